@@ -602,7 +602,8 @@ impl fmt::Display for PushError {
                 }
                 Limit::CommitBytes => write!(
                     formatter,
-                    "the request has {amount} bytes of keys and values or more, at most {limit} are allowed"
+                    "the request has {amount} bytes of keys and values or more, at most {limit} \
+                     are allowed"
                 ),
             },
             PushError::OnlyCompares => write!(

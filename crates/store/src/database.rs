@@ -249,7 +249,8 @@ impl fmt::Display for CreateError {
             CreateError::Exists => write!(formatter, "a database of this name exists"),
             CreateError::BadName => write!(
                 formatter,
-                "a database's name has 1 to {} letters, digits, '-', '_' or '.', and does not begin with '.'",
+                "a database's name has 1 to {} letters, digits, '-', '_' or '.', and does not \
+                 begin with '.'",
                 limits::DATABASE_NAME_BYTES
             ),
             CreateError::TooMany => write!(
@@ -260,7 +261,8 @@ impl fmt::Display for CreateError {
             CreateError::DurabilityNotSupported(durability) => {
                 write!(
                     formatter,
-                    "durability {durability} needs a data folder, and this server has none; use volatile"
+                    "durability {durability} needs a data folder, and this server has none; use \
+                     volatile"
                 )
             }
             CreateError::KindNotSupported => write!(
@@ -363,7 +365,8 @@ impl fmt::Display for DropError {
                 let blobs = Counted(*blobs, "blob", "blobs");
                 write!(
                     formatter,
-                    "the database holds {entries} and {blobs} with {blob_bytes} bytes, also unfinished ones, and was to be \
+                    "the database holds {entries} and {blobs} with {blob_bytes} bytes, also \
+                     unfinished ones, and was to be \
                      dropped only if it were empty"
                 )
             }

@@ -121,7 +121,8 @@ fn check_no_folder(disk: &dyn Disk, ordinals: &[u64]) -> io::Result<()> {
         // Whatever else is there is told when it is opened.
         if let Ok(true) = disk.has_subfolder(&name) {
             let words = format!(
-                "{name} is a folder, and should be a file of the log: move it away, and put the file back"
+                "{name} is a folder, and should be a file of the log: move it away, and put the \
+                 file back"
             );
             return Err(io::Error::new(io::ErrorKind::IsADirectory, words));
         }
@@ -534,7 +535,8 @@ impl fmt::Display for ReadError {
                 reason,
             } => write!(
                 formatter,
-                "{file} holds {reason}, in the group at byte {offset}; use the version that wrote it"
+                "{file} holds {reason}, in the group at byte {offset}; use the version that wrote \
+                 it"
             ),
         }
     }

@@ -430,7 +430,8 @@ impl From<SyncError> for WriteError {
     }
 }
 
-const POISONED: &str = "a write or sync of the log failed earlier, and what is on the device is not known: \
+const POISONED: &str = "a write or sync of the log failed earlier, and what is on the device is \
+     not known: \
      writes are refused until the server is restarted";
 
 impl fmt::Display for WriteError {
@@ -452,7 +453,8 @@ impl fmt::Display for WriteError {
             WriteError::Failed { file, source } => {
                 write!(
                     formatter,
-                    "{file}: writing the log failed: {source}; writes are refused until the server is restarted"
+                    "{file}: writing the log failed: {source}; writes are refused until the server \
+                     is restarted"
                 )
             }
             WriteError::Poisoned => formatter.write_str(POISONED),
@@ -466,7 +468,8 @@ impl fmt::Display for SyncError {
             SyncError::Failed { file, source } => {
                 write!(
                     formatter,
-                    "{file}: syncing the log failed: {source}; writes are refused until the server is restarted"
+                    "{file}: syncing the log failed: {source}; writes are refused until the server \
+                     is restarted"
                 )
             }
             SyncError::Poisoned => formatter.write_str(POISONED),

@@ -68,7 +68,8 @@ impl Manifest {
 
     pub(super) fn encode(&self) -> String {
         let mut text = format!(
-            "{HEADING}\nformat {FORMAT_VERSION}\nserver {}\nhistory-id {:016x}\ngroup {}\nsequence {}\nwall-ms {}\n\
+            "{HEADING}\nformat {FORMAT_VERSION}\nserver {}\nhistory-id {:016x}\ngroup {}\nsequence \
+             {}\nwall-ms {}\n\
              databases {}\nvolatile-databases {}\n",
             self.server,
             self.history_id,
@@ -217,7 +218,8 @@ impl fmt::Display for ManifestError {
         match self {
             ManifestError::Missing => write!(
                 formatter,
-                "there is no {MANIFEST_NAME} in it: this is no backup, or one that was not completed"
+                "there is no {MANIFEST_NAME} in it: this is no backup, or one that was not \
+                 completed"
             ),
             ManifestError::Foreign => {
                 write!(formatter, "{MANIFEST_NAME} is not that of a backup")
@@ -228,7 +230,8 @@ impl fmt::Display for ManifestError {
             ),
             ManifestError::Version(version) => write!(
                 formatter,
-                "the backup has format {version}, and this version of pelton reads format {FORMAT_VERSION} only; \
+                "the backup has format {version}, and this version of pelton reads format \
+                 {FORMAT_VERSION} only; \
                  use the version that made it"
             ),
             ManifestError::Device(source) => {

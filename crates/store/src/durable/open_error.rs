@@ -82,7 +82,8 @@ impl fmt::Display for OpenError {
                 last_sequence,
             } => write!(
                 formatter,
-                "the log ends with sequence {last_sequence}, though a database on disk has everything up to \
+                "the log ends with sequence {last_sequence}, though a database on disk has \
+                 everything up to \
                  {tree_sequence}: a file of the log is missing; put it back, or restore a backup"
             ),
             OpenError::Replay(ReplayError { sequence, what }) => write!(
@@ -98,7 +99,8 @@ impl fmt::Display for OpenError {
             }
             OpenError::Orphans { folder, contents } => write!(
                 formatter,
-                "{folder}: nothing names {contents} files that were complete blobs, and the log does not tell why: a part \
+                "{folder}: nothing names {contents} files that were complete blobs, and the log \
+                 does not tell why: a part \
                  of the log or a snapshot seems to be missing; put it back, or restore a backup"
             ),
             OpenError::DefaultHasContent => write!(

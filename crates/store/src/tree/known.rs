@@ -99,7 +99,8 @@ impl KnownTables {
                 return Err(TreeError::damaged(
                     folder,
                     format!(
-                        "`{}` is not the table that was written there: it was changed, or another file was put in its place",
+                        "`{}` is not the table that was written there: it was changed, or another \
+                         file was put in its place",
                         path.strip_prefix(folder).unwrap_or(&path).display()
                     ),
                 ));
