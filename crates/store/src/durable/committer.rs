@@ -73,7 +73,7 @@ struct ClaimedFolder {
 }
 
 /// What a committer is made of.
-pub(super) struct Parts {
+pub(super) struct CommitterParts {
     pub(super) log: LogWriter,
     pub(super) stock: SegmentStock,
     pub(super) lock: FolderLock,
@@ -107,7 +107,7 @@ pub(super) enum GroupProgress {
 }
 
 impl DurableCommitter {
-    pub(super) fn new(store: &Store, parts: Parts) -> DurableCommitter {
+    pub(super) fn new(store: &Store, parts: CommitterParts) -> DurableCommitter {
         let mut trees = TreeWriters::new(store);
         for (id, writer) in parts.trees.writers {
             trees.insert(id, writer);

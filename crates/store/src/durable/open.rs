@@ -7,7 +7,7 @@ use wal::disk::Disk;
 use wal::{Known, LogConfig, OpenLog, Recovered};
 
 use super::ahead::ReadAhead;
-use super::committer::{DurableCommitter, Parts};
+use super::committer::{CommitterParts, DurableCommitter};
 use super::folder::{self, Claimed, FolderState, claim};
 use super::open_error::OpenError;
 use super::replay::Replay;
@@ -195,7 +195,7 @@ impl Store {
             recovered.bytes,
             snapshot.as_ref(),
         );
-        let parts = Parts {
+        let parts = CommitterParts {
             log,
             stock,
             lock,
