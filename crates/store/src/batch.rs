@@ -1,19 +1,20 @@
 //! The write buffer of a loop: commits, as they will be decided.
 //!
-//! An operation is a fixed-size record and, in the [`Payload`], its key, its value and the value it
-//! expects. The bytes of a request are copied once, into this; in the steady state nothing is
-//! allocated but large values.
+//! An operation is a fixed-size record and, in the payload of its [`Operations`], its key, its
+//! value and the value it expects. The bytes of a request are copied once, into this; in the steady
+//! state nothing is allocated but large values.
 
 use std::fmt;
 use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::catalogue::{DatabaseConfig, DatabaseId, DatabaseLimits, Durability, Kind};
+use crate::database::{CreateError, DatabaseConfig, DatabaseLimits, Durability, Kind};
+use crate::database_id::DatabaseId;
 use crate::hash::KeyHasher;
 use crate::limits;
 use crate::operation::{List, Mode, Operation};
-use crate::payload::{Mark, Payload};
+use crate::operations::{Operations, OperationsEnd};
 use crate::read_before::{ReadAhead, ReadBefore};
 use crate::record::{Action, Check, CommitRecord, OperationRecord, Parts, Source, Whole};
 use crate::store::Store;
@@ -29,14 +30,20 @@ pub struct WriteBatch {
     commits: Vec<CommitRecord>,
     /// The commits of databases with a log.
     logged: Vec<CommitRecord>,
-    operations: Vec<OperationRecord>,
-    payload: Payload,
+    operations: Operations,
     /// Some commit on a database on disk has to know what is there.
     wants_reads: bool,
     /// What was read for such commits.
     before: ReadBefore,
     /// Who asks for the commits to come.
     source: Source,
+}
+
+impl Store {
+    /// A write buffer for one thread.
+    pub fn write_batch(&self) -> WriteBatch {
+        WriteBatch::new(self)
+    }
 }
 
 impl WriteBatch {
@@ -47,16 +54,11 @@ impl WriteBatch {
             known: None,
             commits: Vec::new(),
             logged: Vec::new(),
-            operations: Vec::new(),
-            payload: Payload::default(),
+            operations: Operations::default(),
             wants_reads: false,
             before: ReadBefore::default(),
             source: Source::default(),
         }
-    }
-
-    pub(crate) fn store(&self) -> &Store {
-        &self.store
     }
 
     /// Says who asks for the commits that begin from now on.
@@ -85,8 +87,8 @@ impl WriteBatch {
             is_abandoned: false,
             bytes: 0,
         };
-        let start = self.payload.end();
-        let bytes_before = self.payload.len();
+        let start = self.operations.end();
+        let bytes_before = self.operations.bytes();
         Commit {
             batch: self,
             known,
@@ -134,15 +136,16 @@ impl WriteBatch {
         // What is longer than any name is refused, be it whole or not.
         let name = &name.as_bytes()[..name.len().min(limits::KEY_BYTES)];
         let first = self.operations.len();
-        let bytes_before = self.payload.len();
-        self.operations.push(OperationRecord {
-            hash: 0,
-            place: self.payload.push(name, config, &[], None),
+        let bytes_before = self.operations.bytes();
+        let parts = Parts {
+            key: name,
+            value: config,
+            expected: &[],
             action: Action::Whole,
             check: Check::None,
-            list: List::Compares,
             want_previous: false,
-        });
+        };
+        self.operations.push(&parts, 0, List::Compares, None);
         let record = CommitRecord {
             tag,
             database,
@@ -154,7 +157,7 @@ impl WriteBatch {
             source: self.source,
             rewrites: false,
             is_abandoned: false,
-            bytes: self.payload.len() - bytes_before,
+            bytes: self.operations.bytes() - bytes_before,
         };
         // Which databases there are is logged for all of them.
         self.submit(record, self.store.has_log());
@@ -185,7 +188,7 @@ impl WriteBatch {
 
     /// How many bytes of keys and values wait.
     pub fn bytes(&self) -> usize {
-        self.payload.len()
+        self.operations.bytes()
     }
 
     /// Whether a database is on disk, as far as it is known: it may have been converted just now.
@@ -214,7 +217,7 @@ impl WriteBatch {
         let mut before = std::mem::take(&mut self.before);
         before.clear();
         let done = match self.wants_reads {
-            true => before.read_all(self, &self.logged),
+            true => before.read_all(&self.store, &self.operations, &self.logged),
             false => ReadAhead {
                 commits: self.logged.len(),
                 failure: None,
@@ -241,21 +244,13 @@ impl WriteBatch {
         let Some(first) = self.logged.get(commits).map(|commit| commit.first) else {
             return;
         };
-        let places = self.operations[first..].iter();
-        let mark = (self.payload).mark_before(places.map(|operation| operation.place));
         rest.logged
             .extend(self.logged.drain(commits..).map(|commit| CommitRecord {
                 first: commit.first - first,
                 end: commit.end - first,
                 ..commit
             }));
-        let moved = |operation: OperationRecord| OperationRecord {
-            place: operation.place.moved_before(mark),
-            ..operation
-        };
-        rest.operations
-            .extend(self.operations.drain(first..).map(moved));
-        rest.payload = self.payload.split_off(mark);
+        self.operations.split_off(first, &mut rest.operations);
         rest.wants_reads = self.wants_reads;
     }
 
@@ -276,13 +271,10 @@ impl WriteBatch {
         self.commits.clear();
         self.logged.clear();
         self.operations.clear();
-        self.payload.clear();
         self.commits
             .shrink_to(limits::KEPT_BYTES / size_of::<CommitRecord>());
         self.logged
             .shrink_to(limits::KEPT_BYTES / size_of::<CommitRecord>());
-        self.operations
-            .shrink_to(limits::KEPT_BYTES / size_of::<OperationRecord>());
     }
 
     /// The commits of databases without a log.
@@ -321,7 +313,7 @@ impl WriteBatch {
 
     /// Takes over the commits of another batch, behind its own.
     pub(crate) fn append(&mut self, other: &mut WriteBatch) {
-        let (operations, end) = (self.operations.len(), self.payload.end());
+        let operations = self.operations.len();
         let moved = |commit: &CommitRecord| CommitRecord {
             first: commit.first + operations,
             end: commit.end + operations,
@@ -329,42 +321,52 @@ impl WriteBatch {
         };
         self.commits.extend(other.commits.iter().map(moved));
         self.logged.extend(other.logged.iter().map(moved));
-        let moved = |operation: &OperationRecord| OperationRecord {
-            place: operation.place.moved_behind(end),
-            ..*operation
-        };
-        self.operations.extend(other.operations.iter().map(moved));
-        self.payload.append(&mut other.payload);
+        self.operations.append(&mut other.operations);
         self.wants_reads |= other.wants_reads;
         self.before.append(&mut other.before, operations);
         other.clear();
     }
 
-    pub(crate) fn operation(&self, index: usize) -> &OperationRecord {
-        &self.operations[index]
+    /// The name and the configuration of a database that a commit is to make.
+    pub(crate) fn database_to_create(
+        &self,
+        commit: &CommitRecord,
+    ) -> Result<(&str, DatabaseConfig), CreateError> {
+        let operation = self.operation(commit.first);
+        let config = DatabaseConfig::decode(&self.value(operation));
+        let config = config.ok_or(CreateError::BadConfig)?;
+        let name = std::str::from_utf8(self.key(operation));
+        Ok((name.map_err(|_| CreateError::BadName)?, config))
+    }
+
+    /// The operations of all commits.
+    pub(crate) fn operations(&self) -> &Operations {
+        &self.operations
+    }
+
+    #[inline]
+    pub(crate) fn operation(&self, place: usize) -> &OperationRecord {
+        self.operations.get(place)
     }
 
     /// The hashes of the keys of some operations, of which the last need not exist.
     pub(crate) fn hashes(&self, operations: Range<usize>) -> impl Iterator<Item = u64> {
-        let end = operations.end.min(self.operations.len());
-        self.operations[operations.start..end]
-            .iter()
-            .map(|operation| operation.hash)
+        self.operations.hashes(operations)
     }
 
     #[inline]
     pub(crate) fn key(&self, operation: &OperationRecord) -> &[u8] {
-        self.payload.key(operation.place)
+        self.operations.key(operation)
     }
 
     #[inline]
     pub(crate) fn value(&self, operation: &OperationRecord) -> Value<'_> {
-        self.payload.value(operation.place)
+        self.operations.value(operation)
     }
 
     #[inline]
     pub(crate) fn expected_value(&self, operation: &OperationRecord) -> &[u8] {
-        self.payload.expected_value(operation.place)
+        self.operations.expected_value(operation)
     }
 
     /// What does not change about a database. Of an unknown one, whose commits will be refused, it
@@ -408,7 +410,7 @@ impl fmt::Debug for WriteBatch {
             .field("commits", &self.commits.len())
             .field("logged", &self.logged.len())
             .field("operations", &self.operations.len())
-            .field("bytes", &self.payload.len())
+            .field("bytes", &self.operations.bytes())
             .finish_non_exhaustive()
     }
 }
@@ -423,7 +425,7 @@ pub struct Commit<'a> {
     wants_reads: bool,
     list: List,
     /// Where the batch ended before.
-    start: Mark,
+    start: OperationsEnd,
     bytes_before: usize,
     submitted: bool,
     /// What brought the operations.
@@ -444,18 +446,11 @@ impl<'a> Commit<'a> {
         let parts = Parts::of(operation);
         self.check(operation, &parts)?;
         let batch = &mut *self.batch;
-        let record = OperationRecord {
-            hash: batch.hasher.hash(parts.key),
-            // The lengths were checked against limits that fit in 32 bits.
-            place: (batch.payload).push(parts.key, parts.value, parts.expected, self.message),
-            action: parts.action,
-            check: parts.check,
-            list: self.list,
-            want_previous: parts.want_previous,
-        };
+        let hash = batch.hasher.hash(parts.key);
+        // The lengths were checked against limits that fit in 32 bits.
+        let record = (batch.operations).push(&parts, hash, self.list, self.message);
         self.wants_reads |= self.known.is_on_disk && record.needs_state();
         self.record.rewrites |= matches!(record.action, Action::Append);
-        batch.operations.push(record);
         if matches!(operation, Operation::Clear) {
             self.record.whole = Some(Whole::Clear);
         }
@@ -492,7 +487,7 @@ impl<'a> Commit<'a> {
     /// Bytes of its keys and values.
     #[inline]
     fn bytes(&self) -> usize {
-        self.batch.payload.len() - self.bytes_before
+        self.batch.operations.bytes() - self.bytes_before
     }
 
     fn check(&self, operation: &Operation<'_>, parts: &Parts<'_>) -> Result<(), PushError> {
@@ -549,8 +544,7 @@ impl<'a> Commit<'a> {
 impl Drop for Commit<'_> {
     fn drop(&mut self) {
         if !self.submitted {
-            self.batch.operations.truncate(self.record.first);
-            self.batch.payload.truncate(self.start);
+            self.batch.operations.truncate(self.start);
         }
     }
 }
@@ -608,7 +602,8 @@ impl fmt::Display for PushError {
                 }
                 Limit::CommitBytes => write!(
                     formatter,
-                    "the request has {amount} bytes of keys and values or more, at most {limit} are allowed"
+                    "the request has {amount} bytes of keys and values or more, at most {limit} \
+                     are allowed"
                 ),
             },
             PushError::OnlyCompares => write!(

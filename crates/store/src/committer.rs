@@ -10,31 +10,21 @@
 //! A durable database puts two steps between: see [`durable`](crate::durable). This is why a commit
 //! is always decided as a whole before anything is applied, and why effects name each key once.
 //!
-//! # Readers first
-//!
-//! A writer keeps readers out for at most one slice ([`SLICE_NS`](limits::SLICE_NS)), or for one
-//! commit if that takes longer; between slices the lock is handed to those who wait, fairly.
+//! How readers come first is said in the module `apply`.
 
-use bytes::Bytes;
-use parking_lot::RwLockWriteGuard;
-
+use crate::apply::{Applier, Slice};
 use crate::batch::WriteBatch;
-use crate::catalogue::{CreateError, Database, DatabaseConfig, DatabaseLimits, State};
+use crate::catalogue::{Database, State};
+use crate::clock::Clock;
+use crate::database::DatabaseLimits;
 use crate::decide::{Context, decide};
 use crate::effects::Effects;
 use crate::garbage::Garbage;
 use crate::limits;
+use crate::memory_use::MemoryUse;
 use crate::outcome::{Decision, KeyState, OperationStatus, Outcomes, Refusal};
 use crate::record::{CommitRecord, Whole};
 use crate::store::Store;
-
-/// Where a committer takes the time from.
-pub trait Clock {
-    /// Monotonic nanoseconds of any origin. Read about every ten microseconds.
-    fn now_ns(&mut self) -> u64;
-    /// Milliseconds since 1970. Read once per run.
-    fn now_ms(&mut self) -> u64;
-}
 
 /// Carries out write batches. A value without a thread: volatile databases are served by the loop
 /// that has the writes, each loop with a committer of its own.
@@ -42,9 +32,14 @@ pub trait Clock {
 pub struct Committer {
     store: Store,
     effects: Effects,
-    /// Large values that were overwritten: freed when the lock is not held.
-    old_values: Vec<Bytes>,
-    slices: u64,
+    applier: Applier,
+}
+
+impl Store {
+    /// A committer for one thread.
+    pub fn committer(&self) -> Committer {
+        Committer::new(self)
+    }
 }
 
 impl Committer {
@@ -52,8 +47,7 @@ impl Committer {
         Committer {
             store: store.clone(),
             effects: Effects::default(),
-            old_values: Vec::new(),
-            slices: 0,
+            applier: Applier::new(store),
         }
     }
 
@@ -78,7 +72,6 @@ impl Committer {
             now_ms,
             clock,
             outcomes,
-            garbage: Garbage::default(),
         };
         let mut commits = run.batch.commits();
         while let Some(first) = commits.first() {
@@ -96,24 +89,22 @@ impl Committer {
                 Some(database) => self.run_database(&database, these, &mut run),
                 None => refuse_unknown(these, run.outcomes),
             }
-            self.old_values.clear();
+            self.applier.free_old_values();
             commits = rest;
         }
-        let garbage = run.garbage;
         batch.clear_unlogged();
-        garbage
+        std::mem::take(self.applier.garbage())
     }
 
     /// How many slices have ended so far because their time was up, and the lock was offered to
     /// others.
     pub fn slices(&self) -> u64 {
-        self.slices
+        self.applier.slices()
     }
 
     fn run_database(&mut self, database: &Database, commits: &[CommitRecord], run: &mut Run<'_>) {
         let mut state = database.state.write();
-        let mut slice_start_ns = run.clock.now_ns();
-        let mut work = 0;
+        let mut slice = Slice::begin(run.clock);
         let mut warm_until = 0;
         for (index, commit) in commits.iter().enumerate() {
             // Asked anew after each slice: the lock was open.
@@ -130,17 +121,8 @@ impl Committer {
             }
             self.commit(&database.config.limits, &mut state, commit, run);
             let bytes = commit.bytes + self.effects.rewritten_bytes();
-            work += commit.operations().len() + bytes / limits::SLICE_WORK_BYTES;
-            if work < limits::SLICE_WORK {
-                continue;
-            }
-            work = 0;
-            let now_ns = run.clock.now_ns();
-            if now_ns.saturating_sub(slice_start_ns) >= limits::SLICE_NS {
-                RwLockWriteGuard::unlocked_fair(&mut state, || self.old_values.clear());
-                self.slices += 1;
-                slice_start_ns = run.clock.now_ns();
-            }
+            let work = commit.operations().len() + bytes / limits::SLICE_WORK_BYTES;
+            (self.applier).end_slice(&mut slice, work, &mut state, run.clock);
         }
     }
 
@@ -154,10 +136,11 @@ impl Committer {
         let mark = run.outcomes.mark();
         let Some(sequence) = self.store.next_sequence() else {
             let refusal = self.store.reserve().refusal();
-            let verdict = Decision::Refused(refusal).into();
-            return run.outcomes.finish(&mark, commit, 0, verdict);
+            return run.outcomes.refuse(commit, refusal);
         };
+        let mut growth_bytes = 0;
         let verdict = if commit.whole == Some(Whole::Clear) {
+            growth_bytes = -(state.memory_bytes as i64);
             self.clear(state, run);
             Decision::Applied.into()
         } else {
@@ -178,6 +161,7 @@ impl Committer {
             match self.check_memory(limits, state) {
                 Ok(()) => {
                     self.apply(state, run.batch, sequence);
+                    growth_bytes = self.effects.growth_bytes();
                     verdict
                 }
                 Err(refusal) => {
@@ -186,13 +170,13 @@ impl Committer {
                 }
             }
         };
-        state.sequence = sequence;
+        self.applier.end_commit(state, growth_bytes, sequence);
         run.outcomes.finish(&mark, commit, sequence, verdict);
     }
 
     fn check_memory(&self, limits: &DatabaseLimits, state: &State) -> Result<(), Refusal> {
         let growth_bytes = self.effects.growth_bytes();
-        let used = Used {
+        let used = MemoryUse {
             database_bytes: state.memory_bytes,
             store_bytes: self.store.memory_bytes(),
         };
@@ -218,7 +202,7 @@ impl Committer {
 
     /// Creates or drops a database. Gives the commit the id of a new one.
     fn carry_out_change(
-        &self,
+        &mut self,
         commit: &mut CommitRecord,
         run: &mut Run<'_>,
     ) -> Result<(), Refusal> {
@@ -227,60 +211,30 @@ impl Committer {
                 Whole::DropEmpty => self.store.remove_empty_database(commit.database),
                 _ => self.store.remove_database(commit.database),
             };
-            run.garbage.append(dropped.map_err(Refusal::NotDropped)?);
+            let content = dropped.map_err(Refusal::NotDropped)?;
+            self.applier.garbage().append(content);
             return Ok(());
         }
-        let operation = run.batch.operation(commit.first);
-        let config = DatabaseConfig::decode(&run.batch.value(operation))
-            .ok_or(Refusal::NotCreated(CreateError::BadConfig))?;
-        let name = std::str::from_utf8(run.batch.key(operation))
-            .map_err(|_| Refusal::NotCreated(CreateError::BadName))?;
-        let created = self.store.create_unlogged(name, config);
+        let created = (run.batch.database_to_create(commit))
+            .and_then(|(name, config)| self.store.create_unlogged(name, config));
         commit.database = created.map_err(Refusal::NotCreated)?;
         Ok(())
     }
 
     fn apply(&mut self, state: &mut State, batch: &WriteBatch, sequence: u64) {
-        let mut first_expiry_ms = u64::MAX;
         let index = state.index.memory_mut();
         for effect in self.effects.iter() {
-            let old_value = match effect.entry(batch, sequence) {
-                Some(entry) => {
-                    if entry.expires_ms != 0 {
-                        first_expiry_ms = first_expiry_ms.min(entry.expires_ms);
-                    }
-                    index.put(effect.hash(), &entry)
-                }
-                None => index.remove(effect.key(batch), effect.hash()),
-            };
-            self.old_values.extend(old_value);
+            let entry = effect.entry(batch, sequence);
+            (self.applier).change(index, effect.hash(), effect.key(batch), entry.as_ref());
         }
-        if first_expiry_ms != u64::MAX {
-            self.store.schedule().expect(first_expiry_ms);
-        }
-        let memory_bytes = state
-            .memory_bytes
-            .wrapping_add_signed(self.effects.growth_bytes());
-        self.store.change_memory(state.memory_bytes, memory_bytes);
-        state.memory_bytes = memory_bytes;
     }
 
-    fn clear(&self, state: &mut State, run: &mut Run<'_>) {
+    fn clear(&mut self, state: &mut State, run: &mut Run<'_>) {
         let index = state.index.memory_mut();
-        let removed = index.len();
-        if removed > 0 {
-            run.garbage.add(index.take());
-        }
-        self.store.change_memory(state.memory_bytes, 0);
-        state.memory_bytes = 0;
+        let removed = index.len() as i64;
+        self.applier.clear(index);
         let untouched = KeyState::default();
-        run.outcomes.push(
-            OperationStatus::Done,
-            untouched,
-            untouched,
-            removed as i64,
-            None,
-        );
+        (run.outcomes).push(OperationStatus::Done, untouched, untouched, removed, None);
     }
 }
 
@@ -290,63 +244,19 @@ struct Run<'a> {
     now_ms: u64,
     clock: &'a mut dyn Clock,
     outcomes: &'a mut Outcomes,
-    garbage: Garbage,
-}
-
-/// Memory in use when a commit is decided.
-pub(crate) struct Used {
-    pub(crate) database_bytes: u64,
-    pub(crate) store_bytes: u64,
-}
-
-impl Used {
-    /// Refuses effects that grow the memory in use beyond a limit. What shrinks it, or leaves it,
-    /// always goes.
-    pub(crate) fn check_growth(
-        &self,
-        growth_bytes: i64,
-        limits: &DatabaseLimits,
-        store: &Store,
-    ) -> Result<(), Refusal> {
-        let Ok(added_bytes @ 1..) = u64::try_from(growth_bytes) else {
-            return Ok(());
-        };
-        let (used_bytes, limit_bytes) = (self.database_bytes, limits.memory_bytes);
-        if used_bytes.saturating_add(added_bytes) > limit_bytes {
-            return Err(Refusal::DatabaseFull {
-                limit_bytes,
-                used_bytes,
-                added_bytes,
-            });
-        }
-        let (used_bytes, limit_bytes) = (self.store_bytes, store.memory_limit_bytes());
-        if used_bytes.saturating_add(added_bytes) > limit_bytes {
-            store.count_memory_refusal();
-            return Err(Refusal::StoreFull {
-                limit_bytes,
-                used_bytes,
-                added_bytes,
-            });
-        }
-        Ok(())
-    }
 }
 
 fn refuse_unknown(commits: &[CommitRecord], outcomes: &mut Outcomes) {
     for commit in commits {
-        outcomes.finish(
-            &outcomes.mark(),
-            commit,
-            0,
-            Decision::Refused(Refusal::UnknownDatabase).into(),
-        );
+        outcomes.refuse(commit, Refusal::UnknownDatabase);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::DatabaseId;
+    use crate::database::DatabaseConfig;
+    use crate::database_id::DatabaseId;
     use crate::store::StoreConfig;
 
     struct Standing;

@@ -5,7 +5,7 @@
 //! committer.
 
 use crate::batch::WriteBatch;
-use crate::catalogue::DatabaseLimits;
+use crate::database::DatabaseLimits;
 use crate::effects::{After, Effects, NewValue};
 use crate::limits::ANSWER_BYTES_PER_OPERATION;
 use crate::memory::{MemoryIndex, bytes_of};

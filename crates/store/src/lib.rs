@@ -30,6 +30,24 @@
 //! assert_eq!(entry.version, outcomes.get(0).sequence);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # Layers
+//!
+//! A module imports only from layers below its own, or from its own without a circle:
+//!
+//! | layer | modules |
+//! |---|---|
+//! | copies | `backup` |
+//! | commits | `committer` for volatile databases, `durable` for those with a log |
+//! | decisions | `decide`, `effects`, `batch`, `read_before`, `apply`; `sweep`, `tree_sweep`, `blob_index`, whose commits remove what nobody needs |
+//! | views | `snapshot`, `read_view` |
+//! | the store | `store`, which has the `catalogue` of all databases; `view` |
+//! | databases | `database`, `index`, `garbage`; forms of commits: `record`, `operations`, `outcome` |
+//! | contents | `memory`, `tree`, `blob`: they know keys, values and ids, and no store |
+//! | basics | ids, operations, ranges, values, limits, the clock, budgets |
+//!
+//! What a lower layer must know of a higher one comes as an argument. Methods of a type may stand
+//! in a higher module that they need, as [`Store::committer`] and [`blob::Blobs::collect`] do.
 
 // What ships does not panic: docs/internals/panics.md.
 #![cfg_attr(
@@ -54,17 +72,26 @@ pub mod log;
 pub mod snapshot;
 pub mod tree;
 
+mod apply;
 mod aside;
 mod batch;
+mod blob_index;
 mod catalogue;
+mod clock;
 mod committer;
+mod database;
+mod database_id;
 mod decide;
+mod descriptor_budget;
 mod effects;
 mod garbage;
 mod hash;
 mod index;
+mod log_statistics;
 mod memory;
+mod memory_use;
 mod operation;
+mod operations;
 mod outcome;
 mod payload;
 mod range;
@@ -72,16 +99,20 @@ mod read_before;
 mod read_room;
 mod read_view;
 mod record;
+mod reserve;
 mod store;
 mod sweep;
+mod sweep_schedule;
+mod tree_sweep;
 mod value;
+mod view;
 
 pub use aside::SET_ASIDE_FOLDER;
 pub use batch::{Commit, Limit, PushError, WriteBatch};
-pub use catalogue::{
-    CreateError, DatabaseConfig, DatabaseId, DatabaseLimits, DropError, Durability, Kind,
-};
-pub use committer::{Clock, Committer};
+pub use clock::Clock;
+pub use committer::Committer;
+pub use database::{CreateError, DatabaseConfig, DatabaseLimits, DropError, Durability, Kind};
+pub use database_id::DatabaseId;
 pub use garbage::Garbage;
 pub use hash::KeyHasher;
 pub use operation::{Condition, Expiry, List, Mode, Operation};
@@ -92,6 +123,7 @@ pub use range::{CountSlice, Direction, Range, ScanEnd};
 pub use read_before::ReadAhead;
 pub use read_view::{Counted, ReadView};
 pub use record::Source;
-pub use store::{DatabaseInfo, IndexView, Statistics, Store, StoreConfig, View};
+pub use store::{DatabaseInfo, Store, StoreConfig};
 pub use sweep::SWEEP_TAG;
 pub use value::{Entry, Value};
+pub use view::{IndexView, Statistics, View};

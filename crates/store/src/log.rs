@@ -7,8 +7,11 @@ use std::fmt;
 
 use wal::{Group, GroupBuffer, RawRecord, RecordError};
 
-use crate::catalogue::DatabaseId;
+use crate::database_id::DatabaseId;
 use crate::value::{Entry, Value};
+
+/// The number of this server in the records.
+pub(crate) const ORIGIN: u32 = 0;
 
 /// What a record says has happened.
 ///

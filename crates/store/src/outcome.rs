@@ -5,7 +5,8 @@
 
 use std::fmt;
 
-use crate::catalogue::{CreateError, DatabaseId, DropError};
+use crate::database::{CreateError, DropError};
+use crate::database_id::DatabaseId;
 use crate::limits;
 use crate::record::CommitRecord;
 use crate::value::Value;
@@ -83,6 +84,12 @@ impl Outcomes {
             decided.verdict = Decision::Refused(refusal).into();
             decided.end = decided.first;
         }
+    }
+
+    /// Refuses a commit of which nothing was decided.
+    pub(crate) fn refuse(&mut self, commit: &CommitRecord, refusal: Refusal) {
+        let verdict = Decision::Refused(refusal).into();
+        self.finish(&self.mark(), commit, 0, verdict);
     }
 
     /// Where the outcomes of the next commit begin.
@@ -419,24 +426,29 @@ impl fmt::Display for Refusal {
             }
             Refusal::RewritesTooMuch { limit_bytes } => write!(
                 formatter,
-                "the appends of the request would copy more than {limit_bytes} bytes of existing values; nothing was \
+                "the appends of the request would copy more than {limit_bytes} bytes of existing \
+                 values; nothing was \
                  done; send them in several requests, or put the whole values"
             ),
             Refusal::NotCreated(error) => error.fmt(formatter),
             Refusal::NotDropped(error) => error.fmt(formatter),
             Refusal::LogFull => write!(
                 formatter,
-                "the disk has no room for more of the log; nothing was done; free some space there; reads go on"
+                "the disk has no room for more of the log; nothing was done; free some space \
+                 there; reads go on"
             ),
             Refusal::LogNotReady => write!(
                 formatter,
-                "the next file of the log cannot be made ready; nothing was done; the server's log says why; reads go on, \
+                "the next file of the log cannot be made ready; nothing was done; the server's log \
+                 says why; reads go on, \
                  and it is tried again"
             ),
             Refusal::LogFailed => write!(
                 formatter,
-                "read-only: a write or sync of the log has failed, or the data folder is gone from its place (the server's \
-                 log says which), and nothing was done; reads go on; restart the server when that is mended"
+                "read-only: a write or sync of the log has failed, or the data folder is gone from \
+                 its place (the server's \
+                 log says which), and nothing was done; reads go on; restart the server when that \
+                 is mended"
             ),
             Refusal::OutcomeUnknown => write!(
                 formatter,
@@ -452,22 +464,26 @@ impl fmt::Display for Refusal {
             ),
             Refusal::NotReadAhead => write!(
                 formatter,
-                "what the request has to know was not read: the database was changed meanwhile, or the server had no room or no \
+                "what the request has to know was not read: the database was changed meanwhile, or \
+                 the server had no room or no \
                  thread to read it; nothing was done; try again"
             ),
             Refusal::Damaged => write!(
                 formatter,
-                "the database is damaged, and what the request has to know cannot be read; nothing was done; see the \
+                "the database is damaged, and what the request has to know cannot be read; nothing \
+                 was done; see the \
                  server's log; restore a backup"
             ),
             Refusal::NotRead => write!(
                 formatter,
-                "what the request has to know could not be read from the disk; nothing was done; the server's log says why; \
+                "what the request has to know could not be read from the disk; nothing was done; \
+                 the server's log says why; \
                  try again"
             ),
             Refusal::ReadsTooMuch { limit_bytes } => write!(
                 formatter,
-                "the operations of the request need more than {limit_bytes} bytes of existing values; send them in \
+                "the operations of the request need more than {limit_bytes} bytes of existing \
+                 values; send them in \
                  several requests"
             ),
             Refusal::DiskBehind => write!(
@@ -476,16 +492,19 @@ impl fmt::Display for Refusal {
             ),
             Refusal::DiskFull => write!(
                 formatter,
-                "the disk has no room for more of this database; nothing was done; free some space there; reads go on"
+                "the disk has no room for more of this database; nothing was done; free some space \
+                 there; reads go on"
             ),
             Refusal::DiskFailed => write!(
                 formatter,
-                "the disk refuses to take what was written to this database; nothing was done, and nothing is lost; see \
+                "the disk refuses to take what was written to this database; nothing was done, and \
+                 nothing is lost; see \
                  the server's log; reads go on, and writes when the disk takes them again"
             ),
             Refusal::NoFolder => write!(
                 formatter,
-                "a folder for the database could not be made on the disk; nothing was done; see the server's log"
+                "a folder for the database could not be made on the disk; nothing was done; see \
+                 the server's log"
             ),
             Refusal::Converting => write!(
                 formatter,
@@ -504,8 +523,9 @@ pub struct OperationOutcome<'a> {
     pub before: KeyState,
     /// The key after it; the same as before if the operation changed nothing.
     pub after: KeyState,
-    /// Increment: the number after it, which is the old one after an overflow; 0 if there is no number or the
-    /// condition failed. Clear and Expire: how many entries were removed. Otherwise 0.
+    /// Increment: the number after it, which is the old one after an overflow; 0 if there is no
+    /// number or the condition failed. Clear and Expire: how many entries were removed. Otherwise
+    /// 0.
     pub counter: i64,
     /// Get: the value. With `want_previous`: the value before, whether or not the condition held.
     /// `None` if there is none, or none was wanted.

@@ -2,23 +2,25 @@
 //! decides reads nothing.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use hashbrown::HashTable;
 
-use crate::batch::WriteBatch;
-use crate::catalogue::DatabaseId;
+use crate::database_id::DatabaseId;
 use crate::limits;
+use crate::operations::Operations;
 use crate::outcome::Refusal;
 use crate::range::{Direction, Range};
-use crate::read_room::Held;
+use crate::read_room::{Held, ReadRoom};
 use crate::record::{CommitRecord, Whole};
+use crate::store::Store;
 use crate::tree::{Generation, OwnedValue, Ticket, TreeError, TreeIndex, TreeView};
 
-/// How far reading ahead has come ([`WriteBatch::read_ahead`]).
+/// How far reading ahead has come ([`WriteBatch::read_ahead`](crate::WriteBatch::read_ahead)).
 #[derive(Debug)]
 pub struct ReadAhead {
     /// For how many of the commits there was room, from the first one on. What the others must know
-    /// is to be read later: [`WriteBatch::split_off`].
+    /// is to be read later: [`WriteBatch::split_off`](crate::WriteBatch::split_off).
     pub commits: usize,
     /// The first read that failed. The commits that needed it are refused.
     pub failure: Option<TreeError>,
@@ -133,12 +135,12 @@ impl ReadBefore {
     /// where the database is any more. What came later than that is in memory.
     pub(crate) fn find(
         &self,
-        batch: &WriteBatch,
+        operations: &Operations,
         tree: &TreeIndex,
         key: &[u8],
         hash: u64,
     ) -> Option<&Found> {
-        let looked = self.looked(batch, tree.generation().database, key, hash)?;
+        let looked = self.looked(operations, tree.generation().database, key, hash)?;
         let is_cleared = looked.place.is_cleared_in(tree)?;
         Some(if is_cleared {
             &Found::Absent
@@ -158,7 +160,7 @@ impl ReadBefore {
 
     fn looked(
         &self,
-        batch: &WriteBatch,
+        operations: &Operations,
         database: DatabaseId,
         key: &[u8],
         hash: u64,
@@ -166,23 +168,29 @@ impl ReadBefore {
         self.table.find(hash, |looked| {
             looked.hash == hash
                 && looked.database == database
-                && batch.key(batch.operation(looked.operation)) == key
+                && operations.key(operations.get(looked.operation)) == key
         })
     }
 
     /// Reads what the commits of a batch need to know, as far as there is room.
-    pub(crate) fn read_all(&mut self, batch: &WriteBatch, commits: &[CommitRecord]) -> ReadAhead {
+    pub(crate) fn read_all(
+        &mut self,
+        store: &Store,
+        operations: &Operations,
+        commits: &[CommitRecord],
+    ) -> ReadAhead {
         let mut done = ReadAhead {
             commits: commits.len(),
             failure: None,
         };
-        if self.lacked_room && !self.held.try_overdraw(batch.store().read_room()) {
+        if self.lacked_room && !self.held.try_overdraw(store.read_room()) {
             done.commits = 0;
             return done;
         }
         for database in databases_of(commits) {
             // Behind a commit for which there is no room, nothing more is read.
-            let (read, failure) = self.read(batch, database, &commits[..done.commits]);
+            let commits = &commits[..done.commits];
+            let (read, failure) = self.read(store, operations, database, commits);
             done.commits = read;
             done.failure = done.failure.or(failure);
         }
@@ -197,17 +205,19 @@ impl ReadBefore {
     /// was room, and the first error.
     fn read(
         &mut self,
-        batch: &WriteBatch,
+        store: &Store,
+        operations: &Operations,
         database: DatabaseId,
         commits: &[CommitRecord],
     ) -> (usize, Option<TreeError>) {
-        let Some(tree) = batch.store().tree(database) else {
+        let Some(tree) = store.tree(database) else {
             return (commits.len(), None);
         };
         let (view, ticket) = tree.view_for_commit();
         let mut reading = Reading {
             before: self,
-            batch,
+            room: store.read_room(),
+            operations,
             view: &view,
             place: Place::of(&tree),
             database,
@@ -236,7 +246,8 @@ fn databases_of(commits: &[CommitRecord]) -> impl Iterator<Item = DatabaseId> {
 /// The reads for commits on one database.
 struct Reading<'a> {
     before: &'a mut ReadBefore,
-    batch: &'a WriteBatch,
+    room: &'a Arc<ReadRoom>,
+    operations: &'a Operations,
     view: &'a TreeView,
     place: Place,
     database: DatabaseId,
@@ -250,13 +261,13 @@ impl Reading<'_> {
             self.whole();
             return ControlFlow::Continue(());
         }
-        let room = self.batch.store().read_room();
+        let room = self.room;
         let mut bytes_left = limits::READ_BEFORE_BYTES;
         for place in commit.operations() {
-            let operation = self.batch.operation(place);
-            let (key, hash) = (self.batch.key(operation), operation.hash);
+            let operation = self.operations.get(place);
+            let (key, hash) = (self.operations.key(operation), operation.hash);
             let known = |before: &ReadBefore| {
-                let looked = before.looked(self.batch, self.database, key, hash);
+                let looked = before.looked(self.operations, self.database, key, hash);
                 looked.is_some()
             };
             if !operation.needs_state() || known(self.before) {

@@ -3,9 +3,12 @@
 use std::ops::ControlFlow;
 
 use crate::range::{Direction, Range, ScanEnd};
-use crate::store::View;
-use crate::tree::{FetchedCall, FetchedView, NotFetched, TreeError};
+use crate::store::Store;
+use crate::tree::{
+    Fetch, Fetched, FetchedCall, FetchedView, NotFetched, ReadPlan, TreeError, TreeIndex,
+};
 use crate::value::Entry;
+use crate::view::View;
 
 /// One database between two commits, as one call is shown it. All that it answers comes from one
 /// view.
@@ -115,5 +118,22 @@ impl<'a> ReadView<'a> {
             passed,
             is_estimate,
         })
+    }
+}
+
+impl Fetch {
+    /// Reads for the next calls, all from one view: at least for one call, and for no further one
+    /// when what was fetched has more than
+    /// [`FETCHED_BYTES`](crate::tree::limits::FETCHED_BYTES). May wait for the device.
+    pub fn run(&mut self, store: &Store) -> Fetched {
+        self.run_in(store.history_id(), || store.clock_ms(0))
+    }
+}
+
+impl Fetched {
+    /// Takes out of a plan the reads of calls that look at single keys, all of which were read
+    /// lately and have not changed since. `None`: there are none. Never waits for the device.
+    pub fn at_once(tree: &TreeIndex, plan: &mut ReadPlan, store: &Store) -> Option<Fetched> {
+        Fetched::at_once_in(tree, plan, store.history_id())
     }
 }

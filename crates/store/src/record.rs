@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::blob::UploadPeer;
-use crate::catalogue::DatabaseId;
+use crate::database_id::DatabaseId;
 use crate::operation::{Condition, Expiry, List, Mode, Operation};
 use crate::payload::Place;
 

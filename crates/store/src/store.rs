@@ -1,31 +1,25 @@
 //! The handle to all databases.
 
-use std::fmt;
-use std::marker::PhantomData;
-use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::lock_api::ArcRwLockReadGuard;
 use parking_lot::{Mutex, RawRwLock, RwLock};
 
-use crate::batch::WriteBatch;
 use crate::blob::{BlobConfig, BlobUse, Blobs};
-use crate::catalogue::{
-    Catalogue, CreateError, Database, DatabaseConfig, DatabaseId, DatabaseLimits, DropError,
-    Durability, Kind, State,
-};
-use crate::committer::Committer;
-use crate::durable::{LogStatistics, Reserve};
+use crate::catalogue::{Catalogue, Database, State};
+use crate::database::{CreateError, DatabaseConfig, DatabaseLimits, DropError, Durability, Kind};
+use crate::database_id::DatabaseId;
 use crate::garbage::Garbage;
 use crate::hash::KeyHasher;
 use crate::index::Index;
+use crate::log_statistics::LogStatistics;
 use crate::memory::MemoryIndex;
-use crate::range::{CountSlice, Direction, Range, ScanEnd};
 use crate::read_room::ReadRoom;
-use crate::sweep::{Passed, Schedule};
-use crate::tree::{Generation, TreeIndex, TreeSweep, Trees};
-use crate::value::Entry;
+use crate::reserve::Reserve;
+use crate::sweep_schedule::{SweepSchedule, TreeSweepSchedule};
+use crate::tree::{Generation, TreeIndex, Trees};
+use crate::view::{IndexView, Statistics, View};
 
 /// What a store is made with.
 #[derive(Clone, Copy, Debug)]
@@ -79,8 +73,8 @@ struct Shared {
     read_room: Arc<ReadRoom>,
     /// Commits refused since the store was full.
     memory_refusals: AtomicU64,
-    schedule: Schedule,
-    tree_sweep: TreeSweep,
+    sweep_schedule: SweepSchedule,
+    tree_sweep_schedule: TreeSweepSchedule,
     reserve: Reserve,
     has_log: bool,
     /// Where databases on disk are.
@@ -123,8 +117,8 @@ impl Store {
             memory_limit_bytes: config.memory_bytes,
             read_room: ReadRoom::new(config.memory_bytes),
             memory_refusals: AtomicU64::new(0),
-            schedule: Schedule::new(),
-            tree_sweep: TreeSweep::new(trees.is_some()),
+            sweep_schedule: SweepSchedule::new(),
+            tree_sweep_schedule: TreeSweepSchedule::new(trees.is_some()),
             reserve: Reserve::unbounded(),
             has_log,
             trees,
@@ -250,7 +244,7 @@ impl Store {
         state.memory_bytes = 0;
         self.shared.conversions.fetch_add(1, Ordering::Release);
         // What expires has not been looked for there.
-        self.schedule().expect(0);
+        self.sweep_schedule().expect(0);
         std::mem::replace(
             &mut state.index,
             Index::Memory(MemoryIndex::new(self.hasher().clone())),
@@ -415,11 +409,7 @@ impl Store {
         };
         match state.index.tree() {
             Some(tree) => IndexView::Disk(tree.clone()),
-            None => IndexView::Memory(View {
-                state,
-                history_id: self.history_id(),
-                store: PhantomData,
-            }),
+            None => IndexView::Memory(View::new(state, self.history_id())),
         }
     }
 
@@ -436,16 +426,6 @@ impl Store {
             drop(state);
             std::thread::yield_now();
         }
-    }
-
-    /// A committer for one thread.
-    pub fn committer(&self) -> Committer {
-        Committer::new(self)
-    }
-
-    /// A write buffer for one thread.
-    pub fn write_batch(&self) -> WriteBatch {
-        WriteBatch::new(self)
     }
 
     /// The hash of keys in this store.
@@ -502,12 +482,12 @@ impl Store {
         self.shared.catalogue.read().get(id).cloned()
     }
 
-    pub(crate) fn tree_sweep(&self) -> &TreeSweep {
-        &self.shared.tree_sweep
+    pub(crate) fn tree_sweep_schedule(&self) -> &TreeSweepSchedule {
+        &self.shared.tree_sweep_schedule
     }
 
-    pub(crate) fn schedule(&self) -> &Schedule {
-        &self.shared.schedule
+    pub(crate) fn sweep_schedule(&self) -> &SweepSchedule {
+        &self.shared.sweep_schedule
     }
 
     pub(crate) fn database_ids_from(&self, first: DatabaseId) -> Vec<DatabaseId> {
@@ -612,141 +592,4 @@ pub struct DatabaseInfo {
     pub config: DatabaseConfig,
     /// On disk: the tree that it is in.
     pub tree: Option<Generation>,
-}
-
-/// Where the entries of a database are.
-#[derive(Debug)]
-pub enum IndexView<'a> {
-    /// Here.
-    Memory(View<'a>),
-    /// On disk: a thread that may wait for the device [fetches](crate::tree::Fetch) them.
-    Disk(TreeIndex),
-    /// There is no such database (any more).
-    Gone,
-}
-
-/// One database in memory between two commits: the visible view.
-pub struct View<'a> {
-    state: ArcRwLockReadGuard<RawRwLock, State>,
-    history_id: u64,
-    store: PhantomData<&'a Store>,
-}
-
-impl View<'_> {
-    /// The sequence of the last commit that this view shows (0: none).
-    pub fn sequence(&self) -> u64 {
-        self.state.sequence
-    }
-
-    /// The history that the sequence belongs to ([`Store::history_id`]).
-    pub fn history_id(&self) -> u64 {
-        self.history_id
-    }
-
-    /// The entry of a key, unless it has expired. `hash` is the key's by [`Store::hasher`],
-    /// `now_ms` the [`Store::clock_ms`].
-    #[inline]
-    pub fn get(&self, key: &[u8], hash: u64, now_ms: u64) -> Option<Entry<'_>> {
-        self.state
-            .index
-            .memory()
-            .find(key, hash)
-            .filter(|entry| !entry.is_expired(now_ms))
-    }
-
-    /// Looks at the entries of several hashes, so that the gets that follow find them in the
-    /// processor's caches. The look-ups of one call overlap in waiting for memory, which those of
-    /// separate gets do not.
-    #[inline]
-    pub fn warm(&self, hashes: impl Iterator<Item = u64>) {
-        self.state.index.memory().warm(hashes);
-    }
-
-    /// Visits the live entries of a range in order, walking at most `budget_rows` entries, but at
-    /// least one.
-    pub fn scan<'a>(
-        &'a self,
-        range: &Range<'_>,
-        direction: Direction,
-        now_ms: u64,
-        budget_rows: u32,
-        visit: &mut dyn FnMut(&Entry<'a>) -> ControlFlow<()>,
-    ) -> ScanEnd<'a> {
-        self.state
-            .index
-            .memory()
-            .scan(range, direction, now_ms, budget_rows, visit)
-    }
-
-    /// Counts the live entries of a range, walking at most `budget_rows` entries, but at least one.
-    /// An entry counts [`COUNT_ROWS_PER_LOOKUP`](crate::limits::COUNT_ROWS_PER_LOOKUP) times where
-    /// expired entries wait to be swept. All entries of a database without such are counted at
-    /// once.
-    pub fn count(&self, range: &Range<'_>, now_ms: u64, budget_rows: u32) -> CountSlice<'_> {
-        self.state.index.memory().count(range, now_ms, budget_rows)
-    }
-
-    /// The keys that have expired and are still there, those that expired first at first: work for
-    /// a sweeper.
-    pub fn expired(&self, now_ms: u64) -> impl Iterator<Item = &[u8]> {
-        self.state.index.memory().expired(now_ms)
-    }
-
-    /// The same with their expiries, beginning behind the entry `passed`.
-    pub(crate) fn expired_after(
-        &self,
-        now_ms: u64,
-        passed: Option<&Passed>,
-    ) -> impl Iterator<Item = (u64, &[u8])> {
-        self.state.index.memory().expired_after(now_ms, passed)
-    }
-
-    /// When the next entry expires that has not expired yet; `None` if there is none.
-    pub fn next_expiry_ms(&self, now_ms: u64) -> Option<u64> {
-        self.state.index.memory().next_expiry_ms(now_ms)
-    }
-
-    /// Checks that the parts of the index agree, and adds up what the entries take in memory.
-    #[cfg(any(test, feature = "hooks"))]
-    pub fn verify(&self) -> u64 {
-        self.state.index.memory().verify()
-    }
-
-    /// Figures of the whole database, at no cost.
-    pub fn statistics(&self) -> Statistics {
-        Statistics {
-            entries: self.state.index.memory().len() as u64,
-            content_bytes: self.state.index.memory().content_bytes(),
-            expiring: self.state.index.memory().expiring_len() as u64,
-            memory_bytes: self.state.memory_bytes,
-            disk_bytes: 0,
-            sequence: self.sequence(),
-        }
-    }
-}
-
-impl fmt::Debug for View<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("View")
-            .field("sequence", &self.sequence())
-            .finish_non_exhaustive()
-    }
-}
-
-/// Figures of a database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Statistics {
-    /// Entries, with those that have expired and are not swept yet; on disk by estimate.
-    pub entries: u64,
-    /// Bytes of their keys and values; 0 on disk, where they are not counted.
-    pub content_bytes: u64,
-    /// Entries that have an expiry; 0 on disk, where they are not counted.
-    pub expiring: u64,
-    /// What the entries take in memory, by estimate.
-    pub memory_bytes: u64,
-    /// What files of its own take; 0 in memory: the log belongs to all.
-    pub disk_bytes: u64,
-    /// The last commit that reads see.
-    pub sequence: u64,
 }

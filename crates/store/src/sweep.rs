@@ -5,73 +5,25 @@
 //! to be removed is found in a view and removed by commits like any other, which look again: a key
 //! that was written meanwhile stays.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use parking_lot::Mutex;
-
 use crate::batch::WriteBatch;
-use crate::catalogue::{DatabaseId, Durability};
+use crate::database::Durability;
+use crate::database_id::DatabaseId;
 use crate::limits;
+use crate::memory::PassedExpiry;
 use crate::operation::{Mode, Operation};
-use crate::store::{Store, View};
+use crate::store::Store;
+use crate::sweep_schedule::SweepRounds;
+use crate::view::View;
 
 /// The tag of the commits that sweep. Nobody waits for their outcomes.
 pub const SWEEP_TAG: u64 = u64::MAX;
-
-/// When to sweep, and where to begin.
-#[derive(Debug)]
-pub(crate) struct Schedule {
-    due_ms: AtomicU64,
-    /// Held by the one thread that sweeps.
-    rounds: Mutex<CommitLoop>,
-}
-
-/// How far the sweeps have come.
-#[derive(Debug)]
-struct CommitLoop {
-    /// The database whose turn it is.
-    turn: DatabaseId,
-    /// The last entry of each database whose removal is on its way, if more wait behind it: its
-    /// expiry and key. In a durable database it stays in view until it is on the device, and must
-    /// not be asked for again meanwhile.
-    passed: BTreeMap<DatabaseId, Passed>,
-}
-
-/// An expiry and a key.
-pub(crate) type Passed = (u64, Box<[u8]>);
-
-impl Schedule {
-    /// Due at once: a store that was read from files knows nothing yet of what it holds.
-    pub(crate) fn new() -> Schedule {
-        Schedule {
-            due_ms: AtomicU64::new(0),
-            rounds: Mutex::new(CommitLoop {
-                turn: DatabaseId::DEFAULT,
-                passed: BTreeMap::new(),
-            }),
-        }
-    }
-
-    /// An entry that expires at `expires_ms` was stored. Call it under the lock of its database: a
-    /// sweep then either sees the entry or leaves this call's mark in place.
-    #[inline]
-    pub(crate) fn expect(&self, expires_ms: u64) {
-        let due_ms = expires_ms.saturating_add(limits::SWEEP_DELAY_MS);
-        // A load first: it is rarely the earliest, and a load is shared, a read-modify-write is
-        // not.
-        if due_ms < self.due_ms.load(Ordering::Relaxed) {
-            self.due_ms.fetch_min(due_ms, Ordering::Relaxed);
-        }
-    }
-}
 
 impl Store {
     /// From when on [`Store::sweep`] has something to do, by [`Store::clock_ms`]; `u64::MAX` if no
     /// entry has an expiry.
     #[inline]
     pub fn sweep_due_ms(&self) -> u64 {
-        self.schedule().due_ms.load(Ordering::Relaxed)
+        self.sweep_schedule().due_ms()
     }
 
     /// If it is time, puts commits into `batch` that remove entries which have expired: at most
@@ -85,11 +37,10 @@ impl Store {
         if now_ms < self.sweep_due_ms() {
             return 0;
         }
-        let schedule = self.schedule();
-        let Some(mut rounds) = schedule.rounds.try_lock() else {
+        let schedule = self.sweep_schedule();
+        let Some(mut rounds) = schedule.try_begin() else {
             return 0;
         };
-        schedule.due_ms.store(u64::MAX, Ordering::Relaxed);
         let mut sweep = Sweep {
             store: self,
             now_ms,
@@ -97,14 +48,14 @@ impl Store {
             keys_left: limits::SWEEP_KEYS,
             due_ms: u64::MAX,
         };
-        for id in self.database_ids_from(rounds.turn) {
-            if !sweep.database(id, &mut rounds.passed) {
+        for id in self.database_ids_from(rounds.turn()) {
+            if !sweep.database(id, &mut rounds) {
                 // The others come first the next time.
-                rounds.turn = id.next();
+                rounds.set_turn(id.next());
                 break;
             }
         }
-        schedule.due_ms.fetch_min(sweep.due_ms, Ordering::Relaxed);
+        schedule.begin_by(sweep.due_ms);
         limits::SWEEP_KEYS - sweep.keys_left
     }
 }
@@ -121,12 +72,12 @@ struct Sweep<'a> {
 
 impl Sweep<'_> {
     /// Sweeps one database; returns whether that was all of it.
-    fn database(&mut self, id: DatabaseId, passed: &mut BTreeMap<DatabaseId, Passed>) -> bool {
+    fn database(&mut self, id: DatabaseId, rounds: &mut SweepRounds) -> bool {
         let (Some(database), Some(view)) = (self.store.find(id), self.store.view(id)) else {
-            passed.remove(&id);
+            rounds.take_passed(id);
             return true;
         };
-        let after = passed.remove(&id);
+        let after = rounds.take_passed(id);
         let keys_before = self.keys_left;
         let last = self.push(id, &view, after.as_ref());
         let behind = last.as_ref().or(after.as_ref());
@@ -135,7 +86,7 @@ impl Sweep<'_> {
             let pause_ms = u64::from(database.config.durability != Durability::Volatile);
             self.due_ms = self.due_ms.min(self.now_ms + pause_ms);
             if let Some(behind) = last.or(after) {
-                passed.insert(id, behind);
+                rounds.set_passed(id, behind);
             }
             return false;
         }
@@ -152,7 +103,12 @@ impl Sweep<'_> {
     }
 
     /// Puts removals into the batch; returns the last entry of these.
-    fn push(&mut self, id: DatabaseId, view: &View<'_>, after: Option<&Passed>) -> Option<Passed> {
+    fn push(
+        &mut self,
+        id: DatabaseId,
+        view: &View<'_>,
+        after: Option<&PassedExpiry>,
+    ) -> Option<PassedExpiry> {
         let limits = self.store.limits(id).unwrap_or_default();
         let mut expired = view.expired_after(self.now_ms, after).peekable();
         let mut last = None;

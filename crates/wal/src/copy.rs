@@ -5,11 +5,11 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use super::chain::Chain;
 use super::group::{Group, Header, Position};
+use super::place::Place;
 use super::reader::SegmentReader;
-use super::scan::Place;
 use super::segment::segment_name;
-use super::writer::Chain;
 use crate::disk::Disk;
 
 /// Where a log ends at a moment at which all of it is durable.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::group::Position;
-use super::scan::Place;
+use super::place::Place;
 use super::segment::segment_name;
 
 /// Something that was durable is missing.
@@ -56,13 +56,30 @@ pub struct Witness {
 
 impl fmt::Display for Damage {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (place, last_good) = (self.place, self.last_good);
-        write!(formatter, "the log is damaged in {place}: ")?;
+        write!(formatter, "the log is damaged in {}: ", self.place)?;
+        self.fmt_missing(formatter)?;
+        self.fmt_files(formatter)?;
+        if self.witness.is_some() && self.known_sequence > 0 {
+            write!(
+                formatter,
+                "; everything up to sequence {} is known to have been durable, and changes that go \
+                 with the log's missing part may be in a snapshot or in a database on disk",
+                self.known_sequence
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl Damage {
+    /// Writes what is missing, and what is whole.
+    fn fmt_missing(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let last_good = self.last_good;
         match &self.witness {
             Some(witness) => write!(
                 formatter,
-                "group {} is missing or has changed, though group {} in {} knows group {} to have been durable; \
-                 whole is everything up to sequence {}",
+                "group {} is missing or has changed, though group {} in {} knows group {} to have \
+                 been durable; whole is everything up to sequence {}",
                 last_good.group + 1,
                 witness.group,
                 witness.place,
@@ -71,13 +88,14 @@ impl fmt::Display for Damage {
             ),
             None if self.known_sequence > 0 && last_good.group == 0 => write!(
                 formatter,
-                "no group of it is left, though everything up to sequence {} is known to have been durable: put the \
-                 files *.log back",
+                "no group of it is left, though everything up to sequence {} is known to have been \
+                 durable: put the files *.log back",
                 self.known_sequence
             ),
             None if self.known_sequence > 0 => write!(
                 formatter,
-                "it ends with sequence {}, though everything up to {} is known to have been durable",
+                "it ends with sequence {}, though everything up to {} is known to have been \
+                 durable",
                 last_good.sequence, self.known_sequence
             ),
             None if self.missing_segment > 0 || self.newest_gone > 0 || self.cut.is_some() => {
@@ -88,7 +106,11 @@ impl fmt::Display for Damage {
                 )
             }
             None => write!(formatter, "nothing in it is a group of a log"),
-        }?;
+        }
+    }
+
+    /// Writes which files are cut or missing.
+    fn fmt_files(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(cut) = self.cut {
             write!(
                 formatter,
@@ -109,15 +131,8 @@ impl fmt::Display for Damage {
             let name = segment_name(self.newest_gone);
             write!(
                 formatter,
-                "; the newest file of the log, {name}, is missing, and any others between: put them back"
-            )?;
-        }
-        if self.witness.is_some() && self.known_sequence > 0 {
-            write!(
-                formatter,
-                "; everything up to sequence {} is known to have been durable, and changes that go with the log's \
-                 missing part may be in a snapshot or in a database on disk",
-                self.known_sequence
+                "; the newest file of the log, {name}, is missing, and any others between: put \
+                 them back"
             )?;
         }
         Ok(())

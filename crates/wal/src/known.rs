@@ -96,7 +96,8 @@ impl fmt::Display for Misfit {
                 base_sequence: 0,
             } => write!(
                 formatter,
-                "the log begins with sequence {first_sequence}, and there is no snapshot of what was before it: a file \
+                "the log begins with sequence {first_sequence}, and there is no snapshot of what \
+                 was before it: a file \
                  is missing; put it back, or restore a backup"
             ),
             Misfit::Hole {
@@ -104,12 +105,14 @@ impl fmt::Display for Misfit {
                 base_sequence,
             } => write!(
                 formatter,
-                "the log begins with sequence {first_sequence}, and the newest snapshot ends with {base_sequence}: a \
+                "the log begins with sequence {first_sequence}, and the newest snapshot ends with \
+                 {base_sequence}: a \
                  file is missing; put it back, or restore a backup"
             ),
             Misfit::OtherHistory => write!(
                 formatter,
-                "the newest snapshot goes with another log: files of several data folders are mixed; put the right ones \
+                "the newest snapshot goes with another log: files of several data folders are \
+                 mixed; put the right ones \
                  back, or restore a backup"
             ),
             Misfit::End {
@@ -117,7 +120,8 @@ impl fmt::Display for Misfit {
                 durable_sequence,
             } => write!(
                 formatter,
-                "the log ends with sequence {last_sequence}, though everything up to {durable_sequence} is known to have \
+                "the log ends with sequence {last_sequence}, though everything up to \
+                 {durable_sequence} is known to have \
                  been durable"
             ),
             Misfit::NewestGone {
@@ -126,7 +130,8 @@ impl fmt::Display for Misfit {
                 newest_segment,
             } => write!(
                 formatter,
-                "the log ends with sequence {last_sequence}, and its newest files are missing, {} to {}: put them back",
+                "the log ends with sequence {last_sequence}, and its newest files are missing, {} \
+                 to {}: put them back",
                 segment_name(*missing_segment),
                 segment_name(*newest_segment)
             ),

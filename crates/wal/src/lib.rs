@@ -51,10 +51,12 @@ pub mod disk;
 pub mod limits;
 
 mod bytes;
+mod chain;
 mod copy;
 mod damage;
 mod group;
 mod known;
+mod place;
 mod progress;
 mod reader;
 mod record;
@@ -70,9 +72,10 @@ pub use group::{
     ALIGN_BYTES, FORMAT_VERSION, Group, GroupBuffer, HEADER_BYTES, Header, LogId, Position, Records,
 };
 pub use known::{Known, Misfit};
+pub use place::Place;
 pub use progress::ReadProgress;
 pub use record::{RECORD_BYTES, RawRecord, RecordError};
-pub use scan::{Place, ReadError, VisitGroup};
+pub use scan::{ReadError, VisitGroup};
 pub use segment::{
     PrepareError, ReadySegment, RetiredSegment, SegmentDemand, SegmentListener, SegmentStock,
     WantedSegment, is_segment, segment_name,

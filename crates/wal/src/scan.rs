@@ -3,32 +3,17 @@
 use std::fmt;
 use std::io;
 
+use super::chain::Chain;
 use super::damage::{Cut, Damage, Witness};
 use super::group::{
     ALIGN_BYTES, FORMAT_VERSION, Group, HEADER_BYTES, Header, LogId, NoGroup, Position,
 };
 use super::limits;
+use super::place::Place;
 use super::reader::{SegmentReader, next_place};
 use super::record::RecordError;
 use super::segment::{FoundSegment, segment_name, segment_ordinal};
-use super::writer::Chain;
 use crate::disk::Disk;
-
-/// Where something stands in the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The segment; [`segment_name`] is its file.
-    pub segment: u64,
-    /// Bytes from the beginning of the file.
-    pub offset: u64,
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = segment_name(self.segment);
-        write!(formatter, "{name} at byte {}", self.offset)
-    }
-}
 
 /// What was found in a log.
 #[derive(Debug)]
@@ -136,7 +121,8 @@ fn check_no_folder(disk: &dyn Disk, ordinals: &[u64]) -> io::Result<()> {
         // Whatever else is there is told when it is opened.
         if let Ok(true) = disk.has_subfolder(&name) {
             let words = format!(
-                "{name} is a folder, and should be a file of the log: move it away, and put the file back"
+                "{name} is a folder, and should be a file of the log: move it away, and put the \
+                 file back"
             );
             return Err(io::Error::new(io::ErrorKind::IsADirectory, words));
         }
@@ -549,7 +535,8 @@ impl fmt::Display for ReadError {
                 reason,
             } => write!(
                 formatter,
-                "{file} holds {reason}, in the group at byte {offset}; use the version that wrote it"
+                "{file} holds {reason}, in the group at byte {offset}; use the version that wrote \
+                 it"
             ),
         }
     }

@@ -484,13 +484,16 @@ impl fmt::Display for PrepareError {
             ),
             PrepareError::Unsure { file, source } => write!(
                 formatter,
-                "{file}, a piece of the log: whether its name is on the device is not known, as its folder could not be synced: \
+                "{file}, a piece of the log: whether its name is on the device is not known, as \
+                 its folder could not be synced: \
                  {source}"
             ),
             PrepareError::Removed { file } => write!(
                 formatter,
-                "{file}, which is in use, is no longer in its folder: somebody removed or renamed it while the \
-                 server ran, and what is written from now on would be lost at the next start; put it back, or back up what the \
+                "{file}, which is in use, is no longer in its folder: somebody removed or renamed \
+                 it while the \
+                 server ran, and what is written from now on would be lost at the next start; put \
+                 it back, or back up what the \
                  server still has, before you restart it"
             ),
             PrepareError::Stopped => write!(

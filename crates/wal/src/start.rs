@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use super::chain::Chain;
 use super::damage::Damage;
 use super::group::{ALIGN_BYTES, Group, LogId};
 use super::known::{Known, Misfit};
@@ -15,7 +16,7 @@ use super::scan::{Files, ReadError, Scan, scan};
 use super::segment::{
     FoundSegment, PrepareError, RetiredSegment, Segment, SegmentStock, segment_name,
 };
-use super::writer::{Chain, FullSegment, LogWriter, Tail, WriteError, grow};
+use super::writer::{FullSegment, LogWriter, Tail, WriteError, grow};
 use crate::disk::Disk;
 
 /// How a log is opened.

@@ -5,53 +5,15 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use super::chain::Chain;
 use super::copy::LogEnd;
 use super::group::{GroupBuffer, Header, LogId, Position};
 use super::limits;
-use super::scan::Place;
+use super::place::Place;
 use super::segment::{
     ReadySegment, RetiredSegment, Segment, SpareDescriptor, WantedSegment, segment_name,
 };
 use crate::disk::{Advised, Disk};
-
-/// The end of a log: what the next group must repeat.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Chain {
-    pub(super) log_id: LogId,
-    pub(super) position: Position,
-    pub(super) checksum: u32,
-    pub(super) wall_ms: u64,
-}
-
-impl Chain {
-    /// Of a log without groups, whose first one will cover what comes after `sequence`.
-    pub(super) fn start(log_id: LogId, sequence: u64) -> Chain {
-        Chain {
-            log_id,
-            position: Position { group: 0, sequence },
-            checksum: 0,
-            wall_ms: 0,
-        }
-    }
-
-    /// Whether a group with this header is the next one.
-    pub(super) fn is_followed_by(&self, header: &Header) -> bool {
-        header.number == self.position.group + 1
-            && header.previous_checksum == self.checksum
-            && header.first_sequence == self.position.sequence + 1
-            && (header.log_id == self.log_id || header.new_history)
-    }
-
-    /// The chain behind a group.
-    pub(super) fn behind(header: &Header, checksum: u32) -> Chain {
-        Chain {
-            log_id: header.log_id,
-            position: header.position(),
-            checksum,
-            wall_ms: header.wall_ms,
-        }
-    }
-}
 
 /// A segment that is full.
 #[derive(Debug)]
@@ -468,7 +430,8 @@ impl From<SyncError> for WriteError {
     }
 }
 
-const POISONED: &str = "a write or sync of the log failed earlier, and what is on the device is not known: \
+const POISONED: &str = "a write or sync of the log failed earlier, and what is on the device is \
+     not known: \
      writes are refused until the server is restarted";
 
 impl fmt::Display for WriteError {
@@ -490,7 +453,8 @@ impl fmt::Display for WriteError {
             WriteError::Failed { file, source } => {
                 write!(
                     formatter,
-                    "{file}: writing the log failed: {source}; writes are refused until the server is restarted"
+                    "{file}: writing the log failed: {source}; writes are refused until the server \
+                     is restarted"
                 )
             }
             WriteError::Poisoned => formatter.write_str(POISONED),
@@ -504,7 +468,8 @@ impl fmt::Display for SyncError {
             SyncError::Failed { file, source } => {
                 write!(
                     formatter,
-                    "{file}: syncing the log failed: {source}; writes are refused until the server is restarted"
+                    "{file}: syncing the log failed: {source}; writes are refused until the server \
+                     is restarted"
                 )
             }
             SyncError::Poisoned => formatter.write_str(POISONED),

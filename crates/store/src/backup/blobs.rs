@@ -10,7 +10,7 @@ use std::sync::Arc;
 use wal::disk::Disk;
 
 use crate::blob::{self, CheckError, Description, Walk};
-use crate::catalogue::DatabaseId;
+use crate::database_id::DatabaseId;
 use crate::log::{Record, RecordKind};
 use crate::range::{Direction, Range, ScanEnd};
 use crate::snapshot::limits::SLICE_ROWS;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use wal::disk::{Disk, DiskFile};
 
+use super::file_entry::FileEntry;
 use super::limits;
-use super::manifest::FileEntry;
 
 /// A file that grows at its end.
 #[derive(Debug)]

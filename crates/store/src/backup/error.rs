@@ -84,29 +84,34 @@ impl fmt::Display for BackupError {
             BackupError::Snapshot(error) => error.fmt(formatter),
             BackupError::Device { file, source } => {
                 write!(formatter, "{file}: {}", Advised(source))
-            },
+            }
             BackupError::Tree(error) => error.fmt(formatter),
-            BackupError::Converting => formatter.write_str(
-                "a database is being converted; try again when that is done",
-            ),
+            BackupError::Converting => {
+                formatter.write_str("a database is being converted; try again when that is done")
+            }
             BackupError::Log(error) => write!(formatter, "the server's own log: {error}"),
             BackupError::BlobDamaged { file, name } => write!(
                 formatter,
-                "{file}: the content of the blob {name:?} is damaged; delete the blob, or upload it again (from an \
+                "{file}: the content of the blob {name:?} is damaged; delete the blob, or upload \
+                 it again (from an \
                  older backup)"
             ),
             BackupError::BlobMissing { file, name } => write!(
                 formatter,
-                "{file}: the content of the blob {name:?} is missing, and a backup without it would not be whole; \
+                "{file}: the content of the blob {name:?} is missing, and a backup without it \
+                 would not be whole; \
                  delete the blob, or upload it again (from an older backup)"
             ),
             BackupError::LogFailed => formatter.write_str(
-                "a write or sync of the server's log has failed, so that a backup would miss something; \
+                "a write or sync of the server's log has failed, so that a backup would miss \
+                 something; \
                  restart the server",
             ),
             BackupError::LogGone => formatter.write_str(
-                "the log grew more while the backup was made than there is room for, so that the part that the backup \
-                 needs was given up; make room on the disk of the data folder, or write less meanwhile",
+                "the log grew more while the backup was made than there is room for, so that the \
+                 part that the backup \
+                 needs was given up; make room on the disk of the data folder, or write less \
+                 meanwhile",
             ),
             BackupError::TooMany => {
                 formatter.write_str("other backups are under way; try again when one is done")
@@ -204,7 +209,8 @@ impl fmt::Display for RestoreError {
             ),
             RestoreError::Foreign { file } => write!(
                 formatter,
-                "{file} does not belong to the backup; a backup is restored as it was made, with nothing added"
+                "{file} does not belong to the backup; a backup is restored as it was made, with \
+                 nothing added"
             ),
             RestoreError::Length {
                 file,

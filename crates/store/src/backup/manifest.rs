@@ -26,10 +26,12 @@ use std::str::FromStr;
 use wal::Position;
 use wal::disk::{Disk, write_whole};
 
+use super::file_entry::FileEntry;
 use super::{limits, trees};
+use crate::durable::BACKUP_MANIFEST_NAME;
 
 /// The name of the file, which is there when everything else is on the device.
-pub const MANIFEST_NAME: &str = "MANIFEST";
+pub const MANIFEST_NAME: &str = BACKUP_MANIFEST_NAME;
 
 /// Its name while it is written.
 pub(super) const MANIFEST_NEW_NAME: &str = "MANIFEST.new";
@@ -58,17 +60,6 @@ pub struct Manifest {
     pub files: Vec<FileEntry>,
 }
 
-/// A file of a backup.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileEntry {
-    /// Its name, without a path.
-    pub name: String,
-    /// Its length.
-    pub bytes: u64,
-    /// CRC32C of all of it.
-    pub checksum: u32,
-}
-
 impl Manifest {
     /// Bytes of all files together, without the manifest.
     pub fn bytes(&self) -> u64 {
@@ -77,7 +68,8 @@ impl Manifest {
 
     pub(super) fn encode(&self) -> String {
         let mut text = format!(
-            "{HEADING}\nformat {FORMAT_VERSION}\nserver {}\nhistory-id {:016x}\ngroup {}\nsequence {}\nwall-ms {}\n\
+            "{HEADING}\nformat {FORMAT_VERSION}\nserver {}\nhistory-id {:016x}\ngroup {}\nsequence \
+             {}\nwall-ms {}\n\
              databases {}\nvolatile-databases {}\n",
             self.server,
             self.history_id,
@@ -226,7 +218,8 @@ impl fmt::Display for ManifestError {
         match self {
             ManifestError::Missing => write!(
                 formatter,
-                "there is no {MANIFEST_NAME} in it: this is no backup, or one that was not completed"
+                "there is no {MANIFEST_NAME} in it: this is no backup, or one that was not \
+                 completed"
             ),
             ManifestError::Foreign => {
                 write!(formatter, "{MANIFEST_NAME} is not that of a backup")
@@ -237,7 +230,8 @@ impl fmt::Display for ManifestError {
             ),
             ManifestError::Version(version) => write!(
                 formatter,
-                "the backup has format {version}, and this version of pelton reads format {FORMAT_VERSION} only; \
+                "the backup has format {version}, and this version of pelton reads format \
+                 {FORMAT_VERSION} only; \
                  use the version that made it"
             ),
             ManifestError::Device(source) => {

@@ -13,11 +13,12 @@ use super::blobs::{Contents, Described};
 use super::check::{self, Watch};
 use super::copy::GrowingFile;
 use super::error::RestoreError;
-use super::manifest::{FileEntry, Manifest};
+use super::file_entry::FileEntry;
+use super::manifest::Manifest;
 use super::trees;
 use crate::blob;
-use crate::catalogue::Durability;
-use crate::committer::Clock;
+use crate::clock::Clock;
+use crate::database::Durability;
 use crate::durable::{CommitLoop, Event, FolderState, Opened, TreePlace, mark_folder, new_owner};
 use crate::store::{Store, StoreConfig};
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use wal::disk::{Disk, RealDisk};
 
 use super::copy::{GrowingFile, ReadFile};
-use super::manifest::FileEntry;
+use super::file_entry::FileEntry;
 use crate::tree::{Generation, TreeError, TreeIndex};
 
 /// What the names of these files end with.
@@ -153,7 +153,7 @@ pub(super) fn create(trees: &Path, name: &str) -> io::Result<GrowingFile> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::DatabaseId;
+    use crate::database_id::DatabaseId;
 
     #[test]
     fn names_lead_back_to_where_a_file_was() {

@@ -10,15 +10,16 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use parking_lot::{Mutex, RwLock};
 use wal::disk::Disk;
 
-use super::content::{Buffers, Readers};
 use super::error::ReadError;
 use super::layout::file_name;
 use super::limits;
+use super::open_content::{Buffers, Readers};
+use super::permit::Permit;
+use super::stream::UploadKey;
 use super::unfinished::{Over, Unfinished};
-use super::work::Permit;
 use crate::aside::SetAside;
-use crate::catalogue::DatabaseId;
-use crate::descriptors::DescriptorBudget;
+use crate::database_id::DatabaseId;
+use crate::descriptor_budget::DescriptorBudget;
 
 /// The bounds of blobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,14 +148,6 @@ pub struct Blobs {
     /// Held while uploads are removed to make room: what they had counts until their removal is
     /// durable, and a second caller would remove others for the same room.
     pub(super) making_room: Mutex<()>,
-}
-
-/// Names an upload that can be resumed.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct UploadKey {
-    pub(super) database: DatabaseId,
-    pub(super) name: Box<str>,
-    pub(super) upload_id: Box<[u8]>,
 }
 
 #[derive(Default)]

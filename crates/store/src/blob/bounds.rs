@@ -13,10 +13,10 @@ use super::blobs::{Blobs, EndedUpload, State};
 use super::error::{UploadBound, UploadError};
 use super::limits;
 use super::peer::UploadPeer;
+use super::stream::Begin;
 use super::unfinished::{Over, Unfinished};
-use super::upload::Begin;
-use crate::catalogue::DatabaseId;
-use crate::descriptors::DescriptorPermit;
+use crate::database_id::DatabaseId;
+use crate::descriptor_budget::DescriptorPermit;
 
 /// Who asks for room, and when.
 #[derive(Clone, Copy, Debug)]

@@ -1,58 +1,34 @@
-//! What nobody needs any more: contents of blobs that were replaced or deleted, abandoned uploads,
-//! blobs of databases that were dropped.
+//! What nobody needs any more: contents of blobs that were replaced or deleted, abandoned uploads.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::blobs::Blobs;
-use super::description::{Description, key};
+use super::description::Description;
 use super::limits;
 use super::sealed::{Sealed, Settled};
 use super::unfinished::{Over, Unfinished};
-use crate::batch::WriteBatch;
-use crate::catalogue::DatabaseId;
-use crate::operation::{Condition, Mode, Operation};
-use crate::outcome::{CommitOutcome, Decision, OperationStatus, Refusal};
-use crate::range::{Direction, Range};
-use crate::store::Store;
-use crate::sweep::SWEEP_TAG;
+use crate::database_id::DatabaseId;
 
 impl Blobs {
-    /// Takes notice of the outcome of a commit on [`DatabaseId::BLOBS`], whoever asked for it: what
-    /// it has replaced or removed goes. `sealed` is what it was to describe.
-    pub fn settle(self: &Arc<Blobs>, outcome: &CommitOutcome<'_>, sealed: Option<Sealed>) {
-        let is_applied = outcome.decision == Decision::Applied;
-        for operation in outcome.operations().filter(|_| is_applied) {
-            if operation.status == OperationStatus::Done
-                && let Some(value) = operation.value
-                && let Some(old) = Description::decode(value.bytes())
-            {
-                let mut state = self.state.lock();
-                state.take_back(old.database, 1, |used| &mut used.blobs);
-                drop(state);
-                self.doom(old.number, old.database, old.size_bytes);
-            }
-        }
-        let Some(sealed) = sealed else { return };
-        let is_done = (outcome.first()).is_some_and(|one| one.status == OperationStatus::Done);
-        match outcome.decision {
-            Decision::Applied if is_done => {
-                // Before it is no upload any more: at each moment the database has something.
-                let database = sealed.description().database;
-                self.state.lock().used.entry(database).or_default().blobs += 1;
-                sealed.settle(Settled::Described);
-            }
-            Decision::Refused(Refusal::OutcomeUnknown) => sealed.settle(Settled::Unknown),
-            Decision::Refused(_) => sealed.settle(Settled::Refused),
-            _ => sealed.settle(Settled::NotWanted),
-        }
+    /// A description was replaced or removed: its content goes.
+    pub(crate) fn remove_described(self: &Arc<Blobs>, old: &Description) {
+        let mut state = self.state.lock();
+        state.take_back(old.database, 1, |used| &mut used.blobs);
+        drop(state);
+        self.doom(old.number, old.database, old.size_bytes);
     }
 
-    /// Collects what is due, if it is time. Removals of descriptions go into the batch; their
-    /// outcomes are to be [settled](Blobs::settle) like others. The calling thread must hold no
-    /// [`View`](crate::View).
-    pub fn collect(self: &Arc<Blobs>, store: &Store, now_ms: u64, batch: &mut WriteBatch) {
+    /// A description is there: its upload has become a blob.
+    pub(crate) fn settle_described(&self, sealed: Sealed) {
+        // Before it is no upload any more: at each moment the database has something.
+        let database = sealed.description().database;
+        self.state.lock().used.entry(database).or_default().blobs += 1;
+        sealed.settle(Settled::Described);
+    }
+
+    /// Collects uploads and files whose time is over, if it is time to. Returns whether it was.
+    pub(crate) fn collect_expired(self: &Arc<Blobs>, now_ms: u64) -> bool {
         let due_ms = self.collect_due_ms.load(Ordering::Relaxed);
         let next_ms = match self.is_empty() {
             true if self.aside.due_ms() == u64::MAX => u64::MAX,
@@ -67,7 +43,7 @@ impl Blobs {
             .is_ok()
         };
         if now_ms < due_ms || !exchanged(due_ms) {
-            return;
+            return false;
         }
         // An upload that was added since it was looked whether there is something may have asked
         // for a collection before.
@@ -80,11 +56,22 @@ impl Blobs {
             // What cannot be removed is tried again.
             let _ = blobs.aside.expire(now_ms);
         }));
-        self.sweep_dropped(store, batch);
+        true
+    }
+
+    /// Makes the next collection due at once.
+    pub(crate) fn collect_at_once(&self) {
+        self.collect_due_ms.store(0, Ordering::Relaxed);
+    }
+
+    /// Returns the databases that have something here, be they dropped or not.
+    pub(crate) fn databases(&self) -> Vec<DatabaseId> {
+        self.state.lock().used.keys().copied().collect()
     }
 
     /// Has what is there looked through in time. To be called behind what adds something:
-    /// [`collect`](Blobs::collect) looks behind its change of the time whether there is something.
+    /// [`collect_expired`](Blobs::collect_expired) looks behind its change of the time whether
+    /// there is something.
     pub(super) fn collect_within(&self, now_ms: u64) {
         let due_ms = now_ms + limits::COLLECT_MS;
         self.collect_due_ms.fetch_min(due_ms, Ordering::Relaxed);
@@ -120,49 +107,6 @@ impl Blobs {
         self.remove_ended(&ended);
         self.report_evicted();
     }
-
-    /// Removes some descriptions of a database that was dropped.
-    fn sweep_dropped(&self, store: &Store, batch: &mut WriteBatch) {
-        let databases: Vec<DatabaseId> = self.state.lock().used.keys().copied().collect();
-        let dropped = databases
-            .into_iter()
-            .filter(|&id| store.config(id).is_none());
-        for database in dropped {
-            let keys = keys_of(store, database, limits::SWEEP_BLOBS);
-            if keys.is_empty() {
-                continue;
-            }
-            let mut commit = batch.begin(SWEEP_TAG, DatabaseId::BLOBS, Mode::Independent);
-            for key in &keys {
-                let pushed = commit.push(&Operation::Delete {
-                    key,
-                    condition: Condition::None,
-                    want_previous: true,
-                });
-                debug_assert_eq!(pushed, Ok(()), "few short keys fit into a commit");
-            }
-            commit.submit();
-            // There may be more.
-            self.collect_due_ms.store(0, Ordering::Relaxed);
-            return;
-        }
-    }
-}
-
-/// Keys of some descriptions of a database.
-fn keys_of(store: &Store, database: DatabaseId, most: usize) -> Vec<Box<[u8]>> {
-    let mut keys = Vec::new();
-    let Some(view) = store.view(DatabaseId::BLOBS) else {
-        return keys;
-    };
-    let (prefix, mut buffer) = (key(database, ""), Vec::new());
-    let range = Range::prefix(&prefix, &mut buffer);
-    let budget = u32::try_from(most).expect("a small number");
-    let _ = view.scan(&range, Direction::Forward, 0, budget, &mut |entry| {
-        keys.push(entry.key.into());
-        ControlFlow::Continue(())
-    });
-    keys
 }
 
 #[cfg(test)]
@@ -172,7 +116,7 @@ mod tests {
     use super::*;
     use crate::blob::{Begin, Owner, UploadError};
     use crate::durable::Opened;
-    use crate::store::StoreConfig;
+    use crate::store::{Store, StoreConfig};
     use wal::{LogConfig, LogId};
 
     struct Caller;

@@ -1,19 +1,18 @@
 //! A content that somebody reads. It stays while it is read, whatever becomes of its description.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::blobs::Blobs;
+use super::check_error::CheckError;
 use super::description::Description;
 use super::error::ReadError;
 use super::layout::{HEAD_BYTES, Identity, file_name};
-use super::limits;
+use super::open_content::{OpenContent, Readers};
+use super::permit::Permit;
 use super::reader::{ContentFile, aligned};
-use super::walk::CheckError;
-use super::work::Permit;
-use crate::descriptors::DescriptorPermit;
 
 /// A content that is read. Dropped, it may go.
 #[derive(Debug)]
@@ -22,50 +21,6 @@ pub struct Content {
     number: u64,
     size_bytes: u64,
     file: Mutex<Option<Arc<OpenContent>>>,
-}
-
-/// Those who read a content.
-#[derive(Debug, Default)]
-pub(super) struct Readers {
-    count: u32,
-    /// They share one file.
-    file: Weak<OpenContent>,
-}
-
-/// The file of a content, and the descriptor that it takes.
-#[derive(Debug)]
-struct OpenContent {
-    file: ContentFile,
-    _permit: DescriptorPermit,
-}
-
-/// Buffers for pieces of all contents. What everybody else has let go of is filled again: memory
-/// that is given back at each piece costs more than the reading. Not more of it is kept than a few
-/// downloads need: each would keep its own otherwise, for as long as its caller does not read.
-#[derive(Debug, Default)]
-pub(super) struct Buffers(Vec<Bytes>);
-
-impl Buffers {
-    /// Takes a buffer that nobody uses, with anything in it.
-    fn take(&mut self, bytes: usize) -> BytesMut {
-        let is_fitting = |buffer: &Bytes| buffer.len() == bytes && buffer.is_unique();
-        let place = self.0.iter().position(is_fitting);
-        let buffer = place.and_then(|place| self.0.swap_remove(place).try_into_mut().ok());
-        buffer.unwrap_or_else(|| BytesMut::zeroed(bytes))
-    }
-
-    /// Remembers a buffer, for when it is let go of.
-    fn put(&mut self, buffer: &Bytes) {
-        if buffer.len() > limits::READ_BUFFER_BYTES {
-            return;
-        }
-        if self.0.len() < limits::READ_BUFFERS {
-            self.0.push(buffer.clone());
-        } else if let Some(place) = self.0.iter().position(Bytes::is_unique) {
-            // Nobody wants its length any more.
-            self.0[place] = buffer.clone();
-        }
-    }
 }
 
 /// Some of a content: what was asked for, and what had to be read with it.
@@ -86,7 +41,7 @@ impl Blobs {
     /// content goes only after a later one is visible.
     pub fn open_content(self: &Arc<Blobs>, description: &Description<'_>) -> Arc<Content> {
         let mut state = self.state.lock();
-        state.readers.entry(description.number).or_default().count += 1;
+        state.readers.entry(description.number).or_default().enter();
         Arc::new(Content {
             blobs: Arc::clone(self),
             number: description.number,
@@ -116,7 +71,7 @@ impl Content {
         let (first, length) = aligned(offset, bytes, self.size_bytes);
         let mut buffer = self.blobs.buffers.lock().take(length);
         let file = self.file()?;
-        let read = file.file.read(first, &mut buffer);
+        let read = file.read(first, &mut buffer);
         read.map_err(|error| self.error(error))?;
         let buffer = buffer.freeze();
         self.blobs.buffers.lock().put(&buffer);
@@ -135,10 +90,7 @@ impl Content {
         }
         let shared = {
             let state = self.blobs.state.lock();
-            state
-                .readers
-                .get(&self.number)
-                .and_then(|readers| readers.file.upgrade())
+            state.readers.get(&self.number).and_then(Readers::file)
         };
         let file = match shared {
             Some(file) => file,
@@ -146,7 +98,7 @@ impl Content {
                 let file = self.open()?;
                 let mut state = self.blobs.state.lock();
                 if let Some(readers) = state.readers.get_mut(&self.number) {
-                    readers.file = Arc::downgrade(&file);
+                    readers.set_file(&file);
                 }
                 file
             }
@@ -171,10 +123,8 @@ impl Content {
         if identity.is_none_or(|identity| identity.number != self.number) {
             return Err(self.error(CheckError::Damaged));
         }
-        Ok(Arc::new(OpenContent {
-            file: ContentFile::new(file, self.size_bytes),
-            _permit: permit,
-        }))
+        let file = ContentFile::new(file, self.size_bytes);
+        Ok(OpenContent::new(file, permit))
     }
 
     fn error(&self, error: CheckError) -> ReadError {
@@ -192,38 +142,11 @@ impl Content {
 impl Drop for Content {
     fn drop(&mut self) {
         let mut state = self.blobs.state.lock();
-        if let Some(readers) = state.readers.get_mut(&self.number) {
-            readers.count -= 1;
-            if readers.count == 0 {
-                state.readers.remove(&self.number);
-                self.blobs.remove_doomed(state, &[self.number]);
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn buffers_of_pieces_are_used_again_but_not_those_of_large_ones() {
-        let mut buffers = Buffers::default();
-        let mut read = |bytes: usize| {
-            let buffer = buffers.take(bytes);
-            let place = buffer.as_ptr() as usize;
-            buffers.put(&buffer.freeze());
-            (place, buffers.0.len())
-        };
-        let most = limits::READ_BUFFER_BYTES;
-        let first = read(most);
-        assert_eq!(first.1, 1);
-        for _ in 0..2 {
-            assert_eq!(read(most + 1).1, 1, "it is let go of");
-            assert_eq!(read(most), first, "it is used again");
-        }
-        for bytes in 1..=2 * limits::READ_BUFFERS {
-            assert!(read(bytes).1 <= limits::READ_BUFFERS, "{bytes}");
+        if let Some(readers) = state.readers.get_mut(&self.number)
+            && readers.leave()
+        {
+            state.readers.remove(&self.number);
+            self.blobs.remove_doomed(state, &[self.number]);
         }
     }
 }

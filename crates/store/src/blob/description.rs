@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::limits;
-use crate::catalogue::DatabaseId;
+use crate::database_id::DatabaseId;
 
 /// The version of the encoding, its first byte.
 const VERSION: u8 = 1;

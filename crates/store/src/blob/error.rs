@@ -116,7 +116,8 @@ impl fmt::Display for UploadError {
                 offset,
             } => write!(
                 formatter,
-                "field begin.offset is {offset}, and the upload has {stored_bytes} stored bytes; go on from there, \
+                "field begin.offset is {offset}, and the upload has {stored_bytes} stored bytes; \
+                 go on from there, \
                  or begin anew from 0"
             ),
             UploadError::TakenOver => {
@@ -124,7 +125,8 @@ impl fmt::Display for UploadError {
             }
             UploadError::Evicted => write!(
                 formatter,
-                "the upload was removed to make room for those of others: its address had most, and it was the oldest \
+                "the upload was removed to make room for those of others: its address had most, \
+                 and it was the oldest \
                  that nobody went on with; upload it again"
             ),
             UploadError::Discarded => write!(
@@ -133,11 +135,13 @@ impl fmt::Display for UploadError {
             ),
             UploadError::Gone => write!(
                 formatter,
-                "the upload is not there any more: it was abandoned for too long, or completed by another call"
+                "the upload is not there any more: it was abandoned for too long, or completed by \
+                 another call"
             ),
             UploadError::Completing => write!(
                 formatter,
-                "another call has sent all of this upload, and it is being completed; ask again soon what became of it"
+                "another call has sent all of this upload, and it is being completed; ask again \
+                 soon what became of it"
             ),
             UploadError::Chunk {
                 offset,
@@ -145,12 +149,14 @@ impl fmt::Display for UploadError {
                 found,
             } => write!(
                 formatter,
-                "the chunk at {offset} does not fit its checksum (CRC32C {expected:08x} was sent, the bytes have \
+                "the chunk at {offset} does not fit its checksum (CRC32C {expected:08x} was sent, \
+                 the bytes have \
                  {found:08x}); what came before it is stored: go on from there"
             ),
             UploadError::Stored => write!(
                 formatter,
-                "what was stored of the upload is damaged on the disk of the server, and was thrown away; upload it again"
+                "what was stored of the upload is damaged on the disk of the server, and was \
+                 thrown away; upload it again"
             ),
             UploadError::Content { what } => write!(
                 formatter,
@@ -169,7 +175,8 @@ impl fmt::Display for UploadError {
                 added_bytes,
             } => write!(
                 formatter,
-                "the blobs of a database may have {quota_bytes} bytes (--blob-quota); {used_bytes} are there, with \
+                "the blobs of a database may have {quota_bytes} bytes (--blob-quota); {used_bytes} \
+                 are there, with \
                  unfinished uploads, and {added_bytes} would be added; delete some"
             ),
             UploadError::Full {
@@ -177,12 +184,14 @@ impl fmt::Display for UploadError {
                 reserved_bytes,
             } => write!(
                 formatter,
-                "the disk of the data folder is full: {free_bytes} bytes are free, and {reserved_bytes} are kept free \
+                "the disk of the data folder is full: {free_bytes} bytes are free, and \
+                 {reserved_bytes} are kept free \
                  for the log"
             ),
             UploadError::FileSize => write!(
                 formatter,
-                "the content is larger than the server may make a file; raise that limit (`ulimit -f`, `LimitFSIZE=` of \
+                "the content is larger than the server may make a file; raise that limit (`ulimit \
+                 -f`, `LimitFSIZE=` of \
                  systemd) and restart the server"
             ),
             UploadError::TooMany {
@@ -190,7 +199,8 @@ impl fmt::Display for UploadError {
                 of: UploadBound::Peer,
             } => write!(
                 formatter,
-                "calls from this address have {uploads} uploads open in this database, as many as one address may have \
+                "calls from this address have {uploads} uploads open in this database, as many as \
+                 one address may have \
                  now: half of the places that others leave; wait until some have ended"
             ),
             UploadError::TooMany { uploads, of } => {
@@ -200,20 +210,25 @@ impl fmt::Display for UploadError {
                 };
                 write!(
                     formatter,
-                    "{whose} {uploads} unfinished uploads, as many as there may be, and none of them makes room: they are \
-                     open, or belong to addresses with fewer than this one; try again later, or discard some \
+                    "{whose} {uploads} unfinished uploads, as many as there may be, and none of \
+                     them makes room: they are \
+                     open, or belong to addresses with fewer than this one; try again later, or \
+                     discard some \
                      (pelton blob uploads)"
                 )
             }
             UploadError::Descriptors { limit, allowed } if allowed < limit => write!(
                 formatter,
-                "calls from this address have {allowed} uploads open, as many as one address may have now of the \
-                 {limit} that the server's limit on open files allows (ulimit -n); nothing was done, try again when \
+                "calls from this address have {allowed} uploads open, as many as one address may \
+                 have now of the \
+                 {limit} that the server's limit on open files allows (ulimit -n); nothing was \
+                 done, try again when \
                  some have ended"
             ),
             UploadError::Descriptors { limit, .. } => write!(
                 formatter,
-                "{limit} uploads are open, as many as the server's limit on open files allows (ulimit -n); nothing was \
+                "{limit} uploads are open, as many as the server's limit on open files allows \
+                 (ulimit -n); nothing was \
                  done, try again"
             ),
             UploadError::System { what, source } => write!(
@@ -262,15 +277,18 @@ impl fmt::Display for ReadError {
         match self {
             ReadError::Damaged { file } => write!(
                 formatter,
-                "{file}: the content of the blob is damaged; restore it from a backup, or delete the blob"
+                "{file}: the content of the blob is damaged; restore it from a backup, or delete \
+                 the blob"
             ),
             ReadError::Missing { file } => write!(
                 formatter,
-                "{file}: the content of the blob is missing; put the file back, restore it from a backup, or delete the blob"
+                "{file}: the content of the blob is missing; put the file back, restore it from a \
+                 backup, or delete the blob"
             ),
             ReadError::Descriptors { limit } => write!(
                 formatter,
-                "{limit} blobs are open for reading, as many as the server's limit on open files allows (ulimit -n); try \
+                "{limit} blobs are open for reading, as many as the server's limit on open files \
+                 allows (ulimit -n); try \
                  again"
             ),
             ReadError::Device { file, source } => {

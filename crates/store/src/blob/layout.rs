@@ -168,6 +168,11 @@ pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     )
 }
 
+/// The checksum of a block.
+pub(super) fn sum_of(sums: &[u8], block: usize) -> u32 {
+    u32_at(sums, 4 * block)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::blobs::Blobs;
 use super::peer::UploadPeer;
 use super::unfinished::{Over, Unfinished};
-use crate::catalogue::DatabaseId;
+use crate::database_id::DatabaseId;
 
 /// An upload that is not complete.
 #[derive(Clone, Debug, PartialEq, Eq)]

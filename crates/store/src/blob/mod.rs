@@ -7,16 +7,21 @@ pub mod limits;
 
 mod blobs;
 mod bounds;
+mod check_error;
 mod collect;
 mod content;
 mod description;
+mod ending;
 mod error;
 mod layout;
 mod listing;
 mod open;
+mod open_content;
 mod peer;
+mod permit;
 mod reader;
 mod sealed;
+mod stream;
 mod unfinished;
 mod upload;
 mod walk;
@@ -27,6 +32,7 @@ pub(crate) use blobs::BlobHold;
 pub use blobs::{
     BlobConfig, BlobStatistics, BlobUse, Blobs, CallJob, Inline, Job, LostUpload, Observer, Runner,
 };
+pub(crate) use check_error::CheckError;
 pub use content::{Content, Piece};
 pub use crc32c::crc32c;
 pub use description::{Description, NameError, check_name, key, split_key};
@@ -36,10 +42,12 @@ pub use listing::UploadState;
 pub use open::Found;
 pub(crate) use open::{Opening, Removed};
 pub use peer::UploadPeer;
+pub use permit::Permit;
 pub use sealed::{Sealed, Settled};
-pub use upload::{Begin, End, Owner, Upload};
-pub(crate) use walk::{CheckError, Walk, check_form};
-pub use work::{Chunk, Interest, News, Permit, Work};
+pub use stream::{Begin, Chunk, End, Owner};
+pub use upload::Upload;
+pub(crate) use walk::{Walk, check_form};
+pub use work::{Interest, News, Work};
 
 /// The folder of the contents, in the data folder and in a backup.
 pub(crate) const FOLDER: &str = "blobs";

@@ -2,21 +2,19 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use wal::disk::Disk;
 
 use super::FOLDER;
-use super::blobs::{BlobConfig, Blobs, State, UploadKey};
+use super::blobs::{BlobConfig, Blobs, State};
 use super::description::{Description, split_key};
 use super::layout::{HEAD_BYTES, Identity, Mark, file_name, number_of};
 use super::limits;
+use super::stream::UploadKey;
 use super::unfinished::Unfinished;
 use crate::aside::SetAside;
-use crate::catalogue::DatabaseId;
-use crate::range::{Direction, Range};
-use crate::store::Store;
+use crate::database_id::DatabaseId;
 
 /// What a start has found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,25 +63,33 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
-    /// Looks through the folder of contents, if there is one, of a store whose log was read, and
-    /// ends at `wall_ms`.
-    pub(crate) fn read(
-        store: &Store,
-        disk: Option<&dyn Disk>,
+    /// Notes an entry of the index of blobs.
+    pub(crate) fn note_description(&mut self, key: &[u8], description: &[u8]) {
+        if let (Some((database, name)), Some(description)) =
+            (split_key(key), Description::decode(description))
+        {
+            let number = description.number;
+            self.described.insert(number, (database, name.to_owned()));
+            let used = self.state.used.entry(database).or_default();
+            used.blobs += 1;
+            used.bytes += description.size_bytes;
+            self.state.next_number = self.state.next_number.max(number + 1);
+        }
+    }
+
+    /// Looks through the folder of contents after all descriptions were noted, at `wall_ms`.
+    pub(crate) fn read_folder(
+        &mut self,
+        disk: &dyn Disk,
         removed: &Removed,
         wall_ms: u64,
-    ) -> io::Result<Opening> {
-        let mut opening = Opening::default();
-        opening.read_descriptions(store);
-        let Some(disk) = disk else {
-            return Ok(opening);
-        };
+    ) -> io::Result<()> {
         for name in disk.list()? {
             if let Some(number) = number_of(&name) {
-                opening.note_file(disk, number, removed, wall_ms)?;
+                self.note_file(disk, number, removed, wall_ms)?;
             }
         }
-        Ok(opening)
+        Ok(())
     }
 
     /// How many contents of blobs would be set aside, if these are more than a crash can leave.
@@ -128,24 +134,6 @@ impl Opening {
         found.missing_names = names.take(limits::MISSING_TOLD).collect();
         found.unfinished = state.uploads.len() as u64;
         Ok((Blobs::new(disk, aside, config, state), found))
-    }
-
-    fn read_descriptions(&mut self, store: &Store) {
-        let view = store.view(DatabaseId::BLOBS);
-        let view = view.expect("a store with a log has this index");
-        let _ = view.scan(&Range::ALL, Direction::Forward, 0, u32::MAX, &mut |entry| {
-            let description = Description::decode(entry.value.bytes());
-            if let (Some((database, name)), Some(description)) = (split_key(entry.key), description)
-            {
-                let number = description.number;
-                self.described.insert(number, (database, name.to_owned()));
-                let used = self.state.used.entry(database).or_default();
-                used.blobs += 1;
-                used.bytes += description.size_bytes;
-                self.state.next_number = self.state.next_number.max(number + 1);
-            }
-            ControlFlow::Continue(())
-        });
     }
 
     fn note_file(

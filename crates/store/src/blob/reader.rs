@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use wal::disk::DiskFile;
 
-use super::layout::{GROUP_BYTES, SUMS_BYTES, place_of, sums_place_of};
+use super::check_error::CheckError;
+use super::layout::{GROUP_BYTES, SUMS_BYTES, place_of, sum_of, sums_place_of};
 use super::limits;
-use super::walk::CheckError;
-use super::writer::sum_of;
 
 /// A content file that is complete.
 #[derive(Clone, Debug)]

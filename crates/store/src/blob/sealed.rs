@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use super::description::{Description, key};
+use super::error::UploadError;
+use super::stream::End;
 use super::unfinished::Over;
 use super::upload::Upload;
 use crate::operation::{Condition, Expiry, Operation};
@@ -11,13 +13,31 @@ use crate::operation::{Condition, Expiry, Operation};
 /// was shown, it is an unfinished upload again, or goes if that cannot be resumed.
 #[derive(Debug)]
 pub struct Sealed {
-    pub(super) upload: Option<Upload>,
-    pub(super) size_bytes: u64,
-    pub(super) crc32c: u32,
-    pub(super) created_ms: u64,
-    pub(super) sha256: Option<[u8; 32]>,
+    upload: Option<Upload>,
+    size_bytes: u64,
+    crc32c: u32,
+    created_ms: u64,
+    sha256: Option<[u8; 32]>,
     /// Its operation was shown.
-    pub(super) is_submitted: bool,
+    is_submitted: bool,
+}
+
+impl Upload {
+    /// Ends an upload: checks the whole and makes it durable. Waits for the disk. What comes back
+    /// wants to be described.
+    pub fn finish(self, end: &End, now_ms: u64) -> Result<Sealed, UploadError> {
+        match self.seal(end, now_ms) {
+            Ok((size_bytes, crc32c)) => Ok(Sealed {
+                size_bytes,
+                crc32c,
+                created_ms: now_ms,
+                sha256: end.sha256,
+                is_submitted: false,
+                upload: Some(self),
+            }),
+            Err(error) => Err(self.failed(error)),
+        }
+    }
 }
 
 impl Sealed {

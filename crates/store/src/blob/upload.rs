@@ -7,57 +7,16 @@ use std::sync::atomic::Ordering;
 use parking_lot::MutexGuard;
 use wal::disk;
 
-use super::blobs::{Blobs, UploadKey};
+use super::blobs::Blobs;
 use super::bounds::Asking;
 use super::error::UploadError;
 use super::layout::{Identity, file_name};
 use super::limits;
-use super::peer::UploadPeer;
-use super::sealed::Sealed;
+use super::stream::{Begin, Chunk, End, Owner, UploadKey};
 use super::unfinished::{Over, Progress, Unfinished};
-use super::work::Chunk;
 use super::writer::ContentWriter;
-use crate::catalogue::DatabaseId;
-use crate::descriptors::DescriptorPermit;
-
-/// How a stream of an upload begins.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Begin {
-    /// The database.
-    pub database: DatabaseId,
-    /// The name, which has been [checked](super::check_name).
-    pub name: Box<str>,
-    /// Names the upload; empty: it cannot be resumed.
-    pub upload_id: Box<[u8]>,
-    /// From where it goes on; 0: it begins anew.
-    pub offset: u64,
-    /// What all of it will have, if that is known.
-    pub size_bytes: Option<u64>,
-    /// For the description.
-    pub content_type: Box<str>,
-    /// When it is, in milliseconds since 1970.
-    pub now_ms: u64,
-}
-
-/// What the end of an upload says of the whole content.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct End {
-    /// Its CRC32C.
-    pub crc32c: Option<u32>,
-    /// Its SHA-256.
-    pub sha256: Option<[u8; 32]>,
-}
-
-/// A stream that uploads.
-pub trait Owner: Send + Sync {
-    /// The upload is lost to the stream: nothing that it sends is stored any more.
-    fn lost(&self, why: UploadError);
-
-    /// From where the stream comes.
-    fn peer(&self) -> UploadPeer {
-        UploadPeer::Unknown
-    }
-}
+use crate::database_id::DatabaseId;
+use crate::descriptor_budget::DescriptorPermit;
 
 /// A stream's hold on an upload. Dropped, the upload waits for another stream, or is gone if it
 /// cannot be resumed.
@@ -178,20 +137,6 @@ impl Blobs {
         }
         self.end_upload(unfinished, progress, Over::BegunAnew);
         Ok(())
-    }
-}
-
-impl Begin {
-    pub(super) fn key(&self) -> Option<UploadKey> {
-        (!self.upload_id.is_empty()).then(|| UploadKey {
-            database: self.database,
-            name: self.name.clone(),
-            upload_id: self.upload_id.clone(),
-        })
-    }
-
-    fn rest_bytes(&self) -> u64 {
-        self.size_bytes.unwrap_or(0).saturating_sub(self.offset)
     }
 }
 
@@ -401,23 +346,8 @@ impl Upload {
         Ok(())
     }
 
-    /// Ends an upload: checks the whole and makes it durable. Waits for the disk. What comes back
-    /// wants to be described.
-    pub fn finish(self, end: &End, now_ms: u64) -> Result<Sealed, UploadError> {
-        match self.seal(end, now_ms) {
-            Ok((size_bytes, crc32c)) => Ok(Sealed {
-                size_bytes,
-                crc32c,
-                created_ms: now_ms,
-                sha256: end.sha256,
-                is_submitted: false,
-                upload: Some(self),
-            }),
-            Err(error) => Err(self.failed(error)),
-        }
-    }
-
-    fn seal(&self, end: &End, now_ms: u64) -> Result<(u64, u32), UploadError> {
+    /// Checks the whole and makes it durable. Returns its bytes and its CRC32C.
+    pub(super) fn seal(&self, end: &End, now_ms: u64) -> Result<(u64, u32), UploadError> {
         // What a sync beside the writes finds is known before the whole is taken for durable.
         let _synced = self.unfinished.syncing.lock();
         let mut progress = self.lock()?;
@@ -450,7 +380,7 @@ impl Upload {
     }
 
     /// What an error leaves of the upload.
-    fn failed(&self, error: UploadError) -> UploadError {
+    pub(super) fn failed(&self, error: UploadError) -> UploadError {
         let is_worthless = match &error {
             UploadError::Content { .. } | UploadError::Stored | UploadError::Device(_) => true,
             UploadError::Size {

@@ -1,31 +1,16 @@
 //! A walk through a content that checks everything and may copy it.
 
-use std::io;
 use std::sync::Arc;
 
 use wal::disk::DiskFile;
 
+use super::check_error::CheckError;
 use super::layout::{
     GROUP_BYTES, HEAD_BYTES, Identity, MARK_BYTES, MARK_PLACES, Mark, SUMS_BYTES, sums_place_of,
 };
 use super::limits;
 use super::reader::ContentFile;
 use super::writer::ContentWriter;
-
-/// What is wrong with a content file.
-#[derive(Debug)]
-pub(crate) enum CheckError {
-    /// It is not what was written.
-    Damaged,
-    /// The operating system refused.
-    Device(io::Error),
-}
-
-impl From<io::Error> for CheckError {
-    fn from(error: io::Error) -> CheckError {
-        CheckError::Device(error)
-    }
-}
 
 /// Fails unless a file that was written in one go has nothing but its head, its checksums and the
 /// content, each in its place. The content itself is for a [walk](Walk).

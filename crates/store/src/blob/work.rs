@@ -1,7 +1,6 @@
 //! Work that waits for a disk, in a form in which it can be handed over: what a call wants done,
 //! and what it is told.
 
-use std::fmt;
 use std::sync::Arc;
 
 use super::blobs::Blobs;
@@ -9,46 +8,12 @@ use super::content::{Content, Piece};
 use super::error::{ReadError, UploadError};
 use super::limits::BLOCK_BYTES;
 use super::listing::UploadState;
+use super::permit::Permit;
 use super::reader::aligned;
 use super::sealed::Sealed;
-use super::upload::{Begin, End, Owner, Upload};
-use crate::catalogue::DatabaseId;
-
-/// A chunk among the bytes of several.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Chunk {
-    /// How many of the bytes.
-    pub bytes: usize,
-    /// The checksum that the whole chunk was sent with.
-    pub crc32c: Option<u32>,
-    /// More of the chunk follows: the first of the chunks that come next goes on with it. Only the
-    /// last may be open.
-    pub is_open: bool,
-}
-
-/// Something that was taken of a bound; it is given back when this is dropped.
-pub struct Permit(Option<Box<dyn FnOnce() + Send + Sync>>);
-
-impl Permit {
-    /// What is given back by `release`.
-    pub fn new(release: impl FnOnce() + Send + Sync + 'static) -> Permit {
-        Permit(Some(Box::new(release)))
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        if let Some(release) = self.0.take() {
-            release();
-        }
-    }
-}
-
-impl fmt::Debug for Permit {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Permit")
-    }
-}
+use super::stream::{Begin, Chunk, End, Owner};
+use super::upload::Upload;
+use crate::database_id::DatabaseId;
 
 /// Shows whether somebody still waits for what he asked for: he keeps one, and what he asked for
 /// has a clone of it.

@@ -6,14 +6,13 @@ use std::sync::Arc;
 use sha2::{Digest as _, Sha256};
 use wal::disk::DiskFile;
 
+use super::check_error::CheckError;
 use super::layout::{
     GROUP_BYTES, HEAD_BYTES, Identity, MARK_PLACES, Mark, SUMS_BYTES, place_of, sums_place_of,
-    u32_at,
 };
 use super::limits;
 use super::reader::ContentFile;
-use super::walk::CheckError;
-use crate::descriptors::DescriptorPermit;
+use crate::descriptor_budget::DescriptorPermit;
 
 /// A content file that grows.
 #[derive(Debug)]
@@ -414,11 +413,6 @@ impl ContentWriter {
         let place = MARK_PLACES[(mark.count % 2) as usize];
         self.file.write_all_at(&mark.encode(), place)
     }
-}
-
-/// The checksum of a block.
-pub(super) fn sum_of(sums: &[u8], block: usize) -> u32 {
-    u32_at(sums, 4 * block)
 }
 
 #[cfg(test)]

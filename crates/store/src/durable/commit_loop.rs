@@ -6,12 +6,15 @@ use std::sync::Arc;
 
 use wal::{RetiredSegment, WriteError};
 
-use super::committer::{DurableCommitter, Event, Progress};
+use super::committer::{DurableCommitter, GroupProgress};
+use super::event::Event;
+use super::hold::Holds;
 use super::mailbox::{Hub, Mailbox, Slot, Waker};
 use super::pending::Rule;
-use crate::committer::Clock;
+use super::snapshot_job::{SnapshotJob, SnapshotStep};
+use crate::clock::Clock;
 use crate::garbage::Garbage;
-use crate::snapshot::{self, Making, SnapshotError, SnapshotReport, Step};
+use crate::snapshot::{self, SnapshotError};
 use crate::tree::TreeError;
 
 /// The durable committer with the mailboxes of the loops, a round at a time: what its thread runs,
@@ -27,7 +30,7 @@ pub struct CommitLoop {
     answered: Vec<usize>,
     /// Somebody has asked for a snapshot.
     snapshot_asked: bool,
-    making: Option<Making>,
+    snapshot: Option<SnapshotJob>,
     slice_rows: u32,
     _ending: Ending,
 }
@@ -40,15 +43,12 @@ impl CommitLoop {
     pub fn new(committer: DurableCommitter) -> CommitLoop {
         let hub = Hub::new(committer.store());
         // Not the hub itself, which holds the store.
-        let weak = Arc::downgrade(&hub);
-        let ask = move || {
-            if let Some(hub) = weak.upgrade() {
-                hub.signal.wake();
-            }
-        };
+        let signal = hub.signal().clone();
+        let ask = move || signal.wake();
         committer.store().reserve().on_due(Box::new(ask));
         // An previous run may have ended before it came to that.
-        hub.retire_through(committer.snapshots().replay_sequence());
+        hub.holds()
+            .retire_through(committer.snapshots().replay_sequence());
         CommitLoop {
             committer,
             _ending: Ending(hub.clone()),
@@ -57,7 +57,7 @@ impl CommitLoop {
             submitted: Vec::new(),
             answered: Vec::new(),
             snapshot_asked: false,
-            making: None,
+            snapshot: None,
             slice_rows: snapshot::limits::SLICE_ROWS,
         }
     }
@@ -66,7 +66,12 @@ impl CommitLoop {
         &self.hub
     }
 
-    pub(super) fn committer(&mut self) -> &mut DurableCommitter {
+    /// Which segments of the log may be retired.
+    pub(crate) fn holds(&self) -> &Arc<Holds> {
+        self.hub.holds()
+    }
+
+    pub(crate) fn committer(&mut self) -> &mut DurableCommitter {
         &mut self.committer
     }
 
@@ -89,11 +94,11 @@ impl CommitLoop {
 
     /// Whether a round has something to do, beside what is [due](CommitLoop::due_ns) at a time.
     pub fn has_work(&self) -> bool {
-        self.hub.signal.has_work() || self.committer.has_gathered() || self.committer.wants_mark()
+        self.hub.signal().has_work() || self.committer.has_gathered() || self.committer.wants_mark()
     }
 
     pub(super) fn round_with(&mut self, clock: &mut dyn Clock, bring: BringSegment<'_>) -> bool {
-        if self.hub.signal.take_work() {
+        if self.hub.signal().take_work() {
             self.collect();
         }
         let committer = &mut self.committer;
@@ -126,7 +131,7 @@ impl CommitLoop {
                 slot.give_back(batch);
             }
         });
-        while committer.write(clock) == Progress::NeedsSegment {
+        while committer.write(clock) == GroupProgress::NeedsSegment {
             bring(committer, clock);
         }
         self.publish(Rule::Written, clock);
@@ -173,10 +178,10 @@ impl CommitLoop {
     /// Segments that somebody has declared unnecessary.
     pub(super) fn take_retired(&mut self) -> Vec<RetiredSegment> {
         if self.committer.is_full() {
-            self.hub.break_holds();
+            self.hub.holds().break_all();
         }
         let log_bytes = self.committer.log().segment_bytes();
-        match self.hub.take_retire_sequence(log_bytes) {
+        match self.hub.holds().take_retire_sequence(log_bytes) {
             0 => Vec::new(),
             sequence => self.committer.retire_through(sequence),
         }
@@ -185,7 +190,7 @@ impl CommitLoop {
     /// Lets segments go that hold nothing beyond a sequence, up to which every index has everything
     /// on its own device.
     pub fn retire_through(&self, sequence: u64) {
-        self.hub.retire_through(sequence);
+        self.hub.holds().retire_through(sequence);
     }
 
     /// Whether a write or sync of the log has failed, so that writes are refused until a restart.
@@ -252,22 +257,21 @@ impl CommitLoop {
     /// Does a little of a snapshot that somebody has asked for, or that is due; returns whether
     /// there was anything to do. Call it between rounds, in turns with them.
     pub fn step_snapshot(&mut self, clock: &mut dyn Clock) -> bool {
-        let Some(mut making) = self.making.take() else {
+        let Some(job) = self.snapshot.take() else {
             return self.begin_snapshot(clock);
         };
-        match self.step_making(&mut making, clock) {
-            Ok(None) => self.making = Some(making),
-            Ok(Some(report)) => {
-                let disk = self.committer.snapshots().disk();
-                // What cannot be removed now is removed after the next one, or at the next start.
-                let _ = snapshot::remove_older(&**disk, report.sequence);
-                self.hub.retire_through(report.replay_sequence);
-                self.committer.snapshot_ended(Ok(report), clock);
+        let committer = &mut self.committer;
+        let stepped = job.step(clock, || {
+            committer.sync();
+            match committer.has_failed() {
+                true => Err(SnapshotError::LogFailed),
+                false => Ok(committer.log().durable().sequence),
             }
-            Err(error) => {
-                making.discard();
-                self.committer.snapshot_ended(Err(error), clock);
-            }
+        });
+        match stepped {
+            Ok(SnapshotStep::Worked(job) | SnapshotStep::Synced(job)) => self.snapshot = Some(job),
+            Ok(SnapshotStep::Complete(report)) => committer.snapshot_ended(Ok(report), clock),
+            Err(error) => committer.snapshot_ended(Err(error), clock),
         }
         true
     }
@@ -277,50 +281,27 @@ impl CommitLoop {
             return false;
         }
         self.snapshot_asked = false;
-        let store = self.committer.store().clone();
-        let disk = self.committer.snapshots().disk().clone();
-        let base = self.committer.snapshot_base(clock);
-        let making = base
-            .ok_or(SnapshotError::LogFailed)
-            .and_then(|base| Making::new(&store, base, disk));
-        match making {
-            Ok(mut making) => {
-                making.set_slice_rows(self.slice_rows);
-                self.making = Some(making);
+        let committer = &mut self.committer;
+        let base = committer.snapshot_base(clock);
+        let disk = committer.snapshots().disk();
+        match SnapshotJob::begin(committer.store(), base, disk, self.hub.holds()) {
+            Ok(mut job) => {
+                job.set_slice_rows(self.slice_rows);
+                self.snapshot = Some(job);
             }
-            Err(error) => self.committer.snapshot_ended(Err(error), clock),
+            Err(error) => committer.snapshot_ended(Err(error), clock),
         }
         true
     }
 
-    fn step_making(
-        &mut self,
-        making: &mut Making,
-        clock: &mut dyn Clock,
-    ) -> Result<Option<SnapshotReport>, SnapshotError> {
-        match making.step(clock)? {
-            Step::More => Ok(None),
-            Step::Installed(report) => Ok(Some(report)),
-            Step::SyncLog => {
-                self.committer.sync();
-                if self.committer.has_failed() {
-                    return Err(SnapshotError::LogFailed);
-                }
-                making.log_synced(self.committer.log().durable().sequence);
-                Ok(None)
-            }
-        }
-    }
-
     /// What the committer's thread does for the one that makes snapshots.
     pub(super) fn serve_snapshots(&mut self, clock: &mut dyn Clock) {
-        self.hub.snapshot_queue.serve(&mut self.committer, clock);
+        self.hub.snapshot_queue().serve(&mut self.committer, clock);
     }
 
     /// What the committer's thread does for other threads that wait for it.
     pub(super) fn run_jobs(&mut self, clock: &mut dyn Clock) {
-        let hub = self.hub.clone();
-        hub.jobs.run(&mut self.committer, clock);
+        self.hub.run_jobs(&mut self.committer, clock);
     }
 
     /// When a snapshot is tried again after one that has failed; `u64::MAX`: none has.
@@ -331,8 +312,8 @@ impl CommitLoop {
 
     /// Makes a snapshot at a clean stop, if that is cheap, and lets segments go.
     fn last_snapshot(&mut self, clock: &mut dyn Clock) {
-        if let Some(making) = self.making.take() {
-            making.discard();
+        if let Some(job) = self.snapshot.take() {
+            job.discard();
         } else if self.committer.wants_last_snapshot() {
             self.snapshot_asked = true;
             while self.step_snapshot(clock) {}

@@ -6,15 +6,14 @@ use std::sync::mpsc::sync_channel;
 use parking_lot::Mutex;
 
 use super::committer::DurableCommitter;
-use super::mailbox::Signal;
-use crate::committer::Clock;
+use super::signal::Signal;
+use crate::clock::Clock;
 
 type CommitterJob = Box<dyn FnOnce(&mut DurableCommitter, &mut dyn Clock) + Send>;
 
 /// What waits to be done. As many as there are threads that wait for it.
 #[derive(Default)]
-pub(super) struct Errands {
-    /// `None`: nobody does anything any more.
+pub(super) struct CommitterJobs {
     list: Mutex<List>,
     has_any: AtomicBool,
 }
@@ -25,7 +24,7 @@ struct List {
     is_over: bool,
 }
 
-impl Errands {
+impl CommitterJobs {
     /// Has something done on the committer's thread, and waits for it. `None`: the committer has
     /// stopped.
     pub(super) fn send<R: Send + 'static>(
@@ -47,7 +46,7 @@ impl Errands {
             self.has_any.store(true, Ordering::Release);
         }
         signal.wake();
-        // Errands that are thrown away answer by their end.
+        // A job that is thrown away drops its sender.
         answered.recv().ok()
     }
 

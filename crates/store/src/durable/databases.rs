@@ -1,17 +1,18 @@
 //! Decides commits that create and drop databases.
 
-use super::decider::{Answers, ORIGIN, Work};
+use super::decider::{Answers, GroupWork};
 use super::pending::{PendingCommit, Rule, What};
 use super::trees::TreeWriters;
 use crate::batch::WriteBatch;
 use crate::blob::BlobUse;
-use crate::catalogue::{CreateError, DatabaseConfig, DatabaseId, DropError, Kind};
-use crate::log::{Record, RecordKind};
+use crate::database::{DropError, Kind};
+use crate::database_id::DatabaseId;
+use crate::log::{ORIGIN, Record, RecordKind};
 use crate::outcome::{Decision, Refusal};
 use crate::record::{CommitRecord, Whole};
 use crate::tree::TreeWriter;
 
-impl Work {
+impl GroupWork {
     /// Decides a commit that creates or drops a database. It completes the group if it takes
     /// effect, so that what comes behind it finds the catalogue changed. `growth_entries` is by how
     /// much the group has changed the number of entries in the database. Returns whether it was
@@ -30,7 +31,7 @@ impl Work {
         let what = match self.plan_catalogue(batch, &mut commit, growth_entries, trees) {
             Ok(what) => what,
             Err(refusal) => {
-                outcomes.finish(&mark, &commit, 0, Decision::Refused(refusal).into());
+                outcomes.refuse(&commit, refusal);
                 return true;
             }
         };
@@ -41,8 +42,7 @@ impl Work {
             && config.kind == Kind::Disk
             && trees.cannot_be_made()
         {
-            let verdict = Decision::Refused(Refusal::NoFolder).into();
-            outcomes.finish(&mark, &commit, 0, verdict);
+            outcomes.refuse(&commit, Refusal::NoFolder);
             return true;
         }
         let name = self.database_name(&commit, &what);
@@ -94,11 +94,9 @@ impl Work {
         if let Some(refusal) = self.refusal {
             return Err(refusal);
         }
-        let operation = batch.operation(commit.first);
-        let config = DatabaseConfig::decode(&batch.value(operation))
-            .ok_or(Refusal::NotCreated(CreateError::BadConfig))?;
-        let name = std::str::from_utf8(batch.key(operation))
-            .map_err(|_| Refusal::NotCreated(CreateError::BadName))?;
+        let (name, config) = batch
+            .database_to_create(commit)
+            .map_err(Refusal::NotCreated)?;
         let checked = self.store.check_create(name, &config);
         commit.database = checked.map_err(Refusal::NotCreated)?;
         Ok(What::Create {

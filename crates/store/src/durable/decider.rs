@@ -6,27 +6,23 @@ use std::ops::Range;
 
 use wal::{GroupBuffer, RawRecord};
 
-use super::convert::Frozen;
 use super::pending::{
     PendingCommit, PendingDatabase, PendingGroup, PendingTree, PendingView, Rule, What,
 };
 use super::shares::Shares;
 use super::trees::TreeWriters;
+use super::visible::{Visible, VisibleIndex};
 use crate::batch::WriteBatch;
-use crate::catalogue::{DatabaseId, State};
-use crate::committer::Used;
+use crate::database_id::DatabaseId;
 use crate::decide::{Context, decide};
 use crate::effects::Effects;
 use crate::limits;
-use crate::log::{Record, RecordKind, push_entry};
-use crate::memory::MemoryIndex;
+use crate::log::{ORIGIN, Record, RecordKind, push_entry};
+use crate::memory_use::MemoryUse;
 use crate::outcome::{Decision, KeyState, OperationStatus, Outcomes, Refusal, Verdict};
 use crate::record::{CommitRecord, Whole};
 use crate::store::Store;
-use crate::tree::{Arena, Pressure, TreeWriter, Trouble};
-
-/// The number of this server in the records.
-pub(super) const ORIGIN: u32 = 0;
+use crate::tree::Arena;
 
 /// The outcomes of one loop's commits in a group.
 #[derive(Debug, Default)]
@@ -52,12 +48,12 @@ pub(super) struct Decider {
     touched: Vec<DatabaseId>,
     /// Commits of the batch that are passed over.
     held: Vec<CommitRecord>,
-    work: Work,
+    work: GroupWork,
 }
 
 /// All of a decider but the databases.
 #[derive(Debug)]
-pub(super) struct Work {
+pub(super) struct GroupWork {
     pub(super) store: Store,
     pub(super) effects: Effects,
     pub(super) group: PendingGroup,
@@ -78,78 +74,15 @@ pub(super) struct Work {
     /// Why commits that grow a database are refused.
     pub(super) refusal: Option<Refusal>,
     /// A database that nothing is written to, since it is being converted.
-    pub(super) frozen: Option<Frozen>,
+    frozen: Option<DatabaseId>,
 }
 
 /// A commit where it is decided.
-struct Place<'a> {
+struct CommitPlace<'a> {
     batch: &'a WriteBatch,
     commit: &'a CommitRecord,
     now_ms: u64,
     sequence: u64,
-}
-
-/// What readers see of a database.
-struct Visible<'a> {
-    index: VisibleIndex<'a>,
-    /// What it takes of what it may take.
-    used_bytes: u64,
-    /// Why commits that grow it are refused.
-    refusal: Option<Refusal>,
-    /// Why all commits that change keys are refused.
-    full_refusal: Option<Refusal>,
-}
-
-#[derive(Clone, Copy)]
-enum VisibleIndex<'a> {
-    Memory(&'a MemoryIndex),
-    Tree(&'a TreeWriter),
-}
-
-impl<'a> Visible<'a> {
-    fn new(state: &'a State, tree: Option<&'a TreeWriter>) -> Visible<'a> {
-        let Some(tree) = tree else {
-            return Visible {
-                index: VisibleIndex::Memory(state.index.memory()),
-                used_bytes: state.memory_bytes,
-                refusal: None,
-                full_refusal: None,
-            };
-        };
-        let index = tree.index();
-        let is_behind = index.pressure() == Pressure::Refuse;
-        let why = match index.trouble() {
-            Trouble::None => Refusal::DiskBehind,
-            Trouble::NoRoom => Refusal::DiskFull,
-            Trouble::Failed => Refusal::DiskFailed,
-        };
-        Visible {
-            index: VisibleIndex::Tree(tree),
-            used_bytes: index.disk_bytes() + index.memtable_bytes(),
-            refusal: is_behind.then_some(why),
-            full_refusal: (is_behind && index.is_overfull()).then_some(why),
-        }
-    }
-
-    fn tree(&self) -> Option<&'a TreeWriter> {
-        match self.index {
-            VisibleIndex::Memory(_) => None,
-            VisibleIndex::Tree(tree) => Some(tree),
-        }
-    }
-
-    fn warm(&self, hashes: impl Iterator<Item = u64>) {
-        if let VisibleIndex::Memory(index) = self.index {
-            index.warm(hashes);
-        }
-    }
-
-    fn entries(&self) -> u64 {
-        match self.index {
-            VisibleIndex::Memory(index) => index.len() as u64,
-            VisibleIndex::Tree(tree) => tree.index().statistics().entries,
-        }
-    }
 }
 
 impl Decider {
@@ -158,7 +91,7 @@ impl Decider {
             databases: BTreeMap::new(),
             touched: Vec::new(),
             held: Vec::new(),
-            work: Work {
+            work: GroupWork {
                 store: store.clone(),
                 effects: Effects::default(),
                 group: PendingGroup::default(),
@@ -196,10 +129,12 @@ impl Decider {
         self.work.needs_sync = false;
     }
 
-    /// Begins a group that is complete with so many operations.
-    pub(super) fn begin(&mut self, most_operations: usize) {
+    /// Begins a group that is complete with so many operations. Nothing is written to the database
+    /// that is frozen.
+    pub(super) fn begin(&mut self, most_operations: usize, frozen: Option<DatabaseId>) {
         debug_assert!(most_operations > 0, "or no group would ever have a commit");
         self.work.most_operations = most_operations;
+        self.work.frozen = frozen;
         self.work.is_over = false;
     }
 
@@ -222,11 +157,6 @@ impl Decider {
     /// The same, by their ids.
     pub(super) fn touched_ids(&self) -> impl Iterator<Item = DatabaseId> {
         self.touched.iter().copied()
-    }
-
-    /// The database that is being converted.
-    pub(super) fn frozen(&mut self) -> &mut Option<Frozen> {
-        &mut self.work.frozen
     }
 
     /// Adds the record of a conversion, which completes the group.
@@ -310,9 +240,7 @@ impl Decider {
         let id = commits[0].database;
         if let Some(refusal) = self.cannot_touch(id) {
             for commit in commits {
-                let mark = answers.written.mark();
-                let verdict = Decision::Refused(refusal).into();
-                answers.written.finish(&mark, commit, 0, verdict);
+                answers.written.refuse(commit, refusal);
             }
             return commits.len();
         }
@@ -328,9 +256,7 @@ impl Decider {
                 return index;
             }
             if commit.is_abandoned {
-                let verdict = Decision::Refused(Refusal::Abandoned).into();
-                let mark = answers.written.mark();
-                answers.written.finish(&mark, commit, 0, verdict);
+                answers.written.refuse(commit, Refusal::Abandoned);
                 continue;
             }
             if work.passes_over(from, commit) {
@@ -345,7 +271,7 @@ impl Decider {
             let Some(sequence) = work.next_sequence() else {
                 return index;
             };
-            let place = Place {
+            let place = CommitPlace {
                 batch,
                 commit,
                 now_ms,
@@ -413,10 +339,10 @@ impl Decider {
     }
 }
 
-impl Work {
+impl GroupWork {
     /// Whether nothing is written to a database at the moment.
     pub(super) fn is_frozen(&self, id: DatabaseId) -> bool {
-        (self.frozen.as_ref()).is_some_and(|frozen| frozen.is_frozen(id))
+        self.frozen == Some(id)
     }
 
     fn is_complete(&self) -> bool {
@@ -446,7 +372,7 @@ impl Work {
         &mut self,
         pending: &mut PendingDatabase,
         visible: &Visible<'_>,
-        place: &Place<'_>,
+        place: &CommitPlace<'_>,
         answers: &mut Answers,
     ) {
         let mut rule = Rule::of(pending.database.config.durability);
@@ -479,7 +405,7 @@ impl Work {
         &mut self,
         pending: &mut PendingDatabase,
         visible: &Visible<'_>,
-        place: &Place<'_>,
+        place: &CommitPlace<'_>,
         outcomes: &mut Outcomes,
     ) -> (Verdict, What, i64) {
         let mark = outcomes.mark();
@@ -511,7 +437,7 @@ impl Work {
         &mut self,
         pending: &PendingDatabase,
         visible: &Visible<'_>,
-        place: &Place<'_>,
+        place: &CommitPlace<'_>,
         outcomes: &mut Outcomes,
     ) -> Result<Verdict, Refusal> {
         let context = Context {
@@ -521,7 +447,7 @@ impl Work {
         };
         let (batch, commit, effects) = (place.batch, place.commit, &mut self.effects);
         let (overlay, group) = (&pending.overlay, &self.group);
-        match visible.index {
+        match visible.index() {
             VisibleIndex::Memory(index) => {
                 let view = PendingView {
                     overlay,
@@ -552,19 +478,21 @@ impl Work {
         visible: &Visible<'_>,
     ) -> Result<(), Refusal> {
         let growth_bytes = self.effects.growth_bytes();
-        if let Some(refusal) = visible.full_refusal
+        if let Some(refusal) = visible.full_refusal()
             && self.effects.iter().next().is_some()
         {
             return Err(refusal);
         }
-        let refusal = self.refusal.or(visible.refusal);
+        let refusal = self.refusal.or(visible.refusal());
         if growth_bytes > 0
             && let Some(refusal) = refusal
         {
             return Err(refusal);
         }
-        let used = Used {
-            database_bytes: visible.used_bytes.wrapping_add_signed(pending.growth_bytes),
+        let used = MemoryUse {
+            database_bytes: visible
+                .used_bytes()
+                .wrapping_add_signed(pending.growth_bytes),
             store_bytes: (self.store.memory_bytes()).saturating_add_signed(self.growth_bytes),
         };
         used.check_growth(growth_bytes, &pending.database.config.limits, &self.store)
@@ -593,7 +521,7 @@ impl Work {
         &mut self,
         pending: &mut PendingDatabase,
         visible: &Visible<'_>,
-        place: &Place<'_>,
+        place: &CommitPlace<'_>,
         outcomes: &mut Outcomes,
     ) -> (Verdict, What, i64) {
         let (database, sequence) = (place.commit.database, place.sequence);
@@ -608,7 +536,9 @@ impl Work {
             self.needs_sync = true;
             self.is_complete = true;
         }
-        let used_bytes = visible.used_bytes.wrapping_add_signed(pending.growth_bytes);
+        let used_bytes = visible
+            .used_bytes()
+            .wrapping_add_signed(pending.growth_bytes);
         pending.growth_entries -= removed;
         pending.clear();
         (Decision::Applied.into(), What::Clear, -(used_bytes as i64))

@@ -16,8 +16,10 @@ use parking_lot::Mutex;
 use wal::disk::{Disk, FolderLock, RealDisk, is_full, write_whole};
 use wal::{Known, LogId, SegmentListener, is_segment};
 
-use crate::backup::MANIFEST_NAME;
 use crate::snapshot;
+
+/// The file that makes a folder a backup, which no server takes.
+pub(crate) const BACKUP_MANIFEST_NAME: &str = "MANIFEST";
 
 /// The version of the folder's layout that this code writes.
 pub const FOLDER_VERSION: u32 = 4;
@@ -199,7 +201,7 @@ fn check(disk: &dyn Disk) -> Result<Option<FolderState>, FolderError> {
         source,
     };
     let names = disk.list().map_err(failed)?;
-    if names.iter().any(|name| name == MANIFEST_NAME) {
+    if names.iter().any(|name| name == BACKUP_MANIFEST_NAME) {
         return Err(FolderError::Backup { folder: folder() });
     }
     // Before anything is written: else the start would fail when the log is open, and changed.
@@ -476,37 +478,48 @@ impl fmt::Display for FolderError {
             ),
             FolderError::Foreign { folder, file } => write!(
                 formatter,
-                "{folder}: this is not a data folder, and not empty (there is {file}); choose another folder"
+                "{folder}: this is not a data folder, and not empty (there is {file}); choose \
+                 another folder"
             ),
             FolderError::Backup { folder } => write!(
                 formatter,
-                "{folder}: this is a backup, which a server would change; `pelton restore {folder} --data NEW_FOLDER` makes a data \
+                "{folder}: this is a backup, which a server would change; `pelton restore {folder} \
+                 --data NEW_FOLDER` makes a data \
                  folder of it, `pelton restore {folder} --verify-only` checks it"
             ),
             FolderError::Unmarked { folder, file } => write!(
                 formatter,
-                "{folder}: the file `{FORMAT_NAME}` is missing, or no file, though there is data of pelton in the folder ({file}): put it \
-                 back, or restore a backup. If a restore has been interrupted here, restore anew into an empty folder. If there \
-                 is neither copy nor backup, make an empty file `{FORMAT_NAME}` and start once with --accept-loss"
+                "{folder}: the file `{FORMAT_NAME}` is missing, or no file, though there is data \
+                 of pelton in the folder ({file}): put it \
+                 back, or restore a backup. If a restore has been interrupted here, restore anew \
+                 into an empty folder. If there \
+                 is neither copy nor backup, make an empty file `{FORMAT_NAME}` and start once \
+                 with --accept-loss"
             ),
             FolderError::Damaged { file } => write!(
                 formatter,
-                "{file}: this file, which says what belongs to the data folder, is damaged: put it back, or restore a backup. \
-                 `serve --accept-loss` makes it anew from what is there, and gives nothing up for that: the identity of the folder \
-                 comes from its databases on disk, and the rest from its log; an end of the log that is missing is then not noticed"
+                "{file}: this file, which says what belongs to the data folder, is damaged: put it \
+                 back, or restore a backup. \
+                 `serve --accept-loss` makes it anew from what is there, and gives nothing up for \
+                 that: the identity of the folder \
+                 comes from its databases on disk, and the rest from its log; an end of the log \
+                 that is missing is then not noticed"
             ),
             FolderError::NotAFile { file } => write!(
                 formatter,
-                "{file}: this is not a file, though it has the name of a snapshot: put the file back, or restore a \
+                "{file}: this is not a file, though it has the name of a snapshot: put the file \
+                 back, or restore a \
                  backup"
             ),
             FolderError::InTheWay { file } => write!(
                 formatter,
-                "{file}: there is a folder where the server makes a file of its own; move it elsewhere, or remove it"
+                "{file}: there is a folder where the server makes a file of its own; move it \
+                 elsewhere, or remove it"
             ),
             FolderError::Version { folder, version } => write!(
                 formatter,
-                "{folder}: the data folder has format {version}, and this version of pelton reads formats up to \
+                "{folder}: the data folder has format {version}, and this version of pelton reads \
+                 formats up to \
                  {FOLDER_VERSION}; use the version that made it"
             ),
             FolderError::Io { folder, source } => {

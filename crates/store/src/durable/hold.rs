@@ -2,17 +2,21 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::mailbox::Hub;
+use super::signal::Signal;
 use crate::limits;
 
-/// All holds on a log.
-#[derive(Debug, Default)]
-pub(super) struct Holds {
+/// Up to where segments of a log are not needed any more, and who still needs some.
+#[derive(Debug)]
+pub(crate) struct Holds {
+    /// Segments that hold nothing beyond this are not needed any more.
+    retire_sequence: AtomicU64,
     held: Mutex<Held>,
+    /// Wakes the one that retires segments.
+    signal: Arc<Signal>,
 }
 
 #[derive(Debug, Default)]
@@ -33,15 +37,39 @@ struct Hold {
 /// Keeps the log behind a sequence until it is dropped, or until there is no room for so much log:
 /// the server comes before its backup.
 pub struct LogHold {
-    hub: Arc<Hub>,
+    holds: Arc<Holds>,
     number: u64,
     is_broken: Arc<AtomicBool>,
 }
 
 impl Holds {
+    /// Nothing is held, and nothing can go.
+    pub(super) fn new(signal: &Arc<Signal>) -> Arc<Holds> {
+        Arc::new(Holds {
+            retire_sequence: AtomicU64::new(0),
+            held: Mutex::default(),
+            signal: Arc::clone(signal),
+        })
+    }
+
+    /// Asks for segments to be retired that hold nothing beyond a sequence.
+    pub(super) fn retire_through(&self, sequence: u64) {
+        self.retire_sequence.fetch_max(sequence, Ordering::Relaxed);
+        self.signal.wake();
+    }
+
+    /// Up to which sequence segments should be retired of a log of so many bytes; 0: nobody has
+    /// asked since this was asked last, or somebody holds them.
+    pub(super) fn take_retire_sequence(&self, log_bytes: u64) -> u64 {
+        match self.retire_sequence.swap(0, Ordering::Relaxed) {
+            0 => 0,
+            asked => self.bound(asked, log_bytes),
+        }
+    }
+
     /// Up to which sequence segments may be retired, of those that are asked for. Holds are broken
     /// where the log has become too large for them.
-    pub(super) fn bound(&self, asked_sequence: u64, log_bytes: u64) -> u64 {
+    fn bound(&self, asked_sequence: u64, log_bytes: u64) -> u64 {
         let mut held = self.held.lock();
         let least = held.list.iter().map(|hold| hold.sequence).min();
         let Some(least) = least.filter(|&least| least < asked_sequence) else {
@@ -60,29 +88,20 @@ impl Holds {
         !self.held.lock().list.is_empty()
     }
 
-    /// Gives up all holds, since there is no room for more log. Returns up to which sequence
-    /// segments should be retired.
-    pub(super) fn break_all(&self) -> u64 {
-        self.held.lock().break_all()
-    }
-}
-
-impl Held {
-    fn break_all(&mut self) -> u64 {
-        for hold in self.list.drain(..) {
-            hold.is_broken.store(true, Ordering::Release);
+    /// Gives up all holds, since there is no room for more log.
+    pub(super) fn break_all(&self) {
+        let waiting_sequence = self.held.lock().break_all();
+        if waiting_sequence > 0 {
+            self.retire_through(waiting_sequence);
         }
-        std::mem::take(&mut self.waiting_sequence)
     }
-}
 
-impl LogHold {
     /// Keeps what comes after a sequence. `None`: there are too many holds.
     ///
     /// Call it on the committer's thread, and with a sequence up to which no index needs the log:
     /// whatever was asked to be retired before is not behind it.
-    pub(super) fn new(hub: &Arc<Hub>, sequence: u64) -> Option<LogHold> {
-        let mut held = hub.holds.held.lock();
+    pub(crate) fn hold(self: &Arc<Holds>, sequence: u64) -> Option<LogHold> {
+        let mut held = self.held.lock();
         if held.list.len() >= limits::LOG_HOLDS {
             return None;
         }
@@ -96,12 +115,23 @@ impl LogHold {
         });
         drop(held);
         Some(LogHold {
-            hub: hub.clone(),
+            holds: Arc::clone(self),
             number,
             is_broken,
         })
     }
+}
 
+impl Held {
+    fn break_all(&mut self) -> u64 {
+        for hold in self.list.drain(..) {
+            hold.is_broken.store(true, Ordering::Release);
+        }
+        std::mem::take(&mut self.waiting_sequence)
+    }
+}
+
+impl LogHold {
     /// Whether it was given up: what it kept may be gone.
     pub fn is_broken(&self) -> bool {
         self.is_broken.load(Ordering::Acquire)
@@ -111,13 +141,13 @@ impl LogHold {
 impl Drop for LogHold {
     fn drop(&mut self) {
         let waiting_sequence = {
-            let mut held = self.hub.holds.held.lock();
+            let mut held = self.holds.held.lock();
             held.list.retain(|hold| hold.number != self.number);
             // If another hold stands in its way, it comes to wait again.
             std::mem::take(&mut held.waiting_sequence)
         };
         if waiting_sequence > 0 {
-            self.hub.retire_through(waiting_sequence);
+            self.holds.retire_through(waiting_sequence);
         }
     }
 }
@@ -129,5 +159,51 @@ impl fmt::Debug for LogHold {
             .field("number", &self.number)
             .field("is_broken", &self.is_broken())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_that_somebody_holds_stay_until_the_hold_is_dropped() {
+        let holds = Holds::new(&Arc::default());
+        for _ in 0..2 {
+            let (one, two) = (holds.hold(5), holds.hold(3));
+            holds.retire_through(9);
+            assert_eq!(holds.take_retire_sequence(0), 3);
+            drop(two);
+            assert_eq!(holds.take_retire_sequence(0), 5);
+            drop(one);
+            assert_eq!(holds.take_retire_sequence(0), 9);
+            assert_eq!(holds.take_retire_sequence(0), 0);
+            assert!(!holds.is_held());
+        }
+    }
+
+    #[test]
+    fn holds_are_broken_where_the_log_is_too_large_or_has_no_room() {
+        let holds = Holds::new(&Arc::default());
+        let one = holds.hold(5).expect("there is a place");
+        holds.retire_through(9);
+        assert_eq!(holds.take_retire_sequence(limits::HELD_LOG_BYTES + 1), 9);
+        assert!(one.is_broken() && !holds.is_held());
+        let two = holds.hold(5).expect("there is a place");
+        holds.retire_through(9);
+        assert_eq!(holds.take_retire_sequence(limits::HELD_LOG_BYTES), 5);
+        holds.break_all();
+        assert!(two.is_broken());
+        assert_eq!(holds.take_retire_sequence(0), 9);
+    }
+
+    #[test]
+    fn there_are_only_so_many_holds() {
+        let holds = Holds::new(&Arc::default());
+        for _ in 0..2 {
+            let all: Vec<_> = (0..limits::LOG_HOLDS).map(|_| holds.hold(1)).collect();
+            assert!(all.iter().all(Option::is_some));
+            assert!(holds.hold(1).is_none());
+        }
     }
 }

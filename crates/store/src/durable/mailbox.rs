@@ -3,18 +3,18 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::thread::Thread;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::committer::Event;
-use super::committer_jobs::Errands;
+use super::committer::DurableCommitter;
+use super::committer_jobs::CommitterJobs;
+use super::event::Event;
 use super::hold::Holds;
+use super::signal::Signal;
 use super::snapshot_queue::SnapshotQueue;
 use crate::batch::WriteBatch;
+use crate::clock::Clock;
 use crate::limits;
 use crate::outcome::Outcomes;
 use crate::store::Store;
@@ -28,17 +28,15 @@ pub(super) struct Hub {
     numbers: Mutex<Numbers>,
     /// Mailboxes with batches that nobody has collected, each once.
     submitted: Mutex<Vec<Arc<Slot>>>,
-    pub(super) signal: Signal,
+    signal: Arc<Signal>,
     syncs: Mutex<Syncs>,
     sync_done: Condvar,
-    /// Segments that hold nothing beyond this are not needed any more.
-    retire_sequence: AtomicU64,
-    /// What keeps segments from being retired.
-    pub(super) holds: Holds,
+    /// Which segments may be retired.
+    holds: Arc<Holds>,
     /// Where snapshots are asked for.
-    pub(super) snapshot_queue: SnapshotQueue,
+    snapshot_queue: SnapshotQueue,
     /// What the committer's thread does for others.
-    pub(super) jobs: Errands,
+    jobs: CommitterJobs,
     /// What has happened to trees.
     tree_news: Mutex<Vec<Event>>,
     has_tree_news: AtomicBool,
@@ -67,17 +65,17 @@ struct Syncs {
 
 impl Hub {
     pub(super) fn new(store: &Store) -> Arc<Hub> {
+        let signal = Arc::<Signal>::default();
         Arc::new(Hub {
             store: store.clone(),
             numbers: Mutex::default(),
             submitted: Mutex::default(),
-            signal: Signal::default(),
+            holds: Holds::new(&signal),
+            signal,
             syncs: Mutex::default(),
             sync_done: Condvar::new(),
-            retire_sequence: AtomicU64::new(0),
-            holds: Holds::default(),
             snapshot_queue: SnapshotQueue::default(),
-            jobs: Errands::default(),
+            jobs: CommitterJobs::default(),
             tree_news: Mutex::default(),
             has_tree_news: AtomicBool::new(false),
         })
@@ -141,27 +139,33 @@ impl Hub {
         self.jobs.end();
     }
 
-    /// Asks for segments to be retired.
-    pub(super) fn retire_through(&self, sequence: u64) {
-        self.retire_sequence.fetch_max(sequence, Ordering::Relaxed);
-        self.signal.wake();
+    /// The wake-up of the one that empties the mailboxes.
+    pub(super) fn signal(&self) -> &Arc<Signal> {
+        &self.signal
     }
 
-    /// Up to which sequence segments should be retired of a log of so many bytes; 0: nobody has
-    /// asked since this was asked last, or somebody holds them.
-    pub(super) fn take_retire_sequence(&self, log_bytes: u64) -> u64 {
-        match self.retire_sequence.swap(0, Ordering::Relaxed) {
-            0 => 0,
-            asked => self.holds.bound(asked, log_bytes),
-        }
+    /// Which segments may be retired.
+    pub(super) fn holds(&self) -> &Arc<Holds> {
+        &self.holds
     }
 
-    /// There is no room for more log: nothing of it is held any more.
-    pub(super) fn break_holds(&self) {
-        match self.holds.break_all() {
-            0 => {}
-            waiting => self.retire_through(waiting),
-        }
+    /// Where snapshots are asked for.
+    pub(super) fn snapshot_queue(&self) -> &SnapshotQueue {
+        &self.snapshot_queue
+    }
+
+    /// Has something done on the committer's thread between two groups, and waits for it. `None`:
+    /// the committer has stopped.
+    pub(super) fn between_groups<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut DurableCommitter, &mut dyn Clock) -> R + Send + 'static,
+    ) -> Option<R> {
+        self.jobs.send(&self.signal, work)
+    }
+
+    /// Does what others wait for. Call it between two groups.
+    pub(super) fn run_jobs(&self, committer: &mut DurableCommitter, clock: &mut dyn Clock) {
+        self.jobs.run(committer, clock);
     }
 
     /// Tells the committer what has happened on another thread; `None`: something was flushed or
@@ -361,59 +365,6 @@ impl fmt::Debug for Mailbox {
     }
 }
 
-/// Wakes the committer's thread; costs next to nothing while it is awake.
-///
-/// Each side first says what it does and then looks what the other one does, in one order for all
-/// (SeqCst). So it cannot be that the thread sleeps and somebody who has brought work believes it
-/// awake.
-#[derive(Default)]
-pub(super) struct Signal {
-    has_work: AtomicBool,
-    is_asleep: AtomicBool,
-    thread: OnceLock<Thread>,
-}
-
-impl Signal {
-    /// Says that there is work.
-    pub(super) fn wake(&self) {
-        self.has_work.store(true, Ordering::SeqCst);
-        if self.is_asleep.load(Ordering::SeqCst) && self.is_asleep.swap(false, Ordering::SeqCst) {
-            // Without a thread nobody sleeps.
-            if let Some(thread) = self.thread.get() {
-                thread.unpark();
-            }
-        }
-    }
-
-    /// Whether there is work.
-    pub(super) fn has_work(&self) -> bool {
-        self.has_work.load(Ordering::Relaxed)
-    }
-
-    /// Whether there is work; forgets it.
-    pub(super) fn take_work(&self) -> bool {
-        self.has_work.load(Ordering::Relaxed) && self.has_work.swap(false, Ordering::SeqCst)
-    }
-
-    /// Names the thread to wake.
-    pub(super) fn set_thread(&self, thread: Thread) {
-        let _ = self.thread.set(thread);
-    }
-
-    /// Sleeps until there is work, or for the time given; may return early. Only for the thread
-    /// that is named.
-    pub(super) fn sleep(&self, longest: Option<Duration>) {
-        self.is_asleep.store(true, Ordering::SeqCst);
-        if !self.has_work.load(Ordering::SeqCst) {
-            match longest {
-                Some(longest) => std::thread::park_timeout(longest),
-                None => std::thread::park(),
-            }
-        }
-        self.is_asleep.store(false, Ordering::SeqCst);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -442,10 +393,10 @@ mod tests {
         for _ in 0..2 {
             for sequences in [[9, 4], [4, 9]] {
                 for sequence in sequences {
-                    hub.retire_through(sequence);
+                    hub.holds().retire_through(sequence);
                 }
-                assert_eq!(hub.take_retire_sequence(0), 9);
-                assert_eq!(hub.take_retire_sequence(0), 0);
+                assert_eq!(hub.holds().take_retire_sequence(0), 9);
+                assert_eq!(hub.holds().take_retire_sequence(0), 0);
             }
             hub.tell(Some(Event::TreeWorks("one".into())));
             hub.tell(None);

@@ -1,7 +1,5 @@
 //! The start of a durable store: claim the folder, replay the log.
 
-use std::fmt;
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -9,18 +7,20 @@ use wal::disk::Disk;
 use wal::{Known, LogConfig, OpenLog, Recovered};
 
 use super::ahead::ReadAhead;
-use super::committer::{DurableCommitter, Parts};
-use super::folder::{self, Claimed, FolderError, FolderState, claim};
-use super::replay::{Replay, ReplayError};
+use super::committer::{CommitterParts, DurableCommitter};
+use super::folder::{self, Claimed, FolderState, claim};
+use super::open_error::OpenError;
+use super::replay::Replay;
 use super::replay_trees::{LostTree, ReplayTrees};
 use super::snapshot_plan::SnapshotPlan;
 use crate::aside::SetAside;
 use crate::blob::{self, Found};
-use crate::catalogue::{CreateError, DatabaseId};
+use crate::blob_index::read_descriptions;
+use crate::database_id::DatabaseId;
 use crate::log::Record;
 use crate::snapshot::{self, Summary};
 use crate::store::{Store, StoreConfig};
-use crate::tree::{TreeConfig, TreeError, Trees};
+use crate::tree::{TreeConfig, Trees};
 
 /// The folder of databases on disk within a data folder.
 pub const TREES_FOLDER: &str = "trees";
@@ -195,7 +195,7 @@ impl Store {
             recovered.bytes,
             snapshot.as_ref(),
         );
-        let parts = Parts {
+        let parts = CommitterParts {
             log,
             stock,
             lock,
@@ -242,12 +242,12 @@ fn look_for_blobs(
 ) -> Result<blob::Opening, OpenError> {
     let folder = || disk.describe(blob::FOLDER);
     let read = || {
+        let mut opening = read_descriptions(store);
         // It is made when it is certain that the server starts.
-        let blobs = match disk.has_subfolder(blob::FOLDER)? {
-            true => Some(disk.subfolder(blob::FOLDER)?),
-            false => None,
-        };
-        blob::Opening::read(store, blobs.as_deref(), removed, wall_ms)
+        if disk.has_subfolder(blob::FOLDER)? {
+            opening.read_folder(&*disk.subfolder(blob::FOLDER)?, removed, wall_ms)?;
+        }
+        Ok(opening)
     };
     let opening = read().map_err(|source| OpenError::Blobs {
         folder: folder(),
@@ -341,134 +341,4 @@ fn wall_ms(snapshot: Option<&Summary>) -> u64 {
 fn clear_away(disk: &dyn Disk, snapshot: Option<&Summary>) {
     let _ = snapshot::remove_unfinished(disk);
     let _ = snapshot::remove_older(disk, base_sequence(snapshot));
-}
-
-/// A database by its name, for messages.
-pub(crate) struct Named<'a>(pub(crate) &'a str);
-
-impl fmt::Display for Named<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            "" => formatter.write_str("the default database"),
-            name => write!(formatter, "the database `{name}`"),
-        }
-    }
-}
-
-/// Why a durable store was not opened.
-#[derive(Debug)]
-pub enum OpenError {
-    /// The folder cannot be used.
-    Folder(FolderError),
-    /// The configuration cannot be used.
-    Config(CreateError),
-    /// The newest snapshot cannot be used.
-    Snapshot(snapshot::ReadError),
-    /// The log cannot be used.
-    Log(wal::OpenError),
-    /// A database on disk cannot be used.
-    Tree(TreeError),
-    /// The same, and it is known which.
-    Database {
-        /// Its name; empty: the default one.
-        name: String,
-        /// What is wrong with it.
-        error: TreeError,
-        /// The names of other databases that cannot be used either.
-        others: Vec<String>,
-    },
-    /// A database on disk has commits that the log has not, although it should.
-    TreeAhead {
-        /// The last commit on disk.
-        tree_sequence: u64,
-        /// The last one in the log.
-        last_sequence: u64,
-    },
-    /// The log is whole and makes no sense.
-    Replay(ReplayError),
-    /// The folder of blobs cannot be read.
-    Blobs {
-        /// The folder.
-        folder: String,
-        /// What the operating system said.
-        source: io::Error,
-    },
-    /// There are more contents of blobs that nothing names than a crash can leave.
-    Orphans {
-        /// The folder.
-        folder: String,
-        /// How many.
-        contents: u64,
-    },
-    /// The default database was durable, and what is in it would come back after each restart.
-    DefaultHasContent,
-}
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            OpenError::Folder(error) => error.fmt(formatter),
-            OpenError::Config(error) => write!(formatter, "the default database: {error}"),
-            OpenError::Snapshot(error) => error.fmt(formatter),
-            OpenError::Log(error) => error.fmt(formatter),
-            OpenError::Tree(error) => error.fmt(formatter),
-            OpenError::Database {
-                name,
-                error,
-                others,
-            } => {
-                write!(formatter, "{}: {error}", Named(name))?;
-                for other in others {
-                    write!(formatter, "; nor can {} be used", Named(other))?;
-                }
-                Ok(())
-            }
-            OpenError::TreeAhead {
-                tree_sequence,
-                last_sequence,
-            } => write!(
-                formatter,
-                "the log ends with sequence {last_sequence}, though a database on disk has everything up to \
-                 {tree_sequence}: a file of the log is missing; put it back, or restore a backup"
-            ),
-            OpenError::Replay(ReplayError { sequence, what }) => write!(
-                formatter,
-                "the log does not fit together at sequence {sequence}: {what}; \
-                 if another version wrote it, use that one"
-            ),
-            OpenError::Blobs { folder, source } => {
-                write!(
-                    formatter,
-                    "{folder}: the folder of blobs cannot be read: {source}"
-                )
-            }
-            OpenError::Orphans { folder, contents } => write!(
-                formatter,
-                "{folder}: nothing names {contents} files that were complete blobs, and the log does not tell why: a part \
-                 of the log or a snapshot seems to be missing; put it back, or restore a backup"
-            ),
-            OpenError::DefaultHasContent => write!(
-                formatter,
-                "the default database in this data folder has content and cannot be volatile; \
-                 choose another durability, or another folder"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for OpenError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            OpenError::Folder(error) => Some(error),
-            OpenError::Config(error) => Some(error),
-            OpenError::Snapshot(error) => Some(error),
-            OpenError::Log(error) => Some(error),
-            OpenError::Tree(error) | OpenError::Database { error, .. } => Some(error),
-            OpenError::Blobs { source, .. } => Some(source),
-            OpenError::TreeAhead { .. }
-            | OpenError::Replay(_)
-            | OpenError::Orphans { .. }
-            | OpenError::DefaultHasContent => None,
-        }
-    }
 }

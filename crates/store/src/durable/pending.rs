@@ -8,7 +8,9 @@ use bytes::Bytes;
 use hashbrown::HashTable;
 
 use crate::batch::WriteBatch;
-use crate::catalogue::{Database, DatabaseConfig, DatabaseId, Durability};
+use crate::catalogue::Database;
+use crate::database::{DatabaseConfig, Durability};
+use crate::database_id::DatabaseId;
 use crate::decide::Pending;
 use crate::effects::Effects;
 use crate::limits;
@@ -334,16 +336,17 @@ impl Pending for PendingTree<'_> {
             InMemory::Removed => return None,
             InMemory::Unknown => {}
         }
-        let refusal = match self
-            .batch
-            .before()
-            .find(self.batch, self.tree.index(), key, hash)
-        {
-            Some(Found::Absent) => return None,
-            Some(Found::Entry(value)) => return Some(value.entry(key)),
-            Some(Found::Not(refusal)) => *refusal,
-            None => Refusal::NotReadAhead,
-        };
+        let refusal =
+            match self
+                .batch
+                .before()
+                .find(self.batch.operations(), self.tree.index(), key, hash)
+            {
+                Some(Found::Absent) => return None,
+                Some(Found::Entry(value)) => return Some(value.entry(key)),
+                Some(Found::Not(refusal)) => *refusal,
+                None => Refusal::NotReadAhead,
+            };
         self.problem.set(Some(refusal));
         None
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::folder::FolderFile;
-use crate::catalogue::DatabaseId;
+use crate::database_id::DatabaseId;
 use crate::store::Store;
 use wal::PrepareError;
 

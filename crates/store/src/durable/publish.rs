@@ -1,12 +1,11 @@
 //! Publishes a group: applies its effects to the indexes, so that readers see them.
 
-use bytes::Bytes;
-use parking_lot::RwLockWriteGuard;
-
 use super::pending::{PendingCommit, PendingGroup, Rule, What};
 use super::trees::TreeWriters;
-use crate::catalogue::{Database, DatabaseConfig, Kind, State};
-use crate::committer::Clock;
+use crate::apply::{Applier, Slice};
+use crate::catalogue::{Database, State};
+use crate::clock::Clock;
+use crate::database::{DatabaseConfig, Kind};
 use crate::garbage::Garbage;
 use crate::index::Index;
 use crate::limits;
@@ -17,18 +16,20 @@ use crate::tree::Generation;
 #[derive(Debug)]
 pub(super) struct Publisher {
     store: Store,
-    /// Large values that were overwritten: freed when the lock is not held.
-    old_values: Vec<Bytes>,
-    pub(super) garbage: Garbage,
+    applier: Applier,
 }
 
 impl Publisher {
     pub(super) fn new(store: &Store) -> Publisher {
         Publisher {
             store: store.clone(),
-            old_values: Vec::new(),
-            garbage: Garbage::default(),
+            applier: Applier::new(store),
         }
+    }
+
+    /// What is to be freed by somebody who may pause.
+    pub(super) fn garbage(&mut self) -> &mut Garbage {
+        self.applier.garbage()
     }
 
     /// Publishes the commits of a group that follow a rule, in their order.
@@ -58,7 +59,7 @@ impl Publisher {
                     trees.remove(first.database);
                     let dropped = self.store.remove_database(first.database);
                     let content = dropped.expect("it was checked, and nobody else drops");
-                    self.garbage.append(content);
+                    self.applier.garbage().append(content);
                 }
                 // It is published by the one who has the content.
                 What::Convert => {}
@@ -71,7 +72,7 @@ impl Publisher {
                     }
                 }
             }
-            self.old_values.clear();
+            self.applier.free_old_values();
         }
     }
 
@@ -138,7 +139,7 @@ impl Publisher {
         let writer = folder.begin(generation, Some(&older));
         database.state.write().index = Index::Tree(writer.index().clone());
         trees.insert(commit.database, writer);
-        self.garbage.add_tree(older);
+        self.applier.garbage().add_tree(older);
     }
 
     /// Publishes commits of one database, in slices.
@@ -150,20 +151,11 @@ impl Publisher {
         clock: &mut dyn Clock,
     ) {
         let mut state = database.state.write();
-        let mut slice_start_ns = clock.now_ns();
-        let mut work = 0;
+        let mut slice = Slice::begin(clock);
         let mut warm_until = 0;
         for commit in commits {
-            work += 1 + self.apply(&mut state, commit, group, &mut warm_until);
-            if work < limits::SLICE_WORK {
-                continue;
-            }
-            work = 0;
-            let now_ns = clock.now_ns();
-            if now_ns.saturating_sub(slice_start_ns) >= limits::SLICE_NS {
-                RwLockWriteGuard::unlocked_fair(&mut state, || self.old_values.clear());
-                slice_start_ns = clock.now_ns();
-            }
+            let work = 1 + self.apply(&mut state, commit, group, &mut warm_until);
+            (self.applier).end_slice(&mut slice, work, &mut state, clock);
         }
     }
 
@@ -184,41 +176,23 @@ impl Publisher {
                         .memory()
                         .warm(group.hashes(places.start..*warm_until));
                 }
+                let index = state.index.memory_mut();
                 for place in places.clone() {
-                    self.apply_key(state, group, place);
+                    let (hash, key) = (group.hash(place), group.key(place));
+                    let entry = group.entry(place);
+                    (self.applier).change(index, hash, key, entry.as_ref());
                 }
                 places.len()
             }
             What::Clear => {
-                let index = state.index.memory_mut();
-                if index.len() > 0 {
-                    self.garbage.add(index.take());
-                }
+                self.applier.clear(state.index.memory_mut());
                 0
             }
             What::Create { .. } | What::Drop | What::Convert => {
                 unreachable!("these are published by themselves")
             }
         };
-        let memory_bytes = state.memory_bytes.wrapping_add_signed(commit.growth_bytes);
-        self.store.change_memory(state.memory_bytes, memory_bytes);
-        state.memory_bytes = memory_bytes;
-        state.sequence = commit.sequence;
+        (self.applier).end_commit(state, commit.growth_bytes, commit.sequence);
         changed
-    }
-
-    fn apply_key(&mut self, state: &mut State, group: &PendingGroup, place: usize) {
-        let hash = group.hash(place);
-        let index = state.index.memory_mut();
-        let old_value = match group.entry(place) {
-            Some(entry) => {
-                if entry.expires_ms != 0 {
-                    self.store.schedule().expect(entry.expires_ms);
-                }
-                index.put(hash, &entry)
-            }
-            None => index.remove(group.key(place), hash),
-        };
-        self.old_values.extend(old_value);
     }
 }

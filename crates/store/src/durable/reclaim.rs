@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
-use super::committer::Event;
+use super::event::Event;
 use super::mailbox::Hub;
 use crate::background::Background;
 use crate::garbage::Garbage;
@@ -118,7 +118,7 @@ impl Worker {
                     contents.append(garbage);
                     // There is room for what the committer may have kept.
                     if let Some(hub) = self.hub.upgrade() {
-                        hub.signal.wake();
+                        hub.signal().wake();
                     }
                 }
                 Next::Nothing => {}

@@ -5,11 +5,13 @@ use std::ops::ControlFlow;
 use parking_lot::RawRwLock;
 use parking_lot::lock_api::ArcRwLockWriteGuard;
 
-use super::convert::Converted;
-use super::open::OpenError;
+use super::conversion::Converted;
+use super::open_error::{OpenError, ReplayError};
 use super::replay_trees::ReplayTrees;
 use crate::blob;
-use crate::catalogue::{DatabaseConfig, DatabaseId, Durability, Kind, State};
+use crate::catalogue::State;
+use crate::database::{DatabaseConfig, Durability, Kind};
+use crate::database_id::DatabaseId;
 use crate::log::{Record, RecordKind};
 use crate::range::{Direction, Range, ScanEnd};
 use crate::snapshot::{self, Header, Visitor};
@@ -321,13 +323,4 @@ fn generation_of(record: &Record<'_>) -> Generation {
         database: record.database,
         sequence: record.sequence,
     }
-}
-
-/// A record that does not fit those before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReplayError {
-    /// Its sequence.
-    pub sequence: u64,
-    /// What does not fit.
-    pub what: &'static str,
 }

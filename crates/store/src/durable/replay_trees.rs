@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 
-use super::open::Named;
-use crate::catalogue::DatabaseId;
+use super::database_name::Named;
+use super::retained::RetainedTree;
+use crate::database_id::DatabaseId;
 use crate::log::{Record, RecordKind};
 use crate::tree::{Anew, Fate, Generation, Held, TreeError, TreeIndex, TreeWriter, Trees};
 
@@ -19,7 +20,7 @@ pub(super) struct ReplayTrees<'a> {
     found: BTreeMap<Generation, Result<TreeWriter, TreeError>>,
     current: BTreeMap<DatabaseId, Current>,
     /// Of databases that were brought into memory: the log has nothing of what came out of these.
-    retained: Vec<Retained>,
+    retained: Vec<RetainedTree>,
     /// Databases whose content cannot be read.
     lost: BTreeMap<DatabaseId, TreeError>,
     /// What the snapshot or the log names.
@@ -61,14 +62,6 @@ pub struct LostTree {
     pub is_in_log: bool,
     /// Changes of keys that the log still had of it.
     pub changes: u64,
-}
-
-/// A tree that a database in memory was made from, of use until a snapshot has what was in it.
-#[derive(Debug)]
-pub(super) struct Retained {
-    /// The commit that did it.
-    pub(super) sequence: u64,
-    pub(super) tree: TreeIndex,
 }
 
 struct Current {
@@ -117,7 +110,7 @@ impl fmt::Display for LostTree {
 #[derive(Debug, Default)]
 pub(super) struct ReplayedTrees {
     pub(super) writers: BTreeMap<DatabaseId, TreeWriter>,
-    pub(super) retained: Vec<Retained>,
+    pub(super) retained: Vec<RetainedTree>,
     /// Folders that nothing names, which were set aside.
     pub(super) set_aside: u64,
     /// Tables that no list of tables named, which were removed.
@@ -359,7 +352,7 @@ impl<'a> ReplayTrees<'a> {
                 let last = current.last.max(writer.index().sequence());
                 writer.end_commit(last);
                 let tree = writer.index().clone();
-                self.retained.push(Retained {
+                self.retained.push(RetainedTree {
                     sequence,
                     tree: tree.clone(),
                 });
@@ -375,7 +368,7 @@ impl<'a> ReplayTrees<'a> {
     /// The content of a database that came into memory cannot be read. Returns whether it is given
     /// up as a whole, so that the database is to begin anew, empty.
     pub(super) fn lose(&mut self, id: DatabaseId, error: TreeError) -> bool {
-        let is_of = |retained: &&mut Retained| retained.tree.generation().database == id;
+        let is_of = |retained: &&mut RetainedTree| retained.tree.generation().database == id;
         let gives_up = self.gives_up(&error);
         match (self.trees, self.retained.iter_mut().find(is_of)) {
             (Some(trees), Some(retained)) if gives_up => {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use wal::LogWork;
 use wal::disk::Disk;
 
-use crate::catalogue::Durability;
-use crate::committer::Clock;
+use crate::clock::Clock;
+use crate::database::Durability;
 use crate::snapshot::{SnapshotReport, Summary, limits};
 use crate::store::Store;
 

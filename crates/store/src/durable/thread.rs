@@ -16,16 +16,19 @@ use wal::{
 };
 
 use super::commit_loop::CommitLoop;
-use super::committer::{DurableCommitter, Event};
+use super::committer::DurableCommitter;
+use super::committer_access::CommitterAccess;
+use super::event::Event;
 use super::mailbox::{Hub, Mailbox, Waker};
 use super::places::Places;
 use super::reclaim::Reclaim;
-use super::snapshot_queue::SnapshotThread;
+use super::snapshot_thread::SnapshotThread;
 use crate::background::Background;
-use crate::catalogue::DatabaseId;
-use crate::committer::Clock;
+use crate::clock::Clock;
+use crate::database_id::DatabaseId;
 use crate::limits;
 use crate::snapshot::{SnapshotError, SnapshotReport};
+use crate::store::Store;
 use crate::tree::{Keeper, KeeperEvent};
 
 /// Told of what happens, on the committer's thread: it should be quick.
@@ -77,8 +80,14 @@ impl Durable {
         })
     }
 
-    pub(super) fn hub(&self) -> &Arc<Hub> {
-        &self.hub
+    /// The store.
+    pub(crate) fn store(&self) -> &Store {
+        self.hub.store()
+    }
+
+    /// The committer's thread as a background job sees it.
+    pub(crate) fn access(&self) -> impl CommitterAccess {
+        &*self.hub
     }
 
     /// A mailbox for a loop. `waker` is called on the committer's thread when there are outcomes in
@@ -96,27 +105,27 @@ impl Durable {
     /// Makes a snapshot of what is there now, and waits until it is on the device. Meanwhile
     /// everything goes on.
     pub fn snapshot(&self) -> Result<SnapshotReport, SnapshotError> {
-        self.hub.snapshot_queue.request()
+        self.hub.snapshot_queue().request()
     }
 
     /// Makes no more snapshots, and gives up the one that is being made: call it before whoever
     /// waits for one is waited for. A clean [stop](Durable::stop) makes one of its own where that
     /// is cheap.
     pub fn end_snapshots(&self) {
-        self.hub.snapshot_queue.end();
+        self.hub.snapshot_queue().end();
     }
 
     /// Lets segments of the log go that hold nothing beyond a sequence, up to which every index has
     /// everything on its own device.
     pub fn retire_through(&self, sequence: u64) {
-        self.hub.retire_through(sequence);
+        self.hub.holds().retire_through(sequence);
     }
 
     /// Carries out what is in the mailboxes, syncs, writes the closing group, and ends the threads.
     /// Call it when no loop commits any more. A second call does nothing.
     pub fn stop(&self) -> Result<(), WriteError> {
         self.stop.asked.store(true, Ordering::Release);
-        self.hub.signal.wake();
+        self.hub.signal().wake();
         match self.thread.lock().take() {
             None => Ok(()),
             Some(thread) => match thread.join() {
@@ -131,7 +140,7 @@ impl Drop for Durable {
     fn drop(&mut self) {
         self.stop.at_once.store(true, Ordering::Release);
         self.stop.asked.store(true, Ordering::Release);
-        self.hub.signal.wake();
+        self.hub.signal().wake();
     }
 }
 
@@ -197,7 +206,7 @@ struct Runner<C> {
 impl<C: Clock> Runner<C> {
     fn run(mut self) -> Result<(), WriteError> {
         let hub = self.rounds.hub().clone();
-        hub.signal.set_thread(thread::current());
+        hub.signal().set_thread(thread::current());
         loop {
             // A round takes the wake-up of whatever came before it. So the rest is looked at behind
             // it, and what comes later keeps the thread from sleeping.
@@ -218,7 +227,7 @@ impl<C: Clock> Runner<C> {
                 .min(self.rounds.snapshot_retry_ns());
             let longest = (due_ns != u64::MAX)
                 .then(|| Duration::from_nanos(due_ns.saturating_sub(self.clock.now_ns())));
-            hub.signal.sleep(longest);
+            hub.signal().sleep(longest);
         }
         let is_clean = !self.stop.at_once.load(Ordering::Acquire);
         let end_ns = self.clock.now_ns() + limits::STOP_DECIDES_MS * 1_000_000;
@@ -341,7 +350,7 @@ impl Helper {
                     {
                         is_in_place = false;
                         let _ = done.send(Done::PlaceLost(error));
-                        hub.signal.wake();
+                        hub.signal().wake();
                     }
                     let job = match job {
                         Ok(job) => job,
@@ -352,12 +361,12 @@ impl Helper {
                         Job::Prepare(wanted) => {
                             // Nobody listens any more only when everything ends.
                             let _ = done.send(Done::Prepared(stock.prepare(wanted)));
-                            hub.signal.wake();
+                            hub.signal().wake();
                         }
                         Job::Retire(retired) => {
                             if let Err(error) = stock.retire(retired) {
                                 let _ = done.send(Done::NotRetired(error));
-                                hub.signal.wake();
+                                hub.signal().wake();
                             }
                         }
                     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::catalogue::DatabaseId;
+use crate::database_id::DatabaseId;
 use crate::store::Store;
 use crate::tree::{
     Generation, Keeper, Pressure, TreeError, TreeIndex, TreeWriter, Trouble, limits,

@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::convert::Converted;
-use super::open::Named;
-use crate::catalogue::{DatabaseConfig, DatabaseId, Kind};
+use super::conversion::Converted;
+use super::database_name::Named;
+use crate::database::{DatabaseConfig, Kind};
+use crate::database_id::DatabaseId;
 use crate::log::{Record, RecordKind};
 use crate::snapshot::Header;
 use crate::tree::{Generation, TreeError, TreeReport, verify_tree};

@@ -24,6 +24,7 @@ use crate::value::Entry;
 use key::Key;
 pub(crate) use remains::Remains;
 use slot::Slot;
+pub(crate) use walk::PassedExpiry;
 
 const TABLES: usize = 256;
 

@@ -5,8 +5,10 @@ use std::ops::{Bound, ControlFlow};
 use super::{Key, MemoryIndex};
 use crate::limits::COUNT_ROWS_PER_LOOKUP;
 use crate::range::{CountSlice, Direction, Range, ScanEnd};
-use crate::sweep::Passed;
 use crate::value::{Entry, is_expired};
+
+/// The expiry and the key of an entry that a walk over what expires has passed.
+pub(crate) type PassedExpiry = (u64, Box<[u8]>);
 
 impl MemoryIndex {
     /// Visits the live entries of a range, walking at most `budget_rows` entries.
@@ -97,7 +99,7 @@ impl MemoryIndex {
     pub(crate) fn expired_after(
         &self,
         now_ms: u64,
-        passed: Option<&Passed>,
+        passed: Option<&PassedExpiry>,
     ) -> impl Iterator<Item = (u64, &[u8])> {
         let start = match passed {
             Some((expires_ms, key)) => Bound::Excluded((*expires_ms, Key::new(key))),

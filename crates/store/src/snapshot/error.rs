@@ -62,7 +62,8 @@ impl fmt::Display for SnapshotError {
                 "the snapshot {file} could not be written: {source}"
             ),
             SnapshotError::LogFailed => formatter.write_str(
-                "no snapshot is made, since a write or sync of the log has failed; restart the server",
+                "no snapshot is made, since a write or sync of the log has failed; restart the \
+                 server",
             ),
             SnapshotError::Stopping => {
                 formatter.write_str("no snapshot is made any more: the server is stopping")
@@ -142,7 +143,8 @@ impl fmt::Display for ReadError {
             ),
             ReadError::TooNew { file, version } => write!(
                 formatter,
-                "{file} was written by another version, or is damaged: format {version}; this version reads formats \
+                "{file} was written by another version, or is damaged: format {version}; this \
+                 version reads formats \
                  up to {FORMAT_VERSION}"
             ),
             ReadError::Damaged { file, offset, what } => write!(

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::page::{FORMAT_VERSION, FORMAT_VERSION_1, u32_at, u64_at};
-use crate::catalogue::{DatabaseConfig, DatabaseId, Kind};
+use crate::database::{DatabaseConfig, Kind};
+use crate::database_id::DatabaseId;
 use crate::limits;
 use crate::store::DatabaseInfo;
 use crate::tree::Generation;

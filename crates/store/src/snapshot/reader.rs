@@ -10,7 +10,8 @@ use super::files::{file_name, list};
 use super::header::{Header, Totals};
 use super::limits;
 use super::page::{self, HEAD_BYTES, NoPrelude, PRELUDE_BYTES, PageHead, PageKind, decode_entry};
-use crate::catalogue::{DatabaseId, Durability};
+use crate::database::Durability;
+use crate::database_id::DatabaseId;
 use crate::value::Entry;
 
 /// Is shown what a snapshot holds. What it makes of it counts only when the whole was read without

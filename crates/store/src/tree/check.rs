@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use super::error::TreeError;
-use super::folder::Generation;
+use super::generation::Generation;
 use super::known::{Origin, bytes_of, checksum_of, path_of};
 use super::{anew, known, manifest, opening};
 
@@ -65,9 +65,21 @@ pub(crate) fn verify(
     Ok(report)
 }
 
+/// Why the engine has not opened a tree: with the file that is to blame, where it can be found.
+pub(super) fn not_opened(folder: &Path, error: lsm_tree::Error) -> TreeError {
+    let error = TreeError::engine(folder, error);
+    if !error.is_of_damage() && !error.may_be_of_content() {
+        return error;
+    }
+    match find_wrong(folder) {
+        Some(wrong) => TreeError::damaged(folder, wrong),
+        None => error,
+    }
+}
+
 /// The first table in the list that is not there or has changed, in words. `None`: there is none,
 /// or nobody can say.
-pub(super) fn find_wrong(folder: &Path) -> Option<String> {
+fn find_wrong(folder: &Path) -> Option<String> {
     let list = manifest::check(folder).ok()?;
     let tables = tables_of(folder, &list).ok()?;
     let wrong = |(id, checksum)| wrong_with(folder, id, checksum).ok().flatten();

@@ -191,8 +191,10 @@ impl fmt::Display for TreeError {
                 least,
             } => write!(
                 formatter,
-                "the tree in {} is an older copy: its list of tables is number {list}, and the newest snapshot was made with \
-                 number {least}; what came between may be gone from the log; put the newer folder back, or restore a backup",
+                "the tree in {} is an older copy: its list of tables is number {list}, and the \
+                 newest snapshot was made with \
+                 number {least}; what came between may be gone from the log; put the newer folder \
+                 back, or restore a backup",
                 folder.display()
             ),
             TreeError::Damaged { folder, what } => write!(

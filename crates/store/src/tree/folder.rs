@@ -10,20 +10,20 @@ use std::time::{Duration, Instant};
 
 use lsm_tree::compaction::filter::Context;
 use lsm_tree::compaction::{CompactionFilter, Factory, ItemAccessor, Verdict};
-use lsm_tree::{AnyTree, Cache, Config, DescriptorTable, SequenceNumberCounter, Tree};
+use lsm_tree::{AnyTree, Cache, Config, DescriptorTable, Tree};
 use parking_lot::Mutex;
 use wal::disk::check_place;
 
-use super::anew;
+use super::anew::{self, Anew};
+use super::check::not_opened;
 use super::error::TreeError;
-use super::index::{Shared, TreeIndex, reads_at};
-use super::known::{self, KnownTables, Origin};
-use super::opening::{self, Held};
+use super::generation::Generation;
+use super::known::{self, Origin};
+use super::limits;
+use super::numbers::Counters;
+use super::opening;
 use super::rows::{Rows, TreeRows};
-use super::writer::TreeWriter;
-use super::{limits, manifest};
 use crate::aside;
-use crate::catalogue::DatabaseId;
 
 /// Behind the name of a folder that is in the making.
 const UNFINISHED: &str = ".new";
@@ -56,38 +56,6 @@ impl Default for TreeConfig {
             open_files: limits::OPEN_FILES,
             stop_ms: crate::limits::RECLAIM_STOP_MS,
         }
-    }
-}
-
-/// A database from a commit on that made it, or cleared it. Its folder is named
-/// `DATABASE-SEQUENCE`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Generation {
-    /// The database.
-    pub database: DatabaseId,
-    /// The sequence of that commit; 0: it was always there.
-    pub sequence: u64,
-}
-
-impl fmt::Display for Generation {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.name())
-    }
-}
-
-impl Generation {
-    fn name(&self) -> String {
-        format!("{}-{}", self.database, self.sequence)
-    }
-
-    pub(super) fn parse(name: &str) -> Option<Generation> {
-        let (database, sequence) = name.split_once('-')?;
-        let generation = Generation {
-            database: DatabaseId(database.parse().ok()?),
-            sequence: sequence.parse().ok()?,
-        };
-        // Nothing but what this program writes: "+1-01" is no such name.
-        (generation.name() == name).then_some(generation)
     }
 }
 
@@ -157,7 +125,7 @@ impl Trees {
     }
 
     /// Makes the folder of all trees, on the device, if it is not there.
-    fn make_folder(&self) -> Result<(), TreeError> {
+    pub(super) fn make_folder(&self) -> Result<(), TreeError> {
         let made = || -> io::Result<()> {
             if self.place.get().is_none() {
                 fs::create_dir_all(&self.folder)?;
@@ -180,50 +148,13 @@ impl Trees {
         Ok(found)
     }
 
-    /// Begins an empty tree without a folder, which costs no time: it is [made](TreeIndex::make) by
-    /// somebody who may wait for the device. Until then its memtable has all of it, and the log
-    /// must keep what is in there. `older` is the generation before, if there is one.
-    pub fn begin(&self, generation: Generation, older: Option<&TreeIndex>) -> TreeWriter {
-        let (lineage, tickets) = match older {
-            Some(older) => (older.shared.lineage, older.shared.tickets.clone()),
-            None => (generation, Arc::default()),
-        };
-        let folder = self.folder.join(generation.name());
-        let shared = Shared::new(self, folder, generation, (lineage, tickets), None);
-        let index = TreeIndex::new(shared);
-        index.shared.show(generation.sequence);
-        TreeWriter::new(&index)
-    }
-
-    /// Makes an empty tree: [begins](Trees::begin) and makes it.
-    pub fn create(&self, generation: Generation) -> Result<TreeWriter, TreeError> {
-        let writer = self.begin(generation, None);
-        writer.index().make()?;
-        Ok(writer)
-    }
-
-    /// Makes an empty tree under an unfinished name, of which no start takes notice, to be filled
-    /// by [`TreeWriter::load`]. It must be closed, all handles of it, before it is
-    /// [named](Trees::name).
-    pub fn prepare(&self, generation: Generation) -> Result<TreeWriter, TreeError> {
-        self.check_place()?;
-        let folder = self.unfinished(generation);
-        self.make_folder()?;
-        self.remove_if_there(&folder)?;
-        self.open_folder(folder, generation)
-    }
-
-    /// Gives a prepared tree its name, on the device, and opens it. A start removes what the log
-    /// does not know.
-    pub fn name(&self, generation: Generation) -> Result<TreeWriter, TreeError> {
-        let folder = self.folder.join(generation.name());
-        self.finish_folder(generation, &folder)?;
-        self.open_generation(generation)
-    }
-
     /// Renames an unfinished tree. If there is one of that name, it goes: it can only be from an
     /// attempt of which the log does not know.
-    fn finish_folder(&self, generation: Generation, folder: &Path) -> Result<(), TreeError> {
+    pub(super) fn finish_folder(
+        &self,
+        generation: Generation,
+        folder: &Path,
+    ) -> Result<(), TreeError> {
         self.check_place()?;
         self.remove_if_there(folder)?;
         fs::rename(self.unfinished(generation), folder)
@@ -236,18 +167,26 @@ impl Trees {
         self.discard_folder(&self.unfinished(prepared));
     }
 
-    /// Makes the folder of an empty tree, on the device, and opens it.
-    pub(super) fn make(&self, tree: &Shared) -> Result<Tree, TreeError> {
+    /// Makes the folder of an empty tree, on the device, and opens it with these counters. It says
+    /// of itself if it takes the place of one that was given up.
+    pub(super) fn make(
+        &self,
+        generation: Generation,
+        begins_anew: Option<Anew>,
+        counters: &Counters,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Tree, TreeError> {
         self.check_place()?;
-        let unfinished = self.unfinished(tree.generation);
+        let unfinished = self.unfinished(generation);
         self.make_folder()?;
         self.remove_if_there(&unfinished)?;
-        drop(self.engine(&unfinished, &Counters::default(), &tree.stop)?);
-        if let Some(&anew) = tree.begins_anew.get() {
+        drop(self.engine(&unfinished, &Counters::default(), stop)?);
+        if let Some(anew) = begins_anew {
             anew::note(&unfinished, anew).map_err(|error| TreeError::io(&unfinished, error))?;
         }
-        self.finish_folder(tree.generation, &tree.folder)?;
-        self.engine(&tree.folder, &tree.counters, &tree.stop)
+        let folder = self.path_of(generation);
+        self.finish_folder(generation, &folder)?;
+        self.engine(&folder, counters, stop)
     }
 
     /// Moves a tree that is given up out of the way; returns where it is now. `None`: it is not
@@ -353,48 +292,19 @@ impl Trees {
         }
     }
 
-    fn unfinished(&self, generation: Generation) -> PathBuf {
+    /// Returns where the folder of a tree is.
+    pub(super) fn path_of(&self, generation: Generation) -> PathBuf {
+        self.folder.join(generation.name())
+    }
+
+    /// Returns where the second names of its files are.
+    pub(super) fn held(&self, generation: Generation) -> PathBuf {
+        self.folder.join(generation.name() + HELD)
+    }
+
+    /// Returns where its folder is while it is in the making.
+    pub(super) fn unfinished(&self, generation: Generation) -> PathBuf {
         self.folder.join(generation.name() + UNFINISHED)
-    }
-
-    /// Opens a tree. Its memtables are empty: what is behind its
-    /// [`persisted_sequence`](TreeIndex::persisted_sequence) must be put again.
-    pub fn open_generation(&self, generation: Generation) -> Result<TreeWriter, TreeError> {
-        let folder = self.folder.join(generation.name());
-        opening::check_types(&folder)?;
-        manifest::check(&folder)?;
-        remove_temporary(&folder).map_err(|error| TreeError::io(&folder, error))?;
-        self.open_folder(folder, generation)
-    }
-
-    /// The same for a start that may be refused: all files stay, by a second name, until it is
-    /// certain that it is not.
-    pub(crate) fn open_held(
-        &self,
-        generation: Generation,
-    ) -> Result<(TreeWriter, Held), TreeError> {
-        let folder = self.folder.join(generation.name());
-        // Before anything is made beside it.
-        opening::check_types(&folder)?;
-        let held = Held::hold(&folder, self.folder.join(generation.name() + HELD));
-        Ok((self.open_generation(generation)?, held))
-    }
-
-    fn open_folder(
-        &self,
-        folder: PathBuf,
-        generation: Generation,
-    ) -> Result<TreeWriter, TreeError> {
-        let (counters, stop) = (Counters::default(), Arc::default());
-        let tree = self.engine(&folder, &counters, &stop)?;
-        let known = KnownTables::check(&folder, self.origin(generation), &tree)?;
-        let origin = (generation, Arc::default());
-        let engine = Some((tree, counters, stop));
-        let shared = Shared::new(self, folder, generation, origin, engine);
-        *shared.known_tables.lock() = known;
-        let index = TreeIndex::new(shared);
-        index.shared.show(index.persisted_sequence());
-        Ok(TreeWriter::new(&index))
     }
 
     /// Removes what a drop, a clear or a crash has left, and sets aside what may be something else:
@@ -432,7 +342,8 @@ impl Trees {
         aside::take_folders(&self.folder, &unknown, now_ms).map_err(|error| self.error(error))
     }
 
-    fn remove_if_there(&self, folder: &Path) -> Result<(), TreeError> {
+    /// Removes a folder, if it is there.
+    pub(super) fn remove_if_there(&self, folder: &Path) -> Result<(), TreeError> {
         match fs::remove_dir_all(folder) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(TreeError::io(folder, error))
@@ -450,7 +361,8 @@ impl Trees {
         TreeRows::new(self.rows.clone())
     }
 
-    fn engine(
+    /// Opens the engine in the folder of a tree.
+    pub(super) fn engine(
         &self,
         folder: &Path,
         counters: &Counters,
@@ -461,7 +373,7 @@ impl Trees {
             .use_descriptor_table(Some(self.descriptors.clone()))
             .with_compaction_filter_factory(Some(Arc::new(StopFilter(stop.clone()))))
             .open();
-        match opened.map_err(|error| known::not_opened(folder, error))? {
+        match opened.map_err(|error| not_opened(folder, error))? {
             AnyTree::Standard(tree) => Ok(tree),
             AnyTree::Blob(_) => Err(TreeError::damaged(folder, "it is of another kind")),
         }
@@ -498,23 +410,6 @@ pub(crate) enum Fate {
     Unknown,
 }
 
-/// The counters of a tree.
-pub(super) struct Counters {
-    /// From which the engine takes the numbers of versions.
-    pub(super) numbers: SequenceNumberCounter,
-    /// Rises with each new version.
-    pub(super) versions: SequenceNumberCounter,
-}
-
-impl Default for Counters {
-    fn default() -> Counters {
-        Counters {
-            numbers: SequenceNumberCounter::new(reads_at(0)),
-            versions: SequenceNumberCounter::default(),
-        }
-    }
-}
-
 /// Keeps everything, and ends a compaction that nobody wants any more: the engine itself looks
 /// rarely.
 struct StopFilter(Arc<AtomicBool>);
@@ -539,21 +434,6 @@ impl CompactionFilter for StopFilter {
     }
 }
 
-/// The engine replaces a small file by a temporary one; a crash may leave that.
-fn remove_temporary(folder: &Path) -> io::Result<()> {
-    for file in fs::read_dir(folder)? {
-        let file = file?;
-        if file
-            .file_name()
-            .to_string_lossy()
-            .starts_with(opening::TEMPORARY)
-        {
-            fs::remove_file(file.path())?;
-        }
-    }
-    Ok(())
-}
-
 /// Brings the entry of a folder in the folder above it to the device.
 fn sync_parent(folder: &Path) -> io::Result<()> {
     match folder.parent() {
@@ -569,26 +449,5 @@ impl fmt::Debug for Trees {
             .field("folder", &self.folder)
             .field("config", &self.config)
             .finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_our_own_names_are_read() {
-        for generation in [(0, 0), (7, 12), (u32::MAX, u64::MAX)] {
-            let generation = Generation {
-                database: DatabaseId(generation.0),
-                sequence: generation.1,
-            };
-            assert_eq!(Generation::parse(&generation.name()), Some(generation));
-        }
-        for name in [
-            "", "1", "1-", "-1", "+1-2", "01-2", "1-2-3", "1-2.new", "a-b",
-        ] {
-            assert_eq!(Generation::parse(name), None, "{name}");
-        }
     }
 }

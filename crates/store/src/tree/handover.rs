@@ -25,7 +25,8 @@ use std::sync::atomic::Ordering;
 use lsm_tree::{AbstractTree, Memtable, Tree};
 
 use super::error::TreeError;
-use super::index::{Memtables, Sealed, Shared, reads_at};
+use super::index::{Memtables, Sealed, Shared};
+use super::numbers::reads_at;
 
 impl Shared {
     /// Goes on in an empty memtable. Waits for the engine only if the one sealed before was not
@@ -87,7 +88,9 @@ impl Shared {
         if is_made() {
             return Ok(false);
         }
-        let tree = self.trees.make(self)?;
+        let begins_anew = self.begins_anew.get().copied();
+        let (counters, stop) = (&self.counters, &self.stop);
+        let tree = (self.trees).make(self.generation, begins_anew, counters, stop)?;
         // Nobody seals meanwhile: that needs an engine.
         let active = self.memtables.read().active.clone();
         self.set_active(&tree, active);

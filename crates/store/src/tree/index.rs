@@ -14,31 +14,15 @@ use parking_lot::{Mutex, RwLock};
 use super::anew::{self, Anew};
 use super::error::TreeError;
 use super::figures::{TreeStatistics, Trouble};
-use super::folder::{Counters, Generation, TreeConfig, Trees};
+use super::folder::{TreeConfig, Trees};
+use super::generation::Generation;
 use super::known::KnownTables;
 use super::limits;
+use super::numbers::{Counters, reads_at, sequence_of};
 use super::opening;
 use super::pace::Pressure;
 use super::rows::TreeRows;
-use super::tickets::{Ticket, Tickets};
-use super::view::TreeView;
-
-/// Numbers of the engine for each sequence, as a power of two.
-const NUMBER_BITS: u32 = 10;
-
-/// The engine's number for the entries of a commit.
-pub(super) fn number_of(sequence: u64) -> u64 {
-    assert!(
-        sequence < 1 << (63 - NUMBER_BITS),
-        "2^53 commits are for ever"
-    );
-    sequence << NUMBER_BITS
-}
-
-/// The number at which a read sees everything up to a sequence.
-pub(super) fn reads_at(sequence: u64) -> u64 {
-    number_of(sequence) + 1
-}
+use super::tickets::Tickets;
 
 /// One generation of one database on the device. A handle: clones are the same tree.
 #[derive(Clone)]
@@ -110,7 +94,7 @@ pub(super) struct Memtables {
     pub(super) active: Arc<Memtable>,
     /// Oldest first.
     pub(super) sealed: Vec<Sealed>,
-    /// Those that are in tables too, and are kept for [tickets](Ticket). Oldest first, and older
+    /// Those that are in tables too, and are kept for [tickets](Tickets). Oldest first, and older
     /// than the sealed ones.
     pub(super) flushed: Vec<Sealed>,
 }
@@ -147,23 +131,6 @@ impl TreeIndex {
         &self.shared.folder
     }
 
-    /// What readers see now, held still until the view is dropped. Nobody waits for it meanwhile;
-    /// but what was overwritten since stays on the device.
-    pub fn view(&self) -> TreeView {
-        TreeView::new(self.clone())
-    }
-
-    /// A view for somebody who reads what a commit rests on, and a [`Ticket`] to go with the
-    /// commit.
-    pub fn view_for_commit(&self) -> (TreeView, Ticket) {
-        let shared = &self.shared;
-        // Under the lock, so that no memtable goes of which this view does not see everything.
-        let mut tickets = shared.tickets.lock();
-        let view = self.view();
-        let ticket = tickets.add(&shared.tickets, view.sequence(), shared.generation);
-        (view, ticket)
-    }
-
     /// The last commit that views show.
     pub fn sequence(&self) -> u64 {
         self.shared.visible.load(Ordering::Acquire)
@@ -175,7 +142,7 @@ impl TreeIndex {
     pub fn persisted_sequence(&self) -> u64 {
         let tree = self.shared.engine.get();
         let highest = tree.and_then(Tree::get_highest_persisted_seqno);
-        let highest = highest.map_or(0, |number| number >> NUMBER_BITS);
+        let highest = highest.map_or(0, sequence_of);
         highest.max(self.shared.generation.sequence)
     }
 
@@ -290,9 +257,9 @@ impl TreeIndex {
         self.shared.hand_over();
     }
 
-    /// Lets go the memtables that are on the device and that no [`Ticket`] keeps any more; whether
-    /// there were such. They are freed by the next flush or compaction, also one that finds nothing
-    /// to do.
+    /// Lets go the memtables that are on the device and that no [ticket](Tickets) keeps any more;
+    /// whether there were such. They are freed by the next flush or compaction, also one that finds
+    /// nothing to do.
     pub fn trim(&self) -> bool {
         self.shared.trim()
     }
@@ -451,9 +418,14 @@ impl TreeIndex {
     }
 
     /// Begins a walk that looks for entries with an expiry; `false`: there can be none. What the
-    /// walk sees, and what is put meanwhile, is [noted](Shared::note_expiry) again.
-    pub(super) fn begin_expiry_walk(&self) -> bool {
+    /// walk sees, and what is put meanwhile, is [noted](TreeIndex::note_expiry) again.
+    pub(crate) fn begin_expiry_walk(&self) -> bool {
         self.shared.may_expire.swap(false, Ordering::Relaxed)
+    }
+
+    /// Notes that there can be an entry with an expiry.
+    pub(crate) fn note_expiry(&self) {
+        self.shared.note_expiry();
     }
 
     /// Removes the folder when the last handle, view and writer of this tree is gone. That takes a

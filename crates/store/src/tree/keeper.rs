@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use super::error::TreeError;
-use super::folder::Generation;
+use super::generation::Generation;
 use super::index::TreeIndex;
 use super::limits;
 use crate::background::{Background, PriorityError};

@@ -17,9 +17,8 @@ use std::str::FromStr;
 use lsm_tree::{AbstractTree, Table, Tree};
 use xxhash_rust::xxh3::Xxh3Default;
 
-use super::check;
 use super::error::TreeError;
-use super::folder::Generation;
+use super::generation::Generation;
 use super::limits;
 
 /// The file, within the folder of a tree.
@@ -100,7 +99,8 @@ impl KnownTables {
                 return Err(TreeError::damaged(
                     folder,
                     format!(
-                        "`{}` is not the table that was written there: it was changed, or another file was put in its place",
+                        "`{}` is not the table that was written there: it was changed, or another \
+                         file was put in its place",
                         path.strip_prefix(folder).unwrap_or(&path).display()
                     ),
                 ));
@@ -231,18 +231,6 @@ pub(super) fn check_origin(folder: &Path, origin: Origin) -> Result<(), TreeErro
     }
 }
 
-/// Why the engine has not opened a tree: with the file that is to blame, where it can be found.
-pub(super) fn not_opened(folder: &Path, error: lsm_tree::Error) -> TreeError {
-    let error = TreeError::engine(folder, error);
-    if !error.is_of_damage() && !error.may_be_of_content() {
-        return error;
-    }
-    match check::find_wrong(folder) {
-        Some(wrong) => TreeError::damaged(folder, wrong),
-        None => error,
-    }
-}
-
 fn hexadecimal(text: &str) -> Option<u128> {
     u128::from_str_radix(text, 16).ok()
 }
@@ -297,7 +285,7 @@ pub(super) fn checksum_of(path: &Path) -> io::Result<u128> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::DatabaseId;
+    use crate::database_id::DatabaseId;
 
     const ORIGIN: Origin = Origin {
         generation: Generation {

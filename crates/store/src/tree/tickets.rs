@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::folder::Generation;
+use super::generation::Generation;
 
 /// The tickets of one database, of all its generations.
 #[derive(Debug, Default)]

@@ -11,10 +11,10 @@ use lsm_tree::{AbstractTree, Guard, InternalValue, Memtable, SeqNo, Slice, Tree,
 use super::arena::Arena;
 use super::error::TreeError;
 use super::estimate;
-use super::fetch::FetchedEntry;
-use super::index::{TreeIndex, reads_at};
+use super::index::TreeIndex;
 use super::key::{StoredBound, given, stored, stored_range};
-use super::limits;
+use super::numbers::reads_at;
+use super::tickets::Ticket;
 use super::value::{OwnedValue, Stored};
 use super::writer::entry;
 use crate::range::{CountSlice, Direction, Range, ScanEnd};
@@ -31,6 +31,25 @@ pub struct TreeView {
     beside_engine: Option<Arc<Memtable>>,
     /// What was fetched: keys, or stored values.
     fetched: Arena<Slice>,
+}
+
+impl TreeIndex {
+    /// What readers see now, held still until the view is dropped. Nobody waits for it meanwhile;
+    /// but what was overwritten since stays on the device.
+    pub fn view(&self) -> TreeView {
+        TreeView::new(self.clone())
+    }
+
+    /// A view for somebody who reads what a commit rests on, and a [`Ticket`] to go with the
+    /// commit.
+    pub fn view_for_commit(&self) -> (TreeView, Ticket) {
+        let shared = &self.shared;
+        // Under the lock, so that no memtable goes of which this view does not see everything.
+        let mut tickets = shared.tickets.lock();
+        let view = self.view();
+        let ticket = tickets.add(&shared.tickets, view.sequence(), shared.generation);
+        (view, ticket)
+    }
 }
 
 impl TreeView {
@@ -67,7 +86,7 @@ impl TreeView {
     }
 
     /// What is stored under a key.
-    fn stored(&self, key: &[u8]) -> Result<Option<Slice>, TreeError> {
+    pub(super) fn stored(&self, key: &[u8]) -> Result<Option<Slice>, TreeError> {
         let shared = &self.index.shared;
         let (key, number) = (stored(key), reads_at(self.sequence));
         let beside_engine = self.beside_engine.as_ref();
@@ -98,20 +117,9 @@ impl TreeView {
             .ok_or_else(|| self.unknown_form())
     }
 
-    /// The same, to be taken along.
-    pub(super) fn fetch(&self, key: &[u8]) -> Result<Option<FetchedEntry>, TreeError> {
-        if key.len() > limits::KEY_BYTES {
-            return Ok(None);
-        }
-        let Some(stored) = self.stored(key)? else {
-            return Ok(None);
-        };
-        let entry = FetchedEntry::of_key(stored.clone());
-        let entry = entry.ok_or_else(|| self.unknown_form())?;
-        if entry.expires_ms == 0 {
-            self.index.shared.rows.remember(key, &stored, self.sequence);
-        }
-        Ok(Some(entry))
+    /// Keeps a row that was read in the cache, for later reads.
+    pub(super) fn remember(&self, key: &[u8], stored: &Slice) {
+        self.index.shared.rows.remember(key, stored, self.sequence);
     }
 
     /// The entry of a key, unless it has expired.
@@ -254,7 +262,7 @@ impl TreeView {
         Stored::decode(bytes).ok_or_else(|| self.unknown_form())
     }
 
-    fn unknown_form(&self) -> TreeError {
+    pub(super) fn unknown_form(&self) -> TreeError {
         TreeError::damaged(&self.index.shared.folder, "a value has an unknown form")
     }
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use lsm_tree::{InternalValue, Memtable, SeqNo, Slice, ValueType};
 
-use super::index::{TreeIndex, number_of};
+use super::index::TreeIndex;
 use super::key::stored;
+use super::numbers::number_of;
 use super::value::{OwnedValue, Stored};
 use crate::value::{Entry, Value};
 

@@ -63,10 +63,12 @@ impl fmt::Display for NoRoom {
                 "no space or no inodes are left on the disk (`df` and `df -i` say which); free some"
             }
             NoRoom::Quota => {
-                "what this user may have of the disk is used up; free some space, or raise the quota"
+                "what this user may have of the disk is used up; free some space, or raise the \
+                 quota"
             }
             NoRoom::FileSize => {
-                "the file would be larger than this process may make one; raise that limit (`ulimit -f`, `LimitFSIZE=` of \
+                "the file would be larger than this process may make one; raise that limit \
+                 (`ulimit -f`, `LimitFSIZE=` of \
                  systemd) and restart"
             }
         })

@@ -4,13 +4,17 @@ use std::sync::Arc;
 
 use super::fetched::{Brought, Fetched, FetchedEntry};
 use super::wishes::{PlannedRead, ReadPlan};
-use crate::store::Store;
 use crate::tree::index::TreeIndex;
 
 impl Fetched {
     /// Takes out of some wishes those of calls that look at single keys, all of which were read
-    /// lately and have not changed since. `None`: there are none. Never waits for the device.
-    pub fn at_once(tree: &TreeIndex, wishes: &mut ReadPlan, store: &Store) -> Option<Fetched> {
+    /// lately and have not changed since. `None`: there are none. Never waits for the device. The
+    /// history is that of the tree's sequences.
+    pub(crate) fn at_once_in(
+        tree: &TreeIndex,
+        wishes: &mut ReadPlan,
+        history_id: u64,
+    ) -> Option<Fetched> {
         let sequence = tree.sequence();
         let mut entries = Vec::new();
         let mut calls = Vec::new();
@@ -28,7 +32,7 @@ impl Fetched {
         Some(Fetched {
             wishes: Arc::new(wishes.take_out(&is_found)),
             sequence,
-            history_id: store.history_id(),
+            history_id,
             first: 0,
             calls,
             entries,

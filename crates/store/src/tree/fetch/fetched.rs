@@ -13,6 +13,7 @@ use crate::limits;
 use crate::range::{Direction, Range, ScanEnd};
 use crate::tree::error::TreeError;
 use crate::tree::key::given;
+use crate::tree::limits::KEY_BYTES;
 use crate::tree::value::Stored;
 use crate::tree::view::TreeView;
 use crate::value::{Entry, Value};
@@ -75,6 +76,24 @@ enum FetchedValue {
     Shared(Bytes),
     /// Not wished.
     LeftOut,
+}
+
+impl TreeView {
+    /// The entry of a key, to be taken along.
+    pub(super) fn fetch(&self, key: &[u8]) -> Result<Option<FetchedEntry>, TreeError> {
+        if key.len() > KEY_BYTES {
+            return Ok(None);
+        }
+        let Some(stored) = self.stored(key)? else {
+            return Ok(None);
+        };
+        let entry = FetchedEntry::of_key(stored.clone());
+        let entry = entry.ok_or_else(|| self.unknown_form())?;
+        if entry.expires_ms == 0 {
+            self.remember(key, &stored);
+        }
+        Ok(Some(entry))
+    }
 }
 
 impl FetchedEntry {

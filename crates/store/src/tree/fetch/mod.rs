@@ -27,7 +27,6 @@ use super::index::TreeIndex;
 use super::limits;
 use super::view::TreeView;
 use crate::range::Range;
-use crate::store::Store;
 use crate::value::is_expired;
 
 /// Reads of one tree for several calls.
@@ -60,12 +59,12 @@ impl Fetch {
 
     /// Reads for the next calls, all from one view: at least for one call, and for no further one
     /// when what was brought has more than [`FETCHED_BYTES`](limits::FETCHED_BYTES). May wait for
-    /// the device.
-    pub fn run(&mut self, store: &Store) -> Fetched {
+    /// the device. The history is that of the view's sequence.
+    pub(crate) fn run_in(&mut self, history_id: u64, clock_ms: impl FnOnce() -> u64) -> Fetched {
         let view = self.tree.view();
         // Behind the view, so that what had expired when one of its commits was decided does not
         // come back.
-        let now_ms = store.clock_ms(0);
+        let now_ms = clock_ms();
         let mut run = Run {
             wishes: &self.wishes,
             view: &view,
@@ -87,7 +86,7 @@ impl Fetch {
             bytes: run.bytes,
             wishes: Arc::clone(&self.wishes),
             sequence: view.sequence(),
-            history_id: store.history_id(),
+            history_id,
             first,
             calls,
         }

@@ -7,7 +7,7 @@ use testkit::Random;
 use super::*;
 use crate::range::Direction;
 use crate::read_view::ReadView;
-use crate::store::StoreConfig;
+use crate::store::{Store, StoreConfig};
 use crate::tree::tests::{
     Content, GENERATION, Logged, TempFolder, apply, content, random_commit, random_key, small,
 };

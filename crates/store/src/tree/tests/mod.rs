@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use testkit::Random;
 
 use super::{Generation, InMemory, TreeConfig, TreeView, TreeWriter, Trees};
-use crate::catalogue::DatabaseId;
+use crate::database_id::DatabaseId;
 use crate::range::{Direction, Range, ScanEnd};
 use crate::value::{Entry, Value};
 use std::ops::ControlFlow;

@@ -1,6 +1,6 @@
 //! What the log says of a conversion.
 
-use crate::catalogue::DatabaseConfig;
+use crate::database::DatabaseConfig;
 
 /// What the log says of a conversion.
 pub(in crate::durable) struct Converted {

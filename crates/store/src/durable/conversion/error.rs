@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::catalogue::CreateError;
+use crate::database::CreateError;
 use crate::outcome::Refusal;
 use crate::tree::{self, TreeError};
 
@@ -46,16 +46,19 @@ impl fmt::Display for ConvertError {
             ConvertError::NotPossible(error) => error.fmt(formatter),
             ConvertError::Busy => write!(
                 formatter,
-                "another database is being converted, or a backup is made; try again when that is done"
+                "another database is being converted, or a backup is made; try again when that is \
+                 done"
             ),
             ConvertError::KeyTooLong => write!(
                 formatter,
-                "the database has a key of more than {} bytes, the longest that one on disk can have",
+                "the database has a key of more than {} bytes, the longest that one on disk can \
+                 have",
                 tree::limits::KEY_BYTES
             ),
             ConvertError::TooLarge { limit_bytes } => write!(
                 formatter,
-                "the database does not fit into memory: with it more than {limit_bytes} bytes would be in use"
+                "the database does not fit into memory: with it more than {limit_bytes} bytes \
+                 would be in use"
             ),
             ConvertError::Tree(error) => error.fmt(formatter),
             ConvertError::LogFailed => Refusal::LogFailed.fmt(formatter),

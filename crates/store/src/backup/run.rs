@@ -8,13 +8,10 @@ use std::time::Duration;
 use wal::LogEnd;
 use wal::disk::Disk;
 
-use super::commit_loop::CommitLoop;
-use super::committer::DurableCommitter;
-use super::hold::LogHold;
-use super::mailbox::Hub;
-use super::thread::Durable;
-use crate::backup::{BackupError, BackupReport, Base, Making, Progress, Step};
-use crate::committer::Clock;
+use super::error::BackupError;
+use super::making::{BackupReport, Base, Making, Progress, Step};
+use crate::clock::Clock;
+use crate::durable::{CommitLoop, CommitterAccess, Durable, DurableCommitter, Holds};
 use crate::snapshot::limits;
 
 /// Whoever wants a backup: told how far it has come after each step, and may give it up.
@@ -22,20 +19,20 @@ pub type BackupWatch<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
 
 /// From what a backup begins that begins now, between two groups.
 fn base(
-    hub: &Arc<Hub>,
-    committer: &mut DurableCommitter,
+    holds: &Arc<Holds>,
+    committer: &DurableCommitter,
     clock: &mut dyn Clock,
 ) -> Result<Base, BackupError> {
     if committer.is_converting() {
         return Err(BackupError::Converting);
     }
     let header = committer.base_header(clock).ok_or(BackupError::LogFailed)?;
-    let hold = LogHold::new(hub, header.replay_sequence).ok_or(BackupError::TooMany)?;
+    let hold = holds.hold(header.replay_sequence);
     Ok(Base {
         header,
-        hold,
-        source: committer.snapshots().disk().clone(),
-        trees: committer.trees().indexes().cloned().collect(),
+        hold: hold.ok_or(BackupError::TooMany)?,
+        source: committer.folder().clone(),
+        trees: committer.tree_indexes(),
     })
 }
 
@@ -49,8 +46,8 @@ impl CommitLoop {
     /// From what a [`backup`](crate::backup::Making) begins that begins now. Call it between two
     /// rounds.
     pub fn backup_base(&mut self, clock: &mut dyn Clock) -> Result<Base, BackupError> {
-        let hub = self.hub().clone();
-        base(&hub, self.committer(), clock)
+        let holds = self.holds().clone();
+        base(&holds, self.committer(), clock)
     }
 
     /// Syncs the log and says where it ends, for a backup that asks for it. Call it between two
@@ -71,16 +68,13 @@ impl Durable {
         clock: &mut dyn Clock,
         watch: BackupWatch<'_>,
     ) -> Result<BackupReport, BackupError> {
-        let hub = self.hub().clone();
-        let for_base = hub.clone();
-        let base = hub
-            .jobs
-            .send(&hub.signal, move |committer, clock| {
-                base(&for_base, committer, clock)
-            })
+        let mut access = self.access();
+        let holds = access.holds().clone();
+        let base = access
+            .between_groups(move |committer, clock| base(&holds, committer, clock))
             .ok_or(BackupError::Stopping)??;
-        let mut making = Making::new(hub.store(), base, target, server)?;
-        let made = make(&mut making, &hub, clock, watch);
+        let mut making = Making::new(self.store(), base, target, server)?;
+        let made = make(&mut making, &mut access, clock, watch);
         if made.is_err() {
             making.discard();
         }
@@ -90,7 +84,7 @@ impl Durable {
 
 fn make(
     making: &mut Making,
-    hub: &Hub,
+    access: &mut impl CommitterAccess,
     clock: &mut dyn Clock,
     watch: BackupWatch<'_>,
 ) -> Result<BackupReport, BackupError> {
@@ -99,7 +93,7 @@ fn make(
         match making.step(clock)? {
             Step::More => {}
             Step::SyncLog => {
-                let end = hub.jobs.send(&hub.signal, |committer, _| sync(committer));
+                let end = access.between_groups(|committer, _| sync(committer));
                 making.log_synced(end.ok_or(BackupError::Stopping)??);
             }
             Step::Complete(report) => return Ok(report),

@@ -5,72 +5,34 @@
 //! time: it is for the room that entries take, and so that their removal stands among the changes
 //! of the database. It walks only databases in which something can expire.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use parking_lot::Mutex;
-
-use super::error::TreeError;
-use super::index::TreeIndex;
-use super::limits;
 use crate::batch::WriteBatch;
-use crate::catalogue::DatabaseId;
+use crate::database_id::DatabaseId;
 use crate::operation::{Mode, Operation};
 use crate::range::{Direction, Range};
 use crate::store::Store;
 use crate::sweep::SWEEP_TAG;
-
-/// When to walk on, and where.
-#[derive(Debug)]
-pub(crate) struct TreeSweep {
-    due_ms: AtomicU64,
-    /// Held by the one who walks.
-    place: Mutex<Place>,
-}
-
-/// How far the walk has come.
-#[derive(Debug)]
-struct Place {
-    database: DatabaseId,
-    /// The key that it has passed there; `None`: it has not begun with the database.
-    passed: Option<Box<[u8]>>,
-}
-
-impl TreeSweep {
-    /// Due at once, if there can be databases on disk: what was opened may have anything in it.
-    pub(crate) fn new(has_trees: bool) -> TreeSweep {
-        TreeSweep {
-            due_ms: AtomicU64::new(if has_trees { 0 } else { u64::MAX }),
-            place: Mutex::new(Place {
-                database: DatabaseId::DEFAULT,
-                passed: None,
-            }),
-        }
-    }
-}
+use crate::sweep_schedule::TreeSweepProgress;
+use crate::tree::limits;
+use crate::tree::{TreeError, TreeIndex};
 
 impl Store {
     /// From when on [`Store::sweep_trees`] has something to do, by [`Store::clock_ms`]; `u64::MAX`:
     /// never, or somebody is at it.
     #[inline]
     pub fn tree_sweep_due_ms(&self) -> u64 {
-        self.tree_sweep().due_ms.load(Ordering::Relaxed)
+        self.tree_sweep_schedule().due_ms()
     }
 
     /// Whether it is time to sweep databases on disk. Who gets a yes does it, or takes it back with
     /// [`Store::put_off_tree_sweep`].
     pub fn begin_tree_sweep(&self, now_ms: u64) -> bool {
-        let due_ms = self.tree_sweep_due_ms();
-        let (taken, order) = (u64::MAX, Ordering::Relaxed);
-        now_ms >= due_ms
-            && (self.tree_sweep().due_ms)
-                .compare_exchange(due_ms, taken, order, order)
-                .is_ok()
+        self.tree_sweep_schedule().try_begin(now_ms)
     }
 
     /// Lets the next sweep of databases on disk begin after a pause.
     pub fn put_off_tree_sweep(&self) {
         let due_ms = self.clock_ms(0) + limits::SWEEP_PAUSE_MS;
-        self.tree_sweep().due_ms.store(due_ms, Ordering::Relaxed);
+        self.tree_sweep_schedule().set_due_ms(due_ms);
     }
 
     /// Walks a slice of the databases on disk, and puts commits into `batch`, which is empty, that
@@ -82,8 +44,8 @@ impl Store {
     /// If a tree could not be read. The walk goes on: with the next database if it was the walk
     /// that failed.
     pub fn sweep_trees(&self, batch: &mut WriteBatch) -> Result<(), TreeError> {
-        let mut place = self.tree_sweep().place.lock();
-        let walked = self.sweep_slice(&mut place, batch);
+        let mut progress = self.tree_sweep_schedule().lock();
+        let walked = self.sweep_slice(&mut progress, batch);
         let is_round = matches!(walked, Ok(true));
         let pause_ms = if is_round {
             limits::SWEEP_ROUND_MS
@@ -91,41 +53,47 @@ impl Store {
             limits::SWEEP_PAUSE_MS
         };
         let due_ms = self.clock_ms(0) + pause_ms;
-        self.tree_sweep().due_ms.store(due_ms, Ordering::Relaxed);
+        self.tree_sweep_schedule().set_due_ms(due_ms);
         walked.map(drop)
     }
 
     /// Returns whether the walk is through with the last database.
-    fn sweep_slice(&self, place: &mut Place, batch: &mut WriteBatch) -> Result<bool, TreeError> {
-        let ids = self.database_ids_from(place.database);
-        let first = place.database;
+    fn sweep_slice(
+        &self,
+        progress: &mut TreeSweepProgress,
+        batch: &mut WriteBatch,
+    ) -> Result<bool, TreeError> {
+        let first = progress.database();
+        let ids = self.database_ids_from(first);
         // Around the end stand those that come before.
         for &id in ids.iter().take_while(|&&id| id >= first) {
-            if id != place.database {
-                (place.database, place.passed) = (id, None);
+            if id != progress.database() {
+                progress.go_to(id);
             }
             let Some(tree) = self.tree(id) else { continue };
-            if place.passed.is_none() && !tree.begin_expiry_walk() {
+            if progress.passed().is_none() && !tree.begin_expiry_walk() {
                 continue;
             }
-            let walked = self.sweep_tree(id, &tree, place.passed.as_deref(), batch);
+            let walked = self.sweep_tree(id, &tree, progress.passed(), batch);
             let read = batch.read_ahead();
             if let Some(last) = self.leave_out_unread(batch, read.commits) {
                 // The next slice begins behind what is removed now.
-                place.passed = last.or(place.passed.take());
+                if let Some(last) = last {
+                    progress.pass(last);
+                }
                 return read.failure.map_or(Ok(false), Err);
             }
-            place.passed = walked.as_ref().ok().cloned().flatten();
             if walked.is_err() {
                 // Nobody knows what is behind the place that could not be read.
-                tree.shared.note_expiry();
+                tree.note_expiry();
             }
-            if place.passed.is_none() {
-                place.database = id.next();
+            match walked.as_ref().ok().cloned().flatten() {
+                Some(key) => progress.pass(key),
+                None => progress.go_to(id.next()),
             }
             return walked.and(read.failure.map_or(Ok(false), Err));
         }
-        (place.database, place.passed) = (DatabaseId::DEFAULT, None);
+        progress.go_to(DatabaseId::DEFAULT);
         Ok(true)
     }
 

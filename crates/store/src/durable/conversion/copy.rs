@@ -3,7 +3,8 @@
 use std::ops::ControlFlow;
 
 use super::ConvertError;
-use crate::catalogue::{DatabaseConfig, DatabaseId};
+use crate::database::DatabaseConfig;
+use crate::database_id::DatabaseId;
 use crate::limits;
 use crate::range::{Direction, Range, ScanEnd};
 use crate::snapshot::limits::SLICE_ROWS;
@@ -65,7 +66,7 @@ pub(super) fn copy_from_tree(
 
 /// Makes the folder of a database on disk that has none yet: what is not on the device is not
 /// copied.
-pub(super) fn make_tree(store: &Store, id: DatabaseId) -> Result<(), ConvertError> {
+pub(in crate::durable) fn make_tree(store: &Store, id: DatabaseId) -> Result<(), ConvertError> {
     let made = store.tree(id).map_or(Ok(false), |tree| tree.make());
     made.map(drop).map_err(ConvertError::Tree)
 }

@@ -1,0 +1,377 @@
+//! What databases are made with, and why one is not made or not dropped.
+
+use std::fmt;
+
+use crate::blob::BlobUse;
+use crate::limits;
+use crate::tree;
+
+/// Where the index of a database lives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// In memory.
+    #[default]
+    Memory,
+    /// On disk, in a tree, with a cache in memory. Never [volatile](Durability::Volatile).
+    Disk,
+}
+
+/// When a write to a database counts as done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// When it is on the device.
+    Synced,
+    /// When it is handed to the operating system, which is told to sync every so many milliseconds.
+    Interval {
+        /// The longest time between two syncs.
+        ms: u64,
+    },
+    /// When it is handed to the operating system: survives a kill, not a power loss.
+    Written,
+    /// When it is in memory: survives nothing.
+    #[default]
+    Volatile,
+}
+
+/// The bounds of one database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DatabaseLimits {
+    /// Bytes of one key, at most [`limits::KEY_BYTES`].
+    pub key_bytes: usize,
+    /// Bytes of one value, at most [`limits::VALUE_BYTES_MAX`].
+    pub value_bytes: usize,
+    /// Operations of one commit.
+    pub commit_operations: usize,
+    /// Bytes of keys and values of one commit.
+    pub commit_bytes: usize,
+    /// Bytes of existing values that the Appends of one commit may copy.
+    pub rewritten_bytes: usize,
+    /// Bytes of memory, or of disk for [`Kind::Disk`], by estimate; beyond it, commits that grow
+    /// the database are refused.
+    pub memory_bytes: u64,
+}
+
+impl DatabaseLimits {
+    /// The default limits for values of at most `value_bytes`.
+    pub fn for_values(value_bytes: usize) -> DatabaseLimits {
+        DatabaseLimits {
+            key_bytes: limits::KEY_BYTES,
+            value_bytes,
+            commit_operations: limits::COMMIT_OPERATIONS,
+            commit_bytes: limits::commit_bytes(value_bytes),
+            rewritten_bytes: limits::REWRITTEN_BYTES.max(value_bytes),
+            memory_bytes: u64::MAX,
+        }
+    }
+}
+
+impl Default for DatabaseLimits {
+    fn default() -> DatabaseLimits {
+        DatabaseLimits::for_values(limits::VALUE_BYTES)
+    }
+}
+
+/// What a database is made with. Stays as it is for the database's life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DatabaseConfig {
+    /// Where its index lives.
+    pub kind: Kind,
+    /// When its writes count as done.
+    pub durability: Durability,
+    /// Its bounds.
+    pub limits: DatabaseLimits,
+}
+
+impl DatabaseConfig {
+    /// Bytes of an encoded configuration.
+    pub(crate) const ENCODED_BYTES: usize = CONFIG_BYTES;
+
+    /// The same for a database of another kind, with the limits that it can have.
+    pub fn of_kind(self, kind: Kind) -> DatabaseConfig {
+        let mut limits = self.limits;
+        if kind == Kind::Disk {
+            limits.key_bytes = limits.key_bytes.min(tree::limits::KEY_BYTES);
+        }
+        DatabaseConfig {
+            kind,
+            limits,
+            ..self
+        }
+    }
+
+    /// Whether a store with or without a log, and with or without trees, can have such a database.
+    pub(crate) fn check(&self, has_log: bool, has_trees: bool) -> Result<(), CreateError> {
+        if self.kind == Kind::Disk {
+            self.check_disk(has_trees)?;
+        }
+        if self.durability != Durability::Volatile && !has_log {
+            return Err(CreateError::DurabilityNotSupported(self.durability));
+        }
+        if self.limits.key_bytes > limits::KEY_BYTES {
+            return Err(CreateError::LimitTooLarge {
+                name: "key_bytes",
+                max: limits::KEY_BYTES,
+            });
+        }
+        if self.limits.value_bytes > limits::VALUE_BYTES_MAX {
+            return Err(CreateError::LimitTooLarge {
+                name: "value_bytes",
+                max: limits::VALUE_BYTES_MAX,
+            });
+        }
+        Ok(())
+    }
+
+    fn check_disk(&self, has_trees: bool) -> Result<(), CreateError> {
+        if self.durability == Durability::Volatile {
+            return Err(CreateError::VolatileOnDisk);
+        }
+        if !has_trees {
+            return Err(CreateError::KindNotSupported);
+        }
+        if self.limits.key_bytes > tree::limits::KEY_BYTES {
+            return Err(CreateError::LimitTooLarge {
+                name: "key_bytes",
+                max: tree::limits::KEY_BYTES,
+            });
+        }
+        Ok(())
+    }
+
+    /// As it is logged: a version, kind and durability, a byte each, five zeros; then, as
+    /// little-endian numbers of eight bytes, the interval and the limits in the order of their
+    /// fields.
+    pub(crate) fn encode(&self) -> [u8; CONFIG_BYTES] {
+        let (durability, interval_ms) = match self.durability {
+            Durability::Volatile => (0, 0),
+            Durability::Written => (1, 0),
+            Durability::Interval { ms } => (2, ms),
+            Durability::Synced => (3, 0),
+        };
+        let kind = match self.kind {
+            Kind::Memory => 0,
+            Kind::Disk => 1,
+        };
+        let limits = &self.limits;
+        let numbers = [
+            interval_ms,
+            limits.key_bytes as u64,
+            limits.value_bytes as u64,
+            limits.commit_operations as u64,
+            limits.commit_bytes as u64,
+            limits.rewritten_bytes as u64,
+            limits.memory_bytes,
+        ];
+        let mut bytes = [0; CONFIG_BYTES];
+        bytes[..3].copy_from_slice(&[CONFIG_VERSION, kind, durability]);
+        for (place, number) in numbers.iter().enumerate() {
+            bytes[8 + 8 * place..][..8].copy_from_slice(&number.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// `None`: this is not a configuration that this version knows.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<DatabaseConfig> {
+        let bytes: &[u8; CONFIG_BYTES] = bytes.try_into().ok()?;
+        let mut numbers = bytes[8..].chunks_exact(8).map(|number| {
+            u64::from_le_bytes(number.try_into().expect("the chunks have this length"))
+        });
+        let mut number = || numbers.next().expect("there are as many as were encoded");
+        let interval_ms = number();
+        let [CONFIG_VERSION, kind, durability, 0, 0, 0, 0, 0] = bytes[..8] else {
+            return None;
+        };
+        let kind = match kind {
+            0 => Kind::Memory,
+            1 => Kind::Disk,
+            _ => return None,
+        };
+        let durability = match durability {
+            0 => Durability::Volatile,
+            1 => Durability::Written,
+            2 => Durability::Interval { ms: interval_ms },
+            3 => Durability::Synced,
+            _ => return None,
+        };
+        let limits = DatabaseLimits {
+            key_bytes: usize::try_from(number()).ok()?,
+            value_bytes: usize::try_from(number()).ok()?,
+            commit_operations: usize::try_from(number()).ok()?,
+            commit_bytes: usize::try_from(number()).ok()?,
+            rewritten_bytes: usize::try_from(number()).ok()?,
+            memory_bytes: number(),
+        };
+        Some(DatabaseConfig {
+            kind,
+            durability,
+            limits,
+        })
+    }
+}
+
+/// Bytes of an encoded configuration.
+const CONFIG_BYTES: usize = 64;
+
+/// The version of its encoding.
+const CONFIG_VERSION: u8 = 1;
+
+/// Why a database was not created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CreateError {
+    /// There is one of this name.
+    Exists,
+    /// The name is empty, too long, or has other characters than letters, digits, `-`, `_` and `.`.
+    BadName,
+    /// There are [`limits::DATABASES`] already.
+    TooMany,
+    /// This store has no log.
+    DurabilityNotSupported(Durability),
+    /// This store has no place for databases on disk.
+    KindNotSupported,
+    /// A database on disk is never volatile.
+    VolatileOnDisk,
+    /// The configuration cannot be read.
+    BadConfig,
+    /// A limit is set higher than it can be.
+    LimitTooLarge {
+        /// The field of [`DatabaseLimits`].
+        name: &'static str,
+        /// The highest it can be.
+        max: usize,
+    },
+}
+
+impl fmt::Display for CreateError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CreateError::Exists => write!(formatter, "a database of this name exists"),
+            CreateError::BadName => write!(
+                formatter,
+                "a database's name has 1 to {} letters, digits, '-', '_' or '.', and does not \
+                 begin with '.'",
+                limits::DATABASE_NAME_BYTES
+            ),
+            CreateError::TooMany => write!(
+                formatter,
+                "there are {} databases; drop one first",
+                limits::DATABASES
+            ),
+            CreateError::DurabilityNotSupported(durability) => {
+                write!(
+                    formatter,
+                    "durability {durability} needs a data folder, and this server has none; use \
+                     volatile"
+                )
+            }
+            CreateError::KindNotSupported => write!(
+                formatter,
+                "a database on disk needs a data folder, and this server has none; use memory"
+            ),
+            CreateError::VolatileOnDisk => write!(
+                formatter,
+                "a database on disk cannot be volatile; choose another durability, or memory"
+            ),
+            CreateError::BadConfig => write!(formatter, "the configuration cannot be read"),
+            CreateError::LimitTooLarge { name, max } => {
+                write!(formatter, "the limit {name} can be at most {max}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for CreateError {}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Durability::Synced => write!(formatter, "synced"),
+            Durability::Interval { ms } => write!(formatter, "interval={ms}ms"),
+            Durability::Written => write!(formatter, "written"),
+            Durability::Volatile => write!(formatter, "volatile"),
+        }
+    }
+}
+
+/// Why a database was not dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DropError {
+    /// There is no such database.
+    Unknown,
+    /// The default database cannot be dropped; it can be cleared.
+    IsDefault,
+    /// There is something in it, and it was to be dropped only if not.
+    NotEmpty {
+        /// How many entries.
+        entries: u64,
+        /// How many blobs, with those that are being uploaded.
+        blobs: u64,
+        /// Bytes of them.
+        blob_bytes: u64,
+    },
+}
+
+impl DropError {
+    /// What is in it.
+    pub fn not_empty(entries: u64, used: BlobUse) -> DropError {
+        DropError::NotEmpty {
+            entries,
+            blobs: used.blobs + used.unfinished,
+            blob_bytes: used.bytes,
+        }
+    }
+}
+
+/// How many of what: `1 entry`, `2 entries`.
+struct Counted(u64, &'static str, &'static str);
+
+impl fmt::Display for Counted {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Counted(count, one, many) = self;
+        write!(
+            formatter,
+            "{count} {}",
+            if *count == 1 { one } else { many }
+        )
+    }
+}
+
+impl fmt::Display for DropError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DropError::Unknown => write!(formatter, "there is no such database"),
+            DropError::IsDefault => write!(
+                formatter,
+                "the default database cannot be dropped; delete its keys instead"
+            ),
+            DropError::NotEmpty {
+                entries,
+                blobs: 0,
+                blob_bytes: 0,
+            } => {
+                let entries = Counted(*entries, "entry", "entries");
+                write!(
+                    formatter,
+                    "the database holds {entries}, and was to be dropped only if it were empty"
+                )
+            }
+            DropError::NotEmpty {
+                entries,
+                blobs,
+                blob_bytes,
+            } => {
+                let entries = Counted(*entries, "entry", "entries");
+                let blobs = Counted(*blobs, "blob", "blobs");
+                write!(
+                    formatter,
+                    "the database holds {entries} and {blobs} with {blob_bytes} bytes, also \
+                     unfinished ones, and was to be \
+                     dropped only if it were empty"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for DropError {}
