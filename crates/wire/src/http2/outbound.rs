@@ -72,7 +72,7 @@ enum Piece {
 pub(crate) struct Outbound {
     pieces: VecDeque<Piece>,
     bytes: usize,
-    pub(crate) end: End,
+    end: End,
 }
 
 /// A piece that is shorter is appended to rather than followed by another.
@@ -86,6 +86,28 @@ impl Outbound {
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Returns whether more may follow.
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        self.end == End::Open
+    }
+
+    /// Returns whether END_STREAM goes with the last bytes.
+    #[inline]
+    pub(crate) fn ends_bare(&self) -> bool {
+        self.end == End::Bare
+    }
+
+    /// Sets what follows behind what waits.
+    pub(crate) fn end_with(&mut self, end: End) {
+        self.end = end;
+    }
+
+    /// Takes what follows behind what waited.
+    pub(crate) fn take_end(&mut self) -> End {
+        std::mem::take(&mut self.end)
     }
 
     /// Whether nothing waits, not even the end.

@@ -5,7 +5,7 @@
 //! than all the rest of a small call. Deadlines and metadata never enter the table; they are
 //! encoded behind the remembered bytes.
 
-use super::client::RequestHead;
+use super::request::RequestHead;
 use crate::limits;
 
 /// The last few heads of a connection, each good for one state of the encoder's table.
