@@ -217,13 +217,7 @@ impl HeadReader {
                 info: &self.info,
                 fields: &self.fields,
             },
-            HeadAt::Memo(at) => {
-                let entry = self.memo.entry(at);
-                Head {
-                    info: &entry.info,
-                    fields: &entry.fields,
-                }
-            }
+            HeadAt::Memo(at) => self.memo.head(at),
         }
     }
 
@@ -232,7 +226,7 @@ impl HeadReader {
     pub(crate) fn route(&self) -> Option<u32> {
         match self.head_at {
             HeadAt::Fields => self.route,
-            HeadAt::Memo(at) => self.memo.entry(at).route,
+            HeadAt::Memo(at) => self.memo.route(at),
         }
     }
 
@@ -240,7 +234,7 @@ impl HeadReader {
     pub(crate) fn set_route(&mut self, route: u32) {
         match self.head_at {
             HeadAt::Fields => self.route = Some(route),
-            HeadAt::Memo(at) => self.memo.entry_mut(at).route = Some(route),
+            HeadAt::Memo(at) => self.memo.set_route(at, route),
         }
     }
 

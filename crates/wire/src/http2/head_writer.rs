@@ -5,7 +5,7 @@ use super::config::Config;
 use super::constant_frames;
 use super::extra_fields::encode_field;
 use super::frame::{FrameHeader, HEADER_BYTES, flag, kind};
-use super::pool::Pool;
+use super::pool::BufferPool;
 use super::request::RequestHead;
 use super::request_memo::RequestMemo;
 use super::stream::Stream;
@@ -65,7 +65,7 @@ impl HeadWriter {
     }
 
     /// Writes the head of a response to a gRPC call.
-    pub(crate) fn write_head(&mut self, stream: &Stream, pool: &mut Pool, out: &mut Vec<u8>) {
+    pub(crate) fn write_head(&mut self, stream: &Stream, pool: &mut BufferPool, out: &mut Vec<u8>) {
         if self.has_constant_blocks() && !stream.names_gzip() && stream.extra().is_none() {
             return constant_frames::write_head(out, stream.id());
         }
@@ -81,7 +81,7 @@ impl HeadWriter {
         &mut self,
         stream: &Stream,
         status: &Status,
-        pool: &mut Pool,
+        pool: &mut BufferPool,
         out: &mut Vec<u8>,
     ) {
         if stream.is_head_sent() && stream.extra().is_none() && status.is_bare_ok() {
@@ -97,7 +97,7 @@ impl HeadWriter {
     }
 
     /// Writes trailers that say OK and nothing else.
-    pub(crate) fn write_ok_trailers(&mut self, id: u32, pool: &mut Pool, out: &mut Vec<u8>) {
+    pub(crate) fn write_ok_trailers(&mut self, id: u32, pool: &mut BufferPool, out: &mut Vec<u8>) {
         if self.has_constant_blocks() {
             return constant_frames::write_ok_trailers(out, id);
         }
@@ -112,7 +112,7 @@ impl HeadWriter {
         &mut self,
         id: u32,
         status: &Status,
-        pool: &mut Pool,
+        pool: &mut BufferPool,
         out: &mut Vec<u8>,
     ) {
         let mut block = pool.take();
@@ -128,7 +128,7 @@ impl HeadWriter {
         &self,
         stream: &Stream,
         status: &Status,
-        pool: &mut Pool,
+        pool: &mut BufferPool,
         block: &mut Vec<u8>,
     ) {
         self.encode_status_fields(status, pool, block);
@@ -138,7 +138,7 @@ impl HeadWriter {
         }
     }
 
-    fn encode_status_fields(&self, status: &Status, pool: &mut Pool, block: &mut Vec<u8>) {
+    fn encode_status_fields(&self, status: &Status, pool: &mut BufferPool, block: &mut Vec<u8>) {
         encode_field(b"grpc-status", status.code().digits().as_bytes(), block);
         if self.max_list_bytes < 2 * limits::MAX_STATUS_MESSAGE_BYTES {
             // Little more than the code is sure to be taken.
@@ -163,7 +163,13 @@ impl HeadWriter {
     }
 
     /// Metadata that would make the block too large for one frame, or for the peer, are left out.
-    fn encode_metadata(&self, name: &str, value: &[u8], pool: &mut Pool, block: &mut Vec<u8>) {
+    fn encode_metadata(
+        &self,
+        name: &str,
+        value: &[u8],
+        pool: &mut BufferPool,
+        block: &mut Vec<u8>,
+    ) {
         let max = limits::MAX_SENT_BLOCK_BYTES.min(self.max_list_bytes / 2);
         if block.len() + name.len() + value.len() * 4 / 3 + 16 > max {
             return;
@@ -349,7 +355,7 @@ mod tests {
                 short_ways,
                 ..Config::server()
             };
-            let (mut writer, mut pool) = (HeadWriter::new(&config), Pool::default());
+            let (mut writer, mut pool) = (HeadWriter::new(&config), BufferPool::default());
             let (mut head, mut trailers) = (Vec::new(), Vec::new());
             let mut stream = stream(5);
             writer.write_head(&stream, &mut pool, &mut head);
@@ -373,7 +379,7 @@ mod tests {
 
     #[test]
     fn a_status_is_shortened_for_a_peer_that_takes_little() {
-        let (mut writer, mut pool) = (HeadWriter::new(&Config::server()), Pool::default());
+        let (mut writer, mut pool) = (HeadWriter::new(&Config::server()), BufferPool::default());
         let mut stream = stream(7);
         stream.set_head_sent();
         let status = Status::new(Code::NotFound, "no such key");

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::frame;
-use super::pool::Pool;
+use super::pool::BufferPool;
 use crate::grpc::message;
 use crate::grpc::{Deframer, MessageError, PREFIX_BYTES, Step};
 use crate::limits;
@@ -118,7 +118,7 @@ impl Inbound {
 
     /// Takes a buffer with memory if the payload will have to be gathered.
     #[inline]
-    pub(crate) fn borrow_buffer(&mut self, payload: &[u8], pool: &mut Pool) {
+    pub(crate) fn borrow_buffer(&mut self, payload: &[u8], pool: &mut BufferPool) {
         if self.takes_parts {
             return;
         }
@@ -131,7 +131,7 @@ impl Inbound {
 
     /// Gives the buffer back in which the last message was gathered, as it was consumed.
     #[inline]
-    pub(crate) fn return_buffer(&mut self, pool: &mut Pool) {
+    pub(crate) fn return_buffer(&mut self, pool: &mut BufferPool) {
         if self.deframer.buffer_bytes() > 0 && !self.is_mid_message() {
             pool.give(self.deframer.take_buffer());
         }
@@ -175,7 +175,7 @@ impl Inbound {
         payload: &[u8],
         end: bool,
         window_limit: u32,
-        pool: &mut Pool,
+        pool: &mut BufferPool,
     ) {
         self.drop_taken();
         make_room(&mut self.backlog, payload.len(), window_limit, pool);
@@ -273,7 +273,7 @@ impl Inbound {
     }
 
     /// The backlog has been taken to its end: gives its memory back.
-    pub(crate) fn end_backlog(&mut self, pool: &mut Pool) -> BacklogEnd {
+    pub(crate) fn end_backlog(&mut self, pool: &mut BufferPool) -> BacklogEnd {
         self.backlog_at = 0;
         pool.give(std::mem::take(&mut self.backlog));
         let unfinished = self.deframer.gathered_len().min(self.counted);
@@ -284,7 +284,7 @@ impl Inbound {
     }
 
     /// Forgets everything, as the stream is over. Returns how many bytes of it were unfinished.
-    pub(crate) fn clear(&mut self, pool: &mut Pool) -> usize {
+    pub(crate) fn clear(&mut self, pool: &mut BufferPool) -> usize {
         pool.give(self.deframer.take_buffer());
         pool.give(std::mem::take(&mut self.backlog));
         self.deframer = Deframer::new();
@@ -308,7 +308,7 @@ impl Inbound {
 /// Sees to it that a backlog has room for so much more. It may grow to a window: where that is
 /// limited, since the stream brings much, it gets as much at once. Else it would be copied again
 /// and again while it grows, each time to fresh pages.
-fn make_room(backlog: &mut Vec<u8>, bytes: usize, window_limit: u32, pool: &mut Pool) {
+fn make_room(backlog: &mut Vec<u8>, bytes: usize, window_limit: u32, pool: &mut BufferPool) {
     if backlog.capacity() == 0 {
         *backlog = pool.take();
     }
@@ -365,7 +365,7 @@ mod tests {
 
     #[test]
     fn what_was_kept_back_comes_in_order_and_then_the_end() {
-        let (mut inbound, mut pool) = (Inbound::default(), Pool::default());
+        let (mut inbound, mut pool) = (Inbound::default(), BufferPool::default());
         for _ in 0..2 {
             let payload = [frame(b"one"), frame(b"two")].concat();
             let (first, second) = payload.split_at(10);
@@ -386,7 +386,7 @@ mod tests {
 
     #[test]
     fn a_message_that_is_put_back_comes_again_and_takes_no_window() {
-        let (mut inbound, mut pool) = (Inbound::default(), Pool::default());
+        let (mut inbound, mut pool) = (Inbound::default(), BufferPool::default());
         for _ in 0..2 {
             inbound.keep_back(&frame(b"one"), false, u32::MAX, &mut pool);
             let (one, taken, last) = next(&mut inbound).expect("it is whole");
@@ -403,7 +403,7 @@ mod tests {
 
     #[test]
     fn unfinished_bytes_are_counted_until_they_are_finished_or_forgotten() {
-        let (mut inbound, mut pool) = (Inbound::default(), Pool::default());
+        let (mut inbound, mut pool) = (Inbound::default(), BufferPool::default());
         for is_finished in [true, false, true] {
             inbound.begin();
             let frame = frame(b"message");

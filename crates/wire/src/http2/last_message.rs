@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::pool::Pool;
+use super::pool::BufferPool;
 use super::streams::Streams;
 use crate::limits;
 
@@ -51,7 +51,7 @@ impl TakenMessage {
 
     /// Gives the buffer of a message back, to be used again.
     #[inline]
-    pub(crate) fn give_back(self, pool: &mut Pool) {
+    pub(crate) fn give_back(self, pool: &mut BufferPool) {
         match self {
             TakenMessage::Input(_) => {}
             TakenMessage::Owned(buffer) => pool.give(buffer),
@@ -105,7 +105,7 @@ impl LastMessage {
 
     /// Copies it. The buffer is one of the pool, unless there is one already: a message may be
     /// large.
-    pub(crate) fn copy_message(&mut self, message: &[u8], pool: &mut Pool) {
+    pub(crate) fn copy_message(&mut self, message: &[u8], pool: &mut BufferPool) {
         if self.buffer.capacity() == 0 {
             self.buffer = pool.take();
         }
@@ -120,7 +120,7 @@ impl LastMessage {
     }
 
     /// It is one that was decompressed.
-    pub(crate) fn set_inflated(&mut self, inflated: Vec<u8>, pool: &mut Pool) {
+    pub(crate) fn set_inflated(&mut self, inflated: Vec<u8>, pool: &mut BufferPool) {
         pool.give(std::mem::replace(&mut self.buffer, inflated));
         self.at = MessageAt::Buffer;
     }
@@ -177,7 +177,7 @@ impl LastMessage {
 
     /// Gives the buffer back if it is large, as the message was consumed.
     #[inline]
-    pub(crate) fn release(&mut self, pool: &mut Pool) {
+    pub(crate) fn release(&mut self, pool: &mut BufferPool) {
         if self.buffer.capacity() > limits::POOLED_BYTES {
             pool.give(std::mem::take(&mut self.buffer));
         }
@@ -206,11 +206,11 @@ mod tests {
     use crate::grpc::Step;
     use crate::http2::headers::BodyKind;
 
-    type Place = fn(&mut LastMessage, &mut Pool, u32);
+    type Place = fn(&mut LastMessage, &mut BufferPool, u32);
 
     #[test]
     fn a_message_is_taken_once_from_wherever_it_lies() {
-        let (mut last, mut pool) = (LastMessage::new(), Pool::default());
+        let (mut last, mut pool) = (LastMessage::new(), BufferPool::default());
         let mut streams = Streams::default();
         let slot = streams.insert(1, BodyKind::Grpc, 10, 10);
         let input = b"..\0\0\0\0\x03abc";
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn only_a_message_that_was_decompressed_has_become_larger() {
-        let (mut last, mut pool) = (LastMessage::new(), Pool::default());
+        let (mut last, mut pool) = (LastMessage::new(), BufferPool::default());
         last.set_compressed(true);
         assert_eq!(last.inflated_bytes(), 0);
         last.set_inflated(vec![7; 100], &mut pool);
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_large_buffer_goes_back_to_the_pool_when_it_is_released() {
-        let (mut last, mut pool) = (LastMessage::new(), Pool::new(1 << 20));
+        let (mut last, mut pool) = (LastMessage::new(), BufferPool::new(1 << 20));
         for bytes in [limits::POOLED_BYTES, limits::POOLED_BYTES + 1] {
             last.set_inflated(Vec::with_capacity(bytes), &mut pool);
             last.release(&mut pool);

@@ -8,7 +8,7 @@ use super::config::Config;
 use super::error::ConnectionError;
 use super::flow::SendWindow;
 use super::frame::{self, FrameHeader, HEADER_BYTES, flag, kind};
-use super::pool::Pool;
+use super::pool::BufferPool;
 use super::settings::DEFAULT_WINDOW;
 use super::stream::Stream;
 use super::stream_key::StreamKey;
@@ -149,7 +149,7 @@ impl SendQueue {
         slot: u32,
         stream: &mut Stream,
         capacity: &mut Capacity,
-        pool: &mut Pool,
+        pool: &mut BufferPool,
         out: &mut Vec<u8>,
     ) -> FrameSent {
         let waiting = stream.outbound.bytes();
@@ -251,7 +251,7 @@ mod tests {
         queue: SendQueue,
         streams: Streams,
         capacity: Capacity,
-        pool: Pool,
+        pool: BufferPool,
         keys: Vec<StreamKey>,
     }
 
@@ -265,7 +265,7 @@ mod tests {
                 queue: SendQueue::new(&config),
                 streams: Streams::default(),
                 capacity: Capacity::new(&config),
-                pool: Pool::default(),
+                pool: BufferPool::default(),
                 keys: Vec::new(),
             };
             for (at, &bytes) in waiting.iter().enumerate() {

@@ -488,7 +488,7 @@ impl Stream {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http2::pool::Pool;
+    use crate::http2::pool::BufferPool;
 
     fn stream() -> Stream {
         let mut stream = Stream::new();
@@ -562,7 +562,7 @@ mod tests {
 
     #[test]
     fn a_writable_event_is_owed_until_half_of_the_share_has_gone() {
-        let (mut stream, mut pool) = (stream(), Pool::default());
+        let (mut stream, mut pool) = (stream(), BufferPool::default());
         for _ in 0..2 {
             assert!(stream.is_writable(100) && !stream.take_writable(100));
             let write = |out: &mut Vec<u8>| out.resize(out.len() + 100, 7);

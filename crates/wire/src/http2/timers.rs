@@ -14,14 +14,14 @@ const DRAIN_PING: [u8; 8] = *b"draining";
 /// They are a share of what waits. If a single byte were enough, a peer that takes one a minute
 /// could keep all that may wait for as long as it likes.
 #[derive(Debug, Clone, Copy)]
-struct Progress {
+struct ByteProgress {
     since_ns: u64,
     owed_bytes: usize,
 }
 
-impl Progress {
+impl ByteProgress {
     #[inline]
-    fn note(progress: &mut Option<Progress>, waiting: usize, moved: usize, now_ns: u64) {
+    fn note(progress: &mut Option<ByteProgress>, waiting: usize, moved: usize, now_ns: u64) {
         if waiting == 0 {
             *progress = None;
             return;
@@ -32,7 +32,7 @@ impl Progress {
             progress.owed_bytes -= moved;
             return;
         }
-        *progress = Some(Progress {
+        *progress = Some(ByteProgress {
             since_ns: now_ns,
             owed_bytes: waiting.div_ceil(limits::PROGRESS_SHARE),
         });
@@ -52,9 +52,9 @@ pub(super) struct Timers {
     block_ns: Option<u64>,
     drain_ns: Option<u64>,
     /// While something waits to be sent.
-    sending: Option<Progress>,
+    sending: Option<ByteProgress>,
     /// Server: while messages are unfinished.
-    gathering: Option<Progress>,
+    gathering: Option<ByteProgress>,
     received_ns: u64,
     /// When the keepalive PING was sent that has not been followed by anything.
     ping_ns: Option<u64>,
@@ -120,13 +120,13 @@ impl Timers {
     /// So many bytes wait to be sent, after so many have gone.
     #[inline]
     pub(super) fn sent(&mut self, waiting: usize, moved: usize, now_ns: u64) {
-        Progress::note(&mut self.sending, waiting, moved, now_ns);
+        ByteProgress::note(&mut self.sending, waiting, moved, now_ns);
     }
 
     /// So many bytes of messages are unfinished, after so many have come.
     #[inline]
     pub(super) fn gathered(&mut self, waiting: usize, moved: usize, now_ns: u64) {
-        Progress::note(&mut self.gathering, waiting, moved, now_ns);
+        ByteProgress::note(&mut self.gathering, waiting, moved, now_ns);
     }
 
     /// Returns when the first deadline is.

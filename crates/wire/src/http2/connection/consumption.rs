@@ -1,7 +1,6 @@
 //! What the layer above has consumed, and what it does not want yet: windows are given back, or
 //! stay shut.
 
-use super::data::DataFrame;
 use super::{Connection, Handled};
 use crate::grpc::Step;
 use crate::http2::event::Event;
@@ -135,27 +134,6 @@ impl Connection {
     /// Whether [`Connection::set_windows_shut`] has shut them.
     pub fn windows_are_shut(&self) -> bool {
         self.windows.are_shut()
-    }
-
-    /// Keeps the payload of a held stream. Its window bounds it, as nothing is given back.
-    pub(super) fn keep_back(
-        &mut self,
-        mut frame: DataFrame,
-        payload: &[u8],
-        consumed: &mut usize,
-        out: &mut Vec<u8>,
-    ) -> Handled {
-        let end = *consumed + payload.len();
-        // Whether it ends a message is not looked at yet. It costs the peer its window, which is no
-        // flood.
-        frame.was_useful |= !payload.is_empty();
-        self.end_frame(frame, end, consumed)?;
-        let stream = &mut self.streams[frame.stream.slot];
-        let limit = stream.window_limit();
-        (stream.inbound).keep_back(payload, frame.end, limit, &mut self.pool);
-        stream.turn.count(payload.len() as u32);
-        self.gather(payload.len());
-        self.check_gathered(frame.stream.slot, out)
     }
 
     /// Takes the next message from the backlog of a stream that was resumed.

@@ -18,16 +18,16 @@ pub const PUSHBACK_TRAILER: &[u8] = b"grpc-retry-pushback-ms";
 /// A DATA frame that lies in the input and has not been taken to its end.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DataFrame {
-    pub(super) stream: StreamKey,
+    stream: StreamKey,
     /// Payload without padding that is still to be taken.
     remaining: usize,
     /// Padding behind it.
     padding: usize,
-    pub(super) end: bool,
+    end: bool,
     /// The frame's length, for the budget of small frames.
     length: u32,
     /// It brought a message to its end.
-    pub(super) was_useful: bool,
+    was_useful: bool,
 }
 
 impl Connection {
@@ -231,7 +231,7 @@ impl Connection {
 
     /// The frame was taken to its end.
     #[inline]
-    pub(super) fn end_frame(
+    fn end_frame(
         &mut self,
         frame: DataFrame,
         end: usize,
@@ -243,6 +243,27 @@ impl Connection {
             return Ok(());
         }
         self.charge(Charge::Fragment(frame.length))
+    }
+
+    /// Keeps the payload of a held stream. Its window bounds it, as nothing is given back.
+    fn keep_back(
+        &mut self,
+        mut frame: DataFrame,
+        payload: &[u8],
+        consumed: &mut usize,
+        out: &mut Vec<u8>,
+    ) -> Handled {
+        let end = *consumed + payload.len();
+        // Whether it ends a message is not looked at yet. It costs the peer its window, which is no
+        // flood.
+        frame.was_useful |= !payload.is_empty();
+        self.end_frame(frame, end, consumed)?;
+        let stream = &mut self.streams[frame.stream.slot];
+        let limit = stream.window_limit();
+        (stream.inbound).keep_back(payload, frame.end, limit, &mut self.pool);
+        stream.turn.count(payload.len() as u32);
+        self.gather(payload.len());
+        self.check_gathered(frame.stream.slot, out)
     }
 
     /// A piece of a body that is not gRPC.

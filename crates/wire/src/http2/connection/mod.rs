@@ -33,7 +33,7 @@ use super::headers::Head;
 use super::last_message::{LastMessage, TakenMessage};
 use super::late_streams::LateStreams;
 use super::lifecycle::Lifecycle;
-use super::pool::Pool;
+use super::pool::BufferPool;
 use super::receive_windows::ReceiveWindows;
 use super::room::SendRoom;
 use super::send_queue::SendQueue;
@@ -66,7 +66,7 @@ pub struct Connection {
     life: Lifecycle,
     guard: Guard,
     timers: Timers,
-    pool: Pool,
+    pool: BufferPool,
     streams: Streams,
     /// Server: streams that we ended before the peer did.
     late: LateStreams,
@@ -117,7 +117,7 @@ impl Connection {
             life: Lifecycle::new(config.role),
             guard: Guard::new(config, now_ns),
             timers: Timers::new(config, now_ns),
-            pool: Pool::new(usual_pool_bytes(config.role)),
+            pool: BufferPool::new(usual_pool_bytes(config.role)),
             streams: Streams::default(),
             late: LateStreams::default(),
             events: VecDeque::new(),
