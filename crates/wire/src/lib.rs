@@ -1,7 +1,24 @@
 //! HTTP/2, HPACK and gRPC as pure state machines.
 //!
 //! Nothing here does I/O, reads a clock or draws a random number: a [`Connection`] is a value that
-//! takes bytes and the time, and gives events and bytes.
+//! takes bytes and the time, and returns events and bytes. Whatever moves the bytes can use it. Two
+//! whole programs over `std::net`, first a server:
+//!
+//! ```no_run
+#![doc = include_str!("../examples/echo_server.rs")]
+//! ```
+//!
+//! and a client of it:
+//!
+//! ```no_run
+#![doc = include_str!("../examples/echo_client.rs")]
+//! ```
+//!
+//! - [`http2`] has the connection, [`http2::frame`] the layout of frames.
+//! - [`hpack`] encodes and decodes header blocks.
+//! - [`grpc`] has messages, compression, statuses and metadata.
+//! - [`http1`] recognises what is not HTTP/2.
+//! - [`limits`] bounds what a peer can make a connection hold and do, each with its reason.
 
 // What ships does not panic: docs/internals/panics.md.
 #![cfg_attr(

@@ -143,6 +143,11 @@ impl Status {
     pub fn is_ok(&self) -> bool {
         self.code == Code::Ok
     }
+
+    /// Returns whether it is OK and nothing beside it.
+    pub(crate) fn is_bare_ok(&self) -> bool {
+        self.is_ok() && self.message.is_empty() && self.metadata.is_none()
+    }
 }
 
 impl std::fmt::Display for Status {

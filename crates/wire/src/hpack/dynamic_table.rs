@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 
-use super::fields::SHORT_BYTES;
 use super::names::KnownName;
 use super::{DEFAULT_TABLE_BYTES, ENTRY_OVERHEAD_BYTES};
 
@@ -52,6 +51,9 @@ pub(super) struct Facts {
     pub(super) name_is_valid: bool,
     pub(super) value_is_valid: bool,
 }
+
+/// Pieces up to this length are copied out of a table with a fixed length.
+pub(super) const SHORT_BYTES: usize = 64;
 
 /// What the buffer gets at the first insertion.
 const FIRST_BYTES: usize = 512;

@@ -1,8 +1,8 @@
 //! The decoded fields of one header block, in a reused arena.
 
 use super::ENTRY_OVERHEAD_BYTES;
-use super::decoder::DecodeError;
-use super::dynamic_table::DynamicTable;
+use super::dynamic_table::{DynamicTable, SHORT_BYTES};
+use super::error::DecodeError;
 use super::huffman::{self, HuffmanError};
 use super::names::{KnownName, is_valid_name, is_valid_value};
 use super::static_table;
@@ -422,9 +422,6 @@ impl Fields {
         self.arena.resize(len, 0);
     }
 }
-
-/// Pieces up to this length are copied with a fixed length.
-pub(super) const SHORT_BYTES: usize = 64;
 
 /// The head of a usual gRPC call fits.
 const FIRST_ARENA_BYTES: usize = 512;

@@ -12,14 +12,16 @@
 mod decoder;
 mod dynamic_table;
 mod encoder;
+mod error;
 mod fields;
 mod huffman;
 mod integer;
 mod names;
 mod static_table;
 
-pub use decoder::{DecodeError, Decoder};
+pub use decoder::Decoder;
 pub use encoder::{Encoder, Indexing};
+pub use error::DecodeError;
 pub use fields::{Field, FieldLimits, Fields};
 pub use names::{KnownName, is_valid_name, is_valid_value};
 

@@ -2,15 +2,15 @@
 //!
 //! A call produces only while the connection has capacity. Without it nothing fails: the first
 //! message of a call is kept back, so that the call has nothing to do yet, and a call that streams
-//! waits for a [`Event::Writable`]. When the peer has read on, those that wait get their turn in
-//! the order in which they came.
+//! waits for a [`Event::Writable`](super::Event::Writable). When the peer has read on, those that
+//! wait get their turn in the order in which they came.
 
 use std::collections::VecDeque;
 
-use super::connection::Connection;
-use super::event::Event;
-use super::outbound::Charge;
-use super::streams::{StreamKey, Streams};
+use super::config::Config;
+use super::stream::Stream;
+use super::stream_key::StreamKey;
+use super::streams::Streams;
 use crate::limits;
 
 /// What is held back of what calls would produce for a peer.
@@ -25,372 +25,442 @@ pub enum Pause {
     All,
 }
 
-/// What is held for the peer, and who waits until that is less.
-#[derive(Debug, Default)]
-pub(super) struct Capacity {
+/// What a call asks for capacity for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SendNeed {
+    /// A message.
+    Message,
+    /// A message, beside which it holds something ready from then on.
+    ReadyMessage,
+    /// A large message.
+    LargeMessage,
+}
+
+/// What is held for the peer, and which streams wait until that is less.
+#[derive(Debug)]
+pub(crate) struct Capacity {
+    max_unsent_bytes: usize,
+    /// What a queue may hold before the keys of streams that have ended are removed.
+    max_waiting: usize,
+    /// Body bytes that wait on all streams.
+    unsent_bytes: usize,
+    /// Bytes of bodies that have waited and gone out, ever.
+    sent_bytes: u64,
     /// Bytes of `unsent_bytes` that are shared with others.
-    pub(super) shared_bytes: usize,
+    shared_bytes: usize,
     /// Bytes set aside for what calls are about to send.
-    pub(super) reserved_bytes: usize,
-    /// Bytes of the connection's send window that calls are about to use.
-    pub(super) promised_bytes: usize,
+    reserved_bytes: usize,
     /// Bytes that calls hold ready for the peer.
-    pub(super) ready_bytes: usize,
+    ready_bytes: usize,
     /// Bytes that calls keep of their requests.
-    pub(super) kept_bytes: usize,
+    kept_bytes: usize,
     /// Bytes of metadata for answers of streams that have not ended.
-    pub(super) extra_bytes: usize,
+    extra_bytes: usize,
     /// What the layer above holds back for now.
     pause: Pause,
     /// Streams whose first message was kept back.
     deferred: VecDeque<StreamKey>,
     /// Streams of which a message was put back.
-    pub(super) put_back: VecDeque<StreamKey>,
+    put_back: VecDeque<StreamKey>,
     /// Streams that are owed a Writable event as soon as there is capacity.
     waiting: VecDeque<StreamKey>,
     /// Those that are owed one as soon as calls may begin to hold something ready.
     waiting_begin: VecDeque<StreamKey>,
     /// Those that are owed one as soon as a large message may be sent.
     waiting_large: VecDeque<StreamKey>,
-    /// Those that are owed one as soon as the connection's send window lets something out.
-    pub(super) waiting_room: VecDeque<StreamKey>,
 }
 
 impl Capacity {
+    /// Returns the capacity of a connection for which nothing is held.
+    pub(crate) fn new(config: &Config) -> Capacity {
+        Capacity {
+            max_unsent_bytes: config.max_unsent_bytes,
+            max_waiting: 2 * config.max_streams as usize,
+            unsent_bytes: 0,
+            sent_bytes: 0,
+            shared_bytes: 0,
+            reserved_bytes: 0,
+            ready_bytes: 0,
+            kept_bytes: 0,
+            extra_bytes: 0,
+            pause: Pause::No,
+            deferred: VecDeque::new(),
+            put_back: VecDeque::new(),
+            waiting: VecDeque::new(),
+            waiting_begin: VecDeque::new(),
+            waiting_large: VecDeque::new(),
+        }
+    }
+
+    /// Holds back what is produced.
+    pub(crate) fn set_pause(&mut self, pause: Pause) {
+        self.pause = pause;
+    }
+
+    /// Returns whether calls may produce something.
+    #[inline]
+    pub(crate) fn is_free(&self) -> bool {
+        self.pause != Pause::All && self.claimed_bytes() < self.max_unsent_bytes
+    }
+
+    /// Returns whether also large messages may be produced.
+    #[inline]
+    pub(crate) fn is_free_for_large(&self) -> bool {
+        self.pause == Pause::No && self.is_free()
+    }
+
+    /// Returns whether calls that hold nothing ready may begin to.
+    fn is_free_to_begin(&self) -> bool {
+        let is_little = self.ready_bytes < limits::READY_BYTES;
+        self.is_free() && (self.pause == Pause::No || is_little)
+    }
+
+    /// Returns the body bytes that wait on all streams.
+    #[inline]
+    pub(crate) fn unsent_bytes(&self) -> usize {
+        self.unsent_bytes
+    }
+
+    /// Returns the bytes that wait to be sent, or are set aside for it.
+    #[inline]
+    pub(crate) fn claimed_bytes(&self) -> usize {
+        self.unsent_bytes + self.reserved_bytes
+    }
+
+    /// Returns the bytes of bodies that have waited and gone out, ever.
+    pub(crate) fn sent_bytes(&self) -> u64 {
+        self.sent_bytes
+    }
+
+    /// Returns the bytes of memory that the connection holds for its peer or has set aside for it,
+    /// without what is shared with others.
+    pub(crate) fn charged_bytes(&self) -> usize {
+        self.unsent_bytes - self.shared_bytes
+            + self.reserved_bytes
+            + self.ready_bytes
+            + self.kept_bytes
+            + self.extra_bytes
+    }
+
+    /// Returns the same with what is shared, and without what is only set aside.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.unsent_bytes + self.ready_bytes + self.kept_bytes + self.extra_bytes
+    }
+
+    /// Counts bytes that wait from now on.
+    #[inline]
+    pub(crate) fn add_unsent(&mut self, bytes: usize) {
+        self.unsent_bytes += bytes;
+    }
+
+    /// Counts how many of the bytes that wait are shared.
+    #[inline]
+    pub(crate) fn add_shared(&mut self, bytes: usize) {
+        self.shared_bytes += bytes;
+    }
+
+    /// Counts bytes that have gone out, and how many of them were shared.
+    #[inline]
+    pub(crate) fn count_sent(&mut self, bytes: usize, shared_bytes: usize) {
+        self.unsent_bytes -= bytes;
+        self.shared_bytes -= shared_bytes;
+        self.sent_bytes += bytes as u64;
+    }
+
+    /// Takes out of the count what is not sent any more, and how much of it was shared.
+    pub(crate) fn count_dropped(&mut self, bytes: usize, shared_bytes: usize) {
+        self.unsent_bytes -= bytes;
+        self.shared_bytes -= shared_bytes;
+    }
+
+    /// Counts metadata for the response of a stream.
+    pub(crate) fn add_extra(&mut self, bytes: usize) {
+        self.extra_bytes += bytes;
+    }
+
+    /// Takes metadata out of the count.
+    pub(crate) fn remove_extra(&mut self, bytes: usize) {
+        self.extra_bytes -= bytes;
+    }
+
+    /// Sets aside bytes for what the call of a stream will send next, instead of what was set aside
+    /// for it.
+    pub(crate) fn reserve(&mut self, stream: &mut Stream, bytes: usize) {
+        let before = stream.claims.set_reserved(bytes);
+        self.reserved_bytes = self.reserved_bytes - before + bytes;
+    }
+
+    /// Sets aside more bytes.
+    #[inline]
+    pub(crate) fn reserve_more(&mut self, stream: &mut Stream, bytes: usize) {
+        stream.claims.add_reserved(bytes);
+        self.reserved_bytes += bytes;
+    }
+
+    /// Counts what the call of a stream holds ready, instead of what it held ready before.
+    pub(crate) fn hold_ready(&mut self, stream: &mut Stream, bytes: usize) {
+        let before = stream.claims.set_ready(bytes);
+        self.ready_bytes = self.ready_bytes - before + bytes;
+    }
+
+    /// Counts what the call of a stream keeps of its request, instead of what it kept before.
+    pub(crate) fn hold_request(&mut self, stream: &mut Stream, bytes: usize) {
+        let before = stream.claims.set_kept(bytes);
+        self.kept_bytes = self.kept_bytes - before + bytes;
+    }
+
+    /// The call of a stream has sent, or is over: gives back all that is set aside and held for it.
+    #[inline]
+    pub(crate) fn release(&mut self, stream: &mut Stream) {
+        let released = stream.claims.release();
+        self.reserved_bytes -= released.reserved_bytes;
+        self.ready_bytes -= released.ready_bytes;
+        self.kept_bytes -= released.kept_bytes;
+    }
+
+    /// Returns whether the call of a stream, on which it may write, may send what it asks for. If
+    /// not, it waits for it.
+    pub(crate) fn admit(&mut self, need: SendNeed, key: StreamKey, streams: &mut Streams) -> bool {
+        let is_free = match need {
+            SendNeed::Message => self.is_free(),
+            SendNeed::ReadyMessage => self.is_free_to_begin(),
+            SendNeed::LargeMessage => self.is_free_for_large(),
+        };
+        if is_free {
+            return true;
+        }
+        if streams[key.slot].claims.await_capacity() {
+            let queue = match need {
+                _ if !self.is_free() => &mut self.waiting,
+                SendNeed::Message => &mut self.waiting,
+                SendNeed::ReadyMessage => &mut self.waiting_begin,
+                SendNeed::LargeMessage => &mut self.waiting_large,
+            };
+            streams.enqueue(queue, key, self.max_waiting);
+        }
+        false
+    }
+
+    /// Returns whether first messages of streams are to be kept back: there is no capacity for what
+    /// they would make their calls produce, or others were kept back before.
+    #[inline]
+    pub(crate) fn defers(&self) -> bool {
+        !self.is_free() || !self.deferred.is_empty()
+    }
+
+    /// Notes that the first message of a stream was kept back.
+    #[cold]
+    pub(crate) fn defer(&mut self, key: StreamKey, streams: &mut Streams) {
+        if streams[key.slot].claims.defer() {
+            streams.enqueue(&mut self.deferred, key, self.max_waiting);
+        }
+    }
+
+    /// Notes that a message of a stream was put back, until large messages may be produced.
+    #[cold]
+    pub(crate) fn put_back(&mut self, key: StreamKey, streams: &mut Streams) {
+        if streams[key.slot].claims.put_back() {
+            streams.enqueue(&mut self.put_back, key, self.max_waiting);
+        }
+    }
+
+    /// Returns whether a message of a stream that has not ended was put back.
+    pub(crate) fn has_put_back(&self, streams: &Streams) -> bool {
+        self.put_back.iter().any(|&key| streams.is_alive(key))
+    }
+
+    /// Takes out the stream whose first message has waited longest, if there is capacity.
+    pub(crate) fn next_deferred(&mut self, streams: &mut Streams) -> Option<StreamKey> {
+        while self.is_free() {
+            let key = self.deferred.pop_front()?;
+            if streams.is_alive(key) {
+                streams[key.slot].claims.stop_deferring();
+                return Some(key);
+            }
+        }
+        None
+    }
+
+    /// Takes out the stream whose message was put back first, if large ones may be produced.
+    pub(crate) fn next_put_back(&mut self, streams: &mut Streams) -> Option<StreamKey> {
+        while self.is_free_for_large() {
+            let key = self.put_back.pop_front()?;
+            if streams.is_alive(key) {
+                streams[key.slot].claims.take_put_back();
+                return Some(key);
+            }
+        }
+        None
+    }
+
+    /// Takes out the stream whose call has waited longest for capacity, if there is some.
+    pub(crate) fn next_writable(&mut self, streams: &mut Streams) -> Option<StreamKey> {
+        while self.is_free() {
+            let mut key = self.waiting.pop_front();
+            if key.is_none() && self.is_free_to_begin() {
+                key = self.waiting_begin.pop_front();
+            }
+            if key.is_none() && self.is_free_for_large() {
+                key = self.waiting_large.pop_front();
+            }
+            let key = key?;
+            if streams.is_alive(key) && !streams[key.slot].is_work_done() {
+                streams[key.slot].claims.stop_awaiting_capacity();
+                return Some(key);
+            }
+        }
+        None
+    }
+
+    /// Returns whether somebody who waits may go on.
+    #[inline]
+    pub(crate) fn has_next(&self) -> bool {
+        let is_awaited = !self.deferred.is_empty() || !self.waiting.is_empty();
+        let is_large_awaited = !self.put_back.is_empty() || !self.waiting_large.is_empty();
+        (is_awaited && self.is_free())
+            || (!self.waiting_begin.is_empty() && self.is_free_to_begin())
+            || (is_large_awaited && self.is_free_for_large())
+    }
+
     /// The connection is over: whoever waits is told so by other events.
-    pub(super) fn forget_waiting(&mut self) {
+    pub(crate) fn forget_waiting(&mut self) {
         self.deferred.clear();
         self.put_back.clear();
         self.waiting.clear();
         self.waiting_begin.clear();
         self.waiting_large.clear();
-        self.waiting_room.clear();
     }
 
-    pub(super) fn memory_bytes(&self) -> usize {
+    /// Returns the bytes of memory that the queues hold.
+    pub(crate) fn memory_bytes(&self) -> usize {
         let queues = [
             &self.deferred,
             &self.put_back,
             &self.waiting,
             &self.waiting_begin,
             &self.waiting_large,
-            &self.waiting_room,
         ];
         queues.iter().map(|queue| queue.capacity()).sum::<usize>() * size_of::<StreamKey>()
     }
 
     #[cfg(test)]
-    pub(super) fn reserve(&mut self, keys: usize) {
+    pub(crate) fn reserve_queues(&mut self, keys: usize) {
         self.deferred.reserve(keys);
         self.put_back.reserve(keys + 1);
         self.waiting.reserve(keys + 2);
         self.waiting_begin.reserve(keys + 3);
         self.waiting_large.reserve(keys + 4);
-        self.waiting_room.reserve(keys + 5);
     }
 }
 
-impl Connection {
-    /// Returns whether calls may produce something for the peer: less than
-    /// [`max_unsent_bytes`](super::Config::max_unsent_bytes) wait or are set aside, and the layer
-    /// above has not paused it.
-    #[inline]
-    pub fn has_capacity(&self) -> bool {
-        self.capacity.pause != Pause::All
-            && self.unsent_bytes + self.capacity.reserved_bytes < self.config.max_unsent_bytes
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http2::headers::BodyKind;
+    use crate::http2::stream::Dead;
+
+    fn capacity(max_unsent_bytes: usize) -> (Capacity, Streams, Vec<StreamKey>) {
+        let config = Config {
+            max_unsent_bytes,
+            ..Config::server()
+        };
+        let mut streams = Streams::default();
+        let ids = [1, 3, 5, 7].into_iter();
+        let keys = ids.map(|id| StreamKey {
+            slot: streams.insert(id, BodyKind::Grpc, 10, 10),
+            id,
+        });
+        let keys = keys.collect();
+        (Capacity::new(&config), streams, keys)
     }
 
-    /// Returns whether also large messages may be produced for the peer.
-    #[inline]
-    pub fn has_large_capacity(&self) -> bool {
-        self.capacity.pause == Pause::No && self.has_capacity()
-    }
-
-    /// Holds back what is produced for this peer, since more is held for all peers than may be; or
-    /// lets it go on. Afterwards `poll_event` may have events.
-    pub fn set_pause(&mut self, pause: Pause) {
-        self.capacity.pause = pause;
-    }
-
-    /// Bounds what calls may send that is not handed up yet, below
-    /// [`max_gathered_bytes`](super::Config), until this is called again: while there is no memory
-    /// for more, a call that sends beyond it ends with UNAVAILABLE, unless it is the turn of its
-    /// message, or its window is bounded ([`Connection::limit_window`]).
-    pub fn set_gather_bound(&mut self, bytes: usize) {
-        self.gather_bound = bytes;
-    }
-
-    /// Returns whether a stream's call may send another message, and a large one. If not, a
-    /// Writable event follows as soon as it may, unless the stream ends before.
-    pub fn can_send_large(&mut self, stream: StreamKey) -> bool {
-        if self.has_large_capacity() || !self.can_send(stream) {
-            return self.can_send(stream);
-        }
-        if !self.streams[stream.slot].awaits_capacity {
-            self.streams[stream.slot].awaits_capacity = true;
-            let most = self.most_waiting();
-            enter(
-                &mut self.capacity.waiting_large,
-                stream,
-                most,
-                &self.streams,
-            );
-        }
-        false
-    }
-
-    /// Returns whether a stream's call that holds nothing [ready](Self::hold_ready) may send a
-    /// message and hold something from then on: while the layer above holds something back, calls
-    /// of a connection that hold more than [`limits::READY_BYTES`] together are to come to their
-    /// ends first. If not, a Writable event follows as soon as it may, unless the stream ends
-    /// before.
-    pub fn can_begin(&mut self, stream: StreamKey) -> bool {
-        if self.may_begin() || !self.can_send(stream) {
-            return self.can_send(stream);
-        }
-        if !self.streams[stream.slot].awaits_capacity {
-            self.streams[stream.slot].awaits_capacity = true;
-            let most = self.most_waiting();
-            enter(
-                &mut self.capacity.waiting_begin,
-                stream,
-                most,
-                &self.streams,
-            );
-        }
-        false
-    }
-
-    fn may_begin(&self) -> bool {
-        let is_little = self.capacity.ready_bytes < limits::READY_BYTES;
-        self.has_capacity() && (self.capacity.pause == Pause::No || is_little)
-    }
-
-    /// Returns whether a stream's call may send another message. If not, a Writable event follows
-    /// as soon as it may, unless the stream ends before.
-    pub fn can_send(&mut self, stream: StreamKey) -> bool {
-        if !self.is_writable(stream) {
-            return false;
-        }
-        if self.has_capacity() {
-            return true;
-        }
-        if !self.streams[stream.slot].awaits_capacity {
-            self.streams[stream.slot].awaits_capacity = true;
-            let most = self.most_waiting();
-            enter(&mut self.capacity.waiting, stream, most, &self.streams);
-        }
-        false
-    }
-
-    /// Returns the bytes that the connection holds for its peer, or waits for from it: as
-    /// [`buffered_bytes`](Self::buffered_bytes), but with shared bodies in full, and without what
-    /// is only set aside.
-    pub fn held_bytes(&self) -> usize {
-        self.buffered_bytes() + self.capacity.shared_bytes - self.capacity.reserved_bytes
-    }
-
-    /// Returns the bytes that wait to be sent, or are set aside for it; shared bodies count in
-    /// full.
-    pub fn unsent_bytes(&self) -> usize {
-        self.unsent_bytes + self.capacity.reserved_bytes
-    }
-
-    /// Returns the bytes that wait for the peer to take them, without what is only set aside.
-    #[inline]
-    pub fn queued_bytes(&self) -> usize {
-        self.unsent_bytes
-    }
-
-    /// Returns whether a message was [put back](Connection::put_back), and waits until large
-    /// messages may be produced. Passes over those of streams that have ended, which stay in the
-    /// queue until it is gone on with.
-    pub fn has_put_back(&self) -> bool {
-        let mut waiting = self.capacity.put_back.iter();
-        waiting.any(|&key| self.is_alive(key))
-    }
-
-    /// Returns how many bytes have waited to be sent and have gone out, since the connection began.
-    pub fn sent_bytes(&self) -> u64 {
-        self.sent_bytes
-    }
-
-    /// Returns whether less than a stream's share waits to be sent on it. If not, a Writable event
-    /// follows.
-    pub fn is_writable(&self, stream: StreamKey) -> bool {
-        self.streams.get(stream).is_some_and(|found| {
-            !found.is_dead()
-                && !found.owes_writable
-                && found.outbound.bytes() < self.config.stream_unsent_bytes
-        })
-    }
-
-    /// Sets aside bytes for what the call of a stream will send next, instead of what was set aside
-    /// for it before. They are given back when it sends, and when it ends.
-    pub fn reserve_send(&mut self, stream: StreamKey, bytes: usize) {
-        if !self.is_alive(stream) {
-            return;
-        }
-        let found = &mut self.streams[stream.slot];
-        let before = std::mem::replace(&mut found.reserved_bytes, bytes);
-        self.capacity.reserved_bytes = self.capacity.reserved_bytes - before + bytes;
-    }
-
-    /// Sets aside more bytes for the call of a stream, beside what is set aside for it: what it
-    /// holds elsewhere until it sends. They are given back as those of
-    /// [`Connection::reserve_send`].
-    #[inline]
-    pub fn reserve_more(&mut self, stream: StreamKey, bytes: usize) {
-        if self.is_alive(stream) {
-            self.streams[stream.slot].reserved_bytes += bytes;
-            self.capacity.reserved_bytes += bytes;
-        }
-    }
-
-    #[inline]
-    pub(super) fn release_reserved(&mut self, slot: u32) {
-        let reserved = std::mem::take(&mut self.streams[slot].reserved_bytes);
-        self.capacity.reserved_bytes -= reserved;
-        let promised = std::mem::take(&mut self.streams[slot].promised_bytes);
-        self.capacity.promised_bytes -= promised;
-        let ready = std::mem::take(&mut self.streams[slot].ready_bytes);
-        self.capacity.ready_bytes -= ready;
-        let kept = std::mem::take(&mut self.streams[slot].kept_bytes);
-        self.capacity.kept_bytes -= kept;
-    }
-
-    /// Charges the shared body that was sent last on a stream, if some of it still waits: `charge`
-    /// is kept until the last byte has been sent, or never will be.
-    pub fn charge_shared(&mut self, stream: StreamKey, charge: impl FnOnce() -> Box<dyn Charge>) {
-        if self.streams.contains(stream) {
-            self.streams[stream.slot].outbound.charge_last(charge);
-        }
-    }
-
-    /// Returns whether the first message of a stream is to be kept back: there is no capacity for
-    /// what it would make its call produce, or others were kept back before it.
-    #[inline]
-    pub(super) fn defers_first_message(&self, slot: u32) -> bool {
-        let may_go_on = self.has_capacity() && self.capacity.deferred.is_empty();
-        !may_go_on && !self.streams[slot].has_delivered && !self.is_client()
-    }
-
-    /// Notes that the first message of a stream was kept back.
-    #[cold]
-    pub(super) fn defer(&mut self, stream: StreamKey) {
-        if !self.streams[stream.slot].is_deferred {
-            self.streams[stream.slot].is_deferred = true;
-            let most = self.most_waiting();
-            enter(&mut self.capacity.deferred, stream, most, &self.streams);
-        }
-    }
-
-    /// Notes that a message of a stream was put back.
-    #[cold]
-    pub(super) fn await_large_capacity(&mut self, stream: StreamKey) {
-        if !self.streams[stream.slot].is_put_back {
-            self.streams[stream.slot].is_put_back = true;
-            let most = self.most_waiting();
-            enter(&mut self.capacity.put_back, stream, most, &self.streams);
-        }
-    }
-
-    /// Lets the stream go on whose message was put back first, if large messages may be produced:
-    /// its backlog is next.
-    pub(super) fn resume_put_back(&mut self) -> bool {
-        while self.has_large_capacity() {
-            let Some(key) = self.capacity.put_back.pop_front() else {
-                return false;
-            };
-            if !self.is_alive(key) {
-                continue;
+    #[test]
+    fn whoever_waits_goes_on_in_order_when_enough_has_been_sent() {
+        let (mut capacity, mut streams, keys) = capacity(100);
+        streams[keys[1].slot].end_work();
+        for round in 1..=2 {
+            assert!(capacity.admit(SendNeed::Message, keys[0], &mut streams));
+            capacity.add_unsent(100);
+            for key in [keys[0], keys[0], keys[1], keys[2]] {
+                assert!(!capacity.admit(SendNeed::Message, key, &mut streams));
             }
-            self.streams[key.slot].is_put_back = false;
-            // Held, it leaves that queue at once, and goes on when that is taken back.
-            if !self.resumed.contains(&key) {
-                self.resumed.push_back(key);
-                return true;
-            }
+            assert!(!capacity.has_next());
+            capacity.count_sent(1, 0);
+            assert!(capacity.has_next());
+            assert_eq!(capacity.next_writable(&mut streams), Some(keys[0]));
+            assert_eq!(capacity.next_writable(&mut streams), Some(keys[2]));
+            assert_eq!(capacity.next_writable(&mut streams), None);
+            capacity.count_sent(99, 0);
+            let expected = (0, 100 * round);
+            assert_eq!((capacity.held_bytes(), capacity.sent_bytes()), expected);
         }
-        false
     }
 
-    /// Whether a stream is there and nobody has ended it.
-    #[inline]
-    pub(super) fn is_alive(&self, stream: StreamKey) -> bool {
-        self.streams
-            .get(stream)
-            .is_some_and(|found| !found.is_dead())
-    }
-
-    /// Returns how many keys a queue may hold before those of streams that have ended are removed.
-    pub(super) fn most_waiting(&self) -> usize {
-        2 * self.config.max_streams as usize
-    }
-
-    /// Whether somebody who waits for capacity may go on.
-    #[inline]
-    pub(super) fn has_capacity_event(&self) -> bool {
-        let is_awaited = !self.capacity.deferred.is_empty() || !self.capacity.waiting.is_empty();
-        let is_large_awaited =
-            !self.capacity.put_back.is_empty() || !self.capacity.waiting_large.is_empty();
-        (is_awaited && self.has_capacity())
-            || (!self.capacity.waiting_begin.is_empty() && self.may_begin())
-            || (is_large_awaited && self.has_large_capacity())
-            || (!self.capacity.waiting_room.is_empty() && self.has_free_room())
-    }
-
-    /// Lets the stream go on whose first message has waited longest, if there is capacity: its
-    /// backlog is next.
-    pub(super) fn resume_deferred(&mut self) -> bool {
-        while self.has_capacity() {
-            let Some(key) = self.capacity.deferred.pop_front() else {
-                return false;
-            };
-            if self.is_alive(key) {
-                self.streams[key.slot].is_deferred = false;
-                self.streams[key.slot].has_delivered = true;
-                if !self.resumed.contains(&key) {
-                    self.resumed.push_back(key);
-                }
-                return true;
-            }
+    #[test]
+    fn a_pause_holds_back_large_messages_or_everything() {
+        let (mut capacity, mut streams, keys) = capacity(100);
+        capacity.set_pause(Pause::Large);
+        capacity.hold_ready(&mut streams[keys[3].slot], limits::READY_BYTES);
+        let needs = [
+            SendNeed::Message,
+            SendNeed::ReadyMessage,
+            SendNeed::LargeMessage,
+        ];
+        for (need, &key) in needs.into_iter().zip(&keys) {
+            let is_small = need == SendNeed::Message;
+            assert_eq!(capacity.admit(need, key, &mut streams), is_small);
         }
-        false
+        capacity.set_pause(Pause::All);
+        assert!(!capacity.admit(SendNeed::Message, keys[0], &mut streams));
+        assert_eq!(capacity.next_writable(&mut streams), None);
+        capacity.set_pause(Pause::Large);
+        assert_eq!(capacity.next_writable(&mut streams), Some(keys[0]));
+        assert_eq!(capacity.next_writable(&mut streams), None);
+        capacity.release(&mut streams[keys[3].slot]);
+        assert_eq!(capacity.next_writable(&mut streams), Some(keys[1]));
+        assert_eq!(capacity.next_writable(&mut streams), None);
+        capacity.set_pause(Pause::No);
+        assert_eq!(capacity.next_writable(&mut streams), Some(keys[2]));
     }
 
-    /// Returns the event of the call that has waited longest for capacity, if there is some.
-    pub(super) fn next_writable(&mut self) -> Option<Event> {
-        while self.has_capacity() {
-            let mut stream = self.capacity.waiting.pop_front();
-            if stream.is_none() && self.may_begin() {
-                stream = self.capacity.waiting_begin.pop_front();
-            }
-            if stream.is_none() && self.has_large_capacity() {
-                stream = self.capacity.waiting_large.pop_front();
-            }
-            let Some(stream) = stream else { break };
-            let is_alive = (self.streams.get(stream))
-                .is_some_and(|found| !found.is_dead() && !found.work_done);
-            if is_alive {
-                self.streams[stream.slot].awaits_capacity = false;
-                return Some(Event::Writable { stream });
-            }
+    #[test]
+    fn first_messages_and_those_put_back_go_on_unless_their_streams_have_ended() {
+        let (mut capacity, mut streams, keys) = capacity(100);
+        capacity.add_unsent(100);
+        assert!(capacity.defers());
+        capacity.defer(keys[0], &mut streams);
+        capacity.defer(keys[1], &mut streams);
+        capacity.put_back(keys[2], &mut streams);
+        assert!(capacity.has_put_back(&streams));
+        streams.kill(keys[0].slot, Dead::ByPeer);
+        capacity.count_sent(100, 0);
+        assert!(capacity.defers(), "others come first");
+        assert_eq!(capacity.next_deferred(&mut streams), Some(keys[1]));
+        assert_eq!(capacity.next_deferred(&mut streams), None);
+        assert!(!capacity.defers());
+        assert_eq!(capacity.next_put_back(&mut streams), Some(keys[2]));
+        assert!(!capacity.has_put_back(&streams) && !capacity.has_next());
+    }
+
+    #[test]
+    fn what_is_set_aside_and_held_comes_back_to_zero() {
+        let (mut capacity, mut streams, keys) = capacity(1_000);
+        let stream = &mut streams[keys[0].slot];
+        for _ in 0..2 {
+            capacity.reserve(stream, 100);
+            capacity.reserve(stream, 50);
+            capacity.reserve_more(stream, 5);
+            capacity.hold_ready(stream, 400);
+            capacity.hold_request(stream, 3_000);
+            capacity.add_unsent(20_000);
+            capacity.add_shared(15_000);
+            assert_eq!(capacity.claimed_bytes(), 20_055);
+            assert_eq!(capacity.charged_bytes(), 8_455);
+            assert_eq!(capacity.held_bytes(), 23_400);
+            capacity.release(stream);
+            capacity.count_sent(8_000, 6_000);
+            capacity.count_dropped(12_000, 9_000);
+            assert_eq!((capacity.charged_bytes(), capacity.held_bytes()), (0, 0));
         }
-        self.next_with_room()
-    }
-}
-
-/// Puts a stream at the end of a queue, and removes those that have ended if it is longer than it
-/// can be without them.
-pub(super) fn enter(
-    queue: &mut VecDeque<StreamKey>,
-    stream: StreamKey,
-    most: usize,
-    streams: &Streams,
-) {
-    queue.push_back(stream);
-    if queue.len() > most {
-        queue.retain(|key| streams.get(*key).is_some_and(|found| !found.is_dead()));
     }
 }

@@ -1,7 +1,7 @@
 //! What a connection tells the layer above.
 
 use super::error::Cause;
-use super::streams::StreamKey;
+use super::stream_key::StreamKey;
 
 /// Something happened. Nothing in it borrows; see [`super::Connection::head`] and
 /// [`super::Connection::message`].

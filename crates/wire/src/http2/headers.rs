@@ -1,8 +1,16 @@
 //! From fields to the head of a message: validation and what gRPC needs to know. RFC 9113 section 8.
 
-use super::streams::{Encoding, Kind};
-use crate::grpc::{self, AcceptedEncodings, timeout};
+use crate::grpc::{AcceptedEncodings, Encoding, timeout};
 use crate::hpack::{Field, Fields, KnownName};
+
+/// What the body of a stream is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BodyKind {
+    /// gRPC messages.
+    Grpc,
+    /// Anything else.
+    Plain,
+}
 
 /// Why a message is malformed: a stream error of type PROTOCOL_ERROR. RFC 9113 section 8.1.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,7 +19,7 @@ pub(crate) struct Malformed(pub(crate) &'static str);
 /// Places of fields, and what has been read of their values.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HeadInfo {
-    pub(crate) kind: Kind,
+    pub(crate) kind: BodyKind,
     method: u8,
     path: u8,
     authority: u8,
@@ -22,7 +30,8 @@ pub(crate) struct HeadInfo {
     pub(crate) timeout_ns: Option<u64>,
     pub(crate) has_bad_timeout: bool,
     pub(crate) content_length: Option<u64>,
-    pub(crate) encoding: Encoding,
+    /// `None`: one that we do not know.
+    pub(crate) encoding: Option<Encoding>,
     pub(crate) takes_gzip: bool,
 }
 
@@ -31,7 +40,7 @@ const NOWHERE: u8 = u8::MAX;
 
 impl HeadInfo {
     pub(crate) const EMPTY: HeadInfo = HeadInfo {
-        kind: Kind::Plain,
+        kind: BodyKind::Plain,
         method: NOWHERE,
         path: NOWHERE,
         authority: NOWHERE,
@@ -41,7 +50,7 @@ impl HeadInfo {
         timeout_ns: None,
         has_bad_timeout: false,
         content_length: None,
-        encoding: Encoding::Identity,
+        encoding: Some(Encoding::Identity),
         takes_gzip: false,
     };
 
@@ -63,7 +72,7 @@ impl HeadInfo {
         let kind = if method == b"POST" {
             info.kind
         } else {
-            Kind::Plain
+            BodyKind::Plain
         };
         Ok(HeadInfo {
             kind,
@@ -141,21 +150,14 @@ impl HeadInfo {
                 return Err(Malformed("te has another value than trailers"));
             }
             KnownName::ContentLength => self.read_content_length(field.value)?,
-            KnownName::ContentType if is_grpc(field.value) => self.kind = Kind::Grpc,
+            KnownName::ContentType if is_grpc(field.value) => self.kind = BodyKind::Grpc,
             KnownName::GrpcTimeout => match timeout::parse(field.value) {
                 Ok(timeout_ns) => self.timeout_ns = Some(timeout_ns),
                 Err(_) => self.has_bad_timeout = true,
             },
-            KnownName::GrpcEncoding => {
-                self.encoding = match grpc::Encoding::parse(field.value) {
-                    Some(grpc::Encoding::Identity) => Encoding::Identity,
-                    Some(grpc::Encoding::Gzip) => Encoding::Gzip,
-                    None => Encoding::Unknown,
-                };
-            }
+            KnownName::GrpcEncoding => self.encoding = Encoding::parse(field.value),
             KnownName::GrpcAcceptEncoding => {
-                self.takes_gzip |=
-                    AcceptedEncodings::parse(field.value).contains(grpc::Encoding::Gzip);
+                self.takes_gzip |= AcceptedEncodings::parse(field.value).contains(Encoding::Gzip);
             }
             _ => {}
         }
@@ -254,7 +256,7 @@ impl<'a> Head<'a> {
     /// Whether it is gRPC: a POST with content-type `application/grpc` or one of its kind.
     #[inline]
     pub fn is_grpc(&self) -> bool {
-        self.info.kind == Kind::Grpc
+        self.info.kind == BodyKind::Grpc
     }
 
     /// The value of `grpc-timeout` in nanoseconds, clamped.
@@ -350,7 +352,7 @@ mod tests {
             (&b"POST"[..], &b"/a.B/C"[..], &b"here"[..], &b"http"[..])
         );
         assert_eq!(head.timeout_ns(), Some(1_000_000_000));
-        assert_eq!(info.encoding, Encoding::Gzip);
+        assert_eq!(info.encoding, Some(Encoding::Gzip));
         assert_eq!(
             head.metadata().collect::<Vec<_>>(),
             [(&b"x-a"[..], &b"b"[..])]
@@ -428,7 +430,7 @@ mod tests {
         }
         let mut get = GRPC;
         get[0].1 = "GET";
-        assert_eq!(request(&get).map(|info| info.kind), Ok(Kind::Plain));
+        assert_eq!(request(&get).map(|info| info.kind), Ok(BodyKind::Plain));
     }
 
     #[test]

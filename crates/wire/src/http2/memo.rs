@@ -4,26 +4,26 @@
 //! a block means the same as before as long as the dynamic table has not changed; then there is
 //! nothing to decode, to check or to route.
 
-use super::headers::HeadInfo;
+use super::headers::{Head, HeadInfo};
 use crate::hpack::Fields;
 use crate::limits;
 
 /// A block and what it means.
 #[derive(Debug)]
-pub(crate) struct Entry {
+struct MemoEntry {
     block: Vec<u8>,
     /// The decoder's count of changes when the block was decoded.
     changes: u64,
-    pub(crate) fields: Fields,
-    pub(crate) info: HeadInfo,
+    fields: Fields,
+    info: HeadInfo,
     /// What the layer above has noted.
-    pub(crate) route: Option<u32>,
+    route: Option<u32>,
 }
 
 /// The remembered blocks of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Memo {
-    entries: Vec<Entry>,
+    entries: Vec<MemoEntry>,
     /// The entry that is replaced next.
     next: usize,
     misses: u32,
@@ -65,7 +65,7 @@ impl Memo {
         let at = self.next;
         self.next = (self.next + 1) % limits::MEMO_ENTRIES;
         if at == self.entries.len() {
-            self.entries.push(Entry {
+            self.entries.push(MemoEntry {
                 block: Vec::new(),
                 changes,
                 fields: Fields::new(),
@@ -83,17 +83,30 @@ impl Memo {
         Some(at)
     }
 
+    /// Returns the head of an entry.
     #[inline]
-    pub(crate) fn entry(&self, at: usize) -> &Entry {
-        &self.entries[at]
+    pub(crate) fn head(&self, at: usize) -> Head<'_> {
+        let entry = &self.entries[at];
+        Head {
+            info: &entry.info,
+            fields: &entry.fields,
+        }
     }
 
-    pub(crate) fn entry_mut(&mut self, at: usize) -> &mut Entry {
-        &mut self.entries[at]
+    /// Returns what was noted for an entry.
+    #[inline]
+    pub(crate) fn route(&self, at: usize) -> Option<u32> {
+        self.entries[at].route
     }
 
+    /// Notes something for an entry, as long as it stays.
+    pub(crate) fn set_route(&mut self, at: usize, route: u32) {
+        self.entries[at].route = Some(route);
+    }
+
+    /// Returns the bytes of memory that the entries hold.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.entries.capacity() * size_of::<Entry>()
+        self.entries.capacity() * size_of::<MemoEntry>()
             + self
                 .entries
                 .iter()
@@ -126,7 +139,7 @@ mod tests {
     fn old_entries_are_replaced_and_forget_their_route() {
         let mut memo = Memo::default();
         let first = learn(&mut memo, &[0], 0).expect("learned");
-        memo.entry_mut(first).route = Some(7);
+        memo.set_route(first, 7);
         for byte in 1..=limits::MEMO_ENTRIES as u8 {
             learn(&mut memo, &[byte], 0);
         }
@@ -134,7 +147,7 @@ mod tests {
         let replaced = memo
             .find(&[limits::MEMO_ENTRIES as u8], 0)
             .expect("learned last");
-        assert_eq!((replaced, memo.entry(replaced).route), (first, None));
+        assert_eq!((replaced, memo.route(replaced)), (first, None));
         assert_eq!(memo.entries.len(), limits::MEMO_ENTRIES);
     }
 
@@ -166,7 +179,7 @@ mod tests {
             }
             assert_eq!(learned, limits::MEMO_PATIENCE);
             // One that is still remembered.
-            let place = memo.entry(0).block.clone();
+            let place = memo.entries[0].block.clone();
             assert_eq!(memo.find(&place, 0), Some(0));
         }
     }

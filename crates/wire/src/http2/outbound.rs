@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::{Deref, Range};
 
-use super::pool::Pool;
+use super::pool::BufferPool;
 use bytes::Bytes;
 
 /// How a stream ends once all that waits has been sent.
@@ -62,7 +62,7 @@ impl Deref for SharedBytes {
 }
 
 #[derive(Debug)]
-enum Piece {
+enum OutboundPiece {
     Owned { bytes: Vec<u8>, sent: usize },
     Shared { bytes: SharedBytes, sent: usize },
 }
@@ -70,9 +70,9 @@ enum Piece {
 /// Body bytes in the order in which they go out.
 #[derive(Debug, Default)]
 pub(crate) struct Outbound {
-    pieces: VecDeque<Piece>,
+    pieces: VecDeque<OutboundPiece>,
     bytes: usize,
-    pub(crate) end: End,
+    end: End,
 }
 
 /// A piece that is shorter is appended to rather than followed by another.
@@ -88,6 +88,28 @@ impl Outbound {
         self.bytes
     }
 
+    /// Returns whether more may follow.
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        self.end == End::Open
+    }
+
+    /// Returns whether END_STREAM goes with the last bytes.
+    #[inline]
+    pub(crate) fn ends_bare(&self) -> bool {
+        self.end == End::Bare
+    }
+
+    /// Sets what follows behind what waits.
+    pub(crate) fn end_with(&mut self, end: End) {
+        self.end = end;
+    }
+
+    /// Takes what follows behind what waited.
+    pub(crate) fn take_end(&mut self) -> End {
+        std::mem::take(&mut self.end)
+    }
+
     /// Whether nothing waits, not even the end.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
@@ -95,15 +117,19 @@ impl Outbound {
     }
 
     /// Lets `write` append to what waits, and returns how many bytes it appended.
-    pub(crate) fn write(&mut self, pool: &mut Pool, write: impl FnOnce(&mut Vec<u8>)) -> usize {
-        let appendable = matches!(self.pieces.back(), Some(Piece::Owned { bytes, .. }) if bytes.len() < APPEND_BELOW_BYTES);
+    pub(crate) fn write(
+        &mut self,
+        pool: &mut BufferPool,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> usize {
+        let appendable = matches!(self.pieces.back(), Some(OutboundPiece::Owned { bytes, .. }) if bytes.len() < APPEND_BELOW_BYTES);
         if !appendable {
-            self.pieces.push_back(Piece::Owned {
+            self.pieces.push_back(OutboundPiece::Owned {
                 bytes: pool.take(),
                 sent: 0,
             });
         }
-        let Some(Piece::Owned { bytes, .. }) = self.pieces.back_mut() else {
+        let Some(OutboundPiece::Owned { bytes, .. }) = self.pieces.back_mut() else {
             unreachable!("an owned piece is last: it was there, or was pushed")
         };
         let before = bytes.len();
@@ -115,27 +141,28 @@ impl Outbound {
 
     /// Appends a body. It is not copied before it fits, unless it is short. Returns the bytes that
     /// stay shared.
-    pub(crate) fn share(&mut self, pool: &mut Pool, bytes: SharedBytes) -> usize {
+    pub(crate) fn share(&mut self, pool: &mut BufferPool, bytes: SharedBytes) -> usize {
         if bytes.len() < SHARE_FROM_BYTES {
             self.write(pool, |out| out.extend_from_slice(&bytes));
             return 0;
         }
         let shared = bytes.len();
         self.bytes += shared;
-        self.pieces.push_back(Piece::Shared { bytes, sent: 0 });
+        self.pieces
+            .push_back(OutboundPiece::Shared { bytes, sent: 0 });
         shared
     }
 
     /// Charges the body that was shared last, if it is the last piece, some of it waits, and nobody
     /// has yet.
     pub(crate) fn charge_last(&mut self, charge: impl FnOnce() -> Box<dyn Charge>) {
-        if let Some(Piece::Shared { bytes, .. }) = self.pieces.back_mut() {
+        if let Some(OutboundPiece::Shared { bytes, .. }) = self.pieces.back_mut() {
             bytes.charge.get_or_insert_with(charge);
         }
     }
 
     /// Moves the first `count` bytes to `out`. Returns how many of them were shared.
-    pub(crate) fn take(&mut self, count: usize, out: &mut Vec<u8>, pool: &mut Pool) -> usize {
+    pub(crate) fn take(&mut self, count: usize, out: &mut Vec<u8>, pool: &mut BufferPool) -> usize {
         debug_assert!(count <= self.bytes);
         self.bytes -= count;
         let (mut left, mut shared) = (count, 0);
@@ -145,8 +172,8 @@ impl Outbound {
                 .front_mut()
                 .expect("the pieces have as many bytes as are counted");
             let (bytes, sent, is_shared) = match piece {
-                Piece::Owned { bytes, sent } => (&bytes[..], sent, false),
-                Piece::Shared { bytes, sent } => (&bytes[..], sent, true),
+                OutboundPiece::Owned { bytes, sent } => (&bytes[..], sent, false),
+                OutboundPiece::Shared { bytes, sent } => (&bytes[..], sent, true),
             };
             let part = left.min(bytes.len() - *sent);
             shared += if is_shared { part } else { 0 };
@@ -162,10 +189,10 @@ impl Outbound {
 
     /// Forgets everything, and keeps the memory where it is worth keeping. Returns how many shared
     /// bytes there were.
-    pub(crate) fn clear(&mut self, pool: &mut Pool) -> usize {
-        let left = |piece: &Piece| match piece {
-            Piece::Owned { .. } => 0,
-            Piece::Shared { bytes, sent } => bytes.len() - sent,
+    pub(crate) fn clear(&mut self, pool: &mut BufferPool) -> usize {
+        let left = |piece: &OutboundPiece| match piece {
+            OutboundPiece::Owned { .. } => 0,
+            OutboundPiece::Shared { bytes, sent } => bytes.len() - sent,
         };
         let shared = self.pieces.iter().map(left).sum();
         while !self.pieces.is_empty() {
@@ -176,8 +203,8 @@ impl Outbound {
         shared
     }
 
-    fn drop_front(&mut self, pool: &mut Pool) {
-        if let Some(Piece::Owned { bytes, .. }) = self.pieces.pop_front() {
+    fn drop_front(&mut self, pool: &mut BufferPool) {
+        if let Some(OutboundPiece::Owned { bytes, .. }) = self.pieces.pop_front() {
             pool.give(bytes);
         }
     }
@@ -190,7 +217,7 @@ mod tests {
     #[test]
     fn pieces_come_out_in_order_at_any_cut() {
         for cut in 1..20 {
-            let (mut outbound, mut pool) = (Outbound::default(), Pool::default());
+            let (mut outbound, mut pool) = (Outbound::default(), BufferPool::default());
             outbound.write(&mut pool, |bytes| bytes.extend_from_slice(b"abc"));
             let long: Bytes = (0..SHARE_FROM_BYTES + 2).map(|at| at as u8).collect();
             let short: Bytes = Bytes::from_static(b"_defghij_");

@@ -4,7 +4,7 @@ use crate::limits;
 
 /// A few empty buffers with memory.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub(crate) struct BufferPool {
     /// The largest last.
     buffers: Vec<Vec<u8>>,
     /// Of all of them.
@@ -14,10 +14,10 @@ pub(crate) struct Pool {
     usual_bytes: usize,
 }
 
-impl Pool {
+impl BufferPool {
     /// A pool that usually keeps at most so many bytes.
-    pub(crate) fn new(usual_bytes: usize) -> Pool {
-        Pool {
+    pub(crate) fn new(usual_bytes: usize) -> BufferPool {
+        BufferPool {
             buffers: Vec::new(),
             bytes: 0,
             max_bytes: usual_bytes,
@@ -82,9 +82,9 @@ impl Pool {
     }
 }
 
-impl Default for Pool {
-    fn default() -> Pool {
-        Pool::new(limits::POOLED_BYTES)
+impl Default for BufferPool {
+    fn default() -> BufferPool {
+        BufferPool::new(limits::POOLED_BYTES)
     }
 }
 
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_pool_keeps_no_more_than_it_may() {
-        let mut pool = Pool::new(20);
+        let mut pool = BufferPool::new(20);
         pool.bound(100);
         for capacity in [30, 60, 20, 10] {
             pool.give(Vec::with_capacity(capacity));
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_pool_keeps_a_few_buffers_and_none_without_memory() {
-        let mut pool = Pool::new(1 << 20);
+        let mut pool = BufferPool::new(1 << 20);
         for _ in 0..2 {
             assert!(pool.is_empty());
             pool.give(Vec::new());
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn what_is_beyond_the_usual_is_extra() {
-        let mut pool = Pool::new(20);
+        let mut pool = BufferPool::new(20);
         pool.bound(10);
         pool.give(Vec::with_capacity(20));
         assert_eq!(

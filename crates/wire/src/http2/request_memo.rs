@@ -5,19 +5,19 @@
 //! than all the rest of a small call. Deadlines and metadata never enter the table; they are
 //! encoded behind the remembered bytes.
 
-use super::client::RequestHead;
+use super::request::RequestHead;
 use crate::limits;
 
 /// The last few heads of a connection, each good for one state of the encoder's table.
 #[derive(Debug, Default)]
 pub(super) struct RequestMemo {
-    entries: Vec<Entry>,
+    entries: Vec<RequestMemoEntry>,
     /// The entry that is overwritten next.
     next: usize,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct RequestMemoEntry {
     /// [`crate::hpack::Encoder::changes`] when the block was made.
     changes: u64,
     /// The texts of the head, one after the other, and where each ends.
@@ -41,7 +41,7 @@ fn texts<'a>(head: &RequestHead<'a>) -> [&'a str; TEXTS] {
     ]
 }
 
-impl Entry {
+impl RequestMemoEntry {
     fn is_of(&self, head: &RequestHead<'_>) -> bool {
         let mut start = 0;
         self.is_grpc == head.is_grpc
@@ -77,7 +77,7 @@ impl RequestMemo {
             all.extend_from_slice(text.as_bytes());
             all.len() as u32
         });
-        let entry = Entry {
+        let entry = RequestMemoEntry {
             changes,
             texts: all,
             ends,
@@ -94,7 +94,8 @@ impl RequestMemo {
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        let texts = |entry: &Entry| entry.texts.capacity() + entry.block.capacity();
-        self.entries.capacity() * size_of::<Entry>() + self.entries.iter().map(texts).sum::<usize>()
+        let texts = |entry: &RequestMemoEntry| entry.texts.capacity() + entry.block.capacity();
+        self.entries.capacity() * size_of::<RequestMemoEntry>()
+            + self.entries.iter().map(texts).sum::<usize>()
     }
 }

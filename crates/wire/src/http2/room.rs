@@ -8,140 +8,206 @@
 //! A connection without send capacity, since its peer does not take what waits on some streams, has
 //! room for those that it does take, one after the other: as soon as nothing waits but for windows.
 
-use super::capacity::enter;
-use super::connection::Connection;
-use super::event::Event;
-use super::streams::StreamKey;
+use std::collections::VecDeque;
+
+use super::config::Config;
+use super::stream::Stream;
+use super::stream_key::StreamKey;
+use super::streams::Streams;
 use crate::limits;
 
-impl Connection {
-    /// Returns how many bytes the peer's windows would let out at once on a stream, behind what
-    /// waits on it already and beside what is promised to other streams; while there is no
-    /// [capacity](Self::has_capacity), none until all has gone out that the windows let out. If
-    /// none, a Writable event follows when there are some, unless the stream ends before.
-    pub fn send_room(&mut self, stream: StreamKey) -> usize {
-        if !self.is_writable(stream) {
-            return 0;
-        }
-        let is_blocked = self.is_room_blocked();
-        let least = self.least_room();
-        let found = &self.streams[stream.slot];
-        let waiting = found.outbound.bytes();
-        let stream_room = found.send_window.available().saturating_sub(waiting);
-        let others = self.capacity.promised_bytes - found.promised_bytes;
-        let shared = match is_blocked {
-            true => 0,
-            false => self.send_window.available().saturating_sub(others),
-        };
-        let room = stream_room.min(shared);
-        if room < least {
-            let found = &mut self.streams[stream.slot];
-            found.awaits_room = true;
-            // Otherwise the stream's own window has to be opened.
-            if stream_room >= least && !found.in_room_queue {
-                found.in_room_queue = true;
-                let most = self.most_waiting();
-                enter(&mut self.capacity.waiting_room, stream, most, &self.streams);
-            }
-            return 0;
-        }
-        room
-    }
+/// What there is to send into, beside what is promised.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SendSpace {
+    /// The connection's send window.
+    pub(crate) window_bytes: usize,
+    /// The connection has send capacity.
+    pub(crate) has_capacity: bool,
+    /// Something waits that the windows let out.
+    pub(crate) has_ready: bool,
+}
 
-    /// Returns how many bytes the peer's windows would let out on a stream, behind what waits on
-    /// it.
-    pub fn window_room(&self, stream: StreamKey) -> usize {
-        self.streams.get(stream).map_or(0, |found| {
-            let window = found.send_window.available();
-            let room = window.saturating_sub(found.outbound.bytes());
-            room.min(self.send_window.available())
-        })
-    }
-
-    /// Promises a stream's call so much of the connection's window for what it will send next,
-    /// instead of what was promised to it before. It is given back when the call sends, and when it
-    /// ends.
-    pub fn promise_room(&mut self, stream: StreamKey, bytes: usize) {
-        if self.is_alive(stream) {
-            let found = &mut self.streams[stream.slot];
-            let before = std::mem::replace(&mut found.promised_bytes, bytes);
-            self.capacity.promised_bytes = self.capacity.promised_bytes - before + bytes;
-        }
-    }
-
-    /// Counts what a stream's call holds ready for the peer, instead of what it held before, as
-    /// held by the connection, until the call sends or ends. Unlike what is
-    /// [reserved](Self::reserve_send), it keeps nobody from sending.
-    pub fn hold_ready(&mut self, stream: StreamKey, bytes: usize) {
-        if self.is_alive(stream) {
-            let found = &mut self.streams[stream.slot];
-            let before = std::mem::replace(&mut found.ready_bytes, bytes);
-            self.capacity.ready_bytes = self.capacity.ready_bytes - before + bytes;
-        }
-    }
-
-    /// Counts what a stream's call keeps of its request, instead of what it kept before, as held by
-    /// the connection, until the call sends or ends. Unlike what is [held ready](Self::hold_ready),
-    /// it is no reason for another call not to begin.
-    pub fn hold_request(&mut self, stream: StreamKey, bytes: usize) {
-        if self.is_alive(stream) {
-            let found = &mut self.streams[stream.slot];
-            let before = std::mem::replace(&mut found.kept_bytes, bytes);
-            self.capacity.kept_bytes = self.capacity.kept_bytes - before + bytes;
-        }
-    }
-
-    /// Returns whether the peer has taken some of what waited on a stream, or opened its window,
-    /// since this was last asked.
-    pub fn take_progress(&mut self, stream: StreamKey) -> bool {
-        let contains = self.streams.contains(stream);
-        contains && std::mem::take(&mut self.streams[stream.slot].has_progress)
-    }
-
-    /// Whether there is no capacity, and something waits that the windows let out.
-    fn is_room_blocked(&self) -> bool {
-        !self.has_capacity() && !self.ready.is_empty()
+impl SendSpace {
+    /// Returns whether there is no capacity, and something waits that the windows let out.
+    fn is_blocked(self) -> bool {
+        !self.has_capacity && self.has_ready
     }
 
     /// Returns the least room that is of use.
-    fn least_room(&self) -> usize {
-        match self.has_capacity() {
+    fn least_bytes(self) -> usize {
+        match self.has_capacity {
             true => 1,
             false => limits::LEAST_ROOM_BYTES,
         }
     }
+}
 
-    /// Whether somebody may go on who waits for the connection's send window.
-    pub(super) fn has_free_room(&self) -> bool {
-        let promised = self.capacity.promised_bytes;
-        let free = self.send_window.available().saturating_sub(promised);
-        free >= self.least_room() && !self.is_room_blocked()
-    }
+/// What is promised of the connection's send window, and which streams wait for it.
+#[derive(Debug)]
+pub(crate) struct SendRoom {
+    /// Bytes of the connection's send window that calls are about to use.
+    promised_bytes: usize,
+    /// Streams that are owed a Writable event as soon as the connection's send window lets
+    /// something out.
+    waiting: VecDeque<StreamKey>,
+    /// What the queue may hold before the keys of streams that have ended are removed.
+    max_waiting: usize,
+}
 
-    /// The peer has opened the window of a stream.
-    pub(super) fn report_room(&mut self, slot: u32) {
-        let found = &mut self.streams[slot];
-        if !found.work_done && std::mem::take(&mut found.awaits_room) {
-            let stream = StreamKey { slot, id: found.id };
-            self.events.push_back(Event::Writable { stream });
+impl SendRoom {
+    /// Returns the room of a connection of which nothing is promised.
+    pub(crate) fn new(config: &Config) -> SendRoom {
+        SendRoom {
+            promised_bytes: 0,
+            waiting: VecDeque::new(),
+            max_waiting: 2 * config.max_streams as usize,
         }
     }
 
-    /// Returns the event of the call that has waited longest for the connection's window, if some
-    /// of it is free.
-    pub(super) fn next_with_room(&mut self) -> Option<Event> {
-        while self.has_free_room() {
-            let stream = self.capacity.waiting_room.pop_front()?;
-            let Some(found) = self.streams.get(stream) else {
+    /// Returns how many bytes would go out at once on a stream, on which may be written, beside
+    /// what is promised to others. If none, the stream waits for some.
+    pub(crate) fn find(
+        &mut self,
+        key: StreamKey,
+        streams: &mut Streams,
+        space: SendSpace,
+    ) -> usize {
+        let least = space.least_bytes();
+        let stream = &mut streams[key.slot];
+        let waiting = stream.outbound.bytes();
+        let stream_room = stream.send_window.available().saturating_sub(waiting);
+        let others = self.promised_bytes - stream.claims.promised_bytes();
+        let shared = match space.is_blocked() {
+            true => 0,
+            false => space.window_bytes.saturating_sub(others),
+        };
+        let room = stream_room.min(shared);
+        if room >= least {
+            return room;
+        }
+        stream.claims.await_room();
+        // Otherwise the stream's own window has to be opened.
+        if stream_room >= least && stream.claims.enter_room_queue() {
+            streams.enqueue(&mut self.waiting, key, self.max_waiting);
+        }
+        0
+    }
+
+    /// Promises the call of a stream so much of the window, instead of what was promised before.
+    pub(crate) fn promise(&mut self, stream: &mut Stream, bytes: usize) {
+        let before = stream.claims.set_promised(bytes);
+        self.promised_bytes = self.promised_bytes - before + bytes;
+    }
+
+    /// The call of a stream has sent, or is over: gives back what was promised to it.
+    #[inline]
+    pub(crate) fn release(&mut self, stream: &mut Stream) {
+        self.promised_bytes -= stream.claims.set_promised(0);
+    }
+
+    /// Returns whether a stream that waits may go on.
+    #[inline]
+    pub(crate) fn has_next(&self, space: SendSpace) -> bool {
+        !self.waiting.is_empty() && self.is_free(space)
+    }
+
+    fn is_free(&self, space: SendSpace) -> bool {
+        let free = space.window_bytes.saturating_sub(self.promised_bytes);
+        free >= space.least_bytes() && !space.is_blocked()
+    }
+
+    /// Takes out the stream whose call has waited longest, if some of the window is free.
+    pub(crate) fn next(&mut self, streams: &mut Streams, space: SendSpace) -> Option<StreamKey> {
+        while self.is_free(space) {
+            let key = self.waiting.pop_front()?;
+            if !streams.contains(key) {
                 continue;
-            };
-            let waits = found.awaits_room && !found.is_dead() && !found.work_done;
-            self.streams[stream.slot].in_room_queue = false;
-            self.streams[stream.slot].awaits_room = false;
-            if waits {
-                return Some(Event::Writable { stream });
+            }
+            let stream = &mut streams[key.slot];
+            stream.claims.leave_room_queue();
+            let waits = stream.claims.stop_awaiting_room();
+            if waits && stream.is_wanted() {
+                return Some(key);
             }
         }
         None
+    }
+
+    /// The connection is over: whoever waits is told so by other events.
+    pub(crate) fn forget_waiting(&mut self) {
+        self.waiting.clear();
+    }
+
+    /// Returns the bytes of memory that the queue holds.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.waiting.capacity() * size_of::<StreamKey>()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn reserve_queue(&mut self, keys: usize) {
+        self.waiting.reserve(keys);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http2::headers::BodyKind;
+
+    fn streams(send_window: u32) -> (Streams, [StreamKey; 2]) {
+        let mut streams = Streams::default();
+        let keys = [1, 3].map(|id| StreamKey {
+            slot: streams.insert(id, BodyKind::Grpc, send_window, 10),
+            id,
+        });
+        (streams, keys)
+    }
+
+    fn space(window_bytes: usize) -> SendSpace {
+        SendSpace {
+            window_bytes,
+            has_capacity: true,
+            has_ready: false,
+        }
+    }
+
+    #[test]
+    fn what_is_promised_to_one_is_no_room_for_another() {
+        let mut room = SendRoom::new(&Config::server());
+        let (mut streams, [one, other]) = streams(10_000);
+        for _ in 0..2 {
+            assert_eq!(room.find(one, &mut streams, space(12_000)), 10_000);
+            room.promise(&mut streams[one.slot], 10_000);
+            assert_eq!(
+                room.find(one, &mut streams, space(12_000)),
+                10_000,
+                "its own"
+            );
+            assert_eq!(room.find(other, &mut streams, space(12_000)), 2_000);
+            assert_eq!(room.find(other, &mut streams, space(10_000)), 0);
+            assert!(!room.has_next(space(10_000)));
+            assert_eq!(room.next(&mut streams, space(10_000)), None);
+            room.release(&mut streams[one.slot]);
+            assert!(room.has_next(space(10_000)));
+            assert_eq!(room.next(&mut streams, space(10_000)), Some(other));
+            assert_eq!(room.next(&mut streams, space(10_000)), None);
+        }
+    }
+
+    #[test]
+    fn without_capacity_there_is_room_when_nothing_waits_but_for_windows() {
+        let mut room = SendRoom::new(&Config::server());
+        let least = limits::LEAST_ROOM_BYTES;
+        let (mut streams, [one, _]) = streams(2 * least as u32);
+        let full = |window_bytes, has_ready| SendSpace {
+            window_bytes,
+            has_capacity: false,
+            has_ready,
+        };
+        assert_eq!(room.find(one, &mut streams, full(least, true)), 0);
+        assert_eq!(room.next(&mut streams, full(least, true)), None);
+        assert_eq!(room.next(&mut streams, full(least - 1, false)), None);
+        assert_eq!(room.next(&mut streams, full(least, false)), Some(one));
+        assert_eq!(room.find(one, &mut streams, full(least, false)), least);
     }
 }

@@ -1,275 +1,12 @@
 //! The streams of a connection: a slab, found by stream identifier.
 
+use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
 
-use super::flow::{ReceiveWindow, SendWindow};
-use super::inbound::Inbound;
-use super::outbound::Outbound;
-use super::turns::Turn;
-use crate::grpc::Status;
+use super::headers::BodyKind;
+use super::stream::{Dead, Stream};
+use super::stream_key::StreamKey;
 use crate::limits;
-
-/// Names a stream of one connection: the place in its slab, and the HTTP/2 stream identifier. As
-/// identifiers are never used again, a key that has outlived its stream finds nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct StreamKey {
-    /// Place in the slab.
-    pub slot: u32,
-    /// RFC 9113 section 5.1.1.
-    pub id: u32,
-}
-
-/// What the body of a stream is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// gRPC messages.
-    Grpc,
-    /// Anything else.
-    Plain,
-}
-
-/// How the peer compresses the messages of a stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Encoding {
-    Identity,
-    Gzip,
-    Unknown,
-}
-
-/// Who ended a stream before its time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Dead {
-    No,
-    ByPeer,
-    ByUs,
-}
-
-/// Metadata that the layer above adds to a response.
-#[derive(Debug, Default)]
-pub(crate) struct Extra {
-    pub(crate) head: Vec<u8>,
-    pub(crate) trailers: Vec<u8>,
-}
-
-impl Extra {
-    pub(crate) fn bytes(&self) -> usize {
-        self.head.len() + self.trailers.len()
-    }
-}
-
-/// Client: the status of a call, come while messages are still to be taken.
-#[derive(Debug, Default)]
-pub(crate) enum LateStatus {
-    #[default]
-    NotCome,
-    /// OK and nothing beside it, as nearly always: kept without an allocation.
-    Ok,
-    Other(Box<Status>),
-}
-
-impl LateStatus {
-    pub(crate) fn has_not_come(&self) -> bool {
-        matches!(self, LateStatus::NotCome)
-    }
-}
-
-/// One stream. A free slot has identifier 0 and keeps its buffers for the next.
-#[derive(Debug)]
-pub(crate) struct Stream {
-    pub(crate) id: u32,
-    pub(crate) token: u32,
-    pub(crate) kind: Kind,
-    pub(crate) dead: Dead,
-    /// END_STREAM has been received.
-    pub(crate) receive_closed: bool,
-    /// END_STREAM has been sent.
-    pub(crate) send_closed: bool,
-    /// The layer above has made its last call for this stream.
-    pub(crate) work_done: bool,
-    /// Our HEADERS have been sent.
-    pub(crate) head_sent: bool,
-    /// Client: the final response head has been received.
-    pub(crate) head_received: bool,
-    /// Messages stay in the backlog until the layer above resumes the stream.
-    pub(crate) held: bool,
-    /// Messages stay in the backlog until the one before them is decompressed.
-    pub(crate) is_unpacked: bool,
-    /// What its receive window may grow to at most.
-    pub(crate) window_limit: u32,
-    /// Stands in the list of streams that have something to send and a window for it.
-    pub(crate) in_ready: bool,
-    /// `can_send` has become false; a Writable event is owed.
-    pub(crate) owes_writable: bool,
-    /// Stands in the queue of streams that wait for the connection's send capacity.
-    pub(crate) awaits_capacity: bool,
-    /// Is owed a Writable event as soon as the peer's windows let something out.
-    pub(crate) awaits_room: bool,
-    /// Stands in the queue of streams that wait for the connection's send window.
-    pub(crate) in_room_queue: bool,
-    /// The peer has taken something, or opened the stream's window, since the call last asked.
-    pub(crate) has_progress: bool,
-    /// Its first message was kept back until the connection has send capacity.
-    pub(crate) is_deferred: bool,
-    /// A message of it was put back until the connection has capacity for large ones.
-    pub(crate) is_put_back: bool,
-    /// A message of it has been delivered: from now on its call paces itself by `can_send`.
-    pub(crate) has_delivered: bool,
-    /// Bytes that are set aside for what its call is about to send.
-    pub(crate) reserved_bytes: usize,
-    /// Bytes of the connection's send window that its call is about to use.
-    pub(crate) promised_bytes: usize,
-    /// Bytes that its call holds ready for the peer.
-    pub(crate) ready_bytes: usize,
-    /// Bytes that its call keeps of its request.
-    pub(crate) kept_bytes: usize,
-    /// Whether messages that we send are compressed.
-    pub(crate) compress: bool,
-    /// Our HEADERS named gzip as the encoding.
-    pub(crate) head_names_gzip: bool,
-    pub(crate) peer_takes_gzip: bool,
-    /// The answer to a HEAD request has no body.
-    pub(crate) is_head_request: bool,
-    pub(crate) encoding: Encoding,
-    pub(crate) send_window: SendWindow,
-    pub(crate) receive_window: ReceiveWindow,
-    /// Bytes handed up and not yet released.
-    pub(crate) unreleased: u32,
-    /// What content-length still promises.
-    pub(crate) content_left: Option<u64>,
-    /// Fields for our head and our trailers, encoded without the dynamic table.
-    pub(crate) extra: Option<Box<Extra>>,
-    /// Client: the status that came while messages were still to be taken.
-    pub(crate) late_status: LateStatus,
-    /// The turn of the message that it is sending.
-    pub(crate) turn: Turn,
-    pub(crate) inbound: Inbound,
-    pub(crate) outbound: Outbound,
-}
-
-impl Stream {
-    fn new() -> Stream {
-        Stream {
-            id: 0,
-            token: 0,
-            kind: Kind::Grpc,
-            dead: Dead::No,
-            receive_closed: false,
-            send_closed: false,
-            work_done: false,
-            head_sent: false,
-            head_received: false,
-            held: false,
-            is_unpacked: false,
-            window_limit: u32::MAX,
-            in_ready: false,
-            owes_writable: false,
-            awaits_capacity: false,
-            awaits_room: false,
-            in_room_queue: false,
-            has_progress: false,
-            is_deferred: false,
-            is_put_back: false,
-            has_delivered: false,
-            reserved_bytes: 0,
-            promised_bytes: 0,
-            ready_bytes: 0,
-            kept_bytes: 0,
-            compress: false,
-            head_names_gzip: false,
-            peer_takes_gzip: false,
-            is_head_request: false,
-            encoding: Encoding::Identity,
-            send_window: SendWindow::new(0),
-            receive_window: ReceiveWindow::new(0),
-            unreleased: 0,
-            content_left: None,
-            extra: None,
-            late_status: LateStatus::NotCome,
-            turn: Turn::default(),
-            inbound: Inbound::default(),
-            outbound: Outbound::default(),
-        }
-    }
-
-    fn begin(&mut self, id: u32, kind: Kind, send_window: u32, receive_window: u32) {
-        debug_assert!(self.inbound.is_empty() && self.outbound.is_empty());
-        debug_assert_eq!(self.turn, Turn::default());
-        self.id = id;
-        self.token = 0;
-        self.kind = kind;
-        self.dead = Dead::No;
-        self.receive_closed = false;
-        self.send_closed = false;
-        self.work_done = false;
-        self.head_sent = false;
-        self.head_received = false;
-        self.held = false;
-        self.inbound.takes_parts = false;
-        self.is_unpacked = false;
-        self.window_limit = u32::MAX;
-        self.in_ready = false;
-        self.owes_writable = false;
-        self.awaits_capacity = false;
-        self.awaits_room = false;
-        self.in_room_queue = false;
-        self.has_progress = false;
-        self.is_deferred = false;
-        self.is_put_back = false;
-        self.has_delivered = false;
-        debug_assert_eq!(
-            [
-                self.reserved_bytes,
-                self.promised_bytes,
-                self.ready_bytes,
-                self.kept_bytes
-            ],
-            [0; 4],
-            "given back with the stream"
-        );
-        self.compress = false;
-        self.head_names_gzip = false;
-        self.peer_takes_gzip = false;
-        self.is_head_request = false;
-        self.encoding = Encoding::Identity;
-        self.send_window = SendWindow::new(send_window);
-        self.receive_window = ReceiveWindow::new(receive_window);
-        self.unreleased = 0;
-        self.content_left = None;
-        self.extra = None;
-        self.late_status = LateStatus::NotCome;
-    }
-
-    /// Counts body bytes against content-length. False: they are too many, or too few at the end.
-    #[inline]
-    pub(crate) fn takes_content(&mut self, bytes: u64, end: bool) -> bool {
-        match &mut self.content_left {
-            None => true,
-            Some(left) if bytes > *left => false,
-            Some(left) => {
-                *left -= bytes;
-                !end || *left == 0
-            }
-        }
-    }
-
-    /// Whether its messages stay in the backlog.
-    #[inline]
-    pub(crate) fn is_held(&self) -> bool {
-        self.held || self.is_unpacked
-    }
-
-    #[inline]
-    pub(crate) fn is_dead(&self) -> bool {
-        self.dead != Dead::No
-    }
-
-    /// Whether the layer above bounds its receive window ([`super::Connection::limit_window`]), and
-    /// so what it gathers.
-    #[inline]
-    pub(crate) fn is_bulk(&self) -> bool {
-        self.window_limit != u32::MAX
-    }
-}
 
 /// All streams: those that are open, and those whose work still runs.
 #[derive(Debug, Default)]
@@ -280,6 +17,8 @@ pub(crate) struct Streams {
     live: usize,
     /// Those of them that are over for the peer.
     dead: usize,
+    /// Those whose receive windows the layer above has limited, since they bring much.
+    bulk: usize,
 }
 
 impl Streams {
@@ -297,7 +36,19 @@ impl Streams {
     pub(crate) fn kill(&mut self, slot: u32, dead: Dead) {
         let stream = &mut self.slots[slot as usize];
         self.dead += usize::from(!stream.is_dead());
-        stream.dead = dead;
+        stream.kill(dead);
+    }
+
+    /// Limits what the receive window of a stream may grow to.
+    pub(crate) fn limit_window(&mut self, slot: u32, bytes: u32) {
+        let stream = &mut self.slots[slot as usize];
+        self.bulk += usize::from(!stream.is_bulk());
+        stream.limit_window(bytes);
+    }
+
+    /// Returns whether the receive window of a stream is limited.
+    pub(crate) fn has_bulk(&self) -> bool {
+        self.bulk > 0
     }
 
     /// Places for streams, taken or free: what a walk over all streams walks over.
@@ -316,7 +67,7 @@ impl Streams {
     pub(crate) fn get(&self, key: StreamKey) -> Option<&Stream> {
         self.slots
             .get(key.slot as usize)
-            .filter(|stream| stream.id == key.id && key.id != 0)
+            .filter(|stream| stream.id() == key.id && key.id != 0)
     }
 
     /// Whether the stream still exists.
@@ -330,7 +81,7 @@ impl Streams {
     pub(crate) fn insert(
         &mut self,
         id: u32,
-        kind: Kind,
+        kind: BodyKind,
         send_window: u32,
         receive_window: u32,
     ) -> u32 {
@@ -348,15 +99,10 @@ impl Streams {
     #[inline]
     pub(crate) fn remove(&mut self, slot: u32) {
         let stream = &mut self.slots[slot as usize];
-        debug_assert!(
-            stream.id != 0
-                && !stream.in_ready
-                && stream.inbound.is_empty()
-                && stream.outbound.is_empty()
-        );
-        self.index.remove(stream.id);
-        stream.id = 0;
+        self.index.remove(stream.id());
+        stream.free();
         self.dead -= usize::from(stream.is_dead());
+        self.bulk -= usize::from(stream.is_bulk());
         self.free.push(slot);
         self.live -= 1;
         if self.live == 0 && self.slots.len() > limits::KEPT_STREAM_PLACES {
@@ -369,10 +115,10 @@ impl Streams {
         self.slots
             .iter()
             .enumerate()
-            .filter(|(_, stream)| stream.id != 0)
+            .filter(|(_, stream)| stream.id() != 0)
             .map(|(slot, stream)| StreamKey {
                 slot: slot as u32,
-                id: stream.id,
+                id: stream.id(),
             })
     }
 
@@ -381,8 +127,32 @@ impl Streams {
         self.slots
             .iter_mut()
             .enumerate()
-            .filter(|(_, stream)| stream.id != 0)
+            .filter(|(_, stream)| stream.id() != 0)
             .map(|(slot, stream)| (slot as u32, stream))
+    }
+
+    /// Returns whether a stream is there and nobody has ended it.
+    #[inline]
+    pub(crate) fn is_alive(&self, key: StreamKey) -> bool {
+        self.get(key).is_some_and(|stream| !stream.is_dead())
+    }
+
+    /// Returns the key of the stream in a slot.
+    #[inline]
+    pub(crate) fn key(&self, slot: u32) -> StreamKey {
+        StreamKey {
+            slot,
+            id: self[slot].id(),
+        }
+    }
+
+    /// Puts a stream at the end of a queue, and removes those that have ended if it has more than
+    /// `most`, which it can only have with them.
+    pub(crate) fn enqueue(&self, queue: &mut VecDeque<StreamKey>, key: StreamKey, most: usize) {
+        queue.push_back(key);
+        if queue.len() > most {
+            queue.retain(|key| self.is_alive(*key));
+        }
     }
 
     /// Gives the memory back, if there is no stream.
@@ -563,13 +333,55 @@ mod tests {
     #[test]
     fn slots_are_used_again_and_old_keys_find_nothing() {
         let mut streams = Streams::default();
-        let slot = streams.insert(1, Kind::Grpc, 10, 10);
+        let slot = streams.insert(1, BodyKind::Grpc, 10, 10);
         let key = StreamKey { slot, id: 1 };
         assert!(streams.contains(key));
         streams.remove(slot);
-        assert_eq!(streams.insert(3, Kind::Plain, 10, 10), slot);
+        assert_eq!(streams.insert(3, BodyKind::Plain, 10, 10), slot);
         assert!(!streams.contains(key));
         assert_eq!(streams.len(), 1);
         assert!(!streams.contains(StreamKey { slot: 7, id: 1 }));
+    }
+
+    #[test]
+    fn a_stream_whose_window_is_limited_counts_once() {
+        let mut streams = Streams::default();
+        for id in [1, 3] {
+            let slot = streams.insert(id, BodyKind::Grpc, 10, 10);
+            assert!(!streams[slot].is_bulk() && !streams.has_bulk());
+            for bytes in [5, u32::MAX] {
+                streams.limit_window(slot, bytes);
+                assert!(streams[slot].is_bulk() && streams.has_bulk());
+            }
+            streams.remove(slot);
+            assert!(!streams.has_bulk());
+        }
+    }
+
+    #[test]
+    fn a_queue_that_is_too_long_loses_the_streams_that_have_ended() {
+        let mut streams = Streams::default();
+        let mut queue = VecDeque::new();
+        for round in 0..2 {
+            let ids = (1 + 8 * round..).step_by(2).take(4);
+            let keys: Vec<_> = ids
+                .map(|id| StreamKey {
+                    slot: streams.insert(id, BodyKind::Grpc, 10, 10),
+                    id,
+                })
+                .collect();
+            streams.kill(keys[0].slot, Dead::ByPeer);
+            streams.remove(keys[1].slot);
+            for &key in &keys[..3] {
+                streams.enqueue(&mut queue, key, 3);
+            }
+            assert_eq!(queue, &keys[..3]);
+            streams.enqueue(&mut queue, keys[3], 3);
+            assert_eq!(queue, &keys[2..]);
+            queue.clear();
+            for key in [keys[0], keys[2], keys[3]] {
+                streams.remove(key.slot);
+            }
+        }
     }
 }

@@ -1,11 +1,7 @@
-//! What happens by time alone.
+//! The deadlines of a connection.
 
 use super::config::{Config, Role};
-use super::connection::{Connection, Phase};
-use super::error::{Cause, ConnectionError, ErrorCode};
-use super::frame;
-use super::memo::Memo;
-use crate::grpc::{Code, Status};
+use super::error::{ConnectionError, ErrorCode};
 use crate::limits;
 
 pub(super) const NS_PER_MS: u64 = 1_000_000;
@@ -18,14 +14,14 @@ const DRAIN_PING: [u8; 8] = *b"draining";
 /// They are a share of what waits. If a single byte were enough, a peer that takes one a minute
 /// could keep all that may wait for as long as it likes.
 #[derive(Debug, Clone, Copy)]
-struct Progress {
+struct ByteProgress {
     since_ns: u64,
     owed_bytes: usize,
 }
 
-impl Progress {
+impl ByteProgress {
     #[inline]
-    fn note(progress: &mut Option<Progress>, waiting: usize, moved: usize, now_ns: u64) {
+    fn note(progress: &mut Option<ByteProgress>, waiting: usize, moved: usize, now_ns: u64) {
         if waiting == 0 {
             *progress = None;
             return;
@@ -36,7 +32,7 @@ impl Progress {
             progress.owed_bytes -= moved;
             return;
         }
-        *progress = Some(Progress {
+        *progress = Some(ByteProgress {
             since_ns: now_ns,
             owed_bytes: waiting.div_ceil(limits::PROGRESS_SHARE),
         });
@@ -56,9 +52,9 @@ pub(super) struct Timers {
     block_ns: Option<u64>,
     drain_ns: Option<u64>,
     /// While something waits to be sent.
-    sending: Option<Progress>,
+    sending: Option<ByteProgress>,
     /// Server: while messages are unfinished.
-    gathering: Option<Progress>,
+    gathering: Option<ByteProgress>,
     received_ns: u64,
     /// When the keepalive PING was sent that has not been followed by anything.
     ping_ns: Option<u64>,
@@ -124,20 +120,100 @@ impl Timers {
     /// So many bytes wait to be sent, after so many have gone.
     #[inline]
     pub(super) fn sent(&mut self, waiting: usize, moved: usize, now_ns: u64) {
-        Progress::note(&mut self.sending, waiting, moved, now_ns);
+        ByteProgress::note(&mut self.sending, waiting, moved, now_ns);
     }
 
     /// So many bytes of messages are unfinished, after so many have come.
     #[inline]
     pub(super) fn gathered(&mut self, waiting: usize, moved: usize, now_ns: u64) {
-        Progress::note(&mut self.gathering, waiting, moved, now_ns);
+        ByteProgress::note(&mut self.gathering, waiting, moved, now_ns);
+    }
+
+    /// Returns when the first deadline is.
+    pub(super) fn next_deadline_ns(&self, config: &Config) -> Option<u64> {
+        [
+            self.handshake_ns,
+            self.block_ns,
+            self.drain_ns,
+            self.sending_deadline_ns(config),
+            self.gathering_deadline_ns(config),
+            self.keepalive_deadline_ns(config),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// Returns the error with which the connection ends, if the peer has let a deadline pass.
+    pub(super) fn check(&self, config: &Config, now_ns: u64) -> Result<(), ConnectionError> {
+        if is_past(self.handshake_ns, now_ns) {
+            return Err(if self.has_preface {
+                ConnectionError {
+                    code: ErrorCode::SettingsTimeout,
+                    why: "SETTINGS were not acknowledged in time",
+                }
+            } else {
+                ConnectionError::protocol("the preface did not arrive in time")
+            });
+        }
+        if is_past(self.block_ns, now_ns) {
+            return Err(ConnectionError::calm("a header block took too long"));
+        }
+        if is_past(self.sending_deadline_ns(config), now_ns) {
+            return Err(ConnectionError::calm(
+                "what waits to be sent was not read in time",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Returns whether unfinished messages have made no progress for too long. Then the time begins
+    /// anew, for what is unfinished.
+    pub(super) fn take_unfinished_due(
+        &mut self,
+        config: &Config,
+        unfinished_bytes: usize,
+        now_ns: u64,
+    ) -> bool {
+        let is_due = is_past(self.gathering_deadline_ns(config), now_ns);
+        if is_due {
+            self.gathering = None;
+            self.gathered(unfinished_bytes, 0, now_ns);
+        }
+        is_due
+    }
+
+    /// Returns whether the PING of a drain has not been answered in time.
+    pub(super) fn is_drain_due(&self, now_ns: u64) -> bool {
+        is_past(self.drain_ns, now_ns)
+    }
+
+    /// Returns what the PING says that is to be sent, as nothing has come for long; an error if the
+    /// last one was not answered.
+    pub(super) fn keepalive(
+        &mut self,
+        config: &Config,
+        now_ns: u64,
+    ) -> Result<Option<[u8; 8]>, ConnectionError> {
+        if !is_past(self.keepalive_deadline_ns(config), now_ns) {
+            return Ok(None);
+        }
+        if self.ping_ns.is_some() {
+            return Err(ConnectionError {
+                code: ErrorCode::NoError,
+                why: "a PING was not answered in time",
+            });
+        }
+        self.ping_ns = Some(now_ns);
+        Ok(Some(KEEPALIVE_PING))
     }
 
     fn sending_deadline_ns(&self, config: &Config) -> Option<u64> {
         self.sending.map(|progress| progress.deadline_ns(config))
     }
 
-    fn gathering_deadline_ns(&self, config: &Config) -> Option<u64> {
+    /// Returns when unfinished messages must have made progress.
+    pub(super) fn gathering_deadline_ns(&self, config: &Config) -> Option<u64> {
         self.gathering.map(|progress| progress.deadline_ns(config))
     }
 
@@ -150,124 +226,8 @@ impl Timers {
     }
 }
 
-impl Connection {
-    /// When [`Connection::deadline_passed`] is to be called, if nothing happens before.
-    pub fn next_deadline_ns(&self) -> Option<u64> {
-        if self.phase == Phase::Closed {
-            return None;
-        }
-        let timers = &self.timers;
-        [
-            timers.handshake_ns,
-            timers.block_ns,
-            timers.drain_ns,
-            timers.sending_deadline_ns(&self.config),
-            timers.gathering_deadline_ns(&self.config),
-            timers.keepalive_deadline_ns(&self.config),
-            self.late.linger_due_ns(),
-            self.turns.lapse_due_ns(),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
-    }
-
-    /// Does what is due by now. Calling it early does nothing.
-    pub fn deadline_passed(&mut self, out: &mut Vec<u8>, now_ns: u64) {
-        self.now_ns = now_ns;
-        if self.phase == Phase::Closed {
-            return;
-        }
-        if let Err(error) = self.check_deadlines(out, now_ns) {
-            self.fail(error, out);
-        }
-    }
-
-    fn check_deadlines(&mut self, out: &mut Vec<u8>, now_ns: u64) -> Result<(), ConnectionError> {
-        let is_past =
-            |deadline: Option<u64>| deadline.is_some_and(|deadline_ns| now_ns >= deadline_ns);
-        if is_past(self.timers.handshake_ns) {
-            return Err(if self.timers.has_preface {
-                ConnectionError {
-                    code: ErrorCode::SettingsTimeout,
-                    why: "SETTINGS were not acknowledged in time",
-                }
-            } else {
-                ConnectionError::protocol("the preface did not arrive in time")
-            });
-        }
-        if is_past(self.timers.block_ns) {
-            return Err(ConnectionError::calm("a header block took too long"));
-        }
-        if is_past(self.timers.sending_deadline_ns(&self.config)) {
-            return Err(ConnectionError::calm(
-                "what waits to be sent was not read in time",
-            ));
-        }
-        if is_past(self.timers.gathering_deadline_ns(&self.config)) {
-            self.end_unfinished(out)?;
-        }
-        if is_past(self.turns.lapse_due_ns()) {
-            self.lapse_turns(out);
-        }
-        self.end_lingering(out);
-        if is_past(self.timers.drain_ns) {
-            self.finish_draining(out);
-        }
-        if is_past(self.timers.keepalive_deadline_ns(&self.config)) {
-            if self.timers.ping_ns.is_some() {
-                return Err(ConnectionError {
-                    code: ErrorCode::NoError,
-                    why: "a PING was not answered in time",
-                });
-            }
-            self.timers.ping_ns = Some(now_ns);
-            frame::write_ping(out, 0, KEEPALIVE_PING);
-            self.trim();
-        }
-        Ok(())
-    }
-
-    /// Messages have begun and do not go on: ends their calls. A stream that we hold ourselves, or
-    /// whose window we keep shut until its turn, is not in arrears.
-    #[cold]
-    fn end_unfinished(&mut self, out: &mut Vec<u8>) -> Result<(), ConnectionError> {
-        self.timers.gathering = None;
-        self.timers.gathered(self.gathered_bytes, 0, self.now_ns);
-        let late: Vec<_> = self
-            .streams
-            .iter_mut()
-            .filter(|(_, stream)| {
-                let waits_for_us = stream.held
-                    || (stream.turn.is_waiting() && stream.receive_window.available() == 0);
-                stream.inbound.deframer.is_mid_message() && !waits_for_us && !stream.is_dead()
-            })
-            .map(|(slot, _)| slot)
-            .collect();
-        for slot in late {
-            let message = "the rest of a message did not arrive in time";
-            let status = Status::new(Code::ResourceExhausted, message);
-            self.end_call(slot, &status, Cause::TooMuchUnfinished, out)?;
-        }
-        Ok(())
-    }
-
-    /// Gives memory back that a connection which has fallen silent does not need.
-    fn trim(&mut self) {
-        self.streams.trim();
-        self.pool.trim();
-        self.memo = Memo::default();
-        self.head_at = super::connection::HeadAt::Fields;
-        self.info = super::headers::HeadInfo::EMPTY;
-        self.fields.release_memory();
-        self.message_at = super::connection::MessageAt::Nowhere;
-        self.unpacked = Vec::new();
-        self.events.shrink_to_fit();
-        self.ready.shrink_to_fit();
-        self.resumed.shrink_to_fit();
-        self.turns.trim();
-        // Not `late`: a stream may have been reset a moment ago, and its frames are still to come.
-    }
+fn is_past(deadline_ns: Option<u64>, now_ns: u64) -> bool {
+    deadline_ns.is_some_and(|deadline_ns| now_ns >= deadline_ns)
 }
 
 #[cfg(test)]

@@ -1,29 +1,24 @@
-//! Compressed messages.
+//! Large compressed messages.
 //!
-//! A small one is decompressed when it is found. A large one waits until there is memory for what
-//! it becomes, and is then decompressed in steps, as far as the layer above allows: other
-//! connections are served in between. One of a connection is under way at a time, in the order in
-//! which they came; what follows on its stream waits behind it.
+//! A large one waits until there is memory for what it becomes, and is then decompressed in steps,
+//! as far as the layer above allows: other connections are served in between. One of a connection
+//! is under way at a time, in the order in which they came; what follows on its stream waits behind
+//! it.
 //!
 //! Invariants: `is_unpacked` of a stream is set exactly while it stands in `waiting`; only the
 //! first of them is granted memory, and counted with what it becomes.
 
 use std::collections::VecDeque;
 
-use super::connection::{Connection, MessageAt, TakenMessage};
-use super::error::{Cause, ConnectionError};
-use super::event::Event;
-use super::guard::Charge;
-use super::streams::{Encoding, StreamKey};
-use crate::grpc::compression::{self, Unzipping};
-use crate::grpc::{Code, InflateError, Status};
+use super::stream_key::StreamKey;
+use super::streams::Streams;
+use crate::grpc::InflateError;
+use crate::grpc::compression::Unzipping;
 use crate::limits;
-
-type Handled = Result<Option<Event>, ConnectionError>;
 
 /// A message that is decompressed in steps, or waits for that.
 #[derive(Debug)]
-struct Unpacking {
+pub(crate) struct Unpacking {
     stream: StreamKey,
     packed: Vec<u8>,
     /// It is the last of its stream.
@@ -32,6 +27,36 @@ struct Unpacking {
 }
 
 impl Unpacking {
+    /// Returns a message that has not begun, and becomes so many bytes.
+    pub(crate) fn new(
+        stream: StreamKey,
+        packed: Vec<u8>,
+        announced_bytes: usize,
+        last: bool,
+    ) -> Unpacking {
+        Unpacking {
+            stream,
+            packed,
+            last,
+            unzipping: Unzipping::new(announced_bytes),
+        }
+    }
+
+    /// Returns its stream.
+    pub(crate) fn stream(&self) -> StreamKey {
+        self.stream
+    }
+
+    /// Returns whether it is the last message of its stream.
+    pub(crate) fn is_last(&self) -> bool {
+        self.last
+    }
+
+    /// Returns what came, and what it has become.
+    pub(crate) fn into_bytes(self) -> (Vec<u8>, Vec<u8>) {
+        (self.packed, self.unzipping.into_bytes())
+    }
+
     /// The memory that it takes when it is under way, beside what came.
     fn bytes(&self) -> usize {
         self.unzipping.announced_bytes() + Unzipping::STATE_BYTES
@@ -82,6 +107,22 @@ impl Unpacks {
         self.waiting.front().map_or(0, Unpacking::bytes)
     }
 
+    /// Bounds what may be made from now on, in bytes.
+    #[inline]
+    pub(crate) fn set_allowance(&mut self, bytes: usize) {
+        self.allowance = bytes;
+    }
+
+    /// Returns what is left of the allowance, in bytes.
+    pub(crate) fn allowance(&self) -> usize {
+        self.allowance
+    }
+
+    /// Returns the stream of the first.
+    pub(crate) fn first(&self) -> Option<StreamKey> {
+        self.waiting.front().map(|first| first.stream)
+    }
+
     /// Whether the first waits for memory.
     #[inline]
     pub(crate) fn awaits_memory(&self) -> bool {
@@ -113,13 +154,61 @@ impl Unpacks {
         self.waiting.reserve(messages);
     }
 
-    fn push(&mut self, unpacking: Unpacking) {
+    /// Puts a message at the end. What follows on its stream waits behind it.
+    pub(crate) fn push(&mut self, unpacking: Unpacking, streams: &mut Streams) {
+        streams[unpacking.stream.slot].set_unpacked(true);
         self.packed_bytes += unpacking.packed.capacity();
         self.waiting.push_back(unpacking);
     }
 
-    fn remove(&mut self, at: usize) -> Option<Unpacking> {
+    /// Goes on with the first, as far as the allowance and a step go. Returns it when it is whole,
+    /// or why it cannot be read; then it is taken out.
+    pub(crate) fn step(
+        &mut self,
+        streams: &mut Streams,
+    ) -> Option<Result<Unpacking, (StreamKey, InflateError)>> {
+        let first = self.waiting.front_mut()?;
+        let step_bytes = limits::UNPACK_STEP_BYTES;
+        let made = first
+            .unzipping
+            .step(&first.packed, step_bytes.min(self.allowance));
+        self.allowance -= made.unwrap_or(step_bytes).clamp(1, self.allowance);
+        if made.is_ok() && !first.unzipping.has_ended() {
+            return None;
+        }
+        let whole = self.remove(0, streams)?;
+        Some(match made {
+            Ok(_) => Ok(whole),
+            Err(error) => Err((whole.stream, error)),
+        })
+    }
+
+    /// Takes out what waits of the stream in a slot, if there is something.
+    #[inline]
+    pub(crate) fn remove_of(&mut self, slot: u32, streams: &mut Streams) {
+        if streams[slot].is_unpacked() {
+            self.find_and_remove(slot, streams);
+        }
+    }
+
+    #[cold]
+    fn find_and_remove(&mut self, slot: u32, streams: &mut Streams) {
+        let mut waiting = self.waiting.iter();
+        if let Some(at) = waiting.position(|one| one.stream.slot == slot) {
+            self.remove(at, streams);
+        }
+    }
+
+    /// Forgets all that waits at once, as the connection is over.
+    pub(crate) fn forget(&mut self, streams: &mut Streams) {
+        for one in std::mem::take(self).waiting {
+            streams[one.stream.slot].set_unpacked(false);
+        }
+    }
+
+    fn remove(&mut self, at: usize, streams: &mut Streams) -> Option<Unpacking> {
         let removed = self.waiting.remove(at)?;
+        streams[removed.stream.slot].set_unpacked(false);
         self.packed_bytes -= removed.packed.capacity();
         self.is_granted &= at > 0;
         if self.waiting.is_empty() {
@@ -129,197 +218,35 @@ impl Unpacks {
     }
 }
 
-impl Connection {
-    /// Bounds what may be made of large compressed messages from now on, in bytes: in this way the
-    /// layer above shares its time among connections. Unbounded at first.
-    #[inline]
-    pub fn set_unpack_allowance(&mut self, bytes: usize) {
-        self.unpacks.allowance = bytes;
-    }
-
-    /// Returns what is left of [`Connection::set_unpack_allowance`], in bytes.
-    pub fn unpack_allowance(&self) -> usize {
-        self.unpacks.allowance
-    }
-
-    /// Whether a compressed message has its memory, and goes on when the layer above allows it.
-    #[inline]
-    pub fn waits_to_unpack(&self) -> bool {
-        self.unpacks.is_granted
-    }
-
-    /// Reports a compressed message that has just been found, or keeps it until it is decompressed.
-    #[cold]
-    pub(super) fn deliver_compressed(
-        &mut self,
-        stream: StreamKey,
-        last: bool,
-        input: &[u8],
-        out: &mut Vec<u8>,
-    ) -> Handled {
-        if self.streams[stream.slot].encoding != Encoding::Gzip {
-            let message = "a message is compressed and no grpc-encoding was named";
-            let status = Status::new(Code::Internal, message);
-            return self.end_call(stream.slot, &status, Cause::BadMessage, out);
-        }
-        let packed = self.message(input);
-        let usual_bytes = packed.len() * limits::USUAL_INFLATE_RATIO;
-        let announced = match compression::announced_bytes(packed) {
-            Err(error) => return self.end_packed(stream.slot, error, out),
-            Ok(bytes) => bytes,
-        };
-        let max_bytes = self.config.max_message_bytes;
-        if announced > max_bytes {
-            let error = InflateError::TooLarge { max_bytes };
-            return self.end_packed(stream.slot, error, out);
-        }
-        // Before it is made: what it becomes beyond honest ones is paid for, also if its call ends
-        // meanwhile.
-        let excess = announced.saturating_sub(usual_bytes);
-        self.charge(Charge::Inflated(u32::try_from(excess).unwrap_or(u32::MAX)))?;
-        if announced > limits::UNPACKED_AT_ONCE_BYTES && !self.is_client() {
-            self.keep_packed(stream, announced, last, input);
-            return self.check_gathered(stream.slot, out);
-        }
-        let mut inflated = self.pool.take();
-        // What becomes more than it announced is damaged.
-        if compression::gunzip(self.message(input), announced, &mut inflated).is_err() {
-            return self.end_packed(stream.slot, InflateError::Damaged, out);
-        }
-        self.take_inflated(inflated);
-        let last = self.take_end(stream, last);
-        Ok(Some(Event::Message { stream, last }))
-    }
-
-    /// Puts a message at the end of those that are decompressed in steps.
-    fn keep_packed(&mut self, stream: StreamKey, announced: usize, last: bool, input: &[u8]) {
-        let packed = match self.take_message() {
-            TakenMessage::Input(range) => input[range].to_vec(),
-            TakenMessage::Owned(bytes) => bytes,
-            TakenMessage::Shared(bytes) => bytes.into(),
-        };
-        self.unpacks.push(Unpacking {
-            stream,
-            packed,
-            last,
-            unzipping: Unzipping::new(announced),
-        });
-        self.streams[stream.slot].is_unpacked = true;
-    }
-
-    /// Goes on with the message whose turn it is; returns it when it is whole.
-    pub(super) fn unpack_some(&mut self, out: &mut Vec<u8>) -> Handled {
-        let unpacks = &mut self.unpacks;
-        let Some(first) = unpacks.waiting.front_mut() else {
-            return Ok(None);
-        };
-        let (stream, step) = (first.stream, limits::UNPACK_STEP_BYTES);
-        let is_wanted = (self.streams.get(stream)).is_some_and(|found| !found.work_done);
-        if !is_wanted {
-            self.drop_unpacking(stream.slot);
-            return Ok(None);
-        }
-        let made = first
-            .unzipping
-            .step(&first.packed, step.min(unpacks.allowance));
-        unpacks.allowance -= made.unwrap_or(step).clamp(1, unpacks.allowance);
-        if made.is_ok() && !first.unzipping.has_ended() {
-            return Ok(None);
-        }
-        let Some(whole) = unpacks.remove(0) else {
-            return Ok(None);
-        };
-        self.streams[stream.slot].is_unpacked = false;
-        match made {
-            Err(error) => self.end_packed(stream.slot, error, out),
-            Ok(_) => self.deliver_unpacked(whole),
-        }
-    }
-
-    /// Reports a message that was decompressed, and lets go on what waits behind it.
-    fn deliver_unpacked(&mut self, whole: Unpacking) -> Handled {
-        let stream = whole.stream;
-        self.pool.give(whole.packed);
-        let found = &mut self.streams[stream.slot];
-        if found.held {
-            // The layer above has stopped the stream meanwhile: it takes the message when it lets
-            // it go on.
-            let added = found.inbound.put_back(&whole.unzipping.into_bytes());
-            found.inbound.end_waits |= whole.last;
-            self.gather(added);
-            return Ok(None);
-        }
-        if !self.resumed.contains(&stream) {
-            self.resumed.push_back(stream);
-        }
-        self.take_inflated(whole.unzipping.into_bytes());
-        self.was_compressed = true;
-        Ok(Some(Event::Message {
-            stream,
-            last: whole.last,
-        }))
-    }
-
-    /// The last message is one that was decompressed.
-    fn take_inflated(&mut self, inflated: Vec<u8>) {
-        self.pool
-            .give(std::mem::replace(&mut self.unpacked, inflated));
-        self.message_at = MessageAt::Unpacked;
-    }
-
-    /// A compressed message cannot be read.
-    #[cold]
-    fn end_packed(&mut self, slot: u32, error: InflateError, out: &mut Vec<u8>) -> Handled {
-        let (status, cause) = match error {
-            InflateError::Damaged => (error.status(), Cause::BadMessage),
-            InflateError::TooLarge { .. } => {
-                (self.with_hint(&error.status()), Cause::MessageTooLarge)
-            }
-        };
-        self.end_call(slot, &status, cause, out)
-    }
-
-    /// The stream takes no messages any more.
-    pub(super) fn drop_unpacking(&mut self, slot: u32) {
-        if std::mem::take(&mut self.streams[slot].is_unpacked) {
-            let mut waiting = self.unpacks.waiting.iter();
-            if let Some(at) = waiting.position(|one| one.stream.slot == slot) {
-                self.unpacks.remove(at);
-            }
-        }
-    }
-
-    /// Forgets all that waits at once, as the connection is over.
-    pub(super) fn forget_unpacking(&mut self) {
-        for one in std::mem::take(&mut self.unpacks.waiting) {
-            self.streams[one.stream.slot].is_unpacked = false;
-        }
-        self.unpacks = Unpacks::default();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grpc::compression;
+    use crate::http2::headers::BodyKind;
+
+    /// A stream with a message of so many bytes before it was compressed.
+    fn message(streams: &mut Streams, id: u32, bytes: usize) -> Unpacking {
+        let slot = streams.insert(id, BodyKind::Grpc, 10, 10);
+        let mut packed = Vec::new();
+        compression::gzip(&vec![id as u8; bytes], &mut packed);
+        Unpacking::new(StreamKey { slot, id }, packed, bytes, true)
+    }
 
     /// What came counts while it waits; only the first, and only once it has its memory, counts
     /// also with what it becomes.
     #[test]
     fn messages_hold_the_memory_that_they_report() {
-        let mut unpacks = Unpacks::default();
+        let (mut unpacks, mut streams) = (Unpacks::default(), Streams::default());
         for _ in 0..2 {
             let mut held = Vec::new();
             for count in 1..=9_u32 {
+                let id = 2 * count + 1;
+                let slot = streams.insert(id, BodyKind::Grpc, 10, 10);
                 let allocated = allocation_counter::measure(|| {
-                    unpacks.push(Unpacking {
-                        stream: StreamKey {
-                            slot: count,
-                            id: 2 * count + 1,
-                        },
-                        packed: Vec::with_capacity(1_000 * count as usize),
-                        last: true,
-                        unzipping: Unzipping::new(100_000 + count as usize),
-                    });
+                    let packed = Vec::with_capacity(1_000 * count as usize);
+                    let announced = 100_000 + count as usize;
+                    let unpacking = Unpacking::new(StreamKey { slot, id }, packed, announced, true);
+                    unpacks.push(unpacking, &mut streams);
                 });
                 held.push(allocated.bytes_current);
                 let memory_bytes = unpacks.memory_bytes() as i64;
@@ -332,12 +259,62 @@ mod tests {
             let memory_bytes = unpacks.memory_bytes() as i64;
             assert_eq!(memory_bytes, held.iter().sum::<i64>() + becomes as i64);
             // One that is not under way goes, then the one that is, then all.
-            unpacks.remove(1);
+            unpacks.remove(1, &mut streams);
             assert_eq!(unpacks.bytes(), 43_000 + becomes);
-            unpacks.remove(0);
+            unpacks.remove(0, &mut streams);
             assert_eq!((unpacks.bytes(), unpacks.is_granted()), (42_000, false));
-            while unpacks.remove(0).is_some() {}
+            while unpacks.remove(0, &mut streams).is_some() {}
             assert_eq!(unpacks.memory_bytes(), 0);
+            let keys: Vec<_> = streams.keys().collect();
+            for key in keys {
+                assert!(!streams[key.slot].is_unpacked());
+                streams.remove(key.slot);
+            }
         }
+    }
+
+    #[test]
+    fn the_first_message_is_made_as_far_as_the_allowance_goes() {
+        let (mut unpacks, mut streams) = (Unpacks::default(), Streams::default());
+        for id in [1, 3] {
+            let one = message(&mut streams, id, 10_000);
+            unpacks.push(one, &mut streams);
+        }
+        for id in [1, 3] {
+            assert!(unpacks.awaits_memory() && !unpacks.may_step());
+            unpacks.grant();
+            assert_eq!(unpacks.first().map(|key| key.id), Some(id));
+            unpacks.set_allowance(4_000);
+            assert!(unpacks.step(&mut streams).is_none());
+            assert!(!unpacks.may_step(), "the allowance is used up");
+            unpacks.set_allowance(usize::MAX);
+            let mut steps = std::iter::from_fn(|| Some(unpacks.step(&mut streams)));
+            let whole = steps.by_ref().take(100).flatten().next();
+            let whole = whole.expect("it ends").expect("it is valid");
+            assert!(whole.is_last() && !streams[whole.stream().slot].is_unpacked());
+            assert_eq!(whole.into_bytes().1, vec![id as u8; 10_000]);
+        }
+        assert_eq!(unpacks.bytes(), 0);
+    }
+
+    #[test]
+    fn messages_of_a_stream_that_ends_and_of_a_connection_that_is_over_are_forgotten() {
+        let (mut unpacks, mut streams) = (Unpacks::default(), Streams::default());
+        for id in [1, 3, 5] {
+            let one = message(&mut streams, id, 100);
+            unpacks.push(one, &mut streams);
+        }
+        let slot = streams.find(3).expect("it is open");
+        for _ in 0..2 {
+            unpacks.remove_of(slot, &mut streams);
+            let unpacked: Vec<_> = streams
+                .iter_mut()
+                .map(|(_, one)| one.is_unpacked())
+                .collect();
+            assert_eq!(unpacked, [true, false, true]);
+        }
+        unpacks.forget(&mut streams);
+        assert!(streams.iter_mut().all(|(_, one)| !one.is_unpacked()));
+        assert_eq!((unpacks.bytes(), unpacks.first()), (0, None));
     }
 }

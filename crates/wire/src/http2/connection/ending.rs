@@ -1,13 +1,14 @@
 //! The ways in which streams and connections end.
 
-use super::connection::{Connection, Draining, MessageAt, Phase};
-use super::error::{Cause, CloseReason, ConnectionError, ErrorCode};
-use super::event::Event;
-use super::frame;
-use super::guard::Charge;
-use super::streams::{Dead, Kind, StreamKey};
-use super::timers::NS_PER_MS;
-use crate::grpc::{Deframer, Status};
+use super::{Connection, Handled};
+use crate::grpc::Status;
+use crate::http2::error::{Cause, CloseReason, ConnectionError, ErrorCode};
+use crate::http2::event::Event;
+use crate::http2::frame;
+use crate::http2::guard::Charge;
+use crate::http2::stream::Dead;
+use crate::http2::stream_key::StreamKey;
+use crate::http2::timers::NS_PER_MS;
 use crate::limits;
 
 impl Connection {
@@ -39,9 +40,9 @@ impl Connection {
     /// Sends RST_STREAM and lets nothing more happen on the stream.
     pub(super) fn reset_stream(&mut self, slot: u32, code: ErrorCode, out: &mut Vec<u8>) {
         let stream = &self.streams[slot];
-        if !(stream.send_closed && stream.receive_closed) {
-            frame::write_rst_stream(out, stream.id, code);
-            let id = stream.id;
+        if !(stream.is_send_closed() && stream.is_receive_closed()) {
+            let id = stream.id();
+            frame::write_rst_stream(out, id, code);
             self.remember_reset(id);
         }
         self.silence(slot, Dead::ByUs);
@@ -57,7 +58,7 @@ impl Connection {
         status: &Status,
         cause: Cause,
         out: &mut Vec<u8>,
-    ) -> Result<Option<Event>, ConnectionError> {
+    ) -> Handled {
         debug_assert_eq!(cause.told(), Some(status.code()));
         self.stop_call(slot, status, cause, out);
         if matches!(
@@ -77,13 +78,12 @@ impl Connection {
         cause: Cause,
         out: &mut Vec<u8>,
     ) {
-        if self.is_client() {
+        if self.life.is_client() {
             self.reset_stream(slot, ErrorCode::Cancel, out);
         } else {
             self.drop_outbound(slot);
-            if !self.streams[slot].send_closed {
+            if !self.streams[slot].is_send_closed() {
                 self.write_status(slot, status, out);
-                self.streams[slot].send_closed = true;
             }
             self.reset_stream(slot, ErrorCode::NoError, out);
         }
@@ -94,33 +94,24 @@ impl Connection {
     pub(super) fn silence(&mut self, slot: u32, dead: Dead) {
         self.drop_outbound(slot);
         self.drop_inbound(slot);
-        self.drop_unpacking(slot);
+        self.unpacks.remove_of(slot, &mut self.streams);
         self.end_turn(slot);
         self.streams.kill(slot, dead);
-        let stream = &mut self.streams[slot];
-        stream.receive_closed = true;
-        stream.send_closed = true;
-        stream.owes_writable = false;
-        stream.awaits_room = false;
     }
 
     /// Tells the layer above, if it is still at work, or else lets the stream go.
     pub(super) fn report_death(&mut self, slot: u32, cause: Cause) {
-        let stream = &self.streams[slot];
-        if stream.work_done {
+        if self.streams[slot].is_work_done() {
             self.remove_stream(slot);
         } else {
-            let stream = StreamKey {
-                slot,
-                id: stream.id,
-            };
+            let stream = self.streams.key(slot);
             self.events.push_back(Event::Cancelled { stream, cause });
         }
     }
 
     /// The layer above has made its last call.
     pub(super) fn end_work(&mut self, slot: u32) {
-        self.streams[slot].work_done = true;
+        self.streams[slot].end_work();
         self.close_if_over(slot, None);
     }
 
@@ -131,11 +122,11 @@ impl Connection {
     #[inline]
     pub(super) fn close_if_over(&mut self, slot: u32, out: Option<&mut Vec<u8>>) {
         let stream = &self.streams[slot];
-        if !stream.send_closed || !stream.work_done {
+        if !stream.is_send_closed() || !stream.is_work_done() {
             return;
         }
-        if !stream.receive_closed {
-            let (id, is_plain) = (stream.id, stream.kind == Kind::Plain);
+        if !stream.is_receive_closed() {
+            let (id, is_plain) = (stream.id(), !stream.is_grpc());
             if let Some(out) = out
                 && !(is_plain && self.linger(id))
             {
@@ -150,7 +141,7 @@ impl Connection {
     #[cold]
     fn linger(&mut self, id: u32) -> bool {
         let due_ns = self.now_ns + limits::LINGER_MS * NS_PER_MS;
-        !self.is_client() && self.late.linger(id, due_ns)
+        !self.life.is_client() && self.late.linger(id, due_ns)
     }
 
     /// The peers of some plain requests have sent on, perhaps, after they were answered.
@@ -163,23 +154,19 @@ impl Connection {
     /// Frees the stream's place.
     pub(super) fn remove_stream(&mut self, slot: u32) {
         self.drop_inbound(slot);
-        self.drop_unpacking(slot);
+        self.unpacks.remove_of(slot, &mut self.streams);
         self.end_turn(slot);
         self.release_reserved(slot);
-        if let Some(extra) = self.streams[slot].extra.take() {
-            self.capacity.extra_bytes -= extra.bytes();
+        let stream = &mut self.streams[slot];
+        if let Some(extra) = stream.take_extra() {
+            self.capacity.remove_extra(extra.bytes());
         }
-        debug_assert!(
-            self.streams[slot].outbound.is_empty(),
-            "all has been sent, or dropped"
-        );
-        if self.streams[slot].is_bulk() {
-            self.bulk_streams -= 1;
-            if self.bulk_streams == 0 {
-                self.pool.bound_as_usual();
-            }
-        }
+        debug_assert!(stream.outbound.is_empty(), "all has been sent, or dropped");
+        let was_bulk = stream.is_bulk();
         self.streams.remove(slot);
+        if was_bulk && !self.streams.has_bulk() {
+            self.pool.bound_as_usual();
+        }
         self.close_if_drained();
     }
 
@@ -187,49 +174,31 @@ impl Connection {
     #[inline]
     fn drop_inbound(&mut self, slot: u32) {
         let inbound = &mut self.streams[slot].inbound;
-        if inbound.is_empty() {
-            return;
+        if !inbound.is_empty() {
+            let unfinished = inbound.clear(&mut self.pool);
+            self.ungather(unfinished);
+            self.message.forget_gathered(slot);
         }
-        let counted = std::mem::take(&mut inbound.counted);
-        self.ungather(counted);
-        if self.message_at == MessageAt::Gathered(slot) {
-            self.message_at = MessageAt::Nowhere;
-        }
-        let inbound = &mut self.streams[slot].inbound;
-        self.pool.give(inbound.deframer.take_buffer());
-        self.pool.give(std::mem::take(&mut inbound.backlog));
-        inbound.deframer = Deframer::new();
-        inbound.backlog_at = 0;
-        inbound.again_bytes = 0;
-        inbound.end_waits = false;
     }
 
     /// Forgets what waits to be sent.
     pub(super) fn drop_outbound(&mut self, slot: u32) {
         let stream = &mut self.streams[slot];
         let dropped = stream.outbound.bytes();
-        self.capacity.shared_bytes -= stream.outbound.clear(&mut self.pool);
+        let shared = stream.outbound.clear(&mut self.pool);
+        self.queue.leave(stream);
+        self.capacity.count_dropped(dropped, shared);
         self.release_reserved(slot);
         if dropped > 0 {
-            self.unsent_bytes -= dropped;
             // The rest is owed as before; if there is none, nothing is.
-            self.timers.sent(self.unsent_bytes, 0, self.now_ns);
-        }
-        let stream = &mut self.streams[slot];
-        if std::mem::take(&mut stream.in_ready) {
-            let id = stream.id;
-            self.ready.retain(|key| key.id != id);
+            (self.timers).sent(self.capacity.unsent_bytes(), 0, self.now_ns);
         }
     }
 
     /// A rule was broken: GOAWAY, and the connection is over. RFC 9113 section 5.4.1.
     pub(super) fn fail(&mut self, error: ConnectionError, out: &mut Vec<u8>) {
-        if self.close_reason.is_none() {
-            let last = if self.is_client() {
-                0
-            } else {
-                self.highest_peer_id
-            };
+        if !self.life.is_closed() {
+            let last = self.life.highest_peer_id();
             frame::write_goaway(out, last, error.code, error.why);
             self.close(CloseReason::Error {
                 code: error.code,
@@ -246,25 +215,20 @@ impl Connection {
 
     /// The transport has ended. `poll_event` then tells of each stream that it took with it.
     pub fn peer_closed(&mut self) {
-        if self.close_reason.is_none() {
-            self.close(CloseReason::PeerGone);
-        }
+        self.close(CloseReason::PeerGone);
     }
 
     fn close(&mut self, reason: CloseReason) {
-        self.close_reason = Some(reason);
-        self.phase = Phase::Closed;
+        if !self.life.close(reason) {
+            return;
+        }
         self.data = None;
         self.resumed.clear();
         self.capacity.forget_waiting();
-        self.pending_acks.clear();
-        // At once: taking each stream out of the list of turns would be work for the square of
-        // their number.
-        for key in std::mem::take(&mut self.ready) {
-            self.streams[key.slot].in_ready = false;
-        }
-        self.forget_turns();
-        self.forget_unpacking();
+        self.room.forget_waiting();
+        self.queue.forget(&mut self.streams);
+        self.turns.forget(&mut self.streams);
+        self.unpacks.forget(&mut self.streams);
         let keys: Vec<_> = self.streams.keys().collect();
         for key in keys {
             if !self.streams[key.slot].is_dead() {
@@ -280,26 +244,23 @@ impl Connection {
     /// there is a close reason.
     pub fn drain(&mut self, out: &mut Vec<u8>, now_ns: u64) {
         self.now_ns = now_ns;
-        if self.phase == Phase::Closed || self.draining != Draining::No {
+        if !self.life.begin_drain() {
             return;
         }
-        if self.is_client() {
+        if self.life.is_client() {
             frame::write_goaway(out, 0, ErrorCode::NoError, "");
-            self.draining = Draining::Final(0);
             self.close_if_drained();
             return;
         }
-        self.draining = Draining::Announced;
         frame::write_goaway(out, frame::MAX_31_BIT, ErrorCode::NoError, "");
         frame::write_ping(out, 0, self.timers.begin_drain(now_ns));
     }
 
     /// Requests that were on their way have arrived: names the last one.
     pub(super) fn finish_draining(&mut self, out: &mut Vec<u8>) {
-        if self.draining == Draining::Announced {
+        if let Some(last) = self.life.finish_drain() {
             self.timers.end_drain();
-            self.draining = Draining::Final(self.highest_peer_id);
-            frame::write_goaway(out, self.highest_peer_id, ErrorCode::NoError, "");
+            frame::write_goaway(out, last, ErrorCode::NoError, "");
             self.close_if_drained();
         }
     }
@@ -307,8 +268,7 @@ impl Connection {
     /// Ends the connection if nothing keeps it.
     #[inline]
     pub(super) fn close_if_drained(&mut self) {
-        let is_ending = matches!(self.draining, Draining::Final(_)) || self.peer_goaway.is_some();
-        if is_ending && self.streams.len() == 0 && self.close_reason.is_none() {
+        if self.life.ends_with_last_stream() && self.streams.len() == 0 {
             self.close(CloseReason::Drained);
         }
     }

@@ -1,16 +1,12 @@
 //! All frames but DATA and header blocks. RFC 9113 section 6.
 
-use super::config::Role;
-use super::connection::{Connection, Draining, Phase};
-use super::error::{Cause, ConnectionError, ErrorCode};
-use super::event::Event;
-use super::frame::{self, FrameHeader, flag, kind};
-use super::guard::Charge;
-use super::settings;
-use super::streams::{Dead, StreamKey};
-use crate::limits;
-
-type Handled = Result<Option<Event>, ConnectionError>;
+use super::{Connection, Handled};
+use crate::http2::error::{Cause, ConnectionError, ErrorCode};
+use crate::http2::event::Event;
+use crate::http2::frame::{self, FrameHeader, flag, kind};
+use crate::http2::guard::Charge;
+use crate::http2::stream::Dead;
+use crate::http2::stream_key::StreamKey;
 
 impl Connection {
     /// One whole frame, whose payload begins at `start` in the input.
@@ -23,8 +19,8 @@ impl Connection {
         consumed: &mut usize,
         out: &mut Vec<u8>,
     ) -> Handled {
-        if self.block.stream != 0
-            && (header.kind != kind::CONTINUATION || header.stream != self.block.stream)
+        if let Some(stream) = self.heads.pending_stream()
+            && (header.kind != kind::CONTINUATION || header.stream != stream)
         {
             // "A HEADERS frame without the END_HEADERS flag set MUST be followed by a CONTINUATION
             // frame for the same stream" (RFC 9113 section 6.2).
@@ -32,14 +28,7 @@ impl Connection {
                 "a frame stands inside a header block",
             ));
         }
-        if self.phase == Phase::FirstSettings {
-            let is_settings = header.kind == kind::SETTINGS && !header.has(flag::ACK);
-            if !is_settings {
-                // RFC 9113 section 3.4.
-                return Err(ConnectionError::protocol("the first frame is not SETTINGS"));
-            }
-            self.phase = Phase::Open;
-        }
+        self.life.check_first_frame(header)?;
         let payload = &input[start..start + header.length as usize];
         match header.kind {
             kind::HEADERS => self.on_headers(header, payload, out),
@@ -104,7 +93,7 @@ impl Connection {
             ));
         }
         if header.stream == 0
-            || (self.streams.find(header.stream).is_none() && self.is_idle(header.stream))
+            || (self.streams.find(header.stream).is_none() && self.life.is_idle(header.stream))
         {
             return Err(ConnectionError::protocol(
                 "RST_STREAM on a stream that was never opened",
@@ -123,13 +112,13 @@ impl Connection {
             }
             // A server that answers before the request has ended resets the stream (RFC 9113
             // section 8.1).
-            if self.is_client() {
+            if self.life.is_client() {
                 return Ok(());
             }
             return self.charge(Charge::Glitch);
         };
         let cause = match code {
-            ErrorCode::RefusedStream if self.is_client() => Cause::Refused,
+            ErrorCode::RefusedStream if self.life.is_client() => Cause::Refused,
             _ => Cause::Reset(code),
         };
         self.silence(slot, Dead::ByPeer);
@@ -160,40 +149,23 @@ impl Connection {
         let before = self.peer;
         self.peer.apply(payload, self.config.role)?;
         if self.peer.header_table_bytes != before.header_table_bytes {
-            self.encoder
+            self.writer
                 .set_peer_table_bytes(self.peer.header_table_bytes);
         }
+        self.writer
+            .set_max_list_bytes(self.peer.max_header_list_bytes);
         self.change_send_windows(
             i64::from(self.peer.initial_window) - i64::from(before.initial_window),
         )?;
-        self.acknowledge(None, out)?;
+        self.queue.acknowledge(None, out)?;
         self.pump(out);
         Ok(())
     }
 
-    /// Our SETTINGS hold from here on, also for what the peer sends on the streams that exist.
+    /// Our SETTINGS hold from here on.
     fn on_settings_ack(&mut self, out: &mut Vec<u8>) {
-        if self.settings_acked {
-            return;
-        }
-        self.settings_acked = true;
-        self.timers.settings_acknowledged();
-        let (from, to) = (
-            self.our_initial_window,
-            settings::our_initial_window(&self.config),
-        );
-        if from != to {
-            self.our_initial_window = to;
-            for (_, stream) in self.streams.iter_mut() {
-                stream.receive_window.resize_initial(from, to);
-                // What was too little to be announced may be much for a smaller window, and the
-                // peer may wait for it.
-                if !stream.receive_closed
-                    && let Some(increment) = stream.receive_window.announce()
-                {
-                    frame::write_window_update(out, stream.id, increment);
-                }
-            }
+        if (self.windows).acknowledge(&self.config, &mut self.streams, out) {
+            self.timers.settings_acknowledged();
         }
     }
 
@@ -213,16 +185,13 @@ impl Connection {
             if stream.send_window.available() == 0 {
                 continue;
             }
-            let key = StreamKey {
-                slot,
-                id: stream.id,
-            };
-            if stream.outbound.bytes() > 0 && !stream.in_ready {
-                stream.in_ready = true;
-                self.ready.push_back(key);
+            if stream.outbound.bytes() > 0 {
+                self.queue.make_ready(slot, stream);
             }
-            if !stream.work_done && std::mem::take(&mut stream.awaits_room) {
-                self.events.push_back(Event::Writable { stream: key });
+            if !stream.is_work_done() && stream.claims.stop_awaiting_room() {
+                let id = stream.id();
+                let stream = StreamKey { slot, id };
+                self.events.push_back(Event::Writable { stream });
             }
         }
         Ok(())
@@ -243,31 +212,12 @@ impl Connection {
         };
         self.charge(Charge::Control)?;
         if !header.has(flag::ACK) {
-            return self.acknowledge(Some(opaque), out);
+            return self.queue.acknowledge(Some(opaque), out);
         }
-        self.bandwidth.acknowledged(opaque);
+        self.windows.ping_acknowledged(opaque);
         if self.timers.is_drain_ping(opaque) {
             self.finish_draining(out);
         }
-        Ok(())
-    }
-
-    /// Answers SETTINGS (`None`) or a PING: at once, or when the output is no longer full.
-    fn acknowledge(
-        &mut self,
-        ping: Option<[u8; 8]>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), ConnectionError> {
-        if self.pending_acks.is_empty() && out.len() < self.config.output_bound_bytes {
-            write_ack(ping, out);
-            return Ok(());
-        }
-        if self.pending_acks.len() >= limits::MAX_PENDING_ACKS {
-            return Err(ConnectionError::calm(
-                "too many acknowledgements wait, and the output is not read",
-            ));
-        }
-        self.pending_acks.push_back(ping);
         Ok(())
     }
 
@@ -281,18 +231,11 @@ impl Connection {
         }
         self.charge(Charge::Control)?;
         let last = frame::read_u32(payload) & frame::MAX_31_BIT;
-        if self.config.role == Role::Server {
+        if !self.life.is_client() {
             // We open no streams; the client goes when it has its answers.
             return Ok(());
         }
-        // "Endpoints MUST NOT increase the value they send in the last stream identifier" (RFC 9113
-        // section 6.8).
-        if self.peer_goaway.is_some_and(|before| last > before) {
-            return Err(ConnectionError::protocol(
-                "a GOAWAY names a higher stream than the one before",
-            ));
-        }
-        self.peer_goaway = Some(last);
+        self.life.peer_goes(last)?;
         let refused: Vec<_> = self.streams.keys().filter(|key| key.id > last).collect();
         for key in refused {
             if !self.streams[key.slot].is_dead() {
@@ -328,11 +271,7 @@ impl Connection {
         if header.stream != 0 {
             return self.open_stream_window(header.stream, increment, out);
         }
-        if !self.send_window.change(i64::from(increment)) {
-            return Err(ConnectionError::flow_control(
-                "the window of the connection is above 2^31-1",
-            ));
-        }
+        self.queue.open_window(increment)?;
         self.pump(out);
         Ok(())
     }
@@ -345,7 +284,7 @@ impl Connection {
     ) -> Result<(), ConnectionError> {
         let Some(slot) = self.streams.find(id) else {
             // One for a stream that is closed was on its way when it ended.
-            return if self.is_idle(id) {
+            return if self.life.is_idle(id) {
                 Err(ConnectionError::protocol(
                     "WINDOW_UPDATE on a stream that was never opened",
                 ))
@@ -363,9 +302,9 @@ impl Connection {
                 .violation(slot, ErrorCode::FlowControlError, out)
                 .map(|_| ());
         }
-        stream.has_progress = true;
+        stream.set_progress();
         if stream.outbound.bytes() > 0 {
-            self.make_ready(slot);
+            self.queue.make_ready(slot, stream);
             self.pump(out);
         }
         self.report_room(slot);
@@ -376,59 +315,27 @@ impl Connection {
     /// there are as many as the client opens.
     #[inline]
     pub(super) fn charge(&mut self, charge: Charge) -> Result<(), ConnectionError> {
-        if charge == Charge::Reset && self.is_client() {
+        if charge == Charge::Reset && self.life.is_client() {
             return Ok(());
         }
         self.guard.charge(charge, self.now_ns)
-    }
-
-    /// Sends acknowledgements that had to wait, as long as the output is not full.
-    #[inline]
-    pub(super) fn send_pending_acks(&mut self, out: &mut Vec<u8>) {
-        while out.len() < self.config.output_bound_bytes {
-            let Some(ack) = self.pending_acks.pop_front() else {
-                return;
-            };
-            write_ack(ack, out);
-        }
-    }
-
-    #[inline]
-    pub(super) fn is_client(&self) -> bool {
-        self.config.role == Role::Client
-    }
-
-    /// Whether a stream has never been opened. RFC 9113 section 5.1.1.
-    pub(super) fn is_idle(&self, id: u32) -> bool {
-        match self.config.role {
-            Role::Server => id.is_multiple_of(2) || id > self.highest_peer_id,
-            Role::Client => id.is_multiple_of(2) || id >= self.next_id,
-        }
     }
 
     /// Whether we ended the stream before the peer did, so that frames may still be on their way. A
     /// client, which may give up any number of calls at once, does not ask which of its old streams
     /// it was.
     pub(super) fn was_reset(&self, id: u32) -> bool {
-        if self.is_client() {
-            return !self.is_idle(id);
+        if self.life.is_client() {
+            return !self.life.is_idle(id);
         }
-        let is_beyond_goaway =
-            matches!(self.draining, Draining::Final(last) if id > last && !self.is_client());
-        self.late.contains(id) || (is_beyond_goaway && !self.is_idle(id))
+        let is_beyond_goaway = self.life.is_beyond_goaway(id);
+        self.late.contains(id) || (is_beyond_goaway && !self.life.is_idle(id))
     }
 
     /// See [`Connection::was_reset`].
     pub(super) fn remember_reset(&mut self, id: u32) {
-        if !self.is_client() {
+        if !self.life.is_client() {
             self.late.insert(id);
         }
-    }
-}
-
-fn write_ack(ping: Option<[u8; 8]>, out: &mut Vec<u8>) {
-    match ping {
-        Some(opaque) => frame::write_ping(out, flag::ACK, opaque),
-        None => frame::write_settings_ack(out),
     }
 }

@@ -3,19 +3,32 @@
 
 use std::ops::Range;
 
-use super::connection::{Connection, DataFrame, MessageAt};
-use super::error::{Cause, ConnectionError, ErrorCode};
-use super::event::Event;
-use super::frame::{self, FrameHeader, flag};
-use super::guard::Charge;
-use super::pool::Pool;
-use super::streams::{Dead, Kind, Stream, StreamKey};
-use crate::grpc::{Code, MessageError, PREFIX_BYTES, Status, Step};
+use super::{Connection, Handled};
+use crate::grpc::{Code, MessageError, Status, Step};
+use crate::http2::error::{Cause, ConnectionError, ErrorCode};
+use crate::http2::event::Event;
+use crate::http2::frame::{self, FrameHeader, flag};
+use crate::http2::guard::Charge;
+use crate::http2::stream::Stream;
+use crate::http2::stream_key::StreamKey;
 
 /// Says when to try again: gRPC proposal A6, "Pushback".
 pub const PUSHBACK_TRAILER: &[u8] = b"grpc-retry-pushback-ms";
 
-type Handled = Result<Option<Event>, ConnectionError>;
+/// A DATA frame that lies in the input and has not been taken to its end.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DataFrame {
+    stream: StreamKey,
+    /// Payload without padding that is still to be taken.
+    remaining: usize,
+    /// Padding behind it.
+    padding: usize,
+    end: bool,
+    /// The frame's length, for the budget of small frames.
+    length: u32,
+    /// It brought a message to its end.
+    was_useful: bool,
+}
 
 impl Connection {
     /// DATA. `start` is where the payload begins; `consumed` already stands behind the frame and is
@@ -37,7 +50,7 @@ impl Connection {
             Some(padding) => (start + 1, padding),
             None => (start, 0),
         };
-        self.take_connection_window(header.length, out)?;
+        self.windows.receive(header.length, out)?;
         let Some(slot) = self.data_stream(header, out)? else {
             return Ok(None);
         };
@@ -51,7 +64,9 @@ impl Connection {
         }
         // Padding is out of the way at once.
         stream.receive_window.give((length - remaining) as u32);
-        stream.receive_closed = end;
+        if end {
+            stream.close_receive();
+        }
         if !stream.takes_content(remaining as u64, end) {
             // RFC 9113 section 8.1.1.
             return self.violation(slot, ErrorCode::ProtocolError, out);
@@ -72,27 +87,6 @@ impl Connection {
         self.take_data(frame, input, consumed, out)
     }
 
-    /// The connection's window is given back on receipt: what waits is bounded by the windows of
-    /// its stream.
-    #[inline]
-    fn take_connection_window(
-        &mut self,
-        length: u32,
-        out: &mut Vec<u8>,
-    ) -> Result<(), ConnectionError> {
-        if !self.receive_window.take(length) {
-            return Err(ConnectionError::flow_control(
-                "DATA beyond the window of the connection",
-            ));
-        }
-        self.bandwidth.received(length);
-        self.receive_window.give(length);
-        if let Some(increment) = self.receive_window.announce() {
-            frame::write_window_update(out, 0, increment);
-        }
-        Ok(())
-    }
-
     /// The stream of a DATA frame, if it is one that may get DATA. RFC 9113 section 5.1.
     #[inline]
     fn data_stream(
@@ -103,13 +97,13 @@ impl Connection {
         let found = self.streams.find(header.stream);
         if let Some(slot) = found {
             let stream = &self.streams[slot];
-            if stream.dead == Dead::No {
-                if stream.receive_closed {
+            if !stream.is_dead() {
+                if stream.is_receive_closed() {
                     return Err(ConnectionError::stream_closed(
                         "DATA on a stream that the peer has ended",
                     ));
                 }
-                if self.is_client() && !stream.head_received {
+                if self.life.is_client() && !stream.is_head_received() {
                     return Err(ConnectionError::protocol(
                         "DATA before the head of the response",
                     ));
@@ -119,7 +113,7 @@ impl Connection {
         }
         if self.was_reset(header.stream) {
             self.take_late_data(header)?;
-        } else if found.is_none() && self.is_idle(header.stream) {
+        } else if found.is_none() && self.life.is_idle(header.stream) {
             return Err(ConnectionError::protocol(
                 "DATA on a stream that was never opened",
             ));
@@ -135,7 +129,7 @@ impl Connection {
     /// may have been under way, so that who keeps calling an overloaded server does not lose the
     /// connection.
     fn take_late_data(&mut self, header: FrameHeader) -> Result<(), ConnectionError> {
-        if self.is_client() {
+        if self.life.is_client() {
             // Who gives up many calls gets as many late answers. It chose its server, and could not
             // know.
             return Ok(());
@@ -176,33 +170,32 @@ impl Connection {
         let is_wanted = self
             .streams
             .get(frame.stream)
-            .is_some_and(|stream| !stream.is_dead() && !stream.work_done);
+            .is_some_and(Stream::is_wanted);
         if !is_wanted {
             self.end_frame(frame, end, consumed)?;
             return Ok(None);
         }
         let stream = &mut self.streams[slot];
-        if stream.is_held() || !stream.inbound.backlog.is_empty() {
+        if stream.is_held() || stream.inbound.has_backlog() {
             return self.keep_back(frame, &input[*consumed..end], consumed, out);
         }
         if self.defers_first_message(slot) {
-            self.defer(frame.stream);
+            self.capacity.defer(frame.stream, &mut self.streams);
             return self.keep_back(frame, &input[*consumed..end], consumed, out);
         }
         let stream = &mut self.streams[slot];
-        if stream.kind == Kind::Plain {
+        if !stream.is_grpc() {
             return self.on_body(frame, end, consumed, out);
         }
-        if !stream.inbound.takes_parts {
-            lend_buffer(stream, &mut self.pool, &input[*consumed..end]);
-        }
+        let payload = &input[*consumed..end];
+        stream.inbound.borrow_buffer(payload, &mut self.pool);
         let mut at = *consumed;
         let max_bytes = self.config.max_message_bytes;
         let step = (stream.inbound).find_message(&input[..end], &mut at, max_bytes);
         let taken = at - *consumed;
         match step {
             Ok(Step::Message { whole, compressed }) => {
-                stream.unreleased += taken as u32;
+                stream.add_unreleased(taken);
                 frame.was_useful = true;
                 frame.remaining -= taken;
                 let is_taken = frame.remaining == 0;
@@ -211,7 +204,7 @@ impl Connection {
                 } else {
                     self.keep_frame(frame, at, consumed)
                 }
-                self.message_at = whole.map_or(MessageAt::Gathered(slot), MessageAt::Input);
+                self.message.set(whole, slot);
                 self.deliver(frame.stream, compressed, is_taken && frame.end, input, out)
             }
             Ok(Step::Part { range, left }) => {
@@ -238,7 +231,7 @@ impl Connection {
 
     /// The frame was taken to its end.
     #[inline]
-    pub(super) fn end_frame(
+    fn end_frame(
         &mut self,
         frame: DataFrame,
         end: usize,
@@ -250,6 +243,27 @@ impl Connection {
             return Ok(());
         }
         self.charge(Charge::Fragment(frame.length))
+    }
+
+    /// Keeps the payload of a held stream. Its window bounds it, as nothing is given back.
+    fn keep_back(
+        &mut self,
+        mut frame: DataFrame,
+        payload: &[u8],
+        consumed: &mut usize,
+        out: &mut Vec<u8>,
+    ) -> Handled {
+        let end = *consumed + payload.len();
+        // Whether it ends a message is not looked at yet. It costs the peer its window, which is no
+        // flood.
+        frame.was_useful |= !payload.is_empty();
+        self.end_frame(frame, end, consumed)?;
+        let stream = &mut self.streams[frame.stream.slot];
+        let limit = stream.window_limit();
+        (stream.inbound).keep_back(payload, frame.end, limit, &mut self.pool);
+        stream.turn.count(payload.len() as u32);
+        self.gather(payload.len());
+        self.check_gathered(frame.stream.slot, out)
     }
 
     /// A piece of a body that is not gRPC.
@@ -264,7 +278,7 @@ impl Connection {
         let is_empty = frame.remaining == 0;
         // Content, however little: as useful as a small message.
         frame.was_useful |= !is_empty;
-        self.streams[slot].unreleased += frame.remaining as u32;
+        self.streams[slot].add_unreleased(frame.remaining);
         self.end_frame(frame, end, consumed)?;
         if is_empty {
             return if frame.end {
@@ -273,8 +287,8 @@ impl Connection {
                 Ok(None)
             };
         }
-        self.message_at = MessageAt::Input(start..end);
-        self.streams[slot].has_delivered = true;
+        self.message.set_input(start..end);
+        self.streams[slot].claims.set_delivered();
         let last = self.take_end(frame.stream, frame.end);
         Ok(Some(Event::Body {
             stream: frame.stream,
@@ -294,7 +308,7 @@ impl Connection {
         let slot = frame.stream.slot;
         // Content, as in a body that is not gRPC.
         frame.was_useful = true;
-        self.streams[slot].unreleased += (range.end - *consumed) as u32;
+        self.streams[slot].add_unreleased(range.end - *consumed);
         let is_taken = frame.remaining == 0;
         if is_taken {
             self.end_frame(frame, range.end, consumed)?;
@@ -304,7 +318,7 @@ impl Connection {
         if is_taken && frame.end && left > 0 {
             return self.end_of_stream(slot, out);
         }
-        self.message_at = MessageAt::Input(range);
+        self.message.set_input(range);
         let last = is_taken && frame.end;
         Ok(Some(self.part(frame.stream, left, last)))
     }
@@ -312,8 +326,8 @@ impl Connection {
     /// Reports a part of a message.
     pub(super) fn part(&mut self, stream: StreamKey, left: usize, last: bool) -> Event {
         self.uncount(stream.slot);
-        self.streams[stream.slot].has_delivered = true;
-        self.was_compressed = false;
+        self.streams[stream.slot].claims.set_delivered();
+        self.message.set_compressed(false);
         let last = self.take_end(stream, last);
         let left = u32::try_from(left).expect("a message has a length of four bytes");
         Event::Part { stream, left, last }
@@ -330,10 +344,9 @@ impl Connection {
         if end {
             return self.end_of_stream(slot, out);
         }
-        let inbound = &mut self.streams[slot].inbound;
-        if inbound.deframer.is_mid_message() {
-            inbound.counted += taken;
-            self.gather(taken);
+        let more = self.streams[slot].inbound.count_unfinished(taken);
+        if more > 0 {
+            self.gather(more);
         }
         self.go_on_with_message(slot, taken as u32, out);
         self.check_gathered(slot, out)
@@ -341,13 +354,12 @@ impl Connection {
 
     pub(super) fn check_gathered(&mut self, slot: u32, out: &mut Vec<u8>) -> Handled {
         // A message whose turn it is was counted before: it may end.
-        let bytes = self.gathered_bytes + self.unpacks.packed_bytes();
-        if bytes <= self.config.max_gathered_bytes.min(self.gather_bound)
-            || self.streams[slot].turn.is_active()
-        {
+        let bytes = self.unfinished.bytes() + self.unpacks.packed_bytes();
+        let max = self.config.max_gathered_bytes;
+        let bound = max.min(self.unfinished.bound_bytes());
+        if bytes <= bound || self.streams[slot].turn.is_active() {
             return Ok(None);
         }
-        let max = self.config.max_gathered_bytes;
         if bytes <= max {
             // Its peer sends no more than the window that it was given.
             if self.streams[slot].is_bulk() {
@@ -356,7 +368,8 @@ impl Connection {
             return self.end_without_memory(slot, out);
         }
         let message = format!(
-            "the unfinished messages on this connection have more than {max} bytes, which is the limit; send fewer at once"
+            "the unfinished messages on this connection have more than {max} bytes, which is the \
+             limit; send fewer at once"
         );
         self.end_call(
             slot,
@@ -371,10 +384,7 @@ impl Connection {
     #[cold]
     fn end_without_memory(&mut self, slot: u32, out: &mut Vec<u8>) -> Handled {
         const WHY: &str = "the memory for requests and unsent answers is used up";
-        let stream = StreamKey {
-            slot,
-            id: self.streams[slot].id,
-        };
+        let stream = self.streams.key(slot);
         if self.config.pushback_ms > 0 {
             let pushback_ms = self.config.pushback_ms.to_string();
             self.add_trailer(stream, PUSHBACK_TRAILER, pushback_ms.as_bytes());
@@ -399,8 +409,8 @@ impl Connection {
     ) -> Handled {
         self.uncount(stream.slot);
         self.end_turn(stream.slot);
-        self.streams[stream.slot].has_delivered = true;
-        self.was_compressed = compressed;
+        self.streams[stream.slot].claims.set_delivered();
+        self.message.set_compressed(compressed);
         if compressed {
             return self.deliver_compressed(stream, last, input, out);
         }
@@ -411,11 +421,9 @@ impl Connection {
     /// A client hears of the end by Finished, which follows; a server by the last message.
     #[inline]
     pub(super) fn take_end(&mut self, stream: StreamKey, last: bool) -> bool {
-        if last && self.is_client() {
-            self.streams[stream.slot].inbound.end_waits = true;
-            if !self.resumed.contains(&stream) {
-                self.resumed.push_back(stream);
-            }
+        if last && self.life.is_client() {
+            self.streams[stream.slot].inbound.note_end();
+            self.resume(stream);
             return false;
         }
         last
@@ -424,31 +432,20 @@ impl Connection {
     /// The message is complete: what was gathered of it is no longer unfinished.
     #[inline]
     pub(super) fn uncount(&mut self, slot: u32) {
-        let inbound = &mut self.streams[slot].inbound;
-        let still = inbound.backlog.len() - inbound.backlog_at;
-        let done = inbound.counted - still;
+        let done = self.streams[slot].inbound.count_finished();
         if done > 0 {
-            inbound.counted = still;
             self.ungather(done);
         }
     }
 
     /// Counts bytes of an unfinished message, or of a backlog.
     pub(super) fn gather(&mut self, bytes: usize) {
-        self.gathered_bytes += bytes;
-        // A client chose its server, which may think for as long as it likes.
-        if !self.is_client() {
-            self.timers
-                .gathered(self.gathered_bytes, bytes, self.now_ns);
-        }
+        self.unfinished.add(bytes, &mut self.timers, self.now_ns);
     }
 
     /// Takes them out of the count.
     pub(super) fn ungather(&mut self, bytes: usize) {
-        self.gathered_bytes -= bytes;
-        if self.gathered_bytes == 0 {
-            self.timers.gathered(0, 0, self.now_ns);
-        }
+        self.unfinished.remove(bytes, &mut self.timers, self.now_ns);
     }
 
     pub(super) fn on_bad_message(
@@ -478,23 +475,20 @@ impl Connection {
 
     /// The peer has ended its side without a message in the same frame.
     pub(super) fn end_of_stream(&mut self, slot: u32, out: &mut Vec<u8>) -> Handled {
+        let key = self.streams.key(slot);
         let stream = &mut self.streams[slot];
-        stream.receive_closed = true;
-        let key = StreamKey {
-            slot,
-            id: stream.id,
-        };
-        if stream.is_held() || !stream.inbound.backlog.is_empty() {
-            stream.inbound.end_waits = true;
+        stream.close_receive();
+        if stream.is_held() || stream.inbound.has_backlog() {
+            stream.inbound.note_end();
             return Ok(None);
         }
-        if stream.work_done {
+        if stream.is_work_done() {
             return Ok(None);
         }
-        if stream.inbound.deframer.is_mid_message() && stream.late_status.has_not_come() {
+        if stream.inbound.is_mid_message() && !stream.has_late_status() {
             return self.on_bad_message(slot, MessageError::Truncated, out);
         }
-        if self.is_client() {
+        if self.life.is_client() {
             return self.on_end_of_response(key, out);
         }
         Ok(Some(Event::HalfClosed { stream: key }))
@@ -513,15 +507,5 @@ fn padding_of(header: FrameHeader, payload: &[u8]) -> Result<Option<usize>, Conn
             Err(ConnectionError::protocol("DATA with too much padding"))
         }
         Some(&padding) => Ok(Some(usize::from(padding))),
-    }
-}
-
-/// Gives the stream a buffer with memory if the payload will have to be gathered.
-#[inline]
-fn lend_buffer(stream: &mut Stream, pool: &mut Pool, payload: &[u8]) {
-    let is_whole = payload.len() >= PREFIX_BYTES
-        && payload.len() - PREFIX_BYTES >= frame::read_u32(&payload[1..]) as usize;
-    if !is_whole && !pool.is_empty() && stream.inbound.deframer.buffer_bytes() == 0 {
-        stream.inbound.deframer.give_buffer(pool.take());
     }
 }

@@ -1,10 +1,10 @@
 //! Answers to plain requests, which are not gRPC.
 
-use super::connection::Connection;
-use super::frame::{self, flag, kind};
-use super::outbound::{End, SharedBytes};
-use super::send::encode_field;
-use super::streams::StreamKey;
+use super::Connection;
+use crate::http2::extra_fields::encode_field;
+use crate::http2::frame::{self, flag, kind};
+use crate::http2::outbound::{End, SharedBytes};
+use crate::http2::stream_key::StreamKey;
 
 impl Connection {
     /// Answers a plain request. `headers` are to be in lower case; `content-length` is added. The
@@ -22,7 +22,7 @@ impl Connection {
         };
         // The answer to HEAD has the length that GET would have brought (RFC 9110 section 9.3.2).
         let length = body.len().to_string();
-        let body = if found.is_head_request { &[] } else { body };
+        let body = if found.is_head_request() { &[] } else { body };
         let headers: Vec<_> = headers
             .iter()
             .copied()
@@ -38,12 +38,12 @@ impl Connection {
     /// Does nothing once the answer has begun. RFC 9110 section 10.1.1.
     pub fn send_continue(&mut self, stream: StreamKey, out: &mut Vec<u8>) {
         match self.streams.get(stream) {
-            Some(found) if !found.is_dead() && !found.head_sent => {}
+            Some(found) if !found.is_dead() && !found.is_head_sent() => {}
             _ => return,
         }
         let mut block = self.pool.take();
         encode_field(b":status", b"100", &mut block);
-        self.write_block(stream.id, &block, false, out);
+        self.writer.write_block(stream.id, &block, false, out);
         self.pool.give(block);
     }
 
@@ -60,20 +60,22 @@ impl Connection {
             return;
         };
         let (slot, is_dead) = (stream.slot, found.is_dead());
-        debug_assert!(!found.head_sent, "the head is sent once");
+        debug_assert!(!found.is_head_sent(), "the head is sent once");
         if !is_dead {
             let mut block = self.pool.take();
             encode_field(b":status", status.to_string().as_bytes(), &mut block);
             for (name, value) in headers {
                 encode_field(name.as_bytes(), value.as_bytes(), &mut block);
             }
-            self.write_block(stream.id, &block, end, out);
+            self.writer.write_block(stream.id, &block, end, out);
             self.pool.give(block);
-            self.streams[slot].head_sent = true;
-            self.streams[slot].send_closed = end;
+            self.streams[slot].set_head_sent();
+            if end {
+                self.streams[slot].close_send();
+            }
         }
         if end {
-            self.streams[slot].work_done = true;
+            self.streams[slot].end_work();
             self.close_if_over(slot, Some(out));
         }
     }
@@ -86,10 +88,10 @@ impl Connection {
         };
         let slot = stream.slot;
         if !found.is_dead() {
-            debug_assert!(found.head_sent, "the head comes first");
+            debug_assert!(found.is_head_sent(), "the head comes first");
             self.release_reserved(slot);
             let outbound = &mut self.streams[slot].outbound;
-            outbound.end = End::Bare;
+            outbound.end_with(End::Bare);
             outbound.write(&mut self.pool, |bytes| bytes.extend_from_slice(body));
             if outbound.bytes() == 0 {
                 frame::write_header(out, 0, kind::DATA, flag::END_STREAM, stream.id);
@@ -99,7 +101,7 @@ impl Connection {
             }
         }
         if self.streams.contains(stream) {
-            self.streams[slot].work_done = true;
+            self.streams[slot].end_work();
             self.close_if_over(slot, Some(out));
         }
     }
@@ -111,10 +113,11 @@ impl Connection {
         };
         let slot = stream.slot;
         if !found.is_dead() {
-            debug_assert!(found.head_sent, "the head comes first");
+            debug_assert!(found.is_head_sent(), "the head comes first");
             let added = body.len();
             self.release_reserved(slot);
-            self.capacity.shared_bytes += self.streams[slot].outbound.share(&mut self.pool, body);
+            let shared = self.streams[slot].outbound.share(&mut self.pool, body);
+            self.capacity.add_shared(shared);
             self.queued(slot, added, out);
         }
     }
