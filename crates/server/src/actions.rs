@@ -392,7 +392,7 @@ impl Step<'_> {
     fn log_failure(&self, code: Code, message: &str) {
         self.settings.log_failure(&FailedCall {
             method: Some(self.method),
-            path: self.method.path(),
+            path: self.method.label(),
             code,
             message,
             peer: self.peer,

@@ -59,11 +59,12 @@ use std::sync::Arc;
 use net::{
     Address, BindError, CountersReader, Ended, LoopConfig, LoopStart, Loops, RunError, StopHandle,
 };
-use service::compat::gupload::Settings as GuploadSettings;
-use service::compat::kvstore::Settings as KvstoreSettings;
 use service::limits::{ANSWER_BYTES, ANSWER_BYTES_MAX};
+use service::method::served;
+use service::services::greeting;
+use service::serving::Registry;
 use service::waiting::WaitingCalls;
-use service::{Figures, ServerInfo, Shared, health};
+use service::{Figures, ServerInfo, ServiceSettings, Shared};
 use store::backup::BackupRoot;
 use store::blob::BlobConfig;
 use store::descriptors::DescriptorPlan;
@@ -84,7 +85,7 @@ use crate::loop_state::{Helpers, LoopRole, LoopState};
 pub use crate::pulse::{Pulse, Turns};
 use crate::readers::{LoopReaders, Pool, Readers};
 use crate::settings::Settings;
-pub use crate::settings::{Detail, FailedCall, Log, Silent, has_silent_callers};
+pub use crate::settings::{Detail, FailedCall, Log, Silent};
 use crate::storage::Opening;
 pub use crate::storage::Storage;
 use crate::tasks::{LoopTasks, StorageJobs, Tasks};
@@ -106,12 +107,8 @@ pub struct Config {
     pub stream_window: Option<u32>,
     /// The receive window of each connection, fixed, in bytes; `None`: it grows.
     pub connection_window: Option<u32>,
-    /// Whether `grpc.testing.TestService` is served.
-    pub interop: bool,
-    /// How `io.grpc.KeyValueService` is served.
-    pub kvstore: KvstoreSettings,
-    /// How `messaging.GuploadService` and `/upload` are served.
-    pub gupload: GuploadSettings,
+    /// How the services are to be.
+    pub services: ServiceSettings,
     /// Secret seed of the hash of keys, so that nobody can choose keys that collide.
     pub hash_seed: u64,
     /// Where time comes from.
@@ -469,13 +466,11 @@ impl Parts {
         let shared = Shared {
             store,
             server: config.server,
-            health: health::Registry::new(service::services::served(config.interop), true),
+            health: Registry::new(served(config.services.interop), true),
             waiting: WaitingCalls::new(service::limits::WAITING_CALLS_MAX),
             figures,
             answer_bytes_max: answer_bytes_max(account.limit_bytes()),
-            interop: config.interop,
-            kvstore: config.kvstore,
-            gupload: config.gupload,
+            settings: config.services,
         };
         let jobs = StorageJobs {
             store: shared.store.clone(),
@@ -493,7 +488,7 @@ impl Parts {
             ),
             settings: Arc::new(Settings {
                 http2,
-                about: about(&config.server),
+                about: greeting(&config.server),
                 drain_ms: config.loops.drain_ms,
                 log: config.log,
                 time_calls: config.time_calls,
@@ -572,16 +567,6 @@ fn account_bytes(config: &Config) -> usize {
 /// What one answer may take of the account: others' calls go on beside it.
 fn answer_bytes_max(account_bytes: usize) -> u64 {
     (account_bytes as u64 / limits::ANSWER_SHARE).clamp(ANSWER_BYTES, ANSWER_BYTES_MAX)
-}
-
-fn about(server: &ServerInfo) -> String {
-    let ServerInfo { name, version } = server;
-    format!(
-        "{name} {version}: a key-value and blob server over gRPC.\n\
-         This port serves pelton.v1.KeyValue, pelton.v1.Blob, pelton.v1.Echo, grpc.health.v1.Health, server reflection,\n\
-         io.grpc.KeyValueService, messaging.GuploadService and Ydb.Debug.V1.DebugService over HTTP/2, with TLS or without. Try: pelton status\n\
-         Blobs are at /blob/NAME, for clients that begin with HTTP/2: curl --http2-prior-knowledge\n"
-    )
 }
 
 #[cfg(test)]

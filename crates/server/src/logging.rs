@@ -58,7 +58,7 @@ impl LoopState {
     pub(crate) fn log_refusal(&self, channel: &ConnectionState, method: Method, status: &Status) {
         self.settings.log_failure(&FailedCall {
             method: Some(method),
-            path: method.path(),
+            path: method.label(),
             code: status.code,
             message: &status.message,
             peer: &channel.address,

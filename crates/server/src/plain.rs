@@ -64,7 +64,7 @@ impl Answer {
                 415,
                 "this is a gRPC method: the content-type must be application/grpc\n",
             ),
-            Answer::NotAllowed => (405, "a blob has the methods of the header allow\n"),
+            Answer::NotAllowed => (405, service::http::NOT_ALLOWED),
         };
         let allow = ("allow", service::http::BLOB_METHODS);
         let headers = [TEXT[0], allow];

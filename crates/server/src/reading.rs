@@ -3,7 +3,7 @@
 
 use net::Connections;
 use service::State;
-use service::keyvalue::{no_reader, reads_wait};
+use service::services::{no_reader, reads_wait};
 use store::tree::{Fetch, Fetched, ReadPlan, TreeIndex};
 use store::{IndexView, ReadView, View};
 

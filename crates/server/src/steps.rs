@@ -2,8 +2,7 @@
 
 use bytes::Bytes;
 use net::{Io, PeerAddress};
-use service::keyvalue::{database_gone, not_read};
-use service::method::Kind;
+use service::services::{database_gone, not_read};
 use service::{Actions, Call, Code, Shared, State, Status};
 use store::tree::FetchedCall;
 use store::{CommitOutcome, ReadView};
@@ -82,7 +81,7 @@ impl LoopState {
             tasks: &self.tasks,
             blobs: &mut self.blobs,
             task: &mut running.task,
-            is_plain: running.method.kind() == Kind::Plain,
+            is_plain: running.method.is_plain(),
             has_plain_head: &mut running.has_plain_head,
             method: running.method,
             peer: &channel.address,
