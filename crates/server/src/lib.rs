@@ -21,6 +21,7 @@ mod actions;
 mod admission;
 mod batch;
 mod blobs;
+mod call_id;
 mod calls;
 mod clock;
 mod connection;
@@ -28,30 +29,27 @@ mod deferred_drop;
 mod disk_write_queue;
 mod drain;
 mod durations;
+mod event_loop;
 mod inbox;
 pub mod limits;
-mod logging;
-mod loop_handler;
-mod loop_state;
 mod metadata;
 #[cfg(test)]
 mod pair;
 mod plain;
 mod pulse;
 mod readers;
-mod reading;
 mod settings;
-mod steps;
 mod storage;
+mod stream;
 mod tasks;
 #[cfg(test)]
 mod tests;
 mod threads;
-mod ticking;
 mod timers;
 pub mod tls;
-mod turns;
-mod unpacking;
+mod turn_queue;
+mod unpack_queue;
+mod write_path;
 
 use std::fmt;
 use std::sync::Arc;
@@ -79,9 +77,8 @@ use crate::clock::Clock;
 use crate::clock::SteadyTime;
 pub use crate::clock::TimeSource;
 use crate::deferred_drop::DeferredDrop;
+use crate::event_loop::{LoopHandler, LoopParts, LoopRole, LoopState};
 use crate::inbox::Inbox;
-use crate::loop_handler::LoopHandler;
-use crate::loop_state::{Helpers, LoopRole, LoopState};
 pub use crate::pulse::{Pulse, Turns};
 use crate::readers::{LoopReaders, Pool, Readers};
 use crate::settings::Settings;
@@ -519,7 +516,7 @@ impl Parts {
         waker: SharedWaker,
         role: LoopRole,
     ) -> LoopHandler {
-        let helpers = Helpers {
+        let parts = LoopParts {
             readers: LoopReaders::new(self.readers.clone(), Arc::clone(&waker)),
             deferred_drop: self.deferred_drop.clone(),
             mailbox,
@@ -536,7 +533,7 @@ impl Parts {
             Arc::clone(&self.shared),
             Clock::new(Arc::clone(&self.time), self.shared.store.clone()),
             admission,
-            helpers,
+            parts,
             role,
         ))
     }

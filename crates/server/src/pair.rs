@@ -11,8 +11,7 @@ use wire::{Connection, Event, RequestHead, StreamKey};
 
 use crate::account::Account;
 use crate::deferred_drop::DeferredDrop;
-use crate::loop_handler::LoopHandler;
-use crate::loop_state::LoopRole;
+use crate::event_loop::{LoopHandler, LoopRole};
 use crate::readers::Readers;
 use crate::settings::{Detail, FailedCall, Log};
 use crate::tasks::{Jobs, Tasks};
