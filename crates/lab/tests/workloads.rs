@@ -13,10 +13,10 @@ use lab::{
     Verdict, Workload, limits, run,
 };
 use protobuf::{Reader, writer};
-use service::compat::simulate::Delays;
 use service::keyvalue::messages::{
     BatchRequest, OperationKind, PipeRequest, PipeResponse, Request,
 };
+use service::settings::simulate::Delays;
 use store::Operation;
 
 fn load(mix: &str, shape: PeltonShape) -> PeltonLoad {

@@ -14,10 +14,10 @@ use rustix::process::{Resource, getrlimit};
 use rustix::thread::CpuSet;
 use rustix::time::{ClockId, clock_gettime};
 use server::{Config, Server, StartError, Storage, TimeSource};
-use service::ServerInfo;
-use service::compat::gupload::{self, Names};
-use service::compat::kvstore;
-use service::compat::simulate::Simulator;
+use service::settings::names::Names;
+use service::settings::simulate::Simulator;
+use service::settings::{GuploadSettings, KvstoreSettings};
+use service::{ServerInfo, ServiceSettings};
 
 use store::backup::BackupRoot;
 use store::blob::{BlobConfig, Found};
@@ -315,15 +315,17 @@ fn config(
         max_streams: settings.max_streams,
         stream_window: settings.stream_window.map(window),
         connection_window: settings.connection_window.map(window),
-        interop: settings.interop,
-        kvstore: kvstore::Settings {
-            database: settings.kvstore_database.as_str().into(),
-            simulator: (settings.simulate)
-                .map(|setting| Simulator::new(setting.0, memory_limit_bytes)),
-        },
-        gupload: gupload::Settings {
-            discard: settings.discard_uploads,
-            names: Names::new(random()),
+        services: ServiceSettings {
+            interop: settings.interop,
+            kvstore: KvstoreSettings {
+                database: settings.kvstore_database.as_str().into(),
+                simulator: (settings.simulate)
+                    .map(|setting| Simulator::new(setting.0, memory_limit_bytes)),
+            },
+            gupload: GuploadSettings {
+                discard: settings.discard_uploads,
+                names: Names::new(random()),
+            },
         },
         hash_seed: random(),
         time: Arc::new(SystemTimeSource),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use net::{Notice, Notices, PeerAddress};
-use server::{Detail, FailedCall, has_silent_callers};
+use server::{Detail, FailedCall};
 use service::{Code, Method};
 use store::snapshot::SnapshotReport;
 use tracing::level_filters::LevelFilter;
@@ -101,7 +101,7 @@ impl server::Log for ServerLog {
         // Paths and some messages have what the peer sent: with escapes, it stays one line.
         let path = path.strip_prefix('/').unwrap_or(path).escape_debug();
         let message = message.escape_debug();
-        match method.is_some_and(has_silent_callers) {
+        match method.is_some_and(Method::has_silent_callers) {
             true => tracing::warn!("refused {path} from {peer} with {code}: {message}"),
             false => tracing::debug!("refused {path} from {peer} with {code}: {message}"),
         }
@@ -112,7 +112,7 @@ impl server::Log for ServerLog {
         let code = wire::grpc::Code::from_u8(code as u8).name();
         tracing::trace!(
             "{} from {peer} ended with {code} after {took:?}",
-            method.path()
+            method.label()
         );
     }
 }

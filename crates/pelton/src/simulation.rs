@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use service::compat::simulate::Delays;
 use service::limits::SIMULATED_DELAY_MS_MAX;
+use service::settings::simulate::Delays;
 
 use crate::size::Span;
 

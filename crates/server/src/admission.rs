@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use service::{Code, RefusedFor, Status};
-use wire::{Connection, StreamKey};
 
 use crate::account::{Account, Holding};
-use crate::actions::wire_status;
 use crate::limits;
 
 /// The bounds on running work of one loop.
@@ -91,27 +89,6 @@ pub(crate) fn stopped_in_commit() -> Status {
 
 fn shed(message: &'static str) -> Status {
     Status::new(Code::Unavailable, message)
-}
-
-/// Ends a call that may not begin.
-#[cold]
-pub(crate) fn refuse(
-    connection: &mut Connection,
-    stream: StreamKey,
-    output: &mut Vec<u8>,
-    status: Status,
-) {
-    add_pushback(connection, stream);
-    connection.finish(stream, output, &wire_status(status));
-}
-
-/// Says when to try again (gRPC proposal A6, "Pushback"). It goes with every UNAVAILABLE of this
-/// server, and with nothing else: so a client can tell it from the UNAVAILABLE that its own library
-/// makes of a broken connection.
-#[cold]
-pub(crate) fn add_pushback(connection: &mut Connection, stream: StreamKey) {
-    let pushback_ms = limits::RETRY_PUSHBACK_MS.to_string();
-    connection.add_trailer(stream, wire::PUSHBACK_TRAILER, pushback_ms.as_bytes());
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::ops::Range;
 use net::ConnectionId;
 use store::{DatabaseId, Source, WriteBatch};
 
-use crate::calls::CallId;
+use crate::call_id::CallId;
 use crate::limits;
 
 /// What the arena keeps allocated between ticks, in bytes: a burst of large keys does not stay.

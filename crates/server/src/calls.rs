@@ -1,61 +1,39 @@
-//! The running calls of one loop.
+//! The running calls of one loop, and their steps.
 
+use bytes::Bytes;
 use net::ConnectionId;
-use service::Method;
+use service::{Call, Code, LoopFigures, Method, Shared, State, Status};
 use store::DatabaseId;
-use wire::StreamKey;
+use store::tree::ReadPlan;
+use wire::{Cause, StreamKey};
 
-use crate::tasks::TaskHandle;
-
-/// Names a call of this loop; a late completion for a call that ended is recognised by the
-/// generation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct CallId {
-    pub index: u32,
-    pub generation: u32,
-}
-
-impl CallId {
-    /// The form in which the id travels through the store as the tag of a commit.
-    pub fn tag(self) -> u64 {
-        joined(self.generation, self.index)
-    }
-
-    pub fn from_tag(tag: u64) -> CallId {
-        CallId {
-            index: tag as u32,
-            generation: (tag >> 32) as u32,
-        }
-    }
-}
-
-/// Two numbers as one.
-pub(crate) fn joined(high: u32, low: u32) -> u64 {
-    (u64::from(high) << 32) + u64::from(low)
-}
+use crate::actions::{CallResources, Effects, Step, StepContext};
+use crate::call_id::CallId;
+use crate::connection::{Http2State, Link};
+use crate::durations::EndedCalls;
+use crate::settings::Detail;
+use crate::stream::StreamHandle;
+use crate::timers::{Timer, Timers};
 
 /// One running call: where it came from, and its state machine.
-pub(crate) struct Running {
-    pub connection: ConnectionId,
-    pub stream: StreamKey,
-    pub method: Method,
-    pub call: service::Call,
-    /// Of a plain request: whether its answer has begun.
-    pub has_plain_head: bool,
+struct Running {
+    connection: ConnectionId,
+    stream: StreamKey,
+    method: Method,
+    call: Call,
+    resources: CallResources,
     /// `u64::MAX`: the caller set no deadline.
-    pub deadline_ns: u64,
+    deadline_ns: u64,
     /// The time of the tick in which it began.
-    pub begin_ns: u64,
+    begin_ns: u64,
     /// When it asked to be woken; an alarm with another time is an earlier wish, taken back.
-    pub wake_at_ns: u64,
+    wake_at_ns: u64,
     /// Commits of it that are with the committer; one that was begun and given up counts too.
-    pub commits: u32,
+    commits: u32,
     /// The database on disk that its short read is fetched from.
-    pub reads_from: Option<DatabaseId>,
+    reads_from: Option<DatabaseId>,
     /// Wants to be woken when the topic it subscribed to changes.
-    pub subscribed: bool,
-    /// What is done for it beside the loop; ends with it.
-    pub task: Option<TaskHandle>,
+    subscribed: bool,
 }
 
 struct Slot {
@@ -65,17 +43,17 @@ struct Slot {
 
 /// A slab of running calls. Slots are reused, so the steady state allocates nothing.
 #[derive(Default)]
-pub(crate) struct Calls {
+struct Slab {
     slots: Vec<Slot>,
     free: Vec<u32>,
 }
 
-impl Calls {
-    pub fn len(&self) -> usize {
+impl Slab {
+    fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    pub fn insert(&mut self, running: Running) -> CallId {
+    fn insert(&mut self, running: Running) -> CallId {
         if let Some(index) = self.free.pop() {
             let slot = &mut self.slots[index as usize];
             debug_assert!(slot.running.is_none(), "a free slot holds no call");
@@ -97,14 +75,14 @@ impl Calls {
         }
     }
 
-    pub fn get(&self, id: CallId) -> Option<&Running> {
+    fn get(&self, id: CallId) -> Option<&Running> {
         let slot = self.slots.get(id.index as usize)?;
         slot.running
             .as_ref()
             .filter(|_| slot.generation == id.generation)
     }
 
-    pub fn get_mut(&mut self, id: CallId) -> Option<&mut Running> {
+    fn get_mut(&mut self, id: CallId) -> Option<&mut Running> {
         let slot = self.slots.get_mut(id.index as usize)?;
         if slot.generation == id.generation {
             slot.running.as_mut()
@@ -115,7 +93,7 @@ impl Calls {
 
     /// The id of the call that is in a slot now. The stream that carries `index` as its token is
     /// alive, so is its call.
-    pub fn current(&self, index: u32) -> Option<CallId> {
+    fn current(&self, index: u32) -> Option<CallId> {
         let slot = self.slots.get(index as usize)?;
         slot.running.as_ref()?;
         Some(CallId {
@@ -124,7 +102,7 @@ impl Calls {
         })
     }
 
-    pub fn remove(&mut self, id: CallId) -> Option<Running> {
+    fn remove(&mut self, id: CallId) -> Option<Running> {
         let slot = self.slots.get_mut(id.index as usize)?;
         if slot.generation != id.generation {
             return None;
@@ -135,40 +113,298 @@ impl Calls {
         Some(running)
     }
 
-    /// The running calls that wait for a topic.
-    pub fn subscribers(&self) -> impl Iterator<Item = CallId> + '_ {
-        self.ids().filter(|id| {
-            let running = self.slots[id.index as usize].running.as_ref();
-            running.is_some_and(|running| running.subscribed)
-        })
-    }
-
-    /// Every running call, for the rare walks of draining and topic changes.
-    pub fn ids(&self) -> impl Iterator<Item = CallId> + '_ {
+    fn ids(&self) -> impl Iterator<Item = CallId> + '_ {
         (0..self.slots.len() as u32).filter_map(|index| self.current(index))
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The running calls of one loop.
+pub(crate) struct CallTable {
+    calls: Slab,
+    /// Calls with a deadline that began in this tick: only those that outlive it get an alarm.
+    fresh: Vec<CallId>,
+    /// Tags of commits whose callers have left in this tick.
+    abandoned: Vec<u64>,
+    figures: LoopFigures,
+    /// How long calls took; `None`: nobody wants to know.
+    ended_calls: Option<EndedCalls>,
+}
 
-    /// A tag that named another call would answer it with the outcome of a commit that is not its
-    /// own.
-    #[test]
-    fn a_tag_names_one_call() {
-        for (index, generation, tag) in [
-            (0, 0, 0),
-            (7, 0, 7),
-            (u32::MAX, 0, 0xffff_ffff),
-            (0, 1, 0x1_0000_0000),
-            (5, 3, 0x3_0000_0005),
-            (3, 5, 0x5_0000_0003),
-            (u32::MAX, u32::MAX, u64::MAX),
-        ] {
-            let id = CallId { index, generation };
-            assert_eq!(id.tag(), tag, "{id:?}");
-            assert_eq!(CallId::from_tag(tag), id);
+impl CallTable {
+    /// Makes an empty table, which counts in `figures`, and how long calls take if that is wanted.
+    pub fn new(figures: LoopFigures, time_calls: bool) -> CallTable {
+        CallTable {
+            calls: Slab::default(),
+            fresh: Vec::new(),
+            abandoned: Vec::new(),
+            figures,
+            ended_calls: time_calls.then(EndedCalls::default),
         }
     }
+
+    /// Returns what is counted of the loop.
+    pub fn figures(&self) -> &LoopFigures {
+        &self.figures
+    }
+
+    /// Returns how many calls run.
+    pub fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Returns whether a call runs still.
+    pub fn is_running(&self, id: CallId) -> bool {
+        self.calls.get(id).is_some()
+    }
+
+    /// Returns every running call, for the rare walks of draining and topic changes.
+    pub fn ids(&self) -> impl Iterator<Item = CallId> + '_ {
+        self.calls.ids()
+    }
+
+    /// Returns the running calls that wait for a topic.
+    pub fn subscribers(&self) -> impl Iterator<Item = CallId> + '_ {
+        let is_subscribed =
+            |id: &CallId| (self.calls.get(*id)).is_some_and(|running| running.subscribed);
+        self.ids().filter(is_subscribed)
+    }
+
+    /// Returns the running call of a stream.
+    #[inline]
+    pub fn of_stream(&self, http2: &Http2State, stream: StreamKey) -> Option<CallId> {
+        self.calls
+            .current(http2.connection.token(stream).checked_sub(1)?)
+    }
+
+    /// Returns the connection of a call.
+    #[inline]
+    pub fn connection(&self, id: CallId) -> Option<ConnectionId> {
+        self.calls.get(id).map(|running| running.connection)
+    }
+
+    /// Returns the stream of a call.
+    #[cfg(test)]
+    pub fn stream(&self, id: CallId) -> Option<StreamKey> {
+        self.calls.get(id).map(|running| running.stream)
+    }
+
+    /// Begins a call of a stream. Its state machine is made in its first step.
+    pub fn begin(
+        &mut self,
+        http2: &mut Http2State,
+        stream: StreamKey,
+        method: Method,
+        deadline_ns: u64,
+        now_ns: u64,
+    ) -> CallId {
+        let id = self.calls.insert(Running {
+            connection: http2.link.id,
+            stream,
+            method,
+            call: Call::Over,
+            resources: CallResources::default(),
+            deadline_ns,
+            begin_ns: now_ns,
+            wake_at_ns: u64::MAX,
+            commits: 0,
+            reads_from: None,
+            subscribed: false,
+        });
+        // The token by which the stream names its call; 0 is a stream without one.
+        http2.connection.set_token(stream, id.index + 1);
+        http2.running += 1;
+        self.figures.started(method);
+        id
+    }
+
+    /// Gives a call that outlives this tick an alarm for its deadline.
+    pub fn note_deadline(&mut self, id: CallId) {
+        self.fresh.push(id);
+    }
+
+    /// Takes one step of a call and does what it asked for at once; what follows from it for the
+    /// table is done, the rest is returned. `message` is what the step brings, if that lies by
+    /// itself, so that the call may keep large parts of it without copying.
+    #[inline]
+    pub fn step(
+        &mut self,
+        context: &mut StepContext,
+        shared: &Shared,
+        http2: &mut Http2State,
+        output: &mut Vec<u8>,
+        (id, message): (CallId, Option<&Bytes>),
+        step: impl FnOnce(&mut Call, &Shared, &mut Step<'_>),
+    ) -> Effects {
+        let Some(running) = self.calls.get_mut(id) else {
+            return Effects::default();
+        };
+        let mut actions = Step {
+            id,
+            method: running.method,
+            link: &http2.link,
+            stream: StreamHandle::new(&mut http2.connection, running.stream, output),
+            message,
+            context: &mut *context,
+            resources: &mut running.resources,
+            effects: Effects::default(),
+        };
+        step(&mut running.call, shared, &mut actions);
+        let mut effects = actions.effects;
+        if let Some((commits, bytes)) = effects.written_from {
+            effects.commits = (context.batch.commits() - commits) as u32;
+            // What waits for the committer is held for the call until that answers; nothing does if
+            // it gave up.
+            let held_bytes = context.batch.write_bytes() - bytes;
+            http2.connection.reserve_more(running.stream, held_bytes);
+        }
+        if let Some(code) = effects.over {
+            self.over(context, http2, id, code);
+        } else if effects != Effects::default() {
+            running.subscribed |= effects.subscribed;
+            running.commits += effects.commits;
+            if let Some(at_ns) = effects.wake_at_ns {
+                running.wake_at_ns = at_ns;
+            }
+        }
+        effects
+    }
+
+    /// The call answered: it is no more.
+    fn over(&mut self, context: &StepContext, http2: &mut Http2State, id: CallId, code: Code) {
+        if let Some(running) = self.calls.remove(id) {
+            if running.commits > 0 && code == Code::DeadlineExceeded {
+                self.abandoned.push(id.tag());
+            }
+            self.ended(context, &http2.link, &running, code);
+            http2.running -= 1;
+            http2.connection.set_token(running.stream, 0);
+        }
+    }
+
+    /// Ends the call of a stream that is gone.
+    pub fn cancel(
+        &mut self,
+        context: &StepContext,
+        shared: &Shared,
+        http2: &mut Http2State,
+        stream: StreamKey,
+        cause: Cause,
+    ) {
+        if let Some(id) = self.of_stream(http2, stream)
+            && let Some(mut running) = self.calls.remove(id)
+        {
+            http2.running -= 1;
+            if running.commits > 0 {
+                self.abandoned.push(id.tag());
+            }
+            // What the caller has seen, if it has seen anything.
+            let told = (cause.told()).and_then(|code| Code::from_number(code as u64));
+            let code = told.unwrap_or(Code::Cancelled);
+            self.ended(context, &http2.link, &running, code);
+            running.call.cancelled(shared);
+        }
+        http2.connection.forget(stream);
+    }
+
+    /// Counts a call that has ended.
+    #[inline]
+    fn ended(&mut self, context: &StepContext, link: &Link, running: &Running, code: Code) {
+        let (settings, clock) = (&context.settings, &context.clock);
+        self.figures.ended(running.method, code);
+        if let Some(calls) = &mut self.ended_calls {
+            calls.add(running.method, running.begin_ns, clock, &self.figures);
+        }
+        if settings.log.detail() >= Detail::Calls {
+            let took_ns = clock.read_ns().saturating_sub(running.begin_ns);
+            (settings.log).call_ended(running.method, code, took_ns, &link.address);
+        }
+    }
+
+    /// A commit of a call has its outcome.
+    pub fn commit_is_over(&mut self, id: CallId) {
+        if let Some(running) = self.calls.get_mut(id) {
+            running.commits = running.commits.saturating_sub(1);
+        }
+    }
+
+    /// Returns whether a commit of a call is under way.
+    pub fn has_commits(&self, id: CallId) -> bool {
+        (self.calls.get(id)).is_some_and(|running| running.commits > 0)
+    }
+
+    /// Returns whether it is not this server's turn to do something for a call.
+    pub fn only_waits(&self, http2: &Http2State, id: CallId) -> bool {
+        (self.calls.get(id)).is_some_and(|running| {
+            running.subscribed || http2.connection.waits_for_peer(running.stream)
+        })
+    }
+
+    /// Adds what a call will look at in its database, to be fetched before it is shown it.
+    pub fn plan_read(&self, id: CallId, kept: &[u8], plan: &mut ReadPlan) {
+        if let Some(running) = self.calls.get(id) {
+            plan.begin(id.tag(), kept);
+            running.call.wish(kept, plan);
+        }
+    }
+
+    /// Notes that the short read of a call is fetched from a database on disk.
+    pub fn set_reads_from(&mut self, id: CallId, database: DatabaseId) {
+        if let Some(running) = self.calls.get_mut(id) {
+            running.reads_from = Some(database);
+        }
+    }
+
+    /// Returns the database on disk from which the short read of a call is fetched.
+    pub fn reads_from(&self, id: CallId) -> Option<DatabaseId> {
+        self.calls.get(id)?.reads_from
+    }
+
+    /// Returns when a call asked to be woken; `u64::MAX` if it did not.
+    pub fn wake_at_ns(&self, id: CallId) -> Option<u64> {
+        self.calls.get(id).map(|running| running.wake_at_ns)
+    }
+
+    /// Returns whether a call still wants to be woken now: it may have asked for a later time
+    /// since. Takes the wish.
+    pub fn take_wish(&mut self, id: CallId, now_ns: u64) -> bool {
+        let Some(running) = self.calls.get_mut(id) else {
+            return false;
+        };
+        let stands = running.wake_at_ns <= now_ns;
+        if stands {
+            running.wake_at_ns = u64::MAX;
+        }
+        stands
+    }
+
+    /// Returns the tags of commits whose callers have left in this tick, to be taken out.
+    pub fn abandoned(&mut self) -> &mut Vec<u64> {
+        &mut self.abandoned
+    }
+
+    /// Returns whether such tags are to be passed on.
+    pub fn has_abandoned(&self) -> bool {
+        !self.abandoned.is_empty()
+    }
+
+    /// Ends a tick: gives calls that outlived the one in which they began an alarm for their
+    /// deadline, and counts how long those took that have ended.
+    pub fn end_tick(&mut self, context: &StepContext, timers: &mut Timers) {
+        if let Some(calls) = &mut self.ended_calls {
+            calls.count(&context.clock, &self.figures);
+        }
+        for id in self.fresh.drain(..) {
+            if let Some(running) = self.calls.get(id) {
+                timers.set(running.deadline_ns, Timer::Deadline(id));
+            }
+        }
+    }
+}
+
+/// The status of a call whose deadline has passed.
+pub(crate) fn deadline_exceeded() -> Status {
+    Status::new(
+        Code::DeadlineExceeded,
+        "the deadline of the call has passed",
+    )
 }

@@ -7,26 +7,28 @@ use net::{ConnectionId, Io, Peer, PeerAddress};
 use service::{Caller, PeerKind, RefusedFor};
 use store::DatabaseId;
 use store::blob::UploadPeer;
-use wire::Connection;
-use wire::ErrorCode;
 use wire::http1::{self, Greeting};
 use wire::http2::frame;
+use wire::{Connection, ErrorCode, StreamKey};
 
 use crate::account::Holding;
-use crate::calls::CallId;
+use crate::call_id::CallId;
+use crate::limits;
+use crate::stream::StreamHandle;
 use crate::tls::HTTP2;
 
-/// What a connection speaks.
-pub(crate) enum Protocol {
-    /// The first bytes have not decided yet.
-    Undecided,
-    Http2(Box<Connection>),
+/// A connection of this loop.
+pub(crate) enum ConnectionState {
+    /// The first bytes have not decided yet what it speaks.
+    Undecided(Link),
+    /// It speaks HTTP/2.
+    Http2(Box<Http2State>),
     /// Answered and to be closed: what still comes is not looked at.
-    Over,
+    Over(Link),
 }
 
-/// A connection of this loop.
-pub(crate) struct ConnectionState {
+/// What is known of a connection, whatever it speaks.
+pub(crate) struct Link {
     pub id: ConnectionId,
     pub peer: PeerKind,
     /// Where the peer is, for the log.
@@ -35,45 +37,93 @@ pub(crate) struct ConnectionState {
     pub opened_ns: u64,
     /// By which what is scarce is shared out to its calls: uploads, and places for calls that wait.
     pub caller: Caller,
-    pub protocol: Protocol,
-    /// Calls of this connection that run, also those whose stream was reset.
-    pub running: usize,
     /// When the alarm of this connection is due; `u64::MAX` if none is set.
     pub armed_ns: u64,
     /// What it makes the server hold.
     pub holding: Holding,
-    /// Short reads of its calls that wait until it has send capacity: database, call, and what was
-    /// kept for it.
-    pub deferred_reads: VecDeque<(DatabaseId, CallId, Box<[u8]>)>,
-    /// One of them has a large answer.
-    pub defers_large: bool,
-    /// Nothing was taken of it at the last visit, since too much waits for the committer.
-    pub is_held_back: bool,
-    /// Stands in the list of those.
-    pub is_in_held_back: bool,
+    /// TLS without HTTP/2 in ALPN: what may be spoken on it is HTTP/1.1 at most, which gets its
+    /// answer.
+    pub without_http2: bool,
+    /// Beyond a limit of connections: its calls get UNAVAILABLE.
+    pub refused: Option<RefusedFor>,
+}
+
+/// A connection that speaks HTTP/2, and what its calls have on it.
+pub(crate) struct Http2State {
+    pub link: Link,
+    pub connection: Connection,
+    /// Calls of this connection that run, also those whose stream was reset.
+    pub running: usize,
+    /// Short reads of its calls that wait until it has send capacity.
+    pub deferred_reads: DeferredReads,
+    /// Memory for answers that calls have taken and that is not charged yet, in bytes.
+    pub claimed_bytes: usize,
+    /// A call has to try again to take some.
+    pub claim_failed: bool,
     /// Stands in the queue of those that wait for memory for a large message.
     pub waits_for_turn: bool,
     /// Stands in the queue of those that decompress a large message.
     pub unpacks: bool,
     /// Receives a large message beyond the server's limit.
     pub overdraws: bool,
-    /// TLS without HTTP/2 in ALPN: what may be spoken on it is HTTP/1.1 at most, which gets its
-    /// answer.
-    pub without_http2: bool,
-    /// Beyond a limit of connections: its calls get UNAVAILABLE.
-    pub refused: Option<RefusedFor>,
     /// Its error stands in the log.
     pub error_logged: bool,
 }
 
-impl ConnectionState {
-    pub fn new(id: ConnectionId, peer: &Peer, holding: Holding, now_ns: u64) -> ConnectionState {
+/// Short reads of the calls of a connection that wait until it has send capacity.
+#[derive(Default)]
+pub(crate) struct DeferredReads {
+    /// Database, call, and what was kept for it.
+    waiting: VecDeque<(DatabaseId, CallId, Box<[u8]>)>,
+    /// One of them has a large answer.
+    is_large: bool,
+}
+
+impl DeferredReads {
+    /// Adds a read, which has a large answer or is not known to.
+    #[cold]
+    pub fn push(&mut self, (database, call): (DatabaseId, CallId), kept: &[u8], is_large: bool) {
+        self.is_large |= is_large;
+        self.waiting.push_back((database, call, kept.into()));
+    }
+
+    /// Returns whether there are some that may go on.
+    #[inline]
+    pub fn may_go_on(&self, connection: &Connection) -> bool {
+        !self.waiting.is_empty()
+            && match self.is_large {
+                true => connection.has_large_capacity(),
+                false => connection.has_capacity(),
+            }
+    }
+
+    /// Takes some out, as many as may go on at once.
+    pub fn take(&mut self) -> impl Iterator<Item = (DatabaseId, CallId, Box<[u8]>)> + '_ {
+        self.is_large = false;
+        let count = self.waiting.len().min(limits::READS_RESUMED);
+        self.waiting.drain(..count)
+    }
+
+    /// Returns whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Returns how many wait.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+}
+
+impl Link {
+    pub fn new(id: ConnectionId, peer: &Peer, holding: Holding, now_ns: u64) -> Link {
         let kind = match &peer.address {
             PeerAddress::Unix => PeerKind::Unix,
             address if address.is_local() => PeerKind::Loopback,
             _ => PeerKind::Remote,
         };
-        ConnectionState {
+        Link {
             id,
             peer: kind,
             address: peer.address,
@@ -82,17 +132,8 @@ impl ConnectionState {
                 address: upload_peer(&peer.address),
                 connection: holding.number(),
             },
-            protocol: Protocol::Undecided,
-            running: 0,
             armed_ns: u64::MAX,
             holding,
-            deferred_reads: VecDeque::new(),
-            defers_large: false,
-            is_held_back: false,
-            is_in_held_back: false,
-            waits_for_turn: false,
-            unpacks: false,
-            overdraws: false,
             without_http2: peer
                 .tls
                 .as_ref()
@@ -102,41 +143,72 @@ impl ConnectionState {
                 (true, false) => Some(RefusedFor::Connections),
                 (true, true) => Some(RefusedFor::AddressConnections),
             },
+        }
+    }
+}
+
+impl Http2State {
+    pub fn new(link: Link, connection: Connection) -> Http2State {
+        Http2State {
+            link,
+            connection,
+            running: 0,
+            deferred_reads: DeferredReads::default(),
+            claimed_bytes: 0,
+            claim_failed: false,
+            waits_for_turn: false,
+            unpacks: false,
+            overdraws: false,
             error_logged: false,
+        }
+    }
+
+    /// Returns the handle of a stream, whose output goes to `output`.
+    #[inline]
+    pub fn stream<'a>(&'a mut self, key: StreamKey, output: &'a mut Vec<u8>) -> StreamHandle<'a> {
+        StreamHandle::new(&mut self.connection, key, output)
+    }
+
+    /// Looks anew at what is to be held back: other connections may have filled the account since.
+    #[inline]
+    pub fn refresh_pause(&mut self) {
+        self.connection.set_pause(self.link.holding.pause());
+    }
+}
+
+impl ConnectionState {
+    /// Returns what is known of the connection, whatever it speaks.
+    #[inline]
+    pub fn link(&self) -> &Link {
+        match self {
+            ConnectionState::Undecided(link) | ConnectionState::Over(link) => link,
+            ConnectionState::Http2(http2) => &http2.link,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn link_mut(&mut self) -> &mut Link {
+        match self {
+            ConnectionState::Undecided(link) | ConnectionState::Over(link) => link,
+            ConnectionState::Http2(http2) => &mut http2.link,
+        }
+    }
+
+    /// Returns the connection if it speaks HTTP/2.
+    #[inline]
+    pub fn http2(&mut self) -> Option<&mut Http2State> {
+        match self {
+            ConnectionState::Http2(http2) => Some(http2),
+            ConnectionState::Undecided(_) | ConnectionState::Over(_) => None,
         }
     }
 
     /// Whether no request can come any more: those that were on their way when the drain began have
     /// arrived.
     pub fn is_drained(&self) -> bool {
-        match &self.protocol {
-            Protocol::Http2(connection) => connection.close_reason().is_some(),
-            Protocol::Undecided | Protocol::Over => true,
-        }
-    }
-
-    /// Whether calls may produce something for the peer.
-    #[inline]
-    pub fn has_capacity(&self) -> bool {
-        match &self.protocol {
-            Protocol::Http2(connection) => connection.has_capacity(),
-            Protocol::Undecided | Protocol::Over => true,
-        }
-    }
-
-    /// Looks anew at what is to be held back: other connections may have filled the account since.
-    #[inline]
-    pub fn refresh_pause(&mut self) {
-        let pause = self.holding.pause();
-        if let Protocol::Http2(connection) = &mut self.protocol {
-            connection.set_pause(pause);
-        }
-    }
-
-    pub fn http2(&mut self) -> Option<&mut Connection> {
-        match &mut self.protocol {
-            Protocol::Http2(connection) => Some(connection),
-            Protocol::Undecided | Protocol::Over => None,
+        match self {
+            ConnectionState::Http2(http2) => http2.connection.close_reason().is_some(),
+            ConnectionState::Undecided(_) | ConnectionState::Over(_) => true,
         }
     }
 }
@@ -267,11 +339,11 @@ mod tests {
                     generation: 0,
                 };
                 let holding = account.open(&address, &wake);
-                let channel = ConnectionState::new(id, &peer, holding, 7);
-                assert!(channel.peer == kind, "{address:?}");
-                assert!(channel.refused == refused, "{over_limit}");
-                assert_eq!(channel.opened_ns, 7);
-                assert!(channel.has_capacity() && channel.is_drained());
+                let link = Link::new(id, &peer, holding, 7);
+                assert!(link.peer == kind, "{address:?}");
+                assert!(link.refused == refused, "{over_limit}");
+                assert_eq!(link.opened_ns, 7);
+                assert!(ConnectionState::Undecided(link).is_drained());
             }
         }
     }

@@ -1,12 +1,6 @@
-//! The end of a loop's work: peers are told, what runs ends with a status.
+//! The end of a loop's work, as times: peers are told, what runs ends with a status.
 
-use net::Io;
-
-use crate::admission;
-use crate::calls::CallId;
-use crate::connection::{ConnectionState, Protocol};
 use crate::limits;
-use crate::loop_state::LoopState;
 
 /// A loop that drains.
 pub(crate) struct Drain {
@@ -17,106 +11,80 @@ pub(crate) struct Drain {
     last_call_ns: u64,
 }
 
-impl LoopState {
-    /// From now on nothing new begins.
-    pub(crate) fn begin_drain(&mut self, now_ns: u64) {
-        let drain_ms = self.settings.drain_ms;
+impl Drain {
+    /// Begins a drain that has `drain_ms` milliseconds from now on.
+    pub fn new(drain_ms: u64, now_ns: u64) -> Drain {
         let idle_ms = limits::DRAIN_IDLE_MS.min(drain_ms / 2);
         let last_call_ms = drain_ms - limits::LAST_CALL_MS.min(drain_ms / 4);
-        self.drain = Some(Drain {
+        Drain {
             idle_until_ns: now_ns + idle_ms * 1_000_000,
             idle_time_is_over: false,
             last_call_ns: now_ns.saturating_add(last_call_ms.saturating_mul(1_000_000)),
-        });
-        self.shared.health.stop();
-    }
-
-    pub(crate) fn drain_connection(
-        &mut self,
-        channel: &mut ConnectionState,
-        io: &mut Io,
-        now_ns: u64,
-    ) {
-        match &mut channel.protocol {
-            Protocol::Http2(connection) => {
-                connection.drain(&mut io.output, now_ns);
-                self.after_walk(channel, io, now_ns);
-            }
-            Protocol::Undecided | Protocol::Over => io.close_when_written(),
         }
     }
 
-    /// Whether peers have had the time that a drain gives them.
-    pub(crate) fn idle_time_is_over(&self) -> bool {
-        self.drain
-            .as_ref()
-            .is_some_and(|drain| drain.idle_time_is_over)
+    /// Returns whether peers have had the time that a drain gives them.
+    pub fn idle_time_is_over(&self) -> bool {
+        self.idle_time_is_over
     }
 
-    /// The calls that a drain has to look at: once when its patience ends, and all from the last
-    /// call on.
-    pub(crate) fn overstayed(&mut self, now_ns: u64) -> Vec<CallId> {
-        let Some(drain) = &mut self.drain else {
-            return Vec::new();
-        };
-        let idle_time_ends = now_ns >= drain.idle_until_ns && !drain.idle_time_is_over;
-        drain.idle_time_is_over |= idle_time_ends;
-        if idle_time_ends || now_ns >= drain.last_call_ns {
-            self.calls.ids().collect()
-        } else {
-            Vec::new()
+    /// Returns whether all calls that still run are to be ended.
+    pub fn is_past_last_call(&self, now_ns: u64) -> bool {
+        now_ns >= self.last_call_ns
+    }
+
+    /// Returns whether calls are to be looked at: once when the idle time ends, and always from
+    /// the last call on.
+    pub fn is_due(&mut self, now_ns: u64) -> bool {
+        let idle_time_ends = now_ns >= self.idle_until_ns && !self.idle_time_is_over;
+        self.idle_time_is_over |= idle_time_ends;
+        idle_time_ends || self.is_past_last_call(now_ns)
+    }
+
+    /// Returns when something is to be done. The idle time ends also for peers without calls.
+    pub fn deadline_ns(&self, has_calls: bool, now_ns: u64) -> u64 {
+        if !self.idle_time_is_over {
+            return self.idle_until_ns;
         }
-    }
-
-    /// Whether the rest of an answer is on its way to a peer that goes on taking it: a large answer
-    /// is not cut off because its call has ended.
-    pub(crate) fn is_sending(&self, channel: &ConnectionState) -> bool {
-        let now_ns = self.clock.tick_ns();
-        let is_in_time = |drain: &Drain| now_ns < drain.last_call_ns;
-        let timeout_ns = limits::DRAIN_IDLE_MS * 1_000_000;
-        (channel.holding.changed_ns())
-            .is_some_and(|changed_ns| now_ns.saturating_sub(changed_ns) < timeout_ns)
-            && self.drain.as_ref().is_some_and(is_in_time)
-    }
-
-    /// When something is to be done about the drain. Its patience ends also for peers without
-    /// calls.
-    pub(crate) fn drain_deadline_ns(&self) -> Option<u64> {
-        let drain = self.drain.as_ref()?;
-        if !drain.idle_time_is_over {
-            return Some(drain.idle_until_ns);
-        }
-        if self.calls.len() > 0 {
-            return Some(drain.last_call_ns);
+        if has_calls {
+            return self.last_call_ns;
         }
         // Nothing else may tell that a peer has stopped to take its answer.
-        Some(self.clock.tick_ns() + limits::DRAIN_IDLE_MS * 1_000_000)
+        now_ns + limits::DRAIN_IDLE_MS * 1_000_000
     }
+}
 
-    /// Ends a call that waits for its peer or for an event, and from the last call on any call.
-    pub(crate) fn end_for_stop(&mut self, channel: &mut ConnectionState, io: &mut Io, id: CallId) {
-        let now_ns = self.clock.tick_ns();
-        let last_call = self
-            .drain
-            .as_ref()
-            .is_some_and(|drain| now_ns >= drain.last_call_ns);
-        if last_call || self.only_waits(channel, id) {
-            let status = match self.calls.get_mut(id) {
-                Some(running) if running.commits > 0 => admission::stopped_in_commit(),
-                _ => admission::stopping(),
-            };
-            self.end(channel, io, id, status);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn idle_calls_end_once_and_all_calls_from_the_last_call_on() {
+        let idle_ns = limits::DRAIN_IDLE_MS * MS;
+        let last_ns = (60_000 - limits::LAST_CALL_MS) * MS;
+        let mut drain = Drain::new(60_000, 0);
+        for (now_ns, is_due, is_over, deadline_ns) in [
+            (idle_ns - 1, false, false, idle_ns),
+            (idle_ns, true, true, last_ns),
+            (idle_ns + 1, false, true, last_ns),
+            (last_ns - 1, false, true, last_ns),
+            (last_ns, true, true, last_ns),
+            (last_ns + 1, true, true, last_ns),
+        ] {
+            assert_eq!(drain.is_due(now_ns), is_due, "{now_ns}");
+            assert_eq!(drain.idle_time_is_over(), is_over, "{now_ns}");
+            assert_eq!(drain.deadline_ns(true, now_ns), deadline_ns, "{now_ns}");
+            assert_eq!(drain.is_past_last_call(now_ns), now_ns >= last_ns);
         }
+        assert_eq!(drain.deadline_ns(false, 7), 7 + idle_ns, "looked at again");
     }
 
-    /// Whether it is not this server's turn to do something for the call.
-    fn only_waits(&mut self, channel: &ConnectionState, id: CallId) -> bool {
-        let Some(running) = self.calls.get_mut(id) else {
-            return false;
-        };
-        let Protocol::Http2(connection) = &channel.protocol else {
-            return true;
-        };
-        running.subscribed || connection.waits_for_peer(running.stream)
+    #[test]
+    fn a_short_drain_has_a_share_for_each_part() {
+        let drain = Drain::new(400, 0);
+        assert_eq!(drain.deadline_ns(true, 0), 200 * MS);
+        assert!(!drain.is_past_last_call(300 * MS - 1) && drain.is_past_last_call(300 * MS));
     }
 }

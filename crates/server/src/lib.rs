@@ -21,6 +21,7 @@ mod actions;
 mod admission;
 mod batch;
 mod blobs;
+mod call_id;
 mod calls;
 mod clock;
 mod connection;
@@ -28,30 +29,27 @@ mod deferred_drop;
 mod disk_write_queue;
 mod drain;
 mod durations;
+mod event_loop;
 mod inbox;
 pub mod limits;
-mod logging;
-mod loop_handler;
-mod loop_state;
 mod metadata;
 #[cfg(test)]
 mod pair;
 mod plain;
 mod pulse;
 mod readers;
-mod reading;
 mod settings;
-mod steps;
 mod storage;
+mod stream;
 mod tasks;
 #[cfg(test)]
 mod tests;
 mod threads;
-mod ticking;
 mod timers;
 pub mod tls;
-mod turns;
-mod unpacking;
+mod turn_queue;
+mod unpack_queue;
+mod write_path;
 
 use std::fmt;
 use std::sync::Arc;
@@ -59,11 +57,12 @@ use std::sync::Arc;
 use net::{
     Address, BindError, CountersReader, Ended, LoopConfig, LoopStart, Loops, RunError, StopHandle,
 };
-use service::compat::gupload::Settings as GuploadSettings;
-use service::compat::kvstore::Settings as KvstoreSettings;
 use service::limits::{ANSWER_BYTES, ANSWER_BYTES_MAX};
+use service::method::served;
+use service::services::greeting;
+use service::serving::Registry;
 use service::waiting::WaitingCalls;
-use service::{Figures, ServerInfo, Shared, health};
+use service::{Figures, ServerInfo, ServiceSettings, Shared};
 use store::backup::BackupRoot;
 use store::blob::BlobConfig;
 use store::descriptors::DescriptorPlan;
@@ -78,13 +77,12 @@ use crate::clock::Clock;
 use crate::clock::SteadyTime;
 pub use crate::clock::TimeSource;
 use crate::deferred_drop::DeferredDrop;
+use crate::event_loop::{LoopHandler, LoopParts, LoopRole, LoopState};
 use crate::inbox::Inbox;
-use crate::loop_handler::LoopHandler;
-use crate::loop_state::{Helpers, LoopRole, LoopState};
 pub use crate::pulse::{Pulse, Turns};
 use crate::readers::{LoopReaders, Pool, Readers};
 use crate::settings::Settings;
-pub use crate::settings::{Detail, FailedCall, Log, Silent, has_silent_callers};
+pub use crate::settings::{Detail, FailedCall, Log, Silent};
 use crate::storage::Opening;
 pub use crate::storage::Storage;
 use crate::tasks::{LoopTasks, StorageJobs, Tasks};
@@ -106,12 +104,8 @@ pub struct Config {
     pub stream_window: Option<u32>,
     /// The receive window of each connection, fixed, in bytes; `None`: it grows.
     pub connection_window: Option<u32>,
-    /// Whether `grpc.testing.TestService` is served.
-    pub interop: bool,
-    /// How `io.grpc.KeyValueService` is served.
-    pub kvstore: KvstoreSettings,
-    /// How `messaging.GuploadService` and `/upload` are served.
-    pub gupload: GuploadSettings,
+    /// How the services are to be.
+    pub services: ServiceSettings,
     /// Secret seed of the hash of keys, so that nobody can choose keys that collide.
     pub hash_seed: u64,
     /// Where time comes from.
@@ -469,13 +463,11 @@ impl Parts {
         let shared = Shared {
             store,
             server: config.server,
-            health: health::Registry::new(service::services::served(config.interop), true),
+            health: Registry::new(served(config.services.interop), true),
             waiting: WaitingCalls::new(service::limits::WAITING_CALLS_MAX),
             figures,
             answer_bytes_max: answer_bytes_max(account.limit_bytes()),
-            interop: config.interop,
-            kvstore: config.kvstore,
-            gupload: config.gupload,
+            settings: config.services,
         };
         let jobs = StorageJobs {
             store: shared.store.clone(),
@@ -493,7 +485,7 @@ impl Parts {
             ),
             settings: Arc::new(Settings {
                 http2,
-                about: about(&config.server),
+                about: greeting(&config.server),
                 drain_ms: config.loops.drain_ms,
                 log: config.log,
                 time_calls: config.time_calls,
@@ -524,7 +516,7 @@ impl Parts {
         waker: SharedWaker,
         role: LoopRole,
     ) -> LoopHandler {
-        let helpers = Helpers {
+        let parts = LoopParts {
             readers: LoopReaders::new(self.readers.clone(), Arc::clone(&waker)),
             deferred_drop: self.deferred_drop.clone(),
             mailbox,
@@ -541,7 +533,7 @@ impl Parts {
             Arc::clone(&self.shared),
             Clock::new(Arc::clone(&self.time), self.shared.store.clone()),
             admission,
-            helpers,
+            parts,
             role,
         ))
     }
@@ -572,16 +564,6 @@ fn account_bytes(config: &Config) -> usize {
 /// What one answer may take of the account: others' calls go on beside it.
 fn answer_bytes_max(account_bytes: usize) -> u64 {
     (account_bytes as u64 / limits::ANSWER_SHARE).clamp(ANSWER_BYTES, ANSWER_BYTES_MAX)
-}
-
-fn about(server: &ServerInfo) -> String {
-    let ServerInfo { name, version } = server;
-    format!(
-        "{name} {version}: a key-value and blob server over gRPC.\n\
-         This port serves pelton.v1.KeyValue, pelton.v1.Blob, pelton.v1.Echo, grpc.health.v1.Health, server reflection,\n\
-         io.grpc.KeyValueService, messaging.GuploadService and Ydb.Debug.V1.DebugService over HTTP/2, with TLS or without. Try: pelton status\n\
-         Blobs are at /blob/NAME, for clients that begin with HTTP/2: curl --http2-prior-knowledge\n"
-    )
 }
 
 #[cfg(test)]

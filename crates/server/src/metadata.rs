@@ -1,6 +1,5 @@
 //! The metadata of a request, for the few methods that look at it.
 
-use service::method::Kind;
 use service::{Metadata, Method};
 use wire::Connection;
 
@@ -13,10 +12,12 @@ pub(crate) struct Snapshot(Vec<Field>);
 impl Snapshot {
     pub fn of(connection: &Connection, method: Method) -> Snapshot {
         let copy = |(name, value): (&[u8], &[u8])| (name.into(), value.into());
-        match method.kind() {
-            Kind::Plain => Snapshot(connection.head().fields().map(copy).collect()),
-            _ if method.is_interop() => Snapshot(connection.head().metadata().map(copy).collect()),
-            _ => Snapshot(Vec::new()),
+        if method.is_plain() {
+            Snapshot(connection.head().fields().map(copy).collect())
+        } else if method.reads_metadata() {
+            Snapshot(connection.head().metadata().map(copy).collect())
+        } else {
+            Snapshot(Vec::new())
         }
     }
 }

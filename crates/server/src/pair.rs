@@ -11,8 +11,7 @@ use wire::{Connection, Event, RequestHead, StreamKey};
 
 use crate::account::Account;
 use crate::deferred_drop::DeferredDrop;
-use crate::loop_handler::LoopHandler;
-use crate::loop_state::LoopRole;
+use crate::event_loop::{LoopHandler, LoopRole};
 use crate::readers::Readers;
 use crate::settings::{Detail, FailedCall, Log};
 use crate::tasks::{Jobs, Tasks};
@@ -168,7 +167,7 @@ impl Pair {
 
     /// A connection to a server for the public tests of gRPC, ready for calls.
     pub fn interop() -> Pair {
-        let change = |config: &mut Config| config.interop = true;
+        let change = |config: &mut Config| config.services.interop = true;
         let mut pair = Pair::with_config(None, LoopRole::Connections, change);
         pair.accept(false);
         pair.greet();
@@ -423,9 +422,7 @@ pub(crate) fn config(log: Arc<dyn Log>, time: Arc<dyn TimeSource>) -> Config {
         max_streams: 100,
         stream_window: None,
         connection_window: None,
-        interop: false,
-        kvstore: Default::default(),
-        gupload: Default::default(),
+        services: Default::default(),
         hash_seed: 1,
         time,
         log,

@@ -1,7 +1,9 @@
 //! Plain HTTP/2 requests: a word about this server, and a clear no to everything else.
 
 use service::{Code, Status};
-use wire::{Connection, ErrorCode, StreamKey};
+use wire::{Connection, ErrorCode};
+
+use crate::stream::StreamHandle;
 
 const TEXT: [(&str, &str); 1] = [("content-type", "text/plain; charset=utf-8")];
 
@@ -47,13 +49,7 @@ impl Answer {
 
     /// Answers. The request is complete: its body, which nobody asked for, has come and was thrown
     /// away. An answer before that would leave what is wrong with the rest of the request unsaid.
-    pub fn send(
-        self,
-        connection: &mut Connection,
-        output: &mut Vec<u8>,
-        stream: StreamKey,
-        about: &str,
-    ) {
+    pub fn send(self, stream: &mut StreamHandle<'_>, about: &str) {
         let (status, body) = match self {
             Answer::About => (200, about),
             Answer::NotFound => (
@@ -64,31 +60,25 @@ impl Answer {
                 415,
                 "this is a gRPC method: the content-type must be application/grpc\n",
             ),
-            Answer::NotAllowed => (405, "a blob has the methods of the header allow\n"),
+            Answer::NotAllowed => (405, service::http::NOT_ALLOWED),
         };
         let allow = ("allow", service::http::BLOB_METHODS);
         let headers = [TEXT[0], allow];
         let headers = &headers[..1 + usize::from(self == Answer::NotAllowed)];
-        connection.set_token(stream, 0);
-        connection.send_plain(stream, output, status, headers, body.as_bytes());
+        stream.set_token(0);
+        stream.send_plain(status, headers, body.as_bytes());
     }
 }
 
 /// Ends a plain request that failed: with the status of HTTP that fits, or, if its answer has
 /// begun, by cutting it off.
-pub(crate) fn fail(
-    connection: &mut Connection,
-    output: &mut Vec<u8>,
-    stream: StreamKey,
-    status: &Status,
-    has_begun: bool,
-) {
+pub(crate) fn fail(stream: &mut StreamHandle<'_>, status: &Status, has_begun: bool) {
     if has_begun {
-        return connection.reset(stream, output, ErrorCode::InternalError);
+        return stream.reset(ErrorCode::InternalError);
     }
     let body = format!("{}\n", status.message);
     let http = http_status(status.code);
-    connection.send_plain(stream, output, http, &TEXT, body.as_bytes());
+    stream.send_plain(http, &TEXT, body.as_bytes());
 }
 
 /// The status of HTTP that fits a code.

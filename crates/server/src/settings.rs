@@ -39,7 +39,7 @@ pub trait Log: Send + Sync {
     fn connection_closed(&self, _peer: &PeerAddress, _why: &str, _open_ns: u64) {}
 
     /// A call was refused or has failed: at [`Detail::Connections`], and always where the call
-    /// itself has no other way to say so ([`has_silent_callers`]).
+    /// itself has no other way to say so ([`Method::has_silent_callers`]).
     fn call_failed(&self, _call: &FailedCall<'_>) {}
 
     /// A call has ended, however it did, at [`Detail::Calls`].
@@ -72,12 +72,6 @@ pub enum Detail {
     Calls,
 }
 
-/// Whether clients of a method are known to drop the status of a failed call, so that the server's
-/// log is where its reason is looked for. Those of gupload print a message of their own.
-pub fn has_silent_callers(method: Method) -> bool {
-    matches!(method, Method::GuploadUpload | Method::HttpGupload)
-}
-
 /// Says nothing.
 pub struct Silent;
 
@@ -105,7 +99,9 @@ impl Settings {
     /// Logs a call that is refused or fails, if that is wanted.
     #[cold]
     pub fn log_failure(&self, call: &FailedCall<'_>) {
-        if self.log.detail() >= Detail::Connections || call.method.is_some_and(has_silent_callers) {
+        if self.log.detail() >= Detail::Connections
+            || call.method.is_some_and(Method::has_silent_callers)
+        {
             self.log.call_failed(call);
         }
     }

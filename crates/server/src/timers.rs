@@ -1,7 +1,7 @@
 //! Wake-ups of one loop: call deadlines, waits that services asked for, and the timers of
 //! connections.
 
-use crate::calls::CallId;
+use crate::call_id::CallId;
 use net::ConnectionId;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,9 +1,9 @@
 //! A call as a state machine: what comes in ([`State`]) and what it asks for ([`Actions`]).
 //!
-//! The layer above makes a [`Call`] when a request head has arrived, feeds it what the caller
-//! sends, and carries out what the call asks for. A call keeps no borrowed bytes between two steps
-//! and never blocks. Once it has called [`Actions::respond`] or [`Actions::finish`] it is over: the
-//! room above drops it and brings it nothing more.
+//! The layer above makes a [`Call`](crate::Call) when a request head has arrived, feeds it what the
+//! caller sends, and carries out what the call asks for. A call keeps no borrowed bytes between two
+//! steps and never blocks. Once it has called [`Actions::respond`] or [`Actions::finish`] it is
+//! over: the layer above drops it and brings it nothing more.
 
 use std::ops::Range;
 
@@ -12,19 +12,9 @@ use store::blob::{News, Sealed, Work};
 use store::tree::ReadPlan;
 use store::{Commit, CommitOutcome, Condition, DatabaseConfig, DatabaseId, Mode, ReadView, Store};
 
-use crate::admin::AdminCall;
-use crate::blob::BlobCall;
-use crate::compat::gupload::{self, GuploadCall};
-use crate::compat::kvstore::{self, KvstoreCall};
-use crate::compat::ydb_ping::YdbPingCall;
-use crate::echo::EchoCall;
 use crate::figures::Figures;
-use crate::health::{self, HealthCall};
-use crate::http::HttpCall;
-use crate::interop::InteropCall;
-use crate::keyvalue::KeyValueCall;
-use crate::method::Method;
-use crate::reflection::ReflectionCall;
+use crate::serving::Registry;
+use crate::settings::ServiceSettings;
 use crate::shares::Caller;
 use crate::status::{Code, Status};
 use crate::task::{Task, TaskNews, TaskRefusal};
@@ -279,7 +269,7 @@ pub trait Actions {
 /// Something that changes while calls wait for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Topic {
-    /// The serving status of some service ([`health::Registry`]).
+    /// The serving status of some service ([`Registry`]).
     Health,
 }
 
@@ -321,7 +311,7 @@ pub struct Shared {
     /// Name and version of the server, as greetings and statistics say it.
     pub server: ServerInfo,
     /// Which services are ready.
-    pub health: health::Registry,
+    pub health: Registry,
     /// The places for calls that wait for something that may never come.
     pub waiting: WaitingCalls,
     /// What it has done so far.
@@ -329,12 +319,8 @@ pub struct Shared {
     /// What the answer to a batch may have at most, whatever its caller can receive, in bytes: see
     /// [`ANSWER_BYTES_MAX`](crate::limits::ANSWER_BYTES_MAX).
     pub answer_bytes_max: u64,
-    /// Whether `grpc.testing.TestService` is served.
-    pub interop: bool,
-    /// How `io.grpc.KeyValueService` is served.
-    pub kvstore: kvstore::Settings,
-    /// How `messaging.GuploadService` and `/upload` are served.
-    pub gupload: gupload::Settings,
+    /// How the services are to be.
+    pub settings: ServiceSettings,
 }
 
 /// Who this server is.
@@ -408,201 +394,6 @@ pub trait State {
     /// The call is dead: the caller cancelled it, its deadline has passed, or its connection is
     /// gone. Nothing can be sent any more, and no further step follows.
     fn cancelled(&mut self, _shared: &Shared) {}
-}
-
-/// A call of any method. Small, as a server holds many: what needs more than a few words is boxed.
-pub enum Call {
-    /// `pelton.v1.KeyValue`
-    KeyValue(KeyValueCall),
-    /// `grpc.health.v1.Health`
-    Health(HealthCall),
-    /// `grpc.reflection.v1.ServerReflection`, and `v1alpha`
-    Reflection(ReflectionCall),
-    /// `pelton.v1.Admin`
-    Admin(AdminCall),
-    /// `pelton.v1.Blob`
-    Blob(BlobCall),
-    /// `pelton.v1.Echo`
-    Echo(EchoCall),
-    /// `grpc.testing.TestService`
-    Interop(InteropCall),
-    /// `io.grpc.KeyValueService`
-    Kvstore(KvstoreCall),
-    /// `messaging.GuploadService`, and `/upload`
-    Gupload(GuploadCall),
-    /// `Ydb.Debug.V1.DebugService`
-    YdbPing(YdbPingCall),
-    /// A plain request
-    Http(Box<HttpCall>),
-    /// Ended while it was started.
-    Over,
-}
-
-const _: () = assert!(
-    size_of::<Call>() <= 64,
-    "a server holds many calls: box what is large"
-);
-
-impl Call {
-    /// Begins a call of `method`.
-    pub fn started(
-        method: Method,
-        head: &CallHead<'_>,
-        shared: &Shared,
-        actions: &mut impl Actions,
-    ) -> Call {
-        use Method as M;
-        match method {
-            M::Get
-            | M::Put
-            | M::Delete
-            | M::Append
-            | M::Increment
-            | M::Batch
-            | M::Transact
-            | M::Pipe
-            | M::Scan
-            | M::Count => Call::KeyValue(KeyValueCall::started(method)),
-            M::HealthCheck | M::HealthList | M::HealthWatch => {
-                Call::Health(HealthCall::started(method, head, shared, actions))
-            }
-            M::ReflectionV1 | M::ReflectionV1Alpha => {
-                Call::Reflection(ReflectionCall::started(method, head, shared, actions))
-            }
-            M::AdminCreateDatabase
-            | M::AdminListDatabases
-            | M::AdminDropDatabase
-            | M::AdminConvertDatabase
-            | M::AdminStatistics
-            | M::AdminBackup
-            | M::AdminSnapshot => Call::Admin(AdminCall::started(method, head, actions)),
-            M::BlobUpload
-            | M::BlobDownload
-            | M::BlobStat
-            | M::BlobList
-            | M::BlobDelete
-            | M::BlobListUploads
-            | M::BlobDiscardUploads => Call::Blob(BlobCall::started(method)),
-            M::HttpBlobPut | M::HttpBlobGet | M::HttpBlobHead | M::HttpBlobDelete => {
-                Call::Http(Box::new(HttpCall::started(method, head, shared, actions)))
-            }
-            M::EchoUnary | M::EchoStream => {
-                Call::Echo(EchoCall::started(method, head, shared, actions))
-            }
-            M::KvstoreCreate | M::KvstoreRetrieve | M::KvstoreUpdate | M::KvstoreDelete => {
-                Call::Kvstore(KvstoreCall::started(method))
-            }
-            M::GuploadUpload | M::HttpGupload => {
-                Call::Gupload(GuploadCall::started(method, head, shared, actions))
-            }
-            M::YdbPingUnary | M::YdbPingStream => Call::YdbPing(YdbPingCall::started(method)),
-            method if method.is_interop() && shared.interop => {
-                Call::Interop(InteropCall::started(method, head, shared, actions))
-            }
-            _ => {
-                actions.finish(not_served(method));
-                Call::Over
-            }
-        }
-    }
-}
-
-#[cold]
-fn not_served(method: Method) -> Status {
-    let path = method.path();
-    if method.is_interop() {
-        return Status::unimplemented(format!("{path} is served only with the flag --interop"));
-    }
-    Status::unimplemented(format!(
-        "{path} is not there yet: this version of the server does not serve it"
-    ))
-}
-
-/// Brings a step to the state of whatever kind of call it is.
-macro_rules! step {
-    ($call:expr, $state:ident => $step:expr) => {
-        match $call {
-            Call::KeyValue($state) => $step,
-            Call::Health($state) => $step,
-            Call::Reflection($state) => $step,
-            Call::Admin($state) => $step,
-            Call::Blob($state) => $step,
-            Call::Echo($state) => $step,
-            Call::Interop($state) => $step,
-            Call::Kvstore($state) => $step,
-            Call::Gupload($state) => $step,
-            Call::YdbPing($state) => $step,
-            Call::Http($state) => $step,
-            Call::Over => {}
-        }
-    };
-}
-
-impl State for Call {
-    #[inline]
-    fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared, actions: &mut impl Actions) {
-        step!(self, state => state.message(bytes, last, shared, actions));
-    }
-
-    fn part(
-        &mut self,
-        bytes: &[u8],
-        left: usize,
-        last: bool,
-        shared: &Shared,
-        actions: &mut impl Actions,
-    ) {
-        step!(self, state => state.part(bytes, left, last, shared, actions));
-    }
-
-    fn half_closed(&mut self, shared: &Shared, actions: &mut impl Actions) {
-        step!(self, state => state.half_closed(shared, actions));
-    }
-
-    fn wish(&self, kept: &[u8], wishes: &mut ReadPlan) {
-        step!(self, state => state.wish(kept, wishes));
-    }
-
-    #[inline]
-    fn read(
-        &mut self,
-        shown: &ReadView<'_>,
-        kept: &[u8],
-        shared: &Shared,
-        actions: &mut impl Actions,
-    ) {
-        step!(self, state => state.read(shown, kept, shared, actions));
-    }
-
-    #[inline]
-    fn committed(
-        &mut self,
-        outcome: &CommitOutcome<'_>,
-        shared: &Shared,
-        actions: &mut impl Actions,
-    ) {
-        step!(self, state => state.committed(outcome, shared, actions));
-    }
-
-    fn task(&mut self, news: &TaskNews<'_>, shared: &Shared, actions: &mut impl Actions) {
-        step!(self, state => state.task(news, shared, actions));
-    }
-
-    fn blob(&mut self, news: News, shared: &Shared, actions: &mut impl Actions) {
-        step!(self, state => state.blob(news, shared, actions));
-    }
-
-    fn writable(&mut self, shared: &Shared, actions: &mut impl Actions) {
-        step!(self, state => state.writable(shared, actions));
-    }
-
-    fn woken(&mut self, shared: &Shared, actions: &mut impl Actions) {
-        step!(self, state => state.woken(shared, actions));
-    }
-
-    fn cancelled(&mut self, shared: &Shared) {
-        step!(self, state => state.cancelled(shared));
-    }
 }
 
 #[cfg(test)]

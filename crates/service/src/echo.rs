@@ -2,7 +2,7 @@
 
 use crate::call::{Actions, CallHead, Shared, State};
 use crate::limits::{ECHO_ANSWER_BYTES_MAX, ECHO_DELAY_MS_MAX, ECHO_DELAYED_PAYLOAD_BYTES_MAX};
-use crate::method::{Kind, Method};
+use crate::method::Method;
 use crate::status::Status;
 use crate::waiting::WaitingPlace;
 use api::echo::{EchoRequest, EchoResponse};
@@ -73,7 +73,7 @@ impl EchoCall {
 
     #[inline]
     fn answer(&mut self, answer: &Answer<impl AsRef<[u8]>>, actions: &mut impl Actions) {
-        if self.method.kind() == Kind::Unary {
+        if self.method == Method::EchoUnary {
             return actions.respond(|out| answer.encode(out));
         }
         actions.message(|out| answer.encode(out));
@@ -161,8 +161,8 @@ impl State for EchoCall {
         if self.delayed.is_some() {
             return;
         }
-        actions.finish(match self.method.kind() {
-            Kind::Unary => Status::no_request(self.method.path()),
+        actions.finish(match self.method {
+            Method::EchoUnary => Status::no_request(self.method.path()),
             _ => Status::OK,
         });
     }

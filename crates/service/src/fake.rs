@@ -12,13 +12,14 @@ use store::{
 };
 
 use crate::call::{
-    Actions, Call, CallHead, MessagePart, MessageParts, Metadata, PeerKind, ServerInfo, Shared,
-    State, Topic,
+    Actions, CallHead, MessagePart, MessageParts, Metadata, PeerKind, ServerInfo, Shared, State,
+    Topic,
 };
 use crate::figures::Figures;
-use crate::health::Registry;
-use crate::method::Method;
-use crate::services;
+use crate::method::{Method, served};
+use crate::services::Call;
+use crate::serving::Registry;
+use crate::settings::ServiceSettings;
 use crate::shares::Caller;
 use crate::status::{Code, Status};
 use crate::task::{Task, TaskNews, TaskRefusal};
@@ -32,13 +33,14 @@ pub(crate) fn shared() -> Shared {
             name: "pelton",
             version: "0.0.0",
         },
-        health: Registry::new(services::served(true), true),
+        health: Registry::new(served(true), true),
         waiting: WaitingCalls::default(),
         figures: Figures::new(0),
         answer_bytes_max: crate::limits::ANSWER_BYTES_MAX,
-        interop: true,
-        kvstore: Default::default(),
-        gupload: Default::default(),
+        settings: ServiceSettings {
+            interop: true,
+            ..ServiceSettings::default()
+        },
     }
 }
 

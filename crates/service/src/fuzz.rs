@@ -116,7 +116,7 @@ fn uses_the_store(path: &str) -> bool {
 fn every_call_ends_once() {
     let mut shared = shared();
     // Uploads that are kept are tested with a store.
-    shared.gupload.discard = true;
+    shared.settings.gupload.discard = true;
     let methods: Vec<Method> = Method::ALL
         .iter()
         .copied()

@@ -35,17 +35,21 @@ pub mod limits;
 pub mod method;
 pub mod reflection;
 pub mod services;
+pub mod serving;
+pub mod settings;
 mod shares;
 pub mod status;
 pub mod task;
 pub mod waiting;
 
 pub use call::{
-    Actions, Call, CallHead, MessagePart, MessageParts, Metadata, PeerKind, ServerInfo, Shared,
-    State, Topic,
+    Actions, CallHead, MessagePart, MessageParts, Metadata, PeerKind, ServerInfo, Shared, State,
+    Topic,
 };
 pub use figures::{Figures, LoopFigures, ReaderFigures, RefusedFor};
-pub use method::{Kind, Method, route};
+pub use method::{Method, route};
+pub use services::Call;
+pub use settings::ServiceSettings;
 pub use shares::Caller;
 pub use status::{Code, Status};
 pub use task::{Task, TaskFailure, TaskFailureKind, TaskNews, TaskRefusal};

@@ -1,156 +1,372 @@
-//! Which methods there are, and where the path of a request leads.
+//! The table of methods: their names, what they do with data, and where the path of a request
+//! leads.
 
-/// How many messages go each way.
+use api::CallKind;
+
+use Access::{Administer, Read, Write};
+use DatabaseName::{Field, FromSettings, InQuery, TheDefault};
+use Route::{Grpc, Http};
+
+/// How a request arrives, and so how it is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// One request, one answer.
-    Unary,
-    /// One request, a stream of answers.
-    ServerStreaming,
-    /// A stream of requests, one answer.
-    ClientStreaming,
-    /// A stream each way.
-    Bidirectional,
-    /// No gRPC: a plain request, which [`http::route`](crate::http::route) finds.
-    Plain,
+pub enum Route {
+    /// A gRPC method, by its path.
+    Grpc(api::Method),
+    /// A plain HTTP/2 request, which [`http::route`](crate::http::route) finds by its method and
+    /// path, under its label in logs and metrics.
+    Http(&'static str),
+}
+
+/// What a call does with data: for rights and read-only replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It touches no data of a database.
+    Nothing,
+    /// It reads, and changes nothing.
+    Read,
+    /// It may change what is in a database.
+    Write,
+    /// It may change databases as a whole, or copies of them.
+    Administer,
+}
+
+/// Where a request names its database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DatabaseName {
+    /// Nowhere: the call is about no database, or about all of them.
+    Nowhere,
+    /// In a string field of the message, or of the first message of a stream: the numbers of the
+    /// fields from the message down to the string. Without it, the default database is meant.
+    Field(&'static [u32]),
+    /// In the query of the path. Without it, the default database is meant.
+    InQuery,
+    /// The settings of the server name it.
+    FromSettings,
+    /// It is the default database.
+    TheDefault,
+}
+
+/// What is known of a method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MethodEntry {
+    /// How a request arrives.
+    pub route: Route,
+    /// What a call does with data.
+    pub access: Access,
+    /// Where a request names its database.
+    pub database: DatabaseName,
 }
 
 macro_rules! methods {
-    ($($method:ident $kind:ident $path:literal)*) => {
+    ($($service:ident { $($method:ident $route:expr, $access:expr, $database:expr;)* })*) => {
+        /// A service, or plain requests that one module serves.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Service {
+            $(
+                #[doc = concat!("Of `", stringify!($($method)|*), "`.")]
+                $service,
+            )*
+        }
+
         /// A method that this server knows, served already or not.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Method {
-            $(#[doc = concat!("`", $path, "`")] $method,)*
+            $($(#[doc = concat!("`", stringify!($route), "`")] $method,)*)*
         }
 
         impl Method {
             /// All methods, in the order of their numbers (`method as usize`).
-            pub const ALL: &[Method] = &[$(Method::$method),*];
+            pub const ALL: &[Method] = &[$($(Method::$method,)*)*];
 
-            /// The path without its leading slash: `package.Service/Method`.
-            pub fn path(self) -> &'static str {
-                match self { $(Method::$method => $path,)* }
+            /// Returns what is known of the method.
+            #[inline]
+            pub const fn entry(self) -> MethodEntry {
+                match self {
+                    $($(
+                        Method::$method => MethodEntry {
+                            route: $route,
+                            access: $access,
+                            database: $database,
+                        },
+                    )*)*
+                }
             }
 
-            /// How many messages go each way.
-            pub fn kind(self) -> Kind {
-                match self { $(Method::$method => Kind::$kind,)* }
+            /// Returns the service to which the method belongs.
+            #[inline]
+            pub const fn service(self) -> Service {
+                match self { $($(Method::$method)|* => Service::$service,)* }
             }
         }
 
-        /// The method that the `:path` of a request names, `None` if there is none (status
-        /// UNIMPLEMENTED).
+        /// Returns the method that the `:path` of a gRPC request names, `None` if there is none
+        /// (status UNIMPLEMENTED).
         pub fn route(path: &[u8]) -> Option<Method> {
             let name = path.strip_prefix(b"/")?;
-            $(
-                if !matches!(Kind::$kind, Kind::Plain) && name == $path.as_bytes() {
+            $($(
+                if let Grpc(method) = const { $route }
+                    && name == method.path.as_bytes()
+                {
                     return Some(Method::$method);
                 }
-            )*
+            )*)*
             None
         }
     };
 }
 
+/// The first field of most requests.
+const FIRST: DatabaseName = Field(&[1]);
+/// The call is about no database, or about all of them.
+const ALL: DatabaseName = DatabaseName::Nowhere;
+/// The call touches no data.
+const NOTHING: Access = Access::Nothing;
+
 methods! {
-    Get Unary "pelton.v1.KeyValue/Get"
-    Put Unary "pelton.v1.KeyValue/Put"
-    Delete Unary "pelton.v1.KeyValue/Delete"
-    Append Unary "pelton.v1.KeyValue/Append"
-    Increment Unary "pelton.v1.KeyValue/Increment"
-    Batch Unary "pelton.v1.KeyValue/Batch"
-    Transact Unary "pelton.v1.KeyValue/Transact"
-    Scan ServerStreaming "pelton.v1.KeyValue/Scan"
-    Count Unary "pelton.v1.KeyValue/Count"
-    Pipe Bidirectional "pelton.v1.KeyValue/Pipe"
-    Watch ServerStreaming "pelton.v1.KeyValue/Watch"
-
-    BlobUpload ClientStreaming "pelton.v1.Blob/Upload"
-    BlobDownload ServerStreaming "pelton.v1.Blob/Download"
-    BlobStat Unary "pelton.v1.Blob/Stat"
-    BlobList ServerStreaming "pelton.v1.Blob/List"
-    BlobDelete Unary "pelton.v1.Blob/Delete"
-    BlobListUploads Unary "pelton.v1.Blob/ListUploads"
-    BlobDiscardUploads Unary "pelton.v1.Blob/DiscardUploads"
-
-    AdminCreateDatabase Unary "pelton.v1.Admin/CreateDatabase"
-    AdminListDatabases Unary "pelton.v1.Admin/ListDatabases"
-    AdminDropDatabase Unary "pelton.v1.Admin/DropDatabase"
-    AdminConvertDatabase ServerStreaming "pelton.v1.Admin/ConvertDatabase"
-    AdminStatistics Unary "pelton.v1.Admin/Statistics"
-    AdminBackup ServerStreaming "pelton.v1.Admin/Backup"
-    AdminSnapshot Unary "pelton.v1.Admin/Snapshot"
-
-    EchoUnary Unary "pelton.v1.Echo/Unary"
-    EchoStream Bidirectional "pelton.v1.Echo/Stream"
-
-    HttpBlobPut Plain "http.Blob/PUT"
-    HttpBlobGet Plain "http.Blob/GET"
-    HttpBlobHead Plain "http.Blob/HEAD"
-    HttpBlobDelete Plain "http.Blob/DELETE"
-    HttpGupload Plain "http.Gupload/upload"
-
-    HealthCheck Unary "grpc.health.v1.Health/Check"
-    HealthList Unary "grpc.health.v1.Health/List"
-    HealthWatch ServerStreaming "grpc.health.v1.Health/Watch"
-
-    ReflectionV1 Bidirectional "grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
-    ReflectionV1Alpha Bidirectional "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
-
-    InteropEmptyCall Unary "grpc.testing.TestService/EmptyCall"
-    InteropUnaryCall Unary "grpc.testing.TestService/UnaryCall"
-    InteropCacheableUnaryCall Unary "grpc.testing.TestService/CacheableUnaryCall"
-    InteropStreamingOutputCall ServerStreaming "grpc.testing.TestService/StreamingOutputCall"
-    InteropStreamingInputCall ClientStreaming "grpc.testing.TestService/StreamingInputCall"
-    InteropFullDuplexCall Bidirectional "grpc.testing.TestService/FullDuplexCall"
-    InteropHalfDuplexCall Bidirectional "grpc.testing.TestService/HalfDuplexCall"
-
-    KvstoreCreate Unary "io.grpc.KeyValueService/Create"
-    KvstoreRetrieve Unary "io.grpc.KeyValueService/Retrieve"
-    KvstoreUpdate Unary "io.grpc.KeyValueService/Update"
-    KvstoreDelete Unary "io.grpc.KeyValueService/Delete"
-
-    GuploadUpload ClientStreaming "messaging.GuploadService/Upload"
-
-    YdbPingUnary Unary "Ydb.Debug.V1.DebugService/PingPlainGrpc"
-    YdbPingStream Bidirectional "Ydb.Debug.V1.DebugService/PingStream"
+    KeyValue {
+        Get Grpc(api::keyvalue::GET), Read, FIRST;
+        Put Grpc(api::keyvalue::PUT), Write, FIRST;
+        Delete Grpc(api::keyvalue::DELETE), Write, FIRST;
+        Append Grpc(api::keyvalue::APPEND), Write, FIRST;
+        Increment Grpc(api::keyvalue::INCREMENT), Write, FIRST;
+        Batch Grpc(api::keyvalue::BATCH), Write, FIRST;
+        Transact Grpc(api::keyvalue::TRANSACT), Write, FIRST;
+        Scan Grpc(api::keyvalue::SCAN), Read, FIRST;
+        Count Grpc(api::keyvalue::COUNT), Read, FIRST;
+        Pipe Grpc(api::keyvalue::PIPE), Write, FIRST;
+        Watch Grpc(api::keyvalue::WATCH), Read, FIRST;
+    }
+    Blob {
+        BlobUpload Grpc(api::blob::UPLOAD), Write, Field(&[1, 1]);
+        BlobDownload Grpc(api::blob::DOWNLOAD), Read, FIRST;
+        BlobStat Grpc(api::blob::STAT), Read, FIRST;
+        BlobList Grpc(api::blob::LIST), Read, FIRST;
+        BlobDelete Grpc(api::blob::DELETE), Write, FIRST;
+        BlobListUploads Grpc(api::blob::LIST_UPLOADS), Read, FIRST;
+        BlobDiscardUploads Grpc(api::blob::DISCARD_UPLOADS), Write, FIRST;
+    }
+    Admin {
+        AdminCreateDatabase Grpc(api::admin::CREATE_DATABASE), Administer, Field(&[1, 1]);
+        AdminListDatabases Grpc(api::admin::LIST_DATABASES), Read, ALL;
+        AdminDropDatabase Grpc(api::admin::DROP_DATABASE), Administer, FIRST;
+        AdminConvertDatabase Grpc(api::admin::CONVERT_DATABASE), Administer, FIRST;
+        AdminStatistics Grpc(api::admin::STATISTICS), Read, ALL;
+        AdminBackup Grpc(api::admin::BACKUP), Administer, ALL;
+        AdminSnapshot Grpc(api::admin::SNAPSHOT), Administer, ALL;
+    }
+    Echo {
+        EchoUnary Grpc(api::echo::UNARY), NOTHING, ALL;
+        EchoStream Grpc(api::echo::STREAM), NOTHING, ALL;
+    }
+    HttpBlob {
+        HttpBlobPut Http("http.Blob/PUT"), Write, InQuery;
+        HttpBlobGet Http("http.Blob/GET"), Read, InQuery;
+        HttpBlobHead Http("http.Blob/HEAD"), Read, InQuery;
+        HttpBlobDelete Http("http.Blob/DELETE"), Write, InQuery;
+    }
+    HttpGupload {
+        HttpGupload Http("http.Gupload/upload"), Write, TheDefault;
+    }
+    Health {
+        HealthCheck Grpc(api::health::CHECK), NOTHING, ALL;
+        HealthList Grpc(api::health::LIST), NOTHING, ALL;
+        HealthWatch Grpc(api::health::WATCH), NOTHING, ALL;
+    }
+    ReflectionV1 {
+        ReflectionV1 Grpc(api::reflection::SERVER_REFLECTION_INFO), NOTHING, ALL;
+    }
+    ReflectionV1Alpha {
+        ReflectionV1Alpha Grpc(api::reflection::SERVER_REFLECTION_INFO_V1ALPHA), NOTHING, ALL;
+    }
+    Interop {
+        InteropEmptyCall Grpc(api::interop::EMPTY_CALL), NOTHING, ALL;
+        InteropUnaryCall Grpc(api::interop::UNARY_CALL), NOTHING, ALL;
+        InteropCacheableUnaryCall Grpc(api::interop::CACHEABLE_UNARY_CALL), NOTHING, ALL;
+        InteropStreamingOutputCall Grpc(api::interop::STREAMING_OUTPUT_CALL), NOTHING, ALL;
+        InteropStreamingInputCall Grpc(api::interop::STREAMING_INPUT_CALL), NOTHING, ALL;
+        InteropFullDuplexCall Grpc(api::interop::FULL_DUPLEX_CALL), NOTHING, ALL;
+        InteropHalfDuplexCall Grpc(api::interop::HALF_DUPLEX_CALL), NOTHING, ALL;
+    }
+    Kvstore {
+        KvstoreCreate Grpc(api::kvstore::CREATE), Write, FromSettings;
+        KvstoreRetrieve Grpc(api::kvstore::RETRIEVE), Read, FromSettings;
+        KvstoreUpdate Grpc(api::kvstore::UPDATE), Write, FromSettings;
+        KvstoreDelete Grpc(api::kvstore::DELETE), Write, FromSettings;
+    }
+    Gupload {
+        GuploadUpload Grpc(api::gupload::UPLOAD), Write, TheDefault;
+    }
+    YdbPing {
+        YdbPingUnary Grpc(api::ydb_ping::PING_PLAIN_GRPC), NOTHING, ALL;
+        YdbPingStream Grpc(api::ydb_ping::PING_STREAM), NOTHING, ALL;
+    }
 }
 
 impl Method {
-    /// Whether this is a method of `grpc.testing.TestService`, which is served only behind a flag.
-    pub fn is_interop(self) -> bool {
-        self.path().starts_with("grpc.testing.")
+    /// Returns the path of a gRPC method without its leading slash, `package.Service/Method`. A
+    /// plain request has none.
+    #[inline]
+    pub const fn path(self) -> &'static str {
+        match self.entry().route {
+            Grpc(method) => method.path,
+            Http(_) => "",
+        }
     }
 
-    /// Whether a call of a method of `pelton.v1` may change what the server keeps.
-    pub fn changes_content(self) -> bool {
-        matches!(
-            self,
-            Method::Put
-                | Method::Delete
-                | Method::Append
-                | Method::Increment
-                | Method::Batch
-                | Method::Transact
-                | Method::Pipe
-                | Method::BlobUpload
-                | Method::BlobDelete
-                | Method::BlobDiscardUploads
-                | Method::AdminCreateDatabase
-                | Method::AdminDropDatabase
-                | Method::AdminConvertDatabase
-                | Method::AdminBackup
-                | Method::AdminSnapshot
-        )
+    /// Returns what logs and metrics name the method: its path, or the label of a plain request.
+    pub const fn label(self) -> &'static str {
+        match self.entry().route {
+            Grpc(method) => method.path,
+            Http(label) => label,
+        }
     }
+
+    /// Returns the name of the service in logs and metrics.
+    pub fn service_label(self) -> &'static str {
+        let label = self.label();
+        label.rsplit_once('/').map_or("", |(service, _)| service)
+    }
+
+    /// Returns how many messages go each way; `None` for a plain request.
+    #[inline]
+    pub const fn kind(self) -> Option<CallKind> {
+        match self.entry().route {
+            Grpc(method) => Some(method.kind),
+            Http(_) => None,
+        }
+    }
+
+    /// Returns whether this is a plain HTTP/2 request, which no gRPC path names.
+    #[inline]
+    pub const fn is_plain(self) -> bool {
+        matches!(self.entry().route, Http(_))
+    }
+
+    /// Returns whether a call may change what the server keeps.
+    pub const fn changes_content(self) -> bool {
+        matches!(self.entry().access, Write | Administer)
+    }
+
+    /// Returns whether calls of the method look at the metadata of the request. Those of plain
+    /// requests look at all header fields.
+    #[inline]
+    pub const fn reads_metadata(self) -> bool {
+        matches!(self.service(), Service::Interop)
+    }
+
+    /// Returns whether clients of the method are known to drop the status of a failed call, so
+    /// that the server's log is where its reason is looked for. Those of gupload print a message
+    /// of their own.
+    pub const fn has_silent_callers(self) -> bool {
+        matches!(self.service(), Service::Gupload | Service::HttpGupload)
+    }
+}
+
+impl Service {
+    /// Returns whether the service is served, with or without the flag `--interop`.
+    #[inline]
+    pub const fn is_served(self, interop: bool) -> bool {
+        interop || !matches!(self, Service::Interop)
+    }
+}
+
+/// Returns the full names of the gRPC services that are served, with or without the flag
+/// `--interop`, for health and reflection: in order, and behind them those that a flag adds.
+pub fn served(interop: bool) -> impl Iterator<Item = &'static str> {
+    let is_served = |method: &&Method| !method.is_plain() && method.service().is_served(interop);
+    let methods = Method::ALL.iter().filter(is_served);
+    let name = |method: &Method| (!method.service().is_served(false), method.service_label());
+    let mut names: Vec<_> = methods.map(name).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.into_iter().map(|(_, name)| name)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::collections::BTreeSet;
 
-    /// Those of `pelton.v1` that change nothing are listed here, the others there.
+    use protobuf::Reader;
+
+    use super::*;
+    use crate::descriptor::DESCRIPTOR_SET;
+
+    /// What is declared beside those of the table, and answered as an unknown method.
+    const UNIMPLEMENTED: api::Method = api::interop::UNIMPLEMENTED_CALL;
+
+    /// All methods that `api` describes.
+    const DESCRIBED: [&[api::Method]; 10] = [
+        api::keyvalue::METHODS,
+        api::blob::METHODS,
+        api::admin::METHODS,
+        api::echo::METHODS,
+        api::health::METHODS,
+        api::reflection::METHODS,
+        api::interop::METHODS,
+        api::kvstore::METHODS,
+        api::gupload::METHODS,
+        api::ydb_ping::METHODS,
+    ];
+
+    fn paths() -> BTreeSet<&'static str> {
+        let grpc = |method: &&Method| !method.is_plain();
+        let methods = Method::ALL.iter().filter(grpc);
+        methods.map(|method| method.path()).collect()
+    }
+
+    #[test]
+    fn every_described_method_has_an_entry() {
+        let described: BTreeSet<_> = (DESCRIBED.iter().copied().flatten())
+            .filter(|&&method| method != UNIMPLEMENTED)
+            .map(|method| method.path)
+            .collect();
+        assert_eq!(paths(), described);
+    }
+
+    /// The methods that the compiled `.proto` files declare, as paths: `FileDescriptorSet.file`,
+    /// its package and services, their methods.
+    fn declared() -> BTreeSet<String> {
+        fn strings(message: &[u8], wanted: u32) -> Vec<&[u8]> {
+            let mut found = Vec::new();
+            let read = Reader::new(message).for_each(|number, value| {
+                if number == wanted {
+                    found.push(value.bytes()?);
+                }
+                Ok(())
+            });
+            read.expect("the committed set is sound");
+            found
+        }
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("names are ASCII");
+        let mut paths = BTreeSet::new();
+        for file in strings(DESCRIPTOR_SET, 1) {
+            let package = strings(file, 2)
+                .first()
+                .map_or("".to_owned(), |name| text(name));
+            for service in strings(file, 6) {
+                let service_name = text(strings(service, 1)[0]);
+                for method in strings(service, 2) {
+                    let name = text(strings(method, 1)[0]);
+                    paths.insert(format!("{package}.{service_name}/{name}"));
+                }
+            }
+        }
+        paths
+    }
+
+    #[test]
+    fn every_declared_method_has_an_entry() {
+        let is_ours = |path: &&String| path.as_str() != UNIMPLEMENTED.path;
+        let declared = declared();
+        // Declared for clients of the public tests, and never served.
+        let is_served = |path: &&String| !path.starts_with("grpc.testing.UnimplementedService/");
+        let declared = declared.iter().filter(is_ours).filter(is_served);
+        let declared: Vec<_> = declared.map(String::as_str).collect();
+        assert_eq!(paths().into_iter().collect::<Vec<_>>(), declared);
+    }
+
+    /// A request of one of these that was repeated would take effect twice.
     #[test]
     fn methods_change_content_or_do_not() {
         use Method as M;
@@ -165,13 +381,48 @@ mod tests {
             M::BlobListUploads,
             M::AdminListDatabases,
             M::AdminStatistics,
-            M::EchoUnary,
-            M::EchoStream,
+            M::HttpBlobGet,
+            M::HttpBlobHead,
+            M::KvstoreRetrieve,
+        ];
+        let touches_nothing = [
+            Service::Echo,
+            Service::Health,
+            Service::ReflectionV1,
+            Service::ReflectionV1Alpha,
+            Service::Interop,
+            Service::YdbPing,
         ];
         for &method in Method::ALL {
-            let is_ours = method.path().starts_with("pelton.v1.");
-            let changes = is_ours && !reads.contains(&method);
+            let expected = match method {
+                _ if touches_nothing.contains(&method.service()) => Access::Nothing,
+                _ if reads.contains(&method) => Access::Read,
+                _ if method.service() == Service::Admin => Access::Administer,
+                _ => Access::Write,
+            };
+            assert_eq!(method.entry().access, expected, "{method:?}");
+            let changes = matches!(expected, Access::Write | Access::Administer);
             assert_eq!(method.changes_content(), changes, "{method:?}");
+        }
+    }
+
+    #[test]
+    fn a_method_that_touches_data_has_a_database_or_all_of_them() {
+        use Method as M;
+        let of_all = [
+            M::AdminListDatabases,
+            M::AdminStatistics,
+            M::AdminBackup,
+            M::AdminSnapshot,
+        ];
+        for &method in Method::ALL {
+            let entry = method.entry();
+            let has_none = entry.access == Access::Nothing || of_all.contains(&method);
+            assert_eq!(
+                entry.database == DatabaseName::Nowhere,
+                has_none,
+                "{method:?}"
+            );
         }
     }
 
@@ -179,11 +430,14 @@ mod tests {
     fn every_path_leads_to_its_method() {
         for (index, &method) in Method::ALL.iter().enumerate() {
             assert_eq!(method as usize, index);
-            let path = format!("/{}", method.path());
-            if method.kind() == Kind::Plain {
-                assert_eq!(route(path.as_bytes()), None, "{path}");
+            let label = format!("/{}", method.label());
+            if method.is_plain() {
+                assert_eq!((method.path(), method.kind()), ("", None));
+                assert_eq!(route(label.as_bytes()), None, "{label}");
                 continue;
             }
+            let path = format!("/{}", method.path());
+            assert_eq!(path, label);
             assert_eq!(route(path.as_bytes()), Some(method), "{path}");
             assert_eq!(
                 route(&path.as_bytes()[1..]),
@@ -195,5 +449,27 @@ mod tests {
         }
         assert_eq!(route(b""), None);
         assert_eq!(route(b"/"), None);
+    }
+
+    #[test]
+    fn services_are_listed_in_order_and_the_one_behind_a_flag_last() {
+        let always = [
+            "Ydb.Debug.V1.DebugService",
+            "grpc.health.v1.Health",
+            "grpc.reflection.v1.ServerReflection",
+            "grpc.reflection.v1alpha.ServerReflection",
+            "io.grpc.KeyValueService",
+            "messaging.GuploadService",
+            "pelton.v1.Admin",
+            "pelton.v1.Blob",
+            "pelton.v1.Echo",
+            "pelton.v1.KeyValue",
+        ];
+        assert_eq!(served(false).collect::<Vec<_>>(), always);
+        let all: Vec<_> = always
+            .into_iter()
+            .chain(["grpc.testing.TestService"])
+            .collect();
+        assert_eq!(served(true).collect::<Vec<_>>(), all);
     }
 }

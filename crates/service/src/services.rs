@@ -1,45 +1,186 @@
-//! Which services this server serves, for those who tell others: health and reflection.
+//! The table of services: which state machine serves the methods of which.
 
-/// Full names of the services that are served always.
-pub const SERVED: [&str; 10] = [
-    "Ydb.Debug.V1.DebugService",
-    "grpc.health.v1.Health",
-    "grpc.reflection.v1.ServerReflection",
-    "grpc.reflection.v1alpha.ServerReflection",
-    "io.grpc.KeyValueService",
-    "messaging.GuploadService",
-    "pelton.v1.Admin",
-    "pelton.v1.Blob",
-    "pelton.v1.Echo",
-    "pelton.v1.KeyValue",
-];
+use store::blob::News;
+use store::tree::ReadPlan;
+use store::{CommitOutcome, ReadView};
 
-/// Full name of the service that is served only behind a flag.
-pub const INTEROP: &str = "grpc.testing.TestService";
+use crate::admin::AdminCall;
+use crate::blob::BlobCall;
+use crate::call::{Actions, CallHead, ServerInfo, Shared, State};
+use crate::compat::gupload::GuploadCall;
+use crate::compat::kvstore::KvstoreCall;
+use crate::compat::ydb_ping::YdbPingCall;
+use crate::echo::EchoCall;
+use crate::health::HealthCall;
+use crate::http::HttpCall;
+use crate::interop::InteropCall;
+use crate::keyvalue::KeyValueCall;
+use crate::method::{Method, Service};
+use crate::reflection::ReflectionCall;
+use crate::status::Status;
+use crate::task::TaskNews;
 
-/// The services that are served, with or without the test service.
-pub fn served(interop: bool) -> impl Iterator<Item = &'static str> {
-    SERVED.into_iter().chain(interop.then_some(INTEROP))
+pub use crate::keyvalue::{database_gone, no_reader, not_read, reads_wait};
+
+/// Makes [`Call`] of the table, and brings its steps to the state machine that it holds.
+macro_rules! services {
+    ($($call:ident($state:ty): $($service:ident)|+;)*) => {
+        /// A call of any method. Small, as a server holds many: what needs more than a few words is
+        /// boxed.
+        pub enum Call {
+            $(
+                #[doc = concat!("Of ", stringify!($($service),+), ".")]
+                $call($state),
+            )*
+            /// Ended while it was started.
+            Over,
+        }
+
+        impl Call {
+            /// Begins a call of `method`.
+            pub fn started(
+                method: Method,
+                head: &CallHead<'_>,
+                shared: &Shared,
+                actions: &mut impl Actions,
+            ) -> Call {
+                if !is_served(method, shared) {
+                    actions.finish(not_served(method));
+                    return Call::Over;
+                }
+                match method.service() {
+                    $($(Service::$service)|+ => {
+                        Call::$call(<$state>::started(method, head, shared, actions))
+                    })*
+                }
+            }
+        }
+
+        /// Brings a step to the state of whatever kind of call it is.
+        macro_rules! step {
+            ($one:expr, $of:ident => $step:expr) => {
+                match $one {
+                    $(Call::$call($of) => $step,)*
+                    Call::Over => {}
+                }
+            };
+        }
+    };
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::method::Method;
+services! {
+    KeyValue(KeyValueCall): KeyValue;
+    Health(HealthCall): Health;
+    Reflection(ReflectionCall): ReflectionV1 | ReflectionV1Alpha;
+    Admin(AdminCall): Admin;
+    Blob(BlobCall): Blob;
+    Echo(EchoCall): Echo;
+    Interop(InteropCall): Interop;
+    Kvstore(KvstoreCall): Kvstore;
+    Gupload(GuploadCall): Gupload | HttpGupload;
+    YdbPing(YdbPingCall): YdbPing;
+    Http(HttpCall): HttpBlob;
+}
 
-    #[test]
-    fn every_service_has_a_method() {
-        for service in served(true) {
-            let belongs = |method: &&Method| {
-                method
-                    .path()
-                    .strip_prefix(service)
-                    .is_some_and(|rest| rest.starts_with('/'))
-            };
-            assert!(
-                Method::ALL.iter().any(|method| belongs(&method)),
-                "{service}"
-            );
-        }
+const _: () = assert!(
+    size_of::<Call>() <= 64,
+    "a server holds many calls: box what is large"
+);
+
+/// Whether a method is there, and switched on.
+#[inline]
+fn is_served(method: Method, shared: &Shared) -> bool {
+    method != Method::Watch && method.service().is_served(shared.settings.interop)
+}
+
+#[cold]
+fn not_served(method: Method) -> Status {
+    let path = method.path();
+    if method.service() == Service::Interop {
+        return Status::unimplemented(format!("{path} is served only with the flag --interop"));
     }
+    Status::unimplemented(format!(
+        "{path} is not there yet: this version of the server does not serve it"
+    ))
+}
+
+impl State for Call {
+    #[inline]
+    fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared, actions: &mut impl Actions) {
+        step!(self, state => state.message(bytes, last, shared, actions));
+    }
+
+    fn part(
+        &mut self,
+        bytes: &[u8],
+        left: usize,
+        last: bool,
+        shared: &Shared,
+        actions: &mut impl Actions,
+    ) {
+        step!(self, state => state.part(bytes, left, last, shared, actions));
+    }
+
+    fn half_closed(&mut self, shared: &Shared, actions: &mut impl Actions) {
+        step!(self, state => state.half_closed(shared, actions));
+    }
+
+    fn wish(&self, kept: &[u8], wishes: &mut ReadPlan) {
+        step!(self, state => state.wish(kept, wishes));
+    }
+
+    #[inline]
+    fn read(
+        &mut self,
+        shown: &ReadView<'_>,
+        kept: &[u8],
+        shared: &Shared,
+        actions: &mut impl Actions,
+    ) {
+        step!(self, state => state.read(shown, kept, shared, actions));
+    }
+
+    #[inline]
+    fn committed(
+        &mut self,
+        outcome: &CommitOutcome<'_>,
+        shared: &Shared,
+        actions: &mut impl Actions,
+    ) {
+        step!(self, state => state.committed(outcome, shared, actions));
+    }
+
+    fn task(&mut self, news: &TaskNews<'_>, shared: &Shared, actions: &mut impl Actions) {
+        step!(self, state => state.task(news, shared, actions));
+    }
+
+    fn blob(&mut self, news: News, shared: &Shared, actions: &mut impl Actions) {
+        step!(self, state => state.blob(news, shared, actions));
+    }
+
+    fn writable(&mut self, shared: &Shared, actions: &mut impl Actions) {
+        step!(self, state => state.writable(shared, actions));
+    }
+
+    fn woken(&mut self, shared: &Shared, actions: &mut impl Actions) {
+        step!(self, state => state.woken(shared, actions));
+    }
+
+    fn cancelled(&mut self, shared: &Shared) {
+        step!(self, state => state.cancelled(shared));
+    }
+}
+
+/// Returns what `GET /` says: name and version, and what is served.
+pub fn greeting(server: &ServerInfo) -> String {
+    let ServerInfo { name, version } = server;
+    format!(
+        "{name} {version}: a key-value and blob server over gRPC.\n\
+         This port serves pelton.v1.KeyValue, pelton.v1.Blob, pelton.v1.Echo, \
+         grpc.health.v1.Health, server reflection,\n\
+         io.grpc.KeyValueService, messaging.GuploadService and Ydb.Debug.V1.DebugService over \
+         HTTP/2, with TLS or without. Try: pelton status\n\
+         Blobs are at /blob/NAME, for clients that begin with HTTP/2: curl \
+         --http2-prior-knowledge\n"
+    )
 }

@@ -1,7 +1,7 @@
 //! What a run of the key-value example's client has shown, beside what can be reached at all.
 
 use serde_json::{Map, Value};
-use service::compat::simulate::Delays;
+use service::settings::simulate::Delays;
 
 use super::{Report, csv_lines, object, per, rounded};
 use crate::workload::{KVSTORE_KINDS, KeyUse};

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use api::CallKind;
 use net::tls::ServerTls;
 use net::{CountersReader, LoopCounters};
 use service::figures::Totals;
-use service::{Code, Kind as Shape, Method, RefusedFor, Shared, services};
+use service::{Code, Method, RefusedFor, Shared};
 use store::blob::{BlobStatistics, BlobUse};
 use store::durable::LogStatistics;
 use store::tree::Trouble;
@@ -40,7 +41,7 @@ impl Sources {
         );
         page.sample(&[("version", self.shared.server.version)], 1);
         let totals = self.shared.figures.totals();
-        calls(&mut page, &totals, self.shared.interop);
+        calls(&mut page, &totals, self.shared.settings.interop);
         sockets(&mut page, &totals, &self.counters.read());
         if let Some(tls) = &self.tls {
             self::tls(&mut page, tls, &self.counters.read());
@@ -65,15 +66,15 @@ impl Sources {
 /// The labels that the gRPC metrics of other servers have, so that dashboards for those fit.
 fn method_labels(method: Method) -> [Label<'static>; 3] {
     let (service, name) = method
-        .path()
+        .label()
         .rsplit_once('/')
-        .unwrap_or(("", method.path()));
+        .unwrap_or(("", method.label()));
     let shape = match method.kind() {
-        Shape::Unary => "unary",
-        Shape::ServerStreaming => "server_stream",
-        Shape::ClientStreaming => "client_stream",
-        Shape::Plain => "plain",
-        Shape::Bidirectional => "bidi_stream",
+        Some(CallKind::Unary) => "unary",
+        Some(CallKind::ServerStreaming) => "server_stream",
+        Some(CallKind::ClientStreaming) => "client_stream",
+        Some(CallKind::Bidirectional) => "bidi_stream",
+        None => "plain",
     };
     [
         ("grpc_type", shape),
@@ -96,12 +97,8 @@ fn calls(page: &mut Page, totals: &Totals, interop: bool) {
         Counter,
         "Calls that have ended, by method and status; with status OK for each method that is served, be it 0.",
     );
-    let is_served = |method: Method| {
-        let service = method_labels(method)[1].1;
-        // Requests of plain HTTP belong to no service that reflection lists.
-        method.kind() == Shape::Plain || services::served(interop).any(|served| served == service)
-    };
-    for &method in Method::ALL.iter().filter(|&&method| is_served(method)) {
+    let is_served = |method: &&Method| method.service().is_served(interop);
+    for &method in Method::ALL.iter().filter(is_served) {
         let [shape, service, name] = method_labels(method);
         let mut sample = |code: Code, calls: u64| {
             let code = wire::grpc::Code::from_u8(code as u8).name();

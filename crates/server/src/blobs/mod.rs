@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use net::ConnectionId;
-use service::{Call, State as _};
 use store::CommitOutcome;
 use store::blob::{
     Blobs, CallJob, LostUpload, News, Observer, Owner, Permit, ReadError, Sealed, UploadError,
@@ -16,10 +15,8 @@ use store::blob::{
 };
 
 use crate::SharedWaker;
-use crate::calls::{CallId, joined};
-use crate::connection::ConnectionState;
+use crate::call_id::{CallId, joined};
 use crate::inbox::Inbox;
-use crate::loop_state::LoopState;
 use crate::settings::Log;
 
 pub(crate) use threads::{BlobThreads, Threads};
@@ -153,26 +150,6 @@ impl LoopBlobs {
         if let Some(blobs) = &self.blobs {
             blobs.settle(outcome, sealed.map(|sealed| *sealed));
         }
-    }
-}
-
-impl LoopState {
-    /// Tells a call what was done for it.
-    pub(crate) fn blob_news(
-        &mut self,
-        channel: &mut ConnectionState,
-        io: &mut net::Io,
-        id: CallId,
-        news: News,
-    ) {
-        self.step(
-            channel,
-            &mut io.output,
-            id,
-            |call: &mut Call, shared, step| {
-                call.blob(news, shared, step);
-            },
-        );
     }
 }
 

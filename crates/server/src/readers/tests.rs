@@ -443,21 +443,18 @@ fn writes_that_wait_are_bounded_wherever_they_wait() {
         let held = tree.hold_reads();
         let at_reader = bench.put("", &value, Condition::Present);
         bench.pair.turn();
-        assert_eq!(bench.pair.worker.core.disk_writes.bytes(), BYTES);
+        assert_eq!(bench.pair.worker.write_bytes().1, BYTES);
         let at_committer = bench.put("memory", &value, Condition::None);
         bench.pair.turn();
-        bench.pair.worker.core.admission.waiting_write_bytes = bound_bytes;
+        bench.pair.worker.bound_write_bytes(bound_bytes);
         let in_batch = bench.put("memory", &value, Condition::None);
         let next = bench.get("memory", b"other key");
         let sent = std::mem::take(&mut bench.pair.sent);
         bench.pair.receive(&sent);
-        assert_eq!(bench.pair.worker.core.batch.write_bytes(), BYTES);
-        let is_held_back = !bench.pair.worker.core.held_back.is_empty();
+        assert_eq!(bench.pair.worker.write_bytes().0, BYTES);
+        let is_held_back = bench.pair.worker.has_held_back();
         assert_eq!(is_held_back, !is_taken);
-        assert_eq!(
-            bench.pair.worker.core.calls.len(),
-            3 + usize::from(is_taken)
-        );
+        assert_eq!(bench.pair.worker.running(), 3 + usize::from(is_taken));
         drop(held);
         for call in [at_reader, at_committer, in_batch, next] {
             bench.wait_ok(call);
@@ -471,12 +468,10 @@ fn writes_stay_bounded_while_the_committer_stands_still() {
     const VALUE: usize = 10_000;
     let mut bench = Bench::new(true);
     assert!(bench.put_ok("memory", b"x", Condition::None));
-    bench.pair.worker.core.admission.waiting_write_bytes = 3 * VALUE;
+    bench.pair.worker.bound_write_bytes(3 * VALUE);
     let waiting = |bench: &Bench| {
-        let core = &bench.pair.worker.core;
-        let mailbox = core.mailbox.as_ref();
-        let mailbox_bytes = mailbox.map_or(0, |mailbox| mailbox.waiting_bytes());
-        core.batch.write_bytes() + core.disk_writes.bytes() + mailbox_bytes
+        let (in_batch, behind_it) = bench.pair.worker.write_bytes();
+        in_batch + behind_it
     };
     for _ in 0..2 {
         let calls: Vec<_> = (0..6)
@@ -496,7 +491,7 @@ fn writes_stay_bounded_while_the_committer_stands_still() {
             bench.wait_ok(call);
         }
         assert_eq!(waiting(&bench), 0);
-        assert!(bench.pair.worker.core.held_back.is_empty());
+        assert!(!bench.pair.worker.has_held_back());
     }
 }
 
@@ -553,7 +548,7 @@ fn the_figures_of_readers_show_their_threads() {
     let read = bench.get("", b"key");
     assert!(bench.waits(read));
     assert!(threads() >= 1, "one waits for the device");
-    assert!(!bench.pair.worker.core.readers.is_idle());
+    assert!(!bench.pair.worker.readers_are_idle());
     drop(held);
     bench.wait_ok(read);
     Readers::Pool(pool).stop();
@@ -610,8 +605,8 @@ fn what_was_fetched_has_a_share_of_each_tick() {
         bench.pair.serve();
         while left > 0 {
             left = left.saturating_sub(jobs * limits::READS_PER_JOB);
-            assert_eq!(bench.pair.worker.core.calls.len(), left, "{job_us}");
-            assert!(left == 0 || !bench.pair.worker.core.readers.is_idle());
+            assert_eq!(bench.pair.worker.running(), left, "{job_us}");
+            assert!(left == 0 || !bench.pair.worker.readers_are_idle());
             bench.pair.serve();
         }
     }
@@ -812,13 +807,11 @@ fn a_read_goes_on_when_a_write_before_it_has_ended() {
         bench.note_ends();
         assert!(bench.status(write).is_none());
         // As if it were many writes, whose answers can be large.
-        open_channel(&mut bench)
-            .http2()
-            .expect("it is")
-            .reserve_more(write, 64 << 20);
+        let connection = &mut bench.pair.worker.http2().connection;
+        connection.reserve_more(write, 64 << 20);
         drop(held);
         let deadline = std::time::Instant::now() + Duration::from_secs(60);
-        while open_channel(&mut bench).deferred_reads.is_empty() {
+        while bench.pair.worker.http2().deferred_reads.is_empty() {
             assert!(
                 std::time::Instant::now() < deadline,
                 "the read was not brought"
@@ -841,11 +834,6 @@ fn a_read_goes_on_when_a_write_before_it_has_ended() {
         assert!(bench.status(write).is_some(), "the write has ended");
         assert!(bench.status(read).is_some(), "the read goes on");
     }
-}
-
-fn open_channel(bench: &mut Bench) -> &mut crate::connection::ConnectionState {
-    let channel = bench.pair.worker.channels[0].as_mut();
-    channel.expect("the connection is open")
 }
 
 /// A device that fails while a sweep begins must not make it the last one.

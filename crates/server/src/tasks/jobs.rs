@@ -169,7 +169,7 @@ mod tests {
     use wal::{GroupError, LogConfig, LogId};
 
     use super::*;
-    use crate::calls::CallId;
+    use crate::call_id::CallId;
     use crate::inbox::Inbox;
     use crate::pair;
     use crate::readers::tests::TempFolder;

@@ -17,7 +17,7 @@ use std::thread::JoinHandle;
 use api::admin::{BackupProgress, ConvertProgress, SnapshotResponse};
 use service::{Task, TaskFailure, TaskNews, TaskRefusal};
 
-use crate::calls::CallId;
+use crate::call_id::CallId;
 use crate::clock::TimeSource;
 use crate::inbox::Inbox;
 use crate::limits;

@@ -11,7 +11,7 @@ use wire::grpc::Code;
 use wire::{Event, StreamKey};
 
 use super::{Done, Jobs, Progress, Watch};
-use crate::calls::CallId;
+use crate::call_id::CallId;
 use crate::clock::TimeSource;
 use crate::inbox::Inbox;
 use crate::limits;
@@ -272,7 +272,7 @@ fn a_stop_ends_a_task_that_takes_too_long_once_and_waits_for_it() {
         tasks
             .start(
                 Task::Snapshot,
-                crate::calls::CallId::from_tag(0),
+                crate::call_id::CallId::from_tag(0),
                 &Inbox::new(Arc::new(|| {}))
             )
             .err(),
@@ -297,7 +297,7 @@ fn without_a_thread_it_is_said_so() {
     let tasks = Arc::clone(&room.pair.tasks);
     let start = || {
         let inbox = Inbox::new(Arc::new(|| {}));
-        let call = crate::calls::CallId::from_tag(0);
+        let call = crate::call_id::CallId::from_tag(0);
         tasks.start(Task::Snapshot, call, &inbox).map(drop)
     };
     crate::threads::NO_THREADS.set(true);

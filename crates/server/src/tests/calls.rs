@@ -10,8 +10,8 @@ use wire::http2::frame::{self, FrameHeader, kind};
 use wire::{Event, RequestHead, StreamKey};
 
 use super::path;
+use crate::event_loop::large_output_bytes;
 use crate::limits;
-use crate::loop_state::large_output_bytes;
 use crate::pair::Pair;
 
 /// Some turns; returns the code and the message of the call if it has ended.

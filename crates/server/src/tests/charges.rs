@@ -15,8 +15,8 @@ use wire::{ErrorCode, Event, RequestHead, SharedBytes, StreamKey};
 use super::path;
 use super::stop::Bench;
 use crate::account::{Account, Held};
+use crate::event_loop::held;
 use crate::limits;
-use crate::loop_state::held;
 use crate::pair::Pair;
 
 fn charged(pair: &Pair) -> usize {
@@ -41,11 +41,8 @@ fn put(key: &[u8], value: &[u8]) -> Vec<u8> {
 
 /// The stream of the only call, as the server names it.
 fn only_stream(pair: &Pair) -> StreamKey {
-    let calls = &pair.worker.core.calls;
-    let mut ids = calls.ids();
-    let only = ids.next().expect("a call runs");
-    assert_eq!(ids.next(), None);
-    calls.get(only).expect("it runs").stream
+    assert_eq!(pair.worker.running(), 1);
+    pair.worker.first_stream()
 }
 
 #[test]
@@ -60,11 +57,9 @@ fn a_connection_holds_what_is_set_aside_what_waits_for_the_socket_and_its_calls(
         opened.expect("a stream is free");
     }
     pair.turn();
-    assert_eq!(pair.worker.core.calls.len(), CALLS);
-    let id = pair.worker.core.calls.ids().next().expect("they run");
-    let stream = pair.worker.core.calls.get(id).expect("it runs").stream;
-    let channel = pair.worker.channels[0].as_mut().expect("it is open");
-    let connection = channel.http2().expect("it speaks HTTP/2");
+    assert_eq!(pair.worker.running(), CALLS);
+    let stream = pair.worker.first_stream();
+    let connection = &mut pair.worker.http2().connection;
     connection.reserve_more(stream, 1_000);
     connection.hold_request(stream, 20);
     for output in [0, OUTPUT] {
@@ -99,8 +94,7 @@ fn a_connection_waits_for_memory_with_a_request_that_was_put_back() {
         pair.now_ns += limits::WINDOWS_SHUT_MS * 1_000_000;
         pair.turn();
     }
-    let channel = pair.worker.channels[0].as_mut().expect("it is open");
-    let connection = channel.http2().expect("it speaks HTTP/2");
+    let connection = &mut pair.worker.http2().connection;
     assert!(connection.has_put_back());
     for (output, waits) in [(0, true), (60_000, true), (70_000, false)] {
         let mut io = net::Io::new();
@@ -121,10 +115,9 @@ fn what_is_produced_is_charged_at_once_when_it_is_more_than_a_little() {
     let mut known = 0;
     for round in 1..=3 {
         for (bytes, is_charged) in [(limits::SMALL_HOLDING_BYTES, false), (1, true)] {
-            let channel = pair.worker.channels[0].as_mut().expect("it is open");
-            let connection = channel.http2().expect("it speaks HTTP/2");
+            let connection = &mut pair.worker.http2().connection;
             connection.reserve_more(stream, bytes);
-            pair.worker.core.note_growth(channel, &pair.io);
+            pair.worker.note_growth(&pair.io);
             if is_charged {
                 known = round * (limits::SMALL_HOLDING_BYTES + 1);
             }
@@ -248,7 +241,7 @@ fn large_answers_of_one_connection_wait_for_nobody_while_there_is_memory() {
         pair.call(&path(Method::EchoUnary), &message);
     }
     pair.serve();
-    assert_eq!(pair.worker.core.calls.len(), 0, "all are answered");
+    assert_eq!(pair.worker.running(), 0, "all are answered");
 }
 
 /// Its peer does not read, and others use up the memory: what it asks for is read when there is
@@ -262,7 +255,7 @@ fn reads_of_a_connection_that_may_hold_no_more_wait() {
         writer::uint64(&mut message, 2, 500_000);
         pair.call(&path(Method::EchoUnary), &message);
         pair.serve();
-        assert_eq!(pair.worker.core.calls.len(), 0, "it is answered");
+        assert_eq!(pair.worker.running(), 0, "it is answered");
         // They have asked for their reads as it comes to that.
         for _ in 0..READS {
             pair.call(&path(Method::Get), &[]);
@@ -270,21 +263,21 @@ fn reads_of_a_connection_that_may_hold_no_more_wait() {
         let sent = std::mem::take(&mut pair.sent);
         pair.receive(&sent);
         let others = pair.fill_account();
-        let states = |pair: &Pair| {
-            let channel = pair.worker.channels[0].as_ref().expect("it is open");
-            (channel.deferred_reads.len(), pair.worker.core.calls.len())
+        let states = |pair: &mut Pair| {
+            let deferred = pair.worker.http2().deferred_reads.len();
+            (deferred, pair.worker.running())
         };
         for _ in 0..3 {
             pair.serve();
-            assert_eq!(states(&pair), (READS, READS));
+            assert_eq!(states(&mut pair), (READS, READS));
         }
         drop(others);
         pair.serve();
         let left = READS - limits::READS_RESUMED;
-        assert_eq!(states(&pair), (left, left));
+        assert_eq!(states(&mut pair), (left, left));
         assert!(pair.io.is_unfinished(), "the others are to follow");
         pair.serve();
-        assert_eq!(states(&pair), (0, 0));
+        assert_eq!(states(&mut pair), (0, 0));
         pair.close();
         pair.client = wire::Connection::new(&wire::Config::client(), 0);
         (pair.io, pair.sent) = (net::Io::new(), Vec::new());
@@ -319,7 +312,7 @@ fn a_large_value_is_read_when_there_is_memory_for_it() {
             assert_eq!(pair.turn(), []);
             assert!(charged(&pair) - of_others - at_rest < 1_000);
             // Looked up again before that, they would be so in every tick.
-            assert!(!pair.worker.core.batch.has_work());
+            assert!(!pair.worker.has_work());
         }
         drop(others);
         pair.messages.clear();
@@ -399,8 +392,7 @@ fn keys_that_a_scan_keeps_between_two_pages_are_charged() {
         for _ in 0..20 {
             pair.turn_of_worker();
         }
-        let channel = pair.worker.channels[0].as_mut().expect("it is open");
-        let connection = channel.http2().expect("it speaks HTTP/2");
+        let connection = &pair.worker.http2().connection;
         let (all, unsent) = (connection.buffered_bytes(), connection.unsent_bytes());
         assert!(unsent > 0, "pages wait for the peer");
         // The end twice, as what waits for a disk has a copy, and what little the scan has passed.
@@ -510,7 +502,7 @@ fn what_a_download_reads_is_promised_of_the_window_that_it_shares() {
     assert_eq!(bench.ended.len(), 1);
     assert_eq!(bench.pair.client.head().http_status(), 201);
     // Its description was decided, and nothing is kept for that any more.
-    assert!(bench.pair.worker.core.blobs.sealed.is_empty());
+    assert!(!bench.pair.worker.has_sealed());
     bench.pair.close();
     bench.turn();
     assert!(net::Handler::is_idle(&bench.pair.worker));

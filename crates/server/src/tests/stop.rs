@@ -234,7 +234,7 @@ fn a_commit_is_taken_back_when_its_caller_is_gone() {
         }
         bench.commit();
         assert!(!bench.is_stored());
-        assert_eq!(bench.pair.worker.core.calls.len(), 0);
+        assert_eq!(bench.pair.worker.running(), 0);
     }
     let put = bench.put(Some(5_000_000_000));
     bench.commit();

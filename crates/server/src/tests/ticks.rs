@@ -119,7 +119,7 @@ fn a_drain_ticks_when_its_patience_ends_and_when_its_last_calls_do() {
             pair.now_ns = stopped_ns + now_ns;
             pair.sent.clear();
             pair.turn();
-            assert_eq!(pair.worker.core.calls.len(), calls);
+            assert_eq!(pair.worker.running(), calls);
         }
     }
 }

@@ -46,7 +46,12 @@ pub struct AdminCall {
 
 impl AdminCall {
     /// Begins a call of `method`, and ends it at once if it comes from elsewhere.
-    pub fn started(method: Method, head: &CallHead<'_>, actions: &mut impl Actions) -> AdminCall {
+    pub fn started(
+        method: Method,
+        head: &CallHead<'_>,
+        _shared: &Shared,
+        actions: &mut impl Actions,
+    ) -> AdminCall {
         if head.peer == PeerKind::Remote {
             actions.finish(from_elsewhere(method));
         }
@@ -437,7 +442,7 @@ fn statistics(shared: &Shared, actions: &mut impl Actions) {
     let totals = shared.figures.totals();
     let infos = by_name(&shared.store);
     let methods = totals.ended.iter().map(|&(method, code, calls)| {
-        let (method, code) = (method.path(), code as u32);
+        let (method, code) = (method.label(), code as u32);
         MethodStatistics {
             method,
             code,

@@ -22,7 +22,7 @@ use store::{
     CommitOutcome, Condition, DatabaseId, Decision, Mode, Operation, OperationStatus, ReadView,
 };
 
-use crate::call::{Actions, Shared, State};
+use crate::call::{Actions, CallHead, Shared, State};
 use crate::keyvalue::messages::Invalid;
 use crate::keyvalue::refusal;
 use crate::method::Method;
@@ -55,7 +55,12 @@ enum Step {
 
 impl BlobCall {
     /// Begins a call of `method`.
-    pub fn started(method: Method) -> BlobCall {
+    pub fn started(
+        method: Method,
+        _head: &CallHead<'_>,
+        _shared: &Shared,
+        _actions: &mut impl Actions,
+    ) -> BlobCall {
         BlobCall(match method {
             Method::BlobUpload => Step::Upload(Box::default()),
             method => Step::Expecting(method),

@@ -4,12 +4,8 @@
 //! It is kept as a blob of the default database under a generated name, or thrown away as the
 //! original does.
 
-mod names;
-
 use store::blob::{Begin, End, News, limits};
 use store::{CommitOutcome, DatabaseId};
-
-pub use names::Names;
 
 use crate::blob::{Progress, Storing, refuse};
 use crate::call::{Actions, CallHead, Shared, State};
@@ -17,15 +13,6 @@ use crate::method::Method;
 use crate::status::{Code, Status};
 use api::gupload::{Chunk, UploadStatus, UploadStatusCode};
 use protobuf::DecodeError;
-
-/// How uploads are taken.
-#[derive(Debug, Default)]
-pub struct Settings {
-    /// They are thrown away.
-    pub discard: bool,
-    /// Under which names they are kept otherwise.
-    pub names: Names,
-}
 
 /// An upload, over gRPC or as a plain request.
 pub struct GuploadCall {
@@ -93,7 +80,7 @@ impl Content {
         actions: &mut impl Actions,
     ) -> Result<Content, Status> {
         let metadata = |name: &[u8]| head.metadata.first(name);
-        if shared.gupload.discard || metadata(b":method").is_some_and(is_safe) {
+        if shared.settings.gupload.discard || metadata(b":method").is_some_and(is_safe) {
             return Ok(Content::Nowhere);
         }
         let found = refuse::database("", shared);
@@ -103,7 +90,7 @@ impl Content {
         let now_ms = actions.now_ms();
         let begin = Begin {
             database,
-            name: shared.gupload.names.next(now_ms).into(),
+            name: shared.settings.gupload.names.next(now_ms).into(),
             upload_id: Box::default(),
             offset: 0,
             size_bytes: length.and_then(|length| length.parse().ok()),

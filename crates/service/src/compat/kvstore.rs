@@ -11,24 +11,15 @@ use store::{
     PushError, ReadView, Refusal, Value,
 };
 
-use super::simulate::{Simulator, Turn};
-use crate::call::{Actions, Shared, State};
+use crate::call::{Actions, CallHead, Shared, State};
 use crate::keyvalue;
 use crate::method::Method;
+use crate::settings::simulate::Turn;
 use crate::status::{Code, Status};
 use api::kvstore::{
     CreateRequest, DeleteRequest, RetrieveRequest, RetrieveResponse, UpdateRequest,
 };
 use protobuf::{DecodeError, writer};
-
-/// How the service is to be.
-#[derive(Debug, Default)]
-pub struct Settings {
-    /// The database with its keys; empty: the default one.
-    pub database: Box<str>,
-    /// Delays operations.
-    pub simulator: Option<Simulator>,
-}
 
 /// A call of the service.
 pub struct KvstoreCall {
@@ -50,7 +41,12 @@ enum Step {
 
 impl KvstoreCall {
     /// Begins a call of `method`.
-    pub fn started(method: Method) -> KvstoreCall {
+    pub fn started(
+        method: Method,
+        _head: &CallHead<'_>,
+        _shared: &Shared,
+        _actions: &mut impl Actions,
+    ) -> KvstoreCall {
         KvstoreCall {
             method,
             step: Step::Expecting,
@@ -68,7 +64,7 @@ impl KvstoreCall {
         shared: &Shared,
         actions: &mut impl Actions,
     ) -> Result<(), Status> {
-        let Some(simulator) = &shared.kvstore.simulator else {
+        let Some(simulator) = &shared.settings.kvstore.simulator else {
             return self.begin(bytes, shared, actions);
         };
         let (key, _) = decode(bytes, self.method)?;
@@ -231,7 +227,7 @@ fn decode(bytes: &[u8], method: Method) -> Result<(&[u8], &[u8]), Status> {
 /// The database of the service. NOT_FOUND would speak of the key, so one that is missing has
 /// another status.
 fn database(shared: &Shared) -> Result<DatabaseId, Status> {
-    match &*shared.kvstore.database {
+    match &*shared.settings.kvstore.database {
         "" => Ok(DatabaseId::DEFAULT),
         name => (shared.store.database(name)).ok_or_else(|| no_database(name)),
     }

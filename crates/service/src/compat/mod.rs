@@ -9,7 +9,6 @@ pub mod gupload;
 #[cfg(test)]
 pub(crate) mod gupload_tests;
 pub mod kvstore;
-pub mod simulate;
 #[cfg(test)]
 mod tests;
 pub mod ydb_ping;

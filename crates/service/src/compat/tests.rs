@@ -2,10 +2,10 @@
 
 use store::{DatabaseConfig, DatabaseLimits};
 
-use super::simulate::{Delays, Simulator};
 use crate::fake::{Fake, Sent, shared};
 use crate::keyvalue::tests::{Bench, change};
 use crate::method::Method;
+use crate::settings::simulate::{Delays, Simulator};
 use crate::status::{Code, Status};
 use protobuf::writer;
 
@@ -119,7 +119,8 @@ fn what_only_this_server_refuses_has_words() {
         (KvstoreCreate, vec![0x10, 1], Code::InvalidArgument),
     ] {
         for delays in [None, Some((1, false))] {
-            bench.shared.kvstore.simulator = delays.map(|(ms, serial)| simulator(ms, serial));
+            bench.shared.settings.kvstore.simulator =
+                delays.map(|(ms, serial)| simulator(ms, serial));
             let ended = bench.call(method, &request);
             assert!(ended.refusal(code).len() > 10, "{method:?}");
         }
@@ -129,7 +130,7 @@ fn what_only_this_server_refuses_has_words() {
 #[test]
 fn another_database_may_hold_the_keys() {
     let mut bench = Bench::new();
-    bench.shared.kvstore.database = "other".into();
+    bench.shared.settings.kvstore.database = "other".into();
     let ended = bench.call(KvstoreCreate, &request(b"k", b"v"));
     let words = ended.refusal(Code::FailedPrecondition);
     assert!(words.contains("\"other\"") && words.contains("--kvstore-database"));
@@ -140,7 +141,7 @@ fn another_database_may_hold_the_keys() {
     let store = bench.shared.store.clone();
     change(&store, |batch| batch.create_database(0, "other", &config));
     assert_eq!(bench.kvstore(KvstoreCreate, b"k", b"v"), Ok(Vec::new()));
-    bench.shared.kvstore.database = "".into();
+    bench.shared.settings.kvstore.database = "".into();
     assert_eq!(
         bench.kvstore(KvstoreRetrieve, b"k", b""),
         Err(Code::NotFound)
@@ -159,7 +160,7 @@ fn simulator(ms: u64, serial: bool) -> Simulator {
 #[test]
 fn simulated_work_delays_an_operation() {
     let mut bench = Bench::new();
-    bench.shared.kvstore.simulator = Some(simulator(10, false));
+    bench.shared.settings.kvstore.simulator = Some(simulator(10, false));
     for (method, ms, code) in [
         (KvstoreCreate, 50, Code::Ok),
         (KvstoreRetrieve, 10, Code::Ok),
@@ -179,7 +180,7 @@ fn simulated_work_delays_an_operation() {
 #[test]
 fn serial_work_is_done_in_the_order_of_arrival() {
     let mut bench = Bench::new();
-    bench.shared.kvstore.simulator = Some(simulator(10, true));
+    bench.shared.settings.kvstore.simulator = Some(simulator(10, true));
     let first = bench.call(KvstoreCreate, &request(b"k", b"v"));
     let second = bench.call(KvstoreRetrieve, &request(b"k", b""));
     assert_eq!(first.waited_ns, 50_000_000);
@@ -191,8 +192,8 @@ fn serial_work_is_done_in_the_order_of_arrival() {
 fn a_call_takes_one_request() {
     for delays in [None, Some(simulator(10, false))] {
         let mut shared = shared();
-        shared.kvstore.simulator = delays;
-        let is_simulated = shared.kvstore.simulator.is_some();
+        shared.settings.kvstore.simulator = delays;
+        let is_simulated = shared.settings.kvstore.simulator.is_some();
         for method in [KvstoreCreate, KvstoreRetrieve, Method::YdbPingUnary] {
             let mut none = Fake::new(method, &shared);
             none.half_closed(&shared);

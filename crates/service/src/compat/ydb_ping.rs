@@ -1,7 +1,7 @@
 //! `Ydb.Debug.V1.DebugService`: answers, and no more, so that a benchmark sees what a call costs.
 
-use crate::call::{Actions, Shared, State};
-use crate::method::{Kind, Method};
+use crate::call::{Actions, CallHead, Shared, State};
+use crate::method::Method;
 use crate::status::Status;
 use api::ydb_ping::{PlainGrpcRequest, PlainGrpcResponse};
 use protobuf::DecodeError;
@@ -13,12 +13,17 @@ pub struct YdbPingCall {
 
 impl YdbPingCall {
     /// Begins a call of `method`.
-    pub fn started(method: Method) -> YdbPingCall {
+    pub fn started(
+        method: Method,
+        _head: &CallHead<'_>,
+        _shared: &Shared,
+        _actions: &mut impl Actions,
+    ) -> YdbPingCall {
         YdbPingCall { method }
     }
 
     fn is_stream(&self) -> bool {
-        self.method.kind() != Kind::Unary
+        self.method != Method::YdbPingUnary
     }
 }
 

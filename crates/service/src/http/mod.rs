@@ -21,6 +21,9 @@ use blob::{Delete, Get, Put};
 /// What can be done with a blob, as the header `allow` says it.
 pub const BLOB_METHODS: &str = "PUT, GET, HEAD, DELETE";
 
+/// The body of the answer to another method than [`BLOB_METHODS`].
+pub const NOT_ALLOWED: &str = "a blob has the methods of the header allow\n";
+
 /// Whether a path is that of a blob.
 pub fn is_blob(path: &[u8]) -> bool {
     path.starts_with(target::BLOB.as_bytes())
@@ -44,7 +47,7 @@ pub fn route(method: &[u8], path: &[u8]) -> Option<Method> {
 }
 
 /// A plain request.
-pub struct HttpCall(Step);
+pub struct HttpCall(Box<Step>);
 
 enum Step {
     Put(Put),
@@ -69,16 +72,16 @@ impl HttpCall {
                 Get::begin(head, is_head, shared, actions).map(Step::Get)
             }
         };
-        HttpCall(begun.unwrap_or_else(|status| {
+        HttpCall(Box::new(begun.unwrap_or_else(|status| {
             actions.finish(status);
             Step::Over
-        }))
+        })))
     }
 }
 
 impl State for HttpCall {
     fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared, actions: &mut impl Actions) {
-        if let Step::Put(put) = &mut self.0 {
+        if let Step::Put(put) = &mut *self.0 {
             put.add(bytes, actions);
         }
         if last {
@@ -87,7 +90,7 @@ impl State for HttpCall {
     }
 
     fn half_closed(&mut self, _shared: &Shared, actions: &mut impl Actions) {
-        match &mut self.0 {
+        match &mut *self.0 {
             Step::Put(put) => put.end(actions),
             Step::Delete(delete) => delete.go(actions),
             Step::Get(_) | Step::Over => {}
@@ -101,13 +104,13 @@ impl State for HttpCall {
         shared: &Shared,
         actions: &mut impl Actions,
     ) {
-        if let Step::Get(get) = &mut self.0 {
+        if let Step::Get(get) = &mut *self.0 {
             get.open(shown, kept, shared, actions);
         }
     }
 
     fn blob(&mut self, news: News, _shared: &Shared, actions: &mut impl Actions) {
-        match &mut self.0 {
+        match &mut *self.0 {
             Step::Put(put) => put.news(news, actions),
             Step::Get(get) => get.news(news, actions),
             _ => debug_assert!(false, "nothing was to be done"),
@@ -120,7 +123,7 @@ impl State for HttpCall {
         _shared: &Shared,
         actions: &mut impl Actions,
     ) {
-        match &mut self.0 {
+        match &mut *self.0 {
             Step::Put(put) => put.committed(outcome, actions),
             Step::Delete(delete) => delete.committed(outcome, actions),
             _ => debug_assert!(false, "nothing was submitted"),
@@ -128,7 +131,7 @@ impl State for HttpCall {
     }
 
     fn writable(&mut self, _shared: &Shared, actions: &mut impl Actions) {
-        if let Step::Get(get) = &mut self.0 {
+        if let Step::Get(get) = &mut *self.0 {
             get.go_on(actions);
         }
     }

@@ -5,7 +5,7 @@ use super::messages::*;
 use super::*;
 use crate::fake::{Fake, Headers, Sent, shared};
 use crate::limits::*;
-use crate::method::route;
+use crate::method::{Service, route};
 use crate::status::Code;
 use protobuf::writer;
 
@@ -443,8 +443,11 @@ fn unimplemented_method_and_service() {
 #[test]
 fn nothing_is_served_without_the_flag() {
     let mut shared = shared();
-    shared.interop = false;
-    for &method in Method::ALL.iter().filter(|method| method.is_interop()) {
+    shared.settings.interop = false;
+    for &method in Method::ALL
+        .iter()
+        .filter(|method| method.service() == Service::Interop)
+    {
         let mut fake = Fake::new(method, &shared);
         assert_eq!(
             fake.take_status().expect("refused").code,
@@ -605,7 +608,10 @@ fn what_is_asked_for_is_limited() {
 #[test]
 fn malformed_requests_and_wrong_numbers_of_them() {
     let shared = shared();
-    for &method in Method::ALL.iter().filter(|method| method.is_interop()) {
+    for &method in Method::ALL
+        .iter()
+        .filter(|method| method.service() == Service::Interop)
+    {
         if !matches!(
             method,
             Method::InteropEmptyCall | Method::InteropCacheableUnaryCall

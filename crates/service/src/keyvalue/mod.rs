@@ -17,7 +17,7 @@ mod transact;
 use store::tree::{NotFetched, ReadPlan};
 use store::{CommitOutcome, DatabaseId, Decision, Mode, ReadView, Value};
 
-use crate::call::{Actions, Shared, State};
+use crate::call::{Actions, CallHead, Shared, State};
 use crate::method::Method;
 use crate::status::Status;
 use batch::{ReadBatch, WriteBatch};
@@ -82,7 +82,12 @@ impl Pushed {
 
 impl KeyValueCall {
     /// Begins a call of `method`.
-    pub fn started(method: Method) -> KeyValueCall {
+    pub fn started(
+        method: Method,
+        _head: &CallHead<'_>,
+        _shared: &Shared,
+        _actions: &mut impl Actions,
+    ) -> KeyValueCall {
         KeyValueCall(match method {
             Method::Pipe => Step::Pipe(Box::default()),
             method => Step::Expecting(method),

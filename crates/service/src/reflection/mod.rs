@@ -13,8 +13,7 @@ use std::sync::LazyLock;
 use crate::call::{Actions, CallHead, Shared, State};
 use crate::descriptor::DESCRIPTOR_SET;
 use crate::limits::REFLECTION_REQUEST_BYTES_MAX;
-use crate::method::Method;
-use crate::services;
+use crate::method::{Method, served};
 use crate::status::{Code, Status};
 use api::reflection::{
     ErrorResponse, ExtensionNumberResponse, FileDescriptorResponse, ListServiceResponse,
@@ -50,7 +49,7 @@ impl State for ReflectionCall {
             Ok(request) => request,
             Err(status) => return actions.finish(status),
         };
-        let answer = answer(request.message_request, &INDEX, shared.interop);
+        let answer = answer(request.message_request, &INDEX, shared.settings.interop);
         actions.message(|out| encode(out, bytes, &request, &answer));
         if last {
             actions.finish(Status::OK);
@@ -126,7 +125,7 @@ fn answer<'a>(
                 format!("there is no message {message:?} here"),
             ),
         },
-        Some(Query::ListServices(_)) => Answer::Services(services::served(interop).collect()),
+        Some(Query::ListServices(_)) => Answer::Services(served(interop).collect()),
         None => Answer::Error(
             Code::InvalidArgument,
             "the field message_request says nothing that this server knows".to_owned(),

@@ -73,11 +73,11 @@ fn services_are_listed() {
         .iter()
         .map(|(_, service)| fields(service)[0].1.clone())
         .collect();
-    let expected: Vec<&[u8]> = services::served(true).map(str::as_bytes).collect();
+    let expected: Vec<&[u8]> = crate::method::served(true).map(str::as_bytes).collect();
     assert_eq!(names, expected);
 
     let mut shared = shared();
-    shared.interop = false;
+    shared.settings.interop = false;
     let mut fake = Fake::new(Method::ReflectionV1, &shared);
     fake.message(&question(7, ""), true, &shared);
     let sent = fake.take_sent();
@@ -91,7 +91,7 @@ fn services_are_listed() {
 
 #[test]
 fn every_service_that_is_listed_can_be_looked_up_with_its_methods() {
-    let is_grpc = |method: &&Method| method.kind() != crate::Kind::Plain;
+    let is_grpc = |method: &&Method| !method.is_plain();
     for method in Method::ALL.iter().filter(is_grpc) {
         let symbol = method.path().replace('/', ".");
         let file = INDEX.file_with_symbol(&symbol);
@@ -100,7 +100,7 @@ fn every_service_that_is_listed_can_be_looked_up_with_its_methods() {
             "{symbol} is routed but not declared in proto/"
         );
     }
-    for service in services::served(true) {
+    for service in crate::method::served(true) {
         assert!(INDEX.file_with_symbol(service).is_some(), "{service}");
     }
 }

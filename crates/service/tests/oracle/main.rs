@@ -215,13 +215,13 @@ fn every_method_of_the_files_has_a_route_and_the_other_way_round() {
         for method in descriptor.methods() {
             let path = format!("{}/{}", descriptor.full_name(), method.name());
             let kind = match (method.is_client_streaming(), method.is_server_streaming()) {
-                (false, false) => service::Kind::Unary,
-                (false, true) => service::Kind::ServerStreaming,
-                (true, false) => service::Kind::ClientStreaming,
-                (true, true) => service::Kind::Bidirectional,
+                (false, false) => api::CallKind::Unary,
+                (false, true) => api::CallKind::ServerStreaming,
+                (true, false) => api::CallKind::ClientStreaming,
+                (true, true) => api::CallKind::Bidirectional,
             };
             let routed = service::route(format!("/{path}").as_bytes());
-            assert_eq!(routed.map(service::Method::kind), Some(kind), "{path}");
+            assert_eq!(routed.and_then(service::Method::kind), Some(kind), "{path}");
             paths.push(path);
         }
     }

@@ -7,11 +7,11 @@ use store::blob::limits;
 use testkit::Random;
 use wal::disk::{Fault, Step};
 
-use super::gupload::Names;
 use crate::fake::{Fake, Headers, Sent};
 use crate::http;
 use crate::limits::{UPLOAD_GATHERED_BYTES, UPLOAD_WINDOW_BYTES};
 use crate::method::Method;
+use crate::settings::names::Names;
 use crate::status::Code;
 use bench::{Bench, config};
 use protobuf::{Reader, writer};
@@ -156,7 +156,7 @@ fn what_is_no_chunk_or_too_large_is_refused_and_leaves_nothing() {
     ] {
         for before in [&[][..], &[&chunk(b"before")[..]]] {
             for discard in [false, true] {
-                bench.shared.gupload.discard = discard;
+                bench.shared.settings.gupload.discard = discard;
                 let messages = [before, &[message]].concat();
                 let sent = bench.upload(GuploadUpload, &messages);
                 assert!(refused(&sent, code).contains(word));
@@ -165,7 +165,7 @@ fn what_is_no_chunk_or_too_large_is_refused_and_leaves_nothing() {
         }
     }
     // A plain request is not made of chunks.
-    bench.shared.gupload.discard = false;
+    bench.shared.settings.gupload.discard = false;
     located(&bench.upload(HttpGupload, &[b"\x0a\x05abc"]));
 }
 
@@ -196,7 +196,7 @@ fn an_upload_that_ends_early_leaves_nothing() {
 #[test]
 fn what_is_discarded_touches_no_store() {
     for mut bench in [Bench::new(), Bench::volatile()] {
-        bench.shared.gupload.discard = true;
+        bench.shared.settings.gupload.discard = true;
         for method in [GuploadUpload, HttpGupload] {
             let mut fake = Fake::new(method, &bench.shared);
             for _ in 0..100 {
@@ -350,10 +350,10 @@ fn a_name_that_is_taken_is_not_taken_away() {
         assert_eq!(first.len(), 1);
         let before = bench.kept();
         // As if a start had the random number of another, in the same millisecond.
-        bench.shared.gupload.names = Names::default();
+        bench.shared.settings.gupload.names = Names::default();
         let sent = bench.upload(method, &[&chunk(b"second")]);
         refused(&sent, Code::Aborted);
         assert_eq!(bench.kept(), before);
-        bench.shared.gupload.names = Names::new(1);
+        bench.shared.settings.gupload.names = Names::new(1);
     }
 }

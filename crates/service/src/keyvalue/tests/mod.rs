@@ -20,12 +20,13 @@ use store::{
 };
 
 use crate::call::{
-    Actions, Call, CallHead, MessagePart, MessageParts, Metadata, PeerKind, ServerInfo, Shared,
-    State, Topic,
+    Actions, CallHead, MessagePart, MessageParts, Metadata, PeerKind, ServerInfo, Shared, State,
+    Topic,
 };
 use crate::figures::Figures;
-use crate::health::Registry;
 use crate::method::Method;
+use crate::services::Call;
+use crate::serving::Registry;
 use crate::shares::Caller;
 use crate::status::{Code, Status};
 use crate::task::{Task, TaskRefusal};
@@ -198,9 +199,7 @@ impl Bench {
                 waiting: WaitingCalls::default(),
                 figures: Figures::new(0),
                 answer_bytes_max: crate::limits::ANSWER_BYTES_MAX,
-                interop: false,
-                kvstore: Default::default(),
-                gupload: Default::default(),
+                settings: Default::default(),
             },
         }
     }

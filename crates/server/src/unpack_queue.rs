@@ -5,94 +5,93 @@ use std::collections::VecDeque;
 
 use net::ConnectionId;
 
-use crate::connection::{ConnectionState, Protocol};
+use crate::connection::Http2State;
 use crate::limits;
-use crate::loop_state::LoopState;
 
 /// Connections of a loop that have a compressed message under way. Bounded by the connections.
 #[derive(Debug, Default)]
-pub(crate) struct UnpackQueue(VecDeque<ConnectionId>);
+pub(crate) struct UnpackQueue {
+    waiting: VecDeque<ConnectionId>,
+    /// One of them has gone on in this tick.
+    has_stepped: bool,
+}
 
 impl UnpackQueue {
     fn is_next(&self, id: ConnectionId) -> bool {
-        self.0.front().is_none_or(|&first| first == id)
+        self.waiting.front().is_none_or(|&first| first == id)
     }
 
     /// Puts a connection at the end, wherever it stood.
     fn put_last(&mut self, id: ConnectionId) {
         self.remove(id);
-        self.0.push_back(id);
+        self.waiting.push_back(id);
     }
 
     fn remove(&mut self, id: ConnectionId) {
-        if self.0.front() == Some(&id) {
-            self.0.pop_front();
+        if self.waiting.front() == Some(&id) {
+            self.waiting.pop_front();
         } else {
-            self.0.retain(|&other| other != id);
+            self.waiting.retain(|&other| other != id);
         }
     }
-}
 
-impl LoopState {
+    #[inline]
+    fn may_step(&self, id: ConnectionId) -> bool {
+        !self.has_stepped && self.is_next(id)
+    }
+
     /// Allows a connection one step, if it is its turn and the tick has one left.
     #[inline]
-    pub(crate) fn allow_unpacking(&self, channel: &mut ConnectionState) {
-        let may_step = self.may_unpack(channel.id);
-        if let Protocol::Http2(connection) = &mut channel.protocol {
-            connection.set_unpack_allowance(match may_step {
-                true => wire::limits::UNPACK_STEP_BYTES,
-                false => 0,
-            });
-        }
+    pub fn allow(&self, http2: &mut Http2State) {
+        let may_step = self.may_step(http2.link.id);
+        http2.connection.set_unpack_allowance(match may_step {
+            true => wire::limits::UNPACK_STEP_BYTES,
+            false => 0,
+        });
     }
 
-    /// Notes whether the connection has used what [`LoopState::allow_unpacking`] allowed: then
-    /// others come before it.
+    /// Notes whether the connection has used what [`UnpackQueue::allow`] allowed: then others come
+    /// before it.
     #[inline]
-    pub(crate) fn note_unpacking(&mut self, channel: &mut ConnectionState) {
-        let Protocol::Http2(connection) = &channel.protocol else {
-            return;
-        };
-        let step = wire::limits::UNPACK_STEP_BYTES;
-        if connection.unpack_allowance() < step && self.may_unpack(channel.id) {
-            self.has_unpacked = true;
-            if channel.unpacks {
-                self.unpack_queue.put_last(channel.id);
+    pub fn note(&mut self, http2: &Http2State) {
+        let (id, step) = (http2.link.id, wire::limits::UNPACK_STEP_BYTES);
+        if http2.connection.unpack_allowance() < step && self.may_step(id) {
+            self.has_stepped = true;
+            if http2.unpacks {
+                self.put_last(id);
             }
         }
     }
 
-    #[inline]
-    fn may_unpack(&self, id: ConnectionId) -> bool {
-        !self.has_unpacked && self.unpack_queue.is_next(id)
-    }
-
     /// Has a connection wait for its next step if it has a message under way.
     #[inline]
-    pub(crate) fn settle_unpacking(&mut self, channel: &mut ConnectionState) {
-        let Protocol::Http2(connection) = &channel.protocol else {
-            return;
-        };
-        if connection.waits_to_unpack() != channel.unpacks {
-            channel.unpacks = !channel.unpacks;
-            match channel.unpacks {
-                true => self.unpack_queue.put_last(channel.id),
-                false => self.unpack_queue.remove(channel.id),
+    pub fn settle(&mut self, http2: &mut Http2State) {
+        if http2.connection.waits_to_unpack() != http2.unpacks {
+            http2.unpacks = !http2.unpacks;
+            match http2.unpacks {
+                true => self.put_last(http2.link.id),
+                false => self.remove(http2.link.id),
             }
         }
     }
 
     /// The connection is gone.
-    pub(crate) fn leave_unpacking(&mut self, channel: &mut ConnectionState) {
-        if std::mem::take(&mut channel.unpacks) {
-            self.unpack_queue.remove(channel.id);
+    pub fn leave(&mut self, http2: &mut Http2State) {
+        if std::mem::take(&mut http2.unpacks) {
+            self.remove(http2.link.id);
         }
     }
 
-    /// Has the connection visited whose turn it is.
-    pub(crate) fn resume_unpacking(&mut self) {
-        self.has_unpacked = false;
-        self.revisit.extend(self.unpack_queue.0.front());
+    /// Ends a tick, so that there is a step again. Returns the connection to be visited for it.
+    pub fn end_tick(&mut self) -> Option<ConnectionId> {
+        self.has_stepped = false;
+        self.waiting.front().copied()
+    }
+
+    /// Returns how many wait.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.waiting.len()
     }
 }
 
@@ -155,7 +154,7 @@ mod tests {
                 ticks >= LARGE / wire::limits::UNPACK_STEP_BYTES - 2,
                 "{ticks} ticks"
             );
-            assert!(pair.worker.core.unpack_queue.0.is_empty());
+            assert_eq!(pair.worker.unpack_queue().len(), 0);
         }
     }
 
@@ -199,7 +198,7 @@ mod tests {
             if round < 2 {
                 account.end_overdraft();
             }
-            assert!(pair.worker.core.unpack_queue.0.is_empty());
+            assert_eq!(pair.worker.unpack_queue().len(), 0);
         }
         pair.turn();
         assert_eq!(account.charged_bytes(), 0);
@@ -211,9 +210,9 @@ mod tests {
         let mut pair = Pair::open();
         call_compressed(&mut pair, LARGE);
         pair.turn();
-        assert_eq!(pair.worker.core.unpack_queue.0.len(), 1);
+        assert_eq!(pair.worker.unpack_queue().len(), 1);
         pair.close();
-        assert!(pair.worker.core.unpack_queue.0.is_empty());
+        assert_eq!(pair.worker.unpack_queue().len(), 0);
         assert_eq!(pair.worker.account().charged_bytes(), 0);
     }
 
@@ -223,32 +222,28 @@ mod tests {
     fn a_connection_that_has_used_its_step_comes_last() {
         const STEP: usize = wire::limits::UNPACK_STEP_BYTES;
         let mut pair = Pair::open();
-        let channel = pair.worker.channels[0].as_mut().expect("it is open");
-        channel.unpacks = true;
-        let (own, other) = (
-            channel.id,
-            ConnectionId {
-                slot: 9,
-                ..channel.id
-            },
-        );
-        let core = &mut pair.worker.core;
-        for (order, has_unpacked, left, comes_last) in [
+        let http2 = pair.worker.http2();
+        http2.unpacks = true;
+        let own = http2.link.id;
+        let other = ConnectionId { slot: 9, ..own };
+        for (order, has_stepped, left, comes_last) in [
             ([own, other], false, STEP, false),
             ([own, other], false, STEP - 1, true),
             ([own, other], false, 0, true),
             ([own, other], true, 0, false),
             ([other, own], false, 0, false),
         ] {
-            core.unpack_queue.0 = order.into();
-            core.has_unpacked = has_unpacked;
-            let connection = channel.http2().expect("it speaks HTTP/2");
-            connection.set_unpack_allowance(left);
-            core.note_unpacking(channel);
-            assert_eq!(core.has_unpacked, has_unpacked || comes_last, "{left}");
+            let mut queue = UnpackQueue {
+                waiting: order.into(),
+                has_stepped,
+            };
+            http2.connection.set_unpack_allowance(left);
+            queue.note(http2);
+            assert_eq!(queue.has_stepped, has_stepped || comes_last, "{left}");
             let expected = if comes_last { [other, own] } else { order };
-            assert_eq!(core.unpack_queue.0, expected, "{left}");
+            assert_eq!(queue.waiting, expected, "{left}");
         }
+        http2.unpacks = false;
     }
 
     #[test]

@@ -4,11 +4,10 @@
 
 use std::collections::VecDeque;
 
-use net::{ConnectionId, Io};
+use net::ConnectionId;
 
-use crate::connection::{ConnectionState, Protocol};
-use crate::limits;
-use crate::loop_state::LoopState;
+use crate::account::Account;
+use crate::connection::Http2State;
 
 /// Connections of a loop that have no memory for their next large message, in the order in which
 /// they asked.
@@ -49,78 +48,75 @@ impl TurnQueue {
     }
 }
 
-impl LoopState {
+/// What the connections of a loop ask the queue, each for itself.
+impl TurnQueue {
     /// Lets a connection receive large messages as far as there is memory, if no other has asked
     /// before.
-    pub(crate) fn allow_turns(&self, channel: &mut ConnectionState) {
-        let Protocol::Http2(connection) = &mut channel.protocol else {
-            return;
-        };
-        let next = self.turn_queue.next();
-        let allowance = if next.is_none_or(|next| next.id == channel.id) {
-            self.admission.account.left_for_messages()
+    pub fn allow(&self, http2: &mut Http2State, account: &Account) {
+        let next = self.next();
+        let allowance = if next.is_none_or(|next| next.id == http2.link.id) {
+            account.left_for_messages()
         } else {
             0
         };
-        connection.set_turn_allowance(allowance);
+        http2.connection.set_turn_allowance(allowance);
     }
 
-    /// Has a connection wait for memory if its next large message has none.
-    pub(crate) fn settle_turns(&mut self, channel: &mut ConnectionState, io: &mut Io, now_ns: u64) {
-        let Protocol::Http2(connection) = &mut channel.protocol else {
-            return;
-        };
-        if channel.overdraws && !connection.has_turn() {
-            channel.overdraws = false;
-            self.admission.account.end_overdraft();
+    /// Has a connection wait for memory if its next large message has none. Returns whether it
+    /// waits, and is to be visited again.
+    pub fn settle(
+        &mut self,
+        http2: &mut Http2State,
+        output: &mut Vec<u8>,
+        account: &Account,
+    ) -> bool {
+        let connection = &mut http2.connection;
+        if http2.overdraws && !connection.has_turn() {
+            http2.overdraws = false;
+            account.end_overdraft();
         }
-        if connection.waits_for_turn() && self.turn_queue.is_first(channel.id) {
-            channel.overdraws = self.admission.account.try_overdraft();
-            if channel.overdraws {
-                connection.force_turn(&mut io.output);
+        if connection.waits_for_turn() && self.is_first(http2.link.id) {
+            http2.overdraws = account.try_overdraft();
+            if http2.overdraws {
+                connection.force_turn(output);
             }
-            if channel.overdraws && !connection.has_turn() {
-                channel.overdraws = false;
-                self.admission.account.end_overdraft();
+            if http2.overdraws && !connection.has_turn() {
+                http2.overdraws = false;
+                account.end_overdraft();
             }
         }
-        if connection.waits_for_turn() {
-            channel.waits_for_turn = true;
-            self.turn_queue.insert(Waiting {
-                id: channel.id,
+        let waits = connection.waits_for_turn();
+        if waits {
+            http2.waits_for_turn = true;
+            self.insert(Waiting {
+                id: http2.link.id,
                 bytes: connection.next_turn_bytes(),
                 is_shut: connection.windows_are_shut(),
             });
-            self.arm(channel, now_ns + limits::TURN_RETRY_MS * 1_000_000);
-        } else if std::mem::take(&mut channel.waits_for_turn) {
-            self.turn_queue.remove(channel.id);
+        } else if std::mem::take(&mut http2.waits_for_turn) {
+            self.remove(http2.link.id);
         }
+        waits
     }
 
     /// The connection is gone.
-    pub(crate) fn leave_turns(&mut self, channel: &mut ConnectionState) {
-        if std::mem::take(&mut channel.overdraws) {
-            self.admission.account.end_overdraft();
+    pub fn leave(&mut self, http2: &mut Http2State, account: &Account) {
+        if std::mem::take(&mut http2.overdraws) {
+            account.end_overdraft();
         }
-        if std::mem::take(&mut channel.waits_for_turn) {
-            self.turn_queue.remove(channel.id);
+        if std::mem::take(&mut http2.waits_for_turn) {
+            self.remove(http2.link.id);
         }
     }
 
-    /// Has the connection visited that is next, if there is memory for it by now.
-    pub(crate) fn resume_turns(&mut self) {
-        let account = &self.admission.account;
-        let Some(first) = self.turn_queue.0.front() else {
-            return;
-        };
-        if account.may_overdraw() {
-            self.revisit.push(first.id);
-        }
-        if let Some(next) = self.turn_queue.next()
-            && next.bytes <= account.left_for_messages()
-        {
-            self.revisit.push(next.id);
-        }
+    /// Returns the connections to be visited: the first if it may go beyond the limit, and the next
+    /// if there is memory for it by now.
+    pub fn to_visit(&self, account: &Account) -> impl Iterator<Item = ConnectionId> + use<> {
+        let first = self.0.front().filter(|_| account.may_overdraw());
+        let left = account.left_for_messages();
+        let next = self.next().filter(|next| next.bytes <= left);
+        let ids = [first.map(|first| first.id), next.map(|next| next.id)];
+        ids.into_iter().flatten()
     }
 }
 
@@ -225,11 +221,8 @@ mod tests {
                 events.extend(pair.turn());
             }
             assert!(pair.worker.windows_are_shut());
-            assert_eq!(
-                pair.worker.core.turn_queue.next(),
-                None,
-                "memory helps nobody"
-            );
+            let next = pair.worker.turn_queue().next();
+            assert_eq!(next, None, "memory helps nobody");
             for _ in 0..10 {
                 pair.tick_without_input();
                 assert!(!pair.io.is_unfinished(), "no time has passed");
@@ -249,7 +242,7 @@ mod tests {
     /// A visit for nothing would come again in each tick.
     #[test]
     fn the_next_connection_is_visited_when_there_is_memory_for_it_or_it_may_go_beyond() {
-        let mut pair = Pair::open();
+        let pair = Pair::open();
         let account = std::sync::Arc::clone(pair.worker.account());
         let left = account.left_for_messages();
         for (bytes, is_shut, may_overdraw, is_visited) in [
@@ -261,16 +254,15 @@ mod tests {
             (left, true, true, true),
         ] {
             assert!(may_overdraw || account.try_overdraft());
-            let core = &mut pair.worker.core;
-            core.turn_queue.insert(waiting(0, bytes, is_shut));
-            core.resume_turns();
-            let visited = std::mem::take(&mut core.revisit);
+            let mut queue = TurnQueue::default();
+            assert_eq!(queue.to_visit(&account).next(), None, "nobody waits");
+            queue.insert(waiting(0, bytes, is_shut));
+            let visited = queue.to_visit(&account).next();
             assert_eq!(
-                !visited.is_empty(),
+                visited.is_some(),
                 is_visited,
                 "{bytes} {is_shut} {may_overdraw}"
             );
-            core.turn_queue.remove(id(0));
             account.end_overdraft();
         }
     }

@@ -23,7 +23,7 @@ impl Names {
     }
 
     /// The next one. `now_ms` is in milliseconds since 1970.
-    pub(super) fn next(&self, now_ms: u64) -> String {
+    pub(crate) fn next(&self, now_ms: u64) -> String {
         // Relaxed: it counts, and guards nothing.
         let count = self.count.fetch_add(1, Ordering::Relaxed);
         // Only a clock that is off by thousands of years is outside of what dates are for.

@@ -1,75 +1,55 @@
-//! One loop's share of the server: what the driver calls, in the order of a tick.
+//! What the driver calls, in the order of a tick.
 
 use net::{Closed, ConnectionId, Connections, Handler, Io, Peer};
 use store::{DatabaseId, Outcomes};
 
-use crate::calls::CallId;
-use crate::connection::{ConnectionState, Opening, Protocol, open};
+use super::LoopState;
+use crate::call_id::CallId;
+use crate::connection::{ConnectionState, Http2State, Link};
 use crate::limits;
-use crate::loop_state::LoopState;
 use crate::timers::Timer;
 
 /// A [`Handler`] that serves calls. Owns its connections and calls; shares store and health with
 /// the other loops.
 pub(crate) struct LoopHandler {
-    /// By the slot of the connection.
-    pub(crate) channels: Vec<Option<ConnectionState>>,
-    pub(crate) core: LoopState,
+    /// The connections, by their slots.
+    pub(super) slots: Vec<Option<ConnectionState>>,
+    pub(super) state: LoopState,
 }
 
 impl LoopHandler {
-    pub fn new(core: LoopState) -> LoopHandler {
+    pub fn new(state: LoopState) -> LoopHandler {
         LoopHandler {
-            channels: Vec::new(),
-            core,
+            slots: Vec::new(),
+            state,
         }
     }
 
-    #[cfg(test)]
-    pub fn alarms(&self) -> usize {
-        self.core.timers.len()
-    }
-
-    #[cfg(test)]
-    pub fn windows_are_shut(&mut self) -> bool {
-        let mut channels = self.channels.iter_mut().flatten();
-        channels.any(|channel| {
-            let connection = channel.http2();
-            connection.is_some_and(|connection| connection.windows_are_shut())
-        })
-    }
-
-    /// News of tasks whose calls are gone, taken off.
-    #[cfg(test)]
-    pub fn tell_nobody(&mut self) -> usize {
-        let news = self.core.tasks.inbox.take_all();
-        let is_dead = |(call, _): &&(CallId, _)| self.core.calls.get(*call).is_none();
-        news.iter().filter(is_dead).count()
-    }
-
-    #[cfg(test)]
-    pub fn shared(&self) -> &service::Shared {
-        &self.core.shared
-    }
-
-    #[cfg(test)]
-    pub fn account(&self) -> &std::sync::Arc<crate::account::Account> {
-        &self.core.admission.account
-    }
-
-    pub(crate) fn channel(
-        channels: &mut [Option<ConnectionState>],
+    /// Returns the slot of a connection, if that is still in it.
+    fn slot(
+        slots: &mut [Option<ConnectionState>],
         id: ConnectionId,
-    ) -> Option<&mut ConnectionState> {
-        let channel = channels.get_mut(id.slot as usize)?.as_mut()?;
-        (channel.id == id).then_some(channel)
+    ) -> Option<&mut Option<ConnectionState>> {
+        let slot = slots.get_mut(id.slot as usize)?;
+        let is_there = slot.as_ref().is_some_and(|state| state.link().id == id);
+        is_there.then_some(slot)
+    }
+
+    /// Returns a connection if it is still there and speaks HTTP/2.
+    #[inline]
+    pub(super) fn http2_of(
+        slots: &mut [Option<ConnectionState>],
+        id: ConnectionId,
+    ) -> Option<&mut Http2State> {
+        let http2 = slots.get_mut(id.slot as usize)?.as_mut()?.http2()?;
+        (http2.link.id == id).then_some(http2)
     }
 
     /// What the alarms that are due ask for. Those that this tick has no time for are due in the
     /// next.
     fn ring(&mut self, connections: &mut dyn Connections, now_ns: u64) {
         for _ in 0..limits::ALARMS_PER_TICK {
-            let Some((at_ns, alarm)) = self.core.timers.pop_due(now_ns) else {
+            let Some((at_ns, alarm)) = self.state.timers.pop_due(now_ns) else {
                 break;
             };
             match alarm {
@@ -80,7 +60,7 @@ impl LoopHandler {
                 Timer::Deadline(call) => {
                     self.with_call(connections, call, LoopState::deadline_passed)
                 }
-                Timer::Wake(call) if self.core.take_wish(call, now_ns) => {
+                Timer::Wake(call) if self.state.calls.take_wish(call, now_ns) => {
                     self.with_call(connections, call, LoopState::wake)
                 }
                 Timer::Wake(_) => {}
@@ -97,120 +77,113 @@ impl LoopHandler {
         at_ns: u64,
         now_ns: u64,
     ) {
-        let channel = Self::channel(&mut self.channels, id);
-        if let Some(channel) = channel.filter(|channel| channel.armed_ns == at_ns)
+        let is_due = |state: &mut ConnectionState| state.link().armed_ns == at_ns;
+        if let Some(slot) = Self::slot(&mut self.slots, id)
             && let Some(io) = connections.io(id)
+            && let Some(state) = slot.take_if(is_due)
         {
-            self.core.connection_alarm(channel, io, now_ns);
+            *slot = Some(self.state.connection_alarm(state, io, now_ns));
         }
     }
 
     /// Afterwards there are at most two alarms for a call and one for a connection, so that the
     /// next sweep is far.
     fn sweep_timers(&mut self) {
-        let core = &mut self.core;
-        let owners = 2 * core.calls.len() + core.connections;
-        if core.timers.len() <= 2 * owners + limits::DEAD_ALARMS {
+        let LoopState {
+            timers,
+            calls,
+            connections,
+            ..
+        } = &mut self.state;
+        let owners = 2 * calls.len() + *connections;
+        if timers.len() <= 2 * owners + limits::DEAD_ALARMS {
             return;
         }
-        let (calls, channels) = (&core.calls, &self.channels);
-        core.timers.retain(|at_ns, alarm| match alarm {
-            Timer::Deadline(id) => calls.get(id).is_some(),
-            Timer::Wake(id) => calls.get(id).is_some_and(|call| call.wake_at_ns == at_ns),
+        let slots = &self.slots;
+        timers.retain(|at_ns, alarm| match alarm {
+            Timer::Deadline(id) => calls.is_running(id),
+            Timer::Wake(id) => calls.wake_at_ns(id) == Some(at_ns),
             Timer::Connection { slot, generation } => {
                 let id = ConnectionId { slot, generation };
-                let channel = channels.get(slot as usize).and_then(Option::as_ref);
-                channel.is_some_and(|channel| channel.id == id && channel.armed_ns == at_ns)
+                let state = slots.get(slot as usize).and_then(Option::as_ref);
+                let is_its_own = |link: &Link| link.id == id && link.armed_ns == at_ns;
+                state.is_some_and(|state| is_its_own(state.link()))
             }
         });
     }
 
     /// Runs `act` on a call with the connection it belongs to, if both are still there.
-    pub(crate) fn with_call(
+    pub(super) fn with_call(
         &mut self,
         connections: &mut dyn Connections,
         call: CallId,
-        act: impl FnOnce(&mut LoopState, &mut ConnectionState, &mut Io, CallId),
+        act: impl FnOnce(&mut LoopState, &mut Http2State, &mut Io, CallId),
     ) {
-        let Some(running) = self.core.calls.get_mut(call) else {
+        let Some(id) = self.state.calls.connection(call) else {
             return;
         };
-        let id = running.connection;
-        let Some(channel) = Self::channel(&mut self.channels, id) else {
+        let Some(http2) = Self::http2_of(&mut self.slots, id) else {
             return;
         };
         let Some(io) = connections.io(id) else { return };
-        channel.refresh_pause();
-        act(&mut self.core, channel, io, call);
-        self.core.after_step(channel, io);
+        http2.refresh_pause();
+        act(&mut self.state, http2, io, call);
+        self.state.after_step(http2, io);
     }
 
     /// Hands the writes of this tick to the committer and the outcomes to their calls.
     fn serve_writes(&mut self, connections: &mut dyn Connections) {
-        self.core.sweep();
-        let mut outcomes = std::mem::take(&mut self.core.outcomes);
-        if self.core.batch.has_writes() {
-            self.core.commit(&mut outcomes);
+        self.state.sweep();
+        let mut outcomes = self.state.writes.take_outcomes();
+        if self.state.commit(&mut outcomes) {
             self.answer_writes(connections, &outcomes);
         }
-        self.core.pass_on_abandoned();
-        while self.core.take_mail(&mut outcomes) {
+        self.state.pass_on_abandoned();
+        while self.state.writes.take_mail(&mut outcomes) {
             self.answer_writes(connections, &outcomes);
         }
-        outcomes.clear();
-        self.core.outcomes = outcomes;
+        self.state.writes.give_outcomes(outcomes);
     }
 
     fn answer_writes(&mut self, connections: &mut dyn Connections, outcomes: &Outcomes) {
         for outcome in outcomes.iter() {
             if outcome.database == DatabaseId::BLOBS {
-                self.core.blobs.settle(&outcome);
+                self.state.context.blobs.settle(&outcome);
             }
             let call = CallId::from_tag(outcome.tag);
-            self.with_call(connections, call, |core, channel, io, call| {
-                core.committed(channel, io, call, &outcome)
+            self.with_call(connections, call, |state, http2, io, call| {
+                state.committed(http2, io, call, &outcome)
             });
         }
     }
 
     /// Brings calls the news of their tasks.
     fn tell_of_tasks(&mut self, connections: &mut dyn Connections) {
-        for (call, news) in self.core.tasks.inbox.take_all() {
-            self.with_call(connections, call, |core, channel, io, call| {
-                core.task_news(channel, io, call, &news)
+        for (call, news) in self.state.context.tasks.inbox.take_all() {
+            self.with_call(connections, call, |state, http2, io, call| {
+                state.task_news(http2, io, call, &news)
             });
         }
     }
 
     /// Brings calls the news of their blobs.
     fn tell_of_blobs(&mut self, connections: &mut dyn Connections) {
-        for (call, news) in self.core.blobs.take_news() {
-            self.with_call(connections, call, |core, channel, io, call| {
-                core.blob_news(channel, io, call, news)
+        for (call, news) in self.state.context.blobs.take_news() {
+            self.with_call(connections, call, |state, http2, io, call| {
+                state.blob_news(http2, io, call, news)
             });
         }
     }
 
     fn wake_subscribers(&mut self, connections: &mut dyn Connections) {
-        for call in self.core.subscribers_to_wake() {
+        for call in self.state.subscribers_to_wake() {
             self.with_call(connections, call, LoopState::wake);
-        }
-    }
-
-    /// Has the connections visited of which nothing was taken, if less waits for the committer by
-    /// now.
-    fn resume_held_back(&mut self) {
-        for id in self.core.take_held_back() {
-            if let Some(channel) = Self::channel(&mut self.channels, id) {
-                channel.is_in_held_back = false;
-                self.core.revisit.push(id);
-            }
         }
     }
 
     /// While draining: ends the calls that only wait for their peer.
     fn cancel_idle_calls(&mut self, connections: &mut dyn Connections, now_ns: u64) {
-        for call in self.core.overstayed(now_ns) {
+        for call in self.state.overstayed(now_ns) {
             self.with_call(connections, call, LoopState::end_for_stop);
         }
     }
@@ -219,72 +192,67 @@ impl LoopHandler {
 impl Handler for LoopHandler {
     fn opened(&mut self, id: ConnectionId, peer: &Peer, _io: &mut Io, now_ns: u64) {
         let slot = id.slot as usize;
-        if slot >= self.channels.len() {
-            self.channels.resize_with(slot + 1, || None);
+        if slot >= self.slots.len() {
+            self.slots.resize_with(slot + 1, || None);
         }
-        let holding = (self.core.admission.account).open(&peer.address, &self.core.waker);
-        let mut channel = ConnectionState::new(id, peer, holding, now_ns);
-        self.core.connection_opened(&mut channel, now_ns);
-        self.channels[slot] = Some(channel);
+        let account = &self.state.context.admission.account;
+        let holding = account.open(&peer.address, &self.state.waker);
+        let mut link = Link::new(id, peer, holding, now_ns);
+        self.state.connection_opened(&mut link, now_ns);
+        self.slots[slot] = Some(ConnectionState::Undecided(link));
     }
 
     fn received(&mut self, id: ConnectionId, io: &mut Io, now_ns: u64) {
-        self.core.clock.set_ns(now_ns);
-        let Some(channel) = Self::channel(&mut self.channels, id) else {
+        self.state.set_time(now_ns);
+        let Some(slot) = Self::slot(&mut self.slots, id) else {
             return;
         };
-        if matches!(channel.protocol, Protocol::Undecided) {
-            match open(io, &self.core.settings.about, channel.without_http2) {
-                Opening::Http2 => self.core.start_http2(channel, io, now_ns),
-                Opening::Wait => return,
-                Opening::Gone => return io.close_when_written(),
-                Opening::Refuse(what) => return self.core.refuse(channel, io, what),
-            }
+        let is_undecided = matches!(slot, Some(ConnectionState::Undecided(_)));
+        if is_undecided && !self.state.decide(slot, io, now_ns) {
+            return;
         }
-        self.core.walk(channel, io, now_ns);
+        if let Some(state) = slot {
+            self.state.visit(state, io, now_ns);
+        }
     }
 
     fn writable(&mut self, id: ConnectionId, io: &mut Io, now_ns: u64) {
-        self.core.clock.set_ns(now_ns);
-        let Some(channel) = Self::channel(&mut self.channels, id) else {
-            return;
-        };
-        self.core.walk(channel, io, now_ns);
+        self.state.set_time(now_ns);
+        if let Some(Some(state)) = Self::slot(&mut self.slots, id) {
+            self.state.visit(state, io, now_ns);
+        }
     }
 
     fn closed(&mut self, id: ConnectionId, why: Closed, now_ns: u64) {
-        self.core.clock.set_ns(now_ns);
-        let Some(slot) = self.channels.get_mut(id.slot as usize) else {
-            return;
-        };
-        if let Some(channel) = slot.take_if(|channel| channel.id == id) {
-            self.core.connection_closed(channel, why);
-            let calls = &self.core.calls;
-            let caller = |tag| Some(calls.get(CallId::from_tag(tag))?.connection);
-            self.core.readers.forget(id, &caller);
+        self.state.set_time(now_ns);
+        if let Some(slot) = Self::slot(&mut self.slots, id)
+            && let Some(state) = slot.take()
+        {
+            self.state.connection_closed(state, why);
+            let calls = &self.state.calls;
+            let caller = |tag| calls.connection(CallId::from_tag(tag));
+            self.state.readers.forget(id, &caller);
             // A thread with a single connection has no tick after its end.
-            self.core.show_figures();
+            self.state.show_figures();
         }
     }
 
     fn tick(&mut self, connections: &mut dyn Connections, now_ns: u64) {
-        self.core.clock.set_ns(now_ns);
+        self.state.set_time(now_ns);
         self.serve_reads(connections);
         self.serve_long_reads(connections);
         self.take_up_brought(connections);
         self.tell_of_blobs(connections);
-        self.core.read_ahead_again();
+        self.state.read_ahead_again();
         self.serve_writes(connections);
         self.tell_of_tasks(connections);
         self.wake_subscribers(connections);
         self.ring(connections, now_ns);
         self.cancel_idle_calls(connections, now_ns);
-        self.core.resume_turns();
-        self.core.resume_unpacking();
-        self.core.end_tick();
+        self.state.end_tick();
         self.sweep_timers();
-        self.resume_held_back();
-        for id in std::mem::take(&mut self.core.revisit) {
+        self.state.resume_held_back();
+        for id in self.state.take_revisit() {
             if let Some(io) = connections.io(id) {
                 io.set_unfinished(true);
             }
@@ -292,40 +260,40 @@ impl Handler for LoopHandler {
     }
 
     fn next_deadline_ns(&self) -> Option<u64> {
-        self.core.next_deadline_ns()
+        self.state.next_deadline_ns()
     }
 
     fn awaits_wake(&self) -> bool {
-        self.core.calls.len() > 0
+        self.state.calls.len() > 0
     }
 
     fn is_idle(&self) -> bool {
-        self.core.is_idle()
+        self.state.is_idle()
     }
 
     fn rest(&mut self) {
-        self.core.rest();
+        self.state.rest();
     }
 
     fn stop(&mut self, connections: &mut dyn Connections, now_ns: u64) {
-        self.core.clock.set_ns(now_ns);
-        self.core.begin_drain(now_ns);
+        self.state.set_time(now_ns);
+        self.state.begin_drain(now_ns);
         self.wake_subscribers(connections);
-        for channel in self.channels.iter_mut().flatten() {
-            if let Some(io) = connections.io(channel.id) {
-                self.core.drain_connection(channel, io, now_ns);
+        for state in self.slots.iter_mut().flatten() {
+            if let Some(io) = connections.io(state.link().id) {
+                self.state.drain_connection(state, io, now_ns);
             }
         }
     }
 
     /// A connection that is closed too early loses the requests that are on their way to it.
     fn is_drained(&self) -> bool {
-        let mut channels = self.channels.iter().flatten();
-        self.core.calls.len() == 0
-            && if self.core.idle_time_is_over() {
-                !channels.any(|channel| self.core.is_sending(channel))
+        let mut states = self.slots.iter().flatten();
+        self.state.calls.len() == 0
+            && if self.state.idle_time_is_over() {
+                !states.any(|state| self.state.is_sending(state))
             } else {
-                channels.all(ConnectionState::is_drained)
+                states.all(ConnectionState::is_drained)
             }
     }
 }
@@ -337,7 +305,8 @@ mod tests {
     use wire::limits::GLITCH_BURST;
     use wire::{ErrorCode, Event, RequestHead};
 
-    use crate::calls::CallId;
+    use super::LoopHandler;
+    use crate::call_id::CallId;
     use crate::limits;
     use crate::pair::Pair;
     use crate::timers::Timer;
@@ -373,8 +342,9 @@ mod tests {
         let mut pair = Pair::open();
         let before = pair.worker.alarms();
         for (at_ns, alarms) in [(90, 1), (90, 1), (91, 1), (89, 2), (89, 2), (90, 2)] {
-            let channel = pair.worker.channels[0].as_mut().expect("it is open");
-            pair.worker.core.arm(channel, at_ns);
+            let LoopHandler { slots, state } = &mut pair.worker;
+            let open = slots[0].as_mut().expect("it is open");
+            state.arm(open.link_mut(), at_ns);
             assert_eq!(pair.worker.alarms() - before, alarms, "{at_ns}");
         }
     }
@@ -392,12 +362,12 @@ mod tests {
             let delay = |out: &mut Vec<u8>| out.extend_from_slice(&[0x18, 10]);
             pair.client.send_message(stream, &mut pair.sent, delay);
             pair.turn();
-            let id = pair.worker.core.calls.ids().next().expect("it runs");
+            let id = pair.worker.state.calls.ids().next().expect("it runs");
             let wish = |pair: &Pair| {
-                let running = pair.worker.core.calls.get(id);
-                running.expect("it runs").wake_at_ns
+                let calls = &pair.worker.state.calls;
+                calls.wake_at_ns(id).expect("it runs")
             };
-            pair.worker.core.timers.set(due_ns - 1, Timer::Wake(id));
+            pair.worker.state.timers.set(due_ns - 1, Timer::Wake(id));
             for (now_ns, wish_ns, messages) in [(due_ns - 1, due_ns, 0), (due_ns, u64::MAX, 1)] {
                 pair.now_ns = now_ns;
                 pair.turn();
@@ -424,24 +394,23 @@ mod tests {
         let append = |out: &mut Vec<u8>| out.extend_from_slice(&slow);
         (pair.client).send_last_message(late, &mut pair.sent, append);
         pair.turn();
-        let core = &mut pair.worker.core;
-        let ids: Vec<_> = core.calls.ids().collect();
+        let ids: Vec<_> = pair.worker.state.calls.ids().collect();
         assert_eq!(ids.len(), 2);
         let far_ns = 60_000_000_000;
         let gone = CallId {
             index: ids[0].index,
             generation: ids[0].generation + 1,
         };
-        let channel = pair.worker.channels[0].as_ref().expect("it is open");
+        let open = pair.worker.http2().link.id;
         let other = net::ConnectionId {
-            generation: channel.id.generation + 1,
-            ..channel.id
+            generation: open.generation + 1,
+            ..open
         };
         let dead = [
             Timer::Deadline(gone),
             Timer::Wake(gone),
             Timer::Wake(ids[0]),
-            Timer::connection(channel.id),
+            Timer::connection(open),
             Timer::connection(other),
         ];
         let most = 2 * (2 * ids.len() + 1) + limits::DEAD_ALARMS;
@@ -449,7 +418,7 @@ mod tests {
         for (alarms, left) in [(most, most), (most + 1, 4)] {
             while pair.worker.alarms() < alarms {
                 let alarm = *dead.next().expect("it has no end");
-                pair.worker.core.timers.set(far_ns, alarm);
+                pair.worker.state.timers.set(far_ns, alarm);
             }
             pair.turn();
             // Two wakes, a deadline, and the alarm of the connection.

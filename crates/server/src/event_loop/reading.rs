@@ -2,24 +2,24 @@
 //! disk.
 
 use net::Connections;
-use service::State;
-use service::keyvalue::{no_reader, reads_wait};
+use service::services::{no_reader, reads_wait};
 use store::tree::{Fetch, Fetched, ReadPlan, TreeIndex};
 use store::{IndexView, ReadView, View};
 
+use super::LoopState;
+use super::handler::LoopHandler;
+use crate::actions::Again;
 use crate::batch::{LongWork, Read, Reads, are_of_one, jobs_of};
-use crate::calls::CallId;
+use crate::call_id::CallId;
 use crate::limits;
-use crate::loop_handler::LoopHandler;
-use crate::loop_state::LoopState;
 use crate::readers::{Done, Full, WhyFull};
 
 impl LoopHandler {
     /// Serves the short reads of this tick, each database in memory from one view; those on disk
     /// are asked for.
-    pub(crate) fn serve_reads(&mut self, connections: &mut dyn Connections) {
-        let reads = self.core.batch.take_reads();
-        let store = self.core.shared.store.clone();
+    pub(super) fn serve_reads(&mut self, connections: &mut dyn Connections) {
+        let reads = self.state.context.batch.take_reads();
+        let store = self.state.shared.store.clone();
         let mut rest = &reads.list[..];
         while let Some(first) = rest.first() {
             let alike = rest
@@ -34,7 +34,7 @@ impl LoopHandler {
             }
             rest = others;
         }
-        self.core.batch.give_reads(reads);
+        self.state.context.batch.give_reads(reads);
     }
 
     fn serve_from_view(
@@ -44,7 +44,7 @@ impl LoopHandler {
         reads: &Reads,
         these: &[Read],
     ) {
-        let hasher = self.core.shared.store.hasher().clone();
+        let hasher = self.state.shared.store.hasher().clone();
         let shown = ReadView::memory(view);
         for these in these.chunks(limits::READS_WARMED_TOGETHER) {
             view.warm(these.iter().map(|read| hasher.hash(reads.kept(read))));
@@ -77,23 +77,24 @@ impl LoopHandler {
         let Some(io) = connections.io(id) else {
             return;
         };
-        let Some(channel) = Self::channel(&mut self.channels, id) else {
+        let Some(http2) = Self::http2_of(&mut self.slots, id) else {
             return;
         };
-        channel.refresh_pause();
+        http2.refresh_pause();
         for read in alike {
             let kept = reads.kept(read);
-            let has_capacity = channel.has_capacity();
+            let has_capacity = http2.connection.has_capacity();
             if has_capacity {
-                self.core.read(channel, io, read.call, shown, kept);
-                self.core.note_growth(channel, io);
+                let again = self.state.read(http2, io, read.call, shown, kept);
+                self.state.note_growth(http2, io);
+                if again != Again::ReadWhenLarge {
+                    continue;
+                }
             }
-            if !has_capacity || self.core.read_waits {
-                let read = (read.database, read.call);
-                self.core.defer_read(channel, read, kept);
-            }
+            let read = (read.database, read.call);
+            http2.deferred_reads.push(read, kept, has_capacity);
         }
-        self.core.after_step(channel, io);
+        self.state.after_step(http2, io);
     }
 
     /// Serves reads of a database on disk: what was read lately at once, the rest is fetched.
@@ -105,20 +106,19 @@ impl LoopHandler {
         these: &[Read],
     ) {
         for these in jobs_of(these) {
-            let mut wishes = ReadPlan::default();
+            let mut plan = ReadPlan::default();
             for read in these {
-                if let Some(running) = self.core.calls.get_mut(read.call) {
-                    running.reads_from = Some(read.database);
-                }
-                self.wish(read.call, reads.kept(read), &mut wishes);
+                let calls = &mut self.state.calls;
+                calls.set_reads_from(read.call, read.database);
+                calls.plan_read(read.call, reads.kept(read), &mut plan);
             }
-            let store = &self.core.shared.store;
-            if let Some(fetched) = Fetched::at_once(tree, &mut wishes, store) {
+            let store = &self.state.shared.store;
+            if let Some(fetched) = Fetched::at_once(tree, &mut plan, store) {
                 self.show_fetched(connections, &fetched);
             }
-            if !wishes.is_empty() {
-                let job = Fetch::new(tree.clone(), &mut wishes);
-                let (connection, readers) = (these[0].connection, &mut self.core.readers);
+            if !plan.is_empty() {
+                let job = Fetch::new(tree.clone(), &mut plan);
+                let (connection, readers) = (these[0].connection, &mut self.state.readers);
                 let asked = match are_of_one(these) {
                     true => readers.fetch_own(connection, job),
                     false => readers.fetch(connection, job),
@@ -130,34 +130,27 @@ impl LoopHandler {
         }
     }
 
-    fn wish(&self, call: CallId, kept: &[u8], wishes: &mut ReadPlan) {
-        if let Some(running) = self.core.calls.get(call) {
-            wishes.begin(call.tag(), kept);
-            running.call.wish(kept, wishes);
-        }
-    }
-
     /// Tells calls that there is no place among those that wait for a reader.
     #[cold]
     fn refuse_reads(&mut self, connections: &mut dyn Connections, Full(job, why): &Full<Fetch>) {
         for tag in job.wishes().tags() {
             let call = CallId::from_tag(tag);
-            self.with_call(connections, call, |core, channel, io, call| {
+            self.with_call(connections, call, |state, http2, io, call| {
                 let status = match why {
                     WhyFull::Jobs => reads_wait(),
                     WhyFull::NoThread => no_reader(),
                 };
-                core.end(channel, io, call, status)
+                state.end(http2, io, call, status)
             });
         }
     }
 
     /// Takes up what readers have brought, until its share of the tick is used up.
-    pub(crate) fn take_up_brought(&mut self, connections: &mut dyn Connections) {
-        let Some(mut brought) = self.core.readers.next() else {
+    pub(super) fn take_up_brought(&mut self, connections: &mut dyn Connections) {
+        let Some(mut brought) = self.state.readers.next() else {
             return;
         };
-        let until_ns = self.core.clock.read_ns() + limits::LONG_READS_PER_TICK_US * 1_000;
+        let until_ns = self.state.context.clock.read_ns() + limits::LONG_READS_PER_TICK_US * 1_000;
         loop {
             match brought.take() {
                 Some(Done::Fetched(fetched)) => self.show_fetched(connections, &fetched),
@@ -165,14 +158,14 @@ impl LoopHandler {
                     number,
                     batch,
                     read,
-                }) => self.core.read_ahead_is_done(number, batch, read),
-                Some(Done::Swept { batch, failure }) => self.core.swept(batch, failure),
+                }) => self.state.read_ahead_is_done(number, batch, read),
+                Some(Done::Swept { batch, failure }) => self.state.swept(batch, failure),
                 None => debug_assert!(false, "what was brought is taken once"),
             }
-            if self.core.clock.read_ns() >= until_ns {
+            if self.state.context.clock.read_ns() >= until_ns {
                 break;
             }
-            match self.core.readers.next() {
+            match self.state.readers.next() {
                 Some(next) => brought = next,
                 None => break,
             }
@@ -183,23 +176,23 @@ impl LoopHandler {
     fn show_fetched(&mut self, connections: &mut dyn Connections, fetched: &Fetched) {
         for fetched in fetched.calls() {
             let call = CallId::from_tag(fetched.tag());
-            self.with_call(connections, call, |core, channel, io, call| {
-                core.show_fetched(channel, io, call, &fetched)
+            self.with_call(connections, call, |state, http2, io, call| {
+                state.show_fetched(http2, io, call, &fetched)
             });
         }
     }
 
     /// Serves long reads and other long work, one slice of each in turn, until their share of the
     /// tick is used up. If they are few, those that go on get some more.
-    pub(crate) fn serve_long_reads(&mut self, connections: &mut dyn Connections) {
-        let waiting = self.core.batch.long_work();
+    pub(super) fn serve_long_reads(&mut self, connections: &mut dyn Connections) {
+        let waiting = self.state.context.batch.long_work();
         if waiting == 0 {
             return;
         }
-        let store = self.core.shared.store.clone();
-        let until_ns = self.core.clock.read_ns() + limits::LONG_READS_PER_TICK_US * 1_000;
+        let store = self.state.shared.store.clone();
+        let until_ns = self.state.context.clock.read_ns() + limits::LONG_READS_PER_TICK_US * 1_000;
         for _ in 0..waiting.max(limits::LONG_READ_SLICES) {
-            let Some((work, call)) = self.core.batch.next_long_work() else {
+            let Some((work, call)) = self.state.context.batch.next_long_work() else {
                 break;
             };
             match work {
@@ -208,7 +201,7 @@ impl LoopHandler {
                 }
                 LongWork::Step => self.with_call(connections, call, LoopState::wake),
             }
-            if self.core.clock.read_ns() >= until_ns {
+            if self.state.context.clock.read_ns() >= until_ns {
                 break;
             }
         }
@@ -227,21 +220,21 @@ impl LoopHandler {
                 return self.fetch_slice(connections, tree, call);
             }
         };
-        self.with_call(connections, call, |core, channel, io, call| {
-            core.read(channel, io, call, shown.as_ref(), &[])
+        self.with_call(connections, call, |state, http2, io, call| {
+            state.read(http2, io, call, shown.as_ref(), &[]);
         });
     }
 
     /// Has the next slice of a long read fetched.
     fn fetch_slice(&mut self, connections: &mut dyn Connections, tree: &TreeIndex, call: CallId) {
-        let Some(connection) = self.core.calls.get(call).map(|running| running.connection) else {
+        let Some(connection) = self.state.calls.connection(call) else {
             return;
         };
-        let mut wishes = ReadPlan::default();
-        self.wish(call, &[], &mut wishes);
-        if !wishes.is_empty() {
-            let job = Fetch::new(tree.clone(), &mut wishes);
-            if let Err(full) = self.core.readers.fetch_slice(connection, job) {
+        let mut plan = ReadPlan::default();
+        self.state.calls.plan_read(call, &[], &mut plan);
+        if !plan.is_empty() {
+            let job = Fetch::new(tree.clone(), &mut plan);
+            if let Err(full) = self.state.readers.fetch_slice(connection, job) {
                 self.refuse_reads(connections, &full);
             }
         }

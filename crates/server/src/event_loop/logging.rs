@@ -1,0 +1,69 @@
+//! What a loop has to say to the log about its connections and calls.
+
+use net::Closed;
+use service::{Method, Status};
+use wire::{CloseReason, ErrorCode};
+
+use super::LoopState;
+use crate::connection::{ConnectionState, Http2State, Link};
+use crate::settings::FailedCall;
+
+impl LoopState {
+    /// Says once for each connection that its peer broke the protocol or a limit. That a peer fell
+    /// silent is no error.
+    pub(super) fn log_error(&self, http2: &mut Http2State) {
+        if let Some(CloseReason::Error { code, why }) = http2.connection.close_reason()
+            && *code != ErrorCode::NoError
+            && !http2.error_logged
+        {
+            http2.error_logged = true;
+            (self.context.settings.log).connection_error(why, &http2.link.address);
+        }
+    }
+
+    #[cold]
+    pub(super) fn log_end(&self, state: &ConnectionState, why: Closed) {
+        let link = state.link();
+        let by_protocol = match state {
+            ConnectionState::Http2(http2) => {
+                (http2.connection.close_reason()).map(CloseReason::to_string)
+            }
+            ConnectionState::Undecided(_) | ConnectionState::Over(_) => None,
+        };
+        let reason = match (why, by_protocol) {
+            (Closed::Stalled, _) => {
+                "the peer took nothing of what waits for it for too long".into()
+            }
+            (Closed::Stopped, _) => "the server stops".into(),
+            (_, Some(reason)) => reason,
+            (Closed::ByPeer, None) => {
+                "the peer reset the connection, or went before it had taken all".into()
+            }
+            // The end of the peer's side is why a handler closes a connection with which nothing is
+            // wrong.
+            (Closed::ByHandler, None) => match state {
+                _ if link.refused.is_some() => {
+                    "there are as many connections as there may be".to_owned()
+                }
+                ConnectionState::Http2(_) => "the peer closed the connection".into(),
+                ConnectionState::Undecided(_) => {
+                    "the peer closed it before it had said anything".into()
+                }
+                ConnectionState::Over(_) => "it was refused".into(),
+            },
+        };
+        let open_ns = (self.context.clock.tick_ns()).saturating_sub(link.opened_ns);
+        (self.context.settings.log).connection_closed(&link.address, &reason, open_ns);
+    }
+
+    #[cold]
+    pub(super) fn log_refusal(&self, link: &Link, method: Method, status: &Status) {
+        self.context.settings.log_failure(&FailedCall {
+            method: Some(method),
+            path: method.label(),
+            code: status.code,
+            message: &status.message,
+            peer: &link.address,
+        });
+    }
+}

@@ -1,0 +1,256 @@
+//! One event loop's share of the server: its connections, its calls, and what it does in a tick.
+
+mod handler;
+mod logging;
+#[cfg(test)]
+mod probes;
+mod reading;
+mod requests;
+mod steps;
+mod stopping;
+mod ticking;
+mod visits;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use net::{Closed, ConnectionId, Io};
+use service::Shared;
+use store::durable::Mailbox;
+use wire::{Connection, Event};
+
+use crate::SharedWaker;
+use crate::actions::StepContext;
+use crate::admission::Admission;
+use crate::batch::TickBatch;
+use crate::blobs::LoopBlobs;
+use crate::calls::CallTable;
+use crate::clock::Clock;
+use crate::connection::{ConnectionState, Http2State, Link, Opening, open};
+use crate::deferred_drop::DeferredDrop;
+use crate::drain::Drain;
+use crate::limits;
+use crate::readers::LoopReaders;
+use crate::settings::{Detail, Settings};
+use crate::tasks::LoopTasks;
+use crate::timers::Timers;
+use crate::turn_queue::TurnQueue;
+use crate::unpack_queue::UnpackQueue;
+use crate::write_path::WritePath;
+
+pub(crate) use handler::LoopHandler;
+#[cfg(test)]
+pub(crate) use visits::{held, large_output_bytes};
+
+/// What a loop is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LoopRole {
+    /// Many connections at once.
+    Connections,
+    /// One connection at a time, and one request of it after the other.
+    OneConnection,
+    /// Refusing connections, beside loops of one: it does what else has to be done now and then.
+    Door,
+}
+
+/// All of an event loop but its connections.
+pub(crate) struct LoopState {
+    shared: Arc<Shared>,
+    /// What the steps of calls work with.
+    context: StepContext,
+    calls: CallTable,
+    timers: Timers,
+    writes: WritePath,
+    readers: LoopReaders,
+    /// When it was last said that a database on disk could not be read.
+    damage_told_ns: Option<u64>,
+    role: LoopRole,
+    /// Open connections of this loop.
+    connections: usize,
+    /// Connections that have something to say although nothing came in.
+    revisit: Vec<ConnectionId>,
+    /// Connections of which nothing is taken until less waits for the committer.
+    held_back: BTreeSet<ConnectionId>,
+    /// Connections that wait for memory for their next large message.
+    turn_queue: TurnQueue,
+    /// Connections that have a compressed message under way.
+    unpack_queue: UnpackQueue,
+    drain: Option<Drain>,
+    health_version: u64,
+    /// Asks this loop for a tick, from any thread.
+    waker: SharedWaker,
+}
+
+/// What works for a loop beside it.
+pub(crate) struct LoopParts {
+    pub deferred_drop: DeferredDrop,
+    pub readers: LoopReaders,
+    /// To the committer of the durable databases, if there are any.
+    pub mailbox: Option<Mailbox>,
+    pub tasks: LoopTasks,
+    pub blobs: LoopBlobs,
+    pub waker: SharedWaker,
+}
+
+impl LoopState {
+    pub fn new(
+        settings: Arc<Settings>,
+        shared: Arc<Shared>,
+        clock: Clock,
+        admission: Admission,
+        parts: LoopParts,
+        role: LoopRole,
+    ) -> LoopState {
+        let figures = match role {
+            LoopRole::OneConnection => shared.figures.add_thread(),
+            LoopRole::Connections | LoopRole::Door => shared.figures.add_loop(),
+        };
+        let store = &shared.store;
+        LoopState {
+            calls: CallTable::new(figures, settings.time_calls),
+            timers: Timers::default(),
+            writes: WritePath::new(store, parts.deferred_drop, parts.mailbox),
+            readers: parts.readers,
+            damage_told_ns: None,
+            role,
+            connections: 0,
+            revisit: Vec::new(),
+            held_back: BTreeSet::new(),
+            turn_queue: TurnQueue::default(),
+            unpack_queue: UnpackQueue::default(),
+            drain: None,
+            health_version: shared.health.version(),
+            waker: parts.waker,
+            context: StepContext {
+                settings,
+                clock,
+                batch: TickBatch::new(store.write_batch(), store.write_batch()),
+                admission,
+                tasks: parts.tasks,
+                blobs: parts.blobs,
+            },
+            shared,
+        }
+    }
+
+    fn connection_opened(&mut self, link: &mut Link, now_ns: u64) {
+        self.connections += 1;
+        let log = &self.context.settings.log;
+        if log.detail() >= Detail::Connections {
+            log.connection_opened(&link.address);
+        }
+        let life_ms = if link.refused.is_some() {
+            limits::REFUSED_CONNECTION_LIFE_MS
+        } else {
+            limits::FIRST_BYTES_MS
+        };
+        self.arm(link, now_ns + life_ms * 1_000_000);
+    }
+
+    /// Looks at the first bytes of a connection. Returns whether it speaks HTTP/2 now.
+    fn decide(&mut self, slot: &mut Option<ConnectionState>, io: &mut Io, now_ns: u64) -> bool {
+        let Some(ConnectionState::Undecided(link)) = slot else {
+            return false;
+        };
+        let refused = match open(io, &self.context.settings.about, link.without_http2) {
+            Opening::Wait => return false,
+            Opening::Gone => {
+                io.close_when_written();
+                return false;
+            }
+            Opening::Http2 => None,
+            Opening::Refuse(what) => Some(what),
+        };
+        if let Some(ConnectionState::Undecided(link)) = slot.take() {
+            *slot = Some(match refused {
+                None => self.start_http2(link, io, now_ns),
+                Some(what) => self.refuse(link, io, what),
+            });
+        }
+        refused.is_none()
+    }
+
+    fn start_http2(&mut self, link: Link, io: &mut Io, now_ns: u64) -> ConnectionState {
+        let mut connection = Connection::new(&self.context.settings.http2, now_ns);
+        connection.start(&mut io.output);
+        if link.refused.is_some() || self.drain.is_some() {
+            connection.drain(&mut io.output, now_ns);
+        }
+        ConnectionState::Http2(Box::new(Http2State::new(link, connection)))
+    }
+
+    /// Closes a connection that does not speak HTTP/2. Said once for each, as a rule to find a
+    /// client that was pointed at the wrong port.
+    fn refuse(&mut self, link: Link, io: &mut Io, what: &'static str) -> ConnectionState {
+        (self.context.settings.log).refused_greeting(what, &link.address);
+        consume_all(io);
+        io.close_when_written();
+        ConnectionState::Over(link)
+    }
+
+    /// The connection is gone, and so are the calls that ran on it.
+    fn connection_closed(&mut self, mut state: ConnectionState, why: Closed) {
+        if let Some(http2) = state.http2() {
+            self.log_error(http2);
+        }
+        if self.context.settings.log.detail() >= Detail::Connections {
+            self.log_end(&state, why);
+        }
+        self.connections -= 1;
+        let Some(http2) = state.http2() else {
+            return;
+        };
+        self.turn_queue
+            .leave(http2, &self.context.admission.account);
+        self.unpack_queue.leave(http2);
+        http2.connection.peer_closed();
+        let mut nowhere = Vec::new();
+        let now_ns = self.context.clock.tick_ns();
+        while let Some(event) = http2
+            .connection
+            .poll_event(&[], &mut 0, &mut nowhere, now_ns)
+        {
+            if let Event::Cancelled { stream, cause } = event {
+                (self.calls).cancel(&self.context, &self.shared, http2, stream, cause);
+            }
+        }
+        debug_assert_eq!(http2.running, 0, "every call of a connection ends with it");
+    }
+
+    /// The alarm of a connection rings.
+    fn connection_alarm(
+        &mut self,
+        mut state: ConnectionState,
+        io: &mut Io,
+        now_ns: u64,
+    ) -> ConnectionState {
+        state.link_mut().armed_ns = u64::MAX;
+        let mut http2 = match state {
+            ConnectionState::Undecided(link) => {
+                return self.refuse(link, io, "no first bytes in time");
+            }
+            ConnectionState::Over(_) => return state,
+            ConnectionState::Http2(http2) => http2,
+        };
+        if http2.link.refused.is_some() {
+            io.close_when_written();
+        } else {
+            // A turn that lapses lets the next one begin: by what is left now.
+            self.turn_queue
+                .allow(&mut http2, &self.context.admission.account);
+            let connection = &mut http2.connection;
+            let is_due = |at_ns| at_ns <= now_ns;
+            if connection.next_deadline_ns().is_some_and(is_due) {
+                connection.deadline_passed(&mut io.output, now_ns);
+            }
+            self.walk(&mut http2, io, now_ns);
+        }
+        ConnectionState::Http2(http2)
+    }
+}
+
+/// Throws away what has come in.
+fn consume_all(io: &mut Io) {
+    let unread = io.input.len();
+    io.input.consume(unread);
+}

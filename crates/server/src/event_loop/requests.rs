@@ -1,0 +1,257 @@
+//! Events of a connection: requests that begin, what their callers send, and how calls end.
+
+use std::borrow::Cow;
+
+use net::Io;
+use service::{Call, CallHead, Method, RefusedFor, State, Status};
+use wire::{Connection, Event, StreamKey};
+
+use super::LoopState;
+use crate::actions::Again;
+use crate::admission;
+use crate::calls::deadline_exceeded;
+use crate::connection::{Http2State, Link};
+use crate::limits;
+use crate::metadata::Snapshot;
+use crate::plain::{self, Answer};
+use crate::settings::FailedCall;
+
+impl LoopState {
+    pub(super) fn event(&mut self, http2: &mut Http2State, io: &mut Io, event: Event) {
+        match event {
+            Event::Request { stream, end } => self.request(http2, io, stream, end),
+            Event::Message { stream, last } => self.message(http2, io, stream, last),
+            Event::Part { stream, left, last } => self.part(http2, io, stream, left, last),
+            Event::HalfClosed { stream } => self.half_closed(http2, io, stream),
+            Event::Writable { stream } => self.step_of(http2, io, stream, |call, shared, step| {
+                call.writable(shared, step)
+            }),
+            Event::Cancelled { stream, cause } => {
+                (self.calls).cancel(&self.context, &self.shared, http2, stream, cause);
+            }
+            Event::Body { stream, last } => self.body(http2, io, stream, last),
+            Event::Response { .. } | Event::Finished { .. } => {
+                debug_assert!(false, "events of the client role")
+            }
+        }
+    }
+
+    fn request(&mut self, http2: &mut Http2State, io: &mut Io, stream: StreamKey, end: bool) {
+        if !http2.connection.head().is_grpc() {
+            return self.plain_request(http2, io, stream, end);
+        }
+        let Some(method) = route(&mut http2.connection) else {
+            return self.refuse_unknown(http2, io, stream);
+        };
+        if let Err(reason) = self.admit(http2) {
+            let status = self.refusal(&http2.link, method, reason);
+            return http2.stream(stream, &mut io.output).finish(status);
+        }
+        self.begin(http2, io, stream, method, end);
+    }
+
+    #[cold]
+    fn refuse_unknown(&mut self, http2: &mut Http2State, io: &mut Io, stream: StreamKey) {
+        self.calls.figures().refused(RefusedFor::UnknownMethod);
+        let path = http2.connection.head().path();
+        let status = no_such_method(path);
+        self.context.settings.log_failure(&FailedCall {
+            method: None,
+            path: &lossy(path),
+            code: status.code,
+            message: "there is no such method",
+            peer: &http2.link.address,
+        });
+        http2.stream(stream, &mut io.output).finish(status);
+    }
+
+    /// Counts and logs a call that may not begin. Returns the status that ends it.
+    #[cold]
+    fn refusal(&self, link: &Link, method: Method, reason: RefusedFor) -> Status {
+        self.calls.figures().refused(reason);
+        let status = admission::status(reason);
+        self.log_refusal(link, method, &status);
+        status
+    }
+
+    fn plain_request(&mut self, http2: &mut Http2State, io: &mut Io, stream: StreamKey, end: bool) {
+        let head = http2.connection.head();
+        let is_waiting = (head.get(b"expect"))
+            .is_some_and(|value| !end && value.eq_ignore_ascii_case(b"100-continue"));
+        match service::http::route(head.method(), head.path()) {
+            Some(method) => self.plain_call(http2, io, stream, method, end),
+            None => {
+                let answer = Answer::to(&http2.connection);
+                http2.connection.set_token(stream, answer.token());
+                if end {
+                    self.answer_plain(http2, io, stream);
+                }
+            }
+        }
+        if is_waiting {
+            http2.stream(stream, &mut io.output).send_continue();
+        }
+    }
+
+    /// A plain request that is a call.
+    fn plain_call(
+        &mut self,
+        http2: &mut Http2State,
+        io: &mut Io,
+        stream: StreamKey,
+        method: Method,
+        end: bool,
+    ) {
+        if let Err(reason) = self.admit(http2) {
+            let status = self.refusal(&http2.link, method, reason);
+            return plain::fail(&mut http2.stream(stream, &mut io.output), &status, false);
+        }
+        self.begin(http2, io, stream, method, end);
+    }
+
+    fn admit(&self, http2: &Http2State) -> Result<(), RefusedFor> {
+        if self.drain.is_some() {
+            return Err(RefusedFor::Stopping);
+        }
+        if let Some(reason) = http2.link.refused {
+            return Err(reason);
+        }
+        debug_assert!(
+            http2.running < self.context.settings.http2.max_streams as usize,
+            "the protocol refuses streams beyond its limit, running ones included"
+        );
+        let admission = &self.context.admission;
+        admission.admit(self.calls.len(), http2.running, &http2.link.holding)
+    }
+
+    fn begin(
+        &mut self,
+        http2: &mut Http2State,
+        io: &mut Io,
+        stream: StreamKey,
+        method: Method,
+        end: bool,
+    ) {
+        let now_ns = self.context.clock.tick_ns();
+        let timeout_ns = http2.connection.head().timeout_ns();
+        let deadline_ns = timeout_ns.map_or(u64::MAX, |ns| now_ns.saturating_add(ns));
+        let id = (self.calls).begin(http2, stream, method, deadline_ns, now_ns);
+        if timeout_ns == Some(0) {
+            // Before anything is done for it: what is done within this tick would be answered.
+            return self.end(http2, io, id, deadline_exceeded());
+        }
+        if deadline_ns != u64::MAX {
+            self.calls.note_deadline(id);
+        }
+        let metadata = Snapshot::of(&http2.connection, method);
+        let peer = http2.link.peer;
+        self.step(http2, &mut io.output, id, |call, shared, step| {
+            let head = CallHead {
+                deadline_ns,
+                peer,
+                metadata: &metadata,
+            };
+            *call = Call::started(method, &head, shared, step);
+        });
+        if end {
+            self.step(http2, &mut io.output, id, |call, shared, step| {
+                call.half_closed(shared, step)
+            });
+        }
+    }
+
+    fn message(&mut self, http2: &mut Http2State, io: &mut Io, stream: StreamKey, last: bool) {
+        let Some(id) = self.calls.of_stream(http2, stream) else {
+            return;
+        };
+        let message = http2.connection.take_message();
+        let bytes = message.bytes(io.input.bytes());
+        let by_itself = message.shared();
+        let again = self.step_with(
+            http2,
+            &mut io.output,
+            (id, by_itself),
+            |call, shared, step| call.message(bytes, last, shared, step),
+        );
+        if again == Again::Message {
+            let (input, output) = (io.input.bytes(), &mut io.output);
+            return (http2.connection).put_back(stream, message, input, last, output);
+        }
+        http2.connection.give_back(message);
+        if !last {
+            http2.stream(stream, &mut io.output).release();
+        }
+    }
+
+    /// Some of a message of a call that takes parts.
+    fn part(
+        &mut self,
+        http2: &mut Http2State,
+        io: &mut Io,
+        stream: StreamKey,
+        left: u32,
+        last: bool,
+    ) {
+        let Some(id) = self.calls.of_stream(http2, stream) else {
+            return;
+        };
+        let part = http2.connection.take_message();
+        let bytes = part.bytes(io.input.bytes());
+        let again = self.step(http2, &mut io.output, id, |call, shared, step| {
+            call.part(bytes, left as usize, last, shared, step)
+        });
+        if again == Again::WholeMessage {
+            let (input, output) = (io.input.bytes(), &mut io.output);
+            return (http2.connection).gather_message(stream, part, input, output);
+        }
+        http2.connection.give_back(part);
+        if !last {
+            http2.stream(stream, &mut io.output).release();
+        }
+    }
+
+    fn half_closed(&mut self, http2: &mut Http2State, io: &mut Io, stream: StreamKey) {
+        self.answer_plain(http2, io, stream);
+        self.step_of(http2, io, stream, |call, shared, step| {
+            call.half_closed(shared, step)
+        });
+    }
+
+    /// The body of a plain request that is no call is thrown away.
+    fn body(&mut self, http2: &mut Http2State, io: &mut Io, stream: StreamKey, last: bool) {
+        if self.calls.of_stream(http2, stream).is_some() {
+            return self.message(http2, io, stream, last);
+        }
+        http2.stream(stream, &mut io.output).release();
+        if last {
+            self.answer_plain(http2, io, stream);
+        }
+    }
+
+    /// Answers a plain request that is complete.
+    fn answer_plain(&self, http2: &mut Http2State, io: &mut Io, stream: StreamKey) {
+        let mut stream = http2.stream(stream, &mut io.output);
+        if let Some(answer) = Answer::from_token(stream.token()) {
+            answer.send(&mut stream, &self.context.settings.about);
+        }
+    }
+}
+
+fn route(connection: &mut Connection) -> Option<Method> {
+    if let Some(number) = connection.head_route() {
+        return Some(Method::ALL[number as usize]);
+    }
+    let method = service::route(connection.head().path())?;
+    connection.set_head_route(method as u32);
+    Some(method)
+}
+
+#[cold]
+fn no_such_method(path: &[u8]) -> Status {
+    Status::unimplemented(format!("there is no method {} here", lossy(path)))
+}
+
+/// Returns as much of a path as goes into a message.
+fn lossy(path: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(&path[..path.len().min(limits::PATH_IN_MESSAGE_BYTES)])
+}

@@ -1,0 +1,187 @@
+//! The steps of a call, and what follows from them.
+
+use bytes::Bytes;
+use net::Io;
+use service::services::{database_gone, not_read};
+use service::{Actions, Call, Shared, State, Status};
+use store::tree::FetchedCall;
+use store::{CommitOutcome, ReadView};
+use wire::StreamKey;
+
+use super::LoopState;
+use crate::actions::{Again, Step};
+use crate::call_id::CallId;
+use crate::calls::deadline_exceeded;
+use crate::connection::Http2State;
+use crate::tasks::News;
+use crate::timers::Timer;
+
+impl LoopState {
+    /// Takes one step of the call of a stream, if there is one.
+    pub(super) fn step_of(
+        &mut self,
+        http2: &mut Http2State,
+        io: &mut Io,
+        stream: StreamKey,
+        step: impl FnOnce(&mut Call, &Shared, &mut Step<'_>),
+    ) {
+        if let Some(id) = self.calls.of_stream(http2, stream) {
+            self.step(http2, &mut io.output, id, step);
+        }
+    }
+
+    /// Takes one step of a call and does what it asked for.
+    #[inline]
+    pub(super) fn step(
+        &mut self,
+        http2: &mut Http2State,
+        output: &mut Vec<u8>,
+        id: CallId,
+        step: impl FnOnce(&mut Call, &Shared, &mut Step<'_>),
+    ) -> Again {
+        self.step_with(http2, output, (id, None), step)
+    }
+
+    /// The same for a step that a message brings, of which the call may keep large parts if they
+    /// are shared.
+    #[inline]
+    pub(super) fn step_with(
+        &mut self,
+        http2: &mut Http2State,
+        output: &mut Vec<u8>,
+        (id, message): (CallId, Option<&Bytes>),
+        step: impl FnOnce(&mut Call, &Shared, &mut Step<'_>),
+    ) -> Again {
+        let (context, shared) = (&mut self.context, &self.shared);
+        let effects = (self.calls).step(context, shared, http2, output, (id, message), step);
+        http2.claimed_bytes += effects.claimed_bytes;
+        http2.claim_failed |= effects.claim_failed;
+        if effects.over.is_some() {
+            if self.drain.is_some() {
+                // It may have been the last one, so that the connection can be closed.
+                self.revisit.push(http2.link.id);
+            }
+            return effects.again;
+        }
+        if let Some(at_ns) = effects.wake_at_ns {
+            self.timers.set(at_ns, Timer::Wake(id));
+        }
+        if effects.resumed {
+            self.revisit.push(http2.link.id);
+        }
+        effects.again
+    }
+
+    /// Shows a call its database; `None`: that was dropped meanwhile.
+    #[inline]
+    pub(super) fn read(
+        &mut self,
+        http2: &mut Http2State,
+        io: &mut Io,
+        id: CallId,
+        shown: Option<&ReadView<'_>>,
+        kept: &[u8],
+    ) -> Again {
+        self.step(
+            http2,
+            &mut io.output,
+            id,
+            |call, shared, step| match shown {
+                Some(shown) => call.read(shown, kept, shared, step),
+                None => step.finish(database_gone()),
+            },
+        )
+    }
+
+    /// Shows a call what was fetched for it.
+    pub(super) fn show_fetched(
+        &mut self,
+        http2: &mut Http2State,
+        io: &mut Io,
+        id: CallId,
+        fetched: &FetchedCall<'_>,
+    ) {
+        let reads_from = self.calls.reads_from(id);
+        if let Some(database) = reads_from
+            && !http2.connection.has_capacity()
+        {
+            // Read again when the peer has taken what waits for it: what was fetched is not kept
+            // for so long.
+            let read = (database, id);
+            return http2.deferred_reads.push(read, fetched.kept(), false);
+        }
+        match ReadView::fetched(fetched) {
+            Ok(shown) => {
+                let again = self.read(http2, io, id, Some(&shown), fetched.kept());
+                if let (Again::ReadWhenLarge, Some(database)) = (again, reads_from) {
+                    let read = (database, id);
+                    http2.deferred_reads.push(read, fetched.kept(), true);
+                }
+            }
+            Err(why) => {
+                self.tell_damage(why);
+                self.end(http2, io, id, not_read(why));
+            }
+        }
+    }
+
+    /// Brings a call the outcome of its commit.
+    pub(super) fn committed(
+        &mut self,
+        http2: &mut Http2State,
+        io: &mut Io,
+        id: CallId,
+        outcome: &CommitOutcome<'_>,
+    ) {
+        self.calls.commit_is_over(id);
+        self.step(http2, &mut io.output, id, |call, shared, step| {
+            call.committed(outcome, shared, step)
+        });
+    }
+
+    /// Tells a call about its task.
+    pub(super) fn task_news(
+        &mut self,
+        http2: &mut Http2State,
+        io: &mut Io,
+        id: CallId,
+        news: &News,
+    ) {
+        self.step(http2, &mut io.output, id, |call, shared, step| {
+            news.with(|news| call.task(news, shared, step))
+        });
+    }
+
+    /// Tells a call what was done for its blob.
+    pub(super) fn blob_news(
+        &mut self,
+        http2: &mut Http2State,
+        io: &mut Io,
+        id: CallId,
+        news: store::blob::News,
+    ) {
+        self.step(http2, &mut io.output, id, |call, shared, step| {
+            call.blob(news, shared, step)
+        });
+    }
+
+    /// The time has come at which a call asked to be woken.
+    pub(super) fn wake(&mut self, http2: &mut Http2State, io: &mut Io, id: CallId) {
+        self.step(http2, &mut io.output, id, |call, shared, step| {
+            call.woken(shared, step)
+        });
+    }
+
+    /// The deadline of a call has passed.
+    pub(super) fn deadline_passed(&mut self, http2: &mut Http2State, io: &mut Io, id: CallId) {
+        self.end(http2, io, id, deadline_exceeded());
+    }
+
+    /// Ends a call from outside of it.
+    pub(super) fn end(&mut self, http2: &mut Http2State, io: &mut Io, id: CallId, status: Status) {
+        self.step(http2, &mut io.output, id, |call, shared, step| {
+            call.cancelled(shared);
+            step.finish(status);
+        });
+    }
+}

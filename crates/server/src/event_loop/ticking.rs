@@ -1,0 +1,171 @@
+//! What a loop does once in every tick, beside the calls that came in.
+
+use store::tree::TreeError;
+use store::{Outcomes, ReadAhead, WriteBatch};
+
+use super::{LoopRole, LoopState};
+use crate::call_id::CallId;
+use crate::limits;
+
+impl LoopState {
+    /// Sets the time of the tick.
+    pub(super) fn set_time(&mut self, now_ns: u64) {
+        self.context.clock.set_ns(now_ns);
+    }
+
+    /// Runs the committer over the writes of this tick. Returns whether there were some.
+    pub(super) fn commit(&mut self, outcomes: &mut Outcomes) -> bool {
+        let context = &mut self.context;
+        if !context.batch.has_writes() {
+            return false;
+        }
+        let with = (&self.shared.store, &self.readers);
+        (self.writes).commit(&mut context.batch, &mut context.clock, with, outcomes);
+        true
+    }
+
+    /// Tells the committer whose callers have left, behind their commits.
+    pub(super) fn pass_on_abandoned(&mut self) {
+        self.writes.abandon(self.calls.abandoned());
+    }
+
+    /// A reader gives commits back, with what they must know.
+    pub(super) fn read_ahead_is_done(
+        &mut self,
+        number: u64,
+        batch: Box<WriteBatch>,
+        read: ReadAhead,
+    ) {
+        if let Some(why) = &read.failure {
+            self.tell_damage(why);
+        }
+        (self.writes).read_ahead_is_done(number, batch, read.commits);
+    }
+
+    /// Has commits read again for which there was no room, when it is time to.
+    pub(super) fn read_ahead_again(&mut self) {
+        let now_ns = self.context.clock.tick_ns();
+        self.writes.read_ahead_again(now_ns, &self.readers);
+    }
+
+    /// Says that a database on disk could not be read, but not for every read.
+    pub(super) fn tell_damage(&mut self, why: &TreeError) {
+        let now_ns = self.context.clock.tick_ns();
+        let interval_ns = limits::DAMAGE_TOLD_MS * 1_000_000;
+        let is_due = |told_ns| now_ns.saturating_sub(told_ns) >= interval_ns;
+        if self.damage_told_ns.is_none_or(is_due) {
+            self.damage_told_ns = Some(now_ns);
+            let words = format!("a database on disk could not be read: {why}");
+            self.context.settings.log.storage(&words);
+        }
+    }
+
+    /// Has entries removed whose time has come, if somebody must: their removals go with the writes
+    /// of this tick. Nobody waits for the outcomes; their tag belongs to no call.
+    pub(super) fn sweep(&mut self) {
+        if self.role == LoopRole::OneConnection {
+            return; // the door does it, so that it wakes one thread and not thousands
+        }
+        let (store, context) = (&self.shared.store, &mut self.context);
+        let (now_ms, writes) = (context.clock.store_ms(), &mut context.batch.writes);
+        store.sweep(now_ms, writes);
+        if let Some(blobs) = &context.blobs.blobs {
+            blobs.collect(store, now_ms, writes);
+        }
+        if store.begin_tree_sweep(now_ms) {
+            self.readers.sweep(store);
+        }
+    }
+
+    /// A reader has walked on through the databases on disk.
+    pub(super) fn swept(&mut self, batch: Box<WriteBatch>, failure: Option<TreeError>) {
+        if let Some(why) = &failure {
+            self.tell_damage(why);
+        }
+        self.writes.submit_removals(batch);
+    }
+
+    /// When the next sweep is due, on the clock of the ticks. Whoever makes it due earlier does not
+    /// tell the door, which therefore looks now and then.
+    fn sweep_due_ns(&self) -> Option<u64> {
+        let look_ns = match self.role {
+            LoopRole::OneConnection => return None,
+            LoopRole::Connections => None,
+            LoopRole::Door => {
+                Some(self.context.clock.tick_ns() + limits::SWEEP_LOOK_MS * 1_000_000)
+            }
+        };
+        let due_ns = self.next_sweep_ns();
+        [look_ns, due_ns].into_iter().flatten().min()
+    }
+
+    fn next_sweep_ns(&self) -> Option<u64> {
+        let (store, clock) = (&self.shared.store, &self.context.clock);
+        let blobs = self.context.blobs.blobs.as_ref();
+        let collect_due_ms = blobs.map_or(u64::MAX, |blobs| blobs.collect_due_ms());
+        let due_ms = store.sweep_due_ms().min(store.tree_sweep_due_ms());
+        let due_ms = due_ms.min(collect_due_ms);
+        let wait_ms = due_ms.saturating_sub(clock.store_ms());
+        let wait_ns = wait_ms.checked_mul(1_000_000)?;
+        clock.tick_ns().checked_add(wait_ns)
+    }
+
+    /// The calls that wait for a change of health, if there was one since this was asked last.
+    pub(super) fn subscribers_to_wake(&mut self) -> Vec<CallId> {
+        let version = self.shared.health.version();
+        if version == self.health_version {
+            return Vec::new();
+        }
+        self.health_version = version;
+        self.calls.subscribers().collect()
+    }
+
+    /// Has the connections visited that go on in the next turn of the loop, and ends the tick for
+    /// the calls.
+    pub(super) fn end_tick(&mut self) {
+        let visited = self.turn_queue.to_visit(&self.context.admission.account);
+        self.revisit.extend(visited);
+        self.revisit.extend(self.unpack_queue.end_tick());
+        self.show_figures();
+        self.calls.end_tick(&self.context, &mut self.timers);
+    }
+
+    /// Whether nothing is under way, and nobody has something to bring.
+    pub(super) fn is_idle(&self) -> bool {
+        let context = &self.context;
+        self.connections == 0
+            && self.calls.len() == 0
+            && !context.batch.has_work()
+            && self.writes.is_idle()
+            && self.readers.is_idle()
+            && context.blobs.is_idle()
+            && context.tasks.inbox.is_over()
+    }
+
+    /// Frees what is kept for the next tick.
+    pub(super) fn rest(&mut self) {
+        let store = &self.shared.store;
+        self.context.batch.rest(|| store.write_batch());
+        self.writes.rest();
+    }
+
+    /// Shows how many connections and calls there are.
+    pub(super) fn show_figures(&self) {
+        (self.calls.figures()).set(self.connections, self.calls.len());
+    }
+
+    /// Returns when the loop is to tick next although nothing comes in.
+    pub(super) fn next_deadline_ns(&self) -> Option<u64> {
+        let has_work = self.context.batch.has_work();
+        if self.calls.has_abandoned() || has_work || self.readers.has_brought() {
+            return Some(0);
+        }
+        let next = [
+            self.timers.next_ns(),
+            self.drain_deadline_ns(),
+            self.sweep_due_ns(),
+            self.writes.retry_ns(),
+        ];
+        next.into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,280 @@
+//! Visits to a connection: its events one after the other, and what each visit ends with.
+
+use net::{ConnectionId, Io};
+use wire::{Connection, Event, Pause};
+
+use super::{LoopRole, LoopState};
+use crate::account::Held;
+use crate::connection::{ConnectionState, Http2State, Link};
+use crate::limits;
+use crate::timers::Timer;
+use crate::unpack_queue;
+
+impl LoopState {
+    /// Visits a connection, whatever it speaks.
+    pub(super) fn visit(&mut self, state: &mut ConnectionState, io: &mut Io, now_ns: u64) {
+        match state {
+            ConnectionState::Http2(http2) => self.walk(http2, io, now_ns),
+            ConnectionState::Undecided(_) | ConnectionState::Over(_) => super::consume_all(io),
+        }
+    }
+
+    /// Takes events from a connection until its input is used up or its turn is over.
+    pub(super) fn walk(&mut self, http2: &mut Http2State, io: &mut Io, now_ns: u64) {
+        http2.refresh_pause();
+        let admission = &self.context.admission;
+        http2.connection.set_gather_bound(admission.gather_bound());
+        self.turn_queue.allow(http2, &admission.account);
+        self.unpack_queue.allow(http2);
+        let mut consumed = 0;
+        let mut turns = limits::EVENTS_PER_TURN;
+        let long_work_before = self.context.batch.long_work();
+        let is_held_back = loop {
+            if self.holds_back(&mut http2.link, now_ns) {
+                break true;
+            }
+            let (input, output) = (io.input.bytes(), &mut io.output);
+            let next = (http2.connection).poll_event(input, &mut consumed, output, now_ns);
+            let Some(event) = next else {
+                break false;
+            };
+            turns = turns.saturating_sub(1 + extra_cost(&http2.connection));
+            self.event(http2, io, event);
+            self.note_growth(http2, io);
+            if turns == 0 || io.output_is_full() {
+                io.set_unfinished(true);
+                break false;
+            }
+            // What is long is not begun before the rest is looked at: the caller may have taken it
+            // back.
+            let begins_long_work = self.context.batch.long_work() > long_work_before;
+            let is_next = ends_a_request(event) && !begins_long_work;
+            if self.role == LoopRole::OneConnection && is_next {
+                // If the connection has events, it is visited again for them.
+                io.set_unfinished(consumed < io.input.len());
+                break false;
+            }
+        };
+        io.input.consume(consumed);
+        self.unpack_queue.note(http2);
+        self.after_walk(http2, io, is_held_back, now_ns);
+    }
+
+    /// Whether nothing more is taken from a peer until the committer has taken some of what waits
+    /// for it. It is visited again then, and not before: there is nothing to do for it.
+    #[inline]
+    fn holds_back(&mut self, link: &mut Link, now_ns: u64) -> bool {
+        let holds_back = self.writes_are_many();
+        if holds_back {
+            self.held_back.insert(link.id);
+            // If all of them were given up, the committer has nobody to wake.
+            self.arm(link, now_ns + limits::HELD_BACK_RETRY_MS * 1_000_000);
+        }
+        holds_back
+    }
+
+    /// Has the connections visited of which nothing was taken, if less waits for the committer by
+    /// now.
+    pub(super) fn resume_held_back(&mut self) {
+        if !self.held_back.is_empty() && !self.writes_are_many() {
+            self.revisit.extend(std::mem::take(&mut self.held_back));
+        }
+    }
+
+    /// Whether so much waits for the committer that nothing more is taken from any peer: a bound
+    /// beside the account, which counts only for calls that live.
+    #[inline]
+    fn writes_are_many(&self) -> bool {
+        self.context.batch.write_bytes() + self.writes.waiting_bytes()
+            > self.context.admission.waiting_write_bytes
+    }
+
+    /// Charges at once what calls have produced if it is more than a little, so that those that
+    /// follow see it.
+    #[inline]
+    pub(super) fn note_growth(&self, http2: &mut Http2State, io: &Io) {
+        let charged_bytes = http2.link.holding.unsent_bytes();
+        if http2.connection.unsent_bytes() > charged_bytes + limits::SMALL_HOLDING_BYTES {
+            self.charge(http2, io);
+        }
+    }
+
+    /// What every visit to a connection ends with: waiting output, the end if it has come,
+    /// counting, the next alarm.
+    pub(super) fn after_walk(
+        &mut self,
+        http2: &mut Http2State,
+        io: &mut Io,
+        is_held_back: bool,
+        now_ns: u64,
+    ) {
+        let connection = &mut http2.connection;
+        if connection.wants_transmit() {
+            connection.transmit(&mut io.output, now_ns);
+        }
+        let is_all_taken = !io.is_unfinished() && !is_held_back;
+        if connection.close_reason().is_some() || (io.end_of_input() && is_all_taken) {
+            io.close_when_written();
+        }
+        self.guard_account(http2, io, now_ns);
+        self.after_step(http2, io);
+        self.resume_reads(http2);
+        let account = &self.context.admission.account;
+        if self.turn_queue.settle(http2, &mut io.output, account) {
+            self.arm(&mut http2.link, now_ns + limits::TURN_RETRY_MS * 1_000_000);
+        }
+        // Behind it, as it may have found memory for a message.
+        self.unpack_queue.settle(http2);
+        if let Some(at_ns) = http2.connection.next_deadline_ns() {
+            self.arm(&mut http2.link, at_ns);
+        }
+        self.log_error(http2);
+    }
+
+    /// Charges what a connection holds now, and holds back what is produced for its peer
+    /// accordingly. Who found no memory for a large message waits until it tries again.
+    fn charge(&self, http2: &mut Http2State, io: &Io) -> Pause {
+        let now_ns = self.context.clock.tick_ns();
+        let holding = &mut http2.link.holding;
+        holding.change(held(&http2.connection, io), now_ns);
+        let pause = holding.pause();
+        http2.connection.set_pause(match pause {
+            Pause::No if http2.claim_failed => Pause::Large,
+            pause => pause,
+        });
+        pause
+    }
+
+    /// Lets nothing be produced for a peer, and keeps its windows shut, while the account lets it
+    /// hold no more; ends it to relieve the account.
+    fn guard_account(&mut self, http2: &mut Http2State, io: &mut Io, now_ns: u64) {
+        let pause = self.charge(http2, io);
+        let (connection, link) = (&mut http2.connection, &mut http2.link);
+        connection.set_windows_shut(pause != Pause::No, &mut io.output);
+        if pause != Pause::No {
+            link.holding.relieve(now_ns);
+            if link.holding.evict_if_condemned() {
+                connection.abort(
+                    "it held most of what all peers may hold, and did not read",
+                    &mut io.output,
+                );
+                return io.close_now();
+            }
+            // What is held may shrink elsewhere, while this peer can do nothing but wait.
+            self.arm(link, now_ns + limits::WINDOWS_SHUT_MS * 1_000_000);
+        }
+    }
+
+    /// Takes up reads that have waited for send capacity.
+    fn resume_reads(&mut self, http2: &mut Http2State) {
+        if !http2.deferred_reads.may_go_on(&http2.connection) {
+            return;
+        }
+        let id = http2.link.id;
+        for (database, call, kept) in http2.deferred_reads.take() {
+            if self.calls.is_running(call) {
+                self.context.batch.add_read(database, id, call, &kept);
+            }
+        }
+        if !http2.deferred_reads.is_empty() {
+            self.revisit.push(id);
+        }
+    }
+
+    /// What every step of a call ends with, also outside of a walk: counting what is buffered now,
+    /// and another visit if the step has moved something on that another call waits for.
+    #[inline]
+    pub(super) fn after_step(&mut self, http2: &mut Http2State, io: &Io) {
+        let pause = self.charge(http2, io);
+        // What was taken is charged now.
+        let claimed_bytes = std::mem::take(&mut http2.claimed_bytes);
+        if claimed_bytes > 0 {
+            self.context.admission.account.end_claim(claimed_bytes);
+        }
+        // What the step has set free may be what a read waits for, and its peer need not say
+        // anything more.
+        let reads_may_go_on = http2.deferred_reads.may_go_on(&http2.connection);
+        if http2.connection.has_events() || reads_may_go_on {
+            self.revisit.push(http2.link.id);
+        }
+        let now_ns = self.context.clock.tick_ns();
+        if std::mem::take(&mut http2.claim_failed) {
+            self.arm(&mut http2.link, now_ns + limits::CLAIM_RETRY_MS * 1_000_000);
+        }
+        if pause != Pause::No {
+            self.arm(
+                &mut http2.link,
+                now_ns + limits::WINDOWS_SHUT_MS * 1_000_000,
+            );
+        }
+    }
+
+    /// Sets the connection's alarm, unless one rings before.
+    pub(super) fn arm(&mut self, link: &mut Link, at_ns: u64) {
+        if at_ns < link.armed_ns {
+            link.armed_ns = at_ns;
+            self.timers.set(at_ns, Timer::connection(link.id));
+        }
+    }
+
+    /// Takes out the connections that are to be visited in the next turn of the loop.
+    pub(super) fn take_revisit(&mut self) -> Vec<ConnectionId> {
+        std::mem::take(&mut self.revisit)
+    }
+}
+
+/// Whether a caller has said all: what its call does now is done, and answered, before anything
+/// else is looked at.
+fn ends_a_request(event: Event) -> bool {
+    match event {
+        Event::Request { end, .. } => end,
+        Event::Message { last, .. } | Event::Part { last, .. } => last,
+        Event::HalfClosed { .. } => true,
+        _ => false,
+    }
+}
+
+/// What an event costs more than others, in events.
+#[inline]
+fn extra_cost(connection: &Connection) -> usize {
+    match connection.message_was_compressed() {
+        true => unpack_queue::cost_in_events(connection),
+        false => 0,
+    }
+}
+
+/// What a connection holds, with the output that the driver has yet to write.
+#[inline]
+pub(crate) fn held(connection: &Connection, io: &Io) -> Held {
+    let output_bytes = large_output_bytes(io);
+    let calls_bytes = calls_bytes(connection.running());
+    let all_bytes = connection.held_bytes() + output_bytes + calls_bytes;
+    Held {
+        charged_bytes: connection.buffered_bytes() + output_bytes + calls_bytes,
+        all_bytes,
+        unsent_bytes: connection.unsent_bytes() + output_bytes,
+        sent_bytes: connection.sent_bytes(),
+        // Of nobody who holds little is it asked.
+        waits_for_memory: all_bytes >= limits::SMALL_HOLDING_BYTES
+            && connection.has_put_back()
+            && connection.queued_bytes() + output_bytes < limits::SMALL_HOLDING_BYTES,
+    }
+}
+
+/// What so many open streams and their calls take, beside what they have sent and will be sent.
+#[inline]
+fn calls_bytes(streams: usize) -> usize {
+    streams.saturating_sub(limits::CALLS_IN_ANY_CASE) * limits::CALL_BYTES
+}
+
+/// The output that waits for the socket, if it is more than what is usually written at once. The
+/// driver calls `Handler::writable` when it has become less, so that it is not counted for longer.
+#[inline]
+pub(crate) fn large_output_bytes(io: &Io) -> usize {
+    let bytes = io.output.len();
+    if bytes > net::limits::OUTPUT_LOW_WATER_BYTES {
+        bytes
+    } else {
+        0
+    }
+}

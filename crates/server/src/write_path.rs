@@ -1,0 +1,126 @@
+//! The way of the writes of a loop: volatile ones to a committer that the loop runs itself, durable
+//! ones to the committer's thread, those to databases on disk by way of readers.
+
+use store::durable::Mailbox;
+use store::{Committer, Outcomes, Store, WriteBatch};
+
+use crate::batch::TickBatch;
+use crate::clock::Clock;
+use crate::deferred_drop::DeferredDrop;
+use crate::disk_write_queue::DiskWriteQueue;
+use crate::readers::LoopReaders;
+
+/// Where the writes of one loop go.
+pub(crate) struct WritePath {
+    committer: Committer,
+    deferred_drop: DeferredDrop,
+    /// To and from the committer of the durable databases, if there are any.
+    mailbox: Option<Mailbox>,
+    /// The way to it for writes to databases on disk.
+    disk_writes: DiskWriteQueue,
+    /// Kept between ticks, so that nothing is allocated anew.
+    outcomes: Outcomes,
+}
+
+impl WritePath {
+    pub fn new(store: &Store, deferred_drop: DeferredDrop, mailbox: Option<Mailbox>) -> WritePath {
+        WritePath {
+            committer: store.committer(),
+            deferred_drop,
+            mailbox,
+            disk_writes: DiskWriteQueue::default(),
+            outcomes: Outcomes::new(),
+        }
+    }
+
+    /// Returns how many bytes wait for the committer, those of the tick's batch aside.
+    #[inline]
+    pub fn waiting_bytes(&self) -> usize {
+        let mailbox_bytes = (self.mailbox.as_ref()).map_or(0, |mailbox| mailbox.waiting_bytes());
+        self.disk_writes.bytes() + mailbox_bytes
+    }
+
+    /// Returns the list for outcomes, which [`WritePath::give_outcomes`] takes back.
+    pub fn take_outcomes(&mut self) -> Outcomes {
+        std::mem::take(&mut self.outcomes)
+    }
+
+    /// Keeps the list for the next tick.
+    pub fn give_outcomes(&mut self, mut outcomes: Outcomes) {
+        outcomes.clear();
+        self.outcomes = outcomes;
+    }
+
+    /// Runs the committer over the writes of this tick.
+    pub fn commit(
+        &mut self,
+        batch: &mut TickBatch,
+        clock: &mut Clock,
+        (store, readers): (&Store, &LoopReaders),
+        outcomes: &mut Outcomes,
+    ) {
+        let garbage = self.committer.run(&mut batch.writes, clock, outcomes);
+        self.deferred_drop.take(garbage);
+        if let Some(mailbox) = &self.mailbox {
+            mailbox.submit(&mut batch.writes);
+            let disk_writes = &mut batch.disk_writes;
+            (self.disk_writes).send(disk_writes, || store.write_batch(), readers, mailbox);
+        }
+    }
+
+    /// Tells the committer whose callers have left, behind their commits.
+    pub fn abandon(&mut self, tags: &mut Vec<u64>) {
+        match &self.mailbox {
+            _ if tags.is_empty() => {}
+            Some(mailbox) => self.disk_writes.abandon(tags, mailbox),
+            None => tags.clear(),
+        }
+    }
+
+    /// A reader gives commits back, with what they must know: so many of them can be decided.
+    pub fn read_ahead_is_done(&mut self, number: u64, batch: Box<WriteBatch>, commits: usize) {
+        if let Some(mailbox) = &self.mailbox {
+            self.disk_writes.arrived(number, batch, commits, mailbox);
+        }
+    }
+
+    /// Has commits read again for which there was no room, when it is time to.
+    pub fn read_ahead_again(&mut self, now_ns: u64, readers: &LoopReaders) {
+        if let Some(mailbox) = &self.mailbox
+            && self.disk_writes.is_stuck()
+        {
+            self.disk_writes.try_again(now_ns, readers, mailbox);
+        }
+    }
+
+    /// Returns when that is.
+    pub fn retry_ns(&self) -> Option<u64> {
+        self.disk_writes.retry_ns()
+    }
+
+    /// Submits removals of what has expired, which nobody waits for.
+    pub fn submit_removals(&self, mut batch: Box<WriteBatch>) {
+        if let Some(mailbox) = &self.mailbox {
+            mailbox.submit(&mut batch);
+        }
+    }
+
+    /// Exchanges the list for outcomes of the durable databases, if some have come.
+    pub fn take_mail(&self, outcomes: &mut Outcomes) -> bool {
+        let taken = |mailbox: &Mailbox| mailbox.take(outcomes);
+        self.mailbox.as_ref().is_some_and(taken)
+    }
+
+    /// Returns whether nothing is under way.
+    pub fn is_idle(&self) -> bool {
+        self.disk_writes.is_empty() && self.mailbox.as_ref().is_none_or(Mailbox::is_idle)
+    }
+
+    /// Frees what is kept for the next tick.
+    pub fn rest(&mut self) {
+        self.outcomes = Outcomes::new();
+        if let Some(mailbox) = &self.mailbox {
+            mailbox.rest();
+        }
+    }
+}
