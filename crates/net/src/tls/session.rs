@@ -443,8 +443,30 @@ mod tests {
         }
     }
 
+    /// Records that came are opened when plaintext is sealed, too: what they make the protocol send
+    /// goes first.
     #[test]
-    fn a_goodbye_is_heard_once_and_nothing_follows() {
+    fn what_the_protocol_has_to_send_goes_before_what_is_sealed() {
+        let (server, client) = tls();
+        let address = "localhost:1".parse().expect("valid");
+        for _ in 0..2 {
+            let mut near = End::new(client.session(&address).expect("a name"));
+            let mut far = End::new(server.accept().expect("random numbers"));
+            near.receive(&[]);
+            far.receive(near.outgoing.bytes());
+            near.outgoing.consume(near.outgoing.len());
+            // The server's flight came, and nobody has looked at it.
+            near.incoming.push(far.outgoing.bytes());
+            far.outgoing.consume(far.outgoing.len());
+            near.send(b"sealed");
+            far.receive(near.outgoing.bytes());
+            assert!(!far.session.is_handshaking());
+            assert_eq!(far.plain, b"sealed");
+        }
+    }
+
+    #[test]
+    fn a_closure_alert_is_received_once_and_nothing_follows() {
         let (server, client) = tls();
         let (mut near, mut far) = agreed(&server, &client);
         near.send(b"last");
