@@ -11,10 +11,11 @@ use crate::addresses::{Addresses, Admitted};
 use crate::config::LoopConfig;
 use crate::core::Core;
 use crate::epoll::{Epoll, Token};
-use crate::handler::{Handler, Peer, PeerAddress};
+use crate::handler::{Handler, Peer};
 use crate::limits::{ACCEPT_BACKOFF_MS, ACCEPTS_PER_TICK, ADDRESS_NOTICE_MS};
 use crate::listener::Listener;
 use crate::notice::{Notice, Notices};
+use crate::peer_address::PeerAddress;
 use crate::spread::{LoopShared, Placement};
 
 /// A deadline further away than this is not worth reading the clock again for.

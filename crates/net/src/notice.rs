@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 
 use crate::Address;
-use crate::handler::PeerAddress;
+use crate::peer_address::PeerAddress;
 use crate::tls::TlsFailure;
 
 /// Something worth a line in a log.

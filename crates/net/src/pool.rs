@@ -234,7 +234,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
-    use crate::handler::PeerAddress;
+    use crate::peer_address::PeerAddress;
 
     fn connection() -> (OwnedFd, Peer, UnixStream) {
         let (near, far) = UnixStream::pair().expect("there are descriptors");

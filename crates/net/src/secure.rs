@@ -1,9 +1,10 @@
 //! What a connection with TLS has beside its plaintext.
 
 use crate::buffers::Buffers;
-use crate::handler::{Peer, PeerAddress};
+use crate::handler::Peer;
 use crate::io::{Input, Io};
 use crate::limits::SEAL_BYTES;
+use crate::peer_address::PeerAddress;
 use crate::tls::{Session, TlsFailure, sealed_bytes};
 
 /// Room for what one side says at once in a handshake, with a chain of certificates of the usual

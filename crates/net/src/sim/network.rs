@@ -9,8 +9,9 @@ use super::faults::{FaultCounts, Faults};
 use crate::Address;
 use crate::core::{Core, Security};
 use crate::counters::{CounterCells, LoopCounters};
-use crate::handler::{Handler, Peer, PeerAddress};
+use crate::handler::{Handler, Peer};
 use crate::limits::{DRAIN_MS, WRITE_STALL_MS};
+use crate::peer_address::PeerAddress;
 use crate::tls::{ClientTls, ServerTls};
 
 /// A node of a simulated network.
