@@ -10,7 +10,7 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 
 use crate::config::LoopConfig;
-use crate::core::Core;
+use crate::core::LoopCore;
 use crate::event_loop::{MAX_WAIT_NS, monotonic_ns};
 use crate::handler::{ConnectionId, Handler, Peer};
 use crate::limits::{self, RECEIVE_WAIT_MS};
@@ -76,7 +76,7 @@ pub(crate) enum ThreadEnd {
 
 pub(crate) struct ConnectionThread {
     index: usize,
-    core: Core<Line>,
+    core: LoopCore<Line>,
     shared: Arc<LoopShared>,
     pool: Arc<ThreadPool>,
     current: Option<ConnectionId>,
@@ -111,7 +111,7 @@ impl ConnectionThread {
                 write: false,
             },
         };
-        let core = Core::new(
+        let core = LoopCore::new(
             line,
             handler,
             shared.counters().clone(),
@@ -265,8 +265,8 @@ impl ConnectionThread {
             self.shared.counters().waits.add(1);
         }
         let mut flags = PollFlags::empty();
-        flags.set(PollFlags::IN, self.core.port.interest.read);
-        flags.set(PollFlags::OUT, self.core.port.interest.write);
+        flags.set(PollFlags::IN, self.core.port().interest.read);
+        flags.set(PollFlags::OUT, self.core.port().interest.write);
         let waker = PollFd::new(self.shared.waker(), PollFlags::IN);
         let (mut both, mut only) = ([waker.clone(), waker.clone()], [waker]);
         let watched = self.current.and_then(|id| self.core.socket(id));

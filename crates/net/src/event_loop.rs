@@ -9,7 +9,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::addresses::{Addresses, Admitted};
 use crate::config::LoopConfig;
-use crate::core::Core;
+use crate::core::LoopCore;
 use crate::epoll::{Epoll, Token};
 use crate::handler::{Handler, Peer};
 use crate::limits::{ACCEPT_BACKOFF_MS, ACCEPTS_PER_TICK, ADDRESS_NOTICE_MS};
@@ -32,7 +32,7 @@ pub fn monotonic_ns() -> u64 {
 
 pub(crate) struct EventLoop {
     index: usize,
-    core: Core<Epoll>,
+    core: LoopCore<Epoll>,
     shared: Arc<LoopShared>,
     /// Only the first loop accepts.
     acceptor: Option<Acceptor>,
@@ -54,7 +54,7 @@ impl EventLoop {
             acceptor.register(&epoll)?;
         }
         let counters = shared.counters().clone();
-        let core = Core::new(
+        let core = LoopCore::new(
             epoll,
             handler,
             counters,
@@ -107,7 +107,7 @@ impl EventLoop {
         if timeout_ns != Some(0) {
             self.shared.counters().waits.add(1);
         }
-        self.core.port.wait(timeout_ns)
+        self.core.port_mut().wait(timeout_ns)
     }
 
     /// Reads the clock only if the length of the last tick would make a difference.
@@ -146,8 +146,8 @@ impl EventLoop {
     }
 
     fn dispatch_events(&mut self) {
-        for index in 0..self.core.port.event_count() {
-            match self.core.port.event(index) {
+        for index in 0..self.core.port().event_count() {
+            match self.core.port().event(index) {
                 (Token::Connection(id), readiness) => self.core.ready(id, readiness),
                 (Token::Listener(listener), _) => {
                     if let Some(acceptor) = &mut self.acceptor {
@@ -166,9 +166,9 @@ impl EventLoop {
         if !acceptor.has_work(now_ns) {
             return;
         }
-        acceptor.go_on(&self.core.port);
+        acceptor.go_on(self.core.port());
         for _ in 0..ACCEPTS_PER_TICK {
-            let Some((socket, peer)) = acceptor.accept(&self.core.port, now_ns) else {
+            let Some((socket, peer)) = acceptor.accept(self.core.port(), now_ns) else {
                 break;
             };
             if let Some((socket, peer)) = acceptor.placement.place(socket, peer, now_ns) {
