@@ -327,7 +327,28 @@ fn readiness(flags: PollFlags) -> Readiness {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixStream;
+
     use super::*;
+
+    #[test]
+    fn the_end_of_output_reaches_the_peer_of_a_line() {
+        let (near, far) = UnixStream::pair().expect("a pair");
+        let (near, far) = (OwnedFd::from(near), OwnedFd::from(far));
+        let mut line = Line {
+            interest: Interest {
+                read: true,
+                write: false,
+            },
+        };
+        let mut into = [0; 8];
+        assert!(matches!(line.send(&near, b"last"), Ok(4)));
+        line.end_output(&near);
+        assert!(matches!(line.receive(&far, &mut into), Ok(4)));
+        assert!(matches!(line.receive(&far, &mut into), Ok(0)), "the end");
+        assert!(matches!(line.send(&far, b"still"), Ok(5)));
+        assert!(matches!(line.receive(&near, &mut into), Ok(5)));
+    }
 
     #[test]
     fn a_dead_socket_is_worth_reading_and_writing() {

@@ -494,6 +494,33 @@ mod tests {
     }
 
     #[test]
+    fn a_failure_to_accept_is_reported_once_and_so_is_its_end() {
+        let mut rig = Rig::new(LoopConfig::default());
+        let address = "127.0.0.1:0".parse().expect("valid");
+        let listener = Listener::bind(&address, &LoopConfig::default());
+        rig.acceptor.listeners = vec![listener.expect("a free port")];
+        let epoll = Epoll::new().expect("epoll");
+        rig.acceptor.register(&epoll).expect("they are sockets");
+        for begin_ns in [0, 7] {
+            for again in [0, 1, 2] {
+                rig.acceptor.ready(0);
+                rig.acceptor
+                    .pause(&epoll, 0, Errno::MFILE, begin_ns + again);
+                assert_eq!(rig.notices(), usize::from(again == 0));
+                let retry_ns = begin_ns + again + ACCEPT_BACKOFF_MS * 1_000_000;
+                assert_eq!(rig.acceptor.retry_ns, Some(retry_ns));
+                assert!(rig.acceptor.ready.is_empty());
+                rig.acceptor.go_on(&epoll);
+                assert_eq!(rig.acceptor.retry_ns, None);
+            }
+            for again in [0, 1, 2] {
+                rig.acceptor.say_accepting(0);
+                assert_eq!(rig.notices(), usize::from(again == 0));
+            }
+        }
+    }
+
+    #[test]
     fn a_listener_is_looked_at_when_it_is_ready_and_not_before_a_pause_is_over() {
         let mut rig = Rig::new(LoopConfig::default());
         let acceptor = &mut rig.acceptor;

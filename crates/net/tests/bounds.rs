@@ -307,6 +307,35 @@ fn when_handshakes_are_done_nothing_is_waited_for() {
     assert_eq!(at_server.borrow().ends, 6, "each hears of its end");
 }
 
+/// By who has opened the connection, whatever else the node can do.
+#[test]
+fn a_node_that_accepts_and_connects_is_on_the_right_side_of_tls() {
+    let authority = common::tls::Authority::new();
+    let mut network = Network::new(1, Faults::none());
+    let mut node = || {
+        let address = "localhost:1".parse().expect("valid");
+        let connect = Some((authority.client(), address));
+        let handler = Box::new(Scripted {
+            greeting: b"hello".to_vec(),
+            ..Scripted::default()
+        });
+        network.add_secure_node(handler, Some(authority.server()), connect)
+    };
+    let (one, other) = (node(), node());
+    for round in 1..=2 {
+        network.connect(one, other);
+        network.connect(other, one);
+        network.run_for(10 * MS);
+        for node in [one, other] {
+            let counters = network.counters(node);
+            assert_eq!(
+                (counters.handshakes, counters.connections),
+                (2 * round, 2 * round)
+            );
+        }
+    }
+}
+
 /// A connection that was touched and has nothing to say is not written to.
 #[test]
 fn nothing_is_written_where_nothing_waits() {

@@ -115,12 +115,12 @@ mod tests {
         assert_eq!(validity.check(1_709_164_800), Ok(()));
         assert_eq!(validity.check(2_871_763_200), Ok(()));
         assert_eq!(
-            validity.check(2_871_763_201),
-            Err(TlsConfigError::Expired(1))
+            validity.check(2_871_763_209),
+            Err(TlsConfigError::Expired(9))
         );
         assert_eq!(
-            validity.check(1_709_164_799),
-            Err(TlsConfigError::NotYetValid(1))
+            validity.check(1_709_164_791),
+            Err(TlsConfigError::NotYetValid(9))
         );
         let fingerprint = fingerprint(pem.as_bytes()).expect("a certificate");
         assert_eq!(fingerprint.len(), 32 * 3 - 1);

@@ -437,7 +437,11 @@ mod tests {
             300_000,
         ] {
             near.send(&vec![7; count]);
-            assert!(near.outgoing.len() <= sealed_bytes(count), "{count}");
+            let (sealed, room) = (near.outgoing.len(), sealed_bytes(count));
+            assert!(sealed <= room, "{count}");
+            let records = count / RECORD_BYTES + 1;
+            let spare = CONTROL_BYTES + records * RECORD_OVERHEAD_BYTES;
+            assert!(room <= sealed + spare, "{room} bytes for {sealed}");
             carry(&mut near, &mut far);
             assert_eq!(std::mem::take(&mut far.plain), vec![7; count]);
         }
