@@ -300,9 +300,8 @@ mod tests {
     #[test]
     fn a_queue_gets_the_smallest_buffer_that_holds_what_comes_and_keeps_one_that_does() {
         let (mut buffers, counters) = pool();
-        for size in 0..INPUT_BUFFER_BYTES.len() {
+        for size_bytes in INPUT_BUFFER_BYTES {
             let mut queue = Input::default();
-            let size_bytes = INPUT_BUFFER_BYTES[size];
             buffers.make_room_for(&mut queue, size_bytes);
             assert_eq!(queue.capacity(), size_bytes);
             queue.append(&[7; 10]);
