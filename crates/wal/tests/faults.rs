@@ -352,7 +352,7 @@ fn one_that_cannot_go_keeps_the_later_ones() {
 /// A process dies before it is known whether the name of the next segment is durable; its successor
 /// uses the file.
 #[test]
-fn names_of_an_earlier_life_are_made_durable() {
+fn names_of_a_previous_run_are_made_durable() {
     for seed in 0..30 {
         let disk = testkit::simulated_disk(seed);
         let mut promise = Promise::default();
