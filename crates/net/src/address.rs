@@ -128,7 +128,8 @@ impl fmt::Display for AddressError {
                 let tls = if scheme == "https" { ", and --tls" } else { "" };
                 write!(
                     f,
-                    "`{text}` is a URL, and an address has no scheme and no path; write {rest}{port}{tls}"
+                    "`{text}` is a URL, and an address has no scheme and no path; \
+                     write {rest}{port}{tls}"
                 )
             }
             AddressError::BadBrackets(text) => {
@@ -137,13 +138,15 @@ impl fmt::Display for AddressError {
             AddressError::NoHost(text) => {
                 write!(
                     f,
-                    "`{text}` has no host; write 127.0.0.1{text} for this machine only, or 0.0.0.0{text} for all interfaces"
+                    "`{text}` has no host; write 127.0.0.1{text} for this machine only, \
+                     or 0.0.0.0{text} for all interfaces"
                 )
             }
             AddressError::BadPath(text) => {
                 write!(
                     f,
-                    "`{text}` is no socket path; write unix:/path with at most {UNIX_PATH_MAX_BYTES} bytes of path"
+                    "`{text}` is no socket path; \
+                     write unix:/path with at most {UNIX_PATH_MAX_BYTES} bytes of path"
                 )
             }
         }
@@ -203,5 +206,9 @@ mod tests {
         assert!(matches!(cause("unix:"), AddressError::BadPath(_)));
         let long = format!("unix:/{}", "x".repeat(107));
         assert!(matches!(cause(&long), AddressError::BadPath(_)));
+        assert!(matches!(cause("unix:/a\0b"), AddressError::BadPath(_)));
+        let longest = format!("unix:/{}", "x".repeat(106));
+        let expected = Address::Unix(longest["unix:".len()..].into());
+        assert_eq!(longest.parse(), Ok(expected));
     }
 }

@@ -1,44 +1,19 @@
 //! How many connections each peer address has.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::handler::PeerAddress;
 use crate::limits::REFUSALS_PER_ADDRESS;
-
-/// Who counts as one peer: an IPv4 address, or the 64 bits of IPv6 that one site has at its
-/// disposal (RFC 4291 section 2.5.4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum AddressKey {
-    /// The address.
-    V4([u8; 4]),
-    /// The network that an address belongs to.
-    V6([u8; 8]),
-}
-
-impl AddressKey {
-    /// The peer that has an address. An IPv4 address that is written as one of IPv6 is the same
-    /// one.
-    pub fn of(ip: IpAddr) -> AddressKey {
-        match ip.to_canonical() {
-            IpAddr::V4(ip) => AddressKey::V4(ip.octets()),
-            IpAddr::V6(ip) => {
-                let [a, b, c, d, e, f, g, h, ..] = ip.octets();
-                AddressKey::V6([a, b, c, d, e, f, g, h])
-            }
-        }
-    }
-}
+use crate::peer_address::{AddressKey, PeerAddress};
 
 /// The connections that are open, by address. Addresses without one are not kept, so that there are
 /// no more entries than connections.
-type Open = Mutex<HashMap<AddressKey, usize>>;
+type OpenConnections = Mutex<HashMap<AddressKey, usize>>;
 
 /// Counts the connections of each peer address, and says when there is one too many.
 #[derive(Debug)]
 pub(crate) struct Addresses {
-    open: Arc<Open>,
+    open: Arc<OpenConnections>,
     /// 0: no bound.
     limit: usize,
     /// Whether peers on this machine are bounded, too.
@@ -82,7 +57,7 @@ impl Addresses {
         *count += 1;
         let is_over = *count > self.limit;
         drop(open);
-        let place = AddressPlace(Arc::new(Place {
+        let place = AddressPlace(Arc::new(CountedConnection {
             open: Arc::clone(&self.open),
             key,
             is_over,
@@ -96,11 +71,11 @@ impl Addresses {
 
 /// A connection in the count of its address. It leaves with the last copy.
 #[derive(Clone, Debug)]
-pub struct AddressPlace(Arc<Place>);
+pub struct AddressPlace(Arc<CountedConnection>);
 
 #[derive(Debug)]
-struct Place {
-    open: Arc<Open>,
+struct CountedConnection {
+    open: Arc<OpenConnections>,
     key: AddressKey,
     is_over: bool,
 }
@@ -120,7 +95,7 @@ impl PartialEq for AddressPlace {
 
 impl Eq for AddressPlace {}
 
-impl Drop for Place {
+impl Drop for CountedConnection {
     fn drop(&mut self) {
         let mut open = lock(&self.open);
         if let Some(count) = open.get_mut(&self.key) {
@@ -132,7 +107,7 @@ impl Drop for Place {
     }
 }
 
-fn lock(open: &Open) -> MutexGuard<'_, HashMap<AddressKey, usize>> {
+fn lock(open: &OpenConnections) -> MutexGuard<'_, HashMap<AddressKey, usize>> {
     // Nothing under this lock can panic half-way.
     open.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -10,7 +10,7 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 
 use crate::config::LoopConfig;
-use crate::core::Core;
+use crate::core::LoopCore;
 use crate::event_loop::{MAX_WAIT_NS, monotonic_ns};
 use crate::handler::{ConnectionId, Handler, Peer};
 use crate::limits::{self, RECEIVE_WAIT_MS};
@@ -20,7 +20,6 @@ use crate::pool::ThreadPool;
 use crate::port::{Broken, Interest, Port, Readiness, TransferError};
 use crate::socket::{self, timespec};
 use crate::spread::LoopShared;
-use crate::supervisor::ThreadEnd;
 
 const RECEIVE_WAIT_NS: u64 = RECEIVE_WAIT_MS * 1_000_000;
 
@@ -63,9 +62,21 @@ impl Port for Line {
     }
 }
 
+/// How a thread ended that did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ThreadEnd {
+    /// It had no connection for a while.
+    Idle,
+    /// It was stopped.
+    Stopped {
+        /// Before the deadline.
+        in_time: bool,
+    },
+}
+
 pub(crate) struct ConnectionThread {
     index: usize,
-    core: Core<Line>,
+    core: LoopCore<Line>,
     shared: Arc<LoopShared>,
     pool: Arc<ThreadPool>,
     current: Option<ConnectionId>,
@@ -100,10 +111,10 @@ impl ConnectionThread {
                 write: false,
             },
         };
-        let core = Core::new(
+        let core = LoopCore::new(
             line,
             handler,
-            shared.counters.clone(),
+            shared.counters().clone(),
             config.security(),
             config.write_stall_ms,
             config.drain_ms,
@@ -129,9 +140,9 @@ impl ConnectionThread {
 
     /// Runs until the thread is stopped, or has been idle for long.
     pub(crate) fn run(mut self) -> io::Result<ThreadEnd> {
-        self.shared.counters.threads.set(1);
+        self.shared.counters().threads.set(1);
         let ended = self.serve();
-        self.shared.counters.end();
+        self.shared.counters().end();
         ended
     }
 
@@ -157,12 +168,12 @@ impl ConnectionThread {
     /// Computes, with a permit. Returns whether the thread is to end, since it was idle for long.
     fn turn(&mut self) -> bool {
         let pool = Arc::clone(&self.pool);
-        let permit = pool.permits.acquire(&self.waiter);
-        let waits = u64::from(permit.has_waited);
-        self.shared.counters.permit_waits.add(waits);
+        let permit = pool.permits().acquire(&self.waiter);
+        let waits = u64::from(permit.has_waited());
+        self.shared.counters().permit_waits.add(waits);
         let now_ns = monotonic_ns();
-        if self.shared.alarm.awake() {
-            self.shared.alarm.quieten();
+        if self.shared.waker().awake() {
+            self.shared.waker().quieten();
             self.collect(now_ns);
         }
         self.core.tick(now_ns);
@@ -235,7 +246,7 @@ impl ConnectionThread {
     fn rest(&mut self) {
         self.core.rest();
         self.is_at_rest = true;
-        let counters = &self.shared.counters;
+        let counters = self.shared.counters();
         let moved_bytes = counters.bytes_in.get() + counters.bytes_out.get();
         if moved_bytes >= self.given_back_at_bytes + limits::GIVE_BACK_BYTES {
             self.given_back_at_bytes = moved_bytes;
@@ -243,21 +254,21 @@ impl ConnectionThread {
         }
     }
 
-    /// Waits for the alarm, for the socket as far as the connection is to be read or written, and
+    /// Waits for the waker, for the socket as far as the connection is to be read or written, and
     /// for a deadline. Returns whether nothing has come but the deadline.
     fn wait_for_all(&mut self, timeout_ns: Option<u64>) -> io::Result<bool> {
-        let timeout_ns = match self.shared.alarm.may_sleep() {
+        let timeout_ns = match self.shared.waker().may_sleep() {
             true => timeout_ns,
             false => Some(0),
         };
         if timeout_ns != Some(0) {
-            self.shared.counters.waits.add(1);
+            self.shared.counters().waits.add(1);
         }
         let mut flags = PollFlags::empty();
-        flags.set(PollFlags::IN, self.core.port.interest.read);
-        flags.set(PollFlags::OUT, self.core.port.interest.write);
-        let alarm = PollFd::new(&self.shared.alarm, PollFlags::IN);
-        let (mut both, mut only) = ([alarm.clone(), alarm.clone()], [alarm]);
+        flags.set(PollFlags::IN, self.core.port().interest.read);
+        flags.set(PollFlags::OUT, self.core.port().interest.write);
+        let waker = PollFd::new(self.shared.waker(), PollFlags::IN);
+        let (mut both, mut only) = ([waker.clone(), waker.clone()], [waker]);
         let watched = self.current.and_then(|id| self.core.socket(id));
         let entries = match watched {
             Some(socket) => {
@@ -284,7 +295,7 @@ impl ConnectionThread {
         Ok(is_over)
     }
 
-    /// Takes what other threads left: a connection, and the wish to stop.
+    /// Takes what other threads left: a connection, and requests to stop.
     fn collect(&mut self, now_ns: u64) {
         let stops = self.shared.collect(&mut self.arrivals);
         if stops > 0 && !self.core.is_stopping() {
@@ -297,7 +308,7 @@ impl ConnectionThread {
             debug_assert!(self.rests, "only to who rests is a connection given");
             if self.core.is_stopping() {
                 drop(socket); // nothing was answered: the peer may safely try elsewhere
-                self.shared.counters.closed.add(1);
+                self.shared.counters().closed.add(1);
             } else {
                 self.open(socket, &peer, now_ns);
             }
@@ -311,5 +322,50 @@ fn readiness(flags: PollFlags) -> Readiness {
         readable: dead || flags.contains(PollFlags::IN),
         writable: dead || flags.contains(PollFlags::OUT),
         hung_up: dead,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn the_end_of_output_reaches_the_peer_of_a_line() {
+        let (near, far) = UnixStream::pair().expect("a pair");
+        let (near, far) = (OwnedFd::from(near), OwnedFd::from(far));
+        let mut line = Line {
+            interest: Interest {
+                read: true,
+                write: false,
+            },
+        };
+        let mut into = [0; 8];
+        assert!(matches!(line.send(&near, b"last"), Ok(4)));
+        line.end_output(&near);
+        assert!(matches!(line.receive(&far, &mut into), Ok(4)));
+        assert!(matches!(line.receive(&far, &mut into), Ok(0)), "the end");
+        assert!(matches!(line.send(&far, b"still"), Ok(5)));
+        assert!(matches!(line.receive(&near, &mut into), Ok(5)));
+    }
+
+    #[test]
+    fn a_dead_socket_is_worth_reading_and_writing() {
+        for (flags, readable, writable, hung_up) in [
+            (PollFlags::empty(), false, false, false),
+            (PollFlags::IN, true, false, false),
+            (PollFlags::OUT, false, true, false),
+            (PollFlags::IN | PollFlags::OUT, true, true, false),
+            (PollFlags::HUP, true, true, true),
+            (PollFlags::ERR, true, true, true),
+        ] {
+            let expected = Readiness {
+                readable,
+                writable,
+                hung_up,
+            };
+            assert_eq!(readiness(flags), expected, "{flags:?}");
+        }
     }
 }

@@ -164,6 +164,7 @@ impl Buffers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::INPUT_MAX_BYTES;
 
     fn pool() -> (Buffers, Arc<CounterCells>) {
         let counters = Arc::new(CounterCells::default());
@@ -293,5 +294,58 @@ mod tests {
         io.output.resize(POOL_OUTPUT_BUFFER_MAX_BYTES + 1, 0);
         buffers.take_back(&mut io);
         assert_eq!((buffers.pooled(), io.output.capacity()), (0, 0));
+    }
+
+    /// For bytes whose number is known before: of a record, or of what is sealed.
+    #[test]
+    fn a_queue_gets_the_smallest_buffer_that_holds_what_comes_and_keeps_one_that_does() {
+        let (mut buffers, counters) = pool();
+        for size_bytes in INPUT_BUFFER_BYTES {
+            let mut queue = Input::default();
+            buffers.make_room_for(&mut queue, size_bytes);
+            assert_eq!(queue.capacity(), size_bytes);
+            queue.append(&[7; 10]);
+            let allocated = counters.buffers_allocated.get();
+            buffers.make_room_for(&mut queue, size_bytes - 10);
+            assert_eq!(queue.capacity(), size_bytes, "it fits");
+            assert_eq!(counters.buffers_allocated.get(), allocated);
+            assert!(queue.room().len() >= size_bytes - 10);
+            buffers.make_room_for(&mut queue, size_bytes - 9);
+            assert!(queue.capacity() > size_bytes, "a byte too many");
+            assert!(queue.room().len() >= size_bytes - 9);
+            assert_eq!(queue.bytes(), [7; 10]);
+            queue.consume(10);
+            buffers.settle_input(&mut queue);
+            assert_eq!(counters.input_buffers_lent.get(), 0);
+        }
+        // Beyond the largest the queue grows by itself, and its buffer is not kept.
+        let before = buffers.pooled();
+        let mut queue = Input::default();
+        buffers.make_room_for(&mut queue, 2 * INPUT_MAX_BYTES);
+        assert_eq!(queue.capacity(), 2 * INPUT_MAX_BYTES);
+        assert_eq!(counters.input_buffers_lent.get(), 1);
+        buffers.settle_input(&mut queue);
+        assert_eq!(counters.input_buffers_lent.get(), 0);
+        assert!(buffers.pooled() < before, "its first buffer has grown");
+    }
+
+    #[test]
+    fn a_buffer_that_a_queue_has_made_itself_is_counted_once() {
+        let (mut buffers, counters) = pool();
+        let mut queue = Input::default();
+        buffers.adopt(false, &queue);
+        assert_eq!(counters.input_buffers_lent.get(), 0, "it has none");
+        queue.reserve(100);
+        buffers.adopt(true, &queue);
+        assert_eq!(
+            counters.input_buffers_lent.get(),
+            0,
+            "it was counted before"
+        );
+        buffers.adopt(false, &queue);
+        assert_eq!(counters.input_buffers_lent.get(), 1);
+        assert_eq!(counters.buffers_allocated.get(), 1);
+        buffers.settle_input(&mut queue);
+        assert_eq!(counters.input_buffers_lent.get(), 0);
     }
 }

@@ -55,7 +55,7 @@ pub struct LoopConfig {
     /// Whether SIGTERM, SIGINT and SIGQUIT stop the loops. Off: only
     /// [`StopHandle`](crate::StopHandle) does.
     pub handle_signals: bool,
-    /// Who is told what happens.
+    /// What gets notices of what happens.
     pub notices: Arc<dyn Notices>,
     /// Called by a thread of [`Driver::Blocking`] that rests after it has moved much
     /// ([`limits::GIVE_BACK_BYTES`]): an allocator that keeps what is freed for the thread that had
@@ -140,4 +140,59 @@ impl LoopConfig {
 
 fn refusals(connections: usize) -> usize {
     (connections / limits::REFUSALS_SHARE).clamp(limits::MIN_REFUSALS, limits::MAX_REFUSALS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_a_share_of_the_connections_between_two_bounds() {
+        for (max_connections, expected) in [
+            (1, 8),
+            (64, 8),
+            (71, 8),
+            (72, 9),
+            (2_047, 255),
+            (2_048, 256),
+            (10_000, 256),
+        ] {
+            let config = LoopConfig {
+                max_connections,
+                ..LoopConfig::default()
+            };
+            assert_eq!(config.max_refusals(), expected, "{max_connections}");
+        }
+    }
+
+    /// Also those that are refused have a descriptor.
+    #[test]
+    fn connections_fit_into_the_descriptors_that_there_are() {
+        for (driver, descriptors, expected) in [
+            (Driver::EventLoops, 108, 95),
+            (Driver::EventLoops, 113, 99),
+            (Driver::EventLoops, 115, 100),
+            (Driver::EventLoops, 10_000, 100),
+            (Driver::EventLoops, 9, 1),
+            (Driver::EventLoops, 10, 2),
+            (Driver::EventLoops, 0, 1),
+            (Driver::Blocking, 108, 47),
+            (Driver::Blocking, 228, 100),
+            (Driver::Blocking, 10, 1),
+        ] {
+            for max_connections in [100, usize::MAX] {
+                let mut config = LoopConfig {
+                    driver,
+                    max_connections,
+                    ..LoopConfig::default()
+                };
+                config.bound_connections(descriptors);
+                if max_connections == 100 {
+                    assert_eq!(config.max_connections, expected, "{driver:?} {descriptors}");
+                }
+                let sockets = config.max_connections + refusals(config.max_connections);
+                assert!(sockets <= descriptors.max(9), "{driver:?} {descriptors}");
+            }
+        }
+    }
 }

@@ -144,3 +144,67 @@ impl Cell {
         self.0.load(Relaxed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_failure_is_counted_by_itself() {
+        let kinds = [
+            FailureKind::NotTls,
+            FailureKind::Certificate,
+            FailureKind::Incompatible,
+            FailureKind::RefusedByPeer,
+            FailureKind::Broken,
+            FailureKind::Ended,
+            FailureKind::TimedOut,
+            FailureKind::TooLarge,
+            FailureKind::CrowdedOut,
+        ];
+        for (index, kind) in kinds.into_iter().enumerate() {
+            let cells = CounterCells::default();
+            (0..2).for_each(|_| cells.count_failure(kind));
+            let read = cells.read();
+            let counted = [
+                read.failed_not_tls,
+                read.failed_certificate,
+                read.failed_incompatible,
+                read.failed_refused_by_peer,
+                read.failed_broken,
+                read.failed_ended,
+                read.failed_timed_out,
+                read.failed_too_large,
+                read.failed_crowded_out,
+            ];
+            let mut expected = [0; 9];
+            expected[index] = 2;
+            assert_eq!(counted, expected, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_thread_has_ends_with_it_and_what_it_did_stays() {
+        let cells = CounterCells::default();
+        cells.ticks.add(3);
+        cells.buffers_allocated.add(4);
+        for gauge in [
+            &cells.threads,
+            &cells.connections,
+            &cells.input_buffers_lent,
+            &cells.output_buffers_lent,
+            &cells.buffers_pooled,
+        ] {
+            gauge.set(7);
+            gauge.subtract(1);
+            assert_eq!(gauge.get(), 6);
+        }
+        cells.end();
+        let expected = LoopCounters {
+            ticks: 3,
+            buffers_allocated: 4,
+            ..LoopCounters::default()
+        };
+        assert_eq!(cells.read(), expected);
+    }
+}

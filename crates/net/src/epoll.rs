@@ -175,6 +175,10 @@ fn event_flags(interest: Interest) -> epoll::EventFlags {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::unix::net::UnixStream;
+
     use super::*;
 
     #[test]
@@ -205,5 +209,67 @@ mod tests {
             waited >= std::time::Duration::from_micros(500),
             "{waited:?}"
         );
+    }
+
+    /// What is reported of a socket now, if anything is.
+    fn reported(epoll: &mut Epoll) -> Option<(Token, Readiness)> {
+        epoll.wait(Some(0)).expect("wait");
+        (epoll.event_count() > 0).then(|| epoll.event(0))
+    }
+
+    #[test]
+    fn a_socket_is_reported_for_what_is_asked_and_when_it_is_dead() {
+        let (near, far) = UnixStream::pair().expect("a pair");
+        let near = OwnedFd::from(near);
+        let mut epoll = Epoll::new().expect("epoll");
+        let id = ConnectionId {
+            slot: 3,
+            generation: 8,
+        };
+        let interest = |read, write| Interest { read, write };
+        let ready = |readable, writable, hung_up| {
+            let readiness = Readiness {
+                readable,
+                writable,
+                hung_up,
+            };
+            Some((Token::Connection(id), readiness))
+        };
+        let registered = epoll.register(&near, id, interest(true, false));
+        registered.expect("it is a socket");
+        assert_eq!(reported(&mut epoll), None);
+        for _ in 0..2 {
+            epoll.watch(&near, id, interest(false, true));
+            assert_eq!(reported(&mut epoll), ready(false, true, false));
+            (&far).write_all(b"x").expect("it has room");
+            assert_eq!(reported(&mut epoll), ready(false, true, false));
+            epoll.watch(&near, id, interest(true, true));
+            assert_eq!(reported(&mut epoll), ready(true, true, false));
+            epoll.watch(&near, id, interest(true, false));
+            assert_eq!(reported(&mut epoll), ready(true, false, false));
+            assert!(matches!(epoll.receive(&near, &mut [0; 9]), Ok(1)));
+            assert_eq!(reported(&mut epoll), None);
+        }
+        epoll.watch(&near, id, interest(false, false));
+        drop(far);
+        assert_eq!(reported(&mut epoll), ready(true, true, true));
+        epoll.close(near);
+        assert_eq!(reported(&mut epoll), None);
+    }
+
+    #[test]
+    fn a_listener_is_reported_while_it_is_watched() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let mut epoll = Epoll::new().expect("epoll");
+        epoll.add_listener(&listener, 5).expect("it is a socket");
+        let address = listener.local_addr().expect("it is bound");
+        let _client = TcpStream::connect(address).expect("it listens");
+        let token = |epoll: &mut Epoll| reported(epoll).map(|(token, _)| token);
+        for _ in 0..2 {
+            assert_eq!(token(&mut epoll), Some(Token::Listener(5)));
+            epoll.watch_listener(&listener, 5, false);
+            assert_eq!(token(&mut epoll), None);
+            epoll.watch_listener(&listener, 5, true);
+        }
     }
 }

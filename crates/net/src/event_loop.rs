@@ -9,12 +9,13 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::addresses::{Addresses, Admitted};
 use crate::config::LoopConfig;
-use crate::core::Core;
+use crate::core::LoopCore;
 use crate::epoll::{Epoll, Token};
-use crate::handler::{Handler, Peer, PeerAddress};
+use crate::handler::{Handler, Peer};
 use crate::limits::{ACCEPT_BACKOFF_MS, ACCEPTS_PER_TICK, ADDRESS_NOTICE_MS};
 use crate::listener::Listener;
 use crate::notice::{Notice, Notices};
+use crate::peer_address::PeerAddress;
 use crate::spread::{LoopShared, Placement};
 
 /// A deadline further away than this is not worth reading the clock again for.
@@ -31,7 +32,7 @@ pub fn monotonic_ns() -> u64 {
 
 pub(crate) struct EventLoop {
     index: usize,
-    core: Core<Epoll>,
+    core: LoopCore<Epoll>,
     shared: Arc<LoopShared>,
     /// Only the first loop accepts.
     acceptor: Option<Acceptor>,
@@ -48,12 +49,12 @@ impl EventLoop {
         handler: Box<dyn Handler>,
     ) -> io::Result<EventLoop> {
         let epoll = Epoll::new()?;
-        epoll.add_wake(&shared.alarm)?;
+        epoll.add_wake(shared.waker())?;
         if let Some(acceptor) = &acceptor {
             acceptor.register(&epoll)?;
         }
-        let counters = shared.counters.clone();
-        let core = Core::new(
+        let counters = shared.counters().clone();
+        let core = LoopCore::new(
             epoll,
             handler,
             counters,
@@ -75,11 +76,11 @@ impl EventLoop {
     /// Runs until the loop is stopped. The answer is whether it drained in time.
     pub(crate) fn run(mut self) -> io::Result<bool> {
         let mut now_ns = monotonic_ns();
-        self.shared.counters.threads.set(1);
+        self.shared.counters().threads.set(1);
         while !self.core.has_ended() {
             self.wait(now_ns)?;
             now_ns = monotonic_ns();
-            if self.shared.alarm.awake() {
+            if self.shared.waker().awake() {
                 self.collect(now_ns);
             }
             self.dispatch_events();
@@ -97,16 +98,16 @@ impl EventLoop {
     }
 
     fn wait(&mut self, last_tick_ns: u64) -> io::Result<()> {
-        let busy = self.core.has_work() || !self.shared.alarm.may_sleep();
+        let busy = self.core.has_work() || !self.shared.waker().may_sleep();
         let timeout_ns = if busy {
             Some(0)
         } else {
             self.time_to_deadline_ns(last_tick_ns)
         };
         if timeout_ns != Some(0) {
-            self.shared.counters.waits.add(1);
+            self.shared.counters().waits.add(1);
         }
-        self.core.port.wait(timeout_ns)
+        self.core.port_mut().wait(timeout_ns)
     }
 
     /// Reads the clock only if the length of the last tick would make a difference.
@@ -124,7 +125,7 @@ impl EventLoop {
         Some(deadline_ns.saturating_sub(now_ns).min(MAX_WAIT_NS))
     }
 
-    /// Takes what other threads left: new sockets, and the wish to stop.
+    /// Takes what other threads left: new sockets, and requests to stop.
     fn collect(&mut self, now_ns: u64) {
         let stops = self.shared.collect(&mut self.arrivals);
         if stops > 0 && !self.core.is_stopping() {
@@ -137,7 +138,7 @@ impl EventLoop {
         for (socket, peer) in self.arrivals.drain(..) {
             if self.core.is_stopping() {
                 drop(socket); // nothing was answered: the peer may safely try elsewhere
-                self.shared.counters.closed.add(1);
+                self.shared.counters().closed.add(1);
             } else {
                 self.core.open(socket, &peer, now_ns);
             }
@@ -145,15 +146,15 @@ impl EventLoop {
     }
 
     fn dispatch_events(&mut self) {
-        for index in 0..self.core.port.event_count() {
-            match self.core.port.event(index) {
+        for index in 0..self.core.port().event_count() {
+            match self.core.port().event(index) {
                 (Token::Connection(id), readiness) => self.core.ready(id, readiness),
                 (Token::Listener(listener), _) => {
                     if let Some(acceptor) = &mut self.acceptor {
                         acceptor.ready(listener);
                     }
                 }
-                (Token::Wake, _) => {} // the alarm's state says it all
+                (Token::Wake, _) => {} // the waker's state has it
             }
         }
     }
@@ -165,9 +166,9 @@ impl EventLoop {
         if !acceptor.has_work(now_ns) {
             return;
         }
-        acceptor.go_on(&self.core.port);
+        acceptor.go_on(self.core.port());
         for _ in 0..ACCEPTS_PER_TICK {
-            let Some((socket, peer)) = acceptor.accept(&self.core.port, now_ns) else {
+            let Some((socket, peer)) = acceptor.accept(self.core.port(), now_ns) else {
                 break;
             };
             if let Some((socket, peer)) = acceptor.placement.place(socket, peer, now_ns) {
@@ -175,7 +176,7 @@ impl EventLoop {
             }
         }
         let dropped = std::mem::take(&mut acceptor.dropped);
-        self.shared.counters.refused_by_address.add(dropped);
+        self.shared.counters().refused_by_address.add(dropped);
     }
 }
 
@@ -361,4 +362,177 @@ fn is_network_error(error: Errno) -> bool {
             | Errno::OPNOTSUPP
             | Errno::NONET
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::limits::REFUSALS_PER_ADDRESS;
+
+    /// Says that so many connections are open.
+    struct OpenCount(Arc<Mutex<u64>>);
+
+    impl Placement for OpenCount {
+        fn open(&mut self, _: u64) -> u64 {
+            *self.0.lock().expect("no panic")
+        }
+
+        fn place(&mut self, socket: OwnedFd, peer: Peer, _: u64) -> Option<(OwnedFd, Peer)> {
+            Some((socket, peer))
+        }
+    }
+
+    /// Keeps notices, as text.
+    #[derive(Default)]
+    struct Kept(Mutex<Vec<String>>);
+
+    impl Notices for Kept {
+        fn notice(&self, notice: &Notice) {
+            self.0.lock().expect("no panic").push(notice.to_string());
+        }
+    }
+
+    struct Rig {
+        acceptor: Acceptor,
+        open: Arc<Mutex<u64>>,
+        notices: Arc<Kept>,
+    }
+
+    impl Rig {
+        fn new(config: LoopConfig) -> Rig {
+            let open = Arc::default();
+            let notices = Arc::new(Kept::default());
+            let config = LoopConfig {
+                notices: notices.clone(),
+                ..config
+            };
+            let placement = Box::new(OpenCount(Arc::clone(&open)));
+            Rig {
+                acceptor: Acceptor::new(Vec::new(), placement, &config),
+                open,
+                notices,
+            }
+        }
+
+        /// Whether one more connection from there is refused; `None`: it is closed at once.
+        fn admit(&mut self, from: &str, open: u64, now_ns: u64) -> Option<Peer> {
+            *self.open.lock().expect("no panic") = open;
+            let address = PeerAddress::Tcp(from.parse().expect("an address"));
+            self.acceptor.admit(address, 3, now_ns)
+        }
+
+        fn notices(&self) -> usize {
+            std::mem::take(&mut *self.notices.0.lock().expect("no panic")).len()
+        }
+    }
+
+    #[test]
+    fn connections_are_refused_from_the_limit_on_and_closed_from_the_limit_of_refusals_on() {
+        let config = LoopConfig {
+            max_connections: 100,
+            max_connections_per_address: 0,
+            ..LoopConfig::default()
+        };
+        let refusals = config.max_refusals() as u64;
+        let mut rig = Rig::new(config);
+        for _ in 0..2 {
+            let mut over = |open| {
+                let peer = rig.admit("192.0.2.1:9", open, 0);
+                (peer.map(|peer| peer.over_limit), rig.notices())
+            };
+            assert_eq!(over(99), (Some(false), 0));
+            assert_eq!(over(100), (Some(true), 1), "said once");
+            assert_eq!(over(101), (Some(true), 0));
+            assert_eq!(over(100 + refusals - 1), (Some(true), 0));
+            assert_eq!(over(100 + refusals), (None, 0));
+            assert_eq!(over(99), (Some(false), 0));
+        }
+    }
+
+    #[test]
+    fn refusals_by_address_are_reported_once_in_their_time() {
+        let mut rig = Rig::new(LoopConfig {
+            max_connections_per_address: 2,
+            ..LoopConfig::default()
+        });
+        let period_ns = ADDRESS_NOTICE_MS * 1_000_000;
+        let mut peers = Vec::new();
+        for _ in 0..2 {
+            let peer = rig.admit("192.0.2.1:9", 0, 0).expect("it may stay");
+            assert!(!peer.over_limit && !peer.is_over_address_limit());
+            assert_eq!((peer.listener, rig.notices()), (3, 0));
+            peers.push(peer);
+        }
+        for number in 0..REFUSALS_PER_ADDRESS {
+            let peer = rig.admit("192.0.2.1:9", 0, 5).expect("it is refused");
+            assert!(peer.over_limit && peer.is_over_address_limit());
+            assert_eq!(rig.notices(), usize::from(number == 0));
+            peers.push(peer);
+        }
+        for (now_ns, notices, dropped) in [
+            (5 + period_ns - 1, 0, 1),
+            (5 + period_ns, 1, 2),
+            (5 + 2 * period_ns - 1, 0, 3),
+            (5 + 2 * period_ns, 1, 4),
+        ] {
+            assert_eq!(rig.admit("192.0.2.1:9", 0, now_ns), None, "closed at once");
+            assert_eq!((rig.notices(), rig.acceptor.dropped), (notices, dropped));
+        }
+        // Others are not concerned, and the address itself no more when all have gone.
+        assert!(
+            rig.admit("192.0.2.2:9", 0, 0)
+                .is_some_and(|peer| !peer.over_limit)
+        );
+        peers.clear();
+        assert!(
+            rig.admit("192.0.2.1:9", 0, 0)
+                .is_some_and(|peer| !peer.over_limit)
+        );
+        assert_eq!(rig.notices(), 0);
+    }
+
+    #[test]
+    fn a_failure_to_accept_is_reported_once_and_so_is_its_end() {
+        let mut rig = Rig::new(LoopConfig::default());
+        let address = "127.0.0.1:0".parse().expect("valid");
+        let listener = Listener::bind(&address, &LoopConfig::default());
+        rig.acceptor.listeners = vec![listener.expect("a free port")];
+        let epoll = Epoll::new().expect("epoll");
+        rig.acceptor.register(&epoll).expect("they are sockets");
+        for begin_ns in [0, 7] {
+            for again in [0, 1, 2] {
+                rig.acceptor.ready(0);
+                rig.acceptor
+                    .pause(&epoll, 0, Errno::MFILE, begin_ns + again);
+                assert_eq!(rig.notices(), usize::from(again == 0));
+                let retry_ns = begin_ns + again + ACCEPT_BACKOFF_MS * 1_000_000;
+                assert_eq!(rig.acceptor.retry_ns, Some(retry_ns));
+                assert!(rig.acceptor.ready.is_empty());
+                rig.acceptor.go_on(&epoll);
+                assert_eq!(rig.acceptor.retry_ns, None);
+            }
+            for again in [0, 1, 2] {
+                rig.acceptor.say_accepting(0);
+                assert_eq!(rig.notices(), usize::from(again == 0));
+            }
+        }
+    }
+
+    #[test]
+    fn a_listener_is_looked_at_when_it_is_ready_and_not_before_a_pause_is_over() {
+        let mut rig = Rig::new(LoopConfig::default());
+        let acceptor = &mut rig.acceptor;
+        assert!(!acceptor.has_work(0));
+        for _ in 0..2 {
+            acceptor.ready(7);
+            acceptor.ready(4);
+            acceptor.ready(7);
+        }
+        assert_eq!(acceptor.ready, [7, 4]);
+        assert!(acceptor.has_work(0));
+        acceptor.retry_ns = Some(50);
+        assert!(!acceptor.has_work(49) && acceptor.has_work(50));
+    }
 }

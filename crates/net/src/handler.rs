@@ -2,11 +2,11 @@
 
 use std::cell::RefCell;
 use std::fmt;
-use std::net::SocketAddr;
 use std::rc::Rc;
 
 use crate::addresses::AddressPlace;
 use crate::io::Io;
+use crate::peer_address::PeerAddress;
 use crate::tls::Agreed;
 
 /// Names one connection of one loop. Never reused: the slot is, the pair is not (until 2^32
@@ -48,37 +48,6 @@ impl Peer {
     /// Whether `over_limit` is set since there are too many connections from its address.
     pub fn is_over_address_limit(&self) -> bool {
         self.place.as_ref().is_some_and(AddressPlace::is_over)
-    }
-}
-
-/// Where a peer is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum PeerAddress {
-    /// A TCP peer.
-    Tcp(SocketAddr),
-    /// A process on this machine, through a UNIX socket. Such peers have no address.
-    Unix,
-    /// A node of a simulated network, by its index.
-    Simulated(u32),
-}
-
-impl PeerAddress {
-    /// Whether the peer is on this machine: loopback, a UNIX socket, a simulated node.
-    pub fn is_local(&self) -> bool {
-        match self {
-            PeerAddress::Tcp(address) => address.ip().to_canonical().is_loopback(),
-            PeerAddress::Unix | PeerAddress::Simulated(_) => true,
-        }
-    }
-}
-
-impl fmt::Display for PeerAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PeerAddress::Tcp(address) => address.fmt(f),
-            PeerAddress::Unix => f.write_str("unix"),
-            PeerAddress::Simulated(node) => write!(f, "node {node}"),
-        }
     }
 }
 
@@ -208,5 +177,80 @@ impl<H: Handler + ?Sized> Handler for Rc<RefCell<H>> {
     }
     fn is_drained(&self) -> bool {
         self.borrow().is_drained()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The calls that every handler must have, doing nothing.
+    macro_rules! required_calls {
+        () => {
+            fn opened(&mut self, _: ConnectionId, _: &Peer, _: &mut Io, _: u64) {}
+            fn received(&mut self, _: ConnectionId, _: &mut Io, _: u64) {}
+            fn writable(&mut self, _: ConnectionId, _: &mut Io, _: u64) {}
+            fn closed(&mut self, _: ConnectionId, _: Closed, _: u64) {}
+            fn tick(&mut self, _: &mut dyn Connections, _: u64) {}
+            fn next_deadline_ns(&self) -> Option<u64> {
+                None
+            }
+            fn stop(&mut self, _: &mut dyn Connections, _: u64) {}
+            fn is_drained(&self) -> bool {
+                true
+            }
+        };
+    }
+
+    struct Least;
+
+    impl Handler for Least {
+        required_calls!();
+    }
+
+    /// Awaits a wake-up, or not, independently of whether it is idle; counts its rests.
+    #[derive(Default)]
+    struct Outspoken {
+        awaits_wake: bool,
+        is_idle: bool,
+        rests: usize,
+    }
+
+    impl Handler for Outspoken {
+        required_calls!();
+        fn awaits_wake(&self) -> bool {
+            self.awaits_wake
+        }
+        fn is_idle(&self) -> bool {
+            self.is_idle
+        }
+        fn rest(&mut self) {
+            self.rests += 1;
+        }
+    }
+
+    /// Only another thread may know what it waits for: it is woken at once, and its thread stays.
+    #[test]
+    fn a_handler_awaits_wakes_and_is_not_idle_unless_it_says_so() {
+        assert!(Least.awaits_wake());
+        assert!(!Least.is_idle());
+        let shared = Rc::new(RefCell::new(Least));
+        assert!(shared.awaits_wake());
+        assert!(!shared.is_idle());
+    }
+
+    #[test]
+    fn a_shared_handler_passes_on_what_it_is_asked() {
+        let mut shared = Rc::new(RefCell::new(Outspoken::default()));
+        for (awaits_wake, is_idle) in [(false, false), (true, false), (false, true), (true, true)] {
+            shared.borrow_mut().awaits_wake = awaits_wake;
+            shared.borrow_mut().is_idle = is_idle;
+            assert_eq!(
+                (shared.awaits_wake(), shared.is_idle()),
+                (awaits_wake, is_idle)
+            );
+            shared.rest();
+        }
+        assert_eq!(shared.borrow().rests, 4);
     }
 }

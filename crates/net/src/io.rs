@@ -108,9 +108,9 @@ impl Input {
     }
 }
 
-/// One connection's input, output and wishes.
+/// One connection's input and output, and what the handler asks for.
 ///
-/// Setting a wish takes effect when the handler's call, or the tick, ends.
+/// A request takes effect when the handler's call, or the tick, ends.
 #[derive(Default)]
 pub struct Io {
     /// What the peer sent.
@@ -170,7 +170,7 @@ impl Io {
 
     /// The handler left input that it could go on with, because the connection had its turn:
     /// `received` is called again in the next tick, after the other ready connections, without
-    /// reading more. The wish is cleared before each `received`.
+    /// reading more. The request is cleared before each `received`.
     pub fn set_unfinished(&mut self, unfinished: bool) {
         self.unfinished = unfinished;
     }
@@ -232,5 +232,83 @@ impl Io {
 
     pub(crate) fn closing(&self) -> Closing {
         self.closing
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn input_keeps_its_bytes_wherever_they_move() {
+        let mut input = Input::default();
+        assert!(input.is_empty() && !input.holds_buffer());
+        for _ in 0..2 {
+            input.reserve(10);
+            assert!(input.holds_buffer() && input.room().len() >= 10);
+            input.append(b"0123456789");
+            input.consume(4);
+            assert_eq!((input.bytes(), input.len()), (&b"456789"[..], 6));
+            // What was consumed makes room first.
+            let room_bytes = input.capacity() - input.len();
+            input.reserve(room_bytes);
+            assert_eq!(input.room().len(), room_bytes);
+            assert_eq!(input.capacity(), room_bytes + 6);
+            input.reserve(room_bytes + 1);
+            assert_eq!(input.capacity(), room_bytes + 7);
+            assert_eq!(input.bytes(), b"456789");
+            input.bytes_mut()[0] = b'x';
+            input.push(b"more");
+            assert_eq!(input.bytes(), b"x56789more");
+            input.consume(1);
+            input.compact();
+            assert_eq!(input.bytes(), b"56789more");
+            let before = input.replace_buffer(vec![0; 20]);
+            assert!(!before.is_empty());
+            assert_eq!(input.bytes(), b"56789more");
+            assert_eq!(input.room().len(), 11);
+            input.consume(9);
+            assert!(input.is_empty());
+            assert_eq!(input.replace_buffer(Vec::new()).len(), 20);
+            assert!(!input.holds_buffer());
+        }
+    }
+
+    #[test]
+    fn output_that_is_written_is_not_seen_again() {
+        let mut io = Io::new();
+        for _ in 0..2 {
+            io.output.extend_from_slice(b"0123456789");
+            io.advance_written(4);
+            assert_eq!((io.unwritten(), io.unwritten_bytes()), (6, &b"456789"[..]));
+            assert_eq!(io.output.len(), 10, "it is moved when a handler looks");
+            io.compact_output();
+            assert_eq!((io.output.as_slice(), io.unwritten()), (&b"456789"[..], 6));
+            io.advance_written(0);
+            assert_eq!(io.unwritten(), 6);
+            io.advance_written(6);
+            assert!(io.output.is_empty() && io.unwritten_bytes().is_empty());
+            io.output.push(1);
+            io.advance_written(1);
+            io.output.push(2);
+            assert_eq!(io.unwritten_bytes(), [2]);
+            io.clear_output();
+            assert_eq!(io.unwritten(), 0);
+        }
+    }
+
+    #[test]
+    fn a_connection_that_is_to_close_at_once_does_not_wait_for_its_output() {
+        let mut io = Io::new();
+        assert!(!io.is_closing());
+        io.close_when_written();
+        io.close_when_written();
+        assert_eq!(
+            (io.closing(), io.is_closing()),
+            (Closing::WhenWritten, true)
+        );
+        io.close_now();
+        io.close_when_written();
+        assert_eq!((io.closing(), io.is_closing()), (Closing::Now, true));
     }
 }

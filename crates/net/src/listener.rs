@@ -16,8 +16,8 @@ use rustix::net::{
 
 use crate::Address;
 use crate::config::LoopConfig;
-use crate::handler::PeerAddress;
 use crate::limits::{LISTEN_BACKLOG, MAX_THREADS};
+use crate::peer_address::PeerAddress;
 
 /// Why there is nothing to run.
 #[derive(Debug)]

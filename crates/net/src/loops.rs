@@ -1,6 +1,5 @@
 //! Event loops, or threads for connections, with their listeners: bound, run and stopped.
 
-use std::fmt;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -11,15 +10,16 @@ use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM};
 
 use crate::Address;
 use crate::config::{Driver, LoopConfig};
-use crate::counters::LoopCounters;
 use crate::event_loop::Acceptor;
-use crate::handler::{Handler, Waker};
+use crate::handler::Handler;
 use crate::limits::MAX_THREADS;
 use crate::listener::{BindError, Listener};
 use crate::notice::Notice;
 use crate::pool::{Door, ThreadPool};
-use crate::spread::{LoopList, Placement, Spread};
-use crate::supervisor::{Crew, Reports, Supervisor};
+use crate::reports::Reports;
+use crate::run::{Ended, LoopStart, RunError};
+use crate::spread::{CountersReader, LoopList, Placement, Spread};
+use crate::supervisor::{Crew, Supervisor};
 
 /// Event loops with their listeners bound, ready to run.
 pub struct Loops {
@@ -35,63 +35,9 @@ pub struct Loops {
     impatient: Arc<AtomicBool>,
 }
 
-/// What a handler's maker is told about the loop that the handler is for.
-pub struct LoopStart {
-    /// Which loop, from 0. With [`Driver::Blocking`] the number of a thread that has ended is used
-    /// again.
-    pub index: usize,
-    /// The loop only accepts connections, and refuses some: the first one with
-    /// [`Driver::Blocking`].
-    pub is_door: bool,
-    /// The handler serves one connection at a time, and should take one request at a time:
-    /// [`Driver::Blocking`].
-    pub one_connection: bool,
-    /// Wakes this loop, from any thread.
-    pub waker: Arc<dyn Waker>,
-    /// The counters of all loops.
-    pub counters: CountersReader,
-    /// The time on the clock of all loops.
-    pub now_ns: u64,
-}
-
-/// How it ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended {
-    /// Every handler had drained before the deadline, and nobody asked to stop at once.
-    pub drained: bool,
-    /// Somebody asked to stop a second time, so that nobody was waited for any more.
-    pub hurried: bool,
-}
-
-/// Why loops could not run, or not to the end.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum RunError {
-    /// No handler for the signals could be installed.
-    Signals(io::Error),
-    /// A thread could not be started.
-    Thread(io::Error),
-    /// A loop failed in the kernel; the others were stopped.
-    Loop {
-        /// Which loop.
-        index: usize,
-        /// What the kernel says.
-        error: io::Error,
-    },
-    /// A handler panicked; the other loops were stopped.
-    Panicked {
-        /// Which loop.
-        index: usize,
-    },
-}
-
 /// Stops running loops from any thread.
 #[derive(Clone, Debug)]
 pub struct StopHandle(Arc<Reports>);
-
-/// Reads what the loops count, from any thread.
-#[derive(Clone, Debug)]
-pub struct CountersReader(LoopList);
 
 impl Loops {
     /// Binds all listeners.
@@ -153,7 +99,7 @@ impl Loops {
 
     /// A reader of the loops' counters.
     pub fn counters(&self) -> CountersReader {
-        CountersReader(self.list.clone())
+        CountersReader::new(self.list.clone())
     }
 
     /// Runs one loop on each thread until they are stopped, by a signal or a [`StopHandle`]. With
@@ -168,7 +114,6 @@ impl Loops {
         M: Fn(&LoopStart) -> Box<dyn Handler> + Sync,
     {
         self.handle_signals().map_err(RunError::Signals)?;
-        let counters = self.counters();
         let Loops {
             config,
             listeners,
@@ -192,14 +137,7 @@ impl Loops {
             Some(pool) => Box::new(Door::new(pool.clone())),
         };
         let mut acceptor = Some(Acceptor::new(listeners, placement, &config));
-        let crew = Crew {
-            config: &config,
-            loops: &list,
-            counters: &counters,
-            reports: &reports,
-            pool: pool.as_ref(),
-            make: &make,
-        };
+        let crew = Crew::new(&config, &list, &reports, pool.as_ref(), &make);
         std::thread::scope(|scope| {
             let mut supervisor = Supervisor::new(scope, &crew, &impatient);
             for index in 0..first_loops.len() {
@@ -214,13 +152,6 @@ impl StopHandle {
     /// Asks all loops to drain and end; asked again, to end at once. Returns without waiting.
     pub fn stop(&self) {
         self.0.stop();
-    }
-}
-
-impl CountersReader {
-    /// One snapshot for each loop, in order.
-    pub fn read(&self) -> Vec<LoopCounters> {
-        self.0.read_counters()
     }
 }
 
@@ -285,26 +216,5 @@ fn allow_descriptors(config: &LoopConfig) {
         config
             .notices
             .notice(&Notice::FewDescriptors { allowed, needed });
-    }
-}
-
-impl fmt::Display for RunError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RunError::Signals(error) => write!(f, "cannot handle signals: {error}"),
-            RunError::Thread(error) => write!(f, "cannot start a thread: {error}"),
-            RunError::Loop { index, error } => write!(f, "event loop {index} failed: {error}"),
-            RunError::Panicked { index } => write!(f, "event loop {index} panicked"),
-        }
-    }
-}
-
-impl std::error::Error for RunError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            RunError::Signals(error) | RunError::Thread(error) => Some(error),
-            RunError::Loop { error, .. } => Some(error),
-            RunError::Panicked { .. } => None,
-        }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 
 use crate::Address;
-use crate::handler::PeerAddress;
+use crate::peer_address::PeerAddress;
 use crate::tls::TlsFailure;
 
 /// Something worth a line in a log.
@@ -117,12 +117,14 @@ impl fmt::Display for Notice {
                 max_connections,
             } => write!(
                 f,
-                "refused a connection from {peer}: {max_connections} are open from that address, the most allowed"
+                "refused a connection from {peer}: {max_connections} are open from that address, \
+                 the most allowed"
             ),
             Notice::ThreadNotStarted { threads, error } => write!(
                 f,
-                "refused a connection: no thread can be started for it, beside {threads} for other connections: {error}; \
-                 the system bounds threads (ulimit -u, TasksMax= of systemd, pids.max of a cgroup)"
+                "refused a connection: no thread can be started for it, beside {threads} for \
+                 other connections: {error}; the system bounds threads (ulimit -u, TasksMax= of \
+                 systemd, pids.max of a cgroup)"
             ),
             Notice::PinFailed { cpu, error } => {
                 write!(f, "cannot pin a loop to CPU {cpu}: {error}")
@@ -130,8 +132,8 @@ impl fmt::Display for Notice {
             Notice::Stopping { by_signal: true } => f.write_str("signal received: draining"),
             Notice::Stopping { by_signal: false } => f.write_str("stop asked for: draining"),
             Notice::StoppingNow => f.write_str(
-                "asked to stop a second time: closing all connections, calls that run are cut; a third signal ends \
-                 the process at once",
+                "asked to stop a second time: closing all connections, calls that run are cut; \
+                 a third signal ends the process at once",
             ),
             Notice::DrainDeadlinePassed {
                 loop_index,
@@ -145,7 +147,8 @@ impl fmt::Display for Notice {
             }
             Notice::FewDescriptors { allowed, needed } => write!(
                 f,
-                "only {allowed} file descriptors are allowed, {needed} needed at the connection limit"
+                "only {allowed} file descriptors are allowed, \
+                 {needed} needed at the connection limit"
             ),
         }
     }

@@ -41,8 +41,7 @@ impl Waiter {
 #[derive(Debug)]
 pub(crate) struct Permit<'a> {
     permits: &'a Permits,
-    /// Whether the thread had to wait for it.
-    pub(crate) has_waited: bool,
+    has_waited: bool,
 }
 
 impl Permits {
@@ -96,6 +95,13 @@ impl Permits {
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
         self.lock().waiting.len()
+    }
+}
+
+impl Permit<'_> {
+    /// Whether the thread had to wait for it.
+    pub(crate) fn has_waited(&self) -> bool {
+        self.has_waited
     }
 }
 

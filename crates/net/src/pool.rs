@@ -12,19 +12,19 @@ use crate::handler::Peer;
 use crate::limits::{SPARE_THREADS, THREAD_NOTICE_MS};
 use crate::notice::{Notice, Notices};
 use crate::permits::Permits;
+use crate::reports::Reports;
 use crate::spread::{LoopList, Placement};
-use crate::supervisor::Reports;
 
 /// The number of the loop that accepts and refuses connections, and serves none.
 const DOOR: usize = 0;
 
-/// The threads, by their slots. A slot is one of a loop: it has counters, an inbox and an alarm,
+/// The threads, by their slots. A slot is one of a loop: it has counters, an inbox and a waker,
 /// which stay when its thread ends, for the next one.
 pub(crate) struct ThreadPool {
     slots: LoopList,
     state: Mutex<PoolState>,
     /// Bounds the threads that compute at once.
-    pub(crate) permits: Permits,
+    permits: Permits,
     reports: Arc<Reports>,
     max_threads: usize,
     notices: Arc<dyn Notices>,
@@ -57,6 +57,11 @@ impl ThreadPool {
             max_threads: config.max_connections.max(1),
             notices: config.notices.clone(),
         }
+    }
+
+    /// Bounds the threads that compute at once.
+    pub(crate) fn permits(&self) -> &Permits {
+        &self.permits
     }
 
     /// Finds a thread for a connection; gives the connection back, to be refused, if there is none.
@@ -232,9 +237,12 @@ impl Drop for Door {
 #[cfg(test)]
 mod tests {
     use std::os::unix::net::UnixStream;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use rustix::io::Errno;
 
     use super::*;
-    use crate::handler::PeerAddress;
+    use crate::peer_address::PeerAddress;
 
     fn connection() -> (OwnedFd, Peer, UnixStream) {
         let (near, far) = UnixStream::pair().expect("there are descriptors");
@@ -256,18 +264,114 @@ mod tests {
         arrivals.len()
     }
 
+    fn pool(config: LoopConfig) -> Arc<ThreadPool> {
+        let (reports, _control) = Reports::new().expect("there are descriptors");
+        let slots = LoopList::new(1).expect("there are descriptors");
+        Arc::new(ThreadPool::new(slots, reports, &config))
+    }
+
+    /// Counts notices.
+    #[derive(Default)]
+    struct Counted(AtomicUsize);
+
+    impl Notices for Counted {
+        fn notice(&self, _: &Notice) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A connection whose thread does not start goes to one that rests, or is refused by the door.
+    /// That is reported once in its time.
+    #[test]
+    fn a_connection_whose_thread_does_not_start_is_not_forgotten() {
+        let notices = Arc::new(Counted::default());
+        let pool = pool(LoopConfig {
+            notices: notices.clone(),
+            ..LoopConfig::default()
+        });
+        let period_ns = THREAD_NOTICE_MS * 1_000_000;
+        let mut far = Vec::new();
+        let mut place = || {
+            let (near, peer, end) = connection();
+            far.push(end);
+            assert!(pool.place(near, peer, 0).is_none(), "it is not refused");
+        };
+        let fail = |slot, now_ns| pool.not_started(slot, Errno::AGAIN.into(), now_ns);
+        // The first thread runs, and rests; that of the second connection does not start.
+        place();
+        assert_eq!(arrived(&pool, 1), 1);
+        place();
+        assert!(pool.next(1).is_none());
+        fail(2, 5);
+        assert_eq!((arrived(&pool, 1), arrived(&pool, DOOR)), (1, 0));
+        for (now_ns, said) in [
+            (5 + period_ns - 1, 1),
+            (5 + period_ns, 2),
+            (5 + 2 * period_ns - 1, 2),
+            (5 + 2 * period_ns, 3),
+        ] {
+            // Its slot is used again.
+            place();
+            assert_eq!(pool.lock().threads, 2);
+            fail(2, now_ns);
+            let mut refused = Vec::new();
+            pool.slots.get(DOOR).collect(&mut refused);
+            assert_eq!(refused.len(), 1);
+            assert!(refused[0].1.over_limit);
+            assert_eq!(notices.0.load(Ordering::Relaxed), said);
+            assert_eq!(pool.lock().threads, 1);
+        }
+    }
+
+    #[test]
+    fn some_threads_that_rest_stay() {
+        let pool = pool(LoopConfig::default());
+        for slot in 1..=SPARE_THREADS {
+            assert!(pool.next(slot).is_none());
+        }
+        assert!(!pool.retire(1), "it is one of those that stay");
+        assert!(pool.next(SPARE_THREADS + 1).is_none());
+        assert!(!pool.retire(SPARE_THREADS + 2), "it does not rest");
+        assert!(pool.retire(1));
+        assert!(!pool.retire(2));
+    }
+
+    /// Connections that have ended since they were counted last make room again, as soon as one
+    /// more would be too many.
+    #[test]
+    fn the_door_counts_the_open_connections_anew_at_the_limit() {
+        let limit = 3;
+        let pool = pool(LoopConfig::default());
+        let mut door = Door::new(Arc::clone(&pool));
+        let mut far = Vec::new();
+        for _ in 0..limit {
+            let (near, peer, end) = connection();
+            far.push(end);
+            assert!(door.open(limit) < limit);
+            assert!(door.place(near, peer, 0).is_none(), "it is not refused");
+        }
+        for _ in 0..2 {
+            assert_eq!(door.open(limit), limit);
+            pool.slots.get(1).counters().closed.add(1);
+            assert_eq!(door.open(limit), limit - 1);
+            let (near, peer, end) = connection();
+            far.push(end);
+            assert!(door.place(near, peer, 0).is_none(), "it is not refused");
+        }
+        // Below the limit it may be fewer.
+        pool.slots.get(1).counters().closed.add(1);
+        assert_eq!(door.open(limit + 1), limit);
+    }
+
     /// All threads are there, one of them is about to end, and has not said so: whoever comes then
     /// waits for no other.
     #[test]
     fn a_connection_that_comes_while_a_thread_ends_gets_one_in_its_place() {
         let threads = SPARE_THREADS + 1;
-        let config = LoopConfig {
+        let pool = pool(LoopConfig {
             max_connections: threads,
             ..LoopConfig::default()
-        };
-        let (reports, _control) = Reports::new().expect("there are descriptors");
-        let slots = LoopList::new(1).expect("there are descriptors");
-        let pool = ThreadPool::new(slots, reports, &config);
+        });
         let mut far = Vec::new();
         let mut place = || {
             let (near, peer, end) = connection();

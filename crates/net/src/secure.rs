@@ -1,9 +1,10 @@
 //! What a connection with TLS has beside its plaintext.
 
 use crate::buffers::Buffers;
-use crate::handler::{Peer, PeerAddress};
+use crate::handler::Peer;
 use crate::io::{Input, Io};
 use crate::limits::SEAL_BYTES;
+use crate::peer_address::PeerAddress;
 use crate::tls::{Session, TlsFailure, sealed_bytes};
 
 /// Room for what one side says at once in a handshake, with a chain of certificates of the usual
@@ -12,17 +13,17 @@ const FLIGHT_BYTES: usize = 4 * 1024;
 
 /// The session of one connection, and its ciphertext. An idle one has no buffers.
 pub(crate) struct Secure {
-    pub(crate) session: Session,
+    session: Session,
     /// What came and is not a whole record.
-    pub(crate) incoming: Input,
+    incoming: Input,
     /// What waits for the socket.
-    pub(crate) outgoing: Input,
+    outgoing: Input,
     /// Until the handshake is done: whom to show to the handler then.
-    pub(crate) peer: Option<Box<Peer>>,
+    peer: Option<Box<Peer>>,
     /// For the log.
-    pub(crate) address: PeerAddress,
+    address: PeerAddress,
     /// Ciphertext received so far, while the handshake is not done.
-    pub(crate) handshake_bytes: usize,
+    handshake_bytes: usize,
 }
 
 impl Secure {
@@ -35,6 +36,67 @@ impl Secure {
             peer: Some(Box::new(peer)),
             handshake_bytes: 0,
         }
+    }
+
+    /// What came and is not a whole record, to be filled from the socket.
+    pub(crate) fn incoming(&mut self) -> &mut Input {
+        &mut self.incoming
+    }
+
+    pub(crate) fn incoming_bytes(&self) -> usize {
+        self.incoming.len()
+    }
+
+    /// Counts ciphertext that was received.
+    pub(crate) fn count_received(&mut self, count: usize) {
+        self.handshake_bytes = self.handshake_bytes.saturating_add(count);
+    }
+
+    /// Ciphertext received so far; to be asked while the handshake is not done.
+    pub(crate) fn handshake_bytes(&self) -> usize {
+        self.handshake_bytes
+    }
+
+    /// Where the peer is, for the log.
+    pub(crate) fn address(&self) -> PeerAddress {
+        self.address
+    }
+
+    /// What waits for the socket.
+    pub(crate) fn outgoing(&self) -> &[u8] {
+        self.outgoing.bytes()
+    }
+
+    /// So much of it is on its way.
+    pub(crate) fn sent(&mut self, count: usize) {
+        self.outgoing.consume(count);
+    }
+
+    /// Whether the two sides have yet to agree.
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.session.is_handshaking()
+    }
+
+    /// Whether the peer has said that nothing follows.
+    pub(crate) fn peer_closed(&self) -> bool {
+        self.session.peer_closed()
+    }
+
+    /// Whether nothing more can be sent.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.session.is_closed()
+    }
+
+    /// Returns the peer with what was agreed on, once, for the handler.
+    pub(crate) fn agreed_peer(&mut self) -> Option<Box<Peer>> {
+        let mut peer = self.peer.take()?;
+        peer.tls = Some(self.session.agreed());
+        Some(peer)
+    }
+
+    /// Gives back the buffer of what waits for the socket, as far as it is not needed.
+    pub(crate) fn settle_outgoing(&mut self, buffers: &mut Buffers) {
+        buffers.settle_input(&mut self.outgoing);
     }
 
     /// Opens what came. There is room for all of it: no more was read than that.

@@ -5,11 +5,11 @@ use crate::handler::ConnectionId;
 /// Slots are reused, the last freed first, so that a small set of connections stays in few cache
 /// lines.
 pub(crate) struct Slab<T> {
-    slots: Vec<Slot<T>>,
+    slots: Vec<SlabSlot<T>>,
     free: Vec<u32>,
 }
 
-struct Slot<T> {
+struct SlabSlot<T> {
     generation: u32,
     value: Option<T>,
 }
@@ -27,7 +27,7 @@ impl<T> Slab<T> {
 
     pub(crate) fn insert(&mut self, value: T) -> ConnectionId {
         let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot {
+            self.slots.push(SlabSlot {
                 generation: 0,
                 value: None,
             });

@@ -84,4 +84,27 @@ mod tests {
         assert!(matches!(send_some(&far, b"still"), Ok(5)));
         assert!(matches!(receive(&near, &mut into), Ok(5)));
     }
+
+    #[test]
+    fn nanoseconds_are_divided_into_seconds_and_the_rest() {
+        for (ns, expected) in [
+            (0, (0, 0)),
+            (999_999_999, (0, 999_999_999)),
+            (1_000_000_000, (1, 0)),
+            (3_600_000_000_007, (3_600, 7)),
+        ] {
+            let time = timespec(ns);
+            assert_eq!((time.tv_sec, time.tv_nsec), expected);
+        }
+    }
+
+    #[test]
+    fn errors_that_pass_are_told_from_the_end_of_a_socket() {
+        for passing in [Errno::AGAIN, Errno::INTR, Errno::NOBUFS, Errno::NOMEM] {
+            assert_eq!(transfer_error(passing), TransferError::NotReady);
+        }
+        for ending in [Errno::CONNRESET, Errno::PIPE, Errno::TIMEDOUT] {
+            assert_eq!(transfer_error(ending), TransferError::Broken);
+        }
+    }
 }

@@ -12,8 +12,8 @@ use crate::wake::EventfdWaker;
 /// What other threads need of a loop.
 #[derive(Debug)]
 pub(crate) struct LoopShared {
-    pub(crate) alarm: EventfdWaker,
-    pub(crate) counters: Arc<CounterCells>,
+    waker: EventfdWaker,
+    counters: Arc<CounterCells>,
     inbox: Mutex<Inbox>,
 }
 
@@ -25,9 +25,9 @@ struct Inbox {
 
 impl LoopShared {
     /// Of a loop that was asked to stop so often before it began.
-    pub(crate) fn new(alarm: EventfdWaker, stops: u8) -> LoopShared {
+    pub(crate) fn new(waker: EventfdWaker, stops: u8) -> LoopShared {
         LoopShared {
-            alarm,
+            waker,
             counters: Arc::default(),
             inbox: Mutex::new(Inbox {
                 arrivals: Vec::new(),
@@ -36,10 +36,20 @@ impl LoopShared {
         }
     }
 
+    /// What wakes the loop.
+    pub(crate) fn waker(&self) -> &EventfdWaker {
+        &self.waker
+    }
+
+    /// What the loop counts.
+    pub(crate) fn counters(&self) -> &Arc<CounterCells> {
+        &self.counters
+    }
+
     /// Leaves a socket for the loop.
     pub(crate) fn hand_over(&self, socket: OwnedFd, peer: Peer) {
         self.lock().arrivals.push((socket, peer));
-        self.alarm.wake();
+        self.waker.wake();
     }
 
     /// Asks the loop to drain; asked again, to end at once.
@@ -47,7 +57,7 @@ impl LoopShared {
         let mut inbox = self.lock();
         inbox.stops = inbox.stops.saturating_add(1);
         drop(inbox);
-        self.alarm.wake();
+        self.waker.wake();
     }
 
     /// The loop takes what was left for it, and learns how often it was asked to stop in all.
@@ -113,9 +123,24 @@ impl LoopList {
     }
 }
 
+/// Reads what the loops count, from any thread.
+#[derive(Clone, Debug)]
+pub struct CountersReader(LoopList);
+
+impl CountersReader {
+    pub(crate) fn new(list: LoopList) -> CountersReader {
+        CountersReader(list)
+    }
+
+    /// One snapshot for each loop, in order.
+    pub fn read(&self) -> Vec<LoopCounters> {
+        self.0.read_counters()
+    }
+}
+
 impl Waker for LoopShared {
     fn wake(&self) {
-        self.alarm.wake();
+        self.waker.wake();
     }
 }
 

@@ -1,131 +1,50 @@
 //! Starts the threads of loops, and waits for their ends.
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 
-use crate::blocking::ConnectionThread;
+use crate::blocking::{ConnectionThread, ThreadEnd};
 use crate::config::LoopConfig;
 use crate::event_loop::{Acceptor, EventLoop, monotonic_ns};
 use crate::handler::Handler;
 use crate::limits::SAME_SIGNAL_MS;
-use crate::loops::{CountersReader, Ended, LoopStart, RunError};
 use crate::notice::Notice;
 use crate::pool::ThreadPool;
-use crate::spread::LoopList;
+use crate::reports::{Report, ReportEnd, Reports};
+use crate::run::{Ended, LoopStart, RunError};
+use crate::spread::{CountersReader, LoopList};
 use crate::thread::pin_thread;
-
-/// What stands in a report, one byte each. signal-hook writes an X.
-const BY_SIGNAL: u8 = b'X';
-const BY_HANDLE: u8 = b'S';
-/// There is something in the list.
-const LISTED: u8 = b'L';
-
-/// Where signals, stop handles and threads report to the supervisor.
-#[derive(Debug)]
-pub(crate) struct Reports {
-    stream: UnixStream,
-    listed: Mutex<Listed>,
-}
-
-/// What threads have reported.
-#[derive(Debug, Default)]
-struct Listed {
-    /// Slots whose thread is to be started.
-    start: Vec<usize>,
-    /// Loops whose thread is about to end.
-    ended: Vec<usize>,
-}
-
-impl Reports {
-    /// Reports, and where they are read.
-    pub(crate) fn new() -> io::Result<(Arc<Reports>, UnixStream)> {
-        let (control, stream) = UnixStream::pair()?;
-        let listed = Mutex::default();
-        Ok((Arc::new(Reports { stream, listed }), control))
-    }
-
-    /// A further writer, for signals.
-    pub(crate) fn stream(&self) -> io::Result<UnixStream> {
-        self.stream.try_clone()
-    }
-
-    /// Somebody asks all loops to stop.
-    pub(crate) fn stop(&self) {
-        self.write(BY_HANDLE);
-    }
-
-    /// The thread of a slot is to be started.
-    pub(crate) fn start(&self, slot: usize) {
-        self.list(|listed| listed.start.push(slot));
-    }
-
-    fn ended(&self, index: usize) {
-        self.list(|listed| listed.ended.push(index));
-    }
-
-    /// One byte for all that gathers until it is read, so that nobody waits for room.
-    fn list(&self, add: impl FnOnce(&mut Listed)) {
-        let mut listed = self.lock();
-        let was_empty = listed.start.is_empty() && listed.ended.is_empty();
-        add(&mut listed);
-        drop(listed);
-        if was_empty {
-            self.write(LISTED);
-        }
-    }
-
-    fn take(&self) -> Listed {
-        std::mem::take(&mut *self.lock())
-    }
-
-    fn write(&self, byte: u8) {
-        // Fails only when nobody listens any more: then there is nothing left to stop.
-        let _ = (&self.stream).write_all(&[byte]);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Listed> {
-        // Nothing under this lock can panic half-way.
-        self.listed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Reports the end of a thread, however it ends.
-struct ReportEnd<'a> {
-    reports: &'a Reports,
-    index: usize,
-}
-
-impl Drop for ReportEnd<'_> {
-    fn drop(&mut self) {
-        self.reports.ended(self.index);
-    }
-}
-
-/// How a thread ended that did not fail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ThreadEnd {
-    /// It had no connection for a while.
-    Idle,
-    /// It was stopped.
-    Stopped {
-        /// Before the deadline.
-        in_time: bool,
-    },
-}
 
 /// What all threads are started with.
 pub(crate) struct Crew<'a, M> {
-    pub(crate) config: &'a LoopConfig,
-    pub(crate) loops: &'a LoopList,
-    pub(crate) counters: &'a CountersReader,
-    pub(crate) reports: &'a Reports,
+    config: &'a LoopConfig,
+    loops: &'a LoopList,
+    reports: &'a Reports,
     /// The threads of the blocking driver.
-    pub(crate) pool: Option<&'a Arc<ThreadPool>>,
+    pool: Option<&'a Arc<ThreadPool>>,
     /// Makes handlers.
-    pub(crate) make: &'a M,
+    make: &'a M,
+}
+
+impl<'a, M> Crew<'a, M> {
+    pub(crate) fn new(
+        config: &'a LoopConfig,
+        loops: &'a LoopList,
+        reports: &'a Reports,
+        pool: Option<&'a Arc<ThreadPool>>,
+        make: &'a M,
+    ) -> Crew<'a, M> {
+        Crew {
+            config,
+            loops,
+            reports,
+            pool,
+            make,
+        }
+    }
 }
 
 impl<M> Crew<'_, M>
@@ -135,10 +54,7 @@ where
     /// On the thread of a loop.
     fn run(&self, start: &LoopStart, acceptor: Option<Acceptor>) -> io::Result<ThreadEnd> {
         // Dropped last, also when the handler panics.
-        let _end = ReportEnd {
-            reports: self.reports,
-            index: start.index,
-        };
+        let _end = ReportEnd::new(self.reports, start.index);
         pin(start.index, self.config);
         let handler = (self.make)(start);
         let shared = self.loops.get(start.index);
@@ -157,7 +73,7 @@ where
     }
 }
 
-/// Starts threads, passes on the wish to stop, and sees how the threads end.
+/// Starts threads, passes on requests to stop, and sees how the threads end.
 pub(crate) struct Supervisor<'scope, 'env, M> {
     scope: &'scope Scope<'scope, 'env>,
     crew: &'env Crew<'env, M>,
@@ -220,7 +136,7 @@ where
             is_door: crew.pool.is_some() && !one_connection,
             one_connection,
             waker: crew.loops.get(index),
-            counters: crew.counters.clone(),
+            counters: CountersReader::new(crew.loops.clone()),
             now_ns: monotonic_ns(),
         };
         let mut thread = Builder::new().name(format!("loop-{index}"));
@@ -237,15 +153,12 @@ where
     }
 
     /// Waits until all threads have ended.
-    pub(crate) fn run(mut self, mut control: &UnixStream) -> Result<Ended, RunError> {
+    pub(crate) fn run(mut self, control: &UnixStream) -> Result<Ended, RunError> {
         while self.running > 0 {
-            let mut byte = [0];
-            match control.read(&mut byte) {
-                Ok(1..) => self.report(byte[0]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Cannot be while this side holds the other end; if it were, wait for the threads.
-                Ok(0) | Err(_) => break,
-            }
+            let Some(report) = self.crew.reports.next(control) else {
+                break; // what is left to do is to wait for the threads
+            };
+            self.take(report);
         }
         (0..self.threads.len()).for_each(|index| self.join(index));
         let hurried = self.is_impatient.load(Ordering::Relaxed);
@@ -253,19 +166,17 @@ where
         self.outcome.map(|()| Ended { drained, hurried })
     }
 
-    fn report(&mut self, byte: u8) {
-        if byte == BY_SIGNAL && self.is_same_signal() {
-            return;
-        }
-        if byte != LISTED {
-            return self.stop_asked(byte == BY_SIGNAL);
-        }
-        let listed = self.crew.reports.take();
-        for slot in listed.start {
-            self.start_connection_thread(slot);
-        }
-        for index in listed.ended {
-            self.join(index);
+    fn take(&mut self, report: Report) {
+        match report {
+            Report::Signal if self.is_same_signal() => {}
+            Report::Signal => self.stop_asked(true),
+            Report::Handle => self.stop_asked(false),
+            Report::Threads(listed) => {
+                listed
+                    .to_start()
+                    .for_each(|slot| self.start_connection_thread(slot));
+                listed.ended().for_each(|index| self.join(index));
+            }
         }
     }
 

@@ -12,8 +12,8 @@ const RUNNING: u8 = 0;
 const WOKEN: u8 = 1;
 const ASLEEP: u8 = 2;
 
-/// One loop's alarm clock. Only a loop that is asleep costs its waker a system call; further wakers
-/// find it woken.
+/// The eventfd of one loop, and whether the loop sleeps. Only a loop that is asleep costs the
+/// caller of `wake` a system call; further callers find it woken.
 #[derive(Debug)]
 pub(crate) struct EventfdWaker {
     state: AtomicU8,
@@ -44,10 +44,10 @@ impl EventfdWaker {
             && self.state.swap(RUNNING, Ordering::AcqRel) == WOKEN
     }
 
-    /// Forgets the ring that woke a loop. For who waits on the alarm's level; epoll reports each
-    /// ring once by itself.
+    /// Clears the event that woke a loop. For a thread that polls the level of the eventfd; epoll
+    /// reports each write once by itself.
     pub(crate) fn quieten(&self) {
-        // Fails if nothing rang, which is as well.
+        // Fails if there was no event, which is as well.
         let _ = rustix::io::read(&self.event, &mut [0; 8]);
     }
 }
@@ -73,21 +73,21 @@ mod tests {
 
     #[test]
     fn wakes_fall_together_and_none_is_lost() {
-        let alarm = EventfdWaker::new().expect("eventfd");
-        alarm.wake();
-        alarm.wake();
-        assert!(!alarm.may_sleep(), "woken while running");
-        assert!(alarm.awake());
-        assert!(!alarm.awake(), "two wakes before were one");
-        assert!(alarm.may_sleep());
-        alarm.wake();
+        let waker = EventfdWaker::new().expect("eventfd");
+        waker.wake();
+        waker.wake();
+        assert!(!waker.may_sleep(), "woken while running");
+        assert!(waker.awake());
+        assert!(!waker.awake(), "two wakes before were one");
+        assert!(waker.may_sleep());
+        waker.wake();
         let mut count = [0; 8];
-        rustix::io::read(&alarm.event, &mut count).expect("one write");
+        rustix::io::read(&waker.event, &mut count).expect("one write");
         assert_eq!(
             u64::from_ne_bytes(count),
             1,
             "only a sleeping loop costs a write"
         );
-        assert!(alarm.awake());
+        assert!(waker.awake());
     }
 }

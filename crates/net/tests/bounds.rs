@@ -6,119 +6,14 @@ mod common;
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use common::scripted::{BUFFER_BYTES, MS, Pair, Scripted, pair};
 use net::limits::{
-    DRAIN_MS, HANDSHAKE_BYTES, HANDSHAKE_MS, HANDSHAKES_PER_LOOP, LINGER_MS,
-    OUTPUT_HIGH_WATER_BYTES, OUTPUT_LOW_WATER_BYTES, STOP_FLUSH_LEAST_MS, STOP_FLUSH_MS,
-    STOP_LINGER_MS, WRITE_STALL_MS,
+    DRAIN_MS, HANDSHAKE_BYTES, HANDSHAKE_COST_BYTES, HANDSHAKE_MS, HANDSHAKES_PER_LOOP,
+    INPUT_BUFFER_BYTES, LINGER_MS, OUTPUT_HIGH_WATER_BYTES, OUTPUT_LOW_WATER_BYTES,
+    STOP_FLUSH_LEAST_MS, STOP_FLUSH_MS, TICK_INPUT_BYTES, WRITE_STALL_MS,
 };
-use net::sim::{Faults, Network, NodeId};
-use net::{Closed, ConnectionId, Connections, Handler, Io, Peer};
-
-/// A handler that does what a test says, and keeps what it sees.
-#[derive(Default)]
-struct Scripted {
-    /// Sent when a connection opens.
-    greeting: Vec<u8>,
-    /// Sent to every connection at the next tick.
-    later: Vec<u8>,
-    /// Closes a connection when something comes.
-    close_now: bool,
-    /// Closes a connection when something comes, once the answer is written.
-    close_written: bool,
-    /// Reads nothing while set.
-    paused: bool,
-    /// Says that its work is done.
-    busy: bool,
-    open: Vec<ConnectionId>,
-    received: Vec<u8>,
-    writable: usize,
-    ends: usize,
-    closed: Vec<Closed>,
-}
-
-impl Handler for Scripted {
-    fn opened(&mut self, id: ConnectionId, _: &Peer, io: &mut Io, _: u64) {
-        self.open.push(id);
-        io.output.extend_from_slice(&self.greeting);
-        io.pause_reading(self.paused);
-    }
-
-    fn received(&mut self, _: ConnectionId, io: &mut Io, _: u64) {
-        self.received.extend_from_slice(io.input.bytes());
-        io.input.consume(io.input.len());
-        self.ends += usize::from(io.end_of_input());
-        if self.close_now {
-            io.output.extend_from_slice(b"nobody reads this");
-            io.close_now();
-            assert!(io.is_closing());
-        }
-        if self.close_written {
-            io.output.extend_from_slice(b"an answer");
-            io.close_when_written();
-        }
-    }
-
-    fn writable(&mut self, _: ConnectionId, _: &mut Io, _: u64) {
-        self.writable += 1;
-    }
-
-    fn closed(&mut self, id: ConnectionId, why: Closed, _: u64) {
-        self.open.retain(|other| *other != id);
-        self.closed.push(why);
-    }
-
-    fn tick(&mut self, connections: &mut dyn Connections, _: u64) {
-        let later = std::mem::take(&mut self.later);
-        for id in &self.open {
-            let io = connections.io(*id).expect("open");
-            io.pause_reading(self.paused);
-            io.output.extend_from_slice(&later);
-        }
-    }
-
-    fn next_deadline_ns(&self) -> Option<u64> {
-        None
-    }
-
-    fn stop(&mut self, _: &mut dyn Connections, _: u64) {}
-
-    fn is_drained(&self) -> bool {
-        !self.busy
-    }
-}
-
-struct Pair {
-    network: Network,
-    server: NodeId,
-    client: NodeId,
-    at_server: Rc<RefCell<Scripted>>,
-    at_client: Rc<RefCell<Scripted>>,
-}
-
-/// Joins two handlers by one connection with buffers of this size in each direction.
-fn pair(buffer_bytes: usize, server: Scripted, client: Scripted) -> Pair {
-    let faults = Faults {
-        buffer_min_bytes: buffer_bytes as u64,
-        buffer_max_bytes: buffer_bytes as u64,
-        ..Faults::none()
-    };
-    let mut network = Network::new(1, faults);
-    let at_server = Rc::new(RefCell::new(server));
-    let at_client = Rc::new(RefCell::new(client));
-    let server = network.add_node(Box::new(at_server.clone()));
-    let client = network.add_node(Box::new(at_client.clone()));
-    network.connect(client, server);
-    Pair {
-        network,
-        server,
-        client,
-        at_server,
-        at_client,
-    }
-}
-
-const BUFFER_BYTES: usize = 10_000;
-const MS: u64 = 1_000_000;
+use net::sim::{Faults, Network};
+use net::{Closed, Io};
 
 /// The server greets with so many bytes more than the network takes; nobody reads them.
 fn waiting(waiting_bytes: usize) -> Pair {
@@ -197,16 +92,6 @@ fn a_connection_that_is_closed_now_sends_nothing_and_leaves_nothing() {
             (0, 0)
         );
     }
-}
-
-#[test]
-fn a_peer_that_takes_nothing_has_its_whole_time_and_no_more() {
-    let mut pair = waiting(1);
-    pair.network.run_for((WRITE_STALL_MS - 20) * MS);
-    assert_eq!(pair.network.counters(pair.server).connections, 1);
-    pair.network.run_for(WRITE_STALL_MS * MS);
-    let counters = pair.network.counters(pair.server);
-    assert_eq!((counters.connections, counters.stalled), (0, 1));
 }
 
 /// The time begins when something waits, and again when something else does.
@@ -422,6 +307,35 @@ fn when_handshakes_are_done_nothing_is_waited_for() {
     assert_eq!(at_server.borrow().ends, 6, "each hears of its end");
 }
 
+/// By who has opened the connection, whatever else the node can do.
+#[test]
+fn a_node_that_accepts_and_connects_is_on_the_right_side_of_tls() {
+    let authority = common::tls::Authority::new();
+    let mut network = Network::new(1, Faults::none());
+    let mut node = || {
+        let address = "localhost:1".parse().expect("valid");
+        let connect = Some((authority.client(), address));
+        let handler = Box::new(Scripted {
+            greeting: b"hello".to_vec(),
+            ..Scripted::default()
+        });
+        network.add_secure_node(handler, Some(authority.server()), connect)
+    };
+    let (one, other) = (node(), node());
+    for round in 1..=2 {
+        network.connect(one, other);
+        network.connect(other, one);
+        network.run_for(10 * MS);
+        for node in [one, other] {
+            let counters = network.counters(node);
+            assert_eq!(
+                (counters.handshakes, counters.connections),
+                (2 * round, 2 * round)
+            );
+        }
+    }
+}
+
 /// A connection that was touched and has nothing to say is not written to.
 #[test]
 fn nothing_is_written_where_nothing_waits() {
@@ -440,40 +354,6 @@ fn nothing_is_written_where_nothing_waits() {
     }
     assert_eq!(pair.network.counters(pair.server).writes, 0);
     assert_eq!(pair.network.counters(pair.client).writes, 1);
-}
-
-/// A peer that has its answer and does not go is waited for, for a shorter time once this side
-/// stops.
-#[test]
-fn a_connection_lingers_for_its_time_and_in_a_stop_for_less() {
-    for stops in [false, true, false] {
-        let server = Scripted {
-            close_written: true,
-            ..Scripted::default()
-        };
-        let client = Scripted {
-            greeting: b"a request".to_vec(),
-            ..Scripted::default()
-        };
-        let mut pair = pair(BUFFER_BYTES, server, client);
-        // Closed within this millisecond.
-        pair.network.run_for(MS);
-        assert_eq!(pair.at_server.borrow().closed, [Closed::ByHandler]);
-        let left_ms = if stops {
-            pair.network.stop(pair.server);
-            STOP_LINGER_MS
-        } else {
-            LINGER_MS
-        };
-        pair.network.run_for((left_ms - 1) * MS - 1);
-        assert_eq!(pair.network.counters(pair.server).connections, 1);
-        assert!(!pair.network.has_ended(pair.server));
-        pair.network.run_for(2 * MS);
-        assert_eq!(pair.network.counters(pair.server).connections, 0);
-        assert_eq!(pair.network.has_ended(pair.server), stops);
-        assert_eq!(pair.at_client.borrow().received, b"an answer");
-        assert_eq!(pair.at_client.borrow().ends, 1);
-    }
 }
 
 #[test]
@@ -498,6 +378,44 @@ fn as_many_handshakes_as_their_bound_go_on_and_each_more_ends_the_oldest() {
         assert_eq!(counters.connections, 0);
         pair.network.run_for(2 * LINGER_MS * MS);
     }
+}
+
+/// Steps until so many reads were made, and returns how many each tick has made.
+fn reads_by_tick(pair: &mut Pair, count: u64) -> Vec<u64> {
+    let (mut by_tick, before) = (Vec::new(), pair.counted().reads);
+    while pair.counted().reads < before + count {
+        let reads = pair.counted().reads;
+        assert!(pair.network.step(), "{by_tick:?}");
+        by_tick.extend(Some(pair.counted().reads - reads).filter(|&reads| reads > 0));
+    }
+    by_tick
+}
+
+#[test]
+fn a_tick_takes_as_much_input_as_its_bound_and_leaves_the_rest_to_the_next() {
+    let piece_bytes = INPUT_BUFFER_BYTES[1];
+    let per_tick = (TICK_INPUT_BYTES / piece_bytes) as u64;
+    let client = Scripted {
+        greeting: vec![1; piece_bytes],
+        ..Scripted::default()
+    };
+    let mut pair = pair(piece_bytes, Scripted::default(), client);
+    for _ in 1..2 * per_tick + 3 {
+        pair.network.connect(pair.client, pair.server);
+    }
+    let by_tick = reads_by_tick(&mut pair, 2 * per_tick + 3);
+    assert_eq!(by_tick, [per_tick, per_tick, 3]);
+}
+
+#[test]
+fn steps_of_handshakes_count_for_much_input_of_a_tick() {
+    let per_tick = (TICK_INPUT_BYTES / HANDSHAKE_COST_BYTES) as u64;
+    let mut pair = plain_to_secure(&long_hello(100));
+    for _ in 0..3 * per_tick + 1 {
+        pair.network.connect(pair.client, pair.server);
+    }
+    let by_tick = reads_by_tick(&mut pair, 3 * per_tick + 1);
+    assert_eq!(by_tick, [per_tick, per_tick, per_tick, 1]);
 }
 
 #[test]

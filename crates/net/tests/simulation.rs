@@ -127,7 +127,7 @@ struct Client {
 struct Stream {
     sent: usize,
     checked: usize,
-    said_goodbye: bool,
+    has_closed: bool,
 }
 
 fn byte_at(seed: u64, position: usize) -> u8 {
@@ -184,7 +184,7 @@ impl Handler for Client {
         assert!(stream.checked <= stream.sent);
         io.input.consume(io.input.len());
         if stream.checked == total {
-            stream.said_goodbye = true;
+            stream.has_closed = true;
             io.close_when_written();
         } else {
             assert!(
@@ -202,7 +202,7 @@ impl Handler for Client {
     fn closed(&mut self, id: ConnectionId, why: Closed, _: u64) {
         let place = self.streams.iter().position(|(other, _)| *other == id);
         let (_, stream) = self.streams.swap_remove(place.expect("closed once"));
-        if stream.said_goodbye && why == Closed::ByHandler {
+        if stream.has_closed && why == Closed::ByHandler {
             self.finished += 1;
         } else {
             assert_eq!(why, Closed::ByPeer);

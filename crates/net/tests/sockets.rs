@@ -179,7 +179,7 @@ fn a_large_input_is_served_by_turns_with_others_in_between() {
 #[test]
 fn the_last_words_reach_a_peer_that_still_talks() {
     let habits = Habits::default();
-    *habits.goodbye.lock().expect("no panic") = Some(b"goodbye".to_vec());
+    *habits.last_answer.lock().expect("no panic") = Some(b"the end".to_vec());
     let server = Server::start_with(one_loop(), habits);
     for _ in 0..20 {
         let mut stream = server.connect();
@@ -190,7 +190,7 @@ fn the_last_words_reach_a_peer_that_still_talks() {
         stream
             .read_to_end(&mut back)
             .expect("no reset before the end");
-        assert_eq!(back, b"goodbye");
+        assert_eq!(back, b"the end");
     }
     eventually("all sockets are closed", || {
         server.sum(|loop_| loop_.connections) == 0
@@ -200,10 +200,10 @@ fn the_last_words_reach_a_peer_that_still_talks() {
         [Closed::ByHandler; 20]
     );
 
-    // A peer that never says goodbye is waited for only so long.
+    // A peer that never closes is waited for only so long.
     let mut silent = server.connect();
     silent.write_all(b"?").expect("open");
-    silent.read_exact(&mut [0; 7]).expect("goodbye");
+    silent.read_exact(&mut [0; 7]).expect("the answer");
     eventually("lingering ends", || server.sum(|loop_| loop_.closed) == 21);
 }
 

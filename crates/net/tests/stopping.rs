@@ -128,6 +128,10 @@ fn a_peer_that_takes_nothing_does_not_hold_up_the_end() {
     assert!(begin.elapsed() < Duration::from_millis(LONG_DRAIN_MS / 2));
 }
 
+/// With one loop and at most 10 connections: those, 8 that are refused, two of the loop, and as
+/// many as the rest of the process may need.
+const NEEDED_DESCRIPTORS: u64 = 10 + 8 + 2 + 4_096;
+
 /// Not a test by itself: the server process of the tests below, which start this very file again.
 #[test]
 fn child() {
@@ -143,11 +147,20 @@ fn child() {
     config
         .listen
         .push(format!("unix:{path}").parse().expect("valid"));
-    if kind == "few descriptors" {
+    let allowed = match &kind[..] {
+        "few descriptors" => Some((30, 30)),
+        "just enough descriptors" => Some((100, NEEDED_DESCRIPTORS)),
+        "one descriptor too few" => Some((100, NEEDED_DESCRIPTORS - 1)),
+        _ => None,
+    };
+    if let Some((current, maximum)) = allowed {
         config.threads = 1;
+        if maximum > 30 {
+            config.max_connections = 10;
+        }
         let few = Rlimit {
-            current: Some(30),
-            maximum: Some(30),
+            current: Some(current),
+            maximum: Some(maximum),
         };
         setrlimit(Resource::Nofile, few).expect("lower is allowed");
     }
@@ -316,6 +329,25 @@ fn a_third_signal_ends_even_a_hanging_process() {
     assert!(said.starts_with("asked to stop a second time"), "{said}");
     process.signal(Signal::TERM);
     assert_eq!(process.child.wait().expect("ends").code(), Some(128 + 15));
+}
+
+/// The soft limit is raised as far as it may be; what is missing then is reported.
+#[test]
+fn descriptors_that_just_suffice_are_enough_and_one_fewer_is_reported() {
+    let mut process = Process::start("enough-descriptors", "just enough descriptors");
+    expect_served(&mut process.connect());
+    process.signal(Signal::TERM);
+    assert_eq!(process.line("notice: "), "signal received: draining");
+    process.expect_end("true");
+    let mut process = Process::start("one-too-few", "one descriptor too few");
+    assert_eq!(
+        process.line("notice: "),
+        "only 4115 file descriptors are allowed, 4116 needed at the connection limit"
+    );
+    expect_served(&mut process.connect());
+    process.signal(Signal::TERM);
+    assert_eq!(process.line("notice: "), "signal received: draining");
+    process.expect_end("true");
 }
 
 #[test]

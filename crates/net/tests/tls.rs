@@ -5,11 +5,12 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use common::tls::{APPLICATIONS, Authority, Identity, Secured, read_to_end};
-use common::{Habits, Server, blocking, eventually, one_loop};
+use common::{Directory, Habits, Server, blocking, eventually, one_loop};
 use net::limits::{HANDSHAKES_PER_LOOP, PIPE_KEPT_BYTES};
 use net::sim::Random;
 use net::tls::{
@@ -56,7 +57,7 @@ fn connect(server: &Server, tls: &ClientTls) -> Secured {
 }
 
 #[test]
-fn bytes_come_back_and_both_sides_say_goodbye() {
+fn bytes_come_back_and_both_sides_send_a_closure_alert() {
     let authority = Authority::new();
     for_both(&authority.server(), |server| {
         let mut client = connect(server, &authority.client());
@@ -69,10 +70,10 @@ fn bytes_come_back_and_both_sides_say_goodbye() {
             client.send(&bytes);
             assert!(client.receive(bytes.len()).expect("whole records") == bytes);
         }
-        // The goodbye alone, not the end of the socket, is what the server hears.
+        // The closure alert alone, not the end of the socket, is what the server hears.
         client.pipe.close();
         client.flush();
-        assert_eq!(client.receive_all().expect("a goodbye"), b"");
+        assert_eq!(client.receive_all().expect("a closure alert"), b"");
         drop(client);
         eventually("the connection is gone", || {
             server.sum(|one| one.closed) == 1
@@ -90,14 +91,14 @@ fn an_answer_of_many_megabytes_comes_whole() {
     let authority = Authority::new();
     let habits = || {
         let habits = Habits::default();
-        *habits.goodbye.lock().expect("no panic") = Some(vec![7; 9_000_000]);
+        *habits.last_answer.lock().expect("no panic") = Some(vec![7; 9_000_000]);
         habits
     };
     for config in [one_loop(), blocking(2)] {
         let server = Server::start_with(with_tls(config, authority.server()), habits());
         let mut client = connect(&server, &authority.client());
         client.send(b"all of it");
-        let all = client.receive_all().expect("a goodbye behind it");
+        let all = client.receive_all().expect("a closure alert behind it");
         assert!(all.len() == 9_000_000 && all.iter().all(|&byte| byte == 7));
     }
 }
@@ -167,6 +168,74 @@ fn what_does_not_fit_is_refused_and_the_old_certificate_stays() {
     assert_eq!(tls.validity(), before);
     let server = Server::start(with_tls(one_loop(), tls));
     connect(&server, &authority.client());
+}
+
+#[test]
+fn a_server_knows_whether_its_certificate_names_hosts() {
+    let authority = Authority::new();
+    let named = authority.identity("localhost", 2020..2090);
+    let nameless = authority.identity_of(&[], 2020..2090);
+    let tls = named.server(None).expect("valid");
+    for _ in 0..2 {
+        assert!(tls.names_hosts());
+        tls.replace(&nameless.options(None)).expect("valid");
+        assert!(!tls.names_hosts());
+        tls.replace(&named.options(None)).expect("valid");
+    }
+}
+
+/// Not a test by itself: a client with the authorities of its system, which the test below makes
+/// up.
+#[test]
+fn child() {
+    let Ok(address) = std::env::var("NET_TEST_ADDRESS") else {
+        return;
+    };
+    let tls = ClientTls::new(&ClientTlsOptions {
+        trust: Trust::System,
+        identity: None,
+        server_name: Some("localhost"),
+        applications: APPLICATIONS,
+    });
+    let outcome = tls.map_err(|error| error.to_string()).and_then(|tls| {
+        let stream = TcpStream::connect(&address).expect("somebody listens");
+        let mut client = Secured::new(stream, &tls);
+        let agreed = client.shake_hands().map_err(|failure| failure.to_string());
+        client.flush();
+        agreed
+    });
+    println!("\noutcome: {outcome:?}");
+}
+
+#[test]
+fn the_authorities_of_the_system_are_believed_and_no_others() {
+    let (authority, strange) = (Authority::new(), Authority::new());
+    let server = Server::start(with_tls(one_loop(), authority.server()));
+    let directory = Directory::new("system-authorities");
+    let outcome = |authorities: &str| {
+        let file = directory.0.join("authorities.pem");
+        std::fs::write(&file, authorities).expect("it is ours");
+        let child = Command::new(std::env::current_exe().expect("a test binary"))
+            .args(["--exact", "child", "--nocapture"])
+            .env("NET_TEST_ADDRESS", server.addresses[0].to_string())
+            .env("SSL_CERT_FILE", &file)
+            .env_remove("SSL_CERT_DIR")
+            .output();
+        let text = String::from_utf8(child.expect("it runs").stdout).expect("text");
+        let lines = text.lines();
+        let found = lines
+            .filter_map(|line| line.strip_prefix("outcome: "))
+            .next();
+        found.expect("it says how it went").to_owned()
+    };
+    assert_eq!(outcome(&authority.pem()), "Ok(())");
+    let distrusts = outcome(&strange.pem());
+    assert!(distrusts.contains("unknown issuer"), "{distrusts}");
+    // Certificates that cannot be used do not hinder the others.
+    let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    assert_eq!(outcome(&(broken.to_owned() + &authority.pem())), "Ok(())");
+    let none = outcome("");
+    assert!(none.contains("this system has none"), "{none}");
 }
 
 /// How a client fails that is refused.
@@ -387,7 +456,7 @@ fn a_stop_waits_for_what_runs_over_tls() {
         for waker in &*server.habits.wakers.lock().expect("no panic") {
             waker.wake();
         }
-        assert_eq!(client.receive_all().expect("a goodbye"), b"");
+        assert_eq!(client.receive_all().expect("a closure alert"), b"");
         drop(client);
         assert!(server.wait_for_end().expect("no failure").drained);
     }
@@ -508,7 +577,7 @@ fn what_waits_in_a_pipe_goes_out_in_pieces_of_any_size() {
     assert_eq!(client.pipe.output(), end);
     client.pipe.seal(b"more").expect_err("it has ended");
     client.flush();
-    assert_eq!(client.receive_all().expect("a goodbye"), b"");
+    assert_eq!(client.receive_all().expect("a closure alert"), b"");
     assert!(client.pipe.peer_closed());
 }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 
-use net::{ConnectionId, Io, Peer, PeerAddress};
+use net::{AddressKey, ConnectionId, Io, Peer, PeerAddress};
 use service::{Caller, PeerKind, RefusedFor};
 use store::DatabaseId;
 use store::blob::UploadPeer;
@@ -215,7 +215,9 @@ impl ConnectionState {
 
 fn upload_peer(address: &PeerAddress) -> UploadPeer {
     match *address {
-        PeerAddress::Tcp(address) => UploadPeer::with_address(address.ip()),
+        PeerAddress::Tcp(address) => {
+            UploadPeer::with_address(AddressKey::of(address.ip()).address())
+        }
         PeerAddress::Unix => UploadPeer::Local,
         PeerAddress::Simulated(node) => UploadPeer::with_address(Ipv4Addr::from(node).into()),
     }
@@ -312,6 +314,15 @@ mod tests {
         pair.accept_over_tls(Some(b"http/1.1"));
         pair.receive(b"GET / HTTP/1.1\r\n\r\n");
         assert!(pair.io.output.starts_with(b"HTTP/1.1 505 "));
+    }
+
+    #[test]
+    fn uploads_from_one_network_of_64_bits_are_those_of_one_peer() {
+        let tcp =
+            |address: &str| upload_peer(&PeerAddress::Tcp(address.parse().expect("an address")));
+        assert_eq!(tcp("[2001:db8::1]:1"), tcp("[2001:db8::2:7]:2"));
+        assert_ne!(tcp("[2001:db8::1]:1"), tcp("[2001:db8:0:1::1]:1"));
+        assert_eq!(tcp("[::ffff:192.0.2.1]:1"), tcp("192.0.2.1:9"));
     }
 
     #[test]

@@ -4,7 +4,10 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{Client, Owned, Promise, SEGMENT_BYTES, SET, config, names, open, open_with, set};
+use common::{
+    Client, Owned, Promise, SEGMENT_BYTES, SET, check_after_power_loss, config, names, open,
+    open_with, set,
+};
 use wal::disk::{Disk, Fault, RealDisk, Step};
 use wal::limits::{SEQUENCE_RESERVE, SPARE_SEGMENTS, SPARE_SEGMENTS_MAX};
 use wal::{
@@ -12,24 +15,13 @@ use wal::{
     segment_name,
 };
 
-impl Client<'_> {
-    /// Writes one record with a value of this size.
-    fn put(&mut self, value_bytes: usize) -> Result<(), WriteError> {
-        let sequence = self.next_sequence;
-        self.next_sequence += 1;
-        self.promise.given = sequence;
-        self.write(vec![set(sequence, value_bytes)])
-    }
-}
-
 #[test]
 fn a_failed_write_or_sync_stops_all_writing_until_a_restart() {
     for failing in [Step::Write, Step::Sync] {
         let disk = testkit::simulated_disk(1);
         let mut promise = Promise::default();
-        let mut client = Client::start(&disk, &mut promise, true).expect("an empty disk");
-        client.put(10).expect("there is room");
-        client.sync().expect("the disk is whole");
+        let mut client = Client::begin(&disk, &mut promise);
+        client.put_synced(10);
         let next = disk.step_count();
         let step = if failing == Step::Write {
             next
@@ -70,7 +62,7 @@ fn a_failed_write_or_sync_stops_all_writing_until_a_restart() {
 fn a_full_disk_is_met_when_the_next_segment_is_prepared() {
     let disk = testkit::simulated_disk(2);
     let mut promise = Promise::default();
-    let mut client = Client::start(&disk, &mut promise, true).expect("an empty disk");
+    let mut client = Client::begin(&disk, &mut promise);
     disk.set_capacity_bytes(SEGMENT_BYTES + SEGMENT_BYTES / 2);
     let wanted = client.log.wanted_segment().expect("there is one only");
     let error = client.stock.prepare(wanted).expect_err("no room");
@@ -99,8 +91,7 @@ fn a_full_disk_is_met_when_the_next_segment_is_prepared() {
     assert!(client.prepare());
     client.put(400).expect("there is room again");
     client.sync().expect("the disk is whole");
-    disk.lose_power();
-    Client::start(&disk, &mut promise, true).expect("the log is whole");
+    check_after_power_loss(&disk, &mut promise);
 }
 
 #[test]
@@ -130,7 +121,7 @@ fn a_group_refused_for_want_of_room_can_be_tried_again() {
 fn a_giant_group_gets_a_segment_of_its_size() {
     let disk = testkit::simulated_disk(4);
     let mut promise = Promise::default();
-    let mut client = Client::start(&disk, &mut promise, true).expect("an empty disk");
+    let mut client = Client::begin(&disk, &mut promise);
     assert!(client.prepare());
 
     // Not enough room for it: refused, and the next segment is as it was.
@@ -157,8 +148,7 @@ fn a_giant_group_gets_a_segment_of_its_size() {
     assert!((giant..giant + 1024).contains(&own_bytes));
     assert!(client.prepare());
     for _ in 0..20 {
-        client.put(1000).expect("there is room");
-        client.sync().expect("the disk is whole");
+        client.put_synced(1000);
         assert!(client.prepare());
     }
     drop(client);
@@ -257,11 +247,10 @@ fn sequences_in_the_log_never_go_back() {
 fn segments_go_oldest_first_and_are_used_again() {
     let disk = testkit::simulated_disk(9);
     let mut promise = Promise::default();
-    let mut client = Client::start(&disk, &mut promise, true).expect("an empty disk");
+    let mut client = Client::begin(&disk, &mut promise);
     assert!(client.prepare());
     for _ in 0..60 {
-        client.put(900).expect("there is room");
-        client.sync().expect("the disk is whole");
+        client.put_synced(900);
         assert!(client.prepare());
     }
     let all = names(&disk, ".log").len();
@@ -288,16 +277,14 @@ fn segments_go_oldest_first_and_are_used_again() {
     // From now on nothing is filled with zeros any more.
     let before = disk.step_count();
     for _ in 0..20 {
-        client.put(900).expect("there is room");
-        client.sync().expect("the disk is whole");
+        client.put_synced(900);
         assert!(client.prepare());
         client.retire(u64::MAX);
     }
     let steps = disk.steps();
     let writes = steps[before..].iter().filter(|&&step| step == Step::Write);
     assert_eq!(writes.count(), 20);
-    disk.lose_power();
-    Client::start(&disk, &mut promise, true).expect("the log is whole");
+    check_after_power_loss(&disk, &mut promise);
 }
 
 /// Else a full disk, or a change of the file's length, would be met in the midst of writing.
@@ -306,7 +293,7 @@ fn a_segment_that_is_ready_has_its_room_on_the_device() {
     for seed in 0..30 {
         let disk = testkit::simulated_disk(seed);
         let mut promise = Promise::default();
-        let mut client = Client::start(&disk, &mut promise, true).expect("an empty disk");
+        let mut client = Client::begin(&disk, &mut promise);
         assert!(client.prepare());
         drop(client);
         disk.lose_power();
@@ -323,12 +310,11 @@ fn a_segment_stays_until_something_later_is_durable() {
     for seed in 0..50 {
         let disk = testkit::simulated_disk(seed);
         let mut promise = Promise::default();
-        let mut client = Client::start(&disk, &mut promise, true).expect("an empty disk");
+        let mut client = Client::begin(&disk, &mut promise);
         // Go round until a used file is next, then begin it without a sync.
         for _ in 0..30 {
             assert!(client.prepare());
-            client.put(900).expect("there is room");
-            client.sync().expect("the disk is whole");
+            client.put_synced(900);
             client.retire(u64::MAX);
         }
         let segments = names(&disk, ".log");
@@ -338,8 +324,7 @@ fn a_segment_stays_until_something_later_is_durable() {
             assert!(client.prepare());
         }
         drop(client);
-        disk.lose_power();
-        Client::start(&disk, &mut promise, true).expect("the log is whole");
+        check_after_power_loss(&disk, &mut promise);
     }
 }
 
@@ -347,12 +332,7 @@ fn a_segment_stays_until_something_later_is_durable() {
 fn one_that_cannot_go_keeps_the_later_ones() {
     let disk = testkit::simulated_disk(10);
     let mut promise = Promise::default();
-    let mut client = Client::start(&disk, &mut promise, true).expect("an empty disk");
-    for _ in 0..40 {
-        assert!(client.prepare());
-        client.put(900).expect("there is room");
-        client.sync().expect("the disk is whole");
-    }
+    let mut client = Client::with_segments(&disk, &mut promise);
     let last = names(&disk, ".log");
     // The second of them is renamed, but that is not known to be durable.
     disk.plan(disk.step_count() + 3, Fault::Error);
@@ -366,18 +346,17 @@ fn one_that_cannot_go_keeps_the_later_ones() {
     let left = names(&disk, ".log");
     assert_eq!(left[..], last[2..], "no hole");
     drop(client);
-    disk.lose_power();
-    Client::start(&disk, &mut promise, true).expect("the log is whole");
+    check_after_power_loss(&disk, &mut promise);
 }
 
 /// A process dies before it is known whether the name of the next segment is durable; its successor
 /// uses the file.
 #[test]
-fn names_of_an_earlier_life_are_made_durable() {
+fn names_of_a_previous_run_are_made_durable() {
     for seed in 0..30 {
         let disk = testkit::simulated_disk(seed);
         let mut promise = Promise::default();
-        let mut client = Client::start(&disk, &mut promise, true).expect("an empty disk");
+        let mut client = Client::begin(&disk, &mut promise);
         // It is created, filled, synced, renamed, and then its folder synced.
         disk.plan(disk.step_count() + 4, Fault::Error);
         assert!(!client.prepare());
@@ -385,13 +364,11 @@ fn names_of_an_earlier_life_are_made_durable() {
         disk.kill();
         let mut client = Client::start(&disk, &mut promise, false).expect("the log is whole");
         for _ in 0..8 {
-            client.put(900).expect("there is room");
-            client.sync().expect("the disk is whole");
+            client.put_synced(900);
         }
         assert_eq!(client.log.segment_bytes(), 2 * SEGMENT_BYTES);
         drop(client);
-        disk.lose_power();
-        Client::start(&disk, &mut promise, true).expect("the log is whole");
+        check_after_power_loss(&disk, &mut promise);
     }
 }
 
@@ -400,12 +377,7 @@ fn names_of_an_earlier_life_are_made_durable() {
 fn a_rename_that_fails_can_be_tried_again() {
     let disk = testkit::simulated_disk(15);
     let mut promise = Promise::default();
-    let mut client = Client::start(&disk, &mut promise, true).expect("an empty disk");
-    for _ in 0..40 {
-        assert!(client.prepare());
-        client.put(900).expect("there is room");
-        client.sync().expect("the disk is whole");
-    }
+    let mut client = Client::with_segments(&disk, &mut promise);
     let last = names(&disk, ".log");
     // Of a file that goes.
     disk.plan(disk.step_count() + 2, Fault::Error);
@@ -430,8 +402,7 @@ fn a_rename_that_fails_can_be_tried_again() {
     }
     client.sync().expect("the disk is whole");
     drop(client);
-    disk.lose_power();
-    Client::start(&disk, &mut promise, true).expect("the log is whole");
+    check_after_power_loss(&disk, &mut promise);
 }
 
 #[test]
@@ -469,12 +440,7 @@ fn a_new_log_does_not_begin_in_a_used_file() {
     for step in 0.. {
         let disk = testkit::simulated_disk(13 + step as u64);
         let mut promise = Promise::default();
-        let mut client = Client::start(&disk, &mut promise, true).expect("an empty disk");
-        for _ in 0..40 {
-            assert!(client.prepare());
-            client.put(900).expect("there is room");
-            client.sync().expect("the disk is whole");
-        }
+        let mut client = Client::with_segments(&disk, &mut promise);
         client.retire(u64::MAX);
         let spares = names(&disk, ".spare").len();
         assert!((SPARE_SEGMENTS..=SPARE_SEGMENTS_MAX).contains(&spares));

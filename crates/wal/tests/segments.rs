@@ -5,24 +5,16 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{Client, Owned, Promise, SEGMENT_BYTES, config, names, set};
+use common::{Client, Promise, SEGMENT_BYTES, check_after_power_loss, config, names, set};
 use wal::disk::{Disk, Fault, SimulatedDisk, Step};
 use wal::limits::{FILL_SYNC_BYTES, SPARE_SEGMENTS, SPARE_SEGMENTS_MAX};
 use wal::{GroupBuffer, LogConfig, PrepareError};
 
 impl Client<'_> {
-    fn put(&mut self, value_bytes: usize) {
-        let record: Owned = set(self.next_sequence, value_bytes);
-        self.promise.given = self.next_sequence;
-        self.next_sequence += 1;
-        self.write(vec![record]).expect("there is room");
-        self.sync().expect("the disk is whole");
-    }
-
     /// Writes until the log wants its next segment.
     fn fill(&mut self) {
         while self.log.wanted_segment().is_none() {
-            self.put(900);
+            self.put_synced(900);
         }
     }
 
@@ -36,22 +28,13 @@ impl Client<'_> {
 
 /// With as many spares as there can be, if that is wanted.
 fn start<'a>(disk: &SimulatedDisk, promise: &'a mut Promise, with_spares: bool) -> Client<'a> {
-    let mut client = Client::start(disk, promise, true).expect("an empty disk");
+    let mut client = Client::with_segments(disk, promise);
     assert!(client.prepare());
-    for _ in 0..40 {
-        client.put(900);
-        assert!(client.prepare());
-    }
     if with_spares {
         client.retire(u64::MAX);
         assert!(names(disk, ".spare").len() > SPARE_SEGMENTS);
     }
     client
-}
-
-fn check(disk: &SimulatedDisk, promise: &mut Promise) {
-    disk.lose_power();
-    Client::start(disk, promise, true).unwrap_or_else(|error| panic!("{error}"));
 }
 
 /// Whatever others have open: what the log has, it keeps for itself.
@@ -74,7 +57,7 @@ fn the_log_grows_while_no_descriptor_is_left_for_anybody() {
         assert!(disk.fault_counts().no_descriptors >= 30);
         disk.set_handle_limit(usize::MAX);
         drop(client);
-        check(&disk, &mut promise);
+        check_after_power_loss(&disk, &mut promise);
     }
 }
 
@@ -96,7 +79,7 @@ fn spares_are_as_many_as_were_needed() {
         assert_eq!(names(&disk, "").len(), 2 + expected);
     }
     drop(client);
-    check(&disk, &mut promise);
+    check_after_power_loss(&disk, &mut promise);
 }
 
 /// What is left of a full disk is for what is written, not for spares; the two that are always
@@ -118,7 +101,7 @@ fn spares_leave_most_of_a_full_disk_to_others() {
         assert_eq!(names(&disk, ".spare").len(), kept, "{free_segments} free");
     }
     drop(client);
-    check(&disk, &mut promise);
+    check_after_power_loss(&disk, &mut promise);
 }
 
 /// Nothing was renamed that nobody has open: so nothing is lost, and it is only a matter of time.
@@ -144,7 +127,7 @@ fn a_want_of_descriptors_is_over_when_there_are_some() {
         }
         assert!(!client.log.is_poisoned());
         drop(client);
-        check(&disk, &mut promise);
+        check_after_power_loss(&disk, &mut promise);
     }
 }
 
@@ -175,7 +158,7 @@ fn a_spare_that_is_gone_or_was_cut_is_replaced() {
         client.fill();
         client.try_prepare().expect("there is room");
         drop(client);
-        check(&disk, &mut promise);
+        check_after_power_loss(&disk, &mut promise);
     }
 }
 
@@ -194,7 +177,7 @@ fn what_a_failed_attempt_could_not_remove_does_not_hinder_the_next() {
         assert_eq!(names(&disk, ".new"), [""; 0]);
     }
     drop(client);
-    check(&disk, &mut promise);
+    check_after_power_loss(&disk, &mut promise);
 }
 
 #[test]
@@ -204,7 +187,7 @@ fn a_segment_that_somebody_has_removed_does_not_keep_the_later_ones() {
     let mut client = start(&disk, &mut promise, false);
     for _ in 0..2 {
         for _ in 0..40 {
-            client.put(900);
+            client.put_synced(900);
             assert!(client.prepare());
         }
         let oldest = &names(&disk, ".log")[0];
@@ -222,7 +205,7 @@ fn a_segment_that_somebody_has_removed_does_not_keep_the_later_ones() {
     client.fill();
     client.try_prepare().expect("there are spares");
     drop(client);
-    check(&disk, &mut promise);
+    check_after_power_loss(&disk, &mut promise);
 }
 
 /// The cause is the one that the system gave.
@@ -241,7 +224,7 @@ fn an_error_of_the_device_is_no_full_disk() {
             assert_eq!(error.to_string().contains("no space or no inodes"), is_full);
             client.try_prepare().expect("it was one error");
             drop(client);
-            check(&disk, &mut promise);
+            check_after_power_loss(&disk, &mut promise);
         }
     }
 }
@@ -261,7 +244,7 @@ fn a_name_that_may_not_be_durable_stops_preparation_until_a_restart() {
         assert!(matches!(error, PrepareError::Stopped), "{error}");
     }
     drop(client);
-    check(&disk, &mut promise);
+    check_after_power_loss(&disk, &mut promise);
 }
 
 /// Each access of a start fails once: it is refused, or all is there; and then it starts.

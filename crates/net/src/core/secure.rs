@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::Core;
+use super::LoopCore;
 use crate::Address;
 use crate::handler::{Closed, ConnectionId, Peer};
 use crate::limits::{
@@ -12,7 +12,7 @@ use crate::limits::{
 use crate::notice::{Notice, Notices, Silent};
 use crate::port::Port;
 use crate::secure::Secure;
-use crate::table::State;
+use crate::table::ConnectionStage;
 use crate::tls::{ClientTls, FailureKind, ServerTls, TlsFailure};
 
 /// Which connections of a loop get TLS, and the handshakes that are under way.
@@ -80,7 +80,7 @@ impl Security {
     }
 }
 
-impl<P: Port> Core<P> {
+impl<P: Port> LoopCore<P> {
     /// A connection with TLS was taken in.
     pub(super) fn begin_handshake(&mut self, id: ConnectionId, now_ns: u64) {
         let deadline_ns = now_ns + HANDSHAKE_MS * 1_000_000;
@@ -123,30 +123,23 @@ impl<P: Port> Core<P> {
     /// counts for in the tick.
     pub(super) fn open_records(&mut self, id: ConnectionId, now_ns: u64) -> usize {
         let was_handshaking = self.table.is_handshaking(id);
-        let Some(connection) = self.table.slots.get_mut(id) else {
+        let Some((connection, buffers)) = self.table.with_buffers(id) else {
             return 0;
         };
-        let Some(secure) = &mut connection.secure else {
+        let Some(opened) = connection.open_records(buffers) else {
             return 0;
         };
-        let before_bytes = connection.io.input.len();
-        let opened = secure.open(&mut connection.io, &mut self.table.buffers);
-        if secure.session.peer_closed() {
-            connection.io.set_end_of_input();
-        }
-        let has_news = connection.io.input.len() > before_bytes || connection.io.end_of_input();
-        let is_agreed = !secure.session.is_handshaking();
-        if !secure.outgoing.is_empty() {
+        if opened.has_output {
             self.table.touch(id);
         }
-        match opened {
+        match opened.outcome {
             Err(failure) => self.fail(id, &failure, now_ns),
-            Ok(()) if was_handshaking && !is_agreed => self.bound_handshake(id, now_ns),
+            Ok(()) if was_handshaking && !opened.is_agreed => self.bound_handshake(id, now_ns),
             Ok(()) => {
                 if was_handshaking {
                     self.finish_handshake(id, now_ns);
                 }
-                if has_news {
+                if opened.has_news {
                     return self.receive_more(id, now_ns);
                 }
             }
@@ -160,69 +153,57 @@ impl<P: Port> Core<P> {
 
     /// The handshake goes on, unless the peer has gone or has said too much.
     fn bound_handshake(&mut self, id: ConnectionId, now_ns: u64) {
-        let Some(connection) = self.table.slots.get_mut(id) else {
+        let Some(connection) = self.table.get(id) else {
             return;
         };
-        let Some(secure) = &mut connection.secure else {
-            return;
-        };
-        if connection.io.end_of_input() {
+        let handshake_bytes = connection.secure().map_or(0, Secure::handshake_bytes);
+        if connection.io().end_of_input() {
             self.fail(id, &TlsFailure::new(FailureKind::Ended), now_ns);
-        } else if secure.handshake_bytes > HANDSHAKE_BYTES {
+        } else if handshake_bytes > HANDSHAKE_BYTES {
             self.fail(id, &TlsFailure::new(FailureKind::TooLarge), now_ns);
         }
     }
 
     /// The two sides have agreed: the handler sees the connection.
     fn finish_handshake(&mut self, id: ConnectionId, now_ns: u64) {
-        let Some(connection) = self.table.slots.get_mut(id) else {
+        let connection = self.table.get(id);
+        let Some(peer) = connection.and_then(|connection| connection.finish_handshake()) else {
             return;
         };
-        let Some(secure) = &mut connection.secure else {
-            return;
-        };
-        let agreed = secure.session.agreed();
+        let is_resumed = peer.tls.as_ref().is_some_and(|agreed| agreed.resumed);
         self.counters.handshakes.add(1);
-        self.counters.resumed.add(u64::from(agreed.resumed));
-        let mut peer = secure
-            .peer
-            .take()
-            .expect("it is taken when the handshake ends");
-        peer.tls = Some(agreed);
-        connection.state = State::Open;
+        self.counters.resumed.add(u64::from(is_resumed));
         self.security.handshake_ended();
-        self.call(id, |handler, connection| {
-            handler.opened(id, &peer, &mut connection.io, now_ns);
-        });
+        self.call(id, |handler, io| handler.opened(id, &peer, io, now_ns));
     }
 
     /// Ends a session by a fault. The peer is told why, as far as it takes it at once.
     pub(super) fn fail(&mut self, id: ConnectionId, failure: &TlsFailure, now_ns: u64) {
-        let Some(connection) = self.table.slots.get_mut(id) else {
+        let Some(connection) = self.table.get(id) else {
             return;
         };
-        let Some(secure) = &mut connection.secure else {
+        let Some(secure) = connection.secure() else {
             return;
         };
         self.counters.count_failure(failure.kind);
-        // Who only looks whether somebody listens says nothing and goes.
-        if failure.kind != FailureKind::Ended || secure.handshake_bytes > 0 {
+        // A peer that only looks whether somebody listens sends nothing and goes.
+        if failure.kind != FailureKind::Ended || secure.handshake_bytes() > 0 {
             self.security.notices.notice(&Notice::TlsFailed {
-                peer: secure.address,
+                peer: secure.address(),
                 failure: failure.clone(),
             });
         }
-        if !connection.blocked && !secure.outgoing.is_empty() {
+        if !connection.is_blocked() && !secure.outgoing().is_empty() {
             self.counters.writes.add(1);
-            let _ = self.port.send(&connection.socket, secure.outgoing.bytes());
+            let _ = self.port.send(connection.socket(), secure.outgoing());
         }
-        match (connection.state, failure.kind) {
-            (State::Open, _) => self.handler.closed(id, Closed::ByPeer, now_ns),
-            (State::Handshaking, FailureKind::TimedOut | FailureKind::CrowdedOut) => {
+        match (connection.stage(), failure.kind) {
+            (ConnectionStage::Open, _) => self.handler.closed(id, Closed::ByPeer, now_ns),
+            (ConnectionStage::Handshaking, FailureKind::TimedOut | FailureKind::CrowdedOut) => {
                 return self.remove(id);
             }
-            (State::Handshaking, _) => self.security.handshake_ended(),
-            (State::Lingering { .. }, _) => return,
+            (ConnectionStage::Handshaking, _) => self.security.handshake_ended(),
+            (ConnectionStage::Lingering { .. }, _) => return,
         }
         self.linger(id, now_ns + LINGER_MS * 1_000_000);
     }

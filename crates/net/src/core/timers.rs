@@ -1,21 +1,20 @@
 //! Deadlines of the loop itself: lingering sockets and peers that take nothing.
 
-use super::Core;
+use super::LoopCore;
 use crate::handler::{Closed, ConnectionId};
 use crate::port::Port;
-use crate::table::State;
 
 /// How often waiting connections are looked through, as a part of the stall limit: a stalled
 /// peer is closed at most this much late.
 const STALL_CHECKS_PER_LIMIT: u64 = 8;
 
-impl<P: Port> Core<P> {
+impl<P: Port> LoopCore<P> {
     /// When a tick is due though nothing is reported. `None`: never.
     pub(crate) fn next_deadline_ns(&self) -> Option<u64> {
         [
             self.handler.next_deadline_ns(),
             self.lingering.front().map(|&(until_ns, _)| until_ns),
-            (self.blocked > 0).then_some(self.stall_check_ns),
+            (self.table.blocked() > 0).then_some(self.stall_check_ns),
             self.stop_deadline_ns(),
             self.security.deadline_ns(),
         ]
@@ -32,7 +31,7 @@ impl<P: Port> Core<P> {
             self.remove(id);
         }
         self.pass_handshake_deadlines(now_ns);
-        if self.blocked > 0 && self.stall_check_ns <= now_ns {
+        if self.table.blocked() > 0 && self.stall_check_ns <= now_ns {
             self.close_stalled(now_ns);
             self.stall_check_ns = now_ns + self.stall_check_period_ns();
         }
@@ -49,7 +48,7 @@ impl<P: Port> Core<P> {
 
     /// A connection began to wait for its peer.
     pub(super) fn expect_stall_check(&mut self, now_ns: u64) {
-        if self.blocked == 1 {
+        if self.table.blocked() == 1 {
             self.stall_check_ns = now_ns + self.stall_check_period_ns();
         }
     }
@@ -59,18 +58,7 @@ impl<P: Port> Core<P> {
     }
 
     fn close_stalled(&mut self, now_ns: u64) {
-        let stalled: Vec<ConnectionId> = self
-            .table
-            .slots
-            .iter()
-            .filter(|(_, connection)| {
-                connection.blocked
-                    && connection.state == State::Open
-                    && now_ns.saturating_sub(connection.progress_ns) >= self.write_stall_ns
-            })
-            .map(|(id, _)| id)
-            .collect();
-        for id in stalled {
+        for id in self.table.stalled(now_ns, self.write_stall_ns) {
             self.counters.stalled.add(1);
             self.close(id, Closed::Stalled, now_ns);
         }

@@ -55,10 +55,10 @@ enum Event {
 
 /// All links, the faults, the time.
 pub(super) struct Fabric {
-    pub(super) now_ns: u64,
-    pub(super) random: Random,
-    pub(super) faults: Faults,
-    pub(super) counts: FaultCounts,
+    now_ns: u64,
+    random: Random,
+    faults: Faults,
+    counts: FaultCounts,
     ends: BTreeMap<EndId, End>,
     /// By time, then by the order in which they were caused.
     events: BTreeMap<(u64, u64), (EndId, Event)>,
@@ -85,6 +85,40 @@ impl Fabric {
         }
     }
 
+    pub(super) fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// Time goes on, and never back.
+    pub(super) fn pass_to(&mut self, now_ns: u64) {
+        self.now_ns = self.now_ns.max(now_ns);
+    }
+
+    pub(super) fn counts(&self) -> FaultCounts {
+        self.counts
+    }
+
+    /// Other faults from now on.
+    pub(super) fn set_faults(&mut self, faults: Faults) {
+        self.faults = faults;
+    }
+
+    /// Puts what is ready at once into an order of its own: the kernel promises none.
+    pub(super) fn shuffle<T>(&mut self, ready: &mut [T]) {
+        for last in (1..ready.len()).rev() {
+            ready.swap(last, self.random.below(last as u64 + 1) as usize);
+        }
+    }
+
+    /// Returns how long a node pauses before its next tick.
+    pub(super) fn pause_ns(&mut self) -> u64 {
+        if !self.random.chance(self.faults.pause_per_million) {
+            return 0;
+        }
+        self.counts.pauses += 1;
+        self.random.between(0, self.faults.pause_max_ns)
+    }
+
     /// Makes a link; the answer is the end of each node.
     pub(super) fn link(&mut self, from: u32, to: u32) -> (EndId, EndId) {
         let (first, second) = (EndId(self.next_end), EndId(self.next_end + 1));
@@ -104,7 +138,7 @@ impl Fabric {
     /// Lets the next event happen. The answer describes it, for the trace.
     pub(super) fn happen(&mut self) -> Option<[u64; 4]> {
         let ((at_ns, _), (id, event)) = self.events.pop_first()?;
-        self.now_ns = self.now_ns.max(at_ns);
+        self.pass_to(at_ns);
         let described = match &event {
             Event::Bytes { bytes, .. } => [at_ns, id.0, 1, bytes.len() as u64],
             Event::EndOfInput => [at_ns, id.0, 2, 0],
@@ -342,7 +376,13 @@ impl End {
 
 /// A node's view of the fabric.
 #[derive(Clone)]
-pub(super) struct FabricPort(pub(super) Rc<RefCell<Fabric>>);
+pub(super) struct FabricPort(Rc<RefCell<Fabric>>);
+
+impl FabricPort {
+    pub(super) fn new(fabric: Rc<RefCell<Fabric>>) -> FabricPort {
+        FabricPort(fabric)
+    }
+}
 
 impl Port for FabricPort {
     type Socket = EndId;

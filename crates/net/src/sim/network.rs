@@ -7,10 +7,11 @@ use std::sync::Arc;
 use super::fabric::{Fabric, FabricPort};
 use super::faults::{FaultCounts, Faults};
 use crate::Address;
-use crate::core::{Core, Security};
+use crate::core::{LoopCore, Security};
 use crate::counters::{CounterCells, LoopCounters};
-use crate::handler::{Handler, Peer, PeerAddress};
+use crate::handler::{Handler, Peer};
 use crate::limits::{DRAIN_MS, WRITE_STALL_MS};
+use crate::peer_address::PeerAddress;
 use crate::tls::{ClientTls, ServerTls};
 
 /// A node of a simulated network.
@@ -28,7 +29,7 @@ pub struct Network {
 }
 
 struct Node {
-    core: Core<FabricPort>,
+    core: LoopCore<FabricPort>,
     counters: Arc<CounterCells>,
     /// No tick before this: the last one lasts, or the node pauses.
     free_ns: u64,
@@ -130,17 +131,17 @@ impl Network {
 
     /// Other faults from now on. Links keep the buffers that they have.
     pub fn set_faults(&mut self, faults: Faults) {
-        self.fabric.borrow_mut().faults = faults;
+        self.fabric.borrow_mut().set_faults(faults);
     }
 
     /// The virtual time.
     pub fn now_ns(&self) -> u64 {
-        self.fabric.borrow().now_ns
+        self.fabric.borrow().now_ns()
     }
 
     /// What went wrong so far.
     pub fn fault_counts(&self) -> FaultCounts {
-        self.fabric.borrow().counts
+        self.fabric.borrow().counts()
     }
 
     /// What a node's loop counted since it was added or restarted.
@@ -177,8 +178,7 @@ impl Network {
         while self.next_ns().is_some_and(|next_ns| next_ns <= until_ns) {
             self.step();
         }
-        let mut fabric = self.fabric.borrow_mut();
-        fabric.now_ns = fabric.now_ns.max(until_ns);
+        self.fabric.borrow_mut().pass_to(until_ns);
     }
 
     /// Runs until `done`, for at most `max_steps` steps. The answer is whether it was done.
@@ -196,8 +196,8 @@ impl Network {
 
     fn make_node(&self, handler: Box<dyn Handler>, security: Security) -> Node {
         let counters = Arc::new(CounterCells::default());
-        let port = FabricPort(self.fabric.clone());
-        let core = Core::new(
+        let port = FabricPort::new(self.fabric.clone());
+        let core = LoopCore::new(
             port,
             handler,
             counters.clone(),
@@ -237,12 +237,9 @@ impl Network {
     fn tick(&mut self, index: usize, now_ns: u64) {
         let ready = {
             let mut fabric = self.fabric.borrow_mut();
-            fabric.now_ns = now_ns;
+            fabric.pass_to(now_ns);
             let mut ready = fabric.readiness(index as u32);
-            // The kernel promises no order.
-            for last in (1..ready.len()).rev() {
-                ready.swap(last, fabric.random.below(last as u64 + 1) as usize);
-            }
+            fabric.shuffle(&mut ready);
             ready
         };
         self.record([now_ns, index as u64, 4, ready.len() as u64]);
@@ -252,13 +249,7 @@ impl Network {
         }
         node.core.tick(now_ns);
         let mut fabric = self.fabric.borrow_mut();
-        node.free_ns = now_ns + TICK_NS;
-        let (pause_per_million, pause_max_ns) =
-            (fabric.faults.pause_per_million, fabric.faults.pause_max_ns);
-        if fabric.random.chance(pause_per_million) {
-            node.free_ns += fabric.random.between(0, pause_max_ns);
-            fabric.counts.pauses += 1;
-        }
+        node.free_ns = now_ns + TICK_NS + fabric.pause_ns();
         node.due = node.core.has_work() || !fabric.readiness(index as u32).is_empty();
     }
 

@@ -1,7 +1,8 @@
 //! Numbers that look random and come again with the same seed.
 
 /// A small generator for tests (SplitMix64: Steele, Lea, Flood, "Fast splittable pseudorandom
-/// number generators", 2014). Not for secrets.
+/// number generators", 2014). Not for secrets. That of `testkit` cannot be used here: this is part
+/// of the library, and `testkit` is for dev-dependencies only.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,

@@ -5,7 +5,8 @@ use x509_cert::Certificate;
 use x509_cert::certificate::Version;
 use x509_cert::der::Decode;
 
-use super::config::{self, TlsConfigError};
+use super::error::TlsConfigError;
+use super::pem;
 
 /// From when to when a certificate is valid, in seconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +23,7 @@ impl Validity {
     /// # Errors
     /// If there is none, or it cannot be read.
     pub fn of_pem(text: &[u8]) -> Result<Validity, TlsConfigError> {
-        Validity::of(&config::certificates(text)?[0])
+        Validity::of(&pem::certificates(text)?[0])
     }
 
     pub(super) fn of(der: &[u8]) -> Result<Validity, TlsConfigError> {
@@ -69,7 +70,7 @@ pub(super) fn names_hosts(der: &[u8]) -> bool {
 /// # Errors
 /// If there is none.
 pub fn fingerprint(text: &[u8]) -> Result<String, TlsConfigError> {
-    let certificates = config::certificates(text)?;
+    let certificates = pem::certificates(text)?;
     let suite = TLS13_AES_128_GCM_SHA256.tls13();
     let hash = suite.expect("a suite of TLS 1.3").common.hash_provider;
     let digest = hash.hash(&certificates[0]);
@@ -103,7 +104,8 @@ mod tests {
         let key = rcgen::KeyPair::generate().expect("random numbers");
         let mut params = rcgen::CertificateParams::new(["localhost".into()]).expect("a name");
         params.not_before = rcgen::date_time_ymd(2024, 2, 29);
-        params.not_after = rcgen::date_time_ymd(2061, 1, 1); // beyond 2049 it is written in another way
+        // Beyond 2049 it is written in another way.
+        params.not_after = rcgen::date_time_ymd(2061, 1, 1);
         let pem = params.self_signed(&key).expect("signed").pem();
         let validity = Validity::of_pem(pem.as_bytes()).expect("readable");
         assert_eq!(
@@ -113,12 +115,12 @@ mod tests {
         assert_eq!(validity.check(1_709_164_800), Ok(()));
         assert_eq!(validity.check(2_871_763_200), Ok(()));
         assert_eq!(
-            validity.check(2_871_763_201),
-            Err(TlsConfigError::Expired(1))
+            validity.check(2_871_763_209),
+            Err(TlsConfigError::Expired(9))
         );
         assert_eq!(
-            validity.check(1_709_164_799),
-            Err(TlsConfigError::NotYetValid(1))
+            validity.check(1_709_164_791),
+            Err(TlsConfigError::NotYetValid(9))
         );
         let fingerprint = fingerprint(pem.as_bytes()).expect("a certificate");
         assert_eq!(fingerprint.len(), 32 * 3 - 1);

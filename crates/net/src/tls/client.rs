@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::danger::{ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, UnbufferedClientConnection};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::WebPkiSupportedAlgorithms;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{ClientConfig, RootCertStore};
 
-use super::config::{self, TlsConfigError};
+use super::error::TlsConfigError;
+use super::provider::provider;
 use super::session::Session;
-use super::trusted_leaf::ServerVerifier;
-use super::{FailureKind, TlsFailure, TlsPipe};
+use super::signatures::check_signatures;
+use super::trusted_leaf::{ServerVerifier, TrustedCertificates};
+use super::{FailureKind, TlsFailure, TlsPipe, pem};
 use crate::Address;
 use crate::limits::CLIENT_SESSIONS;
 
@@ -54,14 +56,14 @@ impl ClientTls {
     /// # Errors
     /// If something cannot be read or does not fit together.
     pub fn new(options: &ClientTlsOptions<'_>) -> Result<ClientTls, TlsConfigError> {
-        let provider = config::provider();
+        let provider = provider();
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
-            .map_err(|error| config::config_error(&error))?;
+            .map_err(|error| TlsConfigError::of(&error))?;
         let builder = match options.trust {
             Trust::System => builder.with_root_certificates(system_authorities()?),
             Trust::Authorities(text) => {
-                let trusted = config::trusted(text)?;
+                let trusted = TrustedCertificates::of_pem(text)?;
                 let verifier = ServerVerifier::new(trusted, Arc::clone(&provider))?;
                 // All that it leaves to us is which leaves are trusted themselves.
                 builder
@@ -70,13 +72,15 @@ impl ClientTls {
             }
             Trust::Anybody => builder
                 .dangerous()
-                .with_custom_certificate_verifier(Arc::new(Anybody(provider))),
+                .with_custom_certificate_verifier(Arc::new(Anybody {
+                    algorithms: provider.signature_verification_algorithms,
+                })),
         };
         let mut config = match options.identity {
             None => builder.with_no_client_auth(),
             Some((certificate, key)) => builder
-                .with_client_auth_cert(config::certificates(certificate)?, config::key(key)?)
-                .map_err(|error| config::config_error(&error))?,
+                .with_client_auth_cert(pem::certificates(certificate)?, pem::key(key)?)
+                .map_err(|error| TlsConfigError::of(&error))?,
         };
         config.alpn_protocols = options
             .applications
@@ -137,7 +141,9 @@ fn system_authorities() -> Result<RootCertStore, TlsConfigError> {
 
 /// Believes every certificate, and still checks that the peer has its key.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct Anybody {
+    algorithms: WebPkiSupportedAlgorithms,
+}
 
 impl ServerCertVerifier for Anybody {
     fn verify_server_cert(
@@ -151,27 +157,5 @@ impl ServerCertVerifier for Anybody {
         Ok(ServerCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signature, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signature, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
+    check_signatures!();
 }

@@ -78,7 +78,8 @@ impl CertificateFault {
     fn words(self) -> Option<&'static str> {
         match self {
             CertificateFault::IsAuthority => Some(
-                "the peer's certificate is self-signed or an authority's, and nobody here was told to trust it",
+                "the peer's certificate is self-signed or an authority's, \
+                 and nobody here was told to trust it",
             ),
             CertificateFault::OldVersion => {
                 Some("the peer's certificate is of X.509 version 1 or 2, not 3")
@@ -101,14 +102,6 @@ fn names(presented: &[String]) -> String {
         inner.unwrap_or(name).trim_matches('"').to_owned()
     };
     presented.iter().map(plain).collect::<Vec<_>>().join(", ")
-}
-
-#[cfg(test)]
-#[test]
-fn the_names_of_a_certificate_are_plain() {
-    let presented = ["DnsName(\"localhost\")", "IpAddress(127.0.0.1)", "other"];
-    let shown = names(&presented.map(str::to_owned));
-    assert_eq!(shown, "localhost, 127.0.0.1, other");
 }
 
 /// A failure of a TLS connection.
@@ -201,3 +194,135 @@ impl fmt::Display for TlsFailure {
 }
 
 impl std::error::Error for TlsFailure {}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use rustls::pki_types::{ServerName, UnixTime};
+    use rustls::{AlertDescription, InvalidMessage, OtherError, PeerIncompatible};
+
+    use super::*;
+
+    #[test]
+    fn the_names_of_a_certificate_are_plain() {
+        let presented = ["DnsName(\"localhost\")", "IpAddress(127.0.0.1)", "other"];
+        let shown = names(&presented.map(str::to_owned));
+        assert_eq!(shown, "localhost, 127.0.0.1, other");
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_certificate_is_told_apart() {
+        let time = |seconds| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+        let not_for = |presented: &[&str]| CertificateError::NotValidForNameContext {
+            expected: ServerName::try_from("localhost").expect("a name"),
+            presented: presented.iter().map(|&name| name.to_owned()).collect(),
+        };
+        // webpki's own errors.
+        let other =
+            |name| CertificateError::Other(OtherError(Arc::new(std::io::Error::other(name))));
+        let expired = CertificateError::ExpiredContext {
+            time: time(9),
+            not_after: time(8),
+        };
+        let early = CertificateError::NotValidYetContext {
+            time: time(8),
+            not_before: time(9),
+        };
+        use CertificateFault::*;
+        for (error, fault, words) in [
+            (
+                CertificateError::UnknownIssuer,
+                Some(UnknownIssuer),
+                "(unknown issuer)",
+            ),
+            (
+                CertificateError::BadSignature,
+                Some(UnknownIssuer),
+                "(unknown issuer)",
+            ),
+            (CertificateError::NotValidForName, Some(WrongName), ""),
+            (
+                not_for(&["DnsName(\"a.test\")"]),
+                Some(WrongName),
+                "the peer's certificate is not for localhost, it is for a.test",
+            ),
+            (not_for(&[]), Some(NoName), ""),
+            (CertificateError::Expired, Some(OutOfDate), ""),
+            (expired, Some(OutOfDate), ""),
+            (CertificateError::NotValidYet, Some(OutOfDate), ""),
+            (early, Some(OutOfDate), ""),
+            (
+                other("CaUsedAsEndEntity"),
+                Some(IsAuthority),
+                "self-signed or an authority's",
+            ),
+            (
+                other("UnsupportedCertVersion"),
+                Some(OldVersion),
+                "version 1 or 2, not 3",
+            ),
+            (other("something else"), None, "something else"),
+            (CertificateError::Revoked, None, ""),
+        ] {
+            let failure = TlsFailure::of(&Error::InvalidCertificate(error.clone()), true);
+            assert_eq!(
+                (failure.kind, failure.fault),
+                (FailureKind::Certificate, fault)
+            );
+            assert!(failure.reason.contains(words), "{}", failure.reason);
+            assert!(!failure.reason.is_empty());
+        }
+    }
+
+    #[test]
+    fn other_failures_have_their_kinds() {
+        let invalid = Error::InvalidMessage(InvalidMessage::InvalidContentType);
+        let incompatible = PeerIncompatible::NoCipherSuitesInCommon;
+        for (error, is_first, kind, words) in [
+            (
+                invalid.clone(),
+                true,
+                FailureKind::NotTls,
+                "a plain client on a port with TLS?",
+            ),
+            (invalid, false, FailureKind::Broken, ""),
+            (
+                Error::NoCertificatesPresented,
+                false,
+                FailureKind::Certificate,
+                "the client has no certificate",
+            ),
+            (incompatible.into(), true, FailureKind::Incompatible, ""),
+            (
+                Error::NoApplicationProtocol,
+                true,
+                FailureKind::Incompatible,
+                "",
+            ),
+            (
+                Error::AlertReceived(AlertDescription::UnknownCA),
+                false,
+                FailureKind::RefusedByPeer,
+                "the alert UnknownCA",
+            ),
+            (Error::DecryptError, true, FailureKind::Broken, ""),
+        ] {
+            let failure = TlsFailure::of(&error, is_first);
+            assert_eq!((failure.kind, failure.fault), (kind, None), "{error}");
+            assert!(failure.reason.contains(words), "{}", failure.reason);
+            assert_eq!(failure.to_string(), failure.reason);
+        }
+        assert!(
+            TlsFailure::new(FailureKind::TimedOut)
+                .reason
+                .contains("in time")
+        );
+        assert!(
+            TlsFailure::new(FailureKind::Broken)
+                .reason
+                .contains("cannot go on")
+        );
+    }
+}

@@ -6,16 +6,19 @@
 
 mod certificate;
 mod client;
-mod config;
+mod error;
 mod failure;
+mod pem;
 mod pipe;
+mod provider;
 mod server;
 mod session;
+mod signatures;
 mod trusted_leaf;
 
 pub use certificate::{Validity, fingerprint};
 pub use client::{ClientTls, ClientTlsOptions, Trust};
-pub use config::{Part, TlsConfigError};
+pub use error::{Part, TlsConfigError};
 pub use failure::{CertificateFault, FailureKind, TlsFailure};
 pub use pipe::TlsPipe;
 pub use server::{ServerTls, ServerTlsOptions};

@@ -6,11 +6,12 @@ use rustls::ServerConfig;
 use rustls::crypto::ring::Ticketer;
 use rustls::server::{NoServerSessionStorage, UnbufferedServerConnection};
 
-use super::TlsFailure;
 use super::certificate::{self, Validity};
-use super::config::{self, TlsConfigError};
+use super::error::TlsConfigError;
+use super::provider::provider;
 use super::session::Session;
-use super::trusted_leaf::ClientVerifier;
+use super::trusted_leaf::{ClientVerifier, TrustedCertificates};
+use super::{TlsFailure, pem};
 
 /// What a server shows and asks for.
 #[derive(Clone, Copy, Debug)]
@@ -90,25 +91,25 @@ impl ServerTls {
 }
 
 fn make(options: &ServerTlsOptions<'_>) -> Result<Current, TlsConfigError> {
-    let chain = config::certificates(options.certificate)?;
+    let chain = pem::certificates(options.certificate)?;
     let validity = Validity::of(&chain[0])?;
     validity.check(options.now_s)?;
     let names_hosts = certificate::names_hosts(&chain[0]);
-    let key = config::key(options.key)?;
-    let provider = config::provider();
+    let key = pem::key(options.key)?;
+    let provider = provider();
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
-        .map_err(|error| config::config_error(&error))?;
+        .map_err(|error| TlsConfigError::of(&error))?;
     let builder = match options.client_authorities {
         None => builder.with_no_client_auth(),
         Some(text) => {
-            let verifier = ClientVerifier::new(config::trusted(text)?, provider)?;
+            let verifier = ClientVerifier::new(TrustedCertificates::of_pem(text)?, provider)?;
             builder.with_client_cert_verifier(Arc::new(verifier))
         }
     };
     let mut config = builder
         .with_single_cert(chain, key)
-        .map_err(|error| config::config_error(&error))?;
+        .map_err(|error| TlsConfigError::of(&error))?;
     config.alpn_protocols = options
         .applications
         .iter()

@@ -437,14 +437,40 @@ mod tests {
             300_000,
         ] {
             near.send(&vec![7; count]);
-            assert!(near.outgoing.len() <= sealed_bytes(count), "{count}");
+            let (sealed, room) = (near.outgoing.len(), sealed_bytes(count));
+            assert!(sealed <= room, "{count}");
+            let records = count / RECORD_BYTES + 1;
+            let spare = CONTROL_BYTES + records * RECORD_OVERHEAD_BYTES;
+            assert!(room <= sealed + spare, "{room} bytes for {sealed}");
             carry(&mut near, &mut far);
             assert_eq!(std::mem::take(&mut far.plain), vec![7; count]);
         }
     }
 
+    /// Records that came are opened when plaintext is sealed, too: what they make the protocol send
+    /// goes first.
     #[test]
-    fn a_goodbye_is_heard_once_and_nothing_follows() {
+    fn what_the_protocol_has_to_send_goes_before_what_is_sealed() {
+        let (server, client) = tls();
+        let address = "localhost:1".parse().expect("valid");
+        for _ in 0..2 {
+            let mut near = End::new(client.session(&address).expect("a name"));
+            let mut far = End::new(server.accept().expect("random numbers"));
+            near.receive(&[]);
+            far.receive(near.outgoing.bytes());
+            near.outgoing.consume(near.outgoing.len());
+            // The server's flight came, and nobody has looked at it.
+            near.incoming.push(far.outgoing.bytes());
+            far.outgoing.consume(far.outgoing.len());
+            near.send(b"sealed");
+            far.receive(near.outgoing.bytes());
+            assert!(!far.session.is_handshaking());
+            assert_eq!(far.plain, b"sealed");
+        }
+    }
+
+    #[test]
+    fn a_closure_alert_is_received_once_and_nothing_follows() {
         let (server, client) = tls();
         let (mut near, mut far) = agreed(&server, &client);
         near.send(b"last");

@@ -10,21 +10,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::CryptoProvider;
+use rustls::client::danger::{ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
+use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
-use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme,
-};
+use rustls::{CertificateError, DistinguishedName, RootCertStore};
 use x509_cert::Certificate;
 use x509_cert::der::Decode;
 use x509_cert::der::asn1::ObjectIdentifier;
 use x509_cert::ext::pkix::ExtendedKeyUsage;
 
 use super::certificate::Validity;
-use super::config::TlsConfigError;
+use super::error::TlsConfigError;
+use super::signatures::check_signatures;
 
 /// Purposes of a certificate (RFC 5280 section 4.2.1.12).
 const SERVER_AUTH: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.3.1");
@@ -32,8 +32,29 @@ const CLIENT_AUTH: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.
 
 /// What the user trusts: authorities, and the same certificates as leaves.
 pub(super) struct TrustedCertificates {
-    pub(super) roots: RootCertStore,
-    pub(super) leaves: Vec<CertificateDer<'static>>,
+    roots: RootCertStore,
+    leaves: Vec<CertificateDer<'static>>,
+}
+
+impl TrustedCertificates {
+    /// Returns the certificates in a PEM text.
+    ///
+    /// # Errors
+    /// If there is none, or one that cannot be read.
+    pub(super) fn of_pem(text: &[u8]) -> Result<TrustedCertificates, TlsConfigError> {
+        let bad = |why: String| TlsConfigError::BadAuthorities(why);
+        let (mut roots, mut leaves) = (RootCertStore::empty(), Vec::new());
+        for found in CertificateDer::pem_slice_iter(text) {
+            let found = found.map_err(|error| bad(error.to_string()))?;
+            let added = roots.add(found.clone());
+            added.map_err(|error| bad(error.to_string()))?;
+            leaves.push(found);
+        }
+        match roots.is_empty() {
+            true => Err(bad("there is no PEM certificate in it".into())),
+            false => Ok(TrustedCertificates { roots, leaves }),
+        }
+    }
 }
 
 /// A leaf that is byte for byte one that was given.
@@ -98,6 +119,7 @@ fn find<'a>(leaves: &'a [TrustedLeaf], shown: &CertificateDer<'_>) -> Option<&'a
 pub(super) struct ServerVerifier {
     leaves: Vec<TrustedLeaf>,
     by_authority: Arc<WebPkiServerVerifier>,
+    algorithms: WebPkiSupportedAlgorithms,
 }
 
 impl ServerVerifier {
@@ -106,8 +128,10 @@ impl ServerVerifier {
         provider: Arc<CryptoProvider>,
     ) -> Result<ServerVerifier, TlsConfigError> {
         let roots = Arc::new(trusted.roots);
+        let algorithms = provider.signature_verification_algorithms;
         let by_authority = WebPkiServerVerifier::builder_with_provider(roots, provider).build();
         Ok(ServerVerifier {
+            algorithms,
             leaves: trusted_leaves(trusted.leaves),
             by_authority: by_authority
                 .map_err(|error| TlsConfigError::BadAuthorities(error.to_string()))?,
@@ -133,29 +157,7 @@ impl ServerCertVerifier for ServerVerifier {
         Ok(ServerCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let by_authority = &self.by_authority;
-        by_authority.verify_tls12_signature(message, certificate, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let by_authority = &self.by_authority;
-        by_authority.verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.by_authority.supported_verify_schemes()
-    }
+    check_signatures!();
 }
 
 /// Checks clients, each of which must have a certificate.
@@ -163,6 +165,7 @@ impl ServerCertVerifier for ServerVerifier {
 pub(super) struct ClientVerifier {
     leaves: Vec<TrustedLeaf>,
     by_authority: Arc<dyn ClientCertVerifier>,
+    algorithms: WebPkiSupportedAlgorithms,
 }
 
 impl ClientVerifier {
@@ -171,8 +174,10 @@ impl ClientVerifier {
         provider: Arc<CryptoProvider>,
     ) -> Result<ClientVerifier, TlsConfigError> {
         let roots = Arc::new(trusted.roots);
+        let algorithms = provider.signature_verification_algorithms;
         let by_authority = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
         Ok(ClientVerifier {
+            algorithms,
             leaves: trusted_leaves(trusted.leaves),
             by_authority: by_authority
                 .map_err(|error| TlsConfigError::BadAuthorities(error.to_string()))?,
@@ -208,42 +213,19 @@ impl ClientCertVerifier for ClientVerifier {
         Ok(ClientCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let by_authority = &self.by_authority;
-        by_authority.verify_tls12_signature(message, certificate, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let by_authority = &self.by_authority;
-        by_authority.verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.by_authority.supported_verify_schemes()
-    }
+    check_signatures!();
 }
 
 #[cfg(test)]
 mod tests {
     use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, KeyPair};
     use rustls::pki_types::PrivateKeyDer;
-    use rustls::pki_types::pem::PemObject;
     use rustls::server::{ClientHello, ResolvesServerCert};
     use rustls::sign::CertifiedKey;
-    use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
+    use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection, SignatureScheme};
 
     use super::*;
-    use crate::tls::config;
+    use crate::tls::provider::provider;
 
     fn params() -> CertificateParams {
         let mut params = CertificateParams::new(["localhost".into()]).expect("a name");
@@ -258,15 +240,15 @@ mod tests {
 
     /// Shows a certificate whether or not the key belongs to it.
     #[derive(Debug)]
-    struct Shown(Arc<CertifiedKey>);
+    struct Presented(Arc<CertifiedKey>);
 
-    impl ResolvesServerCert for Shown {
+    impl ResolvesServerCert for Presented {
         fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
             Some(Arc::clone(&self.0))
         }
     }
 
-    impl rustls::client::ResolvesClientCert for Shown {
+    impl rustls::client::ResolvesClientCert for Presented {
         fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
             Some(Arc::clone(&self.0))
         }
@@ -276,11 +258,11 @@ mod tests {
         }
     }
 
-    fn shown(certificate: &CertificateDer<'static>, key: &KeyPair) -> Arc<Shown> {
+    fn shown(certificate: &CertificateDer<'static>, key: &KeyPair) -> Arc<Presented> {
         let key = PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).expect("a key");
-        let key = config::provider().key_provider.load_private_key(key);
+        let key = provider().key_provider.load_private_key(key);
         let chain = vec![certificate.clone()];
-        Arc::new(Shown(Arc::new(CertifiedKey::new(
+        Arc::new(Presented(Arc::new(CertifiedKey::new(
             chain,
             key.expect("a known kind"),
         ))))
@@ -322,18 +304,18 @@ mod tests {
     /// A client that was given `given` calls a server that shows `shows`, in both versions of TLS.
     fn server_is_accepted(
         given: &CertificateDer<'static>,
-        shows: &Arc<Shown>,
+        shows: &Arc<Presented>,
         name: &str,
     ) -> Result<(), String> {
         for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
-            let verifier = ServerVerifier::new(trusted(given), config::provider());
-            let client = ClientConfig::builder_with_provider(config::provider())
+            let verifier = ServerVerifier::new(trusted(given), provider());
+            let client = ClientConfig::builder_with_provider(provider())
                 .with_protocol_versions(&[version])
                 .expect("known")
                 .dangerous()
                 .with_custom_certificate_verifier(Arc::new(verifier.expect("valid")))
                 .with_no_client_auth();
-            let server = ServerConfig::builder_with_provider(config::provider())
+            let server = ServerConfig::builder_with_provider(provider())
                 .with_protocol_versions(&[version])
                 .expect("known")
                 .with_no_client_auth()
@@ -346,19 +328,19 @@ mod tests {
     /// A server that was given `given` is called by a client that shows `shows`.
     fn client_is_accepted(
         given: &CertificateDer<'static>,
-        shows: &Arc<Shown>,
+        shows: &Arc<Presented>,
     ) -> Result<(), String> {
         let key = KeyPair::generate().expect("random numbers");
         let own = certificate(&key, params());
-        let verifier = ServerVerifier::new(trusted(&own), config::provider());
-        let client = ClientConfig::builder_with_provider(config::provider())
+        let verifier = ServerVerifier::new(trusted(&own), provider());
+        let client = ClientConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
             .expect("known")
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier.expect("valid")))
             .with_client_cert_resolver(Arc::clone(shows) as _);
-        let verifier = ClientVerifier::new(trusted(given), config::provider());
-        let server = ServerConfig::builder_with_provider(config::provider())
+        let verifier = ClientVerifier::new(trusted(given), provider());
+        let server = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
             .expect("known")
             .with_client_cert_verifier(Arc::new(verifier.expect("valid")))
@@ -391,6 +373,26 @@ mod tests {
                     .contains("CaUsedAsEndEntity")
             );
         }
+    }
+
+    #[test]
+    fn a_given_leaf_is_valid_from_its_first_second_to_its_last() {
+        let key = KeyPair::generate().expect("random numbers");
+        let mut params = params();
+        params.not_before = rcgen::date_time_ymd(2024, 2, 29);
+        params.not_after = rcgen::date_time_ymd(2061, 1, 1);
+        let leaf = TrustedLeaf::new(certificate(&key, params)).expect("readable");
+        let checked = |now_s| {
+            let now = UnixTime::since_unix_epoch(Duration::from_secs(now_s));
+            leaf.check(SERVER_AUTH, now)
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(checked(1_709_164_800), Ok(()));
+        assert_eq!(checked(2_871_763_200), Ok(()));
+        let early = checked(1_709_164_799).expect_err("too early");
+        assert!(early.contains("not valid yet"), "{early}");
+        let late = checked(2_871_763_201).expect_err("too late");
+        assert!(late.contains("expired"), "{late}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A server of echoes with the habits that tests need, and a hand on it.
 #![allow(dead_code)] // each test file uses its own part
 
+pub mod scripted;
 pub mod tls;
 
 use std::collections::VecDeque;
@@ -28,7 +29,7 @@ pub struct Habits {
     /// Bytes taken from the input per turn; 0: all.
     pub turn_bytes: AtomicU64,
     /// Answer only this, whatever comes, and close.
-    pub goodbye: Mutex<Option<Vec<u8>>>,
+    pub last_answer: Mutex<Option<Vec<u8>>>,
     /// Sent to all connections at the next tick.
     pub announcement: Mutex<Option<Vec<u8>>>,
     /// Turns of limited length wait while a test holds this.
@@ -71,8 +72,8 @@ impl Handler for Echo {
             println!("\nhangs");
             std::thread::sleep(Duration::from_secs(3600));
         }
-        if let Some(goodbye) = &*self.habits.goodbye.lock().expect("no panic") {
-            io.output.extend_from_slice(goodbye);
+        if let Some(last_answer) = &*self.habits.last_answer.lock().expect("no panic") {
+            io.output.extend_from_slice(last_answer);
             return io.close_when_written();
         }
         let turn_bytes = self.habits.turn_bytes.load(Ordering::Relaxed) as usize;

@@ -144,13 +144,13 @@ impl Secured {
     /// So many bytes of plaintext.
     pub fn receive(&mut self, count: usize) -> Result<Vec<u8>, TlsFailure> {
         while self.plain.len() < count {
-            assert!(!self.pipe.peer_closed(), "the server said goodbye");
+            assert!(!self.pipe.peer_closed(), "the server has closed");
             self.turn()?;
         }
         Ok(self.plain.drain(..count).collect())
     }
 
-    /// All plaintext until the server says goodbye.
+    /// All plaintext until the closure alert of the server.
     pub fn receive_all(&mut self) -> Result<Vec<u8>, TlsFailure> {
         while !self.pipe.peer_closed() {
             self.turn()?;
@@ -176,7 +176,7 @@ impl Secured {
         }
     }
 
-    /// Says goodbye, and ends its side.
+    /// Sends a closure alert, and ends its side.
     pub fn close(&mut self) {
         self.pipe.close();
         self.flush();

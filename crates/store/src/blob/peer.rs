@@ -1,6 +1,6 @@
 //! Where an upload comes from, as far as that is known.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
 /// The peer of an upload, by which uploads are bounded: those of one peer make room for each other
 /// first.
@@ -12,35 +12,14 @@ pub enum UploadPeer {
     Unknown,
     /// A process of this machine, over a UNIX socket.
     Local,
-    /// An address. Of IPv6 it is the network of 64 bits, since a single machine has all addresses
-    /// of one.
+    /// An address; of IPv6 that of the network which counts as one peer, as whoever accepts
+    /// connections sees it.
     Address(IpAddr),
 }
 
 impl UploadPeer {
-    /// Returns the peer with an address.
+    /// Returns the peer with an address, which stands for all addresses of that peer.
     pub fn with_address(address: IpAddr) -> UploadPeer {
-        UploadPeer::Address(match address.to_canonical() {
-            IpAddr::V6(address) if !address.is_loopback() => {
-                let network = u128::from(address) & !u128::from(u64::MAX);
-                IpAddr::V6(Ipv6Addr::from(network))
-            }
-            address => address,
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_of_one_machine_are_one_peer() {
-        let peer = |text: &str| UploadPeer::with_address(text.parse().expect("an address"));
-        assert_eq!(peer("2001:db8::1"), peer("2001:db8::ffff:2"));
-        assert_ne!(peer("2001:db8::1"), peer("2001:db8:0:1::1"));
-        assert_eq!(peer("::ffff:192.0.2.1"), peer("192.0.2.1"));
-        assert_ne!(peer("192.0.2.1"), peer("192.0.2.2"));
-        assert_ne!(peer("::1"), peer("::"));
+        UploadPeer::Address(address)
     }
 }

@@ -194,7 +194,13 @@ impl Promise {
     }
 }
 
-/// A client in one life of the process.
+/// Loses power, and checks what a start finds then.
+pub fn check_after_power_loss(disk: &SimulatedDisk, promise: &mut Promise) {
+    disk.lose_power();
+    Client::start(disk, promise, true).unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// A client in one run of the process.
 pub struct Client<'a> {
     pub log: LogWriter,
     pub stock: SegmentStock,
@@ -230,6 +236,21 @@ impl<'a> Client<'a> {
         })
     }
 
+    /// Starts on an empty disk.
+    pub fn begin(disk: &SimulatedDisk, promise: &'a mut Promise) -> Client<'a> {
+        Client::start(disk, promise, true).expect("an empty disk")
+    }
+
+    /// Starts on an empty disk, and writes many segments.
+    pub fn with_segments(disk: &SimulatedDisk, promise: &'a mut Promise) -> Client<'a> {
+        let mut client = Client::begin(disk, promise);
+        for _ in 0..40 {
+            assert!(client.prepare());
+            client.put_synced(900);
+        }
+        client
+    }
+
     /// Hands a group to the log. Not written for want of room: not promised either.
     pub fn write(&mut self, group: Vec<Owned>) -> Result<(), WriteError> {
         for record in &group {
@@ -249,6 +270,20 @@ impl<'a> Client<'a> {
                 Err(error)
             }
         }
+    }
+
+    /// Writes one record with a value of this size.
+    pub fn put(&mut self, value_bytes: usize) -> Result<(), WriteError> {
+        let sequence = self.next_sequence;
+        self.next_sequence += 1;
+        self.promise.given = sequence;
+        self.write(vec![set(sequence, value_bytes)])
+    }
+
+    /// Writes one record with a value of this size, and has it synced.
+    pub fn put_synced(&mut self, value_bytes: usize) {
+        self.put(value_bytes).expect("there is room");
+        self.sync().expect("the disk is whole");
     }
 
     pub fn sync(&mut self) -> Result<(), WriteError> {
