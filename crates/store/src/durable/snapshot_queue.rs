@@ -104,6 +104,8 @@ impl SnapshotQueue {
         self.tell(signal);
         loop {
             if requests.is_over {
+                // Given behind the end, it would count as begun, and nobody would end it.
+                requests.base = Base::None;
                 return Err(SnapshotError::Stopping);
             }
             if let Base::Given(base) = &mut requests.base {
@@ -136,5 +138,19 @@ impl SnapshotQueue {
     fn tell(&self, signal: &Signal) {
         self.has_news.store(true, Ordering::Release);
         signal.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wanted_when_the_end_comes_is_not_given_behind_it() {
+        let (queue, signal) = (SnapshotQueue::default(), Signal::default());
+        queue.end();
+        assert!(matches!(queue.base(&signal), Err(SnapshotError::Stopping)));
+        assert!(matches!(queue.requests.lock().base, Base::None));
+        assert!(matches!(queue.request(), Err(SnapshotError::Stopping)));
     }
 }
