@@ -75,16 +75,9 @@ const LOOK: Timespec = Timespec {
 pub struct Interruptible<F>(pub F);
 
 /// A signal has come while an input was read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted")]
 struct Signalled;
-
-impl std::fmt::Display for Signalled {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("interrupted")
-    }
-}
-
-impl std::error::Error for Signalled {}
 
 impl<F: AsFd> Read for Interruptible<F> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {

@@ -1,7 +1,6 @@
 //! Reading the groups of a log that is in use, byte by byte as they are, up to a place where all of
 //! it is durable.
 
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 
@@ -169,9 +168,10 @@ impl GroupReader {
 }
 
 /// Why the groups of a log could not be read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum GroupError {
     /// A file cannot be read.
+    #[error("{file} cannot be read from byte {offset} on: {source}")]
     Device {
         /// The file.
         file: String,
@@ -181,6 +181,7 @@ pub enum GroupError {
         source: io::Error,
     },
     /// Something that was durable is missing, or has changed.
+    #[error("{file} is damaged: the group at byte {offset} is missing or has changed")]
     Damaged {
         /// The file.
         file: String,
@@ -188,6 +189,7 @@ pub enum GroupError {
         offset: u64,
     },
     /// The log does not reach back so far.
+    #[error("the log does not reach back to sequence {sequence}")]
     TooShort {
         /// What comes after it is wanted.
         sequence: u64,
@@ -215,38 +217,6 @@ impl GroupError {
         GroupError::Damaged {
             file: disk.describe(&segment_name(place.segment)),
             offset: place.offset,
-        }
-    }
-}
-
-impl fmt::Display for GroupError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            GroupError::Device {
-                file,
-                offset,
-                source,
-            } => write!(
-                formatter,
-                "{file} cannot be read from byte {offset} on: {source}"
-            ),
-            GroupError::Damaged { file, offset } => write!(
-                formatter,
-                "{file} is damaged: the group at byte {offset} is missing or has changed"
-            ),
-            GroupError::TooShort { sequence } => write!(
-                formatter,
-                "the log does not reach back to sequence {sequence}"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for GroupError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            GroupError::Device { source, .. } => Some(source),
-            _ => None,
         }
     }
 }

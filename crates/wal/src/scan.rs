@@ -453,9 +453,10 @@ fn number_at(disk: &dyn Disk, place: Place) -> Option<u64> {
 }
 
 /// Why the log could not be read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The folder's files cannot be listed or opened.
+    #[error("{folder}: the files of the log cannot be opened: {source}")]
     Folder {
         /// The folder.
         folder: String,
@@ -463,6 +464,7 @@ pub enum ReadError {
         source: io::Error,
     },
     /// A file cannot be read.
+    #[error("{file} cannot be read from byte {offset} on: {source}")]
     Device {
         /// The file.
         file: String,
@@ -472,6 +474,10 @@ pub enum ReadError {
         source: io::Error,
     },
     /// It was written by another version.
+    #[error(
+        "{file} was written by another version, or is damaged: format {version} at byte {offset}; \
+         this version reads formats up to {FORMAT_VERSION}"
+    )]
     TooNew {
         /// The file.
         file: String,
@@ -481,12 +487,14 @@ pub enum ReadError {
         version: u16,
     },
     /// There is a record that this version does not understand.
+    #[error("{file} holds {reason}, in the group at byte {offset}; use the version that wrote it")]
     Record {
         /// The file.
         file: String,
         /// The place of its group.
         offset: u64,
         /// What is wrong with it.
+        #[source]
         reason: RecordError,
     },
 }
@@ -513,54 +521,6 @@ impl ReadError {
             file: disk.describe(&segment_name(place.segment)),
             offset: place.offset,
             reason,
-        }
-    }
-}
-
-impl fmt::Display for ReadError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ReadError::Folder { folder, source } => {
-                write!(
-                    formatter,
-                    "{folder}: the files of the log cannot be opened: {source}"
-                )
-            }
-            ReadError::Device {
-                file,
-                offset,
-                source,
-            } => write!(
-                formatter,
-                "{file} cannot be read from byte {offset} on: {source}"
-            ),
-            ReadError::TooNew {
-                file,
-                offset,
-                version,
-            } => write!(
-                formatter,
-                "{file} was written by another version, or is damaged: format {version} at byte \
-                 {offset}; this version reads formats up to {FORMAT_VERSION}"
-            ),
-            ReadError::Record {
-                file,
-                offset,
-                reason,
-            } => write!(
-                formatter,
-                "{file} holds {reason}, in the group at byte {offset}; use the version that wrote it"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for ReadError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            ReadError::Folder { source, .. } | ReadError::Device { source, .. } => Some(source),
-            ReadError::Record { reason, .. } => Some(reason),
-            ReadError::TooNew { .. } => None,
         }
     }
 }

@@ -61,29 +61,21 @@ pub struct WorkerPlan {
 }
 
 /// Why a run cannot go on.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// There is no connection.
+    #[error("{0}")]
     Connect(String),
     /// The request cannot be sent at all.
+    #[error("the call cannot be made: {0}")]
     BadRequest(String),
     /// The system refuses something.
+    #[error("{0}")]
     System(String),
     /// The user ended it before the load began, or another thread has failed, which says why.
+    #[error("stopped before the load began")]
     Stopped,
 }
-
-impl std::fmt::Display for RunError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            RunError::Connect(text) | RunError::System(text) => f.write_str(text),
-            RunError::BadRequest(text) => write!(f, "the call cannot be made: {text}"),
-            RunError::Stopped => f.write_str("stopped before the load began"),
-        }
-    }
-}
-
-impl std::error::Error for RunError {}
 
 /// One thread's calls.
 pub struct Worker<W, T: Transport> {

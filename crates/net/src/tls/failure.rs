@@ -1,7 +1,5 @@
 //! Why a TLS connection failed.
 
-use std::fmt;
-
 use rustls::{CertificateError, Error};
 
 /// What kind of failure it was. There are few, so that they can be counted one by one.
@@ -112,7 +110,8 @@ fn the_names_of_a_certificate_are_plain() {
 }
 
 /// A failure of a TLS connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
 pub struct TlsFailure {
     /// Of which kind.
     pub kind: FailureKind,
@@ -193,11 +192,3 @@ impl TlsFailure {
         }
     }
 }
-
-impl fmt::Display for TlsFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.reason)
-    }
-}
-
-impl std::error::Error for TlsFailure {}
