@@ -16,9 +16,7 @@ use net::Address;
 use super::CONNECT_HINT;
 use super::load_database::{OwnDatabase, check_existence, check_memory};
 use super::tls::{client_tls, connect_failure};
-use crate::arguments::{
-    LoadArguments, LoadArrivals, LoadFormat, LoadMode, LoadService, OutputFormat,
-};
+use crate::arguments::{LoadArguments, LoadArrivals, LoadFormat, LoadMode, OutputFormat};
 use crate::exit::{CallFailure, Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::output::{Output, note};
@@ -34,13 +32,8 @@ const FILL_BYTES: usize = 1 << 20;
 const CLOSED_IN_FLIGHT: usize = 16;
 const OPEN_IN_FLIGHT: usize = 1_000;
 
-/// Loads a server and prints what was measured.
-pub fn load(arguments: &LoadArguments) -> Result<Exit, Failure> {
-    match &arguments.service {
-        Some(LoadService::Kvstore(arguments)) => return super::load_kvstore(arguments),
-        Some(LoadService::Ping(arguments)) => return super::load_ping(arguments),
-        None => {}
-    }
+/// Loads a Pelton server, or any method of another one, and prints what was measured.
+pub(super) fn load_server(arguments: &LoadArguments) -> Result<Exit, Failure> {
     let plan = plan(arguments)?;
     if let Some(process) = arguments.server_pid {
         lab::process_cpu_ns(process).map_err(|error| {
@@ -85,7 +78,7 @@ pub(super) fn verdict(
         )));
     }
     if is_interrupted {
-        return Ok(crate::interrupt::exit());
+        return Ok(Exit::of_signal());
     }
     let is_good = report.void_reasons().is_empty() && !report.has_failures() && !report.is_behind();
     Ok(if is_good { Exit::Done } else { Exit::Miss })

@@ -146,7 +146,7 @@ pub fn load_ping(arguments: &PingLoadArguments) -> Result<Exit, Failure> {
     }
     print_lines(&ping_result(arguments, &table))?;
     match interrupt.is_set() {
-        true => Ok(crate::interrupt::exit()),
+        true => Ok(Exit::of_signal()),
         false => Ok(exit),
     }
 }

@@ -18,7 +18,8 @@ use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::output::{Output, bytes, databases, entries, object};
 use crate::progress::Progress;
-use crate::serve::{SystemTimeSource, random};
+use crate::serve::random;
+use crate::time_source::SystemTimeSource;
 
 /// Makes a data folder of a backup, or checks one.
 pub fn restore(arguments: &RestoreArguments) -> Result<Exit, Failure> {

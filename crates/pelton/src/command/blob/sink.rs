@@ -4,11 +4,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::attempts::Ended;
-use super::download::Target;
 use super::part::{Part, Source, State};
 use crate::exit::Failure;
 use crate::in_place;
 use crate::output::{Output, bytes, note};
+
+/// A blob, and where it goes.
+pub(super) struct DownloadTarget {
+    pub(super) name: String,
+    /// `None`: standard output.
+    pub(super) path: Option<PathBuf>,
+}
 
 /// A blob that was fetched.
 pub(super) struct Fetched {
@@ -24,7 +30,7 @@ pub(super) struct Fetched {
 
 /// Where content goes, and what is known of it.
 pub(super) struct Sink<'a> {
-    pub(super) target: &'a Target,
+    pub(super) target: &'a DownloadTarget,
     /// `None`: standard output.
     part: Option<Part>,
     pub(super) state: State,
@@ -42,7 +48,7 @@ pub(super) struct Sink<'a> {
 
 impl<'a> Sink<'a> {
     /// Goes on with what an earlier run has left.
-    pub(super) fn open(target: &'a Target, database: &str) -> Result<Sink<'a>, Failure> {
+    pub(super) fn open(target: &'a DownloadTarget, database: &str) -> Result<Sink<'a>, Failure> {
         let open = |path: &PathBuf| {
             Part::open(path, database, &target.name).map_err(|error| unwritten(path, &error))
         };

@@ -17,9 +17,10 @@ use super::super::put::found;
 use super::super::{Caller, call_failure, path, unreadable};
 use super::attempts::{Ended, LONGEST_POLL, Transfers, ended};
 use crate::arguments::{OutputFormat, UploadArguments};
-use crate::exit::{CallFailure, Exit, Failure, warn};
+use crate::exit::{CallFailure, Exit, Failure};
 use crate::input;
 use crate::output::{Output, bytes, object};
+use crate::report::warn;
 
 /// How long to look for an answer while there is something to send.
 const GLANCE: Duration = Duration::ZERO;
