@@ -4,21 +4,11 @@
 use std::io;
 use std::sync::Arc;
 
-use super::group::{Group, Header, Position};
+use super::group::{Group, Header};
+use super::place::{Chain, LogEnd, Place};
 use super::reader::SegmentReader;
-use super::scan::Place;
 use super::segment::segment_name;
-use super::writer::Chain;
 use crate::disk::Disk;
-
-/// Where a log ends at a moment at which all of it is durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LogEnd {
-    /// The last group, and the last sequence that it covers.
-    pub position: Position,
-    /// The first byte behind it.
-    pub place: Place,
-}
 
 /// Reads groups one after the other, and checks each as a start would. The segments that hold them
 /// must not be retired meanwhile.

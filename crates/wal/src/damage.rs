@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::group::Position;
-use super::scan::Place;
+use super::place::Place;
 use super::segment::segment_name;
 
 /// Something that was durable is missing.

@@ -55,6 +55,7 @@ mod copy;
 mod damage;
 mod group;
 mod known;
+mod place;
 mod progress;
 mod reader;
 mod record;
@@ -64,15 +65,16 @@ mod start;
 mod verify;
 mod writer;
 
-pub use copy::{GroupError, GroupReader, LogEnd, RawGroup};
+pub use copy::{GroupError, GroupReader, RawGroup};
 pub use damage::{Cut, Damage, Witness};
 pub use group::{
     ALIGN_BYTES, FORMAT_VERSION, Group, GroupBuffer, HEADER_BYTES, Header, LogId, Position, Records,
 };
 pub use known::{Known, Misfit};
+pub use place::{LogEnd, Place};
 pub use progress::ReadProgress;
 pub use record::{RECORD_BYTES, RawRecord, RecordError};
-pub use scan::{Place, ReadError, VisitGroup};
+pub use scan::{ReadError, VisitGroup};
 pub use segment::{
     PrepareError, ReadySegment, RetiredSegment, SegmentDemand, SegmentListener, SegmentStock,
     WantedSegment, is_segment, segment_name,

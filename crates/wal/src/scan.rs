@@ -1,6 +1,5 @@
 //! Reading the log: which groups count, where it ends, and whether something is missing.
 
-use std::fmt;
 use std::io;
 
 use super::damage::{Cut, Damage, Witness};
@@ -8,27 +7,11 @@ use super::group::{
     ALIGN_BYTES, FORMAT_VERSION, Group, HEADER_BYTES, Header, LogId, NoGroup, Position,
 };
 use super::limits;
+use super::place::{Chain, Place};
 use super::reader::{SegmentReader, next_place};
 use super::record::RecordError;
 use super::segment::{FoundSegment, segment_name, segment_ordinal};
-use super::writer::Chain;
 use crate::disk::Disk;
-
-/// Where something stands in the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The segment; [`segment_name`] is its file.
-    pub segment: u64,
-    /// Bytes from the beginning of the file.
-    pub offset: u64,
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = segment_name(self.segment);
-        write!(formatter, "{name} at byte {}", self.offset)
-    }
-}
 
 /// What was found in a log.
 #[derive(Debug)]

@@ -7,6 +7,7 @@ use super::damage::Damage;
 use super::group::{ALIGN_BYTES, Group, LogId};
 use super::known::{Known, Misfit};
 use super::limits;
+use super::place::Chain;
 use super::progress::ReadProgress;
 use super::reader::SegmentReader;
 use super::record::{RawRecord, RecordError};
@@ -14,7 +15,7 @@ use super::scan::{Files, ReadError, Scan, scan};
 use super::segment::{
     FoundSegment, PrepareError, RetiredSegment, Segment, SegmentStock, segment_name,
 };
-use super::writer::{Chain, FullSegment, LogWriter, Tail, WriteError, grow};
+use super::writer::{FullSegment, LogWriter, Tail, WriteError, grow};
 use crate::disk::Disk;
 
 /// How a log is opened.
