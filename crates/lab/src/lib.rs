@@ -17,6 +17,7 @@
     )
 )]
 
+mod failure;
 mod keys;
 pub mod limits;
 mod measure;
@@ -33,8 +34,9 @@ mod worker;
 mod workload;
 mod zipf;
 
+pub use failure::FailureKind;
 pub use keys::Distribution;
-pub use measure::{FailureKind, Tally, Window};
+pub use measure::{Tally, Window};
 pub use method::{MethodError, MethodName, descriptors_of};
 pub use pacing::{Arrivals, Pace};
 pub use process::process_cpu_ns;

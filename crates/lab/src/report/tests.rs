@@ -4,7 +4,8 @@ use client::LocalCounters;
 
 use super::*;
 use crate::limits;
-use crate::measure::{FailureKind, Tally};
+use crate::failure::FailureKind;
+use crate::measure::Tally;
 use crate::pacing::Arrivals;
 use crate::run::Length;
 use crate::stalls::Stalls;

@@ -8,7 +8,7 @@ use client::{ChannelKey, ConnectError};
 use super::calls::Call;
 use super::{Mode, RunError, Worker};
 use crate::limits;
-use crate::measure::FailureKind;
+use crate::failure::FailureKind;
 use crate::transport::Transport;
 use crate::workload::Workload;
 

@@ -16,7 +16,8 @@ use std::ops::Range;
 use client::{CallError, CallStart, Ending, Happened, NotBegun};
 
 use crate::limits;
-use crate::measure::{self, FailureKind, Tally, Window};
+use crate::failure::FailureKind;
+use crate::measure::{self, Tally, Window};
 use crate::pacing::{Pace, Schedule};
 use crate::random::Random;
 use crate::transport::Transport;

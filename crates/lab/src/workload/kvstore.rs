@@ -12,7 +12,7 @@ use service::Method;
 
 use super::{Verdict, Workload};
 use crate::limits;
-use crate::measure::FailureKind;
+use crate::failure::FailureKind;
 use crate::random::Random;
 use crate::values::{ValueSizes, Values};
 
