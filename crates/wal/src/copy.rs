@@ -4,8 +4,8 @@
 use std::io;
 use std::sync::Arc;
 
-use super::group::{Group, Header};
-use super::place::{Chain, LogEnd, Place};
+use super::group::{Header, LogGroup};
+use super::place::{Chain, LogEnd, LogPlace};
 use super::reader::SegmentReader;
 use super::segment::segment_name;
 use crate::disk::Disk;
@@ -16,7 +16,7 @@ use crate::disk::Disk;
 pub struct GroupReader {
     disk: Arc<dyn Disk>,
     reader: SegmentReader,
-    place: Place,
+    place: LogPlace,
     end: LogEnd,
     chain: Option<Chain>,
 }
@@ -25,7 +25,7 @@ pub struct GroupReader {
 #[derive(Clone, Copy, Debug)]
 pub struct RawGroup<'a> {
     /// What is in it.
-    pub group: Group<'a>,
+    pub group: LogGroup<'a>,
     /// All of it.
     pub bytes: &'a [u8],
 }
@@ -40,7 +40,7 @@ impl GroupReader {
     ) -> Result<GroupReader, GroupError> {
         let mut segment = end.place.segment;
         loop {
-            let place = Place { segment, offset: 0 };
+            let place = LogPlace { segment, offset: 0 };
             let failed = |source| GroupError::device(&*disk, place, source);
             let name = segment_name(segment);
             let file = disk.open(&name).map_err(failed)?;
@@ -112,7 +112,7 @@ impl GroupReader {
         let bytes = self.reader.bytes(place.offset, group_bytes as usize);
         let bytes = bytes.map_err(failed)?;
         let group = Some(bytes).filter(|bytes| bytes.len() as u64 == group_bytes);
-        let group = group.and_then(|bytes| Group::check(header, bytes));
+        let group = group.and_then(|bytes| LogGroup::check(header, bytes));
         let group = group.ok_or_else(|| GroupError::damaged(&*self.disk, place))?;
         self.chain = Some(Chain::behind(&header, group.checksum));
         self.place.offset += group_bytes;
@@ -125,7 +125,7 @@ impl GroupReader {
         if let Some(found) = self.header_here()? {
             return Ok(found);
         }
-        let next = Place {
+        let next = LogPlace {
             segment: self.place.segment + 1,
             offset: 0,
         };
@@ -195,7 +195,7 @@ impl GroupError {
         }
     }
 
-    fn device(disk: &dyn Disk, place: Place, source: io::Error) -> GroupError {
+    fn device(disk: &dyn Disk, place: LogPlace, source: io::Error) -> GroupError {
         GroupError::Device {
             file: disk.describe(&segment_name(place.segment)),
             offset: place.offset,
@@ -203,7 +203,7 @@ impl GroupError {
         }
     }
 
-    fn damaged(disk: &dyn Disk, place: Place) -> GroupError {
+    fn damaged(disk: &dyn Disk, place: LogPlace) -> GroupError {
         GroupError::Damaged {
             file: disk.describe(&segment_name(place.segment)),
             offset: place.offset,

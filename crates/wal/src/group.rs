@@ -199,7 +199,7 @@ pub(super) enum NoGroup {
 
 /// A group whose checksum is right.
 #[derive(Clone, Copy, Debug)]
-pub struct Group<'a> {
+pub struct LogGroup<'a> {
     /// What stands at its head.
     pub header: Header,
     /// Its checksum, which the next group repeats.
@@ -207,12 +207,12 @@ pub struct Group<'a> {
     body: &'a [u8],
 }
 
-impl<'a> Group<'a> {
+impl<'a> LogGroup<'a> {
     /// Checks the checksum of the group that `bytes` are.
-    pub(super) fn check(header: Header, bytes: &'a [u8]) -> Option<Group<'a>> {
+    pub(super) fn check(header: Header, bytes: &'a [u8]) -> Option<LogGroup<'a>> {
         let checksum = checksum(bytes);
         let body_end = HEADER_BYTES + usize::try_from(header.body_bytes).ok()?;
-        (checksum == u32_at(bytes, CHECKSUM_AT)).then(|| Group {
+        (checksum == u32_at(bytes, CHECKSUM_AT)).then(|| LogGroup {
             header,
             checksum,
             body: &bytes[HEADER_BYTES..body_end],
@@ -496,7 +496,7 @@ mod tests {
             let kept_bytes: Vec<u8> = kept.pieces().flatten().copied().collect();
             assert!(kept_bytes == copied_bytes, "{sizes:?}");
             let decoded = Header::decode(&kept_bytes).expect("it is one");
-            let group = Group::check(decoded, &kept_bytes).expect("its checksum is right");
+            let group = LogGroup::check(decoded, &kept_bytes).expect("its checksum is right");
             assert_eq!(group.records().count(), sizes.len());
             copied.clear();
             kept.clear();

@@ -68,10 +68,11 @@ mod writer;
 pub use copy::{GroupError, GroupReader, RawGroup};
 pub use damage::{Cut, Damage, Witness};
 pub use group::{
-    ALIGN_BYTES, FORMAT_VERSION, Group, GroupBuffer, HEADER_BYTES, Header, LogId, Position, Records,
+    ALIGN_BYTES, FORMAT_VERSION, GroupBuffer, HEADER_BYTES, Header, LogGroup, LogId, Position,
+    Records,
 };
 pub use known::{Known, Misfit};
-pub use place::{LogEnd, Place};
+pub use place::{LogEnd, LogPlace};
 pub use progress::ReadProgress;
 pub use record::{RECORD_BYTES, RawRecord, RecordError};
 pub use scan::{ReadError, VisitGroup};

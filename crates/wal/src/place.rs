@@ -7,14 +7,14 @@ use super::segment::segment_name;
 
 /// Where something stands in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct LogPlace {
     /// The segment; [`segment_name`] is its file.
     pub segment: u64,
     /// Bytes from the beginning of the file.
     pub offset: u64,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for LogPlace {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = segment_name(self.segment);
         write!(formatter, "{name} at byte {}", self.offset)
@@ -27,7 +27,7 @@ pub struct LogEnd {
     /// The last group, and the last sequence that it covers.
     pub position: Position,
     /// The first byte behind it.
-    pub place: Place,
+    pub place: LogPlace,
 }
 
 /// The end of a log: what the next group must repeat.

@@ -4,10 +4,10 @@ use std::io;
 
 use super::damage::{Cut, Damage, Witness};
 use super::group::{
-    ALIGN_BYTES, FORMAT_VERSION, Group, HEADER_BYTES, Header, LogId, NoGroup, Position,
+    ALIGN_BYTES, FORMAT_VERSION, HEADER_BYTES, Header, LogGroup, LogId, NoGroup, Position,
 };
 use super::limits;
-use super::place::{Chain, Place};
+use super::place::{Chain, LogPlace};
 use super::reader::{SegmentReader, next_place};
 use super::record::RecordError;
 use super::segment::{FoundSegment, segment_name, segment_ordinal};
@@ -59,7 +59,7 @@ pub(super) enum Files {
 }
 
 /// What is done with each group that counts; an error refuses the log.
-pub type VisitGroup<'a> = &'a mut dyn FnMut(Place, &Group<'_>) -> Result<(), RecordError>;
+pub type VisitGroup<'a> = &'a mut dyn FnMut(LogPlace, &LogGroup<'_>) -> Result<(), RecordError>;
 
 /// Reads the whole log. Changes nothing.
 pub(super) fn scan(
@@ -145,7 +145,7 @@ impl Scan {
         let mut offset = 0;
         let mut end: Option<SegmentEnd> = None;
         loop {
-            let place = Place {
+            let place = LogPlace {
                 segment: ordinal,
                 offset,
             };
@@ -194,7 +194,7 @@ impl Scan {
         self.chain.is_none_or(|chain| chain.log_id == log_id)
     }
 
-    fn accept(&mut self, group: &Group<'_>) {
+    fn accept(&mut self, group: &LogGroup<'_>) {
         let header = &group.header;
         if self.chain.is_none() {
             self.first_sequence = header.first_sequence;
@@ -313,7 +313,7 @@ impl Scan {
 
     /// The damage that was found, or a new one at the end.
     fn note_damage(&mut self) -> &mut Damage {
-        let first_segment = Place {
+        let first_segment = LogPlace {
             segment: 1,
             offset: 0,
         };
@@ -332,12 +332,12 @@ impl Scan {
     }
 
     /// Behind the last group that counts; `None`: there are no files.
-    fn end(&self) -> Option<Place> {
+    fn end(&self) -> Option<LogPlace> {
         let (segment, offset) = match self.ends.last() {
             Some(end) => (end.ordinal, end.used_bytes),
             None => (self.segments.first()?.ordinal, 0),
         };
-        Some(Place { segment, offset })
+        Some(LogPlace { segment, offset })
     }
 
     /// The first segment that is not there although a later one is, since they come and go in
@@ -361,8 +361,8 @@ impl Scan {
 
     /// Where the missing group seems to have been: at `end`, or at the beginning of the next
     /// segment. Only a message rests on it.
-    fn missing_place(&self, disk: &dyn Disk, end: Place, witness: Option<Witness>) -> Place {
-        let next = Place {
+    fn missing_place(&self, disk: &dyn Disk, end: LogPlace, witness: Option<Witness>) -> LogPlace {
+        let next = LogPlace {
             segment: end.segment + 1,
             offset: 0,
         };
@@ -392,7 +392,7 @@ impl Scan {
         let mut reader = reader(disk, ordinal)?;
         let mut offset = from;
         while offset < reader.file_bytes() {
-            let place = Place {
+            let place = LogPlace {
                 segment: ordinal,
                 offset,
             };
@@ -429,7 +429,7 @@ impl Scan {
 }
 
 /// The number in what looks like the header of a group.
-fn number_at(disk: &dyn Disk, place: Place) -> Option<u64> {
+fn number_at(disk: &dyn Disk, place: LogPlace) -> Option<u64> {
     let mut reader = reader(disk, place.segment).ok()?;
     let header = reader.header(place.offset).ok()?.ok()?;
     Some(header.number)
@@ -491,7 +491,7 @@ impl ReadError {
         }
     }
 
-    fn too_new(disk: &dyn Disk, place: Place, version: u16) -> Self {
+    fn too_new(disk: &dyn Disk, place: LogPlace, version: u16) -> Self {
         ReadError::TooNew {
             file: disk.describe(&segment_name(place.segment)),
             offset: place.offset,
@@ -499,7 +499,7 @@ impl ReadError {
         }
     }
 
-    fn record(disk: &dyn Disk, place: Place, reason: RecordError) -> Self {
+    fn record(disk: &dyn Disk, place: LogPlace, reason: RecordError) -> Self {
         ReadError::Record {
             file: disk.describe(&segment_name(place.segment)),
             offset: place.offset,

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::damage::Damage;
-use super::group::{ALIGN_BYTES, Group, LogId};
+use super::group::{ALIGN_BYTES, LogGroup, LogId};
 use super::known::{Known, Misfit};
 use super::limits;
 use super::place::Chain;
@@ -228,7 +228,7 @@ fn fits(disk: &dyn Disk, scan: &mut Scan, known: &Known) -> Result<(), OpenError
     }
 }
 
-fn visit_records(group: &Group<'_>, visit: VisitRecord<'_>) -> Result<(), RecordError> {
+fn visit_records(group: &LogGroup<'_>, visit: VisitRecord<'_>) -> Result<(), RecordError> {
     for record in group.records() {
         visit(&record?)?;
     }

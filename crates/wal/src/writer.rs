@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::group::{GroupBuffer, Header, LogId, Position};
 use super::limits;
-use super::place::{Chain, LogEnd, Place};
+use super::place::{Chain, LogEnd, LogPlace};
 use super::segment::{
     ReadySegment, RetiredSegment, Segment, SpareDescriptor, WantedSegment, segment_name,
 };
@@ -143,7 +143,7 @@ impl LogWriter {
         let is_durable = self.durable == self.written() && !self.poisoned;
         is_durable.then_some(LogEnd {
             position: self.durable,
-            place: Place {
+            place: LogPlace {
                 segment: self.current.ordinal,
                 offset: self.used_bytes,
             },

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use wal::disk::{Disk, SimulatedDisk};
-use wal::{ALIGN_BYTES, Ending, Group, HEADER_BYTES, LogConfig, LogId, OpenLog, RawRecord};
+use wal::{ALIGN_BYTES, Ending, HEADER_BYTES, LogConfig, LogGroup, LogId, OpenLog, RawRecord};
 
 /// Bytes of the checksum, of the length of the records and of the checksum of the group before, in
 /// the header of a group.
@@ -62,7 +62,7 @@ fn comparable(record: &RawRecord<'_>) -> Comparable {
 /// Returns the records of the groups that count, if the log can be read, and how it ends.
 fn verify(disk: &SimulatedDisk) -> (Option<Vec<Comparable>>, Option<Ending>) {
     let mut records = Vec::new();
-    let report = wal::verify(disk, &mut |_, group: &Group<'_>| {
+    let report = wal::verify(disk, &mut |_, group: &LogGroup<'_>| {
         for record in group.records() {
             records.push(comparable(&record?));
         }
