@@ -11,7 +11,7 @@ use wire::grpc::Code;
 use super::super::{Caller, call_failure, in_database, path};
 use super::attempts::{Ended, LONGEST_POLL, Transfers, ended};
 use super::below;
-use super::part::Source;
+use super::part::BlobSource;
 use super::sink::{DownloadTarget, Fetched, Sink};
 use crate::arguments::{DownloadArguments, TransferArguments};
 use crate::exit::{Exit, Failure};
@@ -217,7 +217,7 @@ impl Downloading<'_> {
             return Err(damaged());
         }
         if let Some(blob) = response.blob {
-            let source = Source {
+            let source = BlobSource {
                 size_bytes: blob.size_bytes,
                 crc32c: blob.crc32c,
                 version: blob.version,
