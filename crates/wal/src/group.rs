@@ -46,6 +46,10 @@ const CHECKSUM_AT: usize = 12;
 const FLAG_CLOSING: u16 = 1;
 const FLAG_NEW_HISTORY: u16 = 2;
 
+/// No log gets as far, at a thousand million commits a second for a hundred years: sums with
+/// numbers below it do not overflow.
+const NUMBER_BOUND: u64 = 1 << 62;
+
 /// Which log a group belongs to. Drawn at random when a log is made, and when a part of it was
 /// lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,7 +183,9 @@ impl Header {
         let plausible = flags & !known_flags == 0
             && header.durable.group < header.number
             && header.durable.sequence < header.first_sequence
-            && header.first_sequence - 1 <= header.last_sequence;
+            && header.first_sequence - 1 <= header.last_sequence
+            && header.last_sequence < NUMBER_BOUND
+            && header.number < NUMBER_BOUND;
         if plausible {
             Ok(header)
         } else {
