@@ -1,9 +1,9 @@
 //! Load on a gRPC service, and what it measures.
 //!
-//! A [`Plan`] says how calls are sent, a [`Workload`] says which; [`run`] carries it out and
-//! answers with an [`Outcome`], which a [`Report`] puts into words, lines or JSON. What decides and
-//! counts is a value without socket, thread and clock ([`Worker`]), so that tests can put it before
-//! a server that stalls for an exactly known time.
+//! A [`LoadPlan`] says how calls are sent, a [`Workload`] says which; [`run`] carries it out and
+//! returns a [`LoadOutcome`], which a [`Report`] puts into words, lines or JSON. What decides and
+//! counts is a value without socket, thread and clock ([`LoadWorker`]), so that tests can put it
+//! before a server that stalls for an exactly known time.
 
 // What ships does not panic: docs/internals/panics.md.
 #![cfg_attr(
@@ -17,6 +17,7 @@
     )
 )]
 
+mod failure;
 mod keys;
 pub mod limits;
 mod measure;
@@ -33,17 +34,18 @@ mod worker;
 mod workload;
 mod zipf;
 
+pub use failure::FailureKind;
 pub use keys::Distribution;
-pub use measure::{FailureKind, Tally, Window};
+pub use measure::{Tally, Window};
 pub use method::{MethodError, MethodName, descriptors_of};
 pub use pacing::{Arrivals, Pace};
 pub use process::process_cpu_ns;
 pub use report::{KvstoreReport, PingTable, Report};
-pub use run::{Length, Outcome, Plan, Progress, run};
+pub use run::{Length, LoadOutcome, LoadPlan, LoadProgress, run};
 pub use stalls::Stalls;
 pub use transport::Transport;
 pub use values::ValueSizes;
-pub use worker::{MetadataField, MetadataValue, Mode, RunError, Worker, WorkerPlan};
+pub use worker::{ConnectionMode, LoadWorker, MetadataField, MetadataValue, RunError, WorkerPlan};
 pub use workload::{
     KeyUse, KvstoreDeletes, KvstoreLeft, KvstoreLoad, KvstoreWorkload, Mix, MixError, PeltonLoad,
     PeltonShape, PeltonWorkload, Ping, SameRequest, Verdict, Workload,

@@ -13,7 +13,7 @@ use crate::measure::{Tally, Window};
 use crate::pacing::{Pace, time_left};
 use crate::process;
 use crate::stalls::{self, Stalls};
-use crate::worker::{RunError, Worker, WorkerPlan};
+use crate::worker::{LoadWorker, RunError, WorkerPlan};
 use crate::workload::Workload;
 
 /// How long a run goes on.
@@ -27,7 +27,7 @@ pub enum Length {
 
 /// A run.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct LoadPlan {
     /// The server.
     pub address: Address,
     /// How long connecting may take.
@@ -56,7 +56,7 @@ pub struct Plan {
 
 /// How far a run has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct LoadProgress {
     /// Since the load began, in nanoseconds; while it connects, since that began.
     pub elapsed_ns: u64,
     /// Whether connections are still being made.
@@ -71,7 +71,7 @@ pub struct Progress {
 
 /// What came out.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct LoadOutcome {
     /// What was counted, by all threads together.
     pub tally: Tally,
     /// How long was measured.
@@ -112,7 +112,7 @@ struct Timeline {
 }
 
 /// What one thread brings home.
-struct Part {
+struct ThreadResult {
     tally: Tally,
     counters: LocalCounters,
     tcp: Option<TcpFigures>,
@@ -125,10 +125,10 @@ struct Part {
 /// # Errors
 /// If there is no connection, or no call can be made at all.
 pub fn run<W: Workload>(
-    plan: &Plan,
+    plan: &LoadPlan,
     make: impl Fn(usize) -> W + Sync,
-    show: &mut dyn FnMut(&Progress) -> bool,
-) -> Result<Outcome, RunError> {
+    show: &mut dyn FnMut(&LoadProgress) -> bool,
+) -> Result<LoadOutcome, RunError> {
     let shared = Shared {
         stop: AtomicBool::new(false),
         is_over: AtomicBool::new(false),
@@ -186,10 +186,10 @@ pub fn run<W: Workload>(
 /// Waits until all threads have their connections. Returns false if one has failed, or the user
 /// wants no more.
 fn await_connections(
-    plan: &Plan,
+    plan: &LoadPlan,
     readies: &Receiver<()>,
     shared: &Shared,
-    show: &mut dyn FnMut(&Progress) -> bool,
+    show: &mut dyn FnMut(&LoadProgress) -> bool,
 ) -> bool {
     let begun_ns = monotonic_ns();
     let mut ready = 0;
@@ -198,10 +198,10 @@ fn await_connections(
             Ok(()) => ready += 1,
             Err(RecvTimeoutError::Disconnected) => return false,
             Err(RecvTimeoutError::Timeout) => {
-                let progress = Progress {
+                let progress = LoadProgress {
                     elapsed_ns: monotonic_ns().saturating_sub(begun_ns),
                     is_connecting: true,
-                    ..Progress::default()
+                    ..LoadProgress::default()
                 };
                 if !show(&progress) {
                     shared.stop.store(true, Relaxed);
@@ -213,14 +213,16 @@ fn await_connections(
 }
 
 /// Returns the error of the first thread that did not end only because of another one.
-fn first_own_error(threads: Vec<ScopedJoinHandle<'_, Result<Part, RunError>>>) -> RunError {
+fn first_own_error(threads: Vec<ScopedJoinHandle<'_, Result<ThreadResult, RunError>>>) -> RunError {
     let errors = threads.into_iter().filter_map(|thread| join(thread).err());
     let errors: Vec<RunError> = errors.collect();
     let own = |error: &RunError| !matches!(error, RunError::Stopped);
     errors.into_iter().find(own).unwrap_or(RunError::Stopped)
 }
 
-fn join(thread: ScopedJoinHandle<'_, Result<Part, RunError>>) -> Result<Part, RunError> {
+fn join(
+    thread: ScopedJoinHandle<'_, Result<ThreadResult, RunError>>,
+) -> Result<ThreadResult, RunError> {
     let joined = thread.join();
     joined.unwrap_or_else(|_| {
         Err(RunError::System(
@@ -229,7 +231,7 @@ fn join(thread: ScopedJoinHandle<'_, Result<Part, RunError>>) -> Result<Part, Ru
     })
 }
 
-fn timeline(plan: &Plan) -> Timeline {
+fn timeline(plan: &LoadPlan) -> Timeline {
     /// Time for the threads to hear of it.
     const HEAD_START_NS: u64 = 5_000_000;
     let begin_ns = monotonic_ns() + HEAD_START_NS;
@@ -263,19 +265,19 @@ impl Meter {
 
 /// Keeps the time while the threads work, reads the meters at both ends, and adds up.
 fn conduct(
-    plan: &Plan,
+    plan: &LoadPlan,
     timeline: Timeline,
-    threads: Vec<ScopedJoinHandle<'_, Result<Part, RunError>>>,
+    threads: Vec<ScopedJoinHandle<'_, Result<ThreadResult, RunError>>>,
     shared: &Shared,
-    show: &mut dyn FnMut(&Progress) -> bool,
-) -> Result<Outcome, RunError> {
+    show: &mut dyn FnMut(&LoadProgress) -> bool,
+) -> Result<LoadOutcome, RunError> {
     let Window { from_ns, until_ns } = timeline.window;
     let mut was_stopped = false;
     let mut wait_until = |until_ns: u64, is_measuring: bool| {
         while monotonic_ns() < until_ns && !threads.iter().all(ScopedJoinHandle::is_finished) {
             let left_ns = until_ns.saturating_sub(monotonic_ns());
             thread::sleep(Duration::from_nanos(left_ns).min(SHOW_EVERY));
-            let progress = Progress {
+            let progress = LoadProgress {
                 elapsed_ns: monotonic_ns().saturating_sub(timeline.begin_ns),
                 is_connecting: false,
                 is_measuring,
@@ -296,7 +298,7 @@ fn conduct(
     wait_until(until_ns, true);
     let after = Meter::read(plan.server_process);
     let after_ns = monotonic_ns();
-    let mut whole = Part {
+    let mut whole = ThreadResult {
         tally: Tally::default(),
         counters: LocalCounters::default(),
         tcp: Some(TcpFigures::default()),
@@ -309,7 +311,7 @@ fn conduct(
         Length::Calls(_) => whole.tally.last_end_ns.max(from_ns),
         Length::Duration(_) => until_ns.min(after_ns),
     };
-    Ok(Outcome {
+    Ok(LoadOutcome {
         elapsed_ns: end_ns.saturating_sub(from_ns),
         from_ns,
         own_cpu_ns: after.own_ns - before.own_ns,
@@ -329,8 +331,8 @@ fn conduct(
 /// How often progress is shown, and the wish to stop looked at.
 const SHOW_EVERY: Duration = Duration::from_millis(100);
 
-impl Part {
-    fn add(&mut self, other: &Part) {
+impl ThreadResult {
+    fn add(&mut self, other: &ThreadResult) {
         self.tally.add(&other.tally);
         self.busy_percent = self.busy_percent.max(other.busy_percent);
         self.tcp = self.tcp.zip(other.tcp).map(|(one, two)| sum_of(one, two));
@@ -354,18 +356,18 @@ fn share(total: u64, index: usize, count: usize) -> u64 {
 
 /// What one thread turns.
 struct Turning<W: Workload> {
-    worker: Worker<W, Local>,
+    worker: LoadWorker<W, Local>,
     local: Local,
 }
 
 fn run_thread<W: Workload>(
-    plan: &Plan,
+    plan: &LoadPlan,
     index: usize,
     make: &(impl Fn(usize) -> W + Sync),
     ready: &Sender<()>,
     started: &Receiver<Timeline>,
     shared: &Shared,
-) -> Result<Part, RunError> {
+) -> Result<ThreadResult, RunError> {
     if !plan.pin.is_empty() {
         let cpu = plan.pin[index % plan.pin.len()];
         let refused =
@@ -393,7 +395,7 @@ fn run_thread<W: Workload>(
 
 impl<W: Workload> Turning<W> {
     fn new(
-        plan: &Plan,
+        plan: &LoadPlan,
         index: usize,
         make: &(impl Fn(usize) -> W + Sync),
     ) -> Result<Turning<W>, RunError> {
@@ -414,13 +416,13 @@ impl<W: Workload> Turning<W> {
         };
         let connect = |error: client::ConnectError| RunError::Connect(error.to_string());
         let mut local = Local::new(&plan.address, options).map_err(connect)?;
-        let mut worker = Worker::new(worker_plan, make(index));
+        let mut worker = LoadWorker::new(worker_plan, make(index));
         worker.connect(&mut local, monotonic_ns());
         Ok(Turning { worker, local })
     }
 
     /// Returns the error for connections that were not all open in time.
-    fn connect_timed_out(&self, plan: &Plan, index: usize) -> RunError {
+    fn connect_timed_out(&self, plan: &LoadPlan, index: usize) -> RunError {
         let open = self.worker.open_connections();
         if open == 0 {
             let address = plan.address.clone();
@@ -467,7 +469,12 @@ impl<W: Workload> Turning<W> {
     }
 
     /// From the beginning of the load to the end of its last call.
-    fn load(mut self, plan: &Plan, timeline: Timeline, shared: &Shared) -> Result<Part, RunError> {
+    fn load(
+        mut self,
+        plan: &LoadPlan,
+        timeline: Timeline,
+        shared: &Shared,
+    ) -> Result<ThreadResult, RunError> {
         let window = timeline.window;
         let counted_before = self.local.counters();
         let tcp_before = self.tcp();
@@ -500,7 +507,7 @@ impl<W: Workload> Turning<W> {
         }
         let counters = difference(&self.local.counters(), &counted_before);
         let tcp = self.tcp().zip(tcp_before);
-        Ok(Part {
+        Ok(ThreadResult {
             counters,
             tcp: tcp.map(|(after, before)| TcpFigures {
                 segments_out: after.segments_out.saturating_sub(before.segments_out),
@@ -622,7 +629,7 @@ mod tests {
 
     #[test]
     fn threads_are_added_up() {
-        let part = |factor: u64, busy_percent| Part {
+        let part = |factor: u64, busy_percent| ThreadResult {
             tally: Tally {
                 succeeded: factor,
                 ..Tally::default()

@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 use client::Code;
 use common::{Gate, Reply, Script, Server, TIMEOUT, plan};
 use lab::{
-    Arrivals, FailureKind, Length, MetadataField, MetadataValue, Mode, Outcome, Pace, Plan,
-    Progress, Report, RunError, SameRequest, Verdict, Workload, process_cpu_ns, run,
+    Arrivals, ConnectionMode, FailureKind, Length, LoadOutcome, LoadPlan, LoadProgress,
+    MetadataField, MetadataValue, Pace, Report, RunError, SameRequest, Verdict, Workload,
+    process_cpu_ns, run,
 };
 use rustix::time::{ClockId, clock_gettime};
 
@@ -28,7 +29,7 @@ fn echo() -> SameRequest {
 }
 
 /// Runs a plan to its end, which must be a good one.
-fn outcome(plan: &Plan) -> Outcome {
+fn outcome(plan: &LoadPlan) -> LoadOutcome {
     run(plan, |_| echo(), &mut |_| true).expect("the server is there")
 }
 
@@ -216,7 +217,7 @@ fn a_run_for_a_time_lasts_so_long() {
     let server = Server::echo();
     let mut plan = plan(&server, Length::Duration(Duration::from_millis(500)));
     plan.warm_up = Duration::from_millis(250);
-    let mut all: Vec<Progress> = Vec::new();
+    let mut all: Vec<LoadProgress> = Vec::new();
     let begin = Instant::now();
     let outcome = run(&plan, |_| echo(), &mut |progress| {
         all.push(*progress);
@@ -233,7 +234,7 @@ fn a_run_for_a_time_lasts_so_long() {
         tally.ended_in_window
     );
 
-    let all: Vec<Progress> = all.into_iter().filter(|it| !it.is_connecting).collect();
+    let all: Vec<LoadProgress> = all.into_iter().filter(|it| !it.is_connecting).collect();
     let measuring = all
         .iter()
         .position(|it| it.is_measuring)
@@ -449,7 +450,7 @@ fn the_first_failure_ends_the_run_if_that_is_wanted() {
 fn progress_shows_what_failed() {
     let server = Server::new(|_| Reply::Status(Code::Internal, "broken"));
     let plan = plan(&server, Length::Duration(LONG));
-    let mut last = Progress::default();
+    let mut last = LoadProgress::default();
     let outcome = run(&plan, |_| echo(), &mut |progress| {
         last = *progress;
         progress.failed < 3
@@ -472,7 +473,7 @@ fn each_call_has_its_connection_if_that_is_wanted() {
     let server = Server::echo();
     let mut plan = plan(&server, Length::Calls(7));
     plan.connections = 2;
-    plan.worker.mode = Mode::Short;
+    plan.worker.mode = ConnectionMode::Short;
     let outcome = outcome(&plan);
     assert_eq!((outcome.tally.succeeded, server.connections()), (7, 7));
     assert_eq!((outcome.counters.dials, outcome.tally.reconnects), (7, 0));
@@ -654,7 +655,7 @@ fn an_open_loop_without_a_success_is_void() {
 
 // --- runs that cannot be made
 
-fn error(plan: &Plan) -> RunError {
+fn error(plan: &LoadPlan) -> RunError {
     run(plan, |_| echo(), &mut |_| true).expect_err("there can be no run")
 }
 
@@ -787,10 +788,10 @@ fn a_run_that_is_stopped_while_it_connects_has_no_result() {
     assert_eq!(shown.len(), 2, "not asked again");
     assert!(shown[0].elapsed_ns > 0 && shown[0].elapsed_ns < shown[1].elapsed_ns);
     for progress in shown {
-        let expected = Progress {
+        let expected = LoadProgress {
             elapsed_ns: progress.elapsed_ns,
             is_connecting: true,
-            ..Progress::default()
+            ..LoadProgress::default()
         };
         assert_eq!(progress, expected);
     }

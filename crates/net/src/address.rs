@@ -20,20 +20,58 @@ pub enum Address {
 }
 
 /// Why a text is not an address. Each says what the right form is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// There is no `:port`.
+    #[error("{}", without_port(.0))]
     NoPort(String),
     /// The part after the last colon is not a number from 0 to 65535.
+    #[error("{}", with_bad_port(.0))]
     BadPort(String),
     /// A URL: its scheme is not a part of an address.
+    #[error("{}", url(.0))]
     Url(String),
     /// An IPv6 address without brackets, or a bracket without its partner.
+    #[error("`{0}` looks like IPv6; write it as [address]:port")]
     BadBrackets(String),
     /// Nothing stands before the port.
+    #[error(
+        "`{0}` has no host; write 127.0.0.1{0} for this machine only, or 0.0.0.0{0} for all \
+         interfaces"
+    )]
     NoHost(String),
     /// `unix:` without a path, or with one too long for a socket address.
+    #[error(
+        "`{0}` is no socket path; write unix:/path with at most {UNIX_PATH_MAX_BYTES} bytes of path"
+    )]
     BadPath(String),
+}
+
+fn without_port(text: &str) -> String {
+    if text.is_empty() {
+        "nothing is no address; write host:port, [ipv6]:port or unix:/path".to_owned()
+    } else if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        format!("`{text}` is a port without a host; write 127.0.0.1:{text}")
+    } else if text.contains('/') {
+        format!("`{text}` is a path; write unix:{text}")
+    } else {
+        format!("`{text}` has no port; write host:port, [ipv6]:port or unix:/path")
+    }
+}
+
+fn with_bad_port(text: &str) -> String {
+    match text.contains('/') {
+        true => format!("`{text}` has a path, and an address has none; write host:port"),
+        false => format!("the port of `{text}` is not a number from 0 to 65535"),
+    }
+}
+
+fn url(text: &str) -> String {
+    let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
+    let rest = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let port = if rest.contains(':') { "" } else { ":PORT" };
+    let tls = if scheme == "https" { ", and --tls" } else { "" };
+    format!("`{text}` is a URL, and an address has no scheme and no path; write {rest}{port}{tls}")
 }
 
 /// What the kernel's `sockaddr_un` holds, less the closing zero.
@@ -90,70 +128,6 @@ impl fmt::Display for Address {
         }
     }
 }
-
-impl fmt::Display for AddressError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            AddressError::NoPort(text) if text.is_empty() => {
-                f.write_str("nothing is no address; write host:port, [ipv6]:port or unix:/path")
-            }
-            AddressError::NoPort(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
-                write!(
-                    f,
-                    "`{text}` is a port without a host; write 127.0.0.1:{text}"
-                )
-            }
-            AddressError::NoPort(text) if text.contains('/') => {
-                write!(f, "`{text}` is a path; write unix:{text}")
-            }
-            AddressError::NoPort(text) => {
-                write!(
-                    f,
-                    "`{text}` has no port; write host:port, [ipv6]:port or unix:/path"
-                )
-            }
-            AddressError::BadPort(text) if text.contains('/') => {
-                write!(
-                    f,
-                    "`{text}` has a path, and an address has none; write host:port"
-                )
-            }
-            AddressError::BadPort(text) => {
-                write!(f, "the port of `{text}` is not a number from 0 to 65535")
-            }
-            AddressError::Url(text) => {
-                let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
-                let rest = rest.split(['/', '?', '#']).next().unwrap_or_default();
-                let port = if rest.contains(':') { "" } else { ":PORT" };
-                let tls = if scheme == "https" { ", and --tls" } else { "" };
-                write!(
-                    f,
-                    "`{text}` is a URL, and an address has no scheme and no path; \
-                     write {rest}{port}{tls}"
-                )
-            }
-            AddressError::BadBrackets(text) => {
-                write!(f, "`{text}` looks like IPv6; write it as [address]:port")
-            }
-            AddressError::NoHost(text) => {
-                write!(
-                    f,
-                    "`{text}` has no host; write 127.0.0.1{text} for this machine only, \
-                     or 0.0.0.0{text} for all interfaces"
-                )
-            }
-            AddressError::BadPath(text) => {
-                write!(
-                    f,
-                    "`{text}` is no socket path; \
-                     write unix:/path with at most {UNIX_PATH_MAX_BYTES} bytes of path"
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for AddressError {}
 
 #[cfg(test)]
 mod tests {

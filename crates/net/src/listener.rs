@@ -1,6 +1,5 @@
 //! Listening sockets: how they come to be, and how they go.
 
-use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
@@ -20,86 +19,48 @@ use crate::limits::{LISTEN_BACKLOG, MAX_THREADS};
 use crate::peer_address::PeerAddress;
 
 /// Why there is nothing to run.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindError {
     /// The configuration names no address.
+    #[error("no address to listen on was given")]
     NoAddress,
     /// The number of threads is 0 or above the limit.
+    #[error("{0} threads asked for; from 1 to {MAX_THREADS} are possible")]
     Threads(usize),
     /// Somebody else listens there.
+    #[error("cannot listen on {address}: another process listens there")]
     InUse {
         /// The address asked for.
         address: Address,
     },
     /// The host name is not known.
+    #[error("cannot listen on {address}: the host is not known ({error})")]
     UnknownHost {
         /// The address asked for.
         address: Address,
         /// What the resolver says.
+        #[source]
         error: io::Error,
     },
     /// A file that is no socket stands at the path. It is left alone.
+    #[error("cannot listen on {address}: the file there is not a socket")]
     NotASocket {
         /// The address asked for.
         address: Address,
     },
     /// Anything else that the kernel refuses.
+    #[error("cannot listen on {address}: {error}")]
     Failed {
         /// The address asked for.
         address: Address,
         /// What the kernel says.
+        #[source]
         error: io::Error,
     },
     /// The process is out of what every server needs: epoll, eventfd, a socket pair.
-    System(io::Error),
-}
-
-impl fmt::Display for BindError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BindError::NoAddress => f.write_str("no address to listen on was given"),
-            BindError::Threads(count) => {
-                write!(
-                    f,
-                    "{count} threads asked for; from 1 to {MAX_THREADS} are possible"
-                )
-            }
-            BindError::InUse { address } => {
-                write!(
-                    f,
-                    "cannot listen on {address}: another process listens there"
-                )
-            }
-            BindError::UnknownHost { address, error } => {
-                write!(
-                    f,
-                    "cannot listen on {address}: the host is not known ({error})"
-                )
-            }
-            BindError::NotASocket { address } => {
-                write!(
-                    f,
-                    "cannot listen on {address}: the file there is not a socket"
-                )
-            }
-            BindError::Failed { address, error } => {
-                write!(f, "cannot listen on {address}: {error}")
-            }
-            BindError::System(error) => write!(f, "cannot set up event loops: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for BindError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            BindError::UnknownHost { error, .. }
-            | BindError::Failed { error, .. }
-            | BindError::System(error) => Some(error),
-            _ => None,
-        }
-    }
+    #[error("cannot set up event loops: {0}")]
+    System(#[source] io::Error),
 }
 
 /// A socket that takes connections.

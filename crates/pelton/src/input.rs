@@ -22,7 +22,7 @@ pub const BUFFER_BYTES: usize = 256 << 10;
 pub const LINE_BYTES_MAX: usize = 2 << 30;
 
 /// A readable input, and its name for messages.
-pub struct Input {
+pub struct NamedInput {
     pub source: Box<dyn Read + Send>,
     pub name: String,
     /// Set for a regular file, which can be read twice and whose size is known.
@@ -30,13 +30,13 @@ pub struct Input {
 }
 
 /// Opens the input of a command: `file`, or standard input if that is `-` or missing.
-pub fn open(file: Option<&Path>) -> Result<Input, Failure> {
+pub fn open(file: Option<&Path>) -> Result<NamedInput, Failure> {
     match file {
         Some(path) if path != Path::new("-") => open_file(path),
         None if io::stdin().is_terminal() => Err(Failure::Usage(
             "there is no input: name a file, or pipe it in (`-` reads from the terminal)".into(),
         )),
-        _ => Ok(Input {
+        _ => Ok(NamedInput {
             source: Box::new(Interruptible(io::stdin())),
             name: "standard input".into(),
             file_bytes: None,
@@ -44,7 +44,7 @@ pub fn open(file: Option<&Path>) -> Result<Input, Failure> {
     }
 }
 
-fn open_file(path: &Path) -> Result<Input, Failure> {
+fn open_file(path: &Path) -> Result<NamedInput, Failure> {
     let name = path.display().to_string();
     // A named pipe that nobody writes to yet is waited for where a signal is looked for, and not
     // here.
@@ -57,7 +57,7 @@ fn open_file(path: &Path) -> Result<Input, Failure> {
             "cannot read {name}: it is a folder"
         )));
     }
-    Ok(Input {
+    Ok(NamedInput {
         source: Box::new(Interruptible(file)),
         name,
         file_bytes: about.is_file().then_some(about.len()),
@@ -75,16 +75,9 @@ const LOOK: Timespec = Timespec {
 pub struct Interruptible<F>(pub F);
 
 /// A signal has come while an input was read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted")]
 struct Signalled;
-
-impl std::fmt::Display for Signalled {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("interrupted")
-    }
-}
-
-impl std::error::Error for Signalled {}
 
 impl<F: AsFd> Read for Interruptible<F> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {

@@ -14,20 +14,8 @@ use signal_hook::{flag, low_level::pipe};
 use crate::arguments::OutputFormat;
 use crate::exit::{Exit, Failure};
 
-/// Set when the signal that was noted first was SIGTERM, and not SIGINT.
-static IS_TERMINATED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
-
 /// Set by the first signal, once there is somebody who looks.
 static NOTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
-
-/// How a command ends that the user did not let come to its end.
-pub fn exit() -> Exit {
-    let is_terminated = (IS_TERMINATED.get()).is_some_and(|flag| flag.load(Ordering::Relaxed));
-    match is_terminated {
-        true => Exit::Terminated,
-        false => Exit::Interrupted,
-    }
-}
 
 /// From now on a file that would grow beyond the limit of the process is an error of its write, as
 /// a full disk is, and not the end of the program without a word.
@@ -47,8 +35,7 @@ impl Interrupt {
         let noted = Arc::clone(NOTED.get_or_init(Arc::default));
         let is_impatient = Arc::default();
         // Two at once are told as SIGTERM: whoever sends that knows what he asks for.
-        let is_terminated = Arc::clone(IS_TERMINATED.get_or_init(Arc::default));
-        flag::register(SIGTERM, is_terminated).expect("this signal may be handled");
+        flag::register(SIGTERM, Exit::terminated_flag()).expect("this signal may be handled");
         for signal in [SIGINT, SIGTERM] {
             // In this order: the first signal finds the flag not set.
             flag::register_conditional_default(signal, Arc::clone(&is_impatient))
@@ -84,8 +71,7 @@ pub fn end_at_signal(
     message: impl Fn() -> String + Send + 'static,
 ) -> io::Result<()> {
     let (mut signals, signal_end) = UnixStream::pair()?;
-    let is_terminated = Arc::clone(IS_TERMINATED.get_or_init(Arc::default));
-    flag::register(SIGTERM, is_terminated)?;
+    flag::register(SIGTERM, Exit::terminated_flag())?;
     let thread = thread::Builder::new().name("pelton-interrupt".into());
     thread.spawn(move || {
         if signals.read_exact(&mut [0]).is_ok() {

@@ -79,7 +79,7 @@ fn in_plain_words(what: &str) -> String {
 /// Which operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum JsonOperationKind {
     Get,
     Put,
     Delete,
@@ -87,14 +87,14 @@ pub enum Kind {
     Increment,
 }
 
-impl Kind {
+impl JsonOperationKind {
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Get => "get",
-            Kind::Put => "put",
-            Kind::Delete => "delete",
-            Kind::Append => "append",
-            Kind::Increment => "increment",
+            JsonOperationKind::Get => "get",
+            JsonOperationKind::Put => "put",
+            JsonOperationKind::Delete => "delete",
+            JsonOperationKind::Append => "append",
+            JsonOperationKind::Increment => "increment",
         }
     }
 }
@@ -106,7 +106,7 @@ impl Kind {
     expecting = "an object that describes an operation"
 )]
 pub struct OperationJson {
-    operation: Kind,
+    operation: JsonOperationKind,
     key: String,
     #[serde(default)]
     key_encoding: Encoding,
@@ -132,7 +132,7 @@ impl OperationJson {
         let kind = self.operation;
         let value = match self.value {
             Some(value) => decode("value", value, self.value_encoding)?,
-            None if matches!(kind, Kind::Put | Kind::Append) => {
+            None if matches!(kind, JsonOperationKind::Put | JsonOperationKind::Append) => {
                 return Err(format!(
                     "`value` is missing in the operation `{}`",
                     kind.name()
@@ -161,9 +161,9 @@ impl OperationJson {
 
     /// A field that would be passed over in silence is surely not what the writer meant.
     fn check_fields(&self) -> Result<(), String> {
-        use Kind::{Append, Delete, Get, Increment, Put};
+        use JsonOperationKind::{Append, Delete, Get, Increment, Put};
         let kind = self.operation;
-        let belongs = |kinds: &[Kind]| kinds.contains(&kind);
+        let belongs = |kinds: &[JsonOperationKind]| kinds.contains(&kind);
         let fields = [
             ("value", self.value.is_some(), belongs(&[Put, Append])),
             ("delta", self.delta.is_some(), belongs(&[Increment])),
@@ -198,7 +198,7 @@ impl OperationJson {
 }
 
 fn condition(
-    kind: Kind,
+    kind: JsonOperationKind,
     if_version: Option<u64>,
     if_exists: Option<bool>,
     if_value: Option<Vec<u8>>,
@@ -206,9 +206,9 @@ fn condition(
     let absent = || "a key that is not there cannot be deleted".to_owned();
     match (if_version, if_exists, if_value) {
         (None, None, None) => Ok(OwnedCondition::None),
-        (Some(0), None, None) if kind == Kind::Delete => Err(absent()),
+        (Some(0), None, None) if kind == JsonOperationKind::Delete => Err(absent()),
         (Some(version), None, None) => Ok(OwnedCondition::VersionIs(version)),
-        (None, Some(false), None) if kind == Kind::Delete => Err(absent()),
+        (None, Some(false), None) if kind == JsonOperationKind::Delete => Err(absent()),
         (None, Some(false), None) => Ok(OwnedCondition::Absent),
         (None, Some(true), None) => Ok(OwnedCondition::Present),
         (None, None, Some(value)) => Ok(OwnedCondition::ValueIs(value)),
@@ -253,7 +253,7 @@ impl OwnedCondition {
 /// An operation with its own bytes.
 #[derive(Clone, Debug)]
 pub struct OwnedOperation {
-    pub kind: Kind,
+    pub kind: JsonOperationKind,
     key: Vec<u8>,
     value: Vec<u8>,
     condition: OwnedCondition,
@@ -268,25 +268,25 @@ impl OwnedOperation {
     pub fn borrow(&self) -> Operation<'_> {
         let (key, value, condition) = (&self.key[..], &self.value[..], self.condition.borrow());
         match self.kind {
-            Kind::Get => Operation::Get { key },
-            Kind::Put => Operation::Put {
+            JsonOperationKind::Get => Operation::Get { key },
+            JsonOperationKind::Put => Operation::Put {
                 key,
                 value,
                 condition,
                 expiry: self.expiry,
                 want_previous: self.want_previous,
             },
-            Kind::Delete => Operation::Delete {
+            JsonOperationKind::Delete => Operation::Delete {
                 key,
                 condition,
                 want_previous: self.want_previous,
             },
-            Kind::Append => Operation::Append {
+            JsonOperationKind::Append => Operation::Append {
                 key,
                 value,
                 condition,
             },
-            Kind::Increment => Operation::Increment {
+            JsonOperationKind::Increment => Operation::Increment {
                 key,
                 delta: self.delta,
                 initial: self.initial,
@@ -306,7 +306,7 @@ impl OwnedOperation {
 
     /// Whether its result may carry a value.
     pub fn wants_value(&self) -> bool {
-        self.kind == Kind::Get || self.want_previous
+        self.kind == JsonOperationKind::Get || self.want_previous
     }
 
     /// Whether it does something only if a condition is met.

@@ -38,12 +38,14 @@ mod output;
 mod pages;
 mod progress;
 mod reload;
+mod report;
 mod serve;
 mod server_log;
 mod settings;
 mod simulation;
 mod size;
 mod start;
+mod time_source;
 mod watchdog;
 
 use std::process::ExitCode;
@@ -81,7 +83,7 @@ fn main() -> ExitCode {
         Command::Serve(_) | Command::Config(_) | Command::Completions(_) | Command::Man(_)
     );
     if !is_silent && let Some(warning) = settings::warning_of_misspelt_variables() {
-        exit::warn(&warning, format);
+        report::warn(&warning, format);
     }
     match run(&arguments.command, &matches) {
         Ok(exit) => exit.into(),
@@ -104,7 +106,7 @@ fn words() -> Vec<String> {
 /// Ends the program: wrong usage, or what was asked for by --help or --version.
 fn end_usage(error: &clap::Error, format: OutputFormat) -> ! {
     if format == OutputFormat::Json && error.use_stderr() {
-        note(Value::Object(exit::usage_fields(error)));
+        note(Value::Object(report::usage_fields(error)));
         std::process::exit(Exit::Usage as i32);
     }
     error.exit()

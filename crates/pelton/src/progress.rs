@@ -26,11 +26,11 @@ fn columns() -> u16 {
 }
 
 /// A line on the terminal, removed with the value. It has no colours, with NO_COLOR or without.
-pub struct Progress(ProgressBar);
+pub struct ProgressLine(ProgressBar);
 
-impl Progress {
+impl ProgressLine {
     /// Counts entries, up to `total` if that is known.
-    pub fn entries(what: &'static str, total: Option<u64>) -> Progress {
+    pub fn entries(what: &'static str, total: Option<u64>) -> ProgressLine {
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
         bar.set_style(match total {
             Some(_) => style("{human_pos}/{human_len} entries", columns()),
@@ -41,25 +41,25 @@ impl Progress {
         if total.is_none() && !bar.is_hidden() {
             bar.enable_steady_tick(SPINNER_INTERVAL);
         }
-        Progress(bar)
+        ProgressLine(bar)
     }
 
-    /// Counts bytes, up to what [`set_of`](Progress::set_of) says.
-    pub fn bytes(what: &'static str) -> Progress {
+    /// Counts bytes, up to what [`set_of`](ProgressLine::set_of) says.
+    pub fn bytes(what: &'static str) -> ProgressLine {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
         bar.set_style(style("{binary_bytes}/{binary_total_bytes}", columns()));
         bar.set_message(what);
-        Progress(bar)
+        ProgressLine(bar)
     }
 
-    /// Counts entries, up to what [`set_of`](Progress::set_of) says.
-    pub fn entries_of(what: &'static str) -> Progress {
-        Progress::entries(what, Some(0))
+    /// Counts entries, up to what [`set_of`](ProgressLine::set_of) says.
+    pub fn entries_of(what: &'static str) -> ProgressLine {
+        ProgressLine::entries(what, Some(0))
     }
 
     /// Bytes on their way, with their rate and the time left, up to `total`; `None`: nobody knows
     /// how many.
-    pub fn transfer(what: &'static str, total: Option<u64>) -> Progress {
+    pub fn transfer(what: &'static str, total: Option<u64>) -> ProgressLine {
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
         let figures = "{binary_bytes}/{binary_total_bytes}, {binary_bytes_per_sec}";
         bar.set_style(match total {
@@ -68,7 +68,7 @@ impl Progress {
                 .expect("the template is valid"),
         });
         bar.set_message(what);
-        Progress(bar)
+        ProgressLine(bar)
     }
 
     /// There are so many more than was known.
@@ -77,7 +77,7 @@ impl Progress {
     }
 
     /// Shows only that something goes on.
-    pub fn waiting(what: &'static str) -> Progress {
+    pub fn waiting(what: &'static str) -> ProgressLine {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template("{msg} {spinner} {elapsed}");
         bar.set_style(style.expect("the template is valid"));
@@ -85,7 +85,7 @@ impl Progress {
         if !bar.is_hidden() {
             bar.enable_steady_tick(SPINNER_INTERVAL);
         }
-        Progress(bar)
+        ProgressLine(bar)
     }
 
     /// Whether anybody sees it.
@@ -99,7 +99,7 @@ impl Progress {
     }
 }
 
-impl Progress {
+impl ProgressLine {
     /// So many of so many are done; 0: it is not known how many there are.
     pub fn set_of(&self, done: u64, total: u64) {
         if total > 0 {
@@ -109,7 +109,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
         self.0.finish_and_clear();
     }

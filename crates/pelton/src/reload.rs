@@ -13,8 +13,8 @@ use crate::arguments::ServeArguments;
 use crate::certificate::ServerCertificate;
 use crate::log::Level;
 use crate::notify::Notifier;
-use crate::serve::SystemTimeSource;
 use crate::settings::Settings;
+use crate::time_source::SystemTimeSource;
 
 /// From now on SIGHUP stops the server as SIGTERM does: that of a terminal that was closed, where
 /// there is nothing to read anew. Where `nohup` ignores the signal it stays ignored. The thread

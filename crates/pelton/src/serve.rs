@@ -7,12 +7,11 @@ use std::io::{self, Write as _};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use net::{Address, BindError, Listen, LoopConfig};
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::CpuSet;
-use rustix::time::{ClockId, clock_gettime};
 use server::{Config, Server, StartError, Storage, TimeSource};
 use service::settings::names::Names;
 use service::settings::simulate::Simulator;
@@ -48,6 +47,7 @@ use crate::server_log::ServerLog;
 use crate::settings::{Settings, warning_of_variables};
 use crate::size::{MemoryLimit, Size};
 use crate::start;
+use crate::time_source::SystemTimeSource;
 use crate::watchdog::{self, Watchdog};
 
 const MS_PER_DAY: u64 = 24 * 60 * 60 * 1000;
@@ -710,30 +710,6 @@ impl fmt::Display for Reach {
     }
 }
 
-/// The clocks of this machine. The drivers read the same monotonic clock.
-pub struct SystemTimeSource;
-
-impl TimeSource for SystemTimeSource {
-    fn monotonic_ns(&self) -> u64 {
-        let now = clock_gettime(ClockId::Monotonic);
-        now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
-    }
-
-    fn wall_ms(&self) -> u64 {
-        let since_1970 = SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default();
-        u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX)
-    }
-
-    fn wall_us(&self) -> u64 {
-        let since_1970 = SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default();
-        u64::try_from(since_1970.as_micros()).unwrap_or(u64::MAX)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -768,16 +744,6 @@ mod tests {
         assert!(
             message.contains("127.0.0.1:1978") && message.contains("--listen 127.0.0.1:1979"),
             "{message}"
-        );
-    }
-
-    #[test]
-    fn the_clock_of_the_server_is_that_of_the_drivers() {
-        let before = SystemTimeSource.monotonic_ns();
-        assert!(SystemTimeSource.monotonic_ns() >= before && before > 0);
-        assert!(
-            SystemTimeSource.wall_ms() > 1_700_000_000_000,
-            "milliseconds since 1970"
         );
     }
 }

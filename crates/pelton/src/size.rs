@@ -22,69 +22,30 @@ pub struct Span {
 }
 
 /// Why a text is no size, limit or span. Each says what the right form is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// Neither digits nor a unit that exists.
+    #[error("`{0}` is no size; write bytes (65536) or a unit: 64KiB, 4MiB, 2GiB, 4MB")]
     NotASize(String),
     /// `4G`: could be 10⁹ or 2³⁰.
+    #[error("the unit of `{0}` is ambiguous; write {0}iB (1024) or {0}B (1000)")]
     AmbiguousUnit(String),
     /// More than 64 bits.
+    #[error("`{0}` is larger than any machine")]
     TooLarge(String),
     /// A share below 1 % or above 100 %.
+    #[error("`{0}` is no share of memory; write 1% to 100%, or a size such as 4GiB")]
     NotAShare(String),
     /// Neither digits nor a unit that exists.
+    #[error("`{0}` is no span of time; write 500ms, 10s, 2min, 1h, 30d or 1h30m")]
     NotASpan(String),
     /// `10`: could be seconds or milliseconds.
+    #[error("`{0}` has no unit; write {0}s for seconds or {0}ms for milliseconds")]
     NoUnit(String),
     /// `1m30`: the same.
+    #[error("the last number of `{0}` has no unit; write {0}s or {0}ms")]
     NoLastUnit(String),
 }
-
-impl fmt::Display for ParseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ParseError::NotASize(text) => {
-                write!(
-                    f,
-                    "`{text}` is no size; write bytes (65536) or a unit: 64KiB, 4MiB, 2GiB, 4MB"
-                )
-            }
-            ParseError::AmbiguousUnit(text) => {
-                write!(
-                    f,
-                    "the unit of `{text}` is ambiguous; write {text}iB (1024) or {text}B (1000)"
-                )
-            }
-            ParseError::TooLarge(text) => write!(f, "`{text}` is larger than any machine"),
-            ParseError::NotAShare(text) => {
-                write!(
-                    f,
-                    "`{text}` is no share of memory; write 1% to 100%, or a size such as 4GiB"
-                )
-            }
-            ParseError::NotASpan(text) => {
-                write!(
-                    f,
-                    "`{text}` is no span of time; write 500ms, 10s, 2min, 1h, 30d or 1h30m"
-                )
-            }
-            ParseError::NoUnit(text) => {
-                write!(
-                    f,
-                    "`{text}` has no unit; write {text}s for seconds or {text}ms for milliseconds"
-                )
-            }
-            ParseError::NoLastUnit(text) => {
-                write!(
-                    f,
-                    "the last number of `{text}` has no unit; write {text}s or {text}ms"
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for ParseError {}
 
 /// Splits `1.5GiB` into its number and its unit.
 fn split_unit(text: &str) -> (&str, &str) {

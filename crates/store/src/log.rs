@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use wal::{Group, GroupBuffer, RawRecord, RecordError};
+use wal::{GroupBuffer, LogGroup, RawRecord, RecordError};
 
 use crate::database_id::DatabaseId;
 use crate::value::{Entry, Value};
@@ -160,7 +160,7 @@ impl<'a> TryFrom<RawRecord<'a>> for Record<'a> {
 
 /// The records of a group, each checked as it comes. After an error of the log nothing more comes.
 pub fn records<'a>(
-    group: &Group<'a>,
+    group: &LogGroup<'a>,
 ) -> impl Iterator<Item = Result<Record<'a>, RecordError>> + use<'a> {
     group.records().map(|raw| raw?.try_into())
 }

@@ -1,7 +1,7 @@
 //! What the tests of several crates share: random numbers that come again with their seed, a
-//! simulated disk of a seed, folders as values, what names the seed of a test that fails, and, with
-//! the feature `store`, the suite of every engine of the store with its model; with `wire`, frames
-//! of HTTP/2 for scripts.
+//! simulated disk of a seed, folders as values, what names the seed of a test that fails, the
+//! replay of what fuzz targets found, and, with the feature `store`, the suite of every engine of
+//! the store with its model; with `wire`, frames of HTTP/2 for scripts.
 //!
 //! A dev-dependency only: nothing that ships may use it. `script/test lint` looks.
 
@@ -10,10 +10,12 @@ pub mod frames;
 #[cfg(feature = "store")]
 pub mod suite;
 
+mod corpus;
 mod folder;
 mod on_failure;
 mod random;
 
+pub use corpus::replay_corpus;
 pub use folder::{Files, read_folder, write_folder};
 pub use on_failure::OnFailure;
 pub use random::{Bound, Random};

@@ -1,25 +1,14 @@
 //! Reading the groups of a log that is in use, byte by byte as they are, up to a place where all of
 //! it is durable.
 
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use super::chain::Chain;
-use super::group::{Group, Header, Position};
-use super::place::Place;
+use super::group::{Header, LogGroup};
+use super::place::{Chain, LogEnd, LogPlace};
 use super::reader::SegmentReader;
 use super::segment::segment_name;
 use crate::disk::Disk;
-
-/// Where a log ends at a moment at which all of it is durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LogEnd {
-    /// The last group, and the last sequence that it covers.
-    pub position: Position,
-    /// The first byte behind it.
-    pub place: Place,
-}
 
 /// Reads groups one after the other, and checks each as a start would. The segments that hold them
 /// must not be retired meanwhile.
@@ -27,7 +16,7 @@ pub struct LogEnd {
 pub struct GroupReader {
     disk: Arc<dyn Disk>,
     reader: SegmentReader,
-    place: Place,
+    place: LogPlace,
     end: LogEnd,
     chain: Option<Chain>,
 }
@@ -36,7 +25,7 @@ pub struct GroupReader {
 #[derive(Clone, Copy, Debug)]
 pub struct RawGroup<'a> {
     /// What is in it.
-    pub group: Group<'a>,
+    pub group: LogGroup<'a>,
     /// All of it.
     pub bytes: &'a [u8],
 }
@@ -51,7 +40,7 @@ impl GroupReader {
     ) -> Result<GroupReader, GroupError> {
         let mut segment = end.place.segment;
         loop {
-            let place = Place { segment, offset: 0 };
+            let place = LogPlace { segment, offset: 0 };
             let failed = |source| GroupError::device(&*disk, place, source);
             let name = segment_name(segment);
             let file = disk.open(&name).map_err(failed)?;
@@ -123,7 +112,7 @@ impl GroupReader {
         let bytes = self.reader.bytes(place.offset, group_bytes as usize);
         let bytes = bytes.map_err(failed)?;
         let group = Some(bytes).filter(|bytes| bytes.len() as u64 == group_bytes);
-        let group = group.and_then(|bytes| Group::check(header, bytes));
+        let group = group.and_then(|bytes| LogGroup::check(header, bytes));
         let group = group.ok_or_else(|| GroupError::damaged(&*self.disk, place))?;
         self.chain = Some(Chain::behind(&header, group.checksum));
         self.place.offset += group_bytes;
@@ -136,7 +125,7 @@ impl GroupReader {
         if let Some(found) = self.header_here()? {
             return Ok(found);
         }
-        let next = Place {
+        let next = LogPlace {
             segment: self.place.segment + 1,
             offset: 0,
         };
@@ -169,9 +158,10 @@ impl GroupReader {
 }
 
 /// Why the groups of a log could not be read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum GroupError {
     /// A file cannot be read.
+    #[error("{file} cannot be read from byte {offset} on: {source}")]
     Device {
         /// The file.
         file: String,
@@ -181,6 +171,7 @@ pub enum GroupError {
         source: io::Error,
     },
     /// Something that was durable is missing, or has changed.
+    #[error("{file} is damaged: the group at byte {offset} is missing or has changed")]
     Damaged {
         /// The file.
         file: String,
@@ -188,6 +179,7 @@ pub enum GroupError {
         offset: u64,
     },
     /// The log does not reach back so far.
+    #[error("the log does not reach back to sequence {sequence}")]
     TooShort {
         /// What comes after it is wanted.
         sequence: u64,
@@ -203,7 +195,7 @@ impl GroupError {
         }
     }
 
-    fn device(disk: &dyn Disk, place: Place, source: io::Error) -> GroupError {
+    fn device(disk: &dyn Disk, place: LogPlace, source: io::Error) -> GroupError {
         GroupError::Device {
             file: disk.describe(&segment_name(place.segment)),
             offset: place.offset,
@@ -211,42 +203,10 @@ impl GroupError {
         }
     }
 
-    fn damaged(disk: &dyn Disk, place: Place) -> GroupError {
+    fn damaged(disk: &dyn Disk, place: LogPlace) -> GroupError {
         GroupError::Damaged {
             file: disk.describe(&segment_name(place.segment)),
             offset: place.offset,
-        }
-    }
-}
-
-impl fmt::Display for GroupError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            GroupError::Device {
-                file,
-                offset,
-                source,
-            } => write!(
-                formatter,
-                "{file} cannot be read from byte {offset} on: {source}"
-            ),
-            GroupError::Damaged { file, offset } => write!(
-                formatter,
-                "{file} is damaged: the group at byte {offset} is missing or has changed"
-            ),
-            GroupError::TooShort { sequence } => write!(
-                formatter,
-                "the log does not reach back to sequence {sequence}"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for GroupError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            GroupError::Device { source, .. } => Some(source),
-            _ => None,
         }
     }
 }

@@ -3,14 +3,14 @@
 use std::fmt;
 
 use super::group::Position;
-use super::place::Place;
+use super::place::LogPlace;
 use super::segment::segment_name;
 
 /// Something that was durable is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// Where the group that is missing should be.
-    pub place: Place,
+    pub place: LogPlace,
     /// What is whole before it.
     pub last_good: Position,
     /// A later group that knows the missing one, or a later one, to have been durable, and where it
@@ -47,7 +47,7 @@ pub struct Cut {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Witness {
     /// Where it is.
-    pub place: Place,
+    pub place: LogPlace,
     /// Its number.
     pub group: u64,
     /// The last group that it knows to be durable.

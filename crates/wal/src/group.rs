@@ -46,6 +46,10 @@ const CHECKSUM_AT: usize = 12;
 const FLAG_CLOSING: u16 = 1;
 const FLAG_NEW_HISTORY: u16 = 2;
 
+/// No log gets as far, at a thousand million commits a second for a hundred years: sums with
+/// numbers below it do not overflow.
+const NUMBER_BOUND: u64 = 1 << 62;
+
 /// Which log a group belongs to. Drawn at random when a log is made, and when a part of it was
 /// lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,7 +183,9 @@ impl Header {
         let plausible = flags & !known_flags == 0
             && header.durable.group < header.number
             && header.durable.sequence < header.first_sequence
-            && header.first_sequence - 1 <= header.last_sequence;
+            && header.first_sequence - 1 <= header.last_sequence
+            && header.last_sequence < NUMBER_BOUND
+            && header.number < NUMBER_BOUND;
         if plausible {
             Ok(header)
         } else {
@@ -199,7 +205,7 @@ pub(super) enum NoGroup {
 
 /// A group whose checksum is right.
 #[derive(Clone, Copy, Debug)]
-pub struct Group<'a> {
+pub struct LogGroup<'a> {
     /// What stands at its head.
     pub header: Header,
     /// Its checksum, which the next group repeats.
@@ -207,12 +213,12 @@ pub struct Group<'a> {
     body: &'a [u8],
 }
 
-impl<'a> Group<'a> {
+impl<'a> LogGroup<'a> {
     /// Checks the checksum of the group that `bytes` are.
-    pub(super) fn check(header: Header, bytes: &'a [u8]) -> Option<Group<'a>> {
+    pub(super) fn check(header: Header, bytes: &'a [u8]) -> Option<LogGroup<'a>> {
         let checksum = checksum(bytes);
         let body_end = HEADER_BYTES + usize::try_from(header.body_bytes).ok()?;
-        (checksum == u32_at(bytes, CHECKSUM_AT)).then(|| Group {
+        (checksum == u32_at(bytes, CHECKSUM_AT)).then(|| LogGroup {
             header,
             checksum,
             body: &bytes[HEADER_BYTES..body_end],
@@ -501,7 +507,7 @@ mod tests {
             let kept_bytes: Vec<u8> = kept.pieces().flatten().copied().collect();
             assert!(kept_bytes == copied_bytes, "{sizes:?}");
             let decoded = Header::decode(&kept_bytes).expect("it is one");
-            let group = Group::check(decoded, &kept_bytes).expect("its checksum is right");
+            let group = LogGroup::check(decoded, &kept_bytes).expect("its checksum is right");
             assert_eq!(group.records().count(), sizes.len());
             copied.clear();
             kept.clear();

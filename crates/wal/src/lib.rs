@@ -51,7 +51,6 @@ pub mod disk;
 pub mod limits;
 
 mod bytes;
-mod chain;
 mod copy;
 mod damage;
 mod group;
@@ -66,13 +65,14 @@ mod start;
 mod verify;
 mod writer;
 
-pub use copy::{GroupError, GroupReader, LogEnd, RawGroup};
+pub use copy::{GroupError, GroupReader, RawGroup};
 pub use damage::{Cut, Damage, Witness};
 pub use group::{
-    ALIGN_BYTES, FORMAT_VERSION, Group, GroupBuffer, HEADER_BYTES, Header, LogId, Position, Records,
+    ALIGN_BYTES, FORMAT_VERSION, GroupBuffer, HEADER_BYTES, Header, LogGroup, LogId, Position,
+    Records,
 };
 pub use known::{Known, Misfit};
-pub use place::Place;
+pub use place::{LogEnd, LogPlace};
 pub use progress::ReadProgress;
 pub use record::{RECORD_BYTES, RawRecord, RecordError};
 pub use scan::{ReadError, VisitGroup};

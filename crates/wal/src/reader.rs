@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use super::group::{ALIGN_BYTES, Group, HEADER_BYTES, Header, NoGroup};
+use super::group::{ALIGN_BYTES, HEADER_BYTES, Header, LogGroup, NoGroup};
 use super::limits;
 use crate::disk::{DiskFile, Window};
 
@@ -40,7 +40,11 @@ impl SegmentReader {
     }
 
     /// The group at a place that has this header, if its checksum is right.
-    pub(super) fn group(&mut self, offset: u64, header: Header) -> io::Result<Option<Group<'_>>> {
+    pub(super) fn group(
+        &mut self,
+        offset: u64,
+        header: Header,
+    ) -> io::Result<Option<LogGroup<'_>>> {
         let count = header
             .group_bytes()
             .and_then(|bytes| usize::try_from(bytes).ok())
@@ -49,7 +53,7 @@ impl SegmentReader {
         if bytes.len() < count {
             return Ok(None);
         }
-        Ok(Group::check(header, bytes))
+        Ok(LogGroup::check(header, bytes))
     }
 
     /// Whether there is nothing but zeros from a place on.

@@ -131,30 +131,21 @@ impl fmt::Debug for RawRecord<'_> {
 
 /// What is wrong with a record in a group whose checksum is right: it was written by another
 /// version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     /// A kind that the reader does not know.
+    #[error("a record of unknown kind {0}")]
     Kind(u8),
     /// A byte that must be 0 is not.
+    #[error("a record with an unknown mark")]
     Reserved,
     /// It is longer than its group.
+    #[error("a record longer than its group")]
     CutShort,
     /// Its sequence is not among those of its group, or less than the one before.
+    #[error("a record with a sequence out of order")]
     Sequence,
     /// There are more, or fewer, than the group says.
+    #[error("another number of records than announced")]
     Count,
 }
-
-impl fmt::Display for RecordError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RecordError::Kind(number) => write!(formatter, "a record of unknown kind {number}"),
-            RecordError::Reserved => write!(formatter, "a record with an unknown mark"),
-            RecordError::CutShort => write!(formatter, "a record longer than its group"),
-            RecordError::Sequence => write!(formatter, "a record with a sequence out of order"),
-            RecordError::Count => write!(formatter, "another number of records than announced"),
-        }
-    }
-}
-
-impl std::error::Error for RecordError {}

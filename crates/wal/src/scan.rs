@@ -1,15 +1,13 @@
 //! Reading the log: which groups count, where it ends, and whether something is missing.
 
-use std::fmt;
 use std::io;
 
-use super::chain::Chain;
 use super::damage::{Cut, Damage, Witness};
 use super::group::{
-    ALIGN_BYTES, FORMAT_VERSION, Group, HEADER_BYTES, Header, LogId, NoGroup, Position,
+    ALIGN_BYTES, FORMAT_VERSION, HEADER_BYTES, Header, LogGroup, LogId, NoGroup, Position,
 };
 use super::limits;
-use super::place::Place;
+use super::place::{Chain, LogPlace};
 use super::reader::{SegmentReader, next_place};
 use super::record::RecordError;
 use super::segment::{FoundSegment, segment_name, segment_ordinal};
@@ -61,7 +59,7 @@ pub(super) enum Files {
 }
 
 /// What is done with each group that counts; an error refuses the log.
-pub type VisitGroup<'a> = &'a mut dyn FnMut(Place, &Group<'_>) -> Result<(), RecordError>;
+pub type VisitGroup<'a> = &'a mut dyn FnMut(LogPlace, &LogGroup<'_>) -> Result<(), RecordError>;
 
 /// Reads the whole log. Changes nothing.
 pub(super) fn scan(
@@ -148,7 +146,7 @@ impl Scan {
         let mut offset = 0;
         let mut end: Option<SegmentEnd> = None;
         loop {
-            let place = Place {
+            let place = LogPlace {
                 segment: ordinal,
                 offset,
             };
@@ -197,7 +195,7 @@ impl Scan {
         self.chain.is_none_or(|chain| chain.log_id == log_id)
     }
 
-    fn accept(&mut self, group: &Group<'_>) {
+    fn accept(&mut self, group: &LogGroup<'_>) {
         let header = &group.header;
         if self.chain.is_none() {
             self.first_sequence = header.first_sequence;
@@ -316,7 +314,7 @@ impl Scan {
 
     /// The damage that was found, or a new one at the end.
     fn note_damage(&mut self) -> &mut Damage {
-        let first_segment = Place {
+        let first_segment = LogPlace {
             segment: 1,
             offset: 0,
         };
@@ -335,12 +333,12 @@ impl Scan {
     }
 
     /// Behind the last group that counts; `None`: there are no files.
-    fn end(&self) -> Option<Place> {
+    fn end(&self) -> Option<LogPlace> {
         let (segment, offset) = match self.ends.last() {
             Some(end) => (end.ordinal, end.used_bytes),
             None => (self.segments.first()?.ordinal, 0),
         };
-        Some(Place { segment, offset })
+        Some(LogPlace { segment, offset })
     }
 
     /// The first segment that is not there although a later one is, since they come and go in
@@ -364,8 +362,8 @@ impl Scan {
 
     /// Where the missing group seems to have been: at `end`, or at the beginning of the next
     /// segment. Only a message rests on it.
-    fn missing_place(&self, disk: &dyn Disk, end: Place, witness: Option<Witness>) -> Place {
-        let next = Place {
+    fn missing_place(&self, disk: &dyn Disk, end: LogPlace, witness: Option<Witness>) -> LogPlace {
+        let next = LogPlace {
             segment: end.segment + 1,
             offset: 0,
         };
@@ -395,7 +393,7 @@ impl Scan {
         let mut reader = reader(disk, ordinal)?;
         let mut offset = from;
         while offset < reader.file_bytes() {
-            let place = Place {
+            let place = LogPlace {
                 segment: ordinal,
                 offset,
             };
@@ -432,16 +430,17 @@ impl Scan {
 }
 
 /// The number in what looks like the header of a group.
-fn number_at(disk: &dyn Disk, place: Place) -> Option<u64> {
+fn number_at(disk: &dyn Disk, place: LogPlace) -> Option<u64> {
     let mut reader = reader(disk, place.segment).ok()?;
     let header = reader.header(place.offset).ok()?.ok()?;
     Some(header.number)
 }
 
 /// Why the log could not be read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The folder's files cannot be listed or opened.
+    #[error("{folder}: the files of the log cannot be opened: {source}")]
     Folder {
         /// The folder.
         folder: String,
@@ -449,6 +448,7 @@ pub enum ReadError {
         source: io::Error,
     },
     /// A file cannot be read.
+    #[error("{file} cannot be read from byte {offset} on: {source}")]
     Device {
         /// The file.
         file: String,
@@ -458,6 +458,10 @@ pub enum ReadError {
         source: io::Error,
     },
     /// It was written by another version.
+    #[error(
+        "{file} was written by another version, or is damaged: format {version} at byte {offset}; \
+         this version reads formats up to {FORMAT_VERSION}"
+    )]
     TooNew {
         /// The file.
         file: String,
@@ -467,12 +471,14 @@ pub enum ReadError {
         version: u16,
     },
     /// There is a record that this version does not understand.
+    #[error("{file} holds {reason}, in the group at byte {offset}; use the version that wrote it")]
     Record {
         /// The file.
         file: String,
         /// The place of its group.
         offset: u64,
         /// What is wrong with it.
+        #[source]
         reason: RecordError,
     },
 }
@@ -486,7 +492,7 @@ impl ReadError {
         }
     }
 
-    fn too_new(disk: &dyn Disk, place: Place, version: u16) -> Self {
+    fn too_new(disk: &dyn Disk, place: LogPlace, version: u16) -> Self {
         ReadError::TooNew {
             file: disk.describe(&segment_name(place.segment)),
             offset: place.offset,
@@ -494,60 +500,11 @@ impl ReadError {
         }
     }
 
-    fn record(disk: &dyn Disk, place: Place, reason: RecordError) -> Self {
+    fn record(disk: &dyn Disk, place: LogPlace, reason: RecordError) -> Self {
         ReadError::Record {
             file: disk.describe(&segment_name(place.segment)),
             offset: place.offset,
             reason,
-        }
-    }
-}
-
-impl fmt::Display for ReadError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ReadError::Folder { folder, source } => {
-                write!(
-                    formatter,
-                    "{folder}: the files of the log cannot be opened: {source}"
-                )
-            }
-            ReadError::Device {
-                file,
-                offset,
-                source,
-            } => write!(
-                formatter,
-                "{file} cannot be read from byte {offset} on: {source}"
-            ),
-            ReadError::TooNew {
-                file,
-                offset,
-                version,
-            } => write!(
-                formatter,
-                "{file} was written by another version, or is damaged: format {version} at byte \
-                 {offset}; this version reads formats up to {FORMAT_VERSION}"
-            ),
-            ReadError::Record {
-                file,
-                offset,
-                reason,
-            } => write!(
-                formatter,
-                "{file} holds {reason}, in the group at byte {offset}; use the version that wrote \
-                 it"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for ReadError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            ReadError::Folder { source, .. } | ReadError::Device { source, .. } => Some(source),
-            ReadError::Record { reason, .. } => Some(reason),
-            ReadError::TooNew { .. } => None,
         }
     }
 }

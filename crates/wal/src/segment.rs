@@ -426,9 +426,10 @@ fn fill_and_sync(file: &dyn DiskFile, bytes: u64, demand: &SegmentDemand) -> io:
 }
 
 /// Why no segment was made ready, or none taken back.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum PrepareError {
     /// There is no room on the disk, or in what the user may have of it. Try again when there is.
+    #[error("no room for {file}, the next piece of the log: {}", Advised(.source))]
     Full {
         /// The file.
         file: String,
@@ -436,6 +437,10 @@ pub enum PrepareError {
         source: io::Error,
     },
     /// The device, or the operating system, refused.
+    #[error(
+        "{file}, a piece of the log, cannot be prepared or removed: {}",
+        Advised(.source)
+    )]
     Device {
         /// The file.
         file: String,
@@ -444,11 +449,20 @@ pub enum PrepareError {
     },
     /// A file that is in use, of the log or of a database, is no longer in its folder. Nothing that
     /// is written from now on would be found.
+    #[error(
+        "{file}, which is in use, is no longer in its folder: somebody removed or renamed it while \
+         the server ran, and what is written from now on would be lost at the next start; put it \
+         back, or back up what the server still has, before you restart it"
+    )]
     Removed {
         /// The file.
         file: String,
     },
     /// It is not known which names are durable; only a restart finds out.
+    #[error(
+        "{file}, a piece of the log: whether its name is on the device is not known, as its folder \
+         could not be synced: {source}"
+    )]
     Unsure {
         /// The file.
         file: String,
@@ -456,6 +470,7 @@ pub enum PrepareError {
         source: io::Error,
     },
     /// After such an error.
+    #[error("no more pieces of the log are prepared after an earlier error; restart the server")]
     Stopped,
 }
 
@@ -466,51 +481,5 @@ impl PrepareError {
             self,
             PrepareError::Unsure { .. } | PrepareError::Removed { .. } | PrepareError::Stopped
         )
-    }
-}
-
-impl fmt::Display for PrepareError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PrepareError::Full { file, source } => write!(
-                formatter,
-                "no room for {file}, the next piece of the log: {}",
-                Advised(source)
-            ),
-            PrepareError::Device { file, source } => write!(
-                formatter,
-                "{file}, a piece of the log, cannot be prepared or removed: {}",
-                Advised(source)
-            ),
-            PrepareError::Unsure { file, source } => write!(
-                formatter,
-                "{file}, a piece of the log: whether its name is on the device is not known, as \
-                 its folder could not be synced: \
-                 {source}"
-            ),
-            PrepareError::Removed { file } => write!(
-                formatter,
-                "{file}, which is in use, is no longer in its folder: somebody removed or renamed \
-                 it while the \
-                 server ran, and what is written from now on would be lost at the next start; put \
-                 it back, or back up what the \
-                 server still has, before you restart it"
-            ),
-            PrepareError::Stopped => write!(
-                formatter,
-                "no more pieces of the log are prepared after an earlier error; restart the server"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for PrepareError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            PrepareError::Full { source, .. }
-            | PrepareError::Device { source, .. }
-            | PrepareError::Unsure { source, .. } => Some(source),
-            PrepareError::Removed { .. } | PrepareError::Stopped => None,
-        }
     }
 }

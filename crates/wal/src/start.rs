@@ -1,14 +1,13 @@
 //! The start: read the log, decide where it ends, make that durable, open it for writing.
 
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use super::chain::Chain;
 use super::damage::Damage;
-use super::group::{ALIGN_BYTES, Group, LogId};
+use super::group::{ALIGN_BYTES, LogGroup, LogId};
 use super::known::{Known, Misfit};
 use super::limits;
+use super::place::Chain;
 use super::progress::ReadProgress;
 use super::reader::SegmentReader;
 use super::record::{RawRecord, RecordError};
@@ -229,7 +228,7 @@ fn fits(disk: &dyn Disk, scan: &mut Scan, known: &Known) -> Result<(), OpenError
     }
 }
 
-fn visit_records(group: &Group<'_>, visit: VisitRecord<'_>) -> Result<(), RecordError> {
+fn visit_records(group: &LogGroup<'_>, visit: VisitRecord<'_>) -> Result<(), RecordError> {
     for record in group.records() {
         visit(&record?)?;
     }
@@ -477,9 +476,10 @@ fn retired(segment: &FoundSegment) -> RetiredSegment {
 }
 
 /// Why a log was not opened.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The folder's files cannot be listed, opened or removed.
+    #[error("{folder}: the files of the log cannot be used: {source}")]
     Folder {
         /// The folder.
         folder: String,
@@ -487,8 +487,10 @@ pub enum OpenError {
         source: io::Error,
     },
     /// It cannot be read.
-    Read(ReadError),
+    #[error("{0}")]
+    Read(#[from] ReadError),
     /// Something that was durable is missing. Nothing was changed.
+    #[error("{folder}: {damage}")]
     Damaged {
         /// The folder.
         folder: String,
@@ -496,6 +498,7 @@ pub enum OpenError {
         damage: Box<Damage>,
     },
     /// It does not go with the newest snapshot, or its beginning is missing. Nothing was changed.
+    #[error("{folder}: {misfit}")]
     Misfit {
         /// The folder.
         folder: String,
@@ -503,6 +506,7 @@ pub enum OpenError {
         misfit: Misfit,
     },
     /// What was read could not be made durable again.
+    #[error("{file}: the end of the log cannot be made durable again: {source}")]
     Repair {
         /// The file.
         file: String,
@@ -510,64 +514,14 @@ pub enum OpenError {
         source: io::Error,
     },
     /// No segment could be made ready.
-    Prepare(PrepareError),
+    #[error("{0}")]
+    Prepare(#[from] PrepareError),
     /// The opening group could not be written.
-    Write(WriteError),
+    #[error("{0}")]
+    Write(#[from] WriteError),
 }
 
 fn folder_error(disk: &dyn Disk, source: io::Error) -> OpenError {
     let folder = disk.describe("");
     OpenError::Folder { folder, source }
-}
-
-impl From<ReadError> for OpenError {
-    fn from(error: ReadError) -> OpenError {
-        OpenError::Read(error)
-    }
-}
-
-impl From<PrepareError> for OpenError {
-    fn from(error: PrepareError) -> OpenError {
-        OpenError::Prepare(error)
-    }
-}
-
-impl From<WriteError> for OpenError {
-    fn from(error: WriteError) -> OpenError {
-        OpenError::Write(error)
-    }
-}
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            OpenError::Folder { folder, source } => {
-                write!(
-                    formatter,
-                    "{folder}: the files of the log cannot be used: {source}"
-                )
-            }
-            OpenError::Read(error) => error.fmt(formatter),
-            OpenError::Damaged { folder, damage } => write!(formatter, "{folder}: {damage}"),
-            OpenError::Misfit { folder, misfit } => write!(formatter, "{folder}: {misfit}"),
-            OpenError::Repair { file, source } => write!(
-                formatter,
-                "{file}: the end of the log cannot be made durable again: {source}"
-            ),
-            OpenError::Prepare(error) => error.fmt(formatter),
-            OpenError::Write(error) => error.fmt(formatter),
-        }
-    }
-}
-
-impl std::error::Error for OpenError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            OpenError::Folder { source, .. } | OpenError::Repair { source, .. } => Some(source),
-            OpenError::Read(error) => Some(error),
-            OpenError::Damaged { .. } | OpenError::Misfit { .. } => None,
-            OpenError::Prepare(error) => Some(error),
-            OpenError::Write(error) => Some(error),
-        }
-    }
 }

@@ -1,15 +1,12 @@
 //! Writing: each group with one write, each sync when it is asked for.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use super::chain::Chain;
-use super::copy::LogEnd;
 use super::group::{GroupBuffer, Header, LogId, Position};
 use super::limits;
-use super::place::Place;
+use super::place::{Chain, LogEnd, LogPlace};
 use super::segment::{
     ReadySegment, RetiredSegment, Segment, SpareDescriptor, WantedSegment, segment_name,
 };
@@ -148,7 +145,7 @@ impl LogWriter {
         let is_durable = self.durable == self.written() && !self.poisoned;
         is_durable.then_some(LogEnd {
             position: self.durable,
-            place: Place {
+            place: LogPlace {
                 segment: self.current.ordinal,
                 offset: self.used_bytes,
             },
@@ -386,10 +383,11 @@ pub(super) fn grow(segment: &mut Segment, bytes: u64) -> io::Result<()> {
 }
 
 /// Why a group was not written.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// It does not fit the current segment, and there is no next one, or it cannot be made large
     /// enough. Nothing has happened.
+    #[error("no room in the log for {group_bytes} bytes: {}", why_no_room(.source))]
     NoRoom {
         /// Bytes of the group.
         group_bytes: u64,
@@ -397,6 +395,9 @@ pub enum WriteError {
         source: Option<io::Error>,
     },
     /// The device, or the operating system, refused. Nothing more can be written until a restart.
+    #[error(
+        "{file}: writing the log failed: {source}; writes are refused until the server is restarted"
+    )]
     Failed {
         /// The file.
         file: String,
@@ -404,13 +405,17 @@ pub enum WriteError {
         source: io::Error,
     },
     /// An earlier write or sync failed.
+    #[error("{POISONED}")]
     Poisoned,
 }
 
 /// Why what was written is not known to be durable. Nothing more can be written until a restart.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum SyncError {
     /// The device, or the operating system, refused.
+    #[error(
+        "{file}: syncing the log failed: {source}; writes are refused until the server is restarted"
+    )]
     Failed {
         /// The file.
         file: String,
@@ -418,7 +423,15 @@ pub enum SyncError {
         source: io::Error,
     },
     /// An earlier write or sync failed.
+    #[error("{POISONED}")]
     Poisoned,
+}
+
+fn why_no_room(source: &Option<io::Error>) -> String {
+    match source {
+        None => "its next file is not ready".to_owned(),
+        Some(source) => format!("its next file cannot grow: {}", Advised(source)),
+    }
 }
 
 impl From<SyncError> for WriteError {
@@ -431,67 +444,4 @@ impl From<SyncError> for WriteError {
 }
 
 const POISONED: &str = "a write or sync of the log failed earlier, and what is on the device is \
-     not known: \
-     writes are refused until the server is restarted";
-
-impl fmt::Display for WriteError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            WriteError::NoRoom {
-                group_bytes,
-                source,
-            } => {
-                write!(formatter, "no room in the log for {group_bytes} bytes")?;
-                match source {
-                    None => write!(formatter, ": its next file is not ready"),
-                    Some(source) => {
-                        let source = Advised(source);
-                        write!(formatter, ": its next file cannot grow: {source}")
-                    }
-                }
-            }
-            WriteError::Failed { file, source } => {
-                write!(
-                    formatter,
-                    "{file}: writing the log failed: {source}; writes are refused until the server \
-                     is restarted"
-                )
-            }
-            WriteError::Poisoned => formatter.write_str(POISONED),
-        }
-    }
-}
-
-impl fmt::Display for SyncError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SyncError::Failed { file, source } => {
-                write!(
-                    formatter,
-                    "{file}: syncing the log failed: {source}; writes are refused until the server \
-                     is restarted"
-                )
-            }
-            SyncError::Poisoned => formatter.write_str(POISONED),
-        }
-    }
-}
-
-impl std::error::Error for WriteError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            WriteError::NoRoom { source, .. } => source.as_ref().map(|error| error as _),
-            WriteError::Failed { source, .. } => Some(source),
-            WriteError::Poisoned => None,
-        }
-    }
-}
-
-impl std::error::Error for SyncError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            SyncError::Failed { source, .. } => Some(source),
-            SyncError::Poisoned => None,
-        }
-    }
-}
+     not known: writes are refused until the server is restarted";

@@ -9,14 +9,14 @@ use common::{Client, Owned, Promise, SET, config, log_id, open_with};
 use testkit::{OnFailure, Random};
 use wal::disk::{Disk, SimulatedDisk};
 use wal::{
-    Damage, Ending, Group, GroupBuffer, HEADER_BYTES, LogConfig, OpenError, Place, ReadError,
+    Damage, Ending, GroupBuffer, HEADER_BYTES, LogConfig, LogGroup, LogPlace, OpenError, ReadError,
     RecordError, segment_name,
 };
 
 /// Where a group is, and what it says.
 #[derive(Clone, Copy, Debug)]
 struct Spot {
-    place: Place,
+    place: LogPlace,
     bytes: u64,
     number: u64,
     durable_group: u64,
@@ -24,7 +24,7 @@ struct Spot {
 
 fn spots(disk: &SimulatedDisk) -> Vec<Spot> {
     let mut spots = Vec::new();
-    let mut visit = |place, group: &Group<'_>| {
+    let mut visit = |place, group: &LogGroup<'_>| {
         spots.push(Spot {
             place,
             bytes: group.header.group_bytes().expect("it is there"),
@@ -76,7 +76,7 @@ fn damage_of(disk: &SimulatedDisk) -> Option<Damage> {
             let name = file.strip_prefix("simulated/").expect("its disk");
             let segment = name.trim_end_matches(".log").parse().expect("its name");
             Some(Damage {
-                place: Place { segment, offset },
+                place: LogPlace { segment, offset },
                 last_good: Default::default(),
                 witness: None,
                 missing_segment: 0,

@@ -68,7 +68,7 @@ fn round(seed: u64) {
         }
     }
     let mut read = Vec::new();
-    let mut visit = |_, group: &wal::Group<'_>| {
+    let mut visit = |_, group: &wal::LogGroup<'_>| {
         let records = group.records().map(|record| record.expect("it is whole"));
         read.extend(records.map(|record| Owned::of(&record)));
         Ok(())

@@ -22,15 +22,19 @@ pub struct MethodName {
 }
 
 /// Why there is no request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MethodError {
     /// The name has another form.
+    #[error("`{0}` is no method; write package.Service/Method")]
     BadName(String),
     /// The descriptors cannot be read.
+    #[error("the descriptors cannot be read: {0}")]
     BadDescriptors(String),
     /// The service is not among the descriptors.
+    #[error("there is no service `{0}`")]
     NoService(String),
     /// The service has no such method; these it has.
+    #[error("there is no method `{name}`; the service has {known}")]
     NoMethod {
         /// What was asked for.
         name: String,
@@ -38,8 +42,10 @@ pub enum MethodError {
         known: String,
     },
     /// The method is not unary.
+    #[error("`{0}` is a streaming method; only unary ones can be called")]
     Streaming(String),
     /// The request is no JSON of the method's request message.
+    #[error("the request is no {message}: {reason}")]
     BadRequest {
         /// The message that it should be.
         message: String,
@@ -47,43 +53,12 @@ pub enum MethodError {
         reason: String,
     },
     /// The server does not hand out its descriptors.
+    #[error(
+        "the server does not say what its methods are ({0}); give --descriptor-set FILE, or the \
+         request's bytes with --data-file"
+    )]
     NoReflection(String),
 }
-
-impl fmt::Display for MethodError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            MethodError::BadName(name) => {
-                write!(f, "`{name}` is no method; write package.Service/Method")
-            }
-            MethodError::BadDescriptors(reason) => {
-                write!(f, "the descriptors cannot be read: {reason}")
-            }
-            MethodError::NoService(name) => write!(f, "there is no service `{name}`"),
-            MethodError::NoMethod { name, known } => {
-                write!(f, "there is no method `{name}`; the service has {known}")
-            }
-            MethodError::Streaming(name) => {
-                write!(
-                    f,
-                    "`{name}` is a streaming method; only unary ones can be called"
-                )
-            }
-            MethodError::BadRequest { message, reason } => {
-                write!(f, "the request is no {message}: {reason}")
-            }
-            MethodError::NoReflection(reason) => {
-                write!(
-                    f,
-                    "the server does not say what its methods are ({reason}); give --descriptor-set FILE, or the request's \
-                     bytes with --data-file"
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for MethodError {}
 
 impl std::str::FromStr for MethodName {
     type Err = MethodError;

@@ -215,7 +215,7 @@ mod tests {
     use super::super::tests::{outcome, report};
     use super::*;
     use crate::pacing::Pace;
-    use crate::run::Outcome;
+    use crate::run::LoadOutcome;
 
     const DELAYS: Delays = Delays {
         read_ms: 10,
@@ -250,7 +250,7 @@ mod tests {
     const FIRST: &str = "as the article's first client counts: without Creates";
 
     /// A hundred calls in two seconds, of each kind another number.
-    fn hundred() -> Outcome {
+    fn hundred() -> LoadOutcome {
         let mut outcome = outcome();
         outcome.elapsed_ns = 2_000_000_000;
         outcome.tally.ended_in_window = 100;
@@ -259,7 +259,7 @@ mod tests {
         outcome
     }
 
-    fn kvstore(outcome: Outcome, leaves_creates_out: bool, delays: Delays) -> KvstoreReport {
+    fn kvstore(outcome: LoadOutcome, leaves_creates_out: bool, delays: Delays) -> KvstoreReport {
         let report = report(Pace::Closed, outcome);
         KvstoreReport::new(report, KeyUse::Shared, 4, leaves_creates_out, delays)
     }

@@ -12,7 +12,7 @@ use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
 
 use crate::pacing::Pace;
-use crate::run::{Outcome, Plan};
+use crate::run::{LoadOutcome, LoadPlan};
 
 /// The quantiles that are shown: their names and values.
 const QUANTILES: [(&str, f64); 5] = [
@@ -28,8 +28,8 @@ const QUANTILES: [(&str, f64); 5] = [
 pub struct Report {
     /// What was called, in words.
     what: String,
-    plan: Plan,
-    outcome: Outcome,
+    plan: LoadPlan,
+    outcome: LoadOutcome,
     records_per_call: u64,
     void: Vec<String>,
     noise: Option<String>,
@@ -38,7 +38,12 @@ pub struct Report {
 
 impl Report {
     /// `what`: what was called, in words.
-    pub fn new(what: String, plan: &Plan, outcome: Outcome, records_per_call: u64) -> Report {
+    pub fn new(
+        what: String,
+        plan: &LoadPlan,
+        outcome: LoadOutcome,
+        records_per_call: u64,
+    ) -> Report {
         Report {
             void: void::reasons(plan, &outcome),
             noise: void::noise(plan, &outcome),
@@ -68,7 +73,7 @@ impl Report {
     }
 
     /// What was counted.
-    pub fn outcome(&self) -> &Outcome {
+    pub fn outcome(&self) -> &LoadOutcome {
         &self.outcome
     }
 

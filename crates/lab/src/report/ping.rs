@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{per, quantile_us, seconds};
-use crate::run::Outcome;
+use crate::run::LoadOutcome;
 
 /// Names of the columns, and of those of the CSV lines.
 const COLUMNS: [(&str, &str); 7] = [
@@ -43,7 +43,7 @@ struct Row {
 
 impl PingTable {
     /// Adds a run.
-    pub fn add(&mut self, in_flight: usize, outcome: &Outcome) {
+    pub fn add(&mut self, in_flight: usize, outcome: &LoadOutcome) {
         let tally = &outcome.tally;
         let per_s = |ended: u64| per(ended as f64 * 1e9, outcome.elapsed_ns).unwrap_or(0.0);
         // A worker that nothing came back to has a row too.
@@ -106,7 +106,7 @@ impl PingTable {
     }
 
     /// What the original prints of each run while it goes on.
-    pub fn last_run(&self, connections: usize, outcome: &Outcome) -> String {
+    pub fn last_run(&self, connections: usize, outcome: &LoadOutcome) -> String {
         let Some(row) = self.rows.last() else {
             return String::new();
         };

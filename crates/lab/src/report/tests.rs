@@ -3,15 +3,16 @@ use std::time::Duration;
 use client::LocalCounters;
 
 use super::*;
+use crate::failure::FailureKind;
 use crate::limits;
-use crate::measure::{FailureKind, Tally};
+use crate::measure::Tally;
 use crate::pacing::Arrivals;
 use crate::run::Length;
 use crate::stalls::Stalls;
-use crate::worker::{Mode, WorkerPlan};
+use crate::worker::{ConnectionMode, WorkerPlan};
 
-pub(super) fn plan(pace: Pace) -> Plan {
-    Plan {
+pub(super) fn plan(pace: Pace) -> LoadPlan {
+    LoadPlan {
         address: "127.0.0.1:1978".parse().expect("an address"),
         tls: None,
         connect_timeout: Duration::from_secs(1),
@@ -23,7 +24,7 @@ pub(super) fn plan(pace: Pace) -> Plan {
             thread: (0, 1),
             connections: 0,
             in_flight: 4,
-            mode: Mode::Multiplexed,
+            mode: ConnectionMode::Multiplexed,
             pace,
             deadline_ns: None,
             metadata: Vec::new(),
@@ -43,7 +44,7 @@ const OPEN: Pace = Pace::Open {
 };
 
 /// A thousand calls of 1 to 1000 µs in a second.
-pub(super) fn outcome() -> Outcome {
+pub(super) fn outcome() -> LoadOutcome {
     let mut tally = Tally::default();
     for us in 1..=1_000 {
         tally.succeed(0, 0, us * 1_000, us % 10 == 0);
@@ -52,7 +53,7 @@ pub(super) fn outcome() -> Outcome {
     tally.ended_in_window = 1_000;
     tally.ended = 1_000;
     tally.due = 1_000;
-    Outcome {
+    LoadOutcome {
         tally,
         elapsed_ns: 1_000_000_000,
         from_ns: 7_000_000_000,
@@ -71,7 +72,7 @@ pub(super) fn outcome() -> Outcome {
     }
 }
 
-pub(super) fn report(pace: Pace, outcome: Outcome) -> Report {
+pub(super) fn report(pace: Pace, outcome: LoadOutcome) -> Report {
     Report::new("Get".into(), &plan(pace), outcome, 1)
 }
 
@@ -153,7 +154,7 @@ fn void_results_say_so_first() {
     assert!(good.void_reasons().is_empty(), "{:?}", good.void_reasons());
     assert!(good.text().starts_with("Get on"));
 
-    let busy = Outcome {
+    let busy = LoadOutcome {
         busiest_percent: limits::BUSY_PERCENT as f64 + 0.5,
         ..outcome()
     };
@@ -167,7 +168,7 @@ fn void_results_say_so_first() {
     let (idly_late, idly_behind) = (late.clone(), behind.clone());
     late.busiest_percent = 60.0;
     behind.busiest_percent = 60.0;
-    let none = Outcome {
+    let none = LoadOutcome {
         tally: Tally {
             lag_ns: late.tally.lag_ns.clone(),
             due: 1_000,
@@ -277,7 +278,7 @@ fn unfinished_calls_of_the_warm_up_are_failures() {
 
 #[test]
 fn runs_without_calls_have_no_figures_and_no_panic() {
-    let nothing = Outcome {
+    let nothing = LoadOutcome {
         tally: Tally::default(),
         elapsed_ns: 0,
         server_cpu_ns: None,
@@ -290,7 +291,7 @@ fn runs_without_calls_have_no_figures_and_no_panic() {
 }
 
 /// Numbers of which no two are the same, so that none can stand in the place of another.
-fn distinct() -> Outcome {
+fn distinct() -> LoadOutcome {
     let mut tally = Tally {
         lag_ns: crate::measure::histogram(),
         ended_in_window: 500,
@@ -316,7 +317,7 @@ fn distinct() -> Outcome {
         cpu_ns: 1,
     };
     stalls.late_ns.record(2_000).expect("in range");
-    Outcome {
+    LoadOutcome {
         tally,
         elapsed_ns: 250_000_000,
         from_ns: 7_000_000_000,
@@ -459,7 +460,7 @@ fn the_text_of_a_good_run_is_short() {
     plan.threads = 2;
     let mut outcome = outcome();
     outcome.tally.misses = 0;
-    let text = |plan: &Plan| Report::new("Get".into(), plan, outcome.clone(), 1).text();
+    let text = |plan: &LoadPlan| Report::new("Get".into(), plan, outcome.clone(), 1).text();
     let all = text(&plan);
     let lines: Vec<&str> = all.lines().collect();
     assert_eq!(lines.len(), 6, "{all}");
@@ -474,10 +475,13 @@ fn the_text_of_a_good_run_is_short() {
     assert!(!all.contains("TCP"), "{all}");
     for (mode, part) in [
         (
-            Mode::Exclusive,
+            ConnectionMode::Exclusive,
             ": 2 connections, one call at a time on each, ",
         ),
-        (Mode::Short, ": 2 at a time, each on a new connection, "),
+        (
+            ConnectionMode::Short,
+            ": 2 at a time, each on a new connection, ",
+        ),
     ] {
         plan.worker.mode = mode;
         assert!(text(&plan).contains(part), "{}", text(&plan));
@@ -514,8 +518,9 @@ fn what_never_ended_is_told_whenever_it_began() {
 /// The figures at which a result becomes void, and the last ones at which it is not.
 #[test]
 fn bounds_of_void_results_are_exact() {
-    let is_void = |pace: Pace, outcome: Outcome| !report(pace, outcome).void_reasons().is_empty();
-    let busy = |percent: u64| Outcome {
+    let is_void =
+        |pace: Pace, outcome: LoadOutcome| !report(pace, outcome).void_reasons().is_empty();
+    let busy = |percent: u64| LoadOutcome {
         busiest_percent: percent as f64,
         ..outcome()
     };
@@ -528,7 +533,7 @@ fn bounds_of_void_results_are_exact() {
         arrivals: Arrivals::Poisson,
     };
     let due = |due: u64, busiest_percent: u64| {
-        let mut outcome = Outcome {
+        let mut outcome = LoadOutcome {
             elapsed_ns: 2_000_000_000,
             ..busy(busiest_percent)
         };
@@ -542,7 +547,7 @@ fn bounds_of_void_results_are_exact() {
     some.length = Length::Calls(9_497);
     let report = Report::new("Get".into(), &some, due(9_497, 60), 1);
     assert!(report.void_reasons().is_empty());
-    let stopped = Outcome {
+    let stopped = LoadOutcome {
         was_stopped: true,
         ..due(9_497, 60)
     };
@@ -639,12 +644,12 @@ fn simulated(rate: f64, answers: bool, length_ns: u64, asleep: std::ops::Range<u
     let mut fake = worker::Fake::new(1_000_000, stall);
     let worker_plan = worker::plan(worker::open_loop(rate), 1, 1_000);
     let tally = worker::simulate(worker_plan.clone(), &mut fake, window, asleep);
-    let plan = Plan {
+    let plan = LoadPlan {
         worker: worker_plan,
         length: Length::Duration(Duration::from_nanos(length_ns)),
         ..plan(OPEN)
     };
-    let outcome = Outcome {
+    let outcome = LoadOutcome {
         tally,
         elapsed_ns: length_ns,
         ..outcome()

@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 
 use super::{QUANTILES, Report, quantile_us, seconds};
 use crate::pacing::{Arrivals, Pace};
-use crate::worker::Mode;
+use crate::worker::ConnectionMode;
 
 /// Width of a column of figures.
 const WIDTH: usize = 10;
@@ -38,11 +38,15 @@ fn load(report: &Report) -> String {
     let worker = &report.plan.worker;
     let (connections, in_flight) = (report.plan.connections, worker.in_flight);
     let shape = match worker.mode {
-        Mode::Multiplexed if connections == 1 => format!("1 connection × {in_flight} in flight"),
-        Mode::Multiplexed => format!("{connections} connections × {in_flight} in flight"),
-        Mode::Exclusive if connections == 1 => "1 connection, one call at a time".into(),
-        Mode::Exclusive => format!("{connections} connections, one call at a time on each"),
-        Mode::Short => format!("{connections} at a time, each on a new connection"),
+        ConnectionMode::Multiplexed if connections == 1 => {
+            format!("1 connection × {in_flight} in flight")
+        }
+        ConnectionMode::Multiplexed => format!("{connections} connections × {in_flight} in flight"),
+        ConnectionMode::Exclusive if connections == 1 => "1 connection, one call at a time".into(),
+        ConnectionMode::Exclusive => {
+            format!("{connections} connections, one call at a time on each")
+        }
+        ConnectionMode::Short => format!("{connections} at a time, each on a new connection"),
     };
     let pace = match worker.pace {
         Pace::Closed => "closed loop".into(),

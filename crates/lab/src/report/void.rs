@@ -2,10 +2,10 @@
 
 use crate::limits;
 use crate::pacing::Pace;
-use crate::run::{Length, Outcome, Plan};
+use crate::run::{Length, LoadOutcome, LoadPlan};
 
 /// Why a result must not be believed; empty: it may.
-pub(super) fn reasons(plan: &Plan, outcome: &Outcome) -> Vec<String> {
+pub(super) fn reasons(plan: &LoadPlan, outcome: &LoadOutcome) -> Vec<String> {
     let mut reasons = Vec::new();
     if outcome.busiest_percent > limits::BUSY_PERCENT as f64 {
         reasons.push(format!(
@@ -27,7 +27,7 @@ pub(super) fn reasons(plan: &Plan, outcome: &Outcome) -> Vec<String> {
 
 /// Why latencies are higher than the server made them although the generator did what it could: the
 /// machine did not wake it in time.
-pub(super) fn noise(plan: &Plan, outcome: &Outcome) -> Option<String> {
+pub(super) fn noise(plan: &LoadPlan, outcome: &LoadOutcome) -> Option<String> {
     let late =
         Lateness::of(outcome).filter(|late| plan.worker.pace != Pace::Closed && late.is_noise());
     late.map(|late| {
@@ -54,7 +54,7 @@ pub(super) struct Behind {
 
 impl Behind {
     /// `None`: it kept up, or is a closed loop, which has nothing to keep up with.
-    pub(super) fn of(plan: &Plan, outcome: &Outcome) -> Option<Behind> {
+    pub(super) fn of(plan: &LoadPlan, outcome: &LoadOutcome) -> Option<Behind> {
         let Pace::Open { rate, .. } = plan.worker.pace else {
             return None;
         };
@@ -99,7 +99,7 @@ struct Lateness {
 }
 
 impl Lateness {
-    fn of(outcome: &Outcome) -> Option<Lateness> {
+    fn of(outcome: &LoadOutcome) -> Option<Lateness> {
         let tally = &outcome.tally;
         let late = Lateness {
             lag_ns: tally.lag_ns.value_at_quantile(0.99),
@@ -120,7 +120,7 @@ impl Lateness {
 
 /// The generator took up what was due so late that its own lag is a part of the latencies that it
 /// shows.
-fn lag(outcome: &Outcome) -> Option<String> {
+fn lag(outcome: &LoadOutcome) -> Option<String> {
     let late = Lateness::of(outcome).filter(|late| !late.is_noise());
     late.map(|late| {
         let (lag_us, latency_us) = (late.lag_ns / 1_000, late.latency_ns / 1_000);
@@ -140,11 +140,11 @@ fn lag(outcome: &Outcome) -> Option<String> {
 }
 
 /// Whether no thread of the generator had so much to do that another one would help.
-fn is_idle(outcome: &Outcome) -> bool {
+fn is_idle(outcome: &LoadOutcome) -> bool {
     outcome.busiest_percent < limits::IDLE_PERCENT as f64
 }
 
-fn but_idle(outcome: &Outcome) -> String {
+fn but_idle(outcome: &LoadOutcome) -> String {
     format!(
         "although the generator's busiest thread was busy for only {:.0} % of the time",
         outcome.busiest_percent
@@ -152,7 +152,7 @@ fn but_idle(outcome: &Outcome) -> String {
 }
 
 /// Fewer calls came due than the rate says, or some were never sent.
-fn behind(plan: &Plan, rate: f64, outcome: &Outcome) -> Option<String> {
+fn behind(plan: &LoadPlan, rate: f64, outcome: &LoadOutcome) -> Option<String> {
     let tally = &outcome.tally;
     if tally.never_sent > 0 {
         return Some(format!(

@@ -6,9 +6,9 @@ use std::ops::{Index, IndexMut};
 use client::{ChannelKey, ConnectError};
 
 use super::calls::Call;
-use super::{Mode, RunError, Worker};
+use super::{ConnectionMode, LoadWorker, RunError};
+use crate::failure::FailureKind;
 use crate::limits;
-use crate::measure::FailureKind;
 use crate::transport::Transport;
 use crate::workload::Workload;
 
@@ -245,7 +245,7 @@ impl<S> Lines<S> {
     }
 }
 
-impl<W: Workload, T: Transport> Worker<W, T> {
+impl<W: Workload, T: Transport> LoadWorker<W, T> {
     /// Begins to connect a line.
     pub(super) fn dial(&mut self, line: usize, transport: &mut T, now_ns: u64) {
         let found = &mut self.lines[line];
@@ -275,7 +275,7 @@ impl<W: Workload, T: Transport> Worker<W, T> {
         if let Some(redial_ns) = found.redial_ns {
             if redial_ns > now_ns {
                 self.lines.mend(line);
-            } else if self.plan.mode == Mode::Short {
+            } else if self.plan.mode == ConnectionMode::Short {
                 found.redial_ns = None;
                 self.lines.offer(line);
             } else if self.is_running {
@@ -296,7 +296,7 @@ impl<W: Workload, T: Transport> Worker<W, T> {
             if let Some(channel) = found.channel.take() {
                 transport.close_channel(channel);
             }
-            if self.plan.mode == Mode::Short {
+            if self.plan.mode == ConnectionMode::Short {
                 self.lines.offer(line);
             } else {
                 self.tally.reconnects += 1;

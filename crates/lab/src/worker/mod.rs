@@ -15,8 +15,9 @@ use std::ops::Range;
 
 use client::{CallError, CallStart, Ending, Happened, NotBegun};
 
+use crate::failure::FailureKind;
 use crate::limits;
-use crate::measure::{self, FailureKind, Tally, Window};
+use crate::measure::{self, Tally, Window};
 use crate::pacing::{Pace, Schedule};
 use crate::random::Random;
 use crate::transport::Transport;
@@ -28,7 +29,7 @@ use lines::{Lines, PIPE_TAG};
 
 /// How connections are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum ConnectionMode {
     /// Several calls at a time on each.
     Multiplexed,
     /// One call at a time on each.
@@ -47,7 +48,7 @@ pub struct WorkerPlan {
     /// Calls at a time on each.
     pub in_flight: usize,
     /// How they are used.
-    pub mode: Mode,
+    pub mode: ConnectionMode,
     /// What makes calls begin.
     pub pace: Pace,
     /// How long each call may take.
@@ -61,32 +62,24 @@ pub struct WorkerPlan {
 }
 
 /// Why a run cannot go on.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// There is no connection.
+    #[error("{0}")]
     Connect(String),
     /// The request cannot be sent at all.
+    #[error("the call cannot be made: {0}")]
     BadRequest(String),
     /// The system refuses something.
+    #[error("{0}")]
     System(String),
     /// The user ended it before the load began, or another thread has failed, which says why.
+    #[error("stopped before the load began")]
     Stopped,
 }
 
-impl std::fmt::Display for RunError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            RunError::Connect(text) | RunError::System(text) => f.write_str(text),
-            RunError::BadRequest(text) => write!(f, "the call cannot be made: {text}"),
-            RunError::Stopped => f.write_str("stopped before the load began"),
-        }
-    }
-}
-
-impl std::error::Error for RunError {}
-
 /// One thread's calls.
-pub struct Worker<W, T: Transport> {
+pub struct LoadWorker<W, T: Transport> {
     plan: WorkerPlan,
     workload: W,
     paths: Vec<String>,
@@ -123,9 +116,9 @@ pub struct Worker<W, T: Transport> {
     fatal: Option<RunError>,
 }
 
-impl<W: Workload, T: Transport> Worker<W, T> {
+impl<W: Workload, T: Transport> LoadWorker<W, T> {
     /// A worker that has not begun.
-    pub fn new(plan: WorkerPlan, workload: W) -> Worker<W, T> {
+    pub fn new(plan: WorkerPlan, workload: W) -> LoadWorker<W, T> {
         let never = Window {
             from_ns: u64::MAX,
             until_ns: u64::MAX,
@@ -133,7 +126,7 @@ impl<W: Workload, T: Transport> Worker<W, T> {
         let mut random = Random::of_thread(plan.seed, plan.thread.0);
         let paths = workload.paths();
         assert!(paths.len() <= limits::MAX_KINDS, "each kind is counted");
-        Worker {
+        LoadWorker {
             paths,
             is_pipe: workload.is_pipe(),
             is_large: workload.is_large(),
@@ -168,10 +161,10 @@ impl<W: Workload, T: Transport> Worker<W, T> {
         }
     }
 
-    /// Begins to open the connections, the further ones with each turn; nothing in [`Mode::Short`],
-    /// where calls do.
+    /// Begins to open the connections, the further ones with each turn; nothing in
+    /// [`ConnectionMode::Short`], where calls do.
     pub fn connect(&mut self, transport: &mut T, now_ns: u64) {
-        if self.plan.mode != Mode::Short {
+        if self.plan.mode != ConnectionMode::Short {
             self.to_dial = 0..self.plan.connections;
             self.dial_more(transport, now_ns);
         }
@@ -203,7 +196,7 @@ impl<W: Workload, T: Transport> Worker<W, T> {
     pub fn is_connected(&mut self) -> Result<bool, RunError> {
         match self.fatal.take() {
             Some(error) => Err(error),
-            None => Ok(self.plan.mode == Mode::Short || self.lines.all_open()),
+            None => Ok(self.plan.mode == ConnectionMode::Short || self.lines.all_open()),
         }
     }
 
@@ -292,7 +285,7 @@ impl<W: Workload, T: Transport> Worker<W, T> {
         !self.is_running && (is_empty || now_ns >= last_ns.saturating_add(drain_ns))
     }
 
-    /// When [`Worker::turn`] has something to do by time alone.
+    /// When [`LoadWorker::turn`] has something to do by time alone.
     pub fn next_due_ns(&self) -> Option<u64> {
         if self.is_cut && self.is_running {
             return Some(0);
@@ -443,7 +436,7 @@ impl<W: Workload, T: Transport> Worker<W, T> {
             return false;
         }
         let found = &self.lines[line];
-        if self.plan.mode == Mode::Short {
+        if self.plan.mode == ConnectionMode::Short {
             return found.channel.is_none() && found.redial_ns.is_none();
         }
         if !found.is_open || found.is_retiring || found.in_flight >= self.plan.in_flight {
@@ -481,7 +474,7 @@ impl<W: Workload, T: Transport> Worker<W, T> {
             verdict: None,
         };
         self.measured += u64::from(self.window.contains(intended_ns));
-        if self.plan.mode == Mode::Short {
+        if self.plan.mode == ConnectionMode::Short {
             self.lines[line].waiting_call = Some(call);
             self.dial(line, transport, now_ns);
             return true;
@@ -534,7 +527,7 @@ impl<W: Workload, T: Transport> Worker<W, T> {
     fn refuse(&mut self, call: &Call, error: CallError, now_ns: u64) {
         match error {
             CallError::BadRequest { reason } => self.fatal = Some(RunError::BadRequest(reason)),
-            CallError::NotBegun(why) if self.plan.mode != Mode::Short => {
+            CallError::NotBegun(why) if self.plan.mode != ConnectionMode::Short => {
                 // Not the call's fault: a connection that closes, or has had all the calls it can
                 // name. It is made anew, and the call is taken up again.
                 if matches!(why, NotBegun::Closing { .. }) {
@@ -639,7 +632,7 @@ impl<W: Workload, T: Transport> Worker<W, T> {
 
     fn leave_line(&mut self, line: usize) {
         self.lines[line].in_flight -= 1;
-        if self.plan.mode == Mode::Short || self.lines[line].is_retiring {
+        if self.plan.mode == ConnectionMode::Short || self.lines[line].is_retiring {
             self.lines.retire(line);
         } else {
             self.lines.offer(line);

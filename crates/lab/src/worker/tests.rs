@@ -207,7 +207,7 @@ pub(crate) fn plan(pace: Pace, connections: usize, in_flight: usize) -> WorkerPl
         thread: (0, 1),
         connections,
         in_flight,
-        mode: Mode::Multiplexed,
+        mode: ConnectionMode::Multiplexed,
         pace,
         deadline_ns: None,
         metadata: Vec::new(),
@@ -254,7 +254,7 @@ fn simulate_workload(
     window: Window,
     asleep: Range<u64>,
 ) -> Tally {
-    let mut worker = Worker::new(plan, workload);
+    let mut worker = LoadWorker::new(plan, workload);
     let mut now_ns = 0;
     worker.connect(fake, now_ns);
     let mut begun = false;
@@ -284,7 +284,7 @@ fn simulate_workload(
     panic!("the run does not end");
 }
 
-fn deliver<W: Workload>(worker: &mut Worker<W, Fake>, fake: &mut Fake, now_ns: u64) {
+fn deliver<W: Workload>(worker: &mut LoadWorker<W, Fake>, fake: &mut Fake, now_ns: u64) {
     while let Some(entry) = fake.events.first_entry()
         && entry.key().0 <= now_ns
     {
@@ -420,7 +420,7 @@ fn connections_are_dialed_a_few_at_a_time() {
     let (few, many) = (limits::DIALS_AT_ONCE, 2 * limits::DIALS_AT_ONCE + 10);
     let mut fake = Fake::new(MS, 0..0);
     let request = SameRequest::new("/t.T/Echo".into(), vec![1, 2, 3]);
-    let mut worker = Worker::new(plan(Pace::Closed, many, 1), request);
+    let mut worker = LoadWorker::new(plan(Pace::Closed, many, 1), request);
     worker.connect(&mut fake, 0);
     for _ in 0..2 {
         assert_eq!((fake.opened as usize, worker.open_connections()), (few, 0));
@@ -518,7 +518,7 @@ fn many_bytes_of_requests_are_put_together_in_several_turns() {
     for pace in [Pace::Closed, open_loop(1e7)] {
         let mut fake = Fake::new(20 * MS, 0..0);
         let workload = SameRequest::new("/t.T/Echo".into(), request.clone());
-        let mut worker = Worker::new(plan(pace, 2, 3 * at_once), workload);
+        let mut worker = LoadWorker::new(plan(pace, 2, 3 * at_once), workload);
         worker.connect(&mut fake, 0);
         deliver(&mut worker, &mut fake, 1_000);
         worker.begin(10 * MS, window);
@@ -642,7 +642,7 @@ fn short_connections_serve_one_call_each() {
     for pace in [Pace::Closed, open_loop(500.0)] {
         let mut fake = Fake::new(99_000, 0..0);
         let short = WorkerPlan {
-            mode: Mode::Short,
+            mode: ConnectionMode::Short,
             ..plan(pace, 3, 1)
         };
         let tally = simulate(short, &mut fake, window, 0..0);
@@ -702,7 +702,7 @@ fn what_is_due_beyond_the_number_of_calls_is_not_unfinished() {
     // Stopped before, those that wait are.
     let mut fake = Fake::new(10 * MS, 0..0);
     let request = SameRequest::new("/t.T/Echo".into(), Vec::new());
-    let mut worker = Worker::new(plan(open_loop(1_000.0), 1, 1), request);
+    let mut worker = LoadWorker::new(plan(open_loop(1_000.0), 1, 1), request);
     worker.connect(&mut fake, 0);
     deliver(&mut worker, &mut fake, 2_000);
     worker.begin(MS, window);
@@ -738,7 +738,7 @@ fn lost_connections_are_made_again() {
         until_ns: 1_001 * MS,
     };
     let mut fake = Fake::new(MS, 0..0);
-    let mut worker = Worker::new(
+    let mut worker = LoadWorker::new(
         plan(Pace::Closed, 2, 1),
         SameRequest::new("/t.T/Echo".into(), Vec::new()),
     );
@@ -982,7 +982,7 @@ fn long_calls_that_end_are_begun_again() {
 #[test]
 fn ends_and_messages_without_a_question_are_no_successes() {
     let mut fake = Fake::new(MS, 0..0);
-    let mut worker = Worker::new(plan(Pace::Closed, 1, 2), Messages { is_for_each: false });
+    let mut worker = LoadWorker::new(plan(Pace::Closed, 1, 2), Messages { is_for_each: false });
     worker.connect(&mut fake, 0);
     deliver(&mut worker, &mut fake, 2_000);
     let window = Window {
@@ -1044,7 +1044,7 @@ fn calls_that_wait_for_a_connection_are_unfinished() {
         until_ns: 20 * MS,
     };
     let short = WorkerPlan {
-        mode: Mode::Short,
+        mode: ConnectionMode::Short,
         ..plan(Pace::Closed, 3, 1)
     };
     let mut fake = Fake::new(99_000, 0..0);
@@ -1078,7 +1078,7 @@ fn calls_without_a_connection_fail() {
         until_ns: 1_010 * MS,
     };
     let short = WorkerPlan {
-        mode: Mode::Short,
+        mode: ConnectionMode::Short,
         ..plan(Pace::Closed, 2, 1)
     };
     let mut fake = Fake::new(99_000, 0..0);
@@ -1097,7 +1097,7 @@ fn calls_without_a_connection_fail() {
 fn a_request_that_cannot_be_sent_is_fatal() {
     let mut fake = Fake::new(MS, 0..0);
     let request = SameRequest::new(BAD_PATH.into(), Vec::new());
-    let mut worker = Worker::new(plan(Pace::Closed, 1, 1), request);
+    let mut worker = LoadWorker::new(plan(Pace::Closed, 1, 1), request);
     worker.connect(&mut fake, 0);
     deliver(&mut worker, &mut fake, 2_000);
     let window = Window {
@@ -1118,7 +1118,7 @@ fn a_new_connection_that_takes_no_call_is_a_failure() {
         until_ns: 101 * MS,
     };
     let short = WorkerPlan {
-        mode: Mode::Short,
+        mode: ConnectionMode::Short,
         calls: Some(5),
         ..plan(Pace::Closed, 1, 1)
     };
@@ -1134,7 +1134,7 @@ fn a_new_connection_that_takes_no_call_is_a_failure() {
 fn a_connection_that_cannot_be_made_is_fatal_before_the_load() {
     let mut fake = Fake::new(MS, 0..0);
     let request = || SameRequest::new("/t.T/Echo".into(), Vec::new());
-    let mut worker = Worker::new(plan(Pace::Closed, 2, 1), request());
+    let mut worker = LoadWorker::new(plan(Pace::Closed, 2, 1), request());
     fake.connecting = Connecting::Refuses;
     worker.connect(&mut fake, 0);
     deliver(&mut worker, &mut fake, 2_000);
@@ -1143,14 +1143,14 @@ fn a_connection_that_cannot_be_made_is_fatal_before_the_load() {
 
     // No further one is begun when one has failed at once.
     let mut fake = Fake::new(MS, 0..0);
-    let mut worker = Worker::new(plan(Pace::Closed, 5, 1), request());
+    let mut worker = LoadWorker::new(plan(Pace::Closed, 5, 1), request());
     fake.connecting = Connecting::Fails;
     worker.connect(&mut fake, 0);
     assert_eq!(fake.opened, 1);
     worker.is_connected().expect_err("none can be made");
 
     let mut fake = Fake::new(MS, 0..0);
-    let mut worker = Worker::new(plan(Pace::Closed, 2, 1), request());
+    let mut worker = LoadWorker::new(plan(Pace::Closed, 2, 1), request());
     worker.connect(&mut fake, 0);
     let second = fake.events.pop_last().expect("two are made");
     let Next::Connected(channel) = second.1 else {

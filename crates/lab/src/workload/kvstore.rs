@@ -11,8 +11,8 @@ use api::kvstore::{
 use service::Method;
 
 use super::{Verdict, Workload};
+use crate::failure::FailureKind;
 use crate::limits;
-use crate::measure::FailureKind;
 use crate::random::Random;
 use crate::values::{ValueSizes, Values};
 
@@ -59,7 +59,7 @@ pub struct KvstoreLoad {
 
 /// A key and the number of times it was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
+struct KeyVersion {
     number: u64,
     version: u64,
 }
@@ -136,14 +136,14 @@ pub struct KvstoreWorkload {
     random: Random,
     values: Values,
     /// Keys that are there, as far as is known; with [`KeyUse::Owned`] those that no call is about.
-    known: Vec<Entry>,
+    known: Vec<KeyVersion>,
     /// Shared: where each known key stands in `known`.
     places: HashMap<u64, usize>,
     /// Owned: short keys that were ever used, so that none comes twice.
     short_keys: HashSet<Vec<u8>>,
     next_number: u64,
     /// What calls in flight are about, by ticket.
-    tickets: Vec<Entry>,
+    tickets: Vec<KeyVersion>,
     free_tickets: Vec<u32>,
     chosen: (usize, u32),
     key: Vec<u8>,
@@ -185,7 +185,7 @@ impl KvstoreWorkload {
     }
 
     /// Remembers the key of a failed call, if it may be there and is this run's own.
-    fn note_uncertain(&mut self, kind: usize, entry: Entry, failure: FailureKind) {
+    fn note_uncertain(&mut self, kind: usize, entry: KeyVersion, failure: FailureKind) {
         let is_certain = match failure {
             FailureKind::NotBegun | NOT_FOUND => true,
             // Somebody else's.
@@ -207,7 +207,7 @@ impl KvstoreWorkload {
         }
     }
 
-    fn choose_entry(&mut self, kind: usize) -> Entry {
+    fn choose_entry(&mut self, kind: usize) -> KeyVersion {
         if kind == CREATE {
             return self.new_entry();
         }
@@ -219,9 +219,9 @@ impl KvstoreWorkload {
     }
 
     /// A key that was not there before; a short one by chance was, if keys are shared.
-    fn new_entry(&mut self) -> Entry {
+    fn new_entry(&mut self) -> KeyVersion {
         loop {
-            let entry = Entry {
+            let entry = KeyVersion {
                 number: self.next_number,
                 version: 0,
             };
@@ -250,7 +250,7 @@ impl KvstoreWorkload {
         self.key.truncate(bytes);
     }
 
-    fn value(&self, entry: Entry) -> &[u8] {
+    fn value(&self, entry: KeyVersion) -> &[u8] {
         let mut random = self.random_of(entry.number, entry.version + 1);
         self.values.next_with_one_more(&mut random)
     }
@@ -261,7 +261,7 @@ impl KvstoreWorkload {
     }
 
     /// What is known after a call, if keys are shared.
-    fn learn_shared(&mut self, kind: usize, entry: Entry, outcome: Result<bool, FailureKind>) {
+    fn learn_shared(&mut self, kind: usize, entry: KeyVersion, outcome: Result<bool, FailureKind>) {
         match (kind, outcome) {
             (CREATE, Ok(_)) => {
                 self.places.insert(entry.number, self.known.len());
@@ -284,11 +284,11 @@ impl KvstoreWorkload {
 
     /// The same if a key belongs to one call at a time. What became of the key of a failed call is
     /// not known: it is not used again.
-    fn learn_owned(&mut self, kind: usize, entry: Entry, outcome: Result<bool, FailureKind>) {
+    fn learn_owned(&mut self, kind: usize, entry: KeyVersion, outcome: Result<bool, FailureKind>) {
         let was_there = kind != CREATE;
         match outcome {
             Ok(_) if kind == DELETE => {}
-            Ok(_) if kind == UPDATE => self.known.push(Entry {
+            Ok(_) if kind == UPDATE => self.known.push(KeyVersion {
                 version: entry.version + 1,
                 ..entry
             }),
@@ -337,7 +337,7 @@ impl Workload for KvstoreWorkload {
             }
             UPDATE => {
                 let version = entry.version + 1;
-                let value = self.value(Entry { version, ..entry });
+                let value = self.value(KeyVersion { version, ..entry });
                 UpdateRequest { key, value }.encode(out);
             }
             RETRIEVE => RetrieveRequest { key }.encode(out),
@@ -541,7 +541,7 @@ mod tests {
         for number in 0..CALLS {
             workload.write_key(number);
             keys += workload.key.len();
-            let entry = Entry { number, version: 0 };
+            let entry = KeyVersion { number, version: 0 };
             values += workload.value(entry).len();
         }
         let (key, value) = (keys as f64 / CALLS as f64, values as f64 / CALLS as f64);
@@ -564,7 +564,7 @@ mod tests {
             let mut together = 0.0;
             for number in 0..CALLS {
                 workload.write_key(number);
-                let value = workload.value(Entry { number, version });
+                let value = workload.value(KeyVersion { number, version });
                 let beyond = |bytes: usize| bytes as f64 / 1_000.0 - 1.0;
                 together += beyond(workload.key.len()) * beyond(value.len());
             }
@@ -755,7 +755,7 @@ mod tests {
     #[test]
     fn the_number_of_known_keys_is_bounded() {
         let mut workload = workload(KeyUse::Shared, 5);
-        let entry = Entry {
+        let entry = KeyVersion {
             number: 0,
             version: 0,
         };
@@ -777,7 +777,7 @@ mod tests {
     #[test]
     fn owned_keys_follow_what_was_done() {
         let mut workload = workload(KeyUse::Owned, 3);
-        let entry = |version| Entry { number: 9, version };
+        let entry = |version| KeyVersion { number: 9, version };
         for (kind, outcome, known) in [
             (CREATE, Ok(false), Some(entry(4))),
             (CREATE, Err(FailureKind::NotBegun), None),

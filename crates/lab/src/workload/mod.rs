@@ -14,7 +14,7 @@ pub use same::SameRequest;
 
 use client::SharedBytes;
 
-use crate::measure::FailureKind;
+use crate::failure::FailureKind;
 
 /// The calls of one thread.
 pub trait Workload {

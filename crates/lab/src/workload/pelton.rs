@@ -35,39 +35,21 @@ impl Mix {
 }
 
 /// Why a text is no mix. Each says what the right form is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MixError {
     /// A part is not `operation=percent`.
+    #[error("`{0}` is no part of a mix; write get=90,put=10")]
     BadPart(String),
     /// There is no such operation.
+    #[error("there is no operation `{0}`; write get, put, delete, append or incr")]
     UnknownOperation(String),
     /// An operation stands there twice.
+    #[error("`{0}` stands there twice")]
     Twice(String),
     /// The shares do not add up to 100.
+    #[error("the shares are percent and add up to {0}, not to 100")]
     BadSum(u64),
 }
-
-impl fmt::Display for MixError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            MixError::BadPart(part) => {
-                write!(f, "`{part}` is no part of a mix; write get=90,put=10")
-            }
-            MixError::UnknownOperation(name) => {
-                write!(
-                    f,
-                    "there is no operation `{name}`; write get, put, delete, append or incr"
-                )
-            }
-            MixError::Twice(name) => write!(f, "`{name}` stands there twice"),
-            MixError::BadSum(sum) => {
-                write!(f, "the shares are percent and add up to {sum}, not to 100")
-            }
-        }
-    }
-}
-
-impl std::error::Error for MixError {}
 
 const NAMES: [(&str, OperationKind); 5] = [
     ("get", OperationKind::Get),

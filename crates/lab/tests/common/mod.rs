@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use client::{Address, Code, Status};
-use lab::{Length, Mode, Pace, Plan, WorkerPlan};
+use lab::{ConnectionMode, Length, LoadPlan, Pace, WorkerPlan};
 use wire::{Connection, ErrorCode, Event, StreamKey};
 
 /// Far longer than anything here takes: only a test that fails waits for so long.
@@ -285,8 +285,8 @@ impl Gate {
 }
 
 /// One connection with one call at a time, in a closed loop.
-pub fn plan(server: &Server, length: Length) -> Plan {
-    Plan {
+pub fn plan(server: &Server, length: Length) -> LoadPlan {
+    LoadPlan {
         address: server.address.clone(),
         connect_timeout: TIMEOUT,
         tls: None,
@@ -298,7 +298,7 @@ pub fn plan(server: &Server, length: Length) -> Plan {
             thread: (0, 1),
             connections: 0,
             in_flight: 1,
-            mode: Mode::Multiplexed,
+            mode: ConnectionMode::Multiplexed,
             pace: Pace::Closed,
             deadline_ns: None,
             metadata: Vec::new(),

@@ -1,7 +1,5 @@
 //! Why a TLS connection failed.
 
-use std::fmt;
-
 use rustls::{CertificateError, Error};
 
 /// What kind of failure it was. There are few, so that they can be counted one by one.
@@ -105,7 +103,8 @@ fn names(presented: &[String]) -> String {
 }
 
 /// A failure of a TLS connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
 pub struct TlsFailure {
     /// Of which kind.
     pub kind: FailureKind,
@@ -186,14 +185,6 @@ impl TlsFailure {
         }
     }
 }
-
-impl fmt::Display for TlsFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.reason)
-    }
-}
-
-impl std::error::Error for TlsFailure {}
 
 #[cfg(test)]
 mod tests {

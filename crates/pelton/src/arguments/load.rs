@@ -7,7 +7,7 @@ use clap::{ArgGroup, Args, ValueEnum};
 use lab::{Distribution, MetadataField, MetadataValue, MethodName, Mix, ValueSizes, limits};
 use net::Address;
 
-use super::{CpuList, LoadService, TlsArguments, number};
+use super::{CpuList, LoadFormat, LoadService, TlsArguments, number};
 use crate::size::{Size, Span};
 
 /// `pelton load`
@@ -167,17 +167,6 @@ pub struct LoadArguments {
     /// Begins the random numbers: the same seed chooses the same keys and values
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = number::whole::<u64>(0, u64::MAX.into()))]
     pub seed: u64,
-}
-
-/// How a result is printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LoadFormat {
-    /// for people
-    Text,
-    /// a line of names and a line of figures
-    Csv,
-    /// one JSON object
-    Json,
 }
 
 /// How connections are used.

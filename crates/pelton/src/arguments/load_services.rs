@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use lab::limits;
 use net::Address;
 
-use super::{CpuList, LoadFormat, TlsArguments, number};
+use super::{CpuList, TlsArguments, number};
 use crate::simulation::Simulation;
 use crate::size::{Size, Span};
 
@@ -147,6 +147,17 @@ pub struct LoadTarget {
     /// How to print the result
     #[arg(long = "output", value_name = "FORMAT", env = "PELTON_OUTPUT", value_enum, default_value_t = LoadFormat::Text)]
     pub format: LoadFormat,
+}
+
+/// How a result is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LoadFormat {
+    /// for people
+    Text,
+    /// a line of names and a line of figures
+    Csv,
+    /// one JSON object
+    Json,
 }
 
 /// Whose keys are whose.

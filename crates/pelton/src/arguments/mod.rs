@@ -25,9 +25,10 @@ pub use database::{
     ConvertDatabaseArguments, CreateDatabaseArguments, DatabaseCommand, DropDatabaseArguments,
     KindArgument, ListDatabasesArguments,
 };
-pub use load::{LoadArguments, LoadArrivals, LoadFormat, LoadMode};
+pub use load::{LoadArguments, LoadArrivals, LoadMode};
 pub use load_services::{
-    KvstoreLoadArguments, LoadKeys, LoadService, LoadTarget, PingConnections, PingLoadArguments,
+    KvstoreLoadArguments, LoadFormat, LoadKeys, LoadService, LoadTarget, PingConnections,
+    PingLoadArguments,
 };
 pub use serve::{CpuList, Driver, LogFormat, LogLevel, ServeArguments, UnixMode};
 pub use store::{

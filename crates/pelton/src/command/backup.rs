@@ -11,7 +11,7 @@ use crate::arguments::{BackupArguments, SnapshotArguments};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::output::{Output, bytes, databases, entries, object};
-use crate::progress::Progress;
+use crate::progress::ProgressLine;
 
 /// How long to wait for a message before the user is looked at.
 const LOOK: Duration = Duration::from_millis(50);
@@ -27,7 +27,7 @@ pub fn backup(arguments: &BackupArguments) -> Result<Exit, Failure> {
     let mut request = Vec::new();
     let name = &arguments.name;
     BackupRequest { name }.encode(&mut request);
-    let progress = Progress::bytes("copying");
+    let progress = ProgressLine::bytes("copying");
     let mut output = Output::new(arguments.connection.output).optional();
     let mut is_complete = false;
     let patience = Patience {
@@ -86,7 +86,7 @@ fn say_complete(output: &mut Output, told: &BackupProgress<'_>) -> Result<(), Fa
 pub fn snapshot(arguments: &SnapshotArguments) -> Result<Exit, Failure> {
     let interrupt = Interrupt::listen();
     let mut caller = Caller::connect(&arguments.connection)?;
-    let progress = Progress::waiting("writing a snapshot");
+    let progress = ProgressLine::waiting("writing a snapshot");
     let mut made = None;
     let patience = Patience {
         longest: None,

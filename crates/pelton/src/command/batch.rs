@@ -9,8 +9,8 @@ use service::keyvalue::messages::{
 use service::limits::ANSWER_BYTES_MAX;
 use store::{Mode, Operation};
 
-use super::pipe::{self, GROUP_BYTES, GROUP_OPERATIONS, Group, Outcome};
-use super::results::{self, Place, Unit, Verdict, failure_text, judge};
+use super::pipe::{self, GROUP_BYTES, GROUP_OPERATIONS, PipeGroup, PipeOutcome};
+use super::results::{self, InputPlace, Unit, Verdict, failure_text, judge};
 use super::{Caller, unreadable};
 use crate::arguments::{BatchArguments, BatchModeArgument};
 use crate::exit::{Exit, Failure};
@@ -78,7 +78,7 @@ fn atomic(
                 store::limits::COMMIT_OPERATIONS
             )));
         }
-        read.push((Place::of(&operation, number), operation));
+        read.push((InputPlace::of(&operation, number), operation));
     }
     let database = &arguments.database;
     let borrowed: Vec<Operation<'_>> = read.iter().map(|(_, one)| one.borrow()).collect();
@@ -92,7 +92,7 @@ fn atomic(
     );
     let answer = Caller::connect(&database.connection)?.unary(Method::Batch, &request)?;
     let answer = BatchResponse::decode(&answer).map_err(unreadable)?;
-    let places: Vec<Place> = read.iter().map(|(place, _)| *place).collect();
+    let places: Vec<InputPlace> = read.iter().map(|(place, _)| *place).collect();
     let mut output = Output::new(database.connection.output);
     let verdict = if answer.applied {
         print_all(
@@ -113,7 +113,7 @@ fn atomic(
 pub fn print_all(
     output: &mut Output,
     unit: Unit,
-    places: &[Place],
+    places: &[InputPlace],
     answer: &BatchResponse<'_>,
     failures_only: bool,
 ) -> Result<Verdict, Failure> {
@@ -138,7 +138,7 @@ pub fn print_all(
 pub fn print_failed(
     output: &mut Output,
     unit: Unit,
-    places: &[Place],
+    places: &[InputPlace],
     answer: &BatchResponse<'_>,
 ) -> Result<Verdict, Failure> {
     let place = places
@@ -184,7 +184,7 @@ fn independent(
         PipeAnswers::All
     };
     let groups = pipe::read_ahead(grouped(database, answers, operations))?;
-    let mut progress = Progress {
+    let mut progress = BatchProgress {
         output: Output::new(arguments.database.connection.output).optional(),
         failures_only: arguments.failures_only,
         worst: Verdict::Done,
@@ -193,7 +193,7 @@ fn independent(
     let ended = pipe::run(&mut caller, &groups, &interrupt, &mut |places, outcome| {
         progress.take(places, outcome)
     });
-    let Progress {
+    let BatchProgress {
         output,
         worst,
         answered,
@@ -220,13 +220,13 @@ fn grouped(
     database: String,
     answers: PipeAnswers,
     mut operations: Operations<impl Read>,
-) -> impl FnMut() -> Result<Option<Group<Place>>, Failure> {
+) -> impl FnMut() -> Result<Option<PipeGroup<InputPlace>>, Failure> {
     let (mut failed, mut is_over) = (None, false);
     move || {
         if let Some(failure) = failed.take() {
             return Err(failure);
         }
-        let mut group: Vec<(Place, OwnedOperation)> = Vec::new();
+        let mut group: Vec<(InputPlace, OwnedOperation)> = Vec::new();
         let (mut bytes, mut values) = (0, 0);
         let has_room = |count, bytes, values| {
             count < GROUP_OPERATIONS && bytes < GROUP_BYTES && values < GROUP_VALUES
@@ -239,7 +239,7 @@ fn grouped(
                 Ok(Some((number, operation))) => {
                     bytes += operation.request_bytes();
                     values += usize::from(operation.wants_value());
-                    group.push((Place::of(&operation, number), operation));
+                    group.push((InputPlace::of(&operation, number), operation));
                 }
                 Ok(None) => is_over = true,
                 // What stands before it is still to be done.
@@ -263,7 +263,7 @@ fn grouped(
             ANSWER_BYTES_MAX,
             &borrowed,
         );
-        Ok(Some(Group {
+        Ok(Some(PipeGroup {
             request,
             places: group.into_iter().map(|(place, _)| place).collect(),
         }))
@@ -271,19 +271,19 @@ fn grouped(
 }
 
 /// What has been answered.
-struct Progress {
+struct BatchProgress {
     output: Output,
     failures_only: bool,
     worst: Verdict,
     answered: u64,
 }
 
-impl Progress {
-    fn take(&mut self, places: &[Place], outcome: Outcome<'_>) -> Result<(), Failure> {
+impl BatchProgress {
+    fn take(&mut self, places: &[InputPlace], outcome: PipeOutcome<'_>) -> Result<(), Failure> {
         self.answered += places.len() as u64;
         let verdict = match outcome {
-            Outcome::Done => Verdict::Done,
-            Outcome::Refused(failure) => {
+            PipeOutcome::Done => Verdict::Done,
+            PipeOutcome::Refused(failure) => {
                 let (first, last) = (places[0].number, places[places.len() - 1].number);
                 note(format_args!(
                     "pelton: nothing of lines {first} to {last} was done: {}",
@@ -291,12 +291,12 @@ impl Progress {
                 ));
                 Verdict::Failed
             }
-            Outcome::Answered(answer, None) => {
+            PipeOutcome::Answered(answer, None) => {
                 let output = &mut self.output;
                 print_all(output, Unit::Line, places, &answer, self.failures_only)?
             }
-            Outcome::Answered(answer, Some(indexes)) => {
-                let failed: Option<Vec<Place>> = indexes
+            PipeOutcome::Answered(answer, Some(indexes)) => {
+                let failed: Option<Vec<InputPlace>> = indexes
                     .iter()
                     .map(|&index| places.get(index as usize).copied())
                     .collect();

@@ -9,7 +9,7 @@ use crate::arguments::{ConvertDatabaseArguments, KindArgument};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::output::{Output, entries, object};
-use crate::progress::Progress;
+use crate::progress::ProgressLine;
 
 /// Has the server make a database one of another kind.
 pub fn convert_database(arguments: &ConvertDatabaseArguments) -> Result<Exit, Failure> {
@@ -23,7 +23,7 @@ pub fn convert_database(arguments: &ConvertDatabaseArguments) -> Result<Exit, Fa
     let name = &arguments.name;
     let kind = kind.number();
     ConvertDatabaseRequest { name, kind }.encode(&mut request);
-    let progress = Progress::entries_of("converting");
+    let progress = ProgressLine::entries_of("converting");
     let mut end = None;
     let patience = Patience {
         longest: Some(SILENCE),

@@ -14,12 +14,12 @@ use store::Direction;
 use super::{Caller, call_failure, path, unreadable};
 use crate::arguments::{ExportArguments, ExportFormat};
 use crate::exit::{Exit, Failure};
-use crate::export_format::Writer;
+use crate::export_format::ExportWriter;
 use crate::in_place;
 use crate::interrupt::Interrupt;
 use crate::limits::EXPORT_PARTIAL_NAMES;
 use crate::output::{self, Output, object};
-use crate::progress::Progress;
+use crate::progress::ProgressLine;
 
 /// How long to wait for a page before the user is looked at.
 const LOOK: Duration = Duration::from_millis(50);
@@ -41,7 +41,7 @@ pub fn export(arguments: &ExportArguments) -> Result<Exit, Failure> {
     }
     let interrupt = Interrupt::listen();
     let mut caller = Caller::connect(&arguments.connection)?;
-    let total = match Progress::is_wanted() {
+    let total = match ProgressLine::is_wanted() {
         true => Some(count(&mut caller, &arguments.database)?),
         false => None,
     };
@@ -55,7 +55,7 @@ pub fn export(arguments: &ExportArguments) -> Result<Exit, Failure> {
         &mut caller,
         arguments,
         &interrupt,
-        &Progress::entries("exporting", total),
+        &ProgressLine::entries("exporting", total),
         BufWriter::with_capacity(BUFFER_BYTES, out),
     )
     .map_err(|failure| failure.with(&left))?;
@@ -83,7 +83,7 @@ fn write_all(
     caller: &mut Caller,
     arguments: &ExportArguments,
     interrupt: &Interrupt,
-    progress: &Progress,
+    progress: &ProgressLine,
     out: impl Write,
 ) -> Result<u64, Failure> {
     let (address, timeout) = (caller.address.clone(), caller.timeout);
@@ -109,7 +109,7 @@ fn write_all(
             Step::Message(page) => {
                 let page = ScanPage::decode(&page).map_err(unreadable)?;
                 if let Some(out) = out.take() {
-                    writer = Some(Writer::begin(arguments.format, out).map_err(written)?);
+                    writer = Some(ExportWriter::begin(arguments.format, out).map_err(written)?);
                 }
                 let writer = writer.as_mut().expect("it was begun with the first page");
                 for entry in page.entries() {
@@ -171,20 +171,20 @@ fn say(arguments: &ExportArguments, entries: u64, name: &str) -> Result<(), Fail
 }
 
 /// A file under the name that it has until it is complete. Removed with the value.
-struct Place {
+struct ExportFile {
     path: PathBuf,
     partial: PathBuf,
     file: File,
 }
 
-impl Drop for Place {
+impl Drop for ExportFile {
     fn drop(&mut self) {
         // Renamed, it is no longer there.
         let _ = fs::remove_file(&self.partial);
     }
 }
 
-impl Place {
+impl ExportFile {
     /// All is written: gives the file its name, once it is on the device; that of another file only
     /// if it may be replaced.
     fn complete(self, may_replace: bool) -> Result<(), Failure> {
@@ -203,7 +203,7 @@ fn to_standard_output(arguments: &ExportArguments) -> bool {
 }
 
 /// Where an export goes; with a place, if it is a file that is to appear when it is complete.
-fn open(arguments: &ExportArguments) -> Result<(Box<dyn Write>, Option<Place>), Failure> {
+fn open(arguments: &ExportArguments) -> Result<(Box<dyn Write>, Option<ExportFile>), Failure> {
     let file = arguments.file.as_deref();
     let Some(path) = file.filter(|path| *path != Path::new("-")) else {
         return Ok((Box::new(io::stdout()), None));
@@ -234,7 +234,7 @@ fn open(arguments: &ExportArguments) -> Result<(Box<dyn Write>, Option<Place>), 
     let out = file
         .try_clone()
         .map_err(|error| unwritable(&partial, &error))?;
-    let place = Place {
+    let place = ExportFile {
         path,
         partial,
         file,

@@ -9,16 +9,16 @@ use service::keyvalue::messages::{PipeAnswers, PipeRequest};
 use service::limits::TIME_TO_LIVE_MS_MAX;
 use store::{Condition, Expiry, Mode, Operation};
 
-use super::pipe::{self, GROUP_BYTES, GROUP_OPERATIONS, Group, Outcome};
+use super::pipe::{self, GROUP_BYTES, GROUP_OPERATIONS, PipeGroup, PipeOutcome};
 use super::results::failure_text;
 use super::{Caller, unreadable};
 use crate::arguments::ImportArguments;
 use crate::exit::{Exit, Failure};
-use crate::export_format::{Entry, Reader};
-use crate::input::{self, Input};
+use crate::export_format::{ExportEntry, ExportReader};
+use crate::input::{self, NamedInput};
 use crate::interrupt::Interrupt;
 use crate::output::{self, Output, object};
-use crate::progress::Progress;
+use crate::progress::ProgressLine;
 
 /// Writes all entries of an export into a database.
 pub fn import(arguments: &ImportArguments) -> Result<Exit, Failure> {
@@ -33,8 +33,8 @@ pub fn import(arguments: &ImportArguments) -> Result<Exit, Failure> {
         _ => (input, None),
     };
     let mut caller = Caller::connect(&arguments.connection)?;
-    let progress = Progress::entries("importing", total);
-    let reader = Reader::begin(input.source, &input.name)
+    let progress = ProgressLine::entries("importing", total);
+    let reader = ExportReader::begin(input.source, &input.name)
         .map_err(|failure| failure.with("nothing was written"))?;
     let unit = reader.unit();
     let expired = Arc::new(AtomicU64::new(0));
@@ -76,10 +76,10 @@ pub fn import(arguments: &ImportArguments) -> Result<Exit, Failure> {
 
 /// Reads a file to its end, so that a wrong or damaged one is found before anything is written.
 /// Returns how many entries it has.
-fn check(input: Input, interrupt: &Interrupt) -> Result<u64, Failure> {
-    let progress = Progress::entries("checking", None);
+fn check(input: NamedInput, interrupt: &Interrupt) -> Result<u64, Failure> {
+    let progress = ProgressLine::entries("checking", None);
     let nothing = |failure: Failure| failure.with("nothing was written");
-    let mut reader = Reader::begin(input.source, &input.name).map_err(nothing)?;
+    let mut reader = ExportReader::begin(input.source, &input.name).map_err(nothing)?;
     let mut entries = 0;
     while reader.next_entry().map_err(nothing)?.is_some() {
         entries += 1;
@@ -97,14 +97,14 @@ fn grouped(
     database: String,
     expired: Arc<AtomicU64>,
     read: Arc<AtomicU64>,
-    mut reader: Reader<impl Read>,
-) -> impl FnMut() -> Result<Option<Group<u64>>, Failure> {
+    mut reader: ExportReader<impl Read>,
+) -> impl FnMut() -> Result<Option<PipeGroup<u64>>, Failure> {
     let (mut failed, mut is_over) = (None, false);
     move || {
         if let Some(failure) = failed.take() {
             return Err(failure);
         }
-        let mut group: Vec<(u64, Entry, Expiry)> = Vec::new();
+        let mut group: Vec<(u64, ExportEntry, Expiry)> = Vec::new();
         let mut bytes = 0;
         while !is_over && group.len() < GROUP_OPERATIONS && bytes < GROUP_BYTES {
             if !group.is_empty() && reader.may_wait() {
@@ -142,11 +142,11 @@ fn grouped(
             &operations,
         );
         let places = group.iter().map(|(number, ..)| *number).collect();
-        Ok(Some(Group { request, places }))
+        Ok(Some(PipeGroup { request, places }))
     }
 }
 
-fn put((_, entry, expiry): &(u64, Entry, Expiry)) -> Operation<'_> {
+fn put((_, entry, expiry): &(u64, ExportEntry, Expiry)) -> Operation<'_> {
     Operation::Put {
         key: &entry.key,
         value: &entry.value,
@@ -171,16 +171,16 @@ fn now_ms() -> u64 {
 }
 
 /// How many entries of a group are written: all of them, or it is an error.
-fn written(places: &[u64], outcome: &Outcome<'_>, unit: &str) -> Result<u64, Failure> {
+fn written(places: &[u64], outcome: &PipeOutcome<'_>, unit: &str) -> Result<u64, Failure> {
     match outcome {
-        Outcome::Done => Ok(places.len() as u64),
-        Outcome::Refused(failure) => Err(Failure::Failed(format!(
+        PipeOutcome::Done => Ok(places.len() as u64),
+        PipeOutcome::Refused(failure) => Err(Failure::Failed(format!(
             "{unit}s {} to {} were refused: {}",
             places[0],
             places[places.len() - 1],
             failure_text(failure)
         ))),
-        Outcome::Answered(..) => Err(unreadable("a Put without a condition failed")),
+        PipeOutcome::Answered(..) => Err(unreadable("a Put without a condition failed")),
     }
 }
 

@@ -8,17 +8,16 @@ use std::time::Duration;
 use client::{Channel, ChannelOptions};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lab::{
-    Arrivals, Length, MethodError, MethodName, Mode, Outcome, Pace, PeltonLoad, PeltonShape,
-    PeltonWorkload, Plan, Progress, Report, RunError, SameRequest, WorkerPlan, limits,
+    Arrivals, ConnectionMode, Length, LoadOutcome, LoadPlan, LoadProgress, MethodError, MethodName,
+    Pace, PeltonLoad, PeltonShape, PeltonWorkload, Report, RunError, SameRequest, WorkerPlan,
+    limits,
 };
 use net::Address;
 
 use super::CONNECT_HINT;
 use super::load_database::{OwnDatabase, check_existence, check_memory};
 use super::tls::{client_tls, connect_failure};
-use crate::arguments::{
-    LoadArguments, LoadArrivals, LoadFormat, LoadMode, LoadService, OutputFormat,
-};
+use crate::arguments::{LoadArguments, LoadArrivals, LoadFormat, LoadMode, OutputFormat};
 use crate::exit::{CallFailure, Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::output::{Output, note};
@@ -34,13 +33,8 @@ const FILL_BYTES: usize = 1 << 20;
 const CLOSED_IN_FLIGHT: usize = 16;
 const OPEN_IN_FLIGHT: usize = 1_000;
 
-/// Loads a server and prints what was measured.
-pub fn load(arguments: &LoadArguments) -> Result<Exit, Failure> {
-    match &arguments.service {
-        Some(LoadService::Kvstore(arguments)) => return super::load_kvstore(arguments),
-        Some(LoadService::Ping(arguments)) => return super::load_ping(arguments),
-        None => {}
-    }
+/// Loads a Pelton server, or any method of another one, and prints what was measured.
+pub(super) fn load_server(arguments: &LoadArguments) -> Result<Exit, Failure> {
     let plan = plan(arguments)?;
     if let Some(process) = arguments.server_pid {
         lab::process_cpu_ns(process).map_err(|error| {
@@ -85,17 +79,17 @@ pub(super) fn verdict(
         )));
     }
     if is_interrupted {
-        return Ok(crate::interrupt::exit());
+        return Ok(Exit::of_signal());
     }
     let is_good = report.void_reasons().is_empty() && !report.has_failures() && !report.is_behind();
     Ok(if is_good { Exit::Done } else { Exit::Miss })
 }
 
-fn plan(arguments: &LoadArguments) -> Result<Plan, Failure> {
+fn plan(arguments: &LoadArguments) -> Result<LoadPlan, Failure> {
     let mode = match arguments.mode {
-        LoadMode::Multiplexed => Mode::Multiplexed,
-        LoadMode::Exclusive => Mode::Exclusive,
-        LoadMode::Short => Mode::Short,
+        LoadMode::Multiplexed => ConnectionMode::Multiplexed,
+        LoadMode::Exclusive => ConnectionMode::Exclusive,
+        LoadMode::Short => ConnectionMode::Short,
     };
     check(arguments, mode)?;
     let pace = match arguments.rate {
@@ -114,10 +108,10 @@ fn plan(arguments: &LoadArguments) -> Result<Plan, Failure> {
         OPEN_IN_FLIGHT
     };
     let in_flight = match mode {
-        Mode::Multiplexed => arguments.in_flight.unwrap_or(usual),
-        Mode::Exclusive | Mode::Short => 1,
+        ConnectionMode::Multiplexed => arguments.in_flight.unwrap_or(usual),
+        ConnectionMode::Exclusive | ConnectionMode::Short => 1,
     };
-    Ok(Plan {
+    Ok(LoadPlan {
         address: arguments.address.clone(),
         connect_timeout: Duration::from_millis(arguments.timeout.ms),
         tls: client_tls(&arguments.tls)?,
@@ -152,7 +146,7 @@ fn plan(arguments: &LoadArguments) -> Result<Plan, Failure> {
 }
 
 /// What clap cannot see: flags that contradict each other by their values.
-fn check(arguments: &LoadArguments, mode: Mode) -> Result<(), Failure> {
+fn check(arguments: &LoadArguments, mode: ConnectionMode) -> Result<(), Failure> {
     let usage = |text: String| Err(Failure::Usage(text));
     if arguments.threads > arguments.connections {
         return usage(format!(
@@ -160,12 +154,14 @@ fn check(arguments: &LoadArguments, mode: Mode) -> Result<(), Failure> {
             arguments.threads, arguments.connections
         ));
     }
-    if mode != Mode::Multiplexed && arguments.in_flight.is_some_and(|in_flight| in_flight > 1) {
+    if mode != ConnectionMode::Multiplexed
+        && arguments.in_flight.is_some_and(|in_flight| in_flight > 1)
+    {
         return usage(
             "--in-flight above 1 goes only with --mode multiplexed; take more --connections".into(),
         );
     }
-    if mode == Mode::Short && arguments.pipe {
+    if mode == ConnectionMode::Short && arguments.pipe {
         return usage(
             "--pipe needs connections that last; take --mode multiplexed or exclusive".into(),
         );
@@ -180,7 +176,7 @@ fn check(arguments: &LoadArguments, mode: Mode) -> Result<(), Failure> {
 /// however it ends.
 fn load_database(
     arguments: &LoadArguments,
-    plan: &Plan,
+    plan: &LoadPlan,
     interrupt: &Interrupt,
 ) -> Result<Report, Failure> {
     let load = pelton_load(arguments)?;
@@ -241,7 +237,7 @@ fn pelton_load(arguments: &LoadArguments) -> Result<PeltonLoad, Failure> {
 fn load_pelton(
     arguments: &LoadArguments,
     load: &PeltonLoad,
-    plan: &Plan,
+    plan: &LoadPlan,
     interrupt: &Interrupt,
 ) -> Result<Report, Failure> {
     if will_fill(arguments, load) {
@@ -266,11 +262,11 @@ fn will_fill(arguments: &LoadArguments, load: &PeltonLoad) -> bool {
 }
 
 /// Stores every key once.
-fn fill(load: &PeltonLoad, plan: &Plan, interrupt: &Interrupt) -> Result<(), Failure> {
+fn fill(load: &PeltonLoad, plan: &LoadPlan, interrupt: &Interrupt) -> Result<(), Failure> {
     let records = (FILL_BYTES / load.values.max_bytes().max(1)).clamp(1, FILL_RECORDS);
     let fill = load.fill(records);
     let mut filling = plan.clone();
-    filling.worker.mode = Mode::Multiplexed;
+    filling.worker.mode = ConnectionMode::Multiplexed;
     filling.worker.in_flight = CLOSED_IN_FLIGHT;
     filling.worker.pace = Pace::Closed;
     filling.worker.deadline_ns = None;
@@ -279,7 +275,7 @@ fn fill(load: &PeltonLoad, plan: &Plan, interrupt: &Interrupt) -> Result<(), Fai
     let per_thread = load.keys.div_ceil((plan.threads * records) as u64);
     filling.length = Length::Calls(per_thread * plan.threads as u64);
     let make = |thread| PeltonWorkload::new(&fill, 0, thread, plan.threads);
-    let line = LiveLine::new(Work::Filling {
+    let line = LiveLine::new(LiveWork::Filling {
         records: records as u64,
         keys: load.keys,
     });
@@ -306,7 +302,7 @@ fn fill(load: &PeltonLoad, plan: &Plan, interrupt: &Interrupt) -> Result<(), Fai
 fn load_method(
     arguments: &LoadArguments,
     method: &MethodName,
-    plan: &Plan,
+    plan: &LoadPlan,
     interrupt: &Interrupt,
 ) -> Result<Report, Failure> {
     let request = match (&arguments.data, &arguments.data_file) {
@@ -346,7 +342,7 @@ fn json(data: &str) -> Result<Cow<'_, str>, Failure> {
 /// The bytes of a JSON request, by a file of descriptors or the server's own.
 fn encode(
     arguments: &LoadArguments,
-    plan: &Plan,
+    plan: &LoadPlan,
     method: &MethodName,
     json: &str,
 ) -> Result<Vec<u8>, Failure> {
@@ -396,19 +392,19 @@ fn read(file: &Path, most_bytes: usize) -> Result<Vec<u8>, Failure> {
 
 /// Runs a plan, with a line on standard error that says how far it is.
 pub(super) fn run<W: lab::Workload>(
-    plan: &Plan,
+    plan: &LoadPlan,
     make: impl Fn(usize) -> W + Sync,
     interrupt: &Interrupt,
-) -> Result<Outcome, Failure> {
-    run_shown(plan, make, interrupt, LiveLine::new(Work::Loading))
+) -> Result<LoadOutcome, Failure> {
+    run_shown(plan, make, interrupt, LiveLine::new(LiveWork::Loading))
 }
 
 fn run_shown<W: lab::Workload>(
-    plan: &Plan,
+    plan: &LoadPlan,
     make: impl Fn(usize) -> W + Sync,
     interrupt: &Interrupt,
     mut line: LiveLine,
-) -> Result<Outcome, Failure> {
+) -> Result<LoadOutcome, Failure> {
     let outcome = lab::run(plan, make, &mut |progress| {
         line.show(progress);
         !interrupt.is_set()
@@ -425,7 +421,7 @@ fn run_shown<W: lab::Workload>(
 }
 
 /// Why not all connections stand, and what helps.
-fn not_connected(plan: &Plan, what: String) -> Failure {
+fn not_connected(plan: &LoadPlan, what: String) -> Failure {
     let is_full = [
         "connections of this thread were open",
         "as many connections as it takes",
@@ -483,7 +479,7 @@ fn print(report: &Report, format: LoadFormat) -> Result<(), Failure> {
 
 /// What goes on.
 #[derive(Clone, Copy)]
-enum Work {
+enum LiveWork {
     Loading,
     /// Every key is stored once, so many in a call.
     Filling {
@@ -499,13 +495,13 @@ const TELL_EVERY_NS: u64 = 10_000_000_000;
 /// How far the run has come, on standard error. Where that is no terminal only what lasts before
 /// the load is told of, in a line now and then.
 struct LiveLine {
-    work: Work,
+    work: LiveWork,
     bar: Option<ProgressBar>,
     next_ns: u64,
 }
 
 impl LiveLine {
-    fn new(work: Work) -> LiveLine {
+    fn new(work: LiveWork) -> LiveLine {
         let next_ns = TELL_AFTER_NS;
         if !std::io::stderr().is_terminal() {
             return LiveLine {
@@ -524,7 +520,7 @@ impl LiveLine {
         }
     }
 
-    fn show(&mut self, progress: &Progress) {
+    fn show(&mut self, progress: &LoadProgress) {
         if let Some(bar) = &self.bar {
             let seconds = progress.elapsed_ns as f64 / 1e9;
             bar.set_message(format!("{seconds:6.1} s, {}", self.words(progress)));
@@ -535,21 +531,21 @@ impl LiveLine {
     }
 
     /// Whether it is told without a terminal.
-    fn is_told(&self, progress: &Progress) -> bool {
-        progress.is_connecting || matches!(self.work, Work::Filling { .. })
+    fn is_told(&self, progress: &LoadProgress) -> bool {
+        progress.is_connecting || matches!(self.work, LiveWork::Filling { .. })
     }
 
-    fn words(&self, progress: &Progress) -> String {
+    fn words(&self, progress: &LoadProgress) -> String {
         if progress.is_connecting {
             return "connecting".into();
         }
         match self.work {
-            Work::Filling { records, keys } => {
+            LiveWork::Filling { records, keys } => {
                 let stored = progress.ended.saturating_mul(records).min(keys);
                 let percent = stored.saturating_mul(100) / keys.max(1);
                 format!("storing the keys: {stored} of {keys} ({percent} %)")
             }
-            Work::Loading => {
+            LiveWork::Loading => {
                 let phase = if progress.is_measuring {
                     "measuring"
                 } else {
@@ -577,7 +573,7 @@ mod tests {
     #[test]
     fn storing_the_keys_shows_how_many_there_are() {
         let line = LiveLine {
-            work: Work::Filling {
+            work: LiveWork::Filling {
                 records: 100,
                 keys: 1_050,
             },
@@ -585,9 +581,9 @@ mod tests {
             next_ns: TELL_AFTER_NS,
         };
         let words = |ended| {
-            line.words(&Progress {
+            line.words(&LoadProgress {
                 ended,
-                ..Progress::default()
+                ..LoadProgress::default()
             })
         };
         assert_eq!(words(5), "storing the keys: 500 of 1050 (47 %)");

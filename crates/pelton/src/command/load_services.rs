@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lab::{
-    KeyUse, KvstoreDeletes, KvstoreLeft, KvstoreLoad, KvstoreReport, KvstoreWorkload, Length, Mode,
-    Pace, Ping, PingTable, Plan, Report, WorkerPlan,
+    ConnectionMode, KeyUse, KvstoreDeletes, KvstoreLeft, KvstoreLoad, KvstoreReport,
+    KvstoreWorkload, Length, LoadPlan, Pace, Ping, PingTable, Report, WorkerPlan,
 };
 
 use super::load::{print_lines, run};
@@ -37,7 +37,7 @@ pub fn load_kvstore(arguments: &KvstoreLoadArguments) -> Result<Exit, Failure> {
         key_mean_bytes: arguments.key_mean,
         value_mean_bytes: arguments.value_mean,
     };
-    let plan = Plan {
+    let plan = LoadPlan {
         stop_on_failure: arguments.stop_on_error,
         ..plan(
             &arguments.target,
@@ -90,7 +90,7 @@ pub fn load_kvstore(arguments: &KvstoreLoadArguments) -> Result<Exit, Failure> {
 
 /// Deletes the keys that a run has left behind, also one that was interrupted.
 fn delete_left(
-    run: &Plan,
+    run: &LoadPlan,
     timeout: Span,
     (deletes, count): (KvstoreDeletes, u64),
 ) -> Result<(), Failure> {
@@ -146,7 +146,7 @@ pub fn load_ping(arguments: &PingLoadArguments) -> Result<Exit, Failure> {
     }
     print_lines(&ping_result(arguments, &table))?;
     match interrupt.is_set() {
-        true => Ok(crate::interrupt::exit()),
+        true => Ok(Exit::of_signal()),
         false => Ok(exit),
     }
 }
@@ -167,7 +167,7 @@ fn ping_result(arguments: &PingLoadArguments, table: &PingTable) -> String {
     }
 }
 
-fn ping_plan(arguments: &PingLoadArguments, in_flight: usize) -> Result<Plan, Failure> {
+fn ping_plan(arguments: &PingLoadArguments, in_flight: usize) -> Result<LoadPlan, Failure> {
     let shape = match arguments.connections {
         PingConnections::One => (1, in_flight),
         PingConnections::PerWorker => (in_flight, 1),
@@ -204,12 +204,12 @@ fn plan(
     (warm_up, duration): (Span, Span),
     (connections, in_flight): (usize, usize),
     seed: u64,
-) -> Result<Plan, Failure> {
+) -> Result<LoadPlan, Failure> {
     if duration.ms == 0 {
         let text = "--duration 0 measures nothing; write 10s or so";
         return Err(Failure::Usage(text.into()));
     }
-    Ok(Plan {
+    Ok(LoadPlan {
         address: target.address.clone(),
         tls: client_tls(&target.tls)?,
         connect_timeout: Duration::from_millis(target.timeout.ms),
@@ -221,7 +221,7 @@ fn plan(
             thread: (0, 1),
             connections: 0,
             in_flight,
-            mode: Mode::Multiplexed,
+            mode: ConnectionMode::Multiplexed,
             pace: Pace::Closed,
             deadline_ns: None,
             metadata: Vec::new(),

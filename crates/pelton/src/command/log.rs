@@ -7,7 +7,7 @@ use store::durable::{self, NamedTrees, TREES_FOLDER, TreeVerdict};
 use store::log::{Record, RecordKind, records as records_of};
 use store::snapshot::{self, Summary};
 use wal::disk::{Disk, FolderLock, RealDisk};
-use wal::{Ending, Group, Known, Place, Report, verify_known};
+use wal::{Ending, Known, LogGroup, LogPlace, Report, verify_known};
 
 use crate::arguments::{InspectLogArguments, LogArguments};
 use crate::encoding::{escape, insert_bytes};
@@ -59,7 +59,7 @@ struct Contents {
 /// Reads all snapshots and the whole log, and nothing of databases on disk.
 fn read(
     arguments: &LogArguments,
-    visit: &mut dyn FnMut(Place, &Group<'_>),
+    visit: &mut dyn FnMut(LogPlace, &LogGroup<'_>),
 ) -> Result<Contents, Failure> {
     let folder = arguments.folder.display();
     let (disk, _lock) = open(&arguments.folder)?;
@@ -119,8 +119,8 @@ fn open(folder: &Path) -> Result<(RealDisk, FolderLock), Failure> {
 
 fn print_group(
     output: &mut Output,
-    place: Place,
-    group: &Group<'_>,
+    place: LogPlace,
+    group: &LogGroup<'_>,
     with_records: bool,
 ) -> Result<(), Failure> {
     let header = &group.header;

@@ -40,8 +40,6 @@ pub use export::export;
 pub use get::get;
 pub use import::import;
 pub use increment::increment;
-pub use load::load;
-use load_services::{load_kvstore, load_ping};
 pub use log::{inspect_log, verify_log};
 pub use proto::write_proto_files;
 pub use put::put;
@@ -57,14 +55,25 @@ use serde_json::{Map, Value};
 use service::Method;
 use service::keyvalue::messages::EntryMessage;
 
-use crate::arguments::{ConnectionArguments, DatabaseArguments, OutputFormat};
+use crate::arguments::{
+    ConnectionArguments, DatabaseArguments, LoadArguments, LoadService, OutputFormat,
+};
 use crate::encoding;
-use crate::exit::{CallFailure, Failure};
+use crate::exit::{CallFailure, Exit, Failure};
 use crate::output::note;
 use crate::size::Span;
 
 /// What to look at when there is no connection.
 const CONNECT_HINT: &str = "`pelton serve` starts a server, --address says where it listens";
+
+/// Loads a server and prints what was measured.
+pub fn load(arguments: &LoadArguments) -> Result<Exit, Failure> {
+    match &arguments.service {
+        Some(LoadService::Kvstore(arguments)) => load_services::load_kvstore(arguments),
+        Some(LoadService::Ping(arguments)) => load_services::load_ping(arguments),
+        None => load::load_server(arguments),
+    }
+}
 
 /// A connection to the server of the command line.
 struct Caller {

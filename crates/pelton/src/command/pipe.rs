@@ -31,7 +31,7 @@ const GROUPS_READ_AHEAD: usize = 2;
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Some operations that are sent together.
-pub struct Group<Place> {
+pub struct PipeGroup<Place> {
     /// The message of the Pipe.
     pub request: Vec<u8>,
     /// Where each operation comes from.
@@ -39,7 +39,7 @@ pub struct Group<Place> {
 }
 
 /// What became of a group.
-pub enum Outcome<'a> {
+pub enum PipeOutcome<'a> {
     /// All is well, and nothing was to be told.
     Done,
     /// The answer, and which operations its results belong to if these are not all.
@@ -49,13 +49,13 @@ pub enum Outcome<'a> {
 }
 
 /// Takes what became of a group.
-pub type Handle<'a, Place> = dyn FnMut(&[Place], Outcome<'_>) -> Result<(), Failure> + 'a;
+pub type Handle<'a, Place> = dyn FnMut(&[Place], PipeOutcome<'_>) -> Result<(), Failure> + 'a;
 
 /// Reads groups in a thread of its own, so that a slow input keeps nobody from listening to the
 /// server.
 pub fn read_ahead<Place: Send + 'static>(
-    mut next: impl FnMut() -> Result<Option<Group<Place>>, Failure> + Send + 'static,
-) -> Result<Receiver<Result<Group<Place>, Failure>>, Failure> {
+    mut next: impl FnMut() -> Result<Option<PipeGroup<Place>>, Failure> + Send + 'static,
+) -> Result<Receiver<Result<PipeGroup<Place>, Failure>>, Failure> {
     let (sender, receiver) = sync_channel(GROUPS_READ_AHEAD);
     let thread = thread::Builder::new().name("pelton-input".into());
     let spawned = thread.spawn(move || {
@@ -76,7 +76,7 @@ pub fn read_ahead<Place: Send + 'static>(
 /// before is answered.
 pub fn run<Place>(
     caller: &mut Caller,
-    groups: &Receiver<Result<Group<Place>, Failure>>,
+    groups: &Receiver<Result<PipeGroup<Place>, Failure>>,
     interrupt: &Interrupt,
     handle: &mut Handle<'_, Place>,
 ) -> Result<(), Failure> {
@@ -131,7 +131,7 @@ struct Pipe<'a, Place> {
 impl<Place> Pipe<'_, Place> {
     /// Sends the next group if there is one and room for it; returns how long the network may be
     /// waited for.
-    fn send_next(&mut self, groups: &Receiver<Result<Group<Place>, Failure>>) -> Duration {
+    fn send_next(&mut self, groups: &Receiver<Result<PipeGroup<Place>, Failure>>) -> Duration {
         let has_room = self.stream.can_send() && self.under_way.len() < GROUPS_UNDER_WAY;
         if self.is_closed || !has_room {
             return LOOK;
@@ -168,13 +168,13 @@ impl<Place> Pipe<'_, Place> {
                 .ok_or_else(|| unreadable("more is done than was sent"))?;
             self.done += 1;
             let outcome = match (answer.batch, answer.failure) {
-                _ if self.done != answer.batch_number => Outcome::Done,
-                (_, Some(failure)) => Outcome::Refused(failure),
+                _ if self.done != answer.batch_number => PipeOutcome::Done,
+                (_, Some(failure)) => PipeOutcome::Refused(failure),
                 (Some(batch), None) => {
                     let indexes = answer.result_indexes().map_err(unreadable)?;
-                    Outcome::Answered(batch, (!indexes.is_empty()).then_some(indexes))
+                    PipeOutcome::Answered(batch, (!indexes.is_empty()).then_some(indexes))
                 }
-                (None, None) => Outcome::Done,
+                (None, None) => PipeOutcome::Done,
             };
             handle(&places, outcome)?;
         }

@@ -17,8 +17,9 @@ use crate::arguments::RestoreArguments;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::output::{Output, bytes, databases, entries, object};
-use crate::progress::Progress;
-use crate::serve::{SystemTimeSource, random};
+use crate::progress::ProgressLine;
+use crate::serve::random;
+use crate::time_source::SystemTimeSource;
 
 /// Makes a data folder of a backup, or checks one.
 pub fn restore(arguments: &RestoreArguments) -> Result<Exit, Failure> {
@@ -147,7 +148,7 @@ fn with_progress<R>(
     run: impl FnOnce(&mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> R,
 ) -> R {
     let interrupt = Interrupt::listen();
-    let progress = Progress::bytes(what);
+    let progress = ProgressLine::bytes(what);
     run(&mut |done_bytes, total_bytes| {
         progress.set_of(done_bytes, total_bytes);
         match interrupt.is_set() {

@@ -11,7 +11,7 @@ use super::put::found;
 use super::{insert_entry, insert_previous, show_previous};
 use crate::encoding::escape;
 use crate::exit::{Exit, Failure};
-use crate::json::{Kind, OwnedOperation};
+use crate::json::{JsonOperationKind, OwnedOperation};
 use crate::output::{Output, bytes, object};
 
 /// What the number of a place counts.
@@ -40,21 +40,21 @@ impl Unit {
 
 /// Where an operation comes from, and what is needed to judge its result.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct InputPlace {
     /// The number of its line, or its place in a list, from 1.
     pub number: u64,
-    kind: Kind,
+    kind: JsonOperationKind,
     is_conditional: bool,
     wants_previous: bool,
 }
 
-impl Place {
-    pub fn of(operation: &OwnedOperation, number: u64) -> Place {
-        Place {
+impl InputPlace {
+    pub fn of(operation: &OwnedOperation, number: u64) -> InputPlace {
+        InputPlace {
             number,
             kind: operation.kind,
             is_conditional: operation.is_conditional(),
-            wants_previous: operation.wants_value() && operation.kind != Kind::Get,
+            wants_previous: operation.wants_value() && operation.kind != JsonOperationKind::Get,
         }
     }
 }
@@ -82,7 +82,7 @@ impl Verdict {
 }
 
 /// How a result is to be judged.
-pub fn judge(place: &Place, result: &OperationResult<'_>) -> Verdict {
+pub fn judge(place: &InputPlace, result: &OperationResult<'_>) -> Verdict {
     let applied = match result {
         OperationResult::Get(_) => true,
         OperationResult::Put(answer) => answer.applied,
@@ -104,7 +104,7 @@ pub fn judge(place: &Place, result: &OperationResult<'_>) -> Verdict {
 pub fn print(
     output: &mut Output,
     unit: Unit,
-    place: &Place,
+    place: &InputPlace,
     result: &OperationResult<'_>,
 ) -> Result<(), Failure> {
     if !output.is_json() {
@@ -119,7 +119,7 @@ pub fn print(
 }
 
 /// A result as an object.
-pub fn fields(unit: Unit, place: &Place, result: &OperationResult<'_>) -> Map<String, Value> {
+pub fn fields(unit: Unit, place: &InputPlace, result: &OperationResult<'_>) -> Map<String, Value> {
     let mut fields = object([
         (unit.field(), place.number.into()),
         ("operation", place.kind.name().into()),
@@ -129,7 +129,7 @@ pub fn fields(unit: Unit, place: &Place, result: &OperationResult<'_>) -> Map<St
 }
 
 /// A result on one line.
-pub fn describe(place: &Place, result: &OperationResult<'_>) -> String {
+pub fn describe(place: &InputPlace, result: &OperationResult<'_>) -> String {
     let previous = |entry: Option<_>| match place.wants_previous {
         true => format!("; {}", show_previous(entry.as_ref())),
         false => String::new(),
@@ -185,7 +185,7 @@ pub fn code_name(code: u32) -> &'static str {
         .name()
 }
 
-fn insert(fields: &mut Map<String, Value>, place: &Place, result: &OperationResult<'_>) {
+fn insert(fields: &mut Map<String, Value>, place: &InputPlace, result: &OperationResult<'_>) {
     let mut insert = |name: &str, value: Value| {
         fields.insert(name.into(), value);
     };

@@ -9,7 +9,7 @@ use service::limits::ANSWER_BYTES_MAX;
 use store::{Condition, Operation};
 
 use super::batch::{print_all, print_failed};
-use super::results::{Place, Unit, Verdict};
+use super::results::{InputPlace, Unit, Verdict};
 use super::{Caller, unreadable};
 use crate::arguments::TransactArguments;
 use crate::exit::{Exit, Failure};
@@ -54,9 +54,9 @@ pub fn transact(arguments: &TransactArguments) -> Result<Exit, Failure> {
     let answer = Caller::connect(&database.connection)?.unary(Method::Transact, &request)?;
     let answer = TransactResponse::decode(&answer).map_err(unreadable)?;
     let chosen = if answer.met { &when_met } else { &when_unmet };
-    let places: Vec<Place> = (1..)
+    let places: Vec<InputPlace> = (1..)
         .zip(chosen)
-        .map(|(number, operation)| Place::of(operation, number))
+        .map(|(number, operation)| InputPlace::of(operation, number))
         .collect();
     let mut output = Output::new(database.connection.output);
     let unmet = (!answer.met).then_some(u64::from(answer.unmet_comparison) + 1);

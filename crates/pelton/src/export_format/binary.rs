@@ -14,7 +14,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use protobuf::writer::varint;
 use service::keyvalue::messages::EntryMessage;
 
-use super::{Entry, FORMAT_VERSION};
+use super::{ExportEntry, FORMAT_VERSION};
 use crate::exit::Failure;
 use crate::input::unreadable;
 
@@ -32,16 +32,16 @@ const BODY_BYTES_MAX: usize =
 /// there.
 const TRUSTED_BYTES: usize = 1 << 20;
 
-pub struct Writer<W> {
+pub struct BinaryWriter<W> {
     out: W,
     checksum: u32,
     entries: u64,
     record: Vec<u8>,
 }
 
-impl<W: Write> Writer<W> {
-    pub fn begin(out: W) -> io::Result<Writer<W>> {
-        let mut writer = Writer {
+impl<W: Write> BinaryWriter<W> {
+    pub fn begin(out: W) -> io::Result<BinaryWriter<W>> {
+        let mut writer = BinaryWriter {
             out,
             checksum: 0,
             entries: 0,
@@ -88,7 +88,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-pub struct Reader<R> {
+pub struct BinaryReader<R> {
     source: BufReader<R>,
     name: String,
     checksum: u32,
@@ -96,9 +96,9 @@ pub struct Reader<R> {
     body: Vec<u8>,
 }
 
-impl<R: Read> Reader<R> {
-    pub fn begin(source: BufReader<R>, name: &str) -> Result<Reader<R>, Failure> {
-        let mut reader = Reader {
+impl<R: Read> BinaryReader<R> {
+    pub fn begin(source: BufReader<R>, name: &str) -> Result<BinaryReader<R>, Failure> {
+        let mut reader = BinaryReader {
             source,
             name: name.into(),
             checksum: 0,
@@ -123,7 +123,7 @@ impl<R: Read> Reader<R> {
     }
 
     /// The next entry, with its number from 1 on.
-    pub fn next_entry(&mut self) -> Result<Option<(u64, Entry)>, Failure> {
+    pub fn next_entry(&mut self) -> Result<Option<(u64, ExportEntry)>, Failure> {
         let body_bytes = self.varint()?;
         let Ok(body_bytes @ 1..=BODY_BYTES_MAX) = usize::try_from(body_bytes) else {
             return Err(self.damaged());
@@ -135,7 +135,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    fn entry(&mut self, bytes: usize) -> Result<(u64, Entry), Failure> {
+    fn entry(&mut self, bytes: usize) -> Result<(u64, ExportEntry), Failure> {
         self.read_body(bytes)?;
         let body = std::mem::take(&mut self.body);
         let entry = decode_entry(&body);
@@ -225,12 +225,12 @@ impl<R: Read> Reader<R> {
     }
 }
 
-fn decode_entry(mut body: &[u8]) -> Option<Entry> {
+fn decode_entry(mut body: &[u8]) -> Option<ExportEntry> {
     let _version = take_varint(&mut body)?;
     let expires_at_ms = take_varint(&mut body)?;
     let key_bytes = usize::try_from(take_varint(&mut body)?).ok()?;
     let (key, value) = body.split_at_checked(key_bytes)?;
-    Some(Entry {
+    Some(ExportEntry {
         key: key.to_vec(),
         value: value.to_vec(),
         expires_at_ms,

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use service::keyvalue::messages::EntryMessage;
 
-use super::{Entry, FORMAT_VERSION};
+use super::{ExportEntry, FORMAT_VERSION};
 use crate::encoding::insert_bytes;
 use crate::exit::Failure;
 use crate::input::Lines;
@@ -18,14 +18,14 @@ use crate::output::object;
 
 const FORMAT_NAME: &str = "pelton-export";
 
-pub struct Writer<W> {
+pub struct JsonlWriter<W> {
     out: W,
     entries: u64,
 }
 
-impl<W: Write> Writer<W> {
-    pub fn begin(out: W) -> io::Result<Writer<W>> {
-        let mut writer = Writer { out, entries: 0 };
+impl<W: Write> JsonlWriter<W> {
+    pub fn begin(out: W) -> io::Result<JsonlWriter<W>> {
+        let mut writer = JsonlWriter { out, entries: 0 };
         writer.line(object([
             ("format", FORMAT_NAME.into()),
             ("format_version", FORMAT_VERSION.into()),
@@ -76,16 +76,16 @@ struct LineJson {
     expires_at_ms: Option<u64>,
 }
 
-pub struct Reader<R> {
+pub struct JsonlReader<R> {
     lines: Lines<R>,
     name: String,
     entries: u64,
     has_head: bool,
 }
 
-impl<R: Read> Reader<R> {
-    pub fn new(source: BufReader<R>, name: &str) -> Reader<R> {
-        Reader {
+impl<R: Read> JsonlReader<R> {
+    pub fn new(source: BufReader<R>, name: &str) -> JsonlReader<R> {
+        JsonlReader {
             lines: Lines::buffered(source, name),
             name: name.into(),
             entries: 0,
@@ -98,7 +98,7 @@ impl<R: Read> Reader<R> {
     }
 
     /// The next entry, with the number of its line.
-    pub fn next_entry(&mut self) -> Result<Option<(u64, Entry)>, Failure> {
+    pub fn next_entry(&mut self) -> Result<Option<(u64, ExportEntry)>, Failure> {
         loop {
             let Some((number, line)) = self.lines.next_line()? else {
                 return self.no_more_lines();
@@ -129,7 +129,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    fn no_more_lines(&self) -> Result<Option<(u64, Entry)>, Failure> {
+    fn no_more_lines(&self) -> Result<Option<(u64, ExportEntry)>, Failure> {
         if self.has_head {
             return Err(Failure::Failed(format!(
                 "{}: it breaks off after {} entries: it is only a part of an export",
@@ -139,7 +139,7 @@ impl<R: Read> Reader<R> {
         Ok(None)
     }
 
-    fn end(&mut self) -> Result<Option<(u64, Entry)>, Failure> {
+    fn end(&mut self) -> Result<Option<(u64, ExportEntry)>, Failure> {
         match self.lines.next_line()? {
             None => Ok(None),
             Some((number, _)) => Err(Failure::Failed(format!(
@@ -163,10 +163,10 @@ fn check_head(format: &str, version: Option<u32>) -> Result<(), String> {
     }
 }
 
-fn entry(line: LineJson) -> Result<Entry, String> {
+fn entry(line: LineJson) -> Result<ExportEntry, String> {
     let key = line.key.ok_or("`key` is missing")?;
     let value = line.value.ok_or("`value` is missing")?;
-    Ok(Entry {
+    Ok(ExportEntry {
         key: decode("key", key, line.key_encoding)?,
         value: decode("value", value, line.value_encoding)?,
         expires_at_ms: line.expires_at_ms.unwrap_or(0),

@@ -7,6 +7,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 
 use service::keyvalue::messages::EntryMessage;
 
+use self::binary::{BinaryReader, BinaryWriter};
+use self::jsonl::{JsonlReader, JsonlWriter};
 use crate::arguments::ExportFormat;
 use crate::exit::Failure;
 use crate::input::{BUFFER_BYTES, unreadable};
@@ -16,7 +18,7 @@ const FORMAT_VERSION: u32 = 1;
 
 /// An entry that was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Entry {
+pub struct ExportEntry {
     pub key: Vec<u8>,
     pub value: Vec<u8>,
     /// 0: never.
@@ -24,78 +26,78 @@ pub struct Entry {
 }
 
 /// Writes an export.
-pub enum Writer<W> {
-    Jsonl(jsonl::Writer<W>),
-    Binary(binary::Writer<W>),
+pub enum ExportWriter<W> {
+    Jsonl(JsonlWriter<W>),
+    Binary(BinaryWriter<W>),
 }
 
-impl<W: Write> Writer<W> {
+impl<W: Write> ExportWriter<W> {
     /// Writes what stands before the first entry.
-    pub fn begin(format: ExportFormat, out: W) -> std::io::Result<Writer<W>> {
+    pub fn begin(format: ExportFormat, out: W) -> std::io::Result<ExportWriter<W>> {
         Ok(match format {
-            ExportFormat::Jsonl => Writer::Jsonl(jsonl::Writer::begin(out)?),
-            ExportFormat::Binary => Writer::Binary(binary::Writer::begin(out)?),
+            ExportFormat::Jsonl => ExportWriter::Jsonl(JsonlWriter::begin(out)?),
+            ExportFormat::Binary => ExportWriter::Binary(BinaryWriter::begin(out)?),
         })
     }
 
     pub fn entry(&mut self, entry: &EntryMessage<'_>) -> std::io::Result<()> {
         match self {
-            Writer::Jsonl(writer) => writer.entry(entry),
-            Writer::Binary(writer) => writer.entry(entry),
+            ExportWriter::Jsonl(writer) => writer.entry(entry),
+            ExportWriter::Binary(writer) => writer.entry(entry),
         }
     }
 
     /// Writes what proves that the export is complete, and gives the output back.
     pub fn end(self) -> std::io::Result<W> {
         match self {
-            Writer::Jsonl(writer) => writer.end(),
-            Writer::Binary(writer) => writer.end(),
+            ExportWriter::Jsonl(writer) => writer.end(),
+            ExportWriter::Binary(writer) => writer.end(),
         }
     }
 }
 
 /// Reads an export of either form.
-pub enum Reader<R> {
-    Jsonl(jsonl::Reader<R>),
-    Binary(binary::Reader<R>),
+pub enum ExportReader<R> {
+    Jsonl(JsonlReader<R>),
+    Binary(BinaryReader<R>),
 }
 
-impl<R: Read> Reader<R> {
+impl<R: Read> ExportReader<R> {
     /// Finds out which form it is.
-    pub fn begin(source: R, name: &str) -> Result<Reader<R>, Failure> {
+    pub fn begin(source: R, name: &str) -> Result<ExportReader<R>, Failure> {
         let mut source = BufReader::with_capacity(BUFFER_BYTES, source);
         let start = source
             .fill_buf()
             .map_err(|error| unreadable(name, &error))?;
         if start.first() == Some(&binary::MAGIC[0]) {
-            binary::Reader::begin(source, name).map(Reader::Binary)
+            BinaryReader::begin(source, name).map(ExportReader::Binary)
         } else {
-            Ok(Reader::Jsonl(jsonl::Reader::new(source, name)))
+            Ok(ExportReader::Jsonl(JsonlReader::new(source, name)))
         }
     }
 
     /// The next entry, with the number of its line or record; `None` at the end, if that is where
     /// it should be.
-    pub fn next_entry(&mut self) -> Result<Option<(u64, Entry)>, Failure> {
+    pub fn next_entry(&mut self) -> Result<Option<(u64, ExportEntry)>, Failure> {
         match self {
-            Reader::Jsonl(reader) => reader.next_entry(),
-            Reader::Binary(reader) => reader.next_entry(),
+            ExportReader::Jsonl(reader) => reader.next_entry(),
+            ExportReader::Binary(reader) => reader.next_entry(),
         }
     }
 
     /// Whether the next entry may have to be waited for.
     pub fn may_wait(&self) -> bool {
         match self {
-            Reader::Jsonl(reader) => reader.may_wait(),
-            Reader::Binary(reader) => reader.may_wait(),
+            ExportReader::Jsonl(reader) => reader.may_wait(),
+            ExportReader::Binary(reader) => reader.may_wait(),
         }
     }
 
     /// What the numbers of the entries count.
     pub fn unit(&self) -> &'static str {
         match self {
-            Reader::Jsonl(_) => "line",
-            Reader::Binary(_) => "record",
+            ExportReader::Jsonl(_) => "line",
+            ExportReader::Binary(_) => "record",
         }
     }
 }
@@ -104,8 +106,8 @@ impl<R: Read> Reader<R> {
 mod tests {
     use super::*;
 
-    fn entries() -> Vec<Entry> {
-        let entry = |key: &[u8], value: &[u8], expires_at_ms| Entry {
+    fn entries() -> Vec<ExportEntry> {
+        let entry = |key: &[u8], value: &[u8], expires_at_ms| ExportEntry {
             key: key.to_vec(),
             value: value.to_vec(),
             expires_at_ms,
@@ -118,8 +120,8 @@ mod tests {
         ]
     }
 
-    fn export(format: ExportFormat, entries: &[Entry]) -> Vec<u8> {
-        let mut writer = Writer::begin(format, Vec::new()).expect("memory is writable");
+    fn export(format: ExportFormat, entries: &[ExportEntry]) -> Vec<u8> {
+        let mut writer = ExportWriter::begin(format, Vec::new()).expect("memory is writable");
         for (version, entry) in (1..).zip(entries) {
             let message = EntryMessage {
                 key: &entry.key,
@@ -132,8 +134,8 @@ mod tests {
         writer.end().expect("memory is writable")
     }
 
-    fn import(bytes: &[u8]) -> Result<Vec<Entry>, Failure> {
-        let mut reader = Reader::begin(bytes, "test")?;
+    fn import(bytes: &[u8]) -> Result<Vec<ExportEntry>, Failure> {
+        let mut reader = ExportReader::begin(bytes, "test")?;
         let mut entries = Vec::new();
         while let Some((_, entry)) = reader.next_entry()? {
             entries.push(entry);

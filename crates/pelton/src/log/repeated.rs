@@ -45,12 +45,12 @@ impl Allowance {
 pub struct Repeated {
     begin: Instant,
     /// There are as many as places in the program that log.
-    places: Mutex<HashMap<Identifier, Place>>,
+    places: Mutex<HashMap<Identifier, LineCount>>,
 }
 
 /// What was said by one place.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Place {
+struct LineCount {
     period_ms: u64,
     lines: u64,
     left_out: u64,
@@ -86,14 +86,14 @@ impl Repeated {
     }
 }
 
-impl Place {
+impl LineCount {
     fn judge(&mut self, now_ms: u64, allowance: Allowance) -> Verdict {
         let mut left_out = 0;
         if now_ms.saturating_sub(self.period_ms) >= allowance.period_ms {
             left_out = self.left_out;
-            *self = Place {
+            *self = LineCount {
                 period_ms: now_ms,
-                ..Place::default()
+                ..LineCount::default()
             };
         }
         self.lines += 1;
@@ -151,8 +151,8 @@ mod tests {
 
     #[test]
     fn a_place_may_say_so_much_in_each_period() {
-        let judge = |place: &mut Place, now_ms| place.judge(now_ms, Allowance::USUAL);
-        let mut place = Place::default();
+        let judge = |place: &mut LineCount, now_ms| place.judge(now_ms, Allowance::USUAL);
+        let mut place = LineCount::default();
         for _ in 1..LOG_LINES_PER_PERIOD {
             assert_eq!(judge(&mut place, 5), Verdict::Say { left_out: 0 });
         }
@@ -188,7 +188,7 @@ mod tests {
     /// Two periods: what a fixed clock allows is exact.
     #[test]
     fn details_are_held_back_by_their_own_bound() {
-        let (mut place, bound) = (Place::default(), LOG_DETAIL_LINES_PER_PERIOD);
+        let (mut place, bound) = (LineCount::default(), LOG_DETAIL_LINES_PER_PERIOD);
         for period in 0..2 {
             let now_ms = 7 + period * LOG_DETAIL_PERIOD_MS;
             let said = (0..3 * bound)

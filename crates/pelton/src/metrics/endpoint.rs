@@ -88,7 +88,7 @@ struct Scrapers {
     /// One page is made at a time, however many want it.
     rendering: Mutex<()>,
     stopped: AtomicBool,
-    open: Mutex<Open>,
+    open: Mutex<OpenConnections>,
     /// A thread has ended.
     ended: Condvar,
     /// A page was given back.
@@ -97,7 +97,7 @@ struct Scrapers {
 
 /// The connections that are open.
 #[derive(Default)]
-struct Open {
+struct OpenConnections {
     /// By the order of arrival.
     connections: BTreeMap<u64, Connection>,
     next: u64,
@@ -113,7 +113,7 @@ struct Connection {
     has_page: bool,
 }
 
-impl Open {
+impl OpenConnections {
     fn close_first(&mut self, is_meant: impl Fn(&Connection) -> bool) {
         let first = self.connections.iter().find(|(_, one)| is_meant(one));
         let number = first.map(|(&number, _)| number);
@@ -136,7 +136,7 @@ fn accept(listener: &TcpListener, scrapers: &Arc<Scrapers>) {
 
 impl Scrapers {
     /// Nothing that is done under this lock can panic half-way.
-    fn open(&self) -> MutexGuard<'_, Open> {
+    fn open(&self) -> MutexGuard<'_, OpenConnections> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -248,7 +248,7 @@ impl Drop for Page<'_> {
 
 /// What a request is answered with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
+enum HttpResponse {
     Page { with_body: bool },
     Index,
     NotFound,
@@ -257,14 +257,14 @@ enum Answer {
     TooLong,
 }
 
-impl fmt::Display for Answer {
+impl fmt::Display for HttpResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Answer::Page { .. } | Answer::Index => "200 OK",
-            Answer::NotFound => "404 Not Found",
-            Answer::OnlyGet => "405 Method Not Allowed",
-            Answer::NotHttp => "400 Bad Request",
-            Answer::TooLong => "431 Request Header Fields Too Large",
+            HttpResponse::Page { .. } | HttpResponse::Index => "200 OK",
+            HttpResponse::NotFound => "404 Not Found",
+            HttpResponse::OnlyGet => "405 Method Not Allowed",
+            HttpResponse::NotHttp => "400 Bad Request",
+            HttpResponse::TooLong => "431 Request Header Fields Too Large",
         })
     }
 }
@@ -276,7 +276,7 @@ fn serve<'a>(
 ) -> io::Result<()> {
     let deadline = Instant::now() + patience;
     let answer = read_request(socket, deadline)?;
-    let page = matches!(answer, Answer::Page { .. }).then(page);
+    let page = matches!(answer, HttpResponse::Page { .. }).then(page);
     let (body, content_type) = match &page {
         Some(page) => (page.text.as_str(), CONTENT_TYPE),
         None => (
@@ -285,7 +285,7 @@ fn serve<'a>(
         ),
     };
     let allow = match answer {
-        Answer::OnlyGet => "Allow: GET, HEAD\r\n",
+        HttpResponse::OnlyGet => "Allow: GET, HEAD\r\n",
         _ => "",
     };
     let length = body.len();
@@ -293,7 +293,7 @@ fn serve<'a>(
         "HTTP/1.1 {answer}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n{allow}Connection: close\r\n\r\n"
     );
     write_all(socket, head.as_bytes(), deadline)?;
-    if answer != (Answer::Page { with_body: false }) {
+    if answer != (HttpResponse::Page { with_body: false }) {
         write_all(socket, body.as_bytes(), deadline)?;
     }
     drop(page);
@@ -301,7 +301,7 @@ fn serve<'a>(
 }
 
 /// Reads until the end of the head of a request.
-fn read_request(socket: &mut TcpStream, deadline: Instant) -> io::Result<Answer> {
+fn read_request(socket: &mut TcpStream, deadline: Instant) -> io::Result<HttpResponse> {
     let mut request = Vec::new();
     loop {
         let mut piece = [0; 1_024];
@@ -312,7 +312,7 @@ fn read_request(socket: &mut TcpStream, deadline: Instant) -> io::Result<Answer>
             return Ok(answer_to(&request));
         }
         if request.len() > METRICS_REQUEST_BYTES {
-            return Ok(Answer::TooLong);
+            return Ok(HttpResponse::TooLong);
         }
         if count == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -320,7 +320,7 @@ fn read_request(socket: &mut TcpStream, deadline: Instant) -> io::Result<Answer>
     }
 }
 
-fn answer_to(request: &[u8]) -> Answer {
+fn answer_to(request: &[u8]) -> HttpResponse {
     let line = request.split(|&byte| byte == b'\r').next();
     let line = line.and_then(|line| std::str::from_utf8(line).ok());
     let mut words = line.unwrap_or_default().split(' ');
@@ -328,15 +328,15 @@ fn answer_to(request: &[u8]) -> Answer {
     let (Some(method), Some(target), Some("HTTP/1.1" | "HTTP/1.0"), None) =
         (method, target, version, words.next())
     else {
-        return Answer::NotHttp;
+        return HttpResponse::NotHttp;
     };
     let path = target.split('?').next().unwrap_or_default();
     match (method, path) {
-        ("GET", "/metrics") => Answer::Page { with_body: true },
-        ("HEAD", "/metrics") => Answer::Page { with_body: false },
-        ("GET", "/") => Answer::Index,
-        ("GET" | "HEAD", _) => Answer::NotFound,
-        _ => Answer::OnlyGet,
+        ("GET", "/metrics") => HttpResponse::Page { with_body: true },
+        ("HEAD", "/metrics") => HttpResponse::Page { with_body: false },
+        ("GET", "/") => HttpResponse::Index,
+        ("GET" | "HEAD", _) => HttpResponse::NotFound,
+        _ => HttpResponse::OnlyGet,
     }
 }
 

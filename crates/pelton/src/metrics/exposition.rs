@@ -10,7 +10,7 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// What a family of metrics is.
 #[derive(Clone, Copy)]
-pub enum Kind {
+pub enum FamilyKind {
     /// Only grows, and begins anew when the server does.
     Counter,
     /// Goes up and down.
@@ -31,11 +31,11 @@ pub struct Page {
 
 impl Page {
     /// Begins a family; its samples follow.
-    pub fn family(&mut self, name: &'static str, kind: Kind, help: &str) {
+    pub fn family(&mut self, name: &'static str, kind: FamilyKind, help: &str) {
         let kind = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
+            FamilyKind::Counter => "counter",
+            FamilyKind::Gauge => "gauge",
+            FamilyKind::Histogram => "histogram",
         };
         self.family = name;
         let help = help.replace('\\', "\\\\").replace('\n', "\\n");
@@ -48,7 +48,13 @@ impl Page {
     }
 
     /// A family of one sample.
-    pub fn single(&mut self, name: &'static str, kind: Kind, help: &str, value: impl Display) {
+    pub fn single(
+        &mut self,
+        name: &'static str,
+        kind: FamilyKind,
+        help: &str,
+        value: impl Display,
+    ) {
         self.family(name, kind, help);
         self.sample(&[], value);
     }
@@ -118,9 +124,9 @@ mod tests {
     #[test]
     fn families_and_samples_are_written() {
         let mut page = Page::default();
-        page.family("a_total", Kind::Counter, "Of a \\ and\nb");
+        page.family("a_total", FamilyKind::Counter, "Of a \\ and\nb");
         page.sample(&[("name", "x\"\\\ny"), ("other", "")], 7);
-        page.single("b", Kind::Gauge, "Of b.", 0.5);
+        page.single("b", FamilyKind::Gauge, "Of b.", 0.5);
         let expected = "# HELP a_total Of a \\\\ and\\nb\n# TYPE a_total counter\n\
                         a_total{name=\"x\\\"\\\\\\ny\",other=\"\"} 7\n\
                         # HELP b Of b.\n# TYPE b gauge\nb 0.5\n";
@@ -134,7 +140,7 @@ mod tests {
             durations.add(duration_ns);
         }
         let mut page = Page::default();
-        page.family("took_seconds", Kind::Histogram, "How long.");
+        page.family("took_seconds", FamilyKind::Histogram, "How long.");
         page.histogram(&[("of", "it")], &durations);
         let text = page.finish();
         for line in [

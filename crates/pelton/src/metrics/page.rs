@@ -13,7 +13,7 @@ use store::durable::LogStatistics;
 use store::tree::Trouble;
 use store::{DatabaseId, Store};
 
-use super::exposition::Kind::{Counter, Gauge, Histogram};
+use super::exposition::FamilyKind::{Counter, Gauge, Histogram};
 use super::exposition::{Label, Page};
 use super::process;
 

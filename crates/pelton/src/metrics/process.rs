@@ -6,7 +6,7 @@ use rustix::param::page_size;
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::exposition::{Kind, Page, seconds};
+use super::exposition::{FamilyKind, Page, seconds};
 
 /// Writes what can be found out; what cannot is left out.
 pub fn write(page: &mut Page, start_s: u64) {
@@ -14,26 +14,26 @@ pub fn write(page: &mut Page, start_s: u64) {
     let cpu_ns = cpu.tv_sec.unsigned_abs() * 1_000_000_000 + cpu.tv_nsec.unsigned_abs();
     page.single(
         "process_cpu_seconds_total",
-        Kind::Counter,
+        FamilyKind::Counter,
         "Processor time of this process, user and system.",
         seconds(cpu_ns),
     );
     page.single(
         "process_start_time_seconds",
-        Kind::Gauge,
+        FamilyKind::Gauge,
         "When this process began, in seconds since 1970.",
         start_s,
     );
     if let Some((virtual_bytes, resident_bytes)) = memory_bytes() {
         page.single(
             "process_virtual_memory_bytes",
-            Kind::Gauge,
+            FamilyKind::Gauge,
             "Address space of this process.",
             virtual_bytes,
         );
         page.single(
             "process_resident_memory_bytes",
-            Kind::Gauge,
+            FamilyKind::Gauge,
             "Memory of this process that is in the machine's memory.",
             resident_bytes,
         );
@@ -41,7 +41,7 @@ pub fn write(page: &mut Page, start_s: u64) {
     if let Ok(open) = fs::read_dir("/proc/self/fd") {
         page.single(
             "process_open_fds",
-            Kind::Gauge,
+            FamilyKind::Gauge,
             "Open file descriptors.",
             open.count().saturating_sub(1), // without that of this listing
         );
@@ -49,7 +49,7 @@ pub fn write(page: &mut Page, start_s: u64) {
     if let Some(limit) = getrlimit(Resource::Nofile).current {
         page.single(
             "process_max_fds",
-            Kind::Gauge,
+            FamilyKind::Gauge,
             "File descriptors that may be open.",
             limit,
         );

@@ -12,7 +12,7 @@ use crate::size::Size;
 
 /// Where a setting comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum SettingSource {
     Flag,
     Environment,
     File,
@@ -125,23 +125,23 @@ impl Settings {
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for SettingSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Source::Flag => "flag",
-            Source::Environment => "environment",
-            Source::File => "file",
-            Source::Default => "default",
+            SettingSource::Flag => "flag",
+            SettingSource::Environment => "environment",
+            SettingSource::File => "file",
+            SettingSource::Default => "default",
         })
     }
 }
 
 /// Where the setting `name` comes from.
-fn source(name: &str, matches: &ArgMatches, file: &SettingsFile) -> Source {
+fn source(name: &str, matches: &ArgMatches, file: &SettingsFile) -> SettingSource {
     match matches.value_source(&name.replace('-', "_")) {
-        Some(ValueSource::CommandLine) => Source::Flag,
-        Some(ValueSource::EnvVariable) => Source::Environment,
-        _ if file.names.iter().any(|there| there == name) => Source::File,
-        _ => Source::Default,
+        Some(ValueSource::CommandLine) => SettingSource::Flag,
+        Some(ValueSource::EnvVariable) => SettingSource::Environment,
+        _ if file.names.iter().any(|there| there == name) => SettingSource::File,
+        _ => SettingSource::Default,
     }
 }

@@ -267,7 +267,21 @@ fn noise(random: &mut Random) -> Vec<u8> {
 
 fn round(seed: u64, role: Role) {
     let mut random = Random::new(seed);
-    let mut endpoint = Endpoint::new(&config(&mut random, role));
+    let (endpoint, room) = begin(&mut random, role);
+    let bytes = peer(&mut random, role);
+    converse(endpoint, room, random, role, &bytes);
+}
+
+/// A connection whose peer sends these bytes (a client its preface before them); all else is
+/// decided by the seed.
+pub fn conversation(seed: u64, role: Role, bytes: &[u8]) {
+    let mut random = Random::new(seed);
+    let (endpoint, room) = begin(&mut random, role);
+    converse(endpoint, room, random, role, bytes);
+}
+
+fn begin(random: &mut Random, role: Role) -> (Endpoint, Room) {
+    let mut endpoint = Endpoint::new(&config(random, role));
     let mut room = Room {
         random: random.clone(),
         role,
@@ -279,25 +293,32 @@ fn round(seed: u64, role: Role) {
             room.something(&mut endpoint.connection, &mut endpoint.output);
         }
     }
-    let mut bytes = if role == Role::Server {
-        PREFACE.to_vec()
-    } else {
-        Vec::new()
-    };
+    (endpoint, room)
+}
+
+/// Bytes of a peer, without the preface.
+fn peer(random: &mut Random, role: Role) -> Vec<u8> {
     match random.below(10) {
-        0 => bytes.extend(noise(&mut random)),
-        1 => bytes.extend([settings(&[]), random_frames(&mut random)].concat()),
+        0 => noise(random),
+        1 => [settings(&[]), random_frames(random)].concat(),
         kind => {
-            let mut frames = honest(&mut random, role);
-            mutate_frames(&mut random, &mut frames);
-            let mut rest = frames.concat();
+            let mut frames = honest(random, role);
+            mutate_frames(random, &mut frames);
+            let mut bytes = frames.concat();
             if kind == 2 {
-                mutate(&mut random, &mut rest);
+                mutate(random, &mut bytes);
             }
-            bytes.extend(rest);
+            bytes
         }
     }
+}
 
+fn converse(mut endpoint: Endpoint, mut room: Room, mut random: Random, role: Role, peer: &[u8]) {
+    let preface: &[u8] = match role {
+        Role::Server => PREFACE,
+        Role::Client => b"",
+    };
+    let bytes = [preface, peer].concat();
     let mut rest = &bytes[..];
     while !rest.is_empty() {
         let most = [1, 50, 20_000][random.below(3)].min(rest.len());

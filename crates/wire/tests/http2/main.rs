@@ -5,6 +5,7 @@ mod support;
 mod bounds;
 mod capacity;
 mod client;
+mod corpus;
 mod equality;
 mod flow_control;
 mod fuzz;

@@ -13,7 +13,7 @@ use super::super::Caller;
 use crate::arguments::{ConnectionArguments, OutputFormat};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::progress::Progress;
+use crate::progress::ProgressLine;
 
 /// The first wait before another attempt; each further one in a row waits twice as long.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
@@ -66,7 +66,7 @@ pub(super) fn ended(failure: Failure, error: &CallError) -> Ended {
 /// What all transfers of a command share.
 pub(super) struct Transfers {
     pub(super) interrupt: Interrupt,
-    progress: Progress,
+    progress: ProgressLine,
     done_bytes: AtomicU64,
     attempts: u32,
     /// There was a connection to the server.
@@ -84,7 +84,7 @@ impl Transfers {
     ) -> Transfers {
         Transfers {
             interrupt: Interrupt::listen(),
-            progress: Progress::transfer(what, total_bytes),
+            progress: ProgressLine::transfer(what, total_bytes),
             done_bytes: AtomicU64::new(0),
             attempts: attempts.max(1),
             was_reached: AtomicBool::new(false),

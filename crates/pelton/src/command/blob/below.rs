@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::download::Target;
+use super::sink::DownloadTarget;
 use super::{each_name, some_names};
 use crate::arguments::DownloadArguments;
 use crate::command::{Caller, in_database};
@@ -11,7 +11,7 @@ use crate::exit::{CallFailure, Failure};
 use crate::in_place;
 
 /// All blobs below the names, each with the path that it has from there.
-pub(super) fn targets(arguments: &DownloadArguments) -> Result<Vec<Target>, Failure> {
+pub(super) fn targets(arguments: &DownloadArguments) -> Result<Vec<DownloadTarget>, Failure> {
     let to = arguments.to.as_deref().unwrap_or(Path::new(""));
     if to.as_os_str() == "-" || (to.exists() && !to.is_dir()) {
         return Err(Failure::Usage(
@@ -31,7 +31,7 @@ pub(super) fn targets(arguments: &DownloadArguments) -> Result<Vec<Target>, Fail
             let path = path_below(to, &prefix, &name)?;
             in_place::check_free(&path, arguments.force)?;
             let path = Some(path);
-            targets.push(Target { name, path });
+            targets.push(DownloadTarget { name, path });
             Ok(())
         })?;
         if targets.len() == before {
@@ -100,7 +100,7 @@ fn path_below(to: &Path, prefix: &str, name: &str) -> Result<PathBuf, Failure> {
 }
 
 /// Makes the folders above a file.
-pub(super) fn make_folder(target: &Target) -> Result<(), Failure> {
+pub(super) fn make_folder(target: &DownloadTarget) -> Result<(), Failure> {
     let folder = target.path.as_deref().and_then(Path::parent);
     match folder {
         Some(folder) if !folder.as_os_str().is_empty() => {

@@ -1,6 +1,6 @@
 //! `pelton download`
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 use api::blob::{DownloadRequest, DownloadResponse};
@@ -11,8 +11,8 @@ use wire::grpc::Code;
 use super::super::{Caller, call_failure, in_database, path};
 use super::attempts::{Ended, LONGEST_POLL, Transfers, ended};
 use super::below;
-use super::part::Source;
-use super::sink::{Fetched, Sink};
+use super::part::BlobSource;
+use super::sink::{DownloadTarget, Fetched, Sink};
 use crate::arguments::{DownloadArguments, TransferArguments};
 use crate::exit::{Exit, Failure};
 use crate::in_place;
@@ -30,8 +30,8 @@ pub fn download(arguments: &DownloadArguments) -> Result<Exit, Failure> {
         transfers: &transfers,
         chunk_bytes,
     };
-    let name = |target: &Target| target.name.clone();
-    let run = |target: &Target| downloading.run(target);
+    let name = |target: &DownloadTarget| target.name.clone();
+    let run = |target: &DownloadTarget| downloading.run(target);
     let (fetched, outcome) = transfers.all(targets, transfer.parallel, name, run);
     drop(transfers);
     // What goes to standard output stands there alone.
@@ -68,14 +68,7 @@ pub(super) fn chunk_bytes(transfer: &TransferArguments) -> Result<u32, Failure> 
     }
 }
 
-/// A blob, and where it goes.
-pub(super) struct Target {
-    pub(super) name: String,
-    /// `None`: standard output.
-    pub(super) path: Option<PathBuf>,
-}
-
-fn targets(arguments: &DownloadArguments) -> Result<Vec<Target>, Failure> {
+fn targets(arguments: &DownloadArguments) -> Result<Vec<DownloadTarget>, Failure> {
     if arguments.recursive {
         return below::targets(arguments);
     }
@@ -87,7 +80,7 @@ fn targets(arguments: &DownloadArguments) -> Result<Vec<Target>, Failure> {
             ));
         };
         let name = name.clone();
-        return Ok(vec![Target { name, path: None }]);
+        return Ok(vec![DownloadTarget { name, path: None }]);
     }
     let is_folder = to.is_some_and(Path::is_dir);
     if arguments.names.len() > 1 && to.is_some() && !is_folder {
@@ -108,7 +101,7 @@ fn targets(arguments: &DownloadArguments) -> Result<Vec<Target>, Failure> {
             None => last.into(),
         };
         in_place::check_free(&path, arguments.force)?;
-        Ok(Target {
+        Ok(DownloadTarget {
             name: name.clone(),
             path: Some(path),
         })
@@ -123,7 +116,7 @@ struct Downloading<'a> {
 }
 
 impl Downloading<'_> {
-    fn run(&self, target: &Target) -> Result<Fetched, Failure> {
+    fn run(&self, target: &DownloadTarget) -> Result<Fetched, Failure> {
         let database = &self.arguments.place.database;
         if self.arguments.recursive {
             below::make_folder(target)?;
@@ -146,7 +139,7 @@ impl Downloading<'_> {
         }
     }
 
-    fn attempt(&self, target: &Target, sink: &mut Sink<'_>) -> Result<(), Ended> {
+    fn attempt(&self, target: &DownloadTarget, sink: &mut Sink<'_>) -> Result<(), Ended> {
         let mut caller = (self.transfers).connect(&self.arguments.place.connection)?;
         let received = self.receive(&mut caller, target, sink);
         let ended = received.and_then(|()| sink.check());
@@ -157,7 +150,7 @@ impl Downloading<'_> {
     fn receive(
         &self,
         caller: &mut Caller,
-        target: &Target,
+        target: &DownloadTarget,
         sink: &mut Sink<'_>,
     ) -> Result<(), Ended> {
         let mut request = Vec::new();
@@ -224,7 +217,7 @@ impl Downloading<'_> {
             return Err(damaged());
         }
         if let Some(blob) = response.blob {
-            let source = Source {
+            let source = BlobSource {
                 size_bytes: blob.size_bytes,
                 crc32c: blob.crc32c,
                 version: blob.version,

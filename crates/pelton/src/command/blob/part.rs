@@ -23,7 +23,7 @@ const READ_BYTES: usize = 1 << 20;
 
 /// Which content it is. Another one under the same name has another version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Source {
+pub(super) struct BlobSource {
     pub(super) size_bytes: u64,
     pub(super) crc32c: u32,
     pub(super) version: u64,
@@ -31,17 +31,17 @@ pub(super) struct Source {
 
 /// How far a download has come.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct State {
+pub(super) struct PartState {
     pub(super) database: String,
     pub(super) name: String,
-    pub(super) source: Source,
+    pub(super) source: BlobSource,
     /// Bytes that are there.
     pub(super) bytes: u64,
     /// CRC32C of them.
     pub(super) crc32c: u32,
 }
 
-impl State {
+impl PartState {
     /// Writes what follows. After an error it still says what was written, and not more.
     pub(super) fn write(&mut self, data: &[u8], to: &mut dyn Write) -> io::Result<()> {
         for piece in data.chunks(DOWNLOAD_WRITE_BYTES) {
@@ -61,7 +61,7 @@ impl State {
     }
 
     /// What stands behind is of an earlier state, which was longer.
-    fn decode(bytes: &[u8]) -> Option<State> {
+    fn decode(bytes: &[u8]) -> Option<PartState> {
         let end = bytes.iter().position(|&byte| byte == b'\n')?;
         let (line, rest) = bytes.split_at(end);
         let checksum = format!("\n{:08x}\n", crc32c::crc32c(line));
@@ -72,7 +72,7 @@ impl State {
 
 /// The file of an unfinished download. Nobody else has it.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct PartFile {
     path: PathBuf,
     file: File,
     sync_ahead: SyncAhead,
@@ -81,13 +81,13 @@ pub(super) struct Part {
     told_bytes: u64,
 }
 
-impl Part {
+impl PartFile {
     /// Opens that of a file. Returns also how far it has come, if that is so and it is that blob.
     pub(super) fn open(
         target: &Path,
         database: &str,
         name: &str,
-    ) -> io::Result<(Part, Option<State>)> {
+    ) -> io::Result<(PartFile, Option<PartState>)> {
         let path = with_ending(target, ".part");
         let file = open(&path)?;
         lock(&file, &path)?;
@@ -97,7 +97,7 @@ impl Part {
             return Err(foreign(&path));
         }
         let state = open(&state_path)?;
-        let mut part = Part {
+        let mut part = PartFile {
             path,
             file,
             sync_ahead: SyncAhead::default(),
@@ -118,12 +118,12 @@ impl Part {
     }
 
     /// What the state says, if the content is so.
-    fn read_state(&mut self) -> io::Result<Option<State>> {
+    fn read_state(&mut self) -> io::Result<Option<PartState>> {
         let mut bytes = Vec::new();
         (&self.state)
             .take(DOWNLOAD_STATE_BYTES)
             .read_to_end(&mut bytes)?;
-        let Some(state) = State::decode(&bytes) else {
+        let Some(state) = PartState::decode(&bytes) else {
             return Ok(None);
         };
         let found = checksum(&self.file, state.bytes)?;
@@ -139,14 +139,14 @@ impl Part {
     }
 
     /// Adds to the content.
-    pub(super) fn append(&mut self, data: &[u8], state: &mut State) -> io::Result<()> {
+    pub(super) fn append(&mut self, data: &[u8], state: &mut PartState) -> io::Result<()> {
         state.write(data, &mut self.file)?;
         self.sync_ahead.wrote(data.len(), &self.file);
         Ok(())
     }
 
     /// Says how far it has come, if that is much further than was said.
-    pub(super) fn tell(&mut self, state: &State) -> io::Result<()> {
+    pub(super) fn tell(&mut self, state: &PartState) -> io::Result<()> {
         match state.bytes - self.told_bytes >= DOWNLOAD_STATE_EVERY_BYTES {
             true => self.tell_now(state),
             false => Ok(()),
@@ -154,7 +154,7 @@ impl Part {
     }
 
     /// Says how far it has come.
-    pub(super) fn tell_now(&mut self, state: &State) -> io::Result<()> {
+    pub(super) fn tell_now(&mut self, state: &PartState) -> io::Result<()> {
         // One write: a kill leaves the one before or this one.
         self.state.write_all_at(&state.encode(), 0)?;
         self.told_bytes = state.bytes;
@@ -255,7 +255,7 @@ mod tests {
 
     use super::*;
 
-    const SOURCE: Source = Source {
+    const SOURCE: BlobSource = BlobSource {
         size_bytes: 1 << 40,
         crc32c: 7,
         version: 9,
@@ -275,16 +275,16 @@ mod tests {
             self.0.join("target")
         }
 
-        fn open(&self) -> (Part, Option<State>) {
+        fn open(&self) -> (PartFile, Option<PartState>) {
             self.open_of("d", "n")
         }
 
         /// Other tests of this program begin processes, which hold all locks between fork and exec:
         /// a moment later the one that was left is free.
-        fn open_of(&self, database: &str, name: &str) -> (Part, Option<State>) {
+        fn open_of(&self, database: &str, name: &str) -> (PartFile, Option<PartState>) {
             let until = Instant::now() + Duration::from_secs(30);
             loop {
-                match Part::open(&self.target(), database, name) {
+                match PartFile::open(&self.target(), database, name) {
                     Ok(opened) => return opened,
                     Err(error) if Instant::now() > until => panic!("{error}"),
                     Err(_) => thread::yield_now(),
@@ -299,8 +299,8 @@ mod tests {
         }
     }
 
-    fn state_of(content: &[u8]) -> State {
-        State {
+    fn state_of(content: &[u8]) -> PartState {
+        PartState {
             database: "d".into(),
             name: "n".into(),
             source: SOURCE,
@@ -386,7 +386,7 @@ mod tests {
         let path = folder.0.join("target.part");
         fs::write(&path, "mine").unwrap();
         for _ in 0..2 {
-            let error = Part::open(&folder.target(), "d", "n").unwrap_err();
+            let error = PartFile::open(&folder.target(), "d", "n").unwrap_err();
             assert!(error.to_string().contains("not of a download"), "{error}");
             assert_eq!(fs::read(&path).unwrap(), b"mine");
             assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1);
@@ -411,7 +411,7 @@ mod tests {
     fn two_at_once_are_refused() {
         let folder = Folder::new("two");
         let (part, _) = folder.open();
-        let error = Part::open(&folder.target(), "d", "n").unwrap_err();
+        let error = PartFile::open(&folder.target(), "d", "n").unwrap_err();
         assert!(error.to_string().contains("another download"), "{error}");
         part.remove();
         folder.open();
@@ -478,10 +478,10 @@ mod tests {
         part.tell(&state).unwrap();
         assert_eq!(part.told_bytes, state.bytes);
         let stored = || fs::read(folder.0.join("target.part.state")).unwrap();
-        assert_eq!(State::decode(&stored()), Some(state.clone()));
+        assert_eq!(PartState::decode(&stored()), Some(state.clone()));
         // A shorter one.
         state.crc32c = 1;
         part.tell_now(&state).unwrap();
-        assert_eq!(State::decode(&stored()), Some(state));
+        assert_eq!(PartState::decode(&stored()), Some(state));
     }
 }

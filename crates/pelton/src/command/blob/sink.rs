@@ -4,11 +4,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::attempts::Ended;
-use super::download::Target;
-use super::part::{Part, Source, State};
+use super::part::{BlobSource, PartFile, PartState};
 use crate::exit::Failure;
 use crate::in_place;
 use crate::output::{Output, bytes, note};
+
+/// A blob, and where it goes.
+pub(super) struct DownloadTarget {
+    pub(super) name: String,
+    /// `None`: standard output.
+    pub(super) path: Option<PathBuf>,
+}
 
 /// A blob that was fetched.
 pub(super) struct Fetched {
@@ -24,10 +30,10 @@ pub(super) struct Fetched {
 
 /// Where content goes, and what is known of it.
 pub(super) struct Sink<'a> {
-    pub(super) target: &'a Target,
+    pub(super) target: &'a DownloadTarget,
     /// `None`: standard output.
-    part: Option<Part>,
-    pub(super) state: State,
+    part: Option<PartFile>,
+    pub(super) state: PartState,
     /// Which blob it is: from its first message on, or from an earlier run.
     pub(super) is_known: bool,
     /// Its size was told.
@@ -42,9 +48,9 @@ pub(super) struct Sink<'a> {
 
 impl<'a> Sink<'a> {
     /// Goes on with what an earlier run has left.
-    pub(super) fn open(target: &'a Target, database: &str) -> Result<Sink<'a>, Failure> {
+    pub(super) fn open(target: &'a DownloadTarget, database: &str) -> Result<Sink<'a>, Failure> {
         let open = |path: &PathBuf| {
-            Part::open(path, database, &target.name).map_err(|error| unwritten(path, &error))
+            PartFile::open(path, database, &target.name).map_err(|error| unwritten(path, &error))
         };
         let (part, found) = target.path.as_ref().map(open).transpose()?.unzip();
         let found = found.flatten();
@@ -53,10 +59,10 @@ impl<'a> Sink<'a> {
             part,
             is_known: found.is_some(),
             resumed_bytes: found.as_ref().map_or(0, |found| found.bytes),
-            state: found.unwrap_or_else(|| State {
+            state: found.unwrap_or_else(|| PartState {
                 database: database.to_owned(),
                 name: target.name.clone(),
-                ..State::default()
+                ..PartState::default()
             }),
             is_expected: false,
             shown_bytes: 0,
@@ -65,7 +71,7 @@ impl<'a> Sink<'a> {
     }
 
     /// It is this blob. Returns whether its size was not told before.
-    pub(super) fn expects(&mut self, source: Source) -> bool {
+    pub(super) fn expects(&mut self, source: BlobSource) -> bool {
         self.state.source = source;
         self.is_known = true;
         !std::mem::replace(&mut self.is_expected, true)
@@ -108,7 +114,7 @@ impl<'a> Sink<'a> {
 
     /// Whether all of it came, and as it is.
     pub(super) fn check(&mut self) -> Result<(), Ended> {
-        let State {
+        let PartState {
             source,
             bytes,
             crc32c,

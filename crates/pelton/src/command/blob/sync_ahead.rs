@@ -11,13 +11,13 @@ use crate::limits::DOWNLOAD_SYNC_BYTES;
 /// The thread, once there is something to do for it.
 #[derive(Debug, Default)]
 pub(super) struct SyncAhead {
-    worker: Option<Worker>,
+    worker: Option<SyncThread>,
     /// Written, and no sync asked for.
     unasked_bytes: u64,
 }
 
 #[derive(Debug)]
-struct Worker {
+struct SyncThread {
     requests: SyncSender<()>,
     thread: JoinHandle<io::Result<()>>,
 }
@@ -31,7 +31,7 @@ impl SyncAhead {
         }
         if self.worker.is_none() {
             // Without a thread everything is synced at the end.
-            self.worker = Worker::start(file).ok();
+            self.worker = SyncThread::start(file).ok();
         }
         if let Some(worker) = &self.worker {
             // One that is asked for and has not begun will do.
@@ -43,7 +43,7 @@ impl SyncAhead {
     /// Ends the thread; afterwards nobody else has the file. An error was told to it, and would be
     /// told to nobody again.
     pub(super) fn end(&mut self) -> io::Result<()> {
-        let Some(Worker { requests, thread }) = self.worker.take() else {
+        let Some(SyncThread { requests, thread }) = self.worker.take() else {
             return Ok(());
         };
         drop(requests);
@@ -59,14 +59,14 @@ impl Drop for SyncAhead {
     }
 }
 
-impl Worker {
-    fn start(file: &File) -> io::Result<Worker> {
+impl SyncThread {
+    fn start(file: &File) -> io::Result<SyncThread> {
         let file = file.try_clone()?;
         let (requests, asked) = sync_channel(1);
         let thread = thread::Builder::new()
             .name("sync-ahead".into())
             .spawn(move || sync(&file, &asked))?;
-        Ok(Worker { requests, thread })
+        Ok(SyncThread { requests, thread })
     }
 }
 

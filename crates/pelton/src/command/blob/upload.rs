@@ -17,9 +17,10 @@ use super::super::put::found;
 use super::super::{Caller, call_failure, path, unreadable};
 use super::attempts::{Ended, LONGEST_POLL, Transfers, ended};
 use crate::arguments::{OutputFormat, UploadArguments};
-use crate::exit::{CallFailure, Exit, Failure, warn};
+use crate::exit::{CallFailure, Exit, Failure};
 use crate::input;
 use crate::output::{Output, bytes, object};
+use crate::report::warn;
 
 /// How long to look for an answer while there is something to send.
 const GLANCE: Duration = Duration::ZERO;
@@ -44,8 +45,8 @@ pub fn upload(arguments: &UploadArguments) -> Result<Exit, Failure> {
         transfers: &transfers,
         chunk_bytes: chunk_bytes as usize,
     };
-    let path = |source: &Source| source.path.display().to_string();
-    let run = |source: &Source| uploading.run(source);
+    let path = |source: &UploadSource| source.path.display().to_string();
+    let run = |source: &UploadSource| uploading.run(source);
     let (stored, outcome) = transfers.all(sources, transfer.parallel, path, run);
     drop(transfers);
     let mut output = Output::new(arguments.place.connection.output);
@@ -74,7 +75,7 @@ pub fn upload(arguments: &UploadArguments) -> Result<Exit, Failure> {
 }
 
 /// A file, or standard input.
-struct Source {
+struct UploadSource {
     path: PathBuf,
     name: String,
     /// `None`: nobody knows, and it can be read only once.
@@ -83,7 +84,7 @@ struct Source {
     upload_id: Vec<u8>,
 }
 
-impl Source {
+impl UploadSource {
     /// What messages call it.
     fn shown(&self) -> String {
         match self.upload_id.is_empty() {
@@ -100,7 +101,7 @@ struct Stored {
     version: u64,
 }
 
-fn sources(arguments: &UploadArguments) -> Result<Vec<Source>, Failure> {
+fn sources(arguments: &UploadArguments) -> Result<Vec<UploadSource>, Failure> {
     if arguments.name.is_some() && arguments.files.len() > 1 {
         return Err(Failure::Usage(
             "--name is for a single file; --prefix goes before the names of several".into(),
@@ -127,7 +128,7 @@ fn sources(arguments: &UploadArguments) -> Result<Vec<Source>, Failure> {
             }
         };
         let Some(metadata) = metadata else {
-            return Ok(Source {
+            return Ok(UploadSource {
                 path: path.clone(),
                 name,
                 size_bytes: None,
@@ -142,7 +143,7 @@ fn sources(arguments: &UploadArguments) -> Result<Vec<Source>, Failure> {
                 kind_of(metadata.file_type())
             )));
         }
-        Ok(Source {
+        Ok(UploadSource {
             path: path.clone(),
             name,
             size_bytes: Some(metadata.len()),
@@ -155,7 +156,7 @@ fn sources(arguments: &UploadArguments) -> Result<Vec<Source>, Failure> {
             .map(|file| (file.clone(), None))
             .collect(),
     };
-    let sources: Vec<Source> = files.iter().map(source).collect::<Result<_, _>>()?;
+    let sources: Vec<UploadSource> = files.iter().map(source).collect::<Result<_, _>>()?;
     match same_name(&sources) {
         Some((one, other)) => Err(Failure::Usage(format!(
             "{} and {} would both be the blob `{}`, of which one would replace the other; upload them one by one, with --name",
@@ -266,8 +267,8 @@ impl Below {
 }
 
 /// Two sources that would become the same blob.
-fn same_name(sources: &[Source]) -> Option<(&Source, &Source)> {
-    let mut sorted: Vec<&Source> = sources.iter().collect();
+fn same_name(sources: &[UploadSource]) -> Option<(&UploadSource, &UploadSource)> {
+    let mut sorted: Vec<&UploadSource> = sources.iter().collect();
     sorted.sort_by(|one, other| one.name.cmp(&other.name));
     let pair = sorted
         .windows(2)
@@ -307,7 +308,7 @@ struct Uploading<'a> {
 }
 
 impl Uploading<'_> {
-    fn run(&self, source: &Source) -> Result<Stored, Failure> {
+    fn run(&self, source: &UploadSource) -> Result<Stored, Failure> {
         if source.upload_id.is_empty() {
             let mut summed = Summed::default();
             return match self.pipe(source, &mut summed) {
@@ -354,7 +355,7 @@ impl Uploading<'_> {
     /// stored.
     fn attempt(
         &self,
-        source: &Source,
+        source: &UploadSource,
         file: &File,
         summed: &mut Summed,
         shown: &mut i64,
@@ -384,7 +385,7 @@ impl Uploading<'_> {
     }
 
     /// What can be read only once.
-    fn pipe(&self, source: &Source, summed: &mut Summed) -> Result<Stored, Ended> {
+    fn pipe(&self, source: &UploadSource, summed: &mut Summed) -> Result<Stored, Ended> {
         let mut caller = self.connect()?;
         let mut read = |buffer: &mut [u8], _| input::Interruptible(io::stdin()).read(buffer);
         self.send(&mut caller, source, summed, &mut read, &mut 0)
@@ -397,7 +398,7 @@ impl Uploading<'_> {
     fn stat(
         &self,
         caller: &mut Caller,
-        source: &Source,
+        source: &UploadSource,
         upload_id: &[u8],
     ) -> Result<Vec<u8>, Ended> {
         let mut request = Vec::new();
@@ -416,7 +417,11 @@ impl Uploading<'_> {
     }
 
     /// How much the server has of an unfinished upload of this file; `None`: there is none.
-    fn stored_bytes(&self, caller: &mut Caller, source: &Source) -> Result<Option<u64>, Ended> {
+    fn stored_bytes(
+        &self,
+        caller: &mut Caller,
+        source: &UploadSource,
+    ) -> Result<Option<u64>, Ended> {
         let answer = self.stat(caller, source, &source.upload_id)?;
         let answer = StatResponse::decode(&answer).map_err(unreadable)?;
         Ok(answer.found.then_some(answer.stored_bytes))
@@ -426,7 +431,7 @@ impl Uploading<'_> {
     fn look(
         &self,
         caller: &mut Caller,
-        source: &Source,
+        source: &UploadSource,
         file: &File,
         summed: &mut Summed,
     ) -> Result<Option<Stored>, Ended> {
@@ -455,7 +460,7 @@ impl Uploading<'_> {
     fn send(
         &self,
         caller: &mut Caller,
-        source: &Source,
+        source: &UploadSource,
         summed: &mut Summed,
         read: &mut dyn FnMut(&mut [u8], u64) -> io::Result<usize>,
         shown: &mut i64,
@@ -524,7 +529,7 @@ impl Uploading<'_> {
         timeout.max(Duration::from_secs(10)) * 3
     }
 
-    fn begin<'a>(&'a self, source: &'a Source, offset: u64) -> UploadPart<'a> {
+    fn begin<'a>(&'a self, source: &'a UploadSource, offset: u64) -> UploadPart<'a> {
         UploadPart::Begin(UploadBegin {
             database: &self.arguments.place.database,
             name: &source.name,
@@ -556,7 +561,12 @@ impl Uploading<'_> {
         failure.into()
     }
 
-    fn stored(&self, source: &Source, summed: &Summed, answer: &[u8]) -> Result<Stored, Ended> {
+    fn stored(
+        &self,
+        source: &UploadSource,
+        summed: &Summed,
+        answer: &[u8],
+    ) -> Result<Stored, Ended> {
         let answer = UploadResponse::decode(answer).map_err(unreadable)?;
         let blob = answer.blob.unwrap_or_default();
         if !answer.applied && self.if_version().is_some() {
