@@ -29,6 +29,7 @@ mod run;
 mod stalls;
 mod transport;
 mod values;
+mod verdict;
 mod worker;
 mod workload;
 mod zipf;
@@ -43,8 +44,9 @@ pub use run::{Length, Outcome, Plan, Progress, run};
 pub use stalls::Stalls;
 pub use transport::Transport;
 pub use values::ValueSizes;
+pub use verdict::Verdict;
 pub use worker::{MetadataField, MetadataValue, Mode, RunError, Worker, WorkerPlan};
 pub use workload::{
     KeyUse, KvstoreDeletes, KvstoreLeft, KvstoreLoad, KvstoreWorkload, Mix, MixError, PeltonLoad,
-    PeltonShape, PeltonWorkload, Ping, SameRequest, Verdict, Workload,
+    PeltonShape, PeltonWorkload, Ping, SameRequest, Workload,
 };

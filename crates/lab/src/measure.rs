@@ -6,7 +6,7 @@ use client::{Code, Ending};
 use hdrhistogram::Histogram;
 
 use crate::limits;
-use crate::workload::Verdict;
+use crate::verdict::Verdict;
 
 /// Digits of a latency that are kept.
 const DIGITS: u8 = 3;

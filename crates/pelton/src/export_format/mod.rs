@@ -5,7 +5,7 @@ mod jsonl;
 
 use std::io::{BufRead, BufReader, Read, Write};
 
-use service::keyvalue::messages::EntryMessage;
+use api::keyvalue;
 
 use crate::arguments::ExportFormat;
 use crate::exit::Failure;
@@ -38,7 +38,7 @@ impl<W: Write> Writer<W> {
         })
     }
 
-    pub fn entry(&mut self, entry: &EntryMessage<'_>) -> std::io::Result<()> {
+    pub fn entry(&mut self, entry: &keyvalue::Entry<'_>) -> std::io::Result<()> {
         match self {
             Writer::Jsonl(writer) => writer.entry(entry),
             Writer::Binary(writer) => writer.entry(entry),
@@ -121,7 +121,7 @@ mod tests {
     fn export(format: ExportFormat, entries: &[Entry]) -> Vec<u8> {
         let mut writer = Writer::begin(format, Vec::new()).expect("memory is writable");
         for (version, entry) in (1..).zip(entries) {
-            let message = EntryMessage {
+            let message = keyvalue::Entry {
                 key: &entry.key,
                 value: &entry.value,
                 version,
