@@ -31,12 +31,16 @@ crate::method::methods! {
 /// Which of the operations; its number is that of its field in [`Operation`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-#[allow(missing_docs, reason = "named as the messages")]
 pub enum OperationKind {
+    /// Reads a key.
     Get = 1,
+    /// Writes a key.
     Put = 2,
+    /// Removes a key.
     Delete = 3,
+    /// Appends to the value of a key.
     Append = 4,
+    /// Adds to the number of a key.
     Increment = 5,
 }
 

@@ -37,8 +37,8 @@
 //! decoded as they are walked ([`List`]).
 //!
 //! What comes with each call of a busy server can do without the struct: a message whose fields are
-//! looked at at once ([`Message::decode_inlined`]), the member of a oneof that is all of its message
-//! (`decode_sole` of each oneof), and the elements of a list of these ([`List::encoded`]).
+//! looked at at once ([`Message::decode_inlined`]), the member of a oneof that is all of its
+//! message (`decode_sole` of each oneof), and the elements of a list of these ([`List::encoded`]).
 
 // What ships does not panic: docs/internals/panics.md.
 #![cfg_attr(

@@ -365,7 +365,9 @@ macro_rules! oneof {
                 }
                 match number {
                     $($number => {
-                        let member = <$crate::kind!($($kind)+ $(<$kind_life>)?) as $crate::Kind>::decode_inlined(value);
+                        let member = <
+                            $crate::kind!($($kind)+ $(<$kind_life>)?) as $crate::Kind
+                        >::decode_inlined(value);
                         Some(take($oneof::$variant(member.ok()?)))
                     })*
                     _ => None,
