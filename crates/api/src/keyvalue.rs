@@ -28,6 +28,72 @@ crate::method::methods! {
     WATCH ServerStreaming "pelton.v1.KeyValue/Watch";
 }
 
+/// Which of the operations; its number is that of its field in [`Operation`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum OperationKind {
+    /// Reads a key.
+    Get = 1,
+    /// Writes a key.
+    Put = 2,
+    /// Removes a key.
+    Delete = 3,
+    /// Appends to the value of a key.
+    Append = 4,
+    /// Adds to the number of a key.
+    Increment = 5,
+}
+
+impl OperationBody<'_> {
+    /// Returns which operation it is.
+    #[inline(always)]
+    pub fn kind(&self) -> OperationKind {
+        match self {
+            OperationBody::Get(_) => OperationKind::Get,
+            OperationBody::Put(_) => OperationKind::Put,
+            OperationBody::Delete(_) => OperationKind::Delete,
+            OperationBody::Append(_) => OperationKind::Append,
+            OperationBody::Increment(_) => OperationKind::Increment,
+        }
+    }
+}
+
+/// Makes of a request the operation of the same name, which has all its fields but the database.
+macro_rules! operations_of_requests {
+    ($($request:ident => $operation:ident { $($field:ident),* })*) => { $(
+        impl<'a> From<$request<'a>> for $operation<'a> {
+            #[inline(always)]
+            fn from(request: $request<'a>) -> $operation<'a> {
+                $operation { $($field: request.$field),* }
+            }
+        }
+    )* };
+}
+
+operations_of_requests! {
+    GetRequest => GetOperation { key, unserved }
+    PutRequest => PutOperation { key, value, return_previous, condition, expiry, unserved }
+    DeleteRequest => DeleteOperation { key, return_previous, condition, unserved }
+    AppendRequest => AppendOperation { key, value, condition, unserved }
+    IncrementRequest => IncrementOperation { key, delta, initial, condition, unserved }
+}
+
+impl<'a> From<OperationBody<'a>> for Operation<'a> {
+    #[inline(always)]
+    fn from(body: OperationBody<'a>) -> Operation<'a> {
+        Operation {
+            operation: Some(body),
+        }
+    }
+}
+
+impl<'a> From<ResultBody<'a>> for OperationResult<'a> {
+    #[inline(always)]
+    fn from(body: ResultBody<'a>) -> OperationResult<'a> {
+        OperationResult { result: Some(body) }
+    }
+}
+
 protobuf::enumeration! {
     /// The enum `IncrementRefusal`.
     pub enum IncrementRefusal = "pelton.v1.IncrementRefusal" {

@@ -1,5 +1,9 @@
 //! The blocking face: one connection, and the thread that calls does the work.
 
+mod streaming;
+
+pub use streaming::{Step, Streaming};
+
 use std::time::{Duration, Instant};
 
 use net::Address;
@@ -12,7 +16,6 @@ use crate::error::{CallError, ConnectError, NotBegun};
 use crate::limits;
 use crate::line::Line;
 use crate::socket::Received;
-use crate::streaming::Streaming;
 
 /// How a channel is to be.
 #[derive(Clone, Debug)]

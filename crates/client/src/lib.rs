@@ -34,10 +34,10 @@ pub mod limits;
 mod line;
 mod local;
 mod socket;
-mod streaming;
 
 pub use channel::{
     CallInfo, CallOptions, Channel, ChannelOptions, HttpAnswer, SERVER_SPEAKS_TLS, ServerStreaming,
+    Step, Streaming,
 };
 pub use core::{Core, Happening, Request, What};
 pub use error::{CallError, ConnectError, NotBegun};
@@ -48,6 +48,5 @@ pub use local::{
 pub use net::Address;
 pub use net::TcpFigures;
 pub use net::tls;
-pub use streaming::{Step, Streaming};
 pub use wire::grpc::{Code, Metadata, Status};
 pub use wire::{SharedBytes, StreamKey};

@@ -30,6 +30,7 @@ mod run;
 mod stalls;
 mod transport;
 mod values;
+mod verdict;
 mod worker;
 mod workload;
 mod zipf;
@@ -45,8 +46,9 @@ pub use run::{Length, LoadOutcome, LoadPlan, LoadProgress, run};
 pub use stalls::Stalls;
 pub use transport::Transport;
 pub use values::ValueSizes;
+pub use verdict::Verdict;
 pub use worker::{ConnectionMode, LoadWorker, MetadataField, MetadataValue, RunError, WorkerPlan};
 pub use workload::{
     KeyUse, KvstoreDeletes, KvstoreLeft, KvstoreLoad, KvstoreWorkload, Mix, MixError, PeltonLoad,
-    PeltonShape, PeltonWorkload, Ping, SameRequest, Verdict, Workload,
+    PeltonShape, PeltonWorkload, Ping, SameRequest, Workload,
 };

@@ -5,7 +5,7 @@ use hdrhistogram::Histogram;
 
 use crate::failure::FailureKind;
 use crate::limits;
-use crate::workload::Verdict;
+use crate::verdict::Verdict;
 
 /// Digits of a latency that are kept.
 const DIGITS: u8 = 3;

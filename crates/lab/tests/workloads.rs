@@ -5,6 +5,10 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
+use api::keyvalue::{
+    AppendRequest, BatchRequest, BatchResponse, IncrementRequest, OperationKind, PipeRequest,
+    PipeResponse, PutRequest,
+};
 use client::Code;
 use common::{Asked, Reply, Server, plan};
 use lab::{
@@ -13,11 +17,7 @@ use lab::{
     Verdict, Workload, limits, run,
 };
 use protobuf::{Reader, writer};
-use service::keyvalue::messages::{
-    BatchRequest, OperationKind, PipeRequest, PipeResponse, Request,
-};
 use service::settings::simulate::Delays;
-use store::Operation;
 
 fn load(mix: &str, shape: PeltonShape) -> PeltonLoad {
     PeltonLoad {
@@ -31,13 +31,30 @@ fn load(mix: &str, shape: PeltonShape) -> PeltonLoad {
     }
 }
 
-fn key_of<'a>(operation: &Operation<'a>) -> &'a [u8] {
-    match *operation {
-        Operation::Put { key, .. }
-        | Operation::Append { key, .. }
-        | Operation::Increment { key, .. } => key,
-        _ => panic!("{operation:?} is not one that is tested"),
+fn key_of(kind: OperationKind, request: &[u8]) -> &[u8] {
+    let key = match kind {
+        OperationKind::Put => PutRequest::decode(request).map(|request| request.key),
+        OperationKind::Append => AppendRequest::decode(request).map(|request| request.key),
+        OperationKind::Increment => IncrementRequest::decode(request).map(|request| request.key),
+        _ => panic!("{kind:?} is not one that is tested"),
+    };
+    key.expect("it is well formed")
+}
+
+/// The answer of a Pipe to its first batch.
+fn piped(applied: bool) -> Vec<u8> {
+    let mut out = Vec::new();
+    PipeResponse {
+        done: 1,
+        batch_number: 1,
+        batch: Some(BatchResponse {
+            applied,
+            ..BatchResponse::default()
+        }),
+        ..PipeResponse::default()
     }
+    .encode(&mut out);
+    out
 }
 
 fn encoded(workload: &mut impl Workload) -> Vec<u8> {
@@ -134,8 +151,7 @@ fn counters_stand_beside_the_other_keys() {
         let keys = (0..50).map(|_| {
             workload.choose();
             let bytes = encoded(&mut workload);
-            let request = Request::decode(operation, &bytes).expect("it is well formed");
-            key_of(&request.operation).to_vec()
+            key_of(operation, &bytes).to_vec()
         });
         keys.collect()
     };
@@ -151,14 +167,11 @@ fn messages_of_a_pipe_are_batches() {
     let mut workload = PeltonWorkload::new(&load("put=100", PeltonShape::Pipe(7)), 1, 0, 1);
     let message = encoded(&mut workload);
     let request = PipeRequest::decode(&message).expect("it is well formed");
-    assert_eq!(
-        (request.batch.database, request.batch.operations().count()),
-        ("db", 7)
-    );
+    assert_eq!((request.database, request.operations.len()), ("db", 7));
     let mut workload = PeltonWorkload::new(&load("put=100", PeltonShape::Batch(7)), 1, 0, 1);
     let message = encoded(&mut workload);
     let request = BatchRequest::decode(&message).expect("it is well formed");
-    assert_eq!((request.database, request.operations().count()), ("db", 7));
+    assert_eq!((request.database, request.operations.len()), ("db", 7));
 }
 
 #[test]
@@ -181,13 +194,8 @@ fn answers_of_each_kind_are_judged() {
         );
     }
     let pipe = PeltonWorkload::new(&load("get=100", PeltonShape::Pipe(1)), 1, 0, 1);
-    let answer = |applied| {
-        let mut out = Vec::new();
-        PipeResponse::encode_batch(&mut out, 1, |out| writer::bool(out, 1, applied));
-        out
-    };
-    assert_eq!(pipe.judge(0, 0, &answer(true)), Verdict::Good);
-    assert_eq!(pipe.judge(0, 0, &answer(false)), Verdict::NoEffect);
+    assert_eq!(pipe.judge(0, 0, &piped(true)), Verdict::Good);
+    assert_eq!(pipe.judge(0, 0, &piped(false)), Verdict::NoEffect);
     assert_eq!(
         pipe.judge(0, 0, no),
         Verdict::NoEffect,
@@ -199,12 +207,7 @@ fn answers_of_each_kind_are_judged() {
 /// Each third batch has no effect.
 #[test]
 fn batches_of_a_pipe_are_counted_by_their_answers() {
-    let server = Server::new(|asked| {
-        let mut out = Vec::new();
-        let applied = asked.number % 3 != 2;
-        PipeResponse::encode_batch(&mut out, 1, |out| writer::bool(out, 1, applied));
-        Reply::Message(out)
-    });
+    let server = Server::new(|asked| Reply::Message(piped(asked.number % 3 != 2)));
     let mut plan = plan(&server, Length::Calls(30));
     plan.worker.in_flight = 4;
     let load = load("put=100", PeltonShape::Pipe(5));

@@ -1,11 +1,14 @@
 //! Operations, comparisons and bytes as JSON describes them. docs/json.md is the description for
 //! users.
 
+use api::keyvalue::{
+    AppendOperation, Comparand, Condition, DeleteOperation, Expiry, GetOperation,
+    IncrementOperation, Operation, OperationBody, PutOperation,
+};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Deserialize;
 use service::limits::TIME_TO_LIVE_MS_MAX;
-use store::{Condition, Expiry, Operation};
 
 use crate::encoding::decode_hex;
 
@@ -216,15 +219,17 @@ fn condition(
     }
 }
 
-fn expiry(time_to_live_ms: Option<u64>, keep: Option<bool>) -> Result<Expiry, String> {
+fn expiry(time_to_live_ms: Option<u64>, keep: Option<bool>) -> Result<Option<Expiry>, String> {
     match (time_to_live_ms, keep.unwrap_or(false)) {
         (Some(_), true) => Err("time_to_live_ms and keep_time_to_live exclude each other".into()),
-        (Some(ms), false) if (1..=TIME_TO_LIVE_MS_MAX).contains(&ms) => Ok(Expiry::AfterMs(ms)),
+        (Some(ms), false) if (1..=TIME_TO_LIVE_MS_MAX).contains(&ms) => {
+            Ok(Some(Expiry::TimeToLiveMs(ms)))
+        }
         (Some(ms), false) => Err(format!(
             "`time_to_live_ms` is {ms}; it may be 1 to {TIME_TO_LIVE_MS_MAX} (100 years)"
         )),
-        (None, true) => Ok(Expiry::Keep),
-        (None, false) => Ok(Expiry::None),
+        (None, true) => Ok(Some(Expiry::KeepTimeToLive(true))),
+        (None, false) => Ok(None),
     }
 }
 
@@ -239,13 +244,25 @@ pub enum OwnedCondition {
 }
 
 impl OwnedCondition {
-    pub fn borrow(&self) -> Condition<'_> {
+    /// The condition of an operation.
+    fn borrow(&self) -> Option<Condition<'_>> {
         match self {
-            OwnedCondition::None => Condition::None,
-            OwnedCondition::Absent => Condition::Absent,
-            OwnedCondition::Present => Condition::Present,
-            OwnedCondition::VersionIs(version) => Condition::VersionIs(*version),
-            OwnedCondition::ValueIs(value) => Condition::ValueIs(value),
+            OwnedCondition::None => None,
+            OwnedCondition::Absent => Some(Condition::IfExists(false)),
+            OwnedCondition::Present => Some(Condition::IfExists(true)),
+            OwnedCondition::VersionIs(version) => Some(Condition::IfVersion(*version)),
+            OwnedCondition::ValueIs(value) => Some(Condition::IfValue(value)),
+        }
+    }
+
+    /// The condition of a comparison.
+    pub fn comparand(&self) -> Option<Comparand<'_>> {
+        match self {
+            OwnedCondition::None => None,
+            OwnedCondition::Absent => Some(Comparand::Exists(false)),
+            OwnedCondition::Present => Some(Comparand::Exists(true)),
+            OwnedCondition::VersionIs(version) => Some(Comparand::Version(*version)),
+            OwnedCondition::ValueIs(value) => Some(Comparand::Value(value)),
         }
     }
 }
@@ -257,7 +274,7 @@ pub struct OwnedOperation {
     key: Vec<u8>,
     value: Vec<u8>,
     condition: OwnedCondition,
-    expiry: Expiry,
+    expiry: Option<Expiry>,
     want_previous: bool,
     delta: i64,
     initial: i64,
@@ -267,32 +284,37 @@ impl OwnedOperation {
     /// The operation for a request.
     pub fn borrow(&self) -> Operation<'_> {
         let (key, value, condition) = (&self.key[..], &self.value[..], self.condition.borrow());
-        match self.kind {
-            JsonOperationKind::Get => Operation::Get { key },
-            JsonOperationKind::Put => Operation::Put {
+        let (return_previous, unserved) = (self.want_previous, 0);
+        Operation::from(match self.kind {
+            JsonOperationKind::Get => OperationBody::Get(GetOperation { key, unserved }),
+            JsonOperationKind::Put => OperationBody::Put(PutOperation {
                 key,
                 value,
+                return_previous,
                 condition,
                 expiry: self.expiry,
-                want_previous: self.want_previous,
-            },
-            JsonOperationKind::Delete => Operation::Delete {
+                unserved,
+            }),
+            JsonOperationKind::Delete => OperationBody::Delete(DeleteOperation {
                 key,
+                return_previous,
                 condition,
-                want_previous: self.want_previous,
-            },
-            JsonOperationKind::Append => Operation::Append {
+                unserved,
+            }),
+            JsonOperationKind::Append => OperationBody::Append(AppendOperation {
                 key,
                 value,
                 condition,
-            },
-            JsonOperationKind::Increment => Operation::Increment {
+                unserved,
+            }),
+            JsonOperationKind::Increment => OperationBody::Increment(IncrementOperation {
                 key,
                 delta: self.delta,
                 initial: self.initial,
                 condition,
-            },
-        }
+                unserved,
+            }),
+        })
     }
 
     /// About how many bytes it takes in a request.
@@ -362,23 +384,24 @@ mod tests {
                 "if_exists":false,"time_to_live_ms":5,"return_previous":true}"#,
         )
         .expect("valid");
-        let expected = Operation::Put {
+        let expected = OperationBody::Put(PutOperation {
             key: &[0x00, 0xff],
             value: &[0xff, 0x00],
-            condition: Condition::Absent,
-            expiry: Expiry::AfterMs(5),
-            want_previous: true,
-        };
-        assert_eq!(format!("{:?}", put.borrow()), format!("{expected:?}"));
+            return_previous: true,
+            condition: Some(Condition::IfExists(false)),
+            expiry: Some(Expiry::TimeToLiveMs(5)),
+            unserved: 0,
+        });
+        assert_eq!(put.borrow(), Operation::from(expected));
         let increment =
             operation(r#"{"operation":"increment","key":"n","initial":-3}"#).expect("valid");
-        let expected = Operation::Increment {
+        let expected = OperationBody::Increment(IncrementOperation {
             key: b"n",
             delta: 1,
             initial: -3,
-            condition: Condition::None,
-        };
-        assert_eq!(format!("{:?}", increment.borrow()), format!("{expected:?}"));
+            ..IncrementOperation::default()
+        });
+        assert_eq!(increment.borrow(), Operation::from(expected));
     }
 
     #[test]

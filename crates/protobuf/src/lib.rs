@@ -35,6 +35,10 @@
 //!
 //! Decoding allocates nothing. Of a repeated field only the place is kept, and its elements are
 //! decoded as they are walked ([`List`]).
+//!
+//! What comes with each call of a busy server can do without the struct: a message whose fields are
+//! looked at at once ([`Message::decode_inlined`]), the member of a oneof that is all of its
+//! message (`decode_sole` of each oneof), and the elements of a list of these ([`List::encoded`]).
 
 // What ships does not panic: docs/internals/panics.md.
 #![cfg_attr(
@@ -49,17 +53,20 @@
 )]
 
 mod field;
+mod kind;
 pub mod limits;
 mod list;
+mod macros;
 mod message;
 pub mod reader;
 pub mod writer;
 
-pub use field::{
-    Boolean, Bytes, Double, Embedded, Enumeration, Field, Fixed32, Fixed64, Int32, Int64, Kind,
-    Optional, Repeated, Scalar, Sint32, Sint64, Text, Uint32, Uint64,
+pub use field::{Embedded, Field, Optional, Repeated};
+pub use kind::{
+    Boolean, Bytes, Double, Enumeration, Fixed32, Fixed64, Int32, Int64, Kind, Scalar, Sint32,
+    Sint64, Text, Uint32, Uint64,
 };
-pub use list::{Elements, List};
+pub use list::{Elements, EncodedElements, List};
 pub use message::{EnumDescription, FieldDescription, Label, Message, Oneof};
 pub use reader::{DecodeError, Fault, Reader, Value};
 

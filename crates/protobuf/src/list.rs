@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::field::Kind;
+use crate::kind::Kind;
 use crate::limits::MERGED_PARTS_MAX;
 use crate::reader::{DecodeError, Fault, Reader, Value};
 use crate::writer;
@@ -42,6 +42,18 @@ impl<'a, K: Kind<'a>> List<'a, K> {
             next_part: 0,
             reader: Reader::new(&[]),
             packed: Reader::new(&[]),
+        }
+    }
+
+    /// Walks the messages of a decoded list as they are encoded, for a caller that knows a shorter
+    /// way to decode them. A list that was made of values has none, and one of numbers neither.
+    #[inline(always)]
+    pub fn encoded(&self) -> EncodedElements<'a> {
+        EncodedElements {
+            parts: self.parts,
+            number: self.number,
+            next_part: 0,
+            reader: Reader::new(&[]),
         }
     }
 
@@ -108,6 +120,46 @@ impl<'a, K: Kind<'a>> List<'a, K> {
     /// was not looked at before it is sent on.
     fn valid(&self) -> impl Iterator<Item = K::Value> + use<'a, K> {
         self.iter().map_while(Result::ok)
+    }
+}
+
+/// Walks the messages of a [`List`] without decoding them.
+#[derive(Clone, Debug)]
+pub struct EncodedElements<'a> {
+    parts: [&'a [u8]; MERGED_PARTS_MAX],
+    number: u32,
+    next_part: usize,
+    reader: Reader<'a>,
+}
+
+impl<'a> EncodedElements<'a> {
+    #[inline(always)]
+    fn try_next(&mut self) -> Result<Option<&'a [u8]>, DecodeError> {
+        loop {
+            match self.reader.next_field()? {
+                Some((number, value)) if number == self.number => {
+                    return Ok(Some(value.bytes()?));
+                }
+                Some(_) => {}
+                None => match self.parts.get(self.next_part) {
+                    Some(part) if !part.is_empty() => {
+                        self.next_part += 1;
+                        self.reader = Reader::new(part);
+                    }
+                    _ => return Ok(None),
+                },
+            }
+        }
+    }
+}
+
+impl<'a> Iterator for EncodedElements<'a> {
+    type Item = &'a [u8];
+
+    /// Nothing follows what is no field: decoding the list has refused that already.
+    #[inline(always)]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        self.try_next().unwrap_or(None)
     }
 }
 
@@ -286,6 +338,30 @@ mod tests {
     }
 
     #[test]
+    fn encoded_elements_of_merged_messages_follow_each_other() {
+        crate::message! {
+            /// Messages in a message.
+            pub struct Nested<'a> = "test.Nested" {
+                /// Merged.
+                1 outer: message Outer<'a>,
+            }
+        }
+        let mut bytes = Vec::new();
+        for names in [&["a", "b"][..], &[], &["c"]] {
+            let outer = Some(Outer {
+                inner: None,
+                names: names.into(),
+            });
+            Nested { outer }.encode(&mut bytes);
+        }
+        let nested = Nested::decode(&bytes).expect("it is a message");
+        let names = nested.outer.expect("it is there").names;
+        assert_eq!(names.encoded().collect::<Vec<_>>(), [b"a", b"b", b"c"]);
+        // What is to be encoded has not been decoded.
+        assert_eq!(List::<crate::Text>::from(&[""; 3]).encoded().count(), 0);
+    }
+
+    #[test]
     fn more_parts_than_are_remembered_are_refused() {
         let mut bytes = Vec::new();
         for part in 0..=crate::limits::MERGED_PARTS_MAX as u32 {
@@ -320,6 +396,11 @@ mod tests {
         writer::bytes(&mut bytes, 1, &[0x12, 1, 0xff]);
         writer::bytes(&mut bytes, 1, &[0x12, 1, b'b']);
         let messages = Messages::decode(&bytes).expect("its own fields are sound");
+        let encoded: Vec<_> = messages.inner.encoded().collect();
+        assert_eq!(
+            encoded,
+            [&[0x12, 1, b'a'], &[0x12, 1, 0xff], &[0x12, 1, b'b']]
+        );
         let names: Vec<_> = messages
             .inner
             .iter()

@@ -4,9 +4,10 @@
 mod common;
 
 use allocation_counter::measure;
+use api::keyvalue::{GetResponse, PutResponse};
 use common::{Caller, Host, MILLISECOND_NS, Options};
-use service::keyvalue::messages::{BatchRequest, GetResponse, PutResponse, Request};
 use store::{Condition, Expiry, Mode, Operation};
+use testkit::keyvalue::{OperationRequest, encode_batch};
 use wire::RequestHead;
 use wire::grpc::{Code, Metadata};
 
@@ -20,7 +21,7 @@ const COUNTED_ROUNDS: usize = 150;
 
 fn encoded(operation: Operation<'_>) -> Vec<u8> {
     let mut out = Vec::new();
-    Request {
+    OperationRequest {
         database: "",
         operation,
     }
@@ -192,7 +193,7 @@ fn what_is_counted_are_the_servers_allocations() {
     let mut batch = Vec::new();
     let key = key(1);
     let gets = [Operation::Get { key: &key }];
-    BatchRequest::encode(&mut batch, "", Mode::Atomic, 0, &gets);
+    encode_batch(&mut batch, "", Mode::Atomic, 0, &gets);
     let begin = |caller: &mut Caller, _| {
         caller.call("/pelton.v1.KeyValue/Batch", &batch);
     };

@@ -4,10 +4,11 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use service::keyvalue::messages::{
-    BatchRequest, GetResponse, OperationKind, PutResponse, Request, decode_get,
+use api::keyvalue::{
+    BatchRequest, GetRequest, GetResponse, Operation, OperationBody, OperationKind, PutOperation,
+    PutRequest, PutResponse,
 };
-use store::{Condition, Expiry, Mode, Operation};
+use service::keyvalue::messages::{Request, decode_get, decode_operation};
 
 const ROUNDS: u32 = 5_000_000;
 
@@ -31,16 +32,12 @@ fn measure(what: &str, per: u32, mut step: impl FnMut(&mut Vec<u8>)) {
 
 fn main() {
     let (key, value) = (*b"key-000000012345", [b'v'; 32]);
-    let encoded = |operation| {
-        let mut request = Vec::new();
-        Request {
-            database: "",
-            operation,
-        }
-        .encode(&mut request);
-        request
-    };
-    let get = encoded(Operation::Get { key: &key });
+    let mut get = Vec::new();
+    GetRequest {
+        key: &key,
+        ..GetRequest::default()
+    }
+    .encode(&mut get);
     measure("Get: decode the request, encode the answer", 1, |out| {
         let (database, key) = decode_get(black_box(&get)).expect("it is valid");
         black_box((database, key));
@@ -56,14 +53,13 @@ fn main() {
     measure("Get: decode the request", 1, |_| {
         black_box(decode_get(black_box(&get)).expect("it is valid"));
     });
-    let put = Operation::Put {
+    let mut request = Vec::new();
+    PutRequest {
         key: &key,
         value: &value,
-        condition: Condition::None,
-        expiry: Expiry::None,
-        want_previous: false,
-    };
-    let request = encoded(put);
+        ..PutRequest::default()
+    }
+    .encode(&mut request);
     measure("Put: decode the request, encode the answer", 1, |out| {
         black_box(Request::decode(OperationKind::Put, black_box(&request)).expect("it is valid"));
         PutResponse {
@@ -73,12 +69,21 @@ fn main() {
         }
         .encode(out);
     });
+    let put = Operation::from(OperationBody::Put(PutOperation {
+        key: &key,
+        value: &value,
+        ..PutOperation::default()
+    }));
     let mut request = Vec::new();
-    BatchRequest::encode(&mut request, "", Mode::Independent, 0, &[put; 100]);
+    BatchRequest {
+        operations: (&[put; 100]).into(),
+        ..BatchRequest::default()
+    }
+    .encode(&mut request);
     measure("one of 100 operations of a Batch: decode", 100, |_| {
         let request = BatchRequest::decode(black_box(&request)).expect("it is valid");
-        request.operations().for_each(|operation| {
-            black_box(operation.expect("it is valid"));
+        request.operations.encoded().for_each(|operation| {
+            black_box(decode_operation(operation).expect("it is valid"));
         });
     });
 }

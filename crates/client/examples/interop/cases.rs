@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use api::interop::{SimpleRequest, StreamingInputCallRequest, StreamingOutputCallRequest};
 use client::{CallError, CallOptions, Channel, Code, Metadata, Status, Step, Streaming};
 
 use crate::messages::{
-    Fields, aggregated_size, boolean, echo_status, output_request, payload, payload_body,
+    aggregated_size, boolean, echo_status, encode, output_request, payload, payload_body,
     simple_request, wanted,
 };
 
@@ -63,7 +64,7 @@ fn expect(is_true: bool, what: impl Into<String>) -> Outcome {
 }
 
 fn expect_zeros(response: &[u8], size: usize) -> Outcome {
-    let body = payload_body(response).ok_or("the answer has no payload")?;
+    let body = payload_body(response)?.ok_or("the answer has no payload")?;
     expect(
         body.len() == size && body.iter().all(|&byte| byte == 0),
         format!("{} bytes came, and not {size} zeros", body.len()),
@@ -84,8 +85,8 @@ fn empty_unary(channel: &mut Channel) -> Outcome {
 }
 
 fn large_unary(channel: &mut Channel) -> Outcome {
-    let request = simple_request(LARGE_RESPONSE as u64, LARGE_REQUEST);
-    let answer = channel.unary(UNARY, request.encode(), &soon())?;
+    let request = simple_request(LARGE_RESPONSE, LARGE_REQUEST);
+    let answer = channel.unary(UNARY, &encode(&request), &soon())?;
     expect_zeros(&answer, LARGE_RESPONSE)
 }
 
@@ -96,21 +97,22 @@ fn large_unary_compressed(channel: &mut Channel) -> Outcome {
         compress: true,
         ..soon()
     };
-    let request = simple_request(LARGE_RESPONSE as u64, LARGE_REQUEST);
-    let answer = channel.unary(UNARY, request.encode(), &options)?;
+    let request = simple_request(LARGE_RESPONSE, LARGE_REQUEST);
+    let answer = channel.unary(UNARY, &encode(&request), &options)?;
     expect_zeros(&answer, LARGE_RESPONSE)
 }
 
 fn client_compressed_unary(channel: &mut Channel) -> Outcome {
-    let request = |compressed| {
-        simple_request(LARGE_RESPONSE as u64, LARGE_REQUEST).message(8, &boolean(compressed))
+    let request = |compressed| SimpleRequest {
+        expect_compressed: boolean(compressed),
+        ..simple_request(LARGE_RESPONSE, LARGE_REQUEST)
     };
     // The probe: a server that looks at the flag at all refuses this.
-    let probe = channel.unary(UNARY, request(true).encode(), &soon());
+    let probe = channel.unary(UNARY, &encode(&request(true)), &soon());
     expect_status(probe, Code::InvalidArgument)?;
     for compress in [true, false] {
         let options = CallOptions { compress, ..soon() };
-        let answer = channel.unary(UNARY, request(compress).encode(), &options)?;
+        let answer = channel.unary(UNARY, &encode(&request(compress)), &options)?;
         expect_zeros(&answer, LARGE_RESPONSE)?;
     }
     Ok(())
@@ -118,9 +120,11 @@ fn client_compressed_unary(channel: &mut Channel) -> Outcome {
 
 fn server_compressed_unary(channel: &mut Channel) -> Outcome {
     for compressed in [true, false] {
-        let request =
-            simple_request(LARGE_RESPONSE as u64, LARGE_REQUEST).message(6, &boolean(compressed));
-        let answer = channel.unary(UNARY, request.encode(), &soon())?;
+        let request = SimpleRequest {
+            response_compressed: boolean(compressed),
+            ..simple_request(LARGE_RESPONSE, LARGE_REQUEST)
+        };
+        let answer = channel.unary(UNARY, &encode(&request), &soon())?;
         expect_zeros(&answer, LARGE_RESPONSE)?;
         let was_compressed = channel.last_call().message_was_compressed;
         expect(
@@ -155,23 +159,26 @@ fn expect_end(call: &mut Streaming<'_>) -> Outcome {
 fn client_streaming(channel: &mut Channel) -> Outcome {
     let mut call = channel.streaming(STREAMING_INPUT, &soon())?;
     for size in REQUEST_SIZES {
-        call.send(Fields::new().message(1, &payload(size)).encode());
+        let request = StreamingInputCallRequest {
+            payload: payload(size),
+            expect_compressed: None,
+        };
+        call.send(&encode(&request));
     }
     call.close_send();
-    let total = aggregated_size(&next(&mut call)?);
+    let total = aggregated_size(&next(&mut call)?)?;
     expect(total == 74_922, format!("{total} bytes were counted"))?;
     expect_end(&mut call)
 }
 
 fn client_compressed_streaming(channel: &mut Channel) -> Outcome {
-    let request = |size, compressed| {
-        Fields::new()
-            .message(1, &payload(size))
-            .message(2, &boolean(compressed))
+    let request = |size, compressed| StreamingInputCallRequest {
+        payload: payload(size),
+        expect_compressed: boolean(compressed),
     };
     // The probe.
     let mut call = channel.streaming(STREAMING_INPUT, &soon())?;
-    call.send(request(27_182, true).encode());
+    call.send(&encode(&request(27_182, true)));
     call.close_send();
     expect_status(call.poll(TIMEOUT), Code::InvalidArgument)?;
     drop(call);
@@ -181,19 +188,19 @@ fn client_compressed_streaming(channel: &mut Channel) -> Outcome {
         ..soon()
     };
     let mut call = channel.streaming(STREAMING_INPUT, &options)?;
-    call.send(request(27_182, true).encode());
+    call.send(&encode(&request(27_182, true)));
     call.set_compress(false);
-    call.send(request(45_904, false).encode());
+    call.send(&encode(&request(45_904, false)));
     call.close_send();
-    let total = aggregated_size(&next(&mut call)?);
+    let total = aggregated_size(&next(&mut call)?)?;
     expect(total == 73_086, format!("{total} bytes were counted"))?;
     expect_end(&mut call)
 }
 
 fn server_streaming(channel: &mut Channel) -> Outcome {
-    let all = RESPONSE_SIZES.map(|size| wanted(size as u64, 0, None));
+    let all = RESPONSE_SIZES.map(|size| wanted(size, None));
     let request = output_request(&all, 0);
-    let answers = channel.server_streaming(STREAMING_OUTPUT, request.encode(), &soon())?;
+    let answers = channel.server_streaming(STREAMING_OUTPUT, &encode(&request), &soon())?;
     let answers: Vec<Vec<u8>> = answers.collect::<Result<_, _>>()?;
     expect(answers.len() == 4, format!("{} messages", answers.len()))?;
     let mut pairs = answers.iter().zip(RESPONSE_SIZES);
@@ -202,9 +209,9 @@ fn server_streaming(channel: &mut Channel) -> Outcome {
 
 fn server_compressed_streaming(channel: &mut Channel) -> Outcome {
     let both = [(31_415, true), (92_653, false)];
-    let all = both.map(|(size, compressed)| wanted(size as u64, 0, Some(compressed)));
+    let all = both.map(|(size, compressed)| wanted(size, Some(compressed)));
     let mut call = channel.streaming(STREAMING_OUTPUT, &soon())?;
-    call.send(output_request(&all, 0).encode());
+    call.send(&encode(&output_request(&all, 0)));
     call.close_send();
     for (size, compressed) in both {
         expect_zeros(&next(&mut call)?, size)?;
@@ -220,8 +227,8 @@ fn server_compressed_streaming(channel: &mut Channel) -> Outcome {
 fn ping_pong(channel: &mut Channel) -> Outcome {
     let mut call = channel.streaming(FULL_DUPLEX, &soon())?;
     for (request, response) in REQUEST_SIZES.into_iter().zip(RESPONSE_SIZES) {
-        let one = [wanted(response as u64, 0, None)];
-        call.send(output_request(&one, request).encode());
+        let one = [wanted(response, None)];
+        call.send(&encode(&output_request(&one, request)));
         expect_zeros(&next(&mut call)?, response)?;
     }
     call.close_send();
@@ -245,12 +252,12 @@ fn custom_metadata(channel: &mut Channel) -> Outcome {
         metadata: Some(&metadata),
         ..soon()
     };
-    let request = simple_request(LARGE_RESPONSE as u64, LARGE_REQUEST);
-    channel.unary(UNARY, request.encode(), &options)?;
+    let request = simple_request(LARGE_RESPONSE, LARGE_REQUEST);
+    channel.unary(UNARY, &encode(&request), &options)?;
     expect_echo(channel)?;
     let mut call = channel.streaming(FULL_DUPLEX, &options)?;
-    let one = [wanted(LARGE_RESPONSE as u64, 0, None)];
-    call.send(output_request(&one, LARGE_REQUEST).encode());
+    let one = [wanted(LARGE_RESPONSE, None)];
+    call.send(&encode(&output_request(&one, LARGE_REQUEST)));
     call.close_send();
     next(&mut call)?;
     expect_end(&mut call)?;
@@ -274,15 +281,21 @@ fn expect_echo(channel: &Channel) -> Outcome {
 
 fn status_code_and_message(channel: &mut Channel) -> Outcome {
     const MESSAGE: &str = "test status message";
-    let status = echo_status(2, MESSAGE);
-    let request = Fields::new().message(7, &status);
+    let request = SimpleRequest {
+        response_status: echo_status(2, MESSAGE),
+        ..SimpleRequest::default()
+    };
     let unary = expect_status(
-        channel.unary(UNARY, request.encode(), &soon()),
+        channel.unary(UNARY, &encode(&request), &soon()),
         Code::Unknown,
     )?;
     expect(unary.message() == MESSAGE, unary.message())?;
     let mut call = channel.streaming(FULL_DUPLEX, &soon())?;
-    call.send(request.encode());
+    let request = StreamingOutputCallRequest {
+        response_status: echo_status(2, MESSAGE),
+        ..StreamingOutputCallRequest::default()
+    };
+    call.send(&encode(&request));
     call.close_send();
     let streamed = expect_status(call.poll(TIMEOUT), Code::Unknown)?;
     expect(streamed.message() == MESSAGE, streamed.message())
@@ -291,9 +304,12 @@ fn status_code_and_message(channel: &mut Channel) -> Outcome {
 fn special_status_message(channel: &mut Channel) -> Outcome {
     const MESSAGE: &str =
         "\t\ntest with whitespace\r\nand Unicode BMP \u{263a} and non-BMP \u{1f608}\t\n";
-    let request = Fields::new().message(7, &echo_status(2, MESSAGE));
+    let request = SimpleRequest {
+        response_status: echo_status(2, MESSAGE),
+        ..SimpleRequest::default()
+    };
     let status = expect_status(
-        channel.unary(UNARY, request.encode(), &soon()),
+        channel.unary(UNARY, &encode(&request), &soon()),
         Code::Unknown,
     )?;
     expect(status.message() == MESSAGE, status.message())
@@ -317,8 +333,8 @@ fn cancel_after_begin(channel: &mut Channel) -> Outcome {
 
 fn cancel_after_first_response(channel: &mut Channel) -> Outcome {
     let mut call = channel.streaming(FULL_DUPLEX, &soon())?;
-    let one = [wanted(31_415, 0, None)];
-    call.send(output_request(&one, 27_182).encode());
+    let one = [wanted(31_415, None)];
+    call.send(&encode(&output_request(&one, 27_182)));
     expect_zeros(&next(&mut call)?, 31_415)?;
     drop(call);
     empty_unary(channel)
@@ -330,7 +346,7 @@ fn timeout_on_sleeping_server(channel: &mut Channel) -> Outcome {
         ..CallOptions::default()
     };
     let mut call = channel.streaming(FULL_DUPLEX, &options)?;
-    call.send(output_request(&[], 27_182).encode());
+    call.send(&encode(&output_request(&[], 27_182)));
     loop {
         match call.poll(TIMEOUT) {
             // Either side may see it first.

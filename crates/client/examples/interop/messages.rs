@@ -1,142 +1,74 @@
-//! The messages of `grpc.testing`, as far as the cases need them: a few fields by number.
+//! The messages of `grpc.testing` that the cases send and expect.
 
-/// Builds one message field by field.
-#[derive(Clone, Default)]
-pub struct Fields(Vec<u8>);
+use api::interop::{
+    BoolValue, EchoStatus, Payload, ResponseParameters, SimpleRequest, SimpleResponse,
+    StreamingInputCallResponse, StreamingOutputCallRequest,
+};
+use protobuf::{DecodeError, Message};
 
-impl Fields {
-    pub fn new() -> Fields {
-        Fields::default()
-    }
+/// What payloads are made of: at least as much as the longest one has.
+static ZEROS: [u8; 300_000] = [0; 300_000];
 
-    pub fn number(mut self, field: u8, value: u64) -> Fields {
-        self.0.push(field << 3);
-        varint(value, &mut self.0);
-        self
-    }
-
-    pub fn bytes(mut self, field: u8, bytes: &[u8]) -> Fields {
-        self.0.push(field << 3 | 2);
-        varint(bytes.len() as u64, &mut self.0);
-        self.0.extend_from_slice(bytes);
-        self
-    }
-
-    pub fn message(self, field: u8, message: &Fields) -> Fields {
-        let bytes = message.0.clone();
-        self.bytes(field, &bytes)
-    }
-
-    pub fn encode(&self) -> &[u8] {
-        &self.0
-    }
+/// Returns a message as bytes.
+pub fn encode<'a>(message: &impl Message<'a>) -> Vec<u8> {
+    let mut out = Vec::new();
+    message.encode(&mut out);
+    out
 }
 
-/// `Payload` of so many zeros.
-pub fn payload(size: usize) -> Fields {
-    Fields::new().bytes(2, &vec![0; size])
+/// A payload of so many zeros.
+pub fn payload(size: usize) -> Option<Payload<'static>> {
+    let body = &ZEROS[..size];
+    Some(Payload { body })
 }
 
-/// `BoolValue`
-pub fn boolean(value: bool) -> Fields {
-    match value {
-        true => Fields::new().number(1, 1),
-        false => Fields::new(),
+pub fn boolean(value: bool) -> Option<BoolValue> {
+    Some(BoolValue { value })
+}
+
+/// A request for a payload, with one.
+pub fn simple_request(response_size: usize, payload_size: usize) -> SimpleRequest<'static> {
+    SimpleRequest {
+        response_size: response_size as i32,
+        payload: payload(payload_size),
+        ..SimpleRequest::default()
     }
 }
 
-/// `SimpleRequest`: `response_size` and `payload`.
-pub fn simple_request(response_size: u64, payload_size: usize) -> Fields {
-    Fields::new()
-        .number(2, response_size)
-        .message(3, &payload(payload_size))
+/// How a call is to end.
+pub fn echo_status(code: i32, message: &str) -> Option<EchoStatus<'_>> {
+    Some(EchoStatus { code, message })
 }
 
-/// `EchoStatus`
-pub fn echo_status(code: u64, message: &str) -> Fields {
-    Fields::new().number(1, code).bytes(2, message.as_bytes())
-}
-
-/// `ResponseParameters`
-pub fn wanted(size: u64, interval_us: u64, compressed: Option<bool>) -> Fields {
-    let fields = Fields::new().number(1, size).number(2, interval_us);
-    match compressed {
-        Some(compressed) => fields.message(3, &boolean(compressed)),
-        None => fields,
+/// A message that is wanted in a stream of answers.
+pub fn wanted(size: usize, compressed: Option<bool>) -> ResponseParameters {
+    ResponseParameters {
+        size: size as i32,
+        interval_us: 0,
+        compressed: compressed.and_then(boolean),
     }
 }
 
-/// `StreamingOutputCallRequest`
-pub fn output_request(wanted: &[Fields], payload_size: usize) -> Fields {
-    let fields = wanted
-        .iter()
-        .fold(Fields::new(), |fields, one| fields.message(2, one));
-    fields.message(3, &payload(payload_size))
-}
-
-/// The body of the payload, field 1, of a `SimpleResponse` or a `StreamingOutputCallResponse`.
-pub fn payload_body(response: &[u8]) -> Option<&[u8]> {
-    match find(response, 1) {
-        Some(Value::Bytes(payload)) => match find(payload, 2) {
-            Some(Value::Bytes(body)) => Some(body),
-            _ => Some(&[]),
-        },
-        _ => None,
+/// A request for a stream of answers, with a payload.
+pub fn output_request(
+    wanted: &[ResponseParameters],
+    payload_size: usize,
+) -> StreamingOutputCallRequest<'_> {
+    StreamingOutputCallRequest {
+        response_parameters: wanted.into(),
+        payload: payload(payload_size),
+        ..StreamingOutputCallRequest::default()
     }
 }
 
-/// Field 1 of a `StreamingInputCallResponse`.
-pub fn aggregated_size(response: &[u8]) -> u64 {
-    match find(response, 1) {
-        Some(Value::Number(number)) => number,
-        _ => 0,
-    }
+/// The body of the payload of a `SimpleResponse`, or of a `StreamingOutputCallResponse`, which has
+/// it in the same field; `None` if there is none.
+pub fn payload_body(response: &[u8]) -> Result<Option<&[u8]>, DecodeError> {
+    let payload = SimpleResponse::decode(response)?.payload;
+    Ok(payload.map(|payload| payload.body))
 }
 
-enum Value<'a> {
-    Number(u64),
-    Bytes(&'a [u8]),
-}
-
-/// The last field of this number; `None` also if the message is damaged.
-fn find(mut message: &[u8], wanted: u64) -> Option<Value<'_>> {
-    let mut found = None;
-    while !message.is_empty() {
-        let key = take_varint(&mut message)?;
-        let value = match key & 7 {
-            0 => Value::Number(take_varint(&mut message)?),
-            2 => {
-                let length = usize::try_from(take_varint(&mut message)?).ok()?;
-                let (bytes, rest) = message.split_at_checked(length)?;
-                message = rest;
-                Value::Bytes(bytes)
-            }
-            _ => return None,
-        };
-        if key >> 3 == wanted {
-            found = Some(value);
-        }
-    }
-    found
-}
-
-fn varint(mut value: u64, out: &mut Vec<u8>) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
-fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
-    let mut value = 0;
-    for shift in (0..64).step_by(7) {
-        let (&byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return Some(value);
-        }
-    }
-    None
+/// How many bytes a `StreamingInputCallResponse` has counted.
+pub fn aggregated_size(response: &[u8]) -> Result<i32, DecodeError> {
+    Ok(StreamingInputCallResponse::decode(response)?.aggregated_payload_size)
 }

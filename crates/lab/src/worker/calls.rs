@@ -1,6 +1,6 @@
 //! The calls of a worker that have begun and not ended.
 
-use crate::workload::Verdict;
+use crate::verdict::Verdict;
 
 /// A call.
 #[derive(Clone, Copy, Debug)]

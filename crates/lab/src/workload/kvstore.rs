@@ -10,11 +10,12 @@ use api::kvstore::{
 };
 use service::Method;
 
-use super::{Verdict, Workload};
+use super::Workload;
 use crate::failure::FailureKind;
 use crate::limits;
 use crate::random::Random;
 use crate::values::{ValueSizes, Values};
+use crate::verdict::Verdict;
 
 /// The methods, in the order of the kinds of calls.
 pub const KINDS: [Method; 4] = [

@@ -15,6 +15,7 @@ pub use same::SameRequest;
 use client::SharedBytes;
 
 use crate::failure::FailureKind;
+use crate::verdict::Verdict;
 
 /// The calls of one thread.
 pub trait Workload {
@@ -75,19 +76,4 @@ pub trait Workload {
     fn records_per_call(&self) -> u64 {
         1
     }
-}
-
-/// What an answer says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It did what it should.
-    Good,
-    /// It did: there was no such key.
-    Miss,
-    /// It did not take effect.
-    NoEffect,
-    /// It brought another value than it should.
-    Wrong,
-    /// It is no answer to this request.
-    Unreadable,
 }

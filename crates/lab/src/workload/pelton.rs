@@ -3,20 +3,21 @@
 use std::fmt;
 use std::str::FromStr;
 
+use api::keyvalue::{
+    self, AppendOperation, AppendRequest, AppendResponse, BatchMode, BatchRequest, BatchResponse,
+    DeleteOperation, DeleteRequest, DeleteResponse, GetOperation, GetRequest, GetResponse,
+    IncrementOperation, IncrementRequest, IncrementResponse, OperationBody, OperationKind,
+    PipeAnswers, PipeRequest, PipeResponse, PutOperation, PutRequest, PutResponse,
+};
 use client::SharedBytes;
 use protobuf::writer;
-use service::Method;
-use service::keyvalue::messages::{
-    AppendResponse, BatchRequest, BatchResponse, DeleteResponse, GetResponse, IncrementResponse,
-    OperationKind, PipeAnswers, PipeRequest, PipeResponse, PutResponse, Request, encode_operation,
-};
-use store::{Condition, Expiry, Mode, Operation};
 
-use super::{Verdict, Workload};
+use super::Workload;
 use crate::keys::{Distribution, KeyChooser, KeyFormat};
 use crate::limits;
 use crate::random::Random;
 use crate::values::{ValueSizes, Values};
+use crate::verdict::Verdict;
 
 /// Which operations in which proportion: `get=90,put=10`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -207,9 +208,9 @@ impl PeltonWorkload {
         unreachable!("the shares add up to 100")
     }
 
-    /// Makes the operation of a kind and hands it on.
+    /// Chooses the key of an operation of a kind.
     #[inline]
-    fn operation(&mut self, kind: OperationKind, take: impl FnOnce(&Operation<'_>, &str)) {
+    fn choose_key(&mut self, kind: OperationKind) {
         let number = self.keys.next(&mut self.random);
         // Counters stand beside the other keys: a value that is no number cannot be added to.
         let number = number
@@ -219,82 +220,124 @@ impl PeltonWorkload {
                 0
             };
         self.format.write(number, &mut self.key);
-        let key = &self.key[..];
-        let condition = Condition::None;
-        let operation = match kind {
-            OperationKind::Get => Operation::Get { key },
-            OperationKind::Put => Operation::Put {
-                key,
-                value: self.values.next(&mut self.random),
-                condition,
-                expiry: Expiry::None,
-                want_previous: false,
-            },
-            OperationKind::Delete => Operation::Delete {
-                key,
-                condition,
-                want_previous: false,
-            },
-            OperationKind::Append => Operation::Append {
-                key,
-                value: self.values.next(&mut self.random),
-                condition,
-            },
-            OperationKind::Increment => Operation::Increment {
-                key,
-                delta: 1,
-                initial: 0,
-                condition,
-            },
-        };
-        take(&operation, &self.load.database);
     }
 
     /// Appends a write of the only operation of a request as far as its value, which stands last,
     /// and returns that.
     fn shared_operation(&mut self, kind: OperationKind, out: &mut Vec<u8>) -> SharedBytes {
-        let number = self.keys.next(&mut self.random);
-        self.format.write(number, &mut self.key);
+        // A Put and an Append, alone and in a batch, have the same fields so far.
+        let fields = PutRequest::NUMBERS;
+        self.choose_key(kind);
         let value = self.values.next_shared(&mut self.random);
-        let key_bytes = writer::bytes_len(2, self.key.len());
-        let body_bytes = key_bytes + writer::bytes_len(3, value.len());
+        let key_bytes = writer::bytes_len(fields.key, self.key.len());
+        let body_bytes = key_bytes + writer::bytes_len(fields.value, value.len());
         if self.load.shape == Shape::Single {
-            writer::bytes(out, 1, self.load.database.as_bytes());
+            writer::bytes(out, fields.database, self.load.database.as_bytes());
         } else {
             let operation_bytes = writer::bytes_len(kind as u32, body_bytes);
-            writer::bytes_head(out, 3, operation_bytes);
+            writer::bytes_head(out, BatchRequest::NUMBERS.operations, operation_bytes);
             writer::bytes_head(out, kind as u32, body_bytes);
         }
-        writer::bytes_always(out, 2, &self.key);
-        writer::bytes_head(out, 3, value.len());
+        writer::bytes_always(out, fields.key, &self.key);
+        writer::bytes_head(out, fields.value, value.len());
         value
     }
 
     /// Appends what stands before the operations of a request of many.
     fn append_head(&self, out: &mut Vec<u8>) {
-        let (database, mode) = (&self.load.database, Mode::Independent);
+        let (database, mode) = (&self.load.database[..], BatchMode::Independent.number());
         match self.load.shape {
             Shape::Single => {}
-            Shape::Batch(_) => BatchRequest::encode(out, database, mode, 0, []),
-            Shape::Pipe(_) => PipeRequest::encode(out, database, PipeAnswers::All, mode, 0, []),
+            Shape::Batch(_) => BatchRequest {
+                database,
+                mode,
+                ..BatchRequest::default()
+            }
+            .encode(out),
+            Shape::Pipe(_) => PipeRequest {
+                database,
+                mode,
+                answers: PipeAnswers::All.number(),
+                ..PipeRequest::default()
+            }
+            .encode(out),
         }
     }
 
+    /// Appends a request of one operation.
+    #[inline]
     fn append_single(&mut self, kind: OperationKind, out: &mut Vec<u8>) {
-        self.operation(kind, |operation, database| {
-            let operation = *operation;
-            Request {
+        self.choose_key(kind);
+        let (database, key) = (&self.load.database[..], &self.key[..]);
+        match kind {
+            OperationKind::Get => GetRequest {
                 database,
-                operation,
+                key,
+                ..GetRequest::default()
             }
-            .encode(out);
-        });
+            .encode(out),
+            OperationKind::Put => PutRequest {
+                database,
+                key,
+                value: self.values.next(&mut self.random),
+                ..PutRequest::default()
+            }
+            .encode(out),
+            OperationKind::Delete => DeleteRequest {
+                database,
+                key,
+                ..DeleteRequest::default()
+            }
+            .encode(out),
+            OperationKind::Append => AppendRequest {
+                database,
+                key,
+                value: self.values.next(&mut self.random),
+                ..AppendRequest::default()
+            }
+            .encode(out),
+            OperationKind::Increment => IncrementRequest {
+                database,
+                key,
+                delta: 1,
+                ..IncrementRequest::default()
+            }
+            .encode(out),
+        }
     }
 
+    /// Appends one operation of a request of many.
+    #[inline]
     fn append_operation(&mut self, kind: OperationKind, out: &mut Vec<u8>) {
-        self.operation(kind, |operation, _| {
-            writer::message(out, 3, |out| encode_operation(operation, out));
-        });
+        self.choose_key(kind);
+        let key = &self.key[..];
+        let body = match kind {
+            OperationKind::Get => OperationBody::Get(GetOperation {
+                key,
+                ..GetOperation::default()
+            }),
+            OperationKind::Put => OperationBody::Put(PutOperation {
+                key,
+                value: self.values.next(&mut self.random),
+                ..PutOperation::default()
+            }),
+            OperationKind::Delete => OperationBody::Delete(DeleteOperation {
+                key,
+                ..DeleteOperation::default()
+            }),
+            OperationKind::Append => OperationBody::Append(AppendOperation {
+                key,
+                value: self.values.next(&mut self.random),
+                ..AppendOperation::default()
+            }),
+            OperationKind::Increment => OperationBody::Increment(IncrementOperation {
+                key,
+                delta: 1,
+                ..IncrementOperation::default()
+            }),
+        };
+        let operations = BatchRequest::NUMBERS.operations;
+        writer::message(out, operations, |out| body.encode(out));
     }
 
     fn append_operations(&mut self, count: usize, out: &mut Vec<u8>) {
@@ -306,13 +349,13 @@ impl PeltonWorkload {
 }
 
 /// The kind of a call is the place of its method here.
-const METHODS: [Method; 6] = [
-    Method::Get,
-    Method::Put,
-    Method::Delete,
-    Method::Append,
-    Method::Increment,
-    Method::Batch,
+const METHODS: [api::Method; 6] = [
+    keyvalue::GET,
+    keyvalue::PUT,
+    keyvalue::DELETE,
+    keyvalue::APPEND,
+    keyvalue::INCREMENT,
+    keyvalue::BATCH,
 ];
 
 fn place(kind: OperationKind) -> usize {
@@ -329,9 +372,9 @@ const BATCH: usize = 5;
 
 impl Workload for PeltonWorkload {
     fn paths(&self) -> Vec<String> {
-        let path = |method: &Method| format!("/{}", method.path());
+        let path = |method: &api::Method| format!("/{}", method.path);
         if self.is_pipe() {
-            return vec![path(&Method::Pipe)];
+            return vec![path(&keyvalue::PIPE)];
         }
         METHODS.iter().map(path).collect()
     }
@@ -432,7 +475,6 @@ fn judge_pipe(answer: &[u8]) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use service::keyvalue::messages::decode_operation;
 
     fn load(mix: &str, shape: Shape) -> PeltonLoad {
         PeltonLoad {
@@ -467,6 +509,16 @@ mod tests {
         }
     }
 
+    fn database_of(kind: OperationKind, request: &[u8]) -> Result<&str, protobuf::DecodeError> {
+        Ok(match kind {
+            OperationKind::Get => GetRequest::decode(request)?.database,
+            OperationKind::Put => PutRequest::decode(request)?.database,
+            OperationKind::Delete => DeleteRequest::decode(request)?.database,
+            OperationKind::Append => AppendRequest::decode(request)?.database,
+            OperationKind::Increment => IncrementRequest::decode(request)?.database,
+        })
+    }
+
     /// Shares come out as asked for, and every request can be read by the server's own decoder.
     #[test]
     fn operations_come_in_their_proportion() {
@@ -480,8 +532,7 @@ mod tests {
             out.clear();
             workload.encode(&mut out);
             let (_, operation) = NAMES[kind];
-            let request = Request::decode(operation, &out).expect("it is well formed");
-            assert_eq!(request.database, "db");
+            assert_eq!(database_of(operation, &out), Ok("db"));
         }
         for (times, percent) in times.iter().zip([50, 20, 10, 15, 5]) {
             assert!(times.abs_diff(percent * 1_000) < 800, "{times:?}");
@@ -496,15 +547,11 @@ mod tests {
         let mut out = Vec::new();
         workload.encode(&mut out);
         let request = BatchRequest::decode(&out).expect("it is well formed");
-        assert_eq!(request.operations().count(), 7);
-        for operation in request.operations() {
-            let (kind, _) = operation.expect("it is well formed");
-            assert_eq!(kind, OperationKind::Put);
+        assert_eq!(request.operations.len(), 7);
+        for operation in &request.operations {
+            let body = operation.expect("it is well formed").operation;
+            assert_eq!(body.map(|body| body.kind()), Some(OperationKind::Put));
         }
-        // Single operations have the same form inside.
-        let mut single = Vec::new();
-        encode_operation(&Operation::Get { key: b"k" }, &mut single);
-        assert!(decode_operation(&single).is_ok());
     }
 
     /// What is sent is the same, whether values are shared or copied.
@@ -548,11 +595,12 @@ mod tests {
                 let mut out = Vec::new();
                 workload.encode(&mut out);
                 let request = BatchRequest::decode(&out).expect("it is well formed");
-                for operation in request.operations() {
-                    let (_, Operation::Put { key, .. }) = operation.expect("well formed") else {
+                for operation in &request.operations {
+                    let body = operation.expect("well formed").operation;
+                    let Some(OperationBody::Put(put)) = body else {
                         panic!("only puts");
                     };
-                    keys.insert(key.to_vec());
+                    keys.insert(put.key.to_vec());
                 }
             }
         }

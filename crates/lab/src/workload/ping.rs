@@ -1,9 +1,9 @@
 //! Calls of `Ydb.Debug.V1.DebugService`.
 
-use api::ydb_ping::PlainGrpcResponse;
-use service::Method;
+use api::ydb_ping::{PING_PLAIN_GRPC, PING_STREAM, PlainGrpcResponse};
 
-use super::{Verdict, Workload};
+use super::Workload;
+use crate::verdict::Verdict;
 
 /// Pings: empty requests, as single calls or as messages of streams.
 #[derive(Clone, Copy, Debug)]
@@ -15,10 +15,10 @@ pub struct Ping {
 impl Workload for Ping {
     fn paths(&self) -> Vec<String> {
         let method = match self.streaming {
-            true => Method::YdbPingStream,
-            false => Method::YdbPingUnary,
+            true => PING_STREAM,
+            false => PING_PLAIN_GRPC,
         };
-        vec![format!("/{}", method.path())]
+        vec![format!("/{}", method.path)]
     }
 
     fn is_pipe(&self) -> bool {

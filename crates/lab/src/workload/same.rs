@@ -3,8 +3,9 @@
 use bytes::Bytes;
 use client::SharedBytes;
 
-use super::{Verdict, Workload};
+use super::Workload;
 use crate::limits;
+use crate::verdict::Verdict;
 
 /// One unary method and one request.
 #[derive(Clone, Debug)]

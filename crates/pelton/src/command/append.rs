@@ -1,8 +1,7 @@
 //! `pelton append`
 
+use api::keyvalue::{AppendRequest, AppendResponse};
 use service::Method;
-use service::keyvalue::messages::{AppendResponse, Request};
-use store::Operation;
 
 use super::put::found;
 use super::value::{condition, value};
@@ -16,15 +15,13 @@ pub fn append(arguments: &AppendArguments) -> Result<Exit, Failure> {
     let database = &arguments.database;
     let key = Key::new(&arguments.key, database)?;
     let value = value(&arguments.value, "pelton append KEY VALUE")?;
-    let operation = Operation::Append {
+    let mut request = Vec::with_capacity(value.len() + key.bytes.len() + 64);
+    AppendRequest {
+        database: &database.database,
         key: &key.bytes,
         value: &value,
         condition: condition(&arguments.condition),
-    };
-    let mut request = Vec::with_capacity(value.len() + key.bytes.len() + 64);
-    Request {
-        database: &database.database,
-        operation,
+        ..AppendRequest::default()
     }
     .encode(&mut request);
 

@@ -2,12 +2,13 @@
 
 use std::io::Read;
 
-use service::Method;
-use service::keyvalue::messages::{
-    BatchRequest, BatchResponse, OperationResult, PipeAnswers, PipeRequest,
+use api::keyvalue::{
+    BatchMode, BatchRequest, BatchResponse, Operation, OperationResult, PipeAnswers, PipeRequest,
+    ResultBody,
 };
+use protobuf::DecodeError;
+use service::Method;
 use service::limits::ANSWER_BYTES_MAX;
-use store::{Mode, Operation};
 
 use super::pipe::{self, GROUP_BYTES, GROUP_OPERATIONS, PipeGroup, PipeOutcome};
 use super::results::{self, InputPlace, Unit, Verdict, failure_text, judge};
@@ -83,13 +84,14 @@ fn atomic(
     let database = &arguments.database;
     let borrowed: Vec<Operation<'_>> = read.iter().map(|(_, one)| one.borrow()).collect();
     let mut request = Vec::with_capacity(bytes);
-    BatchRequest::encode(
-        &mut request,
-        &database.database,
-        Mode::Atomic,
-        ANSWER_BYTES_MAX,
-        &borrowed,
-    );
+    BatchRequest {
+        database: &database.database,
+        mode: BatchMode::Atomic.number(),
+        operations: borrowed[..].into(),
+        max_answer_bytes: ANSWER_BYTES_MAX,
+        ..BatchRequest::default()
+    }
+    .encode(&mut request);
     let answer = Caller::connect(&database.connection)?.unary(Method::Batch, &request)?;
     let answer = BatchResponse::decode(&answer).map_err(unreadable)?;
     let places: Vec<InputPlace> = read.iter().map(|(place, _)| *place).collect();
@@ -119,7 +121,7 @@ pub fn print_all(
 ) -> Result<Verdict, Failure> {
     let mut worst = Verdict::Done;
     let mut count = 0;
-    for (place, result) in places.iter().zip(answer.results()) {
+    for (place, result) in places.iter().zip(&answer.results) {
         let result = known(result)?;
         let verdict = judge(place, &result);
         if verdict != Verdict::Done || !failures_only {
@@ -144,7 +146,8 @@ pub fn print_failed(
     let place = places
         .get(answer.failed_operation as usize)
         .ok_or_else(|| unreadable("an operation failed that was not sent"))?;
-    let result = answer.failed_result.ok_or_else(|| {
+    let result = answer.failed_result.and_then(|failed| failed.result);
+    let result = result.ok_or_else(|| {
         unreadable("an operation failed in a way that this version does not know")
     })?;
     if output.is_json() {
@@ -161,11 +164,10 @@ pub fn print_failed(
     Ok(judge(place, &result).max(Verdict::Unmet))
 }
 
-fn known<'a>(
-    result: Result<Option<OperationResult<'a>>, impl std::fmt::Display>,
-) -> Result<OperationResult<'a>, Failure> {
+fn known(result: Result<OperationResult<'_>, DecodeError>) -> Result<ResultBody<'_>, Failure> {
+    let result = result.map_err(unreadable)?;
     result
-        .map_err(unreadable)?
+        .result
         .ok_or_else(|| unreadable("a result of a kind that this version does not know"))
 }
 
@@ -255,14 +257,15 @@ fn grouped(
         }
         let borrowed: Vec<Operation<'_>> = group.iter().map(|(_, one)| one.borrow()).collect();
         let mut request = Vec::with_capacity(bytes + database.len() + 64);
-        PipeRequest::encode(
-            &mut request,
-            &database,
-            answers,
-            Mode::Independent,
-            ANSWER_BYTES_MAX,
-            &borrowed,
-        );
+        PipeRequest {
+            database: &database,
+            mode: BatchMode::Independent.number(),
+            operations: borrowed[..].into(),
+            max_answer_bytes: ANSWER_BYTES_MAX,
+            answers: answers.number(),
+            ..PipeRequest::default()
+        }
+        .encode(&mut request);
         Ok(Some(PipeGroup {
             request,
             places: group.into_iter().map(|(place, _)| place).collect(),

@@ -2,9 +2,8 @@
 
 use std::os::unix::ffi::OsStrExt;
 
+use api::keyvalue::{Condition, DeleteRequest, DeleteResponse};
 use service::Method;
-use service::keyvalue::messages::{DeleteResponse, Request};
-use store::{Condition, Operation};
 
 use super::delete_range::delete_range;
 use super::{Caller, Key, in_database, insert_previous, say_miss, show_previous, unreadable};
@@ -20,19 +19,17 @@ pub fn delete(arguments: &DeleteArguments) -> Result<Exit, Failure> {
     };
     let key = Key::new(key, database)?;
     let condition = match (arguments.if_version, &arguments.if_value) {
-        (Some(version), _) => Condition::VersionIs(version),
-        (None, Some(value)) => Condition::ValueIs(value.as_bytes()),
-        (None, None) => Condition::None,
-    };
-    let operation = Operation::Delete {
-        key: &key.bytes,
-        condition,
-        want_previous: arguments.previous,
+        (Some(version), _) => Some(Condition::IfVersion(version)),
+        (None, Some(value)) => Some(Condition::IfValue(value.as_bytes())),
+        (None, None) => None,
     };
     let mut request = Vec::new();
-    Request {
+    DeleteRequest {
         database: &database.database,
-        operation,
+        key: &key.bytes,
+        return_previous: arguments.previous,
+        condition,
+        ..DeleteRequest::default()
     }
     .encode(&mut request);
 

@@ -2,12 +2,12 @@
 
 use std::time::Instant;
 
+use api::keyvalue::{
+    BatchMode, BatchRequest, BatchResponse, DeleteOperation, Keys, Operation, OperationBody,
+    ResultBody, ScanPage, ScanRequest,
+};
 use client::CallOptions;
 use service::Method;
-use service::keyvalue::messages::{
-    BatchRequest, BatchResponse, Keys, OperationResult, ScanPage, ScanRequest,
-};
-use store::{Condition, Direction, Mode, Operation};
 
 use super::results::code_name;
 use super::{Caller, call_failure, path, unreadable};
@@ -81,26 +81,27 @@ impl Range<'_> {
         }
         let operations: Vec<Operation<'_>> = group
             .iter()
-            .map(|key| Operation::Delete {
-                key,
-                condition: Condition::None,
-                want_previous: false,
+            .map(|key| {
+                Operation::from(OperationBody::Delete(DeleteOperation {
+                    key,
+                    ..DeleteOperation::default()
+                }))
             })
             .collect();
         let mut request = Vec::new();
-        BatchRequest::encode(
-            &mut request,
-            self.database,
-            Mode::Independent,
-            0,
-            &operations,
-        );
+        BatchRequest {
+            database: self.database,
+            mode: BatchMode::Independent.number(),
+            operations: operations[..].into(),
+            ..BatchRequest::default()
+        }
+        .encode(&mut request);
         let answer = self.caller.unary(Method::Batch, &request)?;
         let answer = BatchResponse::decode(&answer).map_err(unreadable)?;
-        for result in answer.results() {
-            match result.map_err(unreadable)? {
-                Some(OperationResult::Delete(result)) => *deleted += u64::from(result.deleted),
-                Some(OperationResult::Failure(failure)) => {
+        for result in &answer.results {
+            match result.map_err(unreadable)?.result {
+                Some(ResultBody::Delete(result)) => *deleted += u64::from(result.deleted),
+                Some(ResultBody::Failure(failure)) => {
                     let code = code_name(failure.code);
                     return Err(Failure::Failed(format!("{code}: {}", failure.message)));
                 }
@@ -118,14 +119,11 @@ impl Range<'_> {
         let mut request = Vec::new();
         ScanRequest {
             database: self.database,
-            keys: match self.prefix.is_empty() {
-                true => Keys::All,
-                false => Keys::Prefix(&self.prefix),
-            },
-            direction: Direction::Forward,
+            keys: (!self.prefix.is_empty()).then_some(Keys::Prefix(&self.prefix)),
             keys_only: true,
             limit,
             start_after: self.last.as_deref(),
+            ..ScanRequest::default()
         }
         .encode(&mut request);
         let Caller {
@@ -144,7 +142,7 @@ impl Range<'_> {
                 return Ok((group, true));
             };
             let page = ScanPage::decode(&page).map_err(unreadable)?;
-            for entry in page.entries() {
+            for entry in &page.entries {
                 let entry = entry.map_err(unreadable)?;
                 bytes += entry.key.len();
                 group.push(entry.key.to_vec());

@@ -6,10 +6,9 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use api::keyvalue::{CountPrecision, CountRequest, CountResponse, ScanPage, ScanRequest};
 use client::{CallOptions, Step};
 use service::Method;
-use service::keyvalue::messages::{CountRequest, CountResponse, Keys, ScanPage, ScanRequest};
-use store::Direction;
 
 use super::{Caller, call_failure, path, unreadable};
 use crate::arguments::{ExportArguments, ExportFormat};
@@ -70,8 +69,8 @@ fn count(caller: &mut Caller, database: &str) -> Result<u64, Failure> {
     let mut request = Vec::new();
     CountRequest {
         database,
-        keys: Keys::All,
-        estimate: true,
+        precision: CountPrecision::Estimate.number(),
+        ..CountRequest::default()
     }
     .encode(&mut request);
     let answer = caller.unary(Method::Count, &request)?;
@@ -112,7 +111,7 @@ fn write_all(
                     writer = Some(ExportWriter::begin(arguments.format, out).map_err(written)?);
                 }
                 let writer = writer.as_mut().expect("it was begun with the first page");
-                for entry in page.entries() {
+                for entry in &page.entries {
                     let entry = entry.map_err(unreadable)?;
                     writer.entry(&entry).map_err(written)?;
                     entries += 1;
@@ -143,11 +142,7 @@ fn scan_request(database: &str) -> Vec<u8> {
     let mut request = Vec::new();
     ScanRequest {
         database,
-        keys: Keys::All,
-        direction: Direction::Forward,
-        keys_only: false,
-        limit: 0,
-        start_after: None,
+        ..ScanRequest::default()
     }
     .encode(&mut request);
     request

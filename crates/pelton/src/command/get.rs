@@ -1,8 +1,7 @@
 //! `pelton get`
 
+use api::keyvalue::{GetRequest, GetResponse};
 use service::Method;
-use service::keyvalue::messages::{GetResponse, Request};
-use store::Operation;
 
 use super::value::NUMBER_BYTES;
 use super::{Caller, Key, in_database, say_miss, unreadable};
@@ -16,10 +15,10 @@ pub fn get(arguments: &GetArguments) -> Result<Exit, Failure> {
     let database = &arguments.database;
     let key = Key::new(&arguments.key, database)?;
     let mut request = Vec::new();
-    let operation = Operation::Get { key: &key.bytes };
-    Request {
+    GetRequest {
         database: &database.database,
-        operation,
+        key: &key.bytes,
+        ..GetRequest::default()
     }
     .encode(&mut request);
 

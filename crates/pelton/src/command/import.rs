@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use service::keyvalue::messages::{PipeAnswers, PipeRequest};
+use api::keyvalue::{
+    BatchMode, Expiry, Operation, OperationBody, PipeAnswers, PipeRequest, PutOperation,
+};
 use service::limits::TIME_TO_LIVE_MS_MAX;
-use store::{Condition, Expiry, Mode, Operation};
 
 use super::pipe::{self, GROUP_BYTES, GROUP_OPERATIONS, PipeGroup, PipeOutcome};
 use super::results::failure_text;
@@ -104,7 +105,7 @@ fn grouped(
         if let Some(failure) = failed.take() {
             return Err(failure);
         }
-        let mut group: Vec<(u64, ExportEntry, Expiry)> = Vec::new();
+        let mut group: Vec<(u64, ExportEntry, Option<Expiry>)> = Vec::new();
         let mut bytes = 0;
         while !is_over && group.len() < GROUP_OPERATIONS && bytes < GROUP_BYTES {
             if !group.is_empty() && reader.may_wait() {
@@ -133,35 +134,34 @@ fn grouped(
         read.fetch_add(group.len() as u64, Ordering::Relaxed);
         let operations: Vec<Operation<'_>> = group.iter().map(put).collect();
         let mut request = Vec::with_capacity(bytes + database.len() + 64);
-        PipeRequest::encode(
-            &mut request,
-            &database,
-            PipeAnswers::FailuresOnly,
-            Mode::Independent,
-            0,
-            &operations,
-        );
+        PipeRequest {
+            database: &database,
+            mode: BatchMode::Independent.number(),
+            operations: operations[..].into(),
+            answers: PipeAnswers::FailuresOnly.number(),
+            ..PipeRequest::default()
+        }
+        .encode(&mut request);
         let places = group.iter().map(|(number, ..)| *number).collect();
         Ok(Some(PipeGroup { request, places }))
     }
 }
 
-fn put((_, entry, expiry): &(u64, ExportEntry, Expiry)) -> Operation<'_> {
-    Operation::Put {
+fn put((_, entry, expiry): &(u64, ExportEntry, Option<Expiry>)) -> Operation<'_> {
+    Operation::from(OperationBody::Put(PutOperation {
         key: &entry.key,
         value: &entry.value,
-        condition: Condition::None,
         expiry: *expiry,
-        want_previous: false,
-    }
+        ..PutOperation::default()
+    }))
 }
 
-/// The time to live that is left of an expiry; `None` if it has passed.
-fn expiry(expires_at_ms: u64, now_ms: u64) -> Option<Expiry> {
+/// The time to live that is left of an expiry, if there is one; `None` if it has passed.
+fn expiry(expires_at_ms: u64, now_ms: u64) -> Option<Option<Expiry>> {
     match expires_at_ms.checked_sub(now_ms) {
-        _ if expires_at_ms == 0 => Some(Expiry::None),
+        _ if expires_at_ms == 0 => Some(None),
         None | Some(0) => None,
-        Some(left) => Some(Expiry::AfterMs(left.min(TIME_TO_LIVE_MS_MAX))),
+        Some(left) => Some(Some(Expiry::TimeToLiveMs(left.min(TIME_TO_LIVE_MS_MAX)))),
     }
 }
 
@@ -215,13 +215,13 @@ mod tests {
 
     #[test]
     fn an_expiry_becomes_what_is_left_of_it() {
-        assert_eq!(expiry(0, 5), Some(Expiry::None));
-        assert_eq!(expiry(6, 5), Some(Expiry::AfterMs(1)));
+        assert_eq!(expiry(0, 5), Some(None));
+        assert_eq!(expiry(6, 5), Some(Some(Expiry::TimeToLiveMs(1))));
         assert_eq!(expiry(5, 5), None);
         assert_eq!(expiry(4, 5), None);
         assert_eq!(
             expiry(u64::MAX, 5),
-            Some(Expiry::AfterMs(TIME_TO_LIVE_MS_MAX))
+            Some(Some(Expiry::TimeToLiveMs(TIME_TO_LIVE_MS_MAX)))
         );
     }
 }

@@ -1,8 +1,7 @@
 //! `pelton incr`
 
+use api::keyvalue::{IncrementRefusal, IncrementRequest, IncrementResponse};
 use service::Method;
-use service::keyvalue::messages::{IncrementRefusal, IncrementResponse, Request};
-use store::Operation;
 
 use super::put::found;
 use super::value::condition;
@@ -15,16 +14,14 @@ use crate::output::{Output, object};
 pub fn increment(arguments: &IncrementArguments) -> Result<Exit, Failure> {
     let database = &arguments.database;
     let key = Key::new(&arguments.key, database)?;
-    let operation = Operation::Increment {
+    let mut request = Vec::new();
+    IncrementRequest {
+        database: &database.database,
         key: &key.bytes,
         delta: arguments.delta,
         initial: arguments.initial,
         condition: condition(&arguments.condition),
-    };
-    let mut request = Vec::new();
-    Request {
-        database: &database.database,
-        operation,
+        ..IncrementRequest::default()
     }
     .encode(&mut request);
 
@@ -38,8 +35,8 @@ pub fn increment(arguments: &IncrementArguments) -> Result<Exit, Failure> {
             ("value", answer.value.into()),
             ("version", answer.version.into()),
         ]);
-        if let Some(refusal) = answer.refusal {
-            fields.insert("refusal".into(), refusal_name(refusal).into());
+        if let Some(name) = refusal_name(&answer) {
+            fields.insert("refusal".into(), name.into());
         }
         output.object(fields)?;
     } else if answer.applied {
@@ -58,18 +55,20 @@ pub fn increment(arguments: &IncrementArguments) -> Result<Exit, Failure> {
     Ok(Exit::Miss)
 }
 
-/// Why nothing was added, as JSON names it.
-pub fn refusal_name(refusal: IncrementRefusal) -> &'static str {
-    match refusal {
-        IncrementRefusal::Condition => "condition",
-        IncrementRefusal::NotANumber => "not_a_number",
-        IncrementRefusal::Overflow => "overflow",
+/// Why nothing was added, as JSON names it; `None` if it was, or for a reason that this version
+/// does not know.
+pub fn refusal_name(answer: &IncrementResponse) -> Option<&'static str> {
+    match IncrementRefusal::from_number(answer.refusal)? {
+        IncrementRefusal::Unspecified => None,
+        IncrementRefusal::Condition => Some("condition"),
+        IncrementRefusal::NotANumber => Some("not_a_number"),
+        IncrementRefusal::Overflow => Some("overflow"),
     }
 }
 
 /// Why nothing was added, as what follows "the key".
 pub fn refusal(answer: &IncrementResponse) -> String {
-    match answer.refusal {
+    match IncrementRefusal::from_number(answer.refusal) {
         Some(IncrementRefusal::NotANumber) => {
             "has a value that is no number of 8 bytes (`pelton put KEY --number N` stores one)"
                 .into()
@@ -80,6 +79,8 @@ pub fn refusal(answer: &IncrementResponse) -> String {
                 answer.value
             )
         }
-        Some(IncrementRefusal::Condition) | None => found(answer.version),
+        Some(IncrementRefusal::Condition | IncrementRefusal::Unspecified) | None => {
+            found(answer.version)
+        }
     }
 }

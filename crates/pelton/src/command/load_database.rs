@@ -7,10 +7,9 @@ use api::admin::{
     CreateDatabaseRequest, CreateDatabaseResponse, DatabaseDescription, DatabaseKind,
     DropDatabaseRequest, DropDatabaseResponse, ListDatabasesResponse, StatisticsResponse,
 };
+use api::keyvalue::GetRequest;
 use client::Code;
 use service::Method;
-use service::keyvalue::messages::Request;
-use store::Operation;
 
 use super::{Caller, unreadable};
 use crate::arguments::{ConnectionArguments, LoadArguments, OutputFormat};
@@ -72,9 +71,10 @@ pub fn check_memory(arguments: &LoadArguments, database: Option<&str>) -> Result
 /// Refuses a load of a database that is not there, by asking it for a key.
 pub fn check_existence(arguments: &LoadArguments, database: &str) -> Result<(), Failure> {
     let mut request = Vec::new();
-    Request {
+    GetRequest {
         database,
-        operation: Operation::Get { key: b"load" },
+        key: b"load",
+        ..GetRequest::default()
     }
     .encode(&mut request);
     let mut caller = Caller::connect(&connection(arguments))?;

@@ -50,10 +50,10 @@ pub use transact::transact;
 
 use std::time::{Duration, Instant};
 
+use api::keyvalue::Entry;
 use client::{CallError, CallOptions, Channel, ChannelOptions, Code};
 use serde_json::{Map, Value};
 use service::Method;
-use service::keyvalue::messages::EntryMessage;
 
 use crate::arguments::{
     ConnectionArguments, DatabaseArguments, LoadArguments, LoadService, OutputFormat,
@@ -357,7 +357,7 @@ fn say_miss(format: OutputFormat, message: &str) {
 }
 
 /// The entry before a write, on one line for people.
-fn show_previous(previous: Option<&EntryMessage<'_>>) -> String {
+fn show_previous(previous: Option<&Entry<'_>>) -> String {
     match previous {
         Some(entry) => format!(
             "before: version {}, {}",
@@ -370,11 +370,7 @@ fn show_previous(previous: Option<&EntryMessage<'_>>) -> String {
 
 /// Adds the entry before a write to its answer, null if there was none; nothing if it was not asked
 /// for.
-fn insert_previous(
-    fields: &mut Map<String, Value>,
-    previous: Option<&EntryMessage<'_>>,
-    wanted: bool,
-) {
+fn insert_previous(fields: &mut Map<String, Value>, previous: Option<&Entry<'_>>, wanted: bool) {
     if !wanted {
         return;
     }
@@ -387,7 +383,7 @@ fn insert_previous(
 }
 
 /// Adds value, version and, if there is one, expiry.
-fn insert_entry(fields: &mut Map<String, Value>, entry: &EntryMessage<'_>) {
+fn insert_entry(fields: &mut Map<String, Value>, entry: &Entry<'_>) {
     encoding::insert_bytes(fields, "value", entry.value);
     fields.insert("version".into(), entry.version.into());
     if entry.expires_at_ms != 0 {

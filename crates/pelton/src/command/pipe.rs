@@ -6,9 +6,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use api::keyvalue::{self, BatchResponse, PipeResponse};
 use client::{CallOptions, Step, Streaming};
 use service::Method;
-use service::keyvalue::messages::{self, BatchResponse, PipeResponse};
 
 use super::{Caller, call_failure, path, unreadable};
 use crate::exit::Failure;
@@ -45,7 +45,7 @@ pub enum PipeOutcome<'a> {
     /// The answer, and which operations its results belong to if these are not all.
     Answered(BatchResponse<'a>, Option<Vec<u32>>),
     /// It was refused as a whole.
-    Refused(messages::Failure<'a>),
+    Refused(keyvalue::Failure<'a>),
 }
 
 /// Takes what became of a group.
@@ -171,7 +171,8 @@ impl<Place> Pipe<'_, Place> {
                 _ if self.done != answer.batch_number => PipeOutcome::Done,
                 (_, Some(failure)) => PipeOutcome::Refused(failure),
                 (Some(batch), None) => {
-                    let indexes = answer.result_indexes().map_err(unreadable)?;
+                    let indexes: Result<Vec<u32>, _> = answer.result_indexes.iter().collect();
+                    let indexes = indexes.map_err(unreadable)?;
                     PipeOutcome::Answered(batch, (!indexes.is_empty()).then_some(indexes))
                 }
                 (None, None) => PipeOutcome::Done,

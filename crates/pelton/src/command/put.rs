@@ -1,8 +1,7 @@
 //! `pelton put`
 
+use api::keyvalue::{Condition, Expiry, PutRequest, PutResponse};
 use service::Method;
-use service::keyvalue::messages::{PutResponse, Request};
-use store::{Condition, Expiry, Operation};
 
 use super::value::{condition, number, value};
 use super::{Caller, Key, in_database, insert_previous, say_miss, show_previous, unreadable};
@@ -19,26 +18,24 @@ pub fn put(arguments: &PutArguments) -> Result<Exit, Failure> {
     let expected;
     if arguments.number {
         value = number(&value, "the value")?.to_vec();
-        if let Condition::ValueIs(text) = condition {
+        if let Some(Condition::IfValue(text)) = condition {
             expected = number(text, "the value of --if-value")?;
-            condition = Condition::ValueIs(&expected);
+            condition = Some(Condition::IfValue(&expected));
         }
     }
-    let operation = Operation::Put {
-        key: &key.bytes,
-        value: &value,
-        condition,
-        expiry: match arguments.ttl {
-            Some(time_to_live) => Expiry::AfterMs(time_to_live.ms),
-            None if arguments.keep_ttl => Expiry::Keep,
-            None => Expiry::None,
-        },
-        want_previous: arguments.previous,
+    let expiry = match arguments.ttl {
+        Some(time_to_live) => Some(Expiry::TimeToLiveMs(time_to_live.ms)),
+        None => (arguments.keep_ttl).then_some(Expiry::KeepTimeToLive(true)),
     };
     let mut request = Vec::with_capacity(value.len() + key.bytes.len() + 64);
-    Request {
+    PutRequest {
         database: &database.database,
-        operation,
+        key: &key.bytes,
+        value: &value,
+        return_previous: arguments.previous,
+        condition,
+        expiry,
+        ..PutRequest::default()
     }
     .encode(&mut request);
 

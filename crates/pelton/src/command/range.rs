@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-use service::Method;
-use service::keyvalue::messages::{
-    CountRequest, CountResponse, EntryMessage, Keys, ScanPage, ScanRequest,
+use api::keyvalue::{
+    CountPrecision, CountRequest, CountResponse, Direction, Entry, KeyRange, Keys, ScanPage,
+    ScanRequest,
 };
-use store::Direction;
+use service::Method;
 
 use super::{Caller, late_failure, path, unreadable};
 use crate::arguments::{CountArguments, DatabaseArguments, RangeArguments, ScanArguments};
@@ -45,14 +45,14 @@ impl RangeBytes {
         Ok(range)
     }
 
-    fn keys(&self) -> Keys<'_> {
+    fn keys(&self) -> Option<Keys<'_>> {
         match (&self.prefix, &self.start, &self.end) {
-            (Some(prefix), _, _) => Keys::Prefix(prefix),
-            (None, None, None) => Keys::All,
-            (None, start, end) => Keys::Range {
+            (Some(prefix), _, _) => Some(Keys::Prefix(prefix)),
+            (None, None, None) => None,
+            (None, start, end) => Some(Keys::Range(KeyRange {
                 start: start.as_deref().unwrap_or_default(),
                 end: end.as_deref().unwrap_or_default(),
-            },
+            })),
         }
     }
 }
@@ -61,11 +61,16 @@ impl RangeBytes {
 pub fn count(arguments: &CountArguments) -> Result<Exit, Failure> {
     let database = &arguments.database;
     let range = RangeBytes::new(&arguments.range, database)?;
+    let precision = match arguments.estimate {
+        true => CountPrecision::Estimate,
+        false => CountPrecision::Unspecified,
+    };
     let mut request = Vec::new();
     CountRequest {
         database: &database.database,
+        precision: precision.number(),
         keys: range.keys(),
-        estimate: arguments.estimate,
+        ..CountRequest::default()
     }
     .encode(&mut request);
 
@@ -91,18 +96,19 @@ pub fn scan(arguments: &ScanArguments) -> Result<Exit, Failure> {
     let start_after = (arguments.start_after.as_deref())
         .map(|text| decode_key(text, database.key_encoding))
         .transpose()?;
+    let direction = match arguments.reverse {
+        true => Direction::Backward,
+        false => Direction::Forward,
+    };
     let mut request = Vec::new();
     ScanRequest {
         database: &database.database,
         keys: range.keys(),
-        direction: if arguments.reverse {
-            Direction::Backward
-        } else {
-            Direction::Forward
-        },
+        direction: direction.number(),
         keys_only: arguments.keys_only,
         limit: arguments.limit.unwrap_or(0),
         start_after: start_after.as_deref(),
+        ..ScanRequest::default()
     }
     .encode(&mut request);
 
@@ -128,7 +134,7 @@ pub fn scan(arguments: &ScanArguments) -> Result<Exit, Failure> {
             .map_err(|error| late_failure(&address, timeout, called, &error))?;
         let Some(page) = page else { break };
         let page = ScanPage::decode(&page).map_err(unreadable)?;
-        for entry in page.entries() {
+        for entry in &page.entries {
             print_entry(&mut output, &entry.map_err(unreadable)?, arguments)?;
         }
         complete |= page.last;
@@ -142,7 +148,7 @@ pub fn scan(arguments: &ScanArguments) -> Result<Exit, Failure> {
 
 fn print_entry(
     output: &mut Output,
-    entry: &EntryMessage<'_>,
+    entry: &Entry<'_>,
     arguments: &ScanArguments,
 ) -> Result<(), Failure> {
     if !output.is_json() {

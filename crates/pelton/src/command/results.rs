@@ -1,10 +1,8 @@
 //! The results of several operations, for people and as JSON.
 
+use api::keyvalue::{DeleteResponse, Entry, Failure as OperationFailure, PutResponse, ResultBody};
 use client::Code;
 use serde_json::{Map, Value};
-use service::keyvalue::messages::{
-    DeleteResponse, EntryMessage, Failure as OperationFailure, OperationResult, PutResponse,
-};
 
 use super::increment::{refusal, refusal_name};
 use super::put::found;
@@ -82,16 +80,16 @@ impl Verdict {
 }
 
 /// How a result is to be judged.
-pub fn judge(place: &InputPlace, result: &OperationResult<'_>) -> Verdict {
+pub fn judge(place: &InputPlace, result: &ResultBody<'_>) -> Verdict {
     let applied = match result {
-        OperationResult::Get(_) => true,
-        OperationResult::Put(answer) => answer.applied,
-        OperationResult::Delete(answer) => {
+        ResultBody::Get(_) => true,
+        ResultBody::Put(answer) => answer.applied,
+        ResultBody::Delete(answer) => {
             answer.deleted || (answer.version == 0 && !place.is_conditional)
         }
-        OperationResult::Append(answer) => answer.applied,
-        OperationResult::Increment(answer) => answer.applied,
-        OperationResult::Failure(_) => return Verdict::Failed,
+        ResultBody::Append(answer) => answer.applied,
+        ResultBody::Increment(answer) => answer.applied,
+        ResultBody::Failure(_) => return Verdict::Failed,
     };
     if applied {
         Verdict::Done
@@ -105,7 +103,7 @@ pub fn print(
     output: &mut Output,
     unit: Unit,
     place: &InputPlace,
-    result: &OperationResult<'_>,
+    result: &ResultBody<'_>,
 ) -> Result<(), Failure> {
     if !output.is_json() {
         return output.line(&format!(
@@ -119,7 +117,7 @@ pub fn print(
 }
 
 /// A result as an object.
-pub fn fields(unit: Unit, place: &InputPlace, result: &OperationResult<'_>) -> Map<String, Value> {
+pub fn fields(unit: Unit, place: &InputPlace, result: &ResultBody<'_>) -> Map<String, Value> {
     let mut fields = object([
         (unit.field(), place.number.into()),
         ("operation", place.kind.name().into()),
@@ -129,48 +127,48 @@ pub fn fields(unit: Unit, place: &InputPlace, result: &OperationResult<'_>) -> M
 }
 
 /// A result on one line.
-pub fn describe(place: &InputPlace, result: &OperationResult<'_>) -> String {
+pub fn describe(place: &InputPlace, result: &ResultBody<'_>) -> String {
     let previous = |entry: Option<_>| match place.wants_previous {
         true => format!("; {}", show_previous(entry.as_ref())),
         false => String::new(),
     };
     match result {
-        OperationResult::Get(answer) if answer.found => {
+        ResultBody::Get(answer) if answer.found => {
             format!(
                 "found, version {}, {}",
                 answer.version,
                 escape(answer.value)
             )
         }
-        OperationResult::Get(_) => "not there".into(),
-        OperationResult::Put(PutResponse {
+        ResultBody::Get(_) => "not there".into(),
+        ResultBody::Put(PutResponse {
             applied: true,
             version,
             previous: before,
         }) => format!("stored, version {version}{}", previous(*before)),
-        OperationResult::Put(answer) => format!("not stored: the key {}", found(answer.version)),
-        OperationResult::Delete(DeleteResponse {
+        ResultBody::Put(answer) => format!("not stored: the key {}", found(answer.version)),
+        ResultBody::Delete(DeleteResponse {
             deleted: true,
             version,
             previous: before,
             ..
         }) => format!("deleted, it had version {version}{}", previous(*before)),
-        OperationResult::Delete(answer) => {
+        ResultBody::Delete(answer) => {
             format!("not deleted: the key {}", found(answer.version))
         }
-        OperationResult::Append(answer) if answer.applied => format!(
+        ResultBody::Append(answer) if answer.applied => format!(
             "appended, {} now, version {}",
             bytes(answer.length),
             answer.version
         ),
-        OperationResult::Append(answer) => {
+        ResultBody::Append(answer) => {
             format!("not appended: the key {}", found(answer.version))
         }
-        OperationResult::Increment(answer) if answer.applied => {
+        ResultBody::Increment(answer) if answer.applied => {
             format!("{}, version {}", answer.value, answer.version)
         }
-        OperationResult::Increment(answer) => format!("not added: the key {}", refusal(answer)),
-        OperationResult::Failure(failure) => failure_text(failure),
+        ResultBody::Increment(answer) => format!("not added: the key {}", refusal(answer)),
+        ResultBody::Failure(failure) => failure_text(failure),
     }
 }
 
@@ -185,15 +183,15 @@ pub fn code_name(code: u32) -> &'static str {
         .name()
 }
 
-fn insert(fields: &mut Map<String, Value>, place: &InputPlace, result: &OperationResult<'_>) {
+fn insert(fields: &mut Map<String, Value>, place: &InputPlace, result: &ResultBody<'_>) {
     let mut insert = |name: &str, value: Value| {
         fields.insert(name.into(), value);
     };
     match result {
-        OperationResult::Get(answer) => {
+        ResultBody::Get(answer) => {
             insert("found", answer.found.into());
             if answer.found {
-                let entry = EntryMessage {
+                let entry = Entry {
                     key: b"",
                     value: answer.value,
                     version: answer.version,
@@ -202,30 +200,30 @@ fn insert(fields: &mut Map<String, Value>, place: &InputPlace, result: &Operatio
                 insert_entry(fields, &entry);
             }
         }
-        OperationResult::Put(answer) => {
+        ResultBody::Put(answer) => {
             insert("applied", answer.applied.into());
             insert("version", answer.version.into());
             insert_previous(fields, answer.previous.as_ref(), place.wants_previous);
         }
-        OperationResult::Delete(answer) => {
+        ResultBody::Delete(answer) => {
             insert("deleted", answer.deleted.into());
             insert("version", answer.version.into());
             insert_previous(fields, answer.previous.as_ref(), place.wants_previous);
         }
-        OperationResult::Append(answer) => {
+        ResultBody::Append(answer) => {
             insert("applied", answer.applied.into());
             insert("version", answer.version.into());
             insert("length", answer.length.into());
         }
-        OperationResult::Increment(answer) => {
+        ResultBody::Increment(answer) => {
             insert("applied", answer.applied.into());
             insert("value", answer.value.into());
             insert("version", answer.version.into());
-            if let Some(refusal) = answer.refusal {
-                insert("refusal", refusal_name(refusal).into());
+            if let Some(name) = refusal_name(answer) {
+                insert("refusal", name.into());
             }
         }
-        OperationResult::Failure(failure) => {
+        ResultBody::Failure(failure) => {
             insert("status", code_name(failure.code).into());
             insert("message", failure.message.into());
         }

@@ -2,11 +2,10 @@
 
 use std::io::Read;
 
+use api::keyvalue::{Comparison, Operation, TransactRequest, TransactResponse};
 use serde::Deserialize;
 use service::Method;
-use service::keyvalue::messages::{TransactRequest, TransactResponse};
 use service::limits::ANSWER_BYTES_MAX;
-use store::{Condition, Operation};
 
 use super::batch::{print_all, print_failed};
 use super::results::{InputPlace, Unit, Verdict};
@@ -61,10 +60,11 @@ pub fn transact(arguments: &TransactArguments) -> Result<Exit, Failure> {
     let mut output = Output::new(database.connection.output);
     let unmet = (!answer.met).then_some(u64::from(answer.unmet_comparison) + 1);
     print_choice(&mut output, unmet)?;
-    let verdict = if answer.batch.applied {
-        print_all(&mut output, Unit::Operation, &places, &answer.batch, false)?
+    let batch = answer.batch.unwrap_or_default();
+    let verdict = if batch.applied {
+        print_all(&mut output, Unit::Operation, &places, &batch, false)?
     } else {
-        print_failed(&mut output, Unit::Operation, &places, &answer.batch)?
+        print_failed(&mut output, Unit::Operation, &places, &batch)?
     };
     output.end()?;
     let chosen = if answer.met {
@@ -111,20 +111,24 @@ fn encode(
     when_met: &[OwnedOperation],
     when_unmet: &[OwnedOperation],
 ) -> Vec<u8> {
-    let comparisons: Vec<(&[u8], Condition<'_>)> = comparisons
+    let comparisons: Vec<Comparison<'_>> = comparisons
         .iter()
-        .map(|(key, condition)| (&key[..], condition.borrow()))
+        .map(|(key, condition)| Comparison {
+            key,
+            condition: condition.comparand(),
+        })
         .collect();
-    let mut request = Vec::new();
     let met: Vec<Operation<'_>> = when_met.iter().map(OwnedOperation::borrow).collect();
     let unmet: Vec<Operation<'_>> = when_unmet.iter().map(OwnedOperation::borrow).collect();
-    TransactRequest::encode(
-        &mut request,
+    let mut request = Vec::new();
+    TransactRequest {
         database,
-        ANSWER_BYTES_MAX,
-        &comparisons,
-        &met,
-        &unmet,
-    );
+        comparisons: comparisons[..].into(),
+        when_met: met[..].into(),
+        when_unmet: unmet[..].into(),
+        max_answer_bytes: ANSWER_BYTES_MAX,
+        ..TransactRequest::default()
+    }
+    .encode(&mut request);
     request
 }

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-use store::Condition;
+use api::keyvalue::Condition;
 
 use crate::arguments::{ConditionArguments, ValueArguments};
 use crate::encoding::escape;
@@ -24,13 +24,13 @@ pub const NUMBER_BYTES: usize = 8;
 const LONGEST_SHOWN: usize = 32;
 
 /// The condition of the command line.
-pub fn condition(arguments: &ConditionArguments) -> Condition<'_> {
+pub fn condition(arguments: &ConditionArguments) -> Option<Condition<'_>> {
     match (arguments.if_version, &arguments.if_value) {
-        (Some(version), _) => Condition::VersionIs(version),
-        (None, Some(value)) => Condition::ValueIs(value.as_bytes()),
-        (None, None) if arguments.if_absent => Condition::Absent,
-        (None, None) if arguments.if_present => Condition::Present,
-        (None, None) => Condition::None,
+        (Some(version), _) => Some(Condition::IfVersion(version)),
+        (None, Some(value)) => Some(Condition::IfValue(value.as_bytes())),
+        (None, None) if arguments.if_absent => Some(Condition::IfExists(false)),
+        (None, None) if arguments.if_present => Some(Condition::IfExists(true)),
+        (None, None) => None,
     }
 }
 

@@ -11,8 +11,8 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 
+use api::keyvalue;
 use protobuf::writer::varint;
-use service::keyvalue::messages::EntryMessage;
 
 use super::{ExportEntry, FORMAT_VERSION};
 use crate::exit::Failure;
@@ -52,7 +52,7 @@ impl<W: Write> BinaryWriter<W> {
         Ok(writer)
     }
 
-    pub fn entry(&mut self, entry: &EntryMessage<'_>) -> io::Result<()> {
+    pub fn entry(&mut self, entry: &keyvalue::Entry<'_>) -> io::Result<()> {
         let mut head = vec![ENTRY];
         varint(&mut head, entry.version);
         varint(&mut head, entry.expires_at_ms);

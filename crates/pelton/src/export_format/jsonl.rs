@@ -5,9 +5,9 @@
 
 use std::io::{self, BufReader, Read, Write};
 
+use api::keyvalue;
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use service::keyvalue::messages::EntryMessage;
 
 use super::{ExportEntry, FORMAT_VERSION};
 use crate::encoding::insert_bytes;
@@ -33,7 +33,7 @@ impl<W: Write> JsonlWriter<W> {
         Ok(writer)
     }
 
-    pub fn entry(&mut self, entry: &EntryMessage<'_>) -> io::Result<()> {
+    pub fn entry(&mut self, entry: &keyvalue::Entry<'_>) -> io::Result<()> {
         let mut fields = Map::new();
         insert_bytes(&mut fields, "key", entry.key);
         insert_bytes(&mut fields, "value", entry.value);

@@ -5,7 +5,7 @@ mod jsonl;
 
 use std::io::{BufRead, BufReader, Read, Write};
 
-use service::keyvalue::messages::EntryMessage;
+use api::keyvalue;
 
 use self::binary::{BinaryReader, BinaryWriter};
 use self::jsonl::{JsonlReader, JsonlWriter};
@@ -40,7 +40,7 @@ impl<W: Write> ExportWriter<W> {
         })
     }
 
-    pub fn entry(&mut self, entry: &EntryMessage<'_>) -> std::io::Result<()> {
+    pub fn entry(&mut self, entry: &keyvalue::Entry<'_>) -> std::io::Result<()> {
         match self {
             ExportWriter::Jsonl(writer) => writer.entry(entry),
             ExportWriter::Binary(writer) => writer.entry(entry),
@@ -123,7 +123,7 @@ mod tests {
     fn export(format: ExportFormat, entries: &[ExportEntry]) -> Vec<u8> {
         let mut writer = ExportWriter::begin(format, Vec::new()).expect("memory is writable");
         for (version, entry) in (1..).zip(entries) {
-            let message = EntryMessage {
+            let message = keyvalue::Entry {
                 key: &entry.key,
                 value: &entry.value,
                 version,

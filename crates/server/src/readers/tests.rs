@@ -5,17 +5,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use net::Handler;
-use service::keyvalue::messages::{
-    CountRequest, CountResponse, DeleteResponse, GetResponse, Keys, PutResponse, Request, ScanPage,
-    ScanRequest,
+use api::keyvalue::{
+    CountRequest, CountResponse, DeleteResponse, GetResponse, PutResponse, ScanPage, ScanRequest,
 };
+use net::Handler;
 use store::durable::{CommitLoop, Opened, TreePlace};
 use store::tree::{ReadPlan, TreeConfig};
 use store::{
-    Condition, DatabaseConfig, DatabaseId, Direction, Durability, Expiry, Kind, Operation,
-    StoreConfig,
+    Condition, DatabaseConfig, DatabaseId, Durability, Expiry, Kind, Operation, StoreConfig,
 };
+use testkit::keyvalue::OperationRequest;
 use testkit::suite::StandingClock;
 use wal::{LogConfig, LogId};
 use wire::grpc::Code;
@@ -129,7 +128,7 @@ impl Bench {
     }
 
     fn operation(&mut self, method: &str, database: &str, operation: Operation<'_>) -> StreamKey {
-        let request = Request {
+        let request = OperationRequest {
             database,
             operation,
         };
@@ -242,18 +241,10 @@ fn everything_is_read_and_written_on_the_thread_itself_or_by_others() {
         assert_eq!(bench.get_ok("").as_deref(), Some(&b"one"[..]));
         assert!(!bench.put_ok("", b"two", Condition::Absent));
         assert!(bench.put_ok("", b"two", Condition::ValueIs(b"one")));
-        let scan = ScanRequest {
-            database: "",
-            keys: Keys::All,
-            direction: Direction::Forward,
-            keys_only: false,
-            limit: 0,
-            start_after: None,
-        };
-        let call = bench.begin("Scan", |out| scan.encode(out));
+        let call = bench.begin("Scan", |out| ScanRequest::default().encode(out));
         let message = bench.wait_ok(call);
         let page = ScanPage::decode(&message).expect("it is a message");
-        let entry = page.entries().next().expect("there is one");
+        let entry = page.entries.iter().next().expect("there is one");
         assert_eq!(entry.expect("it is an entry").value, b"two");
         let call = bench.begin("Count", |out| CountRequest::default().encode(out));
         let message = bench.wait_ok(call);

@@ -3,8 +3,8 @@
 use api::admin::{ConvertDatabaseRequest, DatabaseKind};
 use protobuf::{Reader, writer};
 use service::Method;
-use service::keyvalue::messages::BatchRequest;
 use store::{Condition, Expiry, Mode, Operation};
+use testkit::keyvalue::encode_batch;
 use wire::grpc::Code;
 use wire::http2::frame::{self, FrameHeader, kind};
 use wire::{Event, RequestHead, StreamKey};
@@ -31,7 +31,7 @@ fn end_of(pair: &mut Pair, call: StreamKey) -> Option<(Code, String)> {
 
 fn batch(operations: &[Operation<'_>]) -> Vec<u8> {
     let mut message = Vec::new();
-    BatchRequest::encode(&mut message, "", Mode::Atomic, 0, operations);
+    encode_batch(&mut message, "", Mode::Atomic, 0, operations);
     message
 }
 

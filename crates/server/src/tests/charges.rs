@@ -4,12 +4,13 @@
 use std::sync::Arc;
 use std::sync::Mutex;
 
+use api::keyvalue::{KeyRange, Keys, ScanRequest};
 use bytes::Bytes;
 use protobuf::writer;
 use service::Method;
-use service::keyvalue::messages::{Keys, Request, ScanRequest};
 use store::blob::{CallJob, Job, Runner};
-use store::{Condition, Direction, Expiry, Operation};
+use store::{Condition, Expiry, Operation};
+use testkit::keyvalue::OperationRequest;
 use wire::{ErrorCode, Event, RequestHead, SharedBytes, StreamKey};
 
 use super::path;
@@ -25,7 +26,7 @@ fn charged(pair: &Pair) -> usize {
 
 fn put(key: &[u8], value: &[u8]) -> Vec<u8> {
     let mut message = Vec::new();
-    let request = Request {
+    let request = OperationRequest {
         database: "",
         operation: Operation::Put {
             key,
@@ -159,7 +160,7 @@ fn long_keys_are_charged_twice_until_they_are_looked_up() {
             (10_000, 20_000),
         ] {
             let mut message = Vec::new();
-            let request = Request {
+            let request = OperationRequest {
                 database: "",
                 operation: Operation::Get {
                     key: &vec![b'k'; key],
@@ -299,7 +300,7 @@ fn a_large_value_is_read_when_there_is_memory_for_it() {
         pair.turn();
         let at_rest = charged(&pair);
         let mut message = Vec::new();
-        let request = Request {
+        let request = OperationRequest {
             database: "",
             operation: Operation::Get { key: b"key" },
         };
@@ -374,16 +375,13 @@ fn keys_that_a_scan_keeps_between_two_pages_are_charged() {
     }
     let at_rest = charged(&pair);
     for _ in 0..2 {
+        let range = KeyRange {
+            start: b"",
+            end: &[0xff; KEY],
+        };
         let scan = ScanRequest {
-            database: "",
-            keys: Keys::Range {
-                start: b"",
-                end: &[0xff; KEY],
-            },
-            direction: Direction::Forward,
-            keys_only: false,
-            limit: 0,
-            start_after: None,
+            keys: Some(Keys::Range(range)),
+            ..ScanRequest::default()
         };
         let mut message = Vec::new();
         scan.encode(&mut message);

@@ -1,7 +1,7 @@
 //! How much one connection, and one kind of work, may take of a tick before others have their turn.
 
+use api::keyvalue::CountRequest;
 use service::Method;
-use service::keyvalue::messages::CountRequest;
 use wire::{Event, RequestHead, StreamKey};
 
 use super::path;

@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
+use api::keyvalue::PipeAnswers;
 use net::Handler;
 use service::Method;
-use service::keyvalue::messages::{PipeAnswers, PipeRequest, Request};
 use store::durable::{CommitLoop, Opened};
 use store::{Condition, DatabaseConfig, Durability, Expiry, Mode, Operation, Store, StoreConfig};
+use testkit::keyvalue::{OperationRequest, encode_pipe};
 use testkit::suite::StandingClock;
 use wal::{LogConfig, LogId};
 use wire::grpc::Code;
@@ -74,7 +75,7 @@ impl Bench {
             ..RequestHead::call("test", &path)
         };
         let mut message = Vec::new();
-        let request = Request {
+        let request = OperationRequest {
             database: "",
             operation: PUT,
         };
@@ -102,7 +103,7 @@ impl Bench {
 
     fn send(&mut self, pipe: StreamKey) {
         let mut message = Vec::new();
-        PipeRequest::encode(&mut message, "", PipeAnswers::All, Mode::Atomic, 0, &[PUT]);
+        encode_pipe(&mut message, "", PipeAnswers::All, Mode::Atomic, 0, &[PUT]);
         let encode = |out: &mut Vec<u8>| out.extend_from_slice(&message);
         (self.pair.client).send_message(pipe, &mut self.pair.sent, encode);
     }

@@ -4,8 +4,8 @@
 use net::Handler;
 use net::limits::DRAIN_MS;
 use service::Method;
-use service::keyvalue::messages::Request;
 use store::{Condition, Expiry, Operation};
+use testkit::keyvalue::OperationRequest;
 use wire::grpc::Code;
 
 use super::path;
@@ -25,7 +25,7 @@ fn wait_ns(pair: &Pair) -> Option<u64> {
 
 fn put(pair: &mut Pair, expiry: Expiry) {
     let mut message = Vec::new();
-    let request = Request {
+    let request = OperationRequest {
         database: "",
         operation: Operation::Put {
             key: b"key",

@@ -1,12 +1,13 @@
 //! From what the committer says of an operation to the message that answers it.
 
+use api::keyvalue::{
+    AppendResponse, DeleteResponse, Entry, GetResponse, IncrementRefusal, IncrementResponse,
+    OperationKind, PutResponse, ResultBody,
+};
+use protobuf::writer;
 use store::{DatabaseId, OperationOutcome, OperationStatus};
 
 use super::Pushed;
-use super::messages::{
-    AppendResponse, DeleteResponse, EntryMessage, GetResponse, IncrementRefusal, IncrementResponse,
-    OperationKind, OperationResult, PutResponse,
-};
 use super::refuse;
 use crate::call::Shared;
 use crate::status::Status;
@@ -18,17 +19,17 @@ pub(super) fn result<'a>(
     kind: OperationKind,
     outcome: &OperationOutcome<'a>,
     sequence: u64,
-) -> OperationResult<'a> {
+) -> ResultBody<'a> {
     let applied = outcome.status == OperationStatus::Done;
     let (before, after) = (outcome.before, outcome.after);
     match kind {
-        OperationKind::Get => OperationResult::Get(GetResponse {
+        OperationKind::Get => ResultBody::Get(GetResponse {
             found: outcome.existed(),
             value: outcome.value.map_or(&[], |value| value.bytes()),
             version: before.version,
             expires_at_ms: before.expires_ms,
         }),
-        OperationKind::Put => OperationResult::Put(PutResponse {
+        OperationKind::Put => ResultBody::Put(PutResponse {
             applied,
             version: after.version,
             previous: previous(outcome),
@@ -37,31 +38,57 @@ pub(super) fn result<'a>(
             let deleted = applied && outcome.existed();
             let sequence = if deleted { sequence } else { 0 };
             let (version, previous) = (before.version, previous(outcome));
-            OperationResult::Delete(DeleteResponse {
+            ResultBody::Delete(DeleteResponse {
                 deleted,
                 version,
                 previous,
                 sequence,
             })
         }
-        OperationKind::Append => OperationResult::Append(AppendResponse {
+        OperationKind::Append => ResultBody::Append(AppendResponse {
             applied,
             version: after.version,
             length: after.value_bytes,
         }),
-        OperationKind::Increment => OperationResult::Increment(IncrementResponse {
+        OperationKind::Increment => ResultBody::Increment(IncrementResponse {
             applied,
             value: outcome.counter,
             version: after.version,
-            refusal: increment_refusal(outcome.status),
+            refusal: increment_refusal(outcome.status).number(),
         }),
     }
 }
 
-fn previous<'a>(outcome: &OperationOutcome<'a>) -> Option<EntryMessage<'a>> {
+/// Appends the response as it stands alone.
+#[inline]
+pub(super) fn encode_alone(response: &ResultBody<'_>, out: &mut Vec<u8>) {
+    match response {
+        ResultBody::Get(response) => response.encode(out),
+        ResultBody::Put(response) => response.encode(out),
+        ResultBody::Delete(response) => response.encode(out),
+        ResultBody::Append(response) => response.encode(out),
+        ResultBody::Increment(response) => response.encode(out),
+        ResultBody::Failure(failure) => failure.encode(out),
+    }
+}
+
+/// Appends a response to a Get without the `value_bytes` bytes of its value, which must follow.
+#[inline]
+pub(super) fn encode_get_head(response: &GetResponse<'_>, value_bytes: usize, out: &mut Vec<u8>) {
+    let without_value = GetResponse {
+        value: &[],
+        ..*response
+    };
+    without_value.encode(out);
+    if value_bytes > 0 {
+        writer::bytes_head(out, GetResponse::NUMBERS.value, value_bytes);
+    }
+}
+
+fn previous<'a>(outcome: &OperationOutcome<'a>) -> Option<Entry<'a>> {
     let value = outcome.value?.bytes();
     let before = outcome.before;
-    Some(EntryMessage {
+    Some(Entry {
         key: &[],
         value,
         version: before.version,
@@ -69,12 +96,12 @@ fn previous<'a>(outcome: &OperationOutcome<'a>) -> Option<EntryMessage<'a>> {
     })
 }
 
-fn increment_refusal(status: OperationStatus) -> Option<IncrementRefusal> {
+fn increment_refusal(status: OperationStatus) -> IncrementRefusal {
     match status {
-        OperationStatus::ConditionFailed => Some(IncrementRefusal::Condition),
-        OperationStatus::WrongLength => Some(IncrementRefusal::NotANumber),
-        OperationStatus::Overflow => Some(IncrementRefusal::Overflow),
-        OperationStatus::Done | OperationStatus::TooLarge => None,
+        OperationStatus::ConditionFailed => IncrementRefusal::Condition,
+        OperationStatus::WrongLength => IncrementRefusal::NotANumber,
+        OperationStatus::Overflow => IncrementRefusal::Overflow,
+        OperationStatus::Done | OperationStatus::TooLarge => IncrementRefusal::Unspecified,
     }
 }
 

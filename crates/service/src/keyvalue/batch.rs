@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use api::keyvalue::{BatchRequest, BatchResponse, Failure, GetResponse, OperationKind, ResultBody};
+use protobuf::{Reader, writer};
 use store::limits::ANSWER_BYTES_PER_OPERATION as RESULT_BYTES;
 use store::tree::{NotFetched, ReadPlan};
 use store::{
@@ -9,10 +11,7 @@ use store::{
     OperationOutcome, ReadView, Refusal, Value,
 };
 
-use super::messages::{
-    BatchRequest, BatchResponse, Failure, GetResponse, Invalid, OperationKind, OperationResult,
-    ResumePoint,
-};
+use super::messages::{HistoryPoint, Invalid, decode_batch, decode_operation, operations};
 use super::{Pushed, Step, answer, refuse, value_bytes_at_most};
 use crate::call::{Actions, MessageParts, Shared};
 use crate::limits::{
@@ -43,8 +42,8 @@ pub(super) fn begin(
     shared: &Shared,
     actions: &mut impl Actions,
 ) -> Result<Step, Status> {
-    let request =
-        BatchRequest::decode(bytes).map_err(|invalid| refuse::invalid(Method::Batch, invalid))?;
+    let decoded = decode_batch(bytes);
+    let (request, mode) = decoded.map_err(|invalid| refuse::invalid(Method::Batch, invalid))?;
     let database = refuse::find_database(request.database, shared)?;
     let named_bytes = named_bound(Method::Batch, request.max_answer_bytes)?;
     let allowed_bytes = named_bytes.min(shared.answer_bytes_max);
@@ -53,21 +52,21 @@ pub(super) fn begin(
         .limits(database)
         .unwrap_or_default()
         .commit_operations;
-    if request.operation_count > allowed {
+    if request.operations.len() > allowed {
         return Err(refuse::too_many_operations(
             Method::Batch,
-            request.operation_count,
+            request.operations.len(),
             allowed,
         ));
     }
-    if request.writes {
-        let begun = begin_writes(&request, database, allowed_bytes, shared, actions)?;
+    if !has_only_reads(&request)? {
+        let place = (database, mode);
+        let begun = begin_writes(&request, place, allowed_bytes, shared, actions)?;
         return Ok(match begun {
             Some(batch) => Step::WriteBatch(Box::new(batch)),
             None => Step::Expecting(Method::Batch),
         });
     }
-    check_reads(&request)?;
     let is_on_disk = matches!(shared.store.index_view(database), IndexView::Disk(_));
     let (max_answer_bytes, expected_bytes) = match is_on_disk {
         true => {
@@ -111,16 +110,16 @@ fn named_bound(method: Method, given: u64) -> Result<u64, Status> {
 /// memory for the values in the answer.
 fn begin_writes(
     request: &BatchRequest<'_>,
-    database: DatabaseId,
+    place: (DatabaseId, Mode),
     max_answer_bytes: u64,
     shared: &Shared,
     actions: &mut impl Actions,
 ) -> Result<Option<WriteBatch>, Status> {
-    let submitted = submit_with_room((database, request.mode), actions, |commit| {
+    let submitted = submit_with_room(place, actions, |commit| {
         let mut answer_bytes_left = max_answer_bytes.saturating_sub(ANSWER_FRAME_BYTES);
-        let mut pushed = Vec::with_capacity(request.operation_count);
+        let mut pushed = Vec::with_capacity(request.operations.len());
         let list = (Method::Batch, "operations");
-        push_all(list, request.operations(), commit, |one| {
+        push_all(list, operations(&request.operations), commit, |one| {
             pushed.push(one);
             if one.kind == OperationKind::Append {
                 // The one operation whose result may be a failure in words.
@@ -128,7 +127,7 @@ fn begin_writes(
             }
         })?;
         Ok(Filled {
-            values_bytes: values_bytes(&pushed, database, max_answer_bytes, shared),
+            values_bytes: values_bytes(&pushed, place.0, max_answer_bytes, shared),
             results_bytes: answer_bytes_left,
             kept: pushed,
         })
@@ -209,16 +208,47 @@ pub(super) fn push_all<'a>(
     Ok(())
 }
 
-fn check_reads(request: &BatchRequest<'_>) -> Result<(), Status> {
-    for (index, operation) in request.operations().enumerate() {
-        match operation.map_err(|invalid| {
-            refuse::invalid_operation(Method::Batch, "operations", index, invalid)
-        })? {
-            (_, Operation::Get { key }) => refuse::check_key(key)?,
-            _ => unreachable!("a batch of reads has only Gets"),
+/// Returns whether all operations are Gets of keys that there can be.
+///
+/// # Errors
+///
+/// All are Gets, and one of them is broken: what is wrong beside a write, the commit finds.
+fn has_only_reads(request: &BatchRequest<'_>) -> Result<bool, Status> {
+    let mut first_wrong = None;
+    for (index, operation) in request.operations.encoded().enumerate() {
+        if may_write(operation) {
+            return Ok(false);
+        }
+        if first_wrong.is_none() {
+            first_wrong = check_read(index, operation).err();
         }
     }
-    Ok(())
+    first_wrong.map_or(Ok(true), Err)
+}
+
+fn check_read(index: usize, operation: &[u8]) -> Result<(), Status> {
+    let list = "operations";
+    match decode_operation(operation) {
+        Ok((_, Operation::Get { key })) => refuse::check_key(key),
+        Ok(_) => unreachable!("what is not a Get may write"),
+        Err(invalid) => Err(refuse::invalid_operation(
+            Method::Batch,
+            list,
+            index,
+            invalid,
+        )),
+    }
+}
+
+/// Returns whether the message `Operation` may be anything but a Get. To be wrong for a strange or
+/// broken one does no harm: the committer serves Gets too, and what is broken is refused either
+/// way.
+#[inline]
+fn may_write(operation: &[u8]) -> bool {
+    let mut reader = Reader::new(operation);
+    let first = reader.next_field();
+    let get = OperationKind::Get as u32;
+    !(matches!(first, Ok(Some((number, _))) if number == get) && reader.is_at_end())
 }
 
 impl ReadBatch {
@@ -230,7 +260,8 @@ impl ReadBatch {
     }
 
     fn decoded(&self) -> BatchRequest<'_> {
-        BatchRequest::decode(&self.request).expect("it was decoded before")
+        let (request, _) = decode_batch(&self.request).expect("it was decoded before");
+        request
     }
 
     /// Answers all reads from one view.
@@ -251,7 +282,7 @@ impl ReadBatch {
         // What it shares with the database, each value once: the peer may be long in taking it, and
         // it may be overwritten.
         let (mut shared_values, mut shared_bytes) = (HashSet::new(), 0);
-        BatchResponse::encode_applied(&mut answer.own, point_of(shown), []);
+        encode_applied(&mut answer.own, point_of(shown));
         for key in keys_of(&self.decoded()) {
             let entry = shown.get(key, shared.store.hasher().hash(key), now_ms)?;
             let value_bytes = entry.as_ref().map_or(0, |entry| entry.value.len());
@@ -290,7 +321,7 @@ impl ReadBatch {
     /// What its answer may copy: larger values are shared.
     fn most_copied_bytes(&self, shared: &Shared) -> usize {
         let each = store::limits::SHARED_VALUE_BYTES + store::limits::ANSWER_BYTES_PER_OPERATION;
-        let most = self.decoded().operation_count.saturating_mul(each);
+        let most = self.decoded().operations.len().saturating_mul(each);
         let bound = self.max_answer_bytes.min(shared.answer_bytes_max);
         most.min(usize::try_from(bound).unwrap_or(usize::MAX))
     }
@@ -310,15 +341,15 @@ fn bytes_to_fetch(
     shared: &Shared,
 ) -> usize {
     let limits = shared.store.limits(database).unwrap_or_default();
-    let most = request.operation_count.saturating_mul(limits.value_bytes);
+    let most = (request.operations.len()).saturating_mul(limits.value_bytes);
     most.min(usize::try_from(max_answer_bytes).unwrap_or(usize::MAX))
 }
 
 /// Appends the result of a Get. A large value is shared: to copy it would be a long step.
 fn append_get(answer: &mut MessageParts, entry: Option<Entry<'_>>) {
     let Some(entry) = entry else {
-        let absent = OperationResult::Get(GetResponse::default());
-        return BatchResponse::encode_result(&mut answer.own, &absent);
+        let absent = ResultBody::Get(GetResponse::default());
+        return encode_result(&mut answer.own, &absent);
     };
     let response = GetResponse {
         found: true,
@@ -328,17 +359,28 @@ fn append_get(answer: &mut MessageParts, entry: Option<Entry<'_>>) {
     };
     match entry.value {
         Value::Shared(value) if !value.is_empty() => {
-            BatchResponse::encode_get_head(&mut answer.own, &response, value.len());
+            encode_get_result_head(&mut answer.own, &response, value.len());
             answer.share(value);
         }
-        _ => BatchResponse::encode_result(&mut answer.own, &OperationResult::Get(response)),
+        _ => encode_result(&mut answer.own, &ResultBody::Get(response)),
     }
 }
 
+/// Appends the result of a Get without the `value_bytes` bytes of its value, which must follow.
+fn encode_get_result_head(out: &mut Vec<u8>, response: &GetResponse<'_>, value_bytes: usize) {
+    let mut head = Vec::new();
+    answer::encode_get_head(response, value_bytes, &mut head);
+    let get_bytes = head.len() + value_bytes;
+    let result_bytes = writer::bytes_len(ResultBody::NUMBERS.get, get_bytes);
+    writer::bytes_head(out, BatchResponse::NUMBERS.results, result_bytes);
+    writer::bytes_head(out, ResultBody::NUMBERS.get, get_bytes);
+    out.extend_from_slice(&head);
+}
+
 fn keys_of<'a>(request: &BatchRequest<'a>) -> impl Iterator<Item = &'a [u8]> {
-    request.operations().map(|operation| match operation {
+    operations(&request.operations).map(|operation| match operation {
         Ok((_, Operation::Get { key })) => key,
-        _ => unreachable!("check_reads let only Gets pass"),
+        _ => unreachable!("has_only_reads let only Gets pass"),
     })
 }
 
@@ -366,19 +408,31 @@ pub(super) fn refused(method: Method, refusal: Refusal, max_answer_bytes: u64) -
 }
 
 /// The view that a read was answered from.
-pub(super) fn point_of(shown: &ReadView<'_>) -> ResumePoint {
-    ResumePoint {
-        history_id: shown.history_id(),
-        sequence: shown.sequence(),
-    }
+pub(super) fn point_of(shown: &ReadView<'_>) -> HistoryPoint {
+    HistoryPoint::new(shown.history_id(), shown.sequence())
 }
 
 /// The commit that a write was decided in.
-pub(super) fn point_after(outcome: &CommitOutcome<'_>, shared: &Shared) -> ResumePoint {
-    ResumePoint {
-        history_id: shared.store.history_id(),
-        sequence: outcome.sequence,
+pub(super) fn point_after(outcome: &CommitOutcome<'_>, shared: &Shared) -> HistoryPoint {
+    HistoryPoint::new(shared.store.history_id(), outcome.sequence)
+}
+
+/// Appends what a batch that took effect is answered with, up to its results.
+pub(super) fn encode_applied(out: &mut Vec<u8>, point: HistoryPoint) {
+    BatchResponse {
+        applied: true,
+        sequence: point.sequence(),
+        history_id: point.history_id(),
+        ..BatchResponse::default()
     }
+    .encode(out);
+}
+
+/// Appends one result of a batch.
+#[inline]
+pub(super) fn encode_result(out: &mut Vec<u8>, result: &ResultBody<'_>) {
+    let results = BatchResponse::NUMBERS.results;
+    writer::message(out, results, |out| result.encode(out));
 }
 
 /// Appends the inside of the `BatchResponse` for a commit that was not refused; `pushed` are the
@@ -394,18 +448,26 @@ pub(super) fn encode_outcome(
             .first()
             .expect("a failed commit has the outcome of what failed");
         return with_result(pushed[index], &operation, outcome, shared, |result| {
-            // An index fits: the operations of a commit are far fewer than 2^32.
-            BatchResponse::encode_failed(out, point_after(outcome, shared), index as u32, result)
+            let point = point_after(outcome, shared);
+            BatchResponse {
+                sequence: point.sequence(),
+                // It fits: the operations of a commit are far fewer than 2^32.
+                failed_operation: index as u32,
+                failed_result: Some((*result).into()),
+                history_id: point.history_id(),
+                ..BatchResponse::default()
+            }
+            .encode(out);
         });
     }
     // At once: grown step by step, a large answer would lie in memory twice.
     let values = (outcome.operations()).filter_map(|one| one.value.map(|value| value.len()));
     out.reserve_exact(values.sum::<usize>() + pushed.len() * RESULT_BYTES);
-    BatchResponse::encode_applied(out, point_after(outcome, shared), []);
+    encode_applied(out, point_after(outcome, shared));
     debug_assert_eq!(outcome.operations().len(), pushed.len());
     for (&pushed, operation) in pushed.iter().zip(outcome.operations()) {
         with_result(pushed, &operation, outcome, shared, |result| {
-            BatchResponse::encode_result(out, result)
+            encode_result(out, result)
         });
     }
 }
@@ -417,7 +479,7 @@ pub(super) fn with_result(
     operation: &OperationOutcome<'_>,
     outcome: &CommitOutcome<'_>,
     shared: &Shared,
-    use_it: impl FnOnce(&OperationResult<'_>),
+    use_it: impl FnOnce(&ResultBody<'_>),
 ) {
     match answer::failure(pushed, operation, outcome.database, shared) {
         None => use_it(&answer::result(pushed.kind, operation, outcome.sequence)),
@@ -426,7 +488,7 @@ pub(super) fn with_result(
                 code: status.code as u32,
                 message: &status.message,
             };
-            use_it(&OperationResult::Failure(failure));
+            use_it(&ResultBody::Failure(failure));
         }
     }
 }

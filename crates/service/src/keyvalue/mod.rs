@@ -14,6 +14,7 @@ mod refuse;
 pub(crate) mod tests;
 mod transact;
 
+use api::keyvalue::{GetResponse, OperationKind};
 use store::tree::{NotFetched, ReadPlan};
 use store::{CommitOutcome, DatabaseId, Decision, Mode, ReadView, Value};
 
@@ -21,7 +22,7 @@ use crate::call::{Actions, CallHead, Shared, State};
 use crate::method::Method;
 use crate::status::Status;
 use batch::{ReadBatch, WriteBatch};
-use messages::{GetResponse, OperationKind, Request, decode_get};
+use messages::{Request, decode_get};
 use pipe::Pipe;
 use range::{Count, Scan};
 pub(crate) use refuse::{check_key, find_database, invalid, not_fetched, push_error, refusal};
@@ -248,7 +249,8 @@ fn answer_get(
     match entry.value {
         Value::Inline(_) => actions.respond(|out| response.encode(out)),
         Value::Shared(body) => {
-            actions.respond_shared(|out| response.encode_head(out, value.len()), body)
+            let bytes = value.len();
+            actions.respond_shared(|out| answer::encode_get_head(&response, bytes, out), body)
         }
     }
     Ok(())
@@ -299,7 +301,8 @@ fn answer_write(
     match answer::failure(pushed, &operation, outcome.database, shared) {
         Some(status) => actions.finish(status),
         None => actions.respond(|out| {
-            answer::result(pushed.kind, &operation, outcome.sequence).encode_alone(out)
+            let response = answer::result(pushed.kind, &operation, outcome.sequence);
+            answer::encode_alone(&response, out);
         }),
     }
 }

@@ -7,16 +7,15 @@
 
 use std::collections::VecDeque;
 
+use api::keyvalue::{Failure, OperationKind, PipeAnswers, PipeRequest, PipeResponse};
+use protobuf::writer;
 use store::{CommitOutcome, DatabaseId, Decision, Mode, OperationStatus, Refusal};
 
 use super::batch::{
-    Filled, answer_bound, encode_outcome, point_after, push_all, refused, submit_with_room,
-    values_bytes, with_result,
+    Filled, answer_bound, encode_applied, encode_outcome, encode_result, point_after, push_all,
+    refused, submit_with_room, values_bytes, with_result,
 };
-use super::messages::{
-    BatchRequest, BatchResponse, Failure, OperationKind, PipeAnswers, PipeRequest, PipeResponse,
-    concerns_only_its_batch,
-};
+use super::messages::{concerns_only_its_batch, decode_pipe, operations, pipe_answers};
 use super::{Pushed, refuse};
 use crate::call::{Actions, Shared};
 use crate::limits::{
@@ -151,8 +150,8 @@ impl Pipe {
         shared: &Shared,
         actions: &mut impl Actions,
     ) -> Option<Waiting> {
-        let request = match BatchRequest::decode(bytes) {
-            Ok(request) => request,
+        let (request, mode) = match decode_pipe(bytes) {
+            Ok(decoded) => decoded,
             Err(invalid) => {
                 let status = refuse::invalid(METHOD, invalid);
                 let goes_on = self.target.is_some() && concerns_only_its_batch(&invalid);
@@ -162,13 +161,13 @@ impl Pipe {
                 });
             }
         };
-        if let Err(status) = self.aim(&request, bytes, shared) {
+        if let Err(status) = self.aim(&request, shared) {
             return Some(self.broken(status));
         }
-        if request.operation_count == 0 {
+        if request.operations.is_empty() {
             return Some(Waiting::Question);
         }
-        match self.submit(&request, bytes.len(), shared, actions) {
+        match self.submit((&request, mode), bytes.len(), shared, actions) {
             Ok(batch) => batch.map(Waiting::Batch),
             Err(status) => Some(Waiting::Refused(status)),
         }
@@ -181,12 +180,7 @@ impl Pipe {
 
     /// Takes from the first message what holds for the whole Pipe, and checks that the others do
     /// not contradict.
-    fn aim(
-        &mut self,
-        request: &BatchRequest<'_>,
-        bytes: &[u8],
-        shared: &Shared,
-    ) -> Result<(), Status> {
+    fn aim(&mut self, request: &PipeRequest<'_>, shared: &Shared) -> Result<(), Status> {
         if let Some(target) = &self.target {
             let fits = request.database.is_empty() || *request.database == *target.name;
             return if fits {
@@ -195,19 +189,19 @@ impl Pipe {
                 Err(refuse::other_database(METHOD))
             };
         }
-        let first =
-            PipeRequest::decode(bytes).map_err(|invalid| refuse::invalid(METHOD, invalid))?;
+        let answers = pipe_answers(request.answers);
+        let answers = answers.map_err(|invalid| refuse::invalid(METHOD, invalid))?;
         self.target = Some(Target {
             database: refuse::find_database(request.database, shared)?,
             name: request.database.into(),
-            failures_only: first.answers == PipeAnswers::FailuresOnly,
+            failures_only: answers == PipeAnswers::FailuresOnly,
         });
         Ok(())
     }
 
     fn submit(
         &mut self,
-        request: &BatchRequest<'_>,
+        (request, mode): (&PipeRequest<'_>, Mode),
         request_bytes: usize,
         shared: &Shared,
         actions: &mut impl Actions,
@@ -215,16 +209,16 @@ impl Pipe {
         let target = self.target.as_ref().expect("the first message has set it");
         let limits = shared.store.limits(target.database).unwrap_or_default();
         let max_answer_bytes = answer_bound(METHOD, request.max_answer_bytes, shared)?;
-        let (given, allowed) = (request.operation_count, limits.commit_operations);
+        let (given, allowed) = (request.operations.len(), limits.commit_operations);
         if given > allowed {
             return Err(refuse::too_many_operations(METHOD, given, allowed));
         }
-        let place = (target.database, request.mode);
+        let place = (target.database, mode);
         let submitted = submit_with_room(place, actions, |commit| {
             let mut pushed = Vec::with_capacity(given);
             let mut answer = AnswerBound::new(target.failures_only, limits.value_bytes);
             let list = (METHOD, "operations");
-            push_all(list, request.operations(), commit, |one| {
+            push_all(list, operations(&request.operations), commit, |one| {
                 answer.add(one);
                 pushed.push(one);
             })?;
@@ -242,7 +236,7 @@ impl Pipe {
         self.reserve(actions);
         Ok(Some(Batch {
             pushed: pushed.into(),
-            mode: request.mode,
+            mode,
             max_answer_bytes,
             request_bytes,
             answer_bytes,
@@ -307,9 +301,9 @@ impl Pipe {
             actions.message(|out| encode_failures(out, done, &batch.pushed, outcome, shared));
         } else {
             actions.message(|out| {
-                PipeResponse::encode_batch(out, done, |out| {
+                encode_batch(out, done, |out| {
                     encode_outcome(out, &batch.pushed, outcome, shared)
-                })
+                });
             });
         }
         self.reported = done;
@@ -321,12 +315,22 @@ impl Pipe {
             code: status.code as u32,
             message: &status.message,
         };
-        actions.message(|out| PipeResponse::encode_failure(out, self.done, &failure));
+        let response = PipeResponse {
+            done: self.done,
+            batch_number: self.done,
+            failure: Some(failure),
+            ..PipeResponse::default()
+        };
+        actions.message(|out| response.encode(out));
         self.reported = self.done;
     }
 
     fn send_done(&mut self, actions: &mut impl Actions) {
-        actions.message(|out| PipeResponse::encode_done(out, self.done));
+        let response = PipeResponse {
+            done: self.done,
+            ..PipeResponse::default()
+        };
+        actions.message(|out| response.encode(out));
         self.reported = self.done;
     }
 
@@ -365,6 +369,18 @@ impl Pipe {
     }
 }
 
+/// Appends the answer to the batch `done`, which is the last that is done; `encode_outcome` appends
+/// the inside of its outcome.
+fn encode_batch(out: &mut Vec<u8>, done: u64, encode_outcome: impl FnOnce(&mut Vec<u8>)) {
+    PipeResponse {
+        done,
+        batch_number: done,
+        ..PipeResponse::default()
+    }
+    .encode(out);
+    writer::message(out, PipeResponse::NUMBERS.batch, encode_outcome);
+}
+
 /// Appends the answer to an independent batch with only those results that failed.
 fn encode_failures(
     out: &mut Vec<u8>,
@@ -378,15 +394,20 @@ fn encode_failures(
             .zip(pushed.iter().zip(outcome.operations()))
             .filter(|(_, (_, one))| one.status != OperationStatus::Done)
     };
-    PipeResponse::encode_batch(out, done, |out| {
-        BatchResponse::encode_applied(out, point_after(outcome, shared), []);
+    encode_batch(out, done, |out| {
+        encode_applied(out, point_after(outcome, shared));
         for (_, (&pushed, one)) in failed() {
             with_result(pushed, &one, outcome, shared, |result| {
-                BatchResponse::encode_result(out, result)
+                encode_result(out, result)
             });
         }
     });
-    PipeResponse::encode_result_indexes(out, failed().map(|(index, _)| index));
+    let indexes: Vec<u32> = failed().map(|(index, _)| index).collect();
+    PipeResponse {
+        result_indexes: indexes[..].into(),
+        ..PipeResponse::default()
+    }
+    .encode(out);
 }
 
 /// Adds up what the answer to a batch could come to.

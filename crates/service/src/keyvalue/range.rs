@@ -2,15 +2,14 @@
 
 use std::ops::{Bound, ControlFlow};
 
+use api::keyvalue::{CountResponse, Entry as EntryMessage, KeyRange, Keys, ScanPage};
 use bytes::Bytes;
+use protobuf::writer;
 use store::tree::{NotFetched, PageWish, ReadPlan};
 use store::{DatabaseId, Direction, Entry, Range, ReadView, ScanEnd, Value};
 
 use super::batch::point_of;
-use super::messages::{
-    CountRequest, CountResponse, EntryMessage, Invalid, Keys, ResumePoint, ScanPage, ScanRequest,
-    page_field,
-};
+use super::messages::{HistoryPoint, Invalid, decode_count, decode_scan};
 use super::refuse;
 use crate::call::{Actions, Shared};
 use crate::limits::{
@@ -18,7 +17,10 @@ use crate::limits::{
 };
 use crate::method::Method;
 use crate::status::Status;
-use protobuf::writer;
+
+/// At most this many bytes are what an entry takes in a page beside its key and its value: four
+/// tags, two lengths and two numbers.
+const ENTRY_OVERHEAD_BYTES: usize = 6 + 6 + 11 + 11;
 
 /// What is still to be walked of a range.
 struct Rest {
@@ -27,13 +29,15 @@ struct Rest {
 }
 
 impl Rest {
-    fn new(keys: Keys<'_>) -> Rest {
+    fn new(keys: Option<Keys<'_>>) -> Rest {
         let mut buffer = Vec::new();
         let range = match keys {
-            Keys::All => Range::ALL,
+            None => Range::ALL,
             // An empty end is no bound: no key lies below the empty key.
-            Keys::Range { start, end } => Range::new(start, (!end.is_empty()).then_some(end)),
-            Keys::Prefix(prefix) => Range::prefix(prefix, &mut buffer),
+            Some(Keys::Range(KeyRange { start, end })) => {
+                Range::new(start, (!end.is_empty()).then_some(end))
+            }
+            Some(Keys::Prefix(prefix)) => Range::prefix(prefix, &mut buffer),
         };
         Rest {
             start: range.start.map(<[u8]>::to_vec),
@@ -132,7 +136,7 @@ impl Scan {
         actions: &mut impl Actions,
     ) -> Result<Box<Scan>, Status> {
         let invalid = |invalid| refuse::invalid(Method::Scan, invalid);
-        let request = ScanRequest::decode(bytes).map_err(invalid)?;
+        let (request, direction) = decode_scan(bytes).map_err(invalid)?;
         let database = refuse::find_database(request.database, shared)?;
         let mut rest = Rest::new(request.keys);
         if let Some(key) = request.start_after {
@@ -142,22 +146,19 @@ impl Scan {
                     "lies outside of the range",
                 )));
             }
-            rest.pass(key, request.direction);
+            rest.pass(key, direction);
         }
-        let ScanRequest {
-            direction,
-            keys_only,
-            limit,
-            ..
-        } = request;
-        let left = if limit == 0 { u64::MAX } else { limit };
+        let left = match request.limit {
+            0 => u64::MAX,
+            limit => limit,
+        };
         rest.hold_request(actions);
         actions.read_long(database);
         Ok(Box::new(Scan {
             database,
             rest,
             direction,
-            keys_only,
+            keys_only: request.keys_only,
             left,
             asked: true,
             has_begun: false,
@@ -273,16 +274,17 @@ impl Scan {
         &self,
         entry: &Entry<'v>,
         body: &Bytes,
-        point: ResumePoint,
+        point: HistoryPoint,
         actions: &mut impl Actions,
     ) -> Page<'v> {
         let complete = self.left == 1;
         let mut entry_head = Vec::new();
-        entry_message(entry, false).encode_head(&mut entry_head, body.len());
+        entry_message(entry, true).encode(&mut entry_head);
+        writer::bytes_head(&mut entry_head, EntryMessage::NUMBERS.value, body.len());
         let head = |out: &mut Vec<u8>| {
-            ScanPage::encode_point(out, point);
-            writer::bool(out, page_field::LAST, complete);
-            writer::bytes_head(out, page_field::ENTRIES, entry_head.len() + body.len());
+            encode_page_head(point, complete, out);
+            let entry_bytes = entry_head.len() + body.len();
+            writer::bytes_head(out, ScanPage::NUMBERS.entries, entry_bytes);
             out.extend_from_slice(&entry_head);
         };
         actions.message_shared(head, body, 0..body.len());
@@ -302,7 +304,7 @@ impl Scan {
         out: &mut Vec<u8>,
     ) -> Result<Page<'v>, NotFetched> {
         let page_start = out.len();
-        ScanPage::encode_point(out, point_of(shown));
+        encode_page_head(point_of(shown), false, out);
         let mut page = Page {
             passed: None,
             entries: 0,
@@ -318,11 +320,11 @@ impl Scan {
                 let bytes = out.len() - page_start
                     + message.key.len()
                     + message.value.len()
-                    + EntryMessage::OVERHEAD_BYTES;
+                    + ENTRY_OVERHEAD_BYTES;
                 if page.entries > 0 && bytes > page_bytes {
                     return ControlFlow::Break(());
                 }
-                writer::message(out, page_field::ENTRIES, |out| message.encode(out));
+                writer::message(out, ScanPage::NUMBERS.entries, |out| message.encode(out));
                 page.passed = Some(entry.key);
                 page.entries += 1;
                 if page.entries == self.left {
@@ -336,9 +338,20 @@ impl Scan {
             page.passed = Some(key);
         }
         page.complete = end == ScanEnd::Complete || page.entries == self.left;
-        writer::bool(out, page_field::LAST, page.complete);
+        writer::bool(out, ScanPage::NUMBERS.last, page.complete);
         Ok(page)
     }
+}
+
+/// Appends a page without its entries.
+fn encode_page_head(point: HistoryPoint, last: bool, out: &mut Vec<u8>) {
+    ScanPage {
+        sequence: point.sequence(),
+        last,
+        history_id: point.history_id(),
+        ..ScanPage::default()
+    }
+    .encode(out);
 }
 
 fn entry_message<'v>(entry: &Entry<'v>, keys_only: bool) -> EntryMessage<'v> {
@@ -366,8 +379,9 @@ impl Count {
         shared: &Shared,
         actions: &mut impl Actions,
     ) -> Result<Box<Count>, Status> {
-        let request = CountRequest::decode(bytes)
-            .map_err(|invalid| refuse::invalid(Method::Count, invalid))?;
+        let decoded = decode_count(bytes);
+        let (request, may_estimate) =
+            decoded.map_err(|invalid| refuse::invalid(Method::Count, invalid))?;
         let database = refuse::find_database(request.database, shared)?;
         let rest = Rest::new(request.keys);
         rest.hold_request(actions);
@@ -375,7 +389,7 @@ impl Count {
         Ok(Box::new(Count {
             database,
             rest,
-            may_estimate: request.estimate,
+            may_estimate,
             counted: 0,
             views: 0,
         }))
@@ -408,11 +422,13 @@ impl Count {
                 actions.read_long(self.database);
             }
             None => {
+                let point = point_of(shown);
                 let response = CountResponse {
                     count: self.counted,
                     exact: !slice.is_estimate,
                     views: self.views,
-                    point: point_of(shown),
+                    sequence: point.sequence(),
+                    history_id: point.history_id(),
                 };
                 actions.respond(|out| response.encode(out));
             }

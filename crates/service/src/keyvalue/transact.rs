@@ -1,11 +1,13 @@
 //! Transact: comparisons choose one of two lists of operations, all in one commit.
 
+use api::keyvalue::{OperationKind, TransactRequest, TransactResponse};
+use protobuf::writer;
 use store::{Commit, CommitOutcome, Decision, List, Mode};
 
 use super::batch::{
     Filled, answer_bound, encode_outcome, push_all, refused, submit_with_room, values_bytes,
 };
-use super::messages::{OperationKind, TransactRequest, TransactResponse};
+use super::messages::{Invalid, comparison, decode_transact, operations};
 use super::{Pushed, refuse};
 use crate::call::{Actions, Shared};
 use crate::limits::{FAILURE_BYTES, TRANSACT_FRAME_BYTES};
@@ -29,17 +31,17 @@ impl Transact {
         shared: &Shared,
         actions: &mut impl Actions,
     ) -> Result<Option<Transact>, Status> {
-        let request =
-            TransactRequest::decode(bytes).map_err(|invalid| refuse::invalid(METHOD, invalid))?;
+        let request = decode_transact(bytes).map_err(|invalid| refuse::invalid(METHOD, invalid))?;
         let database = refuse::find_database(request.database, shared)?;
         let max_answer_bytes = answer_bound(METHOD, request.max_answer_bytes, shared)?;
         let limits = shared.store.limits(database).unwrap_or_default();
-        if request.part_count > limits.commit_operations {
-            return Err(refuse::too_many_parts(
-                METHOD,
-                request.part_count,
-                limits.commit_operations,
-            ));
+        let lists = [request.when_met.len(), request.when_unmet.len()];
+        let (given, allowed) = (
+            request.comparisons.len() + lists[0] + lists[1],
+            limits.commit_operations,
+        );
+        if given > allowed {
+            return Err(refuse::too_many_parts(METHOD, given, allowed));
         }
         let submitted = submit_with_room((database, Mode::Transact), actions, |commit| {
             let (when_met, when_unmet) = push_parts(&request, commit)?;
@@ -72,12 +74,17 @@ impl Transact {
             None => &self.when_met,
             Some(_) => &self.when_unmet,
         };
-        // An index fits: the comparisons of a commit are far fewer than 2^32.
-        let unmet = outcome.unmet_compare.map(|index| index as u32);
         actions.respond(|out| {
-            TransactResponse::encode(out, unmet, |out| {
+            TransactResponse {
+                met: outcome.unmet_compare.is_none(),
+                // It fits: the comparisons of a commit are far fewer than 2^32.
+                unmet_comparison: outcome.unmet_compare.unwrap_or(0) as u32,
+                batch: None,
+            }
+            .encode(out);
+            writer::message(out, TransactResponse::NUMBERS.batch, |out| {
                 encode_outcome(out, pushed, outcome, shared)
-            })
+            });
         });
     }
 }
@@ -87,8 +94,10 @@ fn push_parts(
     request: &TransactRequest<'_>,
     commit: &mut Commit<'_>,
 ) -> Result<(Vec<Pushed>, Vec<Pushed>), Status> {
-    for (index, comparison) in request.comparisons().enumerate() {
-        let comparison = comparison
+    for (index, given) in request.comparisons.iter().enumerate() {
+        let comparison = given
+            .map_err(Invalid::from)
+            .and_then(comparison)
             .map_err(|invalid| refuse::invalid_operation(METHOD, "comparisons", index, invalid))?;
         commit
             .push(&comparison)
@@ -97,12 +106,12 @@ fn push_parts(
     let (mut when_met, mut when_unmet) = (Vec::new(), Vec::new());
     commit.list(List::Then);
     let list = (METHOD, "when_met");
-    push_all(list, request.when_met(), commit, |one| when_met.push(one))?;
+    let operations_met = operations(&request.when_met);
+    push_all(list, operations_met, commit, |one| when_met.push(one))?;
     commit.list(List::Otherwise);
     let list = (METHOD, "when_unmet");
-    push_all(list, request.when_unmet(), commit, |one| {
-        when_unmet.push(one)
-    })?;
+    let operations_unmet = operations(&request.when_unmet);
+    push_all(list, operations_unmet, commit, |one| when_unmet.push(one))?;
     Ok((when_met, when_unmet))
 }
 

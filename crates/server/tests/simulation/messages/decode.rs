@@ -3,11 +3,12 @@
 use api::admin::{
     CreateDatabaseResponse, DatabaseStatistics, DropDatabaseResponse, ListDatabasesResponse,
 };
-use protobuf::Reader;
-use service::keyvalue::messages::{
-    AppendResponse, BatchResponse, CountResponse, DeleteResponse, EntryMessage, GetResponse,
-    IncrementResponse, OperationResult, PipeResponse, PutResponse, ScanPage, TransactResponse,
+use api::keyvalue::{
+    AppendResponse, BatchResponse, CountResponse, DeleteResponse, Entry, GetResponse,
+    IncrementRefusal, IncrementResponse, PipeResponse, PutResponse, ResultBody, ScanPage,
+    TransactResponse,
 };
+use protobuf::Reader;
 
 use crate::databases;
 use crate::history::{Answer, Asked, Page, Seen};
@@ -73,8 +74,9 @@ pub fn decode(asked: &Asked, by: u64, messages: &[Vec<u8>], logs: &mut Logs) -> 
         }
         Asked::Increment(_) => {
             let response = IncrementResponse::decode(message).expect("an IncrementResponse");
+            let unrefused = IncrementRefusal::Unspecified.number();
             assert!(
-                response.applied && response.refusal.is_none(),
+                response.applied && response.refusal == unrefused,
                 "{response:?}"
             );
             Answer::Increment {
@@ -109,7 +111,7 @@ pub fn decode(asked: &Asked, by: u64, messages: &[Vec<u8>], logs: &mut Logs) -> 
             Answer::Count {
                 count: response.count,
                 views: response.views,
-                sequence: response.point.sequence,
+                sequence: response.sequence,
             }
         }
         Asked::Echo { bytes, .. } => {
@@ -139,11 +141,11 @@ fn check_echo(message: &[u8], by: u64, bytes: usize) {
 }
 
 fn get(key: Key, response: &GetResponse<'_>, logs: &mut Logs) -> Answer {
-    let entry = EntryMessage {
+    let entry = Entry {
         value: response.value,
         version: response.version,
         expires_at_ms: response.expires_at_ms,
-        ..EntryMessage::default()
+        ..Entry::default()
     };
     Answer::Get(response.found.then(|| seen(key, &entry, logs)))
 }
@@ -162,10 +164,8 @@ fn batch(asked: &Asked, response: &BatchResponse<'_>, logs: &mut Logs) -> Answer
             response.failed_operation, 0,
             "only the first has a condition"
         );
-        return match response.failed_result {
-            Some(OperationResult::Put(put)) if !put.applied => {
-                Answer::Failed { found: put.version }
-            }
+        return match response.failed_result.and_then(|failed| failed.result) {
+            Some(ResultBody::Put(put)) if !put.applied => Answer::Failed { found: put.version },
             other => panic!("{asked:?}: {other:?}"),
         };
     }
@@ -174,7 +174,7 @@ fn batch(asked: &Asked, response: &BatchResponse<'_>, logs: &mut Logs) -> Answer
         other => other.writes(),
     };
     Answer::Batch {
-        sequence: response.point.sequence,
+        sequence: response.sequence,
         results: results(asked, &keys, response, logs),
     }
 }
@@ -186,13 +186,14 @@ fn results(
     logs: &mut Logs,
 ) -> Vec<Answer> {
     let results: Vec<_> = response
-        .results()
-        .map(|result| result.expect("a result").expect("known"))
+        .results
+        .iter()
+        .map(|result| result.expect("a result").result.expect("known"))
         .collect();
     assert_eq!(results.len(), keys.len(), "a result for each operation");
-    let result = |(key, result): (&Key, &OperationResult<'_>)| match result {
-        OperationResult::Get(response) => get(*key, response, logs),
-        OperationResult::Put(response) => put_answer(*key, response, logs),
+    let result = |(key, result): (&Key, &ResultBody<'_>)| match result {
+        ResultBody::Get(response) => get(*key, response, logs),
+        ResultBody::Put(response) => put_answer(*key, response, logs),
         other => panic!("{asked:?}: {other:?}"),
     };
     keys.iter().zip(&results).map(result).collect()
@@ -200,14 +201,15 @@ fn results(
 
 fn transact(asked: &Asked, message: &[u8], logs: &mut Logs) -> Answer {
     let response = TransactResponse::decode(message).expect("a TransactResponse");
-    assert!(response.batch.applied, "its operations have no conditions");
+    let chosen = response.batch.expect("what became of the chosen list");
+    assert!(chosen.applied, "its operations have no conditions");
     if response.met {
-        return batch(asked, &response.batch, logs);
+        return batch(asked, &chosen, logs);
     }
     assert!(response.unmet_comparison < 2, "it has two");
     Answer::Unmet {
-        sequence: response.batch.point.sequence,
-        results: results(asked, &asked.writes(), &response.batch, logs),
+        sequence: chosen.sequence,
+        results: results(asked, &asked.writes(), &chosen, logs),
     }
 }
 
@@ -243,7 +245,7 @@ pub fn decode_piped(asked: &Asked, response: &BatchResponse<'_>, logs: &mut Logs
 
 fn page(message: &[u8], keys_only: bool, logs: &mut Logs) -> Page {
     let page = ScanPage::decode(message).expect("a ScanPage");
-    let entry = |entry: EntryMessage<'_>| {
+    let entry = |entry: Entry<'_>| {
         let key = keys::key_of(entry.key);
         if keys_only {
             assert!(entry.value.is_empty(), "only keys were asked for");
@@ -259,17 +261,18 @@ fn page(message: &[u8], keys_only: bool, logs: &mut Logs) -> Page {
         (key, seen(key, &entry, logs))
     };
     Page {
-        sequence: page.point.sequence,
+        sequence: page.sequence,
         last: page.last,
         entries: page
-            .entries()
+            .entries
+            .iter()
             .map(|found| found.expect("an entry"))
             .map(entry)
             .collect(),
     }
 }
 
-fn seen(key: Key, entry: &EntryMessage<'_>, logs: &mut Logs) -> Seen {
+fn seen(key: Key, entry: &Entry<'_>, logs: &mut Logs) -> Seen {
     Seen {
         version: entry.version,
         content: Some(content(key, entry.value, logs)),

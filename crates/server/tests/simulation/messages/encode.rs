@@ -1,11 +1,12 @@
 //! Requests as bytes.
 
 use api::admin::{CreateDatabaseRequest, DatabaseDescription, DropDatabaseRequest, DurabilityMode};
-use protobuf::writer;
-use service::keyvalue::messages::{
-    BatchRequest, CountRequest, Keys, PipeAnswers, Request, ScanRequest, TransactRequest,
+use api::keyvalue::{
+    CountRequest, Direction, KeyRange, Keys, PipeAnswers, PipeRequest, ScanRequest,
 };
-use store::{Condition, Direction, Durability, Expiry, Mode, Operation};
+use protobuf::writer;
+use store::{Condition, Durability, Expiry, Mode, Operation};
+use testkit::keyvalue::{OperationRequest, encode_batch, encode_transact};
 
 use crate::databases;
 use crate::history::{Asked, If};
@@ -61,7 +62,7 @@ fn put<'a>(key: &'a [u8], value: &'a [u8], when: If) -> Operation<'a> {
 /// Appends the message with which call number `by` asks.
 pub fn encode(asked: &Asked, database: &str, by: u64, out: &mut Vec<u8>) {
     let single = |operation: Operation<'_>, out: &mut Vec<u8>| {
-        Request {
+        OperationRequest {
             database,
             operation,
         }
@@ -150,7 +151,7 @@ pub fn encode(asked: &Asked, database: &str, by: u64, out: &mut Vec<u8>) {
         Asked::ReadMany(keys) => {
             let keys: Vec<_> = keys.iter().map(|key| keys::bytes_of(*key)).collect();
             let gets: Vec<_> = keys.iter().map(|key| Operation::Get { key }).collect();
-            BatchRequest::encode(out, database, Mode::Atomic, 0, &gets);
+            encode_batch(out, database, Mode::Atomic, 0, &gets);
         }
         Asked::Scan {
             keys: range,
@@ -160,37 +161,36 @@ pub fn encode(asked: &Asked, database: &str, by: u64, out: &mut Vec<u8>) {
             limit,
         } => {
             let (bounds, prefix) = bounds(range);
+            let direction = match *backward {
+                true => Direction::Backward,
+                false => Direction::Forward,
+            };
             ScanRequest {
                 database,
-                keys: if *by_prefix {
-                    Keys::Prefix(&prefix)
-                } else {
-                    Keys::Range {
-                        start: &bounds.0,
-                        end: &bounds.1,
-                    }
-                },
-                direction: if *backward {
-                    Direction::Backward
-                } else {
-                    Direction::Forward
-                },
+                direction: direction.number(),
                 keys_only: *keys_only,
                 limit: *limit,
-                start_after: None,
+                keys: Some(match *by_prefix {
+                    true => Keys::Prefix(&prefix),
+                    false => Keys::Range(KeyRange {
+                        start: &bounds.0,
+                        end: &bounds.1,
+                    }),
+                }),
+                ..ScanRequest::default()
             }
             .encode(out);
         }
         Asked::Count(range) => {
             let (bounds, _) = bounds(range);
-            let keys = Keys::Range {
+            let range = KeyRange {
                 start: &bounds.0,
                 end: &bounds.1,
             };
             CountRequest {
                 database,
-                keys,
-                estimate: false,
+                keys: Some(Keys::Range(range)),
+                ..CountRequest::default()
             }
             .encode(out);
         }
@@ -242,7 +242,7 @@ fn batch_of_puts(
         .iter()
         .map(|(key, value, when)| put(key, value, *when))
         .collect();
-    BatchRequest::encode(out, database, mode, 0, &puts);
+    encode_batch(out, database, mode, 0, &puts);
 }
 
 fn transact(first: Key, version: u64, database: &str, by: u64, out: &mut Vec<u8>) {
@@ -257,7 +257,7 @@ fn transact(first: Key, version: u64, database: &str, by: u64, out: &mut Vec<u8>
         .map(|(key, value)| put(key, value, If::Always))
         .collect();
     let gets: Vec<_> = keys.iter().map(|key| Operation::Get { key }).collect();
-    TransactRequest::encode(out, database, 0, &compares, &puts, &gets);
+    encode_transact(out, database, 0, &compares, &puts, &gets);
 }
 
 /// Appends a batch of a Pipe.
@@ -268,7 +268,11 @@ pub fn encode_piped(asked: &Asked, database: &str, quiet: bool, by: u64, out: &m
     } else {
         PipeAnswers::All
     };
-    writer::uint64(out, 5, answers as u64);
+    PipeRequest {
+        answers: answers.number(),
+        ..PipeRequest::default()
+    }
+    .encode(out);
 }
 
 fn describe(name: &str) -> DatabaseDescription<'_> {

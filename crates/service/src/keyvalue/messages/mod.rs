@@ -1,34 +1,26 @@
-//! The messages of `pelton.v1.KeyValue`, both ways: what a server decodes a client encodes, and the
-//! other way round.
+//! What the requests of `pelton.v1.KeyValue` ask of the store, and what is wrong with one.
 //!
-//! Everything borrows from the message it was decoded from. `proto/pelton/v1/kv.proto` says what
-//! the fields mean; here stand only their numbers.
+//! Everything borrows from the message it was decoded from. `api` describes the messages,
+//! `proto/pelton/v1/kv.proto` says what their fields mean.
 
-mod batch;
 mod operation;
-mod pipe;
-mod result;
-mod resume;
-mod scan;
-mod transact;
+mod point;
+mod range;
+mod several;
+#[cfg(test)]
+mod tests;
+
+pub use operation::{Request, decode_get, decode_operation};
+pub(crate) use point::HistoryPoint;
+pub(crate) use range::{decode_count, decode_scan};
+pub(crate) use several::{
+    comparison, concerns_only_its_batch, decode_batch, decode_pipe, decode_transact, operations,
+    pipe_answers,
+};
 
 use std::fmt;
 
-pub use batch::{BatchRequest, BatchResponse};
-pub use operation::{OperationKind, Request, decode_get, decode_operation, encode_operation};
-pub(crate) use pipe::concerns_only_its_batch;
-pub use pipe::{PipeAnswers, PipeRequest, PipeResponse};
-pub use result::{
-    AppendResponse, DeleteResponse, EntryMessage, Failure, GetResponse, IncrementRefusal,
-    IncrementResponse, OperationResult, PutResponse,
-};
-pub use resume::ResumePoint;
-pub(crate) use resume::{decode_history_id, encode_history_id};
-pub(crate) use scan::page_field;
-pub use scan::{CountRequest, CountResponse, Keys, ScanPage, ScanRequest};
-pub use transact::{TransactRequest, TransactResponse};
-
-use protobuf::{DecodeError, Fault, Reader, Value};
+use protobuf::{DecodeError, Fault};
 
 /// Why a request or response is refused: the field, and what is wrong with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,18 +73,6 @@ impl Invalid {
     pub(crate) fn refuse_unserved(number: u32) -> Result<(), Invalid> {
         Invalid::not_served(number).map_or(Ok(()), Err)
     }
-
-    /// Names the field that the decoder knows by number. `names[number]` is its name.
-    pub(crate) fn malformed(error: DecodeError, names: &[&'static str]) -> Invalid {
-        let field = names
-            .get(error.field as usize)
-            .copied()
-            .unwrap_or("(unknown)");
-        Invalid {
-            field,
-            rule: Rule::Malformed(error.fault),
-        }
-    }
 }
 
 impl From<DecodeError> for Invalid {
@@ -122,38 +102,3 @@ impl fmt::Display for Invalid {
 }
 
 impl std::error::Error for Invalid {}
-
-/// Walks the fields of `message`, whose names are `names` by number.
-#[inline(always)]
-pub(crate) fn decode_fields<'a>(
-    message: &'a [u8],
-    names: &[&'static str],
-    visit: impl FnMut(u32, Value<'a>) -> Result<(), Fault>,
-) -> Result<(), Invalid> {
-    Reader::new(message)
-        .for_each(visit)
-        .map_err(|error| Invalid::malformed(error, names))
-}
-
-/// [`decode_fields`] for fields that are messages, which name what is wrong with them themselves.
-pub(crate) fn decode_parts<'a>(
-    message: &'a [u8],
-    names: &[&'static str],
-    mut visit: impl FnMut(u32, Value<'a>) -> Result<(), Invalid>,
-) -> Result<(), Invalid> {
-    let mut reader = Reader::new(message);
-    let malformed = |error| Invalid::malformed(error, names);
-    while let Some((number, value)) = reader.next_field().map_err(malformed)? {
-        visit(number, value)?;
-    }
-    Ok(())
-}
-
-/// The inside of the embedded message in the field called `name`.
-pub(crate) fn part<'a>(value: Value<'a>, name: &'static str) -> Result<&'a [u8], Invalid> {
-    let malformed = |fault| Invalid {
-        field: name,
-        rule: Rule::Malformed(fault),
-    };
-    value.bytes().map_err(malformed)
-}

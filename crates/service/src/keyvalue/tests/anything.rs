@@ -4,7 +4,8 @@ use store::{Condition, Expiry, Operation};
 use testkit::{OnFailure, Random};
 
 use super::*;
-use crate::keyvalue::messages::{BatchRequest, Keys, Request, ScanRequest, TransactRequest};
+use api::keyvalue::{Direction, Keys, ScanRequest};
+use testkit::keyvalue::{OperationRequest, encode_batch, encode_transact};
 
 /// Calls made with one seed.
 const CALLS: u64 = 20_000;
@@ -31,7 +32,7 @@ fn sensible(random: &mut Random) -> Vec<u8> {
     let database = ["", "small"][random.below(2) as usize];
     let mut out = Vec::new();
     match random.below(5) {
-        3 => TransactRequest::encode(
+        3 => encode_transact(
             &mut out,
             database,
             random.below(400),
@@ -39,28 +40,25 @@ fn sensible(random: &mut Random) -> Vec<u8> {
             &operations,
             &[operation],
         ),
-        0 => BatchRequest::encode(
+        0 => encode_batch(
             &mut out,
             database,
             Mode::Independent,
             random.below(400),
             &operations,
         ),
-        1 => BatchRequest::encode(&mut out, database, Mode::Atomic, 0, &[operation; 3]),
+        1 => encode_batch(&mut out, database, Mode::Atomic, 0, &[operation; 3]),
         2 => {
-            let (keys, direction) = (Keys::Prefix(key), store::Direction::Backward);
-            let (keys_only, limit, start_after) = (false, random.below(3), None);
             ScanRequest {
                 database,
-                keys,
-                direction,
-                keys_only,
-                limit,
-                start_after,
+                direction: Direction::Backward.number(),
+                limit: random.below(3),
+                keys: Some(Keys::Prefix(key)),
+                ..ScanRequest::default()
             }
             .encode(&mut out);
         }
-        _ => Request {
+        _ => OperationRequest {
             database,
             operation,
         }

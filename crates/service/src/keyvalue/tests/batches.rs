@@ -4,11 +4,12 @@ use store::{Condition, Operation};
 
 use super::single::put;
 use super::*;
-use crate::keyvalue::messages::*;
 use crate::limits::{
     ANSWER_BYTES_MAX, ANSWER_FRAME_BYTES, FAILURE_BYTES, LARGE_ANSWER_BYTES, TIME_TO_LIVE_MS_MAX,
 };
+use api::keyvalue::*;
 use protobuf::writer;
+use testkit::keyvalue::*;
 
 pub(super) fn get(key: &[u8]) -> Operation<'_> {
     Operation::Get { key }
@@ -25,18 +26,20 @@ pub(super) fn increment(key: &[u8]) -> Operation<'_> {
 
 fn request(mode: Mode, max_answer_bytes: u64, operations: &[Operation<'_>]) -> Vec<u8> {
     let mut request = Vec::new();
-    BatchRequest::encode(&mut request, "", mode, max_answer_bytes, operations);
+    encode_batch(&mut request, "", mode, max_answer_bytes, operations);
     request
 }
 
-pub(super) fn results<'a>(response: &BatchResponse<'a>) -> Vec<OperationResult<'a>> {
-    let known =
-        |result: Result<Option<_>, _>| result.expect("it is a message").expect("it is known");
-    response.results().map(known).collect()
+pub(super) fn results<'a>(response: &BatchResponse<'a>) -> Vec<ResultBody<'a>> {
+    let known = |result: Result<OperationResult<'a>, _>| {
+        let result = result.expect("it is a message").result;
+        result.expect("it is known")
+    };
+    response.results.iter().map(known).collect()
 }
 
-pub(super) fn found<'a>(value: &'a [u8], version: u64) -> OperationResult<'a> {
-    OperationResult::Get(GetResponse {
+pub(super) fn found<'a>(value: &'a [u8], version: u64) -> ResultBody<'a> {
+    ResultBody::Get(GetResponse {
         found: true,
         value,
         version,
@@ -57,12 +60,9 @@ pub(super) fn reads_come_from_one_view() {
         );
         let response = BatchResponse::decode(ended.answer()).expect("it is a message");
         assert!(response.applied);
-        let point = ResumePoint {
-            history_id: HISTORY_ID,
-            sequence: b,
-        };
-        assert_eq!(response.point, point);
-        let missing = OperationResult::Get(GetResponse::default());
+        assert_eq!(api::history_id(response.history_id), HISTORY_ID);
+        assert_eq!(response.sequence, b);
+        let missing = ResultBody::Get(GetResponse::default());
         assert_eq!(
             results(&response),
             [found(&large, b), missing, found(b"1", a)]
@@ -89,18 +89,18 @@ fn an_atomic_batch_is_one_commit_and_sees_its_own_writes() {
     ];
     let ended = bench.call(Method::Batch, &request(Mode::Atomic, 0, &operations));
     let response = BatchResponse::decode(ended.answer()).expect("it is a message");
-    assert_eq!(response.point.history_id, HISTORY_ID);
-    let version = response.point.sequence;
+    assert_eq!(api::history_id(response.history_id), HISTORY_ID);
+    let version = response.sequence;
     let counted = |value| {
-        OperationResult::Increment(IncrementResponse {
+        ResultBody::Increment(IncrementResponse {
             applied: true,
             value,
             version,
-            refusal: None,
+            refusal: 0,
         })
     };
     let expected = [
-        OperationResult::Put(PutResponse {
+        ResultBody::Put(PutResponse {
             applied: true,
             version,
             previous: None,
@@ -108,7 +108,7 @@ fn an_atomic_batch_is_one_commit_and_sees_its_own_writes() {
         found(b"1", version),
         counted(1),
         counted(2),
-        OperationResult::Get(GetResponse::default()),
+        ResultBody::Get(GetResponse::default()),
     ];
     assert!(response.applied);
     assert_eq!(results(&response), expected);
@@ -128,7 +128,8 @@ fn an_atomic_batch_that_fails_does_nothing_and_says_where() {
     let response = BatchResponse::decode(ended.answer()).expect("it is a message");
     assert!(!response.applied && results(&response).is_empty());
     assert_eq!(response.failed_operation, 1);
-    let Some(OperationResult::Delete(failed)) = response.failed_result else {
+    let failed = response.failed_result.and_then(|failed| failed.result);
+    let Some(ResultBody::Delete(failed)) = failed else {
         panic!("the delete failed")
     };
     assert_eq!((failed.deleted, failed.version), (false, version));
@@ -142,7 +143,7 @@ fn an_atomic_batch_that_fails_does_nothing_and_says_where() {
     assert!(
         results(&response)
             .iter()
-            .all(|result| *result == OperationResult::Get(GetResponse::default()))
+            .all(|result| *result == ResultBody::Get(GetResponse::default()))
     );
 }
 
@@ -157,15 +158,15 @@ fn independent_operations_fail_alone() {
     let results = results(&response);
     assert!(matches!(
         results[0],
-        OperationResult::Put(PutResponse { applied: true, .. })
+        ResultBody::Put(PutResponse { applied: true, .. })
     ));
-    let OperationResult::Increment(refused) = results[1] else {
+    let ResultBody::Increment(refused) = results[1] else {
         panic!("an increment")
     };
-    assert_eq!(refused.refusal, Some(IncrementRefusal::NotANumber));
+    assert_eq!(refused.refusal, IncrementRefusal::NotANumber.number());
     assert!(matches!(
         results[2],
-        OperationResult::Put(PutResponse { applied: true, .. })
+        ResultBody::Put(PutResponse { applied: true, .. })
     ));
 }
 
@@ -178,7 +179,7 @@ fn a_value_grown_too_large_is_a_failure_in_words() {
         condition: Condition::None,
     };
     let mut request = Vec::new();
-    BatchRequest::encode(
+    encode_batch(
         &mut request,
         "small",
         Mode::Independent,
@@ -190,13 +191,13 @@ fn a_value_grown_too_large_is_a_failure_in_words() {
     let results = results(&response);
     assert!(matches!(
         results[0],
-        OperationResult::Append(AppendResponse {
+        ResultBody::Append(AppendResponse {
             applied: true,
             length: 60,
             ..
         })
     ));
-    let OperationResult::Failure(failure) = results[1] else {
+    let ResultBody::Failure(failure) = results[1] else {
         panic!("a failure")
     };
     assert_eq!(failure.code, Code::ResourceExhausted as u32);
@@ -332,11 +333,11 @@ fn a_batch_of_writes_takes_memory_for_the_values_in_its_answer() {
         (170, &[write, get(b"a"), get(b"a")], 170),
     ] {
         let mut request = Vec::new();
-        BatchRequest::encode(&mut request, "small", Mode::Atomic, bound, operations);
+        encode_batch(&mut request, "small", Mode::Atomic, bound, operations);
         takes_memory_for_values(Method::Batch, &request, values_bytes);
         let mut request = Vec::new();
         let answers = PipeAnswers::All;
-        PipeRequest::encode(
+        encode_pipe(
             &mut request,
             "small",
             answers,
@@ -436,7 +437,7 @@ pub(super) fn an_answer_that_could_be_too_large_is_refused_before_anything_happe
     let response = BatchResponse::decode(ended.answer()).expect("it is a message");
     assert!(matches!(
         results(&response)[0],
-        OperationResult::Get(GetResponse { found: true, .. })
+        ResultBody::Get(GetResponse { found: true, .. })
     ));
     // Two values of 2.5 MB do not fit into the 4 MiB that a default client takes.
     bench.put(b"a", &vec![b'x'; 2_500_000]);
@@ -493,7 +494,7 @@ fn failures_in_words_count_for_the_answer() {
     for bound in 1..2_000 {
         let mut bench = Bench::new();
         let mut request = Vec::new();
-        BatchRequest::encode(
+        encode_batch(
             &mut request,
             "small",
             Mode::Independent,
@@ -529,7 +530,7 @@ fn limits_are_named() {
 
     for operation in [get(b"a"), put(b"a", b"")] {
         let mut request = Vec::new();
-        BatchRequest::encode(&mut request, "small", Mode::Atomic, 0, &[operation; 6]);
+        encode_batch(&mut request, "small", Mode::Atomic, 0, &[operation; 6]);
         let text = words(
             &bench.call(Method::Batch, &request),
             Code::ResourceExhausted,
@@ -541,7 +542,7 @@ fn limits_are_named() {
     }
     let mut request = Vec::new();
     let key = [b'k'; 900];
-    BatchRequest::encode(
+    encode_batch(
         &mut request,
         "small",
         Mode::Independent,
@@ -573,7 +574,7 @@ fn broken_operations_are_named_and_nothing_is_done() {
     let response = BatchResponse::decode(ended.answer()).expect("it is a message");
     assert_eq!(
         results(&response),
-        [OperationResult::Get(GetResponse::default())]
+        [ResultBody::Get(GetResponse::default())]
     );
 
     let ended = bench.call(Method::Batch, &[0x10, 0x03]);

@@ -185,7 +185,7 @@ fn a_batch_of_reads_takes_memory_for_what_is_fetched() {
         let mut request = Vec::new();
         let operations = vec![batches::get(b"a"); count];
         let mode = Mode::Independent;
-        messages::BatchRequest::encode(&mut request, "", mode, bound, &operations);
+        testkit::keyvalue::encode_batch(&mut request, "", mode, bound, &operations);
         bench.shared.answer_bytes_max = server_bound;
         let ended = bench.steps(Method::Batch, |call, shared, room| {
             room.bring(call, &request, true, shared);
@@ -194,7 +194,7 @@ fn a_batch_of_reads_takes_memory_for_what_is_fetched() {
             // Nothing is left to ask for when it is answered.
             room.room = usize::from(count == 0);
         });
-        let response = messages::BatchResponse::decode(ended.answer());
+        let response = api::keyvalue::BatchResponse::decode(ended.answer());
         let response = response.expect("it is a message");
         assert_eq!(batches::results(&response).len(), count);
         assert_eq!(ended.claims, []);
@@ -232,19 +232,19 @@ fn counts_walk_and_estimates_come_at_once() {
         let mut bench = Bench::new();
         let keys = crate::limits::COUNT_SLICE_ROWS as usize + 10;
         bench.fill((0..keys).map(|number| format!("{number:06}")), b"");
-        let count = bench.count(messages::Keys::All);
+        let count = bench.count(None);
         assert_eq!(
             (count.count, count.exact, count.views),
             (keys as u64, true, 2)
         );
         let mut request = Vec::new();
-        messages::CountRequest {
-            estimate: true,
-            ..messages::CountRequest::default()
+        api::keyvalue::CountRequest {
+            precision: api::keyvalue::CountPrecision::Estimate.number(),
+            ..api::keyvalue::CountRequest::default()
         }
         .encode(&mut request);
         let ended = bench.call(Method::Count, &request);
-        let count = messages::CountResponse::decode(ended.answer()).expect("it is a message");
+        let count = api::keyvalue::CountResponse::decode(ended.answer()).expect("it is a message");
         // Few enough to be counted although nobody asked for it.
         assert_eq!(
             (count.count, count.exact, count.views),

@@ -12,7 +12,6 @@ mod transacts;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::messages;
 use bytes::Bytes;
 use store::{
     Clock, Commit, Committer, DatabaseConfig, DatabaseId, DatabaseLimits, Decision, Mode, Outcomes,

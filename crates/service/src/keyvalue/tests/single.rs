@@ -3,12 +3,13 @@
 use store::{Condition, Expiry, Operation};
 
 use super::*;
-use crate::keyvalue::messages::*;
+use api::keyvalue::*;
+use testkit::keyvalue::*;
 
 impl Bench {
     fn operation(&mut self, method: Method, operation: Operation<'_>) -> Ended {
         let mut request = Vec::new();
-        Request {
+        OperationRequest {
             database: "",
             operation,
         }
@@ -94,7 +95,7 @@ fn a_write_takes_memory_for_the_value_that_it_brings_back() {
     };
     for (operation, values_bytes) in [(put(false), 0), (put(true), SMALL_VALUE_BYTES)] {
         let (mut request, database) = (Vec::new(), "small");
-        Request {
+        OperationRequest {
             database,
             operation,
         }
@@ -326,8 +327,10 @@ fn increment_counts_and_refuses() {
         };
         let ended = bench.operation(Method::Increment, increment);
         let response = IncrementResponse::decode(ended.answer()).expect("it is a message");
-        assert_eq!(response.applied, response.refusal.is_none());
-        (response.value, response.refusal)
+        let refusal = IncrementRefusal::from_number(response.refusal).expect("it is known");
+        let is_refused = refusal != IncrementRefusal::Unspecified;
+        assert_eq!(response.applied, !is_refused);
+        (response.value, is_refused.then_some(refusal))
     };
     assert_eq!(run(&mut bench, -3, 10, Condition::None), (7, None));
     assert_eq!(run(&mut bench, -9, 10, Condition::Present), (-2, None));

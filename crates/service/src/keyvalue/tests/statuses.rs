@@ -3,8 +3,8 @@
 use store::{Condition, Expiry, Operation};
 
 use super::*;
-use crate::keyvalue::messages::*;
 use protobuf::writer;
+use testkit::keyvalue::*;
 
 const SERVED: [Method; 9] = [
     Method::Get,
@@ -31,7 +31,7 @@ fn refused(method: Method, request: &[u8], code: Code, parts: &[&str]) {
 
 fn in_database(database: &str, operation: Operation<'_>) -> Vec<u8> {
     let mut request = Vec::new();
-    Request {
+    OperationRequest {
         database,
         operation,
     }
@@ -260,7 +260,7 @@ fn sizes_name_the_limit_and_both_numbers() {
         &parts,
     );
     let mut batch = Vec::new();
-    BatchRequest::encode(&mut batch, "", Mode::Atomic, 0, &[get]);
+    encode_batch(&mut batch, "", Mode::Atomic, 0, &[get]);
     refused(Method::Batch, &batch, Code::ResourceExhausted, &parts);
 
     let value = vec![b'v'; 4_000_001];

@@ -5,9 +5,10 @@ use store::{Condition, Operation};
 use super::batches::{found, get, increment, results};
 use super::single::put;
 use super::*;
-use crate::keyvalue::messages::*;
 use crate::limits::{ANSWER_BYTES_MAX, FAILURE_BYTES, TRANSACT_FRAME_BYTES};
+use api::keyvalue::*;
 use protobuf::writer;
+use testkit::keyvalue::*;
 
 type Comparison<'a> = (&'a [u8], Condition<'a>);
 
@@ -27,7 +28,7 @@ fn bounded(
     when_unmet: &[Operation<'_>],
 ) -> Vec<u8> {
     let mut request = Vec::new();
-    TransactRequest::encode(
+    encode_transact(
         &mut request,
         database,
         max_answer_bytes,
@@ -40,6 +41,11 @@ fn bounded(
 
 fn decode(ended: &Ended) -> TransactResponse<'_> {
     TransactResponse::decode(ended.answer()).expect("it is a message")
+}
+
+/// What became of the chosen list.
+fn batch<'a>(response: &TransactResponse<'a>) -> BatchResponse<'a> {
+    response.batch.expect("each answer has it")
 }
 
 /// As much as the list needs that needs more.
@@ -122,24 +128,21 @@ fn comparisons_choose_the_list() {
         );
         let ended = bench.call(Method::Transact, &request);
         let response = decode(&ended);
-        assert!(response.batch.applied && response.batch.point.sequence > version);
+        assert!(batch(&response).applied && batch(&response).sequence > version);
         assert_eq!(response.met, place == unmet.len());
-        let results = results(&response.batch);
+        let results = results(&batch(&response));
         if response.met {
             assert_eq!(response.unmet_comparison, 0);
             assert_eq!(results, [found(b"1", version)]);
         } else {
             assert_eq!(response.unmet_comparison, place as u32);
-            let counted = OperationResult::Increment(IncrementResponse {
+            let counted = ResultBody::Increment(IncrementResponse {
                 applied: true,
                 value: place as i64 + 1,
-                version: response.batch.point.sequence,
-                refusal: None,
+                version: batch(&response).sequence,
+                refusal: 0,
             });
-            assert_eq!(
-                results,
-                [OperationResult::Get(GetResponse::default()), counted]
-            );
+            assert_eq!(results, [ResultBody::Get(GetResponse::default()), counted]);
         }
     }
 }
@@ -149,13 +152,13 @@ fn parts_may_be_missing() {
     let mut bench = Bench::new();
     let ended = bench.call(Method::Transact, b"");
     let response = decode(&ended);
-    assert!(response.met && response.batch.applied);
-    assert!(results(&response.batch).is_empty());
+    assert!(response.met && batch(&response).applied);
+    assert!(results(&batch(&response)).is_empty());
     let request = request(&[(b"a", Condition::Present)], &[get(b"a")], &[]);
     let ended = bench.call(Method::Transact, &request);
     let response = decode(&ended);
-    assert!(!response.met && response.batch.applied);
-    assert!(results(&response.batch).is_empty());
+    assert!(!response.met && batch(&response).applied);
+    assert!(results(&batch(&response)).is_empty());
 }
 
 #[test]
@@ -173,24 +176,24 @@ fn the_chosen_list_is_applied_whole_or_not_at_all() {
         let ended = bench.call(Method::Transact, &request);
         let response = decode(&ended);
         assert_eq!(response.met, comparison == Condition::Present);
-        assert!(!response.batch.applied);
-        assert_eq!(response.batch.failed_operation, 1);
-        let previous = EntryMessage {
+        assert!(!batch(&response).applied);
+        assert_eq!(batch(&response).failed_operation, 1);
+        let previous = Entry {
             value: b"1",
             version,
-            ..EntryMessage::default()
+            ..Entry::default()
         };
-        let expected = OperationResult::Delete(DeleteResponse {
+        let expected = ResultBody::Delete(DeleteResponse {
             deleted: false,
             version,
             previous: Some(previous),
             sequence: 0,
         });
-        assert_eq!(response.batch.failed_result, Some(expected));
+        assert_eq!(batch(&response).failed_result, Some(expected.into()));
         let reads = request_of_reads(&[b"b", b"c"]);
         let ended = bench.call(Method::Transact, &reads);
-        let nothing = OperationResult::Get(GetResponse::default());
-        assert_eq!(results(&decode(&ended).batch), [nothing, nothing]);
+        let nothing = ResultBody::Get(GetResponse::default());
+        assert_eq!(results(&batch(&decode(&ended))), [nothing, nothing]);
     }
 }
 
@@ -224,8 +227,9 @@ fn an_append_that_grows_too_large_fails_in_words() {
         served += 1;
         assert!(ended.messages[0].len() as u64 <= bound, "{bound}");
         let response = decode(&ended);
-        assert_eq!(response.batch.failed_operation, 1);
-        let Some(OperationResult::Failure(failure)) = response.batch.failed_result else {
+        assert_eq!(batch(&response).failed_operation, 1);
+        let failed = batch(&response).failed_result;
+        let Some(ResultBody::Failure(failure)) = failed.and_then(|failed| failed.result) else {
             panic!("a failure")
         };
         assert_eq!(failure.code, Code::ResourceExhausted as u32);
@@ -257,7 +261,7 @@ fn the_answer_keeps_to_its_bound_and_is_refused_before_anything_happens() {
         }
     }
     let ended = bench.call(Method::Transact, &request(&[], &[increment(b"n")], &[]));
-    let OperationResult::Increment(counted) = results(&decode(&ended).batch)[0] else {
+    let ResultBody::Increment(counted) = results(&batch(&decode(&ended)))[0] else {
         panic!("an increment")
     };
     assert_eq!(counted.value, 1_199 - refused + 1);

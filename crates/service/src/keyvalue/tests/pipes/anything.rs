@@ -25,7 +25,7 @@ fn any_message(random: &mut Random, answers: PipeAnswers) -> Vec<u8> {
     let mode = [Mode::Atomic, Mode::Independent][random.below(2) as usize];
     let mut out = Vec::new();
     let max_answer_bytes = [0, 100, 1_000][random.below(3) as usize];
-    PipeRequest::encode(&mut out, "", answers, mode, max_answer_bytes, &operations);
+    encode_pipe(&mut out, "", answers, mode, max_answer_bytes, &operations);
     if random.below(10) == 0 {
         writer::message(&mut out, 3, |_| {});
     }
@@ -74,7 +74,7 @@ fn how_many_are_under_way_changes_no_answer() {
         let together = run(&mut Bench::new(), &messages, || random.below(20) == 0);
         assert_eq!(one_by_one, together);
         let is_batch = |message: &&Vec<u8>| {
-            BatchRequest::decode(message).is_ok_and(|request| request.operation_count > 0)
+            PipeRequest::decode(message).is_ok_and(|request| !request.operations.is_empty())
         };
         let batches = messages.iter().filter(is_batch).count();
         assert_eq!(together.1, batches as u64);

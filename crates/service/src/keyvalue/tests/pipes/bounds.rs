@@ -12,7 +12,7 @@ fn limits_of_a_batch_are_limits_in_a_pipe() {
     let mut open = bench.open();
     let in_small = |operations: &[Operation<'_>]| {
         let mut message = Vec::new();
-        PipeRequest::encode(
+        encode_pipe(
             &mut message,
             "small",
             PipeAnswers::All,
@@ -40,9 +40,7 @@ fn limits_of_a_batch_are_limits_in_a_pipe() {
         "{words}"
     );
     let results = results(&batch_of(&decode(&answers[2])));
-    assert!(
-        matches!(results[1], OperationResult::Failure(failure) if failure.message.contains("120"))
-    );
+    assert!(matches!(results[1], ResultBody::Failure(failure) if failure.message.contains("120")));
 }
 
 #[test]
@@ -140,7 +138,7 @@ fn what_an_answer_may_come_to_is_set_aside() {
     ] {
         let mut open = bench.open();
         let (mut message, mode) = (Vec::new(), Mode::Independent);
-        PipeRequest::encode(
+        encode_pipe(
             &mut message,
             "",
             answers,
@@ -191,7 +189,7 @@ fn only_answers_that_may_be_large_have_room_set_aside() {
         let mut message = Vec::new();
         let (answers, mode) = (PipeAnswers::All, Mode::Atomic);
         let operations = [get(b"a")];
-        PipeRequest::encode(
+        encode_pipe(
             &mut message,
             "",
             answers,
@@ -291,7 +289,7 @@ fn answers_keep_to_their_bounds() {
                 bench.put(b"a", &[b'x'; 300]);
                 let mut open = bench.open();
                 let mut message = Vec::new();
-                PipeRequest::encode(
+                encode_pipe(
                     &mut message,
                     database,
                     answers,

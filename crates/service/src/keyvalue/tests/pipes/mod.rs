@@ -7,7 +7,8 @@ mod order;
 use store::{Condition, Operation};
 
 use super::*;
-use crate::keyvalue::messages::*;
+use api::keyvalue::*;
+use testkit::keyvalue::*;
 
 /// An open Pipe and the layer above it.
 struct Open<'a> {
@@ -111,7 +112,7 @@ fn batch_of<'a>(response: &PipeResponse<'a>) -> BatchResponse<'a> {
 
 fn message(answers: PipeAnswers, mode: Mode, operations: &[Operation<'_>]) -> Vec<u8> {
     let mut message = Vec::new();
-    PipeRequest::encode(&mut message, "", answers, mode, 0, operations);
+    encode_pipe(&mut message, "", answers, mode, 0, operations);
     message
 }
 

@@ -23,16 +23,13 @@ fn batches_see_those_before_them_and_are_answered_in_order() {
         assert_eq!(response.failure, None);
         assert!(batch_of(response).applied);
     }
-    let sequences: Vec<_> = responses
-        .iter()
-        .map(|one| batch_of(one).point.sequence)
-        .collect();
+    let sequences: Vec<_> = responses.iter().map(|one| batch_of(one).sequence).collect();
     assert!(sequences.is_sorted_by(|one, other| one < other));
     assert_eq!(
         results(&batch_of(&responses[1])),
         [found(b"1", sequences[0])]
     );
-    let nothing = OperationResult::Get(GetResponse::default());
+    let nothing = ResultBody::Get(GetResponse::default());
     assert_eq!(
         results(&batch_of(&responses[3])),
         [found(b"2", sequences[2]), nothing]
@@ -73,10 +70,10 @@ fn a_batch_that_fails_does_not_hinder_those_after_it() {
     assert!(!failed.applied);
     assert_eq!(failed.failed_operation, 1);
     assert!(matches!(
-        failed.failed_result,
-        Some(OperationResult::Delete(_))
+        failed.failed_result.and_then(|failed| failed.result),
+        Some(ResultBody::Delete(_))
     ));
-    let nothing = OperationResult::Get(GetResponse::default());
+    let nothing = ResultBody::Get(GetResponse::default());
     assert_eq!(results(&batch_of(&decode(&answers[1]))), [nothing]);
 }
 
@@ -117,7 +114,7 @@ fn a_refused_batch_keeps_its_place() {
     assert_eq!(outcomes, [(2, false), (3, true), (4, true), (5, false)]);
     let words = decode(&answers[2]).failure.expect("refused").message;
     assert!(words.contains("field mode"), "{words}");
-    let nothing = OperationResult::Get(GetResponse::default());
+    let nothing = ResultBody::Get(GetResponse::default());
     assert_eq!(results(&batch_of(&decode(&answers[3]))), [nothing]);
 }
 
@@ -127,7 +124,7 @@ fn what_the_committer_refuses_is_a_failure_too() {
     bench.put(b"a", &[b'x'; 2_000]);
     let mut open = bench.open();
     let mut bounded = Vec::new();
-    PipeRequest::encode(
+    encode_pipe(
         &mut bounded,
         "",
         PipeAnswers::All,
@@ -138,7 +135,7 @@ fn what_the_committer_refuses_is_a_failure_too() {
     open.send(&bounded);
     let too_much = ANSWER_BYTES_MAX + 1;
     let mut unbounded = Vec::new();
-    PipeRequest::encode(
+    encode_pipe(
         &mut unbounded,
         "",
         PipeAnswers::All,
@@ -159,7 +156,7 @@ fn what_the_committer_refuses_is_a_failure_too() {
     );
     let failure = decode(&answers[1]).failure.expect("refused");
     assert_eq!(failure.code, Code::InvalidArgument as u32);
-    let nothing = OperationResult::Get(GetResponse::default());
+    let nothing = ResultBody::Get(GetResponse::default());
     assert_eq!(results(&batch_of(&decode(&answers[2]))), [nothing]);
 }
 
@@ -184,9 +181,9 @@ fn only_failures_are_answered_if_so_wished() {
     let response = decode(&answers[0]);
     assert_eq!((response.done, response.batch_number), (2, 2));
     assert!(batch_of(&response).applied);
-    assert_eq!(response.result_indexes(), Ok(vec![1, 3]));
+    assert_eq!(response.result_indexes, (&[1, 3]).into());
     let failed = results(&batch_of(&response));
-    let [OperationResult::Delete(one), OperationResult::Delete(other)] = failed[..] else {
+    let [ResultBody::Delete(one), ResultBody::Delete(other)] = failed[..] else {
         panic!("two deletes")
     };
     assert!(!one.deleted && one.version > 0 && !other.deleted && other.version == 0);

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use wire::StreamKey;
 
-use crate::channel::{CallInfo, Channel};
+use super::{CallInfo, Channel};
 use crate::core::What;
 use crate::error::CallError;
 use crate::limits;
