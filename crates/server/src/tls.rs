@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use net::tls::{Part, ServerTls, ServerTlsOptions, TlsConfigError};
+use net::tls::{ConfigPart, ServerTls, ServerTlsOptions, TlsConfigError};
 
 /// What this server speaks over TLS, by its names in ALPN, the preferred one first. A client that
 /// speaks HTTP/1.1 only is told what this port is.
@@ -86,10 +86,10 @@ impl TlsFiles {
 
     fn wrong(&self, error: TlsConfigError) -> TlsFilesError {
         let path = match error.part() {
-            Part::Certificate => Some(self.certificate.clone()),
-            Part::Key => Some(self.key.clone()),
-            Part::Authorities => self.client_authorities.clone(),
-            Part::Other => None,
+            ConfigPart::Certificate => Some(self.certificate.clone()),
+            ConfigPart::Key => Some(self.key.clone()),
+            ConfigPart::Authorities => self.client_authorities.clone(),
+            ConfigPart::Other => None,
         };
         TlsFilesError::Wrong { path, error }
     }

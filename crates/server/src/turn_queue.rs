@@ -12,11 +12,11 @@ use crate::connection::Http2State;
 /// Connections of a loop that have no memory for their next large message, in the order in which
 /// they asked.
 #[derive(Debug, Default)]
-pub(crate) struct TurnQueue(VecDeque<Waiting>);
+pub(crate) struct TurnQueue(VecDeque<LacksMemory>);
 
 /// A connection that waits for memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Waiting {
+struct LacksMemory {
     id: ConnectionId,
     /// What it lacks.
     bytes: usize,
@@ -32,11 +32,11 @@ impl TurnQueue {
     }
 
     /// The first connection that memory would help.
-    fn next(&self) -> Option<Waiting> {
+    fn next(&self) -> Option<LacksMemory> {
         self.0.iter().find(|waiting| !waiting.is_shut).copied()
     }
 
-    fn insert(&mut self, waiting: Waiting) {
+    fn insert(&mut self, waiting: LacksMemory) {
         match self.0.iter_mut().find(|other| other.id == waiting.id) {
             Some(known) => *known = waiting,
             None => self.0.push_back(waiting),
@@ -88,7 +88,7 @@ impl TurnQueue {
         let waits = connection.waits_for_turn();
         if waits {
             http2.waits_for_turn = true;
-            self.insert(Waiting {
+            self.insert(LacksMemory {
                 id: http2.link.id,
                 bytes: connection.next_turn_bytes(),
                 is_shut: connection.windows_are_shut(),
@@ -132,8 +132,8 @@ mod tests {
         }
     }
 
-    fn waiting(slot: u32, bytes: usize, is_shut: bool) -> Waiting {
-        Waiting {
+    fn waiting(slot: u32, bytes: usize, is_shut: bool) -> LacksMemory {
+        LacksMemory {
             id: id(slot),
             bytes,
             is_shut,

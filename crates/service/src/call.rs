@@ -79,7 +79,7 @@ impl MessageParts {
 /// the way of a request.
 pub trait Actions {
     /// Asks for [`State::read`] with a view of `database`: later in this tick, or, if it is on
-    /// disk, when what the call [wishes](State::wish) was fetched. `keep`, usually a key, is
+    /// disk, when what the call [asks for](State::wish) was fetched. `keep`, usually a key, is
     /// copied and comes back with it. If the database is gone by then, the layer above ends the
     /// call with [`database_gone`](crate::keyvalue::database_gone).
     fn read(&mut self, database: DatabaseId, keep: &[u8]);

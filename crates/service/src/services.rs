@@ -125,8 +125,8 @@ impl State for Call {
         step!(self, state => state.half_closed(shared, actions));
     }
 
-    fn wish(&self, kept: &[u8], wishes: &mut ReadPlan) {
-        step!(self, state => state.wish(kept, wishes));
+    fn wish(&self, kept: &[u8], plan: &mut ReadPlan) {
+        step!(self, state => state.wish(kept, plan));
     }
 
     #[inline]

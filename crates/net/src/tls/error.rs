@@ -30,7 +30,7 @@ pub enum TlsConfigError {
 
 /// What an error is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum ConfigPart {
     /// The own certificate.
     Certificate,
     /// Its private key.
@@ -43,16 +43,16 @@ pub enum Part {
 
 impl TlsConfigError {
     /// What the error is about.
-    pub fn part(&self) -> Part {
+    pub fn part(&self) -> ConfigPart {
         match self {
             TlsConfigError::NoCertificate
             | TlsConfigError::BadCertificate(_)
             | TlsConfigError::OldCertificate
             | TlsConfigError::Expired(_)
-            | TlsConfigError::NotYetValid(_) => Part::Certificate,
-            TlsConfigError::BadKey(_) | TlsConfigError::KeyMismatch => Part::Key,
-            TlsConfigError::BadAuthorities(_) => Part::Authorities,
-            TlsConfigError::BadName(_) | TlsConfigError::NoRandomness => Part::Other,
+            | TlsConfigError::NotYetValid(_) => ConfigPart::Certificate,
+            TlsConfigError::BadKey(_) | TlsConfigError::KeyMismatch => ConfigPart::Key,
+            TlsConfigError::BadAuthorities(_) => ConfigPart::Authorities,
+            TlsConfigError::BadName(_) | TlsConfigError::NoRandomness => ConfigPart::Other,
         }
     }
 

@@ -18,7 +18,7 @@ mod trusted_leaf;
 
 pub use certificate::{Validity, fingerprint};
 pub use client::{ClientTls, ClientTlsOptions, Trust};
-pub use error::{Part, TlsConfigError};
+pub use error::{ConfigPart, TlsConfigError};
 pub use failure::{CertificateFault, FailureKind, TlsFailure};
 pub use pipe::TlsPipe;
 pub use server::{ServerTls, ServerTlsOptions};

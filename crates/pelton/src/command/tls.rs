@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use client::tls::{
-    CertificateFault, ClientTls, ClientTlsOptions, FailureKind, Part, TlsConfigError, TlsFailure,
-    Trust,
+    CertificateFault, ClientTls, ClientTlsOptions, ConfigPart, FailureKind, TlsConfigError,
+    TlsFailure, Trust,
 };
 use client::{Address, CallError, ConnectError, NotBegun};
 
@@ -45,10 +45,10 @@ fn read(flag: &str, path: Option<&Path>) -> Result<Option<Vec<u8>>, Failure> {
 
 fn config_failure(arguments: &TlsArguments, error: &TlsConfigError) -> Failure {
     let (flag, path) = match error.part() {
-        Part::Certificate => ("--tls-cert", &arguments.tls_cert),
-        Part::Key => ("--tls-key", &arguments.tls_key),
-        Part::Authorities => ("--tls-ca", &arguments.tls_ca),
-        Part::Other => ("--tls-server-name", &None),
+        ConfigPart::Certificate => ("--tls-cert", &arguments.tls_cert),
+        ConfigPart::Key => ("--tls-key", &arguments.tls_key),
+        ConfigPart::Authorities => ("--tls-ca", &arguments.tls_ca),
+        ConfigPart::Other => ("--tls-server-name", &None),
     };
     match path {
         Some(path) => Failure::Failed(format!("{flag} {}: {error}", path.display())),

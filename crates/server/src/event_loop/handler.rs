@@ -539,7 +539,7 @@ mod tests {
             assert_eq!(finished, takes);
             assert!(
                 turns > 4 || !takes,
-                "more pieces than the drain has patience: {turns}"
+                "more pieces than the drain has time for: {turns}"
             );
         }
     }

@@ -133,7 +133,7 @@ impl LoopHandler {
     /// Tells calls that there is no place among those that wait for a reader.
     #[cold]
     fn refuse_reads(&mut self, connections: &mut dyn Connections, Full(job, why): &Full<Fetch>) {
-        for tag in job.wishes().tags() {
+        for tag in job.plan().tags() {
             let call = CallId::from_tag(tag);
             self.with_call(connections, call, |state, http2, io, call| {
                 let status = match why {
@@ -160,7 +160,7 @@ impl LoopHandler {
                     read,
                 }) => self.state.read_ahead_is_done(number, batch, read),
                 Some(Done::Swept { batch, failure }) => self.state.swept(batch, failure),
-                None => debug_assert!(false, "what was brought is taken once"),
+                None => debug_assert!(false, "what was prefetched is taken once"),
             }
             if self.state.context.clock.read_ns() >= until_ns {
                 break;

@@ -188,7 +188,7 @@ impl LoopReaders {
         let number = self.number();
         let heir = |job: &Job| match job {
             Job::Fetch { fetch, .. } => {
-                let mut callers = fetch.wishes().tags().filter_map(caller);
+                let mut callers = fetch.plan().tags().filter_map(caller);
                 callers.next().map(|heir| Asker::Connection(number, heir))
             }
             Job::ReadAhead { .. } | Job::Sweep { .. } => None,

@@ -14,7 +14,7 @@ use crate::limits;
 use crate::settings::Log;
 use crate::threads::{JobQueue, ThreadPool};
 
-/// What one run of a fetch brings at most, unless one call alone wishes more.
+/// What one run of a fetch brings at most, unless one call alone asks for more.
 const CLAIM_BYTES: usize = store::tree::limits::FETCHED_BYTES;
 
 /// A few threads, begun when there is something for them to do.

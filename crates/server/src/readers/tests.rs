@@ -497,11 +497,11 @@ fn so_many_jobs_wait_and_no_more() {
     let inbox = Inbox::new(Arc::new(|| ()));
     let mut accepted = 0;
     loop {
-        let mut wishes = ReadPlan::default();
-        wishes.begin(0, b"");
-        wishes.key(b"key");
+        let mut plan = ReadPlan::default();
+        plan.begin(0, b"");
+        plan.key(b"key");
         let job = Job::Fetch {
-            fetch: Fetch::new(tree.clone(), &mut wishes),
+            fetch: Fetch::new(tree.clone(), &mut plan),
             length: Length::Short,
             has_left: None,
         };
@@ -620,11 +620,11 @@ fn large_answers_that_nobody_takes_hold_readers_back() {
     }));
     let jobs = 3 * limits::BROUGHT_BYTES / job_bytes;
     for tag in 0..jobs {
-        let mut wishes = ReadPlan::default();
-        wishes.begin(tag as u64, b"");
-        wishes.keys(usize::MAX, std::iter::repeat_n(&b"key"[..], times));
+        let mut plan = ReadPlan::default();
+        plan.begin(tag as u64, b"");
+        plan.keys(usize::MAX, std::iter::repeat_n(&b"key"[..], times));
         let job = Job::Fetch {
-            fetch: Fetch::new(tree.clone(), &mut wishes),
+            fetch: Fetch::new(tree.clone(), &mut plan),
             length: Length::Short,
             has_left: None,
         };
@@ -914,13 +914,13 @@ fn nothing_is_read_for_a_connection_that_has_gone() {
         generation: 0,
     };
     let fetch = |tags: std::ops::Range<u64>| {
-        let mut wishes = ReadPlan::default();
+        let mut plan = ReadPlan::default();
         for tag in tags {
             let key = (tag as u32 % 40).to_be_bytes();
-            wishes.begin(tag, &key);
-            wishes.key(&key);
+            plan.begin(tag, &key);
+            plan.key(&key);
         }
-        Fetch::new(tree.clone(), &mut wishes)
+        Fetch::new(tree.clone(), &mut plan)
     };
     for _ in 0..2 {
         // More than there are readers; each brings more than the room for what is brought.
@@ -974,10 +974,10 @@ fn a_read_without_a_thread_says_so() {
         generation: 0,
     };
     crate::threads::NO_THREADS.set(true);
-    let mut wishes = store::tree::ReadPlan::default();
-    wishes.begin(1, b"");
-    wishes.key(b"key");
-    let asked = readers.fetch(id, store::tree::Fetch::new(tree, &mut wishes));
+    let mut plan = store::tree::ReadPlan::default();
+    plan.begin(1, b"");
+    plan.key(b"key");
+    let asked = readers.fetch(id, store::tree::Fetch::new(tree, &mut plan));
     crate::threads::NO_THREADS.set(false);
     assert_eq!(asked.err().map(|full| full.1), Some(WhyFull::NoThread));
     pool.stop();

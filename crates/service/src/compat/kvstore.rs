@@ -14,7 +14,7 @@ use store::{
 use crate::call::{Actions, CallHead, Shared, State};
 use crate::keyvalue;
 use crate::method::Method;
-use crate::settings::simulate::Turn;
+use crate::settings::simulate::SimulatedTurn;
 use crate::status::{Code, Status};
 use api::kvstore::{
     CreateRequest, DeleteRequest, RetrieveRequest, RetrieveResponse, UpdateRequest,
@@ -32,7 +32,7 @@ enum Step {
     /// The request has not arrived yet.
     Expecting,
     /// The request waits for its simulated work to be done.
-    Delayed(Box<Turn>),
+    Delayed(Box<SimulatedTurn>),
     /// A Retrieve waits for the tick's view; its key is kept by the layer above.
     Reading { hash: u64 },
     /// A write is with the committer.
@@ -151,8 +151,8 @@ impl State for KvstoreCall {
         }
     }
 
-    fn wish(&self, kept: &[u8], wishes: &mut ReadPlan) {
-        wishes.key(kept);
+    fn wish(&self, kept: &[u8], plan: &mut ReadPlan) {
+        plan.key(kept);
     }
 
     fn read(
@@ -166,7 +166,7 @@ impl State for KvstoreCall {
             return debug_assert!(false, "nothing was to be read");
         };
         let Ok(entry) = shown.get(kept, hash, actions.now_ms()) else {
-            debug_assert!(false, "a call wishes all that it looks at");
+            debug_assert!(false, "a call plan all that it looks at");
             return actions.finish(keyvalue::not_fetched());
         };
         match entry.map(|entry| entry.value) {

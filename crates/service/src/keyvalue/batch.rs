@@ -254,9 +254,9 @@ fn may_write(operation: &[u8]) -> bool {
 impl ReadBatch {
     /// Says which keys will be looked at: no further ones when their values come to more than the
     /// answer may have.
-    pub(super) fn wish(&self, wishes: &mut ReadPlan) {
+    pub(super) fn wish(&self, plan: &mut ReadPlan) {
         let bytes = usize::try_from(self.max_answer_bytes).unwrap_or(usize::MAX);
-        wishes.keys(bytes, keys_of(&self.decoded()));
+        plan.keys(bytes, keys_of(&self.decoded()));
     }
 
     fn decoded(&self) -> BatchRequest<'_> {

@@ -118,12 +118,12 @@ impl State for KeyValueCall {
         }
     }
 
-    fn wish(&self, kept: &[u8], wishes: &mut ReadPlan) {
+    fn wish(&self, kept: &[u8], plan: &mut ReadPlan) {
         match &self.0 {
-            Step::Get { .. } => wishes.key(kept),
-            Step::ReadBatch(batch) => batch.wish(wishes),
-            Step::Scan(scan) => scan.wish(wishes),
-            Step::Count(count) => count.wish(wishes),
+            Step::Get { .. } => plan.key(kept),
+            Step::ReadBatch(batch) => batch.wish(plan),
+            Step::Scan(scan) => scan.wish(plan),
+            Step::Count(count) => count.wish(plan),
             _ => debug_assert!(false, "nothing was to be read"),
         }
     }
@@ -144,7 +144,7 @@ impl State for KeyValueCall {
             _ => return debug_assert!(false, "nothing was to be read"),
         };
         if let Err(NotFetched) = read {
-            debug_assert!(false, "a call wishes all that it looks at");
+            debug_assert!(false, "a call plan all that it looks at");
             actions.finish(refuse::not_fetched());
         }
     }

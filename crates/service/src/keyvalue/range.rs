@@ -5,7 +5,7 @@ use std::ops::{Bound, ControlFlow};
 use api::keyvalue::{CountResponse, Entry as EntryMessage, KeyRange, Keys, ScanPage};
 use bytes::Bytes;
 use protobuf::writer;
-use store::tree::{NotFetched, PageWish, ReadPlan};
+use store::tree::{NotFetched, PageRequest, ReadPlan};
 use store::{DatabaseId, Direction, Entry, Range, ReadView, ScanEnd, Value};
 
 use super::batch::point_of;
@@ -166,15 +166,15 @@ impl Scan {
     }
 
     /// Says which page will be looked at.
-    pub(super) fn wish(&self, wishes: &mut ReadPlan) {
-        let page = PageWish {
+    pub(super) fn wish(&self, plan: &mut ReadPlan) {
+        let page = PageRequest {
             direction: self.direction,
             keys_only: self.keys_only,
             rows: SCAN_PAGE_ROWS,
             entries: self.left,
             bytes: SCAN_PAGE_BYTES,
         };
-        wishes.page(&self.rest.range(), page);
+        plan.page(&self.rest.range(), page);
     }
 
     /// Sends one page, and sees to it that the next one follows.
@@ -396,12 +396,12 @@ impl Count {
     }
 
     /// Says which slice will be looked at.
-    pub(super) fn wish(&self, wishes: &mut ReadPlan) {
+    pub(super) fn wish(&self, plan: &mut ReadPlan) {
         let rows = match self.may_estimate {
             true => EXACT_COUNT_ROWS,
             false => COUNT_SLICE_ROWS,
         };
-        wishes.count(&self.rest.range(), rows, self.may_estimate);
+        plan.count(&self.rest.range(), rows, self.may_estimate);
     }
 
     /// Counts one slice. In memory, where an exact count is cheap, whoever would be content with an

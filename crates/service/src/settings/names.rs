@@ -32,7 +32,8 @@ impl Names {
         let (year, month, day) = time.to_calendar_date();
         let (hour, minute, second) = time.to_hms();
         format!(
-            "gupload/{year:04}{:02}{day:02}T{hour:02}{minute:02}{second:02}.{:03}Z-{count:08}-{:016x}",
+            "gupload/{year:04}{:02}{day:02}T{hour:02}{minute:02}{second:02}.{:03}Z-{count:08}\
+             -{:016x}",
             u8::from(month),
             now_ms % 1_000,
             self.start,

@@ -70,18 +70,18 @@ const ROW: Bounds = Bounds {
 
 /// One operation's turn. What it takes up is free again when it is dropped.
 #[derive(Debug)]
-pub struct Turn {
+pub struct SimulatedTurn {
     /// From then on it may be carried out, on the clock of
     /// [`Actions::now_ns`](crate::call::Actions::now_ns).
     pub due_ns: u64,
     /// What was asked for.
-    pub request: Request,
+    pub request: HeldRequest,
     _place: WaitingPlace,
 }
 
 /// The bytes of a request that waits.
 #[derive(Debug)]
-pub struct Request {
+pub struct HeldRequest {
     bytes: Box<[u8]>,
     caller: Caller,
     held: Arc<Mutex<Shares>>,
@@ -115,22 +115,22 @@ impl Simulator {
         waiting: &WaitingCalls,
         caller: Caller,
         now_ns: u64,
-    ) -> Result<Turn, Status> {
+    ) -> Result<SimulatedTurn, Status> {
         let delay_ms = match is_read {
             true => self.delays.read_ms,
             false => self.delays.write_ms,
         };
-        Ok(Turn {
+        Ok(SimulatedTurn {
             _place: waiting.enter(caller)?,
             request: self.keep(request, caller)?,
             due_ns: self.book(delay_ms * 1_000_000, caller, now_ns)?,
         })
     }
 
-    fn keep(&self, bytes: &[u8], caller: Caller) -> Result<Request, Status> {
+    fn keep(&self, bytes: &[u8], caller: Caller) -> Result<HeldRequest, Status> {
         let taken = lock(&self.held).take(caller, bytes.len() as u64, &self.bytes);
         taken.map_err(|exceeded| too_many_bytes(bytes.len(), exceeded, self.bytes.max))?;
-        Ok(Request {
+        Ok(HeldRequest {
             bytes: bytes.into(),
             caller,
             held: Arc::clone(&self.held),
@@ -169,14 +169,14 @@ impl Row {
     }
 }
 
-impl Request {
+impl HeldRequest {
     /// What was asked for.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Drop for Request {
+impl Drop for HeldRequest {
     fn drop(&mut self) {
         lock(&self.held).give_back(self.caller, self.bytes.len() as u64);
     }
@@ -185,8 +185,9 @@ impl Drop for Request {
 #[cold]
 fn row_too_long(Exceeded { whose, has, all }: Exceeded) -> Status {
     Status::resource_exhausted(format!(
-        "--simulate: the operations of this {whose} that wait for their turn take {} s already, its share of what is left \
-         of {} s (SIMULATED_ROW_MS), of which {} s are taken; try again later",
+        "--simulate: the operations of this {whose} that wait for their turn take {} s \
+         already, its share of what is left of {} s (SIMULATED_ROW_MS), of which {} s are \
+         taken; try again later",
         has / 1_000_000_000,
         SIMULATED_ROW_MS / 1_000,
         all / 1_000_000_000,
@@ -196,8 +197,9 @@ fn row_too_long(Exceeded { whose, has, all }: Exceeded) -> Status {
 #[cold]
 fn too_many_bytes(bytes: usize, Exceeded { whose, has, all }: Exceeded, max: u64) -> Status {
     Status::resource_exhausted(format!(
-        "--simulate: requests of this {whose} with {has} bytes wait already, and this one has {bytes}; that is more than \
-         its share of what is left of {max} bytes (SIMULATED_BYTES), of which {all} are taken; try again later"
+        "--simulate: requests of this {whose} with {has} bytes wait already, and this one has \
+         {bytes}; that is more than its share of what is left of {max} bytes \
+         (SIMULATED_BYTES), of which {all} are taken; try again later"
     ))
 }
 

@@ -97,7 +97,7 @@ pub const SWEEP_PAUSE_MS: u64 = 50;
 /// How long it rests after it has been through with all of them, in milliseconds.
 pub const SWEEP_ROUND_MS: u64 = 60_000;
 
-/// Bytes of keys and values that one run of a fetch brings, unless one call alone wishes more: what
+/// Bytes of keys and values that one run of a fetch brings, unless one call alone plan more: what
 /// waits for a loop has a bound, and answers that are ready need not wait for many large ones
 /// behind them.
 pub const FETCHED_BYTES: usize = 4 << 20;

@@ -1,4 +1,4 @@
-//! Reads of databases on disk: what a call wishes is all that it looks at. Before each read the
+//! Reads of databases on disk: what a call plan is all that it looks at. Before each read the
 //! content of the store is put into a tree, and the call is shown what is fetched from there.
 
 use std::cell::Cell;
@@ -51,7 +51,7 @@ pub(super) fn read(
     assert_eq!(shown, sequence);
 }
 
-/// Shows a call what it wishes of a tree; answers with the last commit in there.
+/// Shows a call what it plan of a tree; answers with the last commit in there.
 fn show(
     call: &mut Call,
     kept: &[u8],
@@ -61,10 +61,10 @@ fn show(
 ) -> u64 {
     // What is fetched is fetched by the clock of the store.
     shared.store.clock_ms(room.now_ms);
-    let mut wishes = ReadPlan::default();
-    wishes.begin(1, kept);
-    call.wish(kept, &mut wishes);
-    let mut fetch = Fetch::new(tree, &mut wishes);
+    let mut plan = ReadPlan::default();
+    plan.begin(1, kept);
+    call.wish(kept, &mut plan);
+    let mut fetch = Fetch::new(tree, &mut plan);
     let fetched = fetch.run(&shared.store);
     assert!(fetch.is_done());
     let brought = fetched.calls().next().expect("there is one call");

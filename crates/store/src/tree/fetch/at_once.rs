@@ -3,24 +3,24 @@
 use std::sync::Arc;
 
 use super::fetched::{Brought, Fetched, FetchedEntry};
-use super::wishes::{PlannedRead, ReadPlan};
+use super::plan::{PlannedRead, ReadPlan};
 use crate::tree::index::TreeIndex;
 
 impl Fetched {
-    /// Takes out of some wishes those of calls that look at single keys, all of which were read
+    /// Takes out of some plan those of calls that look at single keys, all of which were read
     /// lately and have not changed since. `None`: there are none. Never waits for the device. The
     /// history is that of the tree's sequences.
     pub(crate) fn at_once_in(
         tree: &TreeIndex,
-        wishes: &mut ReadPlan,
+        plan: &mut ReadPlan,
         history_id: u64,
     ) -> Option<Fetched> {
         let sequence = tree.sequence();
         let mut entries = Vec::new();
         let mut calls = Vec::new();
-        let mut is_found = Vec::with_capacity(wishes.len());
-        for call in &wishes.calls {
-            let found = find(tree, wishes, &call.wish, &mut entries);
+        let mut is_found = Vec::with_capacity(plan.len());
+        for call in &plan.calls {
+            let found = find(tree, plan, &call.wish, &mut entries);
             is_found.push(found.is_some());
             calls.extend(found);
         }
@@ -30,7 +30,7 @@ impl Fetched {
         }
         let bytes = entries.iter().flatten().map(FetchedEntry::bytes).sum();
         Some(Fetched {
-            wishes: Arc::new(wishes.take_out(&is_found)),
+            plan: Arc::new(plan.take_out(&is_found)),
             sequence,
             history_id,
             first: 0,
@@ -44,7 +44,7 @@ impl Fetched {
 /// The entries of a call's keys, in their order. `None`: not all of them are there.
 fn find(
     tree: &TreeIndex,
-    wishes: &ReadPlan,
+    plan: &ReadPlan,
     wish: &PlannedRead,
     entries: &mut Vec<Option<FetchedEntry>>,
 ) -> Option<Brought> {
@@ -56,7 +56,7 @@ fn find(
     for place in keys.clone() {
         // Beyond its bytes the call does not look.
         let Some(bytes_left) = left else { break };
-        let stored = tree.shared.rows.find(wishes.key_at(place));
+        let stored = tree.shared.rows.find(plan.key_at(place));
         let Some(entry) = stored.and_then(FetchedEntry::of_key) else {
             entries.truncate(first);
             return None;

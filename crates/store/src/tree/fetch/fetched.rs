@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use lsm_tree::Slice;
 
-use super::wishes::{PageWish, PlannedRead, ReadPlan};
+use super::plan::{PageRequest, PlannedRead, ReadPlan};
 use crate::limits;
 use crate::range::{Direction, Range, ScanEnd};
 use crate::tree::error::TreeError;
@@ -20,7 +20,7 @@ use crate::value::{Entry, Value};
 
 /// What was brought for some calls.
 pub struct Fetched {
-    pub(super) wishes: Arc<ReadPlan>,
+    pub(super) plan: Arc<ReadPlan>,
     pub(super) sequence: u64,
     pub(super) history_id: u64,
     /// The first call that this is for.
@@ -123,7 +123,7 @@ impl FetchedEntry {
         view: &TreeView,
         key: &Slice,
         stored: &Slice,
-        page: &PageWish,
+        page: &PageRequest,
     ) -> Result<FetchedEntry, TreeError> {
         let decoded = view.decode(stored)?;
         let value = if page.keys_only {
@@ -204,12 +204,12 @@ pub struct FetchedCall<'a> {
 impl<'a> FetchedCall<'a> {
     /// As given to [`ReadPlan::begin`].
     pub fn tag(&self) -> u64 {
-        self.fetched.wishes.calls[self.fetched.first + self.place].tag
+        self.fetched.plan.calls[self.fetched.first + self.place].tag
     }
 
     /// As given to [`ReadPlan::begin`].
     pub fn kept(&self) -> &'a [u8] {
-        self.fetched.wishes.kept(self.fetched.first + self.place)
+        self.fetched.plan.kept(self.fetched.first + self.place)
     }
 
     /// What the call is shown.
@@ -223,7 +223,7 @@ impl<'a> FetchedCall<'a> {
         }
         Ok(FetchedView {
             fetched: self.fetched,
-            wish: &self.fetched.wishes.calls[self.fetched.first + self.place].wish,
+            wish: &self.fetched.plan.calls[self.fetched.first + self.place].wish,
             brought,
             next: Cell::new(0),
         })
@@ -257,7 +257,7 @@ impl<'a> FetchedView<'a> {
         let Brought::Keys { first_key, entries } = self.brought else {
             return Err(NotFetched);
         };
-        let key_at = |place: usize| self.fetched.wishes.key_at(first_key + place);
+        let key_at = |place: usize| self.fetched.plan.key_at(first_key + place);
         let len = entries.len();
         let next = self.next.get();
         // In their order from the next one on, and around.
@@ -288,7 +288,7 @@ impl<'a> FetchedView<'a> {
         else {
             return Err(NotFetched);
         };
-        if self.fetched.wishes.range(wished) != *range || page.direction != direction {
+        if self.fetched.plan.range(wished) != *range || page.direction != direction {
             return Err(NotFetched);
         }
         let mut rows_left = budget_rows.max(1);
@@ -324,7 +324,7 @@ impl<'a> FetchedView<'a> {
                     is_estimate,
                 },
                 PlannedRead::Count { range: wished, .. },
-            ) if self.fetched.wishes.range(wished) == *range => {
+            ) if self.fetched.plan.range(wished) == *range => {
                 Ok((*count, passed.as_deref(), *is_estimate))
             }
             _ => Err(NotFetched),

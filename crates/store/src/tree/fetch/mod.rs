@@ -7,7 +7,7 @@
 
 mod at_once;
 mod fetched;
-mod wishes;
+mod plan;
 
 #[cfg(test)]
 mod tests;
@@ -19,8 +19,8 @@ use std::sync::Arc;
 use fetched::{Brought, End};
 pub use fetched::{Fetched, FetchedCall, NotFetched};
 pub(crate) use fetched::{FetchedEntry, FetchedView};
-use wishes::{PageWish as Page, PlannedRead};
-pub use wishes::{PageWish, ReadPlan};
+use plan::{PageRequest as Page, PlannedRead};
+pub use plan::{PageRequest, ReadPlan};
 
 use super::error::TreeError;
 use super::index::TreeIndex;
@@ -32,29 +32,29 @@ use crate::value::is_expired;
 /// Reads of one tree for several calls.
 pub struct Fetch {
     tree: TreeIndex,
-    wishes: Arc<ReadPlan>,
+    plan: Arc<ReadPlan>,
     /// The first call for which nothing was brought yet.
     next: usize,
 }
 
 impl Fetch {
-    /// What these wishes need. They are taken out.
-    pub fn new(tree: TreeIndex, wishes: &mut ReadPlan) -> Fetch {
+    /// What these plan need. They are taken out.
+    pub fn new(tree: TreeIndex, plan: &mut ReadPlan) -> Fetch {
         Fetch {
             tree,
-            wishes: Arc::new(std::mem::take(wishes)),
+            plan: Arc::new(std::mem::take(plan)),
             next: 0,
         }
     }
 
     /// What is wished.
-    pub fn wishes(&self) -> &ReadPlan {
-        &self.wishes
+    pub fn plan(&self) -> &ReadPlan {
+        &self.plan
     }
 
     /// Whether something was brought for each call.
     pub fn is_done(&self) -> bool {
-        self.next == self.wishes.len()
+        self.next == self.plan.len()
     }
 
     /// Reads for the next calls, all from one view: at least for one call, and for no further one
@@ -66,16 +66,16 @@ impl Fetch {
         // come back.
         let now_ms = clock_ms();
         let mut run = Run {
-            wishes: &self.wishes,
+            plan: &self.plan,
             view: &view,
             now_ms,
-            entries: Vec::with_capacity(self.wishes.key_count()),
+            entries: Vec::with_capacity(self.plan.key_count()),
             bytes: 0,
         };
         let first = self.next;
-        let mut calls = Vec::with_capacity(self.wishes.len() - first);
-        while self.next < self.wishes.len() {
-            calls.push(run.call(&self.wishes.calls[self.next].wish));
+        let mut calls = Vec::with_capacity(self.plan.len() - first);
+        while self.next < self.plan.len() {
+            calls.push(run.call(&self.plan.calls[self.next].wish));
             self.next += 1;
             if run.bytes > limits::FETCHED_BYTES {
                 break;
@@ -84,7 +84,7 @@ impl Fetch {
         Fetched {
             entries: run.entries,
             bytes: run.bytes,
-            wishes: Arc::clone(&self.wishes),
+            plan: Arc::clone(&self.plan),
             sequence: view.sequence(),
             history_id,
             first,
@@ -98,7 +98,7 @@ impl fmt::Debug for Fetch {
         formatter
             .debug_struct("Fetch")
             .field("tree", &self.tree)
-            .field("calls", &self.wishes.len())
+            .field("calls", &self.plan.len())
             .field("next", &self.next)
             .finish()
     }
@@ -106,7 +106,7 @@ impl fmt::Debug for Fetch {
 
 /// A fetch at work.
 struct Run<'a> {
-    wishes: &'a ReadPlan,
+    plan: &'a ReadPlan,
     view: &'a TreeView,
     now_ms: u64,
     /// `None`: there is no entry of that key.
@@ -120,12 +120,12 @@ impl Run<'_> {
         let brought = match wish {
             PlannedRead::Nothing => Ok(Brought::Nothing),
             PlannedRead::Keys { keys, value_bytes } => self.keys(keys.clone(), *value_bytes),
-            PlannedRead::Page { range, page } => self.page(&self.wishes.range(range), page),
+            PlannedRead::Page { range, page } => self.page(&self.plan.range(range), page),
             PlannedRead::Count {
                 range,
                 rows,
                 may_estimate,
-            } => self.count(&self.wishes.range(range), *rows, *may_estimate),
+            } => self.count(&self.plan.range(range), *rows, *may_estimate),
         };
         brought.unwrap_or_else(|why| {
             self.entries.truncate(first);
@@ -139,7 +139,7 @@ impl Run<'_> {
         for place in keys.clone() {
             // Beyond its bytes the call does not look.
             let Some(bytes_left) = left else { break };
-            let found = self.view.fetch(self.wishes.key_at(place))?;
+            let found = self.view.fetch(self.plan.key_at(place))?;
             let bytes = found.as_ref().map_or(0, FetchedEntry::bytes);
             self.bytes += bytes;
             left = bytes_left.checked_sub(bytes);

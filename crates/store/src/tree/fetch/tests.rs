@@ -67,8 +67,8 @@ impl Bench {
         content
     }
 
-    fn fetch(&self, wishes: &mut ReadPlan) -> Vec<Fetched> {
-        let mut fetch = Fetch::new(self.writer.index().clone(), wishes);
+    fn fetch(&self, plan: &mut ReadPlan) -> Vec<Fetched> {
+        let mut fetch = Fetch::new(self.writer.index().clone(), plan);
         let mut parts = Vec::new();
         while !fetch.is_done() {
             parts.push(fetch.run(&self.store));
@@ -111,7 +111,7 @@ fn keys_of_several_calls_are_what_they_are() {
         let mut bench = Bench::new(seed);
         bench.commits(round);
         let live = bench.live();
-        let mut wishes = ReadPlan::default();
+        let mut plan = ReadPlan::default();
         let calls: Vec<Vec<Vec<u8>>> = (0..1 + bench.random.below(20))
             .map(|_| {
                 let keys = bench.random.below(5);
@@ -119,11 +119,11 @@ fn keys_of_several_calls_are_what_they_are() {
             })
             .collect();
         for (tag, keys) in calls.iter().enumerate() {
-            wishes.begin(tag as u64, b"kept");
-            wishes.keys(usize::MAX, keys.iter().map(Vec::as_slice));
+            plan.begin(tag as u64, b"kept");
+            plan.keys(usize::MAX, keys.iter().map(Vec::as_slice));
         }
-        let parts = bench.fetch(&mut wishes);
-        assert!(wishes.is_empty());
+        let parts = bench.fetch(&mut plan);
+        assert!(plan.is_empty());
         let fetched = parts.iter().flat_map(Fetched::calls);
         let mut seen = 0;
         for (tag, (call, keys)) in fetched.zip(&calls).enumerate() {
@@ -155,18 +155,15 @@ fn what_is_there_at_once_is_what_is_there() {
                 bench.commit();
             }
             let keys: Vec<Vec<u8>> = (0..6).map(|_| random_key(&mut bench.random)).collect();
-            let mut wishes = ReadPlan::default();
+            let mut plan = ReadPlan::default();
             for (tag, keys) in keys.chunks(1 + bench.random.below(2)).enumerate() {
-                wishes.begin(tag as u64, &keys[0]);
-                wishes.keys(usize::MAX, keys.iter().map(Vec::as_slice));
+                plan.begin(tag as u64, &keys[0]);
+                plan.keys(usize::MAX, keys.iter().map(Vec::as_slice));
             }
-            let calls = wishes.len();
-            let at_once = Fetched::at_once(bench.writer.index(), &mut wishes, &bench.store);
+            let calls = plan.len();
+            let at_once = Fetched::at_once(bench.writer.index(), &mut plan, &bench.store);
             served += at_once.as_ref().map_or(0, |fetched| fetched.calls.len());
-            let parts: Vec<Fetched> = at_once
-                .into_iter()
-                .chain(bench.fetch(&mut wishes))
-                .collect();
+            let parts: Vec<Fetched> = at_once.into_iter().chain(bench.fetch(&mut plan)).collect();
             let live = bench.live();
             let last = bench.log.last().expect("there are commits").sequence;
             let shown_calls = parts.iter().flat_map(Fetched::calls).inspect(|call| {
@@ -190,7 +187,7 @@ fn pages_make_up_the_whole_range() {
         let mut bench = Bench::new(seed);
         bench.commits(round);
         let bounds = bench.range();
-        let page = PageWish {
+        let page = PageRequest {
             direction: bench
                 .random
                 .pick(&[Direction::Forward, Direction::Backward]),
@@ -218,7 +215,7 @@ fn pages_make_up_the_whole_range() {
 type Entries = Vec<(Vec<u8>, (Vec<u8>, u64, u64))>;
 
 /// All pages of a range.
-fn walk(bench: &Bench, bounds: &(Bound<Vec<u8>>, Bound<Vec<u8>>), page: PageWish) -> Entries {
+fn walk(bench: &Bench, bounds: &(Bound<Vec<u8>>, Bound<Vec<u8>>), page: PageRequest) -> Entries {
     let (mut found, mut passed) = (Entries::new(), None::<Vec<u8>>);
     loop {
         let range = borrowed(bounds);
@@ -226,10 +223,10 @@ fn walk(bench: &Bench, bounds: &(Bound<Vec<u8>>, Bound<Vec<u8>>), page: PageWish
             Some(key) => range.beyond(key, page.direction),
             None => range,
         };
-        let mut wishes = ReadPlan::default();
-        wishes.begin(7, b"");
-        wishes.page(&range, page);
-        let parts = bench.fetch(&mut wishes);
+        let mut plan = ReadPlan::default();
+        plan.begin(7, b"");
+        plan.page(&range, page);
+        let parts = bench.fetch(&mut plan);
         let call = parts[0].calls().next().expect("one was begun");
         let shown = shown(&call);
         let (mut entries, mut bytes) = (0, 0);
@@ -293,10 +290,10 @@ fn counted(
     rows: u32,
     may_estimate: bool,
 ) -> (u64, Option<Vec<u8>>, bool) {
-    let mut wishes = ReadPlan::default();
-    wishes.begin(7, b"");
-    wishes.count(range, rows, may_estimate);
-    let parts = bench.fetch(&mut wishes);
+    let mut plan = ReadPlan::default();
+    plan.begin(7, b"");
+    plan.count(range, rows, may_estimate);
+    let parts = bench.fetch(&mut plan);
     let call = parts[0].calls().next().expect("one was begun");
     let shown = shown(&call);
     let counted = shown.count(range, NOW_MS, rows).expect("it was wished");
@@ -344,12 +341,12 @@ fn what_is_brought_at_once_has_a_bound() {
     let changes = keys.iter().map(change).collect();
     let commit = Logged { sequence, changes };
     apply(&mut bench.writer, &commit);
-    let mut wishes = ReadPlan::default();
+    let mut plan = ReadPlan::default();
     for key in &keys {
-        wishes.begin(1, key);
-        wishes.key(key);
+        plan.begin(1, key);
+        plan.key(key);
     }
-    let parts = bench.fetch(&mut wishes);
+    let parts = bench.fetch(&mut plan);
     assert!(parts.len() > 2, "{}", parts.len());
     for part in &parts {
         assert!(part.bytes() <= limits::FETCHED_BYTES + value.len());
@@ -361,9 +358,9 @@ fn what_is_brought_at_once_has_a_bound() {
         }
     }
     // One call gets no more than it can use.
-    wishes.begin(1, b"");
-    wishes.keys((3 << 20) - 1, keys.iter().map(Vec::as_slice));
-    let parts = bench.fetch(&mut wishes);
+    plan.begin(1, b"");
+    plan.keys((3 << 20) - 1, keys.iter().map(Vec::as_slice));
+    let parts = bench.fetch(&mut plan);
     assert_eq!(parts[0].bytes(), 3 << 20);
     let call = parts[0].calls().next().expect("one was begun");
     assert!(shown(&call).get(&keys[2], 0, NOW_MS).is_ok());
@@ -373,13 +370,13 @@ fn what_is_brought_at_once_has_a_bound() {
 #[test]
 fn keys_and_ranges_that_no_tree_can_hold_are_answered() {
     let bench = Bench::new(3);
-    let mut wishes = ReadPlan::default();
+    let mut plan = ReadPlan::default();
     let long = vec![0; crate::limits::KEY_BYTES + 1];
-    wishes.begin(1, b"");
-    wishes.keys(usize::MAX, [&long[..], &[1; 65_535]].into_iter());
-    wishes.begin(2, b"");
-    wishes.count(&Range::new(&long, Some(&[255; 70_000])), u32::MAX, false);
-    let parts = bench.fetch(&mut wishes);
+    plan.begin(1, b"");
+    plan.keys(usize::MAX, [&long[..], &[1; 65_535]].into_iter());
+    plan.begin(2, b"");
+    plan.count(&Range::new(&long, Some(&[255; 70_000])), u32::MAX, false);
+    let parts = bench.fetch(&mut plan);
     let calls: Vec<_> = parts[0].calls().collect();
     assert_eq!(shown(&calls[0]).get(&long, 0, NOW_MS), Ok(None));
     assert_eq!(shown(&calls[0]).get(&[1; 65_535], 0, NOW_MS), Ok(None));
@@ -397,9 +394,9 @@ fn keys_and_ranges_that_no_tree_can_hold_are_answered() {
 #[test]
 fn a_call_that_wished_nothing_is_shown_nothing() {
     let bench = Bench::new(4);
-    let mut wishes = ReadPlan::default();
-    wishes.begin(1, b"");
-    let parts = bench.fetch(&mut wishes);
+    let mut plan = ReadPlan::default();
+    plan.begin(1, b"");
+    let parts = bench.fetch(&mut plan);
     let call = parts[0].calls().next().expect("one was begun");
     assert_eq!(shown(&call).get(b"", 0, NOW_MS), Err(NotFetched));
     assert_eq!(shown(&call).count(&Range::ALL, NOW_MS, 1), Err(NotFetched));

@@ -102,14 +102,14 @@ fn views_show_whole_commits_while_everything_moves() {
 /// Looks at all keys but the one that the newest commits may lack, once without a reader and once
 /// with one. Answers the sequences of what it saw.
 fn look(index: &TreeIndex, store: &Store) -> [Option<u64>; 2] {
-    let mut wishes = ReadPlan::default();
+    let mut plan = ReadPlan::default();
     for key in 0..KEYS {
-        wishes.begin(key, &key.to_be_bytes());
-        wishes.key(&key.to_be_bytes());
+        plan.begin(key, &key.to_be_bytes());
+        plan.key(&key.to_be_bytes());
     }
     let before = index.sequence();
-    let at_once = Fetched::at_once(index, &mut wishes, store);
-    let rest = (!wishes.is_empty()).then(|| Fetch::new(index.clone(), &mut wishes).run(store));
+    let at_once = Fetched::at_once(index, &mut plan, store);
+    let rest = (!plan.is_empty()).then(|| Fetch::new(index.clone(), &mut plan).run(store));
     [at_once, rest].map(|fetched| {
         let fetched = fetched?;
         for call in fetched.calls() {

@@ -7,15 +7,15 @@ use crate::range::{Direction, Range};
 /// What calls will look at in one database, call by call. Owns its bytes, so that it can travel.
 #[derive(Debug, Default)]
 pub struct ReadPlan {
-    pub(super) calls: Vec<CallWishes>,
+    pub(super) calls: Vec<CallReads>,
     /// Where the single keys stand.
     keys: Vec<Place<usize>>,
     bytes: Vec<u8>,
 }
 
-/// What one call wishes.
+/// What one call plan.
 #[derive(Debug)]
-pub(super) struct CallWishes {
+pub(super) struct CallReads {
     pub(super) tag: u64,
     kept: Place<usize>,
     pub(super) wish: PlannedRead,
@@ -33,7 +33,10 @@ pub(super) enum PlannedRead {
         value_bytes: usize,
     },
     /// Entries of a range, one after the other.
-    Page { range: StoredRange, page: PageWish },
+    Page {
+        range: StoredRange,
+        page: PageRequest,
+    },
     /// How many entries a range has.
     Count {
         range: StoredRange,
@@ -42,7 +45,7 @@ pub(super) enum PlannedRead {
     },
 }
 
-/// A range whose keys stand in the bytes of the wishes.
+/// A range whose keys stand in the bytes of the plan.
 #[derive(Debug)]
 pub(super) struct StoredRange {
     start: Bound<Place<usize>>,
@@ -51,7 +54,7 @@ pub(super) struct StoredRange {
 
 /// How much of a range a page takes.
 #[derive(Clone, Copy, Debug)]
-pub struct PageWish {
+pub struct PageRequest {
     /// From which end.
     pub direction: Direction,
     /// Values are of no interest.
@@ -65,11 +68,11 @@ pub struct PageWish {
 }
 
 impl ReadPlan {
-    /// Begins the wishes of the next call. `tag` and `kept` come back with what is brought for it.
+    /// Begins the plan of the next call. `tag` and `kept` come back with what is brought for it.
     pub fn begin(&mut self, tag: u64, kept: &[u8]) {
         let kept = self.keep(kept);
         let wish = PlannedRead::Nothing;
-        self.calls.push(CallWishes { tag, kept, wish });
+        self.calls.push(CallReads { tag, kept, wish });
     }
 
     /// The call will look at the entry of a key.
@@ -92,7 +95,7 @@ impl ReadPlan {
     }
 
     /// The call will scan a part of a range.
-    pub fn page(&mut self, range: &Range<'_>, page: PageWish) {
+    pub fn page(&mut self, range: &Range<'_>, page: PageRequest) {
         let range = self.keep_range(range);
         self.wish(PlannedRead::Page { range, page });
     }
@@ -157,7 +160,7 @@ impl ReadPlan {
 
     fn wish(&mut self, wish: PlannedRead) {
         let call = self.calls.last_mut();
-        let call = call.expect("a call's wishes begin with `begin`");
+        let call = call.expect("a call's plan begin with `begin`");
         debug_assert!(
             matches!(call.wish, PlannedRead::Nothing),
             "a call looks at one thing in a step"
