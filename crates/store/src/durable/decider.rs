@@ -13,6 +13,7 @@ use super::shares::Shares;
 use super::trees::TreeWriters;
 use super::visible::{Visible, VisibleIndex};
 use crate::batch::WriteBatch;
+use crate::blob::split_key;
 use crate::database_id::DatabaseId;
 use crate::decide::{Context, decide};
 use crate::effects::Effects;
@@ -20,7 +21,7 @@ use crate::limits;
 use crate::log::{ORIGIN, Record, RecordKind, push_entry};
 use crate::memory_use::MemoryUse;
 use crate::outcome::{Decision, KeyState, OperationStatus, Outcomes, Refusal, Verdict};
-use crate::record::{CommitRecord, Whole};
+use crate::record::{Action, CommitRecord, Whole};
 use crate::store::Store;
 use crate::tree::Arena;
 
@@ -408,6 +409,10 @@ impl GroupWork {
         place: &CommitPlace<'_>,
         outcomes: &mut Outcomes,
     ) -> (Verdict, What, i64) {
+        if place.commit.database == DatabaseId::BLOBS && self.describes_dropped(place) {
+            let verdict = Decision::Refused(Refusal::UnknownDatabase).into();
+            return (verdict, What::Keys(0..0), 0);
+        }
         let mark = outcomes.mark();
         let decided = self.decide_keys(pending, visible, place, outcomes);
         let source = place.commit.source;
@@ -433,6 +438,17 @@ impl GroupWork {
 
     /// Decides a commit that changes keys, against what is pending. `Err`: what it has to know is
     /// not known.
+    /// Whether a blob is to be described whose database was dropped while it was uploaded: nobody
+    /// would find it.
+    fn describes_dropped(&self, place: &CommitPlace<'_>) -> bool {
+        place.commit.operations().any(|index| {
+            let operation = place.batch.operation(index);
+            let is_put = matches!(operation.action, Action::Put(_));
+            let key = split_key(place.batch.key(operation)).filter(|_| is_put);
+            key.is_some_and(|(database, _)| self.store.find(database).is_none())
+        })
+    }
+
     fn decide_keys(
         &mut self,
         pending: &PendingDatabase,

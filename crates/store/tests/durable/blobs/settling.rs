@@ -4,8 +4,8 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use store::Condition;
-use store::blob::{LostUpload, Observer, ReadError, UploadError, UploadPeer};
+use store::blob::{Begin, LostUpload, Observer, ReadError, UploadError, UploadPeer};
+use store::{Condition, OperationStatus, Refusal};
 use wal::disk::{Disk, Fault, Step};
 
 use super::{Bench, DATABASE, Told, begin, chunk, config, content, end_of};
@@ -321,5 +321,61 @@ fn what_an_earlier_run_has_stored_is_read_before_it_is_gone_on_with() {
             described.expect("the log goes on");
             assert_eq!(bench.read("a").as_deref(), Some(&data[..]));
         }
+    }
+}
+
+/// Described, it would be nowhere, and its sender would be told that it is stored.
+#[test]
+fn a_blob_is_not_described_when_its_database_was_dropped_meanwhile() {
+    let disk = testkit::simulated_disk(9);
+    let mut bench = Bench::open(config(), &disk).expect("it is empty");
+    let data = content(5, 1_000);
+    for round in 0..3_u64 {
+        let other = bench.create_other();
+        let begun = Begin {
+            database: other,
+            ..begin("a", "id", 0)
+        };
+        let mut sealed = Vec::new();
+        for name in ["a", "b"] {
+            let begun = Begin {
+                name: name.into(),
+                ..begun.clone()
+            };
+            let upload = bench.start(&begun).expect("there is room");
+            let written = upload.write(&data, &[chunk(&data)], 1_000);
+            written.expect("there is room");
+            sealed.push(upload.finish(&end_of(&data), 1_000).expect("it is whole"));
+        }
+        let described = bench.describe("a", sealed.remove(0), Condition::None);
+        assert_eq!(described, Ok(Some(OperationStatus::Done)), "it is there");
+        let mut batch = bench.durable.store.write_batch();
+        batch.drop_database(1, other);
+        bench.commit(batch, None).expect("it is dropped");
+        if round == 1 {
+            // Another one of the name is not the one of the upload.
+            let anew = bench.create_other();
+            assert_ne!(anew, other);
+        }
+        let described = bench.describe("b", sealed.remove(0), Condition::None);
+        assert_eq!(described, Err(format!("{:?}", Refusal::UnknownDatabase)));
+        if round == 1 {
+            let anew = bench.durable.store.database("other").expect("it is there");
+            let mut batch = bench.durable.store.write_batch();
+            batch.drop_database(1, anew);
+            bench.commit(batch, None).expect("it is dropped");
+        }
+        // Nothing of them stays.
+        for passed_ms in [2_000_000, 200_000_000] {
+            let store = bench.durable.store.clone();
+            let mut batch = store.write_batch();
+            let now_ms = (round + 1) * 1_000_000_000 + passed_ms;
+            bench.blobs().collect(&store, now_ms, &mut batch);
+            if !batch.is_empty() {
+                bench.commit(batch, None).expect("the log goes on");
+            }
+        }
+        assert_eq!(bench.files(&disk), [""; 0], "round {round}");
+        assert_eq!(bench.blobs().statistics().used.unfinished, 0);
     }
 }
