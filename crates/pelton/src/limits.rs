@@ -4,6 +4,10 @@
 /// nobody. One more closes the oldest: whoever takes longest is least likely to be honest.
 pub const METRICS_CONNECTIONS: usize = 64;
 
+/// The part of the descriptors of the process that connections of scrapers may have, two each: where
+/// there are few, the server needs them itself.
+pub const METRICS_DESCRIPTORS_SHARE: u64 = 16;
+
 /// Bytes of pages that scrapers have not read yet, with a thousand databases some four pages, from
 /// which on the oldest of those that have one are closed before one more is made: scrapers that do
 /// not read would have one each.

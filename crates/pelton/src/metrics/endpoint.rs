@@ -5,14 +5,17 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, getrlimit};
 
 use super::MetricsAddress;
 use super::exposition::CONTENT_TYPE;
 use crate::limits::{
-    METRICS_ACCEPT_BACKOFF_MS, METRICS_CONNECTIONS, METRICS_REQUEST_BYTES, METRICS_UNREAD_BYTES,
+    METRICS_ACCEPT_BACKOFF_MS, METRICS_CONNECTIONS, METRICS_DESCRIPTORS_SHARE,
+    METRICS_REQUEST_BYTES, METRICS_UNREAD_BYTES,
 };
 
 /// Makes the page of metrics, as they are now.
@@ -50,7 +53,9 @@ impl Bound {
         let scrapers = Arc::new(Scrapers {
             render,
             patience,
-            rendering: Mutex::new(()),
+            max_connections: max_connections(getrlimit(Resource::Nofile).current),
+            renderings: Mutex::default(),
+            rendered: Condvar::new(),
             stopped: AtomicBool::new(false),
             open: Mutex::default(),
             ended: Condvar::new(),
@@ -85,14 +90,38 @@ impl Drop for Endpoint {
 struct Scrapers {
     render: Render,
     patience: Duration,
-    /// One page is made at a time, however many want it.
-    rendering: Mutex<()>,
+    max_connections: usize,
+    renderings: Mutex<Renderings>,
+    /// A page was made.
+    rendered: Condvar,
     stopped: AtomicBool,
     open: Mutex<OpenConnections>,
     /// A thread has ended.
     ended: Condvar,
     /// A page was given back.
     given_back: Condvar,
+}
+
+/// The pages that are made: one at a time, and one for all who asked before it was begun, so that
+/// what scrapers cost does not grow with their number.
+#[derive(Default)]
+struct Renderings {
+    begun: u64,
+    done: u64,
+    is_running: bool,
+    /// Scrapers that wait for a page.
+    waiting: usize,
+    /// The last page, while somebody waits.
+    page: Option<Arc<Page>>,
+}
+
+/// A scraper's share of the descriptors that the process may have: two for a connection, and most
+/// of them are for others.
+fn max_connections(descriptors: Option<u64>) -> usize {
+    let share = descriptors.unwrap_or(u64::MAX) / METRICS_DESCRIPTORS_SHARE;
+    usize::try_from(share / 2).map_or(METRICS_CONNECTIONS, |most| {
+        most.clamp(2, METRICS_CONNECTIONS)
+    })
 }
 
 /// The connections that are open.
@@ -145,10 +174,10 @@ impl Scrapers {
     fn begin(self: &Arc<Self>, socket: TcpStream) -> io::Result<()> {
         let number = {
             let mut open = self.open();
-            if open.connections.len() >= METRICS_CONNECTIONS {
+            if open.connections.len() >= self.max_connections {
                 open.close_first(|_| true);
             }
-            if open.threads >= 2 * METRICS_CONNECTIONS {
+            if open.threads >= 2 * self.max_connections {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
             let number = open.next;
@@ -176,11 +205,55 @@ impl Scrapers {
             .inspect_err(|_| self.end(number))
     }
 
-    /// Makes a page for a connection, once there is room for one more: others that do not read
-    /// theirs are closed for it.
-    fn page(&self, number: u64) -> Page<'_> {
-        let one_at_a_time = self.rendering.lock();
-        let _rendering = one_at_a_time.unwrap_or_else(PoisonError::into_inner);
+    /// Nothing that is done under this lock can panic half-way.
+    fn renderings(&self) -> MutexGuard<'_, Renderings> {
+        self.renderings
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A page for a connection that was begun after this was called. Whoever finds none under way
+    /// makes it for all who wait.
+    fn page(self: &Arc<Self>, number: u64) -> io::Result<HeldPage<'_>> {
+        let mut renderings = self.renderings();
+        let wanted = renderings.begun + 1;
+        renderings.waiting += 1;
+        while renderings.done < wanted && !self.stopped.load(Ordering::Acquire) {
+            if renderings.is_running {
+                let rendered = self.rendered.wait(renderings);
+                renderings = rendered.unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            renderings.begun += 1;
+            renderings.is_running = true;
+            drop(renderings);
+            let page = self.make_page();
+            renderings = self.renderings();
+            renderings.is_running = false;
+            renderings.done = renderings.begun;
+            renderings.page = Some(page);
+            self.rendered.notify_all();
+        }
+        renderings.waiting -= 1;
+        let page = match renderings.waiting {
+            0 => renderings.page.take(),
+            _ => renderings.page.clone(),
+        };
+        drop(renderings);
+        if let Some(connection) = self.open().connections.get_mut(&number) {
+            connection.has_page = page.is_some();
+        }
+        let held = page.map(|page| HeldPage {
+            page: Some(page),
+            number,
+            scrapers: self,
+        });
+        held.ok_or_else(|| io::ErrorKind::Interrupted.into())
+    }
+
+    /// Makes a page, once there is room for one more: others that do not read theirs are closed for
+    /// it.
+    fn make_page(self: &Arc<Self>) -> Arc<Page> {
         let mut open = self.open();
         while open.unread_bytes >= METRICS_UNREAD_BYTES {
             open.close_first(|connection| connection.has_page);
@@ -190,16 +263,11 @@ impl Scrapers {
         drop(open);
         let mut text = (self.render)();
         text.shrink_to_fit();
-        let mut open = self.open();
-        open.unread_bytes += text.len();
-        if let Some(connection) = open.connections.get_mut(&number) {
-            connection.has_page = true;
-        }
-        Page {
+        self.open().unread_bytes += text.len();
+        Arc::new(Page {
             text,
-            number,
-            scrapers: self,
-        }
+            scrapers: Arc::downgrade(self),
+        })
     }
 
     fn end(&self, number: u64) {
@@ -222,26 +290,46 @@ impl Scrapers {
     }
 }
 
-/// A page of metrics, which counts until it is dropped.
-struct Page<'a> {
+/// A page of metrics, which counts until nobody has it any more.
+struct Page {
     text: String,
-    /// Of its connection.
-    number: u64,
-    scrapers: &'a Scrapers,
+    scrapers: Weak<Scrapers>,
 }
 
-impl Drop for Page<'_> {
+impl Drop for Page {
     fn drop(&mut self) {
         // Before somebody else has its room.
         let text = std::mem::take(&mut self.text);
         let bytes = text.len();
         drop(text);
-        let mut open = self.scrapers.open();
-        open.unread_bytes -= bytes;
-        if let Some(connection) = open.connections.get_mut(&self.number) {
+        if let Some(scrapers) = self.scrapers.upgrade() {
+            scrapers.open().unread_bytes -= bytes;
+            scrapers.given_back.notify_all();
+        }
+    }
+}
+
+/// A connection's hold on a page.
+struct HeldPage<'a> {
+    /// Until it is dropped.
+    page: Option<Arc<Page>>,
+    /// Of its connection.
+    number: u64,
+    scrapers: &'a Scrapers,
+}
+
+impl HeldPage<'_> {
+    fn text(&self) -> &str {
+        self.page.as_ref().map_or("", |page| &page.text)
+    }
+}
+
+impl Drop for HeldPage<'_> {
+    fn drop(&mut self) {
+        self.page = None;
+        if let Some(connection) = self.scrapers.open().connections.get_mut(&self.number) {
             connection.has_page = false;
         }
-        drop(open);
         self.scrapers.given_back.notify_all();
     }
 }
@@ -271,14 +359,16 @@ impl fmt::Display for HttpResponse {
 
 fn serve<'a>(
     socket: &mut TcpStream,
-    page: &dyn Fn() -> Page<'a>,
+    page: &dyn Fn() -> io::Result<HeldPage<'a>>,
     patience: Duration,
 ) -> io::Result<()> {
     let deadline = Instant::now() + patience;
     let answer = read_request(socket, deadline)?;
-    let page = matches!(answer, HttpResponse::Page { .. }).then(page);
+    let page = matches!(answer, HttpResponse::Page { .. })
+        .then(page)
+        .transpose()?;
     let (body, content_type) = match &page {
-        Some(page) => (page.text.as_str(), CONTENT_TYPE),
+        Some(page) => (page.text(), CONTENT_TYPE),
         None => (
             "Metrics for Prometheus are at /metrics.\n",
             "text/plain; charset=utf-8",
@@ -502,6 +592,71 @@ mod tests {
             (open.connections.len(), open.threads, open.unread_bytes),
             (0, 0, 0)
         );
+    }
+
+    #[test]
+    fn scrapers_have_a_share_of_few_descriptors_and_a_bound_of_many() {
+        for (descriptors, most) in [
+            (Some(0), 2),
+            (Some(64), 2),
+            (Some(1_024), 32),
+            (Some(4_096), METRICS_CONNECTIONS),
+            (Some(u64::MAX), METRICS_CONNECTIONS),
+            (None, METRICS_CONNECTIONS),
+        ] {
+            assert_eq!(max_connections(descriptors), most, "{descriptors:?}");
+        }
+    }
+
+    /// All who ask while a page is made share the next one, also when most of them are gone by
+    /// then; and all of it once more.
+    #[test]
+    fn a_crowd_of_scrapers_costs_as_much_as_two() {
+        let (begin, begun) = std::sync::mpsc::channel();
+        let (go_on, may_go_on) = std::sync::mpsc::channel::<()>();
+        let may_go_on = Mutex::new(may_go_on);
+        let render = move || {
+            begin.send(()).expect("the test waits");
+            may_go_on
+                .lock()
+                .expect("no panic")
+                .recv()
+                .expect("the test goes on");
+            "a_metric 1\n".to_owned()
+        };
+        let endpoint = endpoint_with(Arc::new(render), LONG);
+        let waiting = || endpoint.scrapers.renderings().waiting;
+        for _ in 0..2 {
+            let ask = || {
+                let mut socket = TcpStream::connect(endpoint.bound.address()).expect("it listens");
+                socket
+                    .write_all(b"GET /metrics HTTP/1.1\r\n\r\n")
+                    .expect("it reads");
+                socket
+            };
+            let mut crowd = vec![ask()];
+            begun.recv().expect("the first one makes it");
+            crowd.extend((0..20).map(|_| ask()));
+            while waiting() < 21 {
+                thread::sleep(Duration::from_millis(1));
+            }
+            let honest = crowd.pop();
+            crowd.truncate(1);
+            for _ in 0..2 {
+                go_on.send(()).expect("somebody makes a page");
+            }
+            begun.recv().expect("the second one is made");
+            for mut socket in crowd.into_iter().chain(honest) {
+                let mut answer = String::new();
+                socket.read_to_string(&mut answer).expect("it answers");
+                assert!(answer.ends_with("a_metric 1\n"), "{answer}");
+            }
+            while endpoint.scrapers.open().threads > 0 {
+                thread::sleep(Duration::from_millis(1));
+            }
+            assert!(begun.try_recv().is_err(), "no third page is made");
+            assert_eq!((waiting(), endpoint.scrapers.open().unread_bytes), (0, 0));
+        }
     }
 
     /// A scraper that has its page, and the first byte of the answer.
