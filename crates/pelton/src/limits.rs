@@ -4,8 +4,8 @@
 /// nobody. One more closes the oldest: whoever takes longest is least likely to be honest.
 pub const METRICS_CONNECTIONS: usize = 64;
 
-/// The part of the descriptors of the process that connections of scrapers may have, two each: where
-/// there are few, the server needs them itself.
+/// The part of the descriptors of the process that connections of scrapers may have, two each:
+/// where there are few, the server needs them itself.
 pub const METRICS_DESCRIPTORS_SHARE: u64 = 16;
 
 /// Bytes of pages that scrapers have not read yet, with a thousand databases some four pages, from
