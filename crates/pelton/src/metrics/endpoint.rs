@@ -107,8 +107,8 @@ struct Scrapers {
 #[derive(Default)]
 struct Renderings {
     begun: u64,
+    /// As many as were begun, or one less while one is made.
     done: u64,
-    is_running: bool,
     /// Scrapers that wait for a page.
     waiting: usize,
     /// The last page, while somebody waits.
@@ -219,17 +219,15 @@ impl Scrapers {
         let wanted = renderings.begun + 1;
         renderings.waiting += 1;
         while renderings.done < wanted && !self.stopped.load(Ordering::Acquire) {
-            if renderings.is_running {
+            if renderings.done < renderings.begun {
                 let rendered = self.rendered.wait(renderings);
                 renderings = rendered.unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
             renderings.begun += 1;
-            renderings.is_running = true;
             drop(renderings);
             let page = self.make_page();
             renderings = self.renderings();
-            renderings.is_running = false;
             renderings.done = renderings.begun;
             renderings.page = Some(page);
             self.rendered.notify_all();
