@@ -255,21 +255,10 @@ fn refuse_unknown(commits: &[CommitRecord], outcomes: &mut Outcomes) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::StandingClock;
     use crate::database::DatabaseConfig;
     use crate::database_id::DatabaseId;
     use crate::store::StoreConfig;
-
-    struct Standing;
-
-    impl Clock for Standing {
-        fn now_ns(&mut self) -> u64 {
-            0
-        }
-
-        fn now_ms(&mut self) -> u64 {
-            1
-        }
-    }
 
     /// A sequence of 0 would name no commit at all.
     #[test]
@@ -280,7 +269,7 @@ mod tests {
         batch.create_database(0, "old", &config);
         let _ = store
             .committer()
-            .run(&mut batch, &mut Standing, &mut outcomes);
+            .run(&mut batch, &mut StandingClock, &mut outcomes);
         let (old, sequence) = (outcomes.get(0).database, outcomes.get(0).sequence);
         assert_eq!(sequence, 1);
 
@@ -289,7 +278,7 @@ mod tests {
         batch.drop_database(0, old);
         let _ = store
             .committer()
-            .run(&mut batch, &mut Standing, &mut outcomes);
+            .run(&mut batch, &mut StandingClock, &mut outcomes);
         for outcome in outcomes.iter() {
             let refused = Decision::Refused(Refusal::LogBehind);
             assert_eq!((outcome.decision, outcome.sequence), (refused, 0));

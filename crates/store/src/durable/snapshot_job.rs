@@ -89,21 +89,10 @@ impl SnapshotJob {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::StandingClock;
     use crate::database::Durability;
     use crate::durable::signal::Signal;
     use crate::store::StoreConfig;
-
-    struct Standing;
-
-    impl Clock for Standing {
-        fn now_ns(&mut self) -> u64 {
-            1
-        }
-
-        fn now_ms(&mut self) -> u64 {
-            1
-        }
-    }
 
     fn store() -> Store {
         let mut config = StoreConfig::new(1);
@@ -133,7 +122,7 @@ mod tests {
             let mut job = SnapshotJob::begin(&store, base, &disk, &holds).expect("there is room");
             let mut syncs = 0;
             let report = loop {
-                let step = job.step(&mut Standing, || {
+                let step = job.step(&mut StandingClock, || {
                     syncs += 1;
                     Ok(sequence)
                 });
@@ -158,7 +147,7 @@ mod tests {
         let base = Some(header(&store, 5));
         let mut job = SnapshotJob::begin(&store, base, &disk, &holds).expect("there is room");
         let error = loop {
-            match job.step(&mut Standing, || Err(SnapshotError::LogFailed)) {
+            match job.step(&mut StandingClock, || Err(SnapshotError::LogFailed)) {
                 Ok(SnapshotStep::Worked(next)) => job = next,
                 Ok(_) => panic!("the log was not synced"),
                 Err(error) => break error,

@@ -190,22 +190,11 @@ impl SnapshotPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::StandingClock;
 
     const SEGMENT_BYTES: u64 = 1 << 20;
     const FLOOR_BYTES: u64 = limits::FLOOR_SEGMENTS * SEGMENT_BYTES;
     const LARGE_FLOOR_BYTES: u64 = limits::LARGE_BYTES_LESS * FLOOR_BYTES;
-
-    struct Standing(u64);
-
-    impl Clock for Standing {
-        fn now_ns(&mut self) -> u64 {
-            self.0
-        }
-
-        fn now_ms(&mut self) -> u64 {
-            self.0 / 1_000_000
-        }
-    }
 
     fn plan(free_bytes: u64) -> SnapshotPlan {
         let disk = testkit::simulated_disk(1);
@@ -243,7 +232,7 @@ mod tests {
     }
 
     fn is_due(plan: &SnapshotPlan, written: LogWork) -> bool {
-        plan.is_due(written, &mut Standing(1))
+        plan.is_due(written, &mut StandingClock)
     }
 
     #[test]
