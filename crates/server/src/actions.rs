@@ -5,7 +5,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use net::ConnectionId;
-use service::{Actions, Caller, Code, MessageParts, Method, Status, Task, TaskRefusal, Topic};
+use service::{
+    Administration, BlobAccess, CallClock, Caller, Code, DatabaseAccess, MessageParts, Method,
+    PlainResponse, RequestFlow, ResponseHeaders, ResponseMemory, Responses, SendRoom, Status, Task,
+    TaskRefusal, Topic, Wakeups,
+};
 use store::blob::{Sealed, Work};
 use store::{Commit, Condition, DatabaseConfig, DatabaseId, Mode, Source};
 use wire::SharedBytes;
@@ -122,7 +126,7 @@ impl Step<'_> {
     }
 }
 
-impl Actions for Step<'_> {
+impl DatabaseAccess for Step<'_> {
     #[inline]
     fn read(&mut self, database: DatabaseId, keep: &[u8]) {
         if keep.len() >= limits::KEPT_BYTES {
@@ -138,8 +142,8 @@ impl Actions for Step<'_> {
             .add_long_work(LongWork::Read(database), self.id);
     }
 
-    fn step_later(&mut self) {
-        self.context.batch.add_long_work(LongWork::Step, self.id);
+    fn read_when_large(&mut self) {
+        self.effects.again = Again::ReadWhenLarge;
     }
 
     fn write(&mut self, database: DatabaseId, mode: Mode) -> Commit<'_> {
@@ -148,7 +152,9 @@ impl Actions for Step<'_> {
         let commit = writes.begin(self.id.tag(), database, mode);
         commit.keeping(self.message)
     }
+}
 
+impl Administration for Step<'_> {
     fn create_database(&mut self, name: &str, config: &DatabaseConfig) {
         self.note_write();
         let tag = self.id.tag();
@@ -169,6 +175,14 @@ impl Actions for Step<'_> {
         writes.drop_empty_database(self.id.tag(), database);
     }
 
+    fn start_task(&mut self, task: Task) -> Result<(), TaskRefusal> {
+        debug_assert!(self.resources.task.is_none(), "a call has one task");
+        self.resources.task = Some(self.context.tasks.start(task, self.id)?);
+        Ok(())
+    }
+}
+
+impl BlobAccess for Step<'_> {
     fn blob(&mut self, work: Work) {
         let from = self.link.caller.address;
         (self.context.blobs).submit(work, self.id, self.link.id, from);
@@ -184,11 +198,22 @@ impl Actions for Step<'_> {
         commit.submit();
         self.context.blobs.sealed.insert(tag, sealed);
     }
+}
 
-    fn start_task(&mut self, task: Task) -> Result<(), TaskRefusal> {
-        debug_assert!(self.resources.task.is_none(), "a call has one task");
-        self.resources.task = Some(self.context.tasks.start(task, self.id)?);
-        Ok(())
+impl Responses for Step<'_> {
+    fn message(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
+        self.stream.send_message(encode);
+    }
+
+    fn message_shared(
+        &mut self,
+        head: impl FnOnce(&mut Vec<u8>),
+        body: &Bytes,
+        range: Range<usize>,
+    ) {
+        let part = SharedBytes::part(body.clone(), range);
+        self.stream.send_shared(head, part);
+        self.charge(body);
     }
 
     #[inline]
@@ -214,25 +239,34 @@ impl Actions for Step<'_> {
         self.finish(Status::OK);
     }
 
-    fn reserve(&mut self, bytes: usize) {
-        self.stream.reserve_send(bytes);
+    fn finish(&mut self, status: Status) {
+        debug_assert!(self.effects.over.is_none(), "a call ends once");
+        self.effects.over = Some(status.code);
+        if status.code != Code::Ok {
+            self.log_failure(status.code, &status.message);
+        }
+        if self.method.is_plain() {
+            return plain::fail(&mut self.stream, &status, self.resources.has_plain_head);
+        }
+        self.stream.finish(status);
+    }
+}
+
+impl ResponseHeaders for Step<'_> {
+    fn add_initial_metadata(&mut self, name: &[u8], value: &[u8]) {
+        self.stream.add_header(name, value);
     }
 
-    fn message(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
-        self.stream.send_message(encode);
+    fn add_trailing_metadata(&mut self, name: &[u8], value: &[u8]) {
+        self.stream.add_trailer(name, value);
     }
 
-    fn message_shared(
-        &mut self,
-        head: impl FnOnce(&mut Vec<u8>),
-        body: &Bytes,
-        range: Range<usize>,
-    ) {
-        let part = SharedBytes::part(body.clone(), range);
-        self.stream.send_shared(head, part);
-        self.charge(body);
+    fn compress(&mut self, wanted: bool) {
+        self.stream.set_compress(wanted);
     }
+}
 
+impl PlainResponse for Step<'_> {
     fn plain(&mut self, status: u16, headers: &[(&str, &str)], body: &[u8], code: Code) {
         debug_assert!(self.effects.over.is_none(), "a call answers once");
         self.effects.over = Some(code);
@@ -258,19 +292,9 @@ impl Actions for Step<'_> {
         self.effects.over = Some(code);
         self.stream.end_body();
     }
+}
 
-    fn finish(&mut self, status: Status) {
-        debug_assert!(self.effects.over.is_none(), "a call ends once");
-        self.effects.over = Some(status.code);
-        if status.code != Code::Ok {
-            self.log_failure(status.code, &status.message);
-        }
-        if self.method.is_plain() {
-            return plain::fail(&mut self.stream, &status, self.resources.has_plain_head);
-        }
-        self.stream.finish(status);
-    }
-
+impl SendRoom for Step<'_> {
     fn can_send(&mut self) -> bool {
         self.stream.can_send()
     }
@@ -291,16 +315,23 @@ impl Actions for Step<'_> {
         self.stream.promise_room(bytes);
     }
 
-    fn hold_ready(&mut self, bytes: usize) {
-        self.stream.hold_ready(bytes);
-    }
-
-    fn hold_request(&mut self, bytes: usize) {
-        self.stream.hold_request(bytes);
-    }
-
     fn take_progress(&mut self) -> bool {
         self.stream.take_progress()
+    }
+}
+
+impl ResponseMemory for Step<'_> {
+    fn room_for_answer(&mut self, bytes: usize) -> bool {
+        if bytes <= service::limits::LARGE_ANSWER_BYTES {
+            return true;
+        }
+        let is_there = self.stream.has_large_capacity() && self.claim(bytes);
+        if is_there {
+            self.stream.reserve_send(bytes);
+        } else {
+            self.effects.again = Again::Message;
+        }
+        is_there
     }
 
     fn can_send_large(&mut self, bytes: usize) -> bool {
@@ -315,19 +346,6 @@ impl Actions for Step<'_> {
         is_claimed
     }
 
-    fn room_for_answer(&mut self, bytes: usize) -> bool {
-        if bytes <= service::limits::LARGE_ANSWER_BYTES {
-            return true;
-        }
-        let is_there = self.stream.has_large_capacity() && self.claim(bytes);
-        if is_there {
-            self.stream.reserve_send(bytes);
-        } else {
-            self.effects.again = Again::Message;
-        }
-        is_there
-    }
-
     fn message_bytes(&self) -> usize {
         match self.stream.has_large_capacity() {
             true => usize::MAX,
@@ -335,21 +353,27 @@ impl Actions for Step<'_> {
         }
     }
 
-    fn read_when_large(&mut self) {
-        self.effects.again = Again::ReadWhenLarge;
+    fn reserve(&mut self, bytes: usize) {
+        self.stream.reserve_send(bytes);
     }
 
-    fn wake_at_ns(&mut self, at_ns: u64) {
-        self.effects.wake_at_ns = Some(at_ns);
+    fn hold_ready(&mut self, bytes: usize) {
+        self.stream.hold_ready(bytes);
     }
 
-    fn subscribe(&mut self, topic: Topic) {
-        let Topic::Health = topic;
-        self.effects.subscribed = true;
+    fn hold_request(&mut self, bytes: usize) {
+        self.stream.hold_request(bytes);
     }
+}
 
+impl RequestFlow for Step<'_> {
     fn hold(&mut self) {
         self.stream.hold();
+    }
+
+    fn resume(&mut self) {
+        self.stream.resume();
+        self.effects.resumed = true;
     }
 
     fn limit_window(&mut self, bytes: u32) {
@@ -364,15 +388,31 @@ impl Actions for Step<'_> {
         self.effects.again = Again::WholeMessage;
     }
 
+    fn message_was_compressed(&self) -> bool {
+        self.stream.message_was_compressed()
+    }
+}
+
+impl Wakeups for Step<'_> {
+    fn wake_at_ns(&mut self, at_ns: u64) {
+        self.effects.wake_at_ns = Some(at_ns);
+    }
+
+    fn subscribe(&mut self, topic: Topic) {
+        let Topic::Health = topic;
+        self.effects.subscribed = true;
+    }
+
+    fn step_later(&mut self) {
+        self.context.batch.add_long_work(LongWork::Step, self.id);
+    }
+
     fn caller(&self) -> Caller {
         self.link.caller
     }
+}
 
-    fn resume(&mut self) {
-        self.stream.resume();
-        self.effects.resumed = true;
-    }
-
+impl CallClock for Step<'_> {
     fn now_ns(&self) -> u64 {
         self.context.clock.read_ns()
     }
@@ -383,22 +423,6 @@ impl Actions for Step<'_> {
 
     fn wall_us(&self) -> u64 {
         self.context.clock.wall_us()
-    }
-
-    fn add_initial_metadata(&mut self, name: &[u8], value: &[u8]) {
-        self.stream.add_header(name, value);
-    }
-
-    fn add_trailing_metadata(&mut self, name: &[u8], value: &[u8]) {
-        self.stream.add_trailer(name, value);
-    }
-
-    fn compress(&mut self, wanted: bool) {
-        self.stream.set_compress(wanted);
-    }
-
-    fn message_was_compressed(&self) -> bool {
-        self.stream.message_was_compressed()
     }
 }
 

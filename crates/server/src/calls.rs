@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use net::ConnectionId;
-use service::{Call, Code, LoopFigures, Method, Shared, State, Status};
+use service::{Call, Code, LoopFigures, Method, PlanReads, Shared, Status};
 use store::DatabaseId;
 use store::tree::ReadPlan;
 use wire::{Cause, StreamKey};
@@ -285,13 +285,12 @@ impl CallTable {
     pub fn cancel(
         &mut self,
         context: &StepContext,
-        shared: &Shared,
         http2: &mut Http2State,
         stream: StreamKey,
         cause: Cause,
     ) {
         if let Some(id) = self.of_stream(http2, stream)
-            && let Some(mut running) = self.calls.remove(id)
+            && let Some(running) = self.calls.remove(id)
         {
             http2.running -= 1;
             if running.commits > 0 {
@@ -301,7 +300,6 @@ impl CallTable {
             let told = (cause.told()).and_then(|code| Code::from_number(code as u64));
             let code = told.unwrap_or(Code::Cancelled);
             self.ended(context, &http2.link, &running, code);
-            running.call.cancelled(shared);
         }
         http2.connection.forget(stream);
     }
@@ -343,7 +341,7 @@ impl CallTable {
     pub fn plan_read(&self, id: CallId, kept: &[u8], plan: &mut ReadPlan) {
         if let Some(running) = self.calls.get(id) {
             plan.begin(id.tag(), kept);
-            running.call.wish(kept, plan);
+            running.call.plan_reads(kept, plan);
         }
     }
 

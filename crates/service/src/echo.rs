@@ -1,6 +1,7 @@
 //! `pelton.v1.Echo`: answers without touching a store, to measure what a call costs by itself.
 
-use crate::call::{Actions, CallHead, Shared, State};
+use crate::actions::{CallClock, RequestFlow, ResponseMemory, Responses, SendRoom, Wakeups};
+use crate::call::{CallHead, CallSteps, PlanReads, Shared};
 use crate::limits::{ECHO_ANSWER_BYTES_MAX, ECHO_DELAY_MS_MAX, ECHO_DELAYED_PAYLOAD_BYTES_MAX};
 use crate::method::Method;
 use crate::status::Status;
@@ -62,7 +63,7 @@ impl EchoCall {
         method: Method,
         _head: &CallHead<'_>,
         _shared: &Shared,
-        _actions: &mut impl Actions,
+        _actions: &mut impl Sized,
     ) -> EchoCall {
         EchoCall {
             method,
@@ -72,7 +73,11 @@ impl EchoCall {
     }
 
     #[inline]
-    fn answer(&mut self, answer: &Answer<impl AsRef<[u8]>>, actions: &mut impl Actions) {
+    fn answer(
+        &mut self,
+        answer: &Answer<impl AsRef<[u8]>>,
+        actions: &mut (impl Responses + SendRoom + RequestFlow),
+    ) {
         if self.method == Method::EchoUnary {
             return actions.respond(|out| answer.encode(out));
         }
@@ -88,7 +93,10 @@ impl EchoCall {
 
     /// Sends the answer that waits, if its time has come and there is memory for it; else
     /// `writable` or `woken` follows.
-    fn answer_delayed(&mut self, actions: &mut impl Actions) {
+    fn answer_delayed(
+        &mut self,
+        actions: &mut (impl Responses + SendRoom + ResponseMemory + RequestFlow + CallClock),
+    ) {
         let now_ns = actions.now_ns();
         let Some(delayed) = self.delayed.take_if(|delayed| {
             let made_bytes = delayed.answer.made_bytes();
@@ -106,7 +114,7 @@ impl EchoCall {
         delay_ms: u32,
         answer: &Answer<&[u8]>,
         shared: &Shared,
-        actions: &mut impl Actions,
+        actions: &mut (impl ResponseMemory + RequestFlow + Wakeups + CallClock),
     ) -> Result<(), Status> {
         let answer = match *answer {
             Answer::Zeros(length) => Answer::Zeros(length),
@@ -130,9 +138,14 @@ impl EchoCall {
     }
 }
 
-impl State for EchoCall {
+impl PlanReads for EchoCall {}
+
+impl<A> CallSteps<A> for EchoCall
+where
+    A: Responses + SendRoom + ResponseMemory + RequestFlow + Wakeups + CallClock,
+{
     #[inline]
-    fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared, actions: &mut impl Actions) {
+    fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared, actions: &mut A) {
         if self.delayed.is_some() {
             // Held, a stream gets nothing here: this is a unary call.
             return actions.finish(Status::second_request(self.method.path()));
@@ -156,7 +169,7 @@ impl State for EchoCall {
         }
     }
 
-    fn half_closed(&mut self, _shared: &Shared, actions: &mut impl Actions) {
+    fn half_closed(&mut self, _shared: &Shared, actions: &mut A) {
         self.is_half_closed = true;
         if self.delayed.is_some() {
             return;
@@ -167,14 +180,14 @@ impl State for EchoCall {
         });
     }
 
-    fn writable(&mut self, _shared: &Shared, actions: &mut impl Actions) {
+    fn writable(&mut self, _shared: &Shared, actions: &mut A) {
         if self.delayed.is_none() {
             return actions.resume();
         }
         self.answer_delayed(actions);
     }
 
-    fn woken(&mut self, _shared: &Shared, actions: &mut impl Actions) {
+    fn woken(&mut self, _shared: &Shared, actions: &mut A) {
         self.answer_delayed(actions);
     }
 }

@@ -11,11 +11,13 @@ use store::{
     Store, StoreConfig, WriteBatch,
 };
 
-use crate::call::{
-    Actions, CallHead, MessagePart, MessageParts, Metadata, PeerKind, ServerInfo, Shared, State,
-    Topic,
+use crate::actions::{
+    Administration, BlobAccess, CallClock, DatabaseAccess, PlainResponse, RequestFlow,
+    ResponseHeaders, ResponseMemory, Responses, SendRoom, Topic, Wakeups,
 };
+use crate::call::{CallHead, CallSteps, Metadata, PeerKind, ServerInfo, Shared};
 use crate::figures::Figures;
+use crate::message_parts::{MessagePart, MessageParts};
 use crate::method::{Method, served};
 use crate::services::Call;
 use crate::serving::Registry;
@@ -136,7 +138,7 @@ pub(crate) struct Recorder {
     pub wants_step: bool,
 }
 
-impl Actions for Recorder {
+impl DatabaseAccess for Recorder {
     fn read(&mut self, database: DatabaseId, keep: &[u8]) {
         assert_eq!(database, DatabaseId::BLOBS, "no entries are read here");
         assert!(self.wanted_read.is_none(), "one read at a time");
@@ -147,11 +149,17 @@ impl Actions for Recorder {
         self.read(database, &[]);
     }
 
+    fn read_when_large(&mut self) {
+        unreachable!("a large answer may always be sent here");
+    }
+
     fn write(&mut self, database: DatabaseId, mode: Mode) -> Commit<'_> {
         assert_eq!(database, DatabaseId::BLOBS, "no entries are written here");
         self.changes.begin(0, database, mode)
     }
+}
 
+impl Administration for Recorder {
     fn create_database(&mut self, name: &str, config: &DatabaseConfig) {
         self.changes.create_database(0, name, config);
     }
@@ -164,48 +172,19 @@ impl Actions for Recorder {
         self.changes.drop_empty_database(0, database);
     }
 
-    fn plain(&mut self, status: u16, headers: &[(&str, &str)], body: &[u8], _: Code) {
-        assert!(!self.is_over, "a call ends once");
-        self.sent.push(Sent::Plain {
-            status,
-            headers: owned(headers),
-            body: body.to_vec(),
-        });
-        self.is_over = true;
+    fn start_task(&mut self, task: Task) -> Result<(), TaskRefusal> {
+        match self.refuse_task {
+            Some(refusal) => Err(refusal),
+            None => {
+                assert!(self.task.is_none(), "a call has one task");
+                self.task = Some(task);
+                Ok(())
+            }
+        }
     }
+}
 
-    fn plain_head(&mut self, status: u16, headers: &[(&str, &str)]) {
-        assert!(!self.is_over, "nothing follows the end");
-        self.sent.push(Sent::PlainHead {
-            status,
-            headers: owned(headers),
-        });
-    }
-
-    fn plain_body(&mut self, piece: &Bytes, range: Range<usize>) {
-        assert!(!self.is_over, "nothing follows the end");
-        self.room = self.room.saturating_sub(range.len());
-        self.sent.push(Sent::PlainBody(piece[range].to_vec()));
-    }
-
-    fn plain_end(&mut self, _: Code) {
-        assert!(!self.is_over, "a call ends once");
-        self.sent.push(Sent::PlainEnd);
-        self.is_over = true;
-    }
-
-    fn take_parts(&mut self) {
-        self.takes_parts = true;
-    }
-
-    fn want_whole(&mut self) {
-        self.wants_whole = true;
-    }
-
-    fn limit_window(&mut self, bytes: u32) {
-        self.window_bytes = Some(bytes);
-    }
-
+impl BlobAccess for Recorder {
     fn blob(&mut self, work: Work) {
         assert!(self.work.is_none(), "one piece of work at a time");
         if let Work::Write { bytes, .. } = &work {
@@ -221,16 +200,31 @@ impl Actions for Recorder {
         commit.submit();
         self.sealed = Some(sealed);
     }
+}
 
-    fn start_task(&mut self, task: Task) -> Result<(), TaskRefusal> {
-        match self.refuse_task {
-            Some(refusal) => Err(refusal),
-            None => {
-                assert!(self.task.is_none(), "a call has one task");
-                self.task = Some(task);
-                Ok(())
-            }
-        }
+impl Responses for Recorder {
+    fn message(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
+        assert!(!self.is_over, "nothing follows the end");
+        let mut bytes = Vec::new();
+        encode(&mut bytes);
+        self.sends_left = self.sends_left.saturating_sub(1);
+        self.sent.push(match self.is_compressing {
+            true => Sent::Compressed(bytes),
+            false => Sent::Message(bytes),
+        });
+    }
+
+    fn message_shared(
+        &mut self,
+        head: impl FnOnce(&mut Vec<u8>),
+        body: &Bytes,
+        range: Range<usize>,
+    ) {
+        self.room = self.room.saturating_sub(range.len());
+        self.message(|out| {
+            head(out);
+            out.extend_from_slice(&body[range]);
+        });
     }
 
     fn respond(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
@@ -260,60 +254,67 @@ impl Actions for Recorder {
         self.respond(|out| out.extend_from_slice(&message));
     }
 
-    fn reserve(&mut self, bytes: usize) {
-        self.reserved_bytes = bytes;
-    }
-
-    fn step_later(&mut self) {
-        self.wants_step = true;
-    }
-
-    fn message(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
-        assert!(!self.is_over, "nothing follows the end");
-        let mut bytes = Vec::new();
-        encode(&mut bytes);
-        self.sends_left = self.sends_left.saturating_sub(1);
-        self.sent.push(match self.is_compressing {
-            true => Sent::Compressed(bytes),
-            false => Sent::Message(bytes),
-        });
-    }
-
-    fn message_shared(
-        &mut self,
-        head: impl FnOnce(&mut Vec<u8>),
-        body: &Bytes,
-        range: Range<usize>,
-    ) {
-        self.room = self.room.saturating_sub(range.len());
-        self.message(|out| {
-            head(out);
-            out.extend_from_slice(&body[range]);
-        });
-    }
-
     fn finish(&mut self, status: Status) {
         assert!(!self.is_over, "a call ends once");
         self.sent.push(Sent::Status(status));
         self.is_over = true;
     }
+}
 
+impl ResponseHeaders for Recorder {
+    fn add_initial_metadata(&mut self, name: &[u8], value: &[u8]) {
+        assert!(self.sent.is_empty(), "too late for initial metadata");
+        self.initial.0.push((name.to_vec(), value.to_vec()));
+    }
+
+    fn add_trailing_metadata(&mut self, name: &[u8], value: &[u8]) {
+        self.trailing.0.push((name.to_vec(), value.to_vec()));
+    }
+
+    fn compress(&mut self, wanted: bool) {
+        self.is_compressing = wanted;
+    }
+}
+
+impl PlainResponse for Recorder {
+    fn plain(&mut self, status: u16, headers: &[(&str, &str)], body: &[u8], _: Code) {
+        assert!(!self.is_over, "a call ends once");
+        self.sent.push(Sent::Plain {
+            status,
+            headers: owned(headers),
+            body: body.to_vec(),
+        });
+        self.is_over = true;
+    }
+
+    fn plain_head(&mut self, status: u16, headers: &[(&str, &str)]) {
+        assert!(!self.is_over, "nothing follows the end");
+        self.sent.push(Sent::PlainHead {
+            status,
+            headers: owned(headers),
+        });
+    }
+
+    fn plain_body(&mut self, piece: &Bytes, range: Range<usize>) {
+        assert!(!self.is_over, "nothing follows the end");
+        self.room = self.room.saturating_sub(range.len());
+        self.sent.push(Sent::PlainBody(piece[range].to_vec()));
+    }
+
+    fn plain_end(&mut self, _: Code) {
+        assert!(!self.is_over, "a call ends once");
+        self.sent.push(Sent::PlainEnd);
+        self.is_over = true;
+    }
+}
+
+impl SendRoom for Recorder {
     fn can_send(&mut self) -> bool {
         self.can_send && self.sends_left > 0
     }
 
     fn can_begin(&mut self) -> bool {
         self.can_send()
-    }
-
-    fn can_send_large(&mut self, _bytes: usize) -> bool {
-        self.can_send()
-    }
-
-    fn room_for_answer(&mut self, bytes: usize) -> bool {
-        self.asked_bytes = bytes;
-        self.puts_back |= !self.has_room;
-        self.has_room
     }
 
     fn send_room(&mut self) -> usize {
@@ -328,6 +329,30 @@ impl Actions for Recorder {
         self.promised_bytes = bytes;
     }
 
+    fn take_progress(&mut self) -> bool {
+        std::mem::take(&mut self.has_progress)
+    }
+}
+
+impl ResponseMemory for Recorder {
+    fn room_for_answer(&mut self, bytes: usize) -> bool {
+        self.asked_bytes = bytes;
+        self.puts_back |= !self.has_room;
+        self.has_room
+    }
+
+    fn can_send_large(&mut self, _bytes: usize) -> bool {
+        self.can_send()
+    }
+
+    fn message_bytes(&self) -> usize {
+        self.message_bytes
+    }
+
+    fn reserve(&mut self, bytes: usize) {
+        self.reserved_bytes = bytes;
+    }
+
     fn hold_ready(&mut self, bytes: usize) {
         self.ready_bytes = bytes;
     }
@@ -335,19 +360,35 @@ impl Actions for Recorder {
     fn hold_request(&mut self, bytes: usize) {
         self.kept_bytes = bytes;
     }
+}
 
-    fn take_progress(&mut self) -> bool {
-        std::mem::take(&mut self.has_progress)
+impl RequestFlow for Recorder {
+    fn hold(&mut self) {
+        self.is_held = true;
     }
 
-    fn message_bytes(&self) -> usize {
-        self.message_bytes
+    fn resume(&mut self) {
+        self.is_held = false;
     }
 
-    fn read_when_large(&mut self) {
-        unreachable!("a large answer may always be sent here");
+    fn limit_window(&mut self, bytes: u32) {
+        self.window_bytes = Some(bytes);
     }
 
+    fn take_parts(&mut self) {
+        self.takes_parts = true;
+    }
+
+    fn want_whole(&mut self) {
+        self.wants_whole = true;
+    }
+
+    fn message_was_compressed(&self) -> bool {
+        self.message_was_compressed
+    }
+}
+
+impl Wakeups for Recorder {
     fn wake_at_ns(&mut self, at_ns: u64) {
         self.wake_at_ns = Some(at_ns);
     }
@@ -357,18 +398,16 @@ impl Actions for Recorder {
         self.is_subscribed = true;
     }
 
-    fn hold(&mut self) {
-        self.is_held = true;
+    fn step_later(&mut self) {
+        self.wants_step = true;
     }
 
     fn caller(&self) -> Caller {
         Caller::default()
     }
+}
 
-    fn resume(&mut self) {
-        self.is_held = false;
-    }
-
+impl CallClock for Recorder {
     fn now_ns(&self) -> u64 {
         self.now_ns
     }
@@ -379,23 +418,6 @@ impl Actions for Recorder {
 
     fn wall_us(&self) -> u64 {
         self.now_ms * 1_000 + self.now_ns / 1_000 % 1_000
-    }
-
-    fn add_initial_metadata(&mut self, name: &[u8], value: &[u8]) {
-        assert!(self.sent.is_empty(), "too late for initial metadata");
-        self.initial.0.push((name.to_vec(), value.to_vec()));
-    }
-
-    fn add_trailing_metadata(&mut self, name: &[u8], value: &[u8]) {
-        self.trailing.0.push((name.to_vec(), value.to_vec()));
-    }
-
-    fn compress(&mut self, wanted: bool) {
-        self.is_compressing = wanted;
-    }
-
-    fn message_was_compressed(&self) -> bool {
-        self.message_was_compressed
     }
 }
 

@@ -2,11 +2,12 @@
 //!
 //! The statuses lie in a [`Registry`] that all loops share. Whoever changes one wakes the loops;
 //! each compares [`Registry::version`] with what it saw last, in every tick, and brings
-//! [`State::woken`] to the calls that subscribed to [`Topic::Health`]. A watching call looks up its
-//! status then. It keeps the last one it sent and nothing else, so a caller that does not read
+//! [`CallSteps::woken`] to the calls that subscribed to [`Topic::Health`]. A watching call looks up
+//! its status then. It keeps the last one it sent and nothing else, so a caller that does not read
 //! costs no more than one that does.
 
-use crate::call::{Actions, CallHead, Shared, State, Topic};
+use crate::actions::{Responses, SendRoom, Topic, Wakeups};
+use crate::call::{CallHead, CallSteps, PlanReads, Shared};
 use crate::limits::HEALTH_SERVICE_NAME_BYTES_MAX;
 use crate::method::Method;
 use crate::serving::{Registry, Serving};
@@ -36,12 +37,17 @@ impl HealthCall {
         method: Method,
         _head: &CallHead<'_>,
         _shared: &Shared,
-        _actions: &mut impl Actions,
+        _actions: &mut impl Sized,
     ) -> HealthCall {
         HealthCall::Begun(method)
     }
 
-    fn watch(&mut self, service: &[u8], shared: &Shared, actions: &mut impl Actions) {
+    fn watch(
+        &mut self,
+        service: &[u8],
+        shared: &Shared,
+        actions: &mut (impl Responses + SendRoom + Wakeups),
+    ) {
         let place = match shared.waiting.enter(actions.caller()) {
             Ok(place) => place,
             Err(status) => return actions.finish(status),
@@ -58,7 +64,7 @@ impl HealthCall {
     }
 
     /// Tells a watching caller what has changed since it was told last.
-    fn tell(&mut self, shared: &Shared, actions: &mut impl Actions) {
+    fn tell(&mut self, shared: &Shared, actions: &mut (impl Responses + SendRoom)) {
         let HealthCall::Watching { position, sent, .. } = self else {
             return;
         };
@@ -79,8 +85,10 @@ impl HealthCall {
     }
 }
 
-impl State for HealthCall {
-    fn message(&mut self, bytes: &[u8], _last: bool, shared: &Shared, actions: &mut impl Actions) {
+impl PlanReads for HealthCall {}
+
+impl<A: Responses + SendRoom + Wakeups> CallSteps<A> for HealthCall {
+    fn message(&mut self, bytes: &[u8], _last: bool, shared: &Shared, actions: &mut A) {
         let &mut HealthCall::Begun(method) = self else {
             return actions.finish(Status::second_request(Method::HealthWatch.path()));
         };
@@ -100,17 +108,17 @@ impl State for HealthCall {
         }
     }
 
-    fn half_closed(&mut self, _shared: &Shared, actions: &mut impl Actions) {
+    fn half_closed(&mut self, _shared: &Shared, actions: &mut A) {
         if let HealthCall::Begun(method) = self {
             actions.finish(Status::no_request(method.path()));
         }
     }
 
-    fn writable(&mut self, shared: &Shared, actions: &mut impl Actions) {
+    fn writable(&mut self, shared: &Shared, actions: &mut A) {
         self.tell(shared, actions);
     }
 
-    fn woken(&mut self, shared: &Shared, actions: &mut impl Actions) {
+    fn woken(&mut self, shared: &Shared, actions: &mut A) {
         self.tell(shared, actions);
     }
 }

@@ -1,8 +1,8 @@
 //! What each RPC means, as pure state machines.
 //!
 //! [`route`] finds the [`Method`] of a request, [`Call::started`] makes its state machine, and
-//! [`State`] names the steps that the layer above brings to it. What a call wants done it asks of
-//! [`Actions`].
+//! [`CallSteps`] names the steps that the layer above brings to it. What a call wants done it asks
+//! of [`Actions`].
 
 // What ships does not panic: docs/internals/panics.md.
 #![cfg_attr(
@@ -16,6 +16,7 @@
     )
 )]
 
+pub mod actions;
 pub mod admin;
 pub mod blob;
 pub mod call;
@@ -32,6 +33,7 @@ pub mod http;
 pub mod interop;
 pub mod keyvalue;
 pub mod limits;
+mod message_parts;
 pub mod method;
 pub mod reflection;
 pub mod services;
@@ -42,11 +44,13 @@ pub mod status;
 pub mod task;
 pub mod waiting;
 
-pub use call::{
-    Actions, CallHead, MessagePart, MessageParts, Metadata, PeerKind, ServerInfo, Shared, State,
-    Topic,
+pub use actions::{
+    Actions, Administration, BlobAccess, CallClock, DatabaseAccess, PlainResponse, RequestFlow,
+    ResponseHeaders, ResponseMemory, Responses, SendRoom, Topic, Wakeups,
 };
+pub use call::{CallHead, CallSteps, Metadata, PeerKind, PlanReads, ServerInfo, Shared};
 pub use figures::{Figures, LoopFigures, ReaderFigures, RefusedFor};
+pub use message_parts::{MessagePart, MessageParts};
 pub use method::{Method, route};
 pub use services::Call;
 pub use settings::ServiceSettings;

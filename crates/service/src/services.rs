@@ -4,9 +4,10 @@ use store::blob::News;
 use store::tree::ReadPlan;
 use store::{CommitOutcome, ReadView};
 
+use crate::actions::Actions;
 use crate::admin::AdminCall;
 use crate::blob::BlobCall;
-use crate::call::{Actions, CallHead, ServerInfo, Shared, State};
+use crate::call::{CallHead, CallSteps, PlanReads, ServerInfo, Shared};
 use crate::compat::gupload::GuploadCall;
 use crate::compat::kvstore::KvstoreCall;
 use crate::compat::ydb_ping::YdbPingCall;
@@ -104,70 +105,50 @@ fn not_served(method: Method) -> Status {
     ))
 }
 
-impl State for Call {
+impl PlanReads for Call {
+    fn plan_reads(&self, kept: &[u8], plan: &mut ReadPlan) {
+        step!(self, state => state.plan_reads(kept, plan));
+    }
+}
+
+impl<A: Actions> CallSteps<A> for Call {
     #[inline]
-    fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared, actions: &mut impl Actions) {
+    fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared, actions: &mut A) {
         step!(self, state => state.message(bytes, last, shared, actions));
     }
 
-    fn part(
-        &mut self,
-        bytes: &[u8],
-        left: usize,
-        last: bool,
-        shared: &Shared,
-        actions: &mut impl Actions,
-    ) {
+    fn part(&mut self, bytes: &[u8], left: usize, last: bool, shared: &Shared, actions: &mut A) {
         step!(self, state => state.part(bytes, left, last, shared, actions));
     }
 
-    fn half_closed(&mut self, shared: &Shared, actions: &mut impl Actions) {
+    fn half_closed(&mut self, shared: &Shared, actions: &mut A) {
         step!(self, state => state.half_closed(shared, actions));
     }
 
-    fn wish(&self, kept: &[u8], plan: &mut ReadPlan) {
-        step!(self, state => state.wish(kept, plan));
-    }
-
     #[inline]
-    fn read(
-        &mut self,
-        shown: &ReadView<'_>,
-        kept: &[u8],
-        shared: &Shared,
-        actions: &mut impl Actions,
-    ) {
+    fn read(&mut self, shown: &ReadView<'_>, kept: &[u8], shared: &Shared, actions: &mut A) {
         step!(self, state => state.read(shown, kept, shared, actions));
     }
 
     #[inline]
-    fn committed(
-        &mut self,
-        outcome: &CommitOutcome<'_>,
-        shared: &Shared,
-        actions: &mut impl Actions,
-    ) {
+    fn committed(&mut self, outcome: &CommitOutcome<'_>, shared: &Shared, actions: &mut A) {
         step!(self, state => state.committed(outcome, shared, actions));
     }
 
-    fn task(&mut self, news: &TaskNews<'_>, shared: &Shared, actions: &mut impl Actions) {
+    fn task(&mut self, news: &TaskNews<'_>, shared: &Shared, actions: &mut A) {
         step!(self, state => state.task(news, shared, actions));
     }
 
-    fn blob(&mut self, news: News, shared: &Shared, actions: &mut impl Actions) {
+    fn blob(&mut self, news: News, shared: &Shared, actions: &mut A) {
         step!(self, state => state.blob(news, shared, actions));
     }
 
-    fn writable(&mut self, shared: &Shared, actions: &mut impl Actions) {
+    fn writable(&mut self, shared: &Shared, actions: &mut A) {
         step!(self, state => state.writable(shared, actions));
     }
 
-    fn woken(&mut self, shared: &Shared, actions: &mut impl Actions) {
+    fn woken(&mut self, shared: &Shared, actions: &mut A) {
         step!(self, state => state.woken(shared, actions));
-    }
-
-    fn cancelled(&mut self, shared: &Shared) {
-        step!(self, state => state.cancelled(shared));
     }
 }
 

@@ -1,6 +1,7 @@
-//! Work that takes long: a call asks for it ([`Actions::start_task`](crate::Actions::start_task)),
-//! the layer above does it beside its loops, one at a time, and tells the call how it goes
-//! ([`State::task`](crate::State::task)).
+//! Work that takes long: a call asks for it
+//! ([`Administration::start_task`](crate::Administration::start_task)), the layer above does it
+//! beside its loops, one at a time, and tells the call how it goes
+//! ([`CallSteps::task`](crate::CallSteps::task)).
 
 use store::{DatabaseId, Kind};
 

@@ -211,7 +211,7 @@ impl LoopState {
             .poll_event(&[], &mut 0, &mut nowhere, now_ns)
         {
             if let Event::Cancelled { stream, cause } = event {
-                (self.calls).cancel(&self.context, &self.shared, http2, stream, cause);
+                (self.calls).cancel(&self.context, http2, stream, cause);
             }
         }
         debug_assert_eq!(http2.running, 0, "every call of a connection ends with it");

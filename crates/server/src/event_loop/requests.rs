@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use net::Io;
-use service::{Call, CallHead, Method, RefusedFor, State, Status};
+use service::{Call, CallHead, CallSteps, Method, RefusedFor, Status};
 use wire::{Connection, Event, StreamKey};
 
 use super::LoopState;
@@ -27,7 +27,7 @@ impl LoopState {
                 call.writable(shared, step)
             }),
             Event::Cancelled { stream, cause } => {
-                (self.calls).cancel(&self.context, &self.shared, http2, stream, cause);
+                (self.calls).cancel(&self.context, http2, stream, cause);
             }
             Event::Body { stream, last } => self.body(http2, io, stream, last),
             Event::Response { .. } | Event::Finished { .. } => {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use net::Io;
 use service::services::{database_gone, not_read};
-use service::{Actions, Call, Shared, State, Status};
+use service::{Call, CallSteps, Responses, Shared, Status};
 use store::tree::FetchedCall;
 use store::{CommitOutcome, ReadView};
 use wire::StreamKey;
@@ -179,9 +179,6 @@ impl LoopState {
 
     /// Ends a call from outside of it.
     pub(super) fn end(&mut self, http2: &mut Http2State, io: &mut Io, id: CallId, status: Status) {
-        self.step(http2, &mut io.output, id, |call, shared, step| {
-            call.cancelled(shared);
-            step.finish(status);
-        });
+        self.step(http2, &mut io.output, id, |_, _, step| step.finish(status));
     }
 }

@@ -18,7 +18,8 @@ use store::{
     DropError, Durability, Kind, Refusal, Store,
 };
 
-use crate::call::{Actions, CallHead, PeerKind, Shared, State};
+use crate::actions::{Administration, CallClock, Responses, SendRoom, Wakeups};
+use crate::call::{CallHead, CallSteps, PeerKind, PlanReads, Shared};
 use crate::keyvalue::messages::{Invalid, Rule};
 use crate::keyvalue::refusal;
 use crate::limits::{DURABILITY_INTERVAL_MS_MAX, QUOTED_CHARACTERS};
@@ -50,7 +51,7 @@ impl AdminCall {
         method: Method,
         head: &CallHead<'_>,
         _shared: &Shared,
-        actions: &mut impl Actions,
+        actions: &mut impl Responses,
     ) -> AdminCall {
         if head.peer == PeerKind::Remote {
             actions.finish(from_elsewhere(method));
@@ -77,8 +78,10 @@ fn from_elsewhere(method: Method) -> Status {
     )
 }
 
-impl State for AdminCall {
-    fn message(&mut self, bytes: &[u8], _last: bool, shared: &Shared, actions: &mut impl Actions) {
+impl PlanReads for AdminCall {}
+
+impl<A: Administration + Responses + SendRoom + Wakeups + CallClock> CallSteps<A> for AdminCall {
+    fn message(&mut self, bytes: &[u8], _last: bool, shared: &Shared, actions: &mut A) {
         if std::mem::replace(&mut self.is_under_way, true) {
             return actions.finish(Status::second_request(self.method.path()));
         }
@@ -96,19 +99,19 @@ impl State for AdminCall {
         }
     }
 
-    fn half_closed(&mut self, _shared: &Shared, actions: &mut impl Actions) {
+    fn half_closed(&mut self, _shared: &Shared, actions: &mut A) {
         if !self.is_under_way {
             actions.finish(Status::no_request(self.method.path()));
         }
     }
 
-    fn writable(&mut self, _shared: &Shared, actions: &mut impl Actions) {
+    fn writable(&mut self, _shared: &Shared, actions: &mut A) {
         if self.lists {
             actions.step_later();
         }
     }
 
-    fn woken(&mut self, shared: &Shared, actions: &mut impl Actions) {
+    fn woken(&mut self, shared: &Shared, actions: &mut A) {
         if !self.lists || !actions.can_send() {
             return;
         }
@@ -118,17 +121,12 @@ impl State for AdminCall {
         }
     }
 
-    fn task(&mut self, news: &TaskNews<'_>, _shared: &Shared, actions: &mut impl Actions) {
+    fn task(&mut self, news: &TaskNews<'_>, _shared: &Shared, actions: &mut A) {
         tasks::answer(news, actions);
     }
 
     /// The catalogue was changed, or the change was refused.
-    fn committed(
-        &mut self,
-        outcome: &CommitOutcome<'_>,
-        shared: &Shared,
-        actions: &mut impl Actions,
-    ) {
+    fn committed(&mut self, outcome: &CommitOutcome<'_>, shared: &Shared, actions: &mut A) {
         let created = self.method == Method::AdminCreateDatabase;
         let answered = match outcome.decision {
             Decision::Applied if created => answer_created(&self.name, true, shared, actions),
@@ -177,7 +175,7 @@ impl AdminCall {
         &mut self,
         bytes: &[u8],
         shared: &Shared,
-        actions: &mut impl Actions,
+        actions: &mut (impl Administration + Responses),
     ) -> Result<(), Status> {
         let request =
             CreateDatabaseRequest::decode(bytes).map_err(|error| invalid(self.method, error))?;
@@ -205,7 +203,7 @@ fn answer_created(
     name: &str,
     created: bool,
     shared: &Shared,
-    actions: &mut impl Actions,
+    actions: &mut impl Responses,
 ) -> Result<(), Status> {
     let databases = shared.store.databases();
     let Some(info) = databases.iter().find(|info| info.name == name) else {
@@ -345,7 +343,7 @@ impl AdminCall {
         &mut self,
         bytes: &[u8],
         shared: &Shared,
-        actions: &mut impl Actions,
+        actions: &mut (impl Administration + Responses),
     ) -> Result<(), Status> {
         let request =
             DropDatabaseRequest::decode(bytes).map_err(|error| invalid(self.method, error))?;
@@ -369,7 +367,7 @@ impl AdminCall {
     }
 }
 
-fn answer_dropped(dropped: bool, actions: &mut impl Actions) -> Result<(), Status> {
+fn answer_dropped(dropped: bool, actions: &mut impl Responses) -> Result<(), Status> {
     actions.respond(|out| DropDatabaseResponse { dropped }.encode(out));
     Ok(())
 }
@@ -391,7 +389,7 @@ fn not_confirmed(name: &str, content: &DropError) -> Status {
 
 impl AdminCall {
     /// Lists all databases when long work has its turn: there may be a thousand.
-    fn begin_list(&mut self, bytes: &[u8], actions: &mut impl Actions) -> Result<(), Status> {
+    fn begin_list(&mut self, bytes: &[u8], actions: &mut impl Wakeups) -> Result<(), Status> {
         // It has no fields, as has the request of ListDatabases.
         StatisticsRequest::decode(bytes).map_err(|error| invalid(self.method, error))?;
         self.lists = true;
@@ -400,7 +398,7 @@ impl AdminCall {
     }
 }
 
-fn list_databases(shared: &Shared, actions: &mut impl Actions) {
+fn list_databases(shared: &Shared, actions: &mut impl Responses) {
     let infos = by_name(&shared.store);
     actions.respond(|out| {
         for database in figures_of(&infos, &shared.store) {
@@ -438,7 +436,7 @@ fn figures_of<'a>(
     })
 }
 
-fn statistics(shared: &Shared, actions: &mut impl Actions) {
+fn statistics(shared: &Shared, actions: &mut (impl Responses + CallClock)) {
     let totals = shared.figures.totals();
     let infos = by_name(&shared.store);
     let methods = totals.ended.iter().map(|&(method, code, calls)| {

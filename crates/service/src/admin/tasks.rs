@@ -3,7 +3,7 @@
 use store::{Kind, Store};
 
 use super::invalid;
-use crate::call::Actions;
+use crate::actions::{Administration, Responses, SendRoom};
 use crate::keyvalue::messages::Invalid;
 use crate::limits::{BACKUP_NAME_BYTES, QUOTED_CHARACTERS};
 use crate::method::Method;
@@ -13,7 +13,7 @@ use api::admin::{
     BackupRequest, ConvertDatabaseRequest, ConvertProgress, DatabaseKind, SnapshotRequest,
 };
 
-pub(super) fn begin_backup(bytes: &[u8], actions: &mut impl Actions) -> Result<(), Status> {
+pub(super) fn begin_backup(bytes: &[u8], actions: &mut impl Administration) -> Result<(), Status> {
     let request = BackupRequest::decode(bytes);
     let name = request
         .map_err(|error| invalid(Method::AdminBackup, error))?
@@ -23,7 +23,10 @@ pub(super) fn begin_backup(bytes: &[u8], actions: &mut impl Actions) -> Result<(
     actions.start_task(task).map_err(TaskRefusal::status)
 }
 
-pub(super) fn begin_snapshot(bytes: &[u8], actions: &mut impl Actions) -> Result<(), Status> {
+pub(super) fn begin_snapshot(
+    bytes: &[u8],
+    actions: &mut impl Administration,
+) -> Result<(), Status> {
     SnapshotRequest::decode(bytes).map_err(|error| invalid(Method::AdminSnapshot, error))?;
     actions
         .start_task(Task::Snapshot)
@@ -33,7 +36,7 @@ pub(super) fn begin_snapshot(bytes: &[u8], actions: &mut impl Actions) -> Result
 pub(super) fn begin_convert(
     bytes: &[u8],
     store: &Store,
-    actions: &mut impl Actions,
+    actions: &mut (impl Administration + Responses + SendRoom),
 ) -> Result<(), Status> {
     let request = ConvertDatabaseRequest::decode(bytes)
         .map_err(|error| invalid(Method::AdminConvertDatabase, error))?;
@@ -80,7 +83,7 @@ fn check_name(name: &str) -> Result<(), Status> {
 }
 
 /// Tells the caller.
-pub(super) fn answer(news: &TaskNews<'_>, actions: &mut impl Actions) {
+pub(super) fn answer(news: &TaskNews<'_>, actions: &mut (impl Responses + SendRoom)) {
     match news {
         // A caller who does not read gets the next one instead.
         TaskNews::BackingUp(_) | TaskNews::Converting(_) if !actions.can_send() => {}

@@ -7,7 +7,8 @@ use store::blob::{News, key, limits};
 use super::reading::{Part, Reading};
 use super::storing::with_description;
 use super::{BlobDescriptionOf, find, refuse};
-use crate::call::{Actions, Shared};
+use crate::actions::{BlobAccess, DatabaseAccess, ResponseMemory, Responses, SendRoom};
+use crate::call::Shared;
 use crate::limits::DOWNLOAD_CHUNK_BYTES;
 use crate::method::Method;
 use crate::status::{Code, Status};
@@ -30,7 +31,7 @@ impl Download {
     pub(super) fn begin(
         bytes: &[u8],
         shared: &Shared,
-        actions: &mut impl Actions,
+        actions: &mut impl DatabaseAccess,
     ) -> Result<Download, Status> {
         let request = DownloadRequest::decode(bytes)
             .map_err(|error| refuse::invalid(Method::BlobDownload, error))?;
@@ -69,7 +70,7 @@ impl Download {
         shown: &ReadView<'_>,
         key: &[u8],
         shared: &Shared,
-        actions: &mut impl Actions,
+        actions: &mut (impl BlobAccess + Responses + SendRoom + ResponseMemory),
     ) {
         match self.try_open(shown, key, shared) {
             Ok(()) => self.go_on(actions),
@@ -110,7 +111,11 @@ impl Download {
         Ok(())
     }
 
-    pub(super) fn news(&mut self, news: News, actions: &mut impl Actions) {
+    pub(super) fn news(
+        &mut self,
+        news: News,
+        actions: &mut (impl BlobAccess + Responses + SendRoom + ResponseMemory),
+    ) {
         let reading = self.reading.as_mut().expect("something was asked for");
         match reading.news(news) {
             Ok(()) => self.go_on(actions),
@@ -119,7 +124,10 @@ impl Download {
     }
 
     /// Sends what can be sent.
-    pub(super) fn go_on(&mut self, actions: &mut impl Actions) {
+    pub(super) fn go_on(
+        &mut self,
+        actions: &mut (impl BlobAccess + Responses + SendRoom + ResponseMemory),
+    ) {
         let Some(reading) = &mut self.reading else {
             return;
         };
@@ -142,7 +150,7 @@ fn send(
     name: &str,
     head: Option<(u64, BlobDescriptionOf)>,
     part: Option<&Part>,
-    actions: &mut impl Actions,
+    actions: &mut impl Responses,
 ) {
     let data = part.map_or(&[][..], Part::bytes);
     let crc32c = part.map(|part| match part.is_whole() {

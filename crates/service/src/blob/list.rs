@@ -8,7 +8,8 @@ use store::{DatabaseId, Direction, Range, ReadView, ScanEnd};
 
 use super::refuse;
 use super::storing::with_description;
-use crate::call::{Actions, Shared};
+use crate::actions::{DatabaseAccess, Responses, SendRoom};
+use crate::call::Shared;
 use crate::limits::{SCAN_PAGE_BYTES, SCAN_PAGE_ROWS};
 use crate::method::Method;
 use crate::status::Status;
@@ -33,7 +34,7 @@ impl List {
     pub(super) fn begin(
         bytes: &[u8],
         shared: &Shared,
-        actions: &mut impl Actions,
+        actions: &mut impl DatabaseAccess,
     ) -> Result<List, Status> {
         let request =
             ListRequest::decode(bytes).map_err(|error| refuse::invalid(Method::BlobList, error))?;
@@ -57,7 +58,11 @@ impl List {
     }
 
     /// Sends a page.
-    pub(super) fn read(&mut self, shown: &ReadView<'_>, actions: &mut impl Actions) {
+    pub(super) fn read(
+        &mut self,
+        shown: &ReadView<'_>,
+        actions: &mut (impl DatabaseAccess + Responses + SendRoom),
+    ) {
         self.asked = false;
         if !actions.can_send() {
             return;
@@ -71,7 +76,7 @@ impl List {
     }
 
     /// Asks for the next page as soon as there is room for it.
-    pub(super) fn go_on(&mut self, actions: &mut impl Actions) {
+    pub(super) fn go_on(&mut self, actions: &mut (impl DatabaseAccess + SendRoom)) {
         if !self.asked && actions.can_send() {
             self.asked = true;
             actions.read_long(DatabaseId::BLOBS);

@@ -1,7 +1,7 @@
 //! `pelton.v1.Blob`, and blobs over plain HTTP/2. `proto/pelton/v1/blob.proto` is the promise that
 //! this module keeps.
 //!
-//! What waits for the disk is done by the layer above ([`Actions::blob`]); [`Storing`] and
+//! What waits for the disk is done by the layer above ([`BlobAccess::blob`]); [`Storing`] and
 //! [`Reading`] are what all protocols have in common.
 
 mod download;
@@ -22,7 +22,10 @@ use store::{
     CommitOutcome, Condition, DatabaseId, Decision, Mode, Operation, OperationStatus, ReadView,
 };
 
-use crate::call::{Actions, CallHead, Shared, State};
+use crate::actions::{
+    BlobAccess, CallClock, DatabaseAccess, RequestFlow, ResponseMemory, Responses, SendRoom,
+};
+use crate::call::{CallHead, CallSteps, PlanReads, Shared};
 use crate::keyvalue::messages::Invalid;
 use crate::keyvalue::refusal;
 use crate::method::Method;
@@ -59,7 +62,7 @@ impl BlobCall {
         method: Method,
         _head: &CallHead<'_>,
         _shared: &Shared,
-        _actions: &mut impl Actions,
+        _actions: &mut impl Sized,
     ) -> BlobCall {
         BlobCall(match method {
             Method::BlobUpload => Step::Upload(Box::default()),
@@ -68,8 +71,19 @@ impl BlobCall {
     }
 }
 
-impl State for BlobCall {
-    fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared, actions: &mut impl Actions) {
+impl PlanReads for BlobCall {}
+
+impl<A> CallSteps<A> for BlobCall
+where
+    A: DatabaseAccess
+        + BlobAccess
+        + Responses
+        + SendRoom
+        + ResponseMemory
+        + RequestFlow
+        + CallClock,
+{
+    fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared, actions: &mut A) {
         let method = match &mut self.0 {
             Step::Expecting(method) => *method,
             Step::Upload(upload) => return upload.message(bytes, last, shared, actions),
@@ -82,21 +96,14 @@ impl State for BlobCall {
         }
     }
 
-    fn part(
-        &mut self,
-        bytes: &[u8],
-        left: usize,
-        last: bool,
-        _shared: &Shared,
-        actions: &mut impl Actions,
-    ) {
+    fn part(&mut self, bytes: &[u8], left: usize, last: bool, _shared: &Shared, actions: &mut A) {
         match &mut self.0 {
             Step::Upload(upload) => upload.part(bytes, left, last, actions),
             _ => debug_assert!(false, "only uploads take parts"),
         }
     }
 
-    fn half_closed(&mut self, _shared: &Shared, actions: &mut impl Actions) {
+    fn half_closed(&mut self, _shared: &Shared, actions: &mut A) {
         match &mut self.0 {
             Step::Expecting(method) => actions.finish(Status::no_request(method.path())),
             Step::Upload(upload) => upload.half_closed(actions),
@@ -104,13 +111,7 @@ impl State for BlobCall {
         }
     }
 
-    fn read(
-        &mut self,
-        shown: &ReadView<'_>,
-        kept: &[u8],
-        shared: &Shared,
-        actions: &mut impl Actions,
-    ) {
+    fn read(&mut self, shown: &ReadView<'_>, kept: &[u8], shared: &Shared, actions: &mut A) {
         match &mut self.0 {
             Step::Download(download) => download.open(shown, kept, shared, actions),
             Step::Stat(name) => answer_stat(name, shown, kept, shared, actions),
@@ -119,7 +120,7 @@ impl State for BlobCall {
         }
     }
 
-    fn blob(&mut self, news: News, _shared: &Shared, actions: &mut impl Actions) {
+    fn blob(&mut self, news: News, _shared: &Shared, actions: &mut A) {
         match &mut self.0 {
             Step::Upload(upload) => upload.news(news, actions),
             Step::Download(download) => download.news(news, actions),
@@ -128,12 +129,7 @@ impl State for BlobCall {
         }
     }
 
-    fn committed(
-        &mut self,
-        outcome: &CommitOutcome<'_>,
-        _shared: &Shared,
-        actions: &mut impl Actions,
-    ) {
+    fn committed(&mut self, outcome: &CommitOutcome<'_>, _shared: &Shared, actions: &mut A) {
         match &mut self.0 {
             Step::Upload(upload) => upload.committed(outcome, actions),
             Step::Delete => match deleted(outcome) {
@@ -144,7 +140,7 @@ impl State for BlobCall {
         }
     }
 
-    fn writable(&mut self, _shared: &Shared, actions: &mut impl Actions) {
+    fn writable(&mut self, _shared: &Shared, actions: &mut A) {
         match &mut self.0 {
             Step::Download(download) => download.go_on(actions),
             Step::List(list) => list.go_on(actions),
@@ -158,7 +154,7 @@ impl Step {
         method: Method,
         bytes: &[u8],
         shared: &Shared,
-        actions: &mut impl Actions,
+        actions: &mut (impl DatabaseAccess + BlobAccess + Responses + ResponseMemory),
     ) -> Result<Option<Step>, Status> {
         Ok(Some(match method {
             Method::BlobDownload => {
@@ -229,7 +225,7 @@ pub(crate) fn find<'v>(
 fn begin_stat(
     bytes: &[u8],
     shared: &Shared,
-    actions: &mut impl Actions,
+    actions: &mut (impl DatabaseAccess + Responses),
 ) -> Result<Option<Step>, Status> {
     let request =
         StatRequest::decode(bytes).map_err(|error| refuse::invalid(Method::BlobStat, error))?;
@@ -254,7 +250,7 @@ fn answer_stat(
     shown: &ReadView<'_>,
     key: &[u8],
     shared: &Shared,
-    actions: &mut impl Actions,
+    actions: &mut impl Responses,
 ) {
     match find(shown, key, shared) {
         Err(status) => actions.finish(status),
@@ -272,7 +268,11 @@ fn answer_stat(
     }
 }
 
-fn begin_delete(bytes: &[u8], shared: &Shared, actions: &mut impl Actions) -> Result<(), Status> {
+fn begin_delete(
+    bytes: &[u8],
+    shared: &Shared,
+    actions: &mut impl DatabaseAccess,
+) -> Result<(), Status> {
     let request = DeleteBlobRequest::decode(bytes)
         .map_err(|error| refuse::invalid(Method::BlobDelete, error))?;
     Invalid::refuse_unserved(request.unserved)
@@ -288,12 +288,12 @@ fn begin_delete(bytes: &[u8], shared: &Shared, actions: &mut impl Actions) -> Re
     Ok(())
 }
 
-/// Has a description removed; `State::committed` follows.
+/// Has a description removed; `CallSteps::committed` follows.
 pub(crate) fn delete(
     database: DatabaseId,
     name: &str,
     if_version: Option<u64>,
-    actions: &mut impl Actions,
+    actions: &mut impl DatabaseAccess,
 ) {
     let mut commit = actions.write(DatabaseId::BLOBS, Mode::Independent);
     let pushed = commit.push(&Operation::Delete {

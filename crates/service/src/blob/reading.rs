@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use store::blob::{Content, Description, News, Piece, ReadError, Work};
 
-use crate::call::{Actions, Shared};
+use crate::actions::{BlobAccess, ResponseMemory, SendRoom};
+use crate::call::Shared;
 use crate::limits::{
     DOWNLOAD_AHEAD_BYTES, DOWNLOAD_FIRST_BYTES, DOWNLOAD_GROWTH, DOWNLOAD_HEAD_BYTES,
     DOWNLOAD_LEAST_ROOM_BYTES, DOWNLOAD_LITTLE_BYTES, DOWNLOAD_READ_BYTES,
@@ -82,9 +83,13 @@ impl Reading {
     }
 
     /// Takes at most so much of what is there and may be sent now. If there is nothing, it is read
-    /// as soon as it can be sent; [`Reading::news`] or [`State::writable`](crate::State::writable)
-    /// follows.
-    pub(crate) fn take(&mut self, chunk_bytes: usize, actions: &mut impl Actions) -> Option<Part> {
+    /// as soon as it can be sent; [`Reading::news`] or
+    /// [`CallSteps::writable`](crate::CallSteps::writable) follows.
+    pub(crate) fn take(
+        &mut self,
+        chunk_bytes: usize,
+        actions: &mut (impl BlobAccess + SendRoom + ResponseMemory),
+    ) -> Option<Part> {
         self.has_progress |= actions.take_progress();
         let can_send = actions.can_send();
         if let Some(piece) = self.piece.take() {
@@ -119,7 +124,7 @@ impl Reading {
     }
 
     /// Keeps a piece for a peer that cannot take it yet, if it may wait and memory is not short.
-    fn keep(&mut self, mut piece: Piece, actions: &mut impl Actions) {
+    fn keep(&mut self, mut piece: Piece, actions: &mut (impl SendRoom + ResponseMemory)) {
         if self.may_wait && !is_short_of_memory(actions) {
             actions.hold_ready(piece.bytes.len());
             piece.permit = None;
@@ -132,7 +137,11 @@ impl Reading {
 
     /// Reads what comes next, if the peer can take it, or has taken something since more was read
     /// ahead.
-    fn read(&mut self, can_send: bool, actions: &mut impl Actions) {
+    fn read(
+        &mut self,
+        can_send: bool,
+        actions: &mut (impl BlobAccess + SendRoom + ResponseMemory),
+    ) {
         let is_ahead = self.has_progress && !is_short_of_memory(actions);
         let room = match is_ahead {
             true => actions.window_room(),
@@ -188,7 +197,7 @@ impl Reading {
 }
 
 /// Whether everybody is to hold little.
-fn is_short_of_memory(actions: &impl Actions) -> bool {
+fn is_short_of_memory(actions: &impl ResponseMemory) -> bool {
     actions.message_bytes() != usize::MAX
 }
 

@@ -3,7 +3,7 @@
 use store::blob::{Begin, Chunk, Description, End, Interest, News, UploadError, Work};
 use store::{CommitOutcome, Condition, Decision, OperationStatus};
 
-use crate::call::Actions;
+use crate::actions::{BlobAccess, CallClock, RequestFlow};
 use crate::keyvalue::refusal;
 use crate::limits::{
     UPLOAD_GATHERED_BYTES, UPLOAD_GATHERED_SHARE, UPLOAD_WINDOW_BYTES, UPLOAD_WINDOW_BYTES_MAX,
@@ -70,7 +70,7 @@ impl Storing {
     pub(crate) fn begin(
         begin: Box<Begin>,
         if_version: Option<u64>,
-        actions: &mut impl Actions,
+        actions: &mut (impl BlobAccess + RequestFlow),
     ) -> Storing {
         let interest = Interest::default();
         let storing = Storing {
@@ -99,7 +99,11 @@ impl Storing {
     }
 
     /// Some of a chunk has come; [`Storing::end_chunk`] follows when it is complete.
-    pub(crate) fn add_part(&mut self, data: &[u8], actions: &mut impl Actions) {
+    pub(crate) fn add_part(
+        &mut self,
+        data: &[u8],
+        actions: &mut (impl BlobAccess + RequestFlow + CallClock),
+    ) {
         debug_assert!(!self.has_ended());
         if data.is_empty() {
             return;
@@ -117,7 +121,11 @@ impl Storing {
     }
 
     /// A chunk of which there were parts is complete.
-    pub(crate) fn end_chunk(&mut self, crc32c: Option<u32>, actions: &mut impl Actions) {
+    pub(crate) fn end_chunk(
+        &mut self,
+        crc32c: Option<u32>,
+        actions: &mut (impl BlobAccess + RequestFlow + CallClock),
+    ) {
         match self.gathered.chunks.last_mut() {
             Some(last) if last.is_open => (last.crc32c, last.is_open) = (crc32c, false),
             // All that came of it is being stored.
@@ -131,7 +139,12 @@ impl Storing {
     }
 
     /// A chunk has come.
-    pub(crate) fn add(&mut self, data: &[u8], crc32c: Option<u32>, actions: &mut impl Actions) {
+    pub(crate) fn add(
+        &mut self,
+        data: &[u8],
+        crc32c: Option<u32>,
+        actions: &mut (impl BlobAccess + RequestFlow + CallClock),
+    ) {
         debug_assert!(!self.has_ended());
         if !data.is_empty() {
             self.gathered.bytes.extend_from_slice(data);
@@ -149,20 +162,31 @@ impl Storing {
     }
 
     /// The caller has ended with it.
-    pub(crate) fn end(&mut self, end: End, actions: &mut impl Actions) {
+    pub(crate) fn end(
+        &mut self,
+        end: End,
+        actions: &mut (impl BlobAccess + RequestFlow + CallClock),
+    ) {
         self.end = Some(Ending::Whole(end));
         self.go_on(actions);
     }
 
     /// The caller has ended without an end.
-    pub(crate) fn cut(&mut self, actions: &mut impl Actions) -> Progress {
+    pub(crate) fn cut(
+        &mut self,
+        actions: &mut (impl BlobAccess + RequestFlow + CallClock),
+    ) -> Progress {
         self.end = Some(Ending::Cut);
         self.go_on(actions);
         self.progress()
     }
 
     /// What was asked for is done.
-    pub(crate) fn news(&mut self, news: News, actions: &mut impl Actions) -> Progress {
+    pub(crate) fn news(
+        &mut self,
+        news: News,
+        actions: &mut (impl BlobAccess + RequestFlow + CallClock),
+    ) -> Progress {
         match news {
             News::Begun(upload) => self.take_back(upload, actions),
             News::Written {
@@ -191,7 +215,7 @@ impl Storing {
     }
 
     /// Nothing is done with the upload now. All that streams have share the memory for what waits.
-    fn take_back(&mut self, upload: Box<store::blob::Upload>, actions: &mut impl Actions) {
+    fn take_back(&mut self, upload: Box<store::blob::Upload>, actions: &mut impl RequestFlow) {
         let share = UPLOAD_WINDOWS_BYTES / upload.streams().max(1);
         let window_bytes = share.clamp(
             UPLOAD_WINDOW_BYTES as usize,
@@ -220,7 +244,7 @@ impl Storing {
     }
 
     /// Has done what can be done, and holds the caller if too much waits.
-    fn go_on(&mut self, actions: &mut impl Actions) {
+    fn go_on(&mut self, actions: &mut (impl BlobAccess + RequestFlow + CallClock)) {
         if !self.gathered.chunks.is_empty() {
             if self.is_worth_storing()
                 && let Some(upload) = self.upload.take()

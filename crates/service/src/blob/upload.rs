@@ -6,7 +6,8 @@ use store::blob::{Begin, Description, End, News, limits};
 use super::parted_chunk::{Found, PartedChunk};
 use super::storing::{Progress, Storing, with_description};
 use super::{BlobDescriptionOf, refuse};
-use crate::call::{Actions, Shared};
+use crate::actions::{BlobAccess, CallClock, RequestFlow, Responses};
+use crate::call::Shared;
 use crate::keyvalue::messages::Invalid;
 use crate::method::Method;
 use crate::status::Status;
@@ -29,7 +30,7 @@ impl Upload {
         bytes: &[u8],
         last: bool,
         shared: &Shared,
-        actions: &mut impl Actions,
+        actions: &mut (impl BlobAccess + Responses + RequestFlow + CallClock),
     ) {
         if let Err(status) = self.take(bytes, shared, actions) {
             return actions.finish(status);
@@ -43,7 +44,7 @@ impl Upload {
         &mut self,
         bytes: &[u8],
         shared: &Shared,
-        actions: &mut impl Actions,
+        actions: &mut (impl BlobAccess + RequestFlow + CallClock),
     ) -> Result<(), Status> {
         let request = UploadRequest::decode(bytes)
             .map_err(|error| refuse::invalid(Method::BlobUpload, error))?;
@@ -87,7 +88,7 @@ impl Upload {
         bytes: &[u8],
         left: usize,
         last: bool,
-        actions: &mut impl Actions,
+        actions: &mut (impl BlobAccess + Responses + RequestFlow + CallClock),
     ) {
         if let Err(status) = self.take_part(bytes, left, actions) {
             return actions.finish(status);
@@ -101,7 +102,7 @@ impl Upload {
         &mut self,
         bytes: &[u8],
         left: usize,
-        actions: &mut impl Actions,
+        actions: &mut (impl BlobAccess + RequestFlow + CallClock),
     ) -> Result<(), Status> {
         let Some(storing) = &mut self.storing else {
             return Err(Status::internal("a part of a message before the first one"));
@@ -133,7 +134,10 @@ impl Upload {
         Ok(())
     }
 
-    pub(super) fn half_closed(&mut self, actions: &mut impl Actions) {
+    pub(super) fn half_closed(
+        &mut self,
+        actions: &mut (impl BlobAccess + Responses + RequestFlow + CallClock),
+    ) {
         match &mut self.storing {
             None => actions.finish(Status::no_request(Method::BlobUpload.path())),
             Some(storing) if storing.has_ended() => {}
@@ -144,7 +148,11 @@ impl Upload {
         }
     }
 
-    pub(super) fn news(&mut self, news: News, actions: &mut impl Actions) {
+    pub(super) fn news(
+        &mut self,
+        news: News,
+        actions: &mut (impl BlobAccess + Responses + RequestFlow + CallClock),
+    ) {
         if let News::Sealed(sealed) = &news {
             self.sealed = Some(BlobDescriptionOf::new(&sealed.description()));
         }
@@ -153,7 +161,7 @@ impl Upload {
         act_on(progress, actions);
     }
 
-    pub(super) fn committed(&mut self, outcome: &CommitOutcome<'_>, actions: &mut impl Actions) {
+    pub(super) fn committed(&mut self, outcome: &CommitOutcome<'_>, actions: &mut impl Responses) {
         let storing = self.storing.as_ref().expect("something was submitted");
         let stored = match storing.committed(outcome) {
             Ok(stored) => stored,
@@ -178,7 +186,7 @@ impl Upload {
     }
 }
 
-fn act_on(progress: Progress, actions: &mut impl Actions) {
+fn act_on(progress: Progress, actions: &mut impl Responses) {
     match progress {
         Progress::GoesOn => {}
         Progress::Failed(error) => actions.finish(refuse::not_stored(&error)),
@@ -192,7 +200,7 @@ fn act_on(progress: Progress, actions: &mut impl Actions) {
 fn check_begin(
     begin: &UploadBegin<'_>,
     shared: &Shared,
-    actions: &impl Actions,
+    actions: &impl CallClock,
 ) -> Result<Box<Begin>, Status> {
     let (database, _) = refuse::database(begin.database, shared)?;
     refuse::name("begin.name", begin.name)?;

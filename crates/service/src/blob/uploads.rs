@@ -3,7 +3,8 @@
 use store::blob::{News, UploadPeer, Work, limits};
 
 use super::refuse;
-use crate::call::{Actions, Shared};
+use crate::actions::{BlobAccess, ResponseMemory, Responses};
+use crate::call::Shared;
 use crate::method::Method;
 use crate::status::Status;
 use api::blob::{
@@ -20,7 +21,7 @@ const LIST_BYTES: usize =
 pub(super) fn begin_list(
     bytes: &[u8],
     shared: &Shared,
-    actions: &mut impl Actions,
+    actions: &mut (impl BlobAccess + ResponseMemory),
 ) -> Result<bool, Status> {
     let request = ListUploadsRequest::decode(bytes)
         .map_err(|error| refuse::invalid(Method::BlobListUploads, error))?;
@@ -35,7 +36,7 @@ pub(super) fn begin_list(
 pub(super) fn begin_discard(
     bytes: &[u8],
     shared: &Shared,
-    actions: &mut impl Actions,
+    actions: &mut impl BlobAccess,
 ) -> Result<(), Status> {
     let request = DiscardUploadsRequest::decode(bytes)
         .map_err(|error| refuse::invalid(Method::BlobDiscardUploads, error))?;
@@ -56,7 +57,7 @@ pub(super) fn begin_discard(
     Ok(())
 }
 
-pub(super) fn answer(news: News, actions: &mut impl Actions) {
+pub(super) fn answer(news: News, actions: &mut impl Responses) {
     match news {
         News::Uploads(uploads) => actions.respond(|out| {
             for upload in &uploads {

@@ -7,8 +7,9 @@
 use store::blob::{Begin, End, News, limits};
 use store::{CommitOutcome, DatabaseId};
 
+use crate::actions::{BlobAccess, CallClock, PlainResponse, RequestFlow, Responses};
 use crate::blob::{Progress, Storing, refuse};
-use crate::call::{Actions, CallHead, Shared, State};
+use crate::call::{CallHead, CallSteps, PlanReads, Shared};
 use crate::method::Method;
 use crate::status::{Code, Status};
 use api::gupload::{Chunk, UploadStatus, UploadStatusCode};
@@ -34,7 +35,7 @@ impl GuploadCall {
         method: Method,
         head: &CallHead<'_>,
         shared: &Shared,
-        actions: &mut impl Actions,
+        actions: &mut (impl BlobAccess + Responses + RequestFlow + CallClock),
     ) -> GuploadCall {
         let content = Content::begin(head, shared, actions).unwrap_or_else(|status| {
             actions.finish(status);
@@ -48,7 +49,7 @@ impl GuploadCall {
     }
 
     /// All has come, and is on the device if it is kept.
-    fn answer(&self, actions: &mut impl Actions) {
+    fn answer(&self, actions: &mut (impl Responses + PlainResponse)) {
         let name = match &self.content {
             Content::Kept(storing) => Some(storing.name()),
             Content::Nowhere | Content::Over => None,
@@ -77,7 +78,7 @@ impl Content {
     fn begin(
         head: &CallHead<'_>,
         shared: &Shared,
-        actions: &mut impl Actions,
+        actions: &mut (impl BlobAccess + RequestFlow + CallClock),
     ) -> Result<Content, Status> {
         let metadata = |name: &[u8]| head.metadata.first(name);
         if shared.settings.gupload.discard || metadata(b":method").is_some_and(is_safe) {
@@ -103,8 +104,13 @@ impl Content {
     }
 }
 
-impl State for GuploadCall {
-    fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared, actions: &mut impl Actions) {
+impl PlanReads for GuploadCall {}
+
+impl<A> CallSteps<A> for GuploadCall
+where
+    A: BlobAccess + Responses + PlainResponse + RequestFlow + CallClock,
+{
+    fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared, actions: &mut A) {
         let content = match self.is_plain() {
             true => Ok(bytes),
             false => content(bytes),
@@ -119,7 +125,7 @@ impl State for GuploadCall {
         }
     }
 
-    fn half_closed(&mut self, _shared: &Shared, actions: &mut impl Actions) {
+    fn half_closed(&mut self, _shared: &Shared, actions: &mut A) {
         match &mut self.content {
             Content::Kept(storing) => storing.end(End::default(), actions),
             Content::Nowhere => self.answer(actions),
@@ -127,7 +133,7 @@ impl State for GuploadCall {
         }
     }
 
-    fn blob(&mut self, news: News, _shared: &Shared, actions: &mut impl Actions) {
+    fn blob(&mut self, news: News, _shared: &Shared, actions: &mut A) {
         let Content::Kept(storing) = &mut self.content else {
             return debug_assert!(false, "nothing was to be done");
         };
@@ -136,12 +142,7 @@ impl State for GuploadCall {
         }
     }
 
-    fn committed(
-        &mut self,
-        outcome: &CommitOutcome<'_>,
-        _shared: &Shared,
-        actions: &mut impl Actions,
-    ) {
+    fn committed(&mut self, outcome: &CommitOutcome<'_>, _shared: &Shared, actions: &mut A) {
         let Content::Kept(storing) = &self.content else {
             return debug_assert!(false, "nothing was submitted");
         };

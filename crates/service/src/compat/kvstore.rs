@@ -11,7 +11,8 @@ use store::{
     PushError, ReadView, Refusal, Value,
 };
 
-use crate::call::{Actions, CallHead, Shared, State};
+use crate::actions::{CallClock, DatabaseAccess, ResponseMemory, Responses, Wakeups};
+use crate::call::{CallHead, CallSteps, PlanReads, Shared};
 use crate::keyvalue;
 use crate::method::Method;
 use crate::settings::simulate::SimulatedTurn;
@@ -45,7 +46,7 @@ impl KvstoreCall {
         method: Method,
         _head: &CallHead<'_>,
         _shared: &Shared,
-        _actions: &mut impl Actions,
+        _actions: &mut impl Sized,
     ) -> KvstoreCall {
         KvstoreCall {
             method,
@@ -62,7 +63,7 @@ impl KvstoreCall {
         &mut self,
         bytes: &[u8],
         shared: &Shared,
-        actions: &mut impl Actions,
+        actions: &mut (impl DatabaseAccess + ResponseMemory + Wakeups + CallClock),
     ) -> Result<(), Status> {
         let Some(simulator) = &shared.settings.kvstore.simulator else {
             return self.begin(bytes, shared, actions);
@@ -82,7 +83,7 @@ impl KvstoreCall {
         &mut self,
         bytes: &[u8],
         shared: &Shared,
-        actions: &mut impl Actions,
+        actions: &mut impl DatabaseAccess,
     ) -> Result<(), Status> {
         let (key, value) = decode(bytes, self.method)?;
         let database = database(shared)?;
@@ -118,8 +119,17 @@ impl KvstoreCall {
     }
 }
 
-impl State for KvstoreCall {
-    fn message(&mut self, bytes: &[u8], _last: bool, shared: &Shared, actions: &mut impl Actions) {
+impl PlanReads for KvstoreCall {
+    fn plan_reads(&self, kept: &[u8], plan: &mut ReadPlan) {
+        plan.key(kept);
+    }
+}
+
+impl<A> CallSteps<A> for KvstoreCall
+where
+    A: DatabaseAccess + Responses + ResponseMemory + Wakeups + CallClock,
+{
+    fn message(&mut self, bytes: &[u8], _last: bool, shared: &Shared, actions: &mut A) {
         let taken_up = match self.step {
             Step::Expecting => self.take_up(bytes, shared, actions),
             _ => Err(Status::second_request(self.method.path())),
@@ -129,13 +139,13 @@ impl State for KvstoreCall {
         }
     }
 
-    fn half_closed(&mut self, _shared: &Shared, actions: &mut impl Actions) {
+    fn half_closed(&mut self, _shared: &Shared, actions: &mut A) {
         if let Step::Expecting = self.step {
             actions.finish(Status::no_request(self.method.path()));
         }
     }
 
-    fn woken(&mut self, shared: &Shared, actions: &mut impl Actions) {
+    fn woken(&mut self, shared: &Shared, actions: &mut A) {
         let Step::Delayed(turn) = &self.step else {
             return;
         };
@@ -151,17 +161,7 @@ impl State for KvstoreCall {
         }
     }
 
-    fn wish(&self, kept: &[u8], plan: &mut ReadPlan) {
-        plan.key(kept);
-    }
-
-    fn read(
-        &mut self,
-        shown: &ReadView<'_>,
-        kept: &[u8],
-        _shared: &Shared,
-        actions: &mut impl Actions,
-    ) {
+    fn read(&mut self, shown: &ReadView<'_>, kept: &[u8], _shared: &Shared, actions: &mut A) {
         let Step::Reading { hash } = self.step else {
             return debug_assert!(false, "nothing was to be read");
         };
@@ -184,12 +184,7 @@ impl State for KvstoreCall {
         }
     }
 
-    fn committed(
-        &mut self,
-        outcome: &CommitOutcome<'_>,
-        _shared: &Shared,
-        actions: &mut impl Actions,
-    ) {
+    fn committed(&mut self, outcome: &CommitOutcome<'_>, _shared: &Shared, actions: &mut A) {
         if let Decision::Refused(refusal) = outcome.decision {
             return actions.finish(refused(refusal));
         }

@@ -1,6 +1,7 @@
 //! `Ydb.Debug.V1.DebugService`: answers, and no more, so that a benchmark sees what a call costs.
 
-use crate::call::{Actions, CallHead, Shared, State};
+use crate::actions::{CallClock, RequestFlow, Responses, SendRoom};
+use crate::call::{CallHead, CallSteps, PlanReads, Shared};
 use crate::method::Method;
 use crate::status::Status;
 use api::ydb_ping::{PlainGrpcRequest, PlainGrpcResponse};
@@ -17,7 +18,7 @@ impl YdbPingCall {
         method: Method,
         _head: &CallHead<'_>,
         _shared: &Shared,
-        _actions: &mut impl Actions,
+        _actions: &mut impl Sized,
     ) -> YdbPingCall {
         YdbPingCall { method }
     }
@@ -27,8 +28,10 @@ impl YdbPingCall {
     }
 }
 
-impl State for YdbPingCall {
-    fn message(&mut self, bytes: &[u8], last: bool, _shared: &Shared, actions: &mut impl Actions) {
+impl PlanReads for YdbPingCall {}
+
+impl<A: Responses + SendRoom + RequestFlow + CallClock> CallSteps<A> for YdbPingCall {
+    fn message(&mut self, bytes: &[u8], last: bool, _shared: &Shared, actions: &mut A) {
         // The request has no fields; unknown ones are passed over.
         if let Err(error) = PlainGrpcRequest::decode(bytes) {
             return actions.finish(not_a_request(error));
@@ -49,14 +52,14 @@ impl State for YdbPingCall {
         }
     }
 
-    fn half_closed(&mut self, _shared: &Shared, actions: &mut impl Actions) {
+    fn half_closed(&mut self, _shared: &Shared, actions: &mut A) {
         actions.finish(match self.is_stream() {
             true => Status::OK,
             false => Status::no_request(self.method.path()),
         });
     }
 
-    fn writable(&mut self, _shared: &Shared, actions: &mut impl Actions) {
+    fn writable(&mut self, _shared: &Shared, actions: &mut A) {
         actions.resume();
     }
 }

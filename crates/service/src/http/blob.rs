@@ -6,8 +6,12 @@ use store::{CommitOutcome, DatabaseId, ReadView};
 use super::condition::{Found, Wanted, etag, of_change};
 use super::range::Part;
 use super::target::target;
+use crate::actions::{
+    BlobAccess, CallClock, DatabaseAccess, PlainResponse, RequestFlow, ResponseMemory, Responses,
+    SendRoom,
+};
 use crate::blob::{BlobDescriptionOf, Progress, Reading, Storing, delete, deleted, find, refuse};
-use crate::call::{Actions, CallHead, Metadata, Shared};
+use crate::call::{CallHead, Metadata, Shared};
 use crate::limits::DOWNLOAD_CHUNK_BYTES;
 use crate::status::{Code, Status};
 
@@ -26,7 +30,7 @@ impl Put {
     pub(super) fn begin(
         head: &CallHead<'_>,
         shared: &Shared,
-        actions: &mut impl Actions,
+        actions: &mut (impl BlobAccess + RequestFlow + CallClock),
     ) -> Result<Put, Status> {
         let target = target(head.metadata.first(b":path").unwrap_or_default())?;
         let (database, _) = refuse::database(&target.database, shared)?;
@@ -57,15 +61,23 @@ impl Put {
         })
     }
 
-    pub(super) fn add(&mut self, bytes: &[u8], actions: &mut impl Actions) {
+    pub(super) fn add(
+        &mut self,
+        bytes: &[u8],
+        actions: &mut (impl BlobAccess + RequestFlow + CallClock),
+    ) {
         self.storing.add(bytes, None, actions);
     }
 
-    pub(super) fn end(&mut self, actions: &mut impl Actions) {
+    pub(super) fn end(&mut self, actions: &mut (impl BlobAccess + RequestFlow + CallClock)) {
         self.storing.end(End::default(), actions);
     }
 
-    pub(super) fn news(&mut self, news: News, actions: &mut impl Actions) {
+    pub(super) fn news(
+        &mut self,
+        news: News,
+        actions: &mut (impl BlobAccess + Responses + RequestFlow + CallClock),
+    ) {
         if let News::Sealed(sealed) = &news {
             self.sealed = Some(BlobDescriptionOf::new(&sealed.description()));
         }
@@ -74,7 +86,11 @@ impl Put {
         }
     }
 
-    pub(super) fn committed(&mut self, outcome: &CommitOutcome<'_>, actions: &mut impl Actions) {
+    pub(super) fn committed(
+        &mut self,
+        outcome: &CommitOutcome<'_>,
+        actions: &mut (impl Responses + PlainResponse),
+    ) {
         let stored = match self.storing.committed(outcome) {
             Ok(stored) => stored,
             Err(status) => return actions.finish(status),
@@ -124,7 +140,7 @@ impl Get {
         head: &CallHead<'_>,
         is_head: bool,
         shared: &Shared,
-        actions: &mut impl Actions,
+        actions: &mut impl DatabaseAccess,
     ) -> Result<Get, Status> {
         let target = target(head.metadata.first(b":path").unwrap_or_default())?;
         let (database, _) = refuse::database(&target.database, shared)?;
@@ -142,7 +158,7 @@ impl Get {
         shown: &ReadView<'_>,
         key: &[u8],
         shared: &Shared,
-        actions: &mut impl Actions,
+        actions: &mut (impl BlobAccess + Responses + PlainResponse + SendRoom + ResponseMemory),
     ) {
         let (version, description) = match find(shown, key, shared) {
             Ok(Some(found)) => found,
@@ -192,7 +208,11 @@ impl Get {
         self.go_on(actions);
     }
 
-    pub(super) fn news(&mut self, news: News, actions: &mut impl Actions) {
+    pub(super) fn news(
+        &mut self,
+        news: News,
+        actions: &mut (impl BlobAccess + Responses + PlainResponse + SendRoom + ResponseMemory),
+    ) {
         let reading = self.reading.as_mut().expect("something was asked for");
         match reading.news(news) {
             Ok(()) => self.go_on(actions),
@@ -201,7 +221,10 @@ impl Get {
     }
 
     /// Sends what can be sent.
-    pub(super) fn go_on(&mut self, actions: &mut impl Actions) {
+    pub(super) fn go_on(
+        &mut self,
+        actions: &mut (impl BlobAccess + PlainResponse + SendRoom + ResponseMemory),
+    ) {
         let Some(reading) = &mut self.reading else {
             return;
         };
@@ -233,11 +256,15 @@ impl Delete {
         })
     }
 
-    pub(super) fn go(&mut self, actions: &mut impl Actions) {
+    pub(super) fn go(&mut self, actions: &mut impl DatabaseAccess) {
         delete(self.database, &self.name, self.if_version, actions);
     }
 
-    pub(super) fn committed(&mut self, outcome: &CommitOutcome<'_>, actions: &mut impl Actions) {
+    pub(super) fn committed(
+        &mut self,
+        outcome: &CommitOutcome<'_>,
+        actions: &mut (impl Responses + PlainResponse),
+    ) {
         match deleted(outcome) {
             Err(status) => actions.finish(status),
             Ok(response) if response.deleted => {

@@ -14,7 +14,11 @@ mod tests;
 use store::blob::News;
 use store::{CommitOutcome, ReadView};
 
-use crate::call::{Actions, CallHead, Shared, State};
+use crate::actions::{
+    BlobAccess, CallClock, DatabaseAccess, PlainResponse, RequestFlow, ResponseMemory, Responses,
+    SendRoom,
+};
+use crate::call::{CallHead, CallSteps, PlanReads, Shared};
 use crate::method::Method;
 use blob::{Delete, Get, Put};
 
@@ -62,7 +66,7 @@ impl HttpCall {
         method: Method,
         head: &CallHead<'_>,
         shared: &Shared,
-        actions: &mut impl Actions,
+        actions: &mut (impl DatabaseAccess + BlobAccess + Responses + RequestFlow + CallClock),
     ) -> HttpCall {
         let begun = match method {
             Method::HttpBlobPut => Put::begin(head, shared, actions).map(Step::Put),
@@ -79,8 +83,20 @@ impl HttpCall {
     }
 }
 
-impl State for HttpCall {
-    fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared, actions: &mut impl Actions) {
+impl PlanReads for HttpCall {}
+
+impl<A> CallSteps<A> for HttpCall
+where
+    A: DatabaseAccess
+        + BlobAccess
+        + Responses
+        + PlainResponse
+        + SendRoom
+        + ResponseMemory
+        + RequestFlow
+        + CallClock,
+{
+    fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared, actions: &mut A) {
         if let Step::Put(put) = &mut *self.0 {
             put.add(bytes, actions);
         }
@@ -89,7 +105,7 @@ impl State for HttpCall {
         }
     }
 
-    fn half_closed(&mut self, _shared: &Shared, actions: &mut impl Actions) {
+    fn half_closed(&mut self, _shared: &Shared, actions: &mut A) {
         match &mut *self.0 {
             Step::Put(put) => put.end(actions),
             Step::Delete(delete) => delete.go(actions),
@@ -97,19 +113,13 @@ impl State for HttpCall {
         }
     }
 
-    fn read(
-        &mut self,
-        shown: &ReadView<'_>,
-        kept: &[u8],
-        shared: &Shared,
-        actions: &mut impl Actions,
-    ) {
+    fn read(&mut self, shown: &ReadView<'_>, kept: &[u8], shared: &Shared, actions: &mut A) {
         if let Step::Get(get) = &mut *self.0 {
             get.open(shown, kept, shared, actions);
         }
     }
 
-    fn blob(&mut self, news: News, _shared: &Shared, actions: &mut impl Actions) {
+    fn blob(&mut self, news: News, _shared: &Shared, actions: &mut A) {
         match &mut *self.0 {
             Step::Put(put) => put.news(news, actions),
             Step::Get(get) => get.news(news, actions),
@@ -117,12 +127,7 @@ impl State for HttpCall {
         }
     }
 
-    fn committed(
-        &mut self,
-        outcome: &CommitOutcome<'_>,
-        _shared: &Shared,
-        actions: &mut impl Actions,
-    ) {
+    fn committed(&mut self, outcome: &CommitOutcome<'_>, _shared: &Shared, actions: &mut A) {
         match &mut *self.0 {
             Step::Put(put) => put.committed(outcome, actions),
             Step::Delete(delete) => delete.committed(outcome, actions),
@@ -130,7 +135,7 @@ impl State for HttpCall {
         }
     }
 
-    fn writable(&mut self, _shared: &Shared, actions: &mut impl Actions) {
+    fn writable(&mut self, _shared: &Shared, actions: &mut A) {
         if let Step::Get(get) = &mut *self.0 {
             get.go_on(actions);
         }

@@ -10,7 +10,10 @@ mod tests;
 
 use std::collections::VecDeque;
 
-use crate::call::{Actions, CallHead, Metadata, Shared, State};
+use crate::actions::{
+    CallClock, RequestFlow, ResponseHeaders, ResponseMemory, Responses, SendRoom, Wakeups,
+};
+use crate::call::{CallHead, CallSteps, Metadata, PlanReads, Shared};
 use crate::limits::LARGE_ANSWER_BYTES;
 use crate::method::Method;
 use crate::status::Status;
@@ -50,7 +53,7 @@ impl InteropCall {
         method: Method,
         head: &CallHead<'_>,
         _shared: &Shared,
-        actions: &mut impl Actions,
+        actions: &mut impl ResponseHeaders,
     ) -> InteropCall {
         echo_metadata(head.metadata, actions);
         let progress = match method {
@@ -64,8 +67,13 @@ impl InteropCall {
     }
 }
 
-impl State for InteropCall {
-    fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared, actions: &mut impl Actions) {
+impl PlanReads for InteropCall {}
+
+impl<A> CallSteps<A> for InteropCall
+where
+    A: Responses + ResponseHeaders + SendRoom + ResponseMemory + RequestFlow + Wakeups + CallClock,
+{
+    fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared, actions: &mut A) {
         let outcome = match &mut self.progress {
             Progress::Unary => answer_unary(self.method, bytes, shared, actions),
             Progress::Adding(total) => add(total, bytes, last, actions),
@@ -76,7 +84,7 @@ impl State for InteropCall {
         }
     }
 
-    fn half_closed(&mut self, _shared: &Shared, actions: &mut impl Actions) {
+    fn half_closed(&mut self, _shared: &Shared, actions: &mut A) {
         match &mut self.progress {
             Progress::Unary => actions.finish(Status::no_request(self.method.path())),
             Progress::Adding(total) => respond_total(*total, actions),
@@ -90,13 +98,13 @@ impl State for InteropCall {
         }
     }
 
-    fn writable(&mut self, _shared: &Shared, actions: &mut impl Actions) {
+    fn writable(&mut self, _shared: &Shared, actions: &mut A) {
         if let Progress::Answering(answering) = &mut self.progress {
             answering.go_on(actions);
         }
     }
 
-    fn woken(&mut self, _shared: &Shared, actions: &mut impl Actions) {
+    fn woken(&mut self, _shared: &Shared, actions: &mut A) {
         if let Progress::Answering(answering) = &mut self.progress {
             answering.go_on(actions);
         }
@@ -104,7 +112,7 @@ impl State for InteropCall {
 }
 
 /// "Echo Metadata"
-fn echo_metadata(metadata: &dyn Metadata, actions: &mut impl Actions) {
+fn echo_metadata(metadata: &dyn Metadata, actions: &mut impl ResponseHeaders) {
     const INITIAL: &[u8] = b"x-grpc-test-echo-initial";
     const TRAILING: &[u8] = b"x-grpc-test-echo-trailing-bin";
     if let Some(value) = metadata.first(INITIAL) {
@@ -121,7 +129,7 @@ fn answer_unary(
     method: Method,
     bytes: &[u8],
     shared: &Shared,
-    actions: &mut impl Actions,
+    actions: &mut (impl Responses + ResponseHeaders + ResponseMemory + RequestFlow + CallClock),
 ) -> Result<(), Status> {
     match method {
         Method::InteropEmptyCall => actions.respond(|_| {}),
@@ -151,7 +159,7 @@ fn answer_unary(
 }
 
 /// An answer that is different each time, and that a proxy may keep for a minute.
-fn answer_with_time(actions: &mut impl Actions) {
+fn answer_with_time(actions: &mut (impl Responses + ResponseHeaders + CallClock)) {
     // The wall clock is read in milliseconds; the monotonic one tells the calls of a millisecond
     // apart.
     let time_ns = actions.now_ms() * 1_000_000 + actions.now_ns() % 1_000_000;
@@ -170,7 +178,7 @@ fn answer_with_time(actions: &mut impl Actions) {
 }
 
 /// "CompressedRequest"
-fn check_compressed(expected: bool, actions: &mut impl Actions) -> Result<(), Status> {
+fn check_compressed(expected: bool, actions: &mut impl RequestFlow) -> Result<(), Status> {
     if expected && !actions.message_was_compressed() {
         return Err(Status::invalid_argument(
             "field expect_compressed: the message was not compressed",
@@ -184,7 +192,7 @@ fn add(
     total: &mut u64,
     bytes: &[u8],
     last: bool,
-    actions: &mut impl Actions,
+    actions: &mut (impl Responses + RequestFlow),
 ) -> Result<(), Status> {
     let request = decode_input(bytes)?;
     check_compressed(request.expect_compressed, actions)?;
@@ -203,7 +211,7 @@ fn add(
 }
 
 /// `StreamingInputCallResponse`
-fn respond_total(total: u64, actions: &mut impl Actions) {
+fn respond_total(total: u64, actions: &mut impl Responses) {
     let response = StreamingInputCallResponse {
         // `add` refuses a larger sum.
         aggregated_payload_size: i32::try_from(total).unwrap_or(i32::MAX),
@@ -211,7 +219,7 @@ fn respond_total(total: u64, actions: &mut impl Actions) {
     actions.respond(|out| response.encode(out));
 }
 
-fn can_send(payload_bytes: usize, actions: &mut impl Actions) -> bool {
+fn can_send(payload_bytes: usize, actions: &mut (impl SendRoom + ResponseMemory)) -> bool {
     match payload_bytes <= LARGE_ANSWER_BYTES {
         true => actions.can_send(),
         false => actions.can_send_large(payload_bytes),
@@ -225,7 +233,15 @@ impl Answering {
         method: Method,
         bytes: &[u8],
         last: bool,
-        actions: &mut impl Actions,
+        actions: &mut (
+                 impl Responses
+                 + ResponseHeaders
+                 + SendRoom
+                 + ResponseMemory
+                 + RequestFlow
+                 + Wakeups
+                 + CallClock
+             ),
     ) -> Result<(), Status> {
         if method == Method::InteropStreamingOutputCall {
             if self.is_half_closed {
@@ -249,7 +265,18 @@ impl Answering {
 
     /// Sends what is owed, as far as time and room allow; then ends the call, or lets the next
     /// request come.
-    fn go_on(&mut self, actions: &mut impl Actions) {
+    fn go_on(
+        &mut self,
+        actions: &mut (
+                 impl Responses
+                 + ResponseHeaders
+                 + SendRoom
+                 + ResponseMemory
+                 + RequestFlow
+                 + Wakeups
+                 + CallClock
+             ),
+    ) {
         while let Some(&response) = self.owed.front() {
             if !self.is_time_for(response, actions)
                 || !can_send(response.payload_bytes as usize, actions)
@@ -270,7 +297,11 @@ impl Answering {
 
     /// "Observe ResponseParameters.interval_us": a pause since the message before, which has just
     /// gone out.
-    fn is_time_for(&mut self, response: Response, actions: &mut impl Actions) -> bool {
+    fn is_time_for(
+        &mut self,
+        response: Response,
+        actions: &mut (impl Wakeups + CallClock),
+    ) -> bool {
         if response.interval_us == 0 {
             return true;
         }

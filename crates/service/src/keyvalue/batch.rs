@@ -13,10 +13,12 @@ use store::{
 
 use super::messages::{HistoryPoint, Invalid, decode_batch, decode_operation, operations};
 use super::{Pushed, Step, answer, refuse, value_bytes_at_most};
-use crate::call::{Actions, MessageParts, Shared};
+use crate::actions::{CallClock, DatabaseAccess, ResponseMemory, Responses, SendRoom};
+use crate::call::Shared;
 use crate::limits::{
     ANSWER_BYTES, ANSWER_BYTES_MAX, ANSWER_FRAME_BYTES, FAILURE_BYTES, LARGE_ANSWER_BYTES,
 };
+use crate::message_parts::MessageParts;
 use crate::method::Method;
 use crate::status::Status;
 
@@ -40,7 +42,7 @@ pub(super) struct WriteBatch {
 pub(super) fn begin(
     bytes: &[u8],
     shared: &Shared,
-    actions: &mut impl Actions,
+    actions: &mut (impl DatabaseAccess + ResponseMemory),
 ) -> Result<Step, Status> {
     let decoded = decode_batch(bytes);
     let (request, mode) = decoded.map_err(|invalid| refuse::invalid(Method::Batch, invalid))?;
@@ -113,7 +115,7 @@ fn begin_writes(
     place: (DatabaseId, Mode),
     max_answer_bytes: u64,
     shared: &Shared,
-    actions: &mut impl Actions,
+    actions: &mut (impl DatabaseAccess + ResponseMemory),
 ) -> Result<Option<WriteBatch>, Status> {
     let submitted = submit_with_room(place, actions, |commit| {
         let mut answer_bytes_left = max_answer_bytes.saturating_sub(ANSWER_FRAME_BYTES);
@@ -152,7 +154,7 @@ pub(super) struct Filled<Kept> {
 /// more, when there is memory for the values in its answer.
 pub(super) fn submit_with_room<Kept>(
     (database, mode): (DatabaseId, Mode),
-    actions: &mut impl Actions,
+    actions: &mut (impl DatabaseAccess + ResponseMemory),
     fill: impl Fn(&mut Commit<'_>) -> Result<Filled<Kept>, Status>,
 ) -> Result<Option<Kept>, Status> {
     let mut has_room = false;
@@ -254,7 +256,7 @@ fn may_write(operation: &[u8]) -> bool {
 impl ReadBatch {
     /// Says which keys will be looked at: no further ones when their values come to more than the
     /// answer may have.
-    pub(super) fn wish(&self, plan: &mut ReadPlan) {
+    pub(super) fn plan_reads(&self, plan: &mut ReadPlan) {
         let bytes = usize::try_from(self.max_answer_bytes).unwrap_or(usize::MAX);
         plan.keys(bytes, keys_of(&self.decoded()));
     }
@@ -269,7 +271,7 @@ impl ReadBatch {
         &self,
         shown: &ReadView<'_>,
         shared: &Shared,
-        actions: &mut impl Actions,
+        actions: &mut (impl Responses + SendRoom + ResponseMemory + CallClock),
     ) -> Result<(), NotFetched> {
         let mut is_claimed = self.expected_bytes > 0;
         if !is_claimed && !actions.can_send() {
@@ -327,7 +329,7 @@ impl ReadBatch {
     }
 
     /// Asks for its view.
-    pub(super) fn ask(&self, actions: &mut impl Actions) {
+    pub(super) fn ask(&self, actions: &mut (impl DatabaseAccess + ResponseMemory)) {
         actions.reserve(self.request.len() + self.expected_bytes);
         actions.read_long(self.database);
     }
@@ -390,7 +392,7 @@ impl WriteBatch {
         &self,
         outcome: &CommitOutcome<'_>,
         shared: &Shared,
-        actions: &mut impl Actions,
+        actions: &mut impl Responses,
     ) {
         if let Decision::Refused(refusal) = outcome.decision {
             return actions.finish(refused(Method::Batch, refusal, self.max_answer_bytes));

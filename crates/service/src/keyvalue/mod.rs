@@ -18,7 +18,10 @@ use api::keyvalue::{GetResponse, OperationKind};
 use store::tree::{NotFetched, ReadPlan};
 use store::{CommitOutcome, DatabaseId, Decision, Mode, ReadView, Value};
 
-use crate::call::{Actions, CallHead, Shared, State};
+use crate::actions::{
+    CallClock, DatabaseAccess, RequestFlow, ResponseMemory, Responses, SendRoom, Wakeups,
+};
+use crate::call::{CallHead, CallSteps, PlanReads, Shared};
 use crate::method::Method;
 use crate::status::Status;
 use batch::{ReadBatch, WriteBatch};
@@ -87,7 +90,7 @@ impl KeyValueCall {
         method: Method,
         _head: &CallHead<'_>,
         _shared: &Shared,
-        _actions: &mut impl Actions,
+        _actions: &mut impl Sized,
     ) -> KeyValueCall {
         KeyValueCall(match method {
             Method::Pipe => Step::Pipe(Box::default()),
@@ -96,9 +99,24 @@ impl KeyValueCall {
     }
 }
 
-impl State for KeyValueCall {
+impl PlanReads for KeyValueCall {
+    fn plan_reads(&self, kept: &[u8], plan: &mut ReadPlan) {
+        match &self.0 {
+            Step::Get { .. } => plan.key(kept),
+            Step::ReadBatch(batch) => batch.plan_reads(plan),
+            Step::Scan(scan) => scan.plan_reads(plan),
+            Step::Count(count) => count.plan_reads(plan),
+            _ => debug_assert!(false, "nothing was to be read"),
+        }
+    }
+}
+
+impl<A> CallSteps<A> for KeyValueCall
+where
+    A: DatabaseAccess + Responses + SendRoom + ResponseMemory + RequestFlow + Wakeups + CallClock,
+{
     #[inline]
-    fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared, actions: &mut impl Actions) {
+    fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared, actions: &mut A) {
         let method = match &mut self.0 {
             Step::Expecting(method) => *method,
             Step::Pipe(pipe) => return pipe.message(bytes, last, shared, actions),
@@ -110,7 +128,7 @@ impl State for KeyValueCall {
         }
     }
 
-    fn half_closed(&mut self, _shared: &Shared, actions: &mut impl Actions) {
+    fn half_closed(&mut self, _shared: &Shared, actions: &mut A) {
         match &mut self.0 {
             Step::Expecting(method) => actions.finish(Status::no_request(method.path())),
             Step::Pipe(pipe) => pipe.half_closed(actions),
@@ -118,24 +136,8 @@ impl State for KeyValueCall {
         }
     }
 
-    fn wish(&self, kept: &[u8], plan: &mut ReadPlan) {
-        match &self.0 {
-            Step::Get { .. } => plan.key(kept),
-            Step::ReadBatch(batch) => batch.wish(plan),
-            Step::Scan(scan) => scan.wish(plan),
-            Step::Count(count) => count.wish(plan),
-            _ => debug_assert!(false, "nothing was to be read"),
-        }
-    }
-
     #[inline]
-    fn read(
-        &mut self,
-        shown: &ReadView<'_>,
-        kept: &[u8],
-        shared: &Shared,
-        actions: &mut impl Actions,
-    ) {
+    fn read(&mut self, shown: &ReadView<'_>, kept: &[u8], shared: &Shared, actions: &mut A) {
         let read = match &mut self.0 {
             Step::Get { hash } => answer_get(shown, kept, *hash, actions),
             Step::ReadBatch(batch) => batch.read(shown, shared, actions),
@@ -144,18 +146,13 @@ impl State for KeyValueCall {
             _ => return debug_assert!(false, "nothing was to be read"),
         };
         if let Err(NotFetched) = read {
-            debug_assert!(false, "a call plan all that it looks at");
+            debug_assert!(false, "a call plans all that it looks at");
             actions.finish(refuse::not_fetched());
         }
     }
 
     #[inline]
-    fn committed(
-        &mut self,
-        outcome: &CommitOutcome<'_>,
-        shared: &Shared,
-        actions: &mut impl Actions,
-    ) {
+    fn committed(&mut self, outcome: &CommitOutcome<'_>, shared: &Shared, actions: &mut A) {
         match &mut self.0 {
             Step::Write(pushed) => answer_write(*pushed, outcome, shared, actions),
             Step::WriteBatch(batch) => batch.committed(outcome, shared, actions),
@@ -165,7 +162,7 @@ impl State for KeyValueCall {
         }
     }
 
-    fn writable(&mut self, _shared: &Shared, actions: &mut impl Actions) {
+    fn writable(&mut self, _shared: &Shared, actions: &mut A) {
         match &mut self.0 {
             Step::Scan(scan) => scan.go_on(actions),
             Step::ReadBatch(batch) => batch.ask(actions),
@@ -174,7 +171,7 @@ impl State for KeyValueCall {
         }
     }
 
-    fn woken(&mut self, _shared: &Shared, actions: &mut impl Actions) {
+    fn woken(&mut self, _shared: &Shared, actions: &mut A) {
         if let Step::Pipe(pipe) = &mut self.0 {
             pipe.woken(actions);
         }
@@ -188,7 +185,7 @@ impl Step {
         method: Method,
         bytes: &[u8],
         shared: &Shared,
-        actions: &mut impl Actions,
+        actions: &mut (impl DatabaseAccess + ResponseMemory),
     ) -> Result<Step, Status> {
         match method {
             Method::Get => begin_get(bytes, shared, actions),
@@ -213,7 +210,11 @@ impl Step {
 }
 
 #[inline]
-fn begin_get(bytes: &[u8], shared: &Shared, actions: &mut impl Actions) -> Result<Step, Status> {
+fn begin_get(
+    bytes: &[u8],
+    shared: &Shared,
+    actions: &mut impl DatabaseAccess,
+) -> Result<Step, Status> {
     let (database, key) =
         decode_get(bytes).map_err(|invalid| refuse::invalid(Method::Get, invalid))?;
     let database = refuse::find_database(database, shared)?;
@@ -229,7 +230,7 @@ fn answer_get(
     shown: &ReadView<'_>,
     key: &[u8],
     hash: u64,
-    actions: &mut impl Actions,
+    actions: &mut (impl DatabaseAccess + Responses + ResponseMemory + CallClock),
 ) -> Result<(), NotFetched> {
     let Some(entry) = shown.get(key, hash, actions.now_ms())? else {
         actions.respond(|out| GetResponse::default().encode(out));
@@ -262,7 +263,7 @@ fn begin_write(
     kind: OperationKind,
     bytes: &[u8],
     shared: &Shared,
-    actions: &mut impl Actions,
+    actions: &mut (impl DatabaseAccess + ResponseMemory),
 ) -> Result<Step, Status> {
     let request =
         Request::decode(kind, bytes).map_err(|invalid| refuse::invalid(method, invalid))?;
@@ -290,7 +291,7 @@ fn answer_write(
     pushed: Pushed,
     outcome: &CommitOutcome<'_>,
     shared: &Shared,
-    actions: &mut impl Actions,
+    actions: &mut impl Responses,
 ) {
     let operation = match outcome.decision {
         Decision::Refused(refusal) => return actions.finish(refuse::refusal(refusal)),

@@ -17,7 +17,10 @@ use super::batch::{
 };
 use super::messages::{concerns_only_its_batch, decode_pipe, operations, pipe_answers};
 use super::{Pushed, refuse};
-use crate::call::{Actions, Shared};
+use crate::actions::{
+    CallClock, DatabaseAccess, RequestFlow, ResponseMemory, Responses, SendRoom, Wakeups,
+};
+use crate::call::Shared;
 use crate::limits::{
     FAILURE_BYTES, LARGE_ANSWER_BYTES, PIPE_ACKNOWLEDGE_BATCHES, PIPE_ACKNOWLEDGE_MS,
     PIPE_ANSWER_BYTES, PIPE_BATCHES, PIPE_FRAME_BYTES, PIPE_INDEX_BYTES, PIPE_REQUEST_BYTES,
@@ -82,7 +85,15 @@ impl Pipe {
         bytes: &[u8],
         last: bool,
         shared: &Shared,
-        actions: &mut impl Actions,
+        actions: &mut (
+                 impl DatabaseAccess
+                 + Responses
+                 + SendRoom
+                 + ResponseMemory
+                 + RequestFlow
+                 + Wakeups
+                 + CallClock
+             ),
     ) {
         if !self.is_broken {
             let Some(message) = self.take(bytes, shared, actions) else {
@@ -94,17 +105,22 @@ impl Pipe {
         self.go_on(actions);
     }
 
-    pub(super) fn half_closed(&mut self, actions: &mut impl Actions) {
+    pub(super) fn half_closed(
+        &mut self,
+        actions: &mut (impl Responses + SendRoom + RequestFlow + Wakeups + CallClock),
+    ) {
         self.is_half_closed = true;
         self.go_on(actions);
     }
 
-    pub(super) fn committed(
+    pub(super) fn committed<A>(
         &mut self,
         outcome: &CommitOutcome<'_>,
         shared: &Shared,
-        actions: &mut impl Actions,
-    ) {
+        actions: &mut A,
+    ) where
+        A: Responses + SendRoom + ResponseMemory + RequestFlow + Wakeups + CallClock,
+    {
         if outcome.decision == Decision::Refused(Refusal::UnknownDatabase) {
             // Nothing that follows can succeed, and such a refusal may overtake what is still on
             // its way to the device.
@@ -121,12 +137,15 @@ impl Pipe {
         self.go_on(actions);
     }
 
-    pub(super) fn writable(&mut self, actions: &mut impl Actions) {
+    pub(super) fn writable(
+        &mut self,
+        actions: &mut (impl Responses + SendRoom + RequestFlow + Wakeups + CallClock),
+    ) {
         self.acknowledge(actions);
         self.go_on(actions);
     }
 
-    pub(super) fn woken(&mut self, actions: &mut impl Actions) {
+    pub(super) fn woken(&mut self, actions: &mut (impl Responses + SendRoom)) {
         self.has_alarm = false;
         // Without room the acknowledgement goes out with `writable`.
         if actions.can_send() {
@@ -148,7 +167,7 @@ impl Pipe {
         &mut self,
         bytes: &[u8],
         shared: &Shared,
-        actions: &mut impl Actions,
+        actions: &mut (impl DatabaseAccess + ResponseMemory),
     ) -> Option<Waiting> {
         let (request, mode) = match decode_pipe(bytes) {
             Ok(decoded) => decoded,
@@ -204,7 +223,7 @@ impl Pipe {
         (request, mode): (&PipeRequest<'_>, Mode),
         request_bytes: usize,
         shared: &Shared,
-        actions: &mut impl Actions,
+        actions: &mut (impl DatabaseAccess + ResponseMemory),
     ) -> Result<Option<Batch>, Status> {
         let target = self.target.as_ref().expect("the first message has set it");
         let limits = shared.store.limits(target.database).unwrap_or_default();
@@ -245,7 +264,7 @@ impl Pipe {
 
     /// Has room for the answers to all batches under way set aside, if that is more than a little:
     /// each message that is sent gives back what was set aside.
-    fn reserve(&self, actions: &mut impl Actions) {
+    fn reserve(&self, actions: &mut impl ResponseMemory) {
         if self.answer_bytes > LARGE_ANSWER_BYTES as u64 {
             actions.reserve(usize::try_from(self.answer_bytes).unwrap_or(usize::MAX));
         }
@@ -255,7 +274,10 @@ impl Pipe {
 
     /// Answers all that waits for nothing, ends the call if that was all, and holds the caller if
     /// too much is under way.
-    fn go_on(&mut self, actions: &mut impl Actions) {
+    fn go_on(
+        &mut self,
+        actions: &mut (impl Responses + SendRoom + RequestFlow + Wakeups + CallClock),
+    ) {
         while let Some(next) = self.waiting.pop_front() {
             match next {
                 Waiting::Batch(_) => {
@@ -283,7 +305,7 @@ impl Pipe {
         batch: &Batch,
         outcome: &CommitOutcome<'_>,
         shared: &Shared,
-        actions: &mut impl Actions,
+        actions: &mut impl Responses,
     ) {
         if let Decision::Refused(refusal) = outcome.decision {
             let status = refused(METHOD, refusal, batch.max_answer_bytes);
@@ -309,7 +331,7 @@ impl Pipe {
         self.reported = done;
     }
 
-    fn answer_refused(&mut self, status: &Status, actions: &mut impl Actions) {
+    fn answer_refused(&mut self, status: &Status, actions: &mut impl Responses) {
         self.done += 1;
         let failure = Failure {
             code: status.code as u32,
@@ -325,7 +347,7 @@ impl Pipe {
         self.reported = self.done;
     }
 
-    fn send_done(&mut self, actions: &mut impl Actions) {
+    fn send_done(&mut self, actions: &mut impl Responses) {
         let response = PipeResponse {
             done: self.done,
             ..PipeResponse::default()
@@ -335,13 +357,16 @@ impl Pipe {
     }
 
     /// Says up to where all is done, if the caller does not know yet.
-    fn acknowledge(&mut self, actions: &mut impl Actions) {
+    fn acknowledge(&mut self, actions: &mut impl Responses) {
         if self.done > self.reported {
             self.send_done(actions);
         }
     }
 
-    fn acknowledge_in_time(&mut self, actions: &mut impl Actions) {
+    fn acknowledge_in_time(
+        &mut self,
+        actions: &mut (impl Responses + SendRoom + Wakeups + CallClock),
+    ) {
         let unreported = self.done - self.reported;
         if unreported >= PIPE_ACKNOWLEDGE_BATCHES && actions.can_send() {
             self.send_done(actions);
@@ -351,7 +376,7 @@ impl Pipe {
         }
     }
 
-    fn hold_or_resume(&mut self, actions: &mut impl Actions) {
+    fn hold_or_resume(&mut self, actions: &mut (impl SendRoom + RequestFlow)) {
         let is_full = self.is_broken
             || self.waiting.len() >= PIPE_BATCHES
             || self.request_bytes >= PIPE_REQUEST_BYTES

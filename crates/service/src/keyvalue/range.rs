@@ -11,7 +11,8 @@ use store::{DatabaseId, Direction, Entry, Range, ReadView, ScanEnd, Value};
 use super::batch::point_of;
 use super::messages::{HistoryPoint, Invalid, decode_count, decode_scan};
 use super::refuse;
-use crate::call::{Actions, Shared};
+use crate::actions::{CallClock, DatabaseAccess, ResponseMemory, Responses, SendRoom};
+use crate::call::Shared;
 use crate::limits::{
     COUNT_SLICE_ROWS, EXACT_COUNT_ROWS, HELD_KEY_BYTES, SCAN_PAGE_BYTES, SCAN_PAGE_ROWS,
 };
@@ -70,7 +71,7 @@ impl Rest {
 
     /// Has what is kept of the keys counted as held by the caller's connection, for a call that has
     /// sent nothing yet.
-    fn hold_request(&self, actions: &mut impl Actions) {
+    fn hold_request(&self, actions: &mut impl ResponseMemory) {
         let bytes = self.held_bytes();
         if bytes > 0 {
             actions.hold_request(bytes);
@@ -79,7 +80,7 @@ impl Rest {
 
     /// The same between two pages, for a call that then holds more than others of its connection
     /// which have yet to begin. Anew after each page: it is given back when something is sent.
-    fn hold_ready(&self, actions: &mut impl Actions) {
+    fn hold_ready(&self, actions: &mut impl ResponseMemory) {
         let bytes = self.held_bytes();
         if bytes > 0 {
             actions.hold_ready(bytes);
@@ -133,7 +134,7 @@ impl Scan {
     pub(super) fn begin(
         bytes: &[u8],
         shared: &Shared,
-        actions: &mut impl Actions,
+        actions: &mut (impl DatabaseAccess + ResponseMemory),
     ) -> Result<Box<Scan>, Status> {
         let invalid = |invalid| refuse::invalid(Method::Scan, invalid);
         let (request, direction) = decode_scan(bytes).map_err(invalid)?;
@@ -166,7 +167,7 @@ impl Scan {
     }
 
     /// Says which page will be looked at.
-    pub(super) fn wish(&self, plan: &mut ReadPlan) {
+    pub(super) fn plan_reads(&self, plan: &mut ReadPlan) {
         let page = PageRequest {
             direction: self.direction,
             keys_only: self.keys_only,
@@ -181,7 +182,7 @@ impl Scan {
     pub(super) fn read(
         &mut self,
         shown: &ReadView<'_>,
-        actions: &mut impl Actions,
+        actions: &mut (impl DatabaseAccess + Responses + SendRoom + ResponseMemory + CallClock),
     ) -> Result<(), NotFetched> {
         self.asked = false;
         // Asked for while there was room; other calls of the same connection may have used it up
@@ -223,14 +224,14 @@ impl Scan {
     }
 
     /// Asks for the next page as soon as there is room for it.
-    pub(super) fn go_on(&mut self, actions: &mut impl Actions) {
+    pub(super) fn go_on(&mut self, actions: &mut (impl DatabaseAccess + SendRoom)) {
         if !self.asked && self.may_go_on(actions) {
             self.asked = true;
             actions.read_long(self.database);
         }
     }
 
-    fn may_go_on(&self, actions: &mut impl Actions) -> bool {
+    fn may_go_on(&self, actions: &mut impl SendRoom) -> bool {
         match self.has_begun {
             true => actions.can_send(),
             false => actions.can_begin(),
@@ -275,7 +276,7 @@ impl Scan {
         entry: &Entry<'v>,
         body: &Bytes,
         point: HistoryPoint,
-        actions: &mut impl Actions,
+        actions: &mut impl Responses,
     ) -> Page<'v> {
         let complete = self.left == 1;
         let mut entry_head = Vec::new();
@@ -377,7 +378,7 @@ impl Count {
     pub(super) fn begin(
         bytes: &[u8],
         shared: &Shared,
-        actions: &mut impl Actions,
+        actions: &mut (impl DatabaseAccess + ResponseMemory),
     ) -> Result<Box<Count>, Status> {
         let decoded = decode_count(bytes);
         let (request, may_estimate) =
@@ -396,7 +397,7 @@ impl Count {
     }
 
     /// Says which slice will be looked at.
-    pub(super) fn wish(&self, plan: &mut ReadPlan) {
+    pub(super) fn plan_reads(&self, plan: &mut ReadPlan) {
         let rows = match self.may_estimate {
             true => EXACT_COUNT_ROWS,
             false => COUNT_SLICE_ROWS,
@@ -409,7 +410,7 @@ impl Count {
     pub(super) fn read(
         &mut self,
         shown: &ReadView<'_>,
-        actions: &mut impl Actions,
+        actions: &mut (impl DatabaseAccess + Responses + ResponseMemory + CallClock),
     ) -> Result<(), NotFetched> {
         let range = self.rest.range();
         let slice = shown.count(&range, actions.now_ms(), COUNT_SLICE_ROWS)?;

@@ -9,7 +9,8 @@ use super::batch::{
 };
 use super::messages::{Invalid, comparison, decode_transact, operations};
 use super::{Pushed, refuse};
-use crate::call::{Actions, Shared};
+use crate::actions::{DatabaseAccess, ResponseMemory, Responses};
+use crate::call::Shared;
 use crate::limits::{FAILURE_BYTES, TRANSACT_FRAME_BYTES};
 use crate::method::Method;
 use crate::status::Status;
@@ -29,7 +30,7 @@ impl Transact {
     pub(super) fn begin(
         bytes: &[u8],
         shared: &Shared,
-        actions: &mut impl Actions,
+        actions: &mut (impl DatabaseAccess + ResponseMemory),
     ) -> Result<Option<Transact>, Status> {
         let request = decode_transact(bytes).map_err(|invalid| refuse::invalid(METHOD, invalid))?;
         let database = refuse::find_database(request.database, shared)?;
@@ -65,7 +66,7 @@ impl Transact {
         &self,
         outcome: &CommitOutcome<'_>,
         shared: &Shared,
-        actions: &mut impl Actions,
+        actions: &mut impl Responses,
     ) {
         if let Decision::Refused(refusal) = outcome.decision {
             return actions.finish(refused(METHOD, refusal, self.max_answer_bytes));

@@ -10,7 +10,8 @@ mod tests;
 
 use std::sync::LazyLock;
 
-use crate::call::{Actions, CallHead, Shared, State};
+use crate::actions::{RequestFlow, Responses, SendRoom};
+use crate::call::{CallHead, CallSteps, PlanReads, Shared};
 use crate::descriptor::DESCRIPTOR_SET;
 use crate::limits::REFLECTION_REQUEST_BYTES_MAX;
 use crate::method::{Method, served};
@@ -37,14 +38,16 @@ impl ReflectionCall {
         _method: Method,
         _head: &CallHead<'_>,
         _shared: &Shared,
-        _actions: &mut impl Actions,
+        _actions: &mut impl Sized,
     ) -> ReflectionCall {
         ReflectionCall
     }
 }
 
-impl State for ReflectionCall {
-    fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared, actions: &mut impl Actions) {
+impl PlanReads for ReflectionCall {}
+
+impl<A: Responses + SendRoom + RequestFlow> CallSteps<A> for ReflectionCall {
+    fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared, actions: &mut A) {
         let request = match decode(bytes) {
             Ok(request) => request,
             Err(status) => return actions.finish(status),
@@ -60,11 +63,11 @@ impl State for ReflectionCall {
         }
     }
 
-    fn half_closed(&mut self, _shared: &Shared, actions: &mut impl Actions) {
+    fn half_closed(&mut self, _shared: &Shared, actions: &mut A) {
         actions.finish(Status::OK);
     }
 
-    fn writable(&mut self, _shared: &Shared, actions: &mut impl Actions) {
+    fn writable(&mut self, _shared: &Shared, actions: &mut A) {
         actions.resume();
     }
 }

@@ -72,7 +72,7 @@ const ROW: Bounds = Bounds {
 #[derive(Debug)]
 pub struct SimulatedTurn {
     /// From then on it may be carried out, on the clock of
-    /// [`Actions::now_ns`](crate::call::Actions::now_ns).
+    /// [`CallClock::now_ns`](crate::CallClock::now_ns).
     pub due_ns: u64,
     /// What was asked for.
     pub request: HeldRequest,

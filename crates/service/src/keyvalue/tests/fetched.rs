@@ -24,7 +24,7 @@ fn on_disk(test: impl FnOnce()) {
     ON_DISK.set(false);
 }
 
-/// What a call is shown in this test; for one on disk only what it has wished.
+/// What a call is shown in this test; for one on disk only what it has planned.
 pub(super) fn read(
     call: &mut Call,
     (database, kept): (DatabaseId, &[u8]),
@@ -51,7 +51,7 @@ pub(super) fn read(
     assert_eq!(shown, sequence);
 }
 
-/// Shows a call what it plan of a tree; answers with the last commit in there.
+/// Shows a call what it plans to read of a tree; returns the last commit in there.
 fn show(
     call: &mut Call,
     kept: &[u8],
@@ -63,7 +63,7 @@ fn show(
     shared.store.clock_ms(room.now_ms);
     let mut plan = ReadPlan::default();
     plan.begin(1, kept);
-    call.wish(kept, &mut plan);
+    call.plan_reads(kept, &mut plan);
     let mut fetch = Fetch::new(tree, &mut plan);
     let fetched = fetch.run(&shared.store);
     assert!(fetch.is_done());

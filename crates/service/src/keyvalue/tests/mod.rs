@@ -18,11 +18,13 @@ use store::{
     ReadView, Store, StoreConfig, WriteBatch,
 };
 
-use crate::call::{
-    Actions, CallHead, MessagePart, MessageParts, Metadata, PeerKind, ServerInfo, Shared, State,
-    Topic,
+use crate::actions::{
+    Administration, BlobAccess, CallClock, DatabaseAccess, PlainResponse, RequestFlow,
+    ResponseHeaders, ResponseMemory, Responses, SendRoom, Topic, Wakeups,
 };
+use crate::call::{CallHead, CallSteps, Metadata, PeerKind, PlanReads, ServerInfo, Shared};
 use crate::figures::Figures;
+use crate::message_parts::{MessagePart, MessageParts};
 use crate::method::Method;
 use crate::services::Call;
 use crate::serving::Registry;
@@ -369,7 +371,7 @@ impl<'a> Room<'a> {
     }
 }
 
-impl Actions for Room<'_> {
+impl DatabaseAccess for Room<'_> {
     fn read(&mut self, database: DatabaseId, keep: &[u8]) {
         assert!(self.read.is_none(), "one read at a time");
         self.read = Some((database, keep.to_vec()));
@@ -379,59 +381,38 @@ impl Actions for Room<'_> {
         self.read(database, &[]);
     }
 
+    fn read_when_large(&mut self) {
+        self.reads_again += 1;
+        self.waits_to_read = true;
+    }
+
     fn write(&mut self, database: DatabaseId, mode: Mode) -> Commit<'_> {
         self.batch.begin(0, database, mode)
     }
+}
 
-    fn create_database(&mut self, name: &str, config: &DatabaseConfig) {
-        self.batch.create_database(0, name, config);
+impl Responses for Room<'_> {
+    fn message(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
+        assert_eq!(self.status, None, "no message after the end");
+        // Messages are appended to an output that holds others already.
+        let mut out = b"earlier".to_vec();
+        encode(&mut out);
+        self.messages.push(out.split_off(7));
+        self.reserved_bytes = 0;
+        self.room = self.room.saturating_sub(1);
     }
 
-    fn drop_database(&mut self, database: DatabaseId) {
-        self.batch.drop_database(0, database);
-    }
-
-    fn drop_empty_database(&mut self, database: DatabaseId) {
-        self.batch.drop_empty_database(0, database);
-    }
-
-    fn plain(&mut self, _: u16, _: &[(&str, &str)], _: &[u8], _: Code) {
-        unreachable!("nothing here is a plain request");
-    }
-
-    fn plain_head(&mut self, _: u16, _: &[(&str, &str)]) {
-        unreachable!("nothing here is a plain request");
-    }
-
-    fn plain_body(&mut self, _: &Bytes, _: Range<usize>) {
-        unreachable!("nothing here is a plain request");
-    }
-
-    fn plain_end(&mut self, _: Code) {
-        unreachable!("nothing here is a plain request");
-    }
-
-    fn limit_window(&mut self, _bytes: u32) {}
-
-    fn take_parts(&mut self) {}
-
-    fn want_whole(&mut self) {}
-
-    fn blob(&mut self, _work: store::blob::Work) {
-        unreachable!("nothing here is a blob");
-    }
-
-    fn describe_blob(
+    fn message_shared(
         &mut self,
-        _name: &str,
-        _sealed: Box<store::blob::Sealed>,
-        _condition: store::Condition<'_>,
+        head: impl FnOnce(&mut Vec<u8>),
+        body: &Bytes,
+        range: Range<usize>,
     ) {
-        unreachable!("nothing here is a blob");
-    }
-
-    fn start_task(&mut self, _task: Task) -> Result<(), TaskRefusal> {
-        unreachable!("nothing here takes long");
+        self.shared_bytes += range.len();
+        self.message(|out| {
+            head(out);
+            out.extend_from_slice(&body[range]);
+        });
     }
 
     fn respond(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
@@ -461,8 +442,19 @@ impl Actions for Room<'_> {
         self.end(Status::OK);
     }
 
-    fn reserve(&mut self, bytes: usize) {
-        self.reserved_bytes = bytes;
+    fn finish(&mut self, status: Status) {
+        self.end(status);
+    }
+}
+
+impl SendRoom for Room<'_> {
+    fn can_send(&mut self) -> bool {
+        self.room > 0
+    }
+
+    fn can_begin(&mut self) -> bool {
+        self.begins += 1;
+        self.can_send()
     }
 
     fn send_room(&mut self) -> usize {
@@ -475,56 +467,16 @@ impl Actions for Room<'_> {
 
     fn promise_room(&mut self, _bytes: usize) {}
 
-    fn hold_ready(&mut self, bytes: usize) {
-        self.held.push(bytes);
-    }
-
-    fn hold_request(&mut self, bytes: usize) {
-        self.held.push(bytes);
-    }
-
     fn take_progress(&mut self) -> bool {
         false
     }
+}
 
-    fn step_later(&mut self) {
-        unreachable!("nothing here takes long");
-    }
-
-    fn message(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
-        assert_eq!(self.status, None, "no message after the end");
-        // Messages are appended to an output that holds others already.
-        let mut out = b"earlier".to_vec();
-        encode(&mut out);
-        self.messages.push(out.split_off(7));
-        self.reserved_bytes = 0;
-        self.room = self.room.saturating_sub(1);
-    }
-
-    fn message_shared(
-        &mut self,
-        head: impl FnOnce(&mut Vec<u8>),
-        body: &Bytes,
-        range: Range<usize>,
-    ) {
-        self.shared_bytes += range.len();
-        self.message(|out| {
-            head(out);
-            out.extend_from_slice(&body[range]);
-        });
-    }
-
-    fn finish(&mut self, status: Status) {
-        self.end(status);
-    }
-
-    fn can_send(&mut self) -> bool {
-        self.room > 0
-    }
-
-    fn can_begin(&mut self) -> bool {
-        self.begins += 1;
-        self.can_send()
+impl ResponseMemory for Room<'_> {
+    fn room_for_answer(&mut self, bytes: usize) -> bool {
+        self.asked_bytes = bytes;
+        self.puts_back |= !self.has_room;
+        self.has_room
     }
 
     fn can_send_large(&mut self, bytes: usize) -> bool {
@@ -537,21 +489,44 @@ impl Actions for Room<'_> {
         self.can_send()
     }
 
-    fn room_for_answer(&mut self, bytes: usize) -> bool {
-        self.asked_bytes = bytes;
-        self.puts_back |= !self.has_room;
-        self.has_room
-    }
-
     fn message_bytes(&self) -> usize {
         self.memory.message_bytes
     }
 
-    fn read_when_large(&mut self) {
-        self.reads_again += 1;
-        self.waits_to_read = true;
+    fn reserve(&mut self, bytes: usize) {
+        self.reserved_bytes = bytes;
     }
 
+    fn hold_ready(&mut self, bytes: usize) {
+        self.held.push(bytes);
+    }
+
+    fn hold_request(&mut self, bytes: usize) {
+        self.held.push(bytes);
+    }
+}
+
+impl RequestFlow for Room<'_> {
+    fn hold(&mut self) {
+        self.is_held = true;
+    }
+
+    fn resume(&mut self) {
+        self.is_held = false;
+    }
+
+    fn limit_window(&mut self, _bytes: u32) {}
+
+    fn take_parts(&mut self) {}
+
+    fn want_whole(&mut self) {}
+
+    fn message_was_compressed(&self) -> bool {
+        false
+    }
+}
+
+impl Wakeups for Room<'_> {
     fn wake_at_ns(&mut self, at_ns: u64) {
         self.wake_at_ns = Some(at_ns);
     }
@@ -560,18 +535,77 @@ impl Actions for Room<'_> {
         unreachable!("nothing here waits for a topic");
     }
 
-    fn hold(&mut self) {
-        self.is_held = true;
+    fn step_later(&mut self) {
+        unreachable!("nothing here takes long");
     }
 
     fn caller(&self) -> Caller {
         Caller::default()
     }
+}
 
-    fn resume(&mut self) {
-        self.is_held = false;
+/// For calls of any service; those here ask for none of it.
+impl Administration for Room<'_> {
+    fn create_database(&mut self, _: &str, _: &DatabaseConfig) {
+        unreachable!("no database is made here");
     }
 
+    fn drop_database(&mut self, _: DatabaseId) {
+        unreachable!("no database is dropped here");
+    }
+
+    fn drop_empty_database(&mut self, _: DatabaseId) {
+        unreachable!("no database is dropped here");
+    }
+
+    fn start_task(&mut self, _: Task) -> Result<(), TaskRefusal> {
+        unreachable!("nothing here takes long");
+    }
+}
+
+impl BlobAccess for Room<'_> {
+    fn blob(&mut self, _: store::blob::Work) {
+        unreachable!("nothing here is a blob");
+    }
+
+    fn describe_blob(&mut self, _: &str, _: Box<store::blob::Sealed>, _: store::Condition<'_>) {
+        unreachable!("nothing here is a blob");
+    }
+}
+
+impl ResponseHeaders for Room<'_> {
+    fn add_initial_metadata(&mut self, _: &[u8], _: &[u8]) {
+        unreachable!("nothing here sends metadata");
+    }
+
+    fn add_trailing_metadata(&mut self, _: &[u8], _: &[u8]) {
+        unreachable!("nothing here sends metadata");
+    }
+
+    fn compress(&mut self, _: bool) {
+        unreachable!("nothing here is compressed");
+    }
+}
+
+impl PlainResponse for Room<'_> {
+    fn plain(&mut self, _: u16, _: &[(&str, &str)], _: &[u8], _: Code) {
+        unreachable!("nothing here is a plain request");
+    }
+
+    fn plain_head(&mut self, _: u16, _: &[(&str, &str)]) {
+        unreachable!("nothing here is a plain request");
+    }
+
+    fn plain_body(&mut self, _: &Bytes, _: Range<usize>) {
+        unreachable!("nothing here is a plain request");
+    }
+
+    fn plain_end(&mut self, _: Code) {
+        unreachable!("nothing here is a plain request");
+    }
+}
+
+impl CallClock for Room<'_> {
     fn now_ns(&self) -> u64 {
         self.now_ns
     }
@@ -582,15 +616,5 @@ impl Actions for Room<'_> {
 
     fn wall_us(&self) -> u64 {
         self.now_ms * 1_000
-    }
-
-    fn add_initial_metadata(&mut self, _name: &[u8], _value: &[u8]) {}
-
-    fn add_trailing_metadata(&mut self, _name: &[u8], _value: &[u8]) {}
-
-    fn compress(&mut self, _wanted: bool) {}
-
-    fn message_was_compressed(&self) -> bool {
-        false
     }
 }
