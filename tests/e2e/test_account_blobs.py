@@ -102,8 +102,8 @@ def test_plain_downloads_that_are_not_read(binary, place, window):
 
 def test_reading_one_download_beside_many_that_are_not_read_on_a_connection(binary, place):
     """What a client leaves unread on some streams does not stop it on those that it reads."""
-    # By itself grpcio lets windows grow until it has taken all of the 300 downloads, read or not: then most of its
-    # connection goes to them, and the one that is read has a three hundredth of it.
+    # By itself grpcio lets windows grow until it has taken all of the 300 downloads, read or not:
+    # then the one that is read has a three hundredth of the connection.
     small_windows = [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 64 * 1024)]
     with Server(binary, "--memory-limit", "128MiB", "--drain-timeout", "3s", *place) as server:
         with open_channel(server.address, *small_windows) as channel:

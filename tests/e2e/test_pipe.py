@@ -5,6 +5,7 @@ import threading
 
 import grpc
 import pytest
+from pelton.v1 import admin_pb2, admin_pb2_grpc
 from pelton.v1 import kv_pb2 as pb
 from server import expect_status
 
@@ -170,6 +171,30 @@ def test_a_message_that_breaks_the_rules_ends_the_call(kv, prefix):
     assert "database" in error.details()
     assert [answer.batch_number for answer in answers] == [1]
     assert kv.Get(pb.GetRequest(key=prefix)).value == b"1"
+
+
+def test_the_batch_after_a_drop_ends_the_call(server, channel, kv):
+    admin = admin_pb2_grpc.AdminStub(channel)
+    description = admin_pb2.DatabaseDescription(name="piped")
+    if server.kind == "disk":
+        description.kind = admin_pb2.DATABASE_KIND_DISK
+    else:
+        description.durability = admin_pb2.DURABILITY_MODE_VOLATILE
+    for _ in range(2):
+        create = admin_pb2.CreateDatabaseRequest(database=description)
+        assert admin.CreateDatabase(create).created
+        requests = queue.Queue()
+        answers = kv.Pipe(iter(requests.get, None), timeout=60)
+        requests.put(pb.PipeRequest(database="piped", operations=[put(b"k", b"1")]))
+        assert next(answers).batch.applied
+        drop = admin_pb2.DropDatabaseRequest(name="piped", confirm_name="piped")
+        assert admin.DropDatabase(drop).dropped
+        # Nothing is under way: the call waits for its caller, who may ask what is done.
+        requests.put(pb.PipeRequest())
+        assert next(answers).done == 1
+        requests.put(pb.PipeRequest(operations=[put(b"k", b"2")]))
+        expect_status(grpc.StatusCode.NOT_FOUND, lambda: next(answers))
+        requests.put(None)
 
 
 def test_a_caller_that_does_not_read_is_slowed_down_and_loses_nothing(kv, prefix):

@@ -369,8 +369,8 @@ impl WriteBatch {
         self.operations.expected_value(operation)
     }
 
-    /// What does not change about a database. Of an unknown one, whose commits will be refused, it
-    /// is the default.
+    /// What does not change about a database. The commits of an unknown one are refused by whoever
+    /// decides which databases there are: they are for the log, if there is one.
     fn know(&mut self, id: DatabaseId) -> Known {
         let conversions = self.store.conversions();
         if let Some((known_id, known)) = self.known
@@ -380,7 +380,10 @@ impl WriteBatch {
             return known;
         }
         let Some(config) = self.store.config(id) else {
-            return Known::default();
+            return Known {
+                is_logged: self.store.has_log(),
+                ..Known::default()
+            };
         };
         let known = Known {
             limits: config.limits,

@@ -1,15 +1,17 @@
 //! Mailboxes that come and go, as those of threads do that serve one connection.
 
 use store::durable::{CommitLoop, Mailbox, Opened, open_folder};
-use store::{DatabaseId, Durability, Mode, Outcomes, Store, StoreConfig};
+use store::{
+    DatabaseConfig, DatabaseId, Decision, Durability, Mode, Outcomes, Refusal, Store, StoreConfig,
+    WriteBatch,
+};
 use testkit::suite::{StandingClock, put};
 use wal::{LogConfig, LogId};
 
 use crate::folder::TestFolder;
 
-#[test]
-fn each_gets_the_outcomes_of_its_own_commits() {
-    let folder = TestFolder::new("mailboxes");
+/// A store whose default database is synced, and its rounds.
+fn open(folder: &TestFolder) -> (Store, CommitLoop) {
     let mut config = StoreConfig::new(1);
     config.default_database.durability = Durability::Synced;
     let id = LogId {
@@ -20,7 +22,47 @@ fn each_gets_the_outcomes_of_its_own_commits() {
     let Opened {
         store, committer, ..
     } = Store::open(config, disk, &LogConfig::new(id, 1)).expect("it is empty");
-    let mut rounds = CommitLoop::new(committer);
+    (store, CommitLoop::new(committer))
+}
+
+/// A commit that is put together when its database is gone: nothing is known of that any more.
+#[test]
+fn a_commit_on_a_database_that_is_gone_is_refused_by_the_committer() {
+    let folder = TestFolder::new("gone-database");
+    let (store, mut rounds) = open(&folder);
+    let mailbox = rounds.register(Box::new(|| ()));
+    let mut clock = StandingClock { now_ms: 1 };
+    let mut run = |fill: &dyn Fn(&mut WriteBatch)| {
+        let mut batch = store.write_batch();
+        fill(&mut batch);
+        assert_eq!(batch.logged_len(), 1, "there is one who refuses it");
+        mailbox.submit(&mut batch);
+        while rounds.round(&mut clock) {}
+        let mut outcomes = Outcomes::new();
+        assert!(mailbox.take(&mut outcomes) && mailbox.is_idle());
+        (outcomes.get(0).decision, outcomes.get(0).database)
+    };
+    for _ in 0..2 {
+        let config = DatabaseConfig::default();
+        let (created, id) = run(&|batch| batch.create_database(1, "short-lived", &config));
+        assert_eq!(created, Decision::Applied);
+        assert_eq!(
+            run(&|batch| batch.drop_database(1, id)).0,
+            Decision::Applied
+        );
+        let (late, _) = run(&|batch| {
+            let mut commit = batch.begin(1, id, Mode::Atomic);
+            commit.push(&put(b"key", b"value")).expect("it fits");
+            commit.submit();
+        });
+        assert_eq!(late, Decision::Refused(Refusal::UnknownDatabase));
+    }
+}
+
+#[test]
+fn each_gets_the_outcomes_of_its_own_commits() {
+    let folder = TestFolder::new("mailboxes");
+    let (store, mut rounds) = open(&folder);
     let mut clock = StandingClock { now_ms: 1 };
     let mut gone = rounds.register(Box::new(|| ()));
     for round in 1..=4_u64 {
