@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import threading
+import time
 
 import grpc
 import pytest
@@ -387,3 +388,27 @@ def test_of_several_files_the_one_that_fails_is_named(binary, durable, tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("pelton: ../bad: ")
     assert "not begun: several/few, several/neither" in done.stderr
+
+
+def test_what_a_pipe_brings_late_is_stored(binary, durable):
+    """Later than a server waits for the first bytes of a connection, or for an acknowledgement."""
+
+    def start(*arguments):
+        command = [binary, *arguments, "--address", durable.address]
+        pipes = dict.fromkeys(["stdin", "stdout", "stderr"], subprocess.PIPE)
+        return subprocess.Popen(command, **pipes)
+
+    assert start("put", "late", "value").wait(60) == 0
+    exported, _ = start("export").communicate(timeout=60)
+    silent = start("upload", "-", "--name", "silent")
+    paused = start("upload", "-", "--name", "paused")
+    imported = start("import")
+    paused.stdin.write(b"begin, ")
+    paused.stdin.flush()
+    time.sleep(12)
+    for process, rest in [(silent, b"all"), (paused, b"end"), (imported, exported)]:
+        _, errors = process.communicate(rest, timeout=60)
+        assert process.returncode == 0, errors.decode()
+    with open_channel(durable.address) as channel:
+        assert download(stub(channel), "silent")[1] == b"all"
+        assert download(stub(channel), "paused")[1] == b"begin, end"

@@ -79,22 +79,36 @@ pub struct Interruptible<F>(pub F);
 #[error("interrupted")]
 struct Signalled;
 
+impl<F: AsFd> Interruptible<F> {
+    /// Reads what comes soon.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] if nothing has come, for those who have something else to look
+    /// at.
+    pub fn glance(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let input = self.0.as_fd();
+        if interrupt::is_noted() {
+            return Err(io::Error::other(Signalled));
+        }
+        let mut polled = [PollFd::new(&input, PollFlags::IN)];
+        match poll(&mut polled, Some(&LOOK)) {
+            Ok(0) | Err(Errno::INTR) => return Err(io::ErrorKind::WouldBlock.into()),
+            Ok(_) => {}
+            Err(error) => return Err(error.into()),
+        }
+        match rustix::io::read(input, buffer) {
+            Err(Errno::INTR | Errno::AGAIN) => Err(io::ErrorKind::WouldBlock.into()),
+            read => Ok(read?),
+        }
+    }
+}
+
 impl<F: AsFd> Read for Interruptible<F> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let input = self.0.as_fd();
         loop {
-            if interrupt::is_noted() {
-                return Err(io::Error::other(Signalled));
-            }
-            let mut polled = [PollFd::new(&input, PollFlags::IN)];
-            match poll(&mut polled, Some(&LOOK)) {
-                Ok(0) | Err(Errno::INTR) => continue,
-                Ok(_) => {}
-                Err(error) => return Err(error.into()),
-            }
-            match rustix::io::read(input, &mut *buffer) {
-                Err(Errno::INTR | Errno::AGAIN) => {}
-                read => return Ok(read?),
+            match self.glance(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                read => return read,
             }
         }
     }

@@ -33,10 +33,12 @@ pub fn import(arguments: &ImportArguments) -> Result<Exit, Failure> {
         }
         _ => (input, None),
     };
-    let mut caller = Caller::connect(&arguments.connection)?;
-    let progress = ProgressLine::entries("importing", total);
     let reader = ExportReader::begin(input.source, &input.name)
         .map_err(|failure| failure.with("nothing was written"))?;
+    // Behind the first bytes of the input, for which a pipe may wait long: until then nobody would
+    // look at the connection.
+    let mut caller = Caller::connect(&arguments.connection)?;
+    let progress = ProgressLine::entries("importing", total);
     let unit = reader.unit();
     let expired = Arc::new(AtomicU64::new(0));
     let read = Arc::new(AtomicU64::new(0));

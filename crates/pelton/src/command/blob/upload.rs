@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -387,7 +387,7 @@ impl Uploading<'_> {
     /// What can be read only once.
     fn pipe(&self, source: &UploadSource, summed: &mut Summed) -> Result<Stored, Ended> {
         let mut caller = self.connect()?;
-        let mut read = |buffer: &mut [u8], _| input::Interruptible(io::stdin()).read(buffer);
+        let mut read = |buffer: &mut [u8], _| input::Interruptible(io::stdin()).glance(buffer);
         self.send(&mut caller, source, summed, &mut read, &mut 0)
     }
 
@@ -487,8 +487,12 @@ impl Uploading<'_> {
         loop {
             self.transfers.check_interrupt()?;
             while !is_over && streaming.can_send() {
-                let data = ahead.next(|buffer| read(buffer, summed.bytes));
-                let data = data.map_err(|error| input::unreadable(&source.shown(), &error))?;
+                let read = ahead.next(|buffer| read(buffer, summed.bytes));
+                let Some(data) = brought(read, source)? else {
+                    // The server is listened to while a pipe brings nothing.
+                    moved = Instant::now();
+                    break;
+                };
                 if data.is_empty() && source.size_bytes.is_none() && summed.bytes == 0 {
                     let instead = "A file that is empty can be uploaded by its name";
                     return Err(Ended::Final(input::empty("standard input", instead)));
@@ -583,6 +587,18 @@ impl Uploading<'_> {
             crc32c: blob.crc32c,
             version: blob.version,
         })
+    }
+}
+
+/// Returns what a source has brought, be it its end; `None`: nothing yet.
+fn brought<'a>(
+    read: io::Result<&'a [u8]>,
+    source: &UploadSource,
+) -> Result<Option<&'a [u8]>, Failure> {
+    match read {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) => Err(input::unreadable(&source.shown(), &error)),
+        Ok(data) => Ok(Some(data)),
     }
 }
 
