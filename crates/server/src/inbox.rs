@@ -12,6 +12,8 @@ pub(crate) struct Inbox<T> {
     /// Asks the loop for a tick.
     waker: SharedWaker,
     has_some: AtomicBool,
+    /// Its loop takes nothing more. Changed and read under the lock of `waiting`.
+    is_closed: AtomicBool,
     waiting: Mutex<VecDeque<T>>,
 }
 
@@ -20,11 +22,13 @@ impl<T> Inbox<T> {
         Arc::new(Inbox {
             waker,
             has_some: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
             waiting: Mutex::default(),
         })
     }
 
-    /// Puts something in; the loop is woken if there was nothing before.
+    /// Puts something in; the loop is woken if there was nothing before. Dropped at once if the
+    /// inbox is closed.
     pub fn put(&self, item: T) {
         self.push(self.lock(), item);
     }
@@ -37,6 +41,11 @@ impl<T> Inbox<T> {
     }
 
     fn push(&self, mut waiting: MutexGuard<'_, VecDeque<T>>, item: T) {
+        if self.is_closed.load(Ordering::Relaxed) {
+            // What is dropped may have more to do than this lock should be held for.
+            drop(waiting);
+            return drop(item);
+        }
         waiting.push_back(item);
         let was_empty = !self.has_some.swap(true, Ordering::Release);
         drop(waiting);
@@ -63,6 +72,18 @@ impl<T> Inbox<T> {
         let mut taken = VecDeque::new();
         self.take(&mut taken);
         taken
+    }
+
+    /// Its loop ends: drops what has come, and whatever is put in from now on. Items may keep the
+    /// inbox themselves, so that otherwise neither would ever be dropped.
+    pub fn close(&self) {
+        let waiting = {
+            let mut waiting = self.lock();
+            self.is_closed.store(true, Ordering::Relaxed);
+            self.has_some.store(false, Ordering::Relaxed);
+            std::mem::take(&mut *waiting)
+        };
+        drop(waiting);
     }
 
     /// Whether something has come that was not taken. Whoever has put it in has called the waker,
@@ -125,6 +146,28 @@ mod tests {
             assert_eq!(inbox.take_all(), [1]);
             assert!(inbox.is_over());
         }
+    }
+
+    /// An item that keeps the inbox.
+    struct Item(#[expect(dead_code, reason = "it is only kept")] Arc<Inbox<Item>>);
+
+    #[test]
+    fn a_closed_inbox_keeps_nothing() {
+        let woken = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&woken);
+        let inbox = Inbox::new(Arc::new(move || {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }));
+        inbox.put(Item(Arc::clone(&inbox)));
+        assert_eq!(Arc::strong_count(&inbox), 2);
+        for _ in 0..2 {
+            inbox.close();
+            assert!(inbox.is_over());
+            inbox.put(Item(Arc::clone(&inbox)));
+            inbox.put_instead(Item(Arc::clone(&inbox)), |_| false);
+            assert!(inbox.is_over() && inbox.take_all().is_empty());
+        }
+        assert_eq!(woken.load(Ordering::Relaxed), 1, "by the first item");
     }
 
     #[test]

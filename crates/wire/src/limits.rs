@@ -175,10 +175,6 @@ pub const BACKLOG_PIECE_BYTES: usize = 64 << 10;
 /// One message may go beyond the bound.
 pub const MAX_UNSENT_BYTES: usize = 64 << 20;
 
-/// While there is no send capacity: the least that the windows of a stream must let out for it to
-/// have room. Less would not be worth what it costs to fetch.
-pub const LEAST_ROOM_BYTES: usize = 16 << 10;
-
 /// Bytes that may wait on one stream before `can_send` says no.
 pub const STREAM_UNSENT_BYTES: usize = 256 << 10;
 

@@ -153,14 +153,95 @@ impl LoopBlobs {
     }
 }
 
+impl Drop for LoopBlobs {
+    /// News that nobody takes any more would keep their uploads: those have their calls, these the
+    /// inbox, and that the news. So the uploads that are being worked on when the loop ends are
+    /// given up, as those are that their calls have.
+    fn drop(&mut self) {
+        self.inbox.close();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::io;
+    use std::sync::Mutex;
 
-    use store::DatabaseId;
+    use store::blob::{Begin, BlobUse, Interest, Job, Runner};
+    use store::durable::Opened;
+    use store::{DatabaseId, Store, StoreConfig};
+    use wal::disk::Disk;
+    use wal::{LogConfig, LogId};
 
     use super::*;
     use crate::pair::Keep;
+
+    /// Keeps jobs until the test does them.
+    #[derive(Default)]
+    struct Later(Mutex<VecDeque<Job>>);
+
+    impl Runner for Later {
+        fn run(&self, job: Job) {
+            self.0.lock().expect("one thread").push_back(job);
+        }
+    }
+
+    impl Later {
+        /// Does the job that came first. Returns whether there was one.
+        fn run_one(&self) -> bool {
+            let job = self.0.lock().expect("one thread").pop_front();
+            job.map(|job| job()).is_some()
+        }
+    }
+
+    /// News of an upload come before its loop has ended, and are not taken, or after it.
+    #[test]
+    fn a_loop_that_ends_leaves_no_file_of_an_upload_that_is_worked_on() {
+        let mut config = StoreConfig::new(1);
+        config.blobs.free_bytes = 0;
+        let id = LogId {
+            history: 1,
+            secret: 2,
+        };
+        let disk: Arc<dyn Disk> = Arc::new(testkit::simulated_disk(1));
+        let opened = Store::open(config, Arc::clone(&disk), &LogConfig::new(id, 1));
+        let Opened { store, .. } = opened.expect("an empty disk can be used");
+        let blobs = store.blobs().expect("there is a log");
+        let later = Arc::new(Later::default());
+        blobs.set_runner(Arc::clone(&later) as _);
+        let folder = disk.subfolder("blobs").expect("it is there");
+        let from = ConnectionId {
+            slot: 0,
+            generation: 0,
+        };
+        for round in 0..4 {
+            let of_loop = LoopBlobs::new(Some(Arc::clone(blobs)), Arc::new(|| ()));
+            let interest = Interest::default();
+            let begin = Box::new(Begin {
+                database: DatabaseId::DEFAULT,
+                name: "name".into(),
+                upload_id: Box::default(),
+                offset: 0,
+                size_bytes: None,
+                content_type: "".into(),
+                now_ms: round,
+            });
+            let work = Work::Begin {
+                begin,
+                interest: interest.clone(),
+            };
+            of_loop.submit(work, CallId::from_tag(7), from, UploadPeer::Local);
+            if round % 2 == 0 {
+                assert!(later.run_one());
+                assert_eq!(folder.list().expect("no fault").len(), 1);
+            }
+            drop(of_loop);
+            while later.run_one() {}
+            drop(interest);
+            assert_eq!(folder.list().expect("no fault"), [""; 0], "{round}");
+            assert_eq!(blobs.statistics().used, BlobUse::default());
+        }
+    }
 
     /// Its upload may end while it does nothing: another caller takes it over, or the disk fails.
     #[test]

@@ -14,7 +14,6 @@ use super::config::Config;
 use super::stream::Stream;
 use super::stream_key::StreamKey;
 use super::streams::Streams;
-use crate::limits;
 
 /// What there is to send into, beside what is promised.
 #[derive(Debug, Clone, Copy)]
@@ -28,16 +27,12 @@ pub(crate) struct SendSpace {
 }
 
 impl SendSpace {
-    /// Returns whether there is no capacity, and something waits that the windows let out.
-    fn is_blocked(self) -> bool {
-        !self.has_capacity && self.has_ready
-    }
-
-    /// Returns the least room that is of use.
-    fn least_bytes(self) -> usize {
-        match self.has_capacity {
-            true => 1,
-            false => limits::LEAST_ROOM_BYTES,
+    /// Returns the bytes of the connection's window into which may be sent: none while there is no
+    /// capacity, and something waits that the windows let out.
+    fn open_bytes(self) -> usize {
+        match self.has_capacity || !self.has_ready {
+            true => self.window_bytes,
+            false => 0,
         }
     }
 }
@@ -72,22 +67,19 @@ impl SendRoom {
         streams: &mut Streams,
         space: SendSpace,
     ) -> usize {
-        let least = space.least_bytes();
         let stream = &mut streams[key.slot];
         let waiting = stream.outbound.bytes();
         let stream_room = stream.send_window.available().saturating_sub(waiting);
         let others = self.promised_bytes - stream.claims.promised_bytes();
-        let shared = match space.is_blocked() {
-            true => 0,
-            false => space.window_bytes.saturating_sub(others),
-        };
-        let room = stream_room.min(shared);
-        if room >= least {
+        let room = stream_room.min(space.open_bytes().saturating_sub(others));
+        if room > 0 {
             return room;
         }
         stream.claims.await_room();
-        // Otherwise the stream's own window has to be opened.
-        if stream_room >= least && stream.claims.enter_room_queue() {
+        // Otherwise the peer has to open the stream's own window, and it may not do so before it
+        // has got all that the window lets out: a stream of which that is not yet sent waits in the
+        // queue, however little it is.
+        if stream_room > 0 && stream.claims.enter_room_queue() {
             streams.enqueue(&mut self.waiting, key, self.max_waiting);
         }
         0
@@ -112,8 +104,7 @@ impl SendRoom {
     }
 
     fn is_free(&self, space: SendSpace) -> bool {
-        let free = space.window_bytes.saturating_sub(self.promised_bytes);
-        free >= space.least_bytes() && !space.is_blocked()
+        space.open_bytes() > self.promised_bytes
     }
 
     /// Takes out the stream whose call has waited longest, if some of the window is free.
@@ -197,17 +188,20 @@ mod tests {
     #[test]
     fn without_capacity_there_is_room_when_nothing_waits_but_for_windows() {
         let mut room = SendRoom::new(&Config::server());
-        let least = limits::LEAST_ROOM_BYTES;
-        let (mut streams, [one, _]) = streams(2 * least as u32);
+        let (mut streams, [one, _]) = streams(1_000);
         let full = |window_bytes, has_ready| SendSpace {
             window_bytes,
             has_capacity: false,
             has_ready,
         };
-        assert_eq!(room.find(one, &mut streams, full(least, true)), 0);
-        assert_eq!(room.next(&mut streams, full(least, true)), None);
-        assert_eq!(room.next(&mut streams, full(least - 1, false)), None);
-        assert_eq!(room.next(&mut streams, full(least, false)), Some(one));
-        assert_eq!(room.find(one, &mut streams, full(least, false)), least);
+        for _ in 0..2 {
+            assert_eq!(room.find(one, &mut streams, full(1, true)), 0);
+            assert_eq!(room.next(&mut streams, full(1, true)), None);
+            assert_eq!(room.next(&mut streams, full(0, false)), None);
+            assert_eq!(room.next(&mut streams, full(1, false)), Some(one));
+            assert_eq!(room.find(one, &mut streams, full(1, false)), 1);
+            assert_eq!(room.find(one, &mut streams, full(2_000, false)), 1_000);
+            assert!(!room.has_next(space(2_000)), "it has room");
+        }
     }
 }

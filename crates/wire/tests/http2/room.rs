@@ -144,6 +144,81 @@ fn the_connections_window_goes_to_one_after_the_other() {
     }
 }
 
+/// A peer need not open a window before it has got what the window lets out: a stream with little
+/// room may not wait for that, neither without capacity nor when there is some again.
+#[test]
+fn little_room_is_room_without_capacity() {
+    const WINDOW: u32 = 3_000;
+    let mut server = server(WINDOW);
+    for round in 0..2 {
+        let first = 1 + 4 * round;
+        let streams = requests(&server.feed(&[call(first), call(first + 2)].concat()));
+        let [full, little] = streams[..] else {
+            panic!("two calls");
+        };
+        // All of the connection's window is taken, and more would go out.
+        server.feed(&window_update(first, 1 << 20));
+        send(&mut server, full, 100_000);
+        server.connection.set_pause(Pause::All);
+        assert_eq!(server.connection.send_room(little), 0);
+        assert!(!server.connection.has_events());
+        // That goes out, and leaves some of the connection's window.
+        let told = next(&mut server, &window_update(0, 100_000));
+        assert_eq!(told, Some(Event::Writable { stream: little }));
+        assert_eq!(server.connection.send_room(little), WINDOW as usize);
+        server.connection.promise_room(little, WINDOW as usize);
+        send(&mut server, little, WINDOW as usize - 100);
+        // What is left of it is room too, and the peer opens the window when that has come.
+        let left = server.connection.send_room(little);
+        assert!((1..100).contains(&left), "{left}");
+        send(&mut server, little, left);
+        assert_eq!(server.connection.send_room(little), 0);
+        let told = next(&mut server, &window_update(first + 2, 3 * WINDOW));
+        assert_eq!(told, Some(Event::Writable { stream: little }));
+        server.connection.set_pause(Pause::No);
+        let resets = [first, first + 2].map(|id| rst(id, ErrorCode::Cancel));
+        server.feed(&resets.concat());
+        for stream in [full, little] {
+            server.connection.forget(stream);
+        }
+        assert_eq!(server.connection.buffered_bytes(), 0);
+        assert_eq!(server.connection.unsent_bytes(), 0);
+        assert_eq!(server.connection.running(), 0);
+    }
+}
+
+/// Who waits since there was no capacity goes on when there is some, with whatever room.
+#[test]
+fn capacity_that_returns_wakes_streams_with_little_room() {
+    let mut server = server(1_000);
+    for round in 0..2 {
+        let first = 1 + 4 * round;
+        let streams = requests(&server.feed(&[call(first), call(first + 2)].concat()));
+        let [full, little] = streams[..] else {
+            panic!("two calls");
+        };
+        server.feed(&window_update(first, 1 << 20));
+        let window = server.connection.window_room(full);
+        send(&mut server, full, window + 1_000);
+        server.connection.set_pause(Pause::All);
+        assert_eq!(server.connection.send_room(little), 0);
+        server.feed(&window_update(0, 10));
+        assert!(!server.connection.has_events(), "the other one takes it");
+        server.connection.set_pause(Pause::No);
+        assert!(!server.connection.has_events());
+        let told = next(&mut server, &window_update(0, 65_535));
+        assert_eq!(told, Some(Event::Writable { stream: little }));
+        assert!(server.connection.send_room(little) > 0);
+        let resets = [first, first + 2].map(|id| rst(id, ErrorCode::Cancel));
+        server.feed(&resets.concat());
+        for stream in [full, little] {
+            server.connection.forget(stream);
+        }
+        assert_eq!(server.connection.buffered_bytes(), 0);
+        assert_eq!(server.connection.running(), 0);
+    }
+}
+
 /// While memory is short, calls that would begin to hold something wait for those that hold
 /// something already.
 #[test]
