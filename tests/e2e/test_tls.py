@@ -10,6 +10,7 @@ import signal
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 import time
 
@@ -437,6 +438,38 @@ def test_half_open_handshakes_keep_nobody_out(binary, identity, authority):
         wait_until(lambda: metric(server, 'pelton_tls_failures_total{reason="timed_out"}') > 0)
         for connection in silent:
             connection.close()
+
+
+def test_a_flood_of_recorded_hellos_fails_no_handshake(binary, identity, authority):
+    """Open connections go on, and new ones are late but served."""
+    script = pathlib.Path(__file__).parent.parent / "support" / "hello_flood.py"
+    flags = tls_flags(identity, "--threads", "1")
+    with Server(binary, *flags, "--metrics-listen", "127.0.0.1:0") as server, open_secure(server.address, authority) as kept:
+        port = server.host_port[1]
+        put_and_get(kept)
+        for held, handshakes in ((700, 6), (2000, 2)):
+            opened = metric(server, "pelton_connections_opened_total")
+            command = [sys.executable, str(script), str(port), str(held)]
+            flood = subprocess.Popen(command, stdin=subprocess.PIPE)
+            try:
+                wait_until(lambda: metric(server, "pelton_connections_opened_total") > opened + 1000)  # noqa: B023
+                took = []
+                for _ in range(handshakes):
+                    for _ in range(20):
+                        begin = time.monotonic()
+                        put_and_get(kept)
+                        took.append(time.monotonic() - begin)
+                    with socket.create_connection(("127.0.0.1", port), timeout=30) as plain:
+                        with context_of(authority).wrap_socket(plain, server_hostname="localhost") as secure:
+                            assert secure.version()
+            finally:
+                flood.stdin.close()
+                flood.wait(30)
+            print(f"{held} held: the median of a Put and a Get was {sorted(took)[len(took) // 2] * 1000:.1f} ms")
+            if server.driver == "event-loop":
+                # 100 ms and more when they waited for all handshakes before them.
+                assert sorted(took)[len(took) // 2] < 0.05, took
+        wait_until(lambda: metric(server, "pelton_connections") <= 2)
 
 
 def pieces(data):
