@@ -179,6 +179,7 @@ impl<P: Port> LoopCore<P> {
             };
             allowance = allowance.saturating_sub(self.turn(id, now_ns));
         }
+        self.counters.turns_left.set(self.queue.len() as u64);
     }
 
     /// One connection's turn. The answer is how many bytes the handler consumed.

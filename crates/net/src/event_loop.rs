@@ -13,7 +13,8 @@ use crate::core::LoopCore;
 use crate::epoll::{Epoll, Token};
 use crate::handler::{Handler, Peer};
 use crate::limits::{
-    ACCEPT_BACKOFF_MS, ACCEPTS_PER_TICK, ADDRESS_NOTICE_MS, HANDSHAKES_DUE_PAUSE_MS,
+    ACCEPT_BACKOFF_MS, ACCEPTS_PER_BUSY_TICK, ACCEPTS_PER_TICK, ADDRESS_NOTICE_MS,
+    HANDSHAKES_DUE_PAUSE_MS,
 };
 use crate::listener::Listener;
 use crate::notice::{Notice, Notices};
@@ -170,7 +171,7 @@ impl EventLoop {
         }
         acceptor.go_on(self.core.port());
         acceptor.hold_back_handshakes(self.core.port(), now_ns);
-        for _ in 0..ACCEPTS_PER_TICK {
+        for _ in 0..acceptor.accepts() {
             let Some((socket, peer)) = acceptor.accept(self.core.port(), now_ns) else {
                 break;
             };
@@ -257,6 +258,14 @@ impl Acceptor {
     fn go_on(&mut self, epoll: &Epoll) {
         if self.retry_ns.take().is_some() {
             self.watch_all(epoll, true);
+        }
+    }
+
+    /// How many connections are taken in this tick.
+    fn accepts(&self) -> usize {
+        match self.placement.is_behind() {
+            true => ACCEPTS_PER_BUSY_TICK,
+            false => ACCEPTS_PER_TICK,
         }
     }
 
@@ -394,12 +403,16 @@ mod tests {
     use super::*;
     use crate::limits::REFUSALS_PER_ADDRESS;
 
-    /// Says that so many connections are open; at `u64::MAX` too many handshakes wait, too.
+    /// Says that so many connections are open; at `u64::MAX` loops are behind, too.
     struct OpenCount(Arc<Mutex<u64>>);
 
     impl Placement for OpenCount {
         fn open(&mut self, _: u64) -> u64 {
             *self.0.lock().expect("no panic")
+        }
+
+        fn is_behind(&self) -> bool {
+            *self.0.lock().expect("no panic") == u64::MAX
         }
 
         fn is_behind_with_handshakes(&self) -> bool {
@@ -581,9 +594,11 @@ mod tests {
             rig.acceptor.ready(1);
             rig.acceptor.hold_back_handshakes(&epoll, now_ns);
             assert_eq!(rig.acceptor.ready, [0, 1]);
+            assert_eq!(rig.acceptor.accepts(), ACCEPTS_PER_TICK);
             *rig.open.lock().expect("no panic") = u64::MAX;
             rig.acceptor.hold_back_handshakes(&epoll, now_ns);
             assert_eq!(rig.acceptor.ready, [0]);
+            assert_eq!(rig.acceptor.accepts(), ACCEPTS_PER_BUSY_TICK);
             assert!(!rig.acceptor.has_work(now_ns + pause_ns - 1));
             assert!(rig.acceptor.has_work(now_ns + pause_ns));
             rig.acceptor.go_on(&epoll);

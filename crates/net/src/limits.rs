@@ -35,6 +35,11 @@ pub const LISTEN_BACKLOG: i32 = 4096;
 /// Accepted sockets per tick: a burst of new connections must not hold up the open ones.
 pub const ACCEPTS_PER_TICK: usize = 64;
 
+/// The same after a tick that had no time for all connections that had something to do: those that
+/// wait already come first, and who connects without end waits in the kernel. Not zero, since open
+/// connections may be busy for ever.
+pub const ACCEPTS_PER_BUSY_TICK: usize = 2;
+
 /// Pause after `accept` failed for want of file descriptors or memory: without it the loop would
 /// spin, since the listener stays readable.
 pub const ACCEPT_BACKOFF_MS: u64 = 100;

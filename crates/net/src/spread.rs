@@ -151,6 +151,9 @@ pub(crate) trait Placement: Send {
     /// the limit, it may be fewer.
     fn open(&mut self, limit: u64) -> u64;
 
+    /// Returns whether a loop had no time for all of its connections in its last tick.
+    fn is_behind(&self) -> bool;
+
     /// Returns whether so many TLS handshakes wait for their turn that no more should come.
     fn is_behind_with_handshakes(&self) -> bool;
 
@@ -187,6 +190,10 @@ impl Spread {
 impl Placement for Spread {
     fn open(&mut self, _: u64) -> u64 {
         (0..self.loops.len()).map(|index| self.open_in(index)).sum()
+    }
+
+    fn is_behind(&self) -> bool {
+        (self.loops.iter()).any(|one| one.counters.turns_left.get() > 0)
     }
 
     fn is_behind_with_handshakes(&self) -> bool {

@@ -403,8 +403,15 @@ fn a_tick_takes_as_much_input_as_its_bound_and_leaves_the_rest_to_the_next() {
     for _ in 1..2 * per_tick + 3 {
         pair.network.connect(pair.client, pair.server);
     }
-    let by_tick = reads_by_tick(&mut pair, 2 * per_tick + 3);
-    assert_eq!(by_tick, [per_tick, per_tick, 3]);
+    // What is left tells the acceptor to take fewer newcomers.
+    let by_tick = reads_by_tick(&mut pair, per_tick);
+    assert_eq!(
+        (by_tick, pair.counted().turns_left),
+        (vec![per_tick], per_tick + 3)
+    );
+    let by_tick = reads_by_tick(&mut pair, per_tick + 3);
+    assert_eq!(by_tick, [per_tick, 3]);
+    assert_eq!(pair.counted().turns_left, 0);
 }
 
 #[test]
