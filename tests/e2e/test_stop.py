@@ -353,7 +353,6 @@ def test_a_client_that_does_not_speak_holds_up_nobody(binary):
             connection.close()
 
 
-# ---------------------------------------------------------------------------------------------------------------------
 # While it starts
 
 
@@ -377,7 +376,7 @@ def start_without_waiting(binary, *arguments):
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize("flags", [("--config",), ("--tls-key", "--tls-cert")])
 def test_a_signal_while_it_starts_ends_it_with_exit_code_0(binary, tmp_path, number, flags):
-    """It waits for a file that nobody writes: for its settings, or for the key, with which its log has begun."""
+    """It waits for a file that nobody writes: for its settings, or, later, for its key."""
     files = []
     for flag in flags:
         os.mkfifo(tmp_path / flag.strip("-"))
