@@ -351,3 +351,69 @@ def test_a_client_that_does_not_speak_holds_up_nobody(binary):
             assert server.wait(STOP_SECONDS) == 0
         for connection in silent:
             connection.close()
+
+
+# While it starts
+
+
+def handles_stop_signals(process):
+    """Whether the process has handlers of its own: `SigCgt` in proc(5)."""
+    with open(f"/proc/{process.pid}/status") as status:
+        caught = next(int(line.split()[1], 16) for line in status if line.startswith("SigCgt:"))
+    return all(caught & (1 << (number - 1)) for number in SIGNALS)
+
+
+def start_without_waiting(binary, *arguments):
+    return subprocess.Popen(
+        [binary, "serve", "--listen", "127.0.0.1:0", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("flags", [("--config",), ("--tls-key", "--tls-cert")])
+def test_a_signal_while_it_starts_ends_it_with_exit_code_0(binary, tmp_path, number, flags):
+    """It waits for a file that nobody writes: for its settings, or, later, for its key."""
+    files = []
+    for flag in flags:
+        os.mkfifo(tmp_path / flag.strip("-"))
+        files += [flag, str(tmp_path / flag.strip("-"))]
+    process = start_without_waiting(binary, "--data", str(tmp_path / "data"), *files)
+    try:
+        wait_until(lambda: handles_stop_signals(process))
+        # It stays in the start.
+        time.sleep(0.2)
+        process.send_signal(number)
+        output = process.communicate(timeout=STOP_SECONDS)[0]
+    finally:
+        process.kill()
+    assert process.returncode == 0, output
+    assert "listening on" not in output
+
+
+def test_a_signal_at_any_moment_of_a_start_loses_nothing(binary, tmp_path):
+    """Each start reads what the last one, which was stopped early, has left of the folder."""
+    data = ("--data", str(tmp_path / "data"))
+    keys = [b"%d" % number for number in range(2000)]
+    with Server(binary, *data) as server, open_channel(server.address) as channel:
+        kv = kv_pb2_grpc.KeyValueStub(channel)
+        for put in [kv.Put.future(pb.PutRequest(key=key, value=b"v" * 1000)) for key in keys]:
+            put.result(timeout=STOP_SECONDS)
+        server.process.kill()
+    for delay_ms in [0, 1, 2, 5, 10, 15, 20, 30, 50, 100, 200]:
+        process = start_without_waiting(binary, *data)
+        try:
+            wait_until(lambda: handles_stop_signals(process))  # noqa: B023
+            time.sleep(delay_ms / 1000)
+            process.send_signal(SIGNALS[delay_ms % 3])
+            output = process.communicate(timeout=STOP_SECONDS)[0]
+        finally:
+            process.kill()
+        assert process.returncode == 0, output
+    with Server(binary, *data) as server, open_channel(server.address) as channel:
+        kv = kv_pb2_grpc.KeyValueStub(channel)
+        for get in [kv.Get.future(pb.GetRequest(key=key)) for key in keys]:
+            assert get.result(timeout=STOP_SECONDS).value == b"v" * 1000

@@ -10,6 +10,7 @@ import signal
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 import time
 
@@ -437,6 +438,43 @@ def test_half_open_handshakes_keep_nobody_out(binary, identity, authority):
         wait_until(lambda: metric(server, 'pelton_tls_failures_total{reason="timed_out"}') > 0)
         for connection in silent:
             connection.close()
+
+
+def test_a_flood_of_recorded_hellos_fails_no_handshake(binary, identity, authority):
+    """Open connections go on, and new ones are late but served."""
+    script = pathlib.Path(__file__).parent.parent / "support" / "hello_flood.py"
+    flags = tls_flags(identity, "--threads", "1")
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(Server(binary, *flags, "--metrics-listen", "127.0.0.1:0"))
+        kept = stack.enter_context(open_secure(server.address, authority))
+        port = server.host_port[1]
+        put_and_get(kept)
+        for held, handshakes in ((700, 6), (2000, 2)):
+            name = "pelton_connections_opened_total"
+            opened = metric(server, name)
+            command = [sys.executable, str(script), str(port), str(held)]
+            flood = subprocess.Popen(command, stdin=subprocess.PIPE)
+            try:
+                wait_until(lambda: metric(server, name) > opened + 1000)  # noqa: B023
+                took = []
+                for _ in range(handshakes):
+                    for _ in range(20):
+                        begin = time.monotonic()
+                        put_and_get(kept)
+                        took.append(time.monotonic() - begin)
+                    with socket.create_connection(("127.0.0.1", port), timeout=30) as plain:
+                        context = context_of(authority)
+                        with context.wrap_socket(plain, server_hostname="localhost") as secure:
+                            assert secure.version()
+            finally:
+                flood.stdin.close()
+                flood.wait(30)
+            median_s = sorted(took)[len(took) // 2]
+            print(f"{held} held: the median of a Put and a Get was {median_s * 1000:.1f} ms")
+            if server.driver == "event-loop":
+                # 100 ms and more when they waited for all handshakes before them.
+                assert median_s < 0.05, took
+        wait_until(lambda: metric(server, "pelton_connections") <= 2)
 
 
 def pieces(data):

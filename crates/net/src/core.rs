@@ -13,6 +13,7 @@ use crate::port::{Interest, Port, Readiness, TransferError};
 use crate::table::{Connection, ConnectionTable, ReadAhead};
 
 mod ahead;
+mod handshakes;
 mod secure;
 mod settle;
 mod stop;
@@ -103,7 +104,7 @@ impl<P: Port> LoopCore<P> {
             return None;
         }
         if is_secure {
-            self.begin_handshake(id, now_ns);
+            self.begin_handshake(id, peer, now_ns);
             return Some(id);
         }
         self.call(id, |handler, io| handler.opened(id, peer, io, now_ns));
@@ -132,6 +133,7 @@ impl<P: Port> LoopCore<P> {
     pub(crate) fn tick(&mut self, now_ns: u64) {
         self.counters.ticks.add(1);
         self.serve_queue(now_ns);
+        self.serve_handshakes(now_ns);
         self.pass_deadlines(now_ns);
         self.handler.tick(&mut self.table, now_ns);
         self.go_on_stopping(now_ns);
@@ -149,14 +151,18 @@ impl<P: Port> LoopCore<P> {
 
     /// Whether a tick is due without anything being reported.
     pub(crate) fn has_work(&self) -> bool {
-        !self.queue.is_empty() || self.table.has_touched()
+        let has_turns = !self.queue.is_empty() || self.security.handshakes.has_turn();
+        has_turns || self.table.has_touched()
     }
 
     fn enqueue(&mut self, id: ConnectionId) {
         if let Some(connection) = self.table.get(id)
             && connection.enqueue()
         {
-            self.queue.push_back(id);
+            match connection.is_handshaking() {
+                true => self.security.handshakes.bytes_came(id),
+                false => self.queue.push_back(id),
+            }
         }
     }
 
@@ -173,6 +179,7 @@ impl<P: Port> LoopCore<P> {
             };
             allowance = allowance.saturating_sub(self.turn(id, now_ns));
         }
+        self.counters.turns_left.set(self.queue.len() as u64);
     }
 
     /// One connection's turn. The answer is how many bytes the handler consumed.
@@ -276,7 +283,7 @@ impl<P: Port> LoopCore<P> {
     fn remove(&mut self, id: ConnectionId) {
         if let Some(connection) = self.table.remove(id) {
             if connection.is_handshaking() {
-                self.security.handshake_ended();
+                self.security.handshakes.end(id);
             }
             connection.close(|socket| self.port.close(socket));
             self.counters.closed.add(1);

@@ -77,6 +77,10 @@ counters! {
     failed_too_large,
     /// Since too many handshakes were under way.
     failed_crowded_out,
+    /// Connections whose turn the last tick had no time for.
+    turns_left,
+    /// TLS handshakes that wait for their turn now: their peers have sent something.
+    handshakes_due,
     /// 1 while a thread turns the loop. A thread of the blocking driver ends when it has been idle,
     /// and leaves its counters to the next one.
     threads,
@@ -97,6 +101,8 @@ impl CounterCells {
     pub(crate) fn end(&self) {
         let gauges = [
             &self.threads,
+            &self.turns_left,
+            &self.handshakes_due,
             &self.connections,
             &self.input_buffers_lent,
             &self.output_buffers_lent,

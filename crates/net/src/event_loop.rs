@@ -12,7 +12,10 @@ use crate::config::LoopConfig;
 use crate::core::LoopCore;
 use crate::epoll::{Epoll, Token};
 use crate::handler::{Handler, Peer};
-use crate::limits::{ACCEPT_BACKOFF_MS, ACCEPTS_PER_TICK, ADDRESS_NOTICE_MS};
+use crate::limits::{
+    ACCEPT_BACKOFF_MS, ACCEPTS_PER_BUSY_TICK, ACCEPTS_PER_TICK, ADDRESS_NOTICE_MS,
+    HANDSHAKES_DUE_PAUSE_MS,
+};
 use crate::listener::Listener;
 use crate::notice::{Notice, Notices};
 use crate::peer_address::PeerAddress;
@@ -167,7 +170,8 @@ impl EventLoop {
             return;
         }
         acceptor.go_on(self.core.port());
-        for _ in 0..ACCEPTS_PER_TICK {
+        acceptor.hold_back_handshakes(self.core.port(), now_ns);
+        for _ in 0..acceptor.accepts() {
             let Some((socket, peer)) = acceptor.accept(self.core.port(), now_ns) else {
                 break;
             };
@@ -195,7 +199,9 @@ pub(crate) struct Acceptor {
     dropped: u64,
     /// Listeners that were reported to have connections waiting.
     ready: Vec<u32>,
-    /// After a failure: listeners are not looked at before.
+    /// The listeners with TLS.
+    secure: Vec<u32>,
+    /// After a failure, or with too many handshakes: listeners that pause are looked at then.
     retry_ns: Option<u64>,
     failing: bool,
     at_limit: bool,
@@ -208,9 +214,13 @@ impl Acceptor {
         placement: Box<dyn Placement>,
         config: &LoopConfig,
     ) -> Acceptor {
+        let secure = (0..)
+            .zip(&config.listen)
+            .filter_map(|(index, listen)| listen.tls.as_ref().map(|_| index));
         Acceptor {
             listeners,
             placement,
+            secure: secure.collect(),
             max_connections: config.max_connections as u64,
             max_refusals: config.max_refusals() as u64,
             addresses: Addresses::new(config.max_connections_per_address, config.limit_loopback),
@@ -248,6 +258,28 @@ impl Acceptor {
     fn go_on(&mut self, epoll: &Epoll) {
         if self.retry_ns.take().is_some() {
             self.watch_all(epoll, true);
+        }
+    }
+
+    /// How many connections are taken in this tick.
+    fn accepts(&self) -> usize {
+        match self.placement.is_behind() {
+            true => ACCEPTS_PER_BUSY_TICK,
+            false => ACCEPTS_PER_TICK,
+        }
+    }
+
+    /// While many TLS handshakes wait for their turn, more of them wait in the kernel. Listeners
+    /// without TLS go on.
+    fn hold_back_handshakes(&mut self, epoll: &Epoll, now_ns: u64) {
+        if self.secure.is_empty() || !self.placement.is_behind_with_handshakes() {
+            return;
+        }
+        self.retry_ns = Some(now_ns + HANDSHAKES_DUE_PAUSE_MS * 1_000_000);
+        self.ready
+            .retain(|listener| !self.secure.contains(listener));
+        for &index in &self.secure {
+            epoll.watch_listener(&self.listeners[index as usize], index, false);
         }
     }
 
@@ -371,12 +403,20 @@ mod tests {
     use super::*;
     use crate::limits::REFUSALS_PER_ADDRESS;
 
-    /// Says that so many connections are open.
+    /// Says that so many connections are open; at `u64::MAX` loops are behind, too.
     struct OpenCount(Arc<Mutex<u64>>);
 
     impl Placement for OpenCount {
         fn open(&mut self, _: u64) -> u64 {
             *self.0.lock().expect("no panic")
+        }
+
+        fn is_behind(&self) -> bool {
+            *self.0.lock().expect("no panic") == u64::MAX
+        }
+
+        fn is_behind_with_handshakes(&self) -> bool {
+            *self.0.lock().expect("no panic") == u64::MAX
         }
 
         fn place(&mut self, socket: OwnedFd, peer: Peer, _: u64) -> Option<(OwnedFd, Peer)> {
@@ -534,5 +574,35 @@ mod tests {
         assert!(acceptor.has_work(0));
         acceptor.retry_ns = Some(50);
         assert!(!acceptor.has_work(49) && acceptor.has_work(50));
+    }
+
+    #[test]
+    fn listeners_with_tls_pause_while_many_handshakes_wait_and_others_go_on() {
+        let mut rig = Rig::new(LoopConfig::default());
+        let address = "127.0.0.1:0".parse().expect("valid");
+        for _ in 0..2 {
+            let listener = Listener::bind(&address, &LoopConfig::default());
+            rig.acceptor.listeners.push(listener.expect("a free port"));
+        }
+        rig.acceptor.secure = vec![1];
+        let epoll = Epoll::new().expect("epoll");
+        rig.acceptor.register(&epoll).expect("they are sockets");
+        let pause_ns = HANDSHAKES_DUE_PAUSE_MS * 1_000_000;
+        for now_ns in [5, 5 + 10 * pause_ns] {
+            *rig.open.lock().expect("no panic") = 0;
+            rig.acceptor.ready(0);
+            rig.acceptor.ready(1);
+            rig.acceptor.hold_back_handshakes(&epoll, now_ns);
+            assert_eq!(rig.acceptor.ready, [0, 1]);
+            assert_eq!(rig.acceptor.accepts(), ACCEPTS_PER_TICK);
+            *rig.open.lock().expect("no panic") = u64::MAX;
+            rig.acceptor.hold_back_handshakes(&epoll, now_ns);
+            assert_eq!(rig.acceptor.ready, [0]);
+            assert_eq!(rig.acceptor.accepts(), ACCEPTS_PER_BUSY_TICK);
+            assert!(!rig.acceptor.has_work(now_ns + pause_ns - 1));
+            assert!(rig.acceptor.has_work(now_ns + pause_ns));
+            rig.acceptor.go_on(&epoll);
+            rig.acceptor.ready.clear();
+        }
     }
 }

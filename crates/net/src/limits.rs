@@ -35,6 +35,11 @@ pub const LISTEN_BACKLOG: i32 = 4096;
 /// Accepted sockets per tick: a burst of new connections must not hold up the open ones.
 pub const ACCEPTS_PER_TICK: usize = 64;
 
+/// The same after a tick that had no time for all connections that had something to do: those that
+/// wait already come first, and who connects without end waits in the kernel. Not zero, since open
+/// connections may be busy for ever.
+pub const ACCEPTS_PER_BUSY_TICK: usize = 2;
+
 /// Pause after `accept` failed for want of file descriptors or memory: without it the loop would
 /// spin, since the listener stays readable.
 pub const ACCEPT_BACKOFF_MS: u64 = 100;
@@ -165,14 +170,47 @@ pub const HANDSHAKE_BYTES: usize = 32 * 1024;
 // refused.
 const _: () = assert!(HANDSHAKE_BYTES < INPUT_MAX_BYTES);
 
-/// TLS handshakes under way in one loop. One more closes the oldest, which has had the most time: a
-/// flood of silent peers then keeps out nobody who answers within the time that so many need to
-/// come.
+/// TLS handshakes of one loop that have not come as far as this side's first flight. One more
+/// closes, of the address with most, the peer that has been silent for longest: a flood of silent
+/// peers then keeps out nobody who speaks within the time that so many need to come.
 pub const HANDSHAKES_PER_LOOP: usize = 1_024;
 
-/// What a step of a TLS handshake counts for within [`TICK_INPUT_BYTES`]: a signature takes up to a
-/// millisecond (RSA), so that a burst of new connections would else hold up the open ones.
-pub const HANDSHAKE_COST_BYTES: usize = 128 * 1024;
+/// TLS handshakes of one loop whose peers were sent this side's first flight, and have not ended
+/// the handshake. A flight costs a signature, and what asks for it can have been recorded: whoever
+/// does that never answers. While there are so many, the next flight waits until, of the address
+/// with most, the one that has waited longest has had `HANDSHAKE_ANSWER_MS`; it is closed then.
+pub const HANDSHAKES_ASKED: usize = 1_024;
+
+/// How long a peer that was sent this side's first flight may at least take to answer, however many
+/// others there are, in milliseconds: a round trip around the world, and a lost packet.
+pub const HANDSHAKE_ANSWER_MS: u64 = 1_000;
+
+/// TLS handshakes under way in one loop from one address (an IPv4 address, or an IPv6 network of 64
+/// bits). One more closes the peer of that address that has been waited for longest. Leaves the
+/// larger part of what a loop can have to others, and is far above what clients behind one address
+/// begin at once. Peers on this machine are bounded only with `LoopConfig::limit_loopback`.
+pub const HANDSHAKES_PER_ADDRESS: usize = 256;
+
+/// TLS handshakes of each loop, on average, that wait for their turn, from which on nothing is
+/// accepted at addresses with TLS: the others wait in the kernel, in the order in which they came.
+/// So those that are served late are served, and none is closed for a delay that is not its own.
+/// Twice `HANDSHAKES_PER_ADDRESS`, so that one address alone does not stop others from being
+/// accepted.
+pub const HANDSHAKES_DUE: usize = 512;
+
+/// Pause after which it is looked again whether that many wait, in milliseconds. Less than they
+/// take.
+pub const HANDSHAKES_DUE_PAUSE_MS: u64 = 2;
+
+/// Steps of TLS handshakes per tick, after the open connections of the tick: a signature takes up
+/// to a millisecond (RSA), and whoever connects can ask for one with bytes that were recorded
+/// before. Calls of open connections then wait for one step at most, and in a loop that is busy
+/// with them a handshake waits for one tick at a time.
+pub const HANDSHAKE_STEPS_PER_TICK: usize = 1;
+
+/// Connections with a TLS handshake that are read per tick to find those steps: a peer that has
+/// gone meanwhile needs none, but closing it takes time as well.
+pub const HANDSHAKE_TURNS_PER_TICK: usize = 16;
 
 /// Plaintext that is sealed ahead of the socket. The rest of the output waits as it is, where
 /// handlers count it.

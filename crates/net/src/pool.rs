@@ -219,6 +219,14 @@ impl Placement for Door {
         self.placed - self.closed
     }
 
+    fn is_behind(&self) -> bool {
+        false // each has a thread of its own
+    }
+
+    fn is_behind_with_handshakes(&self) -> bool {
+        false
+    }
+
     fn place(&mut self, socket: OwnedFd, peer: Peer, now_ns: u64) -> Option<(OwnedFd, Peer)> {
         self.placed += 1;
         if peer.over_limit {

@@ -7,6 +7,7 @@ use rustix::fd::OwnedFd;
 
 use crate::counters::{CounterCells, LoopCounters};
 use crate::handler::{Peer, Waker};
+use crate::limits::HANDSHAKES_DUE;
 use crate::wake::EventfdWaker;
 
 /// What other threads need of a loop.
@@ -150,6 +151,12 @@ pub(crate) trait Placement: Send {
     /// the limit, it may be fewer.
     fn open(&mut self, limit: u64) -> u64;
 
+    /// Returns whether a loop had no time for all of its connections in its last tick.
+    fn is_behind(&self) -> bool;
+
+    /// Returns whether so many TLS handshakes wait for their turn that no more should come.
+    fn is_behind_with_handshakes(&self) -> bool;
+
     /// Finds the place of one more connection; gives it back if that is the accepting loop.
     fn place(&mut self, socket: OwnedFd, peer: Peer, now_ns: u64) -> Option<(OwnedFd, Peer)>;
 }
@@ -183,6 +190,16 @@ impl Spread {
 impl Placement for Spread {
     fn open(&mut self, _: u64) -> u64 {
         (0..self.loops.len()).map(|index| self.open_in(index)).sum()
+    }
+
+    fn is_behind(&self) -> bool {
+        (self.loops.iter()).any(|one| one.counters.turns_left.get() > 0)
+    }
+
+    fn is_behind_with_handshakes(&self) -> bool {
+        let due = |one: &Arc<LoopShared>| one.counters.handshakes_due.get();
+        let due: u64 = self.loops.iter().map(due).sum();
+        due >= (HANDSHAKES_DUE * self.loops.len()) as u64
     }
 
     fn place(&mut self, socket: OwnedFd, peer: Peer, _: u64) -> Option<(OwnedFd, Peer)> {

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use common::scripted::{BUFFER_BYTES, MS, Pair, Scripted, pair};
 use net::limits::{
-    DRAIN_MS, HANDSHAKE_BYTES, HANDSHAKE_COST_BYTES, HANDSHAKE_MS, HANDSHAKES_PER_LOOP,
+    DRAIN_MS, HANDSHAKE_BYTES, HANDSHAKE_MS, HANDSHAKE_STEPS_PER_TICK, HANDSHAKES_PER_LOOP,
     INPUT_BUFFER_BYTES, LINGER_MS, OUTPUT_HIGH_WATER_BYTES, OUTPUT_LOW_WATER_BYTES,
     STOP_FLUSH_LEAST_MS, STOP_FLUSH_MS, TICK_INPUT_BYTES, WRITE_STALL_MS,
 };
@@ -403,19 +403,74 @@ fn a_tick_takes_as_much_input_as_its_bound_and_leaves_the_rest_to_the_next() {
     for _ in 1..2 * per_tick + 3 {
         pair.network.connect(pair.client, pair.server);
     }
-    let by_tick = reads_by_tick(&mut pair, 2 * per_tick + 3);
-    assert_eq!(by_tick, [per_tick, per_tick, 3]);
+    // What is left tells the acceptor to take fewer newcomers.
+    let by_tick = reads_by_tick(&mut pair, per_tick);
+    assert_eq!(
+        (by_tick, pair.counted().turns_left),
+        (vec![per_tick], per_tick + 3)
+    );
+    let by_tick = reads_by_tick(&mut pair, per_tick + 3);
+    assert_eq!(by_tick, [per_tick, 3]);
+    assert_eq!(pair.counted().turns_left, 0);
 }
 
 #[test]
-fn steps_of_handshakes_count_for_much_input_of_a_tick() {
-    let per_tick = (TICK_INPUT_BYTES / HANDSHAKE_COST_BYTES) as u64;
+fn a_tick_takes_as_many_steps_of_handshakes_as_their_bound() {
     let mut pair = plain_to_secure(&long_hello(100));
-    for _ in 0..3 * per_tick + 1 {
-        pair.network.connect(pair.client, pair.server);
+    for _ in 0..2 {
+        for _ in 0..4 * HANDSHAKE_STEPS_PER_TICK {
+            pair.network.connect(pair.client, pair.server);
+        }
+        let by_tick = reads_by_tick(&mut pair, 4 * HANDSHAKE_STEPS_PER_TICK as u64);
+        assert_eq!(by_tick, [HANDSHAKE_STEPS_PER_TICK as u64; 4]);
     }
-    let by_tick = reads_by_tick(&mut pair, 3 * per_tick + 1);
-    assert_eq!(by_tick, [per_tick, per_tick, per_tick, 1]);
+}
+
+/// First messages of handshakes, the same again and again, are answered one by one; what comes over
+/// an open connection meanwhile is handled in the next tick.
+#[test]
+fn an_open_connection_does_not_wait_for_handshakes() {
+    const FLOOD: u64 = 100;
+    let mut network = Network::new(1, Faults::none());
+    let authority = common::tls::Authority::new();
+    let address: net::Address = "localhost:1".parse().expect("valid");
+    let hello = authority.client().connect(&address).expect("a name");
+    let flood = Scripted {
+        greeting: hello.output().to_vec(),
+        ..Scripted::default()
+    };
+    let at_server = Rc::new(RefCell::new(Scripted::default()));
+    let at_client = Rc::new(RefCell::new(Scripted::default()));
+    let accept = Some(authority.server());
+    let server = network.add_secure_node(Box::new(at_server.clone()), accept, None);
+    let connect = Some((authority.client(), address));
+    let client = network.add_secure_node(Box::new(at_client.clone()), None, connect);
+    let attacker = network.add_node(Box::new(flood));
+    network.connect(client, server);
+    network.run_for(100 * MS);
+    for round in 1..=2 {
+        assert_eq!(network.counters(server).handshakes, 1);
+        (0..FLOOD).for_each(|_| network.connect(attacker, server));
+        while network.counters(server).handshakes_due < FLOOD - 1 {
+            assert!(network.step(), "the flood arrives");
+        }
+        at_client.borrow_mut().later = b"call".to_vec();
+        network.wake(client);
+        let ticks = network.counters(server).ticks;
+        while at_server.borrow().received.len() < 4 * round {
+            assert!(network.step(), "the call arrives");
+        }
+        let (after, now) = (
+            network.counters(server).ticks - ticks,
+            network.counters(server),
+        );
+        assert!(now.handshakes_due > FLOOD / 2, "{after} ticks: {now:?}");
+        // The attacker never answers.
+        network.run_for(HANDSHAKE_MS * MS + 1);
+        let now = network.counters(server);
+        assert_eq!(now.failed_timed_out, FLOOD * round as u64);
+        assert_eq!((now.handshakes_due, now.connections), (0, 1));
+    }
 }
 
 #[test]

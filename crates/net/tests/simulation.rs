@@ -267,7 +267,9 @@ fn run_over(
     }
     // With TLS, a connection that was cut early was never shown to the handlers.
     let done = network.run_until(50_000_000, |network| {
-        network.counters(from).closed == connections as u64 && echo.borrow().open == 0
+        let is_empty = network.counters(node).connections == 0;
+        let has_closed = network.counters(from).closed == connections as u64;
+        has_closed && echo.borrow().open == 0 && is_empty
     });
     let finished = client.borrow().finished;
     client.borrow_mut().lost = connections - finished;

@@ -45,9 +45,11 @@ mod settings;
 mod simulation;
 mod size;
 mod start;
+mod start_signals;
 mod time_source;
 mod watchdog;
 
+use std::io;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, FromArgMatches};
@@ -59,6 +61,7 @@ use crate::arguments::{
 };
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, note};
+use crate::start_signals::StartSignals;
 
 // Memtables are freed on another thread than they were filled on:
 // docs/internals/event-loop.md, "The allocator".
@@ -67,6 +70,11 @@ static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 use crate::settings::{Settings, SettingsFile, warning_of_variables};
 
 fn main() -> ExitCode {
+    // Before the command line is read, which takes longer than the rest of this.
+    let is_server = std::env::args_os()
+        .nth(1)
+        .is_some_and(|word| word == "serve");
+    let signals = is_server.then(StartSignals::listen);
     interrupt::ignore_file_size_signal();
     let format = arguments::output_format(std::env::args_os(), std::env::var_os("PELTON_OUTPUT"));
     // Wrong usage and --help end the program here, with codes 2 and 0.
@@ -85,7 +93,7 @@ fn main() -> ExitCode {
     if !is_silent && let Some(warning) = settings::warning_of_misspelt_variables() {
         report::warn(&warning, format);
     }
-    match run(&arguments.command, &matches) {
+    match run(&arguments.command, &matches, signals) {
         Ok(exit) => exit.into(),
         Err(Failure::BrokenPipe) => Failure::BrokenPipe.exit().into(),
         Err(failure) => {
@@ -112,9 +120,16 @@ fn end_usage(error: &clap::Error, format: OutputFormat) -> ! {
     error.exit()
 }
 
-fn run(command: &Command, matches: &ArgMatches) -> Result<Exit, Failure> {
+fn run(
+    command: &Command,
+    matches: &ArgMatches,
+    signals: Option<io::Result<StartSignals>>,
+) -> Result<Exit, Failure> {
     match command {
-        Command::Serve(arguments) => serve::serve(arguments),
+        Command::Serve(arguments) => {
+            let signals = signals.unwrap_or_else(StartSignals::listen);
+            serve::serve(arguments, signals.map_err(Failure::signals)?)
+        }
         Command::Put(arguments) => command::put(arguments),
         Command::Get(arguments) => command::get(arguments),
         Command::Delete(arguments) => command::delete(arguments),

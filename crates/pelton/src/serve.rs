@@ -47,6 +47,7 @@ use crate::server_log::ServerLog;
 use crate::settings::{Settings, warning_of_variables};
 use crate::size::{MemoryLimit, Size};
 use crate::start;
+use crate::start_signals::StartSignals;
 use crate::time_source::SystemTimeSource;
 use crate::watchdog::{self, Watchdog};
 
@@ -60,8 +61,8 @@ const INFO: ServerInfo = ServerInfo {
     version: env!("CARGO_PKG_VERSION"),
 };
 
-/// Runs a server until it is stopped.
-pub fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
+/// Runs a server until it is stopped. `signals` end the program until it serves.
+pub fn serve(arguments: &ServeArguments, signals: StartSignals) -> Result<Exit, Failure> {
     let (settings, _) = Settings::load(arguments)?;
     check_pin(&settings)?;
     let level = crate::log::start(settings.log_level, settings.log_format);
@@ -101,6 +102,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
         }
         start_failure(&error)
     })?;
+    signals.pass_on();
     let metrics_address = metrics.as_ref().map(Bound::address);
     let _metrics = metrics
         .map(|bound| serve_metrics(bound, &server, certificate.as_ref()))

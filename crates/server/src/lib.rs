@@ -205,7 +205,7 @@ struct Parts {
 
 /// Binds the listeners, opens the store, and last takes over the signals: from then on they stop
 /// the server as they do while it runs, so that it can be announced. Before, while a long log is
-/// read, they end the process.
+/// read, they are the caller's.
 ///
 /// # Errors
 /// If an address cannot be bound, the data folder cannot be used, or the limits make no sense

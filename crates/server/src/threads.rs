@@ -86,6 +86,12 @@ impl<Q: JobQueue> PoolState<Q> {
         self.queue.show(self.running);
     }
 
+    /// Returns how many threads to wake for so many jobs: not more than wait. To wake nobody is a
+    /// system call, too, and a crowd of calls that were reset makes many jobs.
+    pub fn to_wake(&self, jobs: usize) -> usize {
+        jobs.min(self.idle)
+    }
+
     /// Whether no thread begins any more.
     pub fn is_stopping(&self) -> bool {
         self.is_stopping
@@ -153,7 +159,7 @@ impl<Q: JobQueue> ThreadPool<Q> {
         state.running > 0
     }
 
-    /// Wakes the threads for so many jobs.
+    /// Wakes so many threads, as [`PoolState::to_wake`] has said.
     pub fn notify(&self, jobs: usize) {
         match jobs {
             0 => {}
@@ -170,8 +176,9 @@ impl<Q: JobQueue> ThreadPool<Q> {
         let jobs = state.queue.len();
         let has_threads = jobs == 0 || self.begin_threads(&mut state, jobs);
         if has_threads {
+            let to_wake = state.to_wake(jobs);
             drop(state);
-            return self.notify(jobs);
+            return self.notify(to_wake);
         }
         // Better to hold up whoever asks than to leave it undone.
         while let Some(job) = state.queue.pop() {
@@ -319,6 +326,23 @@ mod tests {
         }
         assert_eq!(state.threads(), 2);
         drop(state);
+        pool.stop(|_| ());
+    }
+
+    #[test]
+    fn no_more_threads_are_woken_than_wait() {
+        let pool = pool(1, FOREVER);
+        assert_eq!(pool.lock().to_wake(3), 0);
+        for _ in 0..2 {
+            pool.submit(|jobs| jobs.0.push_back(Box::new(|| ())));
+            wait_for(&pool, |state| state.idle() == 1);
+            assert_eq!((pool.lock().to_wake(0), pool.lock().to_wake(3)), (0, 1));
+            let (begin, begun) = mpsc::channel::<()>();
+            pool.submit(|jobs| jobs.0.push_back(Box::new(move || drop(begun.recv()))));
+            wait_for(&pool, |state| state.idle() == 0);
+            assert_eq!(pool.lock().to_wake(3), 0, "it works");
+            drop(begin);
+        }
         pool.stop(|_| ());
     }
 

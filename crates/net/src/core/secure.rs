@@ -1,13 +1,13 @@
 //! TLS within the turn of a loop: handshakes, what is bounded of them, and how sessions fail.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::LoopCore;
+use super::handshakes::{HandshakeTurn, Handshakes};
 use crate::Address;
 use crate::handler::{Closed, ConnectionId, Peer};
 use crate::limits::{
-    HANDSHAKE_BYTES, HANDSHAKE_COST_BYTES, HANDSHAKE_MS, HANDSHAKES_PER_LOOP, LINGER_MS,
+    HANDSHAKE_BYTES, HANDSHAKE_STEPS_PER_TICK, HANDSHAKE_TURNS_PER_TICK, LINGER_MS,
 };
 use crate::notice::{Notice, Notices, Silent};
 use crate::port::Port;
@@ -21,26 +21,27 @@ pub(crate) struct Security {
     listeners: Vec<Option<ServerTls>>,
     /// For connections that this side opens. Only in simulations so far.
     outgoing: Option<(ClientTls, Address)>,
-    /// By the time at which they must be done; with some that are.
-    handshakes: VecDeque<(u64, ConnectionId)>,
-    /// Those that are not done.
-    under_way: usize,
+    pub(super) handshakes: Handshakes,
     notices: Arc<dyn Notices>,
 }
 
 impl Security {
-    pub(crate) fn new(listeners: Vec<Option<ServerTls>>, notices: Arc<dyn Notices>) -> Security {
+    /// `counts_local`: peers on this machine are bounded by their address, too.
+    pub(crate) fn new(
+        listeners: Vec<Option<ServerTls>>,
+        counts_local: bool,
+        notices: Arc<dyn Notices>,
+    ) -> Security {
         Security {
             listeners,
             outgoing: None,
-            handshakes: VecDeque::new(),
-            under_way: 0,
+            handshakes: Handshakes::new(counts_local),
             notices,
         }
     }
 
     pub(crate) fn none() -> Security {
-        Security::new(Vec::new(), Arc::new(Silent))
+        Security::new(Vec::new(), false, Arc::new(Silent))
     }
 
     pub(crate) fn simulated(
@@ -49,7 +50,7 @@ impl Security {
     ) -> Security {
         Security {
             outgoing: connect,
-            ..Security::new(vec![accept], Arc::new(Silent))
+            ..Security::new(vec![accept], false, Arc::new(Silent))
         }
     }
 
@@ -65,62 +66,53 @@ impl Security {
         };
         Ok(Some(Box::new(Secure::new(session, peer.clone()))))
     }
-
-    /// A handshake is no longer under way.
-    pub(super) fn handshake_ended(&mut self) {
-        self.under_way -= 1;
-        if self.under_way == 0 {
-            self.handshakes.clear();
-        }
-    }
-
-    /// When the next handshake must be done.
-    pub(super) fn deadline_ns(&self) -> Option<u64> {
-        self.handshakes.front().map(|&(at_ns, _)| at_ns)
-    }
 }
 
 impl<P: Port> LoopCore<P> {
     /// A connection with TLS was taken in.
-    pub(super) fn begin_handshake(&mut self, id: ConnectionId, now_ns: u64) {
-        let deadline_ns = now_ns + HANDSHAKE_MS * 1_000_000;
-        self.security.handshakes.push_back((deadline_ns, id));
-        self.security.under_way += 1;
-        if self.security.under_way > HANDSHAKES_PER_LOOP {
-            self.crowd_out(now_ns);
-        }
-        if self.security.handshakes.len() > 2 * HANDSHAKES_PER_LOOP {
-            // Those that are done have become most of the list.
-            let table = &mut self.table;
-            let is_under_way = |&(_, id): &(u64, ConnectionId)| table.is_handshaking(id);
-            self.security.handshakes.retain(is_under_way);
+    pub(super) fn begin_handshake(&mut self, id: ConnectionId, peer: &Peer, now_ns: u64) {
+        let handshakes = &mut self.security.handshakes;
+        if let Some(crowded_out) = handshakes.begin(id, &peer.address, now_ns) {
+            let failure = TlsFailure::new(FailureKind::CrowdedOut);
+            self.fail(crowded_out, &failure, now_ns);
         }
         // Who opened the connection has the first word.
         self.open_records(id, now_ns);
     }
 
-    /// Closes the handshake that has been under way for longest.
-    fn crowd_out(&mut self, now_ns: u64) {
-        while let Some((_, id)) = self.security.handshakes.pop_front() {
-            if self.table.is_handshaking(id) {
-                return self.fail(id, &TlsFailure::new(FailureKind::CrowdedOut), now_ns);
-            }
-        }
-    }
-
     pub(super) fn pass_handshake_deadlines(&mut self, now_ns: u64) {
-        while let Some(&(at_ns, id)) = self.security.handshakes.front()
-            && at_ns <= now_ns
-        {
-            self.security.handshakes.pop_front();
-            if self.table.is_handshaking(id) {
-                self.fail(id, &TlsFailure::new(FailureKind::TimedOut), now_ns);
-            }
+        while let Some(id) = self.security.handshakes.next_overdue(now_ns) {
+            self.fail(id, &TlsFailure::new(FailureKind::TimedOut), now_ns);
         }
     }
 
-    /// Opens the records that came, and shows the handler what is in them. The answer is what it
-    /// counts for in the tick.
+    /// Handshakes have their share of the tick. What they compute is much more than what a call of
+    /// an open connection does, and whoever connects can ask for it with bytes that were recorded.
+    pub(super) fn serve_handshakes(&mut self, now_ns: u64) {
+        let mut steps = 0;
+        for _ in 0..HANDSHAKE_TURNS_PER_TICK {
+            let id = match self.security.handshakes.next_turn(now_ns) {
+                None => break,
+                Some(HandshakeTurn::Serve(id)) => id,
+                Some(HandshakeTurn::CrowdOut(id)) => {
+                    self.fail(id, &TlsFailure::new(FailureKind::CrowdedOut), now_ns);
+                    continue;
+                }
+            };
+            // A peer that has gone meanwhile costs no step.
+            let received_bytes = self.counters.bytes_in.get();
+            self.turn(id, now_ns);
+            steps += usize::from(self.counters.bytes_in.get() > received_bytes);
+            if steps >= HANDSHAKE_STEPS_PER_TICK {
+                break;
+            }
+        }
+        let due = self.security.handshakes.due() as u64;
+        self.counters.handshakes_due.set(due);
+    }
+
+    /// Opens the records that came, and shows the handler what is in them. Returns how many bytes
+    /// of that it consumed.
     pub(super) fn open_records(&mut self, id: ConnectionId, now_ns: u64) -> usize {
         let was_handshaking = self.table.is_handshaking(id);
         let Some((connection, buffers)) = self.table.with_buffers(id) else {
@@ -134,7 +126,12 @@ impl<P: Port> LoopCore<P> {
         }
         match opened.outcome {
             Err(failure) => self.fail(id, &failure, now_ns),
-            Ok(()) if was_handshaking && !opened.is_agreed => self.bound_handshake(id, now_ns),
+            Ok(()) if was_handshaking && !opened.is_agreed => {
+                if opened.has_output {
+                    self.security.handshakes.flight_sent(id, now_ns);
+                }
+                self.bound_handshake(id, now_ns);
+            }
             Ok(()) => {
                 if was_handshaking {
                     self.finish_handshake(id, now_ns);
@@ -144,11 +141,7 @@ impl<P: Port> LoopCore<P> {
                 }
             }
         }
-        if was_handshaking {
-            HANDSHAKE_COST_BYTES
-        } else {
-            0
-        }
+        0
     }
 
     /// The handshake goes on, unless the peer has gone or has said too much.
@@ -173,7 +166,7 @@ impl<P: Port> LoopCore<P> {
         let is_resumed = peer.tls.as_ref().is_some_and(|agreed| agreed.resumed);
         self.counters.handshakes.add(1);
         self.counters.resumed.add(u64::from(is_resumed));
-        self.security.handshake_ended();
+        self.security.handshakes.end(id);
         self.call(id, |handler, io| handler.opened(id, &peer, io, now_ns));
     }
 
@@ -202,7 +195,7 @@ impl<P: Port> LoopCore<P> {
             (ConnectionStage::Handshaking, FailureKind::TimedOut | FailureKind::CrowdedOut) => {
                 return self.remove(id);
             }
-            (ConnectionStage::Handshaking, _) => self.security.handshake_ended(),
+            (ConnectionStage::Handshaking, _) => self.security.handshakes.end(id),
             (ConnectionStage::Lingering { .. }, _) => return,
         }
         self.linger(id, now_ns + LINGER_MS * 1_000_000);

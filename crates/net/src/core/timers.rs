@@ -16,7 +16,7 @@ impl<P: Port> LoopCore<P> {
             self.lingering.front().map(|&(until_ns, _)| until_ns),
             (self.table.blocked() > 0).then_some(self.stall_check_ns),
             self.stop_deadline_ns(),
-            self.security.deadline_ns(),
+            self.security.handshakes.deadline_ns(),
         ]
         .into_iter()
         .flatten()

@@ -23,8 +23,8 @@ pub enum FailureKind {
     TimedOut,
     /// The handshake had more than [`HANDSHAKE_BYTES`](crate::limits::HANDSHAKE_BYTES).
     TooLarge,
-    /// More than [`HANDSHAKES_PER_LOOP`](crate::limits::HANDSHAKES_PER_LOOP) were under way, and
-    /// this was the oldest.
+    /// Too many were under way, and this peer had been waited for longest
+    /// ([`HANDSHAKES_PER_LOOP`](crate::limits::HANDSHAKES_PER_LOOP) and those below).
     CrowdedOut,
 }
 

@@ -140,8 +140,9 @@ impl Pool {
             return Err(Full(job, WhyFull::Jobs));
         }
         state.show();
+        let to_wake = state.to_wake(1);
         drop(state);
-        self.threads.notify(1);
+        self.threads.notify(to_wake);
         Ok(())
     }
 

@@ -1,0 +1,509 @@
+//! The TLS handshakes of a loop that are under way: whose turn it is, and who is closed when there
+//! are too many.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::mem;
+
+use crate::handler::ConnectionId;
+use crate::limits::{
+    HANDSHAKE_ANSWER_MS, HANDSHAKE_MS, HANDSHAKES_ASKED, HANDSHAKES_PER_ADDRESS,
+    HANDSHAKES_PER_LOOP,
+};
+use crate::peer_address::{AddressKey, PeerAddress};
+
+const NS_PER_MS: u64 = 1_000_000;
+
+/// All handshakes of a loop, by the addresses that they come from.
+///
+/// A peer has sent nothing that this side could answer (*silent*), waits for this side's first
+/// flight (*due*), or is waited for after it (*asked*). A flight costs a signature, and its peer
+/// may have recorded what asked for it; so of those there are only as many as can be given the time
+/// of a round trip to answer.
+#[derive(Default)]
+pub(super) struct Handshakes {
+    under_way: HashMap<ConnectionId, Handshake>,
+    sources: BTreeMap<HandshakeSource, SourceHandshakes>,
+    /// Sources with a handshake in `due`, each once, in the order of their turns.
+    turns: VecDeque<HandshakeSource>,
+    /// Bytes have come from peers that were asked: they have shown that they take part, and what is
+    /// left to compute is little.
+    answered: VecDeque<ConnectionId>,
+    /// How many wait for their turn.
+    due: usize,
+    /// How many have been sent a flight.
+    asked: usize,
+    /// No first flight is sent before, since as many as may be were asked.
+    paused_until_ns: Option<u64>,
+    /// By the time at which they must be done; with some that are.
+    deadlines: VecDeque<(u64, ConnectionId)>,
+    /// Whether peers on this machine are bounded by address, too.
+    counts_local: bool,
+}
+
+/// Peers that share their turns and their bound. `None`: those without an address.
+type HandshakeSource = Option<AddressKey>;
+
+struct Handshake {
+    source: HandshakeSource,
+    /// Since when the peer is waited for: from the beginning, or from this side's flight on. Bytes
+    /// that bring the handshake no further do not count.
+    since_ns: u64,
+    /// Whether this side has sent a flight.
+    is_asked: bool,
+    /// Whether bytes have come, so that this side is waited for.
+    is_due: bool,
+}
+
+#[derive(Default)]
+struct SourceHandshakes {
+    count: usize,
+    /// Silent peers, by the beginning of the wait.
+    silent: BTreeSet<(u64, ConnectionId)>,
+    /// Peers that were asked and have not answered, by the beginning of the wait.
+    asked: BTreeSet<(u64, ConnectionId)>,
+    /// Peers that wait for the first flight, in the order in which their bytes came.
+    due: VecDeque<ConnectionId>,
+}
+
+/// What a loop does next for its handshakes.
+pub(super) enum HandshakeTurn {
+    /// Takes what this peer has sent.
+    Serve(ConnectionId),
+    /// Closes this one, which did not answer in time, to have room for another.
+    CrowdOut(ConnectionId),
+}
+
+impl Handshakes {
+    pub(super) fn new(counts_local: bool) -> Handshakes {
+        Handshakes {
+            counts_local,
+            ..Handshakes::default()
+        }
+    }
+
+    /// Adds a handshake. Returns the one to be closed for it, if there are too many.
+    pub(super) fn begin(
+        &mut self,
+        id: ConnectionId,
+        peer: &PeerAddress,
+        now_ns: u64,
+    ) -> Option<ConnectionId> {
+        let source = source_of(peer);
+        let handshake = Handshake {
+            source,
+            since_ns: now_ns,
+            is_asked: false,
+            is_due: false,
+        };
+        self.under_way.insert(id, handshake);
+        self.expect_end(id, now_ns);
+        let of_source = self.sources.entry(source).or_default();
+        of_source.count += 1;
+        of_source.silent.insert((now_ns, id));
+        let is_bounded = source.is_some() && (self.counts_local || !peer.is_local());
+        if is_bounded && of_source.count > HANDSHAKES_PER_ADDRESS {
+            return of_source.least_worth(now_ns);
+        }
+        if self.under_way.len() - self.asked > HANDSHAKES_PER_LOOP {
+            let all = self.sources.values();
+            let largest = all.max_by_key(|one| one.silent.len() + one.due.len());
+            return largest.and_then(SourceHandshakes::least_worth_unasked);
+        }
+        None
+    }
+
+    fn expect_end(&mut self, id: ConnectionId, now_ns: u64) {
+        let until_ns = now_ns.saturating_add(HANDSHAKE_MS * NS_PER_MS);
+        self.deadlines.push_back((until_ns, id));
+        if self.deadlines.len() > 2 * (HANDSHAKES_PER_LOOP + HANDSHAKES_ASKED) {
+            // Those that are done have become most of the list.
+            let under_way = &self.under_way;
+            (self.deadlines).retain(|(_, id)| under_way.contains_key(id));
+        }
+    }
+
+    /// Bytes have come: the handshake gets a turn.
+    pub(super) fn bytes_came(&mut self, id: ConnectionId) {
+        let Some(handshake) = self.under_way.get_mut(&id) else {
+            return;
+        };
+        if mem::replace(&mut handshake.is_due, true) {
+            return;
+        }
+        self.due += 1;
+        let Some(of_source) = self.sources.get_mut(&handshake.source) else {
+            return;
+        };
+        of_source
+            .waiting(handshake)
+            .remove(&(handshake.since_ns, id));
+        if handshake.is_asked {
+            self.answered.push_back(id);
+            return;
+        }
+        if of_source.due.is_empty() {
+            self.turns.push_back(handshake.source);
+        }
+        of_source.due.push_back(id);
+    }
+
+    /// Whether there is something to do without anything being reported.
+    pub(super) fn has_turn(&self) -> bool {
+        let may_ask = self.paused_until_ns.is_none() && !self.turns.is_empty();
+        may_ask || !self.answered.is_empty()
+    }
+
+    /// Returns what is next: for a peer that has answered, else for the sources in turn. That peer
+    /// is waited for again until more has come.
+    pub(super) fn next_turn(&mut self, now_ns: u64) -> Option<HandshakeTurn> {
+        self.paused_until_ns = None;
+        let id = match self.answered.pop_front() {
+            Some(id) => id,
+            None if self.turns.is_empty() => return None,
+            None if self.asked >= HANDSHAKES_ASKED => {
+                return self.make_room(now_ns).map(HandshakeTurn::CrowdOut);
+            }
+            None => self.next_of_sources()?,
+        };
+        if let Some(handshake) = self.under_way.get_mut(&id) {
+            handshake.is_due = false;
+            self.due -= 1;
+            if let Some(of_source) = self.sources.get_mut(&handshake.source) {
+                of_source
+                    .waiting(handshake)
+                    .insert((handshake.since_ns, id));
+            }
+        }
+        Some(HandshakeTurn::Serve(id))
+    }
+
+    fn next_of_sources(&mut self) -> Option<ConnectionId> {
+        let source = self.turns.pop_front()?;
+        let of_source = self.sources.get_mut(&source)?;
+        let id = of_source.due.pop_front();
+        if !of_source.due.is_empty() {
+            self.turns.push_back(source);
+        }
+        id
+    }
+
+    /// Returns the peer to close so that another can be asked: of the source with most the one that
+    /// has been waited for longest, if it had its time. Else no flight is sent until then.
+    fn make_room(&mut self, now_ns: u64) -> Option<ConnectionId> {
+        let largest = self.sources.values().max_by_key(|one| one.asked.len())?;
+        // Nobody is waited for: all have answered, and have their turn first.
+        let &(since_ns, id) = largest.asked.first()?;
+        let until_ns = since_ns.saturating_add(HANDSHAKE_ANSWER_MS * NS_PER_MS);
+        if until_ns <= now_ns {
+            return Some(id);
+        }
+        self.paused_until_ns = Some(until_ns);
+        None
+    }
+
+    /// This side has sent a flight: the peer has its time from now on.
+    pub(super) fn flight_sent(&mut self, id: ConnectionId, now_ns: u64) {
+        let Some(handshake) = self.under_way.get_mut(&id) else {
+            return;
+        };
+        let Some(of_source) = self.sources.get_mut(&handshake.source) else {
+            return;
+        };
+        of_source
+            .waiting(handshake)
+            .remove(&(handshake.since_ns, id));
+        self.asked += usize::from(!handshake.is_asked);
+        handshake.since_ns = now_ns;
+        handshake.is_asked = true;
+        of_source.asked.insert((now_ns, id));
+    }
+
+    /// A handshake is no longer under way.
+    pub(super) fn end(&mut self, id: ConnectionId) {
+        let Some(handshake) = self.under_way.remove(&id) else {
+            return;
+        };
+        if self.under_way.is_empty() {
+            self.deadlines.clear();
+        }
+        if handshake.is_asked {
+            self.asked -= 1;
+            self.paused_until_ns = None;
+        }
+        let source = handshake.source;
+        let Some(of_source) = self.sources.get_mut(&source) else {
+            return;
+        };
+        of_source.count -= 1;
+        of_source
+            .waiting(&handshake)
+            .remove(&(handshake.since_ns, id));
+        if handshake.is_due {
+            self.due -= 1;
+            self.answered.retain(|&other| other != id);
+            of_source.due.retain(|&other| other != id);
+            if of_source.due.is_empty() {
+                self.turns.retain(|&other| other != source);
+            }
+        }
+        if of_source.count == 0 {
+            self.sources.remove(&source);
+        }
+    }
+
+    /// How many wait for their turn.
+    pub(super) fn due(&self) -> usize {
+        self.due
+    }
+
+    /// When the next handshake must be done, or may go on.
+    pub(super) fn deadline_ns(&self) -> Option<u64> {
+        let done_ns = self.deadlines.front().map(|&(at_ns, _)| at_ns);
+        done_ns.into_iter().chain(self.paused_until_ns).min()
+    }
+
+    /// Takes a handshake whose time is over. One that waits for its turn gets its time anew: the
+    /// delay is not its peer's.
+    pub(super) fn next_overdue(&mut self, now_ns: u64) -> Option<ConnectionId> {
+        while let Some(&(at_ns, id)) = self.deadlines.front()
+            && at_ns <= now_ns
+        {
+            self.deadlines.pop_front();
+            match self.under_way.get(&id) {
+                Some(handshake) if handshake.is_due => self.expect_end(id, now_ns),
+                Some(_) => return Some(id),
+                None => {}
+            }
+        }
+        None
+    }
+}
+
+impl SourceHandshakes {
+    /// Returns the peers that are waited for as that of `handshake` is.
+    fn waiting(&mut self, handshake: &Handshake) -> &mut BTreeSet<(u64, ConnectionId)> {
+        match handshake.is_asked {
+            true => &mut self.asked,
+            false => &mut self.silent,
+        }
+    }
+
+    /// Returns whom to close: the peer that has been silent for longest, else the one that has left
+    /// this side's flight without an answer for longest, if it had its time, else the last that
+    /// came.
+    fn least_worth(&self, now_ns: u64) -> Option<ConnectionId> {
+        let had_its_time = |&&(since_ns, _): &&(u64, ConnectionId)| {
+            now_ns.saturating_sub(since_ns) >= HANDSHAKE_ANSWER_MS * NS_PER_MS
+        };
+        let mut old = self.asked.first().filter(had_its_time).into_iter();
+        match self.silent.len() {
+            // The last that came is always silent.
+            0 | 1 => old
+                .next()
+                .map(|&(_, id)| id)
+                .or_else(|| self.least_worth_unasked()),
+            _ => self.least_worth_unasked(),
+        }
+    }
+
+    /// The same of those that were not asked.
+    fn least_worth_unasked(&self) -> Option<ConnectionId> {
+        let oldest = self.silent.first().map(|&(_, id)| id);
+        oldest.or_else(|| self.due.back().copied())
+    }
+}
+
+fn source_of(peer: &PeerAddress) -> HandshakeSource {
+    match peer {
+        PeerAddress::Tcp(address) => Some(AddressKey::of(address.ip())),
+        PeerAddress::Unix | PeerAddress::Simulated(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(text: &str) -> PeerAddress {
+        PeerAddress::Tcp(text.parse().expect("an address"))
+    }
+
+    fn id(slot: usize) -> ConnectionId {
+        ConnectionId {
+            slot: u32::try_from(slot).expect("few"),
+            generation: 0,
+        }
+    }
+
+    /// Whose turn it is; `Err`: who is closed.
+    fn turn(handshakes: &mut Handshakes, now_ns: u64) -> Option<Result<u32, u32>> {
+        match handshakes.next_turn(now_ns)? {
+            HandshakeTurn::Serve(id) => Some(Ok(id.slot)),
+            HandshakeTurn::CrowdOut(id) => Some(Err(id.slot)),
+        }
+    }
+
+    fn assert_empty(handshakes: &Handshakes) {
+        assert!(handshakes.under_way.is_empty() && handshakes.sources.is_empty());
+        assert!(handshakes.turns.is_empty() && handshakes.answered.is_empty());
+        assert_eq!((handshakes.due, handshakes.asked), (0, 0));
+        assert_eq!(
+            (handshakes.deadline_ns(), handshakes.has_turn()),
+            (None, false)
+        );
+    }
+
+    #[test]
+    fn addresses_take_turns_and_who_has_answered_goes_first() {
+        let mut handshakes = Handshakes::new(false);
+        for _ in 0..2 {
+            for slot in 0..6 {
+                let from = if slot < 5 {
+                    "192.0.2.1:9"
+                } else {
+                    "192.0.2.2:9"
+                };
+                assert_eq!(handshakes.begin(id(slot), &peer(from), 0), None);
+                handshakes.bytes_came(id(slot));
+                handshakes.bytes_came(id(slot));
+            }
+            assert_eq!(handshakes.due(), 6);
+            for expected in [0, 5, 1] {
+                assert_eq!(turn(&mut handshakes, 0), Some(Ok(expected)));
+                handshakes.flight_sent(id(expected as usize), 0);
+            }
+            handshakes.bytes_came(id(5));
+            handshakes.end(id(3));
+            let order: Vec<_> = std::iter::from_fn(|| turn(&mut handshakes, 0)).collect();
+            assert_eq!(order, [Ok(5), Ok(2), Ok(4)]);
+            assert!(!handshakes.has_turn());
+            (0..6).for_each(|slot| handshakes.end(id(slot)));
+            assert_empty(&handshakes);
+        }
+    }
+
+    #[test]
+    fn one_address_has_its_bound_and_loses_whom_it_has_left_waiting_longest() {
+        let mut handshakes = Handshakes::new(false);
+        let answer_ns = HANDSHAKE_ANSWER_MS * NS_PER_MS;
+        let other = HANDSHAKES_PER_ADDRESS + 5;
+        for _ in 0..2 {
+            for slot in 0..HANDSHAKES_PER_ADDRESS {
+                assert_eq!(handshakes.begin(id(slot), &peer("192.0.2.1:9"), 1), None);
+            }
+            assert_eq!(handshakes.begin(id(other), &peer("192.0.2.2:9"), 0), None);
+            // 0 is asked, 1 is due: the oldest silent one is 2.
+            handshakes.bytes_came(id(0));
+            handshakes.bytes_came(id(1));
+            assert_eq!(turn(&mut handshakes, 1), Some(Ok(0)));
+            handshakes.flight_sent(id(0), 1);
+            let more = HANDSHAKES_PER_ADDRESS;
+            assert_eq!(
+                handshakes.begin(id(more), &peer("192.0.2.1:9"), 2),
+                Some(id(2))
+            );
+            handshakes.end(id(2));
+            // With all others due or asked a moment ago, the last that came goes.
+            (3..=more).for_each(|slot| handshakes.bytes_came(id(slot)));
+            let last = more + 1;
+            let mut begin = |now_ns| handshakes.begin(id(last), &peer("192.0.2.1:9"), now_ns);
+            assert_eq!(begin(answer_ns), Some(id(last)));
+            handshakes.end(id(last));
+            let mut begin = |now_ns| handshakes.begin(id(last), &peer("192.0.2.1:9"), now_ns);
+            assert_eq!(begin(1 + answer_ns), Some(id(0)), "it has had its time");
+            (0..=other).for_each(|slot| handshakes.end(id(slot)));
+            assert_empty(&handshakes);
+        }
+    }
+
+    #[test]
+    fn peers_on_this_machine_are_bounded_by_address_only_if_asked_for() {
+        for (counts_local, address) in [(false, "127.0.0.1:9"), (true, "127.0.0.1:9")] {
+            let mut handshakes = Handshakes::new(counts_local);
+            let crowded_out = (0..=HANDSHAKES_PER_ADDRESS)
+                .filter(|&slot| handshakes.begin(id(slot), &peer(address), 0).is_some());
+            assert_eq!(crowded_out.count(), usize::from(counts_local));
+        }
+    }
+
+    #[test]
+    fn the_address_with_most_loses_its_oldest_silent_peer() {
+        let mut handshakes = Handshakes::new(false);
+        let first = PeerAddress::Unix;
+        for _ in 0..2 {
+            assert_eq!(handshakes.begin(id(0), &peer("192.0.2.1:9"), 0), None);
+            for slot in 1..HANDSHAKES_PER_LOOP {
+                assert_eq!(handshakes.begin(id(slot), &first, 1), None);
+            }
+            let more = HANDSHAKES_PER_LOOP;
+            assert_eq!(
+                handshakes.begin(id(more), &peer("192.0.2.3:9"), 2),
+                Some(id(1))
+            );
+            (0..=more).for_each(|slot| handshakes.end(id(slot)));
+            assert_empty(&handshakes);
+        }
+    }
+
+    #[test]
+    fn no_more_peers_are_asked_than_can_have_the_time_to_answer() {
+        let mut handshakes = Handshakes::new(false);
+        let answer_ns = HANDSHAKE_ANSWER_MS * NS_PER_MS;
+        for begin_ns in [5, 5 + 9 * answer_ns] {
+            for slot in 0..HANDSHAKES_ASKED {
+                handshakes.begin(id(slot), &PeerAddress::Unix, begin_ns);
+                handshakes.bytes_came(id(slot));
+                assert_eq!(turn(&mut handshakes, begin_ns), Some(Ok(slot as u32)));
+                handshakes.flight_sent(id(slot), begin_ns + u64::from(slot > 0));
+            }
+            let late = HANDSHAKES_ASKED;
+            handshakes.begin(id(late), &PeerAddress::Unix, begin_ns);
+            handshakes.bytes_came(id(late));
+            assert!(handshakes.has_turn());
+            assert_eq!(turn(&mut handshakes, begin_ns + 1), None);
+            // It sleeps until then; an answer goes on meanwhile.
+            assert!(!handshakes.has_turn());
+            assert_eq!(handshakes.deadline_ns(), Some(begin_ns + answer_ns));
+            handshakes.bytes_came(id(7));
+            assert_eq!(turn(&mut handshakes, begin_ns + 2), Some(Ok(7)));
+            assert_eq!(turn(&mut handshakes, begin_ns + answer_ns - 1), None);
+            assert_eq!(turn(&mut handshakes, begin_ns + answer_ns), Some(Err(0)));
+            handshakes.end(id(0));
+            assert_eq!(
+                turn(&mut handshakes, begin_ns + answer_ns),
+                Some(Ok(late as u32))
+            );
+            // One that ends makes room at once.
+            handshakes.flight_sent(id(late), begin_ns + answer_ns);
+            handshakes.begin(id(0), &PeerAddress::Unix, begin_ns);
+            handshakes.bytes_came(id(0));
+            assert_eq!(turn(&mut handshakes, begin_ns + answer_ns), None);
+            handshakes.end(id(7));
+            assert_eq!(turn(&mut handshakes, begin_ns + answer_ns), Some(Ok(0)));
+            (0..=late).for_each(|slot| handshakes.end(id(slot)));
+            assert_empty(&handshakes);
+        }
+    }
+
+    #[test]
+    fn who_waits_for_this_side_is_not_late() {
+        let mut handshakes = Handshakes::new(false);
+        let whole_ns = HANDSHAKE_MS * NS_PER_MS;
+        for begin_ns in [0, 5 * whole_ns] {
+            handshakes.begin(id(0), &PeerAddress::Unix, begin_ns);
+            handshakes.begin(id(1), &PeerAddress::Unix, begin_ns);
+            handshakes.bytes_came(id(0));
+            assert_eq!(handshakes.next_overdue(begin_ns + whole_ns - 1), None);
+            assert_eq!(handshakes.next_overdue(begin_ns + whole_ns), Some(id(1)));
+            assert_eq!(handshakes.next_overdue(begin_ns + whole_ns), None);
+            assert_eq!(turn(&mut handshakes, begin_ns + whole_ns), Some(Ok(0)));
+            assert_eq!(
+                handshakes.next_overdue(begin_ns + 2 * whole_ns),
+                Some(id(0))
+            );
+            handshakes.end(id(0));
+            handshakes.end(id(1));
+            assert_empty(&handshakes);
+        }
+    }
+}

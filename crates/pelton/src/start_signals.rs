@@ -1,0 +1,69 @@
+//! Signals that ask a server to stop while it starts.
+
+use std::io::{self, Read};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use signal_hook::SigId;
+use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::{flag, low_level, low_level::pipe};
+
+use crate::exit::Exit;
+
+/// As long as it lives, SIGTERM, SIGINT and SIGQUIT end the program at once, with [`Exit::Done`]:
+/// nothing was served, and what a start writes may be cut off anywhere, as by a crash.
+pub struct StartSignals {
+    ids: Vec<SigId>,
+    came: Arc<AtomicBool>,
+}
+
+impl StartSignals {
+    /// Begins to listen to the signals. Until then they end the program by themselves, which is a
+    /// failure to whoever started it: this comes first.
+    pub fn listen() -> io::Result<StartSignals> {
+        let (mut reports, end) = UnixStream::pair()?;
+        let mut signals = StartSignals {
+            ids: Vec::new(),
+            came: Arc::default(),
+        };
+        for signal in [SIGTERM, SIGINT, SIGQUIT] {
+            let noted = flag::register(signal, Arc::clone(&signals.came))?;
+            signals.ids.push(noted);
+            signals.ids.push(pipe::register(signal, end.try_clone()?)?);
+        }
+        drop(end);
+        let thread = thread::Builder::new().name("pelton-signals".into());
+        thread.spawn(move || {
+            // With the last handler the other end goes, and nothing is read.
+            if reports.read_exact(&mut [0]).is_ok() {
+                end_program();
+            }
+        })?;
+        Ok(signals)
+    }
+
+    /// The server has taken the signals over. One that came before ends the program even now.
+    pub fn pass_on(self) {
+        let came = Arc::clone(&self.came);
+        // No handler runs any more when these are gone.
+        drop(self);
+        if came.load(Ordering::SeqCst) {
+            end_program();
+        }
+    }
+}
+
+impl Drop for StartSignals {
+    fn drop(&mut self) {
+        for id in self.ids.drain(..) {
+            low_level::unregister(id);
+        }
+    }
+}
+
+fn end_program() -> ! {
+    tracing::info!("signal received while starting: stopped, and nothing was served");
+    std::process::exit(Exit::Done as i32)
+}
