@@ -297,8 +297,7 @@ impl CallTable {
                 self.abandoned.push(id.tag());
             }
             // What the caller has seen, if it has seen anything.
-            let told = (cause.told()).and_then(|code| Code::from_number(code as u64));
-            let code = told.unwrap_or(Code::Cancelled);
+            let code = cause.told().unwrap_or(Code::Cancelled);
             self.ended(context, &http2.link, &running, code);
         }
         http2.connection.forget(stream);

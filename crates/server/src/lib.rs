@@ -1,7 +1,7 @@
 //! Puts protocol, driver, services and store together: a server.
 //!
 //! [`start`] binds the listeners and makes the store; [`Server::run`] serves until a signal or a
-//! [`StopHandle`](net::StopHandle) stops it. [`simulated`] makes a server without sockets and
+//! [`StopHandle`] stops it. [`simulated`] makes a server without sockets and
 //! threads, for simulations.
 
 // What ships does not panic: docs/internals/panics.md.

@@ -4,7 +4,7 @@ use crate::actions::{CallClock, RequestFlow, ResponseMemory, Responses, SendRoom
 use crate::call::{CallHead, CallSteps, PlanReads, Shared};
 use crate::limits::{ECHO_ANSWER_BYTES_MAX, ECHO_DELAY_MS_MAX, ECHO_DELAYED_PAYLOAD_BYTES_MAX};
 use crate::method::Method;
-use crate::status::Status;
+use crate::status::{self, Status};
 use crate::waiting::WaitingPlace;
 use api::echo::{EchoRequest, EchoResponse};
 use protobuf::{DecodeError, writer};
@@ -148,7 +148,7 @@ where
     fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared, actions: &mut A) {
         if self.delayed.is_some() {
             // Held, a stream gets nothing here: this is a unary call.
-            return actions.finish(Status::second_request(self.method.path()));
+            return actions.finish(status::second_request(self.method.path()));
         }
         match decode(bytes) {
             Ok((answer, 0)) => {
@@ -175,7 +175,7 @@ where
             return;
         }
         actions.finish(match self.method {
-            Method::EchoUnary => Status::no_request(self.method.path()),
+            Method::EchoUnary => status::no_request(self.method.path()),
             _ => Status::OK,
         });
     }
@@ -263,7 +263,7 @@ mod tests {
     }
 
     fn code(fake: &mut Fake) -> Code {
-        fake.take_status().expect("ended with a status").code
+        fake.take_status().expect("ended with a status").code()
     }
 
     #[test]
@@ -309,8 +309,8 @@ mod tests {
                 let mut fake = Fake::new(method, &shared);
                 fake.message(&request, true, &shared);
                 let status = fake.take_status().expect("ended with a status");
-                assert_eq!(status.code, code);
-                assert!(status.message.contains(word), "{}", status.message);
+                assert_eq!(status.code(), code);
+                assert!(status.message().contains(word), "{}", status.message());
             }
         }
     }

@@ -97,9 +97,9 @@ mod tests {
             .map(|_| waiting.enter(caller).expect("a quarter of what is left"))
             .collect();
         let status = waiting.enter(caller).expect_err("it has its share");
-        assert_eq!(status.code, Code::ResourceExhausted);
+        assert_eq!(status.code(), Code::ResourceExhausted);
         for said in ["20 calls of this connection", "100", "WAITING_CALLS_MAX"] {
-            assert!(status.message.contains(said), "{}", status.message);
+            assert!(status.message().contains(said), "{}", status.message());
         }
         assert_eq!(waiting.count(), 20);
         places.pop();

@@ -61,8 +61,8 @@ impl LoopState {
         self.context.settings.log_failure(&FailedCall {
             method: Some(method),
             path: method.label(),
-            code: status.code,
-            message: &status.message,
+            code: status.code(),
+            message: status.message(),
             peer: &link.address,
         });
     }

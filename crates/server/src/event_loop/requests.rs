@@ -58,7 +58,7 @@ impl LoopState {
         self.context.settings.log_failure(&FailedCall {
             method: None,
             path: &lossy(path),
-            code: status.code,
+            code: status.code(),
             message: "there is no such method",
             peer: &http2.link.address,
         });

@@ -24,7 +24,7 @@ use crate::keyvalue::messages::{Invalid, Rule};
 use crate::keyvalue::refusal;
 use crate::limits::{DURABILITY_INTERVAL_MS_MAX, QUOTED_CHARACTERS};
 use crate::method::Method;
-use crate::status::{Code, Status};
+use crate::status::{self, Code, Status};
 use crate::task::TaskNews;
 use api::admin::{
     CreateDatabaseRequest, CreateDatabaseResponse, DatabaseDescription, DatabaseKind,
@@ -83,7 +83,7 @@ impl PlanReads for AdminCall {}
 impl<A: Administration + Responses + SendRoom + Wakeups + CallClock> CallSteps<A> for AdminCall {
     fn message(&mut self, bytes: &[u8], _last: bool, shared: &Shared, actions: &mut A) {
         if std::mem::replace(&mut self.is_under_way, true) {
-            return actions.finish(Status::second_request(self.method.path()));
+            return actions.finish(status::second_request(self.method.path()));
         }
         let served = match self.method {
             Method::AdminCreateDatabase => self.create_database(bytes, shared, actions),
@@ -101,7 +101,7 @@ impl<A: Administration + Responses + SendRoom + Wakeups + CallClock> CallSteps<A
 
     fn half_closed(&mut self, _shared: &Shared, actions: &mut A) {
         if !self.is_under_way {
-            actions.finish(Status::no_request(self.method.path()));
+            actions.finish(status::no_request(self.method.path()));
         }
     }
 

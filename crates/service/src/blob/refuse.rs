@@ -172,7 +172,7 @@ fn what_is_not_stored_has_the_status_of_the_table() {
         (device(ENOSPC), Code::ResourceExhausted),
         (device(EIO), Code::Internal),
     ] {
-        assert_eq!(not_stored(&error).code, code, "{error:?}");
+        assert_eq!(not_stored(&error).code(), code, "{error:?}");
     }
 }
 
@@ -186,14 +186,14 @@ fn what_cannot_be_read_now_is_not_what_is_lost() {
     };
     const EIO: i32 = 5;
     const EMFILE: i32 = 24;
-    assert_eq!(not_read(&device(EIO)).code, Code::Unavailable);
-    assert_eq!(not_read(&device(EMFILE)).code, Code::Unavailable);
+    assert_eq!(not_read(&device(EIO)).code(), Code::Unavailable);
+    assert_eq!(not_read(&device(EMFILE)).code(), Code::Unavailable);
     assert_eq!(
-        not_read(&ReadError::Missing { file: file() }).code,
+        not_read(&ReadError::Missing { file: file() }).code(),
         Code::DataLoss
     );
     assert_eq!(
-        not_read(&ReadError::Damaged { file: file() }).code,
+        not_read(&ReadError::Damaged { file: file() }).code(),
         Code::DataLoss
     );
 }

@@ -16,7 +16,7 @@ use crate::call::{CallHead, CallSteps, PlanReads, Shared};
 use crate::keyvalue;
 use crate::method::Method;
 use crate::settings::simulate::SimulatedTurn;
-use crate::status::{Code, Status};
+use crate::status::{self, Code, Status};
 use api::kvstore::{
     CreateRequest, DeleteRequest, RetrieveRequest, RetrieveResponse, UpdateRequest,
 };
@@ -132,7 +132,7 @@ where
     fn message(&mut self, bytes: &[u8], _last: bool, shared: &Shared, actions: &mut A) {
         let taken_up = match self.step {
             Step::Expecting => self.take_up(bytes, shared, actions),
-            _ => Err(Status::second_request(self.method.path())),
+            _ => Err(status::second_request(self.method.path())),
         };
         if let Err(status) = taken_up {
             actions.finish(status);
@@ -141,7 +141,7 @@ where
 
     fn half_closed(&mut self, _shared: &Shared, actions: &mut A) {
         if let Step::Expecting = self.step {
-            actions.finish(Status::no_request(self.method.path()));
+            actions.finish(status::no_request(self.method.path()));
         }
     }
 

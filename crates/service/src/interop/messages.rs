@@ -121,9 +121,12 @@ fn response(parameters: &api::ResponseParameters) -> Result<Response, Status> {
 /// Returns the status to end the call with, `None` for code 0.
 fn end_with(status: Option<api::EchoStatus<'_>>) -> Result<Option<Status>, Status> {
     let api::EchoStatus { code, message } = status.unwrap_or_default();
-    match u64::try_from(code).ok().and_then(Code::from_number) {
+    let known = usize::try_from(code)
+        .ok()
+        .and_then(|number| Code::ALL.get(number));
+    match known {
         Some(Code::Ok) => Ok(None),
-        Some(code) => Ok(Some(Status::new(code, message.to_owned()))),
+        Some(&code) => Ok(Some(Status::new(code, message.to_owned()))),
         None => Err(Status::invalid_argument(format!(
             "field response_status.code: {code} is no gRPC status code; they go from 0 to {}",
             Code::ALL.len() - 1

@@ -487,8 +487,8 @@ pub(super) fn with_result(
         None => use_it(&answer::result(pushed.kind, operation, outcome.sequence)),
         Some(status) => {
             let failure = Failure {
-                code: status.code as u32,
-                message: &status.message,
+                code: status.code() as u32,
+                message: status.message(),
             };
             use_it(&ResultBody::Failure(failure));
         }

@@ -23,7 +23,7 @@ use crate::actions::{
 };
 use crate::call::{CallHead, CallSteps, PlanReads, Shared};
 use crate::method::Method;
-use crate::status::Status;
+use crate::status::{self, Status};
 use batch::{ReadBatch, WriteBatch};
 use messages::{Request, decode_get};
 use pipe::Pipe;
@@ -120,7 +120,7 @@ where
         let method = match &mut self.0 {
             Step::Expecting(method) => *method,
             Step::Pipe(pipe) => return pipe.message(bytes, last, shared, actions),
-            _ => return actions.finish(Status::second_request("this method")),
+            _ => return actions.finish(status::second_request("this method")),
         };
         match Step::begin(method, bytes, shared, actions) {
             Ok(step) => self.0 = step,
@@ -130,7 +130,7 @@ where
 
     fn half_closed(&mut self, _shared: &Shared, actions: &mut A) {
         match &mut self.0 {
-            Step::Expecting(method) => actions.finish(Status::no_request(method.path())),
+            Step::Expecting(method) => actions.finish(status::no_request(method.path())),
             Step::Pipe(pipe) => pipe.half_closed(actions),
             _ => {}
         }

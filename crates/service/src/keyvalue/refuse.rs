@@ -174,7 +174,8 @@ fn a_name_that_was_cut_short_says_so() {
         ("ä".repeat(QUOTED_CHARACTERS), false),
         ("ä".repeat(QUOTED_CHARACTERS + 1), true),
     ] {
-        let words = unknown_database(&name).message;
+        let status = unknown_database(&name);
+        let words = status.message();
         assert_eq!(words.ends_with('…'), is_cut, "{words}");
         assert_eq!(words.matches('ä').count(), QUOTED_CHARACTERS);
     }
@@ -183,7 +184,7 @@ fn a_name_that_was_cut_short_says_so() {
 #[cfg(test)]
 #[test]
 fn what_the_log_refuses_has_the_status_of_the_table() {
-    let code = |given| refusal(given).code;
+    let code = |given| refusal(given).code();
     assert_eq!(code(Refusal::LogFull), Code::ResourceExhausted);
     assert_eq!(code(Refusal::LogNotReady), Code::Unavailable);
     assert_eq!(code(Refusal::DiskFull), Code::ResourceExhausted);
@@ -271,8 +272,8 @@ fn what_cannot_be_read_now_is_not_what_is_lost() {
     };
     const EIO: i32 = 5;
     const EMFILE: i32 = 24;
-    assert_eq!(not_read(&io(EIO)).code, Code::Unavailable);
-    assert_eq!(not_read(&io(EMFILE)).code, Code::Unavailable);
+    assert_eq!(not_read(&io(EIO)).code(), Code::Unavailable);
+    assert_eq!(not_read(&io(EMFILE)).code(), Code::Unavailable);
     let missing = TreeError::Missing { folder: folder() };
-    assert_eq!(not_read(&missing).code, Code::DataLoss);
+    assert_eq!(not_read(&missing).code(), Code::DataLoss);
 }
