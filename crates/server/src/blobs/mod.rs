@@ -51,9 +51,6 @@ impl CallJob for BlobJob {
     }
 
     fn run(self: Box<BlobJob>, grant: Option<(usize, Permit)>) {
-        if self.is_forsaken() {
-            return;
-        }
         let BlobJob { work, blobs, owner } = *self;
         let (call, inbox) = (owner.call, Arc::clone(&owner.inbox));
         let owner: Arc<dyn Owner> = Arc::new(owner);
