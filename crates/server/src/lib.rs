@@ -51,7 +51,6 @@ mod turn_queue;
 mod unpack_queue;
 mod write_path;
 
-use std::fmt;
 use std::sync::Arc;
 
 use net::{
@@ -124,58 +123,40 @@ pub struct Config {
 }
 
 /// Why a server could not start.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
     /// A listener could not be bound; says which and why.
+    #[error("{0}")]
     Bind(BindError),
     /// The limits of the default database make no sense together.
+    #[error("the default database cannot be made: {0}")]
     Database(CreateError),
     /// The data folder cannot be used, or its log cannot be read.
+    #[error("{0}")]
     Open(OpenError),
     /// The default database is of this kind, not of the one that is asked for, and something is in
     /// it.
+    #[error("the default database in this data folder is {}, and is not empty", place(*.0))]
     OtherKind(Kind),
     /// The default database, in which nothing is, could not be made one of the kind that is asked
     /// for.
+    #[error("the default database cannot be made one of this kind: {0}")]
     NotConverted(ConvertError),
     /// A thread could not be started.
+    #[error("a thread cannot be started: {0}")]
     Thread(std::io::Error),
     /// No handlers for the signals could be installed.
+    #[error("signals cannot be handled: {0}")]
     Signals(std::io::Error),
 }
 
-impl fmt::Display for StartError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StartError::Bind(error) => error.fmt(formatter),
-            StartError::Database(error) => {
-                write!(formatter, "the default database cannot be made: {error}")
-            }
-            StartError::Open(error) => error.fmt(formatter),
-            StartError::OtherKind(kind) => {
-                let place = match kind {
-                    Kind::Memory => "in memory",
-                    _ => "on disk",
-                };
-                write!(
-                    formatter,
-                    "the default database in this data folder is {place}, and is not empty"
-                )
-            }
-            StartError::NotConverted(error) => {
-                write!(
-                    formatter,
-                    "the default database cannot be made one of this kind: {error}"
-                )
-            }
-            StartError::Thread(error) => write!(formatter, "a thread cannot be started: {error}"),
-            StartError::Signals(error) => write!(formatter, "signals cannot be handled: {error}"),
-        }
+fn place(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Memory => "in memory",
+        _ => "on disk",
     }
 }
-
-impl std::error::Error for StartError {}
 
 /// A server whose listeners are bound: connections are already waiting.
 pub struct Server {
@@ -355,27 +336,16 @@ impl Server {
 }
 
 /// Why a server stopped serving.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
     /// Threads or signal handlers could not be had.
+    #[error("{0}")]
     Loops(RunError),
     /// The last of the log could not be written.
+    #[error("the log could not be closed: {0}")]
     Log(WriteError),
 }
-
-impl fmt::Display for ServeError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ServeError::Loops(error) => error.fmt(formatter),
-            ServeError::Log(error) => {
-                write!(formatter, "the log could not be closed: {error}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for ServeError {}
 
 /// A server without sockets and threads, for simulations: the part of one loop, and what stands
 /// behind it.
