@@ -196,7 +196,7 @@ impl BlobAccess for Step<'_> {
         let pushed = sealed.with_operation(name, condition, |operation| commit.push(operation));
         debug_assert_eq!(pushed, Ok(()), "a checked name and a short description fit");
         commit.submit();
-        self.context.blobs.sealed.insert(tag, sealed);
+        self.context.blobs.keep_sealed(tag, sealed);
     }
 }
 

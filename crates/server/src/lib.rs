@@ -77,7 +77,6 @@ use crate::clock::SteadyTime;
 pub use crate::clock::TimeSource;
 use crate::deferred_drop::DeferredDrop;
 use crate::event_loop::{LoopHandler, LoopParts, LoopRole, LoopState};
-use crate::inbox::Inbox;
 pub use crate::pulse::{Pulse, Turns};
 use crate::readers::{LoopReaders, Pool, Readers};
 use crate::settings::Settings;
@@ -491,10 +490,7 @@ impl Parts {
             deferred_drop: self.deferred_drop.clone(),
             mailbox,
             blobs: LoopBlobs::new(self.shared.store.blobs().cloned(), Arc::clone(&waker)),
-            tasks: LoopTasks {
-                tasks: Arc::clone(&self.tasks),
-                inbox: Inbox::new(Arc::clone(&waker)),
-            },
+            tasks: LoopTasks::new(Arc::clone(&self.tasks), Arc::clone(&waker)),
             waker,
         };
         let admission = Admission::new(Arc::clone(&self.account));

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use net::ConnectionId;
-use store::CommitOutcome;
 use store::blob::{
     Blobs, CallJob, LostUpload, News, Observer, Owner, Permit, ReadError, Sealed, UploadError,
     UploadPeer, Work,
 };
+use store::{CommitOutcome, Store, WriteBatch};
 
 use crate::SharedWaker;
 use crate::call_id::{CallId, joined};
@@ -90,10 +90,10 @@ impl Observer for BlobLog {
 pub(crate) struct LoopBlobs {
     /// Tells this loop from others.
     number: u32,
-    pub blobs: Option<Arc<Blobs>>,
+    blobs: Option<Arc<Blobs>>,
     inbox: Arc<Inbox<(CallId, News)>>,
     /// What commits of this loop are to describe, by their tags.
-    pub sealed: HashMap<u64, Box<Sealed>>,
+    sealed: HashMap<u64, Box<Sealed>>,
 }
 
 impl LoopBlobs {
@@ -129,6 +129,29 @@ impl LoopBlobs {
             Some(bytes) => blobs.runner().run_read(source, bytes, job),
             None => blobs.runner().run_for(source, job),
         }
+    }
+
+    /// Keeps what the commit of this tag is to describe.
+    pub fn keep_sealed(&mut self, tag: u64, sealed: Box<Sealed>) {
+        self.sealed.insert(tag, sealed);
+    }
+
+    /// Has descriptions removed whose time has come, and files that nothing describes.
+    pub fn collect(&self, store: &Store, now_ms: u64, writes: &mut WriteBatch) {
+        if let Some(blobs) = &self.blobs {
+            blobs.collect(store, now_ms, writes);
+        }
+    }
+
+    /// Returns when something is to be collected, on the store's clock; `u64::MAX`: never.
+    pub fn collect_due_ms(&self) -> u64 {
+        (self.blobs.as_ref()).map_or(u64::MAX, |blobs| blobs.collect_due_ms())
+    }
+
+    /// Returns whether uploads wait for their descriptions to be decided.
+    #[cfg(test)]
+    pub fn has_sealed(&self) -> bool {
+        !self.sealed.is_empty()
     }
 
     /// Takes the news that have come.
