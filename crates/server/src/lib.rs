@@ -108,7 +108,7 @@ pub struct Config {
     pub hash_seed: u64,
     /// Where time comes from.
     pub time: Arc<dyn TimeSource>,
-    /// Who is told what is worth a line in the log.
+    /// Receives what is worth a line in the log.
     pub log: Arc<dyn Log>,
     /// Where data are kept.
     pub storage: Storage,

@@ -131,7 +131,8 @@ fn decode_service(bytes: &[u8]) -> Result<&[u8], Status> {
         .service;
     if service.len() > HEALTH_SERVICE_NAME_BYTES_MAX {
         return Err(Status::invalid_argument(format!(
-            "HealthCheckRequest.service has {} bytes; a name has at most {HEALTH_SERVICE_NAME_BYTES_MAX}",
+            "HealthCheckRequest.service has {} bytes; a name has at most \
+             {HEALTH_SERVICE_NAME_BYTES_MAX}",
             service.len()
         )));
     }

@@ -74,7 +74,8 @@ impl Drop for WaitingPlace {
 #[cold]
 fn refused(Exceeded { whose, has, all }: Exceeded, max: u64) -> Status {
     Status::resource_exhausted(format!(
-        "{has} calls of this {whose} wait already, its share of what is left of {max} waiting calls (WAITING_CALLS_MAX), \
+        "{has} calls of this {whose} wait already, its share of what is left of {max} waiting \
+         calls (WAITING_CALLS_MAX), \
          of which {all} are taken; end some of them, or try again later"
     ))
 }

@@ -1,4 +1,4 @@
-//! Work on blobs, which waits for the disk, beside the loops: some threads for all of them.
+//! Work on blobs, which waits for the disk: some threads for all loops.
 
 mod queue;
 mod threads;
@@ -70,14 +70,16 @@ impl Observer for BlobLog {
             source,
         } = lost;
         self.0.storage(&format!(
-            "an upload was lost: the disk has failed ({source}); {stored_bytes} bytes of the blob {name:?} in the database \
+            "an upload was lost: the disk has failed ({source}); {stored_bytes} bytes of the blob \
+             {name:?} in the database \
              with the number {database} are thrown away"
         ));
     }
 
     fn uploads_evicted(&self, count: u64) {
         self.0.storage(&format!(
-            "{count} unfinished uploads were removed to make room for others; their addresses had most of them"
+            "{count} unfinished uploads were removed to make room for others; their addresses had \
+             most of them"
         ));
     }
 

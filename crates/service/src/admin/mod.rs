@@ -71,7 +71,8 @@ fn from_elsewhere(method: Method) -> Status {
     Status::new(
         Code::PermissionDenied,
         format!(
-            "{} is served on loopback addresses and UNIX sockets only, and this connection comes from elsewhere; \
+            "{} is served on loopback addresses and UNIX sockets only, and this connection comes \
+             from elsewhere; \
              call it on the machine of the server",
             method.path()
         ),
@@ -188,7 +189,8 @@ impl AdminCall {
         }
         if wanted.name == LOOKS_LIKE_DEFAULT {
             return Err(Status::invalid_argument(
-                "field database.name: the default database is there already, and has the empty name; a second one called \
+                "field database.name: the default database is there already, and has the empty \
+                 name; a second one called \
                  \"default\" would be taken for it: choose another name",
             ));
         }
@@ -284,7 +286,8 @@ fn value_bytes_of(wanted: &DatabaseDescription<'_>, store: &Store) -> Result<usi
         Ok(0) => Ok(of_server),
         Ok(given) if given <= of_server => Ok(given),
         _ => Err(Status::invalid_argument(format!(
-            "field database.max_value_bytes is {}, at most {of_server} are allowed (--max-value of the server)",
+            "field database.max_value_bytes is {}, at most {of_server} are allowed (--max-value \
+             of the server)",
             wanted.max_value_bytes
         ))),
     }
@@ -295,12 +298,14 @@ fn durability_of(mode: DurabilityMode, interval_ms: u32) -> Result<Durability, S
     let is_interval = mode == DurabilityMode::Interval;
     if is_interval && !(1..=DURABILITY_INTERVAL_MS_MAX).contains(&interval_ms) {
         return Err(Status::invalid_argument(format!(
-            "field database.interval_ms is {interval_ms}; with durability INTERVAL give 1 to {DURABILITY_INTERVAL_MS_MAX}"
+            "field database.interval_ms is {interval_ms}; with durability INTERVAL give 1 to \
+             {DURABILITY_INTERVAL_MS_MAX}"
         )));
     }
     if !is_interval && interval_ms != 0 {
         return Err(Status::invalid_argument(format!(
-            "field database.interval_ms is {interval_ms}; leave it out unless durability is INTERVAL"
+            "field database.interval_ms is {interval_ms}; leave it out unless durability is \
+             INTERVAL"
         )));
     }
     Ok(match mode {
@@ -381,7 +386,8 @@ fn not_dropped(error: &DropError) -> Status {
 fn not_confirmed(name: &str, content: &DropError) -> Status {
     let short: String = name.chars().take(QUOTED_CHARACTERS).collect();
     Status::invalid_argument(format!(
-        "field confirm_name: {short:?}: {content}; to drop it with all of that, give its name here again"
+        "field confirm_name: {short:?}: {content}; to drop it with all of that, give its name \
+         here again"
     ))
 }
 

@@ -500,7 +500,7 @@ fn lists_wait_until_they_may_be_sent() {
 }
 
 #[test]
-fn databases_that_last_are_described_as_they_were_asked_for() {
+fn durable_databases_are_described_as_they_were_asked_for() {
     let mut bench = Bench::new();
     for (name, durability, interval_ms) in [
         ("synced", DurabilityMode::Synced.number(), 0),

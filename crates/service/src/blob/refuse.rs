@@ -25,7 +25,8 @@ pub(crate) fn database(name: &str, shared: &Shared) -> Result<(DatabaseId, Arc<B
         )),
         None => Err(Status::new(
             Code::FailedPrecondition,
-            "this server keeps nothing (--durability volatile without --data), and blobs need a data folder: \
+            "this server keeps nothing (--durability volatile without --data), and blobs need a \
+             data folder: \
              start it with --data DIR",
         )),
     }
@@ -49,7 +50,8 @@ pub(crate) fn invalid(method: Method, invalid: impl Into<Invalid>) -> Status {
 #[cold]
 pub(crate) fn chunk_too_large(bytes: usize) -> Status {
     Status::resource_exhausted(format!(
-        "field chunk.data has {bytes} bytes, at most {} are allowed; send the content in several chunks",
+        "field chunk.data has {bytes} bytes, at most {} are allowed; send the content in several \
+         chunks",
         limits::CHUNK_BYTES
     ))
 }
@@ -93,7 +95,8 @@ pub(crate) fn not_read(error: &ReadError) -> Status {
 pub(crate) fn unreadable() -> Status {
     Status::new(
         Code::DataLoss,
-        "the description of the blob cannot be read; another version of the server may have written it",
+        "the description of the blob cannot be read; another version of the server may have \
+         written it",
     )
 }
 

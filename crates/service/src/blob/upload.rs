@@ -191,7 +191,8 @@ fn act_on(progress: Progress, actions: &mut impl Responses) {
         Progress::GoesOn => {}
         Progress::Failed(error) => actions.finish(refuse::not_stored(&error)),
         Progress::Cut { stored_bytes } => actions.finish(Status::invalid_argument(format!(
-            "field end: the upload has ended without it; {stored_bytes} bytes are stored, and an upload with an \
+            "field end: the upload has ended without it; {stored_bytes} bytes are stored, and an \
+             upload with an \
              upload_id can go on from there"
         ))),
     }

@@ -180,7 +180,8 @@ fn within(field: &str, value: i32, max: u32) -> Result<u32, Status> {
 #[cold]
 fn too_many_responses() -> Status {
     Status::resource_exhausted(format!(
-        "field response_parameters: the call would have to remember more than {INTEROP_RESPONSES_MAX} messages \
+        "field response_parameters: the call would have to remember more than \
+         {INTEROP_RESPONSES_MAX} messages \
          that it owes; ask for fewer at once"
     ))
 }
@@ -188,7 +189,8 @@ fn too_many_responses() -> Status {
 #[cold]
 fn no_load_reports_out_of_band() -> Status {
     Status::unimplemented(
-        "field orca_oob_report: this server has no xds.service.orca.v3.OpenRcaService, which would send the reports",
+        "field orca_oob_report: this server has no xds.service.orca.v3.OpenRcaService, which \
+         would send the reports",
     )
 }
 
