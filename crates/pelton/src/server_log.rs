@@ -97,7 +97,7 @@ impl server::Log for ServerLog {
             message,
             peer,
         } = *call;
-        let code = wire::grpc::Code::from_u8(code as u8).name();
+        let code = code.name();
         // Paths and some messages have what the peer sent: with escapes, it stays one line.
         let path = path.strip_prefix('/').unwrap_or(path).escape_debug();
         let message = message.escape_debug();
@@ -109,7 +109,7 @@ impl server::Log for ServerLog {
 
     fn call_ended(&self, method: Method, code: Code, took_ns: u64, peer: &PeerAddress) {
         let took = Duration::from_nanos(took_ns);
-        let code = wire::grpc::Code::from_u8(code as u8).name();
+        let code = code.name();
         tracing::trace!(
             "{} from {peer} ended with {code} after {took:?}",
             method.label()

@@ -196,7 +196,7 @@ impl BlobAccess for Step<'_> {
         let pushed = sealed.with_operation(name, condition, |operation| commit.push(operation));
         debug_assert_eq!(pushed, Ok(()), "a checked name and a short description fit");
         commit.submit();
-        self.context.blobs.sealed.insert(tag, sealed);
+        self.context.blobs.keep_sealed(tag, sealed);
     }
 }
 
@@ -241,9 +241,9 @@ impl Responses for Step<'_> {
 
     fn finish(&mut self, status: Status) {
         debug_assert!(self.effects.over.is_none(), "a call ends once");
-        self.effects.over = Some(status.code);
-        if status.code != Code::Ok {
-            self.log_failure(status.code, &status.message);
+        self.effects.over = Some(status.code());
+        if status.code() != Code::Ok {
+            self.log_failure(status.code(), status.message());
         }
         if self.method.is_plain() {
             return plain::fail(&mut self.stream, &status, self.resources.has_plain_head);

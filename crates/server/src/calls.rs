@@ -212,7 +212,7 @@ impl CallTable {
         });
         // The token by which the stream names its call; 0 is a stream without one.
         http2.connection.set_token(stream, id.index + 1);
-        http2.running += 1;
+        http2.begin_call();
         self.figures.started(method);
         id
     }
@@ -276,7 +276,7 @@ impl CallTable {
                 self.abandoned.push(id.tag());
             }
             self.ended(context, &http2.link, &running, code);
-            http2.running -= 1;
+            http2.end_call();
             http2.connection.set_token(running.stream, 0);
         }
     }
@@ -292,13 +292,12 @@ impl CallTable {
         if let Some(id) = self.of_stream(http2, stream)
             && let Some(running) = self.calls.remove(id)
         {
-            http2.running -= 1;
+            http2.end_call();
             if running.commits > 0 {
                 self.abandoned.push(id.tag());
             }
             // What the caller has seen, if it has seen anything.
-            let told = (cause.told()).and_then(|code| Code::from_number(code as u64));
-            let code = told.unwrap_or(Code::Cancelled);
+            let code = cause.told().unwrap_or(Code::Cancelled);
             self.ended(context, &http2.link, &running, code);
         }
         http2.connection.forget(stream);

@@ -84,8 +84,10 @@ impl TimeSource for SteadyTime {
         drop(shown);
         if is_to_be_told {
             self.log.storage(&format!(
-                "the clock of this machine is {behind_ms} ms behind the time of the data: it was set back, or it was ahead before. \
-                 The server's time goes on from there, a {SLOWER_BY}th slower, until the clock has caught up; what is \
+                "the clock of this machine is {behind_ms} ms behind the time of the data: it was \
+                 set back, or it was ahead before. \
+                 The server's time goes on from there, a {SLOWER_BY}th slower, until the clock \
+                 has caught up; what is \
                  written meanwhile bears times that are ahead"
             ));
         }

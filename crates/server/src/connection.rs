@@ -9,7 +9,7 @@ use store::DatabaseId;
 use store::blob::UploadPeer;
 use wire::http1::{self, Greeting};
 use wire::http2::frame;
-use wire::{Connection, ErrorCode, StreamKey};
+use wire::{CloseReason, Connection, ErrorCode, StreamKey};
 
 use crate::account::Holding;
 use crate::call_id::CallId;
@@ -53,13 +53,13 @@ pub(crate) struct Http2State {
     pub link: Link,
     pub connection: Connection,
     /// Calls of this connection that run, also those whose stream was reset.
-    pub running: usize,
+    running: usize,
     /// Short reads of its calls that wait until it has send capacity.
     pub deferred_reads: DeferredReads,
     /// Memory for answers that calls have taken and that is not charged yet, in bytes.
-    pub claimed_bytes: usize,
+    claimed_bytes: usize,
     /// A call has to try again to take some.
-    pub claim_failed: bool,
+    claim_failed: bool,
     /// Stands in the queue of those that wait for memory for a large message.
     pub waits_for_turn: bool,
     /// Stands in the queue of those that decompress a large message.
@@ -67,7 +67,7 @@ pub(crate) struct Http2State {
     /// Receives a large message beyond the server's limit.
     pub overdraws: bool,
     /// Its error stands in the log.
-    pub error_logged: bool,
+    error_logged: bool,
 }
 
 /// Short reads of the calls of a connection that wait until it has send capacity.
@@ -167,6 +167,63 @@ impl Http2State {
     #[inline]
     pub fn stream<'a>(&'a mut self, key: StreamKey, output: &'a mut Vec<u8>) -> StreamHandle<'a> {
         StreamHandle::new(&mut self.connection, key, output)
+    }
+
+    /// Counts a call that begins.
+    #[inline]
+    pub fn begin_call(&mut self) {
+        self.running += 1;
+    }
+
+    /// Counts a call that has ended.
+    #[inline]
+    pub fn end_call(&mut self) {
+        self.running -= 1;
+    }
+
+    /// Returns how many calls run.
+    #[inline]
+    pub fn running_calls(&self) -> usize {
+        self.running
+    }
+
+    /// Adds the memory for answers that a step has taken, or found none of.
+    #[inline]
+    pub fn add_claim(&mut self, bytes: usize, has_failed: bool) {
+        self.claimed_bytes += bytes;
+        self.claim_failed |= has_failed;
+    }
+
+    /// Takes out what was added, in bytes: it is charged now.
+    #[inline]
+    pub fn take_claimed_bytes(&mut self) -> usize {
+        std::mem::take(&mut self.claimed_bytes)
+    }
+
+    /// Returns whether a call has to try again to take some.
+    #[inline]
+    pub fn has_failed_claim(&self) -> bool {
+        self.claim_failed
+    }
+
+    /// The same, and that is done about it.
+    #[inline]
+    pub fn take_failed_claim(&mut self) -> bool {
+        std::mem::take(&mut self.claim_failed)
+    }
+
+    /// Returns how the peer broke the protocol or a limit, and where it is, once for the log. That
+    /// a peer fell silent is no error.
+    pub fn take_error(&mut self) -> Option<(&'static str, &PeerAddress)> {
+        match self.connection.close_reason() {
+            Some(CloseReason::Error { code, why })
+                if *code != ErrorCode::NoError && !self.error_logged =>
+            {
+                self.error_logged = true;
+                Some((*why, &self.link.address))
+            }
+            _ => None,
+        }
     }
 
     /// Looks anew at what is to be held back: other connections may have filled the account since.

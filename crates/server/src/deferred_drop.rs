@@ -40,7 +40,7 @@ impl DeferredDrop {
             return;
         }
         match self {
-            // With the queue full the loop pays for its own rubbish: slow, but bounded.
+            // With the queue full the loop frees it itself: slow, but bounded.
             DeferredDrop::Thread(sender) => match sender.try_send(garbage) {
                 Ok(()) => {}
                 Err(TrySendError::Full(garbage) | TrySendError::Disconnected(garbage)) => {

@@ -1,7 +1,7 @@
 //! Puts protocol, driver, services and store together: a server.
 //!
 //! [`start`] binds the listeners and makes the store; [`Server::run`] serves until a signal or a
-//! [`StopHandle`](net::StopHandle) stops it. [`simulated`] makes a server without sockets and
+//! [`StopHandle`] stops it. [`simulated`] makes a server without sockets and
 //! threads, for simulations.
 
 // What ships does not panic: docs/internals/panics.md.
@@ -51,7 +51,6 @@ mod turn_queue;
 mod unpack_queue;
 mod write_path;
 
-use std::fmt;
 use std::sync::Arc;
 
 use net::{
@@ -78,7 +77,6 @@ use crate::clock::SteadyTime;
 pub use crate::clock::TimeSource;
 use crate::deferred_drop::DeferredDrop;
 use crate::event_loop::{LoopHandler, LoopParts, LoopRole, LoopState};
-use crate::inbox::Inbox;
 pub use crate::pulse::{Pulse, Turns};
 use crate::readers::{LoopReaders, Pool, Readers};
 use crate::settings::Settings;
@@ -110,7 +108,7 @@ pub struct Config {
     pub hash_seed: u64,
     /// Where time comes from.
     pub time: Arc<dyn TimeSource>,
-    /// Who is told what is worth a line in the log.
+    /// Receives what is worth a line in the log.
     pub log: Arc<dyn Log>,
     /// Where data are kept.
     pub storage: Storage,
@@ -124,58 +122,40 @@ pub struct Config {
 }
 
 /// Why a server could not start.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
     /// A listener could not be bound; says which and why.
+    #[error("{0}")]
     Bind(BindError),
     /// The limits of the default database make no sense together.
+    #[error("the default database cannot be made: {0}")]
     Database(CreateError),
     /// The data folder cannot be used, or its log cannot be read.
+    #[error("{0}")]
     Open(OpenError),
     /// The default database is of this kind, not of the one that is asked for, and something is in
     /// it.
+    #[error("the default database in this data folder is {}, and is not empty", place(*.0))]
     OtherKind(Kind),
     /// The default database, in which nothing is, could not be made one of the kind that is asked
     /// for.
+    #[error("the default database cannot be made one of this kind: {0}")]
     NotConverted(ConvertError),
     /// A thread could not be started.
+    #[error("a thread cannot be started: {0}")]
     Thread(std::io::Error),
     /// No handlers for the signals could be installed.
+    #[error("signals cannot be handled: {0}")]
     Signals(std::io::Error),
 }
 
-impl fmt::Display for StartError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StartError::Bind(error) => error.fmt(formatter),
-            StartError::Database(error) => {
-                write!(formatter, "the default database cannot be made: {error}")
-            }
-            StartError::Open(error) => error.fmt(formatter),
-            StartError::OtherKind(kind) => {
-                let place = match kind {
-                    Kind::Memory => "in memory",
-                    _ => "on disk",
-                };
-                write!(
-                    formatter,
-                    "the default database in this data folder is {place}, and is not empty"
-                )
-            }
-            StartError::NotConverted(error) => {
-                write!(
-                    formatter,
-                    "the default database cannot be made one of this kind: {error}"
-                )
-            }
-            StartError::Thread(error) => write!(formatter, "a thread cannot be started: {error}"),
-            StartError::Signals(error) => write!(formatter, "signals cannot be handled: {error}"),
-        }
+fn place(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Memory => "in memory",
+        _ => "on disk",
     }
 }
-
-impl std::error::Error for StartError {}
 
 /// A server whose listeners are bound: connections are already waiting.
 pub struct Server {
@@ -355,27 +335,16 @@ impl Server {
 }
 
 /// Why a server stopped serving.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
     /// Threads or signal handlers could not be had.
+    #[error("{0}")]
     Loops(RunError),
     /// The last of the log could not be written.
+    #[error("the log could not be closed: {0}")]
     Log(WriteError),
 }
-
-impl fmt::Display for ServeError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ServeError::Loops(error) => error.fmt(formatter),
-            ServeError::Log(error) => {
-                write!(formatter, "the log could not be closed: {error}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for ServeError {}
 
 /// A server without sockets and threads, for simulations: the part of one loop, and what stands
 /// behind it.
@@ -521,10 +490,7 @@ impl Parts {
             deferred_drop: self.deferred_drop.clone(),
             mailbox,
             blobs: LoopBlobs::new(self.shared.store.blobs().cloned(), Arc::clone(&waker)),
-            tasks: LoopTasks {
-                tasks: Arc::clone(&self.tasks),
-                inbox: Inbox::new(Arc::clone(&waker)),
-            },
+            tasks: LoopTasks::new(Arc::clone(&self.tasks), Arc::clone(&waker)),
             waker,
         };
         let admission = Admission::new(Arc::clone(&self.account));

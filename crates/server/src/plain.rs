@@ -76,8 +76,8 @@ pub(crate) fn fail(stream: &mut StreamHandle<'_>, status: &Status, has_begun: bo
     if has_begun {
         return stream.reset(ErrorCode::InternalError);
     }
-    let body = format!("{}\n", status.message);
-    let http = http_status(status.code);
+    let body = format!("{}\n", status.message());
+    let http = http_status(status.code());
     stream.send_plain(http, &TEXT, body.as_bytes());
 }
 

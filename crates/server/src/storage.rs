@@ -94,7 +94,8 @@ pub(crate) fn open(config: &Config) -> Result<Opening, StartError> {
     }
     if let Some(first) = trees_strays.first() {
         config.log.storage_recovered(&format!(
-            "{} files of databases on disk that belong to none of their lists of tables, such as a crash leaves, were \
+            "{} files of databases on disk that belong to none of their lists of tables, such as \
+             a crash leaves, were \
              removed; the first was {}",
             trees_strays.len(),
             first.display()
@@ -180,19 +181,23 @@ fn said(log: &dyn Log, event: Event) {
             "there is no room for the log; writes that grow are refused until there is: {why}"
         )),
         Event::NotReady(why) => log.storage(&format!(
-            "the log cannot grow; writes that grow are refused until it can, and it is tried again: {why}"
+            "the log cannot grow; writes that grow are refused until it can, and it is tried \
+             again: {why}"
         )),
         Event::RoomAgain => log.storage_recovered("there is room for the log again"),
         Event::NotRetired(why) => log.storage(&format!(
-            "files of the log that nobody needs stay, nothing is lost, and it will be tried again; the data folder grows \
+            "files of the log that nobody needs stay, nothing is lost, and it will be tried \
+             again; the data folder grows \
              until then: {why}"
         )),
         Event::SnapshotMade(report) => log.snapshot(&report),
         Event::SnapshotFailed(why) => log.storage(&format!(
-            "a snapshot failed, nothing is lost, and it will be tried again; the log grows until then: {why}"
+            "a snapshot failed, nothing is lost, and it will be tried again; the log grows until \
+             then: {why}"
         )),
         Event::TreeFailed(why) => log.storage(&format!(
-            "the disk does not take what was written to one database; nothing is lost, and it will be tried again; the log \
+            "the disk does not take what was written to one database; nothing is lost, and it \
+             will be tried again; the log \
              grows until then: {why}"
         )),
         Event::TreeWorks(which) => {
@@ -200,7 +205,8 @@ fn said(log: &dyn Log, event: Event) {
         }
         Event::NoPriority(why) => log.storage(&why),
         Event::FolderRemade => log.storage(
-            "the file `pelton-data` of the data folder was damaged and was made anew, as --accept-loss allows: an end of the \
+            "the file `pelton-data` of the data folder was damaged and was made anew, as \
+             --accept-loss allows: an end of the \
              log that is missing was not noticed",
         ),
     }

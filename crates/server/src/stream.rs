@@ -56,11 +56,9 @@ impl<'a> StreamHandle<'a> {
     /// "Pushback"), and with nothing else: so a client can tell it from the UNAVAILABLE that its
     /// own library makes of a broken connection.
     pub fn finish(&mut self, status: Status) {
-        if status.code == service::Code::Unavailable {
+        if status.code() == service::Code::Unavailable {
             self.add_pushback();
         }
-        let code = wire::grpc::Code::from_u8(status.code as u8);
-        let status = wire::grpc::Status::new(code, status.message);
         self.connection.finish(self.key, self.output, &status);
     }
 

@@ -1,6 +1,5 @@
 //! The certificate of a server: read from files, and anew when they change.
 
-use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,9 +24,10 @@ pub struct TlsFiles {
 }
 
 /// Why files cannot be used. Names the file.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum TlsFilesError {
     /// A file cannot be read.
+    #[error("cannot read {}: {error}", path.display())]
     Unreadable {
         /// Which.
         path: PathBuf,
@@ -35,6 +35,7 @@ pub enum TlsFilesError {
         error: io::Error,
     },
     /// What is in a file cannot be used.
+    #[error("{}{error}", named(path.as_deref()))]
     Wrong {
         /// Which; `None`: no single one.
         path: Option<PathBuf>,
@@ -43,22 +44,10 @@ pub enum TlsFilesError {
     },
 }
 
-impl fmt::Display for TlsFilesError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TlsFilesError::Unreadable { path, error } => {
-                write!(f, "cannot read {}: {error}", path.display())
-            }
-            TlsFilesError::Wrong {
-                path: Some(path),
-                error,
-            } => write!(f, "{}: {error}", path.display()),
-            TlsFilesError::Wrong { path: None, error } => error.fmt(f),
-        }
-    }
+/// Returns what an error in this file begins with.
+fn named(path: Option<&Path>) -> String {
+    path.map_or(String::new(), |path| format!("{}: ", path.display()))
 }
-
-impl std::error::Error for TlsFilesError {}
 
 /// What stood in the files.
 #[derive(Clone, Default, PartialEq, Eq)]

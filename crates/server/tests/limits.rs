@@ -343,7 +343,7 @@ fn a_flood_of_resets_ends_its_connection_and_no_other() {
         "others are served as before"
     );
     // What was cancelled runs no more: a drain has nothing to wait for but the connections'
-    // goodbye.
+    // lingering close.
     host.stop();
     other.exchange(&mut host);
     assert!(host.is_drained());

@@ -4,7 +4,7 @@ use crate::actions::{CallClock, RequestFlow, ResponseMemory, Responses, SendRoom
 use crate::call::{CallHead, CallSteps, PlanReads, Shared};
 use crate::limits::{ECHO_ANSWER_BYTES_MAX, ECHO_DELAY_MS_MAX, ECHO_DELAYED_PAYLOAD_BYTES_MAX};
 use crate::method::Method;
-use crate::status::Status;
+use crate::status::{self, Status};
 use crate::waiting::WaitingPlace;
 use api::echo::{EchoRequest, EchoResponse};
 use protobuf::{DecodeError, writer};
@@ -20,23 +20,23 @@ pub struct EchoCall {
 
 struct Delayed {
     due_ns: u64,
-    answer: Answer<Vec<u8>>,
+    answer: EchoAnswer<Vec<u8>>,
     _place: WaitingPlace,
 }
 
 /// What the answer carries.
-enum Answer<Bytes> {
+enum EchoAnswer<Bytes> {
     Payload(Bytes),
     Zeros(u32),
 }
 
-impl<Bytes: AsRef<[u8]>> Answer<Bytes> {
+impl<Bytes: AsRef<[u8]>> EchoAnswer<Bytes> {
     /// How many bytes it has that the request has not.
     #[inline]
     fn made_bytes(&self) -> usize {
         match self {
-            Answer::Payload(_) => 0,
-            &Answer::Zeros(length) => length as usize,
+            EchoAnswer::Payload(_) => 0,
+            &EchoAnswer::Zeros(length) => length as usize,
         }
     }
 
@@ -44,11 +44,11 @@ impl<Bytes: AsRef<[u8]>> Answer<Bytes> {
     #[inline]
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Answer::Payload(bytes) => EchoResponse {
+            EchoAnswer::Payload(bytes) => EchoResponse {
                 payload: bytes.as_ref(),
             }
             .encode(out),
-            &Answer::Zeros(length) => {
+            &EchoAnswer::Zeros(length) => {
                 let length = length as usize;
                 writer::bytes_head(out, EchoResponse::NUMBERS.payload, length);
                 out.resize(out.len() + length, 0);
@@ -75,7 +75,7 @@ impl EchoCall {
     #[inline]
     fn answer(
         &mut self,
-        answer: &Answer<impl AsRef<[u8]>>,
+        answer: &EchoAnswer<impl AsRef<[u8]>>,
         actions: &mut (impl Responses + SendRoom + RequestFlow),
     ) {
         if self.method == Method::EchoUnary {
@@ -112,19 +112,19 @@ impl EchoCall {
     fn delay(
         &mut self,
         delay_ms: u32,
-        answer: &Answer<&[u8]>,
+        answer: &EchoAnswer<&[u8]>,
         shared: &Shared,
         actions: &mut (impl ResponseMemory + RequestFlow + Wakeups + CallClock),
     ) -> Result<(), Status> {
         let answer = match *answer {
-            Answer::Zeros(length) => Answer::Zeros(length),
-            Answer::Payload(bytes) if bytes.len() <= ECHO_DELAYED_PAYLOAD_BYTES_MAX => {
-                Answer::Payload(bytes.to_vec())
+            EchoAnswer::Zeros(length) => EchoAnswer::Zeros(length),
+            EchoAnswer::Payload(bytes) if bytes.len() <= ECHO_DELAYED_PAYLOAD_BYTES_MAX => {
+                EchoAnswer::Payload(bytes.to_vec())
             }
-            Answer::Payload(bytes) => return Err(delayed_payload_too_large(bytes.len())),
+            EchoAnswer::Payload(bytes) => return Err(delayed_payload_too_large(bytes.len())),
         };
         let due_ns = actions.now_ns() + u64::from(delay_ms) * 1_000_000;
-        if let Answer::Payload(bytes) = &answer {
+        if let EchoAnswer::Payload(bytes) = &answer {
             actions.reserve(bytes.len());
         }
         self.delayed = Some(Box::new(Delayed {
@@ -148,7 +148,7 @@ where
     fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared, actions: &mut A) {
         if self.delayed.is_some() {
             // Held, a stream gets nothing here: this is a unary call.
-            return actions.finish(Status::second_request(self.method.path()));
+            return actions.finish(status::second_request(self.method.path()));
         }
         match decode(bytes) {
             Ok((answer, 0)) => {
@@ -175,7 +175,7 @@ where
             return;
         }
         actions.finish(match self.method {
-            Method::EchoUnary => Status::no_request(self.method.path()),
+            Method::EchoUnary => status::no_request(self.method.path()),
             _ => Status::OK,
         });
     }
@@ -194,7 +194,7 @@ where
 
 /// `EchoRequest`: the answer, and after how many milliseconds.
 #[inline]
-fn decode(bytes: &[u8]) -> Result<(Answer<&[u8]>, u32), Status> {
+fn decode(bytes: &[u8]) -> Result<(EchoAnswer<&[u8]>, u32), Status> {
     let request = EchoRequest::decode(bytes).map_err(not_a_request)?;
     let EchoRequest {
         payload,
@@ -208,8 +208,8 @@ fn decode(bytes: &[u8]) -> Result<(Answer<&[u8]>, u32), Status> {
         return Err(delay_too_long(delay_ms));
     }
     let answer = match answer_bytes {
-        0 => Answer::Payload(payload),
-        length => Answer::Zeros(length),
+        0 => EchoAnswer::Payload(payload),
+        length => EchoAnswer::Zeros(length),
     };
     Ok((answer, delay_ms))
 }
@@ -222,7 +222,8 @@ fn not_a_request(error: DecodeError) -> Status {
 #[cold]
 fn answer_too_large(answer_bytes: u32) -> Status {
     Status::resource_exhausted(format!(
-        "field answer_bytes: {answer_bytes} bytes are asked for, at most {ECHO_ANSWER_BYTES_MAX} are allowed"
+        "field answer_bytes: {answer_bytes} bytes are asked for, at most {ECHO_ANSWER_BYTES_MAX} \
+         are allowed"
     ))
 }
 
@@ -237,7 +238,8 @@ fn delay_too_long(delay_ms: u32) -> Status {
 fn delayed_payload_too_large(bytes: usize) -> Status {
     Status::resource_exhausted(format!(
         "field payload: {bytes} bytes would have to be kept during delay_ms, at most \
-         {ECHO_DELAYED_PAYLOAD_BYTES_MAX} are allowed; answer_bytes makes a large answer without a payload"
+         {ECHO_DELAYED_PAYLOAD_BYTES_MAX} are allowed; answer_bytes makes a large answer without \
+         a payload"
     ))
 }
 
@@ -263,7 +265,7 @@ mod tests {
     }
 
     fn code(fake: &mut Fake) -> Code {
-        fake.take_status().expect("ended with a status").code
+        fake.take_status().expect("ended with a status").code()
     }
 
     #[test]
@@ -309,8 +311,8 @@ mod tests {
                 let mut fake = Fake::new(method, &shared);
                 fake.message(&request, true, &shared);
                 let status = fake.take_status().expect("ended with a status");
-                assert_eq!(status.code, code);
-                assert!(status.message.contains(word), "{}", status.message);
+                assert_eq!(status.code(), code);
+                assert!(status.message().contains(word), "{}", status.message());
             }
         }
     }

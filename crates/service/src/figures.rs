@@ -200,7 +200,7 @@ impl Figures {
         let sum = |of: &dyn Fn(&Cells) -> u64| loops.iter().map(|one| of(one)).sum();
         let (mut started, mut ended) = (Vec::new(), Vec::new());
         for &method in Method::ALL {
-            for code in Code::ALL {
+            for &code in Code::ALL {
                 let calls = sum(&|one| one.ended[place(method, code)].load(Ordering::Relaxed));
                 if calls > 0 {
                     ended.push((method, code, calls));

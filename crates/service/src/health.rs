@@ -11,7 +11,7 @@ use crate::call::{CallHead, CallSteps, PlanReads, Shared};
 use crate::limits::HEALTH_SERVICE_NAME_BYTES_MAX;
 use crate::method::Method;
 use crate::serving::{Registry, Serving};
-use crate::status::{Code, Status};
+use crate::status::{self, Code, Status};
 use crate::waiting::WaitingPlace;
 use api::health::{HealthCheckRequest, HealthCheckResponse, HealthListResponse, StatusEntry};
 use protobuf::writer;
@@ -90,7 +90,7 @@ impl PlanReads for HealthCall {}
 impl<A: Responses + SendRoom + Wakeups> CallSteps<A> for HealthCall {
     fn message(&mut self, bytes: &[u8], _last: bool, shared: &Shared, actions: &mut A) {
         let &mut HealthCall::Begun(method) = self else {
-            return actions.finish(Status::second_request(Method::HealthWatch.path()));
+            return actions.finish(status::second_request(Method::HealthWatch.path()));
         };
         if method == Method::HealthList {
             return actions.respond(|out| encode_list(out, &shared.health));
@@ -110,7 +110,7 @@ impl<A: Responses + SendRoom + Wakeups> CallSteps<A> for HealthCall {
 
     fn half_closed(&mut self, _shared: &Shared, actions: &mut A) {
         if let HealthCall::Begun(method) = self {
-            actions.finish(Status::no_request(method.path()));
+            actions.finish(status::no_request(method.path()));
         }
     }
 
@@ -131,7 +131,8 @@ fn decode_service(bytes: &[u8]) -> Result<&[u8], Status> {
         .service;
     if service.len() > HEALTH_SERVICE_NAME_BYTES_MAX {
         return Err(Status::invalid_argument(format!(
-            "HealthCheckRequest.service has {} bytes; a name has at most {HEALTH_SERVICE_NAME_BYTES_MAX}",
+            "HealthCheckRequest.service has {} bytes; a name has at most \
+             {HEALTH_SERVICE_NAME_BYTES_MAX}",
             service.len()
         )));
     }
@@ -215,8 +216,8 @@ mod tests {
         let mut fake = Fake::new(Method::HealthCheck, &shared);
         fake.message(&request("pelton.v1.Nothing"), true, &shared);
         let status = finished(&mut fake);
-        assert_eq!(status.code, Code::NotFound);
-        assert!(status.message.contains("pelton.v1.Nothing"));
+        assert_eq!(status.code(), Code::NotFound);
+        assert!(status.message().contains("pelton.v1.Nothing"));
     }
 
     #[test]
@@ -231,7 +232,7 @@ mod tests {
             for method in [Method::HealthCheck, Method::HealthWatch] {
                 let mut fake = Fake::new(method, &shared);
                 fake.message(bytes, true, &shared);
-                assert_eq!(finished(&mut fake).code, code, "{bytes:?}");
+                assert_eq!(finished(&mut fake).code(), code, "{bytes:?}");
             }
         }
         for (bytes, code) in [
@@ -240,11 +241,11 @@ mod tests {
         ] {
             let mut fake = Fake::new(Method::HealthCheck, &shared);
             fake.message(&request(&"x".repeat(bytes)), true, &shared);
-            assert_eq!(finished(&mut fake).code, code, "{bytes}");
+            assert_eq!(finished(&mut fake).code(), code, "{bytes}");
         }
         let mut fake = Fake::new(Method::HealthCheck, &shared);
         fake.half_closed(&shared);
-        assert_eq!(finished(&mut fake).code, Code::Unimplemented);
+        assert_eq!(finished(&mut fake).code(), Code::Unimplemented);
     }
 
     #[test]
@@ -360,7 +361,7 @@ mod tests {
         fake.woken(&shared);
         let sent = fake.take_sent();
         assert_eq!(sent[0], status_message(Serving::No));
-        assert!(matches!(&sent[1], Sent::Status(status) if status.code == Code::Unavailable));
+        assert!(matches!(&sent[1], Sent::Status(status) if status.code() == Code::Unavailable));
 
         let mut fake = Fake::new(Method::HealthCheck, &shared);
         fake.message(&request("pelton.v1.KeyValue"), true, &shared);
@@ -383,7 +384,7 @@ mod tests {
         let mut first: Vec<_> = (0..crate::limits::WAITING_CALLS_IN_ANY_CASE)
             .map(|_| watch())
             .collect();
-        assert_eq!(finished(&mut watch()).code, Code::ResourceExhausted);
+        assert_eq!(finished(&mut watch()).code(), Code::ResourceExhausted);
         first.pop();
         assert!(!watch().actions.is_over, "a place was given back");
         assert_eq!(shared.waiting.count(), first.len());
@@ -396,6 +397,6 @@ mod tests {
         fake.message(&request(""), false, &shared);
         fake.take_sent();
         fake.message(&request(""), true, &shared);
-        assert_eq!(finished(&mut fake).code, Code::Unimplemented);
+        assert_eq!(finished(&mut fake).code(), Code::Unimplemented);
     }
 }

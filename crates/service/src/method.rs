@@ -285,15 +285,18 @@ pub fn served(interop: bool) -> impl Iterator<Item = &'static str> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::collections::BTreeMap;
 
-    use protobuf::Reader;
+    use prost_reflect::DescriptorPool;
 
     use super::*;
     use crate::descriptor::DESCRIPTOR_SET;
 
     /// What is declared beside those of the table, and answered as an unknown method.
     const UNIMPLEMENTED: api::Method = api::interop::UNIMPLEMENTED_CALL;
+
+    /// Declared for clients of the public tests, and never served.
+    const NEVER_SERVED: &str = "grpc.testing.UnimplementedService/";
 
     /// All methods that `api` describes.
     const DESCRIBED: [&[api::Method]; 10] = [
@@ -309,61 +312,38 @@ mod tests {
         api::ydb_ping::METHODS,
     ];
 
-    fn paths() -> BTreeSet<&'static str> {
-        let grpc = |method: &&Method| !method.is_plain();
-        let methods = Method::ALL.iter().filter(grpc);
-        methods.map(|method| method.path()).collect()
+    /// The methods that the compiled `.proto` files declare.
+    fn declared() -> BTreeMap<String, CallKind> {
+        let pool = DescriptorPool::decode(DESCRIPTOR_SET).expect("the committed set is sound");
+        let services: Vec<_> = pool.services().collect();
+        let methods = services.iter().flat_map(|service| {
+            service.methods().map(move |method| {
+                let path = format!("{}/{}", service.full_name(), method.name());
+                let kind = match (method.is_client_streaming(), method.is_server_streaming()) {
+                    (false, false) => CallKind::Unary,
+                    (false, true) => CallKind::ServerStreaming,
+                    (true, false) => CallKind::ClientStreaming,
+                    (true, true) => CallKind::Bidirectional,
+                };
+                (path, kind)
+            })
+        });
+        methods
+            .filter(|(path, _)| path != UNIMPLEMENTED.path && !path.starts_with(NEVER_SERVED))
+            .collect()
     }
 
     #[test]
-    fn every_described_method_has_an_entry() {
-        let described: BTreeSet<_> = (DESCRIBED.iter().copied().flatten())
-            .filter(|&&method| method != UNIMPLEMENTED)
-            .map(|method| method.path)
+    fn the_table_has_each_method_that_is_declared_and_described() {
+        let table: BTreeMap<_, _> = (Method::ALL.iter())
+            .filter_map(|method| Some((method.path().to_owned(), method.kind()?)))
             .collect();
-        assert_eq!(paths(), described);
-    }
-
-    /// The methods that the compiled `.proto` files declare, as paths: `FileDescriptorSet.file`,
-    /// its package and services, their methods.
-    fn declared() -> BTreeSet<String> {
-        fn strings(message: &[u8], wanted: u32) -> Vec<&[u8]> {
-            let mut found = Vec::new();
-            let read = Reader::new(message).for_each(|number, value| {
-                if number == wanted {
-                    found.push(value.bytes()?);
-                }
-                Ok(())
-            });
-            read.expect("the committed set is sound");
-            found
-        }
-        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("names are ASCII");
-        let mut paths = BTreeSet::new();
-        for file in strings(DESCRIPTOR_SET, 1) {
-            let package = strings(file, 2)
-                .first()
-                .map_or("".to_owned(), |name| text(name));
-            for service in strings(file, 6) {
-                let service_name = text(strings(service, 1)[0]);
-                for method in strings(service, 2) {
-                    let name = text(strings(method, 1)[0]);
-                    paths.insert(format!("{package}.{service_name}/{name}"));
-                }
-            }
-        }
-        paths
-    }
-
-    #[test]
-    fn every_declared_method_has_an_entry() {
-        let is_ours = |path: &&String| path.as_str() != UNIMPLEMENTED.path;
-        let declared = declared();
-        // Declared for clients of the public tests, and never served.
-        let is_served = |path: &&String| !path.starts_with("grpc.testing.UnimplementedService/");
-        let declared = declared.iter().filter(is_ours).filter(is_served);
-        let declared: Vec<_> = declared.map(String::as_str).collect();
-        assert_eq!(paths().into_iter().collect::<Vec<_>>(), declared);
+        assert_eq!(table, declared());
+        let described: BTreeMap<_, _> = (DESCRIBED.iter().copied().flatten())
+            .filter(|&&method| method != UNIMPLEMENTED)
+            .map(|method| (method.path.to_owned(), method.kind))
+            .collect();
+        assert_eq!(table, described);
     }
 
     /// A request of one of these that was repeated would take effect twice.

@@ -102,16 +102,19 @@ impl TaskRefusal {
         match self {
             TaskRefusal::Busy => Status::new(
                 Code::Unavailable,
-                "another backup, snapshot or conversion runs on this server; try again when it is done",
+                "another backup, snapshot or conversion runs on this server; try again when it is \
+                 done",
             ),
             TaskRefusal::NoThread => Status::new(
                 Code::Unavailable,
-                "the system gives the server no thread to do this with, as the server's log says; nothing was done, try again \
+                "the system gives the server no thread to do this with, as the server's log says; \
+                 nothing was done, try again \
                  later",
             ),
             TaskRefusal::NothingKept => Status::new(
                 Code::FailedPrecondition,
-                "this server keeps nothing (--durability volatile without --data): there is nothing to copy; \
+                "this server keeps nothing (--durability volatile without --data): there is \
+                 nothing to copy; \
                  `pelton export` writes out what is in a database",
             ),
             TaskRefusal::NoBackupRoot => Status::new(
@@ -120,7 +123,8 @@ impl TaskRefusal {
             ),
             TaskRefusal::NoDataFolder => Status::new(
                 Code::FailedPrecondition,
-                "this server keeps nothing (--durability volatile without --data), so that no database can be on disk; \
+                "this server keeps nothing (--durability volatile without --data), so that no \
+                 database can be on disk; \
                  start it with --data DIR",
             ),
             TaskRefusal::Stopping => Status::new(

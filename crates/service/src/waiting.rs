@@ -74,7 +74,8 @@ impl Drop for WaitingPlace {
 #[cold]
 fn refused(Exceeded { whose, has, all }: Exceeded, max: u64) -> Status {
     Status::resource_exhausted(format!(
-        "{has} calls of this {whose} wait already, its share of what is left of {max} waiting calls (WAITING_CALLS_MAX), \
+        "{has} calls of this {whose} wait already, its share of what is left of {max} waiting \
+         calls (WAITING_CALLS_MAX), \
          of which {all} are taken; end some of them, or try again later"
     ))
 }
@@ -97,9 +98,9 @@ mod tests {
             .map(|_| waiting.enter(caller).expect("a quarter of what is left"))
             .collect();
         let status = waiting.enter(caller).expect_err("it has its share");
-        assert_eq!(status.code, Code::ResourceExhausted);
+        assert_eq!(status.code(), Code::ResourceExhausted);
         for said in ["20 calls of this connection", "100", "WAITING_CALLS_MAX"] {
-            assert!(status.message.contains(said), "{}", status.message);
+            assert!(status.message().contains(said), "{}", status.message());
         }
         assert_eq!(waiting.count(), 20);
         places.pop();

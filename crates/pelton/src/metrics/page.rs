@@ -101,7 +101,7 @@ fn calls(page: &mut Page, totals: &Totals, interop: bool) {
     for &method in Method::ALL.iter().filter(is_served) {
         let [shape, service, name] = method_labels(method);
         let mut sample = |code: Code, calls: u64| {
-            let code = wire::grpc::Code::from_u8(code as u8).name();
+            let code = code.name();
             page.sample(&[shape, service, name, ("grpc_code", code)], calls);
         };
         let of_method = || totals.ended.iter().filter(|(one, ..)| *one == method);

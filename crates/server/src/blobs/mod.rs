@@ -1,4 +1,4 @@
-//! Work on blobs, which waits for the disk, beside the loops: some threads for all of them.
+//! Work on blobs, which waits for the disk: some threads for all loops.
 
 mod queue;
 mod threads;
@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use net::ConnectionId;
-use store::CommitOutcome;
 use store::blob::{
     Blobs, CallJob, LostUpload, News, Observer, Owner, Permit, ReadError, Sealed, UploadError,
     UploadPeer, Work,
 };
+use store::{CommitOutcome, Store, WriteBatch};
 
 use crate::SharedWaker;
 use crate::call_id::{CallId, joined};
@@ -51,9 +51,6 @@ impl CallJob for BlobJob {
     }
 
     fn run(self: Box<BlobJob>, grant: Option<(usize, Permit)>) {
-        if self.is_forsaken() {
-            return;
-        }
         let BlobJob { work, blobs, owner } = *self;
         let (call, inbox) = (owner.call, Arc::clone(&owner.inbox));
         let owner: Arc<dyn Owner> = Arc::new(owner);
@@ -73,14 +70,16 @@ impl Observer for BlobLog {
             source,
         } = lost;
         self.0.storage(&format!(
-            "an upload was lost: the disk has failed ({source}); {stored_bytes} bytes of the blob {name:?} in the database \
+            "an upload was lost: the disk has failed ({source}); {stored_bytes} bytes of the blob \
+             {name:?} in the database \
              with the number {database} are thrown away"
         ));
     }
 
     fn uploads_evicted(&self, count: u64) {
         self.0.storage(&format!(
-            "{count} unfinished uploads were removed to make room for others; their addresses had most of them"
+            "{count} unfinished uploads were removed to make room for others; their addresses had \
+             most of them"
         ));
     }
 
@@ -93,10 +92,10 @@ impl Observer for BlobLog {
 pub(crate) struct LoopBlobs {
     /// Tells this loop from others.
     number: u32,
-    pub blobs: Option<Arc<Blobs>>,
+    blobs: Option<Arc<Blobs>>,
     inbox: Arc<Inbox<(CallId, News)>>,
     /// What commits of this loop are to describe, by their tags.
-    pub sealed: HashMap<u64, Box<Sealed>>,
+    sealed: HashMap<u64, Box<Sealed>>,
 }
 
 impl LoopBlobs {
@@ -132,6 +131,29 @@ impl LoopBlobs {
             Some(bytes) => blobs.runner().run_read(source, bytes, job),
             None => blobs.runner().run_for(source, job),
         }
+    }
+
+    /// Keeps what the commit of this tag is to describe.
+    pub fn keep_sealed(&mut self, tag: u64, sealed: Box<Sealed>) {
+        self.sealed.insert(tag, sealed);
+    }
+
+    /// Has descriptions removed whose time has come, and files that nothing describes.
+    pub fn collect(&self, store: &Store, now_ms: u64, writes: &mut WriteBatch) {
+        if let Some(blobs) = &self.blobs {
+            blobs.collect(store, now_ms, writes);
+        }
+    }
+
+    /// Returns when something is to be collected, on the store's clock; `u64::MAX`: never.
+    pub fn collect_due_ms(&self) -> u64 {
+        (self.blobs.as_ref()).map_or(u64::MAX, |blobs| blobs.collect_due_ms())
+    }
+
+    /// Returns whether uploads wait for their descriptions to be decided.
+    #[cfg(test)]
+    pub fn has_sealed(&self) -> bool {
+        !self.sealed.is_empty()
     }
 
     /// Takes the news that have come.

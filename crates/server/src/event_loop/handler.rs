@@ -159,7 +159,7 @@ impl LoopHandler {
 
     /// Brings calls the news of their tasks.
     fn tell_of_tasks(&mut self, connections: &mut dyn Connections) {
-        for (call, news) in self.state.context.tasks.inbox.take_all() {
+        for (call, news) in self.state.context.tasks.take_news() {
             self.with_call(connections, call, |state, http2, io, call| {
                 state.task_news(http2, io, call, &news)
             });

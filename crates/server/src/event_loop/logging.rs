@@ -2,22 +2,17 @@
 
 use net::Closed;
 use service::{Method, Status};
-use wire::{CloseReason, ErrorCode};
+use wire::CloseReason;
 
 use super::LoopState;
 use crate::connection::{ConnectionState, Http2State, Link};
 use crate::settings::FailedCall;
 
 impl LoopState {
-    /// Says once for each connection that its peer broke the protocol or a limit. That a peer fell
-    /// silent is no error.
+    /// Logs once for each connection that its peer broke the protocol or a limit.
     pub(super) fn log_error(&self, http2: &mut Http2State) {
-        if let Some(CloseReason::Error { code, why }) = http2.connection.close_reason()
-            && *code != ErrorCode::NoError
-            && !http2.error_logged
-        {
-            http2.error_logged = true;
-            (self.context.settings.log).connection_error(why, &http2.link.address);
+        if let Some((why, address)) = http2.take_error() {
+            (self.context.settings.log).connection_error(why, address);
         }
     }
 
@@ -61,8 +56,8 @@ impl LoopState {
         self.context.settings.log_failure(&FailedCall {
             method: Some(method),
             path: method.label(),
-            code: status.code,
-            message: &status.message,
+            code: status.code(),
+            message: status.message(),
             peer: &link.address,
         });
     }

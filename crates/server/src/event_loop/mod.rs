@@ -214,7 +214,11 @@ impl LoopState {
                 (self.calls).cancel(&self.context, http2, stream, cause);
             }
         }
-        debug_assert_eq!(http2.running, 0, "every call of a connection ends with it");
+        debug_assert_eq!(
+            http2.running_calls(),
+            0,
+            "every call of a connection ends with it"
+        );
     }
 
     /// The alarm of a connection rings.

@@ -25,7 +25,7 @@ impl LoopHandler {
 
     /// News of tasks whose calls are gone, taken off.
     pub fn tell_nobody(&mut self) -> usize {
-        let news = self.state.context.tasks.inbox.take_all();
+        let news = self.state.context.tasks.take_news();
         let calls = &self.state.calls;
         news.iter()
             .filter(|(call, _)| !calls.is_running(*call))
@@ -100,6 +100,6 @@ impl LoopHandler {
 
     /// Whether uploads wait for their descriptions to be decided.
     pub fn has_sealed(&self) -> bool {
-        !self.state.context.blobs.sealed.is_empty()
+        self.state.context.blobs.has_sealed()
     }
 }

@@ -58,7 +58,7 @@ impl LoopState {
         self.context.settings.log_failure(&FailedCall {
             method: None,
             path: &lossy(path),
-            code: status.code,
+            code: status.code(),
             message: "there is no such method",
             peer: &http2.link.address,
         });
@@ -117,11 +117,11 @@ impl LoopState {
             return Err(reason);
         }
         debug_assert!(
-            http2.running < self.context.settings.http2.max_streams as usize,
+            http2.running_calls() < self.context.settings.http2.max_streams as usize,
             "the protocol refuses streams beyond its limit, running ones included"
         );
         let admission = &self.context.admission;
-        admission.admit(self.calls.len(), http2.running, &http2.link.holding)
+        admission.admit(self.calls.len(), http2.running_calls(), &http2.link.holding)
     }
 
     fn begin(

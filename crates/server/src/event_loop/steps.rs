@@ -54,8 +54,7 @@ impl LoopState {
     ) -> Again {
         let (context, shared) = (&mut self.context, &self.shared);
         let effects = (self.calls).step(context, shared, http2, output, (id, message), step);
-        http2.claimed_bytes += effects.claimed_bytes;
-        http2.claim_failed |= effects.claim_failed;
+        http2.add_claim(effects.claimed_bytes, effects.claim_failed);
         if effects.over.is_some() {
             if self.drain.is_some() {
                 // It may have been the last one, so that the connection can be closed.

@@ -69,9 +69,7 @@ impl LoopState {
         let (store, context) = (&self.shared.store, &mut self.context);
         let (now_ms, writes) = (context.clock.store_ms(), &mut context.batch.writes);
         store.sweep(now_ms, writes);
-        if let Some(blobs) = &context.blobs.blobs {
-            blobs.collect(store, now_ms, writes);
-        }
+        context.blobs.collect(store, now_ms, writes);
         if store.begin_tree_sweep(now_ms) {
             self.readers.sweep(store);
         }
@@ -101,10 +99,8 @@ impl LoopState {
 
     fn next_sweep_ns(&self) -> Option<u64> {
         let (store, clock) = (&self.shared.store, &self.context.clock);
-        let blobs = self.context.blobs.blobs.as_ref();
-        let collect_due_ms = blobs.map_or(u64::MAX, |blobs| blobs.collect_due_ms());
         let due_ms = store.sweep_due_ms().min(store.tree_sweep_due_ms());
-        let due_ms = due_ms.min(collect_due_ms);
+        let due_ms = due_ms.min(self.context.blobs.collect_due_ms());
         let wait_ms = due_ms.saturating_sub(clock.store_ms());
         let wait_ns = wait_ms.checked_mul(1_000_000)?;
         clock.tick_ns().checked_add(wait_ns)
@@ -139,7 +135,7 @@ impl LoopState {
             && self.writes.is_idle()
             && self.readers.is_idle()
             && context.blobs.is_idle()
-            && context.tasks.inbox.is_over()
+            && context.tasks.is_idle()
     }
 
     /// Frees what is kept for the next tick.

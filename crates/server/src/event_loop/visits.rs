@@ -139,7 +139,7 @@ impl LoopState {
         holding.change(held(&http2.connection, io), now_ns);
         let pause = holding.pause();
         http2.connection.set_pause(match pause {
-            Pause::No if http2.claim_failed => Pause::Large,
+            Pause::No if http2.has_failed_claim() => Pause::Large,
             pause => pause,
         });
         pause
@@ -187,7 +187,7 @@ impl LoopState {
     pub(super) fn after_step(&mut self, http2: &mut Http2State, io: &Io) {
         let pause = self.charge(http2, io);
         // What was taken is charged now.
-        let claimed_bytes = std::mem::take(&mut http2.claimed_bytes);
+        let claimed_bytes = http2.take_claimed_bytes();
         if claimed_bytes > 0 {
             self.context.admission.account.end_claim(claimed_bytes);
         }
@@ -198,7 +198,7 @@ impl LoopState {
             self.revisit.push(http2.link.id);
         }
         let now_ns = self.context.clock.tick_ns();
-        if std::mem::take(&mut http2.claim_failed) {
+        if http2.take_failed_claim() {
             self.arm(&mut http2.link, now_ns + limits::CLAIM_RETRY_MS * 1_000_000);
         }
         if pause != Pause::No {

@@ -122,12 +122,16 @@ mod tests {
         ];
         for (error, code) in cases {
             let status = not_converted(&error).status();
-            assert_eq!(status.code, code, "{error:?}");
-            assert!(status.message.contains("as it was"), "{}", status.message);
+            assert_eq!(status.code(), code, "{error:?}");
+            assert!(
+                status.message().contains("as it was"),
+                "{}",
+                status.message()
+            );
         }
         let unknown = not_converted(&E::Refused(Refusal::OutcomeUnknown)).status();
-        assert_eq!(unknown.code, Code::Unknown);
-        let message = unknown.message;
+        assert_eq!(unknown.code(), Code::Unknown);
+        let message = unknown.message();
         assert!(message.contains("whether the database was converted is unknown"));
         assert!(!message.contains("as it was"), "{message}");
     }

@@ -386,14 +386,14 @@ mod tests {
                 source: io::Error::from_raw_os_error(code),
             });
             let failure = not_made("backup", &error, None);
-            assert_eq!(failure.status().code, Code::Unavailable, "{error}");
+            assert_eq!(failure.status().code(), Code::Unavailable, "{error}");
         }
         let damaged = BackupError::Log(GroupError::Damaged {
             file: file(),
             offset: 512,
         });
         assert_eq!(
-            not_made("backup", &damaged, None).status().code,
+            not_made("backup", &damaged, None).status().code(),
             Code::DataLoss
         );
     }

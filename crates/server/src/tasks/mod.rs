@@ -9,6 +9,7 @@ mod jobs;
 #[cfg(test)]
 mod tests;
 
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,6 +18,7 @@ use std::thread::JoinHandle;
 use api::admin::{BackupProgress, ConvertProgress, SnapshotResponse};
 use service::{Task, TaskFailure, TaskNews, TaskRefusal};
 
+use crate::SharedWaker;
 use crate::call_id::CallId;
 use crate::clock::TimeSource;
 use crate::inbox::Inbox;
@@ -250,12 +252,27 @@ impl Watch<'_> {
 
 /// The tasks of a server, seen from one of its loops.
 pub(crate) struct LoopTasks {
-    pub tasks: Arc<Tasks>,
-    pub inbox: Arc<Inbox<(CallId, News)>>,
+    tasks: Arc<Tasks>,
+    inbox: Arc<Inbox<(CallId, News)>>,
 }
 
 impl LoopTasks {
+    pub fn new(tasks: Arc<Tasks>, waker: SharedWaker) -> LoopTasks {
+        let inbox = Inbox::new(waker);
+        LoopTasks { tasks, inbox }
+    }
+
     pub fn start(&self, task: Task, call: CallId) -> Result<TaskHandle, TaskRefusal> {
         self.tasks.start(task, call, &self.inbox)
+    }
+
+    /// Takes the news that have come.
+    pub fn take_news(&self) -> VecDeque<(CallId, News)> {
+        self.inbox.take_all()
+    }
+
+    /// Returns whether no news can come any more.
+    pub fn is_idle(&self) -> bool {
+        self.inbox.is_over()
     }
 }

@@ -217,7 +217,7 @@ fn a_batch_goes_in_parts() {
 /// The committer hears of callers that have left once it has their commits: before, it would not
 /// know what is meant, and they would be done.
 #[test]
-fn what_is_abandoned_in_the_lane_is_not_done() {
+fn what_is_abandoned_in_the_disk_write_queue_is_not_done() {
     let mut bench = Bench::new(4);
     for _ in 0..2 {
         let others = bench.others();

@@ -84,7 +84,7 @@ fn a_loop_ticks_when_an_entry_is_to_be_removed_and_one_with_a_single_connection_
 }
 
 #[test]
-fn a_drain_ticks_when_its_patience_ends_and_when_its_last_calls_do() {
+fn a_drain_ticks_when_its_idle_timeout_ends_and_when_its_last_calls_do() {
     const TIMEOUT_NS: u64 = limits::DRAIN_IDLE_MS * MILLISECOND_NS;
     for has_call in [false, true] {
         let mut pair = Pair::open();

@@ -106,7 +106,8 @@ impl<'a> Check<'a> {
                     let is_later = write.ended_at < record.begun_at;
                     assert!(
                         !is_later || !self.is_before(seen, write),
-                        "{record:?} saw {seen:?} of key {key}, not {write:?} that had been acknowledged"
+                        "{record:?} saw {seen:?} of key {key}, not {write:?} that had been \
+                         acknowledged"
                     );
                 }
             });

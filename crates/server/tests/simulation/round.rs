@@ -55,7 +55,7 @@ pub struct Heard {
 }
 
 /// Steps without an end of anything after which a round is stuck.
-const PATIENCE_STEPS: u64 = 3_000_000;
+const STUCK_AFTER_STEPS: u64 = 3_000_000;
 
 /// Steps from the calls that are to be ended by the server until it is stopped: they have arrived,
 /// others are on their way.
@@ -260,7 +260,7 @@ impl Round {
                 (steps, calls) = (0, ended);
             }
             assert!(
-                steps < PATIENCE_STEPS,
+                steps < STUCK_AFTER_STEPS,
                 "calls that never end: {:?}",
                 self.open_calls()
             );
@@ -312,7 +312,7 @@ impl Round {
             self.world.borrow_mut().script.extend(waiting);
         }
         self.world.borrow_mut().left = 1_000;
-        for step in 0..PATIENCE_STEPS {
+        for step in 0..STUCK_AFTER_STEPS {
             if step == STEPS_UNTIL_STOP {
                 self.network.stop(self.server);
             }

@@ -233,7 +233,8 @@ impl<'a> Timelines<'a> {
             );
             assert!(
                 self.members.binary_search(&content).is_ok(),
-                "{record:?} saw {seen:?} of key {key}, which {writer:?} wrote in another life or database"
+                "{record:?} saw {seen:?} of key {key}, which {writer:?} wrote in another life or \
+                 database"
             );
             match &writer.outcome {
                 Outcome::Answered(_) => {

@@ -247,7 +247,8 @@ impl World {
         for (key, sequence) in seen_now {
             assert!(
                 next_base.is_none_or(|base| sequence <= base),
-                "{sequence} was seen in life {life}, and may be given out again: the next one begins at {next_base:?}"
+                "{sequence} was seen in life {life}, and may be given out again: the next one \
+                 begins at {next_base:?}"
             );
             self.highest = self.highest.max(sequence);
             if life == self.life {

@@ -24,7 +24,7 @@ use crate::keyvalue::messages::{Invalid, Rule};
 use crate::keyvalue::refusal;
 use crate::limits::{DURABILITY_INTERVAL_MS_MAX, QUOTED_CHARACTERS};
 use crate::method::Method;
-use crate::status::{Code, Status};
+use crate::status::{self, Code, Status};
 use crate::task::TaskNews;
 use api::admin::{
     CreateDatabaseRequest, CreateDatabaseResponse, DatabaseDescription, DatabaseKind,
@@ -71,7 +71,8 @@ fn from_elsewhere(method: Method) -> Status {
     Status::new(
         Code::PermissionDenied,
         format!(
-            "{} is served on loopback addresses and UNIX sockets only, and this connection comes from elsewhere; \
+            "{} is served on loopback addresses and UNIX sockets only, and this connection comes \
+             from elsewhere; \
              call it on the machine of the server",
             method.path()
         ),
@@ -83,7 +84,7 @@ impl PlanReads for AdminCall {}
 impl<A: Administration + Responses + SendRoom + Wakeups + CallClock> CallSteps<A> for AdminCall {
     fn message(&mut self, bytes: &[u8], _last: bool, shared: &Shared, actions: &mut A) {
         if std::mem::replace(&mut self.is_under_way, true) {
-            return actions.finish(Status::second_request(self.method.path()));
+            return actions.finish(status::second_request(self.method.path()));
         }
         let served = match self.method {
             Method::AdminCreateDatabase => self.create_database(bytes, shared, actions),
@@ -101,7 +102,7 @@ impl<A: Administration + Responses + SendRoom + Wakeups + CallClock> CallSteps<A
 
     fn half_closed(&mut self, _shared: &Shared, actions: &mut A) {
         if !self.is_under_way {
-            actions.finish(Status::no_request(self.method.path()));
+            actions.finish(status::no_request(self.method.path()));
         }
     }
 
@@ -188,7 +189,8 @@ impl AdminCall {
         }
         if wanted.name == LOOKS_LIKE_DEFAULT {
             return Err(Status::invalid_argument(
-                "field database.name: the default database is there already, and has the empty name; a second one called \
+                "field database.name: the default database is there already, and has the empty \
+                 name; a second one called \
                  \"default\" would be taken for it: choose another name",
             ));
         }
@@ -284,7 +286,8 @@ fn value_bytes_of(wanted: &DatabaseDescription<'_>, store: &Store) -> Result<usi
         Ok(0) => Ok(of_server),
         Ok(given) if given <= of_server => Ok(given),
         _ => Err(Status::invalid_argument(format!(
-            "field database.max_value_bytes is {}, at most {of_server} are allowed (--max-value of the server)",
+            "field database.max_value_bytes is {}, at most {of_server} are allowed (--max-value \
+             of the server)",
             wanted.max_value_bytes
         ))),
     }
@@ -295,12 +298,14 @@ fn durability_of(mode: DurabilityMode, interval_ms: u32) -> Result<Durability, S
     let is_interval = mode == DurabilityMode::Interval;
     if is_interval && !(1..=DURABILITY_INTERVAL_MS_MAX).contains(&interval_ms) {
         return Err(Status::invalid_argument(format!(
-            "field database.interval_ms is {interval_ms}; with durability INTERVAL give 1 to {DURABILITY_INTERVAL_MS_MAX}"
+            "field database.interval_ms is {interval_ms}; with durability INTERVAL give 1 to \
+             {DURABILITY_INTERVAL_MS_MAX}"
         )));
     }
     if !is_interval && interval_ms != 0 {
         return Err(Status::invalid_argument(format!(
-            "field database.interval_ms is {interval_ms}; leave it out unless durability is INTERVAL"
+            "field database.interval_ms is {interval_ms}; leave it out unless durability is \
+             INTERVAL"
         )));
     }
     Ok(match mode {
@@ -381,7 +386,8 @@ fn not_dropped(error: &DropError) -> Status {
 fn not_confirmed(name: &str, content: &DropError) -> Status {
     let short: String = name.chars().take(QUOTED_CHARACTERS).collect();
     Status::invalid_argument(format!(
-        "field confirm_name: {short:?}: {content}; to drop it with all of that, give its name here again"
+        "field confirm_name: {short:?}: {content}; to drop it with all of that, give its name \
+         here again"
     ))
 }
 

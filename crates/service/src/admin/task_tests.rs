@@ -160,8 +160,8 @@ fn what_cannot_be_converted_is_named() {
         fake.message(&request, true, &shared);
         assert_eq!(fake.actions.task, None);
         let status = fake.take_status().expect("it is over");
-        assert_eq!(status.code, code);
-        assert!(status.message.contains(words), "{}", status.message);
+        assert_eq!(status.code(), code);
+        assert!(status.message().contains(words), "{}", status.message());
     }
 }
 
@@ -176,9 +176,13 @@ fn names_that_lead_elsewhere_are_refused_before_anything_is_done() {
         let mut fake = begun(name, &shared);
         assert_eq!(fake.actions.task, None, "{name:?}");
         let status = fake.take_status().expect("it is over");
-        assert_eq!(status.code, Code::InvalidArgument, "{name:?}");
-        assert!(status.message.contains("field name"), "{}", status.message);
-        assert!(status.message.len() < 300);
+        assert_eq!(status.code(), Code::InvalidArgument, "{name:?}");
+        assert!(
+            status.message().contains("field name"),
+            "{}",
+            status.message()
+        );
+        assert!(status.message().len() < 300);
     }
     for name in ["a", "a..b", "2026-01-01_00.00", &long[1..]] {
         assert!(begun(name, &shared).actions.task.is_some(), "{name:?}");
@@ -212,8 +216,8 @@ fn refusals_and_failures_have_their_codes() {
         fake.actions.refuse_task = Some(refusal);
         fake.message(&backup_request("a"), true, &shared);
         let status = fake.take_status().expect("it is over");
-        assert_eq!(status.code, code);
-        assert!(status.message.contains(words), "{}", status.message);
+        assert_eq!(status.code(), code);
+        assert!(status.message().contains(words), "{}", status.message());
     }
     use TaskFailureKind as K;
     for (kind, code) in [
@@ -232,7 +236,7 @@ fn refusals_and_failures_have_their_codes() {
         let mut fake = begun("a", &shared);
         fake.task(&TaskNews::Failed(&TaskFailure { kind, message }), &shared);
         let status = fake.take_status().expect("it is over");
-        assert_eq!((status.code, &*status.message), (code, "what happened"));
+        assert_eq!((status.code(), status.message()), (code, "what happened"));
     }
 }
 
@@ -246,12 +250,12 @@ fn one_request_from_this_machine_is_what_a_task_takes() {
     ] {
         let mut fake = Fake::from(PeerKind::Remote, method, &shared);
         let status = fake.take_status().expect("it is refused");
-        assert_eq!(status.code, Code::PermissionDenied);
+        assert_eq!(status.code(), Code::PermissionDenied);
 
         let mut fake = Fake::new(method, &shared);
         fake.half_closed(&shared);
         let status = fake.take_status().expect("it is over");
-        assert_eq!(status.code, Code::Unimplemented);
+        assert_eq!(status.code(), Code::Unimplemented);
 
         let mut fake = Fake::new(method, &shared);
         let request = match method {
@@ -261,12 +265,12 @@ fn one_request_from_this_machine_is_what_a_task_takes() {
         fake.message(&request, false, &shared);
         fake.message(&request, false, &shared);
         let status = fake.take_status().expect("it is over");
-        assert_eq!(status.code, Code::Unimplemented);
-        assert!(status.message.contains("second"), "{}", status.message);
+        assert_eq!(status.code(), Code::Unimplemented);
+        assert!(status.message().contains("second"), "{}", status.message());
 
         let mut fake = Fake::new(method, &shared);
         fake.message(&[0x0a, 0xff], true, &shared);
         let status = fake.take_status().expect("it is over");
-        assert_eq!(status.code, Code::InvalidArgument);
+        assert_eq!(status.code(), Code::InvalidArgument);
     }
 }

@@ -77,7 +77,8 @@ fn check_name(name: &str) -> Result<(), Status> {
     }
     let short: String = name.chars().take(QUOTED_CHARACTERS).collect();
     Err(Status::invalid_argument(format!(
-        "field name is {short:?}; a backup's name has 1 to {BACKUP_NAME_BYTES} letters, digits, '-', '_' or '.', and \
+        "field name is {short:?}; a backup's name has 1 to {BACKUP_NAME_BYTES} letters, digits, \
+         '-', '_' or '.', and \
          does not begin with '.'"
     )))
 }

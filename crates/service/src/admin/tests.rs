@@ -64,12 +64,12 @@ fn call(method: Method, request: &[u8], shared: &Shared) -> Result<Vec<u8>, Stat
 
 fn refused(method: Method, request: &[u8], shared: &Shared, code: Code, parts: &[&str]) {
     let status = call(method, request, shared).expect_err("it is refused");
-    assert_eq!(status.code, code, "{}", status.message);
+    assert_eq!(status.code(), code, "{}", status.message());
     for part in parts {
         assert!(
-            status.message.contains(part),
+            status.message().contains(part),
             "{part:?} is missing in {:?}",
-            status.message
+            status.message()
         );
     }
 }
@@ -116,11 +116,11 @@ fn only_those_at_this_machine_are_served() {
     for method in SERVED {
         let mut fake = Fake::from(PeerKind::Remote, method, &shared);
         let status = fake.take_status().expect("it is refused");
-        assert_eq!(status.code, Code::PermissionDenied);
+        assert_eq!(status.code(), Code::PermissionDenied);
         assert!(
-            status.message.contains(method.path()) && status.message.contains("loopback"),
+            status.message().contains(method.path()) && status.message().contains("loopback"),
             "{}",
-            status.message
+            status.message()
         );
         for peer in [PeerKind::Loopback, PeerKind::Unix] {
             let mut fake = Fake::from(peer, method, &shared);
@@ -361,13 +361,13 @@ fn databases_are_dropped_with_their_content_by_who_means_it() {
     fill(&shared, "late", 3);
     fake.commit(&shared);
     let status = fake.take_status().expect("it is refused");
-    assert_eq!(status.code, Code::InvalidArgument);
+    assert_eq!(status.code(), Code::InvalidArgument);
     assert!(
         status
-            .message
+            .message()
             .contains("\"late\": the database holds 3 entries"),
         "{}",
-        status.message
+        status.message()
     );
     assert!(shared.store.database("late").is_some());
     // A wrong confirmation is a slip, also where none would be needed.
@@ -500,7 +500,7 @@ fn lists_wait_until_they_may_be_sent() {
 }
 
 #[test]
-fn databases_that_last_are_described_as_they_were_asked_for() {
+fn durable_databases_are_described_as_they_were_asked_for() {
     let mut bench = Bench::new();
     for (name, durability, interval_ms) in [
         ("synced", DurabilityMode::Synced.number(), 0),
@@ -536,7 +536,7 @@ fn one_request_is_what_a_call_takes() {
         let mut fake = Fake::new(method, &shared);
         fake.half_closed(&shared);
         let status = fake.take_status().expect("it is over");
-        assert_eq!(status.code, Code::Unimplemented);
+        assert_eq!(status.code(), Code::Unimplemented);
     }
 }
 
@@ -566,12 +566,12 @@ fn whatever_is_sent_is_answered_once() {
             Err(status) => {
                 assert!(
                     matches!(
-                        status.code,
+                        status.code(),
                         Code::InvalidArgument | Code::Unimplemented | Code::FailedPrecondition
                     ),
                     "{status:?}"
                 );
-                assert!((10..500).contains(&status.message.len()));
+                assert!((10..500).contains(&status.message().len()));
             }
         }
     }

@@ -29,7 +29,7 @@ use crate::call::{CallHead, CallSteps, PlanReads, Shared};
 use crate::keyvalue::messages::Invalid;
 use crate::keyvalue::refusal;
 use crate::method::Method;
-use crate::status::Status;
+use crate::status::{self, Status};
 use api::blob::{DeleteBlobRequest, DeleteBlobResponse, StatRequest, StatResponse};
 use download::Download;
 use list::List;
@@ -87,7 +87,7 @@ where
         let method = match &mut self.0 {
             Step::Expecting(method) => *method,
             Step::Upload(upload) => return upload.message(bytes, last, shared, actions),
-            _ => return actions.finish(Status::second_request("this method")),
+            _ => return actions.finish(status::second_request("this method")),
         };
         match Step::begin(method, bytes, shared, actions) {
             Ok(Some(step)) => self.0 = step,
@@ -105,7 +105,7 @@ where
 
     fn half_closed(&mut self, _shared: &Shared, actions: &mut A) {
         match &mut self.0 {
-            Step::Expecting(method) => actions.finish(Status::no_request(method.path())),
+            Step::Expecting(method) => actions.finish(status::no_request(method.path())),
             Step::Upload(upload) => upload.half_closed(actions),
             _ => {}
         }

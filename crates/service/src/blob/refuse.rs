@@ -25,7 +25,8 @@ pub(crate) fn database(name: &str, shared: &Shared) -> Result<(DatabaseId, Arc<B
         )),
         None => Err(Status::new(
             Code::FailedPrecondition,
-            "this server keeps nothing (--durability volatile without --data), and blobs need a data folder: \
+            "this server keeps nothing (--durability volatile without --data), and blobs need a \
+             data folder: \
              start it with --data DIR",
         )),
     }
@@ -49,7 +50,8 @@ pub(crate) fn invalid(method: Method, invalid: impl Into<Invalid>) -> Status {
 #[cold]
 pub(crate) fn chunk_too_large(bytes: usize) -> Status {
     Status::resource_exhausted(format!(
-        "field chunk.data has {bytes} bytes, at most {} are allowed; send the content in several chunks",
+        "field chunk.data has {bytes} bytes, at most {} are allowed; send the content in several \
+         chunks",
         limits::CHUNK_BYTES
     ))
 }
@@ -93,7 +95,8 @@ pub(crate) fn not_read(error: &ReadError) -> Status {
 pub(crate) fn unreadable() -> Status {
     Status::new(
         Code::DataLoss,
-        "the description of the blob cannot be read; another version of the server may have written it",
+        "the description of the blob cannot be read; another version of the server may have \
+         written it",
     )
 }
 
@@ -172,7 +175,7 @@ fn what_is_not_stored_has_the_status_of_the_table() {
         (device(ENOSPC), Code::ResourceExhausted),
         (device(EIO), Code::Internal),
     ] {
-        assert_eq!(not_stored(&error).code, code, "{error:?}");
+        assert_eq!(not_stored(&error).code(), code, "{error:?}");
     }
 }
 
@@ -186,14 +189,14 @@ fn what_cannot_be_read_now_is_not_what_is_lost() {
     };
     const EIO: i32 = 5;
     const EMFILE: i32 = 24;
-    assert_eq!(not_read(&device(EIO)).code, Code::Unavailable);
-    assert_eq!(not_read(&device(EMFILE)).code, Code::Unavailable);
+    assert_eq!(not_read(&device(EIO)).code(), Code::Unavailable);
+    assert_eq!(not_read(&device(EMFILE)).code(), Code::Unavailable);
     assert_eq!(
-        not_read(&ReadError::Missing { file: file() }).code,
+        not_read(&ReadError::Missing { file: file() }).code(),
         Code::DataLoss
     );
     assert_eq!(
-        not_read(&ReadError::Damaged { file: file() }).code,
+        not_read(&ReadError::Damaged { file: file() }).code(),
         Code::DataLoss
     );
 }

@@ -10,7 +10,7 @@ use crate::actions::{BlobAccess, CallClock, RequestFlow, Responses};
 use crate::call::Shared;
 use crate::keyvalue::messages::Invalid;
 use crate::method::Method;
-use crate::status::Status;
+use crate::status::{self, Status};
 use api::blob::{UploadBegin, UploadEnd, UploadPart, UploadRequest, UploadResponse};
 
 /// A call that uploads.
@@ -139,7 +139,7 @@ impl Upload {
         actions: &mut (impl BlobAccess + Responses + RequestFlow + CallClock),
     ) {
         match &mut self.storing {
-            None => actions.finish(Status::no_request(Method::BlobUpload.path())),
+            None => actions.finish(status::no_request(Method::BlobUpload.path())),
             Some(storing) if storing.has_ended() => {}
             Some(storing) => {
                 let progress = storing.cut(actions);
@@ -191,7 +191,8 @@ fn act_on(progress: Progress, actions: &mut impl Responses) {
         Progress::GoesOn => {}
         Progress::Failed(error) => actions.finish(refuse::not_stored(&error)),
         Progress::Cut { stored_bytes } => actions.finish(Status::invalid_argument(format!(
-            "field end: the upload has ended without it; {stored_bytes} bytes are stored, and an upload with an \
+            "field end: the upload has ended without it; {stored_bytes} bytes are stored, and an \
+             upload with an \
              upload_id can go on from there"
         ))),
     }

@@ -98,7 +98,7 @@ impl Content {
             content_type: Box::default(),
             now_ms,
         };
-        // Only where nothing is: a name that was given before, whyever, costs nobody his content.
+        // Create-only: a name that was given before, for whatever reason, keeps its content.
         let storing = Storing::begin(Box::new(begin), Some(0), actions);
         Ok(Content::Kept(Box::new(storing)))
     }
@@ -186,7 +186,8 @@ fn too_large(bytes: usize) -> Status {
 fn nowhere_to_keep() -> Status {
     Status::new(
         Code::FailedPrecondition,
-        "uploads are kept as blobs of the default database, and it is volatile: start the server with another \
+        "uploads are kept as blobs of the default database, and it is volatile: start the server \
+         with another \
          --durability, or with --discard-uploads, which throws uploads away",
     )
 }

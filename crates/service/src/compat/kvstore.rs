@@ -16,7 +16,7 @@ use crate::call::{CallHead, CallSteps, PlanReads, Shared};
 use crate::keyvalue;
 use crate::method::Method;
 use crate::settings::simulate::SimulatedTurn;
-use crate::status::{Code, Status};
+use crate::status::{self, Code, Status};
 use api::kvstore::{
     CreateRequest, DeleteRequest, RetrieveRequest, RetrieveResponse, UpdateRequest,
 };
@@ -25,11 +25,11 @@ use protobuf::{DecodeError, writer};
 /// A call of the service.
 pub struct KvstoreCall {
     method: Method,
-    step: Step,
+    step: KvstoreStep,
 }
 
 /// How far a call has come.
-enum Step {
+enum KvstoreStep {
     /// The request has not arrived yet.
     Expecting,
     /// The request waits for its simulated work to be done.
@@ -50,7 +50,7 @@ impl KvstoreCall {
     ) -> KvstoreCall {
         KvstoreCall {
             method,
-            step: Step::Expecting,
+            step: KvstoreStep::Expecting,
         }
     }
 
@@ -74,7 +74,7 @@ impl KvstoreCall {
         let turn = simulator.enter(bytes, self.is_read(), &shared.waiting, caller, now_ns)?;
         actions.hold_request(bytes.len());
         actions.wake_at_ns(turn.due_ns);
-        self.step = Step::Delayed(Box::new(turn));
+        self.step = KvstoreStep::Delayed(Box::new(turn));
         Ok(())
     }
 
@@ -91,7 +91,7 @@ impl KvstoreCall {
             keyvalue::check_key(key)?;
             actions.read(database, key);
             let hash = shared.store.hasher().hash(key);
-            self.step = Step::Reading { hash };
+            self.step = KvstoreStep::Reading { hash };
             return Ok(());
         }
         let put = |condition| Operation::Put {
@@ -114,7 +114,7 @@ impl KvstoreCall {
         let pushed = commit.push(&operation);
         pushed.map_err(|error| not_pushed(self.method, error))?;
         commit.submit();
-        self.step = Step::Writing;
+        self.step = KvstoreStep::Writing;
         Ok(())
     }
 }
@@ -131,8 +131,8 @@ where
 {
     fn message(&mut self, bytes: &[u8], _last: bool, shared: &Shared, actions: &mut A) {
         let taken_up = match self.step {
-            Step::Expecting => self.take_up(bytes, shared, actions),
-            _ => Err(Status::second_request(self.method.path())),
+            KvstoreStep::Expecting => self.take_up(bytes, shared, actions),
+            _ => Err(status::second_request(self.method.path())),
         };
         if let Err(status) = taken_up {
             actions.finish(status);
@@ -140,19 +140,20 @@ where
     }
 
     fn half_closed(&mut self, _shared: &Shared, actions: &mut A) {
-        if let Step::Expecting = self.step {
-            actions.finish(Status::no_request(self.method.path()));
+        if let KvstoreStep::Expecting = self.step {
+            actions.finish(status::no_request(self.method.path()));
         }
     }
 
     fn woken(&mut self, shared: &Shared, actions: &mut A) {
-        let Step::Delayed(turn) = &self.step else {
+        let KvstoreStep::Delayed(turn) = &self.step else {
             return;
         };
         if actions.now_ns() < turn.due_ns {
             return;
         }
-        let Step::Delayed(turn) = std::mem::replace(&mut self.step, Step::Expecting) else {
+        let KvstoreStep::Delayed(turn) = std::mem::replace(&mut self.step, KvstoreStep::Expecting)
+        else {
             unreachable!("it was just looked at");
         };
         actions.hold_request(0);
@@ -162,7 +163,7 @@ where
     }
 
     fn read(&mut self, shown: &ReadView<'_>, kept: &[u8], _shared: &Shared, actions: &mut A) {
-        let Step::Reading { hash } = self.step else {
+        let KvstoreStep::Reading { hash } = self.step else {
             return debug_assert!(false, "nothing was to be read");
         };
         let Ok(entry) = shown.get(kept, hash, actions.now_ms()) else {
@@ -219,7 +220,7 @@ fn decode(bytes: &[u8], method: Method) -> Result<(&[u8], &[u8]), Status> {
     decoded.map_err(|error| not_a_request(method, error))
 }
 
-/// The database of the service. NOT_FOUND would speak of the key, so one that is missing has
+/// The database of the service. NOT_FOUND would report the key, so one that is missing has
 /// another status.
 fn database(shared: &Shared) -> Result<DatabaseId, Status> {
     match &*shared.settings.kvstore.database {
@@ -247,7 +248,8 @@ fn no_database(name: &str) -> Status {
     Status::new(
         Code::FailedPrecondition,
         format!(
-            "there is no database {name:?}, in which --kvstore-database keeps these keys; make it with \
+            "there is no database {name:?}, in which --kvstore-database keeps these keys; make it \
+             with \
              pelton database create"
         ),
     )

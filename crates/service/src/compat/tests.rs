@@ -25,9 +25,9 @@ impl Bench {
         if ended.status == Status::OK {
             return Ok(ended.answer().to_vec());
         }
-        assert_eq!(ended.status.message, "", "the original says nothing");
+        assert_eq!(ended.status.message(), "", "the original says nothing");
         assert!(ended.messages.is_empty());
-        Err(ended.status.code)
+        Err(ended.status.code())
     }
 }
 
@@ -170,7 +170,7 @@ fn simulated_work_delays_an_operation() {
         (KvstoreRetrieve, 10, Code::NotFound),
     ] {
         let ended = bench.call(method, &request(b"k", b"v"));
-        assert_eq!(ended.status.code, code, "{method:?}");
+        assert_eq!(ended.status.code(), code, "{method:?}");
         assert_eq!(ended.waited_ns, ms * 1_000_000, "{method:?}");
         assert_eq!(bench.shared.waiting.count(), 0);
     }
@@ -198,7 +198,7 @@ fn a_call_takes_one_request() {
             let mut none = Fake::new(method, &shared);
             none.half_closed(&shared);
             let status = none.take_status().expect("ended");
-            assert_eq!(status.code, Code::Unimplemented);
+            assert_eq!(status.code(), Code::Unimplemented);
         }
         if is_simulated {
             let mut two = Fake::new(KvstoreCreate, &shared);
@@ -210,7 +210,7 @@ fn a_call_takes_one_request() {
             assert_eq!(two.actions.kept_bytes, kept_bytes, "it is charged");
             two.message(&request(b"k", b"v"), true, &shared);
             let status = two.take_status().expect("ended");
-            assert_eq!(status.code, Code::Unimplemented);
+            assert_eq!(status.code(), Code::Unimplemented);
         }
         assert_eq!(shared.waiting.count(), 0);
     }
@@ -260,7 +260,7 @@ fn what_is_no_ping_is_refused() {
         let mut fake = Fake::new(method, &shared);
         fake.message(&[0x0a, 9], false, &shared);
         let status = fake.take_status().expect("ended");
-        assert_eq!(status.code, Code::InvalidArgument);
+        assert_eq!(status.code(), Code::InvalidArgument);
     }
     let mut fake = Fake::new(Method::YdbPingStream, &shared);
     fake.half_closed(&shared);

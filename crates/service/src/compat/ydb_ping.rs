@@ -3,7 +3,7 @@
 use crate::actions::{CallClock, RequestFlow, Responses, SendRoom};
 use crate::call::{CallHead, CallSteps, PlanReads, Shared};
 use crate::method::Method;
-use crate::status::Status;
+use crate::status::{self, Status};
 use api::ydb_ping::{PlainGrpcRequest, PlainGrpcResponse};
 use protobuf::DecodeError;
 
@@ -55,7 +55,7 @@ impl<A: Responses + SendRoom + RequestFlow + CallClock> CallSteps<A> for YdbPing
     fn half_closed(&mut self, _shared: &Shared, actions: &mut A) {
         actions.finish(match self.is_stream() {
             true => Status::OK,
-            false => Status::no_request(self.method.path()),
+            false => status::no_request(self.method.path()),
         });
     }
 

@@ -51,9 +51,9 @@ pub fn route(method: &[u8], path: &[u8]) -> Option<Method> {
 }
 
 /// A plain request.
-pub struct HttpCall(Box<Step>);
+pub struct HttpCall(Box<HttpStep>);
 
-enum Step {
+enum HttpStep {
     Put(Put),
     Get(Get),
     Delete(Delete),
@@ -69,16 +69,16 @@ impl HttpCall {
         actions: &mut (impl DatabaseAccess + BlobAccess + Responses + RequestFlow + CallClock),
     ) -> HttpCall {
         let begun = match method {
-            Method::HttpBlobPut => Put::begin(head, shared, actions).map(Step::Put),
-            Method::HttpBlobDelete => Delete::begin(head, shared).map(Step::Delete),
+            Method::HttpBlobPut => Put::begin(head, shared, actions).map(HttpStep::Put),
+            Method::HttpBlobDelete => Delete::begin(head, shared).map(HttpStep::Delete),
             _ => {
                 let is_head = method == Method::HttpBlobHead;
-                Get::begin(head, is_head, shared, actions).map(Step::Get)
+                Get::begin(head, is_head, shared, actions).map(HttpStep::Get)
             }
         };
         HttpCall(Box::new(begun.unwrap_or_else(|status| {
             actions.finish(status);
-            Step::Over
+            HttpStep::Over
         })))
     }
 }
@@ -97,7 +97,7 @@ where
         + CallClock,
 {
     fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared, actions: &mut A) {
-        if let Step::Put(put) = &mut *self.0 {
+        if let HttpStep::Put(put) = &mut *self.0 {
             put.add(bytes, actions);
         }
         if last {
@@ -107,36 +107,36 @@ where
 
     fn half_closed(&mut self, _shared: &Shared, actions: &mut A) {
         match &mut *self.0 {
-            Step::Put(put) => put.end(actions),
-            Step::Delete(delete) => delete.go(actions),
-            Step::Get(_) | Step::Over => {}
+            HttpStep::Put(put) => put.end(actions),
+            HttpStep::Delete(delete) => delete.go(actions),
+            HttpStep::Get(_) | HttpStep::Over => {}
         }
     }
 
     fn read(&mut self, shown: &ReadView<'_>, kept: &[u8], shared: &Shared, actions: &mut A) {
-        if let Step::Get(get) = &mut *self.0 {
+        if let HttpStep::Get(get) = &mut *self.0 {
             get.open(shown, kept, shared, actions);
         }
     }
 
     fn blob(&mut self, news: News, _shared: &Shared, actions: &mut A) {
         match &mut *self.0 {
-            Step::Put(put) => put.news(news, actions),
-            Step::Get(get) => get.news(news, actions),
+            HttpStep::Put(put) => put.news(news, actions),
+            HttpStep::Get(get) => get.news(news, actions),
             _ => debug_assert!(false, "nothing was to be done"),
         }
     }
 
     fn committed(&mut self, outcome: &CommitOutcome<'_>, _shared: &Shared, actions: &mut A) {
         match &mut *self.0 {
-            Step::Put(put) => put.committed(outcome, actions),
-            Step::Delete(delete) => delete.committed(outcome, actions),
+            HttpStep::Put(put) => put.committed(outcome, actions),
+            HttpStep::Delete(delete) => delete.committed(outcome, actions),
             _ => debug_assert!(false, "nothing was submitted"),
         }
     }
 
     fn writable(&mut self, _shared: &Shared, actions: &mut A) {
-        if let Step::Get(get) = &mut *self.0 {
+        if let HttpStep::Get(get) = &mut *self.0 {
             get.go_on(actions);
         }
     }

@@ -74,8 +74,8 @@ fn refused(sent: &[Sent], code: Code) -> &str {
     let [Sent::Status(status)] = sent else {
         panic!("not refused: {sent:?}");
     };
-    assert_eq!(status.code, code, "{}", status.message);
-    &status.message
+    assert_eq!(status.code(), code, "{}", status.message());
+    status.message()
 }
 
 fn ask(method: Method, headers: &[(&str, &str)], bench: &mut Bench) -> Answer {
@@ -330,7 +330,7 @@ fn a_disk_that_fails_ends_the_request() {
         let [Sent::PlainHead { .. }, Sent::Status(status)] = &sent[..] else {
             panic!("it was not cut off: {sent:?}");
         };
-        assert_eq!(status.code, Code::Unavailable);
+        assert_eq!(status.code(), Code::Unavailable);
         assert_eq!(ask(HttpBlobGet, &[], &mut bench).body, b"content");
     }
     let mut config = config();

@@ -121,9 +121,12 @@ fn response(parameters: &api::ResponseParameters) -> Result<Response, Status> {
 /// Returns the status to end the call with, `None` for code 0.
 fn end_with(status: Option<api::EchoStatus<'_>>) -> Result<Option<Status>, Status> {
     let api::EchoStatus { code, message } = status.unwrap_or_default();
-    match u64::try_from(code).ok().and_then(Code::from_number) {
+    let known = usize::try_from(code)
+        .ok()
+        .and_then(|number| Code::ALL.get(number));
+    match known {
         Some(Code::Ok) => Ok(None),
-        Some(code) => Ok(Some(Status::new(code, message.to_owned()))),
+        Some(&code) => Ok(Some(Status::new(code, message.to_owned()))),
         None => Err(Status::invalid_argument(format!(
             "field response_status.code: {code} is no gRPC status code; they go from 0 to {}",
             Code::ALL.len() - 1
@@ -177,7 +180,8 @@ fn within(field: &str, value: i32, max: u32) -> Result<u32, Status> {
 #[cold]
 fn too_many_responses() -> Status {
     Status::resource_exhausted(format!(
-        "field response_parameters: the call would have to remember more than {INTEROP_RESPONSES_MAX} messages \
+        "field response_parameters: the call would have to remember more than \
+         {INTEROP_RESPONSES_MAX} messages \
          that it owes; ask for fewer at once"
     ))
 }
@@ -185,7 +189,8 @@ fn too_many_responses() -> Status {
 #[cold]
 fn no_load_reports_out_of_band() -> Status {
     Status::unimplemented(
-        "field orca_oob_report: this server has no xds.service.orca.v3.OpenRcaService, which would send the reports",
+        "field orca_oob_report: this server has no xds.service.orca.v3.OpenRcaService, which \
+         would send the reports",
     )
 }
 

@@ -16,7 +16,7 @@ use crate::actions::{
 use crate::call::{CallHead, CallSteps, Metadata, PlanReads, Shared};
 use crate::limits::LARGE_ANSWER_BYTES;
 use crate::method::Method;
-use crate::status::Status;
+use crate::status::{self, Status};
 use api::interop::{Payload, SimpleResponse, StreamingInputCallResponse};
 use messages::{
     Response, decode_input, decode_output, decode_simple, encode_payload, encode_server_id,
@@ -86,10 +86,10 @@ where
 
     fn half_closed(&mut self, _shared: &Shared, actions: &mut A) {
         match &mut self.progress {
-            Progress::Unary => actions.finish(Status::no_request(self.method.path())),
+            Progress::Unary => actions.finish(status::no_request(self.method.path())),
             Progress::Adding(total) => respond_total(*total, actions),
             Progress::Answering(_) if self.method == Method::InteropStreamingOutputCall => {
-                actions.finish(Status::no_request(self.method.path()));
+                actions.finish(status::no_request(self.method.path()));
             }
             Progress::Answering(answering) => {
                 answering.is_half_closed = true;
@@ -245,7 +245,7 @@ impl Answering {
     ) -> Result<(), Status> {
         if method == Method::InteropStreamingOutputCall {
             if self.is_half_closed {
-                return Err(Status::second_request(method.path()));
+                return Err(status::second_request(method.path()));
             }
             // Nothing more is expected, whether the caller has ended its side by now or does it
             // later.

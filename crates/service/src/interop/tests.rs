@@ -171,7 +171,7 @@ fn orca_per_rpc() {
     writer::bytes(&mut request, 11, &load_report(1_000).0);
     let mut fake = unary(Method::InteropUnaryCall, &request, false);
     let status = fake.take_status().expect("too large for trailers");
-    assert_eq!(status.code, Code::ResourceExhausted);
+    assert_eq!(status.code(), Code::ResourceExhausted);
 }
 
 /// Its client waits for reports after the answer.
@@ -184,7 +184,7 @@ fn orca_oob_is_refused_at_once() {
     let mut fake = Fake::new(Method::InteropFullDuplexCall, &shared);
     fake.message(&request, false, &shared);
     let status = fake.take_status().expect("it is refused");
-    assert_eq!(status.code, Code::Unimplemented);
+    assert_eq!(status.code(), Code::Unimplemented);
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn client_compressed_unary() {
             assert_eq!(fake.take_sent(), [Sent::Response(payload(9))]);
         } else {
             let status = fake.take_status().expect("the call fails");
-            assert_eq!(status.code, Code::InvalidArgument);
+            assert_eq!(status.code(), Code::InvalidArgument);
         }
     }
 }
@@ -276,7 +276,7 @@ fn client_compressed_streaming() {
     let mut probe = Fake::new(Method::InteropStreamingInputCall, &shared);
     probe.message(&request(27_182, true), false, &shared);
     assert_eq!(
-        probe.take_status().expect("fails").code,
+        probe.take_status().expect("fails").code(),
         Code::InvalidArgument
     );
 
@@ -425,7 +425,7 @@ fn status_zero_is_none_and_unknown_codes_are_refused() {
         };
         let mut fake = unary(Method::InteropUnaryCall, &wanted.simple(), false);
         assert_eq!(
-            fake.take_status().expect("refused").code,
+            fake.take_status().expect("refused").code(),
             Code::InvalidArgument
         );
     }
@@ -450,7 +450,7 @@ fn nothing_is_served_without_the_flag() {
     {
         let mut fake = Fake::new(method, &shared);
         assert_eq!(
-            fake.take_status().expect("refused").code,
+            fake.take_status().expect("refused").code(),
             Code::Unimplemented
         );
     }
@@ -584,8 +584,8 @@ fn what_is_asked_for_is_limited() {
         let mut fake = Fake::new(Method::InteropHalfDuplexCall, &shared);
         fake.message(&wanted.output(), false, &shared);
         let status = fake.take_status().expect("refused");
-        assert_eq!(status.code, Code::ResourceExhausted);
-        assert!(status.message.contains(word), "{}", status.message);
+        assert_eq!(status.code(), Code::ResourceExhausted);
+        assert!(status.message().contains(word), "{}", status.message());
     }
     let wanted = Wanted {
         responses: &[too_large],
@@ -593,14 +593,14 @@ fn what_is_asked_for_is_limited() {
     };
     let mut fake = unary(Method::InteropUnaryCall, &wanted.simple(), false);
     assert_eq!(
-        fake.take_status().expect("refused").code,
+        fake.take_status().expect("refused").code(),
         Code::ResourceExhausted
     );
     let mut negative = Vec::new();
     writer::int64(&mut negative, 2, -1);
     let mut fake = unary(Method::InteropUnaryCall, &negative, false);
     assert_eq!(
-        fake.take_status().expect("refused").code,
+        fake.take_status().expect("refused").code(),
         Code::InvalidArgument
     );
 }
@@ -619,7 +619,7 @@ fn malformed_requests_and_wrong_numbers_of_them() {
             let mut fake = Fake::new(method, &shared);
             fake.message(&[0x1a, 0x7f, 0x3a, 0x7f], true, &shared);
             assert_eq!(
-                fake.take_status().expect("refused").code,
+                fake.take_status().expect("refused").code(),
                 Code::InvalidArgument
             );
         }
@@ -628,7 +628,7 @@ fn malformed_requests_and_wrong_numbers_of_them() {
         let mut fake = Fake::new(method, &shared);
         fake.half_closed(&shared);
         assert_eq!(
-            fake.take_status().expect("refused").code,
+            fake.take_status().expect("refused").code(),
             Code::Unimplemented
         );
     }
@@ -646,7 +646,7 @@ fn malformed_requests_and_wrong_numbers_of_them() {
     fake.actions.is_held = false;
     fake.message(&request, true, &shared);
     assert_eq!(
-        fake.take_status().expect("refused").code,
+        fake.take_status().expect("refused").code(),
         Code::Unimplemented
     );
 }

@@ -12,7 +12,7 @@ use store::{
 };
 
 use super::messages::{HistoryPoint, Invalid, decode_batch, decode_operation, operations};
-use super::{Pushed, Step, answer, refuse, value_bytes_at_most};
+use super::{KeyValueStep, Pushed, answer, refuse, value_bytes_at_most};
 use crate::actions::{CallClock, DatabaseAccess, ResponseMemory, Responses, SendRoom};
 use crate::call::Shared;
 use crate::limits::{
@@ -43,7 +43,7 @@ pub(super) fn begin(
     bytes: &[u8],
     shared: &Shared,
     actions: &mut (impl DatabaseAccess + ResponseMemory),
-) -> Result<Step, Status> {
+) -> Result<KeyValueStep, Status> {
     let decoded = decode_batch(bytes);
     let (request, mode) = decoded.map_err(|invalid| refuse::invalid(Method::Batch, invalid))?;
     let database = refuse::find_database(request.database, shared)?;
@@ -65,8 +65,8 @@ pub(super) fn begin(
         let place = (database, mode);
         let begun = begin_writes(&request, place, allowed_bytes, shared, actions)?;
         return Ok(match begun {
-            Some(batch) => Step::WriteBatch(Box::new(batch)),
-            None => Step::Expecting(Method::Batch),
+            Some(batch) => KeyValueStep::WriteBatch(Box::new(batch)),
+            None => KeyValueStep::Expecting(Method::Batch),
         });
     }
     let is_on_disk = matches!(shared.store.index_view(database), IndexView::Disk(_));
@@ -80,7 +80,7 @@ pub(super) fn begin(
         false => (named_bytes, 0),
     };
     if !actions.room_for_answer(bytes.len() + expected_bytes) {
-        return Ok(Step::Expecting(Method::Batch));
+        return Ok(KeyValueStep::Expecting(Method::Batch));
     }
     let batch = ReadBatch {
         request: bytes.into(),
@@ -89,7 +89,7 @@ pub(super) fn begin(
         max_answer_bytes,
     };
     batch.ask(actions);
-    Ok(Step::ReadBatch(Box::new(batch)))
+    Ok(KeyValueStep::ReadBatch(Box::new(batch)))
 }
 
 /// The bound on the answer to a request that asks for this one, 0 if it names none: what the server
@@ -487,8 +487,8 @@ pub(super) fn with_result(
         None => use_it(&answer::result(pushed.kind, operation, outcome.sequence)),
         Some(status) => {
             let failure = Failure {
-                code: status.code as u32,
-                message: &status.message,
+                code: status.code() as u32,
+                message: status.message(),
             };
             use_it(&ResultBody::Failure(failure));
         }

@@ -23,7 +23,7 @@ use crate::actions::{
 };
 use crate::call::{CallHead, CallSteps, PlanReads, Shared};
 use crate::method::Method;
-use crate::status::Status;
+use crate::status::{self, Status};
 use batch::{ReadBatch, WriteBatch};
 use messages::{Request, decode_get};
 use pipe::Pipe;
@@ -33,10 +33,10 @@ pub use refuse::{database_gone, no_reader, not_read, reads_wait};
 use transact::Transact;
 
 /// A call of `pelton.v1.KeyValue`.
-pub struct KeyValueCall(Step);
+pub struct KeyValueCall(KeyValueStep);
 
 /// How far a call has come.
-enum Step {
+enum KeyValueStep {
     /// The request has not arrived yet.
     Expecting(Method),
     /// A Get waits for the tick's view; its key is kept by the layer above.
@@ -93,8 +93,8 @@ impl KeyValueCall {
         _actions: &mut impl Sized,
     ) -> KeyValueCall {
         KeyValueCall(match method {
-            Method::Pipe => Step::Pipe(Box::default()),
-            method => Step::Expecting(method),
+            Method::Pipe => KeyValueStep::Pipe(Box::default()),
+            method => KeyValueStep::Expecting(method),
         })
     }
 }
@@ -102,10 +102,10 @@ impl KeyValueCall {
 impl PlanReads for KeyValueCall {
     fn plan_reads(&self, kept: &[u8], plan: &mut ReadPlan) {
         match &self.0 {
-            Step::Get { .. } => plan.key(kept),
-            Step::ReadBatch(batch) => batch.plan_reads(plan),
-            Step::Scan(scan) => scan.plan_reads(plan),
-            Step::Count(count) => count.plan_reads(plan),
+            KeyValueStep::Get { .. } => plan.key(kept),
+            KeyValueStep::ReadBatch(batch) => batch.plan_reads(plan),
+            KeyValueStep::Scan(scan) => scan.plan_reads(plan),
+            KeyValueStep::Count(count) => count.plan_reads(plan),
             _ => debug_assert!(false, "nothing was to be read"),
         }
     }
@@ -118,11 +118,11 @@ where
     #[inline]
     fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared, actions: &mut A) {
         let method = match &mut self.0 {
-            Step::Expecting(method) => *method,
-            Step::Pipe(pipe) => return pipe.message(bytes, last, shared, actions),
-            _ => return actions.finish(Status::second_request("this method")),
+            KeyValueStep::Expecting(method) => *method,
+            KeyValueStep::Pipe(pipe) => return pipe.message(bytes, last, shared, actions),
+            _ => return actions.finish(status::second_request("this method")),
         };
-        match Step::begin(method, bytes, shared, actions) {
+        match KeyValueStep::begin(method, bytes, shared, actions) {
             Ok(step) => self.0 = step,
             Err(status) => actions.finish(status),
         }
@@ -130,8 +130,8 @@ where
 
     fn half_closed(&mut self, _shared: &Shared, actions: &mut A) {
         match &mut self.0 {
-            Step::Expecting(method) => actions.finish(Status::no_request(method.path())),
-            Step::Pipe(pipe) => pipe.half_closed(actions),
+            KeyValueStep::Expecting(method) => actions.finish(status::no_request(method.path())),
+            KeyValueStep::Pipe(pipe) => pipe.half_closed(actions),
             _ => {}
         }
     }
@@ -139,10 +139,10 @@ where
     #[inline]
     fn read(&mut self, shown: &ReadView<'_>, kept: &[u8], shared: &Shared, actions: &mut A) {
         let read = match &mut self.0 {
-            Step::Get { hash } => answer_get(shown, kept, *hash, actions),
-            Step::ReadBatch(batch) => batch.read(shown, shared, actions),
-            Step::Scan(scan) => scan.read(shown, actions),
-            Step::Count(count) => count.read(shown, actions),
+            KeyValueStep::Get { hash } => answer_get(shown, kept, *hash, actions),
+            KeyValueStep::ReadBatch(batch) => batch.read(shown, shared, actions),
+            KeyValueStep::Scan(scan) => scan.read(shown, actions),
+            KeyValueStep::Count(count) => count.read(shown, actions),
             _ => return debug_assert!(false, "nothing was to be read"),
         };
         if let Err(NotFetched) = read {
@@ -154,31 +154,31 @@ where
     #[inline]
     fn committed(&mut self, outcome: &CommitOutcome<'_>, shared: &Shared, actions: &mut A) {
         match &mut self.0 {
-            Step::Write(pushed) => answer_write(*pushed, outcome, shared, actions),
-            Step::WriteBatch(batch) => batch.committed(outcome, shared, actions),
-            Step::Transact(transact) => transact.committed(outcome, shared, actions),
-            Step::Pipe(pipe) => pipe.committed(outcome, shared, actions),
+            KeyValueStep::Write(pushed) => answer_write(*pushed, outcome, shared, actions),
+            KeyValueStep::WriteBatch(batch) => batch.committed(outcome, shared, actions),
+            KeyValueStep::Transact(transact) => transact.committed(outcome, shared, actions),
+            KeyValueStep::Pipe(pipe) => pipe.committed(outcome, shared, actions),
             _ => debug_assert!(false, "nothing was submitted"),
         }
     }
 
     fn writable(&mut self, _shared: &Shared, actions: &mut A) {
         match &mut self.0 {
-            Step::Scan(scan) => scan.go_on(actions),
-            Step::ReadBatch(batch) => batch.ask(actions),
-            Step::Pipe(pipe) => pipe.writable(actions),
+            KeyValueStep::Scan(scan) => scan.go_on(actions),
+            KeyValueStep::ReadBatch(batch) => batch.ask(actions),
+            KeyValueStep::Pipe(pipe) => pipe.writable(actions),
             _ => {}
         }
     }
 
     fn woken(&mut self, _shared: &Shared, actions: &mut A) {
-        if let Step::Pipe(pipe) = &mut self.0 {
+        if let KeyValueStep::Pipe(pipe) = &mut self.0 {
             pipe.woken(actions);
         }
     }
 }
 
-impl Step {
+impl KeyValueStep {
     /// Takes up the request: what is wrong with it is said now, before anything is done.
     #[inline]
     fn begin(
@@ -186,7 +186,7 @@ impl Step {
         bytes: &[u8],
         shared: &Shared,
         actions: &mut (impl DatabaseAccess + ResponseMemory),
-    ) -> Result<Step, Status> {
+    ) -> Result<KeyValueStep, Status> {
         match method {
             Method::Get => begin_get(bytes, shared, actions),
             Method::Put => begin_write(method, OperationKind::Put, bytes, shared, actions),
@@ -198,12 +198,12 @@ impl Step {
             Method::Batch => batch::begin(bytes, shared, actions),
             Method::Transact => {
                 let transact = Transact::begin(bytes, shared, actions)?;
-                Ok(transact.map_or(Step::Expecting(method), |begun| {
-                    Step::Transact(Box::new(begun))
+                Ok(transact.map_or(KeyValueStep::Expecting(method), |begun| {
+                    KeyValueStep::Transact(Box::new(begun))
                 }))
             }
-            Method::Scan => Ok(Step::Scan(Scan::begin(bytes, shared, actions)?)),
-            Method::Count => Ok(Step::Count(Count::begin(bytes, shared, actions)?)),
+            Method::Scan => Ok(KeyValueStep::Scan(Scan::begin(bytes, shared, actions)?)),
+            Method::Count => Ok(KeyValueStep::Count(Count::begin(bytes, shared, actions)?)),
             _ => Err(Status::unimplemented(method.path())),
         }
     }
@@ -214,13 +214,13 @@ fn begin_get(
     bytes: &[u8],
     shared: &Shared,
     actions: &mut impl DatabaseAccess,
-) -> Result<Step, Status> {
+) -> Result<KeyValueStep, Status> {
     let (database, key) =
         decode_get(bytes).map_err(|invalid| refuse::invalid(Method::Get, invalid))?;
     let database = refuse::find_database(database, shared)?;
     refuse::check_key(key)?;
     actions.read(database, key);
-    Ok(Step::Get {
+    Ok(KeyValueStep::Get {
         hash: shared.store.hasher().hash(key),
     })
 }
@@ -264,13 +264,13 @@ fn begin_write(
     bytes: &[u8],
     shared: &Shared,
     actions: &mut (impl DatabaseAccess + ResponseMemory),
-) -> Result<Step, Status> {
+) -> Result<KeyValueStep, Status> {
     let request =
         Request::decode(kind, bytes).map_err(|invalid| refuse::invalid(method, invalid))?;
     let database = refuse::find_database(request.database, shared)?;
     let pushed = Pushed::new(kind, &request.operation);
     if pushed.wants_value && !actions.room_for_answer(value_bytes_at_most(database, shared)) {
-        return Ok(Step::Expecting(method));
+        return Ok(KeyValueStep::Expecting(method));
     }
     // A lone operation that fails has an outcome to answer with: nothing needs to be undone for it.
     let mut commit = actions.write(database, Mode::Independent);
@@ -278,7 +278,7 @@ fn begin_write(
         .push(&request.operation)
         .map_err(|error| refuse::push_error(method, error))?;
     commit.submit();
-    Ok(Step::Write(pushed))
+    Ok(KeyValueStep::Write(pushed))
 }
 
 /// Returns how large a value of a database may be, in bytes.

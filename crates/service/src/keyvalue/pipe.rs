@@ -334,8 +334,8 @@ impl Pipe {
     fn answer_refused(&mut self, status: &Status, actions: &mut impl Responses) {
         self.done += 1;
         let failure = Failure {
-            code: status.code as u32,
-            message: &status.message,
+            code: status.code() as u32,
+            message: status.message(),
         };
         let response = PipeResponse {
             done: self.done,

@@ -65,7 +65,8 @@ pub fn reads_wait() -> Status {
 pub fn no_reader() -> Status {
     Status::new(
         Code::Unavailable,
-        "the system gives the server no thread to read databases on disk with, as the server's log says; nothing was done, \
+        "the system gives the server no thread to read databases on disk with, as the server's \
+         log says; nothing was done, \
          try again later",
     )
 }
@@ -75,7 +76,8 @@ pub fn no_reader() -> Status {
 pub(crate) fn not_fetched() -> Status {
     Status::new(
         Code::Internal,
-        "the server looked at something that it had not read before: this is a fault of the program, please report it",
+        "the server looked at something that it had not read before: this is a fault of the \
+         program, please report it",
     )
 }
 
@@ -174,7 +176,8 @@ fn a_name_that_was_cut_short_says_so() {
         ("ä".repeat(QUOTED_CHARACTERS), false),
         ("ä".repeat(QUOTED_CHARACTERS + 1), true),
     ] {
-        let words = unknown_database(&name).message;
+        let status = unknown_database(&name);
+        let words = status.message();
         assert_eq!(words.ends_with('…'), is_cut, "{words}");
         assert_eq!(words.matches('ä').count(), QUOTED_CHARACTERS);
     }
@@ -183,7 +186,7 @@ fn a_name_that_was_cut_short_says_so() {
 #[cfg(test)]
 #[test]
 fn what_the_log_refuses_has_the_status_of_the_table() {
-    let code = |given| refusal(given).code;
+    let code = |given| refusal(given).code();
     assert_eq!(code(Refusal::LogFull), Code::ResourceExhausted);
     assert_eq!(code(Refusal::LogNotReady), Code::Unavailable);
     assert_eq!(code(Refusal::DiskFull), Code::ResourceExhausted);
@@ -208,7 +211,8 @@ fn what_the_log_refuses_has_the_status_of_the_table() {
 #[cold]
 pub(super) fn grown_too_large(bytes: u64, allowed: usize) -> Status {
     Status::resource_exhausted(format!(
-        "field value: with what is appended the value would have {bytes} bytes, at most {allowed} are allowed{MAX_VALUE}"
+        "field value: with what is appended the value would have {bytes} bytes, at most {allowed} \
+         are allowed{MAX_VALUE}"
     ))
 }
 
@@ -225,7 +229,8 @@ pub(super) fn too_many_operations(method: Method, given: usize, allowed: usize) 
 #[cold]
 pub(super) fn too_many_parts(method: Method, given: usize, allowed: usize) -> Status {
     Status::resource_exhausted(format!(
-        "{}: fields comparisons, when_met and when_unmet: there are {given} comparisons and operations, \
+        "{}: fields comparisons, when_met and when_unmet: there are {given} comparisons and \
+         operations, \
          at most {allowed} are allowed together",
         method.path()
     ))
@@ -244,7 +249,8 @@ pub(super) fn answer_bound_too_large(method: Method, given: u64) -> Status {
 #[cold]
 pub(super) fn other_database(method: Method) -> Status {
     Status::invalid_argument(format!(
-        "{}: field database: it is not the database that the first message named; leave it out, or open another call",
+        "{}: field database: it is not the database that the first message named; leave it out, \
+         or open another call",
         method.path()
     ))
 }
@@ -253,8 +259,10 @@ pub(super) fn other_database(method: Method) -> Status {
 #[cold]
 pub(super) fn answer_too_large(method: Method, allowed: u64) -> Status {
     Status::resource_exhausted(format!(
-        "{}: field max_answer_bytes: the answer could exceed the {allowed} bytes allowed; nothing was done. \
-         Ask for fewer values at once, or raise max_answer_bytes and the client's limit for received messages; \
+        "{}: field max_answer_bytes: the answer could exceed the {allowed} bytes allowed; nothing \
+         was done. \
+         Ask for fewer values at once, or raise max_answer_bytes and the client's limit for \
+         received messages; \
          a server allows at most an eighth of its --memory-limit",
         method.path()
     ))
@@ -271,8 +279,8 @@ fn what_cannot_be_read_now_is_not_what_is_lost() {
     };
     const EIO: i32 = 5;
     const EMFILE: i32 = 24;
-    assert_eq!(not_read(&io(EIO)).code, Code::Unavailable);
-    assert_eq!(not_read(&io(EMFILE)).code, Code::Unavailable);
+    assert_eq!(not_read(&io(EIO)).code(), Code::Unavailable);
+    assert_eq!(not_read(&io(EMFILE)).code(), Code::Unavailable);
     let missing = TreeError::Missing { folder: folder() };
-    assert_eq!(not_read(&missing).code, Code::DataLoss);
+    assert_eq!(not_read(&missing).code(), Code::DataLoss);
 }

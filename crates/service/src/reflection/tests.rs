@@ -189,7 +189,7 @@ fn questions_that_are_wrong_end_the_call() {
     ] {
         let mut fake = Fake::new(Method::ReflectionV1, &shared);
         fake.message(request, false, &shared);
-        assert_eq!(fake.take_status().expect("the call ends").code, code);
+        assert_eq!(fake.take_status().expect("the call ends").code(), code);
     }
 }
 

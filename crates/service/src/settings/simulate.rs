@@ -266,9 +266,9 @@ mod tests {
         let turn = enter(1, 2 << 20).expect("it fits exactly");
         assert_eq!(turn.request.bytes().len(), 2 << 20);
         let refused = enter(1, 1).expect_err("no byte more");
-        assert_eq!(refused.code, Code::ResourceExhausted);
+        assert_eq!(refused.code(), Code::ResourceExhausted);
         for said in ["8388608 bytes (SIMULATED_BYTES)", "2097152", "connection"] {
-            assert!(refused.message.contains(said), "{}", refused.message);
+            assert!(refused.message().contains(said), "{}", refused.message());
         }
         assert_eq!(waiting.count(), 1, "what was refused waits no more");
         let other = enter(2, 1 << 20).expect("another one has its own share");
@@ -299,8 +299,8 @@ mod tests {
         let most = SIMULATED_ROW_MS / 50 / (SIMULATED_ROW_CONNECTION_SHARE + 1);
         assert_eq!(fill(1), most);
         let refused = enter(1, 0).expect_err("it has its share");
-        assert_eq!(refused.code, Code::ResourceExhausted);
-        assert!(refused.message.contains("600 s"), "{}", refused.message);
+        assert_eq!(refused.code(), Code::ResourceExhausted);
+        assert!(refused.message().contains("600 s"), "{}", refused.message());
         assert_eq!(waiting.count(), 0);
         let turn = enter(2, 0).expect("another one has its turn behind it");
         assert_eq!(turn.due_ns, (most + 1) * 50 * MS);

@@ -117,6 +117,32 @@ impl Status {
         }
     }
 
+    /// Returns a status for a field of the request that is wrong; the text names it.
+    pub fn invalid_argument(message: impl Into<Cow<'static, str>>) -> Status {
+        Status::new(Code::InvalidArgument, message)
+    }
+
+    /// Returns a status for what is too large; the text names the limit, what was given and what
+    /// is allowed.
+    pub fn resource_exhausted(message: impl Into<Cow<'static, str>>) -> Status {
+        Status::new(Code::ResourceExhausted, message)
+    }
+
+    /// Returns a status for what was named and does not exist.
+    pub fn not_found(message: impl Into<Cow<'static, str>>) -> Status {
+        Status::new(Code::NotFound, message)
+    }
+
+    /// Returns a status for what the server cannot do.
+    pub fn unimplemented(message: impl Into<Cow<'static, str>>) -> Status {
+        Status::new(Code::Unimplemented, message)
+    }
+
+    /// Returns a status for a caller that broke the rules of the kind of call it made.
+    pub fn internal(message: impl Into<Cow<'static, str>>) -> Status {
+        Status::new(Code::Internal, message)
+    }
+
     /// The same with trailing metadata.
     #[must_use]
     pub fn with_metadata(mut self, metadata: Metadata) -> Status {

@@ -50,7 +50,7 @@ const QUOTA_BYTES: u64 = 400_000;
 /// Virtual time in which whoever was cut off hears of it.
 const QUIET_NS: u64 = 60_000_000_000;
 /// Steps without an end of anything after which a round is stuck.
-const PATIENCE_STEPS: u64 = 2_000_000;
+const STUCK_AFTER_STEPS: u64 = 2_000_000;
 
 fn faults(cuts: bool) -> Faults {
     Faults {
@@ -207,7 +207,7 @@ impl Round {
             if now_ended != ended {
                 (steps, ended) = (0, now_ended);
             }
-            assert!(steps < PATIENCE_STEPS, "calls that never end");
+            assert!(steps < STUCK_AFTER_STEPS, "calls that never end");
         }
     }
 

@@ -24,7 +24,7 @@ fn download(request: DownloadRequest<'_>, bench: &mut Bench) -> Vec<Sent> {
 #[track_caller]
 fn content(sent: &[Sent], size_bytes: usize) -> (Vec<usize>, Vec<u8>) {
     let (end, messages) = sent.split_last().expect("the call has ended");
-    assert!(matches!(end, Sent::Status(status) if status.code == Code::Ok));
+    assert!(matches!(end, Sent::Status(status) if status.code() == Code::Ok));
     let (mut lengths, mut content) = (Vec::new(), Vec::new());
     for (index, message) in messages.iter().enumerate() {
         let Sent::Message(message) = message else {

@@ -19,7 +19,7 @@ const LIST: ListRequest<'static> = ListRequest {
 #[track_caller]
 fn pages(sent: &[Sent]) -> Vec<Vec<String>> {
     let (end, pages) = sent.split_last().expect("the call has ended");
-    assert!(matches!(end, Sent::Status(status) if status.code == Code::Ok));
+    assert!(matches!(end, Sent::Status(status) if status.code() == Code::Ok));
     let names = |(index, page): (usize, &Sent)| {
         let Sent::Message(page) = page else {
             panic!("no page: {page:?}");

@@ -33,8 +33,8 @@ fn refused(sent: &[Sent], code: Code) -> &str {
     let [Sent::Status(status)] = sent else {
         panic!("not refused: {sent:?}");
     };
-    assert_eq!(status.code, code, "{}", status.message);
-    &status.message
+    assert_eq!(status.code(), code, "{}", status.message());
+    status.message()
 }
 
 fn stat(name: &str, upload_id: &[u8], bench: &mut Bench) -> Vec<u8> {
@@ -161,7 +161,8 @@ fn requests_are_checked_before_anything_is_done() {
         }
         let mut fake = Fake::new(method, &bench.shared);
         fake.half_closed(&bench.shared);
-        let words = fake.take_status().expect("there was no request").message;
+        let status = fake.take_status().expect("there was no request");
+        let words = status.message();
         assert!(words.contains(method.path()), "{words}");
         let mut volatile = Bench::volatile();
         let sent = volatile.call(method, b"\x12\x01a");

@@ -67,8 +67,8 @@ fn refused(sent: &[Sent], code: Code) -> &str {
     let [Sent::Status(status)] = sent else {
         panic!("not refused: {sent:?}");
     };
-    assert_eq!(status.code, code, "{}", status.message);
-    &status.message
+    assert_eq!(status.code(), code, "{}", status.message());
+    status.message()
 }
 
 #[test]

@@ -77,7 +77,12 @@ pub fn decode_get(message: &[u8]) -> Result<(&str, &[u8]), Invalid> {
 /// As [`Request::decode`], or no operation is set.
 #[inline]
 pub fn decode_operation(message: &[u8]) -> Result<(OperationKind, Operation<'_>), Invalid> {
-    match OperationBody::decode_sole(message, meaning) {
+    // A closure, as the function itself would be called through a shim that is not inlined.
+    match OperationBody::decode_sole(
+        message,
+        #[inline(always)]
+        |body| meaning(body),
+    ) {
         Some(decoded) => decoded,
         None => decode_in_pieces(message),
     }

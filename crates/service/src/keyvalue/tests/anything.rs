@@ -88,8 +88,8 @@ fn every_call_ends_once_and_as_the_table_says() {
             }
         }
         let ended = bench.call(method, &request);
-        let words = &ended.status.message;
-        match ended.status.code {
+        let words = ended.status.message();
+        match ended.status.code() {
             Code::Ok => went_well += 1,
             Code::InvalidArgument
             | Code::NotFound

@@ -158,9 +158,9 @@ impl Ended {
 
     /// The words of a call that ended with `code` and no message.
     pub(crate) fn refusal(&self, code: Code) -> &str {
-        assert_eq!(self.status.code, code, "{}", self.status.message);
+        assert_eq!(self.status.code(), code, "{}", self.status.message());
         assert!(self.messages.is_empty());
-        &self.status.message
+        self.status.message()
     }
 }
 

@@ -289,8 +289,8 @@ fn a_broken_rule_ends_the_call_after_what_came_before() {
         let mut bench = Bench::new();
         let mut open = bench.open();
         open.send(first);
-        assert_eq!(open.status().code, code);
-        let said = &open.status().message;
+        assert_eq!(open.status().code(), code);
+        let said = open.status().message();
         assert!(said.contains(words), "{said}");
         assert!(open.take().is_empty());
     }
@@ -309,7 +309,7 @@ fn a_broken_rule_ends_the_call_after_what_came_before() {
         open.half_close();
         open.commit();
         assert_eq!(open.take_done(), [1]);
-        assert_eq!(open.status().code, code);
+        assert_eq!(open.status().code(), code);
     }
     let mut bench = Bench::new();
     let mut open = bench.open();
@@ -336,6 +336,6 @@ fn a_dropped_database_ends_the_call() {
     open.send(&message);
     open.commit();
     assert!(open.take().is_empty());
-    assert_eq!(open.status().code, Code::NotFound);
-    assert!(open.status().message.contains("dropped"));
+    assert_eq!(open.status().code(), Code::NotFound);
+    assert!(open.status().message().contains("dropped"));
 }
