@@ -16,10 +16,12 @@ pub(crate) struct TurnQueue(VecDeque<LacksMemory>);
 
 /// A connection that waits for memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct LacksMemory {
+pub(crate) struct LacksMemory {
     id: ConnectionId,
     /// What it lacks.
-    bytes: usize,
+    pub bytes: usize,
+    /// Since when it waits, in nanoseconds.
+    pub since_ns: u64,
     /// Its windows are shut, since it or its address holds too much: whatever memory there is, it
     /// gets none, and keeps nobody from it. It may go beyond the limit.
     is_shut: bool,
@@ -36,10 +38,21 @@ impl TurnQueue {
         self.0.iter().find(|waiting| !waiting.is_shut).copied()
     }
 
-    fn insert(&mut self, waiting: LacksMemory) {
+    /// Returns how it waits now: one that is known keeps its place and its time.
+    fn insert(&mut self, waiting: LacksMemory) -> LacksMemory {
         match self.0.iter_mut().find(|other| other.id == waiting.id) {
-            Some(known) => *known = waiting,
-            None => self.0.push_back(waiting),
+            Some(known) => {
+                let since_ns = known.since_ns;
+                *known = LacksMemory {
+                    since_ns,
+                    ..waiting
+                };
+                *known
+            }
+            None => {
+                self.0.push_back(waiting);
+                waiting
+            }
         }
     }
 
@@ -62,19 +75,21 @@ impl TurnQueue {
         http2.connection.set_turn_allowance(allowance);
     }
 
-    /// Has a connection wait for memory if its next large message has none. Returns whether it
-    /// waits, and is to be visited again.
+    /// Has a connection wait for memory if its next large message has none, and goes on. Returns
+    /// how it waits, if it does, and is to be visited again.
     pub fn settle(
         &mut self,
         http2: &mut Http2State,
         output: &mut Vec<u8>,
         account: &Account,
-    ) -> bool {
+        now_ns: u64,
+    ) -> Option<LacksMemory> {
         let connection = &mut http2.connection;
         if http2.overdraws && !connection.has_turn() {
             http2.overdraws = false;
             account.end_overdraft();
         }
+        connection.probe_turn(output);
         if connection.waits_for_turn() && self.is_first(http2.link.id) {
             http2.overdraws = account.try_overdraft();
             if http2.overdraws {
@@ -85,18 +100,19 @@ impl TurnQueue {
                 account.end_overdraft();
             }
         }
-        let waits = connection.waits_for_turn();
-        if waits {
+        if connection.waits_for_turn() {
             http2.waits_for_turn = true;
-            self.insert(LacksMemory {
+            return Some(self.insert(LacksMemory {
                 id: http2.link.id,
                 bytes: connection.next_turn_bytes(),
+                since_ns: now_ns,
                 is_shut: connection.windows_are_shut(),
-            });
-        } else if std::mem::take(&mut http2.waits_for_turn) {
+            }));
+        }
+        if std::mem::take(&mut http2.waits_for_turn) {
             self.remove(http2.link.id);
         }
-        waits
+        None
     }
 
     /// The connection is gone.
@@ -136,6 +152,7 @@ mod tests {
         LacksMemory {
             id: id(slot),
             bytes,
+            since_ns: 0,
             is_shut,
         }
     }
@@ -174,7 +191,9 @@ mod tests {
         for _ in 0..2 {
             assert!(account.may_overdraw());
             let call = pair.call("/pelton.v1.KeyValue/Get", &[0xff; 1 << 20]);
-            // What the first window lets through, and then its turn begins.
+            // What the first window lets through, then a little more, and then its turn begins.
+            pair.turn();
+            assert!(account.may_overdraw());
             pair.turn();
             assert!(!account.may_overdraw());
             if pair.client.wants_transmit() {
@@ -196,6 +215,48 @@ mod tests {
             pair.client.forget(call);
         }
         assert!(account.may_overdraw());
+    }
+
+    /// Thousands that stand still would have a turn each before one that goes on.
+    #[test]
+    fn a_message_that_stands_still_has_no_place_in_the_queue_and_one_that_goes_on_has() {
+        let mut pair = Pair::open();
+        let account = std::sync::Arc::clone(pair.worker.account());
+        let others = pair.fill_account();
+        let before = account.charged_bytes();
+        for _ in 0..2 {
+            assert!(account.try_overdraft());
+            let call = pair.call("/pelton.v1.KeyValue/Get", &[0xff; 1 << 20]);
+            pair.turn();
+            let probe = wire::limits::PROBE_BYTES as usize;
+            let expected = pair.worker.http2().connection.expected_bytes();
+            assert_eq!(expected, probe, "it is asked for a little");
+            let kept = std::mem::take(&mut pair.sent);
+            for _ in 0..5 {
+                assert_eq!(pair.worker.turn_queue().0, []);
+                pair.now_ns += 150_000_000;
+                pair.tick_without_input();
+            }
+            assert_eq!(pair.worker.http2().connection.expected_bytes(), 0);
+            pair.sent = kept;
+            pair.turn();
+            pair.turn();
+            assert_eq!(pair.worker.turn_queue().0.len(), 1);
+            account.end_overdraft();
+            let mut events = Vec::new();
+            for _ in 0..30 {
+                pair.now_ns += 5_000_000;
+                events.extend(pair.turn());
+            }
+            let end = wire::Event::Finished { stream: call };
+            assert!(events.contains(&end) && pair.worker.turn_queue().0.is_empty());
+            pair.client.forget(call);
+            assert!(account.may_overdraw());
+        }
+        assert_eq!(account.charged_bytes(), before);
+        drop(others);
+        pair.close();
+        assert_eq!(account.charged_bytes(), 0);
     }
 
     /// Of an address that holds most of an account of which half is used: a visit in each tick
