@@ -13,7 +13,7 @@ import grpc
 import pytest
 from flood import MIB, Flood, Honest, judge, status_bytes
 from metrics_page import counter
-from pelton.v1 import admin_pb2, admin_pb2_grpc, kv_pb2_grpc
+from pelton.v1 import admin_pb2, admin_pb2_grpc, echo_pb2, kv_pb2_grpc
 from pelton.v1 import kv_pb2 as pb
 from raw import (
     DATA,
@@ -30,6 +30,7 @@ from server import Server, expect_status, open_channel, wait_until
 
 SCAN = "/pelton.v1.KeyValue/Scan"
 GET = "/pelton.v1.KeyValue/Get"
+ECHO = "/pelton.v1.Echo/Unary"
 BATCH = "/pelton.v1.KeyValue/Batch"
 STATISTICS = "/pelton.v1.Admin/Statistics"
 TOO_MUCH = grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -441,6 +442,26 @@ def test_small_messages_that_become_large(binary):
                 flood.socket.close()
         judge(server, 128 * MIB, 204, honest)
         assert_all_is_given_back(server, 128 * MIB)
+
+
+@pytest.mark.parametrize(("connections", "streams"), [(10, 4), (60, 1)])
+def test_small_messages_whose_large_responses_nobody_takes(binary, connections, streams):
+    """16 MB come back of each 16 kB: those of a connection, and those of many, are not all made."""
+    payload = echo_pb2.EchoRequest(payload=bytes(16_000_000)).SerializeToString()
+    body = grpc_message(gzip.compress(payload, 9), compressed=1)
+    with Server(binary, "--memory-limit", "64MiB", "--metrics-listen", "0") as server:
+        with Honest(server.address, call=puts_medium(10)) as honest:
+            for _ in range(2):
+                floods = [Flood(server.address) for _ in range(connections)]
+                for flood in floods:
+                    flood.calls(ECHO, lambda _: body, streams, ("grpc-encoding", "gzip"))
+                honest.wait_rounds(10)
+                for flood in floods:
+                    flood.socket.close()
+        judge(server, 64 * MIB, connections + 4, honest)
+        buffered = lambda: counter(server, "pelton_buffered_bytes")  # noqa: E731
+        wait_until(lambda: buffered() == 0, 30, "something stays charged")
+        assert_all_is_given_back(server, 64 * MIB)
 
 
 def test_large_compressed_messages_among_them(binary):

@@ -237,7 +237,13 @@ impl Account {
 
     /// Whether not even small callers can be let in.
     pub fn is_overfull(&self) -> bool {
-        self.charged_bytes() > self.limit_bytes + self.limit_bytes / limits::RESERVE_SHARE
+        self.beyond_reserve() > 0
+    }
+
+    fn beyond_reserve(&self) -> usize {
+        let reserve = self.limit_bytes / limits::RESERVE_SHARE;
+        self.charged_bytes()
+            .saturating_sub(self.limit_bytes + reserve)
     }
 
     /// Returns what large messages may still take before they come, in bytes.
@@ -247,14 +253,20 @@ impl Account {
     }
 
     /// Lets one connection of the server receive one message beyond the limit, so that something
-    /// always moves. To be followed by [`Account::end_overdraft`] if it returns true.
-    pub fn try_overdraft(&self) -> bool {
-        !self.is_overdrawn.swap(true, Ordering::Relaxed)
+    /// always moves, unless those before it have left too much. To be followed by
+    /// [`Account::end_overdraft`] if it returns true.
+    pub fn try_overdraft(&self, is_compressed: bool) -> bool {
+        self.may_overdraw(is_compressed) && !self.is_overdrawn.swap(true, Ordering::Relaxed)
     }
 
-    /// Whether nobody receives a message beyond the limit.
-    pub fn may_overdraw(&self) -> bool {
-        !self.is_overdrawn.load(Ordering::Relaxed)
+    /// Whether nobody receives a message beyond the limit, and another may.
+    pub fn may_overdraw(&self, is_compressed: bool) -> bool {
+        let bound_bytes = match is_compressed {
+            // A few bytes become much.
+            true => 0,
+            false => limits::OVERDRAWN_BYTES,
+        };
+        self.beyond_reserve() <= bound_bytes && !self.is_overdrawn.load(Ordering::Relaxed)
     }
 
     /// The message has come, or stands still.
@@ -740,6 +752,32 @@ mod tests {
                 one.change(gathered(40_000 + round), now_ns);
             }
             assert!(small.iter().all(|one| !one.is_condemned()), "{round}");
+        }
+    }
+
+    /// Otherwise messages whose responses nobody takes would follow each other without an end.
+    #[test]
+    fn messages_come_beyond_the_limit_until_too_much_is_held_beyond_it() {
+        let account = Account::new(8 * MB);
+        let mut others = holding(&account, 1);
+        let overfull = 9 * MB;
+        for _ in 0..2 {
+            for (bytes, plain, compressed) in [
+                (overfull, true, true),
+                (overfull + 1, true, false),
+                (overfull + limits::OVERDRAWN_BYTES, true, false),
+                (overfull + limits::OVERDRAWN_BYTES + 1, false, false),
+            ] {
+                others.change(unsent(bytes), 0);
+                assert_eq!(account.try_overdraft(true), compressed, "{bytes}");
+                assert!(
+                    !compressed || !account.try_overdraft(false),
+                    "one at a time"
+                );
+                account.end_overdraft();
+                assert_eq!(account.try_overdraft(false), plain, "{bytes}");
+                account.end_overdraft();
+            }
         }
     }
 

@@ -20,6 +20,8 @@ pub(crate) struct LacksMemory {
     id: ConnectionId,
     /// What it lacks.
     pub bytes: usize,
+    /// The message is there, to be decompressed.
+    is_compressed: bool,
     /// Since when it waits, in nanoseconds.
     pub since_ns: u64,
     /// Its windows are shut, since it or its address holds too much: whatever memory there is, it
@@ -67,7 +69,8 @@ impl TurnQueue {
     /// before.
     pub fn allow(&self, http2: &mut Http2State, account: &Account) {
         let next = self.next();
-        let allowance = if next.is_none_or(|next| next.id == http2.link.id) {
+        let is_next = next.is_none_or(|next| next.id == http2.link.id);
+        let allowance = if is_next && http2.connection.has_capacity() {
             account.left_for_messages()
         } else {
             0
@@ -89,9 +92,13 @@ impl TurnQueue {
             http2.overdraws = false;
             account.end_overdraft();
         }
-        connection.probe_turn(output);
-        if connection.waits_for_turn() && self.is_first(http2.link.id) {
-            http2.overdraws = account.try_overdraft();
+        // What came for calls that may produce nothing would lie there.
+        let may_go_on = connection.has_capacity();
+        if may_go_on {
+            connection.probe_turn(output);
+        }
+        if may_go_on && connection.waits_for_turn() && self.is_first(http2.link.id) {
+            http2.overdraws = account.try_overdraft(connection.is_next_compressed());
             if http2.overdraws {
                 connection.force_turn(output);
             }
@@ -100,11 +107,12 @@ impl TurnQueue {
                 account.end_overdraft();
             }
         }
-        if connection.waits_for_turn() {
+        if may_go_on && connection.waits_for_turn() {
             http2.waits_for_turn = true;
             return Some(self.insert(LacksMemory {
                 id: http2.link.id,
                 bytes: connection.next_turn_bytes(),
+                is_compressed: connection.is_next_compressed(),
                 since_ns: now_ns,
                 is_shut: connection.windows_are_shut(),
             }));
@@ -128,7 +136,8 @@ impl TurnQueue {
     /// Returns the connections to be visited: the first if it may go beyond the limit, and the next
     /// if there is memory for it by now.
     pub fn to_visit(&self, account: &Account) -> impl Iterator<Item = ConnectionId> + use<> {
-        let first = self.0.front().filter(|_| account.may_overdraw());
+        let first = self.0.front();
+        let first = first.filter(|first| account.may_overdraw(first.is_compressed));
         let left = account.left_for_messages();
         let next = self.next().filter(|next| next.bytes <= left);
         let ids = [first.map(|first| first.id), next.map(|next| next.id)];
@@ -152,6 +161,7 @@ mod tests {
         LacksMemory {
             id: id(slot),
             bytes,
+            is_compressed: false,
             since_ns: 0,
             is_shut,
         }
@@ -189,13 +199,13 @@ mod tests {
         let account = std::sync::Arc::clone(pair.worker.account());
         let _others = pair.fill_account();
         for _ in 0..2 {
-            assert!(account.may_overdraw());
+            assert!(account.may_overdraw(false));
             let call = pair.call("/pelton.v1.KeyValue/Get", &[0xff; 1 << 20]);
             // What the first window lets through, then a little more, and then its turn begins.
             pair.turn();
-            assert!(account.may_overdraw());
+            assert!(account.may_overdraw(false));
             pair.turn();
-            assert!(!account.may_overdraw());
+            assert!(!account.may_overdraw(false));
             if pair.client.wants_transmit() {
                 pair.client.transmit(&mut pair.sent, pair.now_ns);
             }
@@ -203,7 +213,7 @@ mod tests {
             let (some, rest) = sent.split_at(30_000);
             for piece in some.chunks(10_000) {
                 pair.receive(piece);
-                assert!(!account.may_overdraw());
+                assert!(!account.may_overdraw(false));
             }
             pair.sent.extend_from_slice(rest);
             let mut events = Vec::new();
@@ -214,7 +224,7 @@ mod tests {
             assert!(events.contains(&end));
             pair.client.forget(call);
         }
-        assert!(account.may_overdraw());
+        assert!(account.may_overdraw(false));
     }
 
     /// Thousands that stand still would have a turn each before one that goes on.
@@ -225,7 +235,7 @@ mod tests {
         let others = pair.fill_account();
         let before = account.charged_bytes();
         for _ in 0..2 {
-            assert!(account.try_overdraft());
+            assert!(account.try_overdraft(false));
             let call = pair.call("/pelton.v1.KeyValue/Get", &[0xff; 1 << 20]);
             pair.turn();
             let probe = wire::limits::PROBE_BYTES as usize;
@@ -251,9 +261,49 @@ mod tests {
             let end = wire::Event::Finished { stream: call };
             assert!(events.contains(&end) && pair.worker.turn_queue().0.is_empty());
             pair.client.forget(call);
-            assert!(account.may_overdraw());
+            assert!(account.may_overdraw(false));
         }
         assert_eq!(account.charged_bytes(), before);
+        drop(others);
+        pair.close();
+        assert_eq!(account.charged_bytes(), 0);
+    }
+
+    /// It would lie in the backlog, and the next one beside it.
+    #[test]
+    fn no_message_comes_beyond_the_limit_for_calls_that_may_produce_nothing() {
+        let mut pair = Pair::open();
+        let account = std::sync::Arc::clone(pair.worker.account());
+        let others = pair.fill_account();
+        let head = wire::RequestHead::call("test", "/pelton.v1.KeyValue/Pipe");
+        let open = pair.client.open(&mut pair.sent, &head);
+        open.expect("a stream is free");
+        pair.turn();
+        let pipe = pair.worker.first_stream();
+        for _ in 0..2 {
+            let reserve = |pair: &mut Pair, bytes| {
+                let connection = &mut pair.worker.http2().connection;
+                connection.reserve_send(pipe, bytes);
+            };
+            reserve(&mut pair, 2 * crate::limits::SMALL_HOLDING_BYTES);
+            let call = pair.call("/pelton.v1.KeyValue/Get", &[0xff; 1 << 20]);
+            let mut events = Vec::new();
+            for _ in 0..10 {
+                pair.now_ns += 150_000_000;
+                events.extend(pair.turn());
+                assert!(account.may_overdraw(false));
+                assert_eq!(pair.worker.turn_queue().0, []);
+            }
+            assert_eq!(events, []);
+            reserve(&mut pair, 0);
+            for _ in 0..100 {
+                pair.now_ns += 150_000_000;
+                events.extend(pair.turn());
+            }
+            let end = wire::Event::Finished { stream: call };
+            assert!(events.contains(&end), "it goes on by itself");
+            pair.client.forget(call);
+        }
         drop(others);
         pair.close();
         assert_eq!(account.charged_bytes(), 0);
@@ -275,7 +325,7 @@ mod tests {
                 ..Default::default()
             };
             others.change(much, pair.now_ns);
-            assert!(account.try_overdraft());
+            assert!(account.try_overdraft(false));
             let call = pair.call("/pelton.v1.KeyValue/Get", &[0xff; 1 << 20]);
             let mut events = Vec::new();
             for _ in 0..5 {
@@ -314,7 +364,7 @@ mod tests {
             (left, true, false, false),
             (left, true, true, true),
         ] {
-            assert!(may_overdraw || account.try_overdraft());
+            assert!(may_overdraw || account.try_overdraft(false));
             let mut queue = TurnQueue::default();
             assert_eq!(queue.to_visit(&account).next(), None, "nobody waits");
             queue.insert(waiting(0, bytes, is_shut));

@@ -628,7 +628,7 @@ mod tests {
             ..Default::default()
         };
         others.change(held, pair.now_ns);
-        assert!(account.try_overdraft());
+        assert!(account.try_overdraft(false));
         assert_eq!(account.left_for_messages(), 0);
         pair.sent.clear();
         pair.now_ns += 150_000_000;

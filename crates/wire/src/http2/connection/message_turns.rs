@@ -42,6 +42,11 @@ impl Connection {
         self.unpacks.awaits_memory() || self.turns.is_first_proven(&self.streams)
     }
 
+    /// Returns whether the message that gets the next turn is there, and waits to be decompressed.
+    pub fn is_next_compressed(&self) -> bool {
+        self.unpacks.awaits_memory()
+    }
+
     /// Returns whether a message waits for its turn, or for memory to be decompressed, whose sender
     /// has shown that it goes on.
     pub fn has_proven_waiting(&self) -> bool {
