@@ -248,8 +248,13 @@ impl Account {
 
     /// Returns what large messages may still take before they come, in bytes.
     pub fn left_for_messages(&self) -> usize {
-        let reserve = self.limit_bytes / limits::SMALL_CALLS_SHARE;
-        (self.limit_bytes - reserve).saturating_sub(self.charged_bytes())
+        self.most_for_messages()
+            .saturating_sub(self.charged_bytes())
+    }
+
+    /// Returns what large messages may take together if nothing else is charged, in bytes.
+    pub fn most_for_messages(&self) -> usize {
+        self.limit_bytes - self.limit_bytes / limits::SMALL_CALLS_SHARE
     }
 
     /// Lets one connection of the server receive one message beyond the limit, so that something
@@ -261,12 +266,17 @@ impl Account {
 
     /// Whether nobody receives a message beyond the limit, and another may.
     pub fn may_overdraw(&self, is_compressed: bool) -> bool {
+        self.may_hold_more(is_compressed) && !self.is_overdrawn.load(Ordering::Relaxed)
+    }
+
+    /// Whether so little is held beyond the limit that a message may come beyond it.
+    pub fn may_hold_more(&self, is_compressed: bool) -> bool {
         let bound_bytes = match is_compressed {
             // A few bytes become much.
             true => 0,
             false => limits::OVERDRAWN_BYTES,
         };
-        self.beyond_reserve() <= bound_bytes && !self.is_overdrawn.load(Ordering::Relaxed)
+        self.beyond_reserve() <= bound_bytes
     }
 
     /// The message has come, or stands still.

@@ -142,9 +142,9 @@ pub const STALLED_MS: u64 = 2_000;
 pub const WAITING_STALLED_MS: u64 = 10_000;
 
 /// How far beyond the reserve of a full account ([`RESERVE_SHARE`]) large messages may still come,
-/// one after the other, in bytes: as much as one may have by default. Beyond it they wait until what
-/// is held has become less, compressed ones as soon as the reserve is used up. Stops messages whose
-/// responses nobody takes from following each other.
+/// one after the other, in bytes: as much as one may have by default. Beyond it they wait until
+/// what is held has become less, compressed ones as soon as the reserve is used up. Stops messages
+/// whose responses nobody takes from following each other.
 pub const OVERDRAWN_BYTES: usize = 16 << 20;
 
 /// How long a message waits for memory until connections that do not move are ended for it although

@@ -383,8 +383,8 @@ impl Pair {
         self.fill_account()
     }
 
-    /// The account of the server is used up by others, with the reserve, as long as what is returned
-    /// lives.
+    /// The account of the server is used up by others, with the reserve, as long as what is
+    /// returned lives.
     pub fn fill_account(&self) -> crate::account::Holding {
         let account = self.worker.account();
         let wake: crate::SharedWaker = Arc::new(|| {});

@@ -30,14 +30,23 @@ pub(crate) struct LacksMemory {
 }
 
 impl TurnQueue {
-    /// Whether no other connection has asked before.
-    fn is_first(&self, id: ConnectionId) -> bool {
-        self.0.front().is_none_or(|first| first.id == id)
+    /// Whether no other connection has asked before that may go beyond the limit now.
+    fn is_first(&self, id: ConnectionId, account: &Account) -> bool {
+        self.first(account).is_none_or(|first| first.id == id)
     }
 
-    /// The first connection that memory would help.
-    fn next(&self) -> Option<LacksMemory> {
-        self.0.iter().find(|waiting| !waiting.is_shut).copied()
+    /// The first connection that may go beyond the limit.
+    fn first(&self, account: &Account) -> Option<LacksMemory> {
+        let may_come = |waiting: &&LacksMemory| account.may_hold_more(waiting.is_compressed);
+        self.0.iter().find(may_come).copied()
+    }
+
+    /// The first connection that memory would help: not one that lacks more than there ever is,
+    /// which can only go beyond the limit.
+    fn next(&self, account: &Account) -> Option<LacksMemory> {
+        let most = account.most_for_messages();
+        let is_helped = |waiting: &&LacksMemory| !waiting.is_shut && waiting.bytes <= most;
+        self.0.iter().find(is_helped).copied()
     }
 
     /// Returns how it waits now: one that is known keeps its place and its time.
@@ -68,7 +77,7 @@ impl TurnQueue {
     /// Lets a connection receive large messages as far as there is memory, if no other has asked
     /// before.
     pub fn allow(&self, http2: &mut Http2State, account: &Account) {
-        let next = self.next();
+        let next = self.next(account);
         let is_next = next.is_none_or(|next| next.id == http2.link.id);
         let allowance = if is_next && http2.connection.has_capacity() {
             account.left_for_messages()
@@ -97,7 +106,7 @@ impl TurnQueue {
         if may_go_on {
             connection.probe_turn(output);
         }
-        if may_go_on && connection.waits_for_turn() && self.is_first(http2.link.id) {
+        if may_go_on && connection.waits_for_turn() && self.is_first(http2.link.id, account) {
             http2.overdraws = account.try_overdraft(connection.is_next_compressed());
             if http2.overdraws {
                 connection.force_turn(output);
@@ -136,10 +145,10 @@ impl TurnQueue {
     /// Returns the connections to be visited: the first if it may go beyond the limit, and the next
     /// if there is memory for it by now.
     pub fn to_visit(&self, account: &Account) -> impl Iterator<Item = ConnectionId> + use<> {
-        let first = self.0.front();
+        let first = self.first(account);
         let first = first.filter(|first| account.may_overdraw(first.is_compressed));
         let left = account.left_for_messages();
-        let next = self.next().filter(|next| next.bytes <= left);
+        let next = self.next(account).filter(|next| next.bytes <= left);
         let ids = [first.map(|first| first.id), next.map(|next| next.id)];
         ids.into_iter().flatten()
     }
@@ -170,7 +179,8 @@ mod tests {
     #[test]
     fn connections_keep_their_place_when_they_lack_something_else() {
         let mut queue = TurnQueue::default();
-        assert!(queue.is_first(id(5)), "nobody waits");
+        let account = &Account::new(1_000);
+        assert!(queue.is_first(id(5), account), "nobody waits");
         for (slot, bytes) in [(0, 10), (1, 20), (2, 30), (1, 25), (0, 15)] {
             queue.insert(waiting(slot, bytes, false));
         }
@@ -179,17 +189,45 @@ mod tests {
             queue.0,
             all.map(|(slot, bytes)| waiting(slot, bytes, false))
         );
-        assert!(queue.is_first(id(0)) && !queue.is_first(id(1)));
+        assert!(queue.is_first(id(0), account) && !queue.is_first(id(1), account));
         // One that gets no memory keeps its place, and nobody from theirs.
         queue.insert(waiting(0, 15, true));
-        assert_eq!(queue.next(), Some(waiting(1, 25, false)));
-        assert!(queue.is_first(id(0)) && !queue.is_first(id(1)));
+        assert_eq!(queue.next(account), Some(waiting(1, 25, false)));
+        assert!(queue.is_first(id(0), account) && !queue.is_first(id(1), account));
         queue.insert(waiting(0, 15, false));
-        assert_eq!(queue.next(), Some(waiting(0, 15, false)));
+        assert_eq!(queue.next(account), Some(waiting(0, 15, false)));
         queue.remove(id(1));
         queue.remove(id(0));
         assert_eq!(queue.0, [waiting(2, 30, false)]);
-        assert!(queue.is_first(id(2)) && !queue.is_first(id(0)));
+        assert!(queue.is_first(id(2), account) && !queue.is_first(id(0), account));
+    }
+
+    /// While compressed messages may not come, and for those that lack more than there ever is.
+    #[test]
+    fn messages_that_nothing_helps_keep_no_others_from_it() {
+        let account = &Account::new(1_000_000);
+        let wake: crate::SharedWaker = std::sync::Arc::new(|| {});
+        let mut others = account.open(&net::PeerAddress::Simulated(1), &wake);
+        let mut queue = TurnQueue::default();
+        queue.insert(LacksMemory {
+            is_compressed: true,
+            ..waiting(0, 750_001, false)
+        });
+        queue.insert(waiting(1, 750_000, false));
+        queue.insert(waiting(2, 10, false));
+        for _ in 0..2 {
+            for (bytes, first) in [(1_125_000, 0), (1_125_001, 1)] {
+                let held = crate::account::Held {
+                    charged_bytes: bytes,
+                    all_bytes: bytes,
+                    ..Default::default()
+                };
+                others.change(held, 0);
+                assert!(queue.is_first(id(first), account) && !queue.is_first(id(2), account));
+                assert_eq!(queue.to_visit(account).next(), Some(id(first)));
+                assert_eq!(queue.next(account), Some(waiting(1, 750_000, false)));
+            }
+        }
     }
 
     /// Otherwise as many would be received beyond the limit as there are connections.
@@ -332,7 +370,7 @@ mod tests {
                 events.extend(pair.turn());
             }
             assert!(pair.worker.windows_are_shut());
-            let next = pair.worker.turn_queue().next();
+            let next = pair.worker.turn_queue().next(&account);
             assert_eq!(next, None, "memory helps nobody");
             for _ in 0..10 {
                 pair.tick_without_input();
