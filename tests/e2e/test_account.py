@@ -6,19 +6,31 @@ within its bound.
 
 import gzip
 import threading
+import time
 from concurrent import futures
 
 import grpc
 import pytest
 from flood import MIB, Flood, Honest, judge, status_bytes
 from metrics_page import counter
-from pelton.v1 import admin_pb2, admin_pb2_grpc, kv_pb2_grpc
+from pelton.v1 import admin_pb2, admin_pb2_grpc, echo_pb2, kv_pb2_grpc
 from pelton.v1 import kv_pb2 as pb
-from raw import MAX_WINDOW, grpc_message
+from raw import (
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    HEADERS,
+    MAX_WINDOW,
+    Answer,
+    frame,
+    grpc_message,
+    literal_block,
+)
 from server import Server, expect_status, open_channel, wait_until
 
 SCAN = "/pelton.v1.KeyValue/Scan"
 GET = "/pelton.v1.KeyValue/Get"
+ECHO = "/pelton.v1.Echo/Unary"
 BATCH = "/pelton.v1.KeyValue/Batch"
 STATISTICS = "/pelton.v1.Admin/Statistics"
 TOO_MUCH = grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -317,6 +329,83 @@ def begin_halves(flood, message, count):
     flood.calls("/pelton.v1.KeyValue/Put", lambda _: body, count, end=False, seconds=5)
 
 
+def puts_medium(seconds):
+    """Puts more than a window lets through, each within that time."""
+
+    def put_one(channel):
+        kv = kv_pb2_grpc.KeyValueStub(channel)
+        for size in (300_000, 3_900_000):
+            begin = time.monotonic()
+            kv.Put(pb.PutRequest(key=b"medium", value=bytes(size)), timeout=30)
+            took = time.monotonic() - begin
+            assert took < seconds, f"a Put of {size} bytes took {took:.1f} s"
+
+    return put_one
+
+
+@pytest.mark.parametrize(("connections", "streams", "sent"), [(200, 1, 60_000), (10, 900, 100)])
+def test_messages_that_stand_still_keep_no_large_ones_out(binary, connections, streams, sent):
+    """Each claims 4 MB, brings some of it, and a byte now and then, for which it had a turn."""
+    body = b"\0" + (4_000_000).to_bytes(4) + bytes(sent)
+    with Server(binary, "--memory-limit", "64MiB", "--metrics-listen", "0") as server:
+        with Honest(server.address, call=puts_medium(10)) as honest:
+            for _ in range(2):
+                floods = [Flood(server.address) for _ in range(connections)]
+                for flood in floods:
+                    flood.calls(PUT, lambda _: body, streams, end=False, seconds=5)
+                stop = threading.Event()
+                work = (floods, streams, stop)
+                thread = threading.Thread(target=send_bytes, args=work, daemon=True)
+                thread.start()
+                honest.wait_rounds(10)
+                stop.set()
+                thread.join(60)
+                for flood in floods:
+                    flood.socket.close()
+        judge(server, 64 * MIB, connections + 4, honest)
+        buffered = lambda: counter(server, "pelton_buffered_bytes")  # noqa: E731
+        wait_until(lambda: buffered() == 0, 30, "something stays charged")
+        assert_all_is_given_back(server, 64 * MIB)
+
+
+def send_bytes(floods, streams, stop):
+    """One byte on a stream of each, again and again."""
+    round_number = 0
+    while not stop.wait(0.2):
+        stream = 1 + 2 * (round_number % streams)
+        round_number += 1
+        for flood in floods:
+            flood.poll()
+            flood.send_quietly(frame(DATA, 0, stream, b"\0"))
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "/"), ("GET", "/none"), ("GET", "/blob/none"), ("POST", GET)]
+)
+def test_plain_answers_that_are_not_read(binary, method, path):
+    """150 connections with 1000 requests each and shut windows: what is held of them is bounded."""
+    head = [(":method", method), (":scheme", "http"), (":path", path), (":authority", "test")]
+    block = literal_block(head)
+    with Server(binary, "--memory-limit", "64MiB", "--metrics-listen", "0") as server:
+        with Honest(server.address) as honest:
+            for _ in range(2):
+                floods = [Flood(server.address) for _ in range(150)]
+                for flood in floods:
+                    flood.answers = {stream: Answer() for stream in range(1, 2_001, 2)}
+                    whole = END_HEADERS | END_STREAM
+                    heads = [frame(HEADERS, whole, stream, block) for stream in flood.answers]
+                    flood.send_quietly(b"".join(heads))
+                honest.wait_rounds(20)
+                charged = counter(server, "pelton_buffered_bytes")
+                assert charged < 48 * MIB, f"{charged / MIB:.0f} MiB are charged"
+                for flood in floods:
+                    flood.socket.close()
+        judge(server, 64 * MIB, 154, honest)
+        buffered = lambda: counter(server, "pelton_buffered_bytes")  # noqa: E731
+        wait_until(lambda: buffered() == 0, 30, "something stays charged")
+        assert_all_is_given_back(server, 64 * MIB)
+
+
 PUT = "/pelton.v1.KeyValue/Put"
 PIPE = "/pelton.v1.KeyValue/Pipe"
 
@@ -353,6 +442,26 @@ def test_small_messages_that_become_large(binary):
                 flood.socket.close()
         judge(server, 128 * MIB, 204, honest)
         assert_all_is_given_back(server, 128 * MIB)
+
+
+@pytest.mark.parametrize(("connections", "streams"), [(10, 4), (60, 1)])
+def test_small_messages_whose_large_responses_nobody_takes(binary, connections, streams):
+    """16 MB come back of each 16 kB: those of a connection, and those of many, are not all made."""
+    payload = echo_pb2.EchoRequest(payload=bytes(16_000_000)).SerializeToString()
+    body = grpc_message(gzip.compress(payload, 9), compressed=1)
+    with Server(binary, "--memory-limit", "64MiB", "--metrics-listen", "0") as server:
+        with Honest(server.address, call=puts_medium(10)) as honest:
+            for _ in range(2):
+                floods = [Flood(server.address) for _ in range(connections)]
+                for flood in floods:
+                    flood.calls(ECHO, lambda _: body, streams, ("grpc-encoding", "gzip"))
+                honest.wait_rounds(10)
+                for flood in floods:
+                    flood.socket.close()
+        judge(server, 64 * MIB, connections + 4, honest)
+        buffered = lambda: counter(server, "pelton_buffered_bytes")  # noqa: E731
+        wait_until(lambda: buffered() == 0, 30, "something stays charged")
+        assert_all_is_given_back(server, 64 * MIB)
 
 
 def test_large_compressed_messages_among_them(binary):

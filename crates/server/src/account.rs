@@ -41,6 +41,8 @@ pub(crate) struct Account {
     relieved_ns: AtomicU64,
     /// Connections that were ended to relieve it, shown as a metric.
     evicted: Arc<AtomicU64>,
+    /// How often connections were condemned, ever: loops look for theirs when it has changed.
+    verdicts: AtomicU64,
     /// A connection receives a large message although there is no memory left for it.
     is_overdrawn: AtomicBool,
 }
@@ -149,6 +151,7 @@ struct Holder {
     moved_ns: AtomicU64,
     waits_for_memory: AtomicBool,
     is_condemned: AtomicBool,
+    address: Arc<AddressHolding>,
     /// Of the connection's loop.
     wake: Wake,
 }
@@ -165,6 +168,7 @@ impl Account {
             holders: Mutex::default(),
             relieved_ns: AtomicU64::new(0),
             evicted: Arc::default(),
+            verdicts: AtomicU64::new(0),
             is_overdrawn: AtomicBool::new(false),
         })
     }
@@ -190,6 +194,15 @@ impl Account {
 
     pub fn is_full(&self) -> bool {
         self.charged_bytes() > self.limit_bytes
+    }
+
+    fn is_half_used(&self) -> bool {
+        self.charged_bytes() > self.limit_bytes / 2
+    }
+
+    /// How often connections were condemned, ever.
+    pub fn verdicts(&self) -> u64 {
+        self.verdicts.load(Ordering::Acquire)
     }
 
     /// Takes memory for what a call is about to produce, before it exists, so that threads that
@@ -224,24 +237,46 @@ impl Account {
 
     /// Whether not even small callers can be let in.
     pub fn is_overfull(&self) -> bool {
-        self.charged_bytes() > self.limit_bytes + self.limit_bytes / limits::RESERVE_SHARE
+        self.beyond_reserve() > 0
+    }
+
+    fn beyond_reserve(&self) -> usize {
+        let reserve = self.limit_bytes / limits::RESERVE_SHARE;
+        self.charged_bytes()
+            .saturating_sub(self.limit_bytes + reserve)
     }
 
     /// Returns what large messages may still take before they come, in bytes.
     pub fn left_for_messages(&self) -> usize {
-        let reserve = self.limit_bytes / limits::SMALL_CALLS_SHARE;
-        (self.limit_bytes - reserve).saturating_sub(self.charged_bytes())
+        self.most_for_messages()
+            .saturating_sub(self.charged_bytes())
+    }
+
+    /// Returns what large messages may take together if nothing else is charged, in bytes.
+    pub fn most_for_messages(&self) -> usize {
+        self.limit_bytes - self.limit_bytes / limits::SMALL_CALLS_SHARE
     }
 
     /// Lets one connection of the server receive one message beyond the limit, so that something
-    /// always moves. To be followed by [`Account::end_overdraft`] if it returns true.
-    pub fn try_overdraft(&self) -> bool {
-        !self.is_overdrawn.swap(true, Ordering::Relaxed)
+    /// always moves, unless those before it have left too much. To be followed by
+    /// [`Account::end_overdraft`] if it returns true.
+    pub fn try_overdraft(&self, is_compressed: bool) -> bool {
+        self.may_overdraw(is_compressed) && !self.is_overdrawn.swap(true, Ordering::Relaxed)
     }
 
-    /// Whether nobody receives a message beyond the limit.
-    pub fn may_overdraw(&self) -> bool {
-        !self.is_overdrawn.load(Ordering::Relaxed)
+    /// Whether nobody receives a message beyond the limit, and another may.
+    pub fn may_overdraw(&self, is_compressed: bool) -> bool {
+        self.may_hold_more(is_compressed) && !self.is_overdrawn.load(Ordering::Relaxed)
+    }
+
+    /// Whether so little is held beyond the limit that a message may come beyond it.
+    pub fn may_hold_more(&self, is_compressed: bool) -> bool {
+        let bound_bytes = match is_compressed {
+            // A few bytes become much.
+            true => 0,
+            false => limits::OVERDRAWN_BYTES,
+        };
+        self.beyond_reserve() <= bound_bytes
     }
 
     /// The message has come, or stands still.
@@ -258,6 +293,7 @@ impl Account {
             wake: Wake(Arc::clone(wake)),
             charged_bytes: 0,
             held_bytes: 0,
+            present_bytes: 0,
             unsent_bytes: 0,
             sent_bytes: 0,
             owed_bytes: 0,
@@ -287,11 +323,17 @@ impl Account {
         })
     }
 
-    /// When the account is full, ends the connection that holds most of those that do not move.
-    fn relieve(&self, now_ns: u64) {
+    /// Ends the connections that hold most and move least, of an address or of all, until as much
+    /// is given back as is at a time. Small ones only where `ends_small` says so of all holders.
+    fn relieve(
+        &self,
+        now_ns: u64,
+        of: Option<&Arc<AddressHolding>>,
+        ends_small: impl FnOnce(&[Arc<Holder>]) -> bool,
+    ) {
         let relieved_ns = self.relieved_ns.load(Ordering::Relaxed);
         let due_ns = relieved_ns + limits::RELIEVE_MS * 1_000_000;
-        if !self.is_full() || (relieved_ns != 0 && now_ns < due_ns) {
+        if relieved_ns != 0 && now_ns < due_ns {
             return;
         }
         let (order, relieved) = (Ordering::Relaxed, &self.relieved_ns);
@@ -301,20 +343,23 @@ impl Account {
             return;
         }
         let holders = lock(&self.holders);
-        let stalled = || holders.iter().filter(|holder| holder.is_stalled(now_ns));
-        match stalled().max_by_key(|holder| holder.bytes()) {
-            Some(worst) if !worst.is_small() => worst.condemn(),
-            Some(_) if self.is_full_of_small(&holders) => {
-                let mut freed = 0;
-                for holder in stalled() {
-                    if freed >= limits::RELIEVED_AT_ONCE_BYTES {
-                        break;
-                    }
-                    freed += holder.bytes();
-                    holder.condemn();
-                }
+        let is_of = |holder: &&Arc<Holder>| of.is_none_or(|of| Arc::ptr_eq(of, &holder.address));
+        let stalled = holders.iter().filter(|holder| holder.is_stalled(now_ns));
+        let mut stalled: Vec<_> = stalled.filter(is_of).collect();
+        if stalled.is_empty() {
+            return;
+        }
+        stalled.sort_by_key(|holder| std::cmp::Reverse(holder.weight(now_ns)));
+        let ends_small = ends_small(&holders);
+        let mut freed = 0;
+        for holder in stalled {
+            if freed >= limits::RELIEVED_AT_ONCE_BYTES {
+                break;
             }
-            _ => {}
+            if ends_small || !holder.is_small() {
+                freed += holder.bytes();
+                holder.condemn(&self.verdicts);
+            }
         }
     }
 
@@ -339,9 +384,17 @@ impl Holder {
         self.bytes() < limits::SMALL_HOLDING_BYTES
     }
 
-    /// Has its loop end it.
-    fn condemn(&self) {
+    /// What it holds, by the time for which it has not moved: who holds most and moves least has
+    /// most.
+    fn weight(&self, now_ns: u64) -> u128 {
+        let still_ns = now_ns.saturating_sub(self.moved_ns.load(Ordering::Relaxed));
+        self.bytes() as u128 * u128::from(still_ns)
+    }
+
+    /// Has its loop end it, which looks for it when the count of verdicts has changed.
+    fn condemn(&self, verdicts: &AtomicU64) {
         self.is_condemned.store(true, Ordering::Relaxed);
+        verdicts.fetch_add(1, Ordering::Release);
         (self.wake.0)();
     }
 
@@ -391,6 +444,8 @@ pub(crate) struct Held {
     pub charged_bytes: usize,
     /// With them, and without what is only set aside.
     pub all_bytes: usize,
+    /// What of that has yet to come from the peer: charged before it does.
+    pub expected_bytes: usize,
     /// What waits to be sent, or is set aside for it.
     pub unsent_bytes: usize,
     /// What has waited and was sent, ever.
@@ -412,6 +467,8 @@ pub(crate) struct Holding {
     charged_bytes: usize,
     /// What waits for its peer or of it, bodies that are shared in full.
     held_bytes: usize,
+    /// What of that has come from its peer, or waits for it.
+    present_bytes: usize,
     /// What of that waits to be sent.
     unsent_bytes: usize,
     /// What has waited and was sent, ever.
@@ -443,10 +500,13 @@ impl Holding {
         if held.waits_for_memory != self.waits_for_memory {
             self.note_waiting(held.waits_for_memory);
         }
+        let present_bytes = held.all_bytes - held.expected_bytes;
         if held.charged_bytes != self.charged_bytes
             || held.all_bytes != self.held_bytes
+            || present_bytes != self.present_bytes
             || (has_moved && self.holder.is_some())
         {
+            self.note_movement(present_bytes, now_ns);
             self.change_to(held.charged_bytes, held.all_bytes, now_ns);
         }
     }
@@ -462,7 +522,6 @@ impl Holding {
     fn change_to(&mut self, charged_bytes: usize, held_bytes: usize, now_ns: u64) {
         replace(&self.account.charged, self.charged_bytes, charged_bytes);
         replace(&self.address.held_bytes, self.held_bytes, held_bytes);
-        self.note_movement(held_bytes, now_ns);
         (self.charged_bytes, self.held_bytes) = (charged_bytes, held_bytes);
         self.changed_ns = now_ns;
         self.show();
@@ -470,13 +529,14 @@ impl Holding {
     }
 
     /// A connection moves when a share of what it holds has come or gone: a byte a minute is no
-    /// movement.
-    fn note_movement(&mut self, held_bytes: usize, now_ns: u64) {
-        let moved_bytes = self.held_bytes.abs_diff(held_bytes);
+    /// movement, nor is what is only charged beforehand.
+    fn note_movement(&mut self, present_bytes: usize, now_ns: u64) {
+        let before_bytes = std::mem::replace(&mut self.present_bytes, present_bytes);
+        let moved_bytes = before_bytes.abs_diff(present_bytes);
         self.owed_bytes = self.owed_bytes.saturating_sub(moved_bytes);
-        if self.owed_bytes == 0 || self.held_bytes == 0 {
+        if self.owed_bytes == 0 || before_bytes == 0 {
             self.moved_ns = now_ns;
-            self.owed_bytes = held_bytes.div_ceil(wire::limits::PROGRESS_SHARE);
+            self.owed_bytes = present_bytes.div_ceil(wire::limits::PROGRESS_SHARE);
             // A verdict that its loop has not carried out is about what it was then: later it would
             // end a connection that moves.
             if let Some(holder) = &self.holder {
@@ -490,10 +550,11 @@ impl Holding {
         self.number
     }
 
-    /// Lets those see it who relieve the account, if it holds more than a little: while the account
-    /// is full, also if that is not much.
+    /// Lets those see it who relieve the account, if it holds more than a little: while half of the
+    /// account is used, also if that is not much.
     fn show(&mut self) {
-        let may_be_ended = self.account.is_full() && self.held_bytes >= limits::RELIEVED_FROM_BYTES;
+        let is_enough = self.held_bytes >= limits::RELIEVED_FROM_BYTES;
+        let may_be_ended = is_enough && self.account.is_half_used();
         if self.is_small() && !may_be_ended {
             return self.hide();
         }
@@ -503,6 +564,7 @@ impl Holding {
                 moved_ns: AtomicU64::new(0),
                 waits_for_memory: AtomicBool::new(self.waits_for_memory),
                 is_condemned: AtomicBool::new(false),
+                address: Arc::clone(&self.address),
                 wake: self.wake.clone(),
             });
             lock(&self.account.holders).push(Arc::clone(&holder));
@@ -553,12 +615,11 @@ impl Holding {
     /// Whether the peers of one address take most of an account of which half is used.
     fn is_large_share(&self) -> bool {
         let half = self.account.limit_bytes / 2;
-        self.account.charged_bytes() > half
-            && self.address.held_bytes.load(Ordering::Relaxed) > half
+        self.account.is_half_used() && self.address.held_bytes.load(Ordering::Relaxed) > half
     }
 
     /// Whether the connection is to be ended, to relieve the account.
-    fn is_condemned(&self) -> bool {
+    pub fn is_condemned(&self) -> bool {
         let holder = self.holder.as_ref();
         holder.is_some_and(|holder| holder.is_condemned.load(Ordering::Relaxed))
     }
@@ -583,8 +644,23 @@ impl Holding {
     /// Looks whether the account is to be relieved, for the sake of this connection: one that only
     /// waits for its own peer to read needs nothing, and ends nobody, itself least of all.
     pub fn relieve(&self, now_ns: u64) {
-        if !self.waits_for_its_peer(now_ns) {
-            self.account.relieve(now_ns);
+        let account = &self.account;
+        if account.is_full() && !self.waits_for_its_peer(now_ns) {
+            account.relieve(now_ns, None, |holders| account.is_full_of_small(holders));
+        }
+    }
+
+    /// Looks whether others are to be ended although the account is not full, since a large message
+    /// of this connection that lacks so many bytes has waited for memory for
+    /// [`limits::STARVED_MS`]. Where its address holds too much, that is of its address.
+    pub fn relieve_starved(&self, lacked_bytes: usize, now_ns: u64) {
+        let account = &self.account;
+        let of_address = match account.is_full() {
+            true => None,
+            false => self.is_large_share().then_some(&self.address),
+        };
+        if of_address.is_some() || account.left_for_messages() < lacked_bytes {
+            account.relieve(now_ns, of_address, |_| true);
         }
     }
 
@@ -686,6 +762,142 @@ mod tests {
                 one.change(gathered(40_000 + round), now_ns);
             }
             assert!(small.iter().all(|one| !one.is_condemned()), "{round}");
+        }
+    }
+
+    /// Otherwise messages whose responses nobody takes would follow each other without an end.
+    #[test]
+    fn messages_come_beyond_the_limit_until_too_much_is_held_beyond_it() {
+        let account = Account::new(8 * MB);
+        let mut others = holding(&account, 1);
+        let overfull = 9 * MB;
+        for _ in 0..2 {
+            for (bytes, plain, compressed) in [
+                (overfull, true, true),
+                (overfull + 1, true, false),
+                (overfull + limits::OVERDRAWN_BYTES, true, false),
+                (overfull + limits::OVERDRAWN_BYTES + 1, false, false),
+            ] {
+                others.change(unsent(bytes), 0);
+                assert_eq!(account.try_overdraft(true), compressed, "{bytes}");
+                assert!(
+                    !compressed || !account.try_overdraft(false),
+                    "one at a time"
+                );
+                account.end_overdraft();
+                assert_eq!(account.try_overdraft(false), plain, "{bytes}");
+                account.end_overdraft();
+            }
+        }
+    }
+
+    /// A turn that a message is given, and that lapses, moves nothing; what comes in it does.
+    #[test]
+    fn what_is_charged_beforehand_is_no_movement() {
+        let account = Account::new(8 * MB);
+        let mut now_ns = 1;
+        for _ in 0..2 {
+            let (mut idle, mut sends) = (holding(&account, 1), holding(&account, 2));
+            let expecting = |here: usize, expected_bytes: usize| Held {
+                expected_bytes,
+                ..gathered(here + expected_bytes)
+            };
+            for step in 0..5 {
+                idle.change(expecting(5 * MB, step % 2 * MB), now_ns);
+                sends.change(
+                    expecting(2 * MB + step * MB / 2, 2 * MB - step * MB / 2),
+                    now_ns,
+                );
+                now_ns += SECOND_NS / 2;
+            }
+            holding(&account, 3).relieve(now_ns);
+            assert!(idle.is_condemned() && !sends.is_condemned());
+            drop((idle, sends));
+            assert_eq!(account.charged_bytes(), 0);
+        }
+    }
+
+    /// While the account is not full, but large messages find no memory.
+    #[test]
+    fn who_holds_most_and_moves_least_is_ended_for_a_message_that_waits() {
+        let account = Account::new(8 * MB);
+        let stalled_ns = limits::STALLED_MS * 1_000_000;
+        let mut now_ns = 1;
+        for _ in 0..2 {
+            // Two MB for a long time weigh more than three for a short one.
+            let mut many = [2, 3, 1].map(|_| holding(&account, 1));
+            many[0].change(gathered(2 * MB), now_ns);
+            many[1].change(gathered(3 * MB), now_ns + stalled_ns);
+            many[2].change(gathered(MB), now_ns + stalled_ns);
+            let condemned = |many: &[Holding; 3]| many.each_ref().map(Holding::is_condemned);
+            let waits = holding(&account, 2);
+            now_ns += 2 * stalled_ns;
+            waits.relieve(now_ns);
+            waits.relieve_starved(account.left_for_messages(), now_ns);
+            assert_eq!(condemned(&many), [false; 3], "there is memory");
+            assert!(!account.is_full());
+            for expected in [
+                [true, false, false],
+                [true, true, false],
+                [true, true, true],
+            ] {
+                waits.relieve_starved(300_000, now_ns);
+                waits.relieve_starved(300_000, now_ns);
+                assert_eq!(condemned(&many), expected);
+                now_ns += limits::RELIEVE_MS * 1_000_000;
+            }
+            drop(many);
+            assert_eq!(account.charged_bytes(), 0);
+            assert!(lock(&account.holders).is_empty());
+        }
+    }
+
+    #[test]
+    fn small_ones_that_came_early_are_ended_too_for_a_message_that_waits() {
+        let account = Account::new(8 * MB);
+        let mut now_ns = 1;
+        for _ in 0..2 {
+            let mut many: Vec<_> = (0..160).map(|_| holding(&account, 1)).collect();
+            for one in &mut many {
+                one.change(gathered(40_000), now_ns);
+            }
+            assert!(!account.is_full());
+            let waits = holding(&account, 2);
+            now_ns += limits::STALLED_MS * 1_000_000;
+            while account.left_for_messages() < MB {
+                waits.relieve_starved(MB, now_ns);
+                let before = many.len();
+                many.retain(|one| !one.is_condemned());
+                let ended = before - many.len();
+                assert!((1..=27).contains(&ended), "{ended} at a time");
+                now_ns += limits::RELIEVE_MS * 1_000_000;
+            }
+            waits.relieve_starved(MB, now_ns);
+            assert!(many.len() > 100 && !many.iter().any(Holding::is_condemned));
+        }
+    }
+
+    /// An address that holds too much is shut out by its own, and that is ended.
+    #[test]
+    fn where_an_address_holds_too_much_its_own_are_ended() {
+        let account = Account::new(8 * MB);
+        let mut now_ns = 1;
+        for _ in 0..2 {
+            let mut many = [1, 1, 2].map(|node| holding(&account, node));
+            for (one, bytes) in many.iter_mut().zip([3 * MB, 2 * MB, 5 * MB / 2]) {
+                one.change(gathered(bytes), now_ns);
+            }
+            let (inside, outside) = (holding(&account, 1), holding(&account, 2));
+            now_ns += limits::STALLED_MS * 1_000_000;
+            let condemned = |many: &[Holding; 3]| many.each_ref().map(Holding::is_condemned);
+            inside.relieve_starved(1, now_ns);
+            assert_eq!(condemned(&many), [true, false, false]);
+            now_ns += limits::RELIEVE_MS * 1_000_000;
+            inside.relieve_starved(1, now_ns);
+            assert_eq!(condemned(&many), [true, true, false], "not that of another");
+            now_ns += limits::RELIEVE_MS * 1_000_000;
+            outside.relieve_starved(1, now_ns);
+            assert_eq!(condemned(&many), [true; 3]);
         }
     }
 

@@ -46,6 +46,17 @@ impl Admission {
         Ok(())
     }
 
+    /// Whether a plain request that is no call may be answered on a connection with so many open
+    /// streams. Its answer waits for nothing but its peer's windows: where not even small callers
+    /// can be let in, those who hold more than a little get none.
+    pub fn admit_plain(&self, streams: usize, holding: &Holding) -> Result<(), RefusedFor> {
+        let holds_much = streams > limits::CALLS_IN_ANY_CASE || !holding.is_small();
+        match self.account.is_overfull() && holds_much {
+            true => Err(RefusedFor::Buffers),
+            false => Ok(()),
+        }
+    }
+
     /// Returns how much a connection may have sent that its calls have not seen: a little while not
     /// even small callers can be let in, so that what streams send that were opened before is
     /// bounded too.
@@ -116,6 +127,37 @@ mod tests {
             assert_eq!(admission.admit(0, 0, &large), Err(RefusedFor::Buffers));
             assert_eq!(admission.admit(0, 0, &small), Ok(()));
             large.change(Held::default(), 0);
+        }
+    }
+
+    #[test]
+    fn plain_requests_of_those_who_hold_much_are_shed_when_the_account_is_overfull() {
+        let account = Account::new(1_000_000);
+        let wake: crate::SharedWaker = Arc::new(|| {});
+        let mut asks = account.open(&net::PeerAddress::Unix, &wake);
+        let mut others = account.open(&net::PeerAddress::Unix, &wake);
+        let admission = Admission::new(account);
+        let unsent = |bytes| Held {
+            charged_bytes: bytes,
+            all_bytes: bytes,
+            unsent_bytes: bytes,
+            ..Held::default()
+        };
+        let refused = Err(RefusedFor::Buffers);
+        let few = limits::CALLS_IN_ANY_CASE;
+        for _ in 0..2 {
+            others.change(unsent(1_000_000), 0);
+            asks.change(unsent(100_000), 0);
+            assert_eq!(
+                admission.admit_plain(few + 1, &asks),
+                Ok(()),
+                "not overfull"
+            );
+            others.change(unsent(2_000_000), 0);
+            assert_eq!(admission.admit_plain(few, &asks), refused);
+            asks.change(unsent(1_000), 0);
+            assert_eq!(admission.admit_plain(few, &asks), Ok(()));
+            assert_eq!(admission.admit_plain(few + 1, &asks), refused);
         }
     }
 

@@ -454,6 +454,7 @@ impl Parts {
             ),
             settings: Arc::new(Settings {
                 http2,
+                about_body: greeting(&config.server).into(),
                 about: greeting(&config.server),
                 drain_ms: config.loops.drain_ms,
                 log: config.log,

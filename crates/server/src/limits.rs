@@ -135,10 +135,22 @@ pub const OVERFULL_GATHERED_BYTES: usize = 256 << 10;
 /// it.
 pub const STALLED_MS: u64 = 2_000;
 
-/// As [`STALLED_MS`], for a connection that waits for memory with a whole request, and has taken
-/// nearly all that it was sent: it is the server that does not go on. It ends all the same, since a
+/// As [`STALLED_MS`], for a connection that waits for memory with a whole request, or with one
+/// whose sender has shown that it goes on, and has taken nearly all that it was sent: it is the
+/// server that does not go on. It ends all the same, since a
 /// peer might hold much beside that request.
 pub const WAITING_STALLED_MS: u64 = 10_000;
+
+/// How far beyond the reserve of a full account ([`RESERVE_SHARE`]) large messages may still come,
+/// one after the other, in bytes: as much as one may have by default. Beyond it they wait until
+/// what is held has become less, compressed ones as soon as the reserve is used up. Stops messages
+/// whose responses nobody takes from following each other.
+pub const OVERDRAWN_BYTES: usize = 16 << 20;
+
+/// How long a message waits for memory until connections that do not move are ended for it although
+/// the account is not full, in milliseconds: those that hold most and move least. Less than
+/// [`STALLED_MS`], so that whoever came before those that wait is ended before them.
+pub const STARVED_MS: u64 = 1_000;
 
 /// How often at most a full account is relieved of a connection, in milliseconds: what one held is
 /// given back first.
@@ -153,7 +165,7 @@ pub const RELIEVED_FROM_BYTES: usize = 16 << 10;
 /// it is full.
 pub const SMALL_HOLDERS_SHARE: usize = 2;
 
-/// Bytes of such connections that are ended at a time: one of them would give back next to nothing.
+/// Bytes of connections that are ended at a time: one small one would give back next to nothing.
 pub const RELIEVED_AT_ONCE_BYTES: usize = 1 << 20;
 
 /// Addresses of peers that are remembered before those without a connection are forgotten; twice as

@@ -383,15 +383,18 @@ impl Pair {
         self.fill_account()
     }
 
-    /// The account of the server is used up by others as long as what is returned lives.
+    /// The account of the server is used up by others, with the reserve, as long as what is
+    /// returned lives.
     pub fn fill_account(&self) -> crate::account::Holding {
         let account = self.worker.account();
         let wake: crate::SharedWaker = Arc::new(|| {});
         let mut others = account.open(&PeerAddress::Simulated(9), &wake);
+        let bytes =
+            account.limit_bytes() + account.limit_bytes() / crate::limits::RESERVE_SHARE + 1;
         let held = crate::account::Held {
-            charged_bytes: 1 << 30,
-            all_bytes: 1 << 30,
-            unsent_bytes: 1 << 30,
+            charged_bytes: bytes,
+            all_bytes: bytes,
+            unsent_bytes: bytes,
             ..Default::default()
         };
         others.change(held, self.now_ns);

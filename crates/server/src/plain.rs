@@ -1,5 +1,6 @@
 //! Plain HTTP/2 requests: a word about this server, and a clear no to everything else.
 
+use bytes::Bytes;
 use service::{Code, Status};
 use wire::{Connection, ErrorCode};
 
@@ -49,25 +50,36 @@ impl Answer {
 
     /// Answers. The request is complete: its body, which nobody asked for, has come and was thrown
     /// away. An answer before that would leave what is wrong with the rest of the request unsaid.
-    pub fn send(self, stream: &mut StreamHandle<'_>, about: &str) {
-        let (status, body) = match self {
-            Answer::About => (200, about),
+    /// The text is not copied for those who do not take it.
+    pub fn send(self, stream: &mut StreamHandle<'_>, about: &Bytes) {
+        let (status, text) = match self {
+            Answer::About => (200, None),
             Answer::NotFound => (
                 404,
-                "there is nothing here: this port serves gRPC, and GET / says which services\n",
+                Some(
+                    "there is nothing here: this port serves gRPC, and GET / says which services\n",
+                ),
             ),
             Answer::NotGrpc => (
                 415,
-                "this is a gRPC method: the content-type must be application/grpc\n",
+                Some("this is a gRPC method: the content-type must be application/grpc\n"),
             ),
-            Answer::NotAllowed => (405, service::http::NOT_ALLOWED),
+            Answer::NotAllowed => (405, Some(service::http::NOT_ALLOWED)),
         };
         let allow = ("allow", service::http::BLOB_METHODS);
         let headers = [TEXT[0], allow];
         let headers = &headers[..1 + usize::from(self == Answer::NotAllowed)];
         stream.set_token(0);
-        stream.send_plain(status, headers, body.as_bytes());
+        let body = text.map_or_else(|| about.clone(), |text| text.into());
+        stream.send_plain_shared(status, headers, body);
     }
+}
+
+/// Refuses a plain request for want of memory: with nothing that waits for the peer's windows.
+#[cold]
+pub(crate) fn shed(stream: &mut StreamHandle<'_>) {
+    stream.set_token(0);
+    stream.send_plain(503, &[("retry-after", "1")], b"");
 }
 
 /// Ends a plain request that failed: with the status of HTTP that fits, or, if its answer has

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use net::PeerAddress;
 use service::{Code, Method};
 use store::snapshot::SnapshotReport;
@@ -89,6 +90,8 @@ pub(crate) struct Settings {
     pub http2: wire::Config,
     /// What `GET /` answers.
     pub about: String,
+    /// The same as the body of responses, which share it.
+    pub about_body: Bytes,
     pub drain_ms: u64,
     pub log: Arc<dyn Log>,
     /// Whether it is counted how long calls take.

@@ -1,5 +1,6 @@
 //! One stream of a connection, as calls use it.
 
+use bytes::Bytes;
 use service::Status;
 use wire::{Charge, Connection, ErrorCode, MessagePart, Pause, SharedBytes, StreamKey};
 
@@ -78,6 +79,11 @@ impl<'a> StreamHandle<'a> {
     /// Sends a whole answer.
     pub fn send_plain(&mut self, status: u16, headers: &[(&str, &str)], body: &[u8]) {
         (self.connection).send_plain(self.key, self.output, status, headers, body);
+    }
+
+    /// Sends a whole answer whose body is held as long as the program runs.
+    pub fn send_plain_shared(&mut self, status: u16, headers: &[(&str, &str)], body: Bytes) {
+        (self.connection).send_plain_shared(self.key, self.output, status, headers, body);
     }
 
     /// Sends the header of an answer whose body follows.

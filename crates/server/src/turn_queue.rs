@@ -16,30 +16,54 @@ pub(crate) struct TurnQueue(VecDeque<LacksMemory>);
 
 /// A connection that waits for memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct LacksMemory {
+pub(crate) struct LacksMemory {
     id: ConnectionId,
     /// What it lacks.
-    bytes: usize,
+    pub bytes: usize,
+    /// The message is there, to be decompressed.
+    is_compressed: bool,
+    /// Since when it waits, in nanoseconds.
+    pub since_ns: u64,
     /// Its windows are shut, since it or its address holds too much: whatever memory there is, it
     /// gets none, and keeps nobody from it. It may go beyond the limit.
     is_shut: bool,
 }
 
 impl TurnQueue {
-    /// Whether no other connection has asked before.
-    fn is_first(&self, id: ConnectionId) -> bool {
-        self.0.front().is_none_or(|first| first.id == id)
+    /// Whether no other connection has asked before that may go beyond the limit now.
+    fn is_first(&self, id: ConnectionId, account: &Account) -> bool {
+        self.first(account).is_none_or(|first| first.id == id)
     }
 
-    /// The first connection that memory would help.
-    fn next(&self) -> Option<LacksMemory> {
-        self.0.iter().find(|waiting| !waiting.is_shut).copied()
+    /// The first connection that may go beyond the limit.
+    fn first(&self, account: &Account) -> Option<LacksMemory> {
+        let may_come = |waiting: &&LacksMemory| account.may_hold_more(waiting.is_compressed);
+        self.0.iter().find(may_come).copied()
     }
 
-    fn insert(&mut self, waiting: LacksMemory) {
+    /// The first connection that memory would help: not one that lacks more than there ever is,
+    /// which can only go beyond the limit.
+    fn next(&self, account: &Account) -> Option<LacksMemory> {
+        let most = account.most_for_messages();
+        let is_helped = |waiting: &&LacksMemory| !waiting.is_shut && waiting.bytes <= most;
+        self.0.iter().find(is_helped).copied()
+    }
+
+    /// Returns how it waits now: one that is known keeps its place and its time.
+    fn insert(&mut self, waiting: LacksMemory) -> LacksMemory {
         match self.0.iter_mut().find(|other| other.id == waiting.id) {
-            Some(known) => *known = waiting,
-            None => self.0.push_back(waiting),
+            Some(known) => {
+                let since_ns = known.since_ns;
+                *known = LacksMemory {
+                    since_ns,
+                    ..waiting
+                };
+                *known
+            }
+            None => {
+                self.0.push_back(waiting);
+                waiting
+            }
         }
     }
 
@@ -53,8 +77,9 @@ impl TurnQueue {
     /// Lets a connection receive large messages as far as there is memory, if no other has asked
     /// before.
     pub fn allow(&self, http2: &mut Http2State, account: &Account) {
-        let next = self.next();
-        let allowance = if next.is_none_or(|next| next.id == http2.link.id) {
+        let next = self.next(account);
+        let is_next = next.is_none_or(|next| next.id == http2.link.id);
+        let allowance = if is_next && http2.connection.has_capacity() {
             account.left_for_messages()
         } else {
             0
@@ -62,21 +87,27 @@ impl TurnQueue {
         http2.connection.set_turn_allowance(allowance);
     }
 
-    /// Has a connection wait for memory if its next large message has none. Returns whether it
-    /// waits, and is to be visited again.
+    /// Has a connection wait for memory if its next large message has none, and goes on. Returns
+    /// how it waits, if it does, and is to be visited again.
     pub fn settle(
         &mut self,
         http2: &mut Http2State,
         output: &mut Vec<u8>,
         account: &Account,
-    ) -> bool {
+        now_ns: u64,
+    ) -> Option<LacksMemory> {
         let connection = &mut http2.connection;
         if http2.overdraws && !connection.has_turn() {
             http2.overdraws = false;
             account.end_overdraft();
         }
-        if connection.waits_for_turn() && self.is_first(http2.link.id) {
-            http2.overdraws = account.try_overdraft();
+        // What came for calls that may produce nothing would lie there.
+        let may_go_on = connection.has_capacity();
+        if may_go_on {
+            connection.probe_turn(output);
+        }
+        if may_go_on && connection.waits_for_turn() && self.is_first(http2.link.id, account) {
+            http2.overdraws = account.try_overdraft(connection.is_next_compressed());
             if http2.overdraws {
                 connection.force_turn(output);
             }
@@ -85,18 +116,20 @@ impl TurnQueue {
                 account.end_overdraft();
             }
         }
-        let waits = connection.waits_for_turn();
-        if waits {
+        if may_go_on && connection.waits_for_turn() {
             http2.waits_for_turn = true;
-            self.insert(LacksMemory {
+            return Some(self.insert(LacksMemory {
                 id: http2.link.id,
                 bytes: connection.next_turn_bytes(),
+                is_compressed: connection.is_next_compressed(),
+                since_ns: now_ns,
                 is_shut: connection.windows_are_shut(),
-            });
-        } else if std::mem::take(&mut http2.waits_for_turn) {
+            }));
+        }
+        if std::mem::take(&mut http2.waits_for_turn) {
             self.remove(http2.link.id);
         }
-        waits
+        None
     }
 
     /// The connection is gone.
@@ -112,9 +145,10 @@ impl TurnQueue {
     /// Returns the connections to be visited: the first if it may go beyond the limit, and the next
     /// if there is memory for it by now.
     pub fn to_visit(&self, account: &Account) -> impl Iterator<Item = ConnectionId> + use<> {
-        let first = self.0.front().filter(|_| account.may_overdraw());
+        let first = self.first(account);
+        let first = first.filter(|first| account.may_overdraw(first.is_compressed));
         let left = account.left_for_messages();
-        let next = self.next().filter(|next| next.bytes <= left);
+        let next = self.next(account).filter(|next| next.bytes <= left);
         let ids = [first.map(|first| first.id), next.map(|next| next.id)];
         ids.into_iter().flatten()
     }
@@ -136,6 +170,8 @@ mod tests {
         LacksMemory {
             id: id(slot),
             bytes,
+            is_compressed: false,
+            since_ns: 0,
             is_shut,
         }
     }
@@ -143,7 +179,8 @@ mod tests {
     #[test]
     fn connections_keep_their_place_when_they_lack_something_else() {
         let mut queue = TurnQueue::default();
-        assert!(queue.is_first(id(5)), "nobody waits");
+        let account = &Account::new(1_000);
+        assert!(queue.is_first(id(5), account), "nobody waits");
         for (slot, bytes) in [(0, 10), (1, 20), (2, 30), (1, 25), (0, 15)] {
             queue.insert(waiting(slot, bytes, false));
         }
@@ -152,17 +189,45 @@ mod tests {
             queue.0,
             all.map(|(slot, bytes)| waiting(slot, bytes, false))
         );
-        assert!(queue.is_first(id(0)) && !queue.is_first(id(1)));
+        assert!(queue.is_first(id(0), account) && !queue.is_first(id(1), account));
         // One that gets no memory keeps its place, and nobody from theirs.
         queue.insert(waiting(0, 15, true));
-        assert_eq!(queue.next(), Some(waiting(1, 25, false)));
-        assert!(queue.is_first(id(0)) && !queue.is_first(id(1)));
+        assert_eq!(queue.next(account), Some(waiting(1, 25, false)));
+        assert!(queue.is_first(id(0), account) && !queue.is_first(id(1), account));
         queue.insert(waiting(0, 15, false));
-        assert_eq!(queue.next(), Some(waiting(0, 15, false)));
+        assert_eq!(queue.next(account), Some(waiting(0, 15, false)));
         queue.remove(id(1));
         queue.remove(id(0));
         assert_eq!(queue.0, [waiting(2, 30, false)]);
-        assert!(queue.is_first(id(2)) && !queue.is_first(id(0)));
+        assert!(queue.is_first(id(2), account) && !queue.is_first(id(0), account));
+    }
+
+    /// While compressed messages may not come, and for those that lack more than there ever is.
+    #[test]
+    fn messages_that_nothing_helps_keep_no_others_from_it() {
+        let account = &Account::new(1_000_000);
+        let wake: crate::SharedWaker = std::sync::Arc::new(|| {});
+        let mut others = account.open(&net::PeerAddress::Simulated(1), &wake);
+        let mut queue = TurnQueue::default();
+        queue.insert(LacksMemory {
+            is_compressed: true,
+            ..waiting(0, 750_001, false)
+        });
+        queue.insert(waiting(1, 750_000, false));
+        queue.insert(waiting(2, 10, false));
+        for _ in 0..2 {
+            for (bytes, first) in [(1_125_000, 0), (1_125_001, 1)] {
+                let held = crate::account::Held {
+                    charged_bytes: bytes,
+                    all_bytes: bytes,
+                    ..Default::default()
+                };
+                others.change(held, 0);
+                assert!(queue.is_first(id(first), account) && !queue.is_first(id(2), account));
+                assert_eq!(queue.to_visit(account).next(), Some(id(first)));
+                assert_eq!(queue.next(account), Some(waiting(1, 750_000, false)));
+            }
+        }
     }
 
     /// Otherwise as many would be received beyond the limit as there are connections.
@@ -172,11 +237,13 @@ mod tests {
         let account = std::sync::Arc::clone(pair.worker.account());
         let _others = pair.fill_account();
         for _ in 0..2 {
-            assert!(account.may_overdraw());
+            assert!(account.may_overdraw(false));
             let call = pair.call("/pelton.v1.KeyValue/Get", &[0xff; 1 << 20]);
-            // What the first window lets through, and then its turn begins.
+            // What the first window lets through, then a little more, and then its turn begins.
             pair.turn();
-            assert!(!account.may_overdraw());
+            assert!(account.may_overdraw(false));
+            pair.turn();
+            assert!(!account.may_overdraw(false));
             if pair.client.wants_transmit() {
                 pair.client.transmit(&mut pair.sent, pair.now_ns);
             }
@@ -184,7 +251,7 @@ mod tests {
             let (some, rest) = sent.split_at(30_000);
             for piece in some.chunks(10_000) {
                 pair.receive(piece);
-                assert!(!account.may_overdraw());
+                assert!(!account.may_overdraw(false));
             }
             pair.sent.extend_from_slice(rest);
             let mut events = Vec::new();
@@ -195,7 +262,89 @@ mod tests {
             assert!(events.contains(&end));
             pair.client.forget(call);
         }
-        assert!(account.may_overdraw());
+        assert!(account.may_overdraw(false));
+    }
+
+    /// Thousands that stand still would have a turn each before one that goes on.
+    #[test]
+    fn a_message_that_stands_still_has_no_place_in_the_queue_and_one_that_goes_on_has() {
+        let mut pair = Pair::open();
+        let account = std::sync::Arc::clone(pair.worker.account());
+        let others = pair.fill_account();
+        let before = account.charged_bytes();
+        for _ in 0..2 {
+            assert!(account.try_overdraft(false));
+            let call = pair.call("/pelton.v1.KeyValue/Get", &[0xff; 1 << 20]);
+            pair.turn();
+            let probe = wire::limits::PROBE_BYTES as usize;
+            let expected = pair.worker.http2().connection.expected_bytes();
+            assert_eq!(expected, probe, "it is asked for a little");
+            let kept = std::mem::take(&mut pair.sent);
+            for _ in 0..5 {
+                assert_eq!(pair.worker.turn_queue().0, []);
+                pair.now_ns += 150_000_000;
+                pair.tick_without_input();
+            }
+            assert_eq!(pair.worker.http2().connection.expected_bytes(), 0);
+            pair.sent = kept;
+            pair.turn();
+            pair.turn();
+            assert_eq!(pair.worker.turn_queue().0.len(), 1);
+            account.end_overdraft();
+            let mut events = Vec::new();
+            for _ in 0..30 {
+                pair.now_ns += 5_000_000;
+                events.extend(pair.turn());
+            }
+            let end = wire::Event::Finished { stream: call };
+            assert!(events.contains(&end) && pair.worker.turn_queue().0.is_empty());
+            pair.client.forget(call);
+            assert!(account.may_overdraw(false));
+        }
+        assert_eq!(account.charged_bytes(), before);
+        drop(others);
+        pair.close();
+        assert_eq!(account.charged_bytes(), 0);
+    }
+
+    /// It would lie in the backlog, and the next one beside it.
+    #[test]
+    fn no_message_comes_beyond_the_limit_for_calls_that_may_produce_nothing() {
+        let mut pair = Pair::open();
+        let account = std::sync::Arc::clone(pair.worker.account());
+        let others = pair.fill_account();
+        let head = wire::RequestHead::call("test", "/pelton.v1.KeyValue/Pipe");
+        let open = pair.client.open(&mut pair.sent, &head);
+        open.expect("a stream is free");
+        pair.turn();
+        let pipe = pair.worker.first_stream();
+        for _ in 0..2 {
+            let reserve = |pair: &mut Pair, bytes| {
+                let connection = &mut pair.worker.http2().connection;
+                connection.reserve_send(pipe, bytes);
+            };
+            reserve(&mut pair, 2 * crate::limits::SMALL_HOLDING_BYTES);
+            let call = pair.call("/pelton.v1.KeyValue/Get", &[0xff; 1 << 20]);
+            let mut events = Vec::new();
+            for _ in 0..10 {
+                pair.now_ns += 150_000_000;
+                events.extend(pair.turn());
+                assert!(account.may_overdraw(false));
+                assert_eq!(pair.worker.turn_queue().0, []);
+            }
+            assert_eq!(events, []);
+            reserve(&mut pair, 0);
+            for _ in 0..100 {
+                pair.now_ns += 150_000_000;
+                events.extend(pair.turn());
+            }
+            let end = wire::Event::Finished { stream: call };
+            assert!(events.contains(&end), "it goes on by itself");
+            pair.client.forget(call);
+        }
+        drop(others);
+        pair.close();
+        assert_eq!(account.charged_bytes(), 0);
     }
 
     /// Of an address that holds most of an account of which half is used: a visit in each tick
@@ -214,14 +363,14 @@ mod tests {
                 ..Default::default()
             };
             others.change(much, pair.now_ns);
-            assert!(account.try_overdraft());
+            assert!(account.try_overdraft(false));
             let call = pair.call("/pelton.v1.KeyValue/Get", &[0xff; 1 << 20]);
             let mut events = Vec::new();
             for _ in 0..5 {
                 events.extend(pair.turn());
             }
             assert!(pair.worker.windows_are_shut());
-            let next = pair.worker.turn_queue().next();
+            let next = pair.worker.turn_queue().next(&account);
             assert_eq!(next, None, "memory helps nobody");
             for _ in 0..10 {
                 pair.tick_without_input();
@@ -253,7 +402,7 @@ mod tests {
             (left, true, false, false),
             (left, true, true, true),
         ] {
-            assert!(may_overdraw || account.try_overdraft());
+            assert!(may_overdraw || account.try_overdraft(false));
             let mut queue = TurnQueue::default();
             assert_eq!(queue.to_visit(&account).next(), None, "nobody waits");
             queue.insert(waiting(0, bytes, is_shut));

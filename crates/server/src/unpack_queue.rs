@@ -175,7 +175,7 @@ mod tests {
             };
             others.change(held, pair.now_ns);
             // Somebody else receives a message beyond the limit: nothing is forced.
-            assert!(account.try_overdraft());
+            assert!(account.try_overdraft(true));
             for _ in 0..3 {
                 call_compressed(&mut pair, LARGE);
             }
@@ -202,7 +202,7 @@ mod tests {
         }
         pair.turn();
         assert_eq!(account.charged_bytes(), 0);
-        assert!(account.try_overdraft(), "it was given back");
+        assert!(account.try_overdraft(true), "it was given back");
     }
 
     #[test]

@@ -142,6 +142,12 @@ pub const TURN_LAPSE_MS: u64 = 100;
 /// See [`TURN_LAPSE_MS`]: one full frame.
 pub const TURN_PROGRESS_BYTES: u32 = 16 << 10;
 
+/// What a message may bring while there is no memory for its turn, so that its sender shows that it
+/// goes on, in bytes: one full frame. One message of a connection at a time, for [`TURN_LAPSE_MS`]:
+/// it is within what a connection may always hold. Stops thousands of messages that stand still
+/// from having a turn each before those that go on.
+pub const PROBE_BYTES: u32 = 16 << 10;
+
 /// What messages whose turn has come may take of [`MAX_GATHERED_BYTES`]: this part, a half. The
 /// rest is for what other streams may send before their turn, a window each. One message always has
 /// its turn.

@@ -252,6 +252,7 @@ impl Handler for LoopHandler {
         self.state.end_tick();
         self.sweep_timers();
         self.state.resume_held_back();
+        self.state.visit_condemned(&self.slots);
         for id in self.state.take_revisit() {
             if let Some(io) = connections.io(id) {
                 io.set_unfinished(true);
@@ -627,7 +628,7 @@ mod tests {
             ..Default::default()
         };
         others.change(held, pair.now_ns);
-        assert!(account.try_overdraft());
+        assert!(account.try_overdraft(false));
         assert_eq!(account.left_for_messages(), 0);
         pair.sent.clear();
         pair.now_ns += 150_000_000;

@@ -73,6 +73,8 @@ pub(crate) struct LoopState {
     held_back: BTreeSet<ConnectionId>,
     /// Connections that wait for memory for their next large message.
     turn_queue: TurnQueue,
+    /// Verdicts of the account by which connections of this loop were looked for.
+    verdicts_seen: u64,
     /// Connections that have a compressed message under way.
     unpack_queue: UnpackQueue,
     drain: Option<Drain>,
@@ -117,6 +119,7 @@ impl LoopState {
             revisit: Vec::new(),
             held_back: BTreeSet::new(),
             turn_queue: TurnQueue::default(),
+            verdicts_seen: 0,
             unpack_queue: UnpackQueue::default(),
             drain: None,
             health_version: shared.health.version(),

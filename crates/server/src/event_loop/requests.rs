@@ -80,16 +80,31 @@ impl LoopState {
             .is_some_and(|value| !end && value.eq_ignore_ascii_case(b"100-continue"));
         match service::http::route(head.method(), head.path()) {
             Some(method) => self.plain_call(http2, io, stream, method, end),
-            None => {
-                let answer = Answer::to(&http2.connection);
-                http2.connection.set_token(stream, answer.token());
-                if end {
-                    self.answer_plain(http2, io, stream);
-                }
-            }
+            None => self.plain_question(http2, io, stream, end),
         }
         if is_waiting {
             http2.stream(stream, &mut io.output).send_continue();
+        }
+    }
+
+    /// A plain request that is no call.
+    fn plain_question(
+        &mut self,
+        http2: &mut Http2State,
+        io: &mut Io,
+        stream: StreamKey,
+        end: bool,
+    ) {
+        let admission = &self.context.admission;
+        let streams = http2.connection.running();
+        if let Err(reason) = admission.admit_plain(streams, &http2.link.holding) {
+            self.calls.figures().refused(reason);
+            return plain::shed(&mut http2.stream(stream, &mut io.output));
+        }
+        let answer = Answer::to(&http2.connection);
+        http2.connection.set_token(stream, answer.token());
+        if end {
+            self.answer_plain(http2, io, stream);
         }
     }
 
@@ -104,7 +119,11 @@ impl LoopState {
     ) {
         if let Err(reason) = self.admit(http2) {
             let status = self.refusal(&http2.link, method, reason);
-            return plain::fail(&mut http2.stream(stream, &mut io.output), &status, false);
+            let mut stream = http2.stream(stream, &mut io.output);
+            return match reason {
+                RefusedFor::Buffers | RefusedFor::RunningCalls => plain::shed(&mut stream),
+                _ => plain::fail(&mut stream, &status, false),
+            };
         }
         self.begin(http2, io, stream, method, end);
     }
@@ -232,7 +251,7 @@ impl LoopState {
     fn answer_plain(&self, http2: &mut Http2State, io: &mut Io, stream: StreamKey) {
         let mut stream = http2.stream(stream, &mut io.output);
         if let Some(answer) = Answer::from_token(stream.token()) {
-            answer.send(&mut stream, &self.context.settings.about);
+            answer.send(&mut stream, &self.context.settings.about_body);
         }
     }
 }

@@ -120,7 +120,13 @@ impl LoopState {
         self.after_step(http2, io);
         self.resume_reads(http2);
         let account = &self.context.admission.account;
-        if self.turn_queue.settle(http2, &mut io.output, account) {
+        let waits = self
+            .turn_queue
+            .settle(http2, &mut io.output, account, now_ns);
+        if let Some(waits) = waits {
+            if now_ns >= waits.since_ns + limits::STARVED_MS * 1_000_000 {
+                http2.link.holding.relieve_starved(waits.bytes, now_ns);
+            }
             self.arm(&mut http2.link, now_ns + limits::TURN_RETRY_MS * 1_000_000);
         }
         // Behind it, as it may have found memory for a message.
@@ -153,16 +159,26 @@ impl LoopState {
         connection.set_windows_shut(pause != Pause::No, &mut io.output);
         if pause != Pause::No {
             link.holding.relieve(now_ns);
-            if link.holding.evict_if_condemned() {
-                connection.abort(
-                    "it held most of what all peers may hold, and did not read",
-                    &mut io.output,
-                );
-                return io.close_now();
-            }
             // What is held may shrink elsewhere, while this peer can do nothing but wait.
             self.arm(link, now_ns + limits::WINDOWS_SHUT_MS * 1_000_000);
         }
+        if http2.link.holding.evict_if_condemned() {
+            const WHY: &str = "it held most of what all peers may hold, and did not move";
+            http2.connection.abort(WHY, &mut io.output);
+            io.close_now();
+        }
+    }
+
+    /// Has the connections visited that are to be ended to relieve the account, if some were
+    /// condemned since this was last called: those that wait for nothing have no other visit.
+    pub(super) fn visit_condemned(&mut self, slots: &[Option<ConnectionState>]) {
+        let verdicts = self.context.admission.account.verdicts();
+        if std::mem::replace(&mut self.verdicts_seen, verdicts) == verdicts {
+            return;
+        }
+        let links = slots.iter().flatten().map(ConnectionState::link);
+        let condemned = links.filter(|link| link.holding.is_condemned());
+        self.revisit.extend(condemned.map(|link| link.id));
     }
 
     /// Takes up reads that have waited for send capacity.
@@ -252,11 +268,12 @@ pub(crate) fn held(connection: &Connection, io: &Io) -> Held {
     Held {
         charged_bytes: connection.buffered_bytes() + output_bytes + calls_bytes,
         all_bytes,
+        expected_bytes: connection.expected_bytes(),
         unsent_bytes: connection.unsent_bytes() + output_bytes,
         sent_bytes: connection.sent_bytes(),
         // Of nobody who holds little is it asked.
         waits_for_memory: all_bytes >= limits::SMALL_HOLDING_BYTES
-            && connection.has_put_back()
+            && (connection.has_put_back() || connection.has_proven_waiting())
             && connection.queued_bytes() + output_bytes < limits::SMALL_HOLDING_BYTES,
     }
 }

@@ -70,6 +70,7 @@ fn a_connection_holds_what_is_set_aside_what_waits_for_the_socket_and_its_calls(
         let expected = Held {
             charged_bytes: 1_020 + output + of_calls,
             all_bytes: 20 + output + of_calls,
+            expected_bytes: 0,
             unsent_bytes: 1_000 + output,
             sent_bytes: connection.sent_bytes(),
             waits_for_memory: false,

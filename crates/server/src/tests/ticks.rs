@@ -237,7 +237,7 @@ fn a_connection_without_memory_for_its_large_message_looks_for_it_soon() {
         pair.turn();
         let others = pair.fill_account();
         // Somebody else receives a message beyond the limit.
-        assert!(account.try_overdraft());
+        assert!(account.try_overdraft(false));
         let call = pair.call("/pelton.v1.KeyValue/Get", &[0xff; 1 << 20]);
         for _ in 0..3 {
             pair.turn();

@@ -124,7 +124,7 @@ impl Outbound {
     ) -> usize {
         let appendable = matches!(self.pieces.back(), Some(OutboundPiece::Owned { bytes, .. }) if bytes.len() < APPEND_BELOW_BYTES);
         if !appendable {
-            self.pieces.push_back(OutboundPiece::Owned {
+            self.push(OutboundPiece::Owned {
                 bytes: pool.take(),
                 sent: 0,
             });
@@ -146,11 +146,24 @@ impl Outbound {
             self.write(pool, |out| out.extend_from_slice(&bytes));
             return 0;
         }
+        self.share_whole(bytes)
+    }
+
+    /// The same for a body that is held as long as the program runs: however short it is, it is not
+    /// copied before it fits.
+    pub(crate) fn share_whole(&mut self, bytes: SharedBytes) -> usize {
         let shared = bytes.len();
         self.bytes += shared;
-        self.pieces
-            .push_back(OutboundPiece::Shared { bytes, sent: 0 });
+        self.push(OutboundPiece::Shared { bytes, sent: 0 });
         shared
+    }
+
+    /// Most streams that wait have one piece: no memory is taken for more of them before they come.
+    fn push(&mut self, piece: OutboundPiece) {
+        if self.pieces.capacity() == 0 {
+            self.pieces.reserve_exact(1);
+        }
+        self.pieces.push_back(piece);
     }
 
     /// Charges the body that was shared last, if it is the last piece, some of it waits, and nobody
@@ -213,6 +226,27 @@ impl Outbound {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_body_that_is_shared_whole_takes_no_memory_but_for_its_piece() {
+        static TEXT: [u8; 600] = [7; 600];
+        let mut pool = BufferPool::default();
+        let mut outbound = Outbound::default();
+        let allocated = allocation_counter::measure(|| {
+            let shared = outbound.share_whole(Bytes::from_static(&TEXT).into());
+            assert_eq!(shared, TEXT.len());
+        });
+        assert_eq!(allocated.bytes_current, size_of::<OutboundPiece>() as i64);
+        for _ in 0..2 {
+            let mut out = Vec::new();
+            while outbound.bytes() > 0 {
+                let count = outbound.bytes().min(250);
+                assert_eq!(outbound.take(count, &mut out, &mut pool), count);
+            }
+            assert_eq!(out, TEXT);
+            outbound.share_whole(Bytes::from_static(&TEXT).into());
+        }
+    }
 
     #[test]
     fn pieces_come_out_in_order_at_any_cut() {

@@ -13,6 +13,8 @@ enum TurnState {
     Waiting,
     /// Its window is opened for all that it lacks.
     Active,
+    /// Its window is opened for a little, so that its sender shows that it goes on.
+    Probed,
     /// It stood still in its turn. It may use what it was allowed, and gets another turn when it
     /// does.
     Lapsed,
@@ -22,7 +24,9 @@ enum TurnState {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct MessageTurn {
     state: TurnState,
-    /// What the message lacks, since its turn has begun; else 0.
+    /// Waiting: its sender has shown that it goes on.
+    is_proven: bool,
+    /// What the message lacks, since its turn has begun; of a probe, what it is to bring; else 0.
     reserved: u32,
     /// Bytes that came since `since_ns`.
     brought: u32,
@@ -49,7 +53,26 @@ impl MessageTurn {
         self.state == TurnState::Active
     }
 
+    /// Returns whether the message is to show that its sender goes on.
+    #[inline]
+    pub(crate) fn is_probed(self) -> bool {
+        self.state == TurnState::Probed
+    }
+
+    /// Returns whether the bytes that come next are accounted for: it is the message's turn, or it
+    /// is probed.
+    #[inline]
+    pub(crate) fn is_expected(self) -> bool {
+        self.is_active() || self.is_probed()
+    }
+
+    /// Returns whether the message waits, and its sender has shown that it goes on.
+    pub(crate) fn is_proven(self) -> bool {
+        self.is_waiting() && self.is_proven
+    }
+
     /// Returns whether the message stood still in its turn.
+    #[cfg(test)]
     pub(crate) fn has_lapsed(self) -> bool {
         self.state == TurnState::Lapsed
     }
@@ -78,9 +101,21 @@ impl MessageTurn {
         came
     }
 
+    /// Takes bytes that have come out of what a probe is to bring; returns how many.
+    pub(crate) fn settle_probe(&mut self, bytes: u32) -> u32 {
+        let came = self.reserved.min(bytes);
+        self.reserved -= came;
+        came
+    }
+
     /// Lets the message wait for its turn.
     pub(crate) fn wait(&mut self) {
-        self.state = TurnState::Waiting;
+        (self.state, self.is_proven) = (TurnState::Waiting, false);
+    }
+
+    /// Lets the message, of which has come what was asked for, wait for its turn.
+    pub(crate) fn wait_proven(&mut self) {
+        (self.state, self.is_proven) = (TurnState::Waiting, true);
     }
 
     /// Lets the message wait no more, as it needs no turn now.
@@ -95,10 +130,17 @@ impl MessageTurn {
     pub(crate) fn begin(&mut self, missing: u32, now_ns: u64) {
         *self = MessageTurn {
             state: TurnState::Active,
+            is_proven: false,
             reserved: missing,
             brought: 0,
             since_ns: now_ns,
         };
+    }
+
+    /// Begins a probe, which is to bring so many bytes.
+    pub(crate) fn begin_probe(&mut self, bytes: u32, now_ns: u64) {
+        self.begin(bytes, now_ns);
+        self.state = TurnState::Probed;
     }
 
     /// Ends the turn if too little has come in its time, and returns whether it did. Otherwise the
@@ -107,7 +149,7 @@ impl MessageTurn {
         if now_ns < self.lapses_at_ns() {
             return false;
         }
-        if self.brought < limits::TURN_PROGRESS_BYTES {
+        if self.is_probed() || self.brought < limits::TURN_PROGRESS_BYTES {
             self.state = TurnState::Lapsed;
             return true;
         }
@@ -134,6 +176,29 @@ mod tests {
             assert!(!turn.lapse(begun_ns + 2 * lapse_ns - 1));
             assert!(turn.lapse(begun_ns + 2 * lapse_ns));
             assert!(turn.has_lapsed() && !turn.is_active());
+        }
+    }
+
+    #[test]
+    fn a_probe_is_over_when_it_has_brought_what_it_is_to_or_after_its_time() {
+        let mut turn = MessageTurn::default();
+        for begun_ns in [5, 1_000] {
+            turn.wait();
+            assert!(!turn.is_proven());
+            turn.begin_probe(100, begun_ns);
+            assert!(turn.is_probed() && turn.is_expected() && !turn.is_active());
+            assert_eq!((turn.settle_probe(60), turn.reserved_bytes()), (60, 40));
+            assert_eq!((turn.settle_probe(60), turn.reserved_bytes()), (40, 0));
+            turn.wait_proven();
+            assert!(turn.is_proven() && !turn.is_expected());
+            turn.begin(1_000, begun_ns);
+            assert!(turn.is_active() && !turn.is_probed());
+            turn.wait();
+            assert!(!turn.is_proven(), "each turn asks for another proof");
+            turn.begin_probe(100, begun_ns);
+            turn.count(99);
+            assert!(!turn.lapse(turn.lapses_at_ns() - 1));
+            assert!(turn.lapse(turn.lapses_at_ns()) && turn.has_lapsed());
         }
     }
 

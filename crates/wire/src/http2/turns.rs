@@ -8,10 +8,15 @@
 //! back at once instead, all messages would creep on together, and each would hold memory until the
 //! last.
 //!
+//! Where the layer above has no memory for the next message, that is probed first: its window is
+//! opened for [`limits::PROBE_BYTES`], one message of a connection at a time. So messages that
+//! stand still are told from those that go on, and each of them costs the others nothing.
+//!
 //! Invariants: a stream stands in `waiting` exactly while its turn waits, in `active` while it is
-//! active; `active_bytes` is what the active messages lack, `reserved_bytes` what those lack that
-//! ever had a turn. If nothing is reserved and the layer above allows it, the first that waits gets
-//! its turn: there is always a message that may end.
+//! active or probed; `active_bytes` is what the active messages lack and the probed ones are to
+//! bring, `reserved_bytes` what those lack that ever had a turn. If nothing is reserved and the
+//! layer above allows it, the first that waits gets its turn: there is always a message that may
+//! end.
 
 use std::collections::VecDeque;
 
@@ -19,6 +24,7 @@ use super::stream::Stream;
 use super::stream_key::StreamKey;
 use super::streams::Streams;
 use super::turn::MessageTurn;
+use crate::limits;
 
 /// What happens to the window of a stream, some of whose unfinished message has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,6 +129,12 @@ impl Turns {
         others == 0 || held_bytes + self.reserved_bytes + more <= self.bound_bytes
     }
 
+    /// Returns whether the sender of the first message that waits has shown that it goes on.
+    pub(crate) fn is_first_proven(&self, streams: &Streams) -> bool {
+        let first = self.waiting.front();
+        first.is_some_and(|key| streams[key.slot].turn.is_proven())
+    }
+
     /// Some bytes of an unfinished message have come, which lacks `missing` now. Counts them, and
     /// lets the message wait if it needs a turn. Returns what happens to the window of the stream.
     pub(crate) fn count(
@@ -134,6 +146,9 @@ impl Turns {
     ) -> WindowAfter {
         let missing = u32::try_from(missing).unwrap_or(u32::MAX);
         stream.turn.count(taken);
+        if stream.turn.is_probed() {
+            return self.count_probed(slot, stream, taken, missing);
+        }
         let came = stream.turn.settle(missing) as usize;
         self.reserved_bytes -= came;
         if stream.turn.is_active() {
@@ -144,7 +159,7 @@ impl Turns {
             return WindowAfter::GivenBack;
         }
         if !stream.turn.is_waiting() {
-            let (had_turn, id) = (stream.turn.has_lapsed(), stream.id());
+            let (had_turn, id) = (stream.turn.reserved_bytes() > 0, stream.id());
             stream.turn.wait();
             // What was begun ends first.
             if had_turn {
@@ -153,6 +168,32 @@ impl Turns {
                 self.waiting.push_back(StreamKey { slot, id });
             }
         }
+        WindowAfter::Shut
+    }
+
+    /// The same for a message that is probed: that is over when it has brought what it is to, or
+    /// lacks no more than its window lets through.
+    fn count_probed(
+        &mut self,
+        slot: u32,
+        stream: &mut Stream,
+        taken: u32,
+        missing: u32,
+    ) -> WindowAfter {
+        let came = stream.turn.settle_probe(taken) as usize;
+        self.reserved_bytes -= came;
+        self.active_bytes -= came;
+        if stream.turn.reserved_bytes() > 0 {
+            return WindowAfter::Shut;
+        }
+        let id = stream.id();
+        self.leave(stream.turn, id);
+        if missing <= stream.receive_window.available() {
+            stream.turn = MessageTurn::default();
+            return WindowAfter::GivenBack;
+        }
+        stream.turn.wait_proven();
+        self.waiting.push_front(StreamKey { slot, id });
         WindowAfter::Shut
     }
 
@@ -191,6 +232,24 @@ impl Turns {
         }
     }
 
+    /// Begins to probe the first message that waits, if the connection has memory for it and none
+    /// is active or probed. Returns its stream.
+    pub(crate) fn probe_next(
+        &mut self,
+        streams: &mut Streams,
+        held_bytes: usize,
+        now_ns: u64,
+    ) -> Option<StreamKey> {
+        if self.has_active() {
+            return None;
+        }
+        let key = self.force_next(streams, held_bytes)?;
+        let stream = &mut streams[key.slot];
+        let bytes = missing_bytes(stream).min(limits::PROBE_BYTES as usize) as u32;
+        self.reserve_turn(key, stream, bytes, |turn| turn.begin_probe(bytes, now_ns));
+        Some(key)
+    }
+
     /// Takes streams from the front of the list that need no turn any more.
     fn drop_idle(&mut self, streams: &mut Streams) {
         while let Some(&key) = self.waiting.front() {
@@ -210,11 +269,21 @@ impl Turns {
     /// Begins the turn of a stream that has been taken out.
     pub(crate) fn begin(&mut self, key: StreamKey, stream: &mut Stream, now_ns: u64) {
         stream.inbound.reserve_message();
-        let before = stream.turn.reserved_bytes() as usize;
         let missing = u32::try_from(missing_bytes(stream)).unwrap_or(u32::MAX);
-        stream.turn.begin(missing, now_ns);
-        self.reserved_bytes = self.reserved_bytes - before + missing as usize;
-        self.active_bytes += missing as usize;
+        self.reserve_turn(key, stream, missing, |turn| turn.begin(missing, now_ns));
+    }
+
+    fn reserve_turn(
+        &mut self,
+        key: StreamKey,
+        stream: &mut Stream,
+        bytes: u32,
+        begin: impl FnOnce(&mut MessageTurn),
+    ) {
+        let before = stream.turn.reserved_bytes() as usize;
+        begin(&mut stream.turn);
+        self.reserved_bytes = self.reserved_bytes - before + bytes as usize;
+        self.active_bytes += bytes as usize;
         self.active.push(key);
         self.lapse_due_ns.get_or_insert(stream.turn.lapses_at_ns());
     }
@@ -234,7 +303,7 @@ impl Turns {
         if turn.is_waiting() {
             self.waiting.retain(|key| key.id != id);
         }
-        if turn.is_active() {
+        if turn.is_expected() {
             self.active_bytes -= reserved;
             self.active.retain(|key| key.id != id);
             if self.active.is_empty() {
@@ -255,12 +324,17 @@ impl Turns {
     /// Ends the turns of messages that stand still.
     #[cold]
     pub(crate) fn lapse(&mut self, streams: &mut Streams, now_ns: u64) {
-        let active_bytes = &mut self.active_bytes;
+        let (active_bytes, reserved_bytes) = (&mut self.active_bytes, &mut self.reserved_bytes);
         let mut due_ns: Option<u64> = None;
         self.active.retain(|key| {
             let turn = &mut streams[key.slot].turn;
+            let is_probed = turn.is_probed();
             if turn.lapse(now_ns) {
                 *active_bytes -= turn.reserved_bytes() as usize;
+                if is_probed {
+                    // What a probe lets through is as little as any window.
+                    *reserved_bytes -= turn.settle(0) as usize;
+                }
                 return false;
             }
             let lapses_ns = turn.lapses_at_ns();
@@ -361,6 +435,52 @@ mod tests {
                 turns.end(&mut streams[key.slot]);
             }
             assert_eq!((turns.active_bytes(), turns.lapse_due_ns()), (0, None));
+        }
+    }
+
+    /// A message that is probed and stands still makes way for the next, and one that goes on is
+    /// the first to get its turn.
+    #[test]
+    fn a_message_is_probed_once_for_a_little_and_comes_first_when_it_goes_on() {
+        let probe = limits::PROBE_BYTES;
+        let (mut streams, keys) = streams(&[100_010, 200_010]);
+        let mut turns = Turns::new(1_000_000);
+        let mut now_ns = 0;
+        for _ in 0..2 {
+            for key in &keys {
+                let stream = &mut streams[key.slot];
+                let missing = missing_bytes(stream);
+                turns.count(key.slot, stream, 10, missing);
+            }
+            assert!(!turns.is_first_proven(&streams));
+            assert_eq!(turns.probe_next(&mut streams, 0, now_ns), Some(keys[0]));
+            assert_eq!(
+                turns.probe_next(&mut streams, 0, now_ns),
+                None,
+                "one at a time"
+            );
+            assert_eq!(turns.active_bytes(), probe as usize);
+            now_ns += 1_000_000 * limits::TURN_LAPSE_MS;
+            turns.lapse(&mut streams, now_ns);
+            assert_eq!((turns.active_bytes(), turns.lapse_due_ns()), (0, None));
+            assert_eq!(turns.probe_next(&mut streams, 0, now_ns), Some(keys[1]));
+            let stream = &mut streams[keys[1].slot];
+            for (came, left) in [(probe - 1, 1), (1, 0)] {
+                let after = turns.count(keys[1].slot, stream, came, 100_000);
+                assert_eq!((after, turns.active_bytes()), (WindowAfter::Shut, left));
+            }
+            assert!(turns.is_first_proven(&streams) && !turns.has_active());
+            // What has lapsed goes on, and stands behind.
+            let stream = &mut streams[keys[0].slot];
+            let after = turns.count(keys[0].slot, stream, 1, 100_000);
+            assert_eq!(after, WindowAfter::Shut);
+            assert_eq!(turns.take_next(&mut streams, 1_000, 0), Some(keys[1]));
+            turns.begin(keys[1], &mut streams[keys[1].slot], now_ns);
+            for key in &keys {
+                turns.end(&mut streams[key.slot]);
+            }
+            assert_eq!((turns.active_bytes(), turns.reserved_bytes), (0, 0));
+            assert!(!turns.has_waiting() && !turns.has_active());
         }
     }
 

@@ -357,7 +357,7 @@ impl Connection {
         let bytes = self.unfinished.bytes() + self.unpacks.packed_bytes();
         let max = self.config.max_gathered_bytes;
         let bound = max.min(self.unfinished.bound_bytes());
-        if bytes <= bound || self.streams[slot].turn.is_active() {
+        if bytes <= bound || self.streams[slot].turn.is_expected() {
             return Ok(None);
         }
         if bytes <= max {

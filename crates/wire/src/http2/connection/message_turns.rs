@@ -36,6 +36,45 @@ impl Connection {
         self.turns.has_active() || self.unpacks.is_granted()
     }
 
+    /// Returns whether the sender of the message that gets the next turn has shown that it goes on:
+    /// it has brought what [`Connection::probe_turn`] let through. One to be decompressed is there.
+    pub fn is_next_proven(&self) -> bool {
+        self.unpacks.awaits_memory() || self.turns.is_first_proven(&self.streams)
+    }
+
+    /// Returns whether the message that gets the next turn is there, and waits to be decompressed.
+    pub fn is_next_compressed(&self) -> bool {
+        self.unpacks.awaits_memory()
+    }
+
+    /// Returns whether a message waits for its turn, or for memory to be decompressed, whose sender
+    /// has shown that it goes on.
+    pub fn has_proven_waiting(&self) -> bool {
+        !self.has_turn() && self.is_next_proven()
+    }
+
+    /// Returns the bytes that messages whose turn it is, or that are probed, are expected to bring.
+    #[inline]
+    pub fn expected_bytes(&self) -> usize {
+        self.turns.active_bytes()
+    }
+
+    /// Lets the sender of the first message that waits for its turn show that it goes on, whatever
+    /// the layer above allows: opens its window for
+    /// [`PROBE_BYTES`](crate::limits::PROBE_BYTES). One that brings them is the first to get its
+    /// turn; one that does not makes way for the next.
+    pub fn probe_turn(&mut self, out: &mut Vec<u8>) {
+        if !self.waits_for_turn() || self.is_next_proven() {
+            return;
+        }
+        let held_bytes = self.unfinished.bytes();
+        let now_ns = self.now_ns;
+        if let Some(key) = self.turns.probe_next(&mut self.streams, held_bytes, now_ns) {
+            let stream = &mut self.streams[key.slot];
+            self.windows.open_for_turn(stream, out);
+        }
+    }
+
     /// Gives the first message that waits its turn, whatever the layer above allows, if none has it
     /// and the connection's own bound lets it.
     pub fn force_turn(&mut self, out: &mut Vec<u8>) {

@@ -1,5 +1,7 @@
 //! Answers to plain requests, which are not gRPC.
 
+use bytes::Bytes;
+
 use super::Connection;
 use crate::http2::extra_fields::encode_field;
 use crate::http2::frame::{self, flag, kind};
@@ -17,21 +19,61 @@ impl Connection {
         headers: &[(&str, &str)],
         body: &[u8],
     ) {
-        let Some(found) = self.streams.get(stream) else {
+        if self.send_plain_head(stream, out, (status, body.len()), headers) {
+            self.end_body(stream, out, body);
+        }
+    }
+
+    /// The same with a body that is held as long as the program runs: it is not copied before it
+    /// goes out.
+    pub fn send_plain_shared(
+        &mut self,
+        stream: StreamKey,
+        out: &mut Vec<u8>,
+        status: u16,
+        headers: &[(&str, &str)],
+        body: Bytes,
+    ) {
+        if !self.send_plain_head(stream, out, (status, body.len()), headers) {
             return;
+        }
+        let slot = stream.slot;
+        if self.streams.is_alive(stream) {
+            self.release_reserved(slot);
+            let outbound = &mut self.streams[slot].outbound;
+            outbound.end_with(End::Bare);
+            let bytes = outbound.share_whole(body.into());
+            self.capacity.add_shared(bytes);
+            self.queued(slot, bytes, out);
+        }
+        if self.streams.contains(stream) {
+            self.streams[slot].end_work();
+            self.close_if_over(slot, Some(out));
+        }
+    }
+
+    /// Sends the head of a whole answer with a body of so many bytes. Returns whether the body is
+    /// to follow: else it was the last call for this stream.
+    fn send_plain_head(
+        &mut self,
+        stream: StreamKey,
+        out: &mut Vec<u8>,
+        (status, body_bytes): (u16, usize),
+        headers: &[(&str, &str)],
+    ) -> bool {
+        let Some(found) = self.streams.get(stream) else {
+            return false;
         };
         // The answer to HEAD has the length that GET would have brought (RFC 9110 section 9.3.2).
-        let length = body.len().to_string();
-        let body = if found.is_head_request() { &[] } else { body };
+        let length = body_bytes.to_string();
+        let has_body = body_bytes > 0 && !found.is_head_request();
         let headers: Vec<_> = headers
             .iter()
             .copied()
             .chain([("content-length", length.as_str())])
             .collect();
-        self.send_plain_headers(stream, out, status, &headers, body.is_empty());
-        if !body.is_empty() {
-            self.end_body(stream, out, body);
-        }
+        self.send_plain_headers(stream, out, status, &headers, !has_body);
+        has_body
     }
 
     /// Tells who waits for it (`expect: 100-continue`) that the body of a plain request may come.
