@@ -165,6 +165,24 @@ def test_versions(secure, authority, version):
         assert connection.recv(9)[3] == 4  # SETTINGS
 
 
+def test_renegotiation_is_refused(secure, authority):
+    """RFC 9113 section 9.2.1. A line `R` makes `s_client` ask for it."""
+    command = ["openssl", "s_client", "-connect", secure.addresses[0], "-tls1_2", "-alpn", "h2"]
+    command += ["-CAfile", str(authority.ca), "-servername", "localhost"]
+    for _ in range(2):
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        ) as client:
+            lines = iter(client.stdout.readline, b"")
+            assert any(b"Verify return code: 0 (ok)" in line for line in lines)
+            client.stdin.write(b"R\n")
+            client.stdin.flush()
+            assert b"no renegotiation" in b"".join(lines)
+            assert client.wait(10) != 0
+    with open_secure(secure.addresses[0], authority) as channel:
+        assert put_and_get(channel) == b"value"
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Who came to the wrong port
 

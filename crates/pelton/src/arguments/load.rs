@@ -244,7 +244,10 @@ fn parse_metadata(text: &str) -> Result<MetadataField, String> {
         },
     };
     field.check().map_err(|_| {
-        format!("`{text}` cannot be sent: names are lower-case letters, digits, `-`, `_` and `.` and do not end with -bin; values are printable ASCII")
+        format!(
+            "`{text}` cannot be sent: names are lower-case letters, digits, `-`, `_` and `.`, and \
+             do not begin with grpc- or end with -bin; values are printable ASCII"
+        )
     })?;
     Ok(field)
 }

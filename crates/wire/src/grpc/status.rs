@@ -317,7 +317,7 @@ mod tests {
     fn a_status_says_what_it_is() {
         let mut metadata = Metadata::new();
         metadata
-            .push_ascii("grpc-retry-pushback-ms", "100")
+            .push_received(b"grpc-retry-pushback-ms", b"100")
             .expect("valid");
         let status = Status::new(Code::Unavailable, "draining").with_metadata(metadata);
         assert_eq!(status.to_string(), "UNAVAILABLE: draining");

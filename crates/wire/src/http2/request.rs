@@ -9,7 +9,8 @@ pub struct RequestHead<'a> {
     pub method: &'a str,
     /// `http` or `https`.
     pub scheme: &'a str,
-    /// For whom the server is to answer, usually `host:port`.
+    /// The authority of the request, usually `host:port`; user information before an `@` is not
+    /// sent.
     pub authority: &'a str,
     /// For gRPC `/package.Service/Method`.
     pub path: &'a str,

@@ -460,6 +460,27 @@ fn held_answers_come_before_their_end() {
     assert_ne!(client.connection.status(), &Status::OK);
 }
 
+#[test]
+fn the_authority_is_sent_without_user_information() {
+    let mut client = client();
+    for (authority, sent) in [
+        ("here:1", "here:1"),
+        ("user:secret@here:1", "here:1"),
+        ("user@here", "here"),
+        ("a@b@here", "here"),
+        ("user:secret@here:1", "here:1"),
+    ] {
+        let head = RequestHead::call(authority, "/a.B/C");
+        let opened = client.connection.open(&mut client.output, &head);
+        opened.expect("a stream");
+        let frames = client.frames();
+        let fields = client.decode(&frames[0]);
+        let mut found = fields.iter().filter(|(name, _)| name == ":authority");
+        assert_eq!(found.next().map(|(_, value)| value.as_str()), Some(sent));
+        assert_eq!(found.next(), None);
+    }
+}
+
 /// The same head again and again, others in between, changes of the table size: what a decoder
 /// reads is always what was asked for, and a head that is repeated is a few bytes.
 #[test]

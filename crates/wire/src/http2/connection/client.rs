@@ -215,3 +215,31 @@ impl Connection {
         Ok(Some(Event::Finished { stream }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http2::config::Config;
+    use crate::http2::frame::MAX_31_BIT;
+
+    #[test]
+    fn no_stream_is_opened_when_all_identifiers_are_used() {
+        let mut out = Vec::new();
+        let mut client = Connection::new(&Config::client(), 0);
+        client.start(&mut out);
+        client.life.skip_ids_to(MAX_31_BIT - 2);
+        let head = RequestHead::call("here", "/a.B/C");
+        for id in [MAX_31_BIT - 2, MAX_31_BIT] {
+            let stream = client.open(&mut out, &head).expect("a stream");
+            assert_eq!(stream.id, id);
+            client.reset(stream, &mut out, ErrorCode::Cancel);
+        }
+        out.clear();
+        for _ in 0..2 {
+            let refused = client.open(&mut out, &head);
+            assert_eq!(refused, Err(OpenError::IdsExhausted));
+        }
+        assert!(out.is_empty());
+        assert_eq!((client.running(), client.close_reason()), (0, None));
+    }
+}

@@ -69,15 +69,18 @@ impl Connection {
         if frame::read_u32(payload) & frame::MAX_31_BIT != header.stream {
             return self.charge(Charge::Glitch);
         }
-        // RFC 7540 section 5.3.1: a stream error of type PROTOCOL_ERROR.
-        match self.streams.find(header.stream) {
-            Some(slot) if !self.streams[slot].is_dead() => self
+        // RFC 7540 section 5.3.1: a stream error of type PROTOCOL_ERROR. "RST_STREAM frames MUST
+        // NOT be sent for a stream in the idle state" (RFC 9113 section 6.4), and on a closed
+        // stream only PRIORITY may be sent (section 5.1).
+        let found = self.streams.find(header.stream);
+        match found.filter(|&slot| !self.streams[slot].is_dead()) {
+            Some(slot) => self
                 .violation(slot, ErrorCode::ProtocolError, out)
                 .map(|_| ()),
-            _ => {
-                frame::write_rst_stream(out, header.stream, ErrorCode::ProtocolError);
-                self.charge(Charge::Reset)
-            }
+            None if self.life.is_idle(header.stream) => Err(ConnectionError::protocol(
+                "a stream that was never opened depends on itself",
+            )),
+            None => self.charge(Charge::Reset),
         }
     }
 
