@@ -3,7 +3,7 @@
 use crate::support::*;
 use wire::grpc::Status;
 use wire::http2::frame::{flag, kind};
-use wire::{Cause, Config, ErrorCode, Event};
+use wire::{Cause, Config, ErrorCode, Event, RequestHead};
 
 #[test]
 fn frames_on_idle_streams_end_the_connection() {
@@ -39,6 +39,34 @@ fn frames_on_stream_0_that_need_a_stream() {
         };
         server.feed(&frame(kind, flag::END_HEADERS, 0, payload));
         server.assert_closed(ErrorCode::ProtocolError);
+    }
+}
+
+/// SETTINGS and PING are about the connection also if they acknowledge.
+#[test]
+fn frames_of_the_connection_on_a_stream() {
+    for (kind, flags, payload) in [
+        (kind::SETTINGS, 0, &[][..]),
+        (kind::SETTINGS, 0, &[0, 4, 0, 0, 0, 1]),
+        (kind::SETTINGS, flag::ACK, &[]),
+        (kind::PING, 0, &[0; 8]),
+        (kind::PING, flag::ACK, &[0; 8]),
+        (kind::GOAWAY, 0, &[0; 8]),
+    ] {
+        // One that is open, one that is idle, and one that a client never opens.
+        for stream in [1, 3, 2] {
+            let mut server = Endpoint::server();
+            server.feed(&call(1));
+            server.feed(&frame(kind, flags, stream, payload));
+            server.assert_closed(ErrorCode::ProtocolError);
+
+            let mut client = Endpoint::client_with(&Config::client(), &[]);
+            let head = RequestHead::call("here", "/a.B/C");
+            let opened = client.connection.open(&mut client.output, &head);
+            assert_eq!(opened.map(|stream| stream.id), Ok(1));
+            client.feed(&frame(kind, flags, stream, payload));
+            client.assert_closed(ErrorCode::ProtocolError);
+        }
     }
 }
 

@@ -31,9 +31,9 @@ impl Connection {
         } else {
             BodyKind::Plain
         };
-        let slot = self
-            .streams
-            .insert(id, kind, self.peer.initial_window, self.windows.initial());
+        let slot =
+            self.streams
+                .insert(id, kind, self.peer.initial_window(), self.windows.initial());
         self.streams[slot].set_request_sent(head.gzip, head.method == "HEAD");
         Ok(StreamKey { slot, id })
     }
@@ -61,7 +61,7 @@ impl Connection {
 
     /// How many further streams may be opened now, as far as both sides' limits go.
     pub fn streams_left(&self) -> usize {
-        let allowed = self.peer.max_streams.min(self.config.max_streams) as usize;
+        let allowed = self.peer.max_streams().min(self.config.max_streams) as usize;
         allowed.saturating_sub(self.streams.len())
     }
 

@@ -42,9 +42,6 @@ impl Connection {
         consumed: &mut usize,
         out: &mut Vec<u8>,
     ) -> Handled {
-        if header.stream == 0 {
-            return Err(ConnectionError::protocol("DATA on stream 0"));
-        }
         let length = header.length as usize;
         let (data_start, padding) = match padding_of(header, &input[start..start + length])? {
             Some(padding) => (start + 1, padding),
