@@ -9,7 +9,8 @@ use super::status::{Code, Status};
 pub const PREFIX_BYTES: usize = 5;
 
 /// Why what came is not a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.status().message())]
 pub enum MessageError {
     /// The prefix announces more than is allowed. Nothing was allocated for it.
     TooLarge {
@@ -42,14 +43,6 @@ impl MessageError {
         }
     }
 }
-
-impl std::fmt::Display for MessageError {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(self.status().message())
-    }
-}
-
-impl std::error::Error for MessageError {}
 
 /// What [`Deframer::push`] found.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,37 +5,24 @@ use std::borrow::Cow;
 use super::base64;
 
 /// Why a key or value cannot be metadata.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MetadataError {
     /// A key is one or more of `0-9 a-z _ - .`.
+    #[error("a metadata key must be one or more of 0-9 a-z _ - .")]
     BadKey,
     /// A key that begins with `grpc-` belongs to gRPC.
+    #[error("metadata keys that begin with grpc- belong to gRPC")]
     ReservedKey,
     /// The key ends with `-bin` and the value is text, or the other way round.
+    #[error("binary metadata, and only it, must have a key that ends with -bin")]
     WrongKind,
     /// A text value is printable ASCII and space, without space at either end.
+    #[error("a metadata value must be printable ASCII without space at either end")]
     BadValue,
     /// The value of a `-bin` key is not base64.
+    #[error("the value of a -bin metadata key is not base64")]
     BadBase64,
 }
-
-impl std::fmt::Display for MetadataError {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(match self {
-            MetadataError::BadKey => "a metadata key must be one or more of 0-9 a-z _ - .",
-            MetadataError::ReservedKey => "metadata keys that begin with grpc- belong to gRPC",
-            MetadataError::WrongKind => {
-                "binary metadata, and only it, must have a key that ends with -bin"
-            }
-            MetadataError::BadValue => {
-                "a metadata value must be printable ASCII without space at either end"
-            }
-            MetadataError::BadBase64 => "the value of a -bin metadata key is not base64",
-        })
-    }
-}
-
-impl std::error::Error for MetadataError {}
 
 /// Whether the values of this key are binary and travel as base64.
 #[inline]
