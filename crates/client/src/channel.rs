@@ -331,7 +331,7 @@ impl Channel {
         let wait = if self.core.output().is_empty() && !self.line.has_unsent() {
             self.longest_wait(deadline)
         } else {
-            limits::WRITE_PATIENCE
+            limits::WRITE_TIMEOUT
         };
         // What came in time may be what a deadline of the protocol waits for: it is looked at
         // first.
@@ -357,7 +357,7 @@ impl Channel {
     /// may want its own answers read first.
     pub(crate) fn send(&mut self) {
         while !self.core.output().is_empty() || self.line.has_unsent() {
-            match self.line.send(self.core.output(), limits::WRITE_PATIENCE) {
+            match self.line.send(self.core.output(), limits::WRITE_TIMEOUT) {
                 Ok(0) => return,
                 Ok(count) => drop(self.core.output().drain(..count)),
                 Err(error) => {

@@ -233,9 +233,9 @@ fn serve_metrics(
         tls: certificate.map(|certificate| certificate.tls().clone()),
         start_s: SystemTimeSource.wall_ms() / 1_000,
     };
-    let patience = Duration::from_millis(METRICS_CONNECTION_MS);
+    let timeout = Duration::from_millis(METRICS_CONNECTION_MS);
     bound
-        .serve(Arc::new(move || sources.page()), patience)
+        .serve(Arc::new(move || sources.page()), timeout)
         .map_err(|error| {
             Failure::Failed(format!("a thread for metrics cannot be started: {error}"))
         })

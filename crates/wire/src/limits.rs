@@ -70,9 +70,9 @@ pub const MEMO_FIELDS_BYTES: usize = 8 << 10;
 
 /// Misses in a row after which the memo learns only one block in [`MEMO_SAMPLING`], so that a peer
 /// whose blocks are all different does not pay for remembering them.
-pub const MEMO_PATIENCE: u32 = 8;
+pub const MEMO_MISSES: u32 = 8;
 
-/// See [`MEMO_PATIENCE`].
+/// See [`MEMO_MISSES`].
 pub const MEMO_SAMPLING: u32 = 32;
 
 // --- Frames and settings -----------------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ pub const CONTROLS_PER_STREAM: u32 = 4;
 /// Control frames earned by each DATA frame that we send.
 pub const CONTROLS_PER_DATA_SENT: u32 = 20;
 
-/// Windows that a change of SETTINGS_INITIAL_WINDOW_SIZE moves for the price of one odd frame. All
+/// Windows that a change of SETTINGS_INITIAL_WINDOW_SIZE moves for the price of one spurious frame. All
 /// streams are walked for it, thousands for fifteen bytes; honest peers change it a few times.
 pub const WINDOWS_PER_GLITCH: usize = 16;
 

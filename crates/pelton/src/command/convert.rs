@@ -3,7 +3,7 @@
 use api::admin::{ConvertDatabaseRequest, ConvertProgress, DatabaseKind};
 use service::Method;
 
-use super::backup::{Patience, SILENCE, wait};
+use super::backup::{TaskWait, SILENCE, wait};
 use super::{Caller, say_miss, unreadable};
 use crate::arguments::{ConvertDatabaseArguments, KindArgument};
 use crate::exit::{Exit, Failure};
@@ -25,7 +25,7 @@ pub fn convert_database(arguments: &ConvertDatabaseArguments) -> Result<Exit, Fa
     ConvertDatabaseRequest { name, kind }.encode(&mut request);
     let progress = ProgressLine::entries_of("converting");
     let mut end = None;
-    let patience = Patience {
+    let task_wait = TaskWait {
         longest: Some(SILENCE),
         interrupted: "interrupted; the server gives it up, unless it was just done: `pelton database list` tells",
     };
@@ -33,7 +33,7 @@ pub fn convert_database(arguments: &ConvertDatabaseArguments) -> Result<Exit, Fa
         &mut caller,
         Method::AdminConvertDatabase,
         &request,
-        &patience,
+        &task_wait,
         &interrupt,
         &mut |answer| {
             let told = ConvertProgress::decode(answer).map_err(unreadable)?;

@@ -1,4 +1,4 @@
-//! Metrics for Prometheus: figures that the rooms below count for themselves, added up when
+//! Metrics for Prometheus: figures that the crates below count for themselves, added up when
 //! somebody asks.
 
 mod endpoint;

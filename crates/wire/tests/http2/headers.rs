@@ -265,7 +265,7 @@ fn trailers_end_the_request() {
 }
 
 #[test]
-fn the_memo_keeps_what_the_room_above_noted() {
+fn the_memo_keeps_what_the_caller_noted() {
     let mut server = Endpoint::server();
     let mut routes = Vec::new();
     for id in [1, 3, 5] {

@@ -513,7 +513,7 @@ impl Uploading<'_> {
             match streaming.poll(wait.min(LONGEST_POLL)).map_err(failed)? {
                 Step::Message(message) => answer = Some(message),
                 Step::Ended => break,
-                Step::Nothing if moved.elapsed() > self.patience(timeout) => {
+                Step::Nothing if moved.elapsed() > self.stall_timeout(timeout) => {
                     let message = format!("{address} took nothing for {timeout:?}");
                     return Err(Ended::Again(Failure::Failed(message)));
                 }
@@ -525,7 +525,7 @@ impl Uploading<'_> {
 
     /// How long nothing may move. The end of an upload waits for the disk of the server, which may
     /// take its time.
-    fn patience(&self, timeout: Duration) -> Duration {
+    fn stall_timeout(&self, timeout: Duration) -> Duration {
         timeout.max(Duration::from_secs(10)) * 3
     }
 
