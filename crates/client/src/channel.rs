@@ -2,7 +2,7 @@
 
 mod streaming;
 
-pub use streaming::{Step, Streaming};
+pub use streaming::{StreamStep, Streaming};
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use net::tls::ClientTls;
 use wire::StreamKey;
 use wire::grpc::{Code, Metadata};
 
-use crate::core::{Core, Request, What, describe};
+use crate::core::{CallRequest, Core, What, describe};
 use crate::error::{CallError, ConnectError, NotBegun};
 use crate::limits;
 use crate::line::Line;
@@ -181,7 +181,7 @@ impl Channel {
             .deadline
             .map(|deadline| deadline.saturating_duration_since(Instant::now()));
         self.info = CallInfo::default();
-        let opened = self.core.open(&Request {
+        let opened = self.core.open(&CallRequest {
             path,
             authority: &self.authority,
             timeout_ns: timeout

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use api::admin::{BackupProgress, BackupRequest, SnapshotResponse};
-use client::{CallOptions, Step};
+use client::{CallOptions, StreamStep};
 use service::Method;
 
 use super::{Caller, call_failure, path, unreadable};
@@ -155,12 +155,12 @@ pub(super) fn wait(
             return Err(Failure::Interrupted(task_wait.interrupted.into()));
         }
         match call.poll(LOOK).map_err(failed)? {
-            Step::Message(answer) => {
+            StreamStep::Message(answer) => {
                 last = Instant::now();
                 visit(&answer)?;
             }
-            Step::Ended => return Ok(()),
-            Step::Nothing
+            StreamStep::Ended => return Ok(()),
+            StreamStep::Nothing
                 if task_wait
                     .longest
                     .is_some_and(|longest| last.elapsed() >= longest) =>
@@ -170,7 +170,7 @@ pub(super) fn wait(
                     method.path()
                 )));
             }
-            Step::Nothing => {}
+            StreamStep::Nothing => {}
         }
     }
 }

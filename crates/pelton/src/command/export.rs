@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use api::keyvalue::{CountPrecision, CountRequest, CountResponse, ScanPage, ScanRequest};
-use client::{CallOptions, Step};
+use client::{CallOptions, StreamStep};
 use service::Method;
 
 use super::{Caller, call_failure, path, unreadable};
@@ -105,7 +105,7 @@ fn write_all(
             )));
         }
         match scan.poll(LOOK).map_err(failed)? {
-            Step::Message(page) => {
+            StreamStep::Message(page) => {
                 let page = ScanPage::decode(&page).map_err(unreadable)?;
                 if let Some(out) = out.take() {
                     writer = Some(ExportWriter::begin(arguments.format, out).map_err(written)?);
@@ -120,20 +120,20 @@ fn write_all(
                 progress.set(entries);
                 last_page = Instant::now();
             }
-            Step::Ended if is_complete => {
+            StreamStep::Ended if is_complete => {
                 let writer = writer.expect("the last page has come, and so the first");
                 let mut out = writer.end().map_err(written)?;
                 out.flush().map_err(written)?;
                 return Ok(entries);
             }
-            Step::Ended => return Err(unreadable("the last page of the scan is missing")),
-            Step::Nothing if last_page.elapsed() >= timeout => {
+            StreamStep::Ended => return Err(unreadable("the last page of the scan is missing")),
+            StreamStep::Nothing if last_page.elapsed() >= timeout => {
                 return Err(Failure::Failed(format!(
                     "{} on {address}: no answer for {timeout:.1?}; --timeout says how long to wait",
                     Method::Scan.path()
                 )));
             }
-            Step::Nothing => {}
+            StreamStep::Nothing => {}
         }
     }
 }

@@ -46,7 +46,7 @@ impl MessageError {
 
 /// What [`Deframer::push`] found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum DeframeStep {
     /// The data are used up.
     NeedMore,
     /// One message, as it was sent.
@@ -101,7 +101,7 @@ impl Deframer {
         data: &[u8],
         at: &mut usize,
         max_message_bytes: usize,
-    ) -> Result<Step, MessageError> {
+    ) -> Result<DeframeStep, MessageError> {
         if self.prefix_len == 0
             && let Some((prefix, rest)) = data[*at..].split_first_chunk::<PREFIX_BYTES>()
         {
@@ -109,7 +109,7 @@ impl Deframer {
             if len <= rest.len() {
                 let start = *at + PREFIX_BYTES;
                 *at = start + len;
-                return Ok(Step::Message {
+                return Ok(DeframeStep::Message {
                     whole: Some(start..start + len),
                     compressed,
                 });
@@ -119,7 +119,7 @@ impl Deframer {
     }
 
     /// The same, but nothing is gathered of a message that is cut: what there is of it is reported
-    /// at once, as a [`Step::Part`]. A message that is compressed is gathered all the same, and so
+    /// at once, as a [`DeframeStep::Part`]. A message that is compressed is gathered all the same, and so
     /// is one for which [`Deframer::gather_whole`] was called.
     ///
     /// # Errors
@@ -129,9 +129,9 @@ impl Deframer {
         data: &[u8],
         at: &mut usize,
         max_message_bytes: usize,
-    ) -> Result<Step, MessageError> {
+    ) -> Result<DeframeStep, MessageError> {
         if !self.take_prefix(data, at) {
-            return Ok(Step::NeedMore);
+            return Ok(DeframeStep::NeedMore);
         }
         let (compressed, len) = parse_prefix(self.prefix, max_message_bytes)?;
         let rest = data.len() - *at;
@@ -141,7 +141,7 @@ impl Deframer {
         }
         let count = missing.min(rest);
         if count == 0 {
-            return Ok(Step::NeedMore);
+            return Ok(DeframeStep::NeedMore);
         }
         let range = *at..*at + count;
         *at = range.end;
@@ -150,13 +150,13 @@ impl Deframer {
         if left == 0 {
             (self.prefix_len, self.parted) = (0, 0);
         }
-        Ok(Step::Part { range, left })
+        Ok(DeframeStep::Part { range, left })
     }
 
     /// Takes the first part of a message back, which is then gathered: it is reported once more, as
     /// a whole.
     ///
-    /// Only for the last [`Step::Part`], if that was the first of its message and not the last.
+    /// Only for the last [`DeframeStep::Part`], if that was the first of its message and not the last.
     pub fn gather_whole(&mut self, part: &[u8]) {
         debug_assert!(self.parted as usize == part.len() && self.is_mid_message());
         self.parted = 0;
@@ -186,9 +186,9 @@ impl Deframer {
         data: &[u8],
         at: &mut usize,
         max_message_bytes: usize,
-    ) -> Result<Step, MessageError> {
+    ) -> Result<DeframeStep, MessageError> {
         if !self.take_prefix(data, at) {
-            return Ok(Step::NeedMore);
+            return Ok(DeframeStep::NeedMore);
         }
         let (compressed, len) = parse_prefix(self.prefix, max_message_bytes)?;
         let rest = &data[*at..];
@@ -196,20 +196,20 @@ impl Deframer {
         if missing > rest.len() {
             self.append(rest, len);
             *at = data.len();
-            return Ok(Step::NeedMore);
+            return Ok(DeframeStep::NeedMore);
         }
         let start = *at;
         *at += missing;
         self.prefix_len = 0;
         self.is_whole = false;
         if missing == len {
-            return Ok(Step::Message {
+            return Ok(DeframeStep::Message {
                 whole: Some(start..start + len),
                 compressed,
             });
         }
         self.append(&rest[..missing], len);
-        Ok(Step::Message {
+        Ok(DeframeStep::Message {
             whole: None,
             compressed,
         })
@@ -322,7 +322,9 @@ mod tests {
         let mut found = Vec::new();
         for data in pieces {
             let mut at = 0;
-            while let Step::Message { whole, compressed } = deframer.push(data, &mut at, MAX)? {
+            while let DeframeStep::Message { whole, compressed } =
+                deframer.push(data, &mut at, MAX)?
+            {
                 let bytes = whole.map_or_else(
                     || deframer.gathered().to_vec(),
                     |range| data[range].to_vec(),
@@ -415,25 +417,25 @@ mod tests {
                         .push_part(&bytes[..end], &mut at, MAX)
                         .expect("valid")
                     {
-                        Step::Message { whole, compressed } => {
+                        DeframeStep::Message { whole, compressed } => {
                             let gathered = deframer.gathered();
                             let whole = whole.map_or(gathered, |range| &bytes[range]);
                             found.push((compressed, whole.to_vec()));
                         }
-                        Step::Part { range, left }
+                        DeframeStep::Part { range, left }
                             if open.is_empty() && left > 0 && random.below(3) == 0 =>
                         {
                             deframer.gather_whole(&bytes[range]);
                             assert!(deframer.missing() == Some(left));
                         }
-                        Step::Part { range, left } => {
+                        DeframeStep::Part { range, left } => {
                             open.extend_from_slice(&bytes[range]);
                             assert_eq!(deframer.is_mid_message(), left > 0);
                             if left == 0 {
                                 found.push((false, std::mem::take(&mut open)));
                             }
                         }
-                        Step::NeedMore => assert_eq!(at, end),
+                        DeframeStep::NeedMore => assert_eq!(at, end),
                     }
                 }
             }
@@ -505,13 +507,16 @@ mod tests {
         let announced = prefix(1 << 30, false);
         assert_eq!(
             deframer.push(&announced, &mut at, 1 << 30),
-            Ok(Step::NeedMore)
+            Ok(DeframeStep::NeedMore)
         );
         assert_eq!(deframer.buffer_bytes(), 0);
         let mut arrived = 0;
         for _ in 0..100 {
             arrived += 10;
-            assert_eq!(deframer.push(&[0; 10], &mut 0, 1 << 30), Ok(Step::NeedMore));
+            assert_eq!(
+                deframer.push(&[0; 10], &mut 0, 1 << 30),
+                Ok(DeframeStep::NeedMore)
+            );
             assert!(
                 deframer.buffer_bytes() <= 2 * arrived,
                 "{} for {arrived}",

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use api::blob::{
     StatRequest, StatResponse, UploadBegin, UploadChunk, UploadEnd, UploadPart, UploadResponse,
 };
-use client::{CallOptions, Step};
+use client::{CallOptions, StreamStep};
 use service::Method;
 
 use super::super::put::found;
@@ -511,13 +511,13 @@ impl Uploading<'_> {
                 GLANCE
             };
             match streaming.poll(wait.min(LONGEST_POLL)).map_err(failed)? {
-                Step::Message(message) => answer = Some(message),
-                Step::Ended => break,
-                Step::Nothing if moved.elapsed() > self.stall_timeout(timeout) => {
+                StreamStep::Message(message) => answer = Some(message),
+                StreamStep::Ended => break,
+                StreamStep::Nothing if moved.elapsed() > self.stall_timeout(timeout) => {
                     let message = format!("{address} took nothing for {timeout:?}");
                     return Err(Ended::Again(Failure::Failed(message)));
                 }
-                Step::Nothing => {}
+                StreamStep::Nothing => {}
             }
         }
         self.stored(source, summed, &answer.unwrap_or_default())
