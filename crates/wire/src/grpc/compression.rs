@@ -106,7 +106,8 @@ impl InflateError {
             InflateError::TooLarge { max_bytes } => Status::new(
                 Code::ResourceExhausted,
                 format!(
-                    "the message has more than {max_bytes} bytes when decompressed, which is the limit"
+                    "the message has more than {max_bytes} bytes when decompressed, which is the \
+                     limit"
                 ),
             ),
         }

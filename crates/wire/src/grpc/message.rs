@@ -119,8 +119,8 @@ impl Deframer {
     }
 
     /// The same, but nothing is gathered of a message that is cut: what there is of it is reported
-    /// at once, as a [`DeframeStep::Part`]. A message that is compressed is gathered all the same, and so
-    /// is one for which [`Deframer::gather_whole`] was called.
+    /// at once, as a [`DeframeStep::Part`]. A message that is compressed is gathered all the same,
+    /// and so is one for which [`Deframer::gather_whole`] was called.
     ///
     /// # Errors
     /// As for [`Deframer::push`].
@@ -156,7 +156,8 @@ impl Deframer {
     /// Takes the first part of a message back, which is then gathered: it is reported once more, as
     /// a whole.
     ///
-    /// Only for the last [`DeframeStep::Part`], if that was the first of its message and not the last.
+    /// Only for the last [`DeframeStep::Part`], if that was the first of its message and not the
+    /// last.
     pub fn gather_whole(&mut self, part: &[u8]) {
         debug_assert!(self.parted as usize == part.len() && self.is_mid_message());
         self.parted = 0;

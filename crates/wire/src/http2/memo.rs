@@ -54,8 +54,8 @@ impl Memo {
         info: HeadInfo,
     ) -> Option<usize> {
         self.misses = self.misses.saturating_add(1);
-        let is_worth_it = self.misses <= limits::MEMO_MISSES
-            || self.misses.is_multiple_of(limits::MEMO_SAMPLING);
+        let is_worth_it =
+            self.misses <= limits::MEMO_MISSES || self.misses.is_multiple_of(limits::MEMO_SAMPLING);
         if !is_worth_it
             || block.len() > limits::MEMO_BLOCK_BYTES
             || fields.memory_bytes() > limits::MEMO_FIELDS_BYTES
