@@ -277,7 +277,8 @@ impl Channel {
                 if happening.call == call {
                     self.note(&happening.what);
                     if self.core.close_reason().is_some() {
-                        self.send(); // the server is to learn why, and nobody may look at this connection again
+                        // The server is to learn why, and nobody may look at this connection again.
+                        self.send();
                     }
                     return Some(happening.what);
                 }

@@ -34,7 +34,7 @@ pub const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 /// The body of a plain HTTP answer that is kept. Stops a server that never ends.
 pub const HTTP_BODY_BYTES: usize = 1 << 20;
 
-// --- The local face -------------------------------------------------------------------------------------------------
+// --- The local face ------------------------------------------------------------------------------
 
 /// Connections of one local face, by default. What most systems let a process open, and a slip of
 /// the finger does not reach.

@@ -429,7 +429,8 @@ impl<W: Workload> Turning<W> {
             return RunError::Connect(client::ConnectError::TimedOut { address }.to_string());
         }
         RunError::Connect(format!(
-            "cannot connect to {}: {open} of {} connections of this thread were open after {:.1} s, the --timeout",
+            "cannot connect to {}: {open} of {} connections of this thread were open after {:.1} \
+             s, the --timeout",
             plan.address,
             share(plan.connections as u64, index, plan.threads),
             plan.connect_timeout.as_secs_f64()
