@@ -33,8 +33,8 @@ pub fn export(arguments: &ExportArguments) -> Result<Exit, Failure> {
         && io::stdout().is_terminal()
     {
         return Err(Failure::Usage(
-            "an export of --format binary is no text, and standard output is a terminal: name a file, write `> FILE`, or take \
-             --format jsonl"
+            "an export of --format binary is no text, and standard output is a terminal: name a \
+             file, write `> FILE`, or take --format jsonl"
                 .into(),
         ));
     }
@@ -255,8 +255,8 @@ fn create_partial(path: &Path) -> Result<(PathBuf, File), Failure> {
     }
     let path = path.display();
     Err(Failure::Failed(format!(
-        "cannot write {path}: {path}.partial and {EXPORT_PARTIAL_NAMES} such names are there; remove those of exports that \
-         were killed"
+        "cannot write {path}: {path}.partial and {EXPORT_PARTIAL_NAMES} such names are there; \
+         remove those of exports that were killed"
     )))
 }
 

@@ -378,7 +378,8 @@ fn serve<'a>(
     };
     let length = body.len();
     let head = format!(
-        "HTTP/1.1 {answer}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n{allow}Connection: close\r\n\r\n"
+        "HTTP/1.1 {answer}\r\nContent-Type: {content_type}\r\nContent-Length: \
+         {length}\r\n{allow}Connection: close\r\n\r\n"
     );
     write_all(socket, head.as_bytes(), deadline)?;
     if answer != (HttpResponse::Page { with_body: false }) {

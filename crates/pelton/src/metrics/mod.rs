@@ -38,7 +38,8 @@ impl FromStr for MetricsAddress {
         match whole.parse() {
             Ok(Address::Tcp { host, port }) => Ok(MetricsAddress { host, port }),
             Ok(Address::Unix(_)) => Err(format!(
-                "`{text}` is no TCP address, as Prometheus needs one; write a port or host:port such as 127.0.0.1:9178"
+                "`{text}` is no TCP address, as Prometheus needs one; write a port or host:port \
+                 such as 127.0.0.1:9178"
             )),
             Err(error) => Err(format!("{error}; or a port alone, such as 9178")),
         }
