@@ -1,8 +1,9 @@
 """The rows of script/bench about blobs.
 
-Uploads in chunks of many sizes and downloads, each beside a copy of the same file over bare TCP (`peers/transfer`) between
-the same two CPUs, kept and synced on the other side just like the blob; the same with a relay in between that delays; and
-how long Gets wait while all that is heavy goes on.
+Uploads in chunks of many sizes and downloads, each beside a copy of the same file over bare TCP
+(`peers/transfer`) between the same two CPUs, kept and synced on the other side just like the blob;
+the same with a relay in between that delays; and how long Gets wait while all that is heavy goes
+on.
 """
 
 import contextlib
@@ -17,7 +18,8 @@ import time
 
 import load_rows
 
-# The file of a full run and of a quick one, in MiB; where a chunk is smaller than `SMALL_CHUNK_BYTES`, a part of it.
+# The file of a full run and of a quick one, in MiB; where a chunk is smaller than
+# `SMALL_CHUNK_BYTES`, a part of it.
 FILE_MIB, QUICK_FILE_MIB = 1024, 64
 SMALL_CHUNK_BYTES, SMALL_FILE_SHARE = 1 << 12, 32
 # Uploads of the long table: two, for a spread, since each takes as long as the disk.
@@ -33,7 +35,7 @@ GOAL_SHARE = 0.8
 MIB = 1 << 20
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Files and programs
 
 
@@ -45,7 +47,8 @@ def make_file(path, size_bytes):
     """Text that gzip makes a third of, like logs."""
     numbers = random.Random(1)
     lines = (
-        f'{{"id": {number}, "visitor": "{numbers.getrandbits(64):016x}", "path": "/shop/{numbers.randrange(1000)}", "took_ms": {numbers.random():.3f}}}\n'
+        f'{{"id": {number}, "visitor": "{numbers.getrandbits(64):016x}", "path": '
+        f'"/shop/{numbers.randrange(1000)}", "took_ms": {numbers.random():.3f}}}\n'
         for number in itertools.count()
     )
     block = bytearray()
@@ -83,7 +86,8 @@ class Meter:
 
 
 def process_ns(pid):
-    """CPU time of a process, in nanoseconds, also of threads that have ended: by the clock that clock_getcpuclockid(3) names."""
+    """CPU time of a process, in nanoseconds, also of threads that have ended: by the clock that
+    clock_getcpuclockid(3) names."""
     return time.clock_gettime_ns((~pid << 3) | 2)
 
 
@@ -94,16 +98,22 @@ def pelton(bench, command, process, *arguments):
 def transfer_server(bench, stack, folder):
     """The other side of bare copies."""
     folder.mkdir()
-    return stack.enter_context(contextlib.closing(bench.start_program("transfer", "serve", "--folder", str(folder))))
+    return stack.enter_context(
+        contextlib.closing(bench.start_program("transfer", "serve", "--folder", str(folder)))
+    )
 
 
 def forget(bench, process, name, *trust):
     """Removes a blob, so that no later upload pays for it."""
-    subprocess.run(pelton(bench, "blob", process, "delete", name, *trust), stdout=subprocess.DEVNULL, check=True)
+    subprocess.run(
+        pelton(bench, "blob", process, "delete", name, *trust),
+        stdout=subprocess.DEVNULL,
+        check=True,
+    )
     os.sync()
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # upload: all sizes of chunks
 
 
@@ -117,7 +127,11 @@ def measure_uploads(bench, row):
         ways, plain = upload_ways(bench, stack, folder)
         bare = transfer_server(bench, stack, folder / "bare")
         # Once for nothing: threads begin, files are in the cache.
-        subprocess.run(pelton(bench, "upload", plain, str(files[True]), "--name", "warm"), stdout=subprocess.DEVNULL, check=True)
+        subprocess.run(
+            pelton(bench, "upload", plain, str(files[True]), "--name", "warm"),
+            stdout=subprocess.DEVNULL,
+            check=True,
+        )
         for _ in range(min(bench.options.runs, UPLOAD_RUNS)):
             for is_small, file in files.items():
                 measure_bare(bench, row, folder, bare, file, is_small)
@@ -125,7 +139,9 @@ def measure_uploads(bench, row):
                 file = files[1 << power < SMALL_CHUNK_BYTES]
                 for way, (process, trust, command) in ways.items():
                     fetch_memory(folder, file.stat().st_size)
-                    figures = Meter(bench, process.pid).run(command(file, 1 << power), file.stat().st_size)
+                    figures = Meter(bench, process.pid).run(
+                        command(file, 1 << power), file.stat().st_size
+                    )
                     if trust is not None:
                         forget(bench, process, "file", *trust)
                     bench.record(row, f"{way} {power}", figures)
@@ -139,7 +155,11 @@ def measure_bare(bench, row, folder, bare, file, is_small):
     for subject, command in (("kept", put), ("discarded", [*put, "--discard"]), ("disk", write)):
         os.sync()
         fetch_memory(folder, size_bytes)
-        bench.record(row, f"{subject} {'small' if is_small else 'file'}", Meter(bench, bare.pid).run(command, size_bytes))
+        bench.record(
+            row,
+            f"{subject} {'small' if is_small else 'file'}",
+            Meter(bench, bare.pid).run(command, size_bytes),
+        )
     (folder / "written").unlink()
     (folder / "bare" / file.name).unlink()
 
@@ -155,60 +175,107 @@ WAYS = {
 
 
 def upload_ways(bench, stack, folder):
-    """For each way its server, the flags that believe it, or None where nothing is kept, and the command that uploads."""
+    """For each way its server, the flags that believe it, or None where nothing is kept, and the
+    command that uploads."""
     certificates = folder / "tls"
-    made = bench.command("pelton", "serve", f"--tls-self-signed={certificates}", "--listen", "127.0.0.1:0", "--durability", "volatile")
+    made = bench.command(
+        "pelton",
+        "serve",
+        f"--tls-self-signed={certificates}",
+        "--listen",
+        "127.0.0.1:0",
+        "--durability",
+        "volatile",
+    )
     bench.start_command("pelton", made).close()
-    tls = ["--tls-cert", str(certificates / "certificate.pem"), "--tls-key", str(certificates / "key.pem")]
+    tls = [
+        "--tls-cert",
+        str(certificates / "certificate.pem"),
+        "--tls-key",
+        str(certificates / "key.pem"),
+    ]
     trust = ["--tls-ca", str(certificates / "ca.pem")]
-    plain = stack.enter_context(contextlib.closing(bench.start("pelton", "written", folder / "plain")))
-    secure = stack.enter_context(contextlib.closing(bench.start("pelton", "written", folder / "secure", *tls)))
+    plain = stack.enter_context(
+        contextlib.closing(bench.start("pelton", "written", folder / "plain"))
+    )
+    secure = stack.enter_context(
+        contextlib.closing(bench.start("pelton", "written", folder / "secure", *tls))
+    )
     # As gupload's own server does.
-    discarding = stack.enter_context(contextlib.closing(bench.start("pelton", "written", folder / "none", "--discard-uploads")))
+    discarding = stack.enter_context(
+        contextlib.closing(bench.start("pelton", "written", folder / "none", "--discard-uploads"))
+    )
 
     def grpc(process, *flags):
-        return lambda file, chunk_bytes: pelton(bench, "upload", process, str(file), "--name", "file", "--chunk-size", str(chunk_bytes), *flags)
+        return lambda file, chunk_bytes: pelton(
+            bench,
+            "upload",
+            process,
+            str(file),
+            "--name",
+            "file",
+            "--chunk-size",
+            str(chunk_bytes),
+            *flags,
+        )
 
     def http2(process, command, path):
         line = [command, "--path", path, "--address", process.address, "--write-bytes"]
-        return lambda file, write_bytes: bench.command("transfer", *line, str(write_bytes), str(file))
+        return lambda file, write_bytes: bench.command(
+            "transfer", *line, str(write_bytes), str(file)
+        )
 
     ways = {
         "grpc": (plain, [], grpc(plain)),
         "tls": (secure, trust, grpc(secure, *trust)),
         "gzip": (plain, [], grpc(plain, "--compress")),
         "http2": (plain, [], http2(plain, "http-put", "/blob/file")),
-        "gupload": (discarding, None, http2(discarding, "grpc-put", "/messaging.GuploadService/Upload")),
+        "gupload": (
+            discarding,
+            None,
+            http2(discarding, "grpc-put", "/messaging.GuploadService/Upload"),
+        ),
         "gupload-http2": (discarding, None, http2(discarding, "http-put", "/upload")),
     }
     return ways, plain
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # blob: upload and download, near and far
 
 
 def measure_blobs(bench, row):
     with bench.fresh_folder() as folder, contextlib.ExitStack() as stack:
         file = make_file(folder / "file", file_mib(bench) * MIB // BLOB_FILE_SHARE)
-        server = stack.enter_context(contextlib.closing(bench.start("pelton", "written", folder / "data")))
+        server = stack.enter_context(
+            contextlib.closing(bench.start("pelton", "written", folder / "data"))
+        )
         bare = transfer_server(bench, stack, folder / "bare")
-        places = {"near": (server, bare), "far": tuple(relayed(bench, stack, process) for process in (server, bare))}
+        places = {
+            "near": (server, bare),
+            "far": tuple(relayed(bench, stack, process) for process in (server, bare)),
+        }
         for _ in range(min(bench.options.runs, BLOB_RUNS)):
             for place, (to_server, to_bare) in places.items():
                 measure_transfers(bench, row, place, folder, file, to_server, to_bare)
 
 
 def relayed(bench, stack, process):
-    """The same server through a delay. The relay may use any CPU: it takes part in the bare copy just so."""
-    command = bench.command("transfer", "relay", "--address", process.address, "--delay-us", str(DELAY_US))
-    relay = stack.enter_context(contextlib.closing(bench.start_command("relay", command, pinned=False)))
+    """The same server through a delay. The relay may use any CPU: it takes part in the bare copy
+    just so."""
+    command = bench.command(
+        "transfer", "relay", "--address", process.address, "--delay-us", str(DELAY_US)
+    )
+    relay = stack.enter_context(
+        contextlib.closing(bench.start_command("relay", command, pinned=False))
+    )
     return Far(relay.address, process.pid)
 
 
 def fetch_memory(folder, size_bytes):
-    """A virtual machine may have given memory back that was free for seconds. Getting it again takes three times as long as
-    writing the file that needs it, and hits whoever comes first: so it is fetched before anything is measured."""
+    """A virtual machine may have given memory back that was free for seconds. Getting it again
+    takes three times as long as writing the file that needs it, and hits whoever comes first: so it
+    is fetched before anything is measured."""
     path = folder / "memory"
     block = bytes(MIB)
     with path.open("wb") as file:
@@ -236,15 +303,23 @@ def measure_transfers(bench, row, place, folder, file, server, bare):
         got.unlink(missing_ok=True)
 
     measure("put", bare, bench.command("transfer", "put", str(file), "--address", bare.address))
-    measure("get", bare, bench.command("transfer", "get", "file", "--to", str(got), "--address", bare.address))
+    measure(
+        "get",
+        bare,
+        bench.command("transfer", "get", "file", "--to", str(got), "--address", bare.address),
+    )
     for chunk in BLOB_CHUNKS:
         sized = ["--chunk-size", chunk]
         measure(f"upload {chunk}", server, pelton(bench, "upload", server, str(file), *sized))
-        measure(f"download {chunk}", server, pelton(bench, "download", server, "file", "--to", str(got), *sized))
+        measure(
+            f"download {chunk}",
+            server,
+            pelton(bench, "download", server, "file", "--to", str(got), *sized),
+        )
         forget(bench, server, "file")
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # tail: Gets while all that is heavy goes on
 
 TAIL_RATE = 5_000
@@ -263,7 +338,9 @@ def measure_tail(bench, row):
     length_ms = 1_000 * (QUICK_TAIL_SECONDS if quick else TAIL_SECONDS)
     with bench.fresh_folder() as folder, contextlib.ExitStack() as stack:
         file = make_file(folder / "file", file_mib(bench) * MIB)
-        server = bench.start("pelton", "synced", folder / "data", "--backup-root", str(folder / "backups"))
+        server = bench.start(
+            "pelton", "synced", folder / "data", "--backup-root", str(folder / "backups")
+        )
         stack.enter_context(contextlib.closing(server))
         bench.load(server, keys, "--value-bytes", "100", "--connections", "8")
 
@@ -291,19 +368,25 @@ def gets_beside(gets, troubles):
 
 def worst_of(pieces):
     """One set of figures of several runs: of each latency the worst."""
-    latencies = {key: max(piece[key] for piece in pieces) for key in TAIL_LATENCIES if all(key in piece for piece in pieces)}
+    latencies = {
+        key: max(piece[key] for piece in pieces)
+        for key in TAIL_LATENCIES
+        if all(key in piece for piece in pieces)
+    }
     return pieces[-1] | latencies
 
 
 def void_reason(figures):
-    """Why a run says nothing of Gets beside other work: some of that was never done. Empty: it says something."""
+    """Why a run says nothing of Gets beside other work: some of that was never done. Empty: it says
+    something."""
     missing = [name for name in TAIL_COUNTED if not figures.get(name)]
     return f"no {' and no '.join(missing)} finished meanwhile" if missing else ""
 
 
 class Troubles:
-    """Four uploads, a scan, a backup, each begun again when it is done, and a reader that does not read. They share the
-    generator's CPU and give way to it, so that what Gets wait for is the server."""
+    """Four uploads, a scan, a backup, each begun again when it is done, and a reader that does not
+    read. They share the generator's CPU and give way to it, so that what Gets wait for is the
+    server."""
 
     def __init__(self, bench, server, folder, file):
         self.bench, self.server, self.folder, self.file = bench, server, folder, file
@@ -314,14 +397,19 @@ class Troubles:
         self.lock = threading.Lock()
         # Its output is a pipe that nobody reads: soon it reads no more itself.
         self.deaf = self.begin(pelton(bench, "scan", server), stdout=subprocess.PIPE)
-        loops = [lambda number=number: self.upload(number) for number in range(TAIL_UPLOADS)] + [self.scan, self.back_up]
+        loops = [lambda number=number: self.upload(number) for number in range(TAIL_UPLOADS)] + [
+            self.scan,
+            self.back_up,
+        ]
         self.threads = [threading.Thread(target=loop) for loop in loops]
         for thread in self.threads:
             thread.start()
 
     def begin(self, command, **more):
         line = ["taskset", "--cpu-list", self.bench.GENERATOR_CPU, "chrt", "--idle", "0", *command]
-        program = subprocess.Popen(line, stderr=subprocess.PIPE, **{"stdout": subprocess.DEVNULL, **more})
+        program = subprocess.Popen(
+            line, stderr=subprocess.PIPE, **{"stdout": subprocess.DEVNULL, **more}
+        )
         with self.lock:
             self.running.add(program)
         return program
@@ -341,7 +429,12 @@ class Troubles:
 
     def upload(self, number):
         while not self.is_over.is_set():
-            self.run(pelton(self.bench, "upload", self.server, str(self.file), "--name", f"file-{number}"), "uploads")
+            self.run(
+                pelton(
+                    self.bench, "upload", self.server, str(self.file), "--name", f"file-{number}"
+                ),
+                "uploads",
+            )
 
     def scan(self):
         while not self.is_over.is_set():
@@ -351,7 +444,10 @@ class Troubles:
         for number in itertools.count():
             if self.is_over.is_set():
                 return
-            self.run(pelton(self.bench, "backup", self.server, f"backup-{number}", "--timeout", "300s"), "backups")
+            self.run(
+                pelton(self.bench, "backup", self.server, f"backup-{number}", "--timeout", "300s"),
+                "backups",
+            )
             shutil.rmtree(self.folder / "backups" / f"backup-{number}", ignore_errors=True)
 
     def check(self):
@@ -370,19 +466,30 @@ class Troubles:
         self.deaf.communicate()
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # The page
 
 
 def tables(bench, median, spread):
-    parts = [upload_table(bench, median, spread), blob_table(bench, median, spread), tail_table(bench, median)]
+    parts = [
+        upload_table(bench, median, spread),
+        blob_table(bench, median, spread),
+        tail_table(bench, median),
+    ]
     return "\n\n".join(part for part in parts if part)
 
 
 def upload_table(bench, median, spread):
     if not bench.results.get(("upload", f"grpc {POWERS[0]}")):
         return ""
-    head = ["chunk", "file", *(f"{way} MB/s" for way in WAYS.values()), "bare copy, kept", "bare copy, discarded", "disk alone"]
+    head = [
+        "chunk",
+        "file",
+        *(f"{way} MB/s" for way in WAYS.values()),
+        "bare copy, kept",
+        "bare copy, discarded",
+        "disk alone",
+    ]
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     cpu_head = ["chunk", *(f"{way}: server, client" for way in WAYS.values()), "bare copy, kept"]
     cpu_lines = [f"| CPU s/GiB, {' | '.join(cpu_head)} |", "|---" * len(cpu_head) + "|"]
@@ -390,7 +497,12 @@ def upload_table(bench, median, spread):
         is_small = 1 << power < SMALL_CHUNK_BYTES
         kind = "small" if is_small else "file"
         size = file_mib(bench) / (SMALL_FILE_SHARE if is_small else 1)
-        subjects = [*(f"{way} {power}" for way in WAYS), f"kept {kind}", f"discarded {kind}", f"disk {kind}"]
+        subjects = [
+            *(f"{way} {power}" for way in WAYS),
+            f"kept {kind}",
+            f"discarded {kind}",
+            f"disk {kind}",
+        ]
         speeds = [spread(bench, "upload", subject, "mb_per_s", 0) for subject in subjects]
         lines.append(f"| 2^{power} | {size:g} MiB | {' | '.join(speeds)} |")
         cpu = [cpu_pair(bench, "upload", subject, median) for subject in subjects[: len(WAYS) + 1]]
@@ -399,7 +511,10 @@ def upload_table(bench, median, spread):
 
 
 def cpu_pair(bench, row, subject, median):
-    return ", ".join(f"{median(bench, row, subject, key):.2f}" for key in ("server_s_per_gib", "client_s_per_gib"))
+    return ", ".join(
+        f"{median(bench, row, subject, key):.2f}"
+        for key in ("server_s_per_gib", "client_s_per_gib")
+    )
 
 
 def blob_subjects():
@@ -416,16 +531,33 @@ PLACES = {"near": "", "far": ", 5 ms of round trip"}
 def blob_table(bench, median, spread):
     if not bench.results.get(("blob", "put near")):
         return ""
-    lines = ["| blob | chunk | MB/s | share of a bare copy | server CPU s/GiB | client CPU s/GiB |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| blob | chunk | MB/s | share of a bare copy | server CPU s/GiB | client CPU s/GiB |",
+        "|---|---|---|---|---|---|",
+    ]
     for place, what, copy, subject, shown in blob_subjects():
-        rate, bare = (median(bench, "blob", name, "mb_per_s") for name in (subject, f"{copy} {place}"))
-        cpu = [spread(bench, "blob", subject, key, 2) for key in ("server_s_per_gib", "client_s_per_gib")]
-        cells = [f"{what}{PLACES[place]}", shown, spread(bench, "blob", subject, "mb_per_s", 0), f"{rate / bare:.2f}", *cpu]
+        rate, bare = (
+            median(bench, "blob", name, "mb_per_s") for name in (subject, f"{copy} {place}")
+        )
+        cpu = [
+            spread(bench, "blob", subject, key, 2)
+            for key in ("server_s_per_gib", "client_s_per_gib")
+        ]
+        cells = [
+            f"{what}{PLACES[place]}",
+            shown,
+            spread(bench, "blob", subject, "mb_per_s", 0),
+            f"{rate / bare:.2f}",
+            *cpu,
+        ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-TAIL_SHOWN = {"alone": "nothing else", "pelton": "4 uploads, a scan, a backup, a reader that does not read"}
+TAIL_SHOWN = {
+    "alone": "nothing else",
+    "pelton": "4 uploads, a scan, a backup, a reader that does not read",
+}
 
 
 def is_tail_void(bench, subject):
@@ -435,9 +567,15 @@ def is_tail_void(bench, subject):
 def tail_table(bench, median):
     if not bench.results.get(("tail", "pelton")):
         return ""
-    lines = [f"| Get, {TAIL_RATE} a second, beside | p50 µs | p99 µs | p99.9 µs | longest ms | meanwhile done |", "|---|---|---|---|---|---|"]
+    lines = [
+        f"| Get, {TAIL_RATE} a second, beside | p50 µs | p99 µs | p99.9 µs | longest ms | "
+        "meanwhile done |",
+        "|---|---|---|---|---|---|",
+    ]
     for subject, shown in TAIL_SHOWN.items():
-        latencies = [f"{median(bench, 'tail', subject, key):.0f}" for key in ("p50_us", "p99_us", "p999_us")]
+        latencies = [
+            f"{median(bench, 'tail', subject, key):.0f}" for key in ("p50_us", "p99_us", "p999_us")
+        ]
         longest = f"{median(bench, 'tail', subject, 'longest_us') / 1e3:.1f}"
         counts = [(name, median(bench, "tail", subject, name)) for name in TAIL_COUNTED]
         done = ", ".join(f"{count:.0f} {name}" for name, count in counts if count is not None)
@@ -453,10 +591,27 @@ def goals(bench, median, goal_line):
         for place, far in PLACES.items():
             for what, copy in (("upload", "put"), ("download", "get")):
                 bare = median(bench, "blob", f"{copy} {place}", "mb_per_s")
-                least = min(median(bench, "blob", f"{what} {chunk} {place}", "mb_per_s") for chunk in BLOB_CHUNKS)
-                text = f"{what} of a blob{far}, the slowest size of chunks from 64 KiB on: share of a bare TCP copy"
+                least = min(
+                    median(bench, "blob", f"{what} {chunk} {place}", "mb_per_s")
+                    for chunk in BLOB_CHUNKS
+                )
+                text = (
+                    f"{what} of a blob{far}, the slowest size of chunks from 64 KiB on: share of "
+                    "a bare TCP copy"
+                )
                 lines.append(goal_line(text, least / bare, GOAL_SHARE, "", at_least=True))
     if bench.results.get(("tail", "pelton")) and not is_tail_void(bench, "pelton"):
-        lines.append(goal_line("Get beside uploads, scan, backup and a reader that does not read: p99", median(bench, "tail", "pelton", "p99_us") / 1e3, 2, "ms"))
-        lines.append(goal_line("the same: longest", median(bench, "tail", "pelton", "longest_us") / 1e3, 20, "ms"))
+        lines.append(
+            goal_line(
+                "Get beside uploads, scan, backup and a reader that does not read: p99",
+                median(bench, "tail", "pelton", "p99_us") / 1e3,
+                2,
+                "ms",
+            )
+        )
+        lines.append(
+            goal_line(
+                "the same: longest", median(bench, "tail", "pelton", "longest_us") / 1e3, 20, "ms"
+            )
+        )
     return lines

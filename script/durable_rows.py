@@ -1,9 +1,10 @@
-"""The rows of script/bench about writes that last: the server with a log beside a bare log, Redis and etcd.
+"""The rows of script/bench about writes that last: the server with a log beside a bare log, Redis
+and etcd.
 
-Each run of the server has a fresh data folder and leaves its log behind, which says what groups it wrote and when. A bare
-log (`peers/bare-log`) then writes groups of just these sizes, in that order, to the same disk; so both meet about the same
-weather, and what the server takes longer is its own. Next to it the same load on Redis (`appendfsync always`) and etcd,
-where they are installed.
+Each run of the server has a fresh data folder and leaves its log behind, which says what groups it
+wrote and when. A bare log (`peers/bare-log`) then writes groups of just these sizes, in that order,
+to the same disk; so both meet about the same weather, and what the server takes longer is its own.
+Next to it the same load on Redis (`appendfsync always`) and etcd, where they are installed.
 """
 
 import contextlib
@@ -17,20 +18,26 @@ import urllib.request
 # Group header and alignment of the log (docs and crates/wal/src/group.rs).
 HEADER_BYTES, ALIGN_BYTES = 128, 512
 
-# Log to be read again, about. Where two segments are full a snapshot is made, which would take its place.
+# Log to be read again, about. Where two segments are full a snapshot is made, which would take its
+# place.
 REPLAY_BYTES, REPLAY_SEGMENT = 400_000_000, "256MiB"
 
 # A record in the log beside its value: with a key of 16 bytes.
 RECORD_BYTES = 48
 
-SHOWN_AS = {"pelton": "pelton", "bare-log": "bare log, the same groups", "redis": "Redis, appendfsync always", "etcd": "etcd"}
+SHOWN_AS = {
+    "pelton": "pelton",
+    "bare-log": "bare log, the same groups",
+    "redis": "Redis, appendfsync always",
+    "etcd": "etcd",
+}
 
 
 def etcd_is_there():
     return shutil.which("etcd") is not None
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Runs
 
 
@@ -66,18 +73,28 @@ def pelton_run(bench, row, mode, command, options, run):
 
 def logged_groups(bench, folder, figures):
     """The groups that the log has of the time of measuring: when, bytes, records."""
-    lines = subprocess.run(bench.command("pelton", "log", "inspect", "--output", "json", str(folder)), stdout=subprocess.PIPE, check=True).stdout
+    lines = subprocess.run(
+        bench.command("pelton", "log", "inspect", "--output", "json", str(folder)),
+        stdout=subprocess.PIPE,
+        check=True,
+    ).stdout
     groups = []
     for line in lines.splitlines():
         group = json.loads(line)
-        if "body_bytes" in group and figures["from_wall_ms"] <= group["wall_ms"] <= figures["to_wall_ms"]:
+        if (
+            "body_bytes" in group
+            and figures["from_wall_ms"] <= group["wall_ms"] <= figures["to_wall_ms"]
+        ):
             size = HEADER_BYTES + group["body_bytes"]
-            groups.append((group["wall_ms"], -(-size // ALIGN_BYTES) * ALIGN_BYTES, group["records"]))
+            groups.append(
+                (group["wall_ms"], -(-size // ALIGN_BYTES) * ALIGN_BYTES, group["records"])
+            )
     return groups
 
 
 def group_figures(groups, records_per_call):
-    """Segments that are not needed any more are missing in the log, so rates are those of the groups that are there."""
+    """Segments that are not needed any more are missing in the log, so rates are those of the
+    groups that are there."""
     elapsed_s = max(groups[-1][0] - groups[0][0], 1) / 1e3
     records = sum(records for _, _, records in groups)
     return {
@@ -92,7 +109,11 @@ def bare_log_figures(bench, sizes):
     with bench.fresh_folder() as folder:
         command = bench.pinned(bench.command("bare-log", str(folder / "bare")))
         lines = "".join(f"{size}\n" for size in sizes)
-        return json.loads(subprocess.run(command, input=lines, stdout=subprocess.PIPE, text=True, check=True).stdout)
+        return json.loads(
+            subprocess.run(
+                command, input=lines, stdout=subprocess.PIPE, text=True, check=True
+            ).stdout
+        )
 
 
 def bare_log_run(bench, row, sizes):
@@ -115,7 +136,22 @@ def redis_run(bench, row, options):
         with contextlib.closing(bench.start("redis", "always", folder)) as process:
             report = folder / "report"
             port = process.address.split(":")[1]
-            arguments = ["-p", port, "-t", "set", "-d", "32", "-r", str(bench.KEYS), "-c", str(connections), "-P", str(in_flight), "-n", str(calls)]
+            arguments = [
+                "-p",
+                port,
+                "-t",
+                "set",
+                "-d",
+                "32",
+                "-r",
+                str(bench.KEYS),
+                "-c",
+                str(connections),
+                "-P",
+                str(in_flight),
+                "-n",
+                str(calls),
+            ]
             program = ["sh", "-c", f"redis-benchmark {' '.join(arguments)} --csv > {report}"]
             figures = bench.probe("meter", None, "--server-pid", str(process.pid), program=program)
             line = report.read_text().splitlines()[-1]
@@ -144,14 +180,24 @@ def etcd_run(bench, row, options):
 
 def etcd_command(folder, port, peer_port):
     client, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer_port}"
-    urls = ["--listen-client-urls", client, "--advertise-client-urls", client, "--listen-peer-urls", peer]
+    urls = [
+        "--listen-client-urls",
+        client,
+        "--advertise-client-urls",
+        client,
+        "--listen-peer-urls",
+        peer,
+    ]
     cluster = ["--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}"]
     return ["etcd", "--data-dir", str(folder / "etcd"), "--log-level", "error", *urls, *cluster]
 
 
 def wait_for_etcd(port):
     for _ in range(200):
-        with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=1) as answer:
+        with (
+            contextlib.suppress(OSError),
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=1) as answer,
+        ):
             if json.load(answer).get("health") == "true":
                 return
         subprocess.run(["sleep", "0.05"])
@@ -174,7 +220,9 @@ def measure_replay(bench, row):
             serve = bench.serve_command("synced", folder / "data")
             figures = bench.probe("start", None, program=serve)
         seconds = figures["start_ms"] / 1e3
-        bench.record(row, "pelton", {"log_mb": log_bytes / 1e6, "replay_mb_per_s": log_bytes / 1e6 / seconds})
+        bench.record(
+            row, "pelton", {"log_mb": log_bytes / 1e6, "replay_mb_per_s": log_bytes / 1e6 / seconds}
+        )
 
 
 def make_log(bench, folder, options, run):
@@ -182,7 +230,9 @@ def make_log(bench, folder, options, run):
     value_bytes, *options = options
     process = bench.start("pelton", "written", folder, "--log-segment", REPLAY_SEGMENT)
     try:
-        records = 100_000 if bench.options.quick else REPLAY_BYTES // (RECORD_BYTES + int(value_bytes))
+        records = (
+            100_000 if bench.options.quick else REPLAY_BYTES // (RECORD_BYTES + int(value_bytes))
+        )
         size = ["--records", "100", "--value-bytes", value_bytes, "--calls", str(records // 100)]
         bench.probe("batch", process, *size, "--in-flight", "16", "--seed", str(run + 1), *options)
     finally:
@@ -192,13 +242,14 @@ def make_log(bench, folder, options, run):
     return sum(size for _, size, _ in logged_groups(bench, folder, everything))
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # The page
 
 
 def table(bench, rows, median, spread, thousands):
     lines = [
-        "| load | server | calls/s | server CPU µs per call | p50 µs | p99 µs | p99.9 µs | longest ms | groups/s | calls in a group |",
+        "| load | server | calls/s | server CPU µs per call | p50 µs | p99 µs | p99.9 µs | "
+        "longest ms | groups/s | calls in a group |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
@@ -207,7 +258,10 @@ def table(bench, rows, median, spread, thousands):
                 continue
             # A bare log knows groups, not calls.
             prefix = "group_" if subject == "bare-log" else ""
-            latencies = [number(median(bench, row.name, subject, prefix + key)) for key in ("p50_us", "p99_us", "p999_us")]
+            latencies = [
+                number(median(bench, row.name, subject, prefix + key))
+                for key in ("p50_us", "p99_us", "p999_us")
+            ]
             longest = longest_us(bench, row.name, subject)
             cells = [
                 row.text,
@@ -241,18 +295,44 @@ def goals(bench, median):
     def goal(text, value, bound, unit, at_least):
         if value is not None:
             met = value >= bound if at_least else value <= bound
-            lines.append(f"| {text} | {'at least ' if at_least else ''}{bound:g}{unit} | {value:.2f}{unit} | {'yes' if met else 'no'} |")
+            lines.append(
+                f"| {text} | {'at least ' if at_least else ''}{bound:g}{unit} | {value:.2f}{unit} "
+                f"| {'yes' if met else 'no'} |"
+            )
 
-    goal("durable Put, 8 × 128: share of a bare log with the same groups", median(bench, "durable-8x128", "pelton", "share_of_bare"), 0.6, "", True)
+    goal(
+        "durable Put, 8 × 128: share of a bare log with the same groups",
+        median(bench, "durable-8x128", "pelton", "share_of_bare"),
+        0.6,
+        "",
+        True,
+    )
     longest = longest_us(bench, "durable-8x128", "pelton")
-    goal("the same: longest of all calls", None if longest is None else longest / 1e3, 20, " ms", False)
-    goal("start to first answer, durable, empty folder", median(bench, "durable-start", "pelton", "start_ms"), 50, " ms", False)
+    goal(
+        "the same: longest of all calls",
+        None if longest is None else longest / 1e3,
+        20,
+        " ms",
+        False,
+    )
+    goal(
+        "start to first answer, durable, empty folder",
+        median(bench, "durable-start", "pelton", "start_ms"),
+        50,
+        " ms",
+        False,
+    )
     for name, text in REPLAYS.items():
-        goal(f"replay, {text}", median(bench, name, "pelton", "replay_mb_per_s"), 200, " MB/s", True)
+        goal(
+            f"replay, {text}", median(bench, name, "pelton", "replay_mb_per_s"), 200, " MB/s", True
+        )
     return lines
 
 
-REPLAYS = {"replay-overwrites": "100 000 keys, 32-byte values, written again and again", "replay-new-keys": "new keys, 100-byte values"}
+REPLAYS = {
+    "replay-overwrites": "100 000 keys, 32-byte values, written again and again",
+    "replay-new-keys": "new keys, 100-byte values",
+}
 
 
 def notes(bench, rows, median):
@@ -264,7 +344,10 @@ def notes(bench, rows, median):
         share = median(bench, row.name, "pelton", "share_of_bare")
         if share is not None:
             spread = [figures["share_of_bare"] for figures in bench.results[row.name, "pelton"]]
-            lines.append(f"- {row.text}: {share:.2f} ({min(spread):.2f}–{max(spread):.2f}) of the speed of a bare log with the same groups")
+            lines.append(
+                f"- {row.text}: {share:.2f} ({min(spread):.2f}–{max(spread):.2f}) of the speed of "
+                "a bare log with the same groups"
+            )
     for name, what in (("redis", "redis-server and redis-benchmark are"), ("etcd", "etcd is")):
         if not (bench.has(name) if name == "redis" else etcd_is_there()):
             lines.append(f"- {what} not installed: its rows are missing.")
@@ -276,7 +359,11 @@ MODES = ("synced", "interval=100ms", "written", "volatile")
 
 def mode_table(bench, median, spread, thousands):
     """What each durability costs; empty unless all of it was measured."""
-    lines = ["| durability | one Put in flight: p50 µs | server CPU µs | 8 × 128 in flight: Puts/s | server CPU µs | p99 ms |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| durability | one Put in flight: p50 µs | server CPU µs | 8 × 128 in flight: Puts/s | "
+        "server CPU µs | p99 ms |",
+        "|---|---|---|---|---|---|",
+    ]
     for mode in MODES:
         name = "durable" if mode == "synced" else mode.split("=")[0]
         one, many = f"{name}-one", f"{name}-8x128"
@@ -284,6 +371,13 @@ def mode_table(bench, median, spread, thousands):
         if rate is None or median(bench, one, "pelton", "p50_us") is None:
             return ""
         p99 = median(bench, many, "pelton", "p99_us") / 1e3
-        cells = [f"`{mode}`", spread(bench, one, "pelton", "p50_us", 0), spread(bench, one, "pelton", "server_us", 0), thousands(rate), spread(bench, many, "pelton", "server_us", 2), f"{p99:.1f}"]
+        cells = [
+            f"`{mode}`",
+            spread(bench, one, "pelton", "p50_us", 0),
+            spread(bench, one, "pelton", "server_us", 0),
+            thousands(rate),
+            spread(bench, many, "pelton", "server_us", 2),
+            f"{p99:.1f}",
+        ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

@@ -1,5 +1,5 @@
-"""The rows of script/bench whose load comes from `pelton load`: what the generator itself costs, an open loop at half of what
-the server can do, and many more keys than the usual."""
+"""The rows of script/bench whose load comes from `pelton load`: what the generator itself costs, an
+open loop at half of what the server can do, and many more keys than the usual."""
 
 import contextlib
 import json
@@ -11,26 +11,41 @@ MANY_KEYS = 5_000_000
 # An open loop at so much of what a closed one reached.
 SHARE_OF_CAPACITY = 0.5
 
-# The first turns of both programs touch memory for the first time. What came due meanwhile, thousands of calls, then waits
-# for tens of milliseconds until it is worked off, and an open loop counts that.
+# The first turns of both programs touch memory for the first time. What came due meanwhile,
+# thousands of calls, then waits for tens of milliseconds until it is worked off, and an open loop
+# counts that.
 OPEN_WARM_UP_MS = 500
 
 
 def load(bench, process, *options, duration_ms=None, warm_up_ms=None):
-    """One run of `pelton load` on the generator's CPU; its figures, named as those of the other generator."""
+    """One run of `pelton load` on the generator's CPU; its figures, named as those of the other
+    generator."""
     warm_up_ms = warm_up_ms or bench.options.warm_up_ms
-    times = ["--duration", f"{duration_ms or bench.options.duration_ms}ms", "--warm-up", f"{warm_up_ms}ms"]
+    times = [
+        "--duration",
+        f"{duration_ms or bench.options.duration_ms}ms",
+        "--warm-up",
+        f"{warm_up_ms}ms",
+    ]
     target = ["--address", process.address, "--server-pid", str(process.pid)]
     # Into the default one, unless a row says where.
     database = [] if "--database" in options else ["--database="]
-    line = ["taskset", "--cpu-list", bench.GENERATOR_CPU, *bench.command("pelton", "load", *target, *times, *database, "--output", "json", *options)]
+    line = [
+        "taskset",
+        "--cpu-list",
+        bench.GENERATOR_CPU,
+        *bench.command("pelton", "load", *target, *times, *database, "--output", "json", *options),
+    ]
     result = subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     # Exit code 1 with a result: the generator was the limit.
     if result.returncode not in (0, 1) or not result.stdout:
         sys.exit(f"script/bench: {' '.join(line)}: {result.stderr}")
     figures = {key: value for key, value in json.loads(result.stdout).items() if value is not None}
     if figures["failures"]:
-        sys.exit(f"script/bench: {figures['failures']} calls failed: {' '.join(line)}: {figures.get('first_failure')}")
+        sys.exit(
+            f"script/bench: {figures['failures']} calls failed: {' '.join(line)}: "
+            f"{figures.get('first_failure')}"
+        )
     figures["longest_us"] = figures["max_us"]
     return figures
 
@@ -39,11 +54,16 @@ def measure_generator(bench, row):
     """What a call costs `pelton load` itself."""
     process = bench.running("pelton")
     for run in range(bench.options.runs):
-        bench.record(row, "pelton", load(bench, process, "--keys", str(bench.KEYS), "--seed", str(run + 1), *row.options))
+        bench.record(
+            row,
+            "pelton",
+            load(bench, process, "--keys", str(bench.KEYS), "--seed", str(run + 1), *row.options),
+        )
 
 
 def measure_half_capacity(bench, row):
-    """A closed loop says what the server can do, an open one at half of that how long visitors wait."""
+    """A closed loop says what the server can do, an open one at half of that how long visitors
+    wait."""
     process = bench.running("pelton")
     for run in range(bench.options.runs):
         common = ["--keys", str(bench.KEYS), "--seed", str(run + 1)]
@@ -94,8 +114,18 @@ def goals(bench, median, goal_line):
             lines.append(goal_line(text, value, most, unit))
 
     for name, text, _ in GENERATOR_SHAPES:
-        goal(f"`pelton load` itself, {text}", median(bench, f"load-{name}", "pelton", "own_us"), 0.5, "µs")
-    goal("Get at half of capacity, open loop: p99 as a multiple of p50", median(bench, "half", "pelton", "p99_of_p50"), 5, "")
+        goal(
+            f"`pelton load` itself, {text}",
+            median(bench, f"load-{name}", "pelton", "own_us"),
+            0.5,
+            "µs",
+        )
+    goal(
+        "Get at half of capacity, open loop: p99 as a multiple of p50",
+        median(bench, "half", "pelton", "p99_of_p50"),
+        5,
+        "",
+    )
     p99_us = median(bench, "half", "pelton", "p99_us")
     goal("the same: p99", None if p99_us is None else p99_us / 1e3, 1, "ms")
     return lines
@@ -105,7 +135,14 @@ def notes(bench, rows):
     """Runs in which the generator was the limit."""
     lines = []
     for row in rows:
-        reasons = {figures["void_reasons"] for figures in bench.results.get((row.name, "pelton"), []) if figures.get("void")}
+        reasons = {
+            figures["void_reasons"]
+            for figures in bench.results.get((row.name, "pelton"), [])
+            if figures.get("void")
+        }
         if reasons and row.name == "half":
-            lines.append(f"- {row.text}: in some runs the generator was the limit, so that the latency is its own: {'; '.join(sorted(reasons))}")
+            lines.append(
+                f"- {row.text}: in some runs the generator was the limit, so that the latency is "
+                f"its own: {'; '.join(sorted(reasons))}"
+            )
     return lines

@@ -1,9 +1,10 @@
 """The rows of script/bench about large messages, and about more threads.
 
-Large Puts, from 64 KiB to 16 MiB and from 1 to 128 in flight: beside the volatile ones a copy of as many bytes over bare TCP
-(`peers/transfer`, thrown away on the other side), beside the synced ones a bare log with the same groups, and both of these
-one after the other, as one CPU has to receive the bytes before it can write them. And what a Get and a synced Put cost the
-server with more threads on the same CPU: what the threads share and write for each call shows there first, although a single
+Large Puts, from 64 KiB to 16 MiB and from 1 to 128 in flight: beside the volatile ones a copy of as
+many bytes over bare TCP (`peers/transfer`, thrown away on the other side), beside the synced ones a
+bare log with the same groups, and both of these one after the other, as one CPU has to receive the
+bytes before it can write them. And what a Get and a synced Put cost the server with more threads on
+the same CPU: what the threads share and write for each call shows there first, although a single
 CPU cannot show what it costs when its cache lines move.
 """
 
@@ -16,15 +17,22 @@ import durable_rows
 import load_rows
 
 KIB, MIB = 1 << 10, 1 << 20
-SIZES = {"64 KiB": 64 * KIB, "256 KiB": 256 * KIB, "1 MiB": MIB, "3 MiB": 3 * MIB, "10 MiB": 10 * MIB, "16 MiB": 16 * MIB}
+SIZES = {
+    "64 KiB": 64 * KIB,
+    "256 KiB": 256 * KIB,
+    "1 MiB": MIB,
+    "3 MiB": 3 * MIB,
+    "10 MiB": 10 * MIB,
+    "16 MiB": 16 * MIB,
+}
 # Connections × in flight on each.
 SHAPES = {"1 × 1": (1, 1), "1 × 16": (1, 16), "8 × 1": (8, 1), "8 × 16": (8, 16)}
 QUICK_SIZES, QUICK_SHAPES = ("64 KiB", "1 MiB"), ("8 × 16",)
 MAX_VALUE = "16MiB"
 # Values that a run overwrites again and again: all of them fit into memory.
 KEYS = 32
-# A run is as long as this at least, and as all that is in flight takes several times at this speed: few of the largest messages end
-# within a short one.
+# A run is as long as this at least, and as all that is in flight takes several times at this speed:
+# few of the largest messages end within a short one.
 LEAST_MS = 3_000
 LEAST_MB_PER_S, TIMES = 300, 3
 # Before synced ones: the log of large values grows to 2 GiB before its files are used again.
@@ -46,17 +54,39 @@ def runs(bench):
 
 def copy_figures(bench, process, file, size_bytes):
     """The speed of bare TCP: one connection, each byte read and thrown away."""
-    command = ["taskset", "--cpu-list", bench.GENERATOR_CPU, *bench.command("transfer", "put", str(file), "--discard", "--address", process.address)]
+    command = [
+        "taskset",
+        "--cpu-list",
+        bench.GENERATOR_CPU,
+        *bench.command("transfer", "put", str(file), "--discard", "--address", process.address),
+    ]
     before = time.monotonic()
     subprocess.run(command, check=True)
     return {"mb_per_s": size_bytes / (time.monotonic() - before) / 1e6}
 
 
 def put_figures(bench, process, size_bytes, connections, in_flight, seed, warm_up_ms=None):
-    options = ["--mix", "put=100", "--keys", str(KEYS), "--value-size", str(size_bytes), "--threads", "1", "--seed", str(seed)]
+    options = [
+        "--mix",
+        "put=100",
+        "--keys",
+        str(KEYS),
+        "--value-size",
+        str(size_bytes),
+        "--threads",
+        "1",
+        "--seed",
+        str(seed),
+    ]
     options += ["--connections", str(connections), "--in-flight", str(in_flight)]
-    least_ms = bench.options.duration_ms if bench.options.quick else max(bench.options.duration_ms, LEAST_MS)
-    least_ms = max(least_ms, TIMES * connections * in_flight * size_bytes // (LEAST_MB_PER_S * 1000))
+    least_ms = (
+        bench.options.duration_ms
+        if bench.options.quick
+        else max(bench.options.duration_ms, LEAST_MS)
+    )
+    least_ms = max(
+        least_ms, TIMES * connections * in_flight * size_bytes // (LEAST_MB_PER_S * 1000)
+    )
     figures = load_rows.load(bench, process, *options, duration_ms=least_ms, warm_up_ms=warm_up_ms)
     figures["mb_per_s"] = figures["calls_per_s"] * size_bytes / 1e6
     return figures
@@ -66,7 +96,11 @@ def cells(bench):
     quick = bench.options.quick
     sizes = {size: SIZES[size] for size in QUICK_SIZES} if quick else SIZES
     shapes = {shape: SHAPES[shape] for shape in QUICK_SHAPES} if quick else SHAPES
-    return [(size, size_bytes, shape, counts) for size, size_bytes in sizes.items() for shape, counts in shapes.items()]
+    return [
+        (size, size_bytes, shape, counts)
+        for size, size_bytes in sizes.items()
+        for shape, counts in shapes.items()
+    ]
 
 
 @contextlib.contextmanager
@@ -76,14 +110,18 @@ def bare_copy(bench):
     file = bench.folder / "copied"
     with open(file, "wb") as filled:
         filled.truncate(size_bytes)
-    with contextlib.closing(bench.start_program("transfer", "serve", "--folder", str(bench.folder))) as process:
+    with contextlib.closing(
+        bench.start_program("transfer", "serve", "--folder", str(bench.folder))
+    ) as process:
         yield lambda: copy_figures(bench, process, file, size_bytes)
 
 
 def measure_volatile(bench, row):
     with contextlib.ExitStack() as stack:
         copy = stack.enter_context(bare_copy(bench))
-        process = stack.enter_context(contextlib.closing(bench.start("pelton", "volatile", None, "--max-value", MAX_VALUE)))
+        process = stack.enter_context(
+            contextlib.closing(bench.start("pelton", "volatile", None, "--max-value", MAX_VALUE))
+        )
         for run in range(runs(bench)):
             for size, value_bytes, shape, counts in cells(bench):
                 copied = copy()
@@ -152,7 +190,8 @@ def linked_log(bench, data):
 
 
 def measure_threads(bench, row):
-    """Get and synced Put, 16 connections × 16 in flight, the server with more threads and always on its one CPU."""
+    """Get and synced Put, 16 connections × 16 in flight, the server with more threads and always on
+    its one CPU."""
     for run in range(runs(bench)):
         for threads in THREADS:
             for what in ("get", "put"):
@@ -161,16 +200,28 @@ def measure_threads(bench, row):
                     command[command.index("--threads") + 1] = str(threads)
                     with contextlib.closing(bench.start_command("pelton", command)) as process:
                         bench.load(process)
-                        figures = bench.timed(what, process, "--keys", str(bench.KEYS), "--connections", "16", "--in-flight", "16", seed=run + 1)
+                        figures = bench.timed(
+                            what,
+                            process,
+                            "--keys",
+                            str(bench.KEYS),
+                            "--connections",
+                            "16",
+                            "--in-flight",
+                            "16",
+                            seed=run + 1,
+                        )
                 bench.record(row._replace(name=f"{row.name}-{what}-{threads}"), "pelton", figures)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # The page
 
 
 def tables(bench, rows, median, spread):
-    parts = [message_table(bench, row, median, spread) for row in rows if row.name.startswith("large-")]
+    parts = [
+        message_table(bench, row, median, spread) for row in rows if row.name.startswith("large-")
+    ]
     parts += [threads_table(bench, row, median, spread) for row in rows if row.name == "threads"]
     return "\n\n".join(part for part in parts if part)
 
@@ -181,7 +232,10 @@ def message_table(bench, row, median, spread):
         shown = []
         for shape in SHAPES:
             name = name_of(row, size, shape)
-            speed, *shares = (median(bench, name, "pelton", key) for key in ("mb_per_s", "share_of_bare", "share_of_both"))
+            speed, *shares = (
+                median(bench, name, "pelton", key)
+                for key in ("mb_per_s", "share_of_bare", "share_of_both")
+            )
             shares = " / ".join(f"{share:.2f}" for share in shares if share is not None)
             shown.append(f"{speed:.0f} MB/s, {shares}" if shares else "–")
         if set(shown) != {"–"}:
@@ -190,11 +244,17 @@ def message_table(bench, row, median, spread):
 
 
 def threads_table(bench, row, median, spread):
-    lines = [f"| {row.text} | {' | '.join(f'{threads} threads' for threads in THREADS)} |", f"|---|{'---|' * len(THREADS)}"]
+    lines = [
+        f"| {row.text} | {' | '.join(f'{threads} threads' for threads in THREADS)} |",
+        f"|---|{'---|' * len(THREADS)}",
+    ]
     for what, text in (("get", "Get"), ("put", "synced Put")):
         names = [f"{row.name}-{what}-{threads}" for threads in THREADS]
         if median(bench, names[0], "pelton", "server_us") is not None:
-            lines.append(f"| {text} | {' | '.join(spread(bench, name, 'pelton', 'server_us', 2) for name in names)} |")
+            lines.append(
+                f"| {text} | "
+                f"{' | '.join(spread(bench, name, 'pelton', 'server_us', 2) for name in names)} |"
+            )
     return "\n".join(lines) if len(lines) > 2 else ""
 
 
@@ -202,8 +262,20 @@ def goals(bench, rows, median, goal_line):
     lines = []
     for row in rows:
         for key, beside in (("share_of_bare", ""), ("share_of_both", ", both in turn")):
-            shares = [median(bench, name_of(row, size, shape), "pelton", key) for size in SIZES for shape in SHAPES]
+            shares = [
+                median(bench, name_of(row, size, shape), "pelton", key)
+                for size in SIZES
+                for shape in SHAPES
+            ]
             shares = [share for share in shares if share is not None]
             if shares:
-                lines.append(goal_line(f"{row.text}{beside}: least of all cells", min(shares), GOAL, "", at_least=True))
+                lines.append(
+                    goal_line(
+                        f"{row.text}{beside}: least of all cells",
+                        min(shares),
+                        GOAL,
+                        "",
+                        at_least=True,
+                    )
+                )
     return lines

@@ -1,7 +1,9 @@
-"""The row of script/bench about what is in the way of synced writes: a large database that is dropped or converted.
+"""The row of script/bench about what is in the way of synced writes: a large database that is
+dropped or converted.
 
-Puts into a small database go on at a steady rate, in pieces, until that is done and what was there is freed. What counts is
-the longest of all Puts, beside the longest with nothing else going on for as long.
+Puts into a small database go on at a steady rate, in pieces, until that is done and what was there
+is freed. What counts is the longest of all Puts, beside the longest with nothing else going on for
+as long.
 """
 
 import contextlib
@@ -39,12 +41,36 @@ def measure_reclaim(bench, row):
             for action, (_, arguments) in ACTIONS.items():
                 kind = "disk" if action in ("to-memory", "drop-disk") else "memory"
                 name = f"large-{action}"
-                run(bench, server, "database", "create", name, "--kind", kind, "--durability", "written")
-                fill = ["--database", name, "--keys", str(entries), "--batch", "500", "--connections", "2", "--fill"]
+                run(
+                    bench,
+                    server,
+                    "database",
+                    "create",
+                    name,
+                    "--kind",
+                    kind,
+                    "--durability",
+                    "written",
+                )
+                fill = [
+                    "--database",
+                    name,
+                    "--keys",
+                    str(entries),
+                    "--batch",
+                    "500",
+                    "--connections",
+                    "2",
+                    "--fill",
+                ]
                 load_rows.load(bench, server, *fill)
                 if kind == "disk":
                     time.sleep(1)
-                bench.record(row, action, beside(bench, server, metrics, [*arguments[:2], name, *arguments[2:]]))
+                bench.record(
+                    row,
+                    action,
+                    beside(bench, server, metrics, [*arguments[:2], name, *arguments[2:]]),
+                )
                 if "drop" not in action:
                     run(bench, server, "database", "drop", name, "--with-content")
                     wait_until_freed(metrics)
@@ -60,7 +86,9 @@ def beside(bench, server, metrics, arguments):
     outcome = {}
 
     def act():
-        command = bench.command("pelton", *arguments, "--address", server.address, "--timeout", "600s")
+        command = bench.command(
+            "pelton", *arguments, "--address", server.address, "--timeout", "600s"
+        )
         begun = time.monotonic()
         result = subprocess.run(command, capture_output=True, text=True)
         outcome["took_s"] = time.monotonic() - begun
@@ -71,7 +99,9 @@ def beside(bench, server, metrics, arguments):
         outcome["freed_s"] = time.monotonic() - begun
 
     acting = threading.Thread(target=act)
-    figures = puts_until(bench, server, lambda: not acting.is_alive(), least_pieces=2, begin=acting.start)
+    figures = puts_until(
+        bench, server, lambda: not acting.is_alive(), least_pieces=2, begin=acting.start
+    )
     acting.join()
     return figures | outcome
 
@@ -97,7 +127,11 @@ def wait_until_freed(metrics):
     for _ in range(FREED_SECONDS * 10):
         with urllib.request.urlopen(f"http://{metrics}/metrics") as answer:
             page = answer.read().decode()
-        values = [line.split()[1] for line in page.splitlines() if line.startswith("pelton_reclaiming_entries ")]
+        values = [
+            line.split()[1]
+            for line in page.splitlines()
+            if line.startswith("pelton_reclaiming_entries ")
+        ]
         if values == ["0"]:
             return True
         time.sleep(0.1)
@@ -113,11 +147,20 @@ def table(bench):
     if not bench.results.get(("reclaim", "alone")):
         return ""
     entries = QUICK_ENTRIES if bench.options.quick else ENTRIES
-    lines = [f"| synced Put, {PUT_RATE} a second, beside | p99 µs, worst piece | longest ms | it took s | freed after s |", "|---|---|---|---|---|"]
-    shown = {"alone": "nothing else", **{action: f"{text}: {entries:,} entries" for action, (text, _) in ACTIONS.items()}}
+    lines = [
+        f"| synced Put, {PUT_RATE} a second, beside | p99 µs, worst piece | longest ms | it took "
+        "s | freed after s |",
+        "|---|---|---|---|---|",
+    ]
+    shown = {
+        "alone": "nothing else",
+        **{action: f"{text}: {entries:,} entries" for action, (text, _) in ACTIONS.items()},
+    }
     for subject, text in shown.items():
         for figures in bench.results.get(("reclaim", subject), []):
-            times = [f"{figures[key]:.1f}" if key in figures else "–" for key in ("took_s", "freed_s")]
+            times = [
+                f"{figures[key]:.1f}" if key in figures else "–" for key in ("took_s", "freed_s")
+            ]
             cells = [text, f"{figures['p99_us']:.0f}", f"{figures['longest_us'] / 1e3:.1f}", *times]
             if reason := void_reason(figures):
                 cells = [text, "VOID", f"VOID: {reason}", *times]
@@ -131,4 +174,11 @@ def goals(bench, goal_line):
     if not figures:
         return []
     longest_ms = max(one["longest_us"] for one in figures) / 1e3
-    return [goal_line("synced Put while a large database is dropped or converted: longest", longest_ms, GOAL_MS, "ms")]
+    return [
+        goal_line(
+            "synced Put while a large database is dropped or converted: longest",
+            longest_ms,
+            GOAL_MS,
+            "ms",
+        )
+    ]

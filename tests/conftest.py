@@ -11,7 +11,8 @@ sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 import stubs  # noqa: E402
 
-# The proto files of the repository are compiled anew for every run, so that the tests speak what users speak.
+# The proto files of the repository are compiled anew for every run, so that the tests speak what
+# users speak.
 stubs.generate(ROOT / "proto")
 
 from pelton.v1 import echo_pb2_grpc, kv_pb2_grpc  # noqa: E402
@@ -28,8 +29,8 @@ def binary():
 
 @pytest.fixture(scope="session")
 def server(binary, request, tmp_path_factory):
-    """A server for all tests that leave it as it was: each uses keys of its own. Its default database is in memory and
-    volatile, or for tests that ask for it on disk and synced."""
+    """A server for all tests that leave it as it was: each uses keys of its own. Its default
+    database is in memory and volatile, or for tests that ask for it on disk and synced."""
     kind = getattr(request, "param", "memory")
     folder = tmp_path_factory.mktemp("data")
     place = ["--data", str(folder / "pelton"), "--kind", "disk"] if kind == "disk" else []

@@ -1,4 +1,5 @@
-"""The interoperability cases with grpcio. Each function is the case of its name in the public description."""
+"""The interoperability cases with grpcio. Each function is the case of its name in the public
+description."""
 
 import concurrent.futures
 import queue
@@ -27,8 +28,12 @@ def method(kind, name, answer, service=SERVICE):
 EMPTY_CALL = method("unary_unary", "EmptyCall", MESSAGES.Empty)
 UNARY_CALL = method("unary_unary", "UnaryCall", MESSAGES.SimpleResponse)
 CACHEABLE_UNARY_CALL = method("unary_unary", "CacheableUnaryCall", MESSAGES.SimpleResponse)
-STREAMING_INPUT_CALL = method("stream_unary", "StreamingInputCall", MESSAGES.StreamingInputCallResponse)
-STREAMING_OUTPUT_CALL = method("unary_stream", "StreamingOutputCall", MESSAGES.StreamingOutputCallResponse)
+STREAMING_INPUT_CALL = method(
+    "stream_unary", "StreamingInputCall", MESSAGES.StreamingInputCallResponse
+)
+STREAMING_OUTPUT_CALL = method(
+    "unary_stream", "StreamingOutputCall", MESSAGES.StreamingOutputCallResponse
+)
 FULL_DUPLEX_CALL = method("stream_stream", "FullDuplexCall", MESSAGES.StreamingOutputCallResponse)
 HALF_DUPLEX_CALL = method("stream_stream", "HalfDuplexCall", MESSAGES.StreamingOutputCallResponse)
 
@@ -77,17 +82,27 @@ def empty_unary():
 
 def large_unary():
     expected = MESSAGES.SimpleResponse(payload=MESSAGES.payload(314159))
-    expect_equal(UNARY_CALL(MESSAGES.large(), timeout=SECONDS_MAX) == expected, True, "answer is as asked for")
+    expect_equal(
+        UNARY_CALL(MESSAGES.large(), timeout=SECONDS_MAX) == expected,
+        True,
+        "answer is as asked for",
+    )
 
 
 def cacheable_unary():
-    # Without a caching proxy in between, what can be seen is that both calls work, differ, and may be cached.
+    # Without a caching proxy in between, what can be seen is that both calls work, differ, and may
+    # be cached.
     request = MESSAGES.SimpleRequest(payload=MESSAGES.Payload(body=str(time.time_ns()).encode()))
     metadata = (("x-user-ip", "1.2.3.4"),)
     bodies = set()
     for _ in range(2):
-        response, call = CACHEABLE_UNARY_CALL.with_call(request, metadata=metadata, timeout=SECONDS_MAX)
-        expect("max-age=60" in dict(call.initial_metadata())["cache-control"], "cache-control says 60 seconds")
+        response, call = CACHEABLE_UNARY_CALL.with_call(
+            request, metadata=metadata, timeout=SECONDS_MAX
+        )
+        expect(
+            "max-age=60" in dict(call.initial_metadata())["cache-control"],
+            "cache-control says 60 seconds",
+        )
         bodies.add(response.payload.body)
     expect_equal(len(bodies), 2, "different answers")
 
@@ -112,7 +127,9 @@ def server_compressed_unary():
 
 
 def client_streaming():
-    requests = (MESSAGES.StreamingInputCallRequest(payload=MESSAGES.payload(size)) for size in PAYLOAD_SIZES)
+    requests = (
+        MESSAGES.StreamingInputCallRequest(payload=MESSAGES.payload(size)) for size in PAYLOAD_SIZES
+    )
     response = STREAMING_INPUT_CALL(requests, timeout=SECONDS_MAX)
     expect_equal(response.aggregated_payload_size, 74922, "sum")
 
@@ -156,7 +173,11 @@ def ping_pong():
 def half_duplex():
     # Not a case of the public description, but a method of its service.
     requests = [MESSAGES.wanted(size) for size in SIZES]
-    expect_equal(sizes_of(HALF_DUPLEX_CALL(iter(requests), timeout=SECONDS_MAX)), SIZES, "sizes of the answers")
+    expect_equal(
+        sizes_of(HALF_DUPLEX_CALL(iter(requests), timeout=SECONDS_MAX)),
+        SIZES,
+        "sizes of the answers",
+    )
 
 
 def empty_stream():
@@ -172,17 +193,29 @@ def custom_metadata():
         timeout=SECONDS_MAX,
     )
     expect_equal(sizes_of(stream), (314159,), "sizes of the answers")
-    _, unary = UNARY_CALL.with_call(MESSAGES.large(), metadata=(initial, trailing), timeout=SECONDS_MAX)
+    _, unary = UNARY_CALL.with_call(
+        MESSAGES.large(), metadata=(initial, trailing), timeout=SECONDS_MAX
+    )
     for call in (unary, stream):
-        expect(initial in [tuple(pair) for pair in call.initial_metadata()], "echo in the initial metadata")
-        expect(trailing in [tuple(pair) for pair in call.trailing_metadata()], "echo in the trailing metadata")
+        expect(
+            initial in [tuple(pair) for pair in call.initial_metadata()],
+            "echo in the initial metadata",
+        )
+        expect(
+            trailing in [tuple(pair) for pair in call.trailing_metadata()],
+            "echo in the trailing metadata",
+        )
 
 
 def check_status(message):
     status = MESSAGES.EchoStatus(code=2, message=message)
     expected = (grpc.StatusCode.UNKNOWN, message)
     unary = MESSAGES.SimpleRequest(response_status=status)
-    expect_equal(status_of(lambda: UNARY_CALL(unary, timeout=SECONDS_MAX)), expected, "status of the unary call")
+    expect_equal(
+        status_of(lambda: UNARY_CALL(unary, timeout=SECONDS_MAX)),
+        expected,
+        "status of the unary call",
+    )
     streamed = iter([MESSAGES.StreamingOutputCallRequest(response_status=status)])
     found = status_of(lambda: list(FULL_DUPLEX_CALL(streamed, timeout=SECONDS_MAX)))
     expect_equal(found, expected, "status of the stream")

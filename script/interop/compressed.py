@@ -1,5 +1,5 @@
-"""The cases about compression, frame by frame: no client shows the compressed flag of each message, nor lets its user
-choose it for each message."""
+"""The cases about compression, frame by frame: no client shows the compressed flag of each message,
+nor lets its user choose it for each message."""
 
 import gzip
 import struct
@@ -27,7 +27,9 @@ class Connection(raw.Connection):
     def __init__(self, address):
         self.windows = {0: WINDOW_BYTES}
         self.stream_window = WINDOW_BYTES
-        super().__init__(address, settings=struct.pack(">HI", INITIAL_WINDOW_SIZE, OWN_WINDOW_BYTES))
+        super().__init__(
+            address, settings=struct.pack(">HI", INITIAL_WINDOW_SIZE, OWN_WINDOW_BYTES)
+        )
         self.send(raw.frame(raw.WINDOW_UPDATE, payload=struct.pack(">I", OWN_WINDOW_BYTES)))
 
     def take(self, kind, flags, stream, payload):
@@ -95,7 +97,9 @@ def call(method, *messages):
 
 
 def client_compressed_unary():
-    yes, no = (MESSAGES.large(expect_compressed=MESSAGES.BoolValue(value=value)) for value in (True, False))
+    yes, no = (
+        MESSAGES.large(expect_compressed=MESSAGES.BoolValue(value=value)) for value in (True, False)
+    )
     expect_equal(call("UnaryCall", plain(yes)).grpc_status, INVALID_ARGUMENT, "status of the probe")
     for request in (compressed(yes), plain(no)):
         [(_, response)] = received(call("UnaryCall", request), MESSAGES.SimpleResponse)
@@ -105,7 +109,9 @@ def client_compressed_unary():
 def server_compressed_unary():
     for wanted in (True, False):
         request = MESSAGES.large(response_compressed=MESSAGES.BoolValue(value=wanted))
-        [(was_compressed, response)] = received(call("UnaryCall", plain(request)), MESSAGES.SimpleResponse)
+        [(was_compressed, response)] = received(
+            call("UnaryCall", plain(request)), MESSAGES.SimpleResponse
+        )
         expect_equal(was_compressed, wanted, "compressed flag")
         expect_equal(response.payload.body == bytes(314159), True, "zeros come back")
 
@@ -113,12 +119,15 @@ def server_compressed_unary():
 def client_compressed_streaming():
     def request(size, expect_compressed):
         return MESSAGES.StreamingInputCallRequest(
-            payload=MESSAGES.payload(size), expect_compressed=MESSAGES.BoolValue(value=expect_compressed)
+            payload=MESSAGES.payload(size),
+            expect_compressed=MESSAGES.BoolValue(value=expect_compressed),
         )
 
     probe = call("StreamingInputCall", plain(request(27182, True)))
     expect_equal(probe.grpc_status, INVALID_ARGUMENT, "status of the probe")
-    answer = call("StreamingInputCall", compressed(request(27182, True)), plain(request(45904, False)))
+    answer = call(
+        "StreamingInputCall", compressed(request(27182, True)), plain(request(45904, False))
+    )
     [(_, response)] = received(answer, MESSAGES.StreamingInputCallResponse)
     expect_equal(response.aggregated_payload_size, 73086, "sum")
 
@@ -127,16 +136,25 @@ def server_compressed_streaming():
     wanted = [(31415, True), (92653, False)]
     request = MESSAGES.StreamingOutputCallRequest(
         response_parameters=[
-            MESSAGES.ResponseParameters(size=size, compressed=MESSAGES.BoolValue(value=is_compressed))
+            MESSAGES.ResponseParameters(
+                size=size, compressed=MESSAGES.BoolValue(value=is_compressed)
+            )
             for size, is_compressed in wanted
         ]
     )
-    responses = received(call("StreamingOutputCall", plain(request)), MESSAGES.StreamingOutputCallResponse)
+    responses = received(
+        call("StreamingOutputCall", plain(request)), MESSAGES.StreamingOutputCallResponse
+    )
     found = [(len(response.payload.body), was_compressed) for was_compressed, response in responses]
     expect_equal(found, wanted, "sizes and compressed flags")
 
 
 support.run(
     "frames",
-    [client_compressed_unary, server_compressed_unary, client_compressed_streaming, server_compressed_streaming],
+    [
+        client_compressed_unary,
+        server_compressed_unary,
+        client_compressed_streaming,
+        server_compressed_streaming,
+    ],
 )

@@ -1,7 +1,8 @@
-"""The test service of the interoperability cases as a grpcio server, on a free port of the loopback interface.
+"""The test service of the interoperability cases as a grpcio server, on a free port of the loopback
+interface.
 
-What `grpc.testing` asks a server to do, apart from checking that requests came compressed, which grpcio does not show.
-Prints where it listens, and ends when its standard input does.
+What `grpc.testing` asks a server to do, apart from checking that requests came compressed, which
+grpcio does not show. Prints where it listens, and ends when its standard input does.
 """
 
 import concurrent.futures
@@ -73,7 +74,9 @@ def full_duplex_call(requests, context):
 
 def handler(kind, behaviour, request):
     return getattr(grpc, f"{kind}_rpc_method_handler")(
-        behaviour, request_deserializer=request.FromString, response_serializer=lambda message: message.SerializeToString()
+        behaviour,
+        request_deserializer=request.FromString,
+        response_serializer=lambda message: message.SerializeToString(),
     )
 
 
@@ -83,9 +86,15 @@ def main():
         {
             "EmptyCall": handler("unary_unary", empty_call, MESSAGES.Empty),
             "UnaryCall": handler("unary_unary", unary_call, MESSAGES.SimpleRequest),
-            "StreamingInputCall": handler("stream_unary", streaming_input_call, MESSAGES.StreamingInputCallRequest),
-            "StreamingOutputCall": handler("unary_stream", streaming_output_call, MESSAGES.StreamingOutputCallRequest),
-            "FullDuplexCall": handler("stream_stream", full_duplex_call, MESSAGES.StreamingOutputCallRequest),
+            "StreamingInputCall": handler(
+                "stream_unary", streaming_input_call, MESSAGES.StreamingInputCallRequest
+            ),
+            "StreamingOutputCall": handler(
+                "unary_stream", streaming_output_call, MESSAGES.StreamingOutputCallRequest
+            ),
+            "FullDuplexCall": handler(
+                "stream_stream", full_duplex_call, MESSAGES.StreamingOutputCallRequest
+            ),
         },
     )
     server = grpc.server(concurrent.futures.ThreadPoolExecutor(max_workers=8))

@@ -14,7 +14,8 @@ SECONDS_MAX = 30
 
 
 def load_messages():
-    """The message classes of grpc.testing by name, made from the descriptors that the server itself is built with."""
+    """The message classes of grpc.testing by name, made from the descriptors that the server itself
+    is built with."""
     pool = descriptor_pool.DescriptorPool()
     described = descriptor_pb2.FileDescriptorSet.FromString(
         (ROOT / "crates/service/src/descriptor_set.bin").read_bytes()
@@ -23,7 +24,9 @@ def load_messages():
         pool.Add(file)
     messages = {}
     for name in ("empty", "messages"):
-        for descriptor in pool.FindFileByName(f"grpc/testing/{name}.proto").message_types_by_name.values():
+        for descriptor in pool.FindFileByName(
+            f"grpc/testing/{name}.proto"
+        ).message_types_by_name.values():
             messages[descriptor.name] = message_factory.GetMessageClass(descriptor)
     return messages
 

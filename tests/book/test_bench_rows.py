@@ -63,14 +63,20 @@ def test_gets_go_on_until_all_work_beside_them_has_finished():
 
 
 def test_gets_do_not_wait_for_ever():
-    troubles = types.SimpleNamespace(done=dict.fromkeys(blob_rows.TAIL_COUNTED, 0), check=lambda: None)
+    troubles = types.SimpleNamespace(
+        done=dict.fromkeys(blob_rows.TAIL_COUNTED, 0), check=lambda: None
+    )
     assert len(blob_rows.gets_beside(lambda: FIGURES, troubles)) == blob_rows.TAIL_PIECES
 
 
 def test_a_drop_that_has_failed_is_void():
     figures = {"p99_us": 900, "longest_us": 3_000, "took_s": 1.0, "freed_s": 2.0}
     good, bad = ("reclaim", "drop-memory"), ("reclaim", "drop-disk")
-    results = {("reclaim", "alone"): [figures], good: [figures], bad: [figures | {"void": "it has failed", "longest_us": 9_000}]}
+    results = {
+        ("reclaim", "alone"): [figures],
+        good: [figures],
+        bad: [figures | {"void": "it has failed", "longest_us": 9_000}],
+    }
     table = reclaim_rows.table(bench_with(results))
     [void] = [line for line in table.splitlines() if "VOID" in line]
     assert "drop, on disk" in void and "9.0" not in void

@@ -1,4 +1,5 @@
-"""Runs the commands of every page of docs/, in a folder with a copy of examples/, as a reader would type them."""
+"""Runs the commands of every page of docs/, in a folder with a copy of examples/, as a reader would
+type them."""
 
 import shutil
 
@@ -7,7 +8,8 @@ import pytest
 import session
 import toolchains
 
-# Pages that are one session under each of some headings, so that a missing toolchain leaves out its own part only.
+# Pages that are one session under each of some headings, so that a missing toolchain leaves out its
+# own part only.
 PARTS = {"recipes.md": ["In Python", "In Go", "In Java", "In C++"]}
 # What a page or a part of it needs beside `pelton`, Python and a shell.
 NEEDS = {
@@ -30,7 +32,9 @@ def sessions():
         count = len(session.examples(pages.blocks(text)))
         if parts:
             pieces = [(title, pages.blocks(pages.section(text, title))) for title in parts]
-            assert sum(len(session.examples(blocks)) for _, blocks in pieces) == count, "a block stands in no part"
+            assert sum(len(session.examples(blocks)) for _, blocks in pieces) == count, (
+                "a block stands in no part"
+            )
             for title, blocks in pieces:
                 yield pytest.param(title, blocks, id=f"{page.name}: {title}")
         elif count:

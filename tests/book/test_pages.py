@@ -1,4 +1,5 @@
-"""What can be said of the pages without running anything: links, excerpts, and that nothing is left out."""
+"""What can be said of the pages without running anything: links, excerpts, and that nothing is left
+out."""
 
 import os
 import re
@@ -8,10 +9,16 @@ import pages
 import pytest
 
 INTERNALS = sorted(pages.DOCS.glob("internals/*.md"))
-USER_PAGES = [*pages.DOCS.glob("*.md"), *pages.ROOT.glob("*.md"), *pages.ROOT.glob("packaging/*.md")]
+USER_PAGES = [
+    *pages.DOCS.glob("*.md"),
+    *pages.ROOT.glob("*.md"),
+    *pages.ROOT.glob("packaging/*.md"),
+]
 PAGES = sorted([*USER_PAGES, *INTERNALS])
 EXAMPLES = pages.ROOT / "examples"
-SHOWN = [page for page in sorted(USER_PAGES) if page.name not in ("ARCHITECTURE.md", "CHANGELOG.md")]
+SHOWN = [
+    page for page in sorted(USER_PAGES) if page.name not in ("ARCHITECTURE.md", "CHANGELOG.md")
+]
 # What the examples make when they are run where they are, and what no human writes.
 MADE = {"gen", "target", "env", "proto", "pelton", "go.sum", ".gitignore"}
 
@@ -27,19 +34,27 @@ def test_every_link_leads_somewhere(page):
         file = (page.parent / path).resolve() if path else page
         assert file.exists(), f"{name(page)} links to {target}, which is not there"
         if anchor:
-            assert anchor in pages.anchors(file.read_text()), f"{name(page)} links to {target}: there is no such heading"
+            assert anchor in pages.anchors(file.read_text()), (
+                f"{name(page)} links to {target}: there is no such heading"
+            )
 
 
 def test_every_page_stands_in_the_table_of_contents():
     contents = pages.DOCS / "README.md"
-    linked = {(pages.DOCS / target.partition("#")[0]).resolve() for target in pages.links(contents.read_text())}
+    linked = {
+        (pages.DOCS / target.partition("#")[0]).resolve()
+        for target in pages.links(contents.read_text())
+    }
     for page in pages.DOCS.glob("*.md"):
         assert page == contents or page in linked, f"docs/README.md does not name {page.name}"
 
 
 def test_architecture_names_every_internal_page():
     contents = pages.ROOT / "ARCHITECTURE.md"
-    linked = {(pages.ROOT / target.partition("#")[0]).resolve() for target in pages.links(contents.read_text())}
+    linked = {
+        (pages.ROOT / target.partition("#")[0]).resolve()
+        for target in pages.links(contents.read_text())
+    }
     assert INTERNALS
     for page in INTERNALS:
         assert page in linked, f"ARCHITECTURE.md does not name {name(page)}"
@@ -52,33 +67,45 @@ def test_architecture_stays_short():
 
 @pytest.mark.parametrize("page", SHOWN, ids=name)
 def test_what_is_shown_is_run_or_is_an_excerpt_of_what_is(page):
-    """A block is `sh`, which test_chapters.py runs, or `text`, what that prints, or literally in a program."""
+    """A block is `sh`, which test_chapters.py runs, or `text`, what that prints, or literally in a
+    program."""
     blocks = pages.blocks(page.read_text())
     for block in blocks:
         where = f"{name(page)}, line {block.line}"
         if block.source is None:
-            assert block.language in ("sh", "text"), f"{where}: name the program that this is an excerpt of"
+            assert block.language in ("sh", "text"), (
+                f"{where}: name the program that this is an excerpt of"
+            )
             continue
         source = (pages.ROOT / block.source).resolve()
         assert EXAMPLES in source.parents, f"{where}: programs are in examples/"
-        assert is_excerpt(block.content, source.read_text()), f"{where}: this is not in {block.source}"
+        assert is_excerpt(block.content, source.read_text()), (
+            f"{where}: this is not in {block.source}"
+        )
 
 
 @pytest.mark.parametrize("page", SHOWN, ids=name)
 def test_a_server_in_the_background_is_waited_for(page):
     """What is pasted after it must not come too early, on a machine however slow."""
     for block in pages.blocks(page.read_text()):
-        assert unawaited(block.content) == [], f"{name(page)}, line {block.line}: write `pelton status --wait 10s` next"
+        assert unawaited(block.content) == [], (
+            f"{name(page)}, line {block.line}: write `pelton status --wait 10s` next"
+        )
 
 
 def unawaited(commands):
-    """The servers in the background behind which something else stands than the command that waits for them."""
+    """The servers in the background behind which something else stands than the command that waits
+    for them."""
     lines = commands.replace("\\\n", " ").splitlines()
     found = []
     for line, *following in (lines[at : at + 3] for at in range(len(lines))):
         if re.match(r"pelton serve\b.*(?<!&)&", line):
             following = [command for command in following if command != "server=$!"]
-            if not line.endswith("&") or not following or not following[0].startswith("pelton status --wait "):
+            if (
+                not line.endswith("&")
+                or not following
+                or not following[0].startswith("pelton status --wait ")
+            ):
                 found.append(line)
     return found
 
@@ -88,7 +115,11 @@ def test_a_server_that_is_not_waited_for_is_noticed():
     assert unawaited(f"pelton serve &\n{wait}\npelton get a\n") == []
     assert unawaited(f"pelton serve \\\n  --pin 0 > log 2>&1 &\nserver=$!\n{wait}") == []
     assert unawaited("pelton serve --data x || echo no\npelton get a\n") == []
-    for commands in ("pelton serve &", "pelton serve &\npelton get a", f"pelton serve & sleep 1\n{wait}"):
+    for commands in (
+        "pelton serve &",
+        "pelton serve &\npelton get a",
+        f"pelton serve & sleep 1\n{wait}",
+    ):
         assert len(unawaited(commands)) == 1, commands
 
 

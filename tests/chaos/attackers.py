@@ -111,7 +111,8 @@ class Peer:
         self.loop, self.rng, self.stock = asyncio.get_running_loop(), world.rng, world.stock
         self.address = world.address
         self.socket = socket.socket()
-        # Not the address of the honest: what one address may have is shared by all who come from it.
+        # Not the address of the honest: what one address may have is shared by all who come from
+        # it.
         self.socket.bind(("127.0.0.2", 0))
         self.socket.setblocking(False)
         if self.rng.random() < 0.4:

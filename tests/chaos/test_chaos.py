@@ -117,12 +117,14 @@ def open_descriptors(server):
 
 
 def at_work(server):
-    """What tells why something does not end: what readers have done, and what each thread does and has done."""
+    """What tells why something does not end: what readers have done, and what each thread does and
+    has done."""
     found = [f"{name} {value:.0f}" for name, value in samples(server).items() if "reader" in name]
     for task in sorted(pathlib.Path(f"/proc/{server.process.pid}/task").iterdir()):
         with contextlib.suppress(OSError):
             name, stat = (task / "comm").read_text().strip(), (task / "stat").read_text()
-            # Behind the name in brackets: the state first, and the ticks of user and system as 12th and 13th.
+            # Behind the name in brackets: the state first, and the ticks of user and system as 12th
+            # and 13th.
             fields = stat.rpartition(")")[2].split()
             found.append(f"{name}: {fields[0]}, {fields[11]} + {fields[12]} ticks")
     return "\n".join(found)
@@ -169,7 +171,9 @@ def assert_lives(server, connections):
 
 
 def told(what, summary):
-    figures = "p50 {p50_ms} ms, p99 {p99_ms} ms, longest {longest_ms} ms ({longest})".format(**summary)
+    figures = "p50 {p50_ms} ms, p99 {p99_ms} ms, longest {longest_ms} ms ({longest})".format(
+        **summary
+    )
     print(f"{what}: {summary['calls']} calls, {len(summary['failures'])} failures, {figures}")
 
 

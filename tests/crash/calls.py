@@ -1,7 +1,17 @@
 """A small gRPC client on one connection: whole answers, and uploads within the windows."""
 
 from pelton.v1 import admin_pb2, blob_pb2, kv_pb2
-from raw import DATA, END_STREAM, FIRST_WINDOW, MAX_WINDOW, WINDOW_UPDATE, PacedConnection, frame, grpc_message, settings_payload
+from raw import (
+    DATA,
+    END_STREAM,
+    FIRST_WINDOW,
+    MAX_WINDOW,
+    WINDOW_UPDATE,
+    PacedConnection,
+    frame,
+    grpc_message,
+    settings_payload,
+)
 
 FRAME_BYTES = 16_384
 SECONDS = 60

@@ -1,7 +1,8 @@
-"""A client of the kill rounds, a process of its own: `client.py NUMBER SEED`, commands and answers as JSON lines.
+"""A client of the kill rounds, a process of its own: `client.py NUMBER SEED`, commands and answers
+as JSON lines.
 
-`check` compares what the server has with all that was ever acknowledged; `load` writes in many ways at once until the
-server is gone. What was acknowledged is remembered from round to round.
+`check` compares what the server has with all that was ever acknowledged; `load` writes in many ways
+at once until the server is gone. What was acknowledged is remembered from round to round.
 """
 
 import json
@@ -34,7 +35,9 @@ class Client:
     def connect(self, address):
         if self.channel:
             self.channel.close()
-        self.channel = grpc.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)])
+        self.channel = grpc.insecure_channel(
+            address, options=[("grpc.use_local_subchannel_pool", 1)]
+        )
         kv, admin = kv_pb2_grpc.KeyValueStub(self.channel), admin_pb2_grpc.AdminStub(self.channel)
         for lane in self.lanes:
             lane.connect(kv, admin)
@@ -45,7 +48,9 @@ class Client:
         kv = self.connect(address)
         found = {}
         for database in LAST_DATABASES:
-            found.update({(database, key): entry for key, entry in scan(kv, database, b"%d/" % self.number)})
+            found.update(
+                {(database, key): entry for key, entry in scan(kv, database, b"%d/" % self.number)}
+            )
         versions = []
         for lane in self.lanes:
             versions += lane.check(found)
@@ -54,20 +59,35 @@ class Client:
         self.rounds += 1
         put = pb.PutRequest(key=b"rounds/%d" % self.number, value=b"%d" % self.rounds)
         versions.append(kv.Put(put, timeout=15).version)
-        default = sum(len(space.entries) for lane in self.lanes for space in lane.spaces if space.database == "")
-        return {"keys": sum(lane.count() for lane in self.lanes), "default_keys": default + 1, "versions": versions}
+        default = sum(
+            len(space.entries)
+            for lane in self.lanes
+            for space in lane.spaces
+            if space.database == ""
+        )
+        return {
+            "keys": sum(lane.count() for lane in self.lanes),
+            "default_keys": default + 1,
+            "versions": versions,
+        }
 
     def load(self):
         """Writes until the server is gone."""
         for lane in self.lanes:
             lane.begin()
-        threads = [threading.Thread(target=run_lane, args=(lane,), daemon=True) for lane in self.lanes]
+        threads = [
+            threading.Thread(target=run_lane, args=(lane,), daemon=True) for lane in self.lanes
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join(60)
         failures = [lane.failure for lane in self.lanes if lane.failure]
-        failures += [f"{lane} still waits although the server is gone" for lane, thread in zip(self.lanes, threads) if thread.is_alive()]
+        failures += [
+            f"{lane} still waits although the server is gone"
+            for lane, thread in zip(self.lanes, threads)
+            if thread.is_alive()
+        ]
         if failures:
             raise Wrong("\n".join(failures))
         return {
@@ -99,7 +119,9 @@ def main():
         try:
             answer = getattr(client, command.pop("do"))(**command)
         except BaseException as failure:  # noqa: B902 - the test looks at it
-            answer = {"failure": str(failure) if isinstance(failure, Wrong) else traceback.format_exc()}
+            answer = {
+                "failure": str(failure) if isinstance(failure, Wrong) else traceback.format_exc()
+            }
         print(json.dumps(answer), flush=True)
 
 

@@ -1,4 +1,5 @@
-"""Ways to write, each in a thread of its own with one call (or one Pipe) at a time, each with a model of its keys."""
+"""Ways to write, each in a thread of its own with one call (or one Pipe) at a time, each with a
+model of its keys."""
 
 import queue
 import random
@@ -60,7 +61,11 @@ class Lane:
     def check(self, found):
         """Takes out of `found` what is this lane's, and compares."""
         space = self.space
-        keys = [(database, key) for database, key in found if database == space.database and key.startswith(space.prefix)]
+        keys = [
+            (database, key)
+            for database, key in found
+            if database == space.database and key.startswith(space.prefix)
+        ]
         return space.check({key[1]: found.pop(key) for key in keys})
 
     def count(self):
@@ -111,7 +116,16 @@ class Puts(Lane):
 
     def send_put(self, key, old, entry, **fields):
         self.space.send({key: entry})
-        answer = call(self.kv.Put, pb.PutRequest(database=self.space.database, key=key, value=entry.value, return_previous=True, **fields))
+        answer = call(
+            self.kv.Put,
+            pb.PutRequest(
+                database=self.space.database,
+                key=key,
+                value=entry.value,
+                return_previous=True,
+                **fields,
+            ),
+        )
         self.expect(answer.applied, key, answer)
         self.expect(answer.HasField("previous") == (old is not None), key, old, answer)
         self.expect(old is None or answer.previous.value == old.value, key, old, answer)
@@ -130,10 +144,15 @@ class Puts(Lane):
         self.send_put(key, old, Entry(self.value()), if_version=old.version)
 
     def put_refused(self, key, old):
-        """A condition that is not met must leave nothing behind, and its answer rests on what lasts."""
-        request = pb.PutRequest(database=self.space.database, key=key, value=b"never", if_exists=old is None)
+        """A condition that is not met must leave nothing behind, and its answer rests on what
+        lasts."""
+        request = pb.PutRequest(
+            database=self.space.database, key=key, value=b"never", if_exists=old is None
+        )
         answer = call(self.kv.Put, request)
-        self.expect(not answer.applied and answer.version == (old.version if old else 0), key, old, answer)
+        self.expect(
+            not answer.applied and answer.version == (old.version if old else 0), key, old, answer
+        )
 
     def delete(self, key, old):
         self.space.send({key: None})
@@ -153,7 +172,9 @@ class Appends(Lane):
         part = b"%d;" % self.number()
         self.space.send({key: Entry(old.value + part)})
         answer = call(self.kv.Append, pb.AppendRequest(key=key, value=part))
-        self.expect(answer.applied and answer.length == len(old.value) + len(part), key, old, answer)
+        self.expect(
+            answer.applied and answer.length == len(old.value) + len(part), key, old, answer
+        )
         self.done(answer.version)
 
 
@@ -169,7 +190,8 @@ class Increments(Lane):
 
 
 class Batches(Lane):
-    """Atomic batches over many keys, in which every kind of operation occurs; some fail at their last operation."""
+    """Atomic batches over many keys, in which every kind of operation occurs; some fail at their
+    last operation."""
 
     OTHERS = 12
 
@@ -178,7 +200,9 @@ class Batches(Lane):
         if self.space.entries and self.random.random() < 0.1:
             operations.append(put(self.key(1), b"never", if_exists=False))
             answer = call(self.kv.Batch, self.request(operations))
-            self.expect(not answer.applied and answer.failed_operation == len(operations) - 1, answer)
+            self.expect(
+                not answer.applied and answer.failed_operation == len(operations) - 1, answer
+            )
             return
         self.space.send(commit)
         answer = call(self.kv.Batch, self.request(operations))
@@ -237,7 +261,12 @@ class Fillers(Lane):
         value = stamp + self.random.randbytes(3_000)
         keys = [self.key(self.random.randrange(1_000)) for _ in range(30)]
         self.space.send({key: Entry(value) for key in keys})
-        answer = call(self.kv.Batch, pb.BatchRequest(database=self.space.database, operations=[put(key, value) for key in set(keys)]))
+        answer = call(
+            self.kv.Batch,
+            pb.BatchRequest(
+                database=self.space.database, operations=[put(key, value) for key in set(keys)]
+            ),
+        )
         self.expect(answer.applied, answer)
         self.done(answer.sequence)
         self.pause.wait(0.02)
@@ -251,13 +280,17 @@ class Transfers(Lane):
         entries = self.space.entries
         have, has = number_in(entries.get(one)), number_in(entries.get(other))
         amount = self.random.randrange(100)
-        self.space.send({one: Entry(number_bytes(have - amount)), other: Entry(number_bytes(has + amount))})
+        self.space.send(
+            {one: Entry(number_bytes(have - amount)), other: Entry(number_bytes(has + amount))}
+        )
         comparison = pb.Comparison(key=one, version=entries[one].version if one in entries else 0)
         operations = [
             pb.Operation(increment=pb.Operation.Increment(key=one, delta=-amount)),
             pb.Operation(increment=pb.Operation.Increment(key=other, delta=amount)),
         ]
-        answer = call(self.kv.Transact, pb.TransactRequest(comparisons=[comparison], when_met=operations))
+        answer = call(
+            self.kv.Transact, pb.TransactRequest(comparisons=[comparison], when_met=operations)
+        )
         self.expect(answer.met and answer.batch.applied, answer)
         self.done(answer.batch.sequence)
 
@@ -269,7 +302,8 @@ class Transfers(Lane):
 
 
 class Pipes(Lane):
-    """A Pipe: batches are there in the order sent. With `failures_only`, acknowledged several at a time."""
+    """A Pipe: batches are there in the order sent. With `failures_only`, acknowledged several at a
+    time."""
 
     AHEAD = 32
 
@@ -283,8 +317,11 @@ class Pipes(Lane):
         try:
             self.talk(requests, answers)
         except grpc.RpcError as error:
-            # A Pipe that goes on and on is ended by a stop in the midst of its batches, and is told so.
-            stopped = error.code() == grpc.StatusCode.UNKNOWN and "the server stopped" in error.details()
+            # A Pipe that goes on and on is ended by a stop in the midst of its batches, and is told
+            # so.
+            stopped = (
+                error.code() == grpc.StatusCode.UNKNOWN and "the server stopped" in error.details()
+            )
             if error.code() != grpc.StatusCode.UNAVAILABLE and not stopped:
                 raise
             raise Gone from error
@@ -298,7 +335,9 @@ class Pipes(Lane):
                 requests.put(self.batch())
             answer = next(answers)
             self.expect(not answer.HasField("failure") and answer.done > done, answer)
-            self.expect(self.failures_only or (answer.batch.applied and answer.done == done + 1), answer)
+            self.expect(
+                self.failures_only or (answer.batch.applied and answer.done == done + 1), answer
+            )
             for _ in range(answer.done - done):
                 self.space.acknowledge(answer.batch.sequence)
                 self.acknowledged += 1
@@ -316,8 +355,8 @@ class Pipes(Lane):
 
 
 class Shared(Lane):
-    """A counter that all clients increment and read. `shared`: (1, what an increment of 1 answered, or 0 if it was not
-    answered), (0, what a read saw)."""
+    """A counter that all clients increment and read. `shared`: (1, what an increment of 1 answered,
+    or 0 if it was not answered), (0, what a read saw)."""
 
     def step(self):
         if self.random.random() < 0.3:
@@ -345,7 +384,8 @@ class Databases(Lane):
     def __init__(self, client, name, source):
         super().__init__(client, name, source)
         self.prefix = f"client-{client}-"
-        # Durability and keys by name; the kinds of which each may be; and what is under way: (name, what it will be).
+        # Durability and keys by name; the kinds of which each may be; and what is under way: (name,
+        # what it will be).
         self.there = {}
         self.kinds = {}
         self.under_way = None
@@ -365,17 +405,27 @@ class Databases(Lane):
     def create(self, name):
         durability = self.random.choice(self.DURABILITIES)
         interval_ms = 50 if durability == admin_pb2.DURABILITY_MODE_INTERVAL else 0
-        kind = MEMORY_KIND if durability == admin_pb2.DURABILITY_MODE_VOLATILE else self.random.choice(KINDS)
+        kind = (
+            MEMORY_KIND
+            if durability == admin_pb2.DURABILITY_MODE_VOLATILE
+            else self.random.choice(KINDS)
+        )
         self.kinds[name] = {kind}
-        description = admin_pb2.DatabaseDescription(name=name, kind=kind, durability=durability, interval_ms=interval_ms)
+        description = admin_pb2.DatabaseDescription(
+            name=name, kind=kind, durability=durability, interval_ms=interval_ms
+        )
         self.under_way = name, (durability, Space(name, b""))
-        answer = call(self.admin.CreateDatabase, admin_pb2.CreateDatabaseRequest(database=description))
+        answer = call(
+            self.admin.CreateDatabase, admin_pb2.CreateDatabaseRequest(database=description)
+        )
         self.expect(answer.created, "it was there already", answer)
         self.settle()
 
     def drop(self, name):
         self.under_way = name, None
-        answer = call(self.admin.DropDatabase, admin_pb2.DropDatabaseRequest(name=name, confirm_name=name))
+        answer = call(
+            self.admin.DropDatabase, admin_pb2.DropDatabaseRequest(name=name, confirm_name=name)
+        )
         self.expect(answer.dropped, "it was not there", name)
         self.settle()
 
@@ -414,24 +464,39 @@ class Databases(Lane):
         stamp = b"%d" % self.number()
         keys = [b"%d" % number for number in range(self.counter % 5 + 1)]
         space.send({key: Entry(stamp) for key in keys})
-        answer = call(self.kv.Batch, pb.BatchRequest(database=space.database, operations=[put(key, stamp) for key in keys]))
+        answer = call(
+            self.kv.Batch,
+            pb.BatchRequest(database=space.database, operations=[put(key, stamp) for key in keys]),
+        )
         self.expect(answer.applied, answer)
         space.acknowledge(answer.sequence)
         self.versions.append(answer.sequence)
 
     def check(self, found):
         listed = call(self.admin.ListDatabases, admin_pb2.ListDatabasesRequest()).databases
-        kinds = {one.database.name: one.database.kind for one in listed if one.database.name.startswith(self.prefix)}
-        listed = {one.database.name: one.database.durability for one in listed if one.database.name.startswith(self.prefix)}
+        kinds = {
+            one.database.name: one.database.kind
+            for one in listed
+            if one.database.name.startswith(self.prefix)
+        }
+        listed = {
+            one.database.name: one.database.durability
+            for one in listed
+            if one.database.name.startswith(self.prefix)
+        }
         if self.under_way:
             name, will_be = self.under_way
             if (name in listed) == bool(will_be):
                 self.settle()
             self.under_way = None
         expected = {name: durability for name, (durability, _) in self.there.items()}
-        self.expect(listed == expected, "databases that are there, and that must be", listed, expected)
+        self.expect(
+            listed == expected, "databases that are there, and that must be", listed, expected
+        )
         for name, kind in kinds.items():
-            self.expect(kind in self.kinds[name], "a database of another kind", name, kind, self.kinds[name])
+            self.expect(
+                kind in self.kinds[name], "a database of another kind", name, kind, self.kinds[name]
+            )
             self.kinds[name] = {kind}
         return [version for there in self.there.values() for version in self.check_content(*there)]
 
@@ -440,7 +505,11 @@ class Databases(Lane):
             space.entries.clear()
             space.under_way.clear()
         pages = self.kv.Scan(pb.ScanRequest(database=space.database), timeout=CALL_SECONDS)
-        entries = {e.key: Entry(e.value, e.version, e.expires_at_ms) for page in pages for e in page.entries}
+        entries = {
+            e.key: Entry(e.value, e.version, e.expires_at_ms)
+            for page in pages
+            for e in page.entries
+        }
         return space.check(entries)
 
     def count(self):

@@ -27,8 +27,9 @@ class Space:
         self.prefix = prefix
         # What was acknowledged.
         self.entries = {}
-        # Commits that were sent, in this order, and not acknowledged. Each is a dict: the new entry of a key, or `None`
-        # where it is removed. A crash may keep none of them, the first few, or all.
+        # Commits that were sent, in this order, and not acknowledged. Each is a dict: the new entry
+        # of a key, or `None` where it is removed. A crash may keep none of them, the first few, or
+        # all.
         self.under_way = deque()
         self.highest_version = 0
 
@@ -54,8 +55,8 @@ class Space:
             raise Wrong(f"{self}: version {version} was given out after {self.highest_version}")
 
     def check(self, found):
-        """Compares all keys that were found after a restart with all that must be there. Gives back the versions of
-        commits that were not acknowledged and are there all the same."""
+        """Compares all keys that were found after a restart with all that must be there. Gives back
+        the versions of commits that were not acknowledged and are there all the same."""
         touched = {key for commit in self.under_way for key in commit}
         for key in (self.entries.keys() | found.keys()) - touched:
             self.check_entry(key, self.entries.get(key), found.get(key))
@@ -67,7 +68,10 @@ class Space:
 
     def check_entry(self, key, expected, entry):
         if not fits(expected, entry):
-            raise Wrong(f"{self}: {key!r} was acknowledged as {brief(expected)}, and is {brief(entry)} after the restart")
+            raise Wrong(
+                f"{self}: {key!r} was acknowledged as {brief(expected)}, and is {brief(entry)} "
+                "after the restart"
+            )
 
     def check_touched(self, touched, found):
         """The keys of commits under way must be as after the first few of them."""
@@ -83,17 +87,25 @@ class Space:
                 versions = self.versions_of(writers, found)
                 if versions is not None:
                     return versions
-        lines = [f"  {key!r}: acknowledged {brief(self.entries.get(key))}, found {brief(found.get(key))}" for key in sorted(touched)[:20]]
+        lines = [
+            f"  {key!r}: acknowledged {brief(self.entries.get(key))}, found {brief(found.get(key))}"
+            for key in sorted(touched)[:20]
+        ]
         raise Wrong(
-            f"{self}: what is there is not what was acknowledged and the first few of {len(self.under_way)} commits"
+            f"{self}: what is there is not what was acknowledged and the first few of "
+            f"{len(self.under_way)} commits"
             " that were under way:\n" + "\n".join(lines)
         )
 
     def versions_of(self, writers, found):
-        """The version of each commit that is there; `None` if they cannot be those of commits in this order."""
+        """The version of each commit that is there; `None` if they cannot be those of commits in
+        this order."""
         versions = {}
         for key, number in writers.items():
-            if key in found and versions.setdefault(number, found[key].version) != found[key].version:
+            if (
+                key in found
+                and versions.setdefault(number, found[key].version) != found[key].version
+            ):
                 return None
         in_order = [versions[number] for number in sorted(versions)]
         rising = all(low < high for low, high in zip([self.highest_version, *in_order], in_order))
@@ -109,11 +121,19 @@ def fits(expected, found):
         return expected is found
     if expected.value != found.value or expected.version not in (0, found.version):
         return False
-    return found.expires_at_ms > 0 if expected.expires_at_ms == SOME_TIME else found.expires_at_ms == expected.expires_at_ms
+    return (
+        found.expires_at_ms > 0
+        if expected.expires_at_ms == SOME_TIME
+        else found.expires_at_ms == expected.expires_at_ms
+    )
 
 
 def brief(entry):
     if entry is None:
         return "absent"
-    value = entry.value if len(entry.value) <= 60 else entry.value[:40] + b"... %d bytes" % len(entry.value)
+    value = (
+        entry.value
+        if len(entry.value) <= 60
+        else entry.value[:40] + b"... %d bytes" % len(entry.value)
+    )
     return f"{value!r} (version {entry.version or 'not known'}, expires {entry.expires_at_ms})"

@@ -1,7 +1,8 @@
-"""Kill -9 of the server and of the command line in the midst of uploads and downloads: what is stored, and what is in a file
-under its name, is whole.
+"""Kill -9 of the server and of the command line in the midst of uploads and downloads: what is
+stored, and what is in a file under its name, is whole.
 
-PELTON_BLOB_KILL_ROUNDS says how many rounds (6), PELTON_KILL_SEED repeats the choices of an earlier run; not its moments.
+PELTON_BLOB_KILL_ROUNDS says how many rounds (6), PELTON_KILL_SEED repeats the choices of an earlier
+run; not its moments.
 """
 
 import json
@@ -50,7 +51,18 @@ class Place:
         self.kills["server"] += 1
 
     def start(self, *words):
-        command = [self.binary, *words, "--address", self.listen, "--attempts", "50", "--chunk-size", "64KiB", "--output", "json"]
+        command = [
+            self.binary,
+            *words,
+            "--address",
+            self.listen,
+            "--attempts",
+            "50",
+            "--chunk-size",
+            "64KiB",
+            "--output",
+            "json",
+        ]
         return self.run(command)
 
     def run(self, command):
@@ -62,7 +74,8 @@ class Place:
         self.kills["client"] += 1
 
     def end(self, client):
-        """What a command has answered. One that began while there was no server has ended at once, and is given again."""
+        """What a command has answered. One that began while there was no server has ended at once,
+        and is given again."""
         out, errors = client.communicate(timeout=SECONDS)
         for _ in range(3):
             if client.returncode != 3 or "nobody listens there" not in errors:
@@ -120,7 +133,8 @@ def test_an_upload_is_whole_or_not_there_whoever_is_killed(place, tmp_path):
         client = place.start("upload", str(source))
         for _ in range(KILLS):
             # The file of this upload is the newest once there are more of them.
-            size = lambda: newest_bytes(blobs) if len(list(blobs.glob("*.blob"))) > files else 0  # noqa: E731
+            count = lambda: len(list(blobs.glob("*.blob")))  # noqa: E731
+            size = lambda: newest_bytes(blobs) if count() > files else 0  # noqa: E731
             place.wait(client, size)
             if choose.random() < 0.5:
                 place.kill_server()
@@ -155,7 +169,9 @@ def test_a_download_is_whole_or_not_there_whoever_is_killed(place, tmp_path):
     def told_bytes():
         """How much of it the file beside says is there."""
         try:
-            return json.loads((tmp_path / "target.part.state").read_bytes().split(b"\n")[0])["bytes"]
+            return json.loads((tmp_path / "target.part.state").read_bytes().split(b"\n")[0])[
+                "bytes"
+            ]
         except (FileNotFoundError, ValueError):
             return 0
 

@@ -1,7 +1,9 @@
-"""Databases on disk under hardship: kills in the midst of conversions, and more data than the memory limit.
+"""Databases on disk under hardship: kills in the midst of conversions, and more data than the
+memory limit.
 
-PELTON_KILL_ROUNDS / 4 conversions are killed (25); PELTON_KILL_SEED repeats the choices of an earlier run, not its moments.
-That everything acknowledged outlives a kill is in test_kill.py, for databases of both kinds.
+PELTON_KILL_ROUNDS / 4 conversions are killed (25); PELTON_KILL_SEED repeats the choices of an
+earlier run, not its moments. That everything acknowledged outlives a kill is in test_kill.py, for
+databases of both kinds.
 """
 
 import os
@@ -59,9 +61,14 @@ class Conversion(threading.Thread):
 
 def fill(kv, count):
     for start in range(0, count, 1_000):
-        operations = [put(b"%06d" % number, b"value of %d " % number * 5) for number in range(start, start + 1_000)]
+        operations = [
+            put(b"%06d" % number, b"value of %d " % number * 5)
+            for number in range(start, start + 1_000)
+        ]
         operations[0].put.time_to_live_ms = 3_600_000
-        assert kv.Batch(pb.BatchRequest(database="moves", operations=operations), timeout=SECONDS).applied
+        assert kv.Batch(
+            pb.BatchRequest(database="moves", operations=operations), timeout=SECONDS
+        ).applied
 
 
 def test_a_conversion_is_done_or_not_whenever_the_server_dies(binary, tmp_path):
@@ -76,23 +83,42 @@ def test_a_conversion_is_done_or_not_whenever_the_server_dies(binary, tmp_path):
         # How long it takes, there and back.
         for other in KINDS[::-1]:
             begin = time.monotonic()
-            assert list(admin.ConvertDatabase(admin_pb2.ConvertDatabaseRequest(name="moves", kind=other), timeout=SECONDS))[-1].converted
+            assert list(
+                admin.ConvertDatabase(
+                    admin_pb2.ConvertDatabaseRequest(name="moves", kind=other), timeout=SECONDS
+                )
+            )[-1].converted
             longest = max(longest, time.monotonic() - begin)
         assert server.stop() == 0, server.log()
     for number in range(ROUNDS):
-        with Server(binary, "--data", str(folder)) as server, open_channel(server.address) as channel:
+        with (
+            Server(binary, "--data", str(folder)) as server,
+            open_channel(server.address) as channel,
+        ):
             kv, admin = stubs(channel)
             found = kind_of(admin, "moves")
             if conversion:
-                assert found == conversion.kind or not conversion.is_told, "a conversion was taken back"
-                end = "told" if conversion.is_told else "done" if found == conversion.kind else "not done"
+                assert found == conversion.kind or not conversion.is_told, (
+                    "a conversion was taken back"
+                )
+                end = (
+                    "told"
+                    if conversion.is_told
+                    else "done"
+                    if found == conversion.kind
+                    else "not done"
+                )
                 ends[end] = ends.get(end, 0) + 1
             kind = found
             assert content(kv, "moves") == expected, f"round {number}"
-            # Nothing is left of conversions that came to nothing; what a snapshot does not have yet is kept.
+            # Nothing is left of conversions that came to nothing; what a snapshot does not have yet
+            # is kept.
             assert len(os.listdir(folder / "trees")) <= 2, os.listdir(folder / "trees")
             key, value = b"%06d" % source.randrange(20_000), b"round %d" % number
-            answer = kv.Put(pb.PutRequest(database="moves", key=key, value=value, if_version=expected[key][1]), timeout=SECONDS)
+            answer = kv.Put(
+                pb.PutRequest(database="moves", key=key, value=value, if_version=expected[key][1]),
+                timeout=SECONDS,
+            )
             assert answer.applied, (key, answer, expected[key])
             expected[key] = (value, answer.version, 0)
             wanted = MEMORY_KIND if kind == DISK_KIND else DISK_KIND
@@ -124,7 +150,10 @@ def test_more_data_than_the_memory_limit(binary, tmp_path):
     folder, count = str(tmp_path / "data"), DATA_BYTES // VALUE_BYTES
     source = random.Random(1)
     order = source.sample(range(count), count)
-    with Server(binary, "--data", folder, *flags) as server, open_channel(server.address) as channel:
+    with (
+        Server(binary, "--data", folder, *flags) as server,
+        open_channel(server.address) as channel,
+    ):
         kv, admin = stubs(channel)
         create(admin, "large", DISK_KIND)
         for start in range(0, count, 500):
@@ -134,12 +163,18 @@ def test_more_data_than_the_memory_limit(binary, tmp_path):
         assert kv.Put(pb.PutRequest(key=b"key", value=bytes(1_000_000)), timeout=SECONDS).applied
         peak_bytes = peak_resident_bytes(server)
         server.kill()
-    with Server(binary, "--data", folder, *flags) as server, open_channel(server.address) as channel:
+    with (
+        Server(binary, "--data", folder, *flags) as server,
+        open_channel(server.address) as channel,
+    ):
         kv, admin = stubs(channel)
         check_large(kv, source, count)
         peak_again = peak_resident_bytes(server)
         assert server.stop() == 0, server.log()
-    print(f"{count * VALUE_BYTES} bytes of values, limit {LIMIT_BYTES}: at most {peak_bytes} resident, after a restart {peak_again}")
+    print(
+        f"{count * VALUE_BYTES} bytes of values, limit {LIMIT_BYTES}: at most {peak_bytes} "
+        f"resident, after a restart {peak_again}"
+    )
     # The limit, and what buffers and the cache may take beside it.
     assert max(peak_bytes, peak_again) < 2 * LIMIT_BYTES
 
@@ -149,7 +184,8 @@ def value_of(number):
 
 
 def load(kv, numbers):
-    """Writes, again where the server asks for patience: it is told to be behind with what it has to write."""
+    """Writes, again where the server asks for patience: it is told to be behind with what it has to
+    write."""
     operations = [put(b"%08d" % number, value_of(number)) for number in numbers]
     request = pb.BatchRequest(database="large", operations=operations)
 
@@ -167,7 +203,9 @@ def check_large(kv, source, count):
     answer = kv.Count(pb.CountRequest(database="large"), timeout=SECONDS)
     assert (answer.count, answer.exact) == (count, True)
     for number in source.sample(range(count), 500):
-        assert kv.Get(pb.GetRequest(database="large", key=b"%08d" % number), timeout=SECONDS).value == value_of(number)
+        assert kv.Get(
+            pb.GetRequest(database="large", key=b"%08d" % number), timeout=SECONDS
+        ).value == value_of(number)
     begin = source.randrange(count - 2_000)
     wanted = pb.KeyRange(start=b"%08d" % begin, end=b"%08d" % (begin + 2_000))
     for direction in (pb.DIRECTION_FORWARD, pb.DIRECTION_BACKWARD):

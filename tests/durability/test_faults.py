@@ -1,6 +1,8 @@
-"""Failed writes and syncs of the log, and full disks: what callers are told, what goes on, what is there afterwards.
+"""Failed writes and syncs of the log, and full disks: what callers are told, what goes on, what is
+there afterwards.
 
-The faults are made by strace, which answers a system call in the system's place; and once by a disk that is really full.
+The faults are made by strace, which answers a system call in the system's place; and once by a disk
+that is really full.
 """
 
 import contextlib
@@ -26,7 +28,10 @@ KEPT = {b"kept/%d" % number: b"value %d" % number for number in range(10)}
 @contextlib.contextmanager
 def serving(binary, folder, prefix=()):
     """A server on a data folder, and stubs."""
-    with Server(binary, "--data", str(folder), *SETTINGS, prefix=prefix) as server, open_channel(server.address) as channel:
+    with (
+        Server(binary, "--data", str(folder), *SETTINGS, prefix=prefix) as server,
+        open_channel(server.address) as channel,
+    ):
         yield server, kv_pb2_grpc.KeyValueStub(channel), admin_pb2_grpc.AdminStub(channel)
 
 
@@ -69,7 +74,10 @@ class Writer(threading.Thread):
             kv = kv_pb2_grpc.KeyValueStub(channel)
             for number in range(10_000):
                 self.key, value = b"writer/%d/%d" % (self.number, number), b"%d" % number
-                operations = [pb.Operation(put=pb.Operation.Put(key=self.key + end, value=value)) for end in (b"/a", b"/b")]
+                operations = [
+                    pb.Operation(put=pb.Operation.Put(key=self.key + end, value=value))
+                    for end in (b"/a", b"/b")
+                ]
                 try:
                     kv.Batch(pb.BatchRequest(operations=operations), timeout=30)
                 except grpc.RpcError as error:
@@ -93,7 +101,10 @@ def expect_read_only(kv, admin):
         lambda: put(kv, b"later"),
         lambda: kv.Delete(pb.DeleteRequest(key=b"kept/0"), timeout=30),
         lambda: kv.Increment(pb.IncrementRequest(key=b"later", delta=1), timeout=30),
-        lambda: admin.CreateDatabase(admin_pb2.CreateDatabaseRequest(database=admin_pb2.DatabaseDescription(name="later")), timeout=30),
+        lambda: admin.CreateDatabase(
+            admin_pb2.CreateDatabaseRequest(database=admin_pb2.DatabaseDescription(name="later")),
+            timeout=30,
+        ),
     ]
     for call in refused:
         expect_status(CODES.FAILED_PRECONDITION, call, "read-only", "restart")
@@ -101,10 +112,19 @@ def expect_read_only(kv, admin):
 
 @pytest.mark.parametrize(
     "fault",
-    ["fdatasync:error=EIO:when=12", "pwrite64:error=EIO:when=12", "pwrite64:error=ENOSPC:when=12", "fdatasync:error=ENOSPC:when=12"],
+    [
+        "fdatasync:error=EIO:when=12",
+        "pwrite64:error=EIO:when=12",
+        "pwrite64:error=ENOSPC:when=12",
+        "fdatasync:error=ENOSPC:when=12",
+    ],
 )
 def test_after_a_failed_write_or_sync_nothing_more_is_written(binary, folder, tmp_path, fault):
-    with serving(binary, folder, strace.injecting(tmp_path / "strace", fault)) as (server, kv, admin):
+    with serving(binary, folder, strace.injecting(tmp_path / "strace", fault)) as (
+        server,
+        kv,
+        admin,
+    ):
         writers = write_until_failure(server.address)
         unknown = [writer for writer in writers if writer.error.code() == CODES.UNKNOWN]
         assert unknown, "nobody was in the group that failed"
@@ -119,7 +139,10 @@ def test_after_a_failed_write_or_sync_nothing_more_is_written(binary, folder, tm
         for writer in writers:
             assert value_of(kv, writer.key + b"/a") is None
         assert value_of(kv, b"later") is None
-        wait_until(lambda: "log has failed; writes are refused until a restart" in server.log(), message="nothing is logged")
+        wait_until(
+            lambda: "log has failed; writes are refused until a restart" in server.log(),
+            message="nothing is logged",
+        )
         assert server.stop() != 0, "a stop that could not close the log"
     with serving(binary, folder) as (server, kv, _):
         expect_kept(kv, [pair for writer in writers for pair in writer.written.items()])
@@ -132,7 +155,9 @@ def test_after_a_failed_write_or_sync_nothing_more_is_written(binary, folder, tm
         assert server.stop() == 0
 
 
-@pytest.mark.parametrize("fault", ["fdatasync:error=EINTR:when=2+3", "pwrite64:error=EINTR:when=2+3"])
+@pytest.mark.parametrize(
+    "fault", ["fdatasync:error=EINTR:when=2+3", "pwrite64:error=EINTR:when=2+3"]
+)
 def test_an_interruption_is_no_failure(binary, folder, tmp_path, fault):
     with serving(binary, folder, strace.injecting(tmp_path / "strace", fault)) as (server, kv, _):
         more = {b"more/%d" % number: b"x" * 5_000 for number in range(50)}
@@ -160,15 +185,22 @@ def fill(kv):
 
 
 def full_disk(server, kv, make_room):
-    """What a full disk means, and that its end is noticed without a restart. What is written in the end."""
+    """What a full disk means, and that its end is noticed without a restart. What is written in the
+    end."""
     small = {b"small/%d" % number: b"" for number in range(400)}
     puts = [pb.Operation(put=pb.Operation.Put(key=key)) for key in small]
     assert kv.Batch(pb.BatchRequest(operations=puts), timeout=30).applied
     written = small | fill(kv)
-    expect_status(CODES.RESOURCE_EXHAUSTED, lambda: put(kv, b"grows", bytes(1_000)), "the disk has no room", "reads go on")
+    expect_status(
+        CODES.RESOURCE_EXHAUSTED,
+        lambda: put(kv, b"grows", bytes(1_000)),
+        "the disk has no room",
+        "reads go on",
+    )
     expect_kept(kv, written)
     assert value_of(kv, b"grows") is None
-    # What frees memory is taken while the file that is there has room, and then refused like all else.
+    # What frees memory is taken while the file that is there has room, and then refused like all
+    # else.
     refused = None
     for key in (*list(written)[-1:], *small):
         try:
@@ -178,7 +210,9 @@ def full_disk(server, kv, make_room):
             break
         del written[key]
         assert value_of(kv, key) is None
-    assert refused.code() == CODES.RESOURCE_EXHAUSTED and "the disk has no room" in refused.details(), refused
+    assert (
+        refused.code() == CODES.RESOURCE_EXHAUSTED and "the disk has no room" in refused.details()
+    ), refused
     assert len(small) > len(small.keys() & written.keys()) > 0
     expect_kept(kv, written)
     wait_until(lambda: "no room for the log" in server.log(), message="nothing is logged")
@@ -199,7 +233,9 @@ def full_disk(server, kv, make_room):
 
 
 def test_a_disk_without_room_for_the_next_file(binary, folder, tmp_path):
-    prefix = strace.injecting(tmp_path / "strace", "pwrite64:error=ENOSPC", only_file=folder / "segment.new")
+    prefix = strace.injecting(
+        tmp_path / "strace", "pwrite64:error=ENOSPC", only_file=folder / "segment.new"
+    )
     with serving(binary, folder, prefix) as (server, kv, _):
         tracer = strace.tracer_of(server.process.pid)
 
@@ -219,9 +255,16 @@ def small_disk(tmp_path):
     """A file system with room for a few files of the log."""
     place = tmp_path / "disk"
     place.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(place)], capture_output=True, text=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(place)],
+        capture_output=True,
+        text=True,
+    )
     if mounted.returncode != 0:
-        pytest.skip(f"a small disk cannot be mounted, and the injected full disk must do: {mounted.stderr.strip()}")
+        pytest.skip(
+            "a small disk cannot be mounted, and the injected full disk must do: "
+            f"{mounted.stderr.strip()}"
+        )
     yield place
     subprocess.run(["umount", str(place)], check=True)
 
@@ -240,19 +283,35 @@ def test_a_disk_that_is_really_full(binary, small_disk):
 
 
 # A memtable of 4 MiB, so that few of them are many.
-SMALL_TREES = ["--threads", "1", "--kind", "disk", "--memory-limit", "64MiB", "--log-segment", "4MiB", "--max-value", "1MiB"]
+SMALL_TREES = [
+    "--threads",
+    "1",
+    "--kind",
+    "disk",
+    "--memory-limit",
+    "64MiB",
+    "--log-segment",
+    "4MiB",
+    "--max-value",
+    "1MiB",
+]
 
 
 @pytest.fixture
 def small_trees(binary, tmp_path):
-    """A data folder whose databases on disk have a small file system of their own; its log has room."""
+    """A data folder whose databases on disk have a small file system of their own; its log has
+    room."""
     folder = tmp_path / "data"
     place, aside = folder / "trees", tmp_path / "trees"
     with Server(binary, "--data", str(folder), *SMALL_TREES) as server:
         assert server.stop() == 0
     place.rename(aside)
     place.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96m", "none", str(place)], capture_output=True, text=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=96m", "none", str(place)],
+        capture_output=True,
+        text=True,
+    )
     if mounted.returncode != 0:
         pytest.skip(f"a small disk cannot be mounted: {mounted.stderr.strip()}")
     shutil.copytree(aside, place, dirs_exist_ok=True)
@@ -261,11 +320,15 @@ def small_trees(binary, tmp_path):
 
 
 def test_a_disk_without_room_for_a_database(binary, small_trees):
-    """Memtables cannot be flushed: what grows the database is refused with a reason that lasts until there is room."""
+    """Memtables cannot be flushed: what grows the database is refused with a reason that lasts
+    until there is room."""
     ballast = small_trees / "trees" / "ballast"
     ballast.write_bytes(bytes(92 << 20))
     value = lambda number: number.to_bytes(4) + os.urandom(256 * 1024)
-    with Server(binary, "--data", str(small_trees), *SMALL_TREES) as server, open_channel(server.address) as channel:
+    with (
+        Server(binary, "--data", str(small_trees), *SMALL_TREES) as server,
+        open_channel(server.address) as channel,
+    ):
         kv = kv_pb2_grpc.KeyValueStub(channel)
         written, refused = {}, None
         for number in range(1_000):
@@ -287,7 +350,10 @@ def test_a_disk_without_room_for_a_database(binary, small_trees):
         takes_writes = lambda: succeeds(lambda: put(kv, b"later", value(0)))
         wait_until(takes_writes, message="there is room, and writes are refused")
         server.kill()
-    with Server(binary, "--data", str(small_trees), *SMALL_TREES) as server, open_channel(server.address) as channel:
+    with (
+        Server(binary, "--data", str(small_trees), *SMALL_TREES) as server,
+        open_channel(server.address) as channel,
+    ):
         kv = kv_pb2_grpc.KeyValueStub(channel)
         for key, wanted in written.items():
             assert value_of(kv, key) == wanted, key
@@ -326,8 +392,8 @@ def test_a_start_on_a_full_disk_is_refused(binary, small_disk):
     ],
 )
 def test_a_start_that_meets_a_failure_loses_nothing(binary, folder, tmp_path, call, is_new):
-    """The n-th such call of a start fails, for each n: the start is refused with one line or goes on, and what was there
-    is there afterwards."""
+    """The n-th such call of a start fails, for each n: the start is refused with one line or goes
+    on, and what was there is there afterwards."""
     if is_new:
         folder = tmp_path / "new"
     refused = failed = 0
@@ -336,7 +402,9 @@ def test_a_start_that_meets_a_failure_loses_nothing(binary, folder, tmp_path, ca
             crash(binary, folder, number)
         started = True
         try:
-            with serving(binary, folder, strace.injecting(tmp_path / "strace", f"{call}:when={number}")) as (server, kv, _):
+            with serving(
+                binary, folder, strace.injecting(tmp_path / "strace", f"{call}:when={number}")
+            ) as (server, kv, _):
                 with contextlib.suppress(grpc.RpcError):
                     put(kv, b"during")
                 server.kill()
@@ -344,7 +412,9 @@ def test_a_start_that_meets_a_failure_loses_nothing(binary, folder, tmp_path, ca
             started = False
             refused += 1
             lines = [line for line in str(failure).splitlines()[1:] if line]
-            assert len(lines) == 1 and lines[0].startswith("pelton: ") and str(folder) in lines[0], lines
+            assert (
+                len(lines) == 1 and lines[0].startswith("pelton: ") and str(folder) in lines[0]
+            ), lines
         injected = "INJECTED" in (tmp_path / "strace").read_text()
         assert started or injected
         failed += injected
@@ -357,7 +427,10 @@ def test_a_start_that_meets_a_failure_loses_nothing(binary, folder, tmp_path, ca
                 put(kv, b"key")
                 assert server.stop() == 0
             shutil.rmtree(folder)
-    print(f"{call}, {'new' if is_new else 'old'} folder: {failed} calls failed, {refused} starts refused")
+    print(
+        f"{call}, {'new' if is_new else 'old'} folder: {failed} calls failed, {refused} starts "
+        "refused"
+    )
     assert failed, "nothing was tried"
 
 

@@ -35,11 +35,15 @@ def test_what_may_be_is_accepted():
         pytest.param({b"a": Entry(b"0", 1), b"b": Entry(b"1", 2)}, id="an old value"),
         pytest.param({b"a": Entry(b"1", 3), b"b": Entry(b"1", 2)}, id="another version"),
         pytest.param({b"a": Entry(b"1", 1, 5), b"b": Entry(b"1", 2)}, id="it expires"),
-        pytest.param({b"a": Entry(b"1", 1), b"b": Entry(b"1", 2), b"x": Entry(b"", 3)}, id="a key of nobody"),
+        pytest.param(
+            {b"a": Entry(b"1", 1), b"b": Entry(b"1", 2), b"x": Entry(b"", 3)}, id="a key of nobody"
+        ),
         pytest.param({b"a": Entry(b"2", 7), b"b": Entry(b"1", 2)}, id="half a commit"),
         pytest.param({b"a": Entry(b"2", 7), b"b": Entry(b"2", 8)}, id="a commit with two versions"),
         pytest.param({b"a": Entry(b"2", 2), b"b": Entry(b"2", 2)}, id="a version given out before"),
-        pytest.param({b"b": Entry(b"1", 2), b"c": Entry(b"3", 9)}, id="the second commit without the first"),
+        pytest.param(
+            {b"b": Entry(b"1", 2), b"c": Entry(b"3", 9)}, id="the second commit without the first"
+        ),
         pytest.param({b"b": Entry(b"2", 9), b"c": Entry(b"3", 7)}, id="commits out of order"),
     ],
 )

@@ -1,7 +1,8 @@
 """No answer before its sync: a server under strace, and the order of its system calls.
 
-Every answer that rests on a write must be sent after an `fdatasync` of the log that was begun after the write was done.
-The clients have many calls in flight at once, so that groups and syncs are shared.
+Every answer that rests on a write must be sent after an `fdatasync` of the log that was begun after
+the write was done. The clients have many calls in flight at once, so that groups and syncs are
+shared.
 """
 
 import bisect
@@ -22,7 +23,8 @@ SECONDS = 60
 
 
 class Client(threading.Thread):
-    """Notes which answer rests on which write: the n-th record in the log that has this token, counted from 1."""
+    """Notes which answer rests on which write: the n-th record in the log that has this token,
+    counted from 1."""
 
     def __init__(self, address, number):
         super().__init__(daemon=True)
@@ -49,14 +51,18 @@ class Client(threading.Thread):
 
     def wait(self, *streams):
         answers = [self.connection.wait(stream, SECONDS) for stream in streams]
-        assert all(answer.grpc_status == 0 for answer in answers), [answer.grpc_message for answer in answers]
+        assert all(answer.grpc_status == 0 for answer in answers), [
+            answer.grpc_message for answer in answers
+        ]
         return [answer.body[5:] for answer in answers]
 
     def write_many(self, round_number):
         """Every kind of write at once, then a second write of the same keys."""
         keys = [b"key:%02d:%04d:%02d;" % (self.number, round_number, n) for n in range(IN_FLIGHT)]
         for record in (1, 2):
-            kinds = itertools.cycle([self.put, self.append, self.increment, self.batch, self.transact])
+            kinds = itertools.cycle(
+                [self.put, self.append, self.increment, self.batch, self.transact]
+            )
             self.wait(*[kind(key, record) for kind, key in zip(kinds, keys)])
         self.wait(self.send("KeyValue/Delete", pb.DeleteRequest(key=keys[0]), keys[0], 3))
         if round_number == 0:
@@ -75,14 +81,22 @@ class Client(threading.Thread):
         return self.send("KeyValue/Increment", pb.IncrementRequest(key=key, delta=1), key, record)
 
     def batch(self, key, record):
-        return self.send("KeyValue/Batch", pb.BatchRequest(operations=[put(key), put(b"beside")]), key, record)
+        return self.send(
+            "KeyValue/Batch", pb.BatchRequest(operations=[put(key), put(b"beside")]), key, record
+        )
 
     def transact(self, key, record):
         comparison = pb.Comparison(key=b"nobody", exists=False)
-        return self.send("KeyValue/Transact", pb.TransactRequest(comparisons=[comparison], when_met=[put(key)]), key, record)
+        return self.send(
+            "KeyValue/Transact",
+            pb.TransactRequest(comparisons=[comparison], when_met=[put(key)]),
+            key,
+            record,
+        )
 
     def race(self, round_number):
-        """All clients try to be the first to write a key, and read it: one succeeds, and what all are told rests on it."""
+        """All clients try to be the first to write a key, and read it: one succeeds, and what all
+        are told rests on it."""
         key = b"race:%04d;" % round_number
         request = pb.PutRequest(key=key, value=b"v", if_exists=False).SerializeToString()
         streams = [self.connection.unary("/pelton.v1.KeyValue/Put", request)]
@@ -112,7 +126,11 @@ class Log:
     """The writes and syncs of the log, by number of the line in the record."""
 
     def __init__(self, calls):
-        files = [call for call in calls if call.name in ("pwrite64", "fdatasync") and call.file.endswith(".log")]
+        files = [
+            call
+            for call in calls
+            if call.name in ("pwrite64", "fdatasync") and call.file.endswith(".log")
+        ]
         self.writes = [call for call in files if call.name == "pwrite64"]
         self.syncs = [call for call in files if call.name == "fdatasync" and call.result == 0]
         self.bytes = [call.data for call in self.writes]
@@ -127,18 +145,29 @@ class Log:
 
     def durable_at(self, write):
         """When the first sync was done that was begun after a write was done."""
-        return min((sync.end for sync in self.syncs if sync.begin > write.end and sync.file == write.file), default=None)
+        return min(
+            (sync.end for sync in self.syncs if sync.begin > write.end and sync.file == write.file),
+            default=None,
+        )
 
 
 def answers_in(calls, local_port):
     """When each message was sent to a client: (stream, number): line."""
-    sends = [call for call in calls if call.name == "sendto" and call.file.endswith(f":{local_port}]") and call.data]
+    sends = [
+        call
+        for call in calls
+        if call.name == "sendto" and call.file.endswith(f":{local_port}]") and call.data
+    ]
     ends = list(itertools.accumulate(len(call.data) for call in sends))
     output = b"".join(call.data for call in sends)
     messages, position, counts = {}, 0, {}
     bodies = {}
     while position < len(output):
-        length, kind, stream = int.from_bytes(output[position : position + 3]), output[position + 3], int.from_bytes(output[position + 5 : position + 9])
+        length, kind, stream = (
+            int.from_bytes(output[position : position + 3]),
+            output[position + 3],
+            int.from_bytes(output[position + 5 : position + 9]),
+        )
         if kind == DATA and length:
             # The first byte of its frame may be in an earlier send than the last.
             sent = sends[bisect.bisect_right(ends, position)].begin
@@ -164,11 +193,21 @@ def run_clients(address):
     return clients
 
 
-@pytest.mark.parametrize("durability, driver", [("synced", "event-loop"), ("written", "event-loop"), ("synced", "blocking")])
+@pytest.mark.parametrize(
+    "durability, driver",
+    [("synced", "event-loop"), ("written", "event-loop"), ("synced", "blocking")],
+)
 def test_no_answer_comes_before_its_sync(binary, tmp_path, durability, driver):
     record = tmp_path / "strace"
     prefix = strace.recording(record, "pwrite64", "fdatasync", "sendto")
-    arguments = ["--driver", driver, "--threads", "2" if driver == "event-loop" else "16", "--log-segment", "64KiB"]
+    arguments = [
+        "--driver",
+        driver,
+        "--threads",
+        "2" if driver == "event-loop" else "16",
+        "--log-segment",
+        "64KiB",
+    ]
     arguments += ["--data", str(tmp_path / "data"), "--durability", durability]
     with Server(binary, *arguments, prefix=prefix) as server:
         tracer = strace.tracer_of(server.process.pid)
@@ -184,8 +223,15 @@ def test_no_answer_comes_before_its_sync(binary, tmp_path, durability, driver):
             # Databases are synced unless created otherwise.
             needs_sync = durability == "synced" or token.startswith(b"database")
             ready = log.durable_at(write) if needs_sync else write.end
-            assert ready and ready < sent[answer], f"{token}: written in {write.begin}, durable in {ready}, answered in {sent[answer]}"
+            assert ready and ready < sent[answer], (
+                f"{token}: written in {write.begin}, durable in {ready}, answered in {sent[answer]}"
+            )
             count += 1
     files = {call.file for call in log.writes}
-    print(f"{durability}, {driver}: {count} answers, {len(log.writes)} groups, {len(log.syncs)} syncs, {len(files)} files of the log")
-    assert count > 1_000 and len(files) > 2 and len(log.writes) < count / 2, "too little to prove anything"
+    print(
+        f"{durability}, {driver}: {count} answers, {len(log.writes)} groups, {len(log.syncs)} "
+        f"syncs, {len(files)} files of the log"
+    )
+    assert count > 1_000 and len(files) > 2 and len(log.writes) < count / 2, (
+        "too little to prove anything"
+    )

@@ -61,8 +61,12 @@ class HeldUpload:
 
 def send(channel, data, chunk_bytes=4096, **options):
     """Uploads as the original client does; the name under which it is kept."""
-    chunks = (pb.Chunk(Content=data[at : at + chunk_bytes]) for at in range(0, len(data), chunk_bytes))
-    return name_in(gupload_pb2_grpc.GuploadServiceStub(channel).Upload(chunks, timeout=120, **options))
+    chunks = (
+        pb.Chunk(Content=data[at : at + chunk_bytes]) for at in range(0, len(data), chunk_bytes)
+    )
+    return name_in(
+        gupload_pb2_grpc.GuploadServiceStub(channel).Upload(chunks, timeout=120, **options)
+    )
 
 
 def send_when_there_is_room(channel, data, chunk_bytes=65_536):
@@ -111,7 +115,11 @@ def post(url, *words, data=b"", plain=True):
     head, _, body = done.stdout.partition(b"\r\n\r\n")
     lines = head.decode().split("\r\n")
     assert lines[0].startswith("HTTP/2 ")
-    return int(lines[0].split()[1]), dict(line.split(": ", 1) for line in lines[1:] if ": " in line), body
+    return (
+        int(lines[0].split()[1]),
+        dict(line.split(": ", 1) for line in lines[1:] if ": " in line),
+        body,
+    )
 
 
 def located(answer):

@@ -152,7 +152,9 @@ def test_scans_of_long_keys_that_are_not_read(binary, place):
             with Honest(server.address) as honest:
                 for _ in range(100):
                     floods.append(
-                        Flood(server.address, MIB, connection_window=MAX_WINDOW, receive_buffer=4096)
+                        Flood(
+                            server.address, MIB, connection_window=MAX_WINDOW, receive_buffer=4096
+                        )
                     )
                     floods[-1].calls(SCAN, request, 500, seconds=1)
                 honest.wait_rounds(20)
@@ -194,7 +196,8 @@ def test_large_batches_that_are_not_read(binary, place):
 
 
 def test_large_batches_that_are_read_are_whole(binary, place):
-    """Values in memory are shared; those from a disk are the answer's own, and an answer may have an eighth."""
+    """Values in memory are shared; those from a disk are the answer's own, and an answer may have
+    an eighth."""
     count = 4 if place else 15
     with Server(binary, "--memory-limit", "128MiB", *place) as server:
         put(server, [(b"large", LARGE)])
@@ -271,7 +274,8 @@ def test_appends_to_many_large_values_are_refused_beforehand(binary, place):
 
 
 def test_calls_of_every_size_at_once_by_one_who_does_not_read(binary):
-    """One address holds all it can get over many connections; new callers are served all the same."""
+    """One address holds all it can get over many connections; new callers are served all the
+    same."""
     with Server(binary, "--memory-limit", "96MiB") as server:
         put(server, SCANNED + [(b"large", LARGE)])
         requests = [
@@ -411,7 +415,8 @@ PIPE = "/pelton.v1.KeyValue/Pipe"
 
 
 def bomb(size):
-    """A Put whose value is `size` zeros, a thousandth of that when compressed, as a gRPC message."""
+    """A Put whose value is `size` zeros, a thousandth of that when compressed, as a gRPC
+    message."""
     request = pb.PutRequest(key=b"bomb", value=bytes(size)).SerializeToString()
     return grpc_message(gzip.compress(request, 9), compressed=1)
 
@@ -435,8 +440,9 @@ def test_small_messages_that_become_large(binary):
 
                 # They are dealt with too, one after the other, and go on to be.
                 for _ in range(2):
-                    before = ended()
-                    wait_until(lambda: ended() >= before + 10, 120, "bombs are not dealt with")  # noqa: B023
+                    goal = ended() + 10
+                    have_ended = lambda: ended() >= goal  # noqa: B023, E731
+                    wait_until(have_ended, 120, "bombs are not dealt with")
         finally:
             for flood in floods:
                 flood.socket.close()
@@ -491,7 +497,8 @@ def test_large_compressed_messages_among_them(binary):
 
 
 def test_streams_that_are_opened_and_do_nothing(binary):
-    """140 connections with all the streams that they may have: charged, and not all that there are."""
+    """140 connections with all the streams that they may have: charged, and not all that there
+    are."""
     with Server(binary, "--memory-limit", "128MiB", "--metrics-listen", "0") as server:
         floods = []
         try:
@@ -519,7 +526,8 @@ def many_calls(channel):
 
 
 def test_long_reads_of_one_connection(binary, place):
-    """A thousand Scans, and reads of large values that nobody takes: others are served in between."""
+    """A thousand Scans, and reads of large values that nobody takes: others are served in
+    between."""
     with Server(binary, "--memory-limit", "256MiB", *place) as server:
         put(server, SCANNED + [(b"large", LARGE)])
         scan = pb.ScanRequest(prefix=b"scan/").SerializeToString()

@@ -38,7 +38,8 @@ def assert_all_is_given_back(server, limit_bytes, before_bytes):
     wait_until(lambda: running_calls(server) <= 1, 60, "calls of those who have gone still run")
     wait_until(lambda: server.open_blobs() == 0, 60, "contents are still open")
 
-    # The allocator may keep what peers may hold together, for the next ones: a quarter of the limit.
+    # The allocator may keep what peers may hold together, for the next ones: a quarter of the
+    # limit.
     kept_bytes = limit_bytes // 4 + 64 * MIB
 
     def is_small():
@@ -211,7 +212,8 @@ def assert_uploads(server, name):
     """Somebody else uploads, with an id and without."""
     print(f"{unfinished_uploads(server)} unfinished uploads")
     with open_channel(server.address) as channel:
-        # Those who have gone come from the same address: their uploads are open until the server has seen that.
+        # Those who have gone come from the same address: their uploads are open until the server
+        # has seen that.
         wait_until(lambda: not open_uploads(channel), 60, "uploads of those who have gone are open")
         for number in range(3):
             blob = f"honest/{name}/{number}"
@@ -223,7 +225,8 @@ def assert_uploads(server, name):
 
 
 def test_a_client_alone_that_reads_late(binary, place):
-    """It holds what all may hold, and does not read for a while: that hurts nobody, so it goes on."""
+    """It holds what all may hold, and does not read for a while: that hurts nobody, so it goes
+    on."""
     wide = settings_payload(initial_window_size=MAX_WINDOW)
     flags = ["--memory-limit", "2MiB", "--metrics-listen", "0", *place]
     with Server(binary, *flags) as server:

@@ -14,7 +14,9 @@ def admin(channel):
 
 
 def volatile(name, **fields):
-    description = admin_pb2.DatabaseDescription(name=name, durability=admin_pb2.DURABILITY_MODE_VOLATILE, **fields)
+    description = admin_pb2.DatabaseDescription(
+        name=name, durability=admin_pb2.DURABILITY_MODE_VOLATILE, **fields
+    )
     return admin_pb2.CreateDatabaseRequest(database=description)
 
 
@@ -28,7 +30,10 @@ def test_databases_come_and_go(admin, kv):
         grpc.StatusCode.RESOURCE_EXHAUSTED,
         lambda: kv.Put(pb.PutRequest(database="comes-and-goes", key=b"key", value=b"x" * 1_001)),
     )
-    listed = {one.database.name: one for one in admin.ListDatabases(admin_pb2.ListDatabasesRequest()).databases}
+    listed = {
+        one.database.name: one
+        for one in admin.ListDatabases(admin_pb2.ListDatabasesRequest()).databases
+    }
     assert listed["comes-and-goes"].entries == 1
     assert listed["comes-and-goes"].content_bytes == 8
     assert "" in listed
@@ -63,7 +68,10 @@ def test_a_quota_refuses_growth_and_takes_deletes(admin, kv):
 
 
 def test_expired_entries_are_swept_from_an_idle_server(binary):
-    with Server(binary, "--threads", "2", "--metrics-listen", "0") as server, open_channel(server.address) as channel:
+    with (
+        Server(binary, "--threads", "2", "--metrics-listen", "0") as server,
+        open_channel(server.address) as channel,
+    ):
         kv = kv_pb2_grpc.KeyValueStub(channel)
         for number in range(500):
             kv.Put(pb.PutRequest(key=b"%d" % number, value=b"x", time_to_live_ms=50))
@@ -75,7 +83,9 @@ def test_expired_entries_are_swept_from_an_idle_server(binary):
 
 
 def test_what_cannot_be_created_says_why(admin):
-    error = expect_status(grpc.StatusCode.INVALID_ARGUMENT, lambda: admin.CreateDatabase(volatile("a/b")))
+    error = expect_status(
+        grpc.StatusCode.INVALID_ARGUMENT, lambda: admin.CreateDatabase(volatile("a/b"))
+    )
     assert "database.name" in error.details()
     drop = admin_pb2.DropDatabaseRequest()
     error = expect_status(grpc.StatusCode.FAILED_PRECONDITION, lambda: admin.DropDatabase(drop))
@@ -87,7 +97,10 @@ def test_statistics_count_what_was_done(binary):
         kv = channel.unary_unary("/pelton.v1.KeyValue/Get")
         for _ in range(7):
             kv(b"")
-        expect_status(grpc.StatusCode.NOT_FOUND, lambda: kv(pb.GetRequest(database="none").SerializeToString()))
+        expect_status(
+            grpc.StatusCode.NOT_FOUND,
+            lambda: kv(pb.GetRequest(database="none").SerializeToString()),
+        )
         statistics = admin_pb2_grpc.AdminStub(channel).Statistics(admin_pb2.StatisticsRequest())
         calls = {(one.method, one.code): one.calls for one in statistics.methods}
         assert calls[("pelton.v1.KeyValue/Get", 0)] == 7

@@ -1,4 +1,5 @@
-"""Backups while clients write: what is restored is every write up to the sequence of the backup, and none after it."""
+"""Backups while clients write: what is restored is every write up to the sequence of the backup,
+and none after it."""
 
 import subprocess
 import threading
@@ -17,8 +18,8 @@ DATABASES = ["", "other", "disk"]
 
 
 class Writer(threading.Thread):
-    """Puts and deletes keys of its own, each when the one before was answered, and notes what happened at which
-    sequence."""
+    """Puts and deletes keys of its own, each when the one before was answered, and notes what
+    happened at which sequence."""
 
     def __init__(self, address, number):
         super().__init__(daemon=True)
@@ -72,7 +73,9 @@ def content(address):
 
 
 def restore(binary, backup, data):
-    return subprocess.run([binary, "restore", backup, "--data", data], capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        [binary, "restore", backup, "--data", data], capture_output=True, text=True, timeout=60
+    )
 
 
 def expected(writers, sequence):
@@ -87,7 +90,14 @@ def expected(writers, sequence):
 
 
 def test_backups_under_load_are_exactly_what_there_was_at_their_sequence(binary, tmp_path):
-    flags = ["--data", str(tmp_path / "data"), "--backup-root", str(tmp_path / "backups"), "--log-segment", "1MiB"]
+    flags = [
+        "--data",
+        str(tmp_path / "data"),
+        "--backup-root",
+        str(tmp_path / "backups"),
+        "--log-segment",
+        "1MiB",
+    ]
     backups = []
     with Server(binary, *flags) as server, open_channel(server.address) as channel:
         admin = admin_pb2_grpc.AdminStub(channel)
@@ -111,7 +121,11 @@ def test_backups_under_load_are_exactly_what_there_was_at_their_sequence(binary,
             backups.append((last.path, last.sequence))
             # The log is shortened between the backups.
             assert admin.Snapshot(admin_pb2.SnapshotRequest()).sequence >= last.sequence
-        wait_until(lambda: any(writer.failure for writer in writers) or written(writers) > 1_000, 60, "the writers do little")
+        wait_until(
+            lambda: any(writer.failure for writer in writers) or written(writers) > 1_000,
+            60,
+            "the writers do little",
+        )
         for writer in writers:
             writer.stopping.set()
         for writer in writers:
@@ -133,9 +147,14 @@ def test_backups_under_load_are_exactly_what_there_was_at_their_sequence(binary,
 
 def test_a_backup_needs_a_root_a_good_name_and_a_free_one(binary, tmp_path):
     request = admin_pb2.BackupRequest(name="one")
-    with Server(binary, "--data", str(tmp_path / "data")) as server, open_channel(server.address) as channel:
+    with (
+        Server(binary, "--data", str(tmp_path / "data")) as server,
+        open_channel(server.address) as channel,
+    ):
         admin = admin_pb2_grpc.AdminStub(channel)
-        error = expect_status(grpc.StatusCode.FAILED_PRECONDITION, lambda: list(admin.Backup(request)))
+        error = expect_status(
+            grpc.StatusCode.FAILED_PRECONDITION, lambda: list(admin.Backup(request))
+        )
         assert "--backup-root" in error.details()
     flags = ["--data", str(tmp_path / "data"), "--backup-root", str(tmp_path / "backups")]
     with Server(binary, *flags) as server, open_channel(server.address) as channel:
@@ -150,7 +169,14 @@ def test_a_backup_needs_a_root_a_good_name_and_a_free_one(binary, tmp_path):
 
 @pytest.mark.parametrize("how", ["cancel", "deadline"])
 def test_a_backup_that_nobody_waits_for_is_removed(binary, tmp_path, how):
-    flags = ["--data", str(tmp_path / "data"), "--backup-root", str(tmp_path / "backups"), "--durability", "written"]
+    flags = [
+        "--data",
+        str(tmp_path / "data"),
+        "--backup-root",
+        str(tmp_path / "backups"),
+        "--durability",
+        "written",
+    ]
     with Server(binary, *flags) as server, open_channel(server.address) as channel:
         kv, admin = kv_pb2_grpc.KeyValueStub(channel), admin_pb2_grpc.AdminStub(channel)
         for attempt in range(4):
@@ -162,9 +188,11 @@ def test_a_backup_that_nobody_waits_for_is_removed(binary, tmp_path, how):
             if not (tmp_path / "backups" / name).exists():
                 assert is_made(admin, name)
                 return
-            # On a fast device, or where the machine had no time for us, it was done before: then it is whole, and proves
-            # nothing else. The next one takes longer.
-            done = restore(binary, str(tmp_path / "backups" / name), str(tmp_path / f"restored-{attempt}"))
+            # On a fast device, or where the machine had no time for us, it was done before: then it
+            # is whole, and proves nothing else. The next one takes longer.
+            done = restore(
+                binary, str(tmp_path / "backups" / name), str(tmp_path / f"restored-{attempt}")
+            )
             assert done.returncode == 0, done.stderr
     raise AssertionError("each backup was done before it was given up")
 
@@ -179,7 +207,9 @@ def fill(kv, number, count):
 
 
 def give_up(admin, name, how):
-    call = admin.Backup(admin_pb2.BackupRequest(name=name), timeout=0.05 if how == "deadline" else None)
+    call = admin.Backup(
+        admin_pb2.BackupRequest(name=name), timeout=0.05 if how == "deadline" else None
+    )
     try:
         if how == "cancel":
             next(call)

@@ -1,4 +1,5 @@
-"""Bounds of blobs: downloads that nobody reads, halves of uploads that nobody goes on with, few file descriptors."""
+"""Bounds of blobs: downloads that nobody reads, halves of uploads that nobody goes on with, few
+file descriptors."""
 
 import shutil
 import signal
@@ -22,9 +23,12 @@ OPTIONS = (("grpc.max_receive_message_length", 8 * MIB),)
 
 
 def unread_downloads(address, count, name):
-    """A connection with downloads of which nothing is read, whatever the server would like to send."""
+    """A connection with downloads of which nothing is read, whatever the server would like to
+    send."""
     connection = Connection(address)
-    request = grpc_message(pb.DownloadRequest(name=name, chunk_bytes=CHUNK_BYTES).SerializeToString())
+    request = grpc_message(
+        pb.DownloadRequest(name=name, chunk_bytes=CHUNK_BYTES).SerializeToString()
+    )
     for _ in range(count):
         stream, head = connection.request("/pelton.v1.Blob/Download")
         connection.send(head + frame(DATA, END_STREAM, stream, request))
@@ -65,11 +69,20 @@ def test_downloads_that_nobody_reads_take_bounded_memory_and_keep_nobody_waiting
 def leave_halves(blob, names, data):
     """Begins uploads, and breaks them off when something of each is stored."""
     for name in names:
-        expect_status(CODE.INVALID_ARGUMENT, lambda name=name: blob.Upload(iter([begin(name, upload_id=b"id"), chunk(data)])), "field end")
+        expect_status(
+            CODE.INVALID_ARGUMENT,
+            lambda name=name: blob.Upload(iter([begin(name, upload_id=b"id"), chunk(data)])),
+            "field end",
+        )
 
 
 def run(binary, server, *words, code=0):
-    done = subprocess.run([binary, *words, "--address", server.address], capture_output=True, text=True, timeout=SECONDS)
+    done = subprocess.run(
+        [binary, *words, "--address", server.address],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
     assert done.returncode == code, done.stderr
     return done.stdout.splitlines()
 
@@ -83,7 +96,13 @@ def test_halves_of_uploads_make_room_are_listed_and_discarded(binary, tmp_path):
         lines = run(binary, server, "blob", "uploads")
         assert len(lines) == PLACES - 1
         stored, _age, peer, state, upload_id, name = lines[0].split("\t")
-        assert (stored, peer, state, upload_id, name) == ("200", "127.0.0.1", "idle", "id", "half-0051")
+        assert (stored, peer, state, upload_id, name) == (
+            "200",
+            "127.0.0.1",
+            "idle",
+            "id",
+            "half-0051",
+        )
         # Whoever goes on with one finds what was stored.
         found = blob.Stat(pb.StatRequest(name="half-0900", upload_id=b"id"))
         assert found.stored_bytes == 200
@@ -94,7 +113,9 @@ def test_halves_of_uploads_make_room_are_listed_and_discarded(binary, tmp_path):
         assert len(lines) == PLACES
         # After a restart the addresses are not known.
         assert {line.split("\t")[2] for line in lines} == {"-", "127.0.0.1"}
-        assert run(binary, server, "blob", "uploads", "--discard", "late-2") == ["discarded 1 upload with 1 byte"]
+        assert run(binary, server, "blob", "uploads", "--discard", "late-2") == [
+            "discarded 1 upload with 1 byte"
+        ]
         run(binary, server, "blob", "uploads", "--discard", "late-2", code=1)
         assert run(binary, server, "blob", "uploads", "--idle", "1h") == []
         discarded = run(binary, server, "blob", "uploads", "--discard-all")
@@ -108,7 +129,9 @@ def test_halves_of_uploads_make_room_are_listed_and_discarded(binary, tmp_path):
 
 @pytest.mark.skipif(not shutil.which("prlimit"), reason="needs prlimit of util-linux")
 @pytest.mark.parametrize("descriptors", [64, 128])
-def test_with_few_descriptors_small_calls_are_served_and_uploads_go_on(binary, tmp_path, descriptors):
+def test_with_few_descriptors_small_calls_are_served_and_uploads_go_on(
+    binary, tmp_path, descriptors
+):
     limit = ("prlimit", f"--nofile={descriptors}:{descriptors}")
     data = pattern(3, 300_000)
     with Server(binary, "--data", str(tmp_path / "data"), "--threads", "2", prefix=limit) as server:
@@ -122,7 +145,9 @@ def test_with_few_descriptors_small_calls_are_served_and_uploads_go_on(binary, t
                 for number in range(descriptors):
                     stream, head = greedy.request("/pelton.v1.Blob/Upload")
                     first = begun(begin=pb.UploadBegin(name=f"open-{number}", upload_id=b"id"))
-                    greedy.send(head + frame(DATA, 0, stream, grpc_message(first.SerializeToString())))
+                    greedy.send(
+                        head + frame(DATA, 0, stream, grpc_message(first.SerializeToString()))
+                    )
                 last = greedy.answers[greedy.next_stream - 2]
                 deadline = time.monotonic() + SECONDS
                 while not last.over:
@@ -131,7 +156,9 @@ def test_with_few_descriptors_small_calls_are_served_and_uploads_go_on(binary, t
                 assert last.grpc_status == CODE.UNAVAILABLE.value[0], last.grpc_message
                 assert "ulimit -n" in last.grpc_message
                 # What is stored of another is still there.
-                assert blob.Stat(pb.StatRequest(name="half", upload_id=b"id")).stored_bytes == 100_000
+                assert (
+                    blob.Stat(pb.StatRequest(name="half", upload_id=b"id")).stored_bytes == 100_000
+                )
                 # More connections than there are descriptors: refused, and the log goes on.
                 held = []
                 for _ in range(descriptors):
@@ -140,7 +167,9 @@ def test_with_few_descriptors_small_calls_are_served_and_uploads_go_on(binary, t
                     except OSError:
                         # Closed at once: it is one of too many even to be refused in words.
                         pass
-                assert blob.Stat(pb.StatRequest(name="half", upload_id=b"id")).stored_bytes == 100_000
+                assert (
+                    blob.Stat(pb.StatRequest(name="half", upload_id=b"id")).stored_bytes == 100_000
+                )
                 for connection in held:
                     connection.socket.close()
 

@@ -1,5 +1,5 @@
-"""Uploads and downloads over connections that are cut, delayed and damaged: what is stored and what is handed out is right, or
-not there.
+"""Uploads and downloads over connections that are cut, delayed and damaged: what is stored and what
+is handed out is right, or not there.
 
 PELTON_CHAOS_ROUNDS (1) is how often, PELTON_SEED repeats the choices of an earlier run.
 """
@@ -46,7 +46,9 @@ class Place:
         if transport == "plain":
             return open_channel(address)
         credentials = grpc.ssl_channel_credentials(self.ca.read_bytes())
-        return grpc.secure_channel(address, credentials, options=[("grpc.use_local_subchannel_pool", 1)])
+        return grpc.secure_channel(
+            address, credentials, options=[("grpc.use_local_subchannel_pool", 1)]
+        )
 
     def relay(self, transport, seed, faults):
         return Relay(self.addresses[transport], seed, faults)
@@ -95,7 +97,16 @@ def content_of(seed, count=BYTES):
 
 def start(binary, place, transport, relay, *words):
     """A command through a relay."""
-    command = [binary, *words, "--address", relay.address, "--chunk-size", "64KiB", "--attempts", "20"]
+    command = [
+        binary,
+        *words,
+        "--address",
+        relay.address,
+        "--chunk-size",
+        "64KiB",
+        "--attempts",
+        "20",
+    ]
     command += place.flags(transport)
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PELTON_")}
     pipe = subprocess.PIPE
@@ -105,7 +116,9 @@ def start(binary, place, transport, relay, *words):
 def stored(blob, name):
     """The content under a name, from the server itself; `None` if there is none."""
     try:
-        return b"".join(one.data for one in blob.Download(pb.DownloadRequest(name=name), timeout=60))
+        return b"".join(
+            one.data for one in blob.Download(pb.DownloadRequest(name=name), timeout=60)
+        )
     except grpc.RpcError as error:
         assert error.code() == CODE.NOT_FOUND, error
         return None
@@ -122,11 +135,13 @@ def upload_file(binary, place, transport, relay, blob, name, file, size_bytes):
     return client.returncode, errors
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # The command line
 
 
-def test_an_upload_over_connections_that_are_cut(binary, place, blob, transport, seed, name, tmp_path):
+def test_an_upload_over_connections_that_are_cut(
+    binary, place, blob, transport, seed, name, tmp_path
+):
     data, file = content_of(seed), tmp_path / "file"
     file.write_bytes(data)
     with place.relay(transport, seed, CUTS) as relay:
@@ -136,8 +151,11 @@ def test_an_upload_over_connections_that_are_cut(binary, place, blob, transport,
     assert stored(blob, name) == data
 
 
-def test_an_upload_of_what_is_there_leaves_nothing_unfinished(binary, place, blob, transport, seed, name, tmp_path):
-    """Sent to its end when the connection was cut: the same content as before, but an upload that must be gone on with."""
+def test_an_upload_of_what_is_there_leaves_nothing_unfinished(
+    binary, place, blob, transport, seed, name, tmp_path
+):
+    """Sent to its end when the connection was cut: the same content as before, but an upload that
+    must be gone on with."""
     data, file = content_of(seed, 1 << 19), tmp_path / "file"
     file.write_bytes(data)
     upload_here(blob, name, data)
@@ -150,7 +168,9 @@ def test_an_upload_of_what_is_there_leaves_nothing_unfinished(binary, place, blo
     assert stored(blob, name) == data
 
 
-def test_a_download_over_connections_that_are_cut(binary, place, blob, transport, seed, name, tmp_path):
+def test_a_download_over_connections_that_are_cut(
+    binary, place, blob, transport, seed, name, tmp_path
+):
     data, file = content_of(seed), tmp_path / "file"
     upload_here(blob, name, data)
     with place.relay(transport, seed, CUTS) as relay:
@@ -169,7 +189,9 @@ def faults_of(transport):
     return CONTENT if transport == "plain" else STREAM
 
 
-def test_an_upload_over_connections_that_damage(binary, place, blob, transport, seed, name, tmp_path):
+def test_an_upload_over_connections_that_damage(
+    binary, place, blob, transport, seed, name, tmp_path
+):
     """What is damaged is sent again, until all is there."""
     data, file = content_of(seed), tmp_path / "file"
     file.write_bytes(data)
@@ -180,7 +202,9 @@ def test_an_upload_over_connections_that_damage(binary, place, blob, transport, 
     assert stored(blob, name) == data
 
 
-def test_a_download_over_connections_that_damage(binary, place, blob, transport, seed, name, tmp_path):
+def test_a_download_over_connections_that_damage(
+    binary, place, blob, transport, seed, name, tmp_path
+):
     data, file = content_of(seed), tmp_path / "file"
     upload_here(blob, name, data)
     with place.relay(transport, seed, faults_of(transport)) as relay:
@@ -192,7 +216,8 @@ def test_a_download_over_connections_that_damage(binary, place, blob, transport,
 
 
 def test_a_download_notices_damage_where_it_is(binary, place, blob, seed, name, tmp_path):
-    """What came before it is not fetched again: the checksum of the whole would tell only at the end, and not where."""
+    """What came before it is not fetched again: the checksum of the whole would tell only at the
+    end, and not where."""
     data, file = content_of(seed, 32 << 20), tmp_path / "file"
     upload_here(blob, name, data)
     with place.relay("plain", seed, Faults(damage_bytes=24 << 20, damages=1, spread=0.0)) as relay:
@@ -223,7 +248,7 @@ def test_a_download_with_damage_anywhere_in_its_chunks(binary, place, blob, seed
     assert file.read_bytes() == data if client.returncode == 0 else not file.exists(), errors
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # A program
 
 
@@ -286,9 +311,13 @@ def test_a_program_resumes_its_upload(place, blob, transport, seed, name, fault)
     data = content_of(seed, PYTHON_BYTES)
     faults = Faults(cut_bytes=400_000, cuts=6, delay_seconds=0.005)
     if fault == "damage":
-        faults = Faults(damage_bytes=400_000, damages=6, where="content" if transport == "plain" else "stream")
+        faults = Faults(
+            damage_bytes=400_000, damages=6, where="content" if transport == "plain" else "stream"
+        )
     with place.relay(transport, seed, faults) as relay:
-        described = upload_and_resume(lambda: place.open(transport, relay.address), blob, name, data)
+        described = upload_and_resume(
+            lambda: place.open(transport, relay.address), blob, name, data
+        )
     assert described.crc32c == crc32c(data)
     assert stored(blob, name) == data
 
@@ -300,12 +329,16 @@ def test_a_program_resumes_its_download(place, blob, transport, seed, name, faul
     version = blob.Stat(pb.StatRequest(name=name)).blob.version
     faults = Faults(cut_bytes=400_000, cuts=6, delay_seconds=0.005)
     if fault == "damage":
-        faults = Faults(damage_bytes=400_000, damages=6, where="content" if transport == "plain" else "stream")
+        faults = Faults(
+            damage_bytes=400_000, damages=6, where="content" if transport == "plain" else "stream"
+        )
     have = bytearray()
 
     def attempt(_):
         with place.open(transport, relay.address) as channel:
-            asked = pb.DownloadRequest(name=name, offset=len(have), chunk_bytes=65_536, if_version=version)
+            asked = pb.DownloadRequest(
+                name=name, offset=len(have), chunk_bytes=65_536, if_version=version
+            )
             call = stub(channel).Download(asked, timeout=20)
             for one in call:
                 if one.crc32c != crc32c(one.data):

@@ -1,4 +1,5 @@
-"""What is told of blobs: statistics, `pelton status`, metrics, and contents that are missing at a start."""
+"""What is told of blobs: statistics, `pelton status`, metrics, and contents that are missing at a
+start."""
 
 import json
 import subprocess
@@ -13,12 +14,21 @@ from server import Server, expect_status, open_channel, wait_until
 def status_of(binary, server):
     words = [binary, "status", "--address", server.address]
     text = subprocess.run(words, capture_output=True, text=True, timeout=30, check=True).stdout
-    out = subprocess.run([*words, "--output", "json"], capture_output=True, text=True, timeout=30, check=True).stdout
+    out = subprocess.run(
+        [*words, "--output", "json"], capture_output=True, text=True, timeout=30, check=True
+    ).stdout
     return text, json.loads(out)
 
 
 def test_blobs_are_counted_everywhere(binary, tmp_path):
-    flags = ["--data", str(tmp_path / "data"), "--blob-quota", "20MiB", "--metrics-listen", "127.0.0.1:0"]
+    flags = [
+        "--data",
+        str(tmp_path / "data"),
+        "--blob-quota",
+        "20MiB",
+        "--metrics-listen",
+        "127.0.0.1:0",
+    ]
     with Server(binary, *flags) as server, open_channel(server.address) as channel:
         blob, admin = stub(channel), admin_pb2_grpc.AdminStub(channel)
         for name, data in [("a", b"x" * 1000), ("b", b""), ("a", b"y" * 500)]:
@@ -49,7 +59,9 @@ def test_blobs_are_counted_everywhere(binary, tmp_path):
         admin.CreateDatabase(admin_pb2.CreateDatabaseRequest(database=description))
         upload(blob, "empty", b"", database="other")
         drop = admin_pb2.DropDatabaseRequest(name="other")
-        expect_status(CODE.INVALID_ARGUMENT, lambda: admin.DropDatabase(drop), "1 blob with 0 bytes")
+        expect_status(
+            CODE.INVALID_ARGUMENT, lambda: admin.DropDatabase(drop), "1 blob with 0 bytes"
+        )
 
 
 def test_missing_contents_are_said_at_a_start(binary, tmp_path):

@@ -27,7 +27,13 @@ class Url(str):
 @pytest.fixture(scope="module")
 def running(binary, tmp_path_factory):
     folder = tmp_path_factory.mktemp("http")
-    flags = ["--data", str(folder / "data"), "--blob-quota", "20MiB", f"--tls-self-signed={folder / 'tls'}"]
+    flags = [
+        "--data",
+        str(folder / "data"),
+        "--blob-quota",
+        "20MiB",
+        f"--tls-self-signed={folder / 'tls'}",
+    ]
     with Server(binary, *flags, listen=("plain:127.0.0.1:0", "tls:127.0.0.1:0")) as server:
         server.ca = str(folder / "tls" / "ca.pem")
         yield server
@@ -97,16 +103,20 @@ def test_from_a_pipe_and_beyond_the_quota(url, tmp_path):
     assert request(url + "pipe")[2] == data
     large = tmp_path / "large"
     large.write_bytes(bytes(25 << 20))
-    # Its length is known, so it is refused before it is read, and the reason is shown; also where it is not known.
+    # Its length is known, so it is refused before it is read, and the reason is shown; also where
+    # it is not known.
     for words in (["-T", str(large)], ["-T", "-"]):
-        status, _, body = request(url + "large", *words, data=large.read_bytes() if "-" in words else b"")
+        status, _, body = request(
+            url + "large", *words, data=large.read_bytes() if "-" in words else b""
+        )
         assert status == 507 and b"blob-quota" in body
         assert request(url + "large")[0] == 404
     assert request(url + "pipe")[2] == data
 
 
 @pytest.mark.parametrize(
-    "path, status", [("", 400), ("a/../b", 400), ("%2e%2e", 400), ("a%00", 400), ("%ff", 400), ("a?x=1", 400)]
+    "path, status",
+    [("", 400), ("a/../b", 400), ("%2e%2e", 400), ("a%00", 400), ("%ff", 400), ("a?x=1", 400)],
 )
 def test_bad_names_are_refused(url, path, status):
     assert request(url + path, "--path-as-is")[0] == status
@@ -125,7 +135,9 @@ def test_conditions(url):
     part = ["-r", "2-3", "-H"]
     assert request(url + "kept", *part, f"if-range: {etag}")[::2] == (206, b"23")
     for other in ('"1"', f"W/{etag}", "Sat, 21 Nov 2026 00:00:00 GMT"):
-        assert request(url + "kept", *part, f"if-range: {other}")[::2] == (200, b"0123456789"), other
+        assert request(url + "kept", *part, f"if-range: {other}")[::2] == (200, b"0123456789"), (
+            other
+        )
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
-"""Chunks of uploads are stored as they come: cut anywhere, in any form, abandoned half-way; with the bare bytes of a client that
-does what it likes."""
+"""Chunks of uploads are stored as they come: cut anywhere, in any form, abandoned half-way; with
+the bare bytes of a client that does what it likes."""
 
 import random
 
@@ -51,7 +51,9 @@ FORMS = {
     "without a checksum": lambda data: field(2, field(1, data)),
     "the checksum first": lambda data: field(2, checksum(data) + field(1, data)),
     "something unknown first": lambda data: field(2, field(9, b"new") + field(1, data)),
-    "something unknown behind": lambda data: field(2, field(1, data) + field(9, b"new")) + field(8, b"later"),
+    "something unknown behind": lambda data: (
+        field(2, field(1, data) + field(9, b"new")) + field(8, b"later")
+    ),
     "an end that was thought better of": lambda data: field(3, b"") + field(2, field(1, data)),
 }
 
@@ -61,7 +63,9 @@ def long_varint(number):
     return bytes([number >> shift & 0x7F | 0x80 for shift in (0, 7, 14, 21)] + [number >> 28])
 
 
-FORMS["a long length"] = lambda data: b"\x12" + long_varint(len(data) + 6) + b"\x0a" + long_varint(len(data)) + data
+FORMS["a long length"] = lambda data: (
+    b"\x12" + long_varint(len(data) + 6) + b"\x0a" + long_varint(len(data)) + data
+)
 
 
 class Uploading:
@@ -87,7 +91,9 @@ class Uploading:
             data = data[count:]
 
     def end(self):
-        self.connection.send(frame(DATA, END_STREAM, self.stream, grpc_message(end().SerializeToString())))
+        self.connection.send(
+            frame(DATA, END_STREAM, self.stream, grpc_message(end().SerializeToString()))
+        )
         return self.connection.wait(self.stream)
 
     def close(self):
@@ -121,8 +127,14 @@ def test_what_cannot_be_undone_is_refused(running, blob):
         "a checksum that does not fit": (wrong, DATA_LOSS),
         "data twice": (field(2, field(1, data) + field(1, b"other")), INVALID_ARGUMENT),
         "two chunks": (field(2, field(1, data)) + field(2, field(1, b"other")), INVALID_ARGUMENT),
-        "a length beyond the message": (b"\x12" + varint(99_999) + field(1, data), INVALID_ARGUMENT),
-        "a length beyond the chunk": (b"\x12" + varint(60_000) + b"\x0a" + varint(70_000) + data, INVALID_ARGUMENT),
+        "a length beyond the message": (
+            b"\x12" + varint(99_999) + field(1, data),
+            INVALID_ARGUMENT,
+        ),
+        "a length beyond the chunk": (
+            b"\x12" + varint(60_000) + b"\x0a" + varint(70_000) + data,
+            INVALID_ARGUMENT,
+        ),
         "a group that does not end": (field(2, field(1, data) + b"\x4b"), INVALID_ARGUMENT),
     }
     for case, (message, status) in cases.items():
@@ -136,7 +148,9 @@ def test_what_cannot_be_undone_is_refused(running, blob):
             wait_until(has_good, message=f"{case}: what fits is not stored")
             uploading.message(message)
             answer = uploading.connection.wait(uploading.stream)
-            assert answer.grpc_status == status, f"{case}, round {round}: {answer.grpc_status} {answer.grpc_message}"
+            assert answer.grpc_status == status, (
+                f"{case}, round {round}: {answer.grpc_status} {answer.grpc_message}"
+            )
             uploading.close()
             # What came before it stays, and nothing of it.
             wait_until(has_good, message=f"{case}: something else is stored")
@@ -149,7 +163,11 @@ def test_what_cannot_be_undone_is_refused(running, blob):
 def test_half_chunks_take_little_memory_and_leave_nothing(running, blob):
     def unfinished():
         with open_channel(running.address) as channel:
-            [database] = admin_pb2_grpc.AdminStub(channel).Statistics(admin_pb2.StatisticsRequest()).databases
+            [database] = (
+                admin_pb2_grpc.AdminStub(channel)
+                .Statistics(admin_pb2.StatisticsRequest())
+                .databases
+            )
             return database.unfinished_uploads
 
     data = pattern(3, 300 * KIB)
@@ -185,9 +203,14 @@ def test_an_upload_that_is_taken_over_in_the_midst_of_a_chunk(running, blob):
         # Half of the next one, which the server has seen when it lets the rest come.
         first.message(chunk(whole[400 * KIB :]).SerializeToString(), only=900 * KIB)
         stat = pb.StatRequest(name=name, upload_id=b"id")
-        wait_until(lambda stat=stat: blob.Stat(stat).stored_bytes == 400 * KIB, message="the first chunk is not stored")
+        wait_until(
+            lambda stat=stat: blob.Stat(stat).stored_bytes == 400 * KIB,
+            message="the first chunk is not stored",
+        )
         # All of it, from where the whole chunks end.
-        response = upload(blob, name, whole, chunk_bytes=MIB, sums=False, upload_id=b"id", offset=400 * KIB)
+        response = upload(
+            blob, name, whole, chunk_bytes=MIB, sums=False, upload_id=b"id", offset=400 * KIB
+        )
         assert response.blob.size_bytes == len(whole)
         assert download(blob, name)[1] == whole
         assert first.connection.wait(first.stream).grpc_status == CODE.ABORTED.value[0]

@@ -1,4 +1,5 @@
-"""`pelton download` goes on with what an earlier run has left, and finds what has changed meanwhile."""
+"""`pelton download` goes on with what an earlier run has left, and finds what has changed
+meanwhile."""
 
 import fcntl
 import json
@@ -47,9 +48,22 @@ def content_of(seed):
 
 
 def start(binary, address, name, target, *words):
-    command = [binary, "download", name, "--to", str(target), "--address", address, "--output", "json", *words]
+    command = [
+        binary,
+        "download",
+        name,
+        "--to",
+        str(target),
+        "--address",
+        address,
+        "--output",
+        "json",
+        *words,
+    ]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PELTON_")}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
 
 
 def fetch(*arguments):
@@ -123,7 +137,8 @@ def test_a_replaced_blob_is_not_mixed(binary, running, left, blob, name, target)
     assert target.read_bytes() == new
 
 
-# The polynomial of CRC32C. Added to the bits of a content at any place, it leaves its checksum as it was.
+# The polynomial of CRC32C. Added to the bits of a content at any place, it leaves its checksum as
+# it was.
 POLYNOMIAL = 0x1_1EDC_6F41
 
 
@@ -136,8 +151,11 @@ def twin_of(data, at):
     return bytes(twin)
 
 
-def test_a_blob_of_which_only_the_version_is_new_is_fetched_anew(binary, running, left, blob, name, target):
-    """The same size, the same checksum, and the same bytes behind what is there: what is there is of the old one."""
+def test_a_blob_of_which_only_the_version_is_new_is_fetched_anew(
+    binary, running, left, blob, name, target
+):
+    """The same size, the same checksum, and the same bytes behind what is there: what is there is
+    of the old one."""
     new = twin_of(left, 100_000)
     old_blob = blob.Stat(pb.StatRequest(name=name)).blob
     new_blob = upload(blob, name, new, 1 << 20).blob
@@ -157,10 +175,15 @@ def test_a_smaller_blob_is_not_mixed(binary, running, left, blob, name, target):
     assert target.read_bytes() == b"small"
 
 
-def test_another_server_with_the_same_version_is_not_mixed(binary, left, name, target, tmp_path_factory, running, blob):
+def test_another_server_with_the_same_version_is_not_mixed(
+    binary, left, name, target, tmp_path_factory, running, blob
+):
     version = blob.Stat(pb.StatRequest(name=name)).blob.version
     new = content_of(4)
-    with Server(binary, "--data", str(tmp_path_factory.mktemp("other") / "data")) as other, open_channel(other.address) as channel:
+    with (
+        Server(binary, "--data", str(tmp_path_factory.mktemp("other") / "data")) as other,
+        open_channel(other.address) as channel,
+    ):
         there = stub(channel)
         while upload(there, name, b"x").blob.version < version - 1:
             pass
@@ -206,12 +229,28 @@ def test_an_interrupted_upload_says_how_to_go_on(binary, running, blob, name, ta
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PELTON_")}
 
     def upload_to(address):
-        command = [binary, "upload", str(target), "--name", name, "--address", address, "--chunk-size", "64KiB"]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+        command = [
+            binary,
+            "upload",
+            str(target),
+            "--name",
+            name,
+            "--address",
+            address,
+            "--chunk-size",
+            "64KiB",
+        ]
+        return subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        )
 
     def unfinished():
         with open_channel(running.address) as channel:
-            databases = admin_pb2_grpc.AdminStub(channel).ListDatabases(admin_pb2.ListDatabasesRequest()).databases
+            databases = (
+                admin_pb2_grpc.AdminStub(channel)
+                .ListDatabases(admin_pb2.ListDatabasesRequest())
+                .databases
+            )
         return sum(database.unfinished_uploads for database in databases)
 
     before = unfinished()
@@ -232,7 +271,15 @@ def test_an_upload_replaces_only_what_it_may(binary, running, name, tmp_path):
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PELTON_")}
 
     def run(*words):
-        command = [binary, "upload", *map(str, words), "--address", running.address, "--output", "json"]
+        command = [
+            binary,
+            "upload",
+            *map(str, words),
+            "--address",
+            running.address,
+            "--output",
+            "json",
+        ]
         return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
 
     one, other = tmp_path / "one" / name, tmp_path / "other" / name
@@ -246,4 +293,6 @@ def test_an_upload_replaces_only_what_it_may(binary, running, name, tmp_path):
     assert refused.returncode == 1 and "nothing stored" in refused.stderr, refused
     assert run(other, "--if-version", first["version"] + 1000).returncode == 1
     second = run(other, "--if-version", first["version"])
-    assert second.returncode == 0 and json.loads(second.stdout)["version"] > first["version"], second
+    assert second.returncode == 0 and json.loads(second.stdout)["version"] > first["version"], (
+        second
+    )

@@ -37,7 +37,9 @@ def name(request):
 def test_what_is_uploaded_comes_back(blob, name):
     for size in [0, 1, 1000, 65_536, 65_537, 300_000]:
         data = pattern(size, size)
-        answer = upload(blob, name, data, 10_000, end(crc32c=crc32c(data)), sums=True, content_type="text/plain")
+        answer = upload(
+            blob, name, data, 10_000, end(crc32c=crc32c(data)), sums=True, content_type="text/plain"
+        )
         assert answer.applied
         assert answer.blob.size_bytes == size
         assert answer.blob.crc32c == crc32c(data)
@@ -50,13 +52,17 @@ def test_what_is_uploaded_comes_back(blob, name):
 def test_checksums_of_the_whole(blob, name):
     data = pattern(7, 100_000)
     sha256 = hashlib.sha256(data).digest()
-    answer = upload(blob, name, data, ending=end(sha256=sha256, crc32c=crc32c(data)), size_bytes=len(data))
+    answer = upload(
+        blob, name, data, ending=end(sha256=sha256, crc32c=crc32c(data)), size_bytes=len(data)
+    )
     assert answer.blob.sha256 == sha256
     for wrong in [end(sha256=bytes(32)), end(crc32c=crc32c(data) ^ 1)]:
         expect_status(CODE.DATA_LOSS, lambda: upload(blob, name, data + b"x", ending=wrong))
     assert blob.Stat(pb.StatRequest(name=name)).blob == answer.blob, "what was stored stays"
     assert download(blob, name)[1] == data
-    expect_status(CODE.INVALID_ARGUMENT, lambda: upload(blob, name, data, ending=end(sha256=b"short")), "32")
+    expect_status(
+        CODE.INVALID_ARGUMENT, lambda: upload(blob, name, data, ending=end(sha256=b"short")), "32"
+    )
 
 
 def test_a_damaged_chunk_is_noticed_and_the_upload_goes_on(blob, name):
@@ -73,8 +79,14 @@ def test_a_damaged_chunk_is_noticed_and_the_upload_goes_on(blob, name):
     asked = pb.StatRequest(name=name, upload_id=b"one")
     wait_until(lambda: blob.Stat(asked).stored_bytes == 20_000)
     assert not blob.Stat(pb.StatRequest(name=name)).found
-    expect_status(CODE.OUT_OF_RANGE, lambda: upload(blob, name, data, upload_id=b"one", offset=19_999), "20000")
-    answer = upload(blob, name, data, upload_id=b"one", offset=20_000, ending=end(crc32c=crc32c(data)))
+    expect_status(
+        CODE.OUT_OF_RANGE,
+        lambda: upload(blob, name, data, upload_id=b"one", offset=19_999),
+        "20000",
+    )
+    answer = upload(
+        blob, name, data, upload_id=b"one", offset=20_000, ending=end(crc32c=crc32c(data))
+    )
     assert answer.applied
     assert download(blob, name)[1] == data
     assert not blob.Stat(asked).found
@@ -108,7 +120,9 @@ def test_a_second_stream_takes_over(blob, name):
     assert sent.wait(10)
     asked = pb.StatRequest(name=name, upload_id=b"x")
     wait_until(lambda: blob.Stat(asked).stored_bytes == 10_000)
-    answer = upload(blob, name, data, upload_id=b"x", offset=10_000, ending=end(crc32c=crc32c(data)))
+    answer = upload(
+        blob, name, data, upload_id=b"x", offset=10_000, ending=end(crc32c=crc32c(data))
+    )
     assert answer.applied
     assert call.exception(10).code() == CODE.ABORTED
     go_on.set()
@@ -123,7 +137,11 @@ def test_versions_are_conditions(blob, name):
     assert not refused.applied
     second = upload(blob, name, b"two", if_version=first.blob.version)
     assert second.applied and second.blob.version > first.blob.version
-    expect_status(CODE.ABORTED, lambda: download(blob, name, if_version=first.blob.version), second.blob.version)
+    expect_status(
+        CODE.ABORTED,
+        lambda: download(blob, name, if_version=first.blob.version),
+        second.blob.version,
+    )
     assert download(blob, name, if_version=second.blob.version)[1] == b"two"
     kept = blob.Delete(pb.DeleteBlobRequest(name=name, if_version=first.blob.version))
     assert (kept.deleted, kept.version) == (False, second.blob.version)
@@ -137,7 +155,14 @@ def test_versions_are_conditions(blob, name):
 def test_ranges_and_chunks(blob, name):
     data = pattern(11, 300_000)
     upload(blob, name, data)
-    for offset, length in [(0, 1), (65_535, 2), (299_999, 5), (100, 0), (300_000, 0), (131_072, 65_536)]:
+    for offset, length in [
+        (0, 1),
+        (65_535, 2),
+        (299_999, 5),
+        (100, 0),
+        (300_000, 0),
+        (131_072, 65_536),
+    ]:
         end_of_range = len(data) if length == 0 else offset + length
         for chunk_bytes in [0, 1000, 65_536, 4 << 20]:
             fields = {"offset": offset, "length_bytes": length, "chunk_bytes": chunk_bytes}
@@ -145,7 +170,9 @@ def test_ranges_and_chunks(blob, name):
             assert found == data[offset:end_of_range], fields
             assert description.size_bytes == len(data)
     expect_status(CODE.OUT_OF_RANGE, lambda: download(blob, name, offset=300_001), 300_000)
-    expect_status(CODE.INVALID_ARGUMENT, lambda: download(blob, name, chunk_bytes=(4 << 20) + 1), 4_194_304)
+    expect_status(
+        CODE.INVALID_ARGUMENT, lambda: download(blob, name, chunk_bytes=(4 << 20) + 1), 4_194_304
+    )
     expect_status(CODE.INVALID_ARGUMENT, lambda: download(blob, name, if_version=0))
     expect_status(CODE.NOT_FOUND, lambda: download(blob, name + "x"))
 
@@ -154,9 +181,13 @@ def test_chunks_of_4_mib(blob, name):
     data = pattern(12, 9 << 20)
     answer = upload(blob, name, data, 4 << 20)
     assert answer.blob.size_bytes == len(data)
-    found = b"".join(one.data for one in blob.Download(pb.DownloadRequest(name=name, chunk_bytes=4 << 20)))
+    found = b"".join(
+        one.data for one in blob.Download(pb.DownloadRequest(name=name, chunk_bytes=4 << 20))
+    )
     assert found == data
-    expect_status(CODE.RESOURCE_EXHAUSTED, lambda: upload(blob, name, data, (4 << 20) + 1), 4_194_304)
+    expect_status(
+        CODE.RESOURCE_EXHAUSTED, lambda: upload(blob, name, data, (4 << 20) + 1), 4_194_304
+    )
 
 
 def test_lists(blob, request):
@@ -185,7 +216,9 @@ def test_bad_names_are_refused(blob, bad):
     expect_status(CODE.INVALID_ARGUMENT, lambda: upload(blob, bad, b"data"), "name")
     expect_status(CODE.INVALID_ARGUMENT, lambda: download(blob, bad), "name")
     expect_status(CODE.INVALID_ARGUMENT, lambda: blob.Stat(pb.StatRequest(name=bad)), "name")
-    expect_status(CODE.INVALID_ARGUMENT, lambda: blob.Delete(pb.DeleteBlobRequest(name=bad)), "name")
+    expect_status(
+        CODE.INVALID_ARGUMENT, lambda: blob.Delete(pb.DeleteBlobRequest(name=bad)), "name"
+    )
 
 
 @pytest.mark.parametrize(
@@ -222,7 +255,9 @@ def test_no_upload_is_no_request(blob):
 
 def test_a_quota_and_databases(blob, durable, name):
     announced = begin(name, size_bytes=300 << 20)
-    expect_status(CODE.RESOURCE_EXHAUSTED, lambda: blob.Upload(iter([announced])), "blob-quota", 256 << 20)
+    expect_status(
+        CODE.RESOURCE_EXHAUSTED, lambda: blob.Upload(iter([announced])), "blob-quota", 256 << 20
+    )
     expect_status(CODE.NOT_FOUND, lambda: upload(blob, name, b"x", database="nowhere"))
     with open_channel(durable.address) as channel:
         admin = admin_pb2_grpc.AdminStub(channel)
@@ -232,18 +267,24 @@ def test_a_quota_and_databases(blob, durable, name):
         ]:
             description = admin_pb2.DatabaseDescription(name=database, durability=mode)
             admin.CreateDatabase(admin_pb2.CreateDatabaseRequest(database=description))
-        expect_status(CODE.FAILED_PRECONDITION, lambda: upload(blob, name, b"x", database="cache"), "volatile")
+        expect_status(
+            CODE.FAILED_PRECONDITION, lambda: upload(blob, name, b"x", database="cache"), "volatile"
+        )
         upload(blob, name, b"there", database="other")
         assert download(blob, name, database="other")[1] == b"there"
         assert not blob.Stat(pb.StatRequest(name=name)).found
         full = admin_pb2.DropDatabaseRequest(name="other")
-        expect_status(CODE.INVALID_ARGUMENT, lambda: admin.DropDatabase(full), "1 blob with 5 bytes")
+        expect_status(
+            CODE.INVALID_ARGUMENT, lambda: admin.DropDatabase(full), "1 blob with 5 bytes"
+        )
         confirmed = admin_pb2.DropDatabaseRequest(name="other", confirm_name="other")
         assert admin.DropDatabase(confirmed).dropped
     expect_status(CODE.NOT_FOUND, lambda: download(blob, name, database="other"))
     # Nobody finds the hidden index.
     for hidden in [".blobs", "blobs"]:
-        expect_status(CODE.NOT_FOUND, lambda hidden=hidden: upload(blob, name, b"x", database=hidden))
+        expect_status(
+            CODE.NOT_FOUND, lambda hidden=hidden: upload(blob, name, b"x", database=hidden)
+        )
 
 
 def test_without_a_folder_there_are_no_blobs(server):
@@ -318,14 +359,17 @@ def test_backups_have_blobs(binary, tmp_path):
     assert json.loads(done.stdout)["bytes"] == last.written_bytes > 1_000_000
     run = [binary, "restore", last.path, "--data", str(tmp_path / "restored")]
     assert subprocess.run(run, timeout=60).returncode == 0
-    with Server(binary, "--data", str(tmp_path / "restored")) as server, open_channel(server.address) as channel:
+    with (
+        Server(binary, "--data", str(tmp_path / "restored")) as server,
+        open_channel(server.address) as channel,
+    ):
         for one, content in data.items():
             assert download(stub(channel), one)[1] == content
 
 
 def test_many_uploads_at_once_take_little_memory(binary, tmp_path):
-    """The bound does not depend on the size: PELTON_BLOB_BYTES and PELTON_BLOB_UPLOADS make it larger. Fewer uploads would
-    be charged with the windows that all of them share."""
+    """The bound does not depend on the size: PELTON_BLOB_BYTES and PELTON_BLOB_UPLOADS make it
+    larger. Fewer uploads would be charged with the windows that all of them share."""
     uploads = int(os.environ.get("PELTON_BLOB_UPLOADS", "100"))
     size = int(os.environ.get("PELTON_BLOB_BYTES", str(8 << 20)))
     part = pattern(99, 256 * 1024)
@@ -367,13 +411,33 @@ def test_of_several_files_the_one_that_fails_is_named(binary, durable, tmp_path)
     with open(tmp_path / "larger than the quota", "ab") as file:
         file.truncate(300 << 20)
     files = [str(tmp_path / name) for name in ("few", "larger than the quota", "fewer")]
-    run = [binary, "upload", "--address", durable.address, "--prefix", "several/", "--parallel", "1", *files]
+    run = [
+        binary,
+        "upload",
+        "--address",
+        durable.address,
+        "--prefix",
+        "several/",
+        "--parallel",
+        "1",
+        *files,
+    ]
     done = subprocess.run(run, capture_output=True, text=True, timeout=60)
     assert done.returncode == 3
     # What was stored before is said; nothing more was begun.
     assert done.stdout.startswith("several/few: 1000 bytes") and len(done.stdout.splitlines()) == 1
     assert done.stderr.startswith(f"pelton: {files[1]}: ") and "--blob-quota" in done.stderr
-    run = [binary, "download", "--address", durable.address, "--parallel", "1", "--force", "--to", str(tmp_path)]
+    run = [
+        binary,
+        "download",
+        "--address",
+        durable.address,
+        "--parallel",
+        "1",
+        "--force",
+        "--to",
+        str(tmp_path),
+    ]
     # What is missing keeps nothing from coming, and is named.
     run += ["several/not", "several/few", "several/neither"]
     done = subprocess.run(run, capture_output=True, text=True, timeout=60)

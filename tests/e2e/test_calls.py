@@ -21,12 +21,16 @@ def test_echo(echo):
     assert echo.Unary(echo_pb2.EchoRequest(payload=b"ping")).payload == b"ping"
     assert echo.Unary(echo_pb2.EchoRequest(payload=b"ping", answer_bytes=3)).payload == bytes(3)
     requests = [echo_pb2.EchoRequest(payload=b"%d" % n * n) for n in range(200)]
-    assert [answer.payload for answer in echo.Stream(iter(requests))] == [request.payload for request in requests]
+    assert [answer.payload for answer in echo.Stream(iter(requests))] == [
+        request.payload for request in requests
+    ]
 
 
 def test_a_deadline_ends_the_call(echo):
     begin = time.monotonic()
-    expect_status(grpc.StatusCode.DEADLINE_EXCEEDED, lambda: echo.Unary(delayed(30_000), timeout=0.2))
+    expect_status(
+        grpc.StatusCode.DEADLINE_EXCEEDED, lambda: echo.Unary(delayed(30_000), timeout=0.2)
+    )
     # Not at the end of the call: that would take another ten.
     assert time.monotonic() - begin < 20
     assert echo.Unary(delayed(50, b"in time"), timeout=10).payload == b"in time"
@@ -36,7 +40,9 @@ def test_a_deadline_ends_the_call(echo):
 def test_the_server_keeps_the_deadline_itself(server, timeout):
     with Connection(server.address) as connection:
         begin = time.monotonic()
-        stream = connection.unary(ECHO, delayed(30_000).SerializeToString(), ("grpc-timeout", timeout))
+        stream = connection.unary(
+            ECHO, delayed(30_000).SerializeToString(), ("grpc-timeout", timeout)
+        )
         answer = connection.wait(stream)
         assert answer.grpc_status == grpc.StatusCode.DEADLINE_EXCEEDED.value[0]
         assert time.monotonic() - begin < 20
@@ -45,7 +51,9 @@ def test_the_server_keeps_the_deadline_itself(server, timeout):
 @pytest.mark.parametrize("timeout", ["99999999H", "1H", "60S"])
 def test_a_far_deadline_does_not_matter(server, timeout):
     with Connection(server.address) as connection:
-        stream = connection.unary(ECHO, delayed(20, b"x").SerializeToString(), ("grpc-timeout", timeout))
+        stream = connection.unary(
+            ECHO, delayed(20, b"x").SerializeToString(), ("grpc-timeout", timeout)
+        )
         assert connection.wait(stream).grpc_status == 0
 
 
@@ -56,7 +64,9 @@ def test_cancelled_calls_leave_nothing_behind(server, echo):
         for call in calls:
             call.cancel()
         assert all(call.code() == grpc.StatusCode.CANCELLED for call in calls)
-    assert echo.Unary(echo_pb2.EchoRequest(payload=b"still here"), timeout=10).payload == b"still here"
+    assert (
+        echo.Unary(echo_pb2.EchoRequest(payload=b"still here"), timeout=10).payload == b"still here"
+    )
 
 
 def test_a_reset_stream_gets_no_answer(server):
@@ -65,17 +75,27 @@ def test_a_reset_stream_gets_no_answer(server):
         connection.send(frame(RST_STREAM, 0, cancelled, (8).to_bytes(4)))
         later = connection.unary(ECHO, delayed(300).SerializeToString())
         assert connection.wait(later).grpc_status == 0
-        assert not connection.answers[cancelled].over and connection.answers[cancelled].headers is None
+        assert (
+            not connection.answers[cancelled].over and connection.answers[cancelled].headers is None
+        )
 
 
 def test_the_head_of_an_answer(server, prefix):
     with Connection(server.address) as connection:
-        answer = connection.wait(connection.unary("/pelton.v1.KeyValue/Get", pb.GetRequest(key=prefix).SerializeToString()))
-        assert answer.headers[":status"] == "200" and answer.headers["content-type"].startswith("application/grpc")
+        answer = connection.wait(
+            connection.unary(
+                "/pelton.v1.KeyValue/Get", pb.GetRequest(key=prefix).SerializeToString()
+            )
+        )
+        assert answer.headers[":status"] == "200" and answer.headers["content-type"].startswith(
+            "application/grpc"
+        )
         assert answer.body == grpc_message(b"") and answer.grpc_status == 0 and answer.ends == 1
 
 
-@pytest.mark.parametrize("content_type", ["application/grpc", "application/grpc+proto", "application/grpc;charset=utf-8"])
+@pytest.mark.parametrize(
+    "content_type", ["application/grpc", "application/grpc+proto", "application/grpc;charset=utf-8"]
+)
 def test_content_types_of_grpc(server, content_type):
     with Connection(server.address) as connection:
         stream = connection.unary("/pelton.v1.KeyValue/Get", b"", content_type=content_type)
@@ -89,19 +109,31 @@ def test_a_message_split_at_every_byte(server, kv, prefix):
         streams = []
         for cut in range(len(message) + 1):
             stream, head = connection.request("/pelton.v1.KeyValue/Get")
-            for piece in [head, frame(DATA, 0, stream, message[:cut]), frame(DATA, END_STREAM, stream, message[cut:])]:
+            for piece in [
+                head,
+                frame(DATA, 0, stream, message[:cut]),
+                frame(DATA, END_STREAM, stream, message[cut:]),
+            ]:
                 connection.send(piece)
             streams.append(stream)
         for stream in streams:
             answer = connection.wait(stream)
-            assert answer.grpc_status == 0 and pb.GetResponse.FromString(answer.body[5:]).value == b"value"
+            assert (
+                answer.grpc_status == 0
+                and pb.GetResponse.FromString(answer.body[5:]).value == b"value"
+            )
 
 
 def test_bytes_that_come_one_by_one(server):
     with Connection(server.address, greet=False) as connection:
         stream, head = connection.request(ECHO)
         request = echo_pb2.EchoRequest(payload=b"slow").SerializeToString()
-        everything = PREFACE + frame(SETTINGS) + head + frame(DATA, END_STREAM, stream, grpc_message(request))
+        everything = (
+            PREFACE
+            + frame(SETTINGS)
+            + head
+            + frame(DATA, END_STREAM, stream, grpc_message(request))
+        )
         for byte in everything:
             connection.send(bytes([byte]))
         answer = connection.wait(stream)
@@ -112,10 +144,16 @@ def test_gzip_both_ways(server, prefix):
     value = b"compressible " * 50_000
     with open_channel(server.address) as channel:
         kv = kv_pb2_grpc.KeyValueStub(channel)
-        assert kv.Put(pb.PutRequest(key=prefix, value=value), compression=grpc.Compression.Gzip).applied
+        assert kv.Put(
+            pb.PutRequest(key=prefix, value=value), compression=grpc.Compression.Gzip
+        ).applied
         assert kv.Get(pb.GetRequest(key=prefix), compression=grpc.Compression.Gzip).value == value
         assert kv.Get(pb.GetRequest(key=prefix)).value == value
-        found = [entry.value for page in kv.Scan(pb.ScanRequest(prefix=prefix), compression=grpc.Compression.Gzip) for entry in page.entries]
+        found = [
+            entry.value
+            for page in kv.Scan(pb.ScanRequest(prefix=prefix), compression=grpc.Compression.Gzip)
+            for entry in page.entries
+        ]
         assert found == [value]
 
 
@@ -131,7 +169,9 @@ def test_an_unknown_compression_is_refused_with_what_is_known(server):
 def test_broken_gzip_fails_the_call_alone(server):
     with Connection(server.address) as connection:
         stream, head = connection.request(ECHO, ("grpc-encoding", "gzip"))
-        connection.send(head + frame(DATA, END_STREAM, stream, grpc_message(b"no gzip at all", compressed=1)))
+        connection.send(
+            head + frame(DATA, END_STREAM, stream, grpc_message(b"no gzip at all", compressed=1))
+        )
         assert connection.wait(stream).grpc_status not in (0, None)
         assert connection.wait(connection.unary(ECHO, b"")).grpc_status == 0
 
@@ -196,14 +236,17 @@ def test_versions_guard_against_lost_updates(server, kv, prefix):
             while done < each:
                 seen = stub.Get(pb.GetRequest(key=prefix))
                 value = b"%d" % (int(seen.value) + 1)
-                done += stub.Put(pb.PutRequest(key=prefix, value=value, if_version=seen.version)).applied
+                done += stub.Put(
+                    pb.PutRequest(key=prefix, value=value, if_version=seen.version)
+                ).applied
 
     in_threads(clients, work)
     assert int(kv.Get(pb.GetRequest(key=prefix)).value) == clients * each
 
 
 def test_what_one_connection_was_answered_every_other_sees(server, prefix):
-    """Each writes a number and then reads all others' keys: none may be older than what was answered before."""
+    """Each writes a number and then reads all others' keys: none may be older than what was
+    answered before."""
     clients, rounds = 4, 150
     answered = [0] * clients
 
@@ -226,16 +269,29 @@ def test_an_atomic_batch_is_seen_whole(server, kv, prefix):
     stop = threading.Event()
 
     def write(value):
-        kv.Batch(pb.BatchRequest(operations=[pb.Operation(put=pb.Operation.Put(key=key, value=b"%d" % value)) for key in keys]))
+        kv.Batch(
+            pb.BatchRequest(
+                operations=[
+                    pb.Operation(put=pb.Operation.Put(key=key, value=b"%d" % value)) for key in keys
+                ]
+            )
+        )
 
     def work(me):
         with open_channel(server.address) as channel:
             stub = kv_pb2_grpc.KeyValueStub(channel)
             reads = [pb.Operation(get=pb.Operation.Get(key=key)) for key in keys]
             while not stop.is_set():
-                values = {result.get.value for result in stub.Batch(pb.BatchRequest(operations=reads)).results}
+                values = {
+                    result.get.value
+                    for result in stub.Batch(pb.BatchRequest(operations=reads)).results
+                }
                 assert len(values) == 1, values
-                scanned = {entry.value for page in stub.Scan(pb.ScanRequest(prefix=prefix)) for entry in page.entries}
+                scanned = {
+                    entry.value
+                    for page in stub.Scan(pb.ScanRequest(prefix=prefix))
+                    for entry in page.entries
+                }
                 assert len(scanned) == 1, scanned
 
     def all_work(me):
@@ -252,7 +308,9 @@ def test_an_atomic_batch_is_seen_whole(server, kv, prefix):
 
 
 def test_hundreds_of_calls_on_one_channel(kv, prefix):
-    calls = [kv.Put.future(pb.PutRequest(key=prefix + b"%d" % n, value=b"%d" % n)) for n in range(1_000)]
+    calls = [
+        kv.Put.future(pb.PutRequest(key=prefix + b"%d" % n, value=b"%d" % n)) for n in range(1_000)
+    ]
     assert all(call.result(timeout=30).applied for call in calls)
     reads = [kv.Get.future(pb.GetRequest(key=prefix + b"%d" % n)) for n in range(1_000)]
     assert [read.result(timeout=30).value for read in reads] == [b"%d" % n for n in range(1_000)]
@@ -266,7 +324,9 @@ def test_a_caller_that_does_not_read_holds_up_nobody(server, kv, prefix):
     with Connection(server.address) as connection:
         # The windows of 64 KiB stay shut after the first page; the socket's buffer could take more.
         for _ in range(20):
-            connection.unary("/pelton.v1.KeyValue/Scan", pb.ScanRequest(prefix=prefix).SerializeToString())
+            connection.unary(
+                "/pelton.v1.KeyValue/Scan", pb.ScanRequest(prefix=prefix).SerializeToString()
+            )
         begin = time.monotonic()
         for _ in range(200):
             kv.Get(pb.GetRequest(key=prefix + b"0", database=""), timeout=10)

@@ -13,7 +13,19 @@ from blob_client import CODE, pattern, stub
 from certificates import Authority
 from compat import gupload_pb2 as pb
 from compat import gupload_pb2_grpc
-from gupload_client import CHUNK_BYTES, LARGE, HeldUpload, blob_files, content, curl, kept, name_in, post, send, send_when_there_is_room
+from gupload_client import (
+    CHUNK_BYTES,
+    LARGE,
+    HeldUpload,
+    blob_files,
+    content,
+    curl,
+    kept,
+    name_in,
+    post,
+    send,
+    send_when_there_is_room,
+)
 from gupload_client import keeping, uploads  # noqa: F401: fixtures
 from pelton.v1 import blob_pb2
 from server import Server, expect_status, open_channel, wait_until
@@ -59,7 +71,13 @@ def test_empty_chunks_and_unknown_fields(uploads):
 @pytest.mark.parametrize("discard", [False, True])
 def test_what_is_refused_leaves_nothing(binary, tmp_path, discard):
     folder = tmp_path / "data"
-    flags = ["--data", str(folder), "--blob-quota", "10MiB", *(["--discard-uploads"] if discard else [])]
+    flags = [
+        "--data",
+        str(folder),
+        "--blob-quota",
+        "10MiB",
+        *(["--discard-uploads"] if discard else []),
+    ]
     with Server(binary, *flags) as server, open_channel(server.address) as channel:
         upload = channel.stream_unary("/messaging.GuploadService/Upload")
         good = pb.Chunk(Content=b"good").SerializeToString()
@@ -72,7 +90,11 @@ def test_what_is_refused_leaves_nothing(binary, tmp_path, discard):
         unknown = channel.stream_unary("/messaging.GuploadService/Download")
         expect_status(CODE.UNIMPLEMENTED, lambda: unknown(iter([good])))
         if not discard:
-            expect_status(CODE.RESOURCE_EXHAUSTED, lambda: send(channel, bytes(11 << 20), 65_536), "blob-quota")
+            expect_status(
+                CODE.RESOURCE_EXHAUSTED,
+                lambda: send(channel, bytes(11 << 20), 65_536),
+                "blob-quota",
+            )
             # What was stored of it does not count against the quota any more.
             wait_until(lambda: blob_files(folder) == [])
             name = send_when_there_is_room(channel, bytes(9 << 20))
@@ -104,7 +126,8 @@ def test_many_uploads_on_one_connection(uploads):
         data = pattern(number, 1_000_000)
         assert content(uploads, send(uploads, data, 10_000)) == data
 
-    # With a thread per connection one upload follows the other, and while one is under way the others wait.
+    # With a thread per connection one upload follows the other, and while one is under way the
+    # others wait.
     with futures.ThreadPoolExecutor(8) as pool:
         list(pool.map(upload, range(8)))
 
@@ -131,7 +154,10 @@ def test_an_upload_that_is_cut_leaves_nothing(binary, tmp_path):
     folder = tmp_path / "data"
     with Server(binary, "--data", str(folder)) as server, open_channel(server.address) as channel:
         # Cancelled; and beyond its deadline.
-        for options, how, code in [({}, "cancel", CODE.CANCELLED), ({"timeout": 2}, None, CODE.DEADLINE_EXCEEDED)]:
+        for options, how, code in [
+            ({}, "cancel", CODE.CANCELLED),
+            ({"timeout": 2}, None, CODE.DEADLINE_EXCEEDED),
+        ]:
             upload = HeldUpload([bytes(65_536)] * 40)
             call = upload.begin(channel, **options)
             if how:
@@ -167,7 +193,9 @@ def test_a_client_that_is_killed_leaves_nothing(binary, tmp_path):
     folder = tmp_path / "data"
     with Server(binary, "--data", str(folder)) as server, open_channel(server.address) as channel:
         program = PROGRAM.format(path=sys.path, address=server.address)
-        client = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+        client = subprocess.Popen(
+            [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True
+        )
         try:
             assert client.stdout.readline() == "sent\n"
             wait_until(lambda: len(blob_files(folder)) == 1)
@@ -210,14 +238,18 @@ def test_a_stop_waits_for_an_upload(binary, tmp_path):
         assert content(channel, name) == b"before after"
 
 
-# --- --discard-uploads ---------------------------------------------------------------------------------------------
+# --- --discard-uploads
+# ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("place", [["--durability", "volatile"], ["--data"]])
 def test_what_is_discarded_is_nowhere(binary, tmp_path, place):
     folder = tmp_path / "data"
     flags = ["--data", str(folder)] if place == ["--data"] else place
-    with Server(binary, *flags, "--discard-uploads") as server, open_channel(server.address) as channel:
+    with (
+        Server(binary, *flags, "--discard-uploads") as server,
+        open_channel(server.address) as channel,
+    ):
         server.wait_for_log("thrown away")
         service = gupload_pb2_grpc.GuploadServiceStub(channel)
         before = server.resident_bytes()
@@ -229,13 +261,18 @@ def test_what_is_discarded_is_nowhere(binary, tmp_path, place):
         # A few messages of 4 MiB, and what is freed and not given back yet.
         assert server.resident_bytes() - before < 160 << 20, "400 MiB have come"
         if curl:
-            assert post(f"http://{server.address}/upload", data=bytes(1 << 20)) == (200, {"content-length": "0"}, b"")
+            assert post(f"http://{server.address}/upload", data=bytes(1 << 20)) == (
+                200,
+                {"content-length": "0"},
+                b"",
+            )
         if flags[0] == "--data":
             assert kept(channel) == []
             assert blob_files(folder) == []
 
 
-# --- TLS -----------------------------------------------------------------------------------------------------------
+# --- TLS
+# --------------------------------------------------------------------------------------------------
 
 
 def read(path):
@@ -249,18 +286,34 @@ def test_over_tls_with_and_without_client_certificates(binary, tmp_path):
     certificate, key = map(str, authority.sign("server"))
     data = pattern(5, CHUNK_BYTES)
     for asks_for_certificate in [False, True]:
-        flags = ["--tls-cert", certificate, "--tls-key", key, "--data", str(tmp_path / f"data-{asks_for_certificate}")]
+        flags = [
+            "--tls-cert",
+            certificate,
+            "--tls-key",
+            key,
+            "--data",
+            str(tmp_path / f"data-{asks_for_certificate}"),
+        ]
         if asks_for_certificate:
             flags += ["--client-ca", str(authority.ca)]
         client_certificate, client_key = authority.sign(f"client-{asks_for_certificate}")
         with Server(binary, *flags) as server:
             # As the original client: it expects the name localhost, whatever the address.
             options = [("grpc.ssl_target_name_override", "localhost"), LARGE]
-            own = grpc.ssl_channel_credentials(read(authority.ca), read(client_key), read(client_certificate))
+            own = grpc.ssl_channel_credentials(
+                read(authority.ca), read(client_key), read(client_certificate)
+            )
             with grpc.secure_channel(server.address, own, options) as channel:
                 assert content(channel, send(channel, data, CHUNK_BYTES)) == data
                 assert content(channel, send(channel, data, CHUNK_BYTES, compression=GZIP)) == data
-                words = ["--cacert", str(authority.ca), "--cert", str(client_certificate), "--key", str(client_key)]
+                words = [
+                    "--cacert",
+                    str(authority.ca),
+                    "--cert",
+                    str(client_certificate),
+                    "--key",
+                    str(client_key),
+                ]
                 url = f"https://localhost:{server.host_port[1]}/upload"
                 status, headers, _ = post(url, *words, data=data, plain=False)
                 assert status == 200

@@ -26,14 +26,19 @@ def test_plain_requests_are_kept(url, uploads, tmp_path):
     # A stream whose length nobody knows; and another method.
     assert located_content(uploads, post(url, "-X", "POST", "-T", "-", data=data)) == data
     assert located_content(uploads, post(f"{url}?any=thing", "-X", "PUT", data=data)) == data
-    run = subprocess.run([curl, "-sS", "--http2-prior-knowledge", "-T", str(file), url], capture_output=True, timeout=60)
+    run = subprocess.run(
+        [curl, "-sS", "--http2-prior-knowledge", "-T", str(file), url],
+        capture_output=True,
+        timeout=60,
+    )
     assert (run.returncode, run.stdout) == (0, b"")
 
 
 def test_who_only_looks_leaves_nothing(url, uploads):
     before = kept(uploads)
     look = lambda *words: subprocess.run(
-        [curl, "-sS", "--http2-prior-knowledge", "-o", "-", "-w", "%{http_code}", "--max-time", "20", *words],
+        [curl, "-sS", "--http2-prior-knowledge", "-o", "-", "-w", "%{http_code}",
+         "--max-time", "20", *words],
         capture_output=True, timeout=60, text=True,
     ).stdout  # fmt: skip
     assert look(url) == "200"
@@ -46,14 +51,31 @@ def test_who_only_looks_leaves_nothing(url, uploads):
 
 def test_plain_requests_beyond_the_quota(binary, tmp_path):
     folder = tmp_path / "data"
-    with Server(binary, "--data", str(folder), "--blob-quota", "1MiB") as server, open_channel(server.address) as channel:
+    with (
+        Server(binary, "--data", str(folder), "--blob-quota", "1MiB") as server,
+        open_channel(server.address) as channel,
+    ):
         url = f"http://{server.address}/upload"
         # Refused before all was read: curl may see the end of the stream before the answer.
         for words in [[], ["-T", "-"]]:
-            run = [curl, "-sS", "--http2-prior-knowledge", "-w", "%{http_code}", "--max-time", "60", "-X", "POST"]
+            run = [
+                curl,
+                "-sS",
+                "--http2-prior-knowledge",
+                "-w",
+                "%{http_code}",
+                "--max-time",
+                "60",
+                "-X",
+                "POST",
+            ]
             run += words or ["--data-binary", "@-"]
-            done = subprocess.run([*run, url], input=bytes(5 << 20), capture_output=True, timeout=90)
-            assert done.returncode == 92 or (b"blob-quota" in done.stdout and done.stdout.endswith(b"507")), done
+            done = subprocess.run(
+                [*run, url], input=bytes(5 << 20), capture_output=True, timeout=90
+            )
+            assert done.returncode == 92 or (
+                b"blob-quota" in done.stdout and done.stdout.endswith(b"507")
+            ), done
             wait_until(lambda: blob_files(folder) == [])
             assert kept(channel) == []
         send_when_there_is_room(channel, bytes(600_000))
@@ -64,8 +86,19 @@ def test_plain_requests_beyond_the_quota(binary, tmp_path):
 def test_a_plain_request_that_is_cut_leaves_nothing(binary, tmp_path):
     folder = tmp_path / "data"
     with Server(binary, "--data", str(folder)) as server, open_channel(server.address) as channel:
-        run = [curl, "-sS", "--http2-prior-knowledge", "-X", "POST", "-T", "-", f"http://{server.address}/upload"]
-        client = subprocess.Popen(run, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        run = [
+            curl,
+            "-sS",
+            "--http2-prior-knowledge",
+            "-X",
+            "POST",
+            "-T",
+            "-",
+            f"http://{server.address}/upload",
+        ]
+        client = subprocess.Popen(
+            run, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         try:
             client.stdin.write(bytes(1 << 20))
             client.stdin.flush()
@@ -79,7 +112,8 @@ def test_a_plain_request_that_is_cut_leaves_nothing(binary, tmp_path):
 
 
 def test_without_a_folder_plain_requests_are_refused(server):
-    # Without a body: curl may see the end of a stream that is refused before it has sent all, and say nothing else.
+    # Without a body: curl may see the end of a stream that is refused before it has sent all, and
+    # say nothing else.
     status, _, body = post(f"http://{server.address}/upload")
     assert status == 409 and b"--discard-uploads" in body
 
@@ -102,8 +136,20 @@ def test_a_body_is_never_gathered(binary, tmp_path, discard):
         watcher.start()
         try:
             # Not with --data-binary, which reads all of it into curl's memory.
-            run = [curl, "-sS", "--http2-prior-knowledge", "-X", "POST", "-T", str(file), "-w", "%{http_code}"]
-            done = subprocess.run([*run, f"http://{server.address}/upload"], capture_output=True, timeout=120)
+            run = [
+                curl,
+                "-sS",
+                "--http2-prior-knowledge",
+                "-X",
+                "POST",
+                "-T",
+                str(file),
+                "-w",
+                "%{http_code}",
+            ]
+            done = subprocess.run(
+                [*run, f"http://{server.address}/upload"], capture_output=True, timeout=120
+            )
         finally:
             is_over.set()
             watcher.join(20)

@@ -20,7 +20,11 @@ ALREADY_EXISTS = grpc.StatusCode.ALREADY_EXISTS
 @pytest.fixture(scope="module", params=["memory", "disk"])
 def server(request, binary, tmp_path_factory):
     """A server whose default database is in memory, or on disk."""
-    place = ["--data", str(tmp_path_factory.mktemp("data") / "pelton"), "--kind", "disk"] if request.param == "disk" else []
+    place = (
+        ["--data", str(tmp_path_factory.mktemp("data") / "pelton"), "--kind", "disk"]
+        if request.param == "disk"
+        else []
+    )
     with Server(binary, "--threads", "2", *place) as running:
         yield running
 
@@ -104,7 +108,11 @@ def test_what_only_this_server_refuses_has_words(channel, prefix):
     expect_status(exhausted, lambda: stub.Create(large), 4_000_001, 4_000_000)
     expect_status(exhausted, lambda: stub.Retrieve(pb.RetrieveRequest(key=b"k" * 65_536)), 65_535)
     broken = channel.unary_unary("/io.grpc.KeyValueService/Create")
-    expect_status(grpc.StatusCode.INVALID_ARGUMENT, lambda: broken(b"\x0a\x05"), "io.grpc.KeyValueService/Create")
+    expect_status(
+        grpc.StatusCode.INVALID_ARGUMENT,
+        lambda: broken(b"\x0a\x05"),
+        "io.grpc.KeyValueService/Create",
+    )
     unknown = channel.unary_unary("/io.grpc.KeyValueService/Truncate")
     expect_status(grpc.StatusCode.UNIMPLEMENTED, lambda: unknown(b""))
 
@@ -119,7 +127,9 @@ def test_of_many_creates_one_succeeds(server, prefix):
 
     with futures.ThreadPoolExecutor(8) as pool:
         outcomes = list(pool.map(create, range(8)))
-    assert sorted(map(str, outcomes)) == sorted(map(str, [pb.CreateResponse()] + [ALREADY_EXISTS] * 7))
+    assert sorted(map(str, outcomes)) == sorted(
+        map(str, [pb.CreateResponse()] + [ALREADY_EXISTS] * 7)
+    )
     winner = outcomes.index(pb.CreateResponse())
     with open_channel(server.address) as channel:
         assert value_of(Client(channel).retrieve(prefix)) == b"%d" % winner
@@ -153,12 +163,19 @@ def test_the_keys_are_those_of_the_default_database(client, kv, prefix):
 
 
 def test_another_database(binary):
-    with Server(binary, "--kvstore-database", "articles") as server, open_channel(server.address) as channel:
+    with (
+        Server(binary, "--kvstore-database", "articles") as server,
+        open_channel(server.address) as channel,
+    ):
         client, kv = Client(channel), kv_pb2_grpc.KeyValueStub(channel)
         missing = lambda: client.stub.Create(pb.CreateRequest(key=b"k", value=b"v"))
-        expect_status(grpc.StatusCode.FAILED_PRECONDITION, missing, "articles", "--kvstore-database")
+        expect_status(
+            grpc.StatusCode.FAILED_PRECONDITION, missing, "articles", "--kvstore-database"
+        )
         admin = admin_pb2_grpc.AdminStub(channel)
-        volatile = admin_pb2.DatabaseDescription(name="articles", durability=admin_pb2.DURABILITY_MODE_VOLATILE)
+        volatile = admin_pb2.DatabaseDescription(
+            name="articles", durability=admin_pb2.DURABILITY_MODE_VOLATILE
+        )
         admin.CreateDatabase(admin_pb2.CreateDatabaseRequest(database=volatile))
         assert client.create(b"k", b"v") == pb.CreateResponse()
         assert not kv.Get(kv_pb2.GetRequest(key=b"k")).found
@@ -188,7 +205,8 @@ def test_what_was_answered_is_there_after_a_restart(binary, tmp_path, end, kind)
         assert client.create(b"2", b"again") == pb.CreateResponse()
 
 
-# --- --simulate ----------------------------------------------------------------------------------------------------
+# --- --simulate
+# --------------------------------------------------------------------------------------------------
 
 
 def creates(channel, count, timeout=None):
@@ -205,7 +223,10 @@ OK = grpc.StatusCode.OK
 def test_a_delay_holds_no_thread(binary):
     """One thread for all of them would take 100 seconds."""
     threads = ["--threads", "1"]
-    with Server(binary, *threads, "--simulate", "read=500ms,write=500ms") as server, open_channel(server.address) as channel:
+    with (
+        Server(binary, *threads, "--simulate", "read=500ms,write=500ms") as server,
+        open_channel(server.address) as channel,
+    ):
         begin = time.monotonic()
         assert creates(channel, 200) == [OK] * 200
         assert 0.5 <= time.monotonic() - begin < 50
@@ -215,7 +236,10 @@ def test_a_delay_holds_no_thread(binary):
 
 
 def test_serial_operations_follow_each_other(binary):
-    with Server(binary, "--simulate", "read=10ms,write=50ms,serial") as server, open_channel(server.address) as channel:
+    with (
+        Server(binary, "--simulate", "read=10ms,write=50ms,serial") as server,
+        open_channel(server.address) as channel,
+    ):
         begin = time.monotonic()
         assert creates(channel, 20) == [OK] * 20
         assert time.monotonic() - begin >= 20 * 0.05
@@ -223,15 +247,24 @@ def test_serial_operations_follow_each_other(binary):
         with open_channel(server.address) as other:
             begin = time.monotonic()
             stubs = [kvstore_pb2_grpc.KeyValueServiceStub(one) for one in (channel, other)]
-            calls = [stub.Update.future(pb.UpdateRequest(key=b"1", value=b"w")) for stub in stubs for _ in range(5)]
+            calls = [
+                stub.Update.future(pb.UpdateRequest(key=b"1", value=b"w"))
+                for stub in stubs
+                for _ in range(5)
+            ]
             assert [call.code() for call in calls] == [OK] * 10
             assert time.monotonic() - begin >= 10 * 0.05
 
 
 def test_an_operation_that_is_given_up_while_it_is_delayed_does_nothing(binary):
-    with Server(binary, "--simulate", "read=0ms,write=3s") as server, open_channel(server.address) as channel:
+    with (
+        Server(binary, "--simulate", "read=0ms,write=3s") as server,
+        open_channel(server.address) as channel,
+    ):
         stub = kvstore_pb2_grpc.KeyValueServiceStub(channel)
-        assert Client(channel).retrieve(b"none") == NOT_FOUND  # connected: from here on the delays count
+        assert (
+            Client(channel).retrieve(b"none") == NOT_FOUND
+        )  # connected: from here on the delays count
         cancelled = stub.Create.future(pb.CreateRequest(key=b"cancelled", value=b"v"))
         assert creates(channel, 1, timeout=0.2) == [grpc.StatusCode.DEADLINE_EXCEEDED]
         cancelled.cancel()
@@ -242,11 +275,17 @@ def test_an_operation_that_is_given_up_while_it_is_delayed_does_nothing(binary):
 
 
 def test_a_stop_waits_for_delayed_operations(binary):
-    with Server(binary, "--simulate", "read=0ms,write=1s") as server, open_channel(server.address) as channel:
+    with (
+        Server(binary, "--simulate", "read=0ms,write=1s") as server,
+        open_channel(server.address) as channel,
+    ):
         stub = kvstore_pb2_grpc.KeyValueServiceStub(channel)
         # Calls that wait for the connection are sent in any order, later ones in theirs.
         assert Client(channel).retrieve(b"none") == NOT_FOUND
-        calls = [stub.Create.future(pb.CreateRequest(key=b"%d" % number, value=b"v")) for number in range(10)]
+        calls = [
+            stub.Create.future(pb.CreateRequest(key=b"%d" % number, value=b"v"))
+            for number in range(10)
+        ]
         # Reads take no time: when one is answered, the writes before it have arrived.
         assert Client(channel).retrieve(b"none") == NOT_FOUND
         server.signal(signal.SIGTERM)
@@ -267,10 +306,20 @@ def test_a_stop_ends_operations_that_would_take_too_long(binary):
 
 
 def test_what_waits_is_limited(binary):
-    """Two values of 25 MB fit into what a connection may have of the 256 MiB that may wait, a third one does not."""
+    """Two values of 25 MB fit into what a connection may have of the 256 MiB that may wait, a third
+    one does not."""
     size = 25_000_000
     options = [("grpc.max_send_message_length", -1)]
-    settings = ["--simulate", "read=0ms,write=60s", "--max-value", str(size), "--memory-limit", "2GiB", "--metrics-listen", "0"]
+    settings = [
+        "--simulate",
+        "read=0ms,write=60s",
+        "--max-value",
+        str(size),
+        "--memory-limit",
+        "2GiB",
+        "--metrics-listen",
+        "0",
+    ]
     with Server(binary, *settings) as server, open_channel(server.address, *options) as channel:
         stub = kvstore_pb2_grpc.KeyValueServiceStub(channel)
         value = b"v" * size
@@ -278,7 +327,8 @@ def test_what_waits_is_limited(binary):
         # One after the other: what is gathered at a time is limited, too.
         for count in (1, 2):
             waiting.append(stub.Create.future(pb.CreateRequest(key=b"%d" % count, value=value)))
-            has_come = lambda: counter(server, "pelton_received_bytes_total") > count * size  # noqa: B023
+            received = lambda: counter(server, "pelton_received_bytes_total")
+            has_come = lambda: received() > count * size  # noqa: B023
             wait_until(has_come, message="the server does not hold it")
         third = lambda: stub.Create(pb.CreateRequest(key=b"3", value=value))
         expect_status(grpc.StatusCode.RESOURCE_EXHAUSTED, third, "--simulate", 268435456)
@@ -292,7 +342,9 @@ def not_exhausted(stub, value):
     return call.code() == grpc.StatusCode.DEADLINE_EXCEEDED
 
 
-@pytest.mark.parametrize("text", ["", "10ms", "read=10ms", "read=1ms,write=2ms,parallel", "read=10,write=50ms"])
+@pytest.mark.parametrize(
+    "text", ["", "10ms", "read=10ms", "read=1ms,write=2ms,parallel", "read=10,write=50ms"]
+)
 def test_a_wrong_delay_is_refused_at_start(binary, text):
     with pytest.raises(AssertionError, match="the server did not start"):
         with Server(binary, "--simulate", text):

@@ -1,4 +1,5 @@
-"""The drop-in services share every port, plain or with TLS; and they may have their original ones."""
+"""The drop-in services share every port, plain or with TLS; and they may have their original
+ones."""
 
 import os
 import pathlib
@@ -7,7 +8,14 @@ import shutil
 import grpc
 import pytest
 from certificates import Authority
-from compat import gupload_pb2, gupload_pb2_grpc, kvstore_pb2, kvstore_pb2_grpc, ydb_ping_pb2, ydb_ping_pb2_grpc
+from compat import (
+    gupload_pb2,
+    gupload_pb2_grpc,
+    kvstore_pb2,
+    kvstore_pb2_grpc,
+    ydb_ping_pb2,
+    ydb_ping_pb2_grpc,
+)
 from server import Server, open_channel, wait_until
 
 # An address of this machine that nobody else uses, so that fixed ports are free.
@@ -27,7 +35,10 @@ def try_all(channel):
     [answer] = ping.PingStream(iter([ydb_ping_pb2.PlainGrpcRequest()]), timeout=10)
     assert answer.CallBackTs > 0
     gupload = gupload_pb2_grpc.GuploadServiceStub(channel)
-    assert gupload.Upload(iter([gupload_pb2.Chunk(Content=b"content")]), timeout=10).Code == gupload_pb2.Ok
+    assert (
+        gupload.Upload(iter([gupload_pb2.Chunk(Content=b"content")]), timeout=10).Code
+        == gupload_pb2.Ok
+    )
 
 
 def test_original_ports_are_opened_beside_the_others(binary):
@@ -53,10 +64,13 @@ def test_what_is_no_host_is_refused(binary, host):
 
 def test_with_tls(binary, tmp_path):
     folder = tmp_path / "tls"
-    with Server(binary, DISCARD, f"--tls-self-signed={folder}", f"--original-ports={HOST}") as server:
+    with Server(
+        binary, DISCARD, f"--tls-self-signed={folder}", f"--original-ports={HOST}"
+    ) as server:
         wait_until(lambda: len(server.addresses) > 2)
         credentials = grpc.ssl_channel_credentials((folder / "ca.pem").read_bytes())
-        # The original server of gupload speaks TLS if it has a certificate. Its client expects this name.
+        # The original server of gupload speaks TLS if it has a certificate. Its client expects this
+        # name.
         named = [("grpc.ssl_target_name_override", "localhost")]
         for address in [server.address, f"{HOST}:1313"]:
             with grpc.secure_channel(address, credentials, named) as channel:
@@ -74,7 +88,9 @@ def test_with_client_certificates(binary, tmp_path):
     with Server(binary, DISCARD, *flags) as server:
         certificate, key = (pathlib.Path(file).read_bytes() for file in authority.sign("client"))
         roots = pathlib.Path(authority.ca).read_bytes()
-        with grpc.secure_channel(server.address, grpc.ssl_channel_credentials(roots, key, certificate)) as channel:
+        with grpc.secure_channel(
+            server.address, grpc.ssl_channel_credentials(roots, key, certificate)
+        ) as channel:
             try_all(channel)
         with grpc.secure_channel(server.address, grpc.ssl_channel_credentials(roots)) as channel:
             ping = ydb_ping_pb2_grpc.DebugServiceStub(channel)

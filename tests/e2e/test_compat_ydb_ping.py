@@ -60,7 +60,10 @@ def test_streams_and_calls_at_once(server):
         with open_channel(server.address) as channel:
             stub = ydb_ping_pb2_grpc.DebugServiceStub(channel)
             if number % 2:
-                return all(stub.PingPlainGrpc(pb.PlainGrpcRequest(), timeout=10).CallBackTs == 0 for _ in range(100))
+                return all(
+                    stub.PingPlainGrpc(pb.PlainGrpcRequest(), timeout=10).CallBackTs == 0
+                    for _ in range(100)
+                )
             return len(ping_pong(stub, 100)) == 100
 
     with futures.ThreadPoolExecutor(8) as pool:
@@ -87,6 +90,10 @@ def test_what_is_no_ping(channel):
     plain = channel.unary_unary("/Ydb.Debug.V1.DebugService/PingPlainGrpc")
     expect_status(grpc.StatusCode.INVALID_ARGUMENT, lambda: plain(b"\x0a\x05"), "PlainGrpcRequest")
     stream = channel.stream_stream("/Ydb.Debug.V1.DebugService/PingStream")
-    expect_status(grpc.StatusCode.INVALID_ARGUMENT, lambda: list(stream(iter([b"", b"\x0a\x05"]))), "PlainGrpcRequest")
+    expect_status(
+        grpc.StatusCode.INVALID_ARGUMENT,
+        lambda: list(stream(iter([b"", b"\x0a\x05"]))),
+        "PlainGrpcRequest",
+    )
     other = channel.unary_unary("/Ydb.Debug.V1.DebugService/PingGrpcProxy")
     expect_status(grpc.StatusCode.UNIMPLEMENTED, lambda: other(b""))

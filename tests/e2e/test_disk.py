@@ -1,5 +1,5 @@
-"""Databases on disk: made, filled, restarted, converted, dropped. What every method does there is in the tests of the
-methods, which run on databases of both kinds."""
+"""Databases on disk: made, filled, restarted, converted, dropped. What every method does there is
+in the tests of the methods, which run on databases of both kinds."""
 
 import json
 import os
@@ -30,11 +30,18 @@ class Stubs:
         return self.admin.CreateDatabase(admin_pb2.CreateDatabaseRequest(database=description))
 
     def databases(self):
-        return {one.database.name: one for one in self.admin.ListDatabases(admin_pb2.ListDatabasesRequest()).databases}
+        return {
+            one.database.name: one
+            for one in self.admin.ListDatabases(admin_pb2.ListDatabasesRequest()).databases
+        }
 
     def convert(self, name, kind):
         """The last message; those before it only say how far it has come."""
-        progress = list(self.admin.ConvertDatabase(admin_pb2.ConvertDatabaseRequest(name=name, kind=kind), timeout=60))
+        progress = list(
+            self.admin.ConvertDatabase(
+                admin_pb2.ConvertDatabaseRequest(name=name, kind=kind), timeout=60
+            )
+        )
         assert [one.complete for one in progress] == [False] * (len(progress) - 1) + [True]
         assert all(one.copied_entries <= one.total_entries for one in progress)
         return progress[-1]
@@ -42,13 +49,20 @@ class Stubs:
     def fill(self, database, count, value=b"value of %d", prefix=b"key/"):
         for start in range(0, count, 1_000):
             numbers = range(start, min(start + 1_000, count))
-            operations = [put(b"%s%06d" % (prefix, number), value % number if b"%" in value else value) for number in numbers]
-            assert self.kv.Batch(pb.BatchRequest(database=database, operations=operations), timeout=60).applied
+            operations = [
+                put(b"%s%06d" % (prefix, number), value % number if b"%" in value else value)
+                for number in numbers
+            ]
+            assert self.kv.Batch(
+                pb.BatchRequest(database=database, operations=operations), timeout=60
+            ).applied
 
     def content(self, database):
         """Everything, as a later look must find it again: values, versions, expiries."""
         pages = self.kv.Scan(pb.ScanRequest(database=database), timeout=60)
-        return {e.key: (e.value, e.version, e.expires_at_ms) for page in pages for e in page.entries}
+        return {
+            e.key: (e.value, e.version, e.expires_at_ms) for page in pages for e in page.entries
+        }
 
 
 def put(key, value, **rest):
@@ -87,7 +101,9 @@ def test_a_database_on_disk_is_there_after_a_stop_and_after_a_kill(start, folder
     assert created.created and created.database.kind == DISK
     assert not pelton.create("large", MEMORY).created
     pelton.fill("large", 3_000)
-    pelton.kv.Put(pb.PutRequest(database="large", key=b"expires", value=b"x", time_to_live_ms=HOUR_MS))
+    pelton.kv.Put(
+        pb.PutRequest(database="large", key=b"expires", value=b"x", time_to_live_ms=HOUR_MS)
+    )
     pelton.kv.Delete(pb.DeleteRequest(database="large", key=b"key/000007"))
     expected = pelton.content("large")
     assert len(expected) == 3_000 and expected[b"expires"][2] > 0
@@ -100,23 +116,35 @@ def test_a_database_on_disk_is_there_after_a_stop_and_after_a_kill(start, folder
         server, pelton = start()
         assert pelton.content("large") == expected, way
         assert pelton.databases()["large"].database.kind == DISK
-        answer = pelton.kv.Put(pb.PutRequest(database="large", key=b"after", value=way.encode(), return_previous=True))
-        assert answer.applied and answer.version > max(version for _, version, _ in expected.values())
+        answer = pelton.kv.Put(
+            pb.PutRequest(database="large", key=b"after", value=way.encode(), return_previous=True)
+        )
+        assert answer.applied and answer.version > max(
+            version for _, version, _ in expected.values()
+        )
         expected[b"after"] = (way.encode(), answer.version, 0)
     assert len(trees(folder)) == 1
-    assert pelton.admin.DropDatabase(admin_pb2.DropDatabaseRequest(name="large", confirm_name="large")).dropped
+    assert pelton.admin.DropDatabase(
+        admin_pb2.DropDatabaseRequest(name="large", confirm_name="large")
+    ).dropped
     wait_until(lambda: trees(folder) == [], message="the folder of a dropped database stays")
 
 
 def test_what_cannot_be_on_disk_says_why(start):
     _, pelton = start()
     volatile = {"durability": admin_pb2.DURABILITY_MODE_VOLATILE}
-    expect_status(grpc.StatusCode.INVALID_ARGUMENT, lambda: pelton.create("a", **volatile), "durability")
+    expect_status(
+        grpc.StatusCode.INVALID_ARGUMENT, lambda: pelton.create("a", **volatile), "durability"
+    )
     pelton.create("volatile", MEMORY, **volatile)
-    expect_status(grpc.StatusCode.FAILED_PRECONDITION, lambda: pelton.convert("volatile", DISK), "volatile")
+    expect_status(
+        grpc.StatusCode.FAILED_PRECONDITION, lambda: pelton.convert("volatile", DISK), "volatile"
+    )
     pelton.create("long-keys", MEMORY)
     pelton.kv.Put(pb.PutRequest(database="long-keys", key=b"k" * 65_535, value=b""))
-    expect_status(grpc.StatusCode.FAILED_PRECONDITION, lambda: pelton.convert("long-keys", DISK), 65_534)
+    expect_status(
+        grpc.StatusCode.FAILED_PRECONDITION, lambda: pelton.convert("long-keys", DISK), 65_534
+    )
     assert pelton.databases()["long-keys"].database.kind == MEMORY
     assert pelton.kv.Put(pb.PutRequest(database="long-keys", key=b"goes on", value=b"")).applied
     expect_status(grpc.StatusCode.NOT_FOUND, lambda: pelton.convert("none", DISK), "none")
@@ -129,14 +157,17 @@ def test_a_server_without_a_folder_has_no_databases_on_disk(server, channel):
     expect_status(grpc.StatusCode.FAILED_PRECONDITION, lambda: pelton.convert("", DISK), "--data")
 
 
-# --- Conversion ----------------------------------------------------------------------------------------------------
+# --- Conversion
+# --------------------------------------------------------------------------------------------------
 
 
 def test_a_conversion_keeps_everything(start, folder):
     server, pelton = start()
     pelton.create("moves", MEMORY)
     pelton.fill("moves", 5_000)
-    pelton.kv.Put(pb.PutRequest(database="moves", key=b"expires", value=b"x", time_to_live_ms=HOUR_MS))
+    pelton.kv.Put(
+        pb.PutRequest(database="moves", key=b"expires", value=b"x", time_to_live_ms=HOUR_MS)
+    )
     pelton.kv.Put(pb.PutRequest(database="moves", key=b"", value=b""))
     expected = pelton.content("moves")
     for kind in (DISK, MEMORY, DISK):
@@ -149,7 +180,11 @@ def test_a_conversion_keeps_everything(start, folder):
         assert again.complete and not again.converted
         # It takes writes again, and conditions see what was there before.
         version = expected[b"key/000001"][1]
-        answer = pelton.kv.Put(pb.PutRequest(database="moves", key=b"key/000001", value=b"%d" % kind, if_version=version))
+        answer = pelton.kv.Put(
+            pb.PutRequest(
+                database="moves", key=b"key/000001", value=b"%d" % kind, if_version=version
+            )
+        )
         assert answer.applied
         expected[b"key/000001"] = (b"%d" % kind, answer.version, 0)
         assert server.stop() == 0, server.log()
@@ -168,10 +203,17 @@ def test_reads_go_on_and_writes_are_refused_during_a_conversion(start):
     def write_and_read():
         try:
             while not stop.is_set():
-                assert pelton.kv.Get(pb.GetRequest(database="busy", key=b"key/000005"), timeout=30).found
-                assert pelton.kv.Put(pb.PutRequest(database="other", key=b"key", value=b""), timeout=30).applied
+                assert pelton.kv.Get(
+                    pb.GetRequest(database="busy", key=b"key/000005"), timeout=30
+                ).found
+                assert pelton.kv.Put(
+                    pb.PutRequest(database="other", key=b"key", value=b""), timeout=30
+                ).applied
                 try:
-                    answer = pelton.kv.Put(pb.PutRequest(database="busy", key=b"key/000005", value=b"%d" % len(done)), timeout=30)
+                    answer = pelton.kv.Put(
+                        pb.PutRequest(database="busy", key=b"key/000005", value=b"%d" % len(done)),
+                        timeout=30,
+                    )
                     done.append(answer.version)
                 except grpc.RpcError as error:
                     assert error.code() == grpc.StatusCode.UNAVAILABLE, error
@@ -204,13 +246,22 @@ def test_a_conversion_that_is_given_up_leaves_the_database_as_it_was(start, fold
     convert = "/pelton.v1.Admin/ConvertDatabase"
     with Connection(server.address) as connection:
         # In one piece, so that the second comes while the first has hardly begun: one at a time.
-        messages = [admin_pb2.ConvertDatabaseRequest(name=name, kind=DISK).SerializeToString() for name in ("stays", "")]
+        messages = [
+            admin_pb2.ConvertDatabaseRequest(name=name, kind=DISK).SerializeToString()
+            for name in ("stays", "")
+        ]
         heads = [connection.request(convert) for _ in messages]
-        sent = [head + frame(DATA, END_STREAM, stream, grpc_message(one)) for (stream, head), one in zip(heads, messages)]
+        sent = [
+            head + frame(DATA, END_STREAM, stream, grpc_message(one))
+            for (stream, head), one in zip(heads, messages)
+        ]
         connection.send(b"".join(sent))
         (first, _), (second, _) = heads
         refused = connection.wait(second)
-        assert refused.grpc_status == grpc.StatusCode.UNAVAILABLE.value[0] and "conversion" in refused.grpc_message
+        assert (
+            refused.grpc_status == grpc.StatusCode.UNAVAILABLE.value[0]
+            and "conversion" in refused.grpc_message
+        )
         wait_until(lambda: trees(folder) != [], message="nothing is copied")
         connection.send(frame(RST_STREAM, 0, first, CANCEL))
         # The place is free when it has cleaned up behind itself.
@@ -218,7 +269,10 @@ def test_a_conversion_that_is_given_up_leaves_the_database_as_it_was(start, fold
     assert {**pelton.content("stays"), b"w": None} == {**expected, b"w": None}
     # Where the machine had no time for us, it was done before it was given up.
     is_done = pelton.databases()["stays"].database.kind == DISK
-    wait_until(lambda: len(trees(folder)) == is_done, message="the copy of a conversion that was given up stays")
+    wait_until(
+        lambda: len(trees(folder)) == is_done,
+        message="the copy of a conversion that was given up stays",
+    )
     assert pelton.convert("stays", MEMORY if is_done else DISK).converted
 
 
@@ -241,7 +295,11 @@ def test_the_command_converts(binary, start):
     assert made.returncode == 0 and "disk, synced" in made.stdout, made
     pelton.fill("shop", 10)
     done = run(binary, server, "database", "convert", "shop", "--kind", "memory")
-    assert done.returncode == 0 and "`shop` is in memory now" in done.stdout and "10 entries" in done.stdout, done
+    assert (
+        done.returncode == 0
+        and "`shop` is in memory now" in done.stdout
+        and "10 entries" in done.stdout
+    ), done
     again = run(binary, server, "database", "convert", "shop", "--kind", "memory")
     assert again.returncode == 1 and "already" in again.stderr, again
     default = run(binary, server, "database", "convert", "--kind", "disk", "--output", "json")
@@ -251,7 +309,8 @@ def test_the_command_converts(binary, start):
     assert unknown.returncode == 1 and "nosuch" in unknown.stderr, unknown
 
 
-# --- The default database ------------------------------------------------------------------------------------------
+# --- The default database
+# ------------------------------------------------------------------------------------------
 
 
 def test_the_default_database_is_of_the_kind_that_was_asked_for(binary, start, folder):
@@ -269,19 +328,33 @@ def test_the_default_database_is_of_the_kind_that_was_asked_for(binary, start, f
 
     command = [binary, "serve", "--listen", "127.0.0.1:0", "--data", folder, "--kind", "memory"]
     refused = subprocess.run(command, capture_output=True, text=True, timeout=30)
-    assert refused.returncode != 0 and "pelton database convert --kind memory" in refused.stderr, refused
+    assert refused.returncode != 0 and "pelton database convert --kind memory" in refused.stderr, (
+        refused
+    )
     for flags in ([], ["--kind", "disk"]):
         server, pelton = start(*flags)
         assert pelton.content("") == {b"key": (b"value", version, 0)}
         assert pelton.databases()[""].database.kind == DISK
         server.wait_for_log("the last stop was clean")
         server.stop()
-    wrong = [binary, "serve", "--listen", "127.0.0.1:0", "--data", folder, "--kind", "disk", "--durability", "volatile"]
+    wrong = [
+        binary,
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--data",
+        folder,
+        "--kind",
+        "disk",
+        "--durability",
+        "volatile",
+    ]
     refused = subprocess.run(wrong, capture_output=True, text=True, timeout=30)
     assert refused.returncode != 0 and "durability" in refused.stderr, refused
 
 
-# --- What only databases on disk have --------------------------------------------------------------------------------
+# --- What only databases on disk have
+# --------------------------------------------------------------------------------
 
 
 def test_counts_are_exact_or_estimated_as_asked(start):
@@ -294,9 +367,15 @@ def test_counts_are_exact_or_estimated_as_asked(start):
         exact = pelton.kv.Count(pb.CountRequest(database="counted", range=wanted), timeout=60)
         assert (exact.count, exact.exact) == (10_000 if start_key else 20_000, True)
         estimate = pelton.kv.Count(
-            pb.CountRequest(database="counted", range=wanted, precision=pb.COUNT_PRECISION_ESTIMATE), timeout=60
+            pb.CountRequest(
+                database="counted", range=wanted, precision=pb.COUNT_PRECISION_ESTIMATE
+            ),
+            timeout=60,
         )
-        assert estimate.exact or exact.count / 2 <= estimate.count <= exact.count * 2, (exact.count, estimate.count)
+        assert estimate.exact or exact.count / 2 <= estimate.count <= exact.count * 2, (
+            exact.count,
+            estimate.count,
+        )
 
 
 def test_expired_entries_are_gone_and_swept(start):
@@ -305,7 +384,11 @@ def test_expired_entries_are_gone_and_swept(start):
     for number in range(500):
         put = pb.PutRequest(database="brief", key=b"%d" % number, value=b"x", time_to_live_ms=50)
         pelton.kv.Put(put)
-    pelton.kv.Put(pb.PutRequest(database="brief", key=b"stays", value=b"x", time_to_live_ms=HOUR_MS))
+    pelton.kv.Put(
+        pb.PutRequest(database="brief", key=b"stays", value=b"x", time_to_live_ms=HOUR_MS)
+    )
     wait_until(lambda: list(pelton.content("brief")) == [b"stays"])
-    assert pelton.kv.Put(pb.PutRequest(database="brief", key=b"1", value=b"new", if_version=0)).applied
+    assert pelton.kv.Put(
+        pb.PutRequest(database="brief", key=b"1", value=b"new", if_version=0)
+    ).applied
     assert pelton.kv.Count(pb.CountRequest(database="brief")).count == 2

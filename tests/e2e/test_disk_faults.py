@@ -37,7 +37,8 @@ def test_a_folder_that_cannot_be_made_stops_no_other_database(binary, folder):
         in_the_way = []
         for turn in range(2):
             name = f"bad-{turn}"
-            # Databases are numbered, and their folders named by number and commit: plain files where one will be made.
+            # Databases are numbered, and their folders named by number and commit: plain files
+            # where one will be made.
             for number in range(2, 6):
                 for sequence in range(1, 200):
                     path = folder / "trees" / f"{number}-{sequence}.new"
@@ -45,7 +46,9 @@ def test_a_folder_that_cannot_be_made_stops_no_other_database(binary, folder):
                         path.write_text("in the way")
                         in_the_way.append(path)
             stubs.create(name)
-            wait_until(lambda name=name: f"the database `{name}`" in server.log(), message=server.log)
+            wait_until(
+                lambda name=name: f"the database `{name}`" in server.log(), message=server.log
+            )
             assert failing(server, name) and not failing(server, "good")
 
             # It goes on itself, in memory, and so do all others.

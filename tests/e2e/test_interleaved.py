@@ -1,5 +1,6 @@
-"""Calls of many methods on one connection, whose frames come in any order, in any size, and end anywhere: each has the answer
-that it would have alone, what was acknowledged is there, and nothing is held afterwards.
+"""Calls of many methods on one connection, whose frames come in any order, in any size, and end
+anywhere: each has the answer that it would have alone, what was acknowledged is there, and nothing
+is held afterwards.
 
 PELTON_SEED repeats a run; PELTON_INTERLEAVED_ROUNDS (4) is how many connections it has.
 """
@@ -13,7 +14,18 @@ import pytest
 from blob_client import begin, crc32c, end, stub, upload
 from pelton.v1 import blob_pb2 as pb
 from pelton.v1 import kv_pb2, kv_pb2_grpc
-from raw import DATA, END_STREAM, FIRST_WINDOW, MAX_WINDOW, RST_STREAM, WINDOW_UPDATE, PacedConnection, frame, grpc_message, settings_payload
+from raw import (
+    DATA,
+    END_STREAM,
+    FIRST_WINDOW,
+    MAX_WINDOW,
+    RST_STREAM,
+    WINDOW_UPDATE,
+    PacedConnection,
+    frame,
+    grpc_message,
+    settings_payload,
+)
 from server import Server, open_channel, wait_until
 
 SEED = os.environ.get("PELTON_SEED", str(random.randrange(1 << 32)))
@@ -75,10 +87,24 @@ class Mixer:
         self.number += 1
         gzipped = self.draw.random() < 0.15
         encoding = [("grpc-encoding", "gzip")] if gzipped else []
-        make = self.draw.choice([self.put, self.put, self.get, self.batch, self.pipe, self.upload, self.upload, self.upload, self.resume])
+        make = self.draw.choice(
+            [
+                self.put,
+                self.put,
+                self.get,
+                self.batch,
+                self.pipe,
+                self.upload,
+                self.upload,
+                self.upload,
+                self.resume,
+            ]
+        )
 
         def wrap(message):
-            return self.message(message if isinstance(message, bytes) else message.SerializeToString(), gzipped)
+            return self.message(
+                message if isinstance(message, bytes) else message.SerializeToString(), gzipped
+            )
 
         call = make(wrap)
         call.fields = encoding
@@ -107,22 +133,35 @@ class Mixer:
         return Call("Get", KV + "Get", [wrap(kv_pb2.GetRequest(key=key))], check)
 
     def batch(self, wrap):
-        keys = [f"{self.tag}/{self.number}/{index}".encode() for index in range(self.draw.randrange(1, 6))]
+        keys = [
+            f"{self.tag}/{self.number}/{index}".encode()
+            for index in range(self.draw.randrange(1, 6))
+        ]
         values = {key: self.some(400 * KIB) for key in keys}
         self.known.perhaps_values |= values
-        operations = [kv_pb2.Operation(put=kv_pb2.Operation.Put(key=key, value=value)) for key, value in values.items()]
+        operations = [
+            kv_pb2.Operation(put=kv_pb2.Operation.Put(key=key, value=value))
+            for key, value in values.items()
+        ]
 
         def check(answer):
             assert len(kv_pb2.BatchResponse.FromString(answer[5:]).results) == len(keys)
             for key in keys:
                 self.known.values[key] = self.known.perhaps_values.pop(key)
 
-        return Call("Batch", KV + "Batch", [wrap(kv_pb2.BatchRequest(operations=operations))], check)
+        return Call(
+            "Batch", KV + "Batch", [wrap(kv_pb2.BatchRequest(operations=operations))], check
+        )
 
     def pipe(self, wrap):
-        values = {f"{self.tag}/{self.number}/{index}".encode(): self.some(200 * KIB) for index in range(self.draw.randrange(1, 8))}
+        values = {
+            f"{self.tag}/{self.number}/{index}".encode(): self.some(200 * KIB)
+            for index in range(self.draw.randrange(1, 8))
+        }
         self.known.perhaps_values |= values
-        operation = lambda key: kv_pb2.Operation(put=kv_pb2.Operation.Put(key=key, value=values[key]))
+        operation = lambda key: kv_pb2.Operation(
+            put=kv_pb2.Operation.Put(key=key, value=values[key])
+        )
         messages = [wrap(kv_pb2.PipeRequest(operations=[operation(key)])) for key in values]
 
         def check(_answer):
@@ -137,12 +176,17 @@ class Mixer:
             size = int(2 ** self.draw.uniform(0, 20))
             data = content[at : at + size]
             at += size
-            sums = {"crc32c": crc32c(data)} if len(data) < 20_000 and self.draw.random() < 0.5 else {}
+            sums = (
+                {"crc32c": crc32c(data)} if len(data) < 20_000 and self.draw.random() < 0.5 else {}
+            )
             if self.draw.random() < 0.8:
                 yield wrap(pb.UploadRequest(chunk=pb.UploadChunk(data=data, **sums)))
             else:
                 # Field 8 behind it, which nobody knows.
-                yield wrap(pb.UploadRequest(chunk=pb.UploadChunk(data=data, **sums)).SerializeToString() + b"\x42\x05later")
+                yield wrap(
+                    pb.UploadRequest(chunk=pb.UploadChunk(data=data, **sums)).SerializeToString()
+                    + b"\x42\x05later"
+                )
 
     def uploading(self, name, content, wrap, offset=0, **fields):
         first = begin(name, offset=offset, **fields)
@@ -173,7 +217,9 @@ class Mixer:
         with open_channel(self.address) as channel:
             stat = stub(channel).Stat(pb.StatRequest(name=name, upload_id=name.encode()))
         assert stat.stored_bytes <= len(content)
-        return self.uploading(name, content, wrap, offset=stat.stored_bytes, upload_id=name.encode())
+        return self.uploading(
+            name, content, wrap, offset=stat.stored_bytes, upload_id=name.encode()
+        )
 
     # How it is sent
 
@@ -188,10 +234,16 @@ class Mixer:
                 self.connection.send(head)
                 running.append(call)
                 left -= 1
-            able = [call for call in running if self.connection.room(call.stream) > 0 or call.at == len(call.data)]
+            able = [
+                call
+                for call in running
+                if self.connection.room(call.stream) > 0 or call.at == len(call.data)
+            ]
             if not able:
                 if running:
-                    assert self.connection.read(30), f"the windows stay shut: {[call.kind for call in running]}"
+                    assert self.connection.read(30), (
+                        f"the windows stay shut: {[call.kind for call in running]}"
+                    )
                 continue
             call = self.draw.choice(able)
             if self.send_some(call):
@@ -204,7 +256,9 @@ class Mixer:
         """Sends a frame of it; whether that was the last one and its answer is there."""
         size = int(2 ** self.draw.uniform(0, 14))
         stop = call.doom[0] if call.doom else len(call.data)
-        part = call.data[call.at : min(call.at + size, stop, call.at + self.connection.room(call.stream))]
+        part = call.data[
+            call.at : min(call.at + size, stop, call.at + self.connection.room(call.stream))
+        ]
         call.at += len(part)
         self.connection.spend(call.stream, len(part))
         is_over = call.at == stop
@@ -215,7 +269,9 @@ class Mixer:
                 self.connection.send(frame(RST_STREAM, 0, call.stream, CANCEL))
         elif is_over:
             answer = self.connection.wait(call.stream, 60)
-            assert answer.grpc_status == 0, f"{call.kind} on stream {call.stream}: {answer.grpc_status} {answer.grpc_message}"
+            assert answer.grpc_status == 0, (
+                f"{call.kind} on stream {call.stream}: {answer.grpc_status} {answer.grpc_message}"
+            )
             call.check(answer.body)
         return is_over
 
@@ -243,23 +299,41 @@ def test_calls_of_all_methods_interleaved_on_one_connection(binary, tmp_path, du
     print(f"PELTON_SEED={SEED}")
     draw = random.Random(f"{SEED} {durability}")
     known = Known()
-    place = ["--data", str(tmp_path / "data"), "--durability", durability, "--metrics-listen", "127.0.0.1:0"]
+    place = [
+        "--data",
+        str(tmp_path / "data"),
+        "--durability",
+        durability,
+        "--metrics-listen",
+        "127.0.0.1:0",
+    ]
     with Server(binary, *place) as server:
         for round in range(ROUNDS):
             mixer = Mixer(draw, server.address, known, f"{round}")
             mixer.run(is_cut=draw.random() < 0.4)
             mixer.connection.socket.close()
             # What a closed connection had sent is done, or given up.
-            wait_until(lambda: metrics_page.counter(server, "pelton_running_calls") == 0, message="calls stay")
+            wait_until(
+                lambda: metrics_page.counter(server, "pelton_running_calls") == 0,
+                message="calls stay",
+            )
             check(known, server.address)
-        wait_until(lambda: metrics_page.counter(server, "pelton_buffered_bytes") == 0, message="something stays in the account")
-        wait_until(lambda: metrics_page.counter(server, "pelton_connections") == 0, message="connections stay")
+        wait_until(
+            lambda: metrics_page.counter(server, "pelton_buffered_bytes") == 0,
+            message="something stays in the account",
+        )
+        wait_until(
+            lambda: metrics_page.counter(server, "pelton_connections") == 0,
+            message="connections stay",
+        )
         metrics_page.wait_until_calls_add_up(server)
         # Those that nobody went on with can still be completed.
         with open_channel(server.address) as channel:
             for name, content in known.uploads.items():
                 stat = stub(channel).Stat(pb.StatRequest(name=name, upload_id=name.encode()))
-                upload(stub(channel), name, content, upload_id=name.encode(), offset=stat.stored_bytes)
+                upload(
+                    stub(channel), name, content, upload_id=name.encode(), offset=stat.stored_bytes
+                )
                 known.blobs[name] = content
                 known.perhaps_blobs.pop(name, None)
         check(known, server.address)

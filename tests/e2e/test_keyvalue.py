@@ -17,7 +17,8 @@ def number(value):
     return struct.pack(">q", value)
 
 
-# --- Get and Put ---------------------------------------------------------------------------------------------------
+# --- Get and Put
+# --------------------------------------------------------------------------------------------------
 
 
 def test_a_missing_key_is_an_answer(kv, prefix):
@@ -27,7 +28,9 @@ def test_a_missing_key_is_an_answer(kv, prefix):
 def test_put_and_get(kv, prefix):
     put = kv.Put(pb.PutRequest(key=prefix, value=b"value"))
     assert put.applied and put.version > 0 and not put.HasField("previous")
-    assert kv.Get(pb.GetRequest(key=prefix)) == pb.GetResponse(found=True, value=b"value", version=put.version)
+    assert kv.Get(pb.GetRequest(key=prefix)) == pb.GetResponse(
+        found=True, value=b"value", version=put.version
+    )
 
 
 def test_an_overwrite_has_a_higher_version_and_returns_what_was_there(kv, prefix):
@@ -41,12 +44,22 @@ def test_an_overwrite_has_a_higher_version_and_returns_what_was_there(kv, prefix
 
 @pytest.mark.parametrize(
     "key",
-    [b"\0", b"\xff\xff", bytes(range(256)), b"\n\r\t", "größe/ключ".encode(), b"\xed\xa0\x80", b"k" * 65_534],
+    [
+        b"\0",
+        b"\xff\xff",
+        bytes(range(256)),
+        b"\n\r\t",
+        "größe/ключ".encode(),
+        b"\xed\xa0\x80",
+        b"k" * 65_534,
+    ],
     ids=["nul", "ff", "all bytes", "control", "utf-8", "not utf-8", "long"],
 )
 def test_keys_and_values_are_bytes(kv, key):
     put = kv.Put(pb.PutRequest(key=key, value=key))
-    assert kv.Get(pb.GetRequest(key=key)) == pb.GetResponse(found=True, value=key, version=put.version)
+    assert kv.Get(pb.GetRequest(key=key)) == pb.GetResponse(
+        found=True, value=key, version=put.version
+    )
     assert kv.Delete(pb.DeleteRequest(key=key)).deleted
 
 
@@ -82,7 +95,9 @@ def test_put_on_a_version(kv, prefix):
     assert (again.applied, again.version) == (False, created.version)
     changed = kv.Put(pb.PutRequest(key=prefix, value=b"3", if_version=created.version))
     assert changed.applied and changed.version > created.version
-    late = kv.Put(pb.PutRequest(key=prefix, value=b"4", if_version=created.version, return_previous=True))
+    late = kv.Put(
+        pb.PutRequest(key=prefix, value=b"4", if_version=created.version, return_previous=True)
+    )
     assert (late.applied, late.version) == (False, changed.version)
     assert late.previous == pb.Entry(value=b"3", version=changed.version)
     absent = kv.Put(pb.PutRequest(key=prefix + b"absent", value=b"5", if_version=created.version))
@@ -110,7 +125,10 @@ def test_time_to_live(kv, prefix):
     before_ms = time.time_ns() // 1_000_000
     put = kv.Put(pb.PutRequest(key=prefix, value=b"soon gone", time_to_live_ms=400))
     found = kv.Get(pb.GetRequest(key=prefix))
-    assert found.version == put.version and before_ms + 390 <= found.expires_at_ms <= before_ms + 10_000
+    assert (
+        found.version == put.version
+        and before_ms + 390 <= found.expires_at_ms <= before_ms + 10_000
+    )
     wait_until(lambda: not kv.Get(pb.GetRequest(key=prefix)).found)
     assert time.time_ns() // 1_000_000 >= found.expires_at_ms
     # Absent for conditions, Scan and Count as well.
@@ -131,7 +149,8 @@ def test_an_expiry_is_kept_or_cleared(kv, prefix):
     assert kv.Get(pb.GetRequest(key=prefix)).expires_at_ms == 0
 
 
-# --- Delete --------------------------------------------------------------------------------------------------------
+# --- Delete
+# --------------------------------------------------------------------------------------------------
 
 
 def test_delete(kv, prefix):
@@ -156,7 +175,8 @@ def test_delete_on_a_condition(kv, prefix):
     assert kv.Delete(pb.DeleteRequest(key=prefix, if_version=put.version)).deleted
 
 
-# --- Append and Increment ------------------------------------------------------------------------------------------
+# --- Append and Increment
+# ------------------------------------------------------------------------------------------
 
 
 def test_append(kv, prefix):
@@ -164,7 +184,9 @@ def test_append(kv, prefix):
     assert first.length == 2
     second = kv.Append(pb.AppendRequest(key=prefix, value=b"cde"))
     assert second.length == 5 and second.version > first.version
-    assert kv.Get(pb.GetRequest(key=prefix)) == pb.GetResponse(found=True, value=b"abcde", version=second.version)
+    assert kv.Get(pb.GetRequest(key=prefix)) == pb.GetResponse(
+        found=True, value=b"abcde", version=second.version
+    )
 
 
 def test_append_up_to_the_largest_value(kv, prefix):
@@ -191,7 +213,11 @@ def test_an_increment_that_overflows_changes_nothing(kv, prefix):
     for start, delta in [(2**63 - 1, 1), (-(2**63), -1)]:
         put = kv.Put(pb.PutRequest(key=prefix, value=number(start)))
         answer = kv.Increment(pb.IncrementRequest(key=prefix, delta=delta))
-        assert (answer.applied, answer.value, answer.refusal) == (False, start, pb.INCREMENT_REFUSAL_OVERFLOW)
+        assert (answer.applied, answer.value, answer.refusal) == (
+            False,
+            start,
+            pb.INCREMENT_REFUSAL_OVERFLOW,
+        )
         assert kv.Get(pb.GetRequest(key=prefix)).version == put.version
 
 
@@ -203,7 +229,8 @@ def test_an_increment_of_what_is_no_number_changes_nothing(kv, prefix):
         assert kv.Get(pb.GetRequest(key=prefix)).value == value
 
 
-# --- Batch ---------------------------------------------------------------------------------------------------------
+# --- Batch
+# --------------------------------------------------------------------------------------------------
 
 
 def op_get(key):
@@ -226,7 +253,9 @@ def op_increment(key, delta):
     return pb.Operation(increment=pb.Operation.Increment(key=key, delta=delta))
 
 
-@pytest.mark.parametrize("mode", [pb.BATCH_MODE_UNSPECIFIED, pb.BATCH_MODE_ATOMIC, pb.BATCH_MODE_INDEPENDENT])
+@pytest.mark.parametrize(
+    "mode", [pb.BATCH_MODE_UNSPECIFIED, pb.BATCH_MODE_ATOMIC, pb.BATCH_MODE_INDEPENDENT]
+)
 def test_a_batch_of_all_kinds_sees_its_own_writes(kv, prefix, mode):
     a, n, c = prefix + b"a", prefix + b"n", prefix + b"c"
     operations = [
@@ -253,7 +282,11 @@ def test_a_batch_of_all_kinds_sees_its_own_writes(kv, prefix, mode):
     assert results[7].delete.deleted and results[7].delete.previous.value == b"gone"
     assert not results[8].get.found and not results[9].delete.deleted
     # One commit: one version for all that it wrote.
-    assert kv.Get(pb.GetRequest(key=a)).version == kv.Get(pb.GetRequest(key=n)).version == answer.sequence
+    assert (
+        kv.Get(pb.GetRequest(key=a)).version
+        == kv.Get(pb.GetRequest(key=n)).version
+        == answer.sequence
+    )
 
 
 def test_an_atomic_batch_does_all_or_nothing(kv, prefix):
@@ -263,7 +296,11 @@ def test_an_atomic_batch_does_all_or_nothing(kv, prefix):
         (op_delete(prefix, if_value=b"other"), "delete"),
         (op_increment(prefix, 1), "increment"),
     ]:
-        answer = kv.Batch(pb.BatchRequest(operations=[op_put(prefix, b"after"), op_put(prefix + b"2", b""), operation]))
+        answer = kv.Batch(
+            pb.BatchRequest(
+                operations=[op_put(prefix, b"after"), op_put(prefix + b"2", b""), operation]
+            )
+        )
         assert not answer.applied and answer.failed_operation == 2 and len(answer.results) == 0
         assert answer.failed_result.WhichOneof("result") == kind
         assert kv.Get(pb.GetRequest(key=prefix)).value == b"before"
@@ -331,7 +368,8 @@ def test_a_batch_whose_answer_would_be_too_large_does_nothing(kv, prefix):
     assert len(kv.Batch(pb.BatchRequest(operations=operations[:30])).results) == 30
 
 
-# --- What a caller does wrong, and what is not there yet -----------------------------------------------------------
+# --- What a caller does wrong, and what is not there yet
+# -----------------------------------------------------------
 
 
 def test_an_unknown_database_is_not_found(kv):
@@ -354,10 +392,19 @@ def test_an_unknown_database_is_not_found(kv):
     [
         (lambda kv: kv.Delete(pb.DeleteRequest(key=b"k", if_version=0)), "if_version"),
         (lambda kv: kv.Put(pb.PutRequest(key=b"k", time_to_live_ms=0)), "time_to_live_ms"),
-        (lambda kv: kv.Put(pb.PutRequest(key=b"k", time_to_live_ms=3_153_600_000_001)), "time_to_live_ms"),
+        (
+            lambda kv: kv.Put(pb.PutRequest(key=b"k", time_to_live_ms=3_153_600_000_001)),
+            "time_to_live_ms",
+        ),
         (lambda kv: kv.Put(pb.PutRequest(key=b"k", keep_time_to_live=False)), "keep_time_to_live"),
-        (lambda kv: kv.Batch(pb.BatchRequest(operations=[op_get(b""), pb.Operation()])), "operation"),
-        (lambda kv: kv.Batch(pb.BatchRequest(operations=[op_delete(b"k", if_version=0)])), "if_version"),
+        (
+            lambda kv: kv.Batch(pb.BatchRequest(operations=[op_get(b""), pb.Operation()])),
+            "operation",
+        ),
+        (
+            lambda kv: kv.Batch(pb.BatchRequest(operations=[op_delete(b"k", if_version=0)])),
+            "if_version",
+        ),
         (lambda kv: list(kv.Scan(pb.ScanRequest(range=pb.KeyRange(start=b"b", end=b"a")))), "end"),
         (lambda kv: kv.Count(pb.CountRequest(range=pb.KeyRange(start=b"b", end=b"a"))), "end"),
         (lambda kv: list(kv.Scan(pb.ScanRequest(prefix=b"b", start_after=b"c"))), "start_after"),
@@ -377,7 +424,9 @@ def test_a_malformed_message_is_refused(channel, garbage):
 def test_unknown_fields_are_skipped(channel, kv, prefix):
     kv.Put(pb.PutRequest(key=prefix, value=b"value"))
     request = b"\xa2\x06\x03new\xf8\x07\x2a" + pb.GetRequest(key=prefix).SerializeToString()
-    answer = channel.unary_unary("/pelton.v1.KeyValue/Get", response_deserializer=pb.GetResponse.FromString)(request)
+    answer = channel.unary_unary(
+        "/pelton.v1.KeyValue/Get", response_deserializer=pb.GetResponse.FromString
+    )(request)
     assert answer.value == b"value"
 
 
@@ -396,7 +445,8 @@ def test_a_unary_call_with_two_messages_fails(server):
 
 
 def test_a_unary_call_whose_end_comes_late_is_answered(server):
-    """Some clients end their side by an empty frame of its own, which may come when the answer is out."""
+    """Some clients end their side by an empty frame of its own, which may come when the answer is
+    out."""
     with Connection(server.address) as connection:
         for _ in range(3_000):
             stream, head = connection.request("/pelton.v1.KeyValue/Get")

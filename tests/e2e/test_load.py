@@ -7,7 +7,18 @@ import subprocess
 import threading
 
 import hpack
-from raw import ACK, DATA, END_HEADERS, END_STREAM, HEADERS, PING, PREFACE, SETTINGS, frame, grpc_message
+from raw import (
+    ACK,
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    HEADERS,
+    PING,
+    PREFACE,
+    SETTINGS,
+    frame,
+    grpc_message,
+)
 
 ANSWER = [(":status", "200"), ("content-type", "application/grpc")]
 TRAILERS = [("grpc-status", "0")]
@@ -72,9 +83,36 @@ def test_every_head_is_what_was_asked_for(binary, tmp_path):
     request = tmp_path / "request"
     request.write_bytes(REQUEST)
     recorder = Recorder()
-    command = [binary, "load", "--address", recorder.address, "--method", "some.package.Service/Method", "--data-file", str(request)]
-    command += ["--connections", "1", "--in-flight", "20", "--calls", "500", "--warm-up", "0s", "--deadline", "30s"]
-    command += ["--metadata", "x-tenant=blue", "--metadata", "x-trace=random", "--authority", "somebody.example"]
+    command = [
+        binary,
+        "load",
+        "--address",
+        recorder.address,
+        "--method",
+        "some.package.Service/Method",
+        "--data-file",
+        str(request),
+    ]
+    command += [
+        "--connections",
+        "1",
+        "--in-flight",
+        "20",
+        "--calls",
+        "500",
+        "--warm-up",
+        "0s",
+        "--deadline",
+        "30s",
+    ]
+    command += [
+        "--metadata",
+        "x-tenant=blue",
+        "--metadata",
+        "x-trace=random",
+        "--authority",
+        "somebody.example",
+    ]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60)
     recorder.close()
     assert recorder.failure is None, recorder.failure
@@ -88,7 +126,9 @@ def test_every_head_is_what_was_asked_for(binary, tmp_path):
         names = [name for name, _ in fields]
         assert len(names) == len(set(names)), fields
         first_plain = next(at for at, name in enumerate(names) if not name.startswith(":"))
-        assert all(not name.startswith(":") for name in names[first_plain:]), "pseudo-headers stand first"
+        assert all(not name.startswith(":") for name in names[first_plain:]), (
+            "pseudo-headers stand first"
+        )
         values = dict(fields)
         traces.add(values.pop("x-trace"))
         timeout = values.pop("grpc-timeout")

@@ -7,7 +7,13 @@ from concurrent import futures
 
 import grpc
 import pytest
-from metrics_page import assert_calls_add_up, counter, fetch, metrics_address, wait_until_calls_add_up
+from metrics_page import (
+    assert_calls_add_up,
+    counter,
+    fetch,
+    metrics_address,
+    wait_until_calls_add_up,
+)
 from pelton.v1 import admin_pb2, admin_pb2_grpc, echo_pb2, echo_pb2_grpc, kv_pb2_grpc
 from pelton.v1 import kv_pb2 as pb
 from prometheus_client.parser import text_string_to_metric_families
@@ -42,7 +48,9 @@ class Scrape:
 
 @pytest.fixture
 def measured(binary, tmp_path):
-    with Server(binary, "--metrics-listen", "0", "--data", str(tmp_path / "data"), "--threads", "2") as server:
+    with Server(
+        binary, "--metrics-listen", "0", "--data", str(tmp_path / "data"), "--threads", "2"
+    ) as server:
         yield server
 
 
@@ -54,7 +62,10 @@ def test_counts_are_those_of_the_calls(measured):
         for number in range(50):
             other.Get(pb.GetRequest(key=b"%d" % number))
         for _ in range(3):
-            expect_status(grpc.StatusCode.NOT_FOUND, lambda: kv.Get(pb.GetRequest(database="nowhere", key=b"k")))
+            expect_status(
+                grpc.StatusCode.NOT_FOUND,
+                lambda: kv.Get(pb.GetRequest(database="nowhere", key=b"k")),
+            )
         nowhere = first.unary_unary("/no.such/Method")
         expect_status(grpc.StatusCode.UNIMPLEMENTED, lambda: nowhere(b""))
         list(kv.Scan(pb.ScanRequest()))
@@ -74,7 +85,11 @@ def test_counts_are_those_of_the_calls(measured):
         assert now.value("pelton_sent_bytes_total") > 30 * 100
         samples = now.families["grpc_server_handled"].samples
         kinds = {sample.labels["grpc_method"]: sample.labels["grpc_type"] for sample in samples}
-        assert (kinds["Put"], kinds["Scan"], kinds["Pipe"]) == ("unary", "server_stream", "bidi_stream")
+        assert (kinds["Put"], kinds["Scan"], kinds["Pipe"]) == (
+            "unary",
+            "server_stream",
+            "bidi_stream",
+        )
     wait_until(lambda: Scrape(measured).value("pelton_connections") == 0)
     assert Scrape(measured).value("pelton_connections_closed_total") == 2
 
@@ -84,7 +99,10 @@ def test_what_the_connection_refuses_counts_with_the_status_that_was_seen(measur
     for round in range(1, 3):
         with open_channel(measured.address) as channel:
             large = pb.PutRequest(key=b"k", value=bytes(5 << 20))
-            expect_status(grpc.StatusCode.RESOURCE_EXHAUSTED, lambda: kv_pb2_grpc.KeyValueStub(channel).Put(large))
+            expect_status(
+                grpc.StatusCode.RESOURCE_EXHAUSTED,
+                lambda: kv_pb2_grpc.KeyValueStub(channel).Put(large),
+            )
         with Connection(measured.address) as connection:
             stream, head = connection.request(put)
             connection.send(head + frame(DATA, END_STREAM, stream, grpc_message(b"cut short")[:-1]))
@@ -134,22 +152,34 @@ def chaos(server, expected):
             kv.Put(pb.PutRequest(key=b"%d" % number, value=b"x" * 100_000))
             count("OK")
         for _ in range(3):
-            expect_status(grpc.StatusCode.NOT_FOUND, lambda: kv.Get(pb.GetRequest(database="nowhere", key=b"k")))
+            expect_status(
+                grpc.StatusCode.NOT_FOUND,
+                lambda: kv.Get(pb.GetRequest(database="nowhere", key=b"k")),
+            )
             count("NOT_FOUND")
-            expect_status(grpc.StatusCode.RESOURCE_EXHAUSTED, lambda: kv.Put(pb.PutRequest(key=b"k" * 70_000)))
+            expect_status(
+                grpc.StatusCode.RESOURCE_EXHAUSTED, lambda: kv.Put(pb.PutRequest(key=b"k" * 70_000))
+            )
             count("RESOURCE_EXHAUSTED")
         for _ in range(4):
             # A first message came: the call had begun.
             scan = kv.Scan(pb.ScanRequest())
             next(scan)
-            stream = echo.Stream(iter([echo_pb2.EchoRequest(payload=b"x"), echo_pb2.EchoRequest(delay_ms=60_000)]))
+            stream = echo.Stream(
+                iter([echo_pb2.EchoRequest(payload=b"x"), echo_pb2.EchoRequest(delay_ms=60_000)])
+            )
             next(stream)
             stream.cancel()
             count("CANCELLED")
             assert sum(1 for _ in scan) >= 0
             count("OK")
         # Left in the midst, with their connection.
-        left = [echo.Stream(iter([echo_pb2.EchoRequest(payload=b"x"), echo_pb2.EchoRequest(delay_ms=60_000)])) for _ in range(5)]
+        left = [
+            echo.Stream(
+                iter([echo_pb2.EchoRequest(payload=b"x"), echo_pb2.EchoRequest(delay_ms=60_000)])
+            )
+            for _ in range(5)
+        ]
         for stream in left:
             next(stream)
             count("CANCELLED")
@@ -169,11 +199,19 @@ def test_counters_add_up_and_return_to_zero(measured):
         now = Scrape(measured)
         assert now.value("pelton_running_calls") == 0
         assert now.value("pelton_buffered_bytes") == 0
-        assert now.value("pelton_connections_opened_total") == now.value("pelton_connections_closed_total")
+        assert now.value("pelton_connections_opened_total") == now.value(
+            "pelton_connections_closed_total"
+        )
         for state in ("input", "output"):
             assert now.value("pelton_socket_buffers", state=state) == 0, state
-        took = [sample for sample in now.families["grpc_server_handling_seconds"].samples if sample.name.endswith("_count")]
-        assert sum(sample.value for sample in took) == sum(expected.values()), "each call has one duration"
+        took = [
+            sample
+            for sample in now.families["grpc_server_handling_seconds"].samples
+            if sample.name.endswith("_count")
+        ]
+        assert sum(sample.value for sample in took) == sum(expected.values()), (
+            "each call has one duration"
+        )
         assert_calls_add_up(now.families.values())
 
 
@@ -207,7 +245,9 @@ def test_durations_are_those_of_the_calls(measured):
 def test_the_log_and_the_databases_are_shown(measured):
     with open_channel(measured.address) as channel:
         kv, admin = kv_pb2_grpc.KeyValueStub(channel), admin_pb2_grpc.AdminStub(channel)
-        description = admin_pb2.DatabaseDescription(name='quote"d', durability=admin_pb2.DURABILITY_MODE_VOLATILE)
+        description = admin_pb2.DatabaseDescription(
+            name='quote"d', durability=admin_pb2.DURABILITY_MODE_VOLATILE
+        )
         created = True
         try:
             admin.CreateDatabase(admin_pb2.CreateDatabaseRequest(database=description))
@@ -228,7 +268,9 @@ def test_the_log_and_the_databases_are_shown(measured):
         assert grown("pelton_log_sync_duration_seconds_count") == 20
         assert grown("pelton_log_sync_duration_seconds_sum") > 0
         assert grown("pelton_log_bytes_total") >= 20 * 512
-        assert after.value("pelton_log_durable_sequence") == after.value("pelton_log_written_sequence")
+        assert after.value("pelton_log_durable_sequence") == after.value(
+            "pelton_log_written_sequence"
+        )
         assert after.value("pelton_log_durable_sequence") == statistics.log.durable_sequence
         assert after.value("pelton_log_failed") == after.value("pelton_log_full") == 0
         assert after.value("pelton_database_entries", database="") == 20
@@ -252,17 +294,31 @@ def test_a_server_without_a_data_folder_shows_what_it_has(binary):
         absent = ("pelton_log_", "pelton_snapshot", "pelton_blob_")
         present = ("pelton_reclaiming_entries", "pelton_readers", "pelton_reader_jobs_waiting")
         before = counter(server, "pelton_data_memory_bytes")
-        gone = admin_pb2.DatabaseDescription(name="gone", durability=admin_pb2.DURABILITY_MODE_VOLATILE)
+        gone = admin_pb2.DatabaseDescription(
+            name="gone", durability=admin_pb2.DURABILITY_MODE_VOLATILE
+        )
         for _ in range(2):
             admin.CreateDatabase(admin_pb2.CreateDatabaseRequest(database=gone))
             for start in range(0, 20_000, 1_000):
-                puts = [pb.Operation.Put(key=b"%d" % number, value=b"v" * 50) for number in range(start, start + 1_000)]
-                kv.Batch(pb.BatchRequest(database="gone", operations=[pb.Operation(put=put) for put in puts]))
+                puts = [
+                    pb.Operation.Put(key=b"%d" % number, value=b"v" * 50)
+                    for number in range(start, start + 1_000)
+                ]
+                kv.Batch(
+                    pb.BatchRequest(
+                        database="gone", operations=[pb.Operation(put=put) for put in puts]
+                    )
+                )
             assert counter(server, "pelton_data_memory_bytes") > before + 20_000 * 50
             admin.DropDatabase(admin_pb2.DropDatabaseRequest(name="gone", confirm_name="gone"))
-            # It is freed elsewhere, and not counted there: it is neither shown as waiting nor as used.
+            # It is freed elsewhere, and not counted there: it is neither shown as waiting nor as
+            # used.
             wait_until(lambda: counter(server, "pelton_data_memory_bytes") == before)
-            names = [sample.name for family in Scrape(server).families.values() for sample in family.samples]
+            names = [
+                sample.name
+                for family in Scrape(server).families.values()
+                for sample in family.samples
+            ]
             assert not [name for name in names if name.startswith(absent)]
             assert [counter(server, name) for name in present] == [0, 0, 0]
             blobs = [name for name in names if name.startswith("pelton_database_blob")]
@@ -284,7 +340,9 @@ def test_every_family_is_described_by_the_rules(measured):
         assert family.documentation, family.name
         assert family.type in ("counter", "gauge", "histogram"), family.name
         assert re.match(r"(pelton|grpc_server|process)_[a-z_]+$", family.name), family.name
-        assert not re.search(r"_(ms|ns|us|kib|mib|seconds_total_seconds)$", family.name), "base units"
+        assert not re.search(r"_(ms|ns|us|kib|mib|seconds_total_seconds)$", family.name), (
+            "base units"
+        )
         # The parser takes `_total` off the names of counters.
         totals = [sample.name.endswith("_total") for sample in family.samples]
         assert all(totals) if family.type == "counter" else not any(totals), family.name

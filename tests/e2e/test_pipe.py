@@ -25,7 +25,8 @@ def increment(key):
     return pb.Operation(increment=pb.Operation.Increment(key=key, delta=1))
 
 
-# --- Transact ------------------------------------------------------------------------------------------------------
+# --- Transact
+# --------------------------------------------------------------------------------------------------
 
 
 def test_a_transaction_takes_the_list_that_its_comparisons_choose(kv, prefix):
@@ -44,7 +45,8 @@ def test_a_transaction_takes_the_list_that_its_comparisons_choose(kv, prefix):
 
 
 def test_a_transfer_between_two_keys_is_never_half_done(kv, prefix):
-    """Many callers compare and swap the same two keys; what is taken from one is given to the other."""
+    """Many callers compare and swap the same two keys; what is taken from one is given to the
+    other."""
     one, other = prefix + b"one", prefix + b"other"
     kv.Batch(pb.BatchRequest(operations=[put(one, b"\0\0\0\0\0\0\0\x64"), put(other, b"\0" * 8)]))
 
@@ -80,7 +82,8 @@ def test_a_wrong_transaction_says_what_is_wrong(kv, prefix):
     assert "comparisons[0]" in error.details()
 
 
-# --- Pipe ----------------------------------------------------------------------------------------------------------
+# --- Pipe
+# --------------------------------------------------------------------------------------------------
 
 
 def test_batches_are_answered_in_order_and_see_those_before_them(kv, prefix):
@@ -116,7 +119,10 @@ def test_only_failures_are_answered_if_so_wished(kv, prefix):
             yield pb.PipeRequest(
                 mode=pb.BATCH_MODE_INDEPENDENT,
                 answers=pb.PIPE_ANSWERS_FAILURES_ONLY,
-                operations=[put(prefix + b"%d" % number, b"x"), put(prefix + b"%d" % number, b"y", **condition)],
+                operations=[
+                    put(prefix + b"%d" % number, b"x"),
+                    put(prefix + b"%d" % number, b"y", **condition),
+                ],
             )
 
     answers = list(kv.Pipe(requests(), timeout=60))
@@ -133,7 +139,9 @@ def test_only_failures_are_answered_if_so_wished(kv, prefix):
 def test_an_idle_pipe_says_soon_what_is_done(kv, prefix):
     requests = queue.Queue()
     answers = kv.Pipe(iter(requests.get, None), timeout=60)
-    requests.put(pb.PipeRequest(answers=pb.PIPE_ANSWERS_FAILURES_ONLY, operations=[put(prefix, b"1")]))
+    requests.put(
+        pb.PipeRequest(answers=pb.PIPE_ANSWERS_FAILURES_ONLY, operations=[put(prefix, b"1")])
+    )
     assert next(answers) == pb.PipeResponse(done=1)
     requests.put(pb.PipeRequest(operations=[put(prefix, b"2")]))
     requests.put(pb.PipeRequest())
@@ -151,7 +159,12 @@ def test_a_refused_batch_keeps_its_place_and_hinders_nobody(kv, prefix):
     ]
     answers = list(kv.Pipe(iter(requests), timeout=60))
     codes = [answer.failure.code for answer in answers]
-    assert codes == [0, grpc.StatusCode.INVALID_ARGUMENT.value[0], grpc.StatusCode.RESOURCE_EXHAUSTED.value[0], 0]
+    assert codes == [
+        0,
+        grpc.StatusCode.INVALID_ARGUMENT.value[0],
+        grpc.StatusCode.RESOURCE_EXHAUSTED.value[0],
+        0,
+    ]
     assert answers[3].batch.results[0].get.value == b"1"
 
 

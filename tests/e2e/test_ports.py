@@ -1,4 +1,5 @@
-"""What stands at the port: plain HTTP/2, HTTP/1.1, TLS, garbage; UNIX sockets, several addresses, a port in use."""
+"""What stands at the port: plain HTTP/2, HTTP/1.1, TLS, garbage; UNIX sockets, several addresses, a
+port in use."""
 
 import os
 import random
@@ -14,10 +15,13 @@ from pelton.v1 import kv_pb2_grpc
 from raw import Connection
 from server import Server, open_channel, wait_until
 
+
 def tls_client_hello():
     """What a TLS client says first."""
     output = ssl.MemoryBIO()
-    client = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), output, server_hostname="localhost")
+    client = ssl.create_default_context().wrap_bio(
+        ssl.MemoryBIO(), output, server_hostname="localhost"
+    )
     with pytest.raises(ssl.SSLWantReadError):
         client.do_handshake()
     return output.read()
@@ -50,10 +54,23 @@ def test_a_plain_get_says_what_this_is(server):
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
 def test_curl(server):
-    command = ["curl", "--silent", "--show-error", "--http2-prior-knowledge", "--max-time", "10", "--noproxy", "*"]
+    command = [
+        "curl",
+        "--silent",
+        "--show-error",
+        "--http2-prior-knowledge",
+        "--max-time",
+        "10",
+        "--noproxy",
+        "*",
+    ]
     output = ["--output", os.devnull, "--write-out", "%{http_code} %{http_version}"]
     url = f"http://{server.address}"
-    for more, expected in [([url + "/"], "200 2"), ([url + "/nothing"], "404 2"), (["--data", "{}", url + "/x"], "404 2")]:
+    for more, expected in [
+        ([url + "/"], "200 2"),
+        ([url + "/nothing"], "404 2"),
+        (["--data", "{}", url + "/x"], "404 2"),
+    ]:
         result = subprocess.run([*command, *output, *more], capture_output=True, text=True)
         if "not supported" in result.stderr or "unsupported" in result.stderr.lower():
             pytest.skip("this curl has no HTTP/2")
@@ -73,7 +90,14 @@ def test_other_requests_are_refused_with_a_body(server):
         assert connection.wait(connection.unary("/pelton.v1.KeyValue/Get", b"")).grpc_status == 0
 
 
-@pytest.mark.parametrize("greeting", [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"POST /a HTTP/1.1\r\nContent-Length: 0\r\n\r\n", b"GET / HTTP/1.0\r\n\r\n"])
+@pytest.mark.parametrize(
+    "greeting",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"POST /a HTTP/1.1\r\nContent-Length: 0\r\n\r\n",
+        b"GET / HTTP/1.0\r\n\r\n",
+    ],
+)
 def test_http_1_is_told_what_this_port_is(server, greeting):
     answer = talk(server.address, greeting)
     assert answer.startswith(b"HTTP/1.1 ") and b"HTTP/2" in answer
@@ -81,7 +105,14 @@ def test_http_1_is_told_what_this_port_is(server, greeting):
 
 @pytest.mark.parametrize(
     "garbage",
-    [TLS_CLIENT_HELLO, b"\0" * 100, b"\r\n\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n", b"SSH-2.0-OpenSSH_9.2\r\n", b"*1\r\n$4\r\nPING\r\n"],
+    [
+        TLS_CLIENT_HELLO,
+        b"\0" * 100,
+        b"\r\n\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n",
+        b"SSH-2.0-OpenSSH_9.2\r\n",
+        b"*1\r\n$4\r\nPING\r\n",
+    ],
     ids=["tls", "zeros", "line ends", "wrong preface", "ssh", "redis"],
 )
 def test_a_wrong_greeting_is_closed(server, channel, garbage):
@@ -122,7 +153,11 @@ def test_a_unix_socket(binary, tmp_path):
     with Server(binary, listen=[f"unix:{path}"]) as server:
         assert stat.S_ISSOCK(path.stat().st_mode) and stat.S_IMODE(path.stat().st_mode) == 0o600
         with open_channel(f"unix:{path}") as channel:
-            assert kv_pb2_grpc.KeyValueStub(channel).Put(pb.PutRequest(key=b"k", value=b"v"), timeout=10).applied
+            assert (
+                kv_pb2_grpc.KeyValueStub(channel)
+                .Put(pb.PutRequest(key=b"k", value=b"v"), timeout=10)
+                .applied
+            )
         assert server.stop() == 0
     assert not path.exists(), "the socket is left behind"
 
@@ -145,12 +180,17 @@ def test_several_addresses_are_one_server(binary, tmp_path):
             stubs = [kv_pb2_grpc.KeyValueStub(channel) for channel in (one, two, three)]
             for n, stub in enumerate(stubs):
                 stub.Put(pb.PutRequest(key=b"k", value=b"%d" % n), timeout=10)
-                assert all(other.Get(pb.GetRequest(key=b"k"), timeout=10).value == b"%d" % n for other in stubs)
+                assert all(
+                    other.Get(pb.GetRequest(key=b"k"), timeout=10).value == b"%d" % n
+                    for other in stubs
+                )
         assert server.stop() == 0
 
 
 def test_a_port_in_use_is_named_with_the_flag(binary, server):
-    result = subprocess.run([binary, "serve", "--listen", server.address], capture_output=True, text=True, timeout=20)
+    result = subprocess.run(
+        [binary, "serve", "--listen", server.address], capture_output=True, text=True, timeout=20
+    )
     assert result.returncode not in (0, -6, 101)
     message = result.stdout + result.stderr
     assert server.address.rsplit(":", 1)[1] in message and "--listen" in message
@@ -160,7 +200,9 @@ def test_connections_are_spread_and_limited(binary):
     with Server(binary, "--threads", "2", "--max-connections", "20") as server:
         connections = [Connection(server.address) for _ in range(20)]
         for connection in connections:
-            assert connection.wait(connection.unary("/pelton.v1.KeyValue/Get", b"")).grpc_status == 0
+            assert (
+                connection.wait(connection.unary("/pelton.v1.KeyValue/Get", b"")).grpc_status == 0
+            )
         with Connection(server.address) as refused:
             refused.wait_closed()
         connections.pop().socket.close()

@@ -1,4 +1,5 @@
-"""Memory and folders of databases that are converted and dropped: what a conversion takes beside, and what is given back."""
+"""Memory and folders of databases that are converted and dropped: what a conversion takes beside,
+and what is given back."""
 
 import pathlib
 import re
@@ -12,8 +13,9 @@ from test_disk import DISK, MEMORY, Stubs
 ENTRIES = 250_000
 VALUE = b"v" * 200
 MIB = 1 << 20
-# Beside the entries: what is gathered for a table, its filter, and what the allocator keeps. It is about 20 MiB, and was 90
-# while all that had been gathered stayed in memory, and more with more entries.
+# Beside the entries: what is gathered for a table, its filter, and what the allocator keeps. It is
+# about 20 MiB, and was 90 while all that had been gathered stayed in memory, and more with more
+# entries.
 BESIDE_BYTES = 48 * MIB
 
 
@@ -33,7 +35,10 @@ class Memory:
         return self.read("VmHWM")
 
     def read(self, name):
-        return int(re.search(rf"{name}:\s+(\d+) kB", (self.folder / "status").read_text()).group(1)) * 1024
+        return (
+            int(re.search(rf"{name}:\s+(\d+) kB", (self.folder / "status").read_text()).group(1))
+            * 1024
+        )
 
 
 @pytest.fixture

@@ -8,7 +8,10 @@ from pelton.v1 import kv_pb2 as pb
 from pelton.v1 import kv_pb2_grpc
 from server import Server, open_channel
 
-KEYS = sorted({b"%s%d" % (letter, n) for letter in (b"a", b"b", b"\xff") for n in range(700)} | {b"", b"\xff" * 3})
+KEYS = sorted(
+    {b"%s%d" % (letter, n) for letter in (b"a", b"b", b"\xff") for n in range(700)}
+    | {b"", b"\xff" * 3}
+)
 VALUES = {key: b"value of " + key for key in KEYS}
 
 
@@ -22,7 +25,10 @@ def kv(binary, kind, tmp_path_factory):
     """A server whose default database holds exactly KEYS, in memory or on disk."""
     folder = tmp_path_factory.mktemp("data")
     place = ["--data", str(folder / "pelton"), "--kind", "disk"] if kind == "disk" else []
-    with Server(binary, "--threads", "2", *place) as server, open_channel(server.address) as channel:
+    with (
+        Server(binary, "--threads", "2", *place) as server,
+        open_channel(server.address) as channel,
+    ):
         stub = kv_pb2_grpc.KeyValueStub(channel)
         shuffled = random.Random(1).sample(KEYS, len(KEYS))
         for key in shuffled:
@@ -52,7 +58,16 @@ def test_everything_in_order(kv):
 @pytest.mark.parametrize("direction", [pb.DIRECTION_FORWARD, pb.DIRECTION_BACKWARD])
 @pytest.mark.parametrize(
     ("start", "end"),
-    [(b"", b""), (b"a", b"b"), (b"a100", b"a101"), (b"b", b""), (b"", b"a5"), (b"c", b"d"), (b"a1", b"a1"), (b"\xff\xff", b"")],
+    [
+        (b"", b""),
+        (b"a", b"b"),
+        (b"a100", b"a101"),
+        (b"b", b""),
+        (b"", b"a5"),
+        (b"c", b"d"),
+        (b"a1", b"a1"),
+        (b"\xff\xff", b""),
+    ],
 )
 def test_ranges(kv, start, end, direction):
     expected = [key for key in KEYS if key >= start and (key < end or not end)]
@@ -63,7 +78,9 @@ def test_ranges(kv, start, end, direction):
     assert (count.count, count.exact, count.views) == (len(expected), True, 1)
 
 
-@pytest.mark.parametrize("prefix", [b"", b"a", b"a1", b"zzz", b"\xff", b"\xff\xff", b"\xff\xff\xff", b"\xff\xff\xff\xff"])
+@pytest.mark.parametrize(
+    "prefix", [b"", b"a", b"a1", b"zzz", b"\xff", b"\xff\xff", b"\xff\xff\xff", b"\xff\xff\xff\xff"]
+)
 def test_prefixes(kv, prefix):
     expected = [key for key in KEYS if key.startswith(prefix)]
     assert keys(kv, prefix=prefix) == expected
@@ -73,7 +90,11 @@ def test_prefixes(kv, prefix):
 
 def test_count_of_everything(kv):
     answer = kv.Count(pb.CountRequest())
-    assert (answer.count, answer.exact) == (len(KEYS), True) and answer.views >= 1 and answer.sequence > 0
+    assert (
+        (answer.count, answer.exact) == (len(KEYS), True)
+        and answer.views >= 1
+        and answer.sequence > 0
+    )
     assert kv.Count(pb.CountRequest(precision=pb.COUNT_PRECISION_ESTIMATE)).count == len(KEYS)
 
 
@@ -88,7 +109,9 @@ def test_keys_only_and_limit(kv):
 @pytest.mark.parametrize("direction", [pb.DIRECTION_FORWARD, pb.DIRECTION_BACKWARD])
 def test_going_on_after_a_key(kv, direction):
     found = []
-    while batch := keys(kv, direction=direction, limit=97, **({"start_after": found[-1]} if found else {})):
+    while batch := keys(
+        kv, direction=direction, limit=97, **({"start_after": found[-1]} if found else {})
+    ):
         found += batch
     assert found == (KEYS if direction == pb.DIRECTION_FORWARD else KEYS[::-1])
     # The key need not exist.
@@ -123,7 +146,10 @@ def test_keys_that_stay_appear_once_while_others_come_and_go(kv):
     """A slow reader, and a writer between the pages."""
     stable = [b"stable/%05d" % n for n in range(5_000)]
     for start in range(0, len(stable), 1_000):
-        operations = [pb.Operation(put=pb.Operation.Put(key=key, value=b"v" * 400)) for key in stable[start : start + 1_000]]
+        operations = [
+            pb.Operation(put=pb.Operation.Put(key=key, value=b"v" * 400))
+            for key in stable[start : start + 1_000]
+        ]
         kv.Batch(pb.BatchRequest(operations=operations))
     seen = []
     for number, page in enumerate(kv.Scan(pb.ScanRequest(prefix=b"stable/"))):

@@ -22,7 +22,10 @@ def test_check(health, service):
 
 
 def test_check_of_an_unknown_service(health):
-    expect_status(grpc.StatusCode.NOT_FOUND, lambda: health.Check(health_pb2.HealthCheckRequest(service="no.such.Service")))
+    expect_status(
+        grpc.StatusCode.NOT_FOUND,
+        lambda: health.Check(health_pb2.HealthCheckRequest(service="no.such.Service")),
+    )
 
 
 def test_watch(health):
@@ -131,8 +134,17 @@ def test_every_listed_service_is_described(channel):
 
 @pytest.mark.parametrize("reflect", VERSIONS, indirect=True)
 def test_reflection_answers_all_questions(reflect):
-    assert reflect(file_by_filename="pelton/v1/kv.proto").file_descriptor_response.file_descriptor_proto
-    for symbol in ["pelton.v1.KeyValue", "pelton.v1.KeyValue.Get", "pelton.v1.GetRequest", "pelton.v1.Direction"]:
-        assert reflect(file_containing_symbol=symbol).file_descriptor_response.file_descriptor_proto, symbol
+    assert reflect(
+        file_by_filename="pelton/v1/kv.proto"
+    ).file_descriptor_response.file_descriptor_proto
+    for symbol in [
+        "pelton.v1.KeyValue",
+        "pelton.v1.KeyValue.Get",
+        "pelton.v1.GetRequest",
+        "pelton.v1.Direction",
+    ]:
+        assert reflect(
+            file_containing_symbol=symbol
+        ).file_descriptor_response.file_descriptor_proto, symbol
     for question in [{"file_by_filename": "no.proto"}, {"file_containing_symbol": "no.Symbol"}]:
         assert reflect(**question).error_response.error_code == grpc.StatusCode.NOT_FOUND.value[0]

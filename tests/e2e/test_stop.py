@@ -26,7 +26,8 @@ UNAVAILABLE = grpc.StatusCode.UNAVAILABLE.value[0]
 # Longer than a stopping server may take when nobody holds it up.
 STOP_SECONDS = 15
 
-# StreamingOutputCallRequest with one response of one byte (field 2: response_parameters, in it field 1: size).
+# StreamingOutputCallRequest with one response of one byte (field 2: response_parameters, in it
+# field 1: size).
 ONE_BYTE_BACK = b"\x12\x02\x08\x01"
 
 
@@ -50,12 +51,14 @@ class Load(threading.Thread):
 
     def call(self, kv):
         while True:
-            # Several at once, so that some are always on their way. The order of the writes is not known, so that all
-            # write the same number.
+            # Several at once, so that some are always on their way. The order of the writes is not
+            # known, so that all write the same number.
             number = self.last_written + 1
             put = pb.PutRequest(key=self.key, value=b"%d" % number)
             calls = [kv.Put.future(put, timeout=STOP_SECONDS) for _ in range(8)]
-            calls += [kv.Get.future(pb.GetRequest(key=self.key), timeout=STOP_SECONDS) for _ in range(8)]
+            calls += [
+                kv.Get.future(pb.GetRequest(key=self.key), timeout=STOP_SECONDS) for _ in range(8)
+            ]
             codes = [call.code() for call in calls]
             if grpc.StatusCode.OK in codes[:8]:
                 self.last_written = number
@@ -91,7 +94,9 @@ class RawLoad(threading.Thread):
             connection.read(0.2)
             self.forget_ended()
         while not connection.closed:
-            assert connection.read(STOP_SECONDS) or connection.closed, "the server keeps the connection open"
+            assert connection.read(STOP_SECONDS) or connection.closed, (
+                "the server keeps the connection open"
+            )
         last_stream = connection.goaways[-1][0]
         for stream, answer in connection.answers.items():
             # RFC 9113 section 6.8: streams above the last one were not and will not be processed.
@@ -110,7 +115,8 @@ class RawLoad(threading.Thread):
 def assert_ended_once(answer):
     assert answer.ends == 1, f"ended {answer.ends} times, resets {answer.resets}"
     assert answer.grpc_status in (0, UNAVAILABLE), f"{answer.grpc_status} {answer.grpc_message}"
-    # After its end a stream may be reset with NO_ERROR, to ask the client to stop sending (RFC 9113 section 8.1).
+    # After its end a stream may be reset with NO_ERROR, to ask the client to stop sending (RFC 9113
+    # section 8.1).
     assert answer.resets in ([], [0])
 
 
@@ -150,7 +156,8 @@ def open_echo_stream(channel, gate):
 
 
 def open_half_sent(connection):
-    """Streams on which a head, a part of a message's own head, or a part of a message has come and no more."""
+    """Streams on which a head, a part of a message's own head, or a part of a message has come and
+    no more."""
     empty = grpc_message(b"")
     streams = []
     for path in [
@@ -165,7 +172,10 @@ def open_half_sent(connection):
             stream, head = connection.request(path)
             connection.send(head + (frame(DATA, 0, stream, part) if part else b""))
             streams.append(stream)
-    for path in ["/grpc.testing.TestService/FullDuplexCall", "/grpc.testing.TestService/StreamingInputCall"]:
+    for path in [
+        "/grpc.testing.TestService/FullDuplexCall",
+        "/grpc.testing.TestService/StreamingInputCall",
+    ]:
         # One whole message, half of a second.
         stream, head = connection.request(path)
         connection.send(head + frame(DATA, 0, stream, empty + empty[:4]))
@@ -194,7 +204,9 @@ def test_each_call_ends_exactly_once(binary, round_number):
 
 @pytest.mark.parametrize("durability", ["synced", "interval=1s", "written"])
 @pytest.mark.parametrize("number", SIGNALS)
-def test_each_call_of_a_server_whose_writes_last_ends_exactly_once(binary, number, durability, tmp_path):
+def test_each_call_of_a_server_whose_writes_last_ends_exactly_once(
+    binary, number, durability, tmp_path
+):
     folder = str(tmp_path / "data")
     settings = ["--threads", "2", "--interop", "--data", folder, "--durability", durability]
     with Server(binary, *settings) as server:
@@ -206,7 +218,9 @@ def test_each_call_of_a_server_whose_writes_last_ends_exactly_once(binary, numbe
             kv = kv_pb2_grpc.KeyValueStub(channel)
             for key, value in written.items():
                 found = int(kv.Get(pb.GetRequest(key=key)).value)
-                assert found >= value, f"{key} was answered with {value}, and is {found} after a restart"
+                assert found >= value, (
+                    f"{key} was answered with {value}, and is {found} after a restart"
+                )
                 written[key] = found + 1
                 kv.Put(pb.PutRequest(key=key, value=b"%d" % written[key]))
             server.signal(number)
@@ -220,26 +234,43 @@ def test_a_stop_that_cuts_calls_closes_the_log_all_the_same(binary, number, tmp_
     """A call that outlasts the drain timeout, and one that a second signal cuts."""
     folder = str(tmp_path / "data")
     for seconds, signals in [("1s", 1), ("60s", 2)]:
-        with Server(binary, "--data", folder, "--drain-timeout", seconds) as server, Connection(server.address) as connection:
+        with (
+            Server(binary, "--data", folder, "--drain-timeout", seconds) as server,
+            Connection(server.address) as connection,
+        ):
             put = pb.PutRequest(key=b"key", value=seconds.encode()).SerializeToString()
-            assert connection.wait(connection.unary("/pelton.v1.KeyValue/Put", put)).grpc_status == 0
-            connection.unary("/pelton.v1.Echo/Unary", echo_pb2.EchoRequest(delay_ms=60_000).SerializeToString())
-            assert connection.wait(connection.unary("/pelton.v1.KeyValue/Get", b"")).grpc_status == 0
+            assert (
+                connection.wait(connection.unary("/pelton.v1.KeyValue/Put", put)).grpc_status == 0
+            )
+            connection.unary(
+                "/pelton.v1.Echo/Unary", echo_pb2.EchoRequest(delay_ms=60_000).SerializeToString()
+            )
+            assert (
+                connection.wait(connection.unary("/pelton.v1.KeyValue/Get", b"")).grpc_status == 0
+            )
             server.signal(number)
             if signals == 2:
-                wait_until(lambda: connection.read(0.01) or connection.goaways, message="the first signal does nothing")
+                wait_until(
+                    lambda: connection.read(0.01) or connection.goaways,
+                    message="the first signal does nothing",
+                )
                 # One that comes at once would count as the same.
                 time.sleep(0.5)
                 server.signal(number)
             assert (server.wait() == 0) == (signals == 1), server.log()
         assert ending_of_log(binary, folder) == "closed"
         with Server(binary, "--data", folder) as server, open_channel(server.address) as channel:
-            assert kv_pb2_grpc.KeyValueStub(channel).Get(pb.GetRequest(key=b"key")).value == seconds.encode()
+            assert (
+                kv_pb2_grpc.KeyValueStub(channel).Get(pb.GetRequest(key=b"key")).value
+                == seconds.encode()
+            )
             assert server.stop() == 0
 
 
 def ending_of_log(binary, folder):
-    verified = subprocess.run([binary, "log", "verify", folder, "--output", "json"], capture_output=True, text=True)
+    verified = subprocess.run(
+        [binary, "log", "verify", folder, "--output", "json"], capture_output=True, text=True
+    )
     assert verified.returncode == 0, verified.stdout + verified.stderr
     return json.loads(verified.stdout)["ending"]
 
@@ -258,7 +289,10 @@ def stop_under_load(server, number):
         scan = open_scan(channel)
         others = [open_full_duplex(channel, gate), open_echo_stream(channel, gate)]
         streams = open_half_sent(half)
-        wait_until(lambda: all(client.succeeded > 0 for client in load[:2]), message="the load does not run")
+        wait_until(
+            lambda: all(client.succeeded > 0 for client in load[:2]),
+            message="the load does not run",
+        )
 
         begin = time.monotonic()
         server.signal(number)
@@ -267,13 +301,17 @@ def stop_under_load(server, number):
             statuses.append(last_status(call, messages := []))
             if call is watch:
                 # Told that it stops before the call ends.
-                assert [message.status for message in messages][-1:] == [health_pb2.HealthCheckResponse.NOT_SERVING]
+                assert [message.status for message in messages][-1:] == [
+                    health_pb2.HealthCheckResponse.NOT_SERVING
+                ]
         assert set(statuses) <= {grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE}, statuses
         # A scan whose client reads may be finished.
         assert last_status(scan) in (grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE)
         half.wait_closed(STOP_SECONDS)
         for stream in streams:
-            assert half.answers[stream].over, f"stream {stream} was left open; GOAWAY {half.goaways}\n{server.log()}"
+            assert half.answers[stream].over, (
+                f"stream {stream} was left open; GOAWAY {half.goaways}\n{server.log()}"
+            )
             assert_ended_once(half.answers[stream])
         assert server.wait(STOP_SECONDS) == 0, server.log()
         assert time.monotonic() - begin < STOP_SECONDS
@@ -313,7 +351,10 @@ def test_a_running_call_is_waited_for(binary):
 
 
 def test_the_drain_timeout_ends_what_takes_longer(binary):
-    with Server(binary, "--drain-timeout", "1s") as server, Connection(server.address) as connection:
+    with (
+        Server(binary, "--drain-timeout", "1s") as server,
+        Connection(server.address) as connection,
+    ):
         request = echo_pb2.EchoRequest(delay_ms=60_000).SerializeToString()
         stream = connection.unary("/pelton.v1.Echo/Unary", request)
         assert connection.wait(connection.unary("/pelton.v1.KeyValue/Get", b"")).grpc_status == 0
@@ -326,7 +367,10 @@ def test_the_drain_timeout_ends_what_takes_longer(binary):
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_second_signal_stops_at_once(binary, number):
-    with Server(binary, "--drain-timeout", "60s") as server, Connection(server.address) as connection:
+    with (
+        Server(binary, "--drain-timeout", "60s") as server,
+        Connection(server.address) as connection,
+    ):
         request = echo_pb2.EchoRequest(delay_ms=60_000).SerializeToString()
         connection.unary("/pelton.v1.Echo/Unary", request)
         assert connection.wait(connection.unary("/pelton.v1.KeyValue/Get", b"")).grpc_status == 0

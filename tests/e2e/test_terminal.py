@@ -28,7 +28,9 @@ def in_terminal(columns, *command, code=0):
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     environment = {**os.environ, "TERM": "xterm"}
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=environment)
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=environment
+    )
     os.close(theirs)
     written = b""
     while True:
@@ -58,7 +60,15 @@ def file(tmp_path_factory):
 @pytest.mark.parametrize("columns", [30, 40, 80, 200])
 def test_transfers_fit_into_a_line(binary, server, file, columns, tmp_path):
     uploading = [binary, "upload", str(file), "--address", server.address, "--chunk-size", "16KiB"]
-    downloading = [binary, "download", "file", "--address", server.address, "--to", str(tmp_path / "copy")]
+    downloading = [
+        binary,
+        "download",
+        "file",
+        "--address",
+        server.address,
+        "--to",
+        str(tmp_path / "copy"),
+    ]
     for command, word in ((uploading, "uploading"), (downloading, "downloading")):
         written = in_terminal(columns, *command)
         live = [line for line in lines(written) if line.startswith(word)]
@@ -67,7 +77,9 @@ def test_transfers_fit_into_a_line(binary, server, file, columns, tmp_path):
         last = live[-1]
         assert re.search(r"\d+m?s? left$", last), last
         if columns >= 80:
-            assert re.search(rf"{word} \[[=> ]+\] [\d.]+ \w+/16\.00 MiB, [\d.]+ \w+/s, ", last), last
+            assert re.search(rf"{word} \[[=> ]+\] [\d.]+ \w+/16\.00 MiB, [\d.]+ \w+/s, ", last), (
+                last
+            )
         else:
             assert re.search(rf"{word} \d+%, ", last), last
         assert b"CRC32C" in written
@@ -78,13 +90,19 @@ def test_a_load_says_how_far_it_is(binary, server, columns):
     words = ["load", "--keys", "10", "--duration", "400ms", "--warm-up", "200ms", "--rate", "100"]
     # It may be void on a busy machine.
     command = ["sh", "-c", '"$@" || test $? = 1', "sh", binary, *words, "--address", server.address]
-    live = [line for line in lines(in_terminal(columns, *command)) if re.match(r" +\d+\.\d s, ", line)]
-    assert any("warming up" in line for line in live) and any("measuring" in line for line in live), live
+    live = [
+        line for line in lines(in_terminal(columns, *command)) if re.match(r" +\d+\.\d s, ", line)
+    ]
+    assert any("warming up" in line for line in live) and any(
+        "measuring" in line for line in live
+    ), live
     assert max(len(line) for line in live) <= columns, live
 
 
 def test_nothing_is_shown_where_nobody_looks(binary, server, file):
-    done = subprocess.run([binary, "upload", str(file), "--address", server.address], capture_output=True, timeout=60)
+    done = subprocess.run(
+        [binary, "upload", str(file), "--address", server.address], capture_output=True, timeout=60
+    )
     assert (done.returncode, done.stderr) == (0, b"")
 
 
@@ -94,13 +112,30 @@ def test_what_is_no_text_does_not_come_to_a_terminal(binary, server, file):
         subprocess.run(put, input=value, check=True, timeout=60, capture_output=True)
         get = [binary, "get", "bytes", "--address", server.address]
         written = in_terminal(80, *get, code=2)
-        assert value not in written and b"is no text" in written and b"--output json" in written, written
+        assert value not in written and b"is no text" in written and b"--output json" in written, (
+            written
+        )
         assert subprocess.run(get, capture_output=True, timeout=60).stdout == value
         assert b'"value"' in in_terminal(80, *get, "--output", "json")
-    subprocess.run([binary, "put", "text", "Gr\u00fc\u00dfe", "--address", server.address], check=True, timeout=60)
-    assert "Gr\u00fc\u00dfe\r\n".encode() in in_terminal(80, binary, "get", "text", "--address", server.address)
-    subprocess.run([binary, "upload", str(file), "--address", server.address], check=True, timeout=60, capture_output=True)
-    written = in_terminal(80, binary, "download", "file", "--to", "-", "--address", server.address, code=2)
+    subprocess.run(
+        [binary, "put", "text", "Gr\u00fc\u00dfe", "--address", server.address],
+        check=True,
+        timeout=60,
+    )
+    assert "Gr\u00fc\u00dfe\r\n".encode() in in_terminal(
+        80, binary, "get", "text", "--address", server.address
+    )
+    subprocess.run(
+        [binary, "upload", str(file), "--address", server.address],
+        check=True,
+        timeout=60,
+        capture_output=True,
+    )
+    written = in_terminal(
+        80, binary, "download", "file", "--to", "-", "--address", server.address, code=2
+    )
     assert b"the blob is no text" in written and len(written) < 2000, written
-    written = in_terminal(80, binary, "export", "--format", "binary", "--address", server.address, code=2)
+    written = in_terminal(
+        80, binary, "export", "--format", "binary", "--address", server.address, code=2
+    )
     assert b"--format jsonl" in written and len(written) < 2000, written

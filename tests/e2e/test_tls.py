@@ -51,7 +51,14 @@ def tls_flags(identity, *more):
 
 @pytest.fixture(scope="module")
 def secure(binary, identity):
-    with Server(binary, *tls_flags(identity), "--metrics-listen", "127.0.0.1:0", "--interop", listen=("127.0.0.1:0", "plain:127.0.0.1:0")) as server:
+    with Server(
+        binary,
+        *tls_flags(identity),
+        "--metrics-listen",
+        "127.0.0.1:0",
+        "--interop",
+        listen=("127.0.0.1:0", "plain:127.0.0.1:0"),
+    ) as server:
         yield server
         assert server.process.poll() is None, server.log()
 
@@ -63,7 +70,9 @@ def read(path):
 def open_secure(address, authority, identity=None, *options):
     pair = (read(identity[1]), read(identity[0])) if identity else (None, None)
     credentials = grpc.ssl_channel_credentials(read(authority.ca), *pair)
-    return grpc.secure_channel(address, credentials, options=[("grpc.use_local_subchannel_pool", 1), *options])
+    return grpc.secure_channel(
+        address, credentials, options=[("grpc.use_local_subchannel_pool", 1), *options]
+    )
 
 
 def put_and_get(channel, key=b"key"):
@@ -94,8 +103,17 @@ def context_of(authority):
 
 
 def run(binary, *words, **options):
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PELTON_")}
-    return subprocess.run([binary, *map(str, words)], capture_output=True, text=True, timeout=60, env=environment, **options)
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("PELTON_")
+    }
+    return subprocess.run(
+        [binary, *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment,
+        **options,
+    )
 
 
 def metrics(server):
@@ -106,7 +124,7 @@ def metric(server, name):
     return float(re.search(rf"^{re.escape(name)} (\S+)$", metrics(server), re.MULTILINE).group(1))
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Who gets in
 
 
@@ -127,7 +145,11 @@ def test_large_messages_and_streams(secure, authority):
         kv = kv_pb2_grpc.KeyValueStub(channel)
         for number in range(100):
             kv.Put(kv_pb2.PutRequest(key=b"tls/%03d" % number, value=payload[:50_000]), timeout=10)
-        entries = [entry for page in kv.Scan(kv_pb2.ScanRequest(prefix=b"tls/"), timeout=30) for entry in page.entries]
+        entries = [
+            entry
+            for page in kv.Scan(kv_pb2.ScanRequest(prefix=b"tls/"), timeout=30)
+            for entry in page.entries
+        ]
         assert [entry.key for entry in entries] == [b"tls/%03d" % number for number in range(100)]
         assert all(entry.value == payload[:50_000] for entry in entries)
 
@@ -152,7 +174,9 @@ def test_a_client_that_trusts_somebody_else_stays_out(secure, stranger):
 
 
 def test_admin_over_tls_is_for_this_machine(secure, authority, binary):
-    done = run(binary, "database", "list", "--address", secure.addresses[0], "--tls-ca", authority.ca)
+    done = run(
+        binary, "database", "list", "--address", secure.addresses[0], "--tls-ca", authority.ca
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -166,7 +190,25 @@ def test_versions(secure, authority, version):
         assert connection.recv(9)[3] == 4  # SETTINGS
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+def test_renegotiation_is_refused(secure, authority):
+    """RFC 9113 section 9.2.1. A line `R` makes `s_client` ask for it."""
+    command = ["openssl", "s_client", "-connect", secure.addresses[0], "-tls1_2", "-alpn", "h2"]
+    command += ["-CAfile", str(authority.ca), "-servername", "localhost"]
+    for _ in range(2):
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        ) as client:
+            lines = iter(client.stdout.readline, b"")
+            assert any(b"Verify return code: 0 (ok)" in line for line in lines)
+            client.stdin.write(b"R\n")
+            client.stdin.flush()
+            assert b"no renegotiation" in b"".join(lines)
+            assert client.wait(10) != 0
+    with open_secure(secure.addresses[0], authority) as channel:
+        assert put_and_get(channel) == b"value"
+
+
+# --------------------------------------------------------------------------------------------------
 # Who came to the wrong port
 
 
@@ -179,13 +221,19 @@ def test_a_plain_client_on_a_port_with_tls(secure, binary):
     with grpc.insecure_channel(secure.addresses[0]) as channel:
         assert code_of(lambda: put_and_get(channel)) == grpc.StatusCode.UNAVAILABLE
     done = run(binary, "get", "key", "--address", secure.addresses[0])
-    assert done.returncode == 3 and "the server speaks TLS" in done.stderr and "--tls" in done.stderr
+    assert (
+        done.returncode == 3 and "the server speaks TLS" in done.stderr and "--tls" in done.stderr
+    )
     secure.wait_for_log("a plain client on a port with TLS")
 
 
 def test_a_tls_client_on_a_plain_port(secure, binary, authority):
     done = run(binary, "get", "key", "--address", secure.addresses[1], "--tls-ca", authority.ca)
-    assert done.returncode == 3 and "does this port speak TLS" in done.stderr and "--tls" in done.stderr
+    assert (
+        done.returncode == 3
+        and "does this port speak TLS" in done.stderr
+        and "--tls" in done.stderr
+    )
     secure.wait_for_log("a TLS greeting on a plain port")
 
 
@@ -196,7 +244,9 @@ def test_without_h2_in_alpn(secure, authority):
             received = b""
             while piece := connection.recv(1000):
                 received += piece
-            assert received[9 + 3] == 7 and received[9 + 9 + 7] == 12, "GOAWAY with INADEQUATE_SECURITY"
+            assert received[9 + 3] == 7 and received[9 + 9 + 7] == 12, (
+                "GOAWAY with INADEQUATE_SECURITY"
+            )
         with connect(secure.addresses[0], context_of(authority), protocols) as connection:
             connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
             received = b""
@@ -210,10 +260,26 @@ def test_without_h2_in_alpn(secure, authority):
 @pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
 def test_curl(secure, authority):
     port = secure.addresses[0].rsplit(":", 1)[1]
-    command = ["curl", "--silent", "--show-error", "--max-time", "10", "--noproxy", "*", "--cacert", authority.ca]
+    command = [
+        "curl",
+        "--silent",
+        "--show-error",
+        "--max-time",
+        "10",
+        "--noproxy",
+        "*",
+        "--cacert",
+        authority.ca,
+    ]
     for flags, status in ((["--http2"], "200 2"), (["--http1.1"], "505 1.1")):
         done = subprocess.run(
-            [*command, *flags, "--write-out", "\n%{http_code} %{http_version}", f"https://localhost:{port}/"],
+            [
+                *command,
+                *flags,
+                "--write-out",
+                "\n%{http_code} %{http_version}",
+                f"https://localhost:{port}/",
+            ],
             capture_output=True,
             text=True,
         )
@@ -221,7 +287,7 @@ def test_curl(secure, authority):
         assert done.stdout.endswith(status) and "pelton" in done.stdout
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # The command line
 
 
@@ -232,7 +298,9 @@ def test_the_command_line_speaks_tls(secure, binary, authority, stranger):
     assert run(binary, "get", "cli", *trusting).stdout == "of a secret"
     assert run(binary, "get", "cli", *at, "--tls-insecure").stdout == "of a secret"
     done = run(binary, "get", "cli", *at, "--tls-ca", stranger.ca)
-    assert done.returncode == 3 and "unknown issuer" in done.stderr and "--tls-ca names" in done.stderr
+    assert (
+        done.returncode == 3 and "unknown issuer" in done.stderr and "--tls-ca names" in done.stderr
+    )
     done = run(binary, "get", "cli", *trusting, "--tls-server-name", "elsewhere.test")
     assert done.returncode == 3 and "--tls-server-name" in done.stderr
     assert run(binary, "get", "cli", *trusting, "--tls-server-name", "localhost").returncode == 0
@@ -240,7 +308,22 @@ def test_the_command_line_speaks_tls(secure, binary, authority, stranger):
     assert done.returncode == 3 and "--tls-ca: cannot read /nowhere.pem" in done.stderr
     done = run(binary, "status", *trusting)
     assert done.returncode == 0 and "SERVING" in done.stdout
-    done = run(binary, "load", *trusting, "--duration", "300ms", "--warm-up", "100ms", "--connections", "4", "--threads", "2", "--fill", "--keys", "100")
+    done = run(
+        binary,
+        "load",
+        *trusting,
+        "--duration",
+        "300ms",
+        "--warm-up",
+        "100ms",
+        "--connections",
+        "4",
+        "--threads",
+        "2",
+        "--fill",
+        "--keys",
+        "100",
+    )
     assert "failed" not in done.stdout or " 0 failed" in done.stdout, done.stdout + done.stderr
     done = run(binary, "load", *at, "--tls-ca", stranger.ca, "--duration", "100ms")
     assert done.returncode == 3 and "unknown issuer" in done.stderr, done.stdout + done.stderr
@@ -251,29 +334,80 @@ def test_a_certificate_that_is_its_own_authority(binary, tmp_path, stranger):
 
     def make(name, *more):
         key, certificate = tmp_path / f"{name}.key", tmp_path / f"{name}.pem"
-        command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate]
-        subprocess.run([*command, "-days", "365", "-subj", f"/CN={name}", *more], check=True, capture_output=True)
+        command = [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-keyout",
+            key,
+            "-out",
+            certificate,
+        ]
+        subprocess.run(
+            [*command, "-days", "365", "-subj", f"/CN={name}", *more],
+            check=True,
+            capture_output=True,
+        )
         return certificate, key
 
     server_pair = make("server", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1")
     client_pair = make("client")
     with Server(binary, *tls_flags(server_pair, "--client-ca", str(client_pair[0]))) as server:
-        at = ["--address", server.address, "--tls-cert", client_pair[0], "--tls-key", client_pair[1]]
+        at = [
+            "--address",
+            server.address,
+            "--tls-cert",
+            client_pair[0],
+            "--tls-key",
+            client_pair[1],
+        ]
         for _ in range(2):
             done = run(binary, "status", *at, "--tls-ca", server_pair[0])
             assert done.returncode == 0 and "SERVING" in done.stdout, done.stderr
-        done = run(binary, "status", *at, "--tls-ca", server_pair[0], "--tls-server-name", "elsewhere.test")
+        done = run(
+            binary, "status", *at, "--tls-ca", server_pair[0], "--tls-server-name", "elsewhere.test"
+        )
         assert done.returncode == 3 and "--tls-server-name" in done.stderr, done.stderr
         done = run(binary, "status", *at, "--tls-ca", stranger.ca)
-        assert done.returncode == 3 and "--tls-ca" in done.stderr and "--tls-server-name" not in done.stderr, done.stderr
-        done = run(binary, "status", *at[:2], "--tls-ca", server_pair[0], "--tls-cert", server_pair[0], "--tls-key", server_pair[1])
+        assert (
+            done.returncode == 3
+            and "--tls-ca" in done.stderr
+            and "--tls-server-name" not in done.stderr
+        ), done.stderr
+        done = run(
+            binary,
+            "status",
+            *at[:2],
+            "--tls-ca",
+            server_pair[0],
+            "--tls-cert",
+            server_pair[0],
+            "--tls-key",
+            server_pair[1],
+        )
         assert done.returncode == 3, "a certificate of a client that was not given"
 
 
 def test_a_certificate_without_names_is_told(binary, tmp_path, identity):
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate]
-    subprocess.run([*command, "-days", "365", "-subj", "/CN=localhost"], check=True, capture_output=True)
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-keyout",
+        key,
+        "-out",
+        certificate,
+    ]
+    subprocess.run(
+        [*command, "-days", "365", "-subj", "/CN=localhost"], check=True, capture_output=True
+    )
     with Server(binary, *tls_flags((certificate, key))) as server:
         server.wait_for_log("WARN", "no subjectAltName", "-addext")
     with Server(binary, *tls_flags(identity)) as server:
@@ -282,34 +416,77 @@ def test_a_certificate_without_names_is_told(binary, tmp_path, identity):
 
 
 def test_a_certificate_of_version_1_is_named_as_such(binary, tmp_path):
-    key, request, certificate = tmp_path / "key.pem", tmp_path / "request.pem", tmp_path / "certificate.pem"
+    key, request, certificate = (
+        tmp_path / "key.pem",
+        tmp_path / "request.pem",
+        tmp_path / "certificate.pem",
+    )
     for command in (
-        ["req", "-new", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-subj", "/CN=localhost", "-out", request],
+        [
+            "req",
+            "-new",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-keyout",
+            key,
+            "-subj",
+            "/CN=localhost",
+            "-out",
+            request,
+        ],
         ["x509", "-req", "-in", request, "-signkey", key, "-days", "365", "-out", certificate],
     ):
         subprocess.run(["openssl", *command], check=True, capture_output=True)
-    text = subprocess.run(["openssl", "x509", "-in", certificate, "-noout", "-text"], capture_output=True, text=True).stdout
+    text = subprocess.run(
+        ["openssl", "x509", "-in", certificate, "-noout", "-text"], capture_output=True, text=True
+    ).stdout
     if "Version: 1" not in text:
         pytest.skip("this openssl makes certificates of version 3")
-    done = run(binary, "serve", "--durability", "volatile", "--listen", "127.0.0.1:0", *tls_flags((certificate, key)))
+    done = run(
+        binary,
+        "serve",
+        "--durability",
+        "volatile",
+        "--listen",
+        "127.0.0.1:0",
+        *tls_flags((certificate, key)),
+    )
     assert done.returncode != 0 and "damaged" not in done.stderr
-    assert "certificate.pem: the certificate is of X.509 version 1" in done.stderr and "subjectAltName" in done.stderr
+    assert (
+        "certificate.pem: the certificate is of X.509 version 1" in done.stderr
+        and "subjectAltName" in done.stderr
+    )
 
 
 def test_mutual_tls_on_the_command_line(binary, identity, authority):
     certificate, key = authority.sign("cli")
     with Server(binary, *tls_flags(identity, "--client-ca", str(authority.ca))) as server:
         trusting = ["--address", server.address, "--tls-ca", authority.ca]
-        assert run(binary, "put", "a", "b", *trusting, "--tls-cert", certificate, "--tls-key", key).returncode == 0
+        assert (
+            run(
+                binary, "put", "a", "b", *trusting, "--tls-cert", certificate, "--tls-key", key
+            ).returncode
+            == 0
+        )
         done = run(binary, "get", "a", *trusting)
-        assert done.returncode == 3 and "CertificateRequired" in done.stderr and "--tls-cert" in done.stderr, done.stderr
+        assert (
+            done.returncode == 3
+            and "CertificateRequired" in done.stderr
+            and "--tls-cert" in done.stderr
+        ), done.stderr
 
 
 def test_a_first_try(binary, tmp_path):
     folder = tmp_path / "tls"
     with Server(binary, f"--tls-self-signed={folder}") as server:
         server.wait_for_log("SHA-256", str(folder / "ca.pem"))
-        assert run(binary, "put", "a", "b", "--address", server.address, "--tls-ca", folder / "ca.pem").returncode == 0
+        assert (
+            run(
+                binary, "put", "a", "b", "--address", server.address, "--tls-ca", folder / "ca.pem"
+            ).returncode
+            == 0
+        )
         credentials = grpc.ssl_channel_credentials(read(folder / "ca.pem"))
         with grpc.secure_channel(server.address, credentials) as channel:
             assert put_and_get(channel) == b"value"
@@ -319,7 +496,7 @@ def test_a_first_try(binary, tmp_path):
         assert read(folder / "ca.pem") == before, "clients need not trust anew"
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # What is refused at the start
 
 
@@ -337,7 +514,10 @@ def test_what_cannot_be_served_is_said(binary, authority, identity, tmp_path):
     for flags, words in (
         (["--tls-cert", old, "--tls-key", old_key], [str(old), "ran out"]),
         (["--tls-cert", early, "--tls-key", early_key], [str(early), "not valid for another"]),
-        (["--tls-cert", certificate, "--tls-key", old_key], [str(old_key), "does not belong to the certificate"]),
+        (
+            ["--tls-cert", certificate, "--tls-key", old_key],
+            [str(old_key), "does not belong to the certificate"],
+        ),
         (["--tls-cert", garbage, "--tls-key", key], [str(garbage), "no PEM certificate"]),
         (["--tls-cert", certificate, "--tls-key", garbage], [str(garbage), "private key"]),
         (["--tls-cert", "/nowhere", "--tls-key", key], ["/nowhere", "--tls-cert"]),
@@ -350,7 +530,7 @@ def test_what_cannot_be_served_is_said(binary, authority, identity, tmp_path):
     assert "no certificate" in refused(listen="tls:127.0.0.1:0")
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Renewal
 
 
@@ -414,7 +594,7 @@ def test_a_renewal_under_load_loses_no_call(binary, authority, tmp_path):
                 one.result()
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # What is bounded, and what is counted
 
 
@@ -478,8 +658,11 @@ def test_a_flood_of_recorded_hellos_fails_no_handshake(binary, identity, authori
 
 
 def pieces(data):
-    """The first bytes one by one: heads are cut everywhere. With all of them so, a busy machine took too long."""
-    return [data[at : at + 1] for at in range(min(len(data), 60))] + [data[at : at + 16] for at in range(60, len(data), 16)]
+    """The first bytes one by one: heads are cut everywhere. With all of them so, a busy machine
+    took too long."""
+    return [data[at : at + 1] for at in range(min(len(data), 60))] + [
+        data[at : at + 16] for at in range(60, len(data), 16)
+    ]
 
 
 def test_a_slow_handshake_succeeds(secure, authority):
@@ -523,10 +706,16 @@ def test_metrics(secure, authority):
 
 def test_a_stop_ends_what_runs_over_tls(binary, identity, authority):
     with Server(binary, *tls_flags(identity), "--drain-timeout", "20s") as server:
-        with open_secure(server.address, authority) as channel, socket.create_connection(server.host_port):
+        with (
+            open_secure(server.address, authority) as channel,
+            socket.create_connection(server.host_port),
+        ):
             stub = echo_pb2_grpc.EchoStub(channel)
             put_and_get(channel)
-            running = [stub.Unary.future(echo_pb2.EchoRequest(payload=b"x", delay_ms=2500), timeout=20) for _ in range(5)]
+            running = [
+                stub.Unary.future(echo_pb2.EchoRequest(payload=b"x", delay_ms=2500), timeout=20)
+                for _ in range(5)
+            ]
             # Calls are sent in their order: those have come.
             assert stub.Unary(echo_pb2.EchoRequest(payload=b"last"), timeout=20).payload == b"last"
             server.signal(signal.SIGTERM)
@@ -541,7 +730,10 @@ def test_a_handshake_larger_than_any_honest_one_is_refused(secure):
     records = b"".join(b"\x16\x03\x01\x00\x01" + bytes([byte]) for byte in greeting)
     host, port = secure.addresses[0].rsplit(":", 1)
     sent = 0
-    with socket.create_connection((host, int(port)), timeout=20) as connection, contextlib.suppress(ConnectionError):
+    with (
+        socket.create_connection((host, int(port)), timeout=20) as connection,
+        contextlib.suppress(ConnectionError),
+    ):
         for at in range(0, len(records), 4096):
             connection.sendall(records[at : at + 4096])
             sent += 4096
@@ -573,11 +765,18 @@ def test_a_stop_ends_streams_over_tls(binary, identity, authority, tmp_path):
         echo = echo_pb2_grpc.EchoStub(channel).Stream(echoes())
         assert next(echo).payload == b"first"
         upload = blobs.Upload.future(half())
-        wait_until(lambda: blobs.Stat(blob_pb2.StatRequest(name="half", upload_id=b"id")).stored_bytes == 100_000)
+        wait_until(
+            lambda: (
+                blobs.Stat(blob_pb2.StatRequest(name="half", upload_id=b"id")).stored_bytes
+                == 100_000
+            )
+        )
         download = blobs.Download(blob_pb2.DownloadRequest(name="large"))
         parts = [next(download).data]
         server.signal(signal.SIGTERM)
-        assert [one.status for one in watch_to_end(watch)][-1:] == [health_pb2.HealthCheckResponse.NOT_SERVING]
+        assert [one.status for one in watch_to_end(watch)][-1:] == [
+            health_pb2.HealthCheckResponse.NOT_SERVING
+        ]
         assert watch.code() == echo_end(echo) == upload.code() == grpc.StatusCode.UNAVAILABLE
         # Whose client reads is finished.
         parts += [one.data for one in watch_to_end(download)]

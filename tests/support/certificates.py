@@ -38,18 +38,21 @@ class Authority:
         self.ca = self.folder / "ca.pem"
         self._key(self.folder / "ca.key")
         self._openssl(
-            "req", "-x509", "-new", "-key", self.folder / "ca.key", "-out", self.ca, "-days", "3650",
-            "-subj", f"/CN={name}", "-config", self.config, "-addext", "basicConstraints=critical,CA:TRUE",
+            "req", "-x509", "-new", "-key", self.folder / "ca.key", "-out", self.ca,
+            "-days", "3650", "-subj", f"/CN={name}", "-config", self.config,
+            "-addext", "basicConstraints=critical,CA:TRUE",
             "-addext", "keyUsage=critical,keyCertSign",
         )  # fmt: skip
 
     def sign(self, name, end="20900101000000Z", start="20200101000000Z"):
         """A certificate for localhost and 127.0.0.1, and its key: two paths."""
-        key, request, certificate = (self.folder / f"{name}.{ending}" for ending in ("key", "csr", "pem"))
+        key, request, certificate = (
+            self.folder / f"{name}.{ending}" for ending in ("key", "csr", "pem")
+        )
         self._key(key)
         self._openssl(
-            "req", "-new", "-key", key, "-out", request, "-subj", f"/CN={name}", "-config", self.config,
-            "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
+            "req", "-new", "-key", key, "-out", request, "-subj", f"/CN={name}",
+            "-config", self.config, "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
         )  # fmt: skip
         self._openssl(
             "ca", "-batch", "-notext", "-config", self.config, "-in", request, "-out", certificate,
@@ -62,5 +65,7 @@ class Authority:
 
     @staticmethod
     def _openssl(*words):
-        done = subprocess.run(["openssl", *map(str, words)], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            ["openssl", *map(str, words)], capture_output=True, text=True, stdin=subprocess.DEVNULL
+        )
         assert done.returncode == 0, done.stderr

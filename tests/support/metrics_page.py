@@ -11,7 +11,11 @@ def metrics_address(server):
     lines = []
 
     def is_said():
-        lines[:] = [found.group(1) for line in server.lines if (found := re.match(r"metrics at http://(\S+)/metrics", line))]
+        lines[:] = [
+            found.group(1)
+            for line in server.lines
+            if (found := re.match(r"metrics at http://(\S+)/metrics", line))
+        ]
         return lines
 
     wait_until(is_said, message="the address of the metrics is not said")
@@ -41,7 +45,8 @@ def families(server):
 
 
 def unbalanced_calls(families):
-    """The methods of which not each call that was begun has ended, once, and was measured, once; in words."""
+    """The methods of which not each call that was begun has ended, once, and was measured, once; in
+    words."""
     begun, ended, measured = {}, {}, {}
     names = ["started_total", "handled_total", "handling_seconds_count"]
     counted = list(zip(names, [begun, ended, measured]))
@@ -51,8 +56,15 @@ def unbalanced_calls(families):
                 if sample.name == f"grpc_server_{name}" and sample.value:
                     method = sample.labels["grpc_service"], sample.labels["grpc_method"]
                     counts[method] = counts.get(method, 0) + sample.value
-    counts = {method: [one.get(method, 0) for one in (begun, ended, measured)] for method in {*begun, *ended, *measured}}
-    return [f"{method}: begun, ended and measured {times} times" for method, times in counts.items() if len(set(times)) != 1]
+    counts = {
+        method: [one.get(method, 0) for one in (begun, ended, measured)]
+        for method in {*begun, *ended, *measured}
+    }
+    return [
+        f"{method}: begun, ended and measured {times} times"
+        for method, times in counts.items()
+        if len(set(times)) != 1
+    ]
 
 
 def assert_calls_add_up(families):
@@ -61,7 +73,8 @@ def assert_calls_add_up(families):
 
 
 def wait_until_calls_add_up(server):
-    """The same, soon: what ended in a turn of a loop is measured at its end, and a page may be made between the two."""
+    """The same, soon: what ended in a turn of a loop is measured at its end, and a page may be made
+    between the two."""
 
     def unbalanced():
         return unbalanced_calls(families(server))

@@ -15,7 +15,8 @@ class Block:
     language: str
     content: str
     line: int
-    # From a comment directly before it, `<!-- from examples/python/tour.py -->`: the file it is an excerpt of.
+    # From a comment directly before it, `<!-- from examples/python/tour.py -->`: the file it is an
+    # excerpt of.
     source: str | None
 
 

@@ -7,7 +7,18 @@ import time
 import hpack
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
+(
+    DATA,
+    HEADERS,
+    PRIORITY,
+    RST_STREAM,
+    SETTINGS,
+    PUSH_PROMISE,
+    PING,
+    GOAWAY,
+    WINDOW_UPDATE,
+    CONTINUATION,
+) = range(10)
 END_STREAM = ACK = 0x1
 END_HEADERS = 0x4
 SETTING_IDS = {
@@ -147,7 +158,8 @@ class Connection:
         return stream
 
     def read(self, seconds):
-        """Takes what comes within that time; false when nothing came or the connection is closed."""
+        """Takes what comes within that time; false when nothing came or the connection is
+        closed."""
         if self.closed:
             return False
         self.socket.settimeout(max(seconds, 0.001))
@@ -207,7 +219,10 @@ class Connection:
         deadline = time.monotonic() + seconds
         while not answer.over:
             left = deadline - time.monotonic()
-            assert left > 0 and not self.closed, f"stream {stream} has not ended (connection closed: {self.closed}, GOAWAY: {self.goaways})"
+            assert left > 0 and not self.closed, (
+                f"stream {stream} has not ended (connection closed: {self.closed}, GOAWAY: "
+                f"{self.goaways})"
+            )
             self.read(left)
         return answer
 

@@ -1,7 +1,7 @@
 """A relay that spoils connections: it cuts, delays and damages what goes through it.
 
-What happens to a connection is told by the seed and the connection's number, at places counted in bytes; so a seed repeats it,
-but for the sizes in which the kernel hands bytes over. Loopback only.
+What happens to a connection is told by the seed and the connection's number, at places counted in
+bytes; so a seed repeats it, but for the sizes in which the kernel hands bytes over. Loopback only.
 """
 
 import contextlib
@@ -21,7 +21,8 @@ PADDED = 0x8
 # Smaller messages are no chunks: nobody would notice that a name was damaged on the way.
 CHUNK_BYTES_MIN = 2000
 
-# What stands before and behind the content in the message of a chunk: the description, tags, the checksum.
+# What stands before and behind the content in the message of a chunk: the description, tags, the
+# checksum.
 BEFORE_CONTENT_BYTES = 400
 BEHIND_CONTENT_BYTES = 16
 
@@ -40,7 +41,8 @@ class Faults:
     # One bit is turned after so many bytes, at most so often.
     damage_bytes: int = 0
     damages: int = 0
-    # Where: "content": what chunks carry, "chunks": anywhere in their messages, "stream": anywhere, for TLS.
+    # Where: "content": what chunks carry, "chunks": anywhere in their messages, "stream": anywhere,
+    # for TLS.
     where: str = "content"
     # How far a distance may be from its mean, as a share of it.
     spread: float = 1.0
@@ -148,8 +150,9 @@ class Pair:
                 # The other thread wakes, and says no goodbye.
                 shut(one, socket.SHUT_RD)
             else:
-                # The threads read on until the peers have closed, and throw it away: closing a socket that holds unread
-                # bytes, or gets more of them, is a reset too, and takes from the peer what it has not read yet.
+                # The threads read on until the peers have closed, and throw it away: closing a
+                # socket that holds unread bytes, or gets more of them, is a reset too, and takes
+                # from the peer what it has not read yet.
                 shut(one, socket.SHUT_WR)
 
     def leave(self):
@@ -169,7 +172,9 @@ class Pump:
         self.faults, self.random = relay.faults, random.Random(seed)
         self.cut_left = self._gap(self.faults.cut_bytes)
         self.damage_left = self._gap(self.faults.damage_bytes)
-        self.finder = EveryByte() if self.faults.where == "stream" else ChunkFinder(way, self.faults.where)
+        self.finder = (
+            EveryByte() if self.faults.where == "stream" else ChunkFinder(way, self.faults.where)
+        )
 
     def _gap(self, mean):
         spread = self.faults.spread

@@ -19,7 +19,8 @@ WAIT_SECONDS = 30
 class Server:
     """Starts a server on a free port of the loopback interface, or where the arguments say.
 
-    `prefix` is a command that runs it. Ends it by its process id when the `with` block ends, however that comes about.
+    `prefix` is a command that runs it. Ends it by its process id when the `with` block ends,
+    however that comes about.
     """
 
     def __init__(self, binary, *arguments, listen=("127.0.0.1:0",), prefix=()):
@@ -28,9 +29,11 @@ class Server:
         self.ready = queue.Queue()
         listens = [word for address in listen for word in ("--listen", address)]
         # Settings of the caller's environment must not leak in.
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("PELTON_")}
-        # The same tests for both drivers. With a thread per connection, a number of threads is a number of connections:
-        # what tests say about event loops does not fit.
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("PELTON_")
+        }
+        # The same tests for both drivers. With a thread per connection, a number of threads is a
+        # number of connections: what tests say about event loops does not fit.
         self.driver = os.environ.get("PELTON_TEST_DRIVER", "event-loop")
         environment["PELTON_DRIVER"] = self.driver
         if self.driver == "blocking":
@@ -76,13 +79,19 @@ class Server:
         return host, int(port)
 
     def log(self):
-        """What was read of it so far: the last lines may still be on their way. See `wait_for_log`."""
+        """What was read of it so far: the last lines may still be on their way. See
+        `wait_for_log`."""
         return "".join(self.lines)
 
     def wait_for_log(self, *words):
-        """What the server has said comes here a moment later, so that only waiting for it can prove that it is said."""
+        """What the server has said comes here a moment later, so that only waiting for it can prove
+        that it is said."""
         for word in words:
-            wait_until(lambda: word in self.log(), WAIT_SECONDS, lambda: f"{word!r} is not in the log:\n{self.log()}")  # noqa: B023
+            wait_until(
+                lambda: word in self.log(),
+                WAIT_SECONDS,
+                lambda: f"{word!r} is not in the log:\n{self.log()}",
+            )  # noqa: B023
 
     def resident_bytes(self):
         with open(f"/proc/{self.process.pid}/status") as status:
@@ -138,7 +147,8 @@ def without_threads(arguments):
 
 
 def open_channel(address, *options):
-    """A channel with a connection of its own: channels of one process share connections otherwise."""
+    """A channel with a connection of its own: channels of one process share connections
+    otherwise."""
     return grpc.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1), *options])
 
 
@@ -151,7 +161,8 @@ def wait_until(condition, seconds=WAIT_SECONDS, message="it did not happen in ti
 
 
 def expect_status(code, call, *words):
-    """Calls, expects that status, and each of `words` in its message; digits may be grouped there."""
+    """Calls, expects that status, and each of `words` in its message; digits may be grouped
+    there."""
     try:
         call()
     except grpc.RpcError as error:

@@ -1,9 +1,10 @@
 """Runs the examples of a page as a reader would type them.
 
-Each block marked `sh` is a piece of one shell session: they run in order, in one folder, with `pelton` on the PATH. A
-block marked `text` that follows one directly is what it prints on standard output; `...` stands for any lines if it is
-alone on one, and for anything within a line. A command that ends with `&` goes on in the background, and the next one is
-run at once, as when the block is pasted. To run beside servers of yours, ports are replaced by free ones.
+Each block marked `sh` is a piece of one shell session: they run in order, in one folder, with
+`pelton` on the PATH. A block marked `text` that follows one directly is what it prints on standard
+output; `...` stands for any lines if it is alone on one, and for anything within a line. A command
+that ends with `&` goes on in the background, and the next one is run at once, as when the block is
+pasted. To run beside servers of yours, ports are replaced by free ones.
 """
 
 import os
@@ -25,7 +26,9 @@ def examples(blocks):
     for position, block in enumerate(blocks):
         if block.language == "sh":
             following = blocks[position + 1] if position + 1 < len(blocks) else None
-            found.append((block, following.content if following and following.language == "text" else None))
+            found.append(
+                (block, following.content if following and following.language == "text" else None)
+            )
     return found
 
 
@@ -57,13 +60,16 @@ def script(pieces, ports):
 
 def plain_environment(binary, path=()):
     """That of the caller without its settings of Pelton, and with `pelton` on the PATH."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PELTON_")}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("PELTON_")
+    }
     environment["PATH"] = os.pathsep.join([os.path.dirname(binary), *path, environment["PATH"]])
     return environment
 
 
 def typed(commands, folder, environment, seconds=SECONDS):
-    """Exit code, output and errors of a shell with these commands. None of its processes outlives it."""
+    """Exit code, output and errors of a shell with these commands. None of its processes outlives
+    it."""
     shell = subprocess.Popen(
         ["bash", "-c", commands],
         cwd=folder,
@@ -84,7 +90,8 @@ def typed(commands, folder, environment, seconds=SECONDS):
 
 
 def run(blocks, folder, binary, path=(), variables=None):
-    """Runs the examples among `blocks` in `folder`, and compares what they print with what the page says."""
+    """Runs the examples among `blocks` in `folder`, and compares what they print with what the page
+    says."""
     pieces = examples(blocks)
     assert pieces, "there is no block marked `sh`"
     ports = dict(zip(PORTS, map(str, free_ports(len(PORTS)))))
@@ -95,10 +102,15 @@ def run(blocks, folder, binary, path=(), variables=None):
     environment |= variables or {}
     code, output, errors = typed(script(pieces, ports), folder, environment)
     plain = re.sub(r"\x1b\[[0-9;]*m", "", output)  # Maven resets the colours of what is no terminal
-    printed = translated(plain, {free: written for written, free in ports.items()}).split(MARK + "\n")
+    printed = translated(plain, {free: written for written, free in ports.items()}).split(
+        MARK + "\n"
+    )
     at = pieces[min(len(printed), len(pieces)) - 1][0].line
     assert code == 0, f"exit code {code} in the block of line {at}\n{output}\n{errors}"
     for (block, expected), shown in zip(pieces, printed):
         if expected is not None:
-            wrong = f"line {block.line}:\n{block.content}\nprints\n{shown}\nbut the page says\n{expected}"
+            wrong = (
+                f"line {block.line}:\n{block.content}\nprints\n{shown}\nbut the page "
+                f"says\n{expected}"
+            )
             assert matches(expected, shown), wrong

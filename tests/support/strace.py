@@ -1,4 +1,5 @@
-"""A server under strace: what it asked of the system, in which order, and what the system is made to answer."""
+"""A server under strace: what it asked of the system, in which order, and what the system is made
+to answer."""
 
 import os
 import re
@@ -6,7 +7,8 @@ import subprocess
 import time
 from dataclasses import dataclass
 
-# With -D the server is the child of whoever starts it, and strace stands aside; with -I2 it can be ended before the server.
+# With -D the server is the child of whoever starts it, and strace stands aside; with -I2 it can be
+# ended before the server.
 COMMAND = ["strace", "-D", "-I2", "-f", "-qq"]
 
 LINE = re.compile(r"^(\d+)\s+(.*)$")
@@ -22,11 +24,22 @@ STRING_BYTES = 4 << 20
 
 def recording(path, *calls):
     """A command in front of that of a server, to record these system calls with all their bytes."""
-    return [*COMMAND, "-yy", "-xx", "-s", str(STRING_BYTES), "-o", str(path), "-e", f"trace={','.join(calls)}"]
+    return [
+        *COMMAND,
+        "-yy",
+        "-xx",
+        "-s",
+        str(STRING_BYTES),
+        "-o",
+        str(path),
+        "-e",
+        f"trace={','.join(calls)}",
+    ]
 
 
 def injecting(path, *faults, only_file=None):
-    """A command in front of that of a server, for faults such as `fdatasync:error=EIO:when=5`; see strace(1)."""
+    """A command in front of that of a server, for faults such as `fdatasync:error=EIO:when=5`; see
+    strace(1)."""
     calls = sorted({fault.split(":")[0] for fault in faults})
     command = [*COMMAND, "-y", "-s", "0", "-o", str(path), "-e", f"trace={','.join(calls)}"]
     if only_file:
@@ -41,7 +54,8 @@ def tracer_of(process_id):
 
 
 def wait_for_end(tracer, seconds=30):
-    """Until a strace has ended, which it does when what it traces has: then its record is complete."""
+    """Until a strace has ended, which it does when what it traces has: then its record is
+    complete."""
     deadline = time.monotonic() + seconds
     while os.path.exists(f"/proc/{tracer}"):
         assert time.monotonic() < deadline, "strace does not end"
@@ -51,7 +65,12 @@ def wait_for_end(tracer, seconds=30):
 def works():
     """Whether there is a strace, and it may trace."""
     try:
-        return subprocess.run(["strace", "-qq", "-o", os.devnull, "true"], capture_output=True).returncode == 0
+        return (
+            subprocess.run(
+                ["strace", "-qq", "-o", os.devnull, "true"], capture_output=True
+            ).returncode
+            == 0
+        )
     except FileNotFoundError:
         return False
 

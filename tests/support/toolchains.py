@@ -1,7 +1,8 @@
 """The toolchains that examples need: each function skips the test if its own is not there.
 
-Each takes a folder that is on the PATH of the examples, and returns variables for their environment. What is fetched from
-registries is kept in PELTON_CACHE. A toolchain that is there, but cannot fetch what it needs, is a failure in CI.
+Each takes a folder that is on the PATH of the examples, and returns variables for their
+environment. What is fetched from registries is kept in PELTON_CACHE. A toolchain that is there, but
+cannot fetch what it needs, is a failure in CI.
 """
 
 import os
@@ -78,14 +79,16 @@ def cpp(tools):
     return {}
 
 
-# What is compiled is told by the arguments, and by all that lies in the folder: sources and generated headers.
+# What is compiled is told by the arguments, and by all that lies in the folder: sources and
+# generated headers.
 KEEPING_COMPILER = """#!/bin/bash
 set -eu
 for word in "$@"; do
     [[ ${{before:-}} != -o ]] || output=$word
     before=$word
 done
-key=$({{ echo "$*"; {compiler} --version; find . -name '*.cc' -o -name '*.h' | sort | xargs cat; }} | sha256sum | cut -c1-32)
+sources() {{ find . -name '*.cc' -o -name '*.h' | sort | xargs cat; }}
+key=$({{ echo "$*"; {compiler} --version; sources; }} | sha256sum | cut -c1-32)
 mkdir -p "{cache}"
 if [[ ! -e {cache}/$key ]]; then
     {compiler} "$@"

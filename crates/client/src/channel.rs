@@ -2,7 +2,7 @@
 
 mod streaming;
 
-pub use streaming::{Step, Streaming};
+pub use streaming::{StreamStep, Streaming};
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use net::tls::ClientTls;
 use wire::StreamKey;
 use wire::grpc::{Code, Metadata};
 
-use crate::core::{Core, Request, What, describe};
+use crate::core::{CallRequest, Core, What, describe};
 use crate::error::{CallError, ConnectError, NotBegun};
 use crate::limits;
 use crate::line::Line;
@@ -181,7 +181,7 @@ impl Channel {
             .deadline
             .map(|deadline| deadline.saturating_duration_since(Instant::now()));
         self.info = CallInfo::default();
-        let opened = self.core.open(&Request {
+        let opened = self.core.open(&CallRequest {
             path,
             authority: &self.authority,
             timeout_ns: timeout
@@ -277,7 +277,8 @@ impl Channel {
                 if happening.call == call {
                     self.note(&happening.what);
                     if self.core.close_reason().is_some() {
-                        self.send(); // the server is to learn why, and nobody may look at this connection again
+                        // The server is to learn why, and nobody may look at this connection again.
+                        self.send();
                     }
                     return Some(happening.what);
                 }
@@ -331,7 +332,7 @@ impl Channel {
         let wait = if self.core.output().is_empty() && !self.line.has_unsent() {
             self.longest_wait(deadline)
         } else {
-            limits::WRITE_PATIENCE
+            limits::WRITE_TIMEOUT
         };
         // What came in time may be what a deadline of the protocol waits for: it is looked at
         // first.
@@ -357,7 +358,7 @@ impl Channel {
     /// may want its own answers read first.
     pub(crate) fn send(&mut self) {
         while !self.core.output().is_empty() || self.line.has_unsent() {
-            match self.line.send(self.core.output(), limits::WRITE_PATIENCE) {
+            match self.line.send(self.core.output(), limits::WRITE_TIMEOUT) {
                 Ok(0) => return,
                 Ok(count) => drop(self.core.output().drain(..count)),
                 Err(error) => {

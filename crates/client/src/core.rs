@@ -13,7 +13,7 @@ const USER_AGENT: &str = concat!("grpc-rust-pelton/", env!("CARGO_PKG_VERSION"))
 
 /// What a call begins with.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
+pub struct CallRequest<'a> {
     /// For gRPC `/package.Service/Method`.
     pub path: &'a str,
     /// For whom the server is to answer, usually `host:port`.
@@ -105,7 +105,7 @@ impl Core {
     ///
     /// # Errors
     /// If the connection takes no calls now, or the request cannot be sent.
-    pub fn open(&mut self, request: &Request<'_>) -> Result<StreamKey, CallError> {
+    pub fn open(&mut self, request: &CallRequest<'_>) -> Result<StreamKey, CallError> {
         let head = RequestHead {
             user_agent: USER_AGENT,
             timeout_ns: request.timeout_ns,

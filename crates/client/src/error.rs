@@ -1,6 +1,5 @@
 //! What can go wrong.
 
-use std::fmt;
 use std::io;
 
 use net::Address;
@@ -8,14 +7,16 @@ use net::tls::TlsFailure;
 use wire::grpc::Status;
 
 /// Why there is no connection.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// Nobody listens there: nothing on the port, or no socket at the path.
+    #[error("cannot connect to {address}: nobody listens there")]
     NobodyListens {
         /// The address asked for.
         address: Address,
     },
     /// The name of the host is not known.
+    #[error("cannot connect to {address}: the host is not known ({error})")]
     UnknownHost {
         /// The address asked for.
         address: Address,
@@ -23,11 +24,16 @@ pub enum ConnectError {
         error: io::Error,
     },
     /// Nothing came back in time.
+    #[error(
+        "cannot connect to {address}: no answer in time; is the address right, and nothing in \
+         between that drops connections?"
+    )]
     TimedOut {
         /// The address asked for.
         address: Address,
     },
     /// There is a connection, and no agreement on TLS.
+    #[error("no TLS with {address}: {failure}")]
     Tls {
         /// The address asked for.
         address: Address,
@@ -35,6 +41,7 @@ pub enum ConnectError {
         failure: TlsFailure,
     },
     /// Anything else that the system refuses.
+    #[error("cannot connect to {address}: {error}")]
     Failed {
         /// The address asked for.
         address: Address,
@@ -43,59 +50,34 @@ pub enum ConnectError {
     },
 }
 
-impl fmt::Display for ConnectError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ConnectError::NobodyListens { address } => {
-                write!(f, "cannot connect to {address}: nobody listens there")
-            }
-            ConnectError::UnknownHost { address, error } => {
-                write!(
-                    f,
-                    "cannot connect to {address}: the host is not known ({error})"
-                )
-            }
-            ConnectError::TimedOut { address } => {
-                write!(
-                    f,
-                    "cannot connect to {address}: no answer in time; is the address right, and nothing in between that \
-                     drops connections?"
-                )
-            }
-            ConnectError::Tls { address, failure } => {
-                write!(f, "no TLS with {address}: {failure}")
-            }
-            ConnectError::Failed { address, error } => {
-                write!(f, "cannot connect to {address}: {error}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for ConnectError {}
-
 /// Why a call has no answer.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum CallError {
     /// The server ended the call with this status.
+    #[error("{0}")]
     Status(Status),
     /// The deadline passed. The server may have done what was asked.
+    #[error("no answer before the deadline")]
     DeadlineExceeded,
     /// The server did not begin with the call: it is safe to try it again.
+    #[error("{0}")]
     NotBegun(NotBegun),
     /// The connection ended before the call did. The server may have done what was asked.
+    #[error("the connection ended before the answer ({reason})")]
     ConnectionLost {
         /// What is known of the reason.
         reason: String,
     },
     /// What came back is not an answer to this call: no gRPC, a message too many or too few, or one
     /// too large.
+    #[error("the answer makes no sense: {reason}")]
     BadAnswer {
         /// What is wrong.
         reason: String,
     },
     /// The request cannot be sent: its path or metadata have a form that HTTP/2 does not allow, or
     /// are too large.
+    #[error("the request cannot be sent: {reason}")]
     BadRequest {
         /// What is wrong.
         reason: String,
@@ -103,46 +85,18 @@ pub enum CallError {
 }
 
 /// Why a call did not begin.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotBegun {
     /// The server refused it: it is stopping, or it has too many calls of this client.
+    #[error("the server did not begin with it; try again")]
     Refused,
     /// As many calls as the server allows are open on this connection.
+    #[error("as many calls as the server allows are open; try again")]
     TooManyCalls,
     /// The connection takes no new calls: it is closing or closed.
+    #[error("the connection takes no new calls ({reason}); try again")]
     Closing {
         /// What is known of the reason.
         reason: String,
     },
 }
-
-impl fmt::Display for CallError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CallError::Status(status) => status.fmt(f),
-            CallError::DeadlineExceeded => f.write_str("no answer before the deadline"),
-            CallError::NotBegun(why) => why.fmt(f),
-            CallError::ConnectionLost { reason } => {
-                write!(f, "the connection ended before the answer ({reason})")
-            }
-            CallError::BadAnswer { reason } => write!(f, "the answer makes no sense: {reason}"),
-            CallError::BadRequest { reason } => write!(f, "the request cannot be sent: {reason}"),
-        }
-    }
-}
-
-impl fmt::Display for NotBegun {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            NotBegun::Refused => f.write_str("the server did not begin with it; try again"),
-            NotBegun::TooManyCalls => {
-                f.write_str("as many calls as the server allows are open; try again")
-            }
-            NotBegun::Closing { reason } => {
-                write!(f, "the connection takes no new calls ({reason}); try again")
-            }
-        }
-    }
-}
-
-impl std::error::Error for CallError {}

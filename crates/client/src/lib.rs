@@ -37,9 +37,9 @@ mod socket;
 
 pub use channel::{
     CallInfo, CallOptions, Channel, ChannelOptions, HttpAnswer, SERVER_SPEAKS_TLS, ServerStreaming,
-    Step, Streaming,
+    StreamStep, Streaming,
 };
-pub use core::{Core, Happening, Request, What};
+pub use core::{CallRequest, Core, Happening, What};
 pub use error::{CallError, ConnectError, NotBegun};
 pub use line::APPLICATION;
 pub use local::{

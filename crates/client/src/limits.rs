@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// How long connecting may take by default. Longer than the first retransmissions of a lost SYN,
-/// shorter than the patience of a person.
+/// shorter than a person likes to wait.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// One message that is received, by default: what a server can be set to store at most, and room
@@ -25,7 +25,7 @@ pub const GATHERED_BYTES: usize = 64 << 10;
 
 /// How long a write may wait for room before the answers are read that the server may want to be
 /// rid of first.
-pub const WRITE_PATIENCE: Duration = Duration::from_millis(20);
+pub const WRITE_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// The most that is waited for in one go when nothing else sets an end, so that a deadline that is
 /// far away still fits into what sockets take.
@@ -34,7 +34,7 @@ pub const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 /// The body of a plain HTTP answer that is kept. Stops a server that never ends.
 pub const HTTP_BODY_BYTES: usize = 1 << 20;
 
-// --- The local face -------------------------------------------------------------------------------------------------
+// --- The local face ------------------------------------------------------------------------------
 
 /// Connections of one local face, by default. What most systems let a process open, and a slip of
 /// the finger does not reach.

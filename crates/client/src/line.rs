@@ -44,7 +44,7 @@ impl Line {
         loop {
             // A server that gives up may close before it has taken all; what it says is still to be
             // read.
-            let _ = self.flush(limits::WRITE_PATIENCE);
+            let _ = self.flush(limits::WRITE_TIMEOUT);
             let Some(pipe) = self.tls.as_mut() else {
                 return Ok(());
             };
@@ -62,7 +62,7 @@ impl Line {
                 Ok(Received::Bytes(count)) => {
                     let received = pipe.received(&buffer[..count], &mut |_| {});
                     if let Err(failure) = received {
-                        let _ = self.flush(limits::WRITE_PATIENCE);
+                        let _ = self.flush(limits::WRITE_TIMEOUT);
                         return Err(failed(failure));
                     }
                 }
@@ -87,7 +87,7 @@ impl Line {
         };
         let opened = pipe.received(&buffer[..*count], take);
         let is_over = pipe.peer_closed();
-        self.flush(limits::WRITE_PATIENCE)?;
+        self.flush(limits::WRITE_TIMEOUT)?;
         match opened {
             Ok(()) if is_over => Ok(Received::End),
             Ok(()) => Ok(received),
@@ -139,7 +139,7 @@ impl Drop for Line {
         if let Some(pipe) = &mut self.tls {
             pipe.close();
         }
-        // Who does not hear the goodbye sees the end all the same.
+        // A peer that does not read the closure alert sees the end all the same.
         let _ = self.flush(Duration::from_millis(1));
     }
 }

@@ -6,7 +6,9 @@ use std::io::{Read, Write};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use client::{CallError, CallOptions, Channel, ChannelOptions, Code, Metadata, NotBegun, Step};
+use client::{
+    CallError, CallOptions, Channel, ChannelOptions, Code, Metadata, NotBegun, StreamStep,
+};
 
 use common::{by_path, listen, serve};
 
@@ -97,12 +99,12 @@ fn messages_go_both_ways() {
             SOON
         };
         match chat.poll(wait).expect("all is well") {
-            Step::Message(answer) => {
+            StreamStep::Message(answer) => {
                 assert!(answer == message(received), "{received} comes as it went");
                 received += 1;
             }
-            Step::Nothing => assert!(wait.is_zero() || chat.can_send()),
-            Step::Ended => break,
+            StreamStep::Nothing => assert!(wait.is_zero() || chat.can_send()),
+            StreamStep::Ended => break,
         }
     }
     assert_eq!((sent, received), (200, 200));
@@ -119,7 +121,7 @@ fn a_stream_that_was_given_up_or_failed_leaves_the_channel_usable() {
         .expect("begun");
     silent.send(b"hello?");
     let step = silent.poll(Duration::from_millis(30)).expect("no error");
-    assert!(matches!(step, Step::Nothing), "{step:?}");
+    assert!(matches!(step, StreamStep::Nothing), "{step:?}");
     drop(silent);
     let mut fail = channel
         .streaming("/t.T/Fail", &CallOptions::default())

@@ -87,8 +87,9 @@ fn every_end_is_told_once() {
     let about = |tag: u64| {
         face.heard
             .iter()
-            .filter(move |heard| {
-                matches!(heard, Heard::Ok(it, _) | Heard::Failed(it, _) | Heard::Lost(it) if *it == tag)
+            .filter(move |heard| match heard {
+                Heard::Ok(it, _) | Heard::Failed(it, _) | Heard::Lost(it) => *it == tag,
+                _ => false,
             })
             .count()
     };

@@ -26,7 +26,10 @@ fn calls(local: &mut Local, channel: client::ChannelKey) {
     while succeeded < CALLS {
         turn(local, &mut |happened| {
             if let Happened::Ended { ending, .. } = happened {
-                let is_good = |ending: &Ending<'_>| matches!(ending, Ending::Status { status, messages: 1 } if status.is_ok());
+                let is_good = |ending: &Ending<'_>| match ending {
+                    Ending::Status { status, messages } => *messages == 1 && status.is_ok(),
+                    _ => false,
+                };
                 assert!(is_good(ending));
                 succeeded += 1;
             }

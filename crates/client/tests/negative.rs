@@ -7,7 +7,7 @@ mod raw;
 
 use std::time::{Duration, Instant};
 
-use client::{CallError, CallOptions, Channel, Code, NotBegun, Step};
+use client::{CallError, CallOptions, Channel, Code, NotBegun, StreamStep};
 use testkit::frames::message;
 use wire::http2::frame::{flag, kind};
 
@@ -92,14 +92,14 @@ fn a_window_update_alone_makes_a_call_writable() {
     streaming.send(&vec![7; LARGE_WINDOW as usize / 2]);
     assert!(!streaming.can_send(), "most of it waits for the window");
     let step = streaming.poll(Duration::from_secs(60));
-    assert!(matches!(step, Ok(Step::Nothing)), "{step:?}");
+    assert!(matches!(step, Ok(StreamStep::Nothing)), "{step:?}");
     assert!(streaming.can_send(), "all of it is on its way");
     streaming.close_send();
     loop {
         match streaming.poll(Duration::from_secs(20)).expect("answered") {
-            Step::Message(message) => assert_eq!(message, b"answer"),
-            Step::Nothing => {}
-            Step::Ended => break,
+            StreamStep::Message(message) => assert_eq!(message, b"answer"),
+            StreamStep::Nothing => {}
+            StreamStep::Ended => break,
         }
     }
     drop(streaming);
@@ -263,7 +263,7 @@ fn ping_flood() {
 fn max_streams() {
     let config = wire::Config::client();
     let mut core = client::Core::new(&config, 0);
-    let request = client::Request {
+    let request = client::CallRequest {
         path: PATH,
         authority: "here",
         timeout_ns: None,
@@ -526,13 +526,13 @@ fn a_stream_ends_at_its_deadline() {
     let mut stream = channel.streaming(PATH, &options).expect("begun");
     loop {
         match stream.poll(Duration::from_secs(20)) {
-            Ok(Step::Nothing) => {}
+            Ok(StreamStep::Nothing) => {}
             Err(CallError::DeadlineExceeded) => break,
             other => panic!("{other:?}"),
         }
     }
     let after = stream.poll(Duration::ZERO).expect("it is over");
-    assert!(matches!(after, Step::Ended), "{after:?}");
+    assert!(matches!(after, StreamStep::Ended), "{after:?}");
     drop(stream);
     drop(channel);
     server.join().expect("the server has seen what it expects");

@@ -355,19 +355,28 @@ mod tests {
         assert_eq!((tally.unfinished, tally.oldest_unfinished_ns), (2, 14));
     }
 
+    type Counted<'a> = (
+        Ending<'a>,
+        Option<Verdict>,
+        Result<bool, FailureKind>,
+        &'static str,
+    );
+
+    fn assert_counted(endings: &[Counted<'_>]) {
+        for (ending, verdict, counts, says) in endings {
+            let counted = count_as(ending, *verdict);
+            assert_eq!(counted, *counts, "{ending:?} {verdict:?}");
+            assert!(describe(ending).contains(says), "{}", describe(ending));
+        }
+    }
+
     #[test]
-    fn each_ending_counts_as_what_it_is() {
+    fn a_status_counts_by_the_verdict_on_its_message() {
         let ok = |messages| Ending::Status {
             status: &Status::OK,
             messages,
         };
-        let gone = &Status::new(Code::NotFound, "nowhere");
-        let failed = Ending::Status {
-            status: gone,
-            messages: 1,
-        };
-        let (lost, bad) = ("it went", "half a frame");
-        for (ending, verdict, counts, says) in [
+        assert_counted(&[
             (ok(1), Some(Verdict::Good), Ok(false), "has 1 messages"),
             (ok(1), Some(Verdict::Miss), Ok(true), "has 1 messages"),
             (
@@ -401,6 +410,18 @@ mod tests {
                 Err(FailureKind::BadAnswer),
                 "has 2 messages",
             ),
+        ]);
+    }
+
+    #[test]
+    fn each_ending_counts_as_what_it_is() {
+        let gone = &Status::new(Code::NotFound, "nowhere");
+        let failed = Ending::Status {
+            status: gone,
+            messages: 1,
+        };
+        let (lost, bad) = ("it went", "half a frame");
+        assert_counted(&[
             (
                 failed,
                 Some(Verdict::Good),
@@ -431,9 +452,6 @@ mod tests {
                 Err(FailureKind::BadAnswer),
                 bad,
             ),
-        ] {
-            assert_eq!(count_as(&ending, verdict), counts, "{ending:?} {verdict:?}");
-            assert!(describe(&ending).contains(says), "{}", describe(&ending));
-        }
+        ]);
     }
 }

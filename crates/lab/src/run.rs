@@ -377,8 +377,8 @@ fn run_thread<W: Workload>(
     make_waits_precise();
     let mut turning = Turning::new(plan, index, make)?;
     // A connection that hears nothing says so itself, a little earlier.
-    let patience = plan.connect_timeout + limits::LONGEST_WAIT * 2;
-    let give_up_ns = monotonic_ns().saturating_add(patience.as_nanos() as u64);
+    let timeout = plan.connect_timeout + limits::LONGEST_WAIT * 2;
+    let give_up_ns = monotonic_ns().saturating_add(timeout.as_nanos() as u64);
     while !turning.worker.is_connected()? {
         if shared.stop.load(Relaxed) {
             return Err(RunError::Stopped);
@@ -429,7 +429,8 @@ impl<W: Workload> Turning<W> {
             return RunError::Connect(client::ConnectError::TimedOut { address }.to_string());
         }
         RunError::Connect(format!(
-            "cannot connect to {}: {open} of {} connections of this thread were open after {:.1} s, the --timeout",
+            "cannot connect to {}: {open} of {} connections of this thread were open after {:.1} \
+             s, the --timeout",
             plan.address,
             share(plan.connections as u64, index, plan.threads),
             plan.connect_timeout.as_secs_f64()

@@ -1,8 +1,9 @@
 //! Zipf's distribution: the k-th most wanted of `count` things is wanted in proportion to
 //! k^-exponent.
 //!
-//! By rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate variates from monotone discrete
-//! distributions", 1996): no table, a constant time a number, any exponent above 0.
+//! By rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate variates from
+//! monotone discrete distributions", 1996): no table, a constant time a number, any exponent above
+//! 0.
 
 use crate::random::Random;
 

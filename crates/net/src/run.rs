@@ -1,6 +1,5 @@
 //! How a run of loops begins for each of them, and how it ends.
 
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 
@@ -36,44 +35,28 @@ pub struct Ended {
 }
 
 /// Why loops could not run, or not to the end.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
     /// No handler for the signals could be installed.
-    Signals(io::Error),
+    #[error("cannot handle signals: {0}")]
+    Signals(#[source] io::Error),
     /// A thread could not be started.
-    Thread(io::Error),
+    #[error("cannot start a thread: {0}")]
+    Thread(#[source] io::Error),
     /// A loop failed in the kernel; the others were stopped.
+    #[error("event loop {index} failed: {error}")]
     Loop {
         /// Which loop.
         index: usize,
         /// What the kernel says.
+        #[source]
         error: io::Error,
     },
     /// A handler panicked; the other loops were stopped.
+    #[error("event loop {index} panicked")]
     Panicked {
         /// Which loop.
         index: usize,
     },
-}
-
-impl fmt::Display for RunError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RunError::Signals(error) => write!(f, "cannot handle signals: {error}"),
-            RunError::Thread(error) => write!(f, "cannot start a thread: {error}"),
-            RunError::Loop { index, error } => write!(f, "event loop {index} failed: {error}"),
-            RunError::Panicked { index } => write!(f, "event loop {index} panicked"),
-        }
-    }
-}
-
-impl std::error::Error for RunError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            RunError::Signals(error) | RunError::Thread(error) => Some(error),
-            RunError::Loop { error, .. } => Some(error),
-            RunError::Panicked { .. } => None,
-        }
-    }
 }

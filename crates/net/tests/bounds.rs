@@ -6,13 +6,13 @@ mod common;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use common::scripted::{BUFFER_BYTES, MS, Pair, Scripted, pair};
+use common::scripted::{BUFFER_BYTES, MS, Pair, Scripted, joined, linked_with, pair};
 use net::limits::{
     DRAIN_MS, HANDSHAKE_BYTES, HANDSHAKE_MS, HANDSHAKE_STEPS_PER_TICK, HANDSHAKES_PER_LOOP,
     INPUT_BUFFER_BYTES, LINGER_MS, OUTPUT_HIGH_WATER_BYTES, OUTPUT_LOW_WATER_BYTES,
     STOP_FLUSH_LEAST_MS, STOP_FLUSH_MS, TICK_INPUT_BYTES, WRITE_STALL_MS,
 };
-use net::sim::{Faults, Network};
+use net::sim::{Faults, Network, Timing};
 use net::{Closed, Io};
 
 /// The server greets with so many bytes more than the network takes; nobody reads them.
@@ -114,6 +114,51 @@ fn a_peer_to_which_nothing_was_sent_for_long_has_its_whole_time() {
         assert_eq!(received, round * (BUFFER_BYTES + 1));
         assert_eq!(pair.network.counters(pair.server).stalled, 0);
     }
+}
+
+/// A simulation chooses the times of its nodes, and with a longer tick it has fewer of them.
+#[test]
+fn a_simulation_keeps_the_times_that_it_was_given() {
+    let run = |timing: Timing| {
+        let client = Scripted {
+            paused: true,
+            ..Scripted::default()
+        };
+        let server = Scripted {
+            greeting: vec![1; BUFFER_BYTES + 1],
+            busy: true,
+            ..Scripted::default()
+        };
+        let mut pair = joined(linked_with(BUFFER_BYTES, timing), server, client);
+        pair.network.run_for((timing.write_stall_ms - 1) * MS);
+        assert_eq!((pair.counted().connections, pair.counted().stalled), (1, 0));
+        pair.network.run_for(2 * MS);
+        assert_eq!((pair.counted().connections, pair.counted().stalled), (0, 1));
+        pair.network.stop(pair.server);
+        pair.network.run_for((timing.drain_ms - 1) * MS);
+        assert!(!pair.network.has_ended(pair.server));
+        pair.network.run_for(2 * MS);
+        assert!(pair.network.has_ended(pair.server));
+        pair.counted().ticks
+    };
+    let timing = Timing {
+        tick_ns: 1_000,
+        write_stall_ms: 300,
+        drain_ms: 70,
+    };
+    let ticks = run(timing);
+    assert_eq!(run(timing), ticks);
+    run(Timing {
+        write_stall_ms: 20,
+        drain_ms: 3_000,
+        ..timing
+    });
+    assert!(
+        run(Timing {
+            tick_ns: 0,
+            ..timing
+        }) >= ticks
+    );
 }
 
 #[test]

@@ -105,9 +105,9 @@ fn log_data(change: Option<Change>, shared: &Shared) {
     let limit = Size::rounded(shared.store.memory_limit_bytes());
     match change {
         Some(Change::Full) => tracing::warn!(
-            "memory for data is full: {used} of {limit} are used, and writes that grow are refused with \
-             RESOURCE_EXHAUSTED; reads and deletes go on. Delete something, raise --memory-limit, or keep large \
-             databases on disk (pelton database convert)"
+            "memory for data is full: {used} of {limit} are used, and writes that grow are refused \
+             with RESOURCE_EXHAUSTED; reads and deletes go on. Delete something, raise \
+             --memory-limit, or keep large databases on disk (pelton database convert)"
         ),
         Some(Change::FreeAgain) => {
             tracing::info!("memory for data is free again: {used} of {limit} are used");
@@ -122,8 +122,9 @@ fn log_buffers(change: Option<Change>, shared: &Shared) {
     let limit = Size::rounded(totals.buffered_limit_bytes);
     match change {
         Some(Change::Full) => tracing::warn!(
-            "memory for requests and unsent answers is full: {used} of {limit} are used, and calls are refused with \
-             UNAVAILABLE until clients take what waits for them; raise --memory-limit if this happens often"
+            "memory for requests and unsent answers is full: {used} of {limit} are used, and calls \
+             are refused with UNAVAILABLE until clients take what waits for them; raise \
+             --memory-limit if this happens often"
         ),
         Some(Change::FreeAgain) => tracing::info!(
             "memory for requests and unsent answers is free again: {used} of {limit} are used"
@@ -177,7 +178,8 @@ impl Activity {
         }
         let of = |field: fn(&Activity) -> u64| field(self).saturating_sub(field(before));
         let mut line = format!(
-            "since the last such line: {} calls ended, {} of them not OK, {} refused; {} connections are open, {} calls run",
+            "since the last such line: {} calls ended, {} of them not OK, {} refused; {} \
+             connections are open, {} calls run",
             of(|one| one.calls),
             of(|one| one.failed),
             of(|one| one.refused),

@@ -380,8 +380,8 @@ mod tests {
     #[test]
     fn operations_are_read() {
         let put = operation(
-            r#"{"operation":"put","key":"AP8=","key_encoding":"base64","value":"ff00","value_encoding":"hex",
-                "if_exists":false,"time_to_live_ms":5,"return_previous":true}"#,
+            r#"{"operation":"put","key":"AP8=","key_encoding":"base64","value":"ff00",
+                "value_encoding":"hex","if_exists":false,"time_to_live_ms":5,"return_previous":true}"#,
         )
         .expect("valid");
         let expected = OperationBody::Put(PutOperation {

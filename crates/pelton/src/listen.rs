@@ -51,7 +51,8 @@ impl FromStr for ListenAddress {
             .map_err(|error: net::AddressError| error.to_string())?;
         if tls == Some(true) && matches!(address, Address::Unix(_)) {
             return Err(format!(
-                "`{text}`: there is no TLS on UNIX sockets, who may connect is up to --unix-mode; write {address}"
+                "`{text}`: there is no TLS on UNIX sockets, who may connect is up to --unix-mode; \
+                 write {address}"
             ));
         }
         Ok(ListenAddress { address, tls })
@@ -104,7 +105,8 @@ impl FromStr for OriginalPorts {
         match format!("{text}:1").parse() {
             Ok(Address::Tcp { host, port: 1 }) => Ok(OriginalPorts { host }),
             _ => Err(format!(
-                "`{text}` is no host; write a name or an address, such as 127.0.0.1 or [::1], without a port"
+                "`{text}` is no host; write a name or an address, such as 127.0.0.1 or [::1], \
+                 without a port"
             )),
         }
     }

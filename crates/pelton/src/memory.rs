@@ -68,8 +68,9 @@ pub fn check_address_space(root: &Path) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "the limit on the address space of this process is {}, too little for a server: it needs {} at least; raise it \
-         (`ulimit -v {}`, LimitAS= of systemd), or bound the memory with a control group (MemoryMax= of systemd)",
+        "the limit on the address space of this process is {}, too little for a server: it needs \
+         {} at least; raise it (`ulimit -v {}`, LimitAS= of systemd), or bound the memory with a \
+         control group (MemoryMax= of systemd)",
         Size::rounded(limit),
         Size::rounded(least),
         least.div_ceil(1024)

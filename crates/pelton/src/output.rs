@@ -122,8 +122,9 @@ impl Output {
             return Ok(());
         }
         Err(Failure::Usage(format!(
-            "{what} is no text, {} bytes, and was not printed: it could put this terminal into disorder; write it into a file \
-             (`> FILE`), take --output json, or pipe it to `cat` to see it all the same",
+            "{what} is no text, {} bytes, and was not printed: it could put this terminal into \
+             disorder; write it into a file (`> FILE`), take --output json, or pipe it to `cat` to \
+             see it all the same",
             bytes.len()
         )))
     }

@@ -73,16 +73,7 @@ pub fn serve(arguments: &ServeArguments, signals: StartSignals) -> Result<Exit, 
         ))
     })?;
     let notifier = Arc::new(notifier);
-    memory::check_address_space(Path::new("/")).map_err(Failure::Failed)?;
-    // Before there are threads.
-    allocator::share_arena_of_c_library();
-    let memory_limit_bytes = memory_limit_bytes(settings.memory_limit);
-    if settings.driver == Driver::Blocking || memory_limit_bytes < HUGE_PAGES_FROM_BYTES {
-        memory::forgo_huge_pages();
-    }
-    if memory_limit_bytes < GIVE_BACK_AT_ONCE_BELOW_BYTES {
-        allocator::give_back_at_once();
-    }
+    let memory_limit_bytes = prepare_memory(&settings)?;
     let had_folder = settings.folder().is_some_and(Path::exists);
     let metrics = settings.metrics_listen.as_ref().map(bind_metrics);
     let metrics = metrics.transpose()?;
@@ -136,6 +127,25 @@ pub fn serve(arguments: &ServeArguments, signals: StartSignals) -> Result<Exit, 
     }
     say_trees_set_aside(server.trees_set_aside());
     warn(&settings, server.addresses(), metrics_address);
+    run(server)
+}
+
+/// Bounds what the process takes of memory, before there are threads. Returns the limit.
+fn prepare_memory(settings: &Settings) -> Result<u64, Failure> {
+    memory::check_address_space(Path::new("/")).map_err(Failure::Failed)?;
+    allocator::share_arena_of_c_library();
+    let memory_limit_bytes = memory_limit_bytes(settings.memory_limit);
+    if settings.driver == Driver::Blocking || memory_limit_bytes < HUGE_PAGES_FROM_BYTES {
+        memory::forgo_huge_pages();
+    }
+    if memory_limit_bytes < GIVE_BACK_AT_ONCE_BELOW_BYTES {
+        allocator::give_back_at_once();
+    }
+    Ok(memory_limit_bytes)
+}
+
+/// Serves until the server is stopped, and reports how it ended.
+fn run(server: Server) -> Result<Exit, Failure> {
     let store = server.shared().store.clone();
     let ended = server
         .run()
@@ -168,7 +178,8 @@ fn check_pin(settings: &Settings) -> Result<(), Failure> {
     };
     let all = CpuList((0..CpuSet::MAX_CPU).filter(|&cpu| is_usable(cpu)).collect());
     Err(Failure::Usage(format!(
-        "pin names CPU {cpu}, which is not possible: this process may use {all} (see pelton serve --help)"
+        "pin names CPU {cpu}, which is not possible: this process may use {all} (see pelton serve \
+         --help)"
     )))
 }
 
@@ -235,9 +246,9 @@ fn serve_metrics(
         tls: certificate.map(|certificate| certificate.tls().clone()),
         start_s: SystemTimeSource.wall_ms() / 1_000,
     };
-    let patience = Duration::from_millis(METRICS_CONNECTION_MS);
+    let timeout = Duration::from_millis(METRICS_CONNECTION_MS);
     bound
-        .serve(Arc::new(move || sources.page()), patience)
+        .serve(Arc::new(move || sources.page()), timeout)
         .map_err(|error| {
             Failure::Failed(format!("a thread for metrics cannot be started: {error}"))
         })
@@ -250,8 +261,8 @@ fn memory_limit_bytes(limit: MemoryLimit) -> u64 {
                 && size.0 > allowed
             {
                 tracing::warn!(
-                    "--memory-limit {size} is more than {}, {bound}: the system may end the server before its own limit is \
-                     reached",
+                    "--memory-limit {size} is more than {}, {bound}: the system may end the server \
+                     before its own limit is reached",
                     Size::rounded(allowed)
                 );
             }
@@ -275,7 +286,8 @@ fn memory_limit_bytes(limit: MemoryLimit) -> u64 {
         }
         None => {
             tracing::warn!(
-                "cannot find out how much memory there is: limiting data to {}; --memory-limit says otherwise",
+                "cannot find out how much memory there is: limiting data to {}; --memory-limit \
+                 says otherwise",
                 Size(UNKNOWN_MEMORY_LIMIT_BYTES)
             );
             UNKNOWN_MEMORY_LIMIT_BYTES
@@ -431,7 +443,8 @@ fn start_failure(error: &StartError) -> Failure {
         StartError::Bind(BindError::InUse {
             address: Address::Tcp { host, port },
         }) => format!(
-            "; choose another port with --listen {}, or stop the other process (ss -ltnp 'sport = :{port}' shows it)",
+            "; choose another port with --listen {}, or stop the other process (ss -ltnp 'sport = \
+             :{port}' shows it)",
             Address::Tcp {
                 host: host.clone(),
                 port: port.wrapping_add(1).max(1024)
@@ -447,12 +460,13 @@ fn start_failure(error: &StartError) -> Failure {
                 .into()
         }
         StartError::Open(OpenError::Orphans { .. }) => format!(
-            "; nothing was changed. --accept-loss starts without them, and moves them into the folder {SET_ASIDE_FOLDER} of \
-             the data folder"
+            "; nothing was changed. --accept-loss starts without them, and moves them into the \
+             folder {SET_ASIDE_FOLDER} of the data folder"
         ),
         StartError::Open(OpenError::Database { error, .. }) if error.can_be_given_up() => format!(
-            "; nothing was changed. --accept-loss starts without what is in such a database: its folder alone is moved into \
-             the folder {SET_ASIDE_FOLDER} of the data folder, and it begins anew with what the log still has of it"
+            "; nothing was changed. --accept-loss starts without what is in such a database: its \
+             folder alone is moved into the folder {SET_ASIDE_FOLDER} of the data folder, and it \
+             begins anew with what the log still has of it"
         ),
         StartError::Open(OpenError::Snapshot(ReadError::Damaged { .. })) => {
             "; nothing was changed. Put a whole copy of the file back, or restore a backup".into()
@@ -463,8 +477,8 @@ fn start_failure(error: &StartError) -> Failure {
                 _ => KindArgument::Memory,
             };
             format!(
-                "; nothing was changed. Start without --kind, then `pelton database convert --kind {wanted}` converts it \
-                 while the server runs"
+                "; nothing was changed. Start without --kind, then `pelton database convert --kind \
+                 {wanted}` converts it while the server runs"
             )
         }
         _ => String::new(),
@@ -492,7 +506,8 @@ fn announce(
     }
     if let Some(made) = certificate.and_then(|certificate| certificate.self_signed.as_ref()) {
         text.push_str(&format!(
-            "certificate for a first try: clients trust it by {} (SHA-256 {}), such as pelton status --tls-ca {}\n",
+            "certificate for a first try: clients trust it by {} (SHA-256 {}), such as pelton \
+             status --tls-ca {}\n",
             made.authority.display(),
             made.fingerprint,
             made.authority.display()
@@ -564,7 +579,8 @@ fn say_recovered(recovered: &Recovered) {
         );
     } else {
         tracing::info!(
-            "read {records} from the log, up to sequence {last_sequence}; the last stop was not clean"
+            "read {records} from the log, up to sequence {last_sequence}; the last stop was not \
+             clean"
         );
     }
 }
@@ -573,10 +589,11 @@ fn say_recovered(recovered: &Recovered) {
 fn say_trees_set_aside(count: u64) {
     if count > 0 {
         tracing::warn!(
-            "neither the log nor a snapshot names {count} folders in the folder of databases on disk, or there are files of \
-             others in them: such as a crash leaves of one that was being made, or of a log of which a part was given up, or \
-             copies that somebody has put there; they were moved into the folder `{SET_ASIDE_FOLDER}` of the data folder, \
-             and are removed after {} days",
+            "neither the log nor a snapshot names {count} folders in the folder of databases on \
+             disk, or there are files of others in them: such as a crash leaves of one that was \
+             being made, or of a log of which a part was given up, or copies that somebody has put \
+             there; they were moved into the folder `{SET_ASIDE_FOLDER}` of the data folder, and \
+             are removed after {} days",
             SET_ASIDE_MS / MS_PER_DAY
         );
     }
@@ -597,9 +614,10 @@ fn say_blobs_found(found: &Found) {
     }
     if *set_aside > 0 {
         tracing::warn!(
-            "nothing names {set_aside} files of the folder `blobs`: such as a crash leaves of uploads that were not complete, \
-             or of blobs that were being removed; they were moved into the folder `{SET_ASIDE_FOLDER}` of the data folder, \
-             and are removed after {} days",
+            "nothing names {set_aside} files of the folder `blobs`: such as a crash leaves of \
+             uploads that were not complete, or of blobs that were being removed; they were moved \
+             into the folder `{SET_ASIDE_FOLDER}` of the data folder, and are removed after {} \
+             days",
             SET_ASIDE_MS / MS_PER_DAY
         );
     }
@@ -612,9 +630,9 @@ fn say_blobs_found(found: &Found) {
             false => "",
         };
         tracing::error!(
-            "{missing} blobs have no content: their files in the folder `blobs` of the data folder are gone, removed by \
-             somebody else: {missing_names:?}{more}; reading them fails with DATA_LOSS; upload them again, delete them, \
-             or restore a backup"
+            "{missing} blobs have no content: their files in the folder `blobs` of the data folder \
+             are gone, removed by somebody else: {missing_names:?}{more}; reading them fails with \
+             DATA_LOSS; upload them again, delete them, or restore a backup"
         );
     }
 }
@@ -628,8 +646,9 @@ fn largest_file_bytes() -> Option<u64> {
 fn check_file_size(segment_bytes: u64) -> Result<(), Failure> {
     match largest_file_bytes() {
         Some(bytes) if bytes < segment_bytes => Err(Failure::Failed(format!(
-            "this process may make no file of more than {bytes} bytes (`ulimit -f`, `LimitFSIZE=` of systemd), and a file of \
-             the log has {segment_bytes}: raise that limit, or lower --log-segment"
+            "this process may make no file of more than {bytes} bytes (`ulimit -f`, `LimitFSIZE=` \
+             of systemd), and a file of the log has {segment_bytes}: raise that limit, or lower \
+             --log-segment"
         ))),
         _ => Ok(()),
     }
@@ -639,16 +658,16 @@ fn check_file_size(segment_bytes: u64) -> Result<(), Failure> {
 fn warn(settings: &Settings, addresses: &[Address], metrics: Option<SocketAddr>) {
     if settings.max_value.0 > store::limits::VALUE_BYTES as u64 {
         tracing::warn!(
-            "--max-value {} is above {} bytes: clients refuse messages above 4 MiB unless they are set up to receive \
-             more, so that they may not be able to read what they have stored",
+            "--max-value {} is above {} bytes: clients refuse messages above 4 MiB unless they are \
+             set up to receive more, so that they may not be able to read what they have stored",
             settings.max_value,
             store::limits::VALUE_BYTES
         );
     }
     if let Some(bytes) = largest_file_bytes().filter(|_| settings.folder().is_some()) {
         tracing::warn!(
-            "this process may make no file of more than {bytes} bytes (`ulimit -f`, `LimitFSIZE=` of systemd): larger blobs, \
-             snapshots, backups and tables of databases on disk fail"
+            "this process may make no file of more than {bytes} bytes (`ulimit -f`, `LimitFSIZE=` \
+             of systemd): larger blobs, snapshots, backups and tables of databases on disk fail"
         );
     }
     // Who must show a certificate of an authority that the operator has named is not everybody.
@@ -668,7 +687,8 @@ fn warn(settings: &Settings, addresses: &[Address], metrics: Option<SocketAddr>)
     }
     if let Some(address) = metrics.filter(|address| !address.ip().is_loopback()) {
         tracing::warn!(
-            "whoever can reach {address} can read the metrics, with the names of all databases: there is no access control"
+            "whoever can reach {address} can read the metrics, with the names of all databases: \
+             there is no access control"
         );
     }
 }

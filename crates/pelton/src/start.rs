@@ -62,12 +62,13 @@ fn line(folder: &str, since: Duration, progress: &ReadProgress, log_bytes: u64) 
     let (read, all) = (Size::rounded(bytes), Size::rounded(log_bytes));
     match bytes {
         0 => format!(
-            "still starting after {seconds} s: reading {folder}; of its log, at most {all}, nothing was read yet, but a snapshot \
-             may be"
+            "still starting after {seconds} s: reading {folder}; of its log, at most {all}, \
+             nothing was read yet, but a snapshot may be"
         ),
         // The last file is as large as it will be, not as full.
         _ => format!(
-            "still starting after {seconds} s: {read} of at most {all} of the log in {folder} were read, {records} records"
+            "still starting after {seconds} s: {read} of at most {all} of the log in {folder} were \
+             read, {records} records"
         ),
     }
 }

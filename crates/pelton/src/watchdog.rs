@@ -47,7 +47,8 @@ fn run(notifier: &Notifier, pulse: &Pulse, span: Duration, wait: impl Fn(Duratio
             notifier.alive();
         } else {
             tracing::warn!(
-                "an event loop has not turned for {span:?}; without a sign of life the service manager will restart the server"
+                "an event loop has not turned for {span:?}; without a sign of life the service \
+                 manager will restart the server"
             );
         }
     }

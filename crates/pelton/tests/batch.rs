@@ -272,7 +272,10 @@ fn transact_chooses_a_list() {
         lines(&unmet),
         [
             json!({"met": false, "unmet_comparison": 2}),
-            json!({"operation": "get", "found": true, "value": "2", "value_encoding": "text", "version": 2, "number": 1}),
+            json!({
+                "operation": "get", "found": true, "value": "2", "value_encoding": "text",
+                "version": 2, "number": 1
+            }),
         ]
     );
     let failing = br#"{"when_met": [{"operation": "delete", "key": "a"},

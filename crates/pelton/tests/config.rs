@@ -274,7 +274,7 @@ fn a_message_names_the_variable_that_is_wrong() {
 #[test]
 fn what_is_wrong_is_said_in_words() {
     let refused = |words: &[&str], code: i32, part: &str| {
-        let answer = support::run_within_patience(pelton().args(words));
+        let answer = support::run_with_timeout(pelton().args(words));
         assert_eq!(answer.code, code, "{answer:?}");
         assert!(answer.stderr.contains(part), "{part}: {answer:?}");
     };

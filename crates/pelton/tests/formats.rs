@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use fixture::{FLAGS, Fixture, assert_holds, assert_uploads, complete_uploads};
 use serde_json::{Value, json};
-use support::{Answer, Folder, Server, pelton, run, run_within_patience};
+use support::{Answer, Folder, Server, pelton, run, run_with_timeout};
 
 fn serve(data: &Path) -> Server {
     Server::durable(data, &FLAGS)
@@ -149,7 +149,7 @@ fn exports_of_an_older_version_are_imported() {
 /// A start is refused with these words, and changes nothing.
 fn assert_refused(data: &Path, flags: &[&str], words: &[&str]) {
     let before = files_below(data);
-    let answer = run_within_patience(
+    let answer = run_with_timeout(
         pelton()
             .args(["serve", "--listen", "127.0.0.1:0", "--data"])
             .arg(data)

@@ -431,7 +431,8 @@ fn any_key_that_scan_prints_is_read_back_by_a_shell() {
     let binary = env!("CARGO_BIN_EXE_pelton");
     for list in ["scan --keys-only", "ls", "ls --key-encoding escape"] {
         let line = format!(
-            "'{binary}' {list} | while read -r k; do '{binary}' get --key-encoding escape -- \"$k\"; echo; done"
+            "'{binary}' {list} | while read -r k; do '{binary}' get --key-encoding escape -- \
+             \"$k\"; echo; done"
         );
         let shell = Command::new("sh")
             .args(["-c", &line])

@@ -462,7 +462,8 @@ fn an_open_loop_keeps_its_rate() {
 #[test]
 fn an_open_loop_that_falls_behind_says_so() {
     let server = Server::start();
-    let flags = "load --database= --keys 10 --connections 1 --in-flight 1 --warm-up 0s --duration 500ms --rate 500000";
+    let flags = "load --database= --keys 10 --connections 1 --in-flight 1 --warm-up 0s --duration \
+                 500ms --rate 500000";
     let flags = || flags.split(' ').map(str::to_owned).collect::<Vec<_>>();
     let text = run(&mut server.command(flags()));
     assert_eq!(text.code, 1, "{text:?}");

@@ -44,7 +44,7 @@ impl Logged {
         }
     }
 
-    /// The next line that has these words. Ends with the test's own patience, should it never come.
+    /// The next line that has these words. Ends with the test's own timeout, should it never come.
     fn line_with(&mut self, words: &str) -> String {
         loop {
             let line = self.line();

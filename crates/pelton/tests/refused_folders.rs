@@ -12,7 +12,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{Folder, Server, TIMEOUT, pelton, pelton_at, run, run_within_patience};
+use support::{Folder, Server, TIMEOUT, pelton, pelton_at, run, run_with_timeout};
 
 /// Whoever has no rights: the user `nobody`, where these tests are run by root.
 const NOBODY: u32 = 65_534;
@@ -36,7 +36,7 @@ fn content(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 /// A start on a folder is refused with these words, and changes nothing in the folder around it.
 fn refused(folder: &Folder, command: &mut Command, data: &Path, words: &[&str]) {
     let before = content(&folder.0);
-    let answer = run_within_patience(
+    let answer = run_with_timeout(
         command
             .args(["serve", "--listen", "127.0.0.1:0", "--data"])
             .arg(data)
@@ -255,7 +255,7 @@ fn a_limit_on_the_size_of_files() {
             .args(["serve", "--listen", "127.0.0.1:0", "--data"])
             .arg(folder.data())
             .args(FLAGS);
-        let answer = run_within_patience(&mut shell);
+        let answer = run_with_timeout(&mut shell);
         assert_eq!(answer.code, 3, "{answer:?}");
         let is_named = answer.stderr.contains("ulimit -f");
         assert!(is_named, "{}", answer.stderr);
@@ -279,7 +279,7 @@ fn a_folder_without_its_log() {
     for _ in 0..2 {
         refused(&folder, &mut pelton(), &folder.data(), &words);
     }
-    let verified = run_within_patience(pelton().args(["log", "verify"]).arg(folder.data()));
+    let verified = run_with_timeout(pelton().args(["log", "verify"]).arg(folder.data()));
     assert_eq!(verified.code, 3, "{verified:?}");
     assert!(verified.stderr.contains("is known to have been durable"));
 
@@ -409,11 +409,11 @@ fn a_backup() {
         "127.0.0.1:0",
         "--data",
     ];
-    let answer = run_within_patience(pelton().args(accepting).arg(folder.data()));
+    let answer = run_with_timeout(pelton().args(accepting).arg(folder.data()));
     assert_eq!(answer.code, 3, "{answer:?}");
     assert!(answer.stderr.contains(words[0]), "{answer:?}");
     assert!(content(&folder.0) == before, "something was changed");
-    let answer = run_within_patience(pelton().args(["log", "verify"]).arg(folder.data()));
+    let answer = run_with_timeout(pelton().args(["log", "verify"]).arg(folder.data()));
     assert_eq!(answer.code, 3, "{answer:?}");
     assert!(answer.stderr.contains("`pelton restore"), "{answer:?}");
 }

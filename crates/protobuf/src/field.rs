@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::marker::PhantomData;
 
-use crate::kind::{Kind, Scalar};
+use crate::kind::{FieldKind, Scalar};
 use crate::list::List;
 use crate::message::{Label, Message};
 use crate::reader::{DecodeError, Value};
@@ -17,14 +17,14 @@ pub trait Field<'a> {
     /// How many values it may have.
     const LABEL: Label;
 
-    /// See [`Kind::NAME`].
+    /// See [`FieldKind::NAME`].
     const KIND: &'static str;
 
     /// Takes up one field of `message`.
     ///
     /// # Errors
     ///
-    /// As [`Kind::decode`].
+    /// As [`FieldKind::decode`].
     fn merge(
         field: &mut Self::Value,
         value: Value<'a>,
@@ -36,7 +36,7 @@ pub trait Field<'a> {
     ///
     /// # Errors
     ///
-    /// As [`Kind::decode`].
+    /// As [`FieldKind::decode`].
     fn validate(_field: &Self::Value) -> Result<(), DecodeError> {
         Ok(())
     }
@@ -81,7 +81,7 @@ impl<'a, K: Scalar<'a>> Field<'a> for K {
     #[inline(always)]
     fn encode(field: &K::Value, number: u32, out: &mut Vec<u8>) {
         if !K::is_default(field) {
-            <K as Kind>::encode(field, number, out);
+            <K as FieldKind>::encode(field, number, out);
         }
     }
 
@@ -89,7 +89,7 @@ impl<'a, K: Scalar<'a>> Field<'a> for K {
     fn encoded_len(field: &K::Value, number: u32) -> usize {
         match K::is_default(field) {
             true => 0,
-            false => <K as Kind>::encoded_len(field, number),
+            false => <K as FieldKind>::encoded_len(field, number),
         }
     }
 }
@@ -115,13 +115,13 @@ impl<'a, K: Scalar<'a>> Field<'a> for Optional<K> {
     #[inline(always)]
     fn encode(field: &Option<K::Value>, number: u32, out: &mut Vec<u8>) {
         if let Some(value) = field {
-            <K as Kind>::encode(value, number, out);
+            <K as FieldKind>::encode(value, number, out);
         }
     }
 
     #[inline(always)]
     fn encoded_len(field: &Option<K::Value>, number: u32) -> usize {
-        let len = |value| <K as Kind>::encoded_len(value, number);
+        let len = |value| <K as FieldKind>::encoded_len(value, number);
         field.as_ref().map_or(0, len)
     }
 }
@@ -150,18 +150,18 @@ impl<'a, M: Message<'a>> Field<'a> for Embedded<M> {
     #[inline(always)]
     fn encode(field: &Option<M>, number: u32, out: &mut Vec<u8>) {
         if let Some(message) = field {
-            <Embedded<M> as Kind>::encode(message, number, out);
+            <Embedded<M> as FieldKind>::encode(message, number, out);
         }
     }
 
     #[inline(always)]
     fn encoded_len(field: &Option<M>, number: u32) -> usize {
-        let len = |message| <Embedded<M> as Kind>::encoded_len(message, number);
+        let len = |message| <Embedded<M> as FieldKind>::encoded_len(message, number);
         field.as_ref().map_or(0, len)
     }
 }
 
-impl<'a, K: Kind<'a> + 'a> Field<'a> for Repeated<K> {
+impl<'a, K: FieldKind<'a> + 'a> Field<'a> for Repeated<K> {
     type Value = List<'a, K>;
 
     const LABEL: Label = Label::Repeated;
@@ -193,7 +193,7 @@ impl<'a, K: Kind<'a> + 'a> Field<'a> for Repeated<K> {
     }
 }
 
-impl<'a, M: Message<'a>> Kind<'a> for Embedded<M> {
+impl<'a, M: Message<'a>> FieldKind<'a> for Embedded<M> {
     type Value = M;
 
     const NAME: &'static str = M::NAME;

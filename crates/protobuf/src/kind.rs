@@ -6,7 +6,7 @@ use crate::reader::{DecodeError, Fault, Reader, Value};
 use crate::{writer, zigzag};
 
 /// What one value of a field is: a scalar type of protobuf, or an embedded message.
-pub trait Kind<'a> {
+pub trait FieldKind<'a> {
     /// The type in Rust.
     type Value: Clone + Debug + PartialEq;
 
@@ -27,7 +27,7 @@ pub trait Kind<'a> {
     ///
     /// # Errors
     ///
-    /// As [`Kind::decode`].
+    /// As [`FieldKind::decode`].
     #[doc(hidden)]
     #[inline(always)]
     fn decode_inlined(value: Value<'a>) -> Result<Self::Value, DecodeError> {
@@ -39,7 +39,7 @@ pub trait Kind<'a> {
     ///
     /// # Errors
     ///
-    /// As [`Kind::decode`].
+    /// As [`FieldKind::decode`].
     #[inline(always)]
     fn merge(earlier: &mut Self::Value, value: Value<'a>) -> Result<(), DecodeError> {
         *earlier = Self::decode(value)?;
@@ -51,7 +51,7 @@ pub trait Kind<'a> {
     ///
     /// # Errors
     ///
-    /// As [`Kind::decode`].
+    /// As [`FieldKind::decode`].
     #[inline(always)]
     fn check(value: Value<'a>) -> Result<(), DecodeError> {
         Self::decode(value).map(drop)
@@ -70,7 +70,7 @@ pub trait Kind<'a> {
     ///
     /// # Errors
     ///
-    /// As [`Kind::decode`].
+    /// As [`FieldKind::decode`].
     fn validate(_value: &Self::Value) -> Result<(), DecodeError> {
         Ok(())
     }
@@ -78,15 +78,15 @@ pub trait Kind<'a> {
     /// Appends the field `number`, also if the value is the default.
     fn encode(value: &Self::Value, number: u32, out: &mut Vec<u8>);
 
-    /// Bytes that [`Kind::encode`] appends.
+    /// Bytes that [`FieldKind::encode`] appends.
     fn encoded_len(value: &Self::Value, number: u32) -> usize;
 
     /// Appends the value without a tag, as an element of a packed field.
     fn encode_packed(_value: &Self::Value, _out: &mut Vec<u8>) {}
 }
 
-/// A [`Kind`] with a default value, which is not written where the field has no presence.
-pub trait Scalar<'a>: Kind<'a, Value: Copy + Default> {
+/// A [`FieldKind`] with a default value, which is not written where the field has no presence.
+pub trait Scalar<'a>: FieldKind<'a, Value: Copy + Default> {
     /// Whether this is the default.
     fn is_default(value: &Self::Value) -> bool;
 }
@@ -101,7 +101,7 @@ macro_rules! varints {
         #[derive(Debug)]
         pub struct $kind;
 
-        impl<'a> Kind<'a> for $kind {
+        impl<'a> FieldKind<'a> for $kind {
             type Value = $type;
 
             const NAME: &'static str = $name;
@@ -167,7 +167,7 @@ macro_rules! fixed {
         #[derive(Debug)]
         pub struct $kind;
 
-        impl<'a> Kind<'a> for $kind {
+        impl<'a> FieldKind<'a> for $kind {
             type Value = $type;
 
             const NAME: &'static str = $name;
@@ -224,7 +224,7 @@ fixed! {
 #[derive(Debug)]
 pub struct Bytes;
 
-impl<'a> Kind<'a> for Bytes {
+impl<'a> FieldKind<'a> for Bytes {
     type Value = &'a [u8];
 
     const NAME: &'static str = "bytes";
@@ -256,7 +256,7 @@ impl<'a> Scalar<'a> for Bytes {
 #[derive(Debug)]
 pub struct Text;
 
-impl<'a> Kind<'a> for Text {
+impl<'a> FieldKind<'a> for Text {
     type Value = &'a str;
 
     const NAME: &'static str = "string";

@@ -63,7 +63,7 @@ pub mod writer;
 
 pub use field::{Embedded, Field, Optional, Repeated};
 pub use kind::{
-    Boolean, Bytes, Double, Enumeration, Fixed32, Fixed64, Int32, Int64, Kind, Scalar, Sint32,
+    Boolean, Bytes, Double, Enumeration, FieldKind, Fixed32, Fixed64, Int32, Int64, Scalar, Sint32,
     Sint64, Text, Uint32, Uint64,
 };
 pub use list::{Elements, EncodedElements, List};

@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-use crate::kind::Kind;
+use crate::kind::FieldKind;
 use crate::limits::MERGED_PARTS_MAX;
 use crate::reader::{DecodeError, Fault, Reader, Value};
 use crate::writer;
 
 /// The values of a repeated field: of a decoded message the place where they stand, of a message to
 /// be encoded a slice of them.
-pub struct List<'a, K: Kind<'a>> {
+pub struct List<'a, K: FieldKind<'a>> {
     /// Values to be encoded; empty in a decoded message.
     values: &'a [K::Value],
     /// The messages in which elements stand, the unused ones empty: more than one if a message was
@@ -20,7 +20,7 @@ pub struct List<'a, K: Kind<'a>> {
     count: usize,
 }
 
-impl<'a, K: Kind<'a>> List<'a, K> {
+impl<'a, K: FieldKind<'a>> List<'a, K> {
     /// Returns how many elements there are.
     #[inline]
     pub fn len(&self) -> usize {
@@ -163,7 +163,7 @@ impl<'a> Iterator for EncodedElements<'a> {
     }
 }
 
-fn count_packed<'a, K: Kind<'a>>(packed: &'a [u8]) -> Result<usize, DecodeError> {
+fn count_packed<'a, K: FieldKind<'a>>(packed: &'a [u8]) -> Result<usize, DecodeError> {
     let mut reader = Reader::new(packed);
     let mut count = 0;
     while let Some(value) = K::next_packed(&mut reader)? {
@@ -174,7 +174,7 @@ fn count_packed<'a, K: Kind<'a>>(packed: &'a [u8]) -> Result<usize, DecodeError>
 }
 
 /// Walks the elements of a [`List`].
-pub struct Elements<'a, K: Kind<'a>> {
+pub struct Elements<'a, K: FieldKind<'a>> {
     list: List<'a, K>,
     values: std::slice::Iter<'a, K::Value>,
     next_part: usize,
@@ -182,7 +182,7 @@ pub struct Elements<'a, K: Kind<'a>> {
     packed: Reader<'a>,
 }
 
-impl<'a, K: Kind<'a>> Elements<'a, K> {
+impl<'a, K: FieldKind<'a>> Elements<'a, K> {
     #[inline]
     fn try_next(&mut self) -> Result<Option<K::Value>, DecodeError> {
         loop {
@@ -209,7 +209,7 @@ impl<'a, K: Kind<'a>> Elements<'a, K> {
     }
 }
 
-impl<'a, K: Kind<'a>> Iterator for Elements<'a, K> {
+impl<'a, K: FieldKind<'a>> Iterator for Elements<'a, K> {
     type Item = Result<K::Value, DecodeError>;
 
     #[inline]
@@ -227,23 +227,23 @@ impl<'a, K: Kind<'a>> Iterator for Elements<'a, K> {
     }
 }
 
-impl<'a, K: Kind<'a>> Clone for List<'a, K> {
+impl<'a, K: FieldKind<'a>> Clone for List<'a, K> {
     #[inline]
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<'a, K: Kind<'a>> Copy for List<'a, K> {}
+impl<'a, K: FieldKind<'a>> Copy for List<'a, K> {}
 
-impl<'a, K: Kind<'a>> Default for List<'a, K> {
+impl<'a, K: FieldKind<'a>> Default for List<'a, K> {
     #[inline]
     fn default() -> Self {
         List::from(&[][..])
     }
 }
 
-impl<'a, K: Kind<'a>> From<&'a [K::Value]> for List<'a, K> {
+impl<'a, K: FieldKind<'a>> From<&'a [K::Value]> for List<'a, K> {
     #[inline]
     fn from(values: &'a [K::Value]) -> Self {
         List {
@@ -255,14 +255,14 @@ impl<'a, K: Kind<'a>> From<&'a [K::Value]> for List<'a, K> {
     }
 }
 
-impl<'a, K: Kind<'a>, const COUNT: usize> From<&'a [K::Value; COUNT]> for List<'a, K> {
+impl<'a, K: FieldKind<'a>, const COUNT: usize> From<&'a [K::Value; COUNT]> for List<'a, K> {
     #[inline]
     fn from(values: &'a [K::Value; COUNT]) -> Self {
         List::from(&values[..])
     }
 }
 
-impl<'a, K: Kind<'a>> IntoIterator for &List<'a, K> {
+impl<'a, K: FieldKind<'a>> IntoIterator for &List<'a, K> {
     type Item = Result<K::Value, DecodeError>;
     type IntoIter = Elements<'a, K>;
 
@@ -272,19 +272,19 @@ impl<'a, K: Kind<'a>> IntoIterator for &List<'a, K> {
     }
 }
 
-impl<'a, K: Kind<'a>> PartialEq for List<'a, K> {
+impl<'a, K: FieldKind<'a>> PartialEq for List<'a, K> {
     fn eq(&self, other: &Self) -> bool {
         self.iter().eq(other.iter())
     }
 }
 
-impl<'a, K: Kind<'a>> fmt::Debug for List<'a, K> {
+impl<'a, K: FieldKind<'a>> fmt::Debug for List<'a, K> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_list().entries(self.iter()).finish()
     }
 }
 
-impl<'a, K: Kind<'a>> fmt::Debug for Elements<'a, K> {
+impl<'a, K: FieldKind<'a>> fmt::Debug for Elements<'a, K> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Elements").finish_non_exhaustive()
     }

@@ -366,7 +366,7 @@ macro_rules! oneof {
                 match number {
                     $($number => {
                         let member = <
-                            $crate::kind!($($kind)+ $(<$kind_life>)?) as $crate::Kind
+                            $crate::kind!($($kind)+ $(<$kind_life>)?) as $crate::FieldKind
                         >::decode_inlined(value);
                         Some(take($oneof::$variant(member.ok()?)))
                     })*
@@ -381,7 +381,7 @@ macro_rules! oneof {
                     number: $number,
                     name: stringify!($field),
                     path: stringify!($field),
-                    kind: <$crate::kind!($($kind)+ $(<$kind_life>)?) as $crate::Kind>::NAME,
+                    kind: <$crate::kind!($($kind)+ $(<$kind_life>)?) as $crate::FieldKind>::NAME,
                     label: $crate::Label::Optional,
                 },
             )*];
@@ -395,9 +395,9 @@ macro_rules! oneof {
                 match number {
                     $($number => {
                         if let Some($oneof::$variant(earlier)) = oneof {
-                            <$crate::kind!($($kind)+ $(<$kind_life>)?) as $crate::Kind>::merge(earlier, value)?;
+                            <$crate::kind!($($kind)+ $(<$kind_life>)?) as $crate::FieldKind>::merge(earlier, value)?;
                         } else {
-                            let decoded = <$crate::kind!($($kind)+ $(<$kind_life>)?) as $crate::Kind>::decode(value)?;
+                            let decoded = <$crate::kind!($($kind)+ $(<$kind_life>)?) as $crate::FieldKind>::decode(value)?;
                             *oneof = Some($oneof::$variant(decoded));
                         }
                     })*
@@ -408,7 +408,7 @@ macro_rules! oneof {
 
             fn validate(&self) -> ::std::result::Result<(), $crate::DecodeError> {
                 match self {
-                    $($oneof::$variant(value) => <$crate::kind!($($kind)+ $(<$kind_life>)?) as $crate::Kind>::validate(value),)*
+                    $($oneof::$variant(value) => <$crate::kind!($($kind)+ $(<$kind_life>)?) as $crate::FieldKind>::validate(value),)*
                 }
             }
 
@@ -416,7 +416,7 @@ macro_rules! oneof {
             fn encode(&self, out: &mut ::std::vec::Vec<u8>) {
                 match self {
                     $($oneof::$variant(value) => {
-                        <$crate::kind!($($kind)+ $(<$kind_life>)?) as $crate::Kind>::encode(value, $number, out);
+                        <$crate::kind!($($kind)+ $(<$kind_life>)?) as $crate::FieldKind>::encode(value, $number, out);
                     })*
                 }
             }
@@ -425,7 +425,7 @@ macro_rules! oneof {
             fn encoded_len(&self) -> usize {
                 match self {
                     $($oneof::$variant(value) => {
-                        <$crate::kind!($($kind)+ $(<$kind_life>)?) as $crate::Kind>::encoded_len(value, $number)
+                        <$crate::kind!($($kind)+ $(<$kind_life>)?) as $crate::FieldKind>::encoded_len(value, $number)
                     })*
                 }
             }

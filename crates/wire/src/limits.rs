@@ -3,7 +3,7 @@
 //! Unless said otherwise a bound counts against one connection. Those that a
 //! [`crate::http2::Config`] can change are its defaults.
 
-// --- Header blocks ---------------------------------------------------------------------------------------------
+// --- Header blocks -------------------------------------------------------------------------------
 
 /// Fields of one header block; each crumb of a cookie counts. Stops thousands of one-byte
 /// references to tiny table entries (CVE-2026-49975, CVE-2026-47774).
@@ -70,12 +70,12 @@ pub const MEMO_FIELDS_BYTES: usize = 8 << 10;
 
 /// Misses in a row after which the memo learns only one block in [`MEMO_SAMPLING`], so that a peer
 /// whose blocks are all different does not pay for remembering them.
-pub const MEMO_PATIENCE: u32 = 8;
+pub const MEMO_MISSES: u32 = 8;
 
-/// See [`MEMO_PATIENCE`].
+/// See [`MEMO_MISSES`].
 pub const MEMO_SAMPLING: u32 = 32;
 
-// --- Frames and settings -----------------------------------------------------------------------------------------
+// --- Frames and settings -------------------------------------------------------------------------
 
 /// The payload of a frame that we accept: the protocol's default (RFC 9113 section 4.2). The
 /// driver's input buffer must hold it whole.
@@ -100,7 +100,7 @@ pub const PREFACE_TIMEOUT_MS: u64 = 10_000;
 /// CVE-2019-9515). A peer that asks and does not read gets no further.
 pub const MAX_PENDING_ACKS: usize = 64;
 
-// --- Streams -------------------------------------------------------------------------------------------------------
+// --- Streams -------------------------------------------------------------------------------------
 
 /// Streams at once, advertised as SETTINGS_MAX_CONCURRENT_STREAMS, and work that still runs for a
 /// stream which was reset (CVE-2023-44487, CVE-2026-47244).
@@ -122,7 +122,7 @@ pub const MAX_REMEMBERED_RESETS: usize = MAX_STREAMS as usize;
 /// on their way when the call was refused. Others pay for them as for small DATA frames.
 pub const MAX_LATE_FRAMES: u16 = 1_024;
 
-// --- Flow control ----------------------------------------------------------------------------------------------------
+// --- Flow control --------------------------------------------------------------------------------
 
 /// The receive window of a stream when it begins: the protocol's default.
 pub const STREAM_WINDOW_BYTES: u32 = 65_535;
@@ -160,7 +160,7 @@ pub const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
 /// What the connection's receive window may grow to.
 pub const MAX_CONNECTION_WINDOW_BYTES: u32 = 16 << 20;
 
-// --- Messages and memory -----------------------------------------------------------------------------------------
+// --- Messages and memory -------------------------------------------------------------------------
 
 /// One gRPC message that we receive, before and after decompression. Looked at before a byte is
 /// allocated.
@@ -216,7 +216,7 @@ pub const SHARED_MESSAGE_SPARE_PART: usize = 64;
 /// connections that once had as many streams as they may and keep the memory for them ever after.
 pub const KEPT_STREAM_PLACES: usize = 256;
 
-// --- Time --------------------------------------------------------------------------------------------------------------
+// --- Time ----------------------------------------------------------------------------------------
 
 /// How long waiting data may make no progress, see [`PROGRESS_SHARE`], before the connection ends,
 /// in milliseconds: the peer neither reads nor opens a window. Unfinished messages have the same
@@ -237,7 +237,7 @@ pub const KEEPALIVE_TIMEOUT_MS: u64 = 20_000;
 /// milliseconds.
 pub const DRAIN_PING_TIMEOUT_MS: u64 = 1_000;
 
-// --- Budgets (see `http2::guard`) --------------------------------------------------------------------------------
+// --- Budgets (see `http2::guard`) ----------------------------------------------------------------
 
 /// Resets at once, sent or received (rapid reset, CVE-2023-44487; MadeYouReset, CVE-2025-8671).
 pub const RESET_BURST: u32 = 1_000;
@@ -264,8 +264,8 @@ pub const CONTROLS_PER_STREAM: u32 = 4;
 /// Control frames earned by each DATA frame that we send.
 pub const CONTROLS_PER_DATA_SENT: u32 = 20;
 
-/// Windows that a change of SETTINGS_INITIAL_WINDOW_SIZE moves for the price of one odd frame. All
-/// streams are walked for it, thousands for fifteen bytes; honest peers change it a few times.
+/// Windows that a change of SETTINGS_INITIAL_WINDOW_SIZE moves for the price of one spurious frame.
+/// All streams are walked for it, thousands for fifteen bytes; honest peers change it a few times.
 pub const WINDOWS_PER_GLITCH: usize = 16;
 
 /// How many times its size a message may become when it is decompressed, free of charge.
@@ -301,7 +301,7 @@ pub const SMALL_DATA_BYTES: u32 = 256;
 /// What the budget for small DATA frames regains each second.
 pub const SMALL_DATA_PER_SECOND: u32 = 25_600;
 
-// --- gRPC ----------------------------------------------------------------------------------------------------------------
+// --- gRPC ----------------------------------------------------------------------------------------
 
 /// The longest value of `grpc-timeout` that is told from none, in nanoseconds: a year. Added to any
 /// time of ours it does not overflow, which the 99999999 hours of the protocol would.

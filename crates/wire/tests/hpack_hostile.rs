@@ -240,7 +240,8 @@ fn a_name_outlives_the_entry_it_came_from() {
     let mut decoder = Decoder::new(4096);
     let name = [b'n'; 2000];
     decode(&mut decoder, &literal(&name, &[b'v'; 2000])).expect("valid");
-    let mut block = vec![0x40 | 62, 0x7f, 0xd1, 0x0e]; // the name of index 62, a raw value of 2000 bytes
+    // The name of index 62, a raw value of 2000 bytes.
+    let mut block = vec![0x40 | 62, 0x7f, 0xd1, 0x0e];
     block.extend_from_slice(&[b'w'; 2000]);
     block.push(NEWEST);
     let fields = decode(&mut decoder, &block).expect("valid");
@@ -293,21 +294,8 @@ fn facts_about_fields_are_remembered_with_them() {
     );
 
     // A new value for the name of an entry with a wrong value, and a wrong name with a good value.
-    let values = [
-        0x0f,
-        62 + 1 - 15,
-        1,
-        b'x',
-        0x0f,
-        62 + 2 - 15,
-        1,
-        b'x',
-        0x0f,
-        62 + 3 - 15,
-        2,
-        b'2',
-        b'S',
-    ];
+    let literal = |at: u8, value: &[u8]| [&[0x0f, 62 + at - 15, value.len() as u8], value].concat();
+    let values = [literal(1, b"x"), literal(2, b"x"), literal(3, b"2S")].concat();
     let fields = decode(&mut decoder, &values).expect("valid");
     assert_eq!(
         facts(&fields),

@@ -169,7 +169,8 @@ impl Connection {
         self.message[1..5].copy_from_slice(&length.to_be_bytes());
         if self.message.len() as i64 > self.stream_window_bytes {
             return Err(format!(
-                "a request of {length} bytes does not fit the peer's stream window: send fewer records"
+                "a request of {length} bytes does not fit the peer's stream window: send fewer \
+                 records"
             ));
         }
         self.message_ready = true;

@@ -11,7 +11,7 @@ const PAGE: &str = "docs/internals/rfc-musts.md";
 const H2SPEC: &str = include_str!("../h2spec-cases.txt");
 
 /// Returns the rows whose test does not exist, or that have none. The last cell of a row names the
-/// tests: `` `file.rs::function` ``, `` `h2spec http2/6.9.1/2` ``, or `none`.
+/// tests: `` `file.rs::function` ``, the same of Python, `` `h2spec http2/6.9.1/2` ``, or `none`.
 pub fn check(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     let lines = tree.text(PAGE).unwrap_or_default().lines();
@@ -57,7 +57,8 @@ fn missing(tree: &Tree, name: &str) -> Option<String> {
     let Some(text) = tree.text(file) else {
         return Some(format!("there is no file `{file}`"));
     };
-    let head = format!("fn {function}(");
+    let keyword = if file.ends_with(".py") { "def" } else { "fn" };
+    let head = format!("{keyword} {function}(");
     let exists = text
         .lines()
         .any(|line| line.trim_start().starts_with(&head));
@@ -89,7 +90,11 @@ mod tests {
             "crates/wire/tests/a.rs",
             "#[test]\nfn rule() {}\n// fn gone()",
         );
-        let violations = check(&Tree::of(&[(PAGE, &page), test]));
+        let python = (
+            "tests/e2e/test_a.py",
+            "def test_rule(server):\n# def test_gone()",
+        );
+        let violations = check(&Tree::of(&[(PAGE, &page), test, python]));
         violations.iter().map(Violation::to_string).collect()
     }
 
@@ -100,6 +105,7 @@ mod tests {
             found("`crates/wire/tests/a.rs::rule`, `h2spec http2/6.9.1/2`"),
             [""; 0]
         );
+        assert_eq!(found("`tests/e2e/test_a.py::test_rule`"), [""; 0]);
     }
 
     #[test]
@@ -114,6 +120,7 @@ mod tests {
         assert_eq!(found("`crates/wire/tests/a.rs::gone`").len(), 1);
         assert_eq!(found("`crates/wire/tests/a.rs::rul`").len(), 1);
         assert_eq!(found("`crates/wire/tests/b.rs::rule`").len(), 1);
+        assert_eq!(found("`tests/e2e/test_a.py::test_gone`").len(), 1);
         assert_eq!(found("`rule`").len(), 1);
     }
 

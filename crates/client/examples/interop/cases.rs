@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use api::interop::{SimpleRequest, StreamingInputCallRequest, StreamingOutputCallRequest};
-use client::{CallError, CallOptions, Channel, Code, Metadata, Status, Step, Streaming};
+use client::{CallError, CallOptions, Channel, Code, Metadata, Status, StreamStep, Streaming};
 
 use crate::messages::{
     aggregated_size, boolean, echo_status, encode, output_request, payload, payload_body,
@@ -139,9 +139,9 @@ fn server_compressed_unary(channel: &mut Channel) -> Outcome {
 fn next(call: &mut Streaming<'_>) -> Result<Vec<u8>, Trouble> {
     loop {
         match call.poll(TIMEOUT)? {
-            Step::Message(message) => return Ok(message),
-            Step::Nothing => {}
-            Step::Ended => return Err("the call ended before its last message".into()),
+            StreamStep::Message(message) => return Ok(message),
+            StreamStep::Nothing => {}
+            StreamStep::Ended => return Err("the call ended before its last message".into()),
         }
     }
 }
@@ -149,9 +149,9 @@ fn next(call: &mut Streaming<'_>) -> Result<Vec<u8>, Trouble> {
 fn expect_end(call: &mut Streaming<'_>) -> Outcome {
     loop {
         match call.poll(TIMEOUT)? {
-            Step::Message(_) => return Err("a message too many".into()),
-            Step::Nothing => {}
-            Step::Ended => return Ok(()),
+            StreamStep::Message(_) => return Err("a message too many".into()),
+            StreamStep::Nothing => {}
+            StreamStep::Ended => return Ok(()),
         }
     }
 }
@@ -352,7 +352,7 @@ fn timeout_on_sleeping_server(channel: &mut Channel) -> Outcome {
             // Either side may see it first.
             Err(CallError::DeadlineExceeded) => break,
             Err(CallError::Status(status)) if status.code() == Code::DeadlineExceeded => break,
-            Ok(Step::Nothing) => {}
+            Ok(StreamStep::Nothing) => {}
             other => return Err(format!("expected DEADLINE_EXCEEDED: {other:?}").into()),
         }
     }

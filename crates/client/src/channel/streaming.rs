@@ -11,7 +11,7 @@ use crate::limits;
 
 /// What became of looking at a call.
 #[derive(Debug)]
-pub enum Step<M = Vec<u8>> {
+pub enum StreamStep<M = Vec<u8>> {
     /// The next message of the server, or what was made of it.
     Message(M),
     /// No message came in the time given; or there is room for sending again, and it is worth
@@ -92,7 +92,7 @@ impl<'a> Streaming<'a> {
     ///
     /// # Errors
     /// If the call has ended in any other way than with status OK, or its deadline has passed.
-    pub fn poll(&mut self, wait: Duration) -> Result<Step, CallError> {
+    pub fn poll(&mut self, wait: Duration) -> Result<StreamStep, CallError> {
         self.poll_with(wait, <[u8]>::to_vec)
     }
 
@@ -104,9 +104,9 @@ impl<'a> Streaming<'a> {
         &mut self,
         wait: Duration,
         take: impl FnOnce(&[u8]) -> M,
-    ) -> Result<Step<M>, CallError> {
+    ) -> Result<StreamStep<M>, CallError> {
         if self.is_over {
-            return Ok(Step::Ended);
+            return Ok(StreamStep::Ended);
         }
         self.channel.send();
         let until = Instant::now() + wait;
@@ -121,13 +121,13 @@ impl<'a> Streaming<'a> {
                 Some(What::Message) => {
                     let taken = take(self.channel.core.message());
                     self.channel.core.release(self.call);
-                    return Ok(Step::Message(taken));
+                    return Ok(StreamStep::Message(taken));
                 }
                 Some(What::Head { .. }) => {}
-                Some(What::Writable) | None => return Ok(Step::Nothing),
+                Some(What::Writable) | None => return Ok(StreamStep::Nothing),
                 Some(What::Ended(status)) if status.is_ok() => {
                     self.is_over = true;
-                    return Ok(Step::Ended);
+                    return Ok(StreamStep::Ended);
                 }
                 Some(end) => {
                     self.is_over = true;

@@ -16,7 +16,7 @@ use std::io;
 use net::{Address, Endpoint, Outgoing, TcpFigures};
 use wire::SharedBytes;
 
-use crate::core::Request;
+use crate::core::CallRequest;
 use crate::error::{CallError, ConnectError, NotBegun};
 use crate::limits;
 use crate::socket::connect_error;
@@ -197,7 +197,7 @@ impl Local {
         let Some(core) = found.and_then(|found| found.core.as_mut()) else {
             return Err(closing());
         };
-        let request = Request {
+        let request = CallRequest {
             path: start.path,
             authority: &self.authority,
             timeout_ns: start.timeout_ns,

@@ -52,8 +52,8 @@ impl Raw {
     fn accept(listener: &TcpListener) -> Raw {
         let (mut socket, _) = listener.accept().expect("the client connects");
         socket.set_nodelay(true).expect("connected");
-        let patience = Some(Duration::from_secs(20));
-        socket.set_read_timeout(patience).expect("valid");
+        let timeout = Some(Duration::from_secs(20));
+        socket.set_read_timeout(timeout).expect("valid");
         let mut preface = [0; PREFACE.len()];
         socket.read_exact(&mut preface).expect("the client greets");
         assert_eq!(&preface, PREFACE);

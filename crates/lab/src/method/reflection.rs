@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use api::reflection::{
     self, ReflectionAnswer, ReflectionQuery, ServerReflectionRequest, ServerReflectionResponse,
 };
-use client::{CallError, CallOptions, Channel, Code, Step, Streaming};
+use client::{CallError, CallOptions, Channel, Code, StreamStep, Streaming};
 use prost_reflect::prost::Message as _;
 use prost_reflect::prost_types::FileDescriptorProto;
 use protobuf::writer;
@@ -103,10 +103,10 @@ fn ask(
     loop {
         let left = until.saturating_duration_since(Instant::now());
         match call.poll(left)? {
-            Step::Message(answer) => return Ok(answer),
-            Step::Ended => return Err(Refusal::Said("it ended the call early".into())),
+            StreamStep::Message(answer) => return Ok(answer),
+            StreamStep::Ended => return Err(Refusal::Said("it ended the call early".into())),
             // Beyond its deadline, `until`, the call fails.
-            Step::Nothing => {}
+            StreamStep::Nothing => {}
         }
     }
 }

@@ -152,7 +152,8 @@ impl KvstoreReport {
         };
         let (share, share_as_came) = self.counted_shares();
         let mut lines = vec![format!(
-            "at most: {} at a time, {:.2} ms each: {:.2} RPCs/s; as the operations came: {:.2} ms each, {:.2} RPCs/s",
+            "at most: {} at a time, {:.2} ms each: {:.2} RPCs/s; as the operations came: {:.2} ms \
+             each, {:.2} RPCs/s",
             equal.at_a_time, equal.mean_ms, equal.per_s, as_came.mean_ms, as_came.per_s
         )];
         if self.per_s(self.counts().iter().sum()) > as_came.per_s * BEYOND_CEILING {
@@ -272,7 +273,8 @@ mod tests {
         let expected = [
             &format!("Did 45.000 RPCs/s ({FIRST})"),
             "all operations: 50.000 RPCs/s",
-            "at most: 4 at a time, 40.00 ms each: 100.00 RPCs/s; as the operations came: 42.00 ms each, 95.24 RPCs/s",
+            "at most: 4 at a time, 40.00 ms each: 100.00 RPCs/s; as the operations came: 42.00 ms \
+             each, 95.24 RPCs/s",
             "of which the article's client counts at most 75.00; as the operations came: 85.71",
             "operations: 10 create, 20 retrieve, 30 update, 40 delete",
             "expected races: 6 NOT_FOUND, 1 ALREADY_EXISTS",

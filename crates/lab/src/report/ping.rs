@@ -184,7 +184,8 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[0],
-            "Inflight | Throughput (req/s) | P50 (us) | P90 (us) | P99 (us) | P99.9 (us) | P100 (us)"
+            "Inflight | Throughput (req/s) | P50 (us) | P90 (us) | P99 (us) | P99.9 (us) | P100 \
+             (us)"
         );
         assert!(lines[1].chars().all(|one| one == '-') && lines[1].len() == lines[0].len());
         let cells: Vec<&str> = lines[2].split(" | ").map(str::trim).collect();

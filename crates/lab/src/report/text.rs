@@ -108,8 +108,8 @@ fn calls(report: &Report) -> Vec<String> {
     }
     if tally.begun_before > 0 {
         lines.push(format!(
-            "  begun in the warm-up: {} that ended while it was measured; they count in calls/s, and are not among the \
-             latencies",
+            "  begun in the warm-up: {} that ended while it was measured; they count in calls/s, \
+             and are not among the latencies",
             tally.begun_before
         ));
     }
@@ -123,8 +123,8 @@ fn notes(report: &Report) -> Vec<String> {
     let mut notes = Vec::new();
     if tally.waited > 0 {
         notes.push(format!(
-            "  {} calls waited for a free place, which is part of their latency: more --connections or --in-flight give \
-             more places",
+            "  {} calls waited for a free place, which is part of their latency: more \
+             --connections or --in-flight give more places",
             tally.waited
         ));
     }
@@ -179,7 +179,8 @@ fn costs(report: &Report) -> Vec<String> {
         .server_us()
         .map_or_else(String::new, |us| format!("server {us:.3} µs, "));
     let mut lines = vec![format!(
-        "CPU per call: {server}generator {} µs (its busiest thread was busy for {:.0} % of the time)",
+        "CPU per call: {server}generator {} µs (its busiest thread was busy for {:.0} % of the \
+         time)",
         cell(report.own_us()),
         outcome.busiest_percent
     )];

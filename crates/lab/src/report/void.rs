@@ -9,8 +9,8 @@ pub(super) fn reasons(plan: &LoadPlan, outcome: &LoadOutcome) -> Vec<String> {
     let mut reasons = Vec::new();
     if outcome.busiest_percent > limits::BUSY_PERCENT as f64 {
         reasons.push(format!(
-            "the generator is the limit: a thread of it was on its CPU for {:.0} % of the time; use more --threads, on \
-             CPUs that the server does not use (--pin)",
+            "the generator is the limit: a thread of it was on its CPU for {:.0} % of the time; \
+             use more --threads, on CPUs that the server does not use (--pin)",
             outcome.busiest_percent
         ));
     }
@@ -32,9 +32,10 @@ pub(super) fn noise(plan: &LoadPlan, outcome: &LoadOutcome) -> Option<String> {
         Lateness::of(outcome).filter(|late| plan.worker.pace != Pace::Closed && late.is_noise());
     late.map(|late| {
         format!(
-            "this machine is busy or stalls: it woke a thread that only looks at the clock {} µs late (p99), and the \
-             generator {} µs late, which is part of the latencies; the server's own are lower. End what else runs, or \
-             give server and generator CPUs that nobody else uses (--pin)",
+            "this machine is busy or stalls: it woke a thread that only looks at the clock {} µs \
+             late (p99), and the generator {} µs late, which is part of the latencies; the \
+             server's own are lower. End what else runs, or give server and generator CPUs that \
+             nobody else uses (--pin)",
             late.stall_ns / 1_000,
             late.lag_ns / 1_000
         )
@@ -76,8 +77,8 @@ impl std::fmt::Display for Behind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "--rate asks for {} calls/s, {:.0}/s were reached: behind since {:.2} s of the measured time. The latencies below \
-             grow with the time that it lasts; lower --rate",
+            "--rate asks for {} calls/s, {:.0}/s were reached: behind since {:.2} s of the \
+             measured time. The latencies below grow with the time that it lasts; lower --rate",
             self.asked, self.reached, self.since_s
         )?;
         match self.waited {
@@ -127,12 +128,12 @@ fn lag(outcome: &LoadOutcome) -> Option<String> {
         let late = format!("late by {lag_us} µs (p99) where the latency is {latency_us} µs (p99)");
         match is_idle(outcome) {
             false => format!(
-                "the generator is the limit: it was {late}; lower --rate, or use more --threads, on CPUs that nobody else \
-                 uses (--pin)"
+                "the generator is the limit: it was {late}; lower --rate, or use more --threads, \
+                 on CPUs that nobody else uses (--pin)"
             ),
             true => format!(
-                "calls were begun {late}, {}: something held it up; lower --rate, or give it CPUs that nobody else uses \
-                 (--pin)",
+                "calls were begun {late}, {}: something held it up; lower --rate, or give it CPUs \
+                 that nobody else uses (--pin)",
                 but_idle(outcome)
             ),
         }
@@ -156,7 +157,8 @@ fn behind(plan: &LoadPlan, rate: f64, outcome: &LoadOutcome) -> Option<String> {
     let tally = &outcome.tally;
     if tally.never_sent > 0 {
         return Some(format!(
-            "{} calls were never sent, because {} waited already: the server does not keep up with --rate",
+            "{} calls were never sent, because {} waited already: the server does not keep up with \
+             --rate",
             tally.never_sent,
             limits::MAX_BACKLOG
         ));
@@ -170,12 +172,13 @@ fn behind(plan: &LoadPlan, rate: f64, outcome: &LoadOutcome) -> Option<String> {
         && (tally.due as f64) < allowed - spread;
     is_behind.then(|| match is_idle(outcome) {
         false => format!(
-            "the generator is the limit: it took up {} of the {wanted:.0} calls that --rate asks for; lower it, or use \
-             more --threads",
+            "the generator is the limit: it took up {} of the {wanted:.0} calls that --rate asks \
+             for; lower it, or use more --threads",
             tally.due
         ),
         true => format!(
-            "{} of the {wanted:.0} calls that --rate asks for were taken up, {}: something held it up; lower --rate",
+            "{} of the {wanted:.0} calls that --rate asks for were taken up, {}: something held it \
+             up; lower --rate",
             tally.due,
             but_idle(outcome)
         ),

@@ -30,7 +30,9 @@ mod fabric;
 mod faults;
 mod network;
 mod random;
+mod timing;
 
 pub use faults::{FaultCounts, Faults};
 pub use network::{Network, NodeId};
 pub use random::Random;
+pub use timing::Timing;

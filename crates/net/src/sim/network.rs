@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use super::fabric::{Fabric, FabricPort};
 use super::faults::{FaultCounts, Faults};
+use super::timing::Timing;
 use crate::Address;
 use crate::core::{LoopCore, Security};
 use crate::counters::{CounterCells, LoopCounters};
 use crate::handler::{Handler, Peer};
-use crate::limits::{DRAIN_MS, WRITE_STALL_MS};
 use crate::peer_address::PeerAddress;
 use crate::tls::{ClientTls, ServerTls};
 
@@ -18,12 +18,10 @@ use crate::tls::{ClientTls, ServerTls};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NodeId(u32);
 
-/// What a tick takes in virtual time, so that time goes on whatever handlers do.
-const TICK_NS: u64 = 1_000;
-
 /// Nodes joined by links, in virtual time that begins at 0.
 pub struct Network {
     fabric: Rc<RefCell<Fabric>>,
+    timing: Timing,
     nodes: Vec<Node>,
     trace: u64,
 }
@@ -40,9 +38,18 @@ struct Node {
 impl Network {
     /// An empty network. The same seed and the same calls give the same run.
     pub fn new(seed: u64, faults: Faults) -> Network {
+        Network::with_timing(seed, faults, Timing::default())
+    }
+
+    /// The same, whose nodes keep these times.
+    pub fn with_timing(seed: u64, faults: Faults, timing: Timing) -> Network {
         let fabric = Rc::new(RefCell::new(Fabric::new(seed, faults)));
         Network {
             fabric,
+            timing: Timing {
+                tick_ns: timing.tick_ns.max(1),
+                ..timing
+            },
             nodes: Vec::new(),
             trace: 0,
         }
@@ -202,8 +209,8 @@ impl Network {
             handler,
             counters.clone(),
             security,
-            WRITE_STALL_MS,
-            DRAIN_MS,
+            self.timing.write_stall_ms,
+            self.timing.drain_ms,
         );
         Node {
             core,
@@ -249,7 +256,7 @@ impl Network {
         }
         node.core.tick(now_ns);
         let mut fabric = self.fabric.borrow_mut();
-        node.free_ns = now_ns + TICK_NS + fabric.pause_ns();
+        node.free_ns = now_ns + self.timing.tick_ns + fabric.pause_ns();
         node.due = node.core.has_work() || !fabric.readiness(index as u32).is_empty();
     }
 

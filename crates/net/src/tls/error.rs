@@ -1,30 +1,43 @@
 //! Why certificates and keys cannot be used.
 
-use std::fmt;
-
 /// Why certificates and keys cannot be used. Whoever read the files adds their names: see
 /// [`TlsConfigError::part`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TlsConfigError {
     /// There is no certificate in what should hold one.
+    #[error("there is no PEM certificate in it")]
     NoCertificate,
     /// The certificate cannot be read.
+    #[error("the certificate is damaged: {0}")]
     BadCertificate(String),
     /// There is no private key, or one of a kind that cannot be used.
+    #[error("the private key cannot be used: {0}")]
     BadKey(String),
     /// The certificate is of a version of X.509 before 3, which has no room for the names of hosts.
+    #[error(
+        "the certificate is of X.509 version 1 or 2, which cannot name hosts (subjectAltName), so \
+         that current clients refuse it; make one of version 3, such as by `openssl req -x509 \
+         -newkey rsa:2048 -nodes -keyout key.pem -out certificate.pem -days 365 -subj /CN=HOST \
+         -addext subjectAltName=DNS:HOST`, or sign with `openssl x509 -req -copy_extensions copy`"
+    )]
     OldCertificate,
     /// The private key is not that of the certificate.
+    #[error("the private key does not belong to the certificate")]
     KeyMismatch,
     /// The certificate has run out, so many seconds ago.
+    #[error("the certificate ran out {} ago", span(.0))]
     Expired(u64),
     /// The certificate is not valid yet, for so many seconds.
+    #[error("the certificate is not valid for another {}", span(.0))]
     NotYetValid(u64),
     /// There is no certificate of an authority, or one that cannot be read.
+    #[error("there is no usable certificate of an authority: {0}")]
     BadAuthorities(String),
     /// The name that the server's certificate should have is no name.
+    #[error("`{0}` is neither a host name nor an IP address")]
     BadName(String),
     /// The system gives no random numbers.
+    #[error("the system gives no random numbers")]
     NoRandomness,
 }
 
@@ -68,45 +81,10 @@ impl TlsConfigError {
     }
 }
 
-impl fmt::Display for TlsConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let span = |seconds: &u64| match seconds / 86_400 {
-            0 => format!("{seconds} seconds"),
-            days => format!("{days} days"),
-        };
-        match self {
-            TlsConfigError::NoCertificate => f.write_str("there is no PEM certificate in it"),
-            TlsConfigError::BadCertificate(why) => write!(f, "the certificate is damaged: {why}"),
-            TlsConfigError::OldCertificate => f.write_str(
-                "the certificate is of X.509 version 1 or 2, which cannot name hosts \
-                 (subjectAltName), so that current clients refuse it; make one of version 3, such \
-                 as by `openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out \
-                 certificate.pem -days 365 -subj /CN=HOST -addext subjectAltName=DNS:HOST`, or \
-                 sign with `openssl x509 -req -copy_extensions copy`",
-            ),
-            TlsConfigError::BadKey(why) => write!(f, "the private key cannot be used: {why}"),
-            TlsConfigError::KeyMismatch => {
-                f.write_str("the private key does not belong to the certificate")
-            }
-            TlsConfigError::Expired(ago) => {
-                write!(f, "the certificate ran out {} ago", span(ago))
-            }
-            TlsConfigError::NotYetValid(until) => {
-                write!(
-                    f,
-                    "the certificate is not valid for another {}",
-                    span(until)
-                )
-            }
-            TlsConfigError::BadAuthorities(why) => {
-                write!(f, "there is no usable certificate of an authority: {why}")
-            }
-            TlsConfigError::BadName(name) => {
-                write!(f, "`{name}` is neither a host name nor an IP address")
-            }
-            TlsConfigError::NoRandomness => f.write_str("the system gives no random numbers"),
-        }
+/// Returns a time in the unit in which it is best read.
+fn span(seconds: &u64) -> String {
+    match seconds / 86_400 {
+        0 => format!("{seconds} seconds"),
+        days => format!("{days} days"),
     }
 }
-
-impl std::error::Error for TlsConfigError {}

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use net::sim::{Faults, Network, NodeId};
+use net::sim::{Faults, Network, NodeId, Timing};
 use net::{Closed, ConnectionId, Connections, Handler, Io, LoopCounters, Peer};
 
 /// A handler that does what a test says, and keeps what it sees.
@@ -90,17 +90,26 @@ pub struct Pair {
 
 /// A network without faults whose links hold so many bytes in each direction.
 pub fn linked(buffer_bytes: usize) -> Network {
+    linked_with(buffer_bytes, Timing::default())
+}
+
+/// The same, whose nodes keep these times.
+pub fn linked_with(buffer_bytes: usize, timing: Timing) -> Network {
     let faults = Faults {
         buffer_min_bytes: buffer_bytes as u64,
         buffer_max_bytes: buffer_bytes as u64,
         ..Faults::none()
     };
-    Network::new(1, faults)
+    Network::with_timing(1, faults, timing)
 }
 
 /// Joins two handlers by one connection with buffers of this size in each direction.
 pub fn pair(buffer_bytes: usize, server: Scripted, client: Scripted) -> Pair {
-    let mut network = linked(buffer_bytes);
+    joined(linked(buffer_bytes), server, client)
+}
+
+/// Joins two handlers by one connection of this network.
+pub fn joined(mut network: Network, server: Scripted, client: Scripted) -> Pair {
     let at_server = Rc::new(RefCell::new(server));
     let at_client = Rc::new(RefCell::new(client));
     let server = network.add_node(Box::new(at_server.clone()));

@@ -39,7 +39,13 @@ pub struct RestoreArguments {
     pub verify_only: bool,
 
     /// How to print what was done
-    #[arg(long, value_name = "FORMAT", env = "PELTON_OUTPUT", value_enum, default_value_t = OutputFormat::Text)]
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        env = "PELTON_OUTPUT",
+        value_enum,
+        default_value_t = OutputFormat::Text
+    )]
     pub output: OutputFormat,
 }
 

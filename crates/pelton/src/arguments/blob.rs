@@ -31,7 +31,12 @@ pub struct TransferArguments {
     pub parallel: u8,
 
     /// Attempts in a row that bring nothing further, before it is given up
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = number::whole::<u32>(0, u32::MAX.into()))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 10,
+        value_parser = number::whole::<u32>(0, u32::MAX.into())
+    )]
     pub attempts: u32,
 }
 

@@ -41,7 +41,13 @@ pub struct LoadArguments {
     pub tls: TlsArguments,
 
     /// How to print the result
-    #[arg(long = "output", value_name = "FORMAT", env = "PELTON_OUTPUT", value_enum, default_value_t = LoadFormat::Text)]
+    #[arg(
+        long = "output",
+        value_name = "FORMAT",
+        env = "PELTON_OUTPUT",
+        value_enum,
+        default_value_t = LoadFormat::Text
+    )]
     pub format: LoadFormat,
 
     /// Which operations of a Pelton server, in percent: get, put, delete, append, incr
@@ -54,7 +60,12 @@ pub struct LoadArguments {
     pub mix: Mix,
 
     /// So many operations in one Batch, each with its own outcome
-    #[arg(long, value_name = "NUMBER", conflicts_with = "method", value_parser = number::whole::<usize>(1, limits::MAX_BATCH as i128))]
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        conflicts_with = "method",
+        value_parser = number::whole::<usize>(1, limits::MAX_BATCH as i128)
+    )]
     pub batch: Option<usize>,
 
     /// Send over a Pipe on each connection; with --batch so many operations in one message
@@ -67,7 +78,12 @@ pub struct LoadArguments {
     pub database: Option<String>,
 
     /// How many keys; `incr` has as many counters of its own
-    #[arg(long, value_name = "NUMBER", default_value_t = 100_000, value_parser = number::whole::<u64>(1, limits::MAX_KEYS.into()))]
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 100_000,
+        value_parser = number::whole::<u64>(1, limits::MAX_KEYS.into())
+    )]
     pub keys: u64,
 
     /// Bytes of a key
@@ -124,7 +140,13 @@ pub struct LoadArguments {
     pub rate: Option<f64>,
 
     /// How the calls of an open loop follow each other
-    #[arg(long, value_name = "WAY", value_enum, default_value_t = LoadArrivals::Poisson, requires = "rate")]
+    #[arg(
+        long,
+        value_name = "WAY",
+        value_enum,
+        default_value_t = LoadArrivals::Poisson,
+        requires = "rate"
+    )]
     pub arrivals: LoadArrivals,
 
     /// Load before measuring
@@ -136,7 +158,12 @@ pub struct LoadArguments {
     pub duration: Span,
 
     /// Measure so many calls, however long it takes
-    #[arg(long, value_name = "NUMBER", conflicts_with = "duration", value_parser = number::whole::<u64>(1, u64::MAX.into()))]
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        conflicts_with = "duration",
+        value_parser = number::whole::<u64>(1, u64::MAX.into())
+    )]
     pub calls: Option<u64>,
 
     /// How long each call may take; the server is told
@@ -165,7 +192,12 @@ pub struct LoadArguments {
     pub server_pid: Option<u32>,
 
     /// Begins the random numbers: the same seed chooses the same keys and values
-    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = number::whole::<u64>(0, u64::MAX.into()))]
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 1,
+        value_parser = number::whole::<u64>(0, u64::MAX.into())
+    )]
     pub seed: u64,
 }
 
@@ -244,7 +276,10 @@ fn parse_metadata(text: &str) -> Result<MetadataField, String> {
         },
     };
     field.check().map_err(|_| {
-        format!("`{text}` cannot be sent: names are lower-case letters, digits, `-`, `_` and `.` and do not end with -bin; values are printable ASCII")
+        format!(
+            "`{text}` cannot be sent: names are lower-case letters, digits, `-`, `_` and `.`, and \
+             do not begin with grpc- or end with -bin; values are printable ASCII"
+        )
     })?;
     Ok(field)
 }

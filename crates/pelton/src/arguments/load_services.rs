@@ -145,7 +145,13 @@ pub struct LoadTarget {
     pub timeout: Span,
 
     /// How to print the result
-    #[arg(long = "output", value_name = "FORMAT", env = "PELTON_OUTPUT", value_enum, default_value_t = LoadFormat::Text)]
+    #[arg(
+        long = "output",
+        value_name = "FORMAT",
+        env = "PELTON_OUTPUT",
+        value_enum,
+        default_value_t = LoadFormat::Text
+    )]
     pub format: LoadFormat,
 }
 

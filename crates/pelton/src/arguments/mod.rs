@@ -253,7 +253,13 @@ pub struct LogArguments {
     pub folder: PathBuf,
 
     /// How to print what is found
-    #[arg(long, value_name = "FORMAT", env = "PELTON_OUTPUT", value_enum, default_value_t = OutputFormat::Text)]
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        env = "PELTON_OUTPUT",
+        value_enum,
+        default_value_t = OutputFormat::Text
+    )]
     pub output: OutputFormat,
 }
 

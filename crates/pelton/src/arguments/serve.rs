@@ -167,7 +167,12 @@ pub struct ServeArguments {
     /// connection: calls that compute at once
     ///
     /// [default: the CPUs that this process may use; with --driver blocking 64]
-    #[arg(long, value_name = "NUMBER", env = "PELTON_THREADS", value_parser = number::setting::<usize>(1, net::limits::MAX_THREADS as i128))]
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        env = "PELTON_THREADS",
+        value_parser = number::setting::<usize>(1, net::limits::MAX_THREADS as i128)
+    )]
     pub threads: Option<usize>,
 
     /// CPUs to bind the threads to, in turn, such as 0,2-3 [default: not bound]
@@ -192,11 +197,21 @@ pub struct ServeArguments {
     pub max_value: Option<Size>,
 
     /// Calls that one connection may have open at a time [default: 4096]
-    #[arg(long, value_name = "NUMBER", env = "PELTON_MAX_STREAMS", value_parser = number::setting::<u32>(1, 1 << 20))]
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        env = "PELTON_MAX_STREAMS",
+        value_parser = number::setting::<u32>(1, 1 << 20)
+    )]
     pub max_streams: Option<u32>,
 
     /// Open connections; more are refused [default: 10000]
-    #[arg(long, value_name = "NUMBER", env = "PELTON_MAX_CONNECTIONS", value_parser = number::setting::<usize>(1, 1 << 20))]
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        env = "PELTON_MAX_CONNECTIONS",
+        value_parser = number::setting::<usize>(1, 1 << 20)
+    )]
     pub max_connections: Option<usize>,
 
     /// Open connections from one address (IPv6: one network of 64 bits); more are refused [default:
@@ -438,7 +453,8 @@ impl FromStr for UnixMode {
         match u32::from_str_radix(text, 8) {
             Ok(mode) if mode <= 0o777 => Ok(UnixMode(mode)),
             _ => Err(format!(
-                "`{text}` is no octal file mode; write 600 (this user), 660 (also the group) or 666 (all)"
+                "`{text}` is no octal file mode; write 600 (this user), 660 (also the group) or \
+                 666 (all)"
             )),
         }
     }

@@ -33,7 +33,13 @@ pub struct ConnectionArguments {
     pub timeout: Span,
 
     /// How to print the answer
-    #[arg(long, value_name = "FORMAT", env = "PELTON_OUTPUT", value_enum, default_value_t = OutputFormat::Text)]
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        env = "PELTON_OUTPUT",
+        value_enum,
+        default_value_t = OutputFormat::Text
+    )]
     pub output: OutputFormat,
 
     #[command(flatten)]
@@ -129,7 +135,12 @@ pub struct PutArguments {
     pub condition: ConditionArguments,
 
     /// Let the entry expire so long after it was written: 500ms, 10s, 5m, 1h, 30d
-    #[arg(long, value_name = "TIME", conflicts_with = "keep_ttl", value_parser = parse_time_to_live)]
+    #[arg(
+        long,
+        value_name = "TIME",
+        conflicts_with = "keep_ttl",
+        value_parser = parse_time_to_live
+    )]
     pub ttl: Option<Span>,
 
     /// Keep the expiry of the entry that is there; without it and --ttl the entry stays until it is
@@ -235,7 +246,12 @@ pub struct DeleteArguments {
     pub limit: Option<u64>,
 
     /// Delete only if the key has this version
-    #[arg(long, value_name = "VERSION", conflicts_with = "if_value", value_parser = parse_version_there)]
+    #[arg(
+        long,
+        value_name = "VERSION",
+        conflicts_with = "if_value",
+        value_parser = parse_version_there
+    )]
     pub if_version: Option<u64>,
 
     /// Delete only if the key has exactly this value
@@ -354,7 +370,12 @@ pub struct EchoArguments {
     pub text: OsString,
 
     /// Calls to make, one after the other; above 1 the times are summed up
-    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = number::whole::<u32>(1, 1_000_000))]
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 1,
+        value_parser = number::whole::<u32>(1, 1_000_000)
+    )]
     pub count: u32,
 
     #[command(flatten)]

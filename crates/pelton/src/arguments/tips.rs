@@ -417,7 +417,8 @@ impl<'a> Line<'a> {
             _ => "a key or value that",
         };
         Some(format!(
-            "{what} begins with a dash stands behind `--`, and flags stand before it: `pelton {} -- {}`",
+            "{what} begins with a dash stands behind `--`, and flags stand before it: `pelton {} \
+             -- {}`",
             first,
             quoted(word)
         ))
@@ -466,11 +467,12 @@ fn flag_tip(command: &[&str], written: &str) -> Option<String> {
     if written == "--ttl" {
         let tip = match command.first() {
             Some(&"incr") => {
-                "the expiry of the entry stays; `pelton put KEY 0 --number --if-absent --ttl TIME` begins a number that \
-                 expires"
+                "the expiry of the entry stays; `pelton put KEY 0 --number --if-absent --ttl TIME` \
+                 begins a number that expires"
             }
             Some(&"append") => {
-                "the expiry of the entry stays; `pelton put KEY VALUE --if-absent --ttl TIME` begins a value that expires"
+                "the expiry of the entry stays; `pelton put KEY VALUE --if-absent --ttl TIME` \
+                 begins a value that expires"
             }
             _ => return None,
         };

@@ -33,7 +33,8 @@ impl SelfSigned {
     pub fn in_folder(folder: &Path, hosts: Vec<String>, now_s: u64) -> Result<SelfSigned, Failure> {
         let failed = |what: &dyn std::fmt::Display| {
             Failure::Failed(format!(
-                "cannot make a certificate in {}: {what}; --tls-self-signed=DIR says in which folder",
+                "cannot make a certificate in {}: {what}; --tls-self-signed=DIR says in which \
+                 folder",
                 folder.display()
             ))
         };

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use api::admin::{BackupProgress, BackupRequest, SnapshotResponse};
-use client::{CallOptions, Step};
+use client::{CallOptions, StreamStep};
 use service::Method;
 
 use super::{Caller, call_failure, path, unreadable};
@@ -30,7 +30,7 @@ pub fn backup(arguments: &BackupArguments) -> Result<Exit, Failure> {
     let progress = ProgressLine::bytes("copying");
     let mut output = Output::new(arguments.connection.output).optional();
     let mut is_complete = false;
-    let patience = Patience {
+    let task_wait = TaskWait {
         longest: Some(SILENCE),
         interrupted: "interrupted; the server gives it up",
     };
@@ -38,7 +38,7 @@ pub fn backup(arguments: &BackupArguments) -> Result<Exit, Failure> {
         &mut caller,
         Method::AdminBackup,
         &request,
-        &patience,
+        &task_wait,
         &interrupt,
         &mut |answer| {
             let told = BackupProgress::decode(answer).map_err(unreadable)?;
@@ -88,7 +88,7 @@ pub fn snapshot(arguments: &SnapshotArguments) -> Result<Exit, Failure> {
     let mut caller = Caller::connect(&arguments.connection)?;
     let progress = ProgressLine::waiting("writing a snapshot");
     let mut made = None;
-    let patience = Patience {
+    let task_wait = TaskWait {
         longest: None,
         interrupted: "interrupted; the server goes on with it",
     };
@@ -96,7 +96,7 @@ pub fn snapshot(arguments: &SnapshotArguments) -> Result<Exit, Failure> {
         &mut caller,
         Method::AdminSnapshot,
         b"",
-        &patience,
+        &task_wait,
         &interrupt,
         &mut |answer| {
             made = Some(SnapshotResponse::decode(answer).map_err(unreadable)?);
@@ -124,7 +124,7 @@ pub fn snapshot(arguments: &SnapshotArguments) -> Result<Exit, Failure> {
 }
 
 /// How long a task is waited for.
-pub(super) struct Patience {
+pub(super) struct TaskWait {
     /// How long the server may say nothing; `None`: as long as it takes.
     pub(super) longest: Option<Duration>,
     /// What the user is told who has enough of it.
@@ -136,7 +136,7 @@ pub(super) fn wait(
     caller: &mut Caller,
     method: Method,
     request: &[u8],
-    patience: &Patience,
+    task_wait: &TaskWait,
     interrupt: &Interrupt,
     visit: &mut dyn FnMut(&[u8]) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
@@ -152,16 +152,16 @@ pub(super) fn wait(
     loop {
         if interrupt.is_set() {
             // The call is given up, which the server notices.
-            return Err(Failure::Interrupted(patience.interrupted.into()));
+            return Err(Failure::Interrupted(task_wait.interrupted.into()));
         }
         match call.poll(LOOK).map_err(failed)? {
-            Step::Message(answer) => {
+            StreamStep::Message(answer) => {
                 last = Instant::now();
                 visit(&answer)?;
             }
-            Step::Ended => return Ok(()),
-            Step::Nothing
-                if patience
+            StreamStep::Ended => return Ok(()),
+            StreamStep::Nothing
+                if task_wait
                     .longest
                     .is_some_and(|longest| last.elapsed() >= longest) =>
             {
@@ -170,7 +170,7 @@ pub(super) fn wait(
                     method.path()
                 )));
             }
-            Step::Nothing => {}
+            StreamStep::Nothing => {}
         }
     }
 }

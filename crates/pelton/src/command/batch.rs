@@ -73,8 +73,8 @@ fn atomic(
         bytes += operation.request_bytes();
         if read.len() == store::limits::COMMIT_OPERATIONS || bytes > ATOMIC_BYTES_MAX {
             return Err(Failure::Failed(format!(
-                "{}, line {number}: more than one commit can take ({} operations or {ATOMIC_BYTES_MAX} bytes), nothing was \
-                 done; --mode independent takes any number",
+                "{}, line {number}: more than one commit can take ({} operations or \
+                 {ATOMIC_BYTES_MAX} bytes), nothing was done; --mode independent takes any number",
                 operations.name,
                 store::limits::COMMIT_OPERATIONS
             )));

@@ -3,7 +3,7 @@
 use api::admin::{ConvertDatabaseRequest, ConvertProgress, DatabaseKind};
 use service::Method;
 
-use super::backup::{Patience, SILENCE, wait};
+use super::backup::{SILENCE, TaskWait, wait};
 use super::{Caller, say_miss, unreadable};
 use crate::arguments::{ConvertDatabaseArguments, KindArgument};
 use crate::exit::{Exit, Failure};
@@ -25,15 +25,16 @@ pub fn convert_database(arguments: &ConvertDatabaseArguments) -> Result<Exit, Fa
     ConvertDatabaseRequest { name, kind }.encode(&mut request);
     let progress = ProgressLine::entries_of("converting");
     let mut end = None;
-    let patience = Patience {
+    let task_wait = TaskWait {
         longest: Some(SILENCE),
-        interrupted: "interrupted; the server gives it up, unless it was just done: `pelton database list` tells",
+        interrupted: "interrupted; the server gives it up, unless it was just done: `pelton \
+                      database list` tells",
     };
     wait(
         &mut caller,
         Method::AdminConvertDatabase,
         &request,
-        &patience,
+        &task_wait,
         &interrupt,
         &mut |answer| {
             let told = ConvertProgress::decode(answer).map_err(unreadable)?;
@@ -68,8 +69,8 @@ fn not_converted(which: &str, failure: Failure) -> Failure {
             failure.what = format!(
                 "{which} is volatile, and a database on disk cannot be: nothing was changed"
             );
-            failure.hint = "a database keeps its durability; create one with --kind disk and copy with `pelton export` \
-                 and `pelton import`"
+            failure.hint = "a database keeps its durability; create one with --kind disk and copy \
+                            with `pelton export` and `pelton import`"
                 .into();
             Failure::Call(failure)
         }

@@ -209,7 +209,8 @@ pub fn drop_database(arguments: &DropDatabaseArguments) -> Result<Exit, Failure>
     let name = &arguments.name;
     let hint = match name.as_str() {
         "default" | "(default)" => {
-            "; the default database has the empty name, and is always there: `pelton delete --all` empties it"
+            "; the default database has the empty name, and is always there: `pelton delete --all` \
+             empties it"
         }
         _ => "",
     };

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use api::keyvalue::{CountPrecision, CountRequest, CountResponse, ScanPage, ScanRequest};
-use client::{CallOptions, Step};
+use client::{CallOptions, StreamStep};
 use service::Method;
 
 use super::{Caller, call_failure, path, unreadable};
@@ -33,8 +33,8 @@ pub fn export(arguments: &ExportArguments) -> Result<Exit, Failure> {
         && io::stdout().is_terminal()
     {
         return Err(Failure::Usage(
-            "an export of --format binary is no text, and standard output is a terminal: name a file, write `> FILE`, or take \
-             --format jsonl"
+            "an export of --format binary is no text, and standard output is a terminal: name a \
+             file, write `> FILE`, or take --format jsonl"
                 .into(),
         ));
     }
@@ -105,7 +105,7 @@ fn write_all(
             )));
         }
         match scan.poll(LOOK).map_err(failed)? {
-            Step::Message(page) => {
+            StreamStep::Message(page) => {
                 let page = ScanPage::decode(&page).map_err(unreadable)?;
                 if let Some(out) = out.take() {
                     writer = Some(ExportWriter::begin(arguments.format, out).map_err(written)?);
@@ -120,20 +120,20 @@ fn write_all(
                 progress.set(entries);
                 last_page = Instant::now();
             }
-            Step::Ended if is_complete => {
+            StreamStep::Ended if is_complete => {
                 let writer = writer.expect("the last page has come, and so the first");
                 let mut out = writer.end().map_err(written)?;
                 out.flush().map_err(written)?;
                 return Ok(entries);
             }
-            Step::Ended => return Err(unreadable("the last page of the scan is missing")),
-            Step::Nothing if last_page.elapsed() >= timeout => {
+            StreamStep::Ended => return Err(unreadable("the last page of the scan is missing")),
+            StreamStep::Nothing if last_page.elapsed() >= timeout => {
                 return Err(Failure::Failed(format!(
                     "{} on {address}: no answer for {timeout:.1?}; --timeout says how long to wait",
                     Method::Scan.path()
                 )));
             }
-            Step::Nothing => {}
+            StreamStep::Nothing => {}
         }
     }
 }
@@ -255,8 +255,8 @@ fn create_partial(path: &Path) -> Result<(PathBuf, File), Failure> {
     }
     let path = path.display();
     Err(Failure::Failed(format!(
-        "cannot write {path}: {path}.partial and {EXPORT_PARTIAL_NAMES} such names are there; remove those of exports that \
-         were killed"
+        "cannot write {path}: {path}.partial and {EXPORT_PARTIAL_NAMES} such names are there; \
+         remove those of exports that were killed"
     )))
 }
 

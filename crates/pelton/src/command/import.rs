@@ -193,8 +193,8 @@ fn how_far(entries: u64, last_place: Option<u64>, unit: &str) -> String {
         None => "no entry is known to be written".into(),
     };
     format!(
-        "{done}, and some behind may be; when the cause is removed, import the file again: it writes all of them anew, \
-         which does no harm unless they were changed meanwhile"
+        "{done}, and some behind may be; when the cause is removed, import the file again: it \
+         writes all of them anew, which does no harm unless they were changed meanwhile"
     )
 }
 

@@ -39,8 +39,8 @@ pub(super) fn load_server(arguments: &LoadArguments) -> Result<Exit, Failure> {
     if let Some(process) = arguments.server_pid {
         lab::process_cpu_ns(process).map_err(|error| {
             Failure::Failed(format!(
-                "cannot read the CPU time of process {process}: {error}; --server-pid is the process of a server on this \
-                 machine"
+                "cannot read the CPU time of process {process}: {error}; --server-pid is the \
+                 process of a server on this machine"
             ))
         })?;
     }
@@ -66,8 +66,8 @@ pub(super) fn verdict(
             true => "the result says why",
             false if is_interrupted => {
                 return Err(Failure::Interrupted(format!(
-                    "no call to {address} succeeded: it was interrupted before any ended that was measured; a shorter \
-                     --warm-up measures earlier"
+                    "no call to {address} succeeded: it was interrupted before any ended that was \
+                     measured; a shorter --warm-up measures earlier"
                 )));
             }
             false => {
@@ -428,13 +428,14 @@ fn not_connected(plan: &LoadPlan, what: String) -> Failure {
     ];
     let hint = match is_full.iter().any(|part| what.contains(part)) {
         true => format!(
-            "{} were asked for: take fewer --connections, or a larger --max-connections of the server",
+            "{} were asked for: take fewer --connections, or a larger --max-connections of the \
+             server",
             plan.connections
         ),
         // A server that is full and has no time says nothing, or not in time.
         false if plan.connections > 1 && may_be_full(&what) => format!(
-            "{CONNECT_HINT}; {} connections were asked for: a server that has fewer places (--max-connections) does this \
-             too",
+            "{CONNECT_HINT}; {} connections were asked for: a server that has fewer places \
+             (--max-connections) does this too",
             plan.connections
         ),
         false => CONNECT_HINT.into(),

@@ -16,7 +16,8 @@ use crate::arguments::{ConnectionArguments, LoadArguments, OutputFormat};
 use crate::exit::Failure;
 
 /// What to do where a database cannot be made.
-const NAME_ONE: &str = "--database names one to use instead, in which entries are written and left behind; '' is the default database";
+const NAME_ONE: &str = "--database names one to use instead, in which entries are written and left \
+                        behind; '' is the default database";
 
 /// Bytes of values below which nobody asks whether they fit: any server has room for them.
 const WORTH_ASKING_BYTES: u64 = 16 << 20;
@@ -59,8 +60,9 @@ pub fn check_memory(arguments: &LoadArguments, database: Option<&str>) -> Result
         return Ok(());
     }
     Err(Failure::Usage(format!(
-        "{} keys with values of {} bytes need {:.1} GiB, and the server may use {:.1} GiB of memory (--memory-limit); \
-         take fewer --keys or a smaller --value-size, or a database on disk by --database",
+        "{} keys with values of {} bytes need {:.1} GiB, and the server may use {:.1} GiB of \
+         memory (--memory-limit); take fewer --keys or a smaller --value-size, or a database on \
+         disk by --database",
         arguments.keys,
         arguments.value_size.mean_bytes(),
         gibibytes(bytes),
@@ -140,7 +142,8 @@ impl OwnDatabase {
             }
         };
         let left = format!(
-            "the database `{0}` of this load is left; `pelton database drop {0} --with-content` removes it",
+            "the database `{0}` of this load is left; `pelton database drop {0} --with-content` \
+             removes it",
             self.name
         );
         let answer = dropped.map_err(|failure| failure.with(&left))?;

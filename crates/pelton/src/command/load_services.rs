@@ -118,7 +118,8 @@ fn delete_left(
         },
     };
     Err(Failure::Failed(format!(
-        "up to {count} keys of this load are left in the database that --kvstore-database of the server names: {why}"
+        "up to {count} keys of this load are left in the database that --kvstore-database of the \
+         server names: {why}"
     )))
 }
 

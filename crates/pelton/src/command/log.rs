@@ -267,7 +267,8 @@ fn first_damage(trees: &[TreeVerdict]) -> Option<String> {
         let error = verdict.found.as_ref().err()?;
         let advice = match error.can_be_given_up() {
             true => {
-                ", or where the server refuses to start, `pelton serve --accept-loss` starts without what is in it"
+                ", or where the server refuses to start, `pelton serve --accept-loss` starts \
+                 without what is in it"
             }
             false => "",
         };

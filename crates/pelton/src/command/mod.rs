@@ -151,20 +151,25 @@ fn call_failure(address: &str, called: &str, error: &CallError) -> Failure {
         status,
         hint: match status {
             Some(Code::ResourceExhausted) if error_text.contains("the message has ") => {
-                "a request has 16 MiB, or the longest value that is allowed (--max-value of the server); \
-                 `pelton upload` stores content of any size"
+                "a request has 16 MiB, or the longest value that is allowed (--max-value of the \
+                 server); `pelton upload` stores content of any size"
             }
             Some(Code::NotFound)
                 if error_text.contains("field database: ")
-                    && ["\"default\"", "\"(default)\""].iter().any(|name| error_text.contains(name)) =>
+                    && ["\"default\"", "\"(default)\""]
+                        .iter()
+                        .any(|name| error_text.contains(name)) =>
             {
-                "the default database has the empty name: leave --database out, or write --database ''"
+                "the default database has the empty name: leave --database out, or write \
+                 --database ''"
             }
             _ if error_text.contains("blobs are kept in databases that last") => {
-                "`pelton database create NAME --durability synced` makes one, and --database NAME uses it"
+                "`pelton database create NAME --durability synced` makes one, and --database NAME \
+                 uses it"
             }
             Some(Code::NotFound) if error_text.contains("field database: ") => {
-                "`pelton database list` shows those that are there, `pelton database create NAME` makes one"
+                "`pelton database list` shows those that are there, `pelton database create NAME` \
+                 makes one"
             }
             _ if tls::call_hint(error).is_empty() && may_be_done(called, error) => {
                 "the server may have done it all the same"
@@ -261,8 +266,8 @@ fn a_name_that_cannot_be_is_wrong_usage() {
 fn a_call_that_was_too_late_says_how_long_it_had() {
     let error = CallError::DeadlineExceeded;
     let failure = late_failure("a:1", Duration::from_secs(2), Method::Put.path(), &error);
-    let text = "pelton.v1.KeyValue/Put on a:1: no answer within 2s; the server may have done it all the same; --timeout \
-                says how long to wait";
+    let text = "pelton.v1.KeyValue/Put on a:1: no answer within 2s; the server may have done it \
+                all the same; --timeout says how long to wait";
     assert_eq!(failure.to_string(), text);
     assert_eq!(failure.fields()["status"], "DEADLINE_EXCEEDED");
 }

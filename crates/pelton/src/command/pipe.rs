@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use api::keyvalue::{self, BatchResponse, PipeResponse};
-use client::{CallOptions, Step, Streaming};
+use client::{CallOptions, StreamStep, Streaming};
 use service::Method;
 
 use super::{Caller, call_failure, path, unreadable};
@@ -101,9 +101,9 @@ pub fn run<Place>(
         let mut wait = pipe.send_next(groups);
         loop {
             match pipe.stream.poll(wait).map_err(failed)? {
-                Step::Message(answer) => pipe.answered(&answer, handle)?,
-                Step::Nothing => break,
-                Step::Ended => return pipe.end(),
+                StreamStep::Message(answer) => pipe.answered(&answer, handle)?,
+                StreamStep::Nothing => break,
+                StreamStep::Ended => return pipe.end(),
             }
             wait = Duration::ZERO;
         }

@@ -172,7 +172,11 @@ fn lines(figures: &StatisticsResponse<'_>) -> Vec<String> {
             counted(log.syncs, "sync", "syncs")
         ));
         if log.full {
-            lines.push("no space or no inodes are left on the disk: writes that grow are refused until there is room".into());
+            lines.push(
+                "no space or no inodes are left on the disk: writes that grow are refused \
+                        until there is room"
+                    .into(),
+            );
         }
         if log.failed {
             lines.push("the log has failed: writes are refused until a restart".into());

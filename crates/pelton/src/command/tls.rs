@@ -93,17 +93,19 @@ fn tls_hint(failure: &TlsFailure) -> &'static str {
 fn certificate_hint(fault: Option<CertificateFault>) -> &'static str {
     match fault {
         Some(CertificateFault::UnknownIssuer) => {
-            "--tls-ca names the certificate of the authority that signed the server's, or the server's own"
+            "--tls-ca names the certificate of the authority that signed the server's, or the \
+             server's own"
         }
         Some(CertificateFault::IsAuthority) => {
             "if it is the right one, --tls-ca with this very certificate trusts it"
         }
         Some(CertificateFault::WrongName) => {
-            "--tls-server-name says which name the certificate must have, if it is not that of --address"
+            "--tls-server-name says which name the certificate must have, if it is not that of \
+             --address"
         }
         Some(CertificateFault::NoName) => {
-            "the server needs a certificate that names its host: make it with -addext subjectAltName=DNS:HOST (or \
-             IP:ADDRESS) of openssl req"
+            "the server needs a certificate that names its host: make it with -addext \
+             subjectAltName=DNS:HOST (or IP:ADDRESS) of openssl req"
         }
         Some(CertificateFault::OutOfDate) => {
             "the server needs a new certificate, unless a clock is wrong (date -u)"

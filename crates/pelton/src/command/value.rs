@@ -43,8 +43,8 @@ pub fn value(arguments: &ValueArguments, usage: &str) -> Result<Vec<u8>, Failure
             "there is no value: write `{usage}`, use --file FILE, or pipe it in"
         ))),
         (None, None) if is_null_device() => Err(Failure::Usage(format!(
-            "there is no value: standard input is closed or /dev/null; write `{usage}` ('' is an empty value), use --file \
-             FILE, or pipe it in"
+            "there is no value: standard input is closed or /dev/null; write `{usage}` ('' is an \
+             empty value), use --file FILE, or pipe it in"
         ))),
         _ => {
             let value = read_value(io::stdin().lock(), "standard input")?;

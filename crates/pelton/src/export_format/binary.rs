@@ -4,7 +4,8 @@
 //! file   = magic, format version (u32), record*, end
 //! record = length of the body (varint), body
 //! body   = 1, version (varint), expiry in ms (varint), key length (varint), key, value
-//! end    = length of the body (varint), 2, number of entries (varint), CRC32C of all bytes before it (u32)
+//! end    = length of the body (varint), 2, number of entries (varint),
+//!          CRC32C of all bytes before it (u32)
 //! ```
 //!
 //! Fixed numbers are little-endian, varints are those of protobuf.
@@ -112,7 +113,8 @@ impl<R: Read> BinaryReader<R> {
         let version = u32::from_le_bytes(reader.array()?);
         if version != FORMAT_VERSION {
             return Err(reader.wrong(&format!(
-                "it has format version {version}, this program knows {FORMAT_VERSION}; a newer pelton may read it"
+                "it has format version {version}, this program knows {FORMAT_VERSION}; a newer \
+                 pelton may read it"
             )));
         }
         Ok(reader)

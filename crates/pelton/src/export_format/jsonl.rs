@@ -157,7 +157,8 @@ fn check_head(format: &str, version: Option<u32>) -> Result<(), String> {
     match version {
         Some(FORMAT_VERSION) => Ok(()),
         other => Err(format!(
-            "the format version is {}, this program knows {FORMAT_VERSION}; a newer pelton may read it",
+            "the format version is {}, this program knows {FORMAT_VERSION}; a newer pelton may \
+             read it",
             other.unwrap_or(0)
         )),
     }

@@ -119,7 +119,8 @@ impl<S: Subscriber> Layer<S> for Repeated {
         match self.judge(metadata.callsite(), allowance) {
             Verdict::Say { left_out: 0 } => true,
             Verdict::Say { left_out } => {
-                tracing::warn!(target: OWN_TARGET, "{left_out} lines such as the next one were left out");
+                tracing::warn!(target: OWN_TARGET, "{left_out} lines such as the next one were \
+                                                    left out");
                 true
             }
             Verdict::SayLast => {
@@ -127,7 +128,8 @@ impl<S: Subscriber> Layer<S> for Repeated {
                 let seconds = period_ms / 1_000;
                 tracing::warn!(
                     target: OWN_TARGET,
-                    "the next line came {lines} times within {seconds} s: more such lines are left out until these are over"
+                    "the next line came {lines} times within {seconds} s: more such lines are left \
+                     out until these are over"
                 );
                 true
             }

@@ -47,12 +47,12 @@ impl Bound {
         self.address
     }
 
-    /// Answers from now on, for each connection as long as `patience` at most.
-    pub fn serve(self, render: Render, patience: Duration) -> io::Result<Endpoint> {
+    /// Answers from now on, for each connection as long as `timeout` at most.
+    pub fn serve(self, render: Render, timeout: Duration) -> io::Result<Endpoint> {
         let bound = Arc::new(self);
         let scrapers = Arc::new(Scrapers {
             render,
-            patience,
+            timeout,
             max_connections: max_connections(getrlimit(Resource::Nofile).current),
             renderings: Mutex::default(),
             rendered: Condvar::new(),
@@ -89,7 +89,7 @@ impl Drop for Endpoint {
 /// What the threads of scrapers share.
 struct Scrapers {
     render: Render,
-    patience: Duration,
+    timeout: Duration,
     max_connections: usize,
     renderings: Mutex<Renderings>,
     /// A page was made.
@@ -194,7 +194,7 @@ impl Scrapers {
         let run = move || {
             let mut socket = socket;
             // A scraper that goes away early has lost its own answer, and nothing else.
-            let _ = serve(&mut socket, &|| this.page(number), this.patience);
+            let _ = serve(&mut socket, &|| this.page(number), this.timeout);
             drop(socket);
             this.end(number);
         };
@@ -358,9 +358,9 @@ impl fmt::Display for HttpResponse {
 fn serve<'a>(
     socket: &mut TcpStream,
     page: &dyn Fn() -> io::Result<HeldPage<'a>>,
-    patience: Duration,
+    timeout: Duration,
 ) -> io::Result<()> {
-    let deadline = Instant::now() + patience;
+    let deadline = Instant::now() + timeout;
     let answer = read_request(socket, deadline)?;
     let page = matches!(answer, HttpResponse::Page { .. })
         .then(page)
@@ -378,7 +378,8 @@ fn serve<'a>(
     };
     let length = body.len();
     let head = format!(
-        "HTTP/1.1 {answer}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n{allow}Connection: close\r\n\r\n"
+        "HTTP/1.1 {answer}\r\nContent-Type: {content_type}\r\nContent-Length: \
+         {length}\r\n{allow}Connection: close\r\n\r\n"
     );
     write_all(socket, head.as_bytes(), deadline)?;
     if answer != (HttpResponse::Page { with_body: false }) {
@@ -471,15 +472,15 @@ mod tests {
     /// Long enough for any machine; nobody waits for it.
     const LONG: Duration = Duration::from_secs(60);
 
-    fn endpoint(patience: Duration) -> Endpoint {
-        endpoint_with(Arc::new(|| "a_metric 1\n".into()), patience)
+    fn endpoint(timeout: Duration) -> Endpoint {
+        endpoint_with(Arc::new(|| "a_metric 1\n".into()), timeout)
     }
 
-    fn endpoint_with(render: Render, patience: Duration) -> Endpoint {
+    fn endpoint_with(render: Render, timeout: Duration) -> Endpoint {
         let address = "0".parse().expect("a port");
         let bound = Bound::bind(&address).expect("a port is free");
         assert!(bound.address().ip().is_loopback());
-        bound.serve(render, patience).expect("threads can be had")
+        bound.serve(render, timeout).expect("threads can be had")
     }
 
     fn ask(endpoint: &Endpoint, request: &[u8]) -> String {

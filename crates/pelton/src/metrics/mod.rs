@@ -1,4 +1,4 @@
-//! Metrics for Prometheus: figures that the rooms below count for themselves, added up when
+//! Metrics for Prometheus: figures that the crates below count for themselves, added up when
 //! somebody asks.
 
 mod endpoint;
@@ -38,7 +38,8 @@ impl FromStr for MetricsAddress {
         match whole.parse() {
             Ok(Address::Tcp { host, port }) => Ok(MetricsAddress { host, port }),
             Ok(Address::Unix(_)) => Err(format!(
-                "`{text}` is no TCP address, as Prometheus needs one; write a port or host:port such as 127.0.0.1:9178"
+                "`{text}` is no TCP address, as Prometheus needs one; write a port or host:port \
+                 such as 127.0.0.1:9178"
             )),
             Err(error) => Err(format!("{error}; or a port alone, such as 9178")),
         }

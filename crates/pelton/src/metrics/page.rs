@@ -87,7 +87,8 @@ fn calls(page: &mut Page, totals: &Totals, interop: bool) {
     page.family(
         "grpc_server_started_total",
         Counter,
-        "Calls that were begun, by method. Those that run now are not in grpc_server_handled_total.",
+        "Calls that were begun, by method. Those that run now are not in \
+         grpc_server_handled_total.",
     );
     for &(method, calls) in &totals.started {
         page.sample(&method_labels(method), calls);
@@ -95,7 +96,8 @@ fn calls(page: &mut Page, totals: &Totals, interop: bool) {
     page.family(
         "grpc_server_handled_total",
         Counter,
-        "Calls that have ended, by method and status; with status OK for each method that is served, be it 0.",
+        "Calls that have ended, by method and status; with status OK for each method that is \
+         served, be it 0.",
     );
     let is_served = |method: &&Method| method.service().is_served(interop);
     for &method in Method::ALL.iter().filter(is_served) {
@@ -115,8 +117,9 @@ fn calls(page: &mut Page, totals: &Totals, interop: bool) {
     page.family(
         "grpc_server_handling_seconds",
         Histogram,
-        "How long the calls took that have ended, from the turn of the loop in which they were read to the end of that in \
-         which their last answer was made; for streams, as long as they were open.",
+        "How long the calls took that have ended, from the turn of the loop in which they were \
+         read to the end of that in which their last answer was made; for streams, as long as they \
+         were open.",
     );
     for (method, durations) in &totals.took {
         page.histogram(&method_labels(*method), durations);
@@ -130,7 +133,8 @@ fn calls(page: &mut Page, totals: &Totals, interop: bool) {
     page.family(
         "pelton_refused_calls_total",
         Counter,
-        "Calls that were refused before they began, by reason; they are not in grpc_server_handled_total.",
+        "Calls that were refused before they began, by reason; they are not in \
+         grpc_server_handled_total.",
     );
     for (calls, reason) in totals.refused {
         let reason = match reason {
@@ -225,7 +229,8 @@ fn sockets(page: &mut Page, totals: &Totals, loops: &[LoopCounters]) {
     page.single(
         "pelton_connections_evicted_total",
         Counter,
-        "Connections closed since pelton_buffered_bytes was above its limit, and they held most and did not move.",
+        "Connections closed since pelton_buffered_bytes was above its limit, and they held most \
+         and did not move.",
         totals.evicted_connections,
     );
     page.family(
@@ -308,8 +313,8 @@ fn memory(page: &mut Page, totals: &Totals, shared: &Shared) {
         ),
         (
             "pelton_reclaiming_entries",
-            "Entries of databases in memory that were dropped, cleared or converted, and whose memory is not freed yet. \
-             Without a data folder none are counted.",
+            "Entries of databases in memory that were dropped, cleared or converted, and whose \
+             memory is not freed yet. Without a data folder none are counted.",
             shared.store.reclaiming_entries(),
         ),
     ];
@@ -376,8 +381,8 @@ fn databases(page: &mut Page, shared: &Shared) {
     let gauges: [(_, _, &Of<Database>); 10] = [
         (
             "pelton_database_entries",
-            "Entries, with those that have expired and are not removed yet; on disk by estimate. The default database has \
-             an empty name.",
+            "Entries, with those that have expired and are not removed yet; on disk by estimate. \
+             The default database has an empty name.",
             &|one| one.statistics.entries,
         ),
         (
@@ -422,7 +427,8 @@ fn databases(page: &mut Page, shared: &Shared) {
         ),
         (
             "pelton_database_failing",
-            "1 if the disk does not take what was written to a database on disk: it is in the log, and is tried again.",
+            "1 if the disk does not take what was written to a database on disk: it is in the log, \
+             and is tried again.",
             &|one| u64::from(one.is_failing),
         ),
     ];

@@ -28,9 +28,9 @@ const MODULES: &[(&str, &str, &str)] = &[
 const HEAD: &str = "\
 # Limits
 
-Everything that could grow has a bound with a name. This page lists all of them, with their values and reasons. It is
-made from the `limits` modules of the crates; a test proves that it is up to date. Those with a flag of `pelton serve`
-say what its default is.
+Everything that could grow has a bound with a name. This page lists all of them, with their values
+and reasons. It is made from the `limits` modules of the crates; a test proves that it is up to
+date. Those with a flag of `pelton serve` say what its default is.
 ";
 
 /// One constant.

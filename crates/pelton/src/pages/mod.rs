@@ -14,8 +14,8 @@ use crate::arguments::Arguments;
 const CLI_HEAD: &str = "\
 # The command line
 
-This page is made from the program's own table of commands and flags; a test proves that it is up to date.
-`pelton COMMAND --help` says the same.
+This page is made from the program's own table of commands and flags; a test proves that it is up to
+date. `pelton COMMAND --help` says the same.
 
 ## Settings and their order
 
@@ -26,20 +26,23 @@ Each setting of `pelton serve` can be given in three places. The stronger one co
 3. the TOML file named by `--config` or `PELTON_CONFIG`: `max-value = \"2MiB\"`
 4. the default
 
-A variable that begins with `PELTON_` and means nothing is named by `serve` and `config check`; other commands name those that are
-nearly right, such as `PELTON_ADRESS`. A variable that is set to nothing (`PELTON_ADDRESS=`) counts as one that is not set.
+A variable that begins with `PELTON_` and means nothing is named by `serve` and `config check`;
+other commands name those that are nearly right, such as `PELTON_ADRESS`. A variable that is set to
+nothing (`PELTON_ADDRESS=`) counts as one that is not set.
 
-`pelton config print` shows each setting as it would be used, with the place it comes from. `pelton config check` only
-checks.
+`pelton config print` shows each setting as it would be used, with the place it comes from. `pelton
+config check` only checks.
 
 ## How values are written
 
-- **Sizes**: bytes (`65536`, `4_000_000`), or with a unit: `64KiB`, `4MiB`, `2GiB` (powers of 1024), `4MB`, `2GB`
-  (powers of 1000). `4G` is refused, since it could mean either.
-- **Times**: `500ms`, `10s`, `2min` or `2m`, `1h`, `30d`, or several, the largest first: `1h30m`. A bare number is refused,
-  since it could mean seconds or milliseconds.
-- **Addresses**: `host:port`, `[ipv6]:port`, `unix:/path`. No URLs: nothing stands before the host and behind the port.
-- **Keys** are bytes. `--key-encoding` says how they are written on the command line and in text output:
+- **Sizes**: bytes (`65536`, `4_000_000`), or with a unit: `64KiB`, `4MiB`, `2GiB` (powers of 1024),
+  `4MB`, `2GB` (powers of 1000). `4G` is refused, since it could mean either.
+- **Times**: `500ms`, `10s`, `2min` or `2m`, `1h`, `30d`, or several, the largest first: `1h30m`. A
+  bare number is refused, since it could mean seconds or milliseconds.
+- **Addresses**: `host:port`, `[ipv6]:port`, `unix:/path`. No URLs: nothing stands before the host
+  and behind the port.
+- **Keys** are bytes. `--key-encoding` says how they are written on the command line and in text
+  output:
 
 | `--key-encoding` | on the command line | in text output |
 |---|---|---|
@@ -47,24 +50,27 @@ checks.
 | `escape` | escaped | escaped |
 | `hex`, `base64` | in that form | in that form |
 
-**Escaped** means: a line end is `\\n`, a tab `\\t`, a carriage return `\\r`, a backslash `\\\\`; `\\xNN`, with two hexadecimal
-digits, is a byte of any other character that is not printed, a byte that is not UTF-8, or a blank at the beginning or the
-end. All else stands as it is. Values are escaped in the same way where they are printed beside keys. So what `scan` and
-`ls` print can be read line by line and given back, whatever is in the keys ([an example](shell.md#any-key-in-a-script)).
+**Escaped** means: a line end is `\\n`, a tab `\\t`, a carriage return `\\r`, a backslash `\\\\`;
+`\\xNN`, with two hexadecimal digits, is a byte of any other character that is not printed, a byte
+that is not UTF-8, or a blank at the beginning or the end. All else stands as it is. Values are
+escaped in the same way where they are printed beside keys. So what `scan` and `ls` print can be
+read line by line and given back, whatever is in the keys ([an
+example](shell.md#any-key-in-a-script)).
 
 ## What is printed
 
-Answers go to standard output, all else to standard error. With `--output json` each answer is one JSON object on one
-line. Keys and values in it are text if they are UTF-8, else base64; the field `key_encoding` or `value_encoding` says
-which: `text` or `base64`. Of a miss the object says so (`\"found\":false`, `\"applied\":false`).
+Answers go to standard output, all else to standard error. With `--output json` each answer is one
+JSON object on one line. Keys and values in it are text if they are UTF-8, else base64; the field
+`key_encoding` or `value_encoding` says which: `text` or `base64`. Of a miss the object says so
+(`\"found\":false`, `\"applied\":false`).
 
-With `--output json` the error that ends a command with code 2, 3, 130 or 143, or for which code 1 has no object, is one JSON object on
-standard error:
+With `--output json` the error that ends a command with code 2, 3, 130 or 143, or for which code 1
+has no object, is one JSON object on standard error:
 
     {\"error\":\"…\",\"address\":\"127.0.0.1:1978\",\"status\":\"NOT_FOUND\",\"hint\":\"…\",\"exit_code\":3}
 
-`error` says what happened, and to what; `hint` what to do, `address` which server it was, and `status` the gRPC status that it
-gave, each where there is one; `exit_code` is that of the program.
+`error` says what happened, and to what; `hint` what to do, `address` which server it was, and
+`status` the gRPC status that it gave, each where there is one; `exit_code` is that of the program.
 
 ## Exit codes
 

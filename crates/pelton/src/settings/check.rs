@@ -46,7 +46,9 @@ impl Settings {
         match (self.folder(), &self.backup_root) {
             (Some(data), Some(root)) if root.starts_with(data) => {
                 Err(SettingsError::Contradiction(
-                    "backup-root is the data folder or in it, and nothing but data may be there: name another folder".into(),
+                    "backup-root is the data folder or in it, and nothing but data may be there: \
+                     name another folder"
+                        .into(),
                 ))
             }
             _ => Ok(()),
@@ -91,7 +93,8 @@ impl Settings {
             }
             (Some(_), _, Some(_)) => {
                 return wrong(
-                    "tls-self-signed makes a certificate, and tls-cert names one: take one of the two",
+                    "tls-self-signed makes a certificate, and tls-cert names one: take one of the \
+                     two",
                 );
             }
             _ => {}
@@ -100,7 +103,8 @@ impl Settings {
         if !has_certificate && let Some(listen) = self.listen.iter().find(|one| one.asks_for_tls())
         {
             return wrong(&format!(
-                "listen has {listen}, and there is no certificate: tls-cert and tls-key name one, tls-self-signed makes one"
+                "listen has {listen}, and there is no certificate: tls-cert and tls-key name one, \
+                 tls-self-signed makes one"
             ));
         }
         if !has_certificate && self.client_ca.is_some() {
@@ -110,7 +114,8 @@ impl Settings {
         }
         if has_certificate && !self.addresses().iter().any(|one| one.has_tls(true)) {
             return wrong(
-                "there is a certificate, and no address in listen with TLS: write host:port without plain: in front",
+                "there is a certificate, and no address in listen with TLS: write host:port \
+                 without plain: in front",
             );
         }
         Ok(())

@@ -10,8 +10,8 @@ pub fn warning_of_variables() -> Option<String> {
     let unknown = unknown_variables(names);
     (!unknown.is_empty()).then(|| {
         format!(
-            "environment variables that are no settings of Pelton, and change nothing: {}; `pelton serve --help` names \
-             those that are",
+            "environment variables that are no settings of Pelton, and change nothing: {}; `pelton \
+             serve --help` names those that are",
             unknown.join(", ")
         )
     })

@@ -89,7 +89,7 @@ pub fn run(command: &mut Command) -> Answer {
 
 /// Runs a command that says little to its end, and does not wait for ever for one that should have
 /// refused to run.
-pub fn run_within_patience(command: &mut Command) -> Answer {
+pub fn run_with_timeout(command: &mut Command) -> Answer {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = command.spawn().expect("the binary runs");
     let until = Instant::now() + TIMEOUT;

@@ -84,7 +84,8 @@ impl AcceptedEncodings {
 }
 
 /// Why a compressed message cannot be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.status().message())]
 pub enum InflateError {
     /// It is not gzip, is damaged, or is followed by something.
     Damaged,
@@ -105,20 +106,13 @@ impl InflateError {
             InflateError::TooLarge { max_bytes } => Status::new(
                 Code::ResourceExhausted,
                 format!(
-                    "the message has more than {max_bytes} bytes when decompressed, which is the limit"
+                    "the message has more than {max_bytes} bytes when decompressed, which is the \
+                     limit"
                 ),
             ),
         }
     }
 }
-
-impl std::fmt::Display for InflateError {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(self.status().message())
-    }
-}
-
-impl std::error::Error for InflateError {}
 
 const MAGIC: [u8; 2] = [0x1f, 0x8b];
 const METHOD_DEFLATE: u8 = 8;

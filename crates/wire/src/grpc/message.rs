@@ -9,7 +9,8 @@ use super::status::{Code, Status};
 pub const PREFIX_BYTES: usize = 5;
 
 /// Why what came is not a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.status().message())]
 pub enum MessageError {
     /// The prefix announces more than is allowed. Nothing was allocated for it.
     TooLarge {
@@ -43,17 +44,9 @@ impl MessageError {
     }
 }
 
-impl std::fmt::Display for MessageError {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(self.status().message())
-    }
-}
-
-impl std::error::Error for MessageError {}
-
 /// What [`Deframer::push`] found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum DeframeStep {
     /// The data are used up.
     NeedMore,
     /// One message, as it was sent.
@@ -108,7 +101,7 @@ impl Deframer {
         data: &[u8],
         at: &mut usize,
         max_message_bytes: usize,
-    ) -> Result<Step, MessageError> {
+    ) -> Result<DeframeStep, MessageError> {
         if self.prefix_len == 0
             && let Some((prefix, rest)) = data[*at..].split_first_chunk::<PREFIX_BYTES>()
         {
@@ -116,7 +109,7 @@ impl Deframer {
             if len <= rest.len() {
                 let start = *at + PREFIX_BYTES;
                 *at = start + len;
-                return Ok(Step::Message {
+                return Ok(DeframeStep::Message {
                     whole: Some(start..start + len),
                     compressed,
                 });
@@ -126,8 +119,8 @@ impl Deframer {
     }
 
     /// The same, but nothing is gathered of a message that is cut: what there is of it is reported
-    /// at once, as a [`Step::Part`]. A message that is compressed is gathered all the same, and so
-    /// is one for which [`Deframer::gather_whole`] was called.
+    /// at once, as a [`DeframeStep::Part`]. A message that is compressed is gathered all the same,
+    /// and so is one for which [`Deframer::gather_whole`] was called.
     ///
     /// # Errors
     /// As for [`Deframer::push`].
@@ -136,9 +129,9 @@ impl Deframer {
         data: &[u8],
         at: &mut usize,
         max_message_bytes: usize,
-    ) -> Result<Step, MessageError> {
+    ) -> Result<DeframeStep, MessageError> {
         if !self.take_prefix(data, at) {
-            return Ok(Step::NeedMore);
+            return Ok(DeframeStep::NeedMore);
         }
         let (compressed, len) = parse_prefix(self.prefix, max_message_bytes)?;
         let rest = data.len() - *at;
@@ -148,7 +141,7 @@ impl Deframer {
         }
         let count = missing.min(rest);
         if count == 0 {
-            return Ok(Step::NeedMore);
+            return Ok(DeframeStep::NeedMore);
         }
         let range = *at..*at + count;
         *at = range.end;
@@ -157,13 +150,14 @@ impl Deframer {
         if left == 0 {
             (self.prefix_len, self.parted) = (0, 0);
         }
-        Ok(Step::Part { range, left })
+        Ok(DeframeStep::Part { range, left })
     }
 
     /// Takes the first part of a message back, which is then gathered: it is reported once more, as
     /// a whole.
     ///
-    /// Only for the last [`Step::Part`], if that was the first of its message and not the last.
+    /// Only for the last [`DeframeStep::Part`], if that was the first of its message and not the
+    /// last.
     pub fn gather_whole(&mut self, part: &[u8]) {
         debug_assert!(self.parted as usize == part.len() && self.is_mid_message());
         self.parted = 0;
@@ -193,9 +187,9 @@ impl Deframer {
         data: &[u8],
         at: &mut usize,
         max_message_bytes: usize,
-    ) -> Result<Step, MessageError> {
+    ) -> Result<DeframeStep, MessageError> {
         if !self.take_prefix(data, at) {
-            return Ok(Step::NeedMore);
+            return Ok(DeframeStep::NeedMore);
         }
         let (compressed, len) = parse_prefix(self.prefix, max_message_bytes)?;
         let rest = &data[*at..];
@@ -203,20 +197,20 @@ impl Deframer {
         if missing > rest.len() {
             self.append(rest, len);
             *at = data.len();
-            return Ok(Step::NeedMore);
+            return Ok(DeframeStep::NeedMore);
         }
         let start = *at;
         *at += missing;
         self.prefix_len = 0;
         self.is_whole = false;
         if missing == len {
-            return Ok(Step::Message {
+            return Ok(DeframeStep::Message {
                 whole: Some(start..start + len),
                 compressed,
             });
         }
         self.append(&rest[..missing], len);
-        Ok(Step::Message {
+        Ok(DeframeStep::Message {
             whole: None,
             compressed,
         })
@@ -329,7 +323,9 @@ mod tests {
         let mut found = Vec::new();
         for data in pieces {
             let mut at = 0;
-            while let Step::Message { whole, compressed } = deframer.push(data, &mut at, MAX)? {
+            while let DeframeStep::Message { whole, compressed } =
+                deframer.push(data, &mut at, MAX)?
+            {
                 let bytes = whole.map_or_else(
                     || deframer.gathered().to_vec(),
                     |range| data[range].to_vec(),
@@ -422,25 +418,25 @@ mod tests {
                         .push_part(&bytes[..end], &mut at, MAX)
                         .expect("valid")
                     {
-                        Step::Message { whole, compressed } => {
+                        DeframeStep::Message { whole, compressed } => {
                             let gathered = deframer.gathered();
                             let whole = whole.map_or(gathered, |range| &bytes[range]);
                             found.push((compressed, whole.to_vec()));
                         }
-                        Step::Part { range, left }
+                        DeframeStep::Part { range, left }
                             if open.is_empty() && left > 0 && random.below(3) == 0 =>
                         {
                             deframer.gather_whole(&bytes[range]);
                             assert!(deframer.missing() == Some(left));
                         }
-                        Step::Part { range, left } => {
+                        DeframeStep::Part { range, left } => {
                             open.extend_from_slice(&bytes[range]);
                             assert_eq!(deframer.is_mid_message(), left > 0);
                             if left == 0 {
                                 found.push((false, std::mem::take(&mut open)));
                             }
                         }
-                        Step::NeedMore => assert_eq!(at, end),
+                        DeframeStep::NeedMore => assert_eq!(at, end),
                     }
                 }
             }
@@ -512,13 +508,16 @@ mod tests {
         let announced = prefix(1 << 30, false);
         assert_eq!(
             deframer.push(&announced, &mut at, 1 << 30),
-            Ok(Step::NeedMore)
+            Ok(DeframeStep::NeedMore)
         );
         assert_eq!(deframer.buffer_bytes(), 0);
         let mut arrived = 0;
         for _ in 0..100 {
             arrived += 10;
-            assert_eq!(deframer.push(&[0; 10], &mut 0, 1 << 30), Ok(Step::NeedMore));
+            assert_eq!(
+                deframer.push(&[0; 10], &mut 0, 1 << 30),
+                Ok(DeframeStep::NeedMore)
+            );
             assert!(
                 deframer.buffer_bytes() <= 2 * arrived,
                 "{} for {arrived}",

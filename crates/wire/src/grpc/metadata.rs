@@ -5,34 +5,24 @@ use std::borrow::Cow;
 use super::base64;
 
 /// Why a key or value cannot be metadata.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MetadataError {
     /// A key is one or more of `0-9 a-z _ - .`.
+    #[error("a metadata key must be one or more of 0-9 a-z _ - .")]
     BadKey,
+    /// A key that begins with `grpc-` belongs to gRPC.
+    #[error("metadata keys that begin with grpc- belong to gRPC")]
+    ReservedKey,
     /// The key ends with `-bin` and the value is text, or the other way round.
+    #[error("binary metadata, and only it, must have a key that ends with -bin")]
     WrongKind,
     /// A text value is printable ASCII and space, without space at either end.
+    #[error("a metadata value must be printable ASCII without space at either end")]
     BadValue,
     /// The value of a `-bin` key is not base64.
+    #[error("the value of a -bin metadata key is not base64")]
     BadBase64,
 }
-
-impl std::fmt::Display for MetadataError {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(match self {
-            MetadataError::BadKey => "a metadata key must be one or more of 0-9 a-z _ - .",
-            MetadataError::WrongKind => {
-                "binary metadata, and only it, must have a key that ends with -bin"
-            }
-            MetadataError::BadValue => {
-                "a metadata value must be printable ASCII without space at either end"
-            }
-            MetadataError::BadBase64 => "the value of a -bin metadata key is not base64",
-        })
-    }
-}
-
-impl std::error::Error for MetadataError {}
 
 /// Whether the values of this key are binary and travel as base64.
 #[inline]
@@ -46,6 +36,11 @@ pub fn is_valid_key(key: &[u8]) -> bool {
         && key
             .iter()
             .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'z' | b'_' | b'-' | b'.'))
+}
+
+/// Returns whether a key belongs to gRPC, so that an application must not choose it.
+fn is_reserved_key(key: &str) -> bool {
+    key.starts_with("grpc-")
 }
 
 /// Whether the bytes are a text value: printable ASCII and space. Space at either end is refused
@@ -97,13 +92,20 @@ impl Metadata {
     /// Appends text.
     ///
     /// # Errors
-    /// If key or value have a wrong form, or the key ends with `-bin`.
+    /// If key or value have a wrong form, the key begins with `grpc-`, or it ends with `-bin`.
     pub fn push_ascii(
         &mut self,
         key: impl Into<Cow<'static, str>>,
         value: impl Into<String>,
     ) -> Result<(), MetadataError> {
-        let (key, value) = (key.into(), value.into());
+        let key = key.into();
+        if is_reserved_key(&key) {
+            return Err(MetadataError::ReservedKey);
+        }
+        self.push_text(key, value.into())
+    }
+
+    fn push_text(&mut self, key: Cow<'static, str>, value: String) -> Result<(), MetadataError> {
         if !is_valid_key(key.as_bytes()) {
             return Err(MetadataError::BadKey);
         }
@@ -137,13 +139,16 @@ impl Metadata {
     /// Appends bytes, under a key that ends with `-bin`.
     ///
     /// # Errors
-    /// If the key has a wrong form.
+    /// If the key has a wrong form, or begins with `grpc-`.
     pub fn push_binary(
         &mut self,
         key: impl Into<Cow<'static, str>>,
         value: impl Into<Vec<u8>>,
     ) -> Result<(), MetadataError> {
         let key = key.into();
+        if is_reserved_key(&key) {
+            return Err(MetadataError::ReservedKey);
+        }
         if !is_valid_key(key.as_bytes()) {
             return Err(MetadataError::BadKey);
         }
@@ -162,7 +167,7 @@ impl Metadata {
         let text_key = std::str::from_utf8(key).map_err(|_| MetadataError::BadKey)?;
         if !is_binary_key(key) {
             let value = std::str::from_utf8(value).map_err(|_| MetadataError::BadValue)?;
-            return self.push_ascii(text_key.to_owned(), value);
+            return self.push_text(Cow::Owned(text_key.to_owned()), value.to_owned());
         }
         if !is_valid_key(key) {
             return Err(MetadataError::BadKey);
@@ -253,6 +258,31 @@ mod tests {
         assert_eq!(metadata.get("x-bin"), Some(&[0, 255][..]));
         assert_eq!(metadata.get("empty"), Some(&[][..]));
         assert_eq!(metadata.get("other"), None);
+    }
+
+    #[test]
+    fn keys_of_grpc_are_received_but_never_chosen() {
+        let mut metadata = Metadata::new();
+        for key in ["grpc-timeout", "grpc-status", "grpc-future", "grpc-"] {
+            let pushed = metadata.push_ascii(key, "1");
+            assert_eq!(pushed, Err(MetadataError::ReservedKey), "{key}");
+        }
+        let pushed = metadata.push_binary("grpc-trace-bin", [1]);
+        assert_eq!(pushed, Err(MetadataError::ReservedKey));
+        assert!(metadata.is_empty());
+        for key in ["grpc", "x-grpc-test", "grpcx-a"] {
+            assert_eq!(metadata.push_ascii(key, "1"), Ok(()), "{key}");
+        }
+        let received: [(&[u8], &[u8]); 2] = [
+            (b"grpc-retry-pushback-ms", b"7"),
+            (b"grpc-trace-bin", b"AQ"),
+        ];
+        for (key, value) in received {
+            assert_eq!(metadata.push_received(key, value), Ok(()));
+        }
+        assert_eq!(metadata.get("grpc-retry-pushback-ms"), Some(&b"7"[..]));
+        assert_eq!(metadata.get("grpc-trace-bin"), Some(&[1][..]));
+        assert_eq!(metadata.len(), 5);
     }
 
     #[test]

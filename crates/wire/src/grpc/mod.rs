@@ -9,7 +9,7 @@ pub mod status;
 pub mod timeout;
 
 pub use compression::{AcceptedEncodings, Deflater, Encoding, InflateError, Inflater};
-pub use message::{Deframer, MessageError, PREFIX_BYTES, Step};
+pub use message::{DeframeStep, Deframer, MessageError, PREFIX_BYTES};
 pub use metadata::{Metadata, MetadataError};
 pub use status::{Code, Status};
 pub use timeout::{BadTimeout, TimeoutValue};

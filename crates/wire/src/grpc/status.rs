@@ -41,11 +41,13 @@ codes! {
     6 AlreadyExists "ALREADY_EXISTS" "What was to be created exists."
     7 PermissionDenied "PERMISSION_DENIED" "The caller is known and may not do this."
     8 ResourceExhausted "RESOURCE_EXHAUSTED" "A limit is reached."
-    9 FailedPrecondition "FAILED_PRECONDITION" "The system is not in a state in which this can be done."
+    9 FailedPrecondition "FAILED_PRECONDITION" "The system is not in a state in which this can be \
+                                                done."
     10 Aborted "ABORTED" "Something else came in between; to be tried again from the start."
     11 OutOfRange "OUT_OF_RANGE" "The request goes beyond the valid range."
     12 Unimplemented "UNIMPLEMENTED" "The method does not exist here."
-    13 Internal "INTERNAL" "Something that must hold does not: an error in the program or in the protocol."
+    13 Internal "INTERNAL" "Something that must hold does not: an error in the program or in the \
+                            protocol."
     14 Unavailable "UNAVAILABLE" "Not now; to be tried again."
     15 DataLoss "DATA_LOSS" "Data are lost or damaged."
     16 Unauthenticated "UNAUTHENTICATED" "The caller is not known."
@@ -343,7 +345,7 @@ mod tests {
     fn a_status_says_what_it_is() {
         let mut metadata = Metadata::new();
         metadata
-            .push_ascii("grpc-retry-pushback-ms", "100")
+            .push_received(b"grpc-retry-pushback-ms", b"100")
             .expect("valid");
         let status = Status::new(Code::Unavailable, "draining").with_metadata(metadata);
         assert_eq!(status.to_string(), "UNAVAILABLE: draining");

@@ -4,18 +4,9 @@
 use crate::limits;
 
 /// The value of `grpc-timeout` is not one to eight digits and one of `H`, `M`, `S`, `m`, `u`, `n`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("grpc-timeout is not one to eight digits followed by one of H, M, S, m, u, n")]
 pub struct BadTimeout;
-
-impl std::fmt::Display for BadTimeout {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(
-            "grpc-timeout is not one to eight digits followed by one of H, M, S, m, u, n",
-        )
-    }
-}
-
-impl std::error::Error for BadTimeout {}
 
 /// The units, shortest first, each with its nanoseconds.
 const UNITS: [(u8, u64); 6] = [

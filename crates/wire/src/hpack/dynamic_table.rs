@@ -10,7 +10,7 @@ use super::{DEFAULT_TABLE_BYTES, ENTRY_OVERHEAD_BYTES};
 /// is full the piece moves to its front.
 #[derive(Debug)]
 pub(super) struct DynamicTable {
-    entries: VecDeque<Entry>,
+    entries: VecDeque<TableEntry>,
     /// Always [`SHORT_BYTES`] longer than what is used, so that a reader may copy a fixed length.
     bytes: Vec<u8>,
     used: usize,
@@ -24,7 +24,7 @@ pub(super) struct DynamicTable {
 
 /// One entry: name and value stand side by side.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Entry {
+pub(super) struct TableEntry {
     position: u32,
     pub(super) name_len: u32,
     pub(super) value_len: u32,
@@ -33,7 +33,7 @@ pub(super) struct Entry {
     pub(super) value_is_valid: bool,
 }
 
-impl Entry {
+impl TableEntry {
     #[inline]
     pub(super) fn is_valid(&self) -> bool {
         self.name_is_valid & self.value_is_valid
@@ -82,31 +82,31 @@ impl DynamicTable {
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        self.bytes.capacity() + self.entries.capacity() * size_of::<Entry>()
+        self.bytes.capacity() + self.entries.capacity() * size_of::<TableEntry>()
     }
 
     /// The entry at `index`, 0 being the newest.
     #[inline]
-    pub(super) fn get(&self, index: usize) -> Option<&Entry> {
+    pub(super) fn get(&self, index: usize) -> Option<&TableEntry> {
         self.entries.get(index)
     }
 
-    pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
+    pub(super) fn entries(&self) -> impl Iterator<Item = &TableEntry> {
         self.entries.iter()
     }
 
     /// The name and value of an entry, and at least as many bytes after them as make up
     /// [`SHORT_BYTES`].
     #[inline]
-    pub(super) fn bytes_from(&self, entry: &Entry) -> &[u8] {
+    pub(super) fn bytes_from(&self, entry: &TableEntry) -> &[u8] {
         &self.bytes[entry.position.wrapping_sub(self.origin) as usize..]
     }
 
-    pub(super) fn name(&self, entry: &Entry) -> &[u8] {
+    pub(super) fn name(&self, entry: &TableEntry) -> &[u8] {
         &self.bytes_from(entry)[..entry.name_len as usize]
     }
 
-    pub(super) fn value(&self, entry: &Entry) -> &[u8] {
+    pub(super) fn value(&self, entry: &TableEntry) -> &[u8] {
         &self.bytes_from(entry)[entry.name_len as usize..entry.len()]
     }
 
@@ -128,7 +128,7 @@ impl DynamicTable {
             return;
         }
         self.make_room(len);
-        self.entries.push_front(Entry {
+        self.entries.push_front(TableEntry {
             position: self.origin.wrapping_add(self.used as u32),
             name_len: name.len() as u32,
             value_len: value.len() as u32,

@@ -2,7 +2,7 @@
 
 use super::dynamic_table::{DynamicTable, Facts};
 use super::names::KnownName;
-use super::static_table::{self, Found};
+use super::static_table::{self, StaticMatch};
 use super::{DEFAULT_TABLE_BYTES, huffman, integer};
 use crate::limits;
 
@@ -87,11 +87,11 @@ impl Encoder {
     pub fn field(&mut self, name: &[u8], value: &[u8], indexing: Indexing, out: &mut Vec<u8>) {
         debug_assert!(!self.has_size_update(), "begin_block first");
         let found = match static_table::find(name, value) {
-            Found::Field(index) if indexing != Indexing::Never => {
+            StaticMatch::Field(index) if indexing != Indexing::Never => {
                 return integer::encode(index, 7, 0x80, out);
             }
-            Found::Field(index) | Found::Name(index) => Some(index),
-            Found::Nothing => None,
+            StaticMatch::Field(index) | StaticMatch::Name(index) => Some(index),
+            StaticMatch::Nothing => None,
         };
         // Only a connection that indexes fields ever has entries to search.
         let (found_here, name_here) = self.find(name, value);

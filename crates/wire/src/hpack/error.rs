@@ -5,25 +5,34 @@ use super::integer::IntegerError;
 /// Why a header block could not be decoded. Each is a connection error of type COMPRESSION_ERROR
 /// (RFC 9113 section 4.3), also the limits: the two sides no longer agree about the table, or the
 /// peer means harm.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The block ends inside a field.
+    #[error("the header block ends inside a field")]
     Truncated,
     /// An integer is longer or larger than anything HPACK needs (RFC 7541 section 5.1).
+    #[error("an integer in the header block is too large")]
     IntegerTooLarge,
     /// An index is 0 or beyond the tables (RFC 7541 sections 2.3.3 and 6.1).
+    #[error("the header block names a table entry that does not exist")]
     BadIndex,
     /// A string is not valid Huffman code (RFC 7541 section 5.2).
+    #[error("a string in the header block is not valid Huffman code")]
     BadHuffman,
     /// A size update does not stand at the beginning of the block (RFC 7541 section 4.2).
+    #[error("a table size update stands inside the header block")]
     SizeUpdateMisplaced,
     /// There are more than two size updates (RFC 7541 section 4.2).
+    #[error("the header block begins with more than two table size updates")]
     TooManySizeUpdates,
     /// A size update asks for more than was advertised (RFC 7541 section 6.3).
+    #[error("a table size update is larger than the advertised table")]
     SizeUpdateTooLarge,
     /// More fields than [`super::FieldLimits::max_fields`].
+    #[error("the header block has too many fields")]
     TooManyFields,
     /// More bytes than [`super::FieldLimits::max_list_bytes`].
+    #[error("the header list is too large")]
     ListTooLarge,
 }
 
@@ -38,30 +47,6 @@ impl DecodeError {
         )
     }
 }
-
-impl std::fmt::Display for DecodeError {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(match self {
-            DecodeError::Truncated => "the header block ends inside a field",
-            DecodeError::IntegerTooLarge => "an integer in the header block is too large",
-            DecodeError::BadIndex => "the header block names a table entry that does not exist",
-            DecodeError::BadHuffman => "a string in the header block is not valid Huffman code",
-            DecodeError::SizeUpdateMisplaced => {
-                "a table size update stands inside the header block"
-            }
-            DecodeError::TooManySizeUpdates => {
-                "the header block begins with more than two table size updates"
-            }
-            DecodeError::SizeUpdateTooLarge => {
-                "a table size update is larger than the advertised table"
-            }
-            DecodeError::TooManyFields => "the header block has too many fields",
-            DecodeError::ListTooLarge => "the header list is too large",
-        })
-    }
-}
-
-impl std::error::Error for DecodeError {}
 
 impl From<IntegerError> for DecodeError {
     fn from(error: IntegerError) -> DecodeError {

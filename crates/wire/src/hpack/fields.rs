@@ -46,13 +46,13 @@ pub struct Fields {
     /// Longer than what is used, so that short pieces can be copied with a fixed length.
     arena: Vec<u8>,
     used: usize,
-    entries: Vec<Entry>,
+    entries: Vec<FieldEntry>,
     list_bytes: usize,
     all_valid: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Entry {
+struct FieldEntry {
     name: Span,
     value: Span,
     known: KnownName,
@@ -86,7 +86,7 @@ pub(super) struct Name {
 impl Name {
     /// The name of an entry of the static table.
     #[inline]
-    pub(super) fn of_static(entry: &static_table::Entry) -> Name {
+    pub(super) fn of_static(entry: &static_table::StaticEntry) -> Name {
         let start = u32::from(entry.start) | STATIC;
         let len = u32::from(entry.name_len);
         Name {
@@ -121,7 +121,7 @@ impl Fields {
 
     /// The bytes of memory that the list holds.
     pub fn memory_bytes(&self) -> usize {
-        self.arena.capacity() + self.entries.capacity() * size_of::<Entry>()
+        self.arena.capacity() + self.entries.capacity() * size_of::<FieldEntry>()
     }
 
     /// The number of fields.
@@ -197,7 +197,7 @@ impl Fields {
     }
 
     #[inline]
-    fn resolve(&self, entry: &Entry) -> Field<'_> {
+    fn resolve(&self, entry: &FieldEntry) -> Field<'_> {
         Field {
             name: self.bytes(entry.name),
             value: self.bytes(entry.value),
@@ -234,7 +234,7 @@ impl Fields {
     #[inline]
     pub(super) fn add_static(
         &mut self,
-        entry: &static_table::Entry,
+        entry: &static_table::StaticEntry,
         budget: usize,
     ) -> Result<(), DecodeError> {
         let (name_len, value_len) = (u32::from(entry.name_len), u32::from(entry.value_len));
@@ -242,7 +242,7 @@ impl Fields {
             return Err(DecodeError::ListTooLarge);
         }
         let start = u32::from(entry.start) | STATIC;
-        self.finish(Entry {
+        self.finish(FieldEntry {
             name: Span {
                 start,
                 len: name_len,
@@ -272,7 +272,7 @@ impl Fields {
             return Err(DecodeError::ListTooLarge);
         }
         let start = self.copy(table.bytes_from(&entry), len);
-        self.finish(Entry {
+        self.finish(FieldEntry {
             name: Span {
                 start,
                 len: entry.name_len,
@@ -367,7 +367,7 @@ impl Fields {
     #[inline]
     pub(super) fn finish_literal(&mut self, name: Name, value: Span) -> bool {
         let value_is_valid = is_valid_value(self.bytes(value));
-        self.finish(Entry {
+        self.finish(FieldEntry {
             name: name.span,
             value,
             known: name.known,
@@ -377,7 +377,7 @@ impl Fields {
     }
 
     #[inline]
-    fn finish(&mut self, entry: Entry) {
+    fn finish(&mut self, entry: FieldEntry) {
         self.list_bytes +=
             entry.name.len as usize + entry.value.len as usize + ENTRY_OVERHEAD_BYTES;
         self.all_valid &= entry.is_valid;

@@ -6,30 +6,47 @@
 /// again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-#[allow(missing_docs, reason = "each is the name it spells")]
 pub enum KnownName {
+    /// Any other name.
     Other,
+    /// `:authority`.
     Authority,
+    /// `:method`.
     Method,
+    /// `:path`.
     Path,
+    /// `:scheme`.
     Scheme,
+    /// `:status`.
     Status,
     /// Any other name that begins with a colon: never allowed (RFC 9113 section 8.3).
     UnknownPseudo,
     /// `connection`, `proxy-connection`, `keep-alive`, `transfer-encoding`, `upgrade`: not allowed
     /// in HTTP/2 (RFC 9113 section 8.2.2).
     ConnectionSpecific,
+    /// `te`.
     Te,
+    /// `host`.
     Host,
+    /// `cookie`.
     Cookie,
+    /// `content-length`.
     ContentLength,
+    /// `content-type`.
     ContentType,
+    /// `user-agent`.
     UserAgent,
+    /// `grpc-timeout`.
     GrpcTimeout,
+    /// `grpc-encoding`.
     GrpcEncoding,
+    /// `grpc-accept-encoding`.
     GrpcAcceptEncoding,
+    /// `grpc-status`.
     GrpcStatus,
+    /// `grpc-message`.
     GrpcMessage,
+    /// `grpc-status-details-bin`.
     GrpcStatusDetailsBin,
 }
 

@@ -7,14 +7,14 @@ pub(super) const LEN: usize = ENTRIES.len();
 
 /// One entry as a piece of [`TEXT`]: the name, then directly the value.
 #[derive(Clone, Copy)]
-pub(super) struct Entry {
+pub(super) struct StaticEntry {
     pub(super) start: u16,
     pub(super) name_len: u8,
     pub(super) value_len: u8,
     pub(super) known: KnownName,
 }
 
-impl Entry {
+impl StaticEntry {
     pub(super) fn name(&self) -> &'static [u8] {
         let start = usize::from(self.start);
         &TEXT[start..start + usize::from(self.name_len)]
@@ -28,13 +28,13 @@ impl Entry {
 
 /// The entry with this index, or none if it is 0 or belongs to the dynamic table.
 #[inline]
-pub(super) fn get(index: usize) -> Option<&'static Entry> {
+pub(super) fn get(index: usize) -> Option<&'static StaticEntry> {
     TABLE.get(index.wrapping_sub(1))
 }
 
 /// Where a field stands in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum StaticMatch {
     /// The index of an entry with this name and value.
     Field(usize),
     /// The index of the first entry with this name.
@@ -43,9 +43,9 @@ pub(super) enum Found {
 }
 
 /// Looks a field up, for the encoder.
-pub(super) fn find(name: &[u8], value: &[u8]) -> Found {
+pub(super) fn find(name: &[u8], value: &[u8]) -> StaticMatch {
     let Some(first) = find_name(name) else {
-        return Found::Nothing;
+        return StaticMatch::Nothing;
     };
     // The entries of one name stand side by side.
     for index in first..=LEN {
@@ -54,10 +54,10 @@ pub(super) fn find(name: &[u8], value: &[u8]) -> Found {
             break;
         }
         if entry.value() == value {
-            return Found::Field(index);
+            return StaticMatch::Field(index);
         }
     }
-    Found::Name(first)
+    StaticMatch::Name(first)
 }
 
 fn find_name(name: &[u8]) -> Option<usize> {
@@ -134,8 +134,8 @@ pub(super) static TEXT: [u8; TEXT_LEN] = {
     text
 };
 
-static TABLE: [Entry; LEN] = {
-    let mut table = [Entry {
+static TABLE: [StaticEntry; LEN] = {
+    let mut table = [StaticEntry {
         start: 0,
         name_len: 0,
         value_len: 0,
@@ -145,7 +145,7 @@ static TABLE: [Entry; LEN] = {
     let mut at = 0;
     while at < LEN {
         let (name, value) = (ENTRIES[at].0.as_bytes(), ENTRIES[at].1.as_bytes());
-        table[at] = Entry {
+        table[at] = StaticEntry {
             start: start as u16,
             name_len: name.len() as u8,
             value_len: value.len() as u8,
@@ -235,7 +235,7 @@ mod tests {
             );
             assert_eq!(
                 find(name.as_bytes(), value.as_bytes()),
-                Found::Field(at + 1)
+                StaticMatch::Field(at + 1)
             );
         }
         assert!(get(0).is_none() && get(LEN + 1).is_none());
@@ -243,9 +243,9 @@ mod tests {
 
     #[test]
     fn unknown_values_and_names() {
-        assert_eq!(find(b":status", b"418"), Found::Name(8));
-        assert_eq!(find(b":path", b"/a"), Found::Name(4));
-        assert_eq!(find(b"grpc-status", b"0"), Found::Nothing);
-        assert_eq!(find(b"", b""), Found::Nothing);
+        assert_eq!(find(b":status", b"418"), StaticMatch::Name(8));
+        assert_eq!(find(b":path", b"/a"), StaticMatch::Name(4));
+        assert_eq!(find(b"grpc-status", b"0"), StaticMatch::Nothing);
+        assert_eq!(find(b"", b""), StaticMatch::Nothing);
     }
 }

@@ -7,21 +7,34 @@ use crate::grpc::Code;
 /// Why a stream or connection ends, as the protocol numbers it. RFC 9113 section 7.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
-#[allow(missing_docs, reason = "the names are those of the RFC")]
 pub enum ErrorCode {
+    /// The end of something that is not an error.
     NoError = 0x0,
+    /// A rule was broken for which there is no other code.
     ProtocolError = 0x1,
+    /// The sender failed.
     InternalError = 0x2,
+    /// More was sent than the window allowed, or a window became too large.
     FlowControlError = 0x3,
+    /// SETTINGS were not acknowledged in time.
     SettingsTimeout = 0x4,
+    /// A frame came on a stream that its sender had ended.
     StreamClosed = 0x5,
+    /// A frame had a length that its type does not allow.
     FrameSizeError = 0x6,
+    /// The stream was refused before anything was done for it.
     RefusedStream = 0x7,
+    /// The stream is no longer needed.
     Cancel = 0x8,
+    /// A header block could not be decoded.
     CompressionError = 0x9,
+    /// The connection that CONNECT asked for was reset or closed.
     ConnectError = 0xa,
+    /// The peer causes too much work.
     EnhanceYourCalm = 0xb,
+    /// The transport is not as secure as is required.
     InadequateSecurity = 0xc,
+    /// HTTP/1.1 must be used for the request.
     Http11Required = 0xd,
 }
 

@@ -1,6 +1,6 @@
 //! The layout of frames. RFC 9113 sections 4.1 and 6.
 
-use super::error::ErrorCode;
+use super::error::{ConnectionError, ErrorCode};
 
 /// What a client sends first. RFC 9113 section 3.4.
 pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -11,28 +11,41 @@ pub const HEADER_BYTES: usize = 9;
 /// The largest window, and the largest stream identifier. RFC 9113 sections 5.1.1 and 6.9.1.
 pub const MAX_31_BIT: u32 = 0x7fff_ffff;
 
-/// Frame types.
+/// Frame types. RFC 9113 section 6.
 pub mod kind {
-    #![allow(missing_docs, reason = "the names are those of the RFC")]
+    /// A part of the body of a message (section 6.1).
     pub const DATA: u8 = 0x0;
+    /// The beginning of a header block (section 6.2).
     pub const HEADERS: u8 = 0x1;
+    /// The deprecated priority of a stream (section 6.3).
     pub const PRIORITY: u8 = 0x2;
+    /// The immediate end of a stream (section 6.4).
     pub const RST_STREAM: u8 = 0x3;
+    /// Parameters of the connection, or the acknowledgement of those (section 6.5).
     pub const SETTINGS: u8 = 0x4;
+    /// The announcement of a stream that a server opens (section 6.6).
     pub const PUSH_PROMISE: u8 = 0x5;
+    /// A measurement of the round trip, or the response to one (section 6.7).
     pub const PING: u8 = 0x6;
+    /// The end of a connection (section 6.8).
     pub const GOAWAY: u8 = 0x7;
+    /// More window for the sender of DATA (section 6.9).
     pub const WINDOW_UPDATE: u8 = 0x8;
+    /// More of a header block (section 6.10).
     pub const CONTINUATION: u8 = 0x9;
 }
 
-/// Frame flags.
+/// Frame flags. RFC 9113 section 6.
 pub mod flag {
-    #![allow(missing_docs, reason = "the names are those of the RFC")]
+    /// SETTINGS and PING: it acknowledges one of the peer.
     pub const ACK: u8 = 0x1;
+    /// DATA and HEADERS: the last frame of its sender on the stream.
     pub const END_STREAM: u8 = 0x1;
+    /// HEADERS and CONTINUATION: the last frame of the header block.
     pub const END_HEADERS: u8 = 0x4;
+    /// DATA and HEADERS: the payload begins with the length of the padding at its end.
     pub const PADDED: u8 = 0x8;
+    /// HEADERS: five bytes of priority stand before the header block.
     pub const PRIORITY: u8 = 0x20;
 }
 
@@ -69,6 +82,36 @@ impl FrameHeader {
         let [_, a, b, c] = self.length.to_be_bytes();
         let [s0, s1, s2, s3] = self.stream.to_be_bytes();
         [a, b, c, self.kind, self.flags, s0, s1, s2, s3]
+    }
+
+    /// Checks that a frame about a stream names one, and that a frame about the connection names
+    /// none. RFC 9113 sections 6.1 to 6.8; WINDOW_UPDATE may do both.
+    #[inline]
+    pub(crate) fn check_stream(self) -> Result<(), ConnectionError> {
+        let is_misplaced = match self.stream {
+            0 => matches!(
+                self.kind,
+                kind::DATA | kind::HEADERS | kind::PRIORITY | kind::RST_STREAM
+            ),
+            _ => matches!(self.kind, kind::SETTINGS | kind::PING | kind::GOAWAY),
+        };
+        if is_misplaced {
+            return Err(self.misplaced());
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn misplaced(self) -> ConnectionError {
+        ConnectionError::protocol(match self.kind {
+            kind::DATA => "DATA on stream 0",
+            kind::HEADERS => "HEADERS on stream 0",
+            kind::PRIORITY => "PRIORITY on stream 0",
+            kind::RST_STREAM => "RST_STREAM on stream 0",
+            kind::SETTINGS => "SETTINGS on a stream",
+            kind::PING => "PING on a stream",
+            _ => "GOAWAY on a stream",
+        })
     }
 
     /// Whether all bits of `flags` are set.

@@ -1,4 +1,4 @@
-//! The one place where odd behaviour is paid for.
+//! The one place where spurious frames are charged.
 //!
 //! Every reset, whoever sends it, every glitch and every control frame takes a token from a bucket
 //! that refills with time, or with honest traffic. When a bucket is empty the connection ends with
@@ -9,7 +9,7 @@ use super::config::Config;
 use super::error::ConnectionError;
 use crate::limits;
 
-/// What is paid for.
+/// What is charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Charge {
     /// RST_STREAM, received or sent because of the peer, or a call that we ended because of what
@@ -74,7 +74,7 @@ impl Guard {
                 "too many PING, SETTINGS or WINDOW_UPDATE frames",
             ),
             Charge::Reset => (self.resets.take(1, now_ns), "too many resets"),
-            Charge::Glitch => (self.glitches.take(1, now_ns), "too many odd frames"),
+            Charge::Glitch => (self.glitches.take(1, now_ns), "too many spurious frames"),
             Charge::Windows(places) => (
                 self.glitches
                     .take((places / limits::WINDOWS_PER_GLITCH) as u32, now_ns),
@@ -94,7 +94,7 @@ impl Guard {
         }
     }
 
-    /// A stream began, or a DATA frame brought a message to its end: work that is paid for
+    /// A stream began, or a DATA frame brought a message to its end: work that is charged
     /// elsewhere.
     #[inline]
     pub(crate) fn did_something(&mut self) {
@@ -204,7 +204,7 @@ mod tests {
         for _ in 0..10_000 {
             guard
                 .charge(Charge::Fragment(1), 0)
-                .expect("small ones are paid for by the large");
+                .expect("the large ones make up for the small");
             guard
                 .charge(Charge::Fragment(1_000), 0)
                 .expect("large frames cost nothing");

@@ -231,7 +231,10 @@ impl HeadWriter {
         add(":method", head.method, Indexing::Without);
         add(":scheme", head.scheme, Indexing::Without);
         add(":path", head.path, Indexing::Incremental);
-        add(":authority", head.authority, Indexing::Incremental);
+        // ":authority MUST NOT include the deprecated userinfo subcomponent" (RFC 9113 section
+        // 8.3.1).
+        let host = head.authority.rsplit('@').next().unwrap_or_default();
+        add(":authority", host, Indexing::Incremental);
         if head.is_grpc {
             add("te", "trailers", Indexing::Incremental);
             add("content-type", "application/grpc", Indexing::Incremental);

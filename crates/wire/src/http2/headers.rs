@@ -1,4 +1,5 @@
-//! From fields to the head of a message: validation and what gRPC needs to know. RFC 9113 section 8.
+//! From fields to the head of a message: validation and what gRPC needs to know. RFC 9113 section
+//! 8.
 
 use crate::grpc::{AcceptedEncodings, Encoding, timeout};
 use crate::hpack::{Field, Fields, KnownName};

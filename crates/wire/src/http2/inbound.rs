@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::frame;
 use super::pool::BufferPool;
 use crate::grpc::message;
-use crate::grpc::{Deframer, MessageError, PREFIX_BYTES, Step};
+use crate::grpc::{DeframeStep, Deframer, MessageError, PREFIX_BYTES};
 use crate::limits;
 
 /// The receiving side of one stream's body.
@@ -32,7 +32,7 @@ pub(crate) struct Inbound {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct BacklogStep {
     /// The message, or the part of one; ranges are those of [`Inbound::backlog`].
-    pub(crate) step: Step,
+    pub(crate) step: DeframeStep,
     /// The bytes that it takes of the stream's window.
     pub(crate) taken: usize,
     /// The peer has ended its side with it.
@@ -144,7 +144,7 @@ impl Inbound {
         data: &[u8],
         at: &mut usize,
         max_bytes: usize,
-    ) -> Result<Step, MessageError> {
+    ) -> Result<DeframeStep, MessageError> {
         match self.takes_parts {
             true => self.deframer.push_part(data, at, max_bytes),
             false => self.deframer.push(data, at, max_bytes),
@@ -230,12 +230,12 @@ impl Inbound {
         let step = step?;
         let mut taken = at - start;
         let is_whole = match &step {
-            Step::Message { .. } => {
+            DeframeStep::Message { .. } => {
                 taken = taken.saturating_sub(std::mem::take(&mut self.again_bytes));
                 true
             }
-            Step::Part { left, .. } => *left == 0,
-            Step::NeedMore => false,
+            DeframeStep::Part { left, .. } => *left == 0,
+            DeframeStep::NeedMore => false,
         };
         let last = is_whole && self.end_waits && at == self.backlog.len();
         self.end_waits &= !last;
@@ -244,7 +244,11 @@ impl Inbound {
 
     /// Finds the next message in the backlog. Parts are small: a whole window would be a long step
     /// for those above.
-    fn find_in_backlog(&mut self, at: &mut usize, max_bytes: usize) -> Result<Step, MessageError> {
+    fn find_in_backlog(
+        &mut self,
+        at: &mut usize,
+        max_bytes: usize,
+    ) -> Result<DeframeStep, MessageError> {
         if !self.takes_parts {
             return self.deframer.push(&self.backlog, at, max_bytes);
         }
@@ -253,7 +257,7 @@ impl Inbound {
             let step = self
                 .deframer
                 .push_part(&self.backlog[..end], at, max_bytes)?;
-            if step != Step::NeedMore || *at == self.backlog.len() {
+            if step != DeframeStep::NeedMore || *at == self.backlog.len() {
                 return Ok(step);
             }
         }
@@ -353,7 +357,7 @@ mod tests {
     fn next(inbound: &mut Inbound) -> Option<(Vec<u8>, usize, bool)> {
         let found = inbound.take_next(1_000).expect("it is valid");
         let message = match found.step {
-            Step::Message { whole, .. } => match whole {
+            DeframeStep::Message { whole, .. } => match whole {
                 Some(range) => inbound.backlog()[range].to_vec(),
                 None => inbound.gathered().to_vec(),
             },
@@ -411,12 +415,12 @@ mod tests {
             let step = inbound.find_message(&frame[..9], &mut at, 100);
             assert_eq!(
                 (step, inbound.count_unfinished(at)),
-                (Ok(Step::NeedMore), 9)
+                (Ok(DeframeStep::NeedMore), 9)
             );
             assert_eq!(inbound.missing_gathered(), Some(3));
             if is_finished {
                 let step = inbound.find_message(&frame[9..], &mut 0, 100);
-                assert!(matches!(step, Ok(Step::Message { whole: None, .. })));
+                assert!(matches!(step, Ok(DeframeStep::Message { whole: None, .. })));
                 assert_eq!(inbound.count_unfinished(3), 0);
                 assert_eq!(inbound.count_finished(), 9);
                 inbound.return_buffer(&mut pool);

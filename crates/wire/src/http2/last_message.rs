@@ -203,7 +203,7 @@ impl LastMessage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grpc::Step;
+    use crate::grpc::DeframeStep;
     use crate::http2::headers::BodyKind;
 
     type Place = fn(&mut LastMessage, &mut BufferPool, u32);
@@ -219,7 +219,7 @@ mod tests {
             for (frame, is_whole) in [(&input[2..8], false), (&input[8..], true)] {
                 let step = inbound.find_message(frame, &mut 0, 10);
                 assert_eq!(
-                    matches!(step, Ok(Step::Message { whole: None, .. })),
+                    matches!(step, Ok(DeframeStep::Message { whole: None, .. })),
                     is_whole
                 );
             }

@@ -54,8 +54,8 @@ impl Memo {
         info: HeadInfo,
     ) -> Option<usize> {
         self.misses = self.misses.saturating_add(1);
-        let is_worth_it = self.misses <= limits::MEMO_PATIENCE
-            || self.misses.is_multiple_of(limits::MEMO_SAMPLING);
+        let is_worth_it =
+            self.misses <= limits::MEMO_MISSES || self.misses.is_multiple_of(limits::MEMO_SAMPLING);
         if !is_worth_it
             || block.len() > limits::MEMO_BLOCK_BYTES
             || fields.memory_bytes() > limits::MEMO_FIELDS_BYTES
@@ -159,14 +159,14 @@ mod tests {
             .count();
         assert_eq!(
             learned as u32,
-            limits::MEMO_PATIENCE + 3_200 / limits::MEMO_SAMPLING
+            limits::MEMO_MISSES + 3_200 / limits::MEMO_SAMPLING
         );
     }
 
     /// As a connection does it: what is not found is learned. A single hit, and the peer is worth
     /// it again.
     #[test]
-    fn a_block_that_repeats_renews_the_patience() {
+    fn a_block_that_repeats_resets_the_misses() {
         let mut memo = Memo::default();
         let mut number = 0_u32;
         for _ in 0..3 {
@@ -177,7 +177,7 @@ mod tests {
                 assert_eq!(memo.find(&block, 0), None);
                 learned += u32::from(learn(&mut memo, &block, 0).is_some());
             }
-            assert_eq!(learned, limits::MEMO_PATIENCE);
+            assert_eq!(learned, limits::MEMO_MISSES);
             // One that is still remembered.
             let place = memo.entries[0].block.clone();
             assert_eq!(memo.find(&place, 0), Some(0));

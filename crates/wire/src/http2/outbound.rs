@@ -122,7 +122,10 @@ impl Outbound {
         pool: &mut BufferPool,
         write: impl FnOnce(&mut Vec<u8>),
     ) -> usize {
-        let appendable = matches!(self.pieces.back(), Some(OutboundPiece::Owned { bytes, .. }) if bytes.len() < APPEND_BELOW_BYTES);
+        let appendable = matches!(
+            self.pieces.back(),
+            Some(OutboundPiece::Owned { bytes, .. }) if bytes.len() < APPEND_BELOW_BYTES
+        );
         if !appendable {
             self.push(OutboundPiece::Owned {
                 bytes: pool.take(),

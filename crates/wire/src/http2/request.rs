@@ -9,7 +9,8 @@ pub struct RequestHead<'a> {
     pub method: &'a str,
     /// `http` or `https`.
     pub scheme: &'a str,
-    /// For whom the server is to answer, usually `host:port`.
+    /// The authority of the request, usually `host:port`; user information before an `@` is not
+    /// sent.
     pub authority: &'a str,
     /// For gRPC `/package.Service/Method`.
     pub path: &'a str,
@@ -66,27 +67,18 @@ impl<'a> RequestHead<'a> {
 }
 
 /// Why a stream cannot be opened. Nothing has been sent, so that another connection may be tried.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// As many streams are open as the server allows; to be tried again when one has ended.
+    #[error("as many streams are open as the server allows")]
     TooManyStreams,
     /// The server or we have said GOAWAY, or the connection is closed.
+    #[error("the connection is going away")]
     GoingAway,
     /// All stream identifiers have been used.
+    #[error("the connection has used all stream identifiers")]
     IdsExhausted,
     /// The head has more bytes than fit into one frame, or than the server accepts.
+    #[error("the metadata are larger than the server accepts")]
     HeadTooLarge,
 }
-
-impl std::fmt::Display for OpenError {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(match self {
-            OpenError::TooManyStreams => "as many streams are open as the server allows",
-            OpenError::GoingAway => "the connection is going away",
-            OpenError::IdsExhausted => "the connection has used all stream identifiers",
-            OpenError::HeadTooLarge => "the metadata are larger than the server accepts",
-        })
-    }
-}
-
-impl std::error::Error for OpenError {}

@@ -20,13 +20,13 @@ pub(crate) const DEFAULT_WINDOW: u32 = 65_535;
 /// What binds us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PeerSettings {
-    pub(crate) header_table_bytes: u32,
+    header_table_bytes: u32,
     /// Streams that we may open.
-    pub(crate) max_streams: u32,
-    pub(crate) initial_window: u32,
-    pub(crate) max_frame_bytes: u32,
+    max_streams: u32,
+    initial_window: u32,
+    max_frame_bytes: u32,
     /// Advisory (RFC 9113 section 6.5.2).
-    pub(crate) max_header_list_bytes: u32,
+    max_header_list_bytes: u32,
 }
 
 impl Default for PeerSettings {
@@ -42,6 +42,28 @@ impl Default for PeerSettings {
 }
 
 impl PeerSettings {
+    /// Returns the largest dynamic table of our encoder.
+    pub(crate) fn header_table_bytes(&self) -> u32 {
+        self.header_table_bytes
+    }
+
+    /// Returns how many streams we may have open.
+    #[inline]
+    pub(crate) fn max_streams(&self) -> u32 {
+        self.max_streams
+    }
+
+    /// Returns the send window with which a stream begins.
+    #[inline]
+    pub(crate) fn initial_window(&self) -> u32 {
+        self.initial_window
+    }
+
+    /// Returns the largest header list that the peer accepts.
+    pub(crate) fn max_header_list_bytes(&self) -> u32 {
+        self.max_header_list_bytes
+    }
+
     /// Applies the payload of a SETTINGS frame, entry after entry in the order in which they stand:
     /// "values in the SETTINGS frame MUST be processed in the order they appear" (RFC 9113 section
     /// 6.5.3).

@@ -370,7 +370,7 @@ fn missing_bytes(stream: &Stream) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grpc::Step;
+    use crate::grpc::DeframeStep;
     use crate::http2::headers::BodyKind;
 
     #[test]
@@ -400,7 +400,7 @@ mod tests {
             let frame = [&[0][..], &length.to_be_bytes(), &[7; 10]].concat();
             let inbound = &mut streams[slot].inbound;
             let step = inbound.find_message(&frame, &mut 0, usize::MAX);
-            assert_eq!(step, Ok(Step::NeedMore));
+            assert_eq!(step, Ok(DeframeStep::NeedMore));
             keys.push(StreamKey { slot, id });
         }
         (streams, keys)

@@ -81,7 +81,7 @@ fn first_messages_wait_in_order_until_the_peer_has_read_and_none_is_lost() {
 }
 
 #[test]
-fn who_was_told_to_wait_gets_one_writable_when_there_is_capacity() {
+fn a_call_that_has_to_wait_gets_one_writable_when_there_is_capacity() {
     let mut server = server(100_000);
     let streams = requests(&server.feed(&[call(1), call(3), call(5)].concat()));
     let body: Bytes = vec![0; 150_000].into();

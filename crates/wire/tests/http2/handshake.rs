@@ -62,6 +62,23 @@ fn the_first_frame_must_be_settings() {
 }
 
 #[test]
+fn the_first_frame_of_a_server_must_be_settings() {
+    for first in [
+        frame(kind::PING, 0, 0, &[0; 8]),
+        frame(kind::SETTINGS, flag::ACK, 0, &[]),
+        frame(kind::GOAWAY, 0, 0, &[0; 8]),
+        frame(0x16, 0, 0, b"whatever"),
+        window_update(0, 1),
+    ] {
+        let mut client = Endpoint::new(&Config::client());
+        client.output.clear();
+        assert_eq!(client.feed(&[first, settings(&[])].concat()), []);
+        client.assert_closed(ErrorCode::ProtocolError);
+        assert!(!client.connection.has_peer_settings());
+    }
+}
+
+#[test]
 fn settings_with_errors_end_the_connection() {
     for (bytes, code) in [
         (

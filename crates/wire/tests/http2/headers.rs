@@ -2,7 +2,7 @@
 
 use crate::support::*;
 use wire::http2::frame::{flag, kind};
-use wire::{Cause, ErrorCode, Event};
+use wire::{Cause, Config, ErrorCode, Event, RequestHead};
 
 #[test]
 fn a_head_can_be_read() {
@@ -164,6 +164,42 @@ fn a_block_that_cannot_be_decoded_ends_the_connection() {
     server.assert_closed(ErrorCode::CompressionError);
 }
 
+/// gRPC over HTTP/2, "Custom-Metadata": of a request as it is received, and of one that is sent.
+#[test]
+fn the_values_of_a_key_keep_their_order() {
+    let fields = [("x-a", "1"), ("x-b", "2"), ("x-a", "3"), ("x-a", "1")];
+    let mut server = Endpoint::server();
+    for id in [1, 3] {
+        let request = headers(id, &[&CALL[..], &fields].concat(), false);
+        server.feed_with(&request, |connection, _, _| {
+            let head = connection.head();
+            let received: Vec<_> = head.metadata().collect();
+            let expected = fields.map(|(key, value)| (key.as_bytes(), value.as_bytes()));
+            assert_eq!(received, expected);
+        });
+    }
+    assert_eq!(server.connection.running(), 2);
+
+    let mut metadata = wire::grpc::Metadata::new();
+    for (key, value) in fields {
+        metadata.push_ascii(key, value).expect("valid");
+    }
+    let mut client = Endpoint::client_with(&Config::client(), &[]);
+    for _ in 0..2 {
+        let head = RequestHead {
+            metadata: Some(&metadata),
+            ..RequestHead::call("here", "/a.B/C")
+        };
+        let opened = client.connection.open(&mut client.output, &head);
+        opened.expect("a stream");
+        let frames = client.frames();
+        let mut sent = client.decode(&frames[0]);
+        sent.retain(|(key, _)| key.starts_with("x-"));
+        let expected = fields.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        assert_eq!(sent, expected);
+    }
+}
+
 #[test]
 fn content_length_has_to_agree() {
     let length = |length| [&CALL[..], &[("content-length", length)]].concat();
@@ -229,7 +265,7 @@ fn trailers_end_the_request() {
 }
 
 #[test]
-fn the_memo_keeps_what_the_room_above_noted() {
+fn the_memo_keeps_what_the_caller_noted() {
     let mut server = Endpoint::server();
     let mut routes = Vec::new();
     for id in [1, 3, 5] {

@@ -20,6 +20,7 @@ mod put_back;
 mod refused_calls;
 mod responses;
 mod room;
+mod sent_frames;
 mod shared_limits;
 mod stream_states;
 mod time;

@@ -312,7 +312,7 @@ fn an_unknown_encoding_is_answered_with_those_that_are_known() {
         ]
         .concat(),
     );
-    assert_eq!(seen, [], "the room above does not hear of it");
+    assert_eq!(seen, [], "the caller does not hear of it");
     let frames = server.frames();
     let fields = server.decode(&frames[0]);
     assert!(fields.contains(&("grpc-status".into(), "12".into())));

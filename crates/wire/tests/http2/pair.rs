@@ -1,11 +1,13 @@
 //! A client and a server talk over bytes that are split at random, and every call ends exactly once
 //! as it should.
 
+use crate::sent_frames::SentFrames;
 use crate::support::*;
 use std::collections::{HashMap, VecDeque};
 
 use bytes::Bytes;
 use wire::grpc::{Code, Status};
+use wire::http2::frame::kind;
 use wire::{
     Cause, CloseReason, Config, Connection, ErrorCode, Event, OpenError, RequestHead, StreamKey,
 };
@@ -57,6 +59,8 @@ struct World {
     served: HashMap<StreamKey, Served>,
     to_open: usize,
     finished: usize,
+    client_sent: SentFrames,
+    server_sent: SentFrames,
 }
 
 impl World {
@@ -75,6 +79,7 @@ impl World {
         };
         let client = Endpoint::new(&config(&mut random, Config::client()));
         let server = Endpoint::new(&config(&mut random, Config::server()));
+        let (client_sent, server_sent) = (SentFrames::of_client(), SentFrames::of_server());
         let to_open = 1 + random.below(60);
         World {
             random,
@@ -84,6 +89,8 @@ impl World {
             served: HashMap::new(),
             to_open,
             finished: 0,
+            client_sent,
+            server_sent,
         }
     }
 
@@ -212,6 +219,7 @@ impl World {
 
     fn server_receives(&mut self) {
         let bytes = take_some(&mut self.random, &mut self.client.output);
+        self.client_sent.check(&bytes);
         let served = &mut self.served;
         let seen = self.server.feed_with(&bytes, |connection, seen, _| {
             if let Event::Request { stream, .. } = seen.event {
@@ -270,6 +278,7 @@ impl World {
 
     fn client_receives(&mut self) {
         let bytes = take_some(&mut self.random, &mut self.server.output);
+        self.server_sent.check(&bytes);
         let random = self.random.clone();
         let mut statuses = Vec::new();
         let seen = self.client.feed_with(&bytes, |connection, seen, _| {
@@ -415,6 +424,12 @@ fn every_call_ends_exactly_once() {
         }
         assert_eq!(world.finished, calls, "{:?}", world.random);
         finish(&mut world);
+        world
+            .client_sent
+            .assert_sent(&[kind::SETTINGS, kind::HEADERS]);
+        world
+            .server_sent
+            .assert_sent(&[kind::SETTINGS, kind::GOAWAY]);
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::support::*;
 use wire::grpc::Status;
 use wire::http2::frame::{flag, kind};
-use wire::{Cause, Config, ErrorCode, Event};
+use wire::{Cause, Config, ErrorCode, Event, RequestHead};
 
 #[test]
 fn frames_on_idle_streams_end_the_connection() {
@@ -42,13 +42,39 @@ fn frames_on_stream_0_that_need_a_stream() {
     }
 }
 
+/// SETTINGS and PING are about the connection also if they acknowledge.
+#[test]
+fn frames_of_the_connection_on_a_stream() {
+    for (kind, flags, payload) in [
+        (kind::SETTINGS, 0, &[][..]),
+        (kind::SETTINGS, 0, &[0, 4, 0, 0, 0, 1]),
+        (kind::SETTINGS, flag::ACK, &[]),
+        (kind::PING, 0, &[0; 8]),
+        (kind::PING, flag::ACK, &[0; 8]),
+        (kind::GOAWAY, 0, &[0; 8]),
+    ] {
+        // One that is open, one that is idle, and one that a client never opens.
+        for stream in [1, 3, 2] {
+            let mut server = Endpoint::server();
+            server.feed(&call(1));
+            server.feed(&frame(kind, flags, stream, payload));
+            server.assert_closed(ErrorCode::ProtocolError);
+
+            let mut client = Endpoint::client_with(&Config::client(), &[]);
+            let head = RequestHead::call("here", "/a.B/C");
+            let opened = client.connection.open(&mut client.output, &head);
+            assert_eq!(opened.map(|stream| stream.id), Ok(1));
+            client.feed(&frame(kind, flags, stream, payload));
+            client.assert_closed(ErrorCode::ProtocolError);
+        }
+    }
+}
+
 #[test]
 fn priority_is_checked_and_dropped() {
     let mut server = Endpoint::server();
     server.feed(&frame(kind::PRIORITY, 0, 1, &[0, 0, 0, 3, 16]));
     assert_eq!(server.frames(), []);
-    server.feed(&frame(kind::PRIORITY, 0, 1, &[0, 0, 0, 1, 16]));
-    server.assert_reset(1, ErrorCode::ProtocolError);
     server.feed(&call(3));
     let seen = server.feed(&frame(kind::PRIORITY, 0, 3, &[0x80, 0, 0, 3, 16]));
     assert!(matches!(
@@ -61,6 +87,50 @@ fn priority_is_checked_and_dropped() {
     server.assert_reset(3, ErrorCode::ProtocolError);
     server.feed(&frame(kind::PRIORITY, 0, 3, &[0; 4]));
     server.assert_closed(ErrorCode::FrameSizeError);
+}
+
+/// Only a stream that is open is reset for a priority that names itself.
+#[test]
+fn no_stream_is_reset_that_is_idle_or_closed() {
+    let on_itself = |id: u8| frame(kind::PRIORITY, 0, u32::from(id), &[0, 0, 0, id, 16]);
+    for idle in [1, 2, 5] {
+        let mut server = Endpoint::server();
+        assert_eq!(server.feed(&on_itself(idle)), []);
+        assert_eq!(server.error(), Some(ErrorCode::ProtocolError));
+        assert_eq!(server.frames_of_kind(kind::RST_STREAM), []);
+    }
+    let mut server = Endpoint::server();
+    let streams = requests(&server.feed(&[unary(1, b"a"), unary(3, b"b")].concat()));
+    for stream in &streams {
+        let (connection, out) = (&mut server.connection, &mut server.output);
+        connection.respond(*stream, out, |_| {});
+    }
+    server.frames();
+    for id in [1, 3, 1] {
+        assert_eq!(server.feed(&on_itself(id)), []);
+        assert_eq!((server.frames(), server.error()), (vec![], None));
+    }
+    assert_eq!(server.connection.running(), 0);
+}
+
+/// The last identifier may be used once; none is left behind it.
+#[test]
+fn no_stream_follows_the_last_identifier() {
+    const LAST: u32 = 0x7fff_ffff;
+    for (next, code) in [
+        (LAST, ErrorCode::StreamClosed),
+        (LAST - 2, ErrorCode::ProtocolError),
+        (1, ErrorCode::ProtocolError),
+    ] {
+        let mut server = Endpoint::server();
+        let stream = requests(&server.feed(&unary(LAST, b"a")))[0];
+        let (connection, out) = (&mut server.connection, &mut server.output);
+        connection.respond(stream, out, |_| {});
+        server.frames();
+        assert_eq!(server.feed(&headers(next, &CALL, false)), []);
+        server.assert_closed(code);
+        assert_eq!(server.connection.running(), 0);
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::support::*;
 use wire::http2::frame::{PREFACE, flag, kind};
-use wire::{Config, ErrorCode, RequestHead, limits};
+use wire::{Config, ErrorCode, Event, RequestHead, limits};
 
 #[test]
 fn the_preface_and_the_acknowledgement_have_a_time() {
@@ -72,6 +72,40 @@ fn calls_to_which_nothing_is_owed_may_wait_forever() {
         }
     }
     assert_eq!((server.error(), server.connection.running()), (None, 1));
+}
+
+/// gRPC over HTTP/2, "Timeout": a server assumes an infinite one.
+#[test]
+fn a_call_without_a_timeout_may_take_any_time() {
+    let mut server = Endpoint::server();
+    for id in [1, 3] {
+        let mut timeout_ns = Some(0);
+        let seen = server.feed_with(&unary(id, b"a"), |connection, seen, _| {
+            if matches!(seen.event, Event::Request { .. }) {
+                timeout_ns = connection.head().timeout_ns();
+            }
+        });
+        assert_eq!(timeout_ns, None);
+        let stream = requests(&seen)[0];
+        for _ in 0..1_000 {
+            let deadline_ns = server.connection.next_deadline_ns().expect("a keepalive");
+            server.now_ns = deadline_ns.max(server.now_ns);
+            server.tick();
+            for ping in server.frames_of_kind(kind::PING) {
+                let ack = frame(kind::PING, flag::ACK, 0, &ping.payload);
+                assert_eq!(server.feed(&ack), []);
+            }
+        }
+        assert!(
+            server.now_ns > u64::from(id) * 3_600_000 * MS,
+            "hours passed"
+        );
+        let (connection, out) = (&mut server.connection, &mut server.output);
+        connection.respond(stream, out, |out| out.push(7));
+        let frames = server.frames();
+        assert!(frames.last().expect("trailers").ends_stream());
+        assert_eq!((server.error(), server.connection.running()), (None, 0));
+    }
 }
 
 /// What a silent connection gives back is not what it must know: a stream may have been reset a

@@ -428,20 +428,26 @@ fn turns_never_stand_still_beside_streams_that_do() {
     }
 }
 
+/// The largest message of a pair.
+const MESSAGE_BYTES: usize = 1 << 20;
+
+/// Returns a configuration that lets some of the largest messages be gathered at a time.
+fn gathering_some(config: Config, random: &mut Random) -> Config {
+    Config {
+        max_message_bytes: MESSAGE_BYTES,
+        max_gathered_bytes: (8 + random.below(8)) << 20,
+        ..config
+    }
+}
+
 /// A client and a server of ours, back to back: large messages both ways, more than may be gathered
 /// at a time.
 #[test]
 fn all_messages_of_a_pair_arrive_without_time_passing() {
     for seed in 0..rounds(40) {
         let mut random = Random::new(seed);
-        let max_message = 1 << 20;
-        let bound = |config: Config, random: &mut Random| Config {
-            max_message_bytes: max_message,
-            max_gathered_bytes: (8 + random.below(8)) << 20,
-            ..config
-        };
-        let mut client = Endpoint::new(&bound(Config::client(), &mut random));
-        let mut server = Endpoint::new(&bound(Config::server(), &mut random));
+        let mut client = Endpoint::new(&gathering_some(Config::client(), &mut random));
+        let mut server = Endpoint::new(&gathering_some(Config::server(), &mut random));
         let (mut to_open, mut open) = (1 + random.below(60), HashMap::new());
         let (mut held, mut finished, total) = (Vec::new(), 0, to_open);
         let mut idle = 0;
@@ -455,7 +461,7 @@ fn all_messages_of_a_pair_arrive_without_time_passing() {
                 let head = RequestHead::call("here", "/large");
                 let out = &mut client.output;
                 let stream = client.connection.open(out, &head).expect("there is room");
-                let body = vec![random.number() as u8; random.below(max_message)];
+                let body = vec![random.number() as u8; random.below(MESSAGE_BYTES)];
                 let fill = |out: &mut Vec<u8>| out.extend_from_slice(&body);
                 client.connection.send_last_message(stream, out, fill);
                 open.insert(stream, body);

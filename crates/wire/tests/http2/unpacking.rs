@@ -323,6 +323,22 @@ fn packed_messages_that_wait_are_bounded_together() {
     }
 }
 
+/// Returns a body of some messages, compressed or not, and what is in them.
+fn random_body(random: &mut Random) -> (Vec<u8>, Vec<Vec<u8>>) {
+    let (mut body, mut contents) = (Vec::new(), Vec::new());
+    for _ in 0..1 + random.below(5) {
+        let largest = [500, 60_000, 400_000][random.below(3)];
+        let content = text(random.below(largest), random.number() as u8);
+        let is_packed = random.chance(70) || content.len() > 20_000;
+        body.extend(match is_packed {
+            true => prefixed(1, &gzip(&content)),
+            false => message(&content),
+        });
+        contents.push(content);
+    }
+    (body, contents)
+}
+
 /// Streams of small and large messages, compressed or not, with any allowance: all come whole and
 /// in order, and the connection holds nothing in the end.
 #[test]
@@ -334,18 +350,9 @@ fn whatever_is_allowed_all_messages_come_once_and_in_order() {
         let mut expected: BTreeMap<u32, Vec<Vec<u8>>> = BTreeMap::new();
         for id in [1, 3, 5, 7] {
             server.feed(&gzip_call(id));
-            let mut body = Vec::new();
-            for _ in 0..1 + random.below(5) {
-                let largest = [500, 60_000, 400_000][random.below(3)];
-                let content = text(random.below(largest), random.number() as u8);
-                let is_packed = random.chance(70) || content.len() > 20_000;
-                body.extend(match is_packed {
-                    true => prefixed(1, &gzip(&content)),
-                    false => message(&content),
-                });
-                expected.entry(id).or_default().push(content);
-            }
+            let (body, contents) = random_body(&mut random);
             bodies.insert(id, (body, 0));
+            expected.insert(id, contents);
         }
         let mut came: BTreeMap<u32, Vec<Vec<u8>>> = BTreeMap::new();
         let mut held = None;

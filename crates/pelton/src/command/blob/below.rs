@@ -79,8 +79,8 @@ fn what_there_is(
         ""
     };
     Ok(format!(
-        "there are {}{and_more}: an upload of a folder leaves its name out, unless --prefix gives one; `pelton download \
-         --recursive ''` fetches every blob, `pelton blob list` shows them",
+        "there are {}{and_more}: an upload of a folder leaves its name out, unless --prefix gives \
+         one; `pelton download --recursive ''` fetches every blob, `pelton blob list` shows them",
         shown.join(", ")
     ))
 }
@@ -92,8 +92,8 @@ fn path_below(to: &Path, prefix: &str, name: &str) -> Result<PathBuf, Failure> {
     match rest.split('/').all(is_plain) {
         true => Ok(to.join(rest)),
         false => Err(Failure::Failed(format!(
-            "the blob `{name}` cannot become a file below `{}`: a part of its name is empty, `.` or `..`; \
-             download it alone, with --to FILE",
+            "the blob `{name}` cannot become a file below `{}`: a part of its name is empty, `.` \
+             or `..`; download it alone, with --to FILE",
             to.display()
         ))),
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use api::blob::{DownloadRequest, DownloadResponse};
-use client::{CallError, CallOptions, Step};
+use client::{CallError, CallOptions, StreamStep};
 use service::Method;
 use wire::grpc::Code;
 
@@ -177,16 +177,16 @@ impl Downloading<'_> {
             let take = |message: &[u8]| self.take(message, sink);
             match streaming.poll_with(timeout.min(LONGEST_POLL), take) {
                 Err(error) => return Err(self.refused(failure(&error), &error, sink)),
-                Ok(Step::Message(taken)) => {
+                Ok(StreamStep::Message(taken)) => {
                     taken?;
                     moved = Instant::now();
                 }
-                Ok(Step::Ended) => return Ok(()),
-                Ok(Step::Nothing) if moved.elapsed() > timeout => {
+                Ok(StreamStep::Ended) => return Ok(()),
+                Ok(StreamStep::Nothing) if moved.elapsed() > timeout => {
                     let message = format!("{address} sent nothing for {timeout:?}");
                     return Err(Ended::Again(Failure::Failed(message)));
                 }
-                Ok(Step::Nothing) => {}
+                Ok(StreamStep::Nothing) => {}
             }
         }
     }

@@ -2,7 +2,7 @@
 //! it is, how much of it, and the checksum up to there. A later run of the program goes on from
 //! there, after Ctrl-C, a kill or a crash of the machine.
 //!
-//! What the state says is written behind the content that it speaks of, and is compared with it
+//! What the state says is written behind the content that it describes, and is compared with it
 //! before it is believed. What lies behind is not believed. Nobody waits for a sync before the end:
 //! what a crash of the machine has spoilt does not fit.
 
@@ -77,7 +77,7 @@ pub(super) struct PartFile {
     file: File,
     sync_ahead: SyncAhead,
     state: File,
-    /// What the state speaks of.
+    /// The bytes that the state describes.
     told_bytes: u64,
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use api::blob::{
     StatRequest, StatResponse, UploadBegin, UploadChunk, UploadEnd, UploadPart, UploadResponse,
 };
-use client::{CallOptions, Step};
+use client::{CallOptions, StreamStep};
 use service::Method;
 
 use super::super::put::found;
@@ -29,8 +29,8 @@ const GLANCE: Duration = Duration::ZERO;
 const READ_BYTES: usize = 256 * 1024;
 
 /// What to do about an upload that was not completed.
-const RESUMED: &str = "what the server has of it stays for some time (--keep-uploads of the server); the same command \
-                       goes on from there";
+const RESUMED: &str = "what the server has of it stays for some time (--keep-uploads of the \
+                       server); the same command goes on from there";
 
 /// Stores files as blobs.
 pub fn upload(arguments: &UploadArguments) -> Result<Exit, Failure> {
@@ -138,7 +138,8 @@ fn sources(arguments: &UploadArguments) -> Result<Vec<UploadSource>, Failure> {
         let metadata = metadata.map_err(|error| unread(path, &error))?;
         if !metadata.is_file() {
             return Err(Failure::Failed(format!(
-                "{} is {}, not a file; `pelton upload - --name NAME` stores what comes from standard input",
+                "{} is {}, not a file; `pelton upload - --name NAME` stores what comes from \
+                 standard input",
                 path.display(),
                 kind_of(metadata.file_type())
             )));
@@ -159,7 +160,8 @@ fn sources(arguments: &UploadArguments) -> Result<Vec<UploadSource>, Failure> {
     let sources: Vec<UploadSource> = files.iter().map(source).collect::<Result<_, _>>()?;
     match same_name(&sources) {
         Some((one, other)) => Err(Failure::Usage(format!(
-            "{} and {} would both be the blob `{}`, of which one would replace the other; upload them one by one, with --name",
+            "{} and {} would both be the blob `{}`, of which one would replace the other; upload \
+             them one by one, with --name",
             one.path.display(),
             other.path.display(),
             one.name
@@ -318,8 +320,8 @@ impl Uploading<'_> {
                     Err(failure.with("nothing was stored"))
                 }
                 Err(Ended::Again(failure) | Ended::Final(failure)) => Err(failure.with(&format!(
-                    "{} were sent, and nothing is kept of what comes from standard input; from a file an upload can be \
-                     resumed",
+                    "{} were sent, and nothing is kept of what comes from standard input; from a \
+                     file an upload can be resumed",
                     bytes(summed.bytes)
                 ))),
             };
@@ -515,13 +517,13 @@ impl Uploading<'_> {
                 GLANCE
             };
             match streaming.poll(wait.min(LONGEST_POLL)).map_err(failed)? {
-                Step::Message(message) => answer = Some(message),
-                Step::Ended => break,
-                Step::Nothing if moved.elapsed() > self.patience(timeout) => {
+                StreamStep::Message(message) => answer = Some(message),
+                StreamStep::Ended => break,
+                StreamStep::Nothing if moved.elapsed() > self.stall_timeout(timeout) => {
                     let message = format!("{address} took nothing for {timeout:?}");
                     return Err(Ended::Again(Failure::Failed(message)));
                 }
-                Step::Nothing => {}
+                StreamStep::Nothing => {}
             }
         }
         self.stored(source, summed, &answer.unwrap_or_default())
@@ -529,7 +531,7 @@ impl Uploading<'_> {
 
     /// How long nothing may move. The end of an upload waits for the disk of the server, which may
     /// take its time.
-    fn patience(&self, timeout: Duration) -> Duration {
+    fn stall_timeout(&self, timeout: Duration) -> Duration {
         timeout.max(Duration::from_secs(10)) * 3
     }
 

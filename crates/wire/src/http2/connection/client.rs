@@ -31,9 +31,9 @@ impl Connection {
         } else {
             BodyKind::Plain
         };
-        let slot = self
-            .streams
-            .insert(id, kind, self.peer.initial_window, self.windows.initial());
+        let slot =
+            self.streams
+                .insert(id, kind, self.peer.initial_window(), self.windows.initial());
         self.streams[slot].set_request_sent(head.gzip, head.method == "HEAD");
         Ok(StreamKey { slot, id })
     }
@@ -61,7 +61,7 @@ impl Connection {
 
     /// How many further streams may be opened now, as far as both sides' limits go.
     pub fn streams_left(&self) -> usize {
-        let allowed = self.peer.max_streams.min(self.config.max_streams) as usize;
+        let allowed = self.peer.max_streams().min(self.config.max_streams) as usize;
         allowed.saturating_sub(self.streams.len())
     }
 
@@ -213,5 +213,33 @@ impl Connection {
         self.status = status;
         self.reset_stream(stream.slot, ErrorCode::Cancel, out);
         Ok(Some(Event::Finished { stream }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http2::config::Config;
+    use crate::http2::frame::MAX_31_BIT;
+
+    #[test]
+    fn no_stream_is_opened_when_all_identifiers_are_used() {
+        let mut out = Vec::new();
+        let mut client = Connection::new(&Config::client(), 0);
+        client.start(&mut out);
+        client.life.skip_ids_to(MAX_31_BIT - 2);
+        let head = RequestHead::call("here", "/a.B/C");
+        for id in [MAX_31_BIT - 2, MAX_31_BIT] {
+            let stream = client.open(&mut out, &head).expect("a stream");
+            assert_eq!(stream.id, id);
+            client.reset(stream, &mut out, ErrorCode::Cancel);
+        }
+        out.clear();
+        for _ in 0..2 {
+            let refused = client.open(&mut out, &head);
+            assert_eq!(refused, Err(OpenError::IdsExhausted));
+        }
+        assert!(out.is_empty());
+        assert_eq!((client.running(), client.close_reason()), (0, None));
     }
 }

@@ -2,7 +2,7 @@
 //! stay shut.
 
 use super::{Connection, Handled};
-use crate::grpc::Step;
+use crate::grpc::DeframeStep;
 use crate::http2::event::Event;
 use crate::http2::inbound::{BacklogEnd, BacklogStep};
 use crate::http2::last_message::TakenMessage;
@@ -159,7 +159,7 @@ impl Connection {
         };
         let BacklogStep { step, taken, last } = found;
         match step {
-            Step::Message { whole, compressed } => {
+            DeframeStep::Message { whole, compressed } => {
                 stream.add_unreleased(taken);
                 match whole {
                     None => self.message.set(None, key.slot),
@@ -170,12 +170,12 @@ impl Connection {
                 }
                 self.deliver(key, compressed, last, &[], out)
             }
-            Step::Part { range, left } => {
+            DeframeStep::Part { range, left } => {
                 stream.add_unreleased(taken);
                 self.message.copy_piece(&stream.inbound.backlog()[range]);
                 Ok(Some(self.part(key, left, last)))
             }
-            Step::NeedMore => self.end_backlog(key, taken, out),
+            DeframeStep::NeedMore => self.end_backlog(key, taken, out),
         }
     }
 

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::{Connection, Handled};
-use crate::grpc::{Code, MessageError, Status, Step};
+use crate::grpc::{Code, DeframeStep, MessageError, Status};
 use crate::http2::error::{Cause, ConnectionError, ErrorCode};
 use crate::http2::event::Event;
 use crate::http2::frame::{self, FrameHeader, flag};
@@ -42,9 +42,6 @@ impl Connection {
         consumed: &mut usize,
         out: &mut Vec<u8>,
     ) -> Handled {
-        if header.stream == 0 {
-            return Err(ConnectionError::protocol("DATA on stream 0"));
-        }
         let length = header.length as usize;
         let (data_start, padding) = match padding_of(header, &input[start..start + length])? {
             Some(padding) => (start + 1, padding),
@@ -194,7 +191,7 @@ impl Connection {
         let step = (stream.inbound).find_message(&input[..end], &mut at, max_bytes);
         let taken = at - *consumed;
         match step {
-            Ok(Step::Message { whole, compressed }) => {
+            Ok(DeframeStep::Message { whole, compressed }) => {
                 stream.add_unreleased(taken);
                 frame.was_useful = true;
                 frame.remaining -= taken;
@@ -207,11 +204,11 @@ impl Connection {
                 self.message.set(whole, slot);
                 self.deliver(frame.stream, compressed, is_taken && frame.end, input, out)
             }
-            Ok(Step::Part { range, left }) => {
+            Ok(DeframeStep::Part { range, left }) => {
                 frame.remaining -= taken;
                 self.on_part(frame, range, left, consumed, out)
             }
-            Ok(Step::NeedMore) => {
+            Ok(DeframeStep::NeedMore) => {
                 self.end_frame(frame, end, consumed)?;
                 self.keep_unfinished(slot, taken, frame.end, out)
             }

@@ -29,6 +29,7 @@ impl Connection {
             ));
         }
         self.life.check_first_frame(header)?;
+        header.check_stream()?;
         let payload = &input[start..start + header.length as usize];
         match header.kind {
             kind::HEADERS => self.on_headers(header, payload, out),
@@ -41,7 +42,7 @@ impl Connection {
                 "PUSH_PROMISE, which is never allowed here",
             )),
             kind::PING => self.on_ping(header, payload, out).map(|()| None),
-            kind::GOAWAY => self.on_goaway(header, payload).map(|()| None),
+            kind::GOAWAY => self.on_goaway(payload).map(|()| None),
             kind::WINDOW_UPDATE => self.on_window_update(header, payload, out).map(|()| None),
             // "Implementations MUST ignore and discard frames of unknown types" (RFC 9113 section
             // 5.5).
@@ -56,9 +57,6 @@ impl Connection {
         payload: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), ConnectionError> {
-        if header.stream == 0 {
-            return Err(ConnectionError::protocol("PRIORITY on stream 0"));
-        }
         if payload.len() != 5 {
             // A stream error in the RFC; an honest peer gains nothing from that, and another would
             // get resets to order.
@@ -69,15 +67,18 @@ impl Connection {
         if frame::read_u32(payload) & frame::MAX_31_BIT != header.stream {
             return self.charge(Charge::Glitch);
         }
-        // RFC 7540 section 5.3.1: a stream error of type PROTOCOL_ERROR.
-        match self.streams.find(header.stream) {
-            Some(slot) if !self.streams[slot].is_dead() => self
+        // RFC 7540 section 5.3.1: a stream error of type PROTOCOL_ERROR. "RST_STREAM frames MUST
+        // NOT be sent for a stream in the idle state" (RFC 9113 section 6.4), and on a closed
+        // stream only PRIORITY may be sent (section 5.1).
+        let found = self.streams.find(header.stream);
+        match found.filter(|&slot| !self.streams[slot].is_dead()) {
+            Some(slot) => self
                 .violation(slot, ErrorCode::ProtocolError, out)
                 .map(|_| ()),
-            _ => {
-                frame::write_rst_stream(out, header.stream, ErrorCode::ProtocolError);
-                self.charge(Charge::Reset)
-            }
+            None if self.life.is_idle(header.stream) => Err(ConnectionError::protocol(
+                "a stream that was never opened depends on itself",
+            )),
+            None => self.charge(Charge::Reset),
         }
     }
 
@@ -92,9 +93,7 @@ impl Connection {
                 "the length of RST_STREAM is not 4",
             ));
         }
-        if header.stream == 0
-            || (self.streams.find(header.stream).is_none() && self.life.is_idle(header.stream))
-        {
+        if self.streams.find(header.stream).is_none() && self.life.is_idle(header.stream) {
             return Err(ConnectionError::protocol(
                 "RST_STREAM on a stream that was never opened",
             ));
@@ -133,9 +132,6 @@ impl Connection {
         payload: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), ConnectionError> {
-        if header.stream != 0 {
-            return Err(ConnectionError::protocol("SETTINGS on a stream"));
-        }
         if header.has(flag::ACK) {
             if !payload.is_empty() {
                 return Err(ConnectionError::frame_size(
@@ -148,14 +144,14 @@ impl Connection {
         self.charge(Charge::Control)?;
         let before = self.peer;
         self.peer.apply(payload, self.config.role)?;
-        if self.peer.header_table_bytes != before.header_table_bytes {
+        if self.peer.header_table_bytes() != before.header_table_bytes() {
             self.writer
-                .set_peer_table_bytes(self.peer.header_table_bytes);
+                .set_peer_table_bytes(self.peer.header_table_bytes());
         }
         self.writer
-            .set_max_list_bytes(self.peer.max_header_list_bytes);
+            .set_max_list_bytes(self.peer.max_header_list_bytes());
         self.change_send_windows(
-            i64::from(self.peer.initial_window) - i64::from(before.initial_window),
+            i64::from(self.peer.initial_window()) - i64::from(before.initial_window()),
         )?;
         self.queue.acknowledge(None, out)?;
         self.pump(out);
@@ -204,9 +200,6 @@ impl Connection {
         payload: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), ConnectionError> {
-        if header.stream != 0 {
-            return Err(ConnectionError::protocol("PING on a stream"));
-        }
         let Ok(opaque) = <[u8; 8]>::try_from(payload) else {
             return Err(ConnectionError::frame_size("the length of PING is not 8"));
         };
@@ -222,10 +215,7 @@ impl Connection {
     }
 
     /// GOAWAY. RFC 9113 section 6.8.
-    fn on_goaway(&mut self, header: FrameHeader, payload: &[u8]) -> Result<(), ConnectionError> {
-        if header.stream != 0 {
-            return Err(ConnectionError::protocol("GOAWAY on a stream"));
-        }
+    fn on_goaway(&mut self, payload: &[u8]) -> Result<(), ConnectionError> {
         if payload.len() < 8 {
             return Err(ConnectionError::frame_size("GOAWAY is shorter than 8"));
         }

@@ -16,9 +16,6 @@ impl Connection {
         payload: &[u8],
         out: &mut Vec<u8>,
     ) -> Handled {
-        if header.stream == 0 {
-            return Err(ConnectionError::protocol("HEADERS on stream 0"));
-        }
         let (fragment, depends_on_itself) = strip(header, payload)?;
         let info = BlockInfo {
             stream: header.stream,

@@ -48,7 +48,7 @@ impl Connection {
         let slot = self.streams.insert(
             id,
             info.kind,
-            self.peer.initial_window,
+            self.peer.initial_window(),
             self.windows.initial(),
         );
         self.streams[slot].set_request(info, end);
