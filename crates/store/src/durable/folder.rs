@@ -258,6 +258,12 @@ fn state_in(bytes: &[u8]) -> Option<Result<FolderState, u32>> {
         return None;
     }
     let version = lines.next()?.strip_prefix("format ")?.parse().ok()?;
+    // Formats without a checksum too: what is counted on from it must not overflow.
+    let number_in = |text: &str| {
+        text.parse()
+            .ok()
+            .filter(|&number| number < wal::NUMBER_BOUND)
+    };
     let mut state = FolderState::default();
     match version {
         // Nobody knows how far its log came. But the version that made it made its log in the same
@@ -267,8 +273,8 @@ fn state_in(bytes: &[u8]) -> Option<Result<FolderState, u32>> {
             for line in lines {
                 match line.split_once(' ')? {
                     ("folder", owner) => state.owner = u64::from_str_radix(owner, 16).ok()?,
-                    ("log", sequence) => state.durable_sequence = sequence.parse().ok()?,
-                    ("segment", number) => state.newest_segment = number.parse().ok()?,
+                    ("log", sequence) => state.durable_sequence = number_in(sequence)?,
+                    ("segment", number) => state.newest_segment = number_in(number)?,
                     ("end", _) => {}
                     _ => return None,
                 }
@@ -531,6 +537,7 @@ mod tests {
             "format 2\nlog x\n",
             "format 2\nlog 077\n",
             "format 2\nlog 77",
+            "format 2\nlog 18446744073709551615\n",
             "format 3\n",
             "format 3\nlog 77\n",
             "format 3\nfolder 000000000000001f\nlog 77\n",
