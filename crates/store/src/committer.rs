@@ -71,6 +71,7 @@ impl Committer {
                 let mut applied = Applied {
                     state: database.state.write(),
                     slice: Slice::begin(clock),
+                    growth_bytes: 0,
                     database: &database,
                     committer: self,
                     clock,
@@ -144,14 +145,13 @@ struct Applied<'a> {
     database: &'a Database,
     state: RwLockWriteGuard<'a, State>,
     slice: Slice,
+    /// By how much the commit has changed the memory in use.
+    growth_bytes: i64,
     clock: &'a mut dyn Clock,
     outcomes: &'a mut Outcomes,
 }
 
 impl CommitTarget for Applied<'_> {
-    /// By how much a commit has changed the memory in use, in bytes.
-    type Change = i64;
-
     #[inline]
     fn begin(&mut self, commit: &CommitRecord) -> CommitTurn {
         let store = &self.committer.store;
@@ -178,7 +178,7 @@ impl CommitTarget for Applied<'_> {
     }
 
     #[inline]
-    fn decide(&mut self, place: &CommitPlace<'_>) -> Result<(Verdict, i64), Refusal> {
+    fn decide(&mut self, place: &CommitPlace<'_>) -> Result<Verdict, Refusal> {
         let limits = &self.database.config.limits;
         let context = Context {
             sequence: place.sequence,
@@ -204,19 +204,21 @@ impl CommitTarget for Applied<'_> {
             let entry = effect.entry(batch, place.sequence);
             applier.change(index, effect.hash(), effect.key(batch), entry.as_ref());
         }
-        Ok((verdict, growth_bytes))
+        self.growth_bytes = growth_bytes;
+        Ok(verdict)
     }
 
-    fn clear(&mut self, _: &CommitPlace<'_>) -> (i64, i64) {
-        let growth_bytes = -(self.state.memory_bytes as i64);
+    fn clear(&mut self, _: &CommitPlace<'_>) -> i64 {
+        self.growth_bytes = -(self.state.memory_bytes as i64);
         let index = self.state.index.memory_mut();
         let removed = index.len() as i64;
         self.committer.applier.clear(index);
-        (removed, growth_bytes)
+        removed
     }
 
     #[inline]
-    fn end(&mut self, place: &CommitPlace<'_>, growth_bytes: i64) {
+    fn end(&mut self, place: &CommitPlace<'_>) {
+        let growth_bytes = std::mem::take(&mut self.growth_bytes);
         let Committer {
             effects, applier, ..
         } = &mut *self.committer;

@@ -19,9 +19,6 @@ use crate::record::{CommitRecord, Whole};
 
 /// A database that commits are decided against, and that takes what they leave.
 pub(crate) trait CommitTarget {
-    /// What a commit has changed; the default: nothing.
-    type Change: Default;
-
     /// Begins a commit.
     fn begin(&mut self, commit: &CommitRecord) -> CommitTurn;
 
@@ -33,13 +30,13 @@ pub(crate) trait CommitTarget {
 
     /// Decides a commit that changes keys, and keeps its effects. `Err`: it has none, and what it
     /// has left of outcomes is to be taken back.
-    fn decide(&mut self, place: &CommitPlace<'_>) -> Result<(Verdict, Self::Change), Refusal>;
+    fn decide(&mut self, place: &CommitPlace<'_>) -> Result<Verdict, Refusal>;
 
     /// Empties the database; returns how many entries it had.
-    fn clear(&mut self, place: &CommitPlace<'_>) -> (i64, Self::Change);
+    fn clear(&mut self, place: &CommitPlace<'_>) -> i64;
 
     /// Ends a commit, which has its outcome.
-    fn end(&mut self, place: &CommitPlace<'_>, change: Self::Change);
+    fn end(&mut self, place: &CommitPlace<'_>);
 }
 
 /// What is to be done with a commit.
@@ -91,20 +88,23 @@ pub(crate) fn carry_out(
 }
 
 #[inline]
-fn carry_out_one<T: CommitTarget>(target: &mut T, place: &CommitPlace<'_>) {
+fn carry_out_one(target: &mut impl CommitTarget, place: &CommitPlace<'_>) {
     let commit = place.commit;
     let mark = target.outcomes(commit).mark();
-    let (verdict, change) = if commit.whole == Some(Whole::Clear) {
-        let (removed, change) = target.clear(place);
+    let verdict = if commit.whole == Some(Whole::Clear) {
+        let removed = target.clear(place);
         let (status, untouched) = (OperationStatus::Done, KeyState::default());
         (target.outcomes(commit)).push(status, untouched, untouched, removed, None);
-        (Decision::Applied.into(), change)
+        Decision::Applied.into()
     } else {
-        target.decide(place).unwrap_or_else(|refusal| {
-            target.outcomes(commit).truncate(&mark, false);
-            (Decision::Refused(refusal).into(), T::Change::default())
-        })
+        match target.decide(place) {
+            Ok(verdict) => verdict,
+            Err(refusal) => {
+                target.outcomes(commit).truncate(&mark, false);
+                Decision::Refused(refusal).into()
+            }
+        }
     };
     (target.outcomes(commit)).finish(&mark, commit, place.sequence, verdict);
-    target.end(place, change);
+    target.end(place);
 }

@@ -86,6 +86,8 @@ struct Grouped<'a> {
     answers: &'a mut Answers,
     /// The loop that the batch is of.
     from: usize,
+    /// What the commit has done, and by how much that changes the memory in use.
+    change: Option<(What, i64)>,
 }
 
 impl Decider {
@@ -250,6 +252,7 @@ impl Decider {
             visible: Visible::new(&state, trees.get(id)),
             answers,
             from,
+            change: None,
         };
         engine::carry_out(&mut grouped, batch, commits, now_ms)
     }
@@ -446,9 +449,6 @@ impl Grouped<'_> {
 }
 
 impl CommitTarget for Grouped<'_> {
-    /// What a commit does, and by how much it changes the memory in use.
-    type Change = Option<(What, i64)>;
-
     fn begin(&mut self, commit: &CommitRecord) -> CommitTurn {
         if self.work.is_complete() {
             CommitTurn::Stop
@@ -470,7 +470,7 @@ impl CommitTarget for Grouped<'_> {
         self.answers.of(self.rule(commit))
     }
 
-    fn decide(&mut self, place: &CommitPlace<'_>) -> Result<(Verdict, Self::Change), Refusal> {
+    fn decide(&mut self, place: &CommitPlace<'_>) -> Result<Verdict, Refusal> {
         let commit = place.commit;
         if commit.database == DatabaseId::BLOBS && self.work.describes_dropped(place) {
             return Err(Refusal::UnknownDatabase);
@@ -488,10 +488,11 @@ impl CommitTarget for Grouped<'_> {
         let growth_bytes = effects.growth_bytes();
         work.log(commit.database, place.sequence, places.clone());
         work.needs_sync |= is_synced && !places.is_empty();
-        Ok((verdict, Some((What::Keys(places), growth_bytes))))
+        self.change = Some((What::Keys(places), growth_bytes));
+        Ok(verdict)
     }
 
-    fn clear(&mut self, place: &CommitPlace<'_>) -> (i64, Self::Change) {
+    fn clear(&mut self, place: &CommitPlace<'_>) -> i64 {
         let removed = self.visible.entries() as i64 + self.pending.growth_entries;
         let (database, sequence) = (place.commit.database, place.sequence);
         let record = Record::of_key(RecordKind::Clear, sequence, database, ORIGIN, &[]);
@@ -502,11 +503,12 @@ impl CommitTarget for Grouped<'_> {
         let growth_bytes = -(self.used_bytes() as i64);
         self.pending.growth_entries -= removed;
         self.pending.clear();
-        (removed, Some((What::Clear, growth_bytes)))
+        self.change = Some((What::Clear, growth_bytes));
+        removed
     }
 
-    fn end(&mut self, place: &CommitPlace<'_>, change: Self::Change) {
-        let (what, growth_bytes) = change.unwrap_or((What::Keys(0..0), 0));
+    fn end(&mut self, place: &CommitPlace<'_>) {
+        let (what, growth_bytes) = self.change.take().unwrap_or((What::Keys(0..0), 0));
         let rule = self.rule(place.commit);
         self.pending.growth_bytes += growth_bytes;
         let work = &mut *self.work;
