@@ -1,6 +1,5 @@
 //! Threads whose work can wait: they leave the CPU to those that clients wait for.
 
-use std::fmt;
 use std::io;
 use std::thread;
 
@@ -19,9 +18,14 @@ pub enum Background {
 }
 
 /// A thread has the priority of all others.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the priority of the thread {thread} cannot be lowered ({error}); what it does may hold up \
+     calls"
+)]
 pub struct PriorityError {
     thread: String,
+    #[source]
     error: io::Error,
 }
 
@@ -55,22 +59,6 @@ fn lower(nice: i32) -> rustix::io::Result<()> {
     // Whoever runs the server may have given all of it a priority.
     let usual = getpriority_process(this_thread)?;
     setpriority_process(this_thread, (usual + nice).min(NICE_MAX))
-}
-
-impl fmt::Display for PriorityError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            formatter,
-            "the priority of the thread {} cannot be lowered ({}); what it does may hold up calls",
-            self.thread, self.error
-        )
-    }
-}
-
-impl std::error::Error for PriorityError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.error)
-    }
 }
 
 #[cfg(test)]

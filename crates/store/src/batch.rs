@@ -553,10 +553,11 @@ impl Drop for Commit<'_> {
 }
 
 /// Why an operation was not taken into a commit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PushError {
     /// Something is larger than the database allows.
+    #[error(fmt = too_large)]
     TooLarge {
         /// Which limit.
         what: Limit,
@@ -566,8 +567,10 @@ pub enum PushError {
         limit: usize,
     },
     /// Before its lists, a [`Mode::Transact`] commit takes only compares.
+    #[error("only compares may stand before the lists of a transaction")]
     OnlyCompares,
     /// [`Operation::Clear`] must be the only operation of its commit.
+    #[error("clearing a database cannot be combined with other operations")]
     ClearStandsAlone,
 }
 
@@ -584,41 +587,31 @@ pub enum Limit {
     CommitBytes,
 }
 
-impl fmt::Display for PushError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            PushError::TooLarge {
-                what,
-                amount,
-                limit,
-            } => match what {
-                Limit::KeyBytes => write!(
-                    formatter,
-                    "the key has {amount} bytes, at most {limit} are allowed"
-                ),
-                Limit::ValueBytes => write!(
-                    formatter,
-                    "the value has {amount} bytes, at most {limit} are allowed"
-                ),
-                Limit::CommitOperations => {
-                    write!(formatter, "the request has more than {limit} operations")
-                }
-                Limit::CommitBytes => write!(
-                    formatter,
-                    "the request has {amount} bytes of keys and values or more, at most {limit} \
-                     are allowed"
-                ),
-            },
-            PushError::OnlyCompares => write!(
+fn too_large(
+    what: &Limit,
+    amount: &usize,
+    limit: &usize,
+    formatter: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
+    match what {
+        Limit::KeyBytes => {
+            write!(
                 formatter,
-                "only compares may stand before the lists of a transaction"
-            ),
-            PushError::ClearStandsAlone => write!(
-                formatter,
-                "clearing a database cannot be combined with other operations"
-            ),
+                "the key has {amount} bytes, at most {limit} are allowed"
+            )
         }
+        Limit::ValueBytes => {
+            write!(
+                formatter,
+                "the value has {amount} bytes, at most {limit} are allowed"
+            )
+        }
+        Limit::CommitOperations => {
+            write!(formatter, "the request has more than {limit} operations")
+        }
+        Limit::CommitBytes => write!(
+            formatter,
+            "the request has {amount} bytes of keys and values or more, at most {limit} are allowed"
+        ),
     }
 }
-
-impl std::error::Error for PushError {}

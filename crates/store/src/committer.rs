@@ -1,28 +1,22 @@
-//! The committer: decides, applies and publishes commits.
+//! The committer of volatile databases: what the [engine](crate::engine) decides is applied at
+//! once, under the write lock.
 //!
-//! # The order of things
-//!
-//! For each commit: *decide* it against the pending state, which gives outcomes and effects;
-//! *apply* the effects to the index; *publish* by raising the database's sequence. Readers see the
-//! index under the database's lock, so they see whole commits only. In a volatile database pending
-//! and visible state are the same, and all of this happens at once under the write lock.
-//!
-//! A durable database puts two steps between: see [`durable`](crate::durable). This is why a commit
-//! is always decided as a whole before anything is applied, and why effects name each key once.
-//!
-//! How readers come first is said in the module `apply`.
+//! Readers see the index under the same lock, so they see whole commits only. How they come first
+//! is said in the module `apply`.
+
+use parking_lot::RwLockWriteGuard;
 
 use crate::apply::{Applier, Slice};
 use crate::batch::WriteBatch;
 use crate::catalogue::{Database, State};
 use crate::clock::Clock;
-use crate::database::DatabaseLimits;
 use crate::decide::{Context, decide};
 use crate::effects::Effects;
+use crate::engine::{self, CommitPlace, CommitTarget, CommitTurn};
 use crate::garbage::Garbage;
 use crate::limits;
 use crate::memory_use::MemoryUse;
-use crate::outcome::{Decision, KeyState, OperationStatus, Outcomes, Refusal};
+use crate::outcome::{Decision, Outcomes, Refusal, Verdict};
 use crate::record::{CommitRecord, Whole};
 use crate::store::Store;
 
@@ -67,30 +61,29 @@ impl Committer {
     ) -> Garbage {
         outcomes.clear();
         let now_ms = self.store.clock_ms(clock.now_ms());
-        let mut run = Run {
-            batch,
-            now_ms,
-            clock,
-            outcomes,
-        };
-        let mut commits = run.batch.commits();
-        while let Some(first) = commits.first() {
+        for run in batch.commits().chunk_by(CommitRecord::is_alike) {
+            let first = &run[0];
             if first.is_of_catalogue() {
-                self.change_catalogue(first, &mut run);
-                commits = &commits[1..];
+                self.change_catalogue(batch, first, outcomes);
                 continue;
             }
-            let alike = commits
-                .iter()
-                .take_while(|commit| commit.database == first.database && !commit.is_of_catalogue())
-                .count();
-            let (these, rest) = commits.split_at(alike);
-            match self.store.find(first.database) {
-                Some(database) => self.run_database(&database, these, &mut run),
-                None => refuse_unknown(these, run.outcomes),
+            if let Some(database) = self.store.find(first.database) {
+                let mut applied = Applied {
+                    state: database.state.write(),
+                    slice: Slice::begin(clock),
+                    growth_bytes: 0,
+                    database: &database,
+                    committer: self,
+                    clock,
+                    outcomes,
+                };
+                engine::carry_out(&mut applied, batch, run, now_ms);
+            } else {
+                for commit in run {
+                    outcomes.refuse(commit, Refusal::UnknownDatabase);
+                }
             }
             self.applier.free_old_values();
-            commits = rest;
         }
         batch.clear_unlogged();
         std::mem::take(self.applier.garbage())
@@ -102,109 +95,33 @@ impl Committer {
         self.applier.slices()
     }
 
-    fn run_database(&mut self, database: &Database, commits: &[CommitRecord], run: &mut Run<'_>) {
-        let mut state = database.state.write();
-        let mut slice = Slice::begin(run.clock);
-        let mut warm_until = 0;
-        for (index, commit) in commits.iter().enumerate() {
-            // Asked anew after each slice: the lock was open.
-            if state.dropped {
-                return refuse_unknown(&commits[index..], run.outcomes);
-            }
-            let operations = commit.operations();
-            if operations.end > warm_until {
-                warm_until = operations
-                    .end
-                    .max(operations.start + limits::WARM_OPERATIONS);
-                let index = state.index.memory();
-                index.warm(run.batch.hashes(operations.start..warm_until));
-            }
-            self.commit(&database.config.limits, &mut state, commit, run);
-            let bytes = commit.bytes + self.effects.rewritten_bytes();
-            let work = commit.operations().len() + bytes / limits::SLICE_WORK_BYTES;
-            (self.applier).end_slice(&mut slice, work, &mut state, run.clock);
-        }
-    }
-
-    fn commit(
+    /// Creates or drops a database, and adds the outcome.
+    fn change_catalogue(
         &mut self,
-        limits: &DatabaseLimits,
-        state: &mut State,
+        batch: &WriteBatch,
         commit: &CommitRecord,
-        run: &mut Run<'_>,
+        outcomes: &mut Outcomes,
     ) {
-        let mark = run.outcomes.mark();
-        let Some(sequence) = self.store.next_sequence() else {
-            let refusal = self.store.reserve().refusal();
-            return run.outcomes.refuse(commit, refusal);
-        };
-        let mut growth_bytes = 0;
-        let verdict = if commit.whole == Some(Whole::Clear) {
-            growth_bytes = -(state.memory_bytes as i64);
-            self.clear(state, run);
-            Decision::Applied.into()
-        } else {
-            let context = Context {
-                sequence,
-                now_ms: run.now_ms,
-                limits: *limits,
-            };
-            let (effects, outcomes) = (&mut self.effects, &mut *run.outcomes);
-            let verdict = decide(
-                state.index.memory(),
-                run.batch,
-                commit,
-                context,
-                effects,
-                outcomes,
-            );
-            match self.check_memory(limits, state) {
-                Ok(()) => {
-                    self.apply(state, run.batch, sequence);
-                    growth_bytes = self.effects.growth_bytes();
-                    verdict
-                }
-                Err(refusal) => {
-                    run.outcomes.truncate(&mark, false);
-                    Decision::Refused(refusal).into()
-                }
-            }
-        };
-        self.applier.end_commit(state, growth_bytes, sequence);
-        run.outcomes.finish(&mark, commit, sequence, verdict);
-    }
-
-    fn check_memory(&self, limits: &DatabaseLimits, state: &State) -> Result<(), Refusal> {
-        let growth_bytes = self.effects.growth_bytes();
-        let used = MemoryUse {
-            database_bytes: state.memory_bytes,
-            store_bytes: self.store.memory_bytes(),
-        };
-        used.check_growth(growth_bytes, limits, &self.store)
-    }
-
-    /// Creates or drops a database, and answers.
-    fn change_catalogue(&mut self, commit: &CommitRecord, run: &mut Run<'_>) {
         let mut commit = *commit;
         // The sequence first: a change that has none must not take place.
         let changed = match self.store.next_sequence() {
-            Some(sequence) => self.carry_out_change(&mut commit, run).map(|()| sequence),
+            Some(sequence) => (self.carry_out_change(batch, &mut commit)).map(|()| sequence),
             None => Err(self.store.reserve().refusal()),
         };
-        let (sequence, decision) = match changed {
-            Ok(sequence) => (sequence, Decision::Applied),
-            Err(refusal) => (0, Decision::Refused(refusal)),
-        };
-        let mark = run.outcomes.mark();
-        run.outcomes
-            .finish(&mark, &commit, sequence, decision.into());
+        match changed {
+            Ok(sequence) => {
+                let mark = outcomes.mark();
+                outcomes.finish(&mark, &commit, sequence, Decision::Applied.into());
+            }
+            Err(refusal) => outcomes.refuse(&commit, refusal),
+        }
     }
 
     /// Creates or drops a database. Gives the commit the id of a new one.
     fn carry_out_change(
         &mut self,
+        batch: &WriteBatch,
         commit: &mut CommitRecord,
-        run: &mut Run<'_>,
     ) -> Result<(), Refusal> {
         if let Some(whole) = commit.whole.filter(|whole| whole.is_drop()) {
             let dropped = match whole {
@@ -215,40 +132,100 @@ impl Committer {
             self.applier.garbage().append(content);
             return Ok(());
         }
-        let created = (run.batch.database_to_create(commit))
+        let created = (batch.database_to_create(commit))
             .and_then(|(name, config)| self.store.create_unlogged(name, config));
         commit.database = created.map_err(Refusal::NotCreated)?;
         Ok(())
     }
-
-    fn apply(&mut self, state: &mut State, batch: &WriteBatch, sequence: u64) {
-        let index = state.index.memory_mut();
-        for effect in self.effects.iter() {
-            let entry = effect.entry(batch, sequence);
-            (self.applier).change(index, effect.hash(), effect.key(batch), entry.as_ref());
-        }
-    }
-
-    fn clear(&mut self, state: &mut State, run: &mut Run<'_>) {
-        let index = state.index.memory_mut();
-        let removed = index.len() as i64;
-        self.applier.clear(index);
-        let untouched = KeyState::default();
-        (run.outcomes).push(OperationStatus::Done, untouched, untouched, removed, None);
-    }
 }
 
-/// What one run works with.
-struct Run<'a> {
-    batch: &'a WriteBatch,
-    now_ms: u64,
+/// A database to which commits are applied when they are decided, under its lock.
+struct Applied<'a> {
+    committer: &'a mut Committer,
+    database: &'a Database,
+    state: RwLockWriteGuard<'a, State>,
+    slice: Slice,
+    /// By how much the commit has changed the memory in use.
+    growth_bytes: i64,
     clock: &'a mut dyn Clock,
     outcomes: &'a mut Outcomes,
 }
 
-fn refuse_unknown(commits: &[CommitRecord], outcomes: &mut Outcomes) {
-    for commit in commits {
-        outcomes.refuse(commit, Refusal::UnknownDatabase);
+impl CommitTarget for Applied<'_> {
+    #[inline]
+    fn begin(&mut self, commit: &CommitRecord) -> CommitTurn {
+        let store = &self.committer.store;
+        // Asked anew for each commit: between slices the lock was open.
+        let refusal = if self.state.dropped {
+            Refusal::UnknownDatabase
+        } else if let Some(sequence) = store.next_sequence() {
+            return CommitTurn::Decide(sequence);
+        } else {
+            store.reserve().refusal()
+        };
+        self.outcomes.refuse(commit, refusal);
+        CommitTurn::Skip
+    }
+
+    #[inline]
+    fn warm(&self, hashes: impl Iterator<Item = u64>) {
+        self.state.index.memory().warm(hashes);
+    }
+
+    #[inline]
+    fn outcomes(&mut self, _: &CommitRecord) -> &mut Outcomes {
+        self.outcomes
+    }
+
+    #[inline]
+    fn decide(&mut self, place: &CommitPlace<'_>) -> Result<Verdict, Refusal> {
+        let limits = &self.database.config.limits;
+        let context = Context {
+            sequence: place.sequence,
+            now_ms: place.now_ms,
+            limits: *limits,
+        };
+        let Committer {
+            store,
+            effects,
+            applier,
+        } = &mut *self.committer;
+        let (batch, outcomes) = (place.batch, &mut *self.outcomes);
+        let index = self.state.index.memory();
+        let verdict = decide(index, batch, place.commit, context, effects, outcomes);
+        let growth_bytes = effects.growth_bytes();
+        let used = MemoryUse {
+            database_bytes: self.state.memory_bytes,
+            store_bytes: store.memory_bytes(),
+        };
+        used.check_growth(growth_bytes, limits, store)?;
+        let index = self.state.index.memory_mut();
+        for effect in effects.iter() {
+            let entry = effect.entry(batch, place.sequence);
+            applier.change(index, effect.hash(), effect.key(batch), entry.as_ref());
+        }
+        self.growth_bytes = growth_bytes;
+        Ok(verdict)
+    }
+
+    fn clear(&mut self, _: &CommitPlace<'_>) -> i64 {
+        self.growth_bytes = -(self.state.memory_bytes as i64);
+        let index = self.state.index.memory_mut();
+        let removed = index.len() as i64;
+        self.committer.applier.clear(index);
+        removed
+    }
+
+    #[inline]
+    fn end(&mut self, place: &CommitPlace<'_>) {
+        let growth_bytes = std::mem::take(&mut self.growth_bytes);
+        let Committer {
+            effects, applier, ..
+        } = &mut *self.committer;
+        applier.end_commit(&mut self.state, growth_bytes, place.sequence);
+        let bytes = place.commit.bytes + effects.rewritten_bytes();
+        let work = place.commit.operations().len() + bytes / limits::SLICE_WORK_BYTES;
+        applier.end_slice(&mut self.slice, work, &mut self.state, self.clock);
     }
 }
 

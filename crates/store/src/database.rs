@@ -217,24 +217,36 @@ const CONFIG_BYTES: usize = 64;
 const CONFIG_VERSION: u8 = 1;
 
 /// Why a database was not created.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CreateError {
     /// There is one of this name.
+    #[error("a database of this name exists")]
     Exists,
     /// The name is empty, too long, or has other characters than letters, digits, `-`, `_` and `.`.
+    #[error(
+        "a database's name has 1 to {} letters, digits, '-', '_' or '.', and does not begin with \
+         '.'",
+        limits::DATABASE_NAME_BYTES
+    )]
     BadName,
     /// There are [`limits::DATABASES`] already.
+    #[error("there are {} databases; drop one first", limits::DATABASES)]
     TooMany,
     /// This store has no log.
+    #[error("durability {0} needs a data folder, and this server has none; use volatile")]
     DurabilityNotSupported(Durability),
     /// This store has no place for databases on disk.
+    #[error("a database on disk needs a data folder, and this server has none; use memory")]
     KindNotSupported,
     /// A database on disk is never volatile.
+    #[error("a database on disk cannot be volatile; choose another durability, or memory")]
     VolatileOnDisk,
     /// The configuration cannot be read.
+    #[error("the configuration cannot be read")]
     BadConfig,
     /// A limit is set higher than it can be.
+    #[error("the limit {name} can be at most {max}")]
     LimitTooLarge {
         /// The field of [`DatabaseLimits`].
         name: &'static str,
@@ -242,46 +254,6 @@ pub enum CreateError {
         max: usize,
     },
 }
-
-impl fmt::Display for CreateError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CreateError::Exists => write!(formatter, "a database of this name exists"),
-            CreateError::BadName => write!(
-                formatter,
-                "a database's name has 1 to {} letters, digits, '-', '_' or '.', and does not \
-                 begin with '.'",
-                limits::DATABASE_NAME_BYTES
-            ),
-            CreateError::TooMany => write!(
-                formatter,
-                "there are {} databases; drop one first",
-                limits::DATABASES
-            ),
-            CreateError::DurabilityNotSupported(durability) => {
-                write!(
-                    formatter,
-                    "durability {durability} needs a data folder, and this server has none; use \
-                     volatile"
-                )
-            }
-            CreateError::KindNotSupported => write!(
-                formatter,
-                "a database on disk needs a data folder, and this server has none; use memory"
-            ),
-            CreateError::VolatileOnDisk => write!(
-                formatter,
-                "a database on disk cannot be volatile; choose another durability, or memory"
-            ),
-            CreateError::BadConfig => write!(formatter, "the configuration cannot be read"),
-            CreateError::LimitTooLarge { name, max } => {
-                write!(formatter, "the limit {name} can be at most {max}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for CreateError {}
 
 impl fmt::Display for Durability {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -295,13 +267,16 @@ impl fmt::Display for Durability {
 }
 
 /// Why a database was not dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DropError {
     /// There is no such database.
+    #[error("there is no such database")]
     Unknown,
     /// The default database cannot be dropped; it can be cleared.
+    #[error("the default database cannot be dropped; delete its keys instead")]
     IsDefault,
     /// There is something in it, and it was to be dropped only if not.
+    #[error(fmt = not_empty)]
     NotEmpty {
         /// How many entries.
         entries: u64,
@@ -337,41 +312,20 @@ impl fmt::Display for Counted {
     }
 }
 
-impl fmt::Display for DropError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            DropError::Unknown => write!(formatter, "there is no such database"),
-            DropError::IsDefault => write!(
-                formatter,
-                "the default database cannot be dropped; delete its keys instead"
-            ),
-            DropError::NotEmpty {
-                entries,
-                blobs: 0,
-                blob_bytes: 0,
-            } => {
-                let entries = Counted(*entries, "entry", "entries");
-                write!(
-                    formatter,
-                    "the database holds {entries}, and was to be dropped only if it were empty"
-                )
-            }
-            DropError::NotEmpty {
-                entries,
-                blobs,
-                blob_bytes,
-            } => {
-                let entries = Counted(*entries, "entry", "entries");
-                let blobs = Counted(*blobs, "blob", "blobs");
-                write!(
-                    formatter,
-                    "the database holds {entries} and {blobs} with {blob_bytes} bytes, also \
-                     unfinished ones, and was to be \
-                     dropped only if it were empty"
-                )
-            }
-        }
+fn not_empty(
+    entries: &u64,
+    blobs: &u64,
+    blob_bytes: &u64,
+    formatter: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
+    let entries = Counted(*entries, "entry", "entries");
+    write!(formatter, "the database holds {entries}")?;
+    if (*blobs, *blob_bytes) != (0, 0) {
+        let blobs = Counted(*blobs, "blob", "blobs");
+        write!(
+            formatter,
+            " and {blobs} with {blob_bytes} bytes, also unfinished ones"
+        )?;
     }
+    write!(formatter, ", and was to be dropped only if it were empty")
 }
-
-impl std::error::Error for DropError {}

@@ -84,6 +84,7 @@ mod database_id;
 mod decide;
 mod descriptor_budget;
 mod effects;
+mod engine;
 mod garbage;
 mod hash;
 mod index;

@@ -310,12 +310,17 @@ pub enum Decision {
 }
 
 /// Why a commit was refused whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
     /// There is no such database (any more).
+    #[error("there is no such database")]
     UnknownDatabase,
     /// The commit grows the database beyond its memory limit.
+    #[error(
+        "the database is full: {used_bytes} bytes of its quota of {limit_bytes} are in use, and \
+         the request would add {added_bytes}; deletes and reads go on"
+    )]
     DatabaseFull {
         /// The limit.
         limit_bytes: u64,
@@ -325,6 +330,10 @@ pub enum Refusal {
         added_bytes: u64,
     },
     /// The commit grows all databases together beyond the store's memory limit.
+    #[error(
+        "the server is full: {used_bytes} bytes of its memory limit of {limit_bytes} are in use, \
+         and the request would add {added_bytes}; deletes and reads go on"
+    )]
     StoreFull {
         /// The limit.
         limit_bytes: u64,
@@ -334,184 +343,108 @@ pub enum Refusal {
         added_bytes: u64,
     },
     /// The answer would be larger than the commit allows.
+    #[error("the answer would be larger than {limit_bytes} bytes; nothing was done")]
     AnswerTooLarge {
         /// The limit.
         limit_bytes: usize,
     },
     /// Its Appends would copy more bytes of existing values than one commit may.
+    #[error(
+        "the appends of the request would copy more than {limit_bytes} bytes of existing values; \
+         nothing was done; send them in several requests, or put the whole values"
+    )]
     RewritesTooMuch {
         /// The limit.
         limit_bytes: usize,
     },
     /// The database was not made.
+    #[error("{0}")]
     NotCreated(CreateError),
     /// The database was not dropped.
+    #[error("{0}")]
     NotDropped(DropError),
     /// There is no room on the disk for more of the log.
+    #[error(
+        "the disk has no room for more of the log; nothing was done; free some space there; reads \
+         go on"
+    )]
     LogFull,
     /// No more of the log can be made ready, for another reason than want of room.
+    #[error(
+        "the next file of the log cannot be made ready; nothing was done; the server's log says \
+         why; reads go on, and it is tried again"
+    )]
     LogNotReady,
     /// A write or a sync of the log has failed. Writes are refused until a restart; reads go on.
+    #[error(
+        "read-only: a write or sync of the log has failed, or the data folder is gone from its \
+         place (the server's log says which), and nothing was done; reads go on; restart the \
+         server when that is mended"
+    )]
     LogFailed,
     /// The write or sync of the log that was to cover this commit has failed: only a restart will
     /// show whether it took effect. The one refusal after which something may have been done.
+    #[error("outcome unknown: the write or sync of the log for this request has failed")]
     OutcomeUnknown,
     /// The log is so slow that no commit sequence can be given out at the moment.
+    #[error("the log is far behind; nothing was done; try again")]
     LogBehind,
     /// The commit is on a database on disk, and what it has to know was not read before: the
     /// database was converted meanwhile, say.
+    #[error(
+        "what the request has to know was not read: the database was changed meanwhile, or the \
+         server had no room or no thread to read it; nothing was done; try again"
+    )]
     NotReadAhead,
     /// What the commit has to know of a database on disk is damaged.
+    #[error(
+        "the database is damaged, and what the request has to know cannot be read; nothing was \
+         done; see the server's log; restore a backup"
+    )]
     Damaged,
     /// What the commit has to know of a database on disk could not be read just now.
+    #[error(
+        "what the request has to know could not be read from the disk; nothing was done; the \
+         server's log says why; try again"
+    )]
     NotRead,
     /// The commit has to know more bytes of existing entries than one commit may.
+    #[error(
+        "the operations of the request need more than {limit_bytes} bytes of existing values; send \
+         them in several requests"
+    )]
     ReadsTooMuch {
         /// The limit.
         limit_bytes: usize,
     },
     /// The device is so far behind with a database on disk that it takes no more at the moment.
+    #[error("the disk is far behind with this database; nothing was done; try again")]
     DiskBehind,
     /// There is no room on the device for more of a database on disk.
+    #[error(
+        "the disk has no room for more of this database; nothing was done; free some space there; \
+         reads go on"
+    )]
     DiskFull,
     /// What is in memory of a database on disk cannot be brought there, and it is so much that no
     /// more is taken.
+    #[error(
+        "the disk refuses to take what was written to this database; nothing was done, and nothing \
+         is lost; see the server's log; reads go on, and writes when the disk takes them again"
+    )]
     DiskFailed,
     /// The folder of a database on disk could not be made.
+    #[error(
+        "a folder for the database could not be made on the disk; nothing was done; see the \
+         server's log"
+    )]
     NoFolder,
     /// The database is being converted.
+    #[error("the database is being converted; nothing was done; try again")]
     Converting,
     /// Whoever asked for it left before it was decided: nothing was done.
+    #[error("the caller left before the request was carried out; nothing was done")]
     Abandoned,
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut full = |what: &str, limit: &str, limit_bytes, used_bytes, added_bytes| {
-            write!(
-                formatter,
-                "{what} is full: {used_bytes} bytes of its {limit} of {limit_bytes} are in use, \
-                 and the request would add {added_bytes}; deletes and reads go on"
-            )
-        };
-        match *self {
-            Refusal::UnknownDatabase => write!(formatter, "there is no such database"),
-            Refusal::DatabaseFull {
-                limit_bytes,
-                used_bytes,
-                added_bytes,
-            } => full(
-                "the database",
-                "quota",
-                limit_bytes,
-                used_bytes,
-                added_bytes,
-            ),
-            Refusal::StoreFull {
-                limit_bytes,
-                used_bytes,
-                added_bytes,
-            } => full(
-                "the server",
-                "memory limit",
-                limit_bytes,
-                used_bytes,
-                added_bytes,
-            ),
-            Refusal::AnswerTooLarge { limit_bytes } => {
-                write!(
-                    formatter,
-                    "the answer would be larger than {limit_bytes} bytes; nothing was done"
-                )
-            }
-            Refusal::RewritesTooMuch { limit_bytes } => write!(
-                formatter,
-                "the appends of the request would copy more than {limit_bytes} bytes of existing \
-                 values; nothing was \
-                 done; send them in several requests, or put the whole values"
-            ),
-            Refusal::NotCreated(error) => error.fmt(formatter),
-            Refusal::NotDropped(error) => error.fmt(formatter),
-            Refusal::LogFull => write!(
-                formatter,
-                "the disk has no room for more of the log; nothing was done; free some space \
-                 there; reads go on"
-            ),
-            Refusal::LogNotReady => write!(
-                formatter,
-                "the next file of the log cannot be made ready; nothing was done; the server's log \
-                 says why; reads go on, \
-                 and it is tried again"
-            ),
-            Refusal::LogFailed => write!(
-                formatter,
-                "read-only: a write or sync of the log has failed, or the data folder is gone from \
-                 its place (the server's \
-                 log says which), and nothing was done; reads go on; restart the server when that \
-                 is mended"
-            ),
-            Refusal::OutcomeUnknown => write!(
-                formatter,
-                "outcome unknown: the write or sync of the log for this request has failed"
-            ),
-            Refusal::LogBehind => write!(
-                formatter,
-                "the log is far behind; nothing was done; try again"
-            ),
-            Refusal::Abandoned => write!(
-                formatter,
-                "the caller left before the request was carried out; nothing was done"
-            ),
-            Refusal::NotReadAhead => write!(
-                formatter,
-                "what the request has to know was not read: the database was changed meanwhile, or \
-                 the server had no room or no \
-                 thread to read it; nothing was done; try again"
-            ),
-            Refusal::Damaged => write!(
-                formatter,
-                "the database is damaged, and what the request has to know cannot be read; nothing \
-                 was done; see the \
-                 server's log; restore a backup"
-            ),
-            Refusal::NotRead => write!(
-                formatter,
-                "what the request has to know could not be read from the disk; nothing was done; \
-                 the server's log says why; \
-                 try again"
-            ),
-            Refusal::ReadsTooMuch { limit_bytes } => write!(
-                formatter,
-                "the operations of the request need more than {limit_bytes} bytes of existing \
-                 values; send them in \
-                 several requests"
-            ),
-            Refusal::DiskBehind => write!(
-                formatter,
-                "the disk is far behind with this database; nothing was done; try again"
-            ),
-            Refusal::DiskFull => write!(
-                formatter,
-                "the disk has no room for more of this database; nothing was done; free some space \
-                 there; reads go on"
-            ),
-            Refusal::DiskFailed => write!(
-                formatter,
-                "the disk refuses to take what was written to this database; nothing was done, and \
-                 nothing is lost; see \
-                 the server's log; reads go on, and writes when the disk takes them again"
-            ),
-            Refusal::NoFolder => write!(
-                formatter,
-                "a folder for the database could not be made on the disk; nothing was done; see \
-                 the server's log"
-            ),
-            Refusal::Converting => write!(
-                formatter,
-                "the database is being converted; nothing was done; try again"
-            ),
-        }
-    }
 }
 
 /// What became of one operation.

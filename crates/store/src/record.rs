@@ -48,6 +48,11 @@ impl CommitRecord {
         self.whole
             .is_some_and(|whole| whole == Whole::Create || whole.is_drop())
     }
+
+    /// Whether both are on one database, and leave it where it is.
+    pub(crate) fn is_alike(&self, other: &CommitRecord) -> bool {
+        self.database == other.database && !self.is_of_catalogue() && !other.is_of_catalogue()
+    }
 }
 
 /// What a commit does to a database as a whole.

@@ -46,9 +46,9 @@ const CHECKSUM_AT: usize = 12;
 const FLAG_CLOSING: u16 = 1;
 const FLAG_NEW_HISTORY: u16 = 2;
 
-/// No log gets as far, at a thousand million commits a second for a hundred years: sums with
-/// numbers below it do not overflow.
-const NUMBER_BOUND: u64 = 1 << 62;
+/// The bound of the numbers of commits, groups and segments. No log gets as far, at a thousand
+/// million commits a second for a hundred years: sums with numbers below it do not overflow.
+pub const NUMBER_BOUND: u64 = 1 << 62;
 
 /// Which log a group belongs to. Drawn at random when a log is made, and when a part of it was
 /// lost.

@@ -68,8 +68,8 @@ mod writer;
 pub use copy::{GroupError, GroupReader, RawGroup};
 pub use damage::{Cut, Damage, Witness};
 pub use group::{
-    ALIGN_BYTES, FORMAT_VERSION, GroupBuffer, HEADER_BYTES, Header, LogGroup, LogId, Position,
-    Records,
+    ALIGN_BYTES, FORMAT_VERSION, GroupBuffer, HEADER_BYTES, Header, LogGroup, LogId, NUMBER_BOUND,
+    Position, Records,
 };
 pub use known::{Known, Misfit};
 pub use place::{LogEnd, LogPlace};

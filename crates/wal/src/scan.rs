@@ -4,7 +4,8 @@ use std::io;
 
 use super::damage::{Cut, Damage, Witness};
 use super::group::{
-    ALIGN_BYTES, FORMAT_VERSION, HEADER_BYTES, Header, LogGroup, LogId, NoGroup, Position,
+    ALIGN_BYTES, FORMAT_VERSION, HEADER_BYTES, Header, LogGroup, LogId, NUMBER_BOUND, NoGroup,
+    Position,
 };
 use super::limits;
 use super::place::{Chain, LogPlace};
@@ -102,10 +103,16 @@ fn segments(disk: &dyn Disk) -> Result<Vec<FoundSegment>, ReadError> {
         };
         ordinals.into_iter().map(find).collect()
     };
-    list().map_err(|source| ReadError::Folder {
+    let found = list().map_err(|source| ReadError::Folder {
         folder: disk.describe(""),
         source,
-    })
+    })?;
+    match found.last().filter(|last| last.ordinal >= NUMBER_BOUND) {
+        Some(last) => Err(ReadError::Ordinal {
+            file: disk.describe(&segment_name(last.ordinal)),
+        }),
+        None => Ok(found),
+    }
 }
 
 /// A folder with the name of a segment is not listed: an error where one stands at a place at which
@@ -446,6 +453,15 @@ pub enum ReadError {
         folder: String,
         /// What the operating system said.
         source: io::Error,
+    },
+    /// A file has a name that no file of a log gets to. What would come behind it has none.
+    #[error(
+        "{file}: this is no file of a log, though it has the name of one: no log has so many; \
+         move it away"
+    )]
+    Ordinal {
+        /// The file.
+        file: String,
     },
     /// A file cannot be read.
     #[error("{file} cannot be read from byte {offset} on: {source}")]

@@ -9,8 +9,8 @@ use common::{Client, Owned, Promise, SET, config, log_id, open_with};
 use testkit::{OnFailure, Random};
 use wal::disk::{Disk, SimulatedDisk};
 use wal::{
-    Damage, Ending, GroupBuffer, HEADER_BYTES, LogConfig, LogGroup, LogPlace, OpenError, ReadError,
-    RecordError, segment_name,
+    Damage, Ending, GroupBuffer, HEADER_BYTES, LogConfig, LogGroup, LogPlace, NUMBER_BOUND,
+    OpenError, ReadError, RecordError, segment_name,
 };
 
 /// Where a group is, and what it says.
@@ -287,6 +287,33 @@ fn files_that_are_no_segments_are_left_alone() {
     Client::start(&disk, &mut promise, false).expect("the log is whole");
     let names = disk.list().expect("the disk is whole");
     assert!(names.contains(&"1.log".into()) && names.contains(&"notes.txt".into()));
+}
+
+/// Nothing could be written behind a segment of the highest number that a name can have.
+#[test]
+fn a_segment_with_a_number_that_no_log_gets_to_is_refused() {
+    let (disk, mut promise) = make(6, 10);
+    let first = disk.contents(&segment_name(spots(&disk)[0].place.segment));
+    for number in [u64::MAX, NUMBER_BOUND] {
+        let name = segment_name(number);
+        for content in [&[][..], &first] {
+            let file = disk.create(&name).expect("it is new");
+            file.write_at(content, 0).expect("there is room");
+            for accept_loss in [false, true] {
+                let config = LogConfig {
+                    accept_loss,
+                    ..config(1)
+                };
+                let Err(OpenError::Read(ReadError::Ordinal { file })) = open_with(&disk, &config)
+                else {
+                    panic!("{name} is taken for a file of the log");
+                };
+                assert_eq!(file, format!("simulated/{name}"));
+            }
+            disk.remove(&name).expect("it is there");
+        }
+    }
+    Client::start(&disk, &mut promise, false).expect("the log is whole");
 }
 
 /// Somebody stores groups as values, of this log but for what nobody is shown, or of an old copy of

@@ -1,6 +1,5 @@
 //! What goes wrong with backups.
 
-use std::fmt;
 use std::io;
 
 use wal::disk::{Advised, is_full};
@@ -12,11 +11,13 @@ use crate::snapshot::{self, SnapshotError};
 use crate::tree::TreeError;
 
 /// Why a backup was not made.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     /// The snapshot in it could not be written.
-    Snapshot(SnapshotError),
+    #[error("{0}")]
+    Snapshot(#[source] SnapshotError),
     /// A file of it could not be written, or not be read again.
+    #[error("{file}: {}", Advised(.source))]
     Device {
         /// The file.
         file: String,
@@ -24,12 +25,19 @@ pub enum BackupError {
         source: io::Error,
     },
     /// A database on disk could not be read.
-    Tree(TreeError),
+    #[error("{0}")]
+    Tree(#[source] TreeError),
     /// A database is being converted.
+    #[error("a database is being converted; try again when that is done")]
     Converting,
     /// The server's log could not be read.
-    Log(GroupError),
+    #[error("the server's own log: {0}")]
+    Log(#[source] GroupError),
     /// The content of a blob is not what was written.
+    #[error(
+        "{file}: the content of the blob {name:?} is damaged; delete the blob, or upload it again \
+         (from an older backup)"
+    )]
     BlobDamaged {
         /// Its file.
         file: String,
@@ -37,6 +45,10 @@ pub enum BackupError {
         name: String,
     },
     /// The content of a blob is not there.
+    #[error(
+        "{file}: the content of the blob {name:?} is missing, and a backup without it would not be \
+         whole; delete the blob, or upload it again (from an older backup)"
+    )]
     BlobMissing {
         /// Its file.
         file: String,
@@ -44,14 +56,26 @@ pub enum BackupError {
         name: String,
     },
     /// The server's log has failed: what was written lately cannot be made durable.
+    #[error(
+        "a write or sync of the server's log has failed, so that a backup would miss something; \
+         restart the server"
+    )]
     LogFailed,
     /// The log that it needs was given up, because the server had no room for more.
+    #[error(
+        "the log grew more while the backup was made than there is room for, so that the part that \
+         the backup needs was given up; make room on the disk of the data folder, or write less \
+         meanwhile"
+    )]
     LogGone,
     /// There are as many backups under way as there may be.
+    #[error("other backups are under way; try again when one is done")]
     TooMany,
     /// The server stops.
+    #[error("the server is about to stop")]
     Stopping,
     /// Whoever wanted it does not want it any more.
+    #[error("the backup was cancelled")]
     Cancelled,
 }
 
@@ -78,66 +102,11 @@ impl BackupError {
     }
 }
 
-impl fmt::Display for BackupError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BackupError::Snapshot(error) => error.fmt(formatter),
-            BackupError::Device { file, source } => {
-                write!(formatter, "{file}: {}", Advised(source))
-            }
-            BackupError::Tree(error) => error.fmt(formatter),
-            BackupError::Converting => {
-                formatter.write_str("a database is being converted; try again when that is done")
-            }
-            BackupError::Log(error) => write!(formatter, "the server's own log: {error}"),
-            BackupError::BlobDamaged { file, name } => write!(
-                formatter,
-                "{file}: the content of the blob {name:?} is damaged; delete the blob, or upload \
-                 it again (from an \
-                 older backup)"
-            ),
-            BackupError::BlobMissing { file, name } => write!(
-                formatter,
-                "{file}: the content of the blob {name:?} is missing, and a backup without it \
-                 would not be whole; \
-                 delete the blob, or upload it again (from an older backup)"
-            ),
-            BackupError::LogFailed => formatter.write_str(
-                "a write or sync of the server's log has failed, so that a backup would miss \
-                 something; \
-                 restart the server",
-            ),
-            BackupError::LogGone => formatter.write_str(
-                "the log grew more while the backup was made than there is room for, so that the \
-                 part that the backup \
-                 needs was given up; make room on the disk of the data folder, or write less \
-                 meanwhile",
-            ),
-            BackupError::TooMany => {
-                formatter.write_str("other backups are under way; try again when one is done")
-            }
-            BackupError::Stopping => formatter.write_str("the server is about to stop"),
-            BackupError::Cancelled => formatter.write_str("the backup was cancelled"),
-        }
-    }
-}
-
-impl std::error::Error for BackupError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            BackupError::Device { source, .. } => Some(source),
-            BackupError::Snapshot(error) => Some(error),
-            BackupError::Log(error) => Some(error),
-            BackupError::Tree(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
 /// Why a backup is not restored, or not taken for a whole one. Nothing of the new folder is left.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
     /// There is no manifest, or not a sound one.
+    #[error("{folder}: {source}")]
     Manifest {
         /// The folder of the backup.
         folder: String,
@@ -145,16 +114,22 @@ pub enum RestoreError {
         source: ManifestError,
     },
     /// A file of the backup is not there.
+    #[error("{file} is missing from the backup; use another copy of it")]
     Missing {
         /// The file.
         file: String,
     },
     /// There is a file in the folder that does not belong to the backup.
+    #[error(
+        "{file} does not belong to the backup; a backup is restored as it was made, with nothing \
+         added"
+    )]
     Foreign {
         /// The file.
         file: String,
     },
     /// A file is longer or shorter than it was.
+    #[error("{file} has {bytes} bytes and had {expected_bytes}; use another copy of the backup")]
     Length {
         /// The file.
         file: String,
@@ -164,15 +139,19 @@ pub enum RestoreError {
         expected_bytes: u64,
     },
     /// A file has changed.
+    #[error("{file} has changed since the backup was made; use another copy of it")]
     Changed {
         /// The file.
         file: String,
     },
     /// The snapshot in the backup makes no sense.
-    Snapshot(snapshot::ReadError),
+    #[error("{0}")]
+    Snapshot(#[source] snapshot::ReadError),
     /// The log in the backup makes no sense.
-    Log(wal::ReadError),
+    #[error("{0}")]
+    Log(#[source] wal::ReadError),
     /// The files are whole, and do not fit together.
+    #[error("{folder}: the files of the backup do not fit together: {what}")]
     NotOne {
         /// The folder of the backup.
         folder: String,
@@ -180,6 +159,7 @@ pub enum RestoreError {
         what: &'static str,
     },
     /// A file cannot be read or written.
+    #[error("{file}: {}", Advised(.source))]
     Device {
         /// The file.
         file: String,
@@ -187,78 +167,20 @@ pub enum RestoreError {
         source: io::Error,
     },
     /// The new folder is there and not empty. Nothing was changed in it.
+    #[error("{folder} is not empty; a backup is restored into a new or an empty folder")]
     NotEmpty {
         /// The folder.
         folder: String,
     },
     /// What was copied cannot be opened.
-    Open(durable::OpenError),
+    #[error("what was restored cannot be opened: {0}")]
+    Open(#[source] durable::OpenError),
     /// What was opened cannot be closed.
-    Close(WriteError),
+    #[error("what was restored cannot be completed: {0}")]
+    Close(#[source] WriteError),
     /// Whoever wanted it does not want it any more.
+    #[error("cancelled")]
     Cancelled,
-}
-
-impl fmt::Display for RestoreError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RestoreError::Manifest { folder, source } => write!(formatter, "{folder}: {source}"),
-            RestoreError::Missing { file } => write!(
-                formatter,
-                "{file} is missing from the backup; use another copy of it"
-            ),
-            RestoreError::Foreign { file } => write!(
-                formatter,
-                "{file} does not belong to the backup; a backup is restored as it was made, with \
-                 nothing added"
-            ),
-            RestoreError::Length {
-                file,
-                bytes,
-                expected_bytes,
-            } => write!(
-                formatter,
-                "{file} has {bytes} bytes and had {expected_bytes}; use another copy of the backup"
-            ),
-            RestoreError::Changed { file } => write!(
-                formatter,
-                "{file} has changed since the backup was made; use another copy of it"
-            ),
-            RestoreError::Snapshot(error) => error.fmt(formatter),
-            RestoreError::Log(error) => error.fmt(formatter),
-            RestoreError::NotOne { folder, what } => write!(
-                formatter,
-                "{folder}: the files of the backup do not fit together: {what}"
-            ),
-            RestoreError::Device { file, source } => {
-                write!(formatter, "{file}: {}", Advised(source))
-            }
-            RestoreError::NotEmpty { folder } => write!(
-                formatter,
-                "{folder} is not empty; a backup is restored into a new or an empty folder"
-            ),
-            RestoreError::Open(error) => {
-                write!(formatter, "what was restored cannot be opened: {error}")
-            }
-            RestoreError::Close(error) => {
-                write!(formatter, "what was restored cannot be completed: {error}")
-            }
-            RestoreError::Cancelled => formatter.write_str("cancelled"),
-        }
-    }
-}
-
-impl std::error::Error for RestoreError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            RestoreError::Device { source, .. } => Some(source),
-            RestoreError::Snapshot(error) => Some(error),
-            RestoreError::Log(error) => Some(error),
-            RestoreError::Open(error) => Some(error),
-            RestoreError::Close(error) => Some(error),
-            _ => None,
-        }
-    }
 }
 
 #[cfg(test)]

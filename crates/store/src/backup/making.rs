@@ -26,25 +26,25 @@ use crate::tree::TreeIndex;
 
 /// From what a backup begins: taken between two groups of the log.
 #[derive(Debug)]
-pub struct Base {
+pub(super) struct BackupBase {
     /// What the snapshot is of.
-    pub(crate) header: snapshot::Header,
+    pub(super) header: snapshot::Header,
     /// Keeps the log behind it.
-    pub(crate) hold: LogHold,
+    pub(super) hold: LogHold,
     /// The data folder.
-    pub(crate) source: Arc<dyn Disk>,
+    pub(super) source: Arc<dyn Disk>,
     /// The trees of databases on disk.
-    pub(crate) trees: Vec<TreeIndex>,
+    pub(super) trees: Vec<TreeIndex>,
 }
 
 /// A backup in the making: see docs/internals/commit-and-log.md. Each [`step`](Making::step) does a
 /// little and returns.
 #[derive(Debug)]
-pub struct Making {
+pub(super) struct Making {
     base: BaseParts,
     target: Arc<dyn Disk>,
     server: String,
-    phase: Phase,
+    phase: BackupPhase,
     /// Whether each database is volatile, as of what was copied.
     databases: BTreeMap<DatabaseId, bool>,
     /// Files that are complete: the snapshot and the log.
@@ -56,7 +56,7 @@ pub struct Making {
     end: Option<LogEnd>,
     wall_ms: u64,
     log_file_bytes: u64,
-    progress: Progress,
+    progress: BackupProgress,
     /// Keeps the contents of blobs.
     blobs: Option<BlobHold>,
     /// The blobs that there are at the cut, once the log was copied.
@@ -74,7 +74,7 @@ struct BaseParts {
 }
 
 #[derive(Debug)]
-enum Phase {
+enum BackupPhase {
     /// The files of trees are linked and read. What comes into the trees later stands in the log.
     Trees(Copying, Box<snapshot::Making>),
     /// The snapshot is written.
@@ -95,7 +95,7 @@ enum Phase {
 
 /// How far it has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct BackupProgress {
     /// Bytes written.
     pub written_bytes: u64,
     /// Bytes that there will be, as far as it can be told.
@@ -107,7 +107,7 @@ pub struct Progress {
 /// What a step has come to.
 #[derive(Debug)]
 #[must_use]
-pub enum Step {
+pub(super) enum MakingStep {
     /// There is more to do.
     More,
     /// Nothing is done before the log is synced, with a sync that begins now or later: then say so
@@ -136,11 +136,11 @@ impl Making {
     /// Begins one in an empty folder. `server` is the name and version for the manifest.
     pub fn new(
         store: &Store,
-        base: Base,
+        base: BackupBase,
         target: Arc<dyn Disk>,
         server: &str,
     ) -> Result<Making, BackupError> {
-        let Base {
+        let BackupBase {
             header,
             hold,
             source,
@@ -159,9 +159,9 @@ impl Making {
             replay_sequence: header.replay_sequence,
         };
         let disk_bytes = trees.iter().map(TreeIndex::disk_bytes).sum::<u64>();
-        let progress = Progress {
+        let progress = BackupProgress {
             total_bytes: content_bytes(store, &databases) + disk_bytes,
-            ..Progress::default()
+            ..BackupProgress::default()
         };
         let blobs = store.blobs().map(|blobs| blobs.hold());
         // Behind the hold. What changes from the base on is in the log that will be copied.
@@ -171,7 +171,7 @@ impl Making {
         let snapshot = snapshot::Making::new(store, header, target.clone());
         Ok(Making {
             base: parts,
-            phase: Phase::Trees(
+            phase: BackupPhase::Trees(
                 Copying::new(trees),
                 Box::new(snapshot.map_err(BackupError::Snapshot)?),
             ),
@@ -193,7 +193,7 @@ impl Making {
 
     /// Puts fewer entries into a page of the snapshot: tests want many pages.
     pub fn set_slice_rows(&mut self, rows: u32) {
-        if let Phase::Trees(_, snapshot) | Phase::Snapshot(snapshot) = &mut self.phase {
+        if let BackupPhase::Trees(_, snapshot) | BackupPhase::Snapshot(snapshot) = &mut self.phase {
             snapshot.set_slice_rows(rows);
         }
     }
@@ -205,37 +205,37 @@ impl Making {
     }
 
     /// How far it has come.
-    pub fn progress(&self) -> Progress {
+    pub fn progress(&self) -> BackupProgress {
         self.progress
     }
 
     /// Does a little. After an error the only thing left to do is to [`discard`](Making::discard)
     /// it.
-    pub fn step(&mut self, clock: &mut dyn Clock) -> Result<Step, BackupError> {
+    pub fn step(&mut self, clock: &mut dyn Clock) -> Result<MakingStep, BackupError> {
         if self.base.hold.is_broken() {
             return Err(BackupError::LogGone);
         }
         match &mut self.phase {
-            Phase::Trees(..) => self.copy_trees()?,
-            Phase::Snapshot(_) => return self.write_snapshot(clock),
-            Phase::Reading(_) => self.read_snapshot()?,
-            Phase::OpenLog => self.open_log()?,
-            Phase::Log(..) => self.copy_groups()?,
-            Phase::Blobs(_) => self.copy_blobs()?,
-            Phase::SyncFolder => {
+            BackupPhase::Trees(..) => self.copy_trees()?,
+            BackupPhase::Snapshot(_) => return self.write_snapshot(clock),
+            BackupPhase::Reading(_) => self.read_snapshot()?,
+            BackupPhase::OpenLog => self.open_log()?,
+            BackupPhase::Log(..) => self.copy_groups()?,
+            BackupPhase::Blobs(_) => self.copy_blobs()?,
+            BackupPhase::SyncFolder => {
                 self.sync_folder()?;
-                self.phase = Phase::Manifest;
+                self.phase = BackupPhase::Manifest;
             }
-            Phase::Manifest => return self.complete().map(Step::Complete),
-            Phase::Done => unreachable!("a complete backup takes no more steps"),
+            BackupPhase::Manifest => return self.complete().map(MakingStep::Complete),
+            BackupPhase::Done => unreachable!("a complete backup takes no more steps"),
         }
-        Ok(Step::More)
+        Ok(MakingStep::More)
     }
 
-    /// The log is durable up to its end, by a sync that began after [`Step::SyncLog`] was returned.
-    /// There it is cut.
+    /// The log is durable up to its end, by a sync that began after [`MakingStep::SyncLog`] was
+    /// returned. There it is cut.
     pub fn log_synced(&mut self, end: LogEnd) {
-        let Phase::Snapshot(snapshot) = &mut self.phase else {
+        let BackupPhase::Snapshot(snapshot) = &mut self.phase else {
             unreachable!("it was asked for");
         };
         snapshot.log_synced(end.position.sequence);
@@ -245,10 +245,10 @@ impl Making {
 
     /// Removes all that it made. What cannot be removed is no backup: it has no manifest.
     pub fn discard(mut self) {
-        let phase = std::mem::replace(&mut self.phase, Phase::Done);
+        let phase = std::mem::replace(&mut self.phase, BackupPhase::Done);
         match phase {
-            Phase::Trees(_, snapshot) | Phase::Snapshot(snapshot) => snapshot.discard(),
-            Phase::Blobs(contents) => contents.discard(),
+            BackupPhase::Trees(_, snapshot) | BackupPhase::Snapshot(snapshot) => snapshot.discard(),
+            BackupPhase::Blobs(contents) => contents.discard(),
             _ if !self.needed.is_empty() => self.discard_blobs(),
             _ => {}
         }
@@ -274,7 +274,8 @@ impl Making {
 
     /// Links the files of a tree, or reads a piece of one for its checksum.
     fn copy_trees(&mut self) -> Result<(), BackupError> {
-        let Phase::Trees(mut copying, snapshot) = std::mem::replace(&mut self.phase, Phase::Done)
+        let BackupPhase::Trees(mut copying, snapshot) =
+            std::mem::replace(&mut self.phase, BackupPhase::Done)
         else {
             unreachable!("the phase was looked at");
         };
@@ -282,8 +283,8 @@ impl Making {
         self.progress.written_bytes = copying.bytes;
         // It is put back before anything else, so that it can be discarded.
         self.phase = match &stepped {
-            Ok(CopyStep::Done) => Phase::Snapshot(snapshot),
-            _ => Phase::Trees(copying, snapshot),
+            Ok(CopyStep::Done) => BackupPhase::Snapshot(snapshot),
+            _ => BackupPhase::Trees(copying, snapshot),
         };
         match stepped {
             Ok(CopyStep::More | CopyStep::Done) => {}
@@ -305,8 +306,8 @@ impl Making {
         self.tree_files.iter().map(|file| file.bytes).sum()
     }
 
-    fn write_snapshot(&mut self, clock: &mut dyn Clock) -> Result<Step, BackupError> {
-        let Phase::Snapshot(snapshot) = &mut self.phase else {
+    fn write_snapshot(&mut self, clock: &mut dyn Clock) -> Result<MakingStep, BackupError> {
+        let BackupPhase::Snapshot(snapshot) = &mut self.phase else {
             unreachable!("the phase was looked at");
         };
         let step = snapshot.step(clock).map_err(BackupError::Snapshot)?;
@@ -314,21 +315,21 @@ impl Making {
         self.progress.written_bytes = tree_bytes + snapshot.file_bytes();
         self.progress.total_bytes = self.progress.total_bytes.max(self.progress.written_bytes);
         match step {
-            snapshot::Step::More => Ok(Step::More),
-            snapshot::Step::SyncLog => Ok(Step::SyncLog),
+            snapshot::Step::More => Ok(MakingStep::More),
+            snapshot::Step::SyncLog => Ok(MakingStep::SyncLog),
             snapshot::Step::Installed(report) => {
                 let name = snapshot::file_name(report.sequence);
                 let file = ReadFile::open(&*self.target, &name);
-                self.phase = Phase::Reading(file.map_err(|error| self.device(&name, error))?);
+                self.phase = BackupPhase::Reading(file.map_err(|error| self.device(&name, error))?);
                 self.progress.written_bytes = self.tree_bytes() + report.file_bytes;
                 self.progress.total_bytes = self.progress.written_bytes;
-                Ok(Step::More)
+                Ok(MakingStep::More)
             }
         }
     }
 
     fn read_snapshot(&mut self) -> Result<(), BackupError> {
-        let Phase::Reading(file) = &mut self.phase else {
+        let BackupPhase::Reading(file) = &mut self.phase else {
             unreachable!("the phase was looked at");
         };
         match file.next().map(<[u8]>::is_empty) {
@@ -336,7 +337,7 @@ impl Making {
             Ok(true) => {
                 let entry = file.entry().clone();
                 self.files.push(entry);
-                self.phase = Phase::OpenLog;
+                self.phase = BackupPhase::OpenLog;
             }
             Err(error) => {
                 let name = file.entry().name.clone();
@@ -352,13 +353,14 @@ impl Making {
         let groups = GroupReader::open(source, self.base.replay_sequence, end);
         let groups = groups.map_err(|error| self.log_error(error))?;
         self.progress.total_bytes = self.progress.written_bytes + groups.rest_bytes();
-        self.phase = Phase::Log(Box::new(groups), None);
+        self.phase = BackupPhase::Log(Box::new(groups), None);
         Ok(())
     }
 
     /// Copies some groups.
     fn copy_groups(&mut self) -> Result<(), BackupError> {
-        let Phase::Log(mut groups, mut file) = std::mem::replace(&mut self.phase, Phase::Done)
+        let BackupPhase::Log(mut groups, mut file) =
+            std::mem::replace(&mut self.phase, BackupPhase::Done)
         else {
             unreachable!("the phase was looked at");
         };
@@ -378,7 +380,7 @@ impl Making {
             file = Some(self.add_group(file, group.bytes)?);
             self.progress.written_bytes += group.bytes.len() as u64;
         }
-        self.phase = Phase::Log(groups, file);
+        self.phase = BackupPhase::Log(groups, file);
         Ok(())
     }
 
@@ -423,9 +425,9 @@ impl Making {
                 let target = target.map_err(|error| self.device(blob::FOLDER, error))?;
                 let source = Arc::clone(blobs.disk());
                 let contents = Contents::new(source, Some(target), self.needed.clone());
-                Phase::Blobs(Box::new(contents))
+                BackupPhase::Blobs(Box::new(contents))
             }
-            _ => Phase::SyncFolder,
+            _ => BackupPhase::SyncFolder,
         };
         self.progress.total_bytes += self.blob_bytes();
         Ok(())
@@ -436,14 +438,14 @@ impl Making {
     }
 
     fn copy_blobs(&mut self) -> Result<(), BackupError> {
-        let Phase::Blobs(contents) = &mut self.phase else {
+        let BackupPhase::Blobs(contents) = &mut self.phase else {
             unreachable!("the phase was looked at");
         };
         let before_bytes = contents.done_bytes();
         let is_done = (contents.step()).map_err(|error| blob_error(error, &self.described))?;
         self.progress.written_bytes += contents.done_bytes() - before_bytes;
         if is_done {
-            self.phase = Phase::SyncFolder;
+            self.phase = BackupPhase::SyncFolder;
         }
         Ok(())
     }
@@ -490,7 +492,7 @@ impl Making {
         };
         let written = manifest::write(&*self.target, &manifest);
         written.map_err(|error| self.device(manifest::MANIFEST_NAME, error))?;
-        self.phase = Phase::Done;
+        self.phase = BackupPhase::Done;
         Ok(BackupReport {
             sequence: manifest.cut.sequence,
             bytes: manifest.bytes() + self.blob_bytes(),

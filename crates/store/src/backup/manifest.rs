@@ -18,7 +18,6 @@
 //! checksum 0badcafe
 //! ```
 
-use std::fmt;
 use std::fmt::Write as _;
 use std::io;
 use std::str::FromStr;
@@ -199,46 +198,26 @@ impl FromStr for FileEntry {
 }
 
 /// Why a manifest is not one.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
     /// There is none: the backup was not completed, or this is something else.
+    #[error("there is no {MANIFEST_NAME} in it: this is no backup, or one that was not completed")]
     Missing,
     /// The file is something else.
+    #[error("{MANIFEST_NAME} is not that of a backup")]
     Foreign,
     /// It has changed since it was written.
+    #[error("{MANIFEST_NAME} has changed since it was written; use another copy of the backup")]
     Damaged,
     /// Another version of the program wrote it.
+    #[error(
+        "the backup has format {0}, and this version of pelton reads format {FORMAT_VERSION} only; \
+         use the version that made it"
+    )]
     Version(u64),
     /// The operating system refused.
+    #[error("{MANIFEST_NAME} cannot be read: {0}")]
     Device(io::Error),
-}
-
-impl fmt::Display for ManifestError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ManifestError::Missing => write!(
-                formatter,
-                "there is no {MANIFEST_NAME} in it: this is no backup, or one that was not \
-                 completed"
-            ),
-            ManifestError::Foreign => {
-                write!(formatter, "{MANIFEST_NAME} is not that of a backup")
-            }
-            ManifestError::Damaged => write!(
-                formatter,
-                "{MANIFEST_NAME} has changed since it was written; use another copy of the backup"
-            ),
-            ManifestError::Version(version) => write!(
-                formatter,
-                "the backup has format {version}, and this version of pelton reads format \
-                 {FORMAT_VERSION} only; \
-                 use the version that made it"
-            ),
-            ManifestError::Device(source) => {
-                write!(formatter, "{MANIFEST_NAME} cannot be read: {source}")
-            }
-        }
-    }
 }
 
 /// Reads the manifest of a backup.

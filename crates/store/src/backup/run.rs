@@ -1,4 +1,5 @@
-//! Backups of a store that is in use.
+//! Backups of a store that is in use: what the thread that makes one does, and a simulation without
+//! threads.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -9,26 +10,105 @@ use wal::LogEnd;
 use wal::disk::Disk;
 
 use super::error::BackupError;
-use super::making::{BackupReport, Base, Making, Progress, Step};
+use super::making::{BackupBase, BackupProgress, BackupReport, Making, MakingStep};
 use crate::clock::Clock;
 use crate::durable::{CommitLoop, CommitterAccess, Durable, DurableCommitter, Holds};
 use crate::snapshot::limits;
+use crate::store::Store;
 
 /// Whoever wants a backup: told how far it has come after each step, and may give it up.
-pub type BackupWatch<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
+pub type BackupWatch<'a> = &'a mut dyn FnMut(BackupProgress) -> ControlFlow<()>;
+
+/// A backup in the making. It is over with an error or a report.
+#[derive(Debug)]
+pub struct BackupJob {
+    making: Making,
+}
+
+/// What a step of a backup has come to.
+#[derive(Debug)]
+#[must_use]
+pub enum BackupStep {
+    /// Something was copied, and there is more to do.
+    Worked(BackupJob),
+    /// The log was synced: the backup shows what is visible now. There is more to do.
+    Synced(BackupJob),
+    /// It is complete and on the device.
+    Complete(BackupReport),
+}
+
+impl BackupJob {
+    /// Begins a backup in an empty folder, from what the committer has given between two groups.
+    /// `server` is the name and version that stand in the copy.
+    fn begin(
+        store: &Store,
+        base: BackupBase,
+        target: Arc<dyn Disk>,
+        server: &str,
+    ) -> Result<BackupJob, BackupError> {
+        let making = Making::new(store, base, target, server)?;
+        Ok(BackupJob { making })
+    }
+
+    /// Puts fewer entries into a page of the snapshot: tests want many pages.
+    pub fn set_slice_rows(&mut self, rows: u32) {
+        self.making.set_slice_rows(rows);
+    }
+
+    /// Begins a new file of log after fewer bytes than
+    /// [`LOG_FILE_BYTES`](super::limits::LOG_FILE_BYTES): tests want many files.
+    pub fn set_log_file_bytes(&mut self, bytes: u64) {
+        self.making.set_log_file_bytes(bytes);
+    }
+
+    /// How far it has come.
+    pub fn progress(&self) -> BackupProgress {
+        self.making.progress()
+    }
+
+    /// Does a little of it. `sync` syncs the log, and returns where it ends. After an error nothing
+    /// of it is left.
+    fn step(
+        mut self,
+        clock: &mut dyn Clock,
+        sync: impl FnOnce() -> Result<LogEnd, BackupError>,
+    ) -> Result<BackupStep, BackupError> {
+        let synced = match self.making.step(clock) {
+            Ok(MakingStep::More) => return Ok(BackupStep::Worked(self)),
+            Ok(MakingStep::Complete(report)) => return Ok(BackupStep::Complete(report)),
+            Ok(MakingStep::SyncLog) => sync(),
+            Err(error) => Err(error),
+        };
+        match synced {
+            Ok(end) => {
+                self.making.log_synced(end);
+                Ok(BackupStep::Synced(self))
+            }
+            Err(error) => {
+                self.discard();
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives it up, and removes what was written.
+    pub fn discard(self) {
+        self.making.discard();
+    }
+}
 
 /// From what a backup begins that begins now, between two groups.
 fn base(
     holds: &Arc<Holds>,
     committer: &DurableCommitter,
     clock: &mut dyn Clock,
-) -> Result<Base, BackupError> {
+) -> Result<BackupBase, BackupError> {
     if committer.is_converting() {
         return Err(BackupError::Converting);
     }
     let header = committer.base_header(clock).ok_or(BackupError::LogFailed)?;
     let hold = holds.hold(header.replay_sequence);
-    Ok(Base {
+    Ok(BackupBase {
         header,
         hold: hold.ok_or(BackupError::TooMany)?,
         source: committer.folder().clone(),
@@ -36,24 +116,33 @@ fn base(
     })
 }
 
-/// Syncs the log and says where it ends, between two groups.
+/// Syncs the log and returns where it ends, between two groups.
 fn sync(committer: &mut DurableCommitter) -> Result<LogEnd, BackupError> {
     committer.sync();
     committer.log().synced_end().ok_or(BackupError::LogFailed)
 }
 
 impl CommitLoop {
-    /// From what a [`backup`](crate::backup::Making) begins that begins now. Call it between two
-    /// rounds.
-    pub fn backup_base(&mut self, clock: &mut dyn Clock) -> Result<Base, BackupError> {
+    /// Begins a backup in an empty folder, as [`Durable::backup`] does. Call it between two rounds.
+    pub fn begin_backup(
+        &mut self,
+        target: Arc<dyn Disk>,
+        server: &str,
+        clock: &mut dyn Clock,
+    ) -> Result<BackupJob, BackupError> {
         let holds = self.holds().clone();
-        base(&holds, self.committer(), clock)
+        let committer = self.committer();
+        let base = base(&holds, committer, clock)?;
+        BackupJob::begin(committer.store(), base, target, server)
     }
 
-    /// Syncs the log and says where it ends, for a backup that asks for it. Call it between two
-    /// rounds.
-    pub fn backup_sync(&mut self) -> Result<LogEnd, BackupError> {
-        sync(self.committer())
+    /// Does a little of a backup. After an error nothing of it is left. Call it between two rounds.
+    pub fn step_backup(
+        &mut self,
+        job: BackupJob,
+        clock: &mut dyn Clock,
+    ) -> Result<BackupStep, BackupError> {
+        job.step(clock, || sync(self.committer()))
     }
 }
 
@@ -73,35 +162,23 @@ impl Durable {
         let base = access
             .between_groups(move |committer, clock| base(&holds, committer, clock))
             .ok_or(BackupError::Stopping)??;
-        let mut making = Making::new(self.store(), base, target, server)?;
-        let made = make(&mut making, &mut access, clock, watch);
-        if made.is_err() {
-            making.discard();
-        }
-        made
-    }
-}
-
-fn make(
-    making: &mut Making,
-    access: &mut impl CommitterAccess,
-    clock: &mut dyn Clock,
-    watch: BackupWatch<'_>,
-) -> Result<BackupReport, BackupError> {
-    loop {
-        let begin_ns = clock.now_ns();
-        match making.step(clock)? {
-            Step::More => {}
-            Step::SyncLog => {
+        let mut job = BackupJob::begin(self.store(), base, target, server)?;
+        loop {
+            let begin_ns = clock.now_ns();
+            let step = job.step(clock, || {
                 let end = access.between_groups(|committer, _| sync(committer));
-                making.log_synced(end.ok_or(BackupError::Stopping)??);
+                end.ok_or(BackupError::Stopping)?
+            });
+            job = match step? {
+                BackupStep::Worked(job) | BackupStep::Synced(job) => job,
+                BackupStep::Complete(report) => return Ok(report),
+            };
+            if watch(job.progress()).is_break() {
+                job.discard();
+                return Err(BackupError::Cancelled);
             }
-            Step::Complete(report) => return Ok(report),
+            rest(begin_ns, clock);
         }
-        if watch(making.progress()).is_break() {
-            return Err(BackupError::Cancelled);
-        }
-        rest(begin_ns, clock);
     }
 }
 

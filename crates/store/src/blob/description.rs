@@ -1,7 +1,5 @@
 //! What is known of a blob: its entry in the hidden index.
 
-use std::fmt;
-
 use super::limits;
 use crate::database_id::DatabaseId;
 
@@ -91,28 +89,17 @@ pub fn split_key(key: &[u8]) -> Option<(DatabaseId, &str)> {
 }
 
 /// What is wrong with the name of a blob.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// It has no bytes, or too many.
+    #[error("has {0} bytes; a blob's name has 1 to {max}", max = limits::NAME_BYTES)]
     Length(usize),
     /// There is a control character in it.
+    #[error("has a control character in it")]
     Control,
     /// There is `.` or `..` between its slashes.
+    #[error("has \".\" or \"..\" as a part between slashes")]
     Dots,
-}
-
-impl fmt::Display for NameError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            NameError::Length(bytes) => write!(
-                formatter,
-                "has {bytes} bytes; a blob's name has 1 to {}",
-                limits::NAME_BYTES
-            ),
-            NameError::Control => write!(formatter, "has a control character in it"),
-            NameError::Dots => write!(formatter, "has \".\" or \"..\" as a part between slashes"),
-        }
-    }
 }
 
 /// Checks the name of a blob. No file is named after it, but others may write it to one of that

@@ -17,10 +17,10 @@ use crate::blob::split_key;
 use crate::database_id::DatabaseId;
 use crate::decide::{Context, decide};
 use crate::effects::Effects;
-use crate::limits;
+use crate::engine::{self, CommitPlace, CommitTarget, CommitTurn};
 use crate::log::{ORIGIN, Record, RecordKind, push_entry};
 use crate::memory_use::MemoryUse;
-use crate::outcome::{Decision, KeyState, OperationStatus, Outcomes, Refusal, Verdict};
+use crate::outcome::{Outcomes, Refusal, Verdict};
 use crate::record::{Action, CommitRecord, Whole};
 use crate::store::Store;
 use crate::tree::Arena;
@@ -47,8 +47,6 @@ pub(super) struct Decider {
     databases: BTreeMap<DatabaseId, PendingDatabase>,
     /// Those in which the group has done something.
     touched: Vec<DatabaseId>,
-    /// Commits of the batch that are passed over.
-    held: Vec<CommitRecord>,
     work: GroupWork,
 }
 
@@ -56,6 +54,8 @@ pub(super) struct Decider {
 #[derive(Debug)]
 pub(super) struct GroupWork {
     pub(super) store: Store,
+    /// Commits of the batch that are passed over.
+    held: Vec<CommitRecord>,
     pub(super) effects: Effects,
     pub(super) group: PendingGroup,
     pub(super) records: GroupBuffer,
@@ -78,12 +78,16 @@ pub(super) struct GroupWork {
     frozen: Option<DatabaseId>,
 }
 
-/// A commit where it is decided.
-struct CommitPlace<'a> {
-    batch: &'a WriteBatch,
-    commit: &'a CommitRecord,
-    now_ms: u64,
-    sequence: u64,
+/// A database whose commits go into the group.
+struct Grouped<'a> {
+    work: &'a mut GroupWork,
+    pending: &'a mut PendingDatabase,
+    visible: Visible<'a>,
+    answers: &'a mut Answers,
+    /// The loop that the batch is of.
+    from: usize,
+    /// What the commit has done, and by how much that changes the memory in use.
+    change: Option<(What, i64)>,
 }
 
 impl Decider {
@@ -91,9 +95,9 @@ impl Decider {
         Decider {
             databases: BTreeMap::new(),
             touched: Vec::new(),
-            held: Vec::new(),
             work: GroupWork {
                 store: store.clone(),
+                held: Vec::new(),
                 effects: Effects::default(),
                 group: PendingGroup::default(),
                 records: GroupBuffer::new(),
@@ -191,16 +195,14 @@ impl Decider {
         trees: &TreeWriters,
         answers: &mut Answers,
     ) -> bool {
-        while let Some(first) = batch.logged().get(*next) {
+        while let Some(run) = (batch.logged()[*next..].chunk_by(CommitRecord::is_alike)).next() {
+            let first = &run[0];
             if self.work.is_complete() {
                 return false;
             }
             if self.work.passes_over(from, first) {
-                self.held.push(*first);
                 *next += 1;
-                continue;
-            }
-            if first.is_of_catalogue() {
+            } else if first.is_of_catalogue() {
                 let pending = self.databases.get(&first.database);
                 let growth_entries = pending.map_or(0, |pending| pending.growth_entries);
                 let work = &mut self.work;
@@ -208,22 +210,17 @@ impl Decider {
                     return false;
                 }
                 *next += 1;
-                continue;
+            } else {
+                *next += self.decide_run(from, batch, run, now_ms, trees, answers);
             }
-            let rest = &batch.logged()[*next..];
-            let alike = rest
-                .iter()
-                .take_while(|commit| commit.database == first.database && !commit.is_of_catalogue())
-                .count();
-            *next += self.decide_run(from, batch, &rest[..alike], now_ms, trees, answers);
         }
         true
     }
 
     /// Puts those that were passed over back into their batch.
     pub(super) fn put_back(&mut self, batch: &mut WriteBatch, next: &mut usize) {
-        if !self.held.is_empty() {
-            batch.keep_logged(&mut self.held, *next);
+        if !self.work.held.is_empty() {
+            batch.keep_logged(&mut self.work.held, *next);
             *next = 0;
         }
     }
@@ -239,71 +236,41 @@ impl Decider {
         answers: &mut Answers,
     ) -> usize {
         let id = commits[0].database;
-        if let Some(refusal) = self.cannot_touch(id) {
+        if let Err(refusal) = self.touch(id) {
             for commit in commits {
                 answers.written.refuse(commit, refusal);
             }
             return commits.len();
         }
-        let work = &mut self.work;
         let pending = self.databases.get_mut(&id).expect("it was just touched");
         let database = pending.database.clone();
         // Nobody else writes here, so readers are all that the lock has to do with.
         let state = database.state.read();
-        let visible = Visible::new(&state, trees.get(id));
-        let mut warm_until = 0;
-        for (index, commit) in commits.iter().enumerate() {
-            if work.is_complete() {
-                return index;
-            }
-            if commit.is_abandoned {
-                answers.written.refuse(commit, Refusal::Abandoned);
-                continue;
-            }
-            if work.passes_over(from, commit) {
-                self.held.push(*commit);
-                continue;
-            }
-            let operations = commit.operations();
-            if operations.end > warm_until {
-                warm_until = (operations.end).max(operations.start + limits::WARM_OPERATIONS);
-                visible.warm(batch.hashes(operations.start..warm_until));
-            }
-            let Some(sequence) = work.next_sequence() else {
-                return index;
-            };
-            let place = CommitPlace {
-                batch,
-                commit,
-                now_ms,
-                sequence,
-            };
-            work.commit(pending, &visible, &place, answers);
-        }
-        commits.len()
+        let mut grouped = Grouped {
+            work: &mut self.work,
+            pending,
+            visible: Visible::new(&state, trees.get(id)),
+            answers,
+            from,
+            change: None,
+        };
+        engine::carry_out(&mut grouped, batch, commits, now_ms)
     }
 
-    /// Notes that the group does something in a database, or says why it cannot.
-    fn cannot_touch(&mut self, id: DatabaseId) -> Option<Refusal> {
+    /// Notes that the group does something in a database, or returns why it cannot.
+    fn touch(&mut self, id: DatabaseId) -> Result<(), Refusal> {
         if self.work.is_frozen(id) {
-            return Some(Refusal::Converting);
+            return Err(Refusal::Converting);
         }
-        (!self.touch(id)).then_some(Refusal::UnknownDatabase)
-    }
-
-    /// Notes that the group does something in a database, if there is one.
-    fn touch(&mut self, id: DatabaseId) -> bool {
         if self.touched.contains(&id) {
-            return true;
+            return Ok(());
         }
         if !self.databases.contains_key(&id) {
-            let Some(database) = self.work.store.find(id) else {
-                return false;
-            };
+            let database = (self.work.store.find(id)).ok_or(Refusal::UnknownDatabase)?;
             self.databases.insert(id, PendingDatabase::new(database));
         }
         self.touched.push(id);
-        true
+        Ok(())
     }
 
     /// Has the group synced, with a record that raises the last sequence in the log to `sequence`,
@@ -354,11 +321,16 @@ impl GroupWork {
             || self.records.is_full_beside(copied_bytes)
     }
 
-    /// Whether a commit of a loop waits for a later group, with all of its connection that come
-    /// behind it.
+    /// Holds a commit of a loop for a later group if it has no turn in this one, with all of its
+    /// connection that come behind it. Returns whether that is so.
     #[inline]
     fn passes_over(&mut self, from: usize, commit: &CommitRecord) -> bool {
-        !commit.is_abandoned && (self.shares).holds(from, commit.source, commit.rewrites)
+        let is_held =
+            !commit.is_abandoned && (self.shares).holds(from, commit.source, commit.rewrites);
+        if is_held {
+            self.held.push(*commit);
+        }
+        is_held
     }
 
     /// The next sequence; `None` completes the group, since the log must be synced before there is
@@ -369,75 +341,6 @@ impl GroupWork {
         sequence
     }
 
-    fn commit(
-        &mut self,
-        pending: &mut PendingDatabase,
-        visible: &Visible<'_>,
-        place: &CommitPlace<'_>,
-        answers: &mut Answers,
-    ) {
-        let mut rule = Rule::of(pending.database.config.durability);
-        let is_clear = place.commit.whole == Some(Whole::Clear);
-        if is_clear && visible.tree().is_some() {
-            // A folder is made for what comes after it: the log must have it before.
-            rule = Rule::Synced;
-        }
-        let outcomes = answers.of(rule);
-        let mark = outcomes.mark();
-        let (verdict, what, growth_bytes) = if is_clear {
-            self.clear(pending, visible, place, outcomes)
-        } else {
-            self.decide(pending, visible, place, outcomes)
-        };
-        pending.growth_bytes += growth_bytes;
-        self.growth_bytes += growth_bytes;
-        self.operations += place.commit.operations().len();
-        self.group.push(PendingCommit {
-            database: place.commit.database,
-            sequence: place.sequence,
-            rule,
-            what,
-            growth_bytes,
-        });
-        outcomes.finish(&mark, place.commit, place.sequence, verdict);
-    }
-
-    fn decide(
-        &mut self,
-        pending: &mut PendingDatabase,
-        visible: &Visible<'_>,
-        place: &CommitPlace<'_>,
-        outcomes: &mut Outcomes,
-    ) -> (Verdict, What, i64) {
-        if place.commit.database == DatabaseId::BLOBS && self.describes_dropped(place) {
-            let verdict = Decision::Refused(Refusal::UnknownDatabase).into();
-            return (verdict, What::Keys(0..0), 0);
-        }
-        let mark = outcomes.mark();
-        let decided = self.decide_keys(pending, visible, place, outcomes);
-        let source = place.commit.source;
-        (self.shares).charge(source, self.effects.rewritten_bytes());
-        let checked =
-            decided.and_then(|verdict| self.check_growth(pending, visible).map(|()| verdict));
-        let verdict = match checked {
-            Ok(verdict) => verdict,
-            Err(refusal) => {
-                outcomes.truncate(&mark, false);
-                let verdict = Decision::Refused(refusal).into();
-                return (verdict, What::Keys(0..0), 0);
-            }
-        };
-        pending.growth_entries += self.effects.growth_entries();
-        let sequence = place.sequence;
-        let places = (self.group).add(&self.effects, place.batch, sequence, &mut pending.overlay);
-        self.log(place.commit.database, sequence, places.clone());
-        self.needs_sync |=
-            !places.is_empty() && Rule::of(pending.database.config.durability) == Rule::Synced;
-        (verdict, What::Keys(places), self.effects.growth_bytes())
-    }
-
-    /// Decides a commit that changes keys, against what is pending. `Err`: what it has to know is
-    /// not known.
     /// Whether a blob is to be described whose database was dropped while it was uploaded: nobody
     /// would find it.
     fn describes_dropped(&self, place: &CommitPlace<'_>) -> bool {
@@ -447,71 +350,6 @@ impl GroupWork {
             let key = split_key(place.batch.key(operation)).filter(|_| is_put);
             key.is_some_and(|(database, _)| self.store.find(database).is_none())
         })
-    }
-
-    fn decide_keys(
-        &mut self,
-        pending: &PendingDatabase,
-        visible: &Visible<'_>,
-        place: &CommitPlace<'_>,
-        outcomes: &mut Outcomes,
-    ) -> Result<Verdict, Refusal> {
-        let context = Context {
-            sequence: place.sequence,
-            now_ms: place.now_ms,
-            limits: pending.database.config.limits,
-        };
-        let (batch, commit, effects) = (place.batch, place.commit, &mut self.effects);
-        let (overlay, group) = (&pending.overlay, &self.group);
-        match visible.index() {
-            VisibleIndex::Memory(index) => {
-                let view = PendingView {
-                    overlay,
-                    is_cleared: pending.is_cleared,
-                    group,
-                    index,
-                };
-                Ok(decide(&view, batch, commit, context, effects, outcomes))
-            }
-            VisibleIndex::Tree(tree) => {
-                let view = PendingTree {
-                    overlay,
-                    group,
-                    tree,
-                    batch,
-                    found: Arena::new(),
-                    problem: Cell::new(None),
-                };
-                let verdict = decide(&view, batch, commit, context, effects, outcomes);
-                view.problem.get().map_or(Ok(verdict), Err)
-            }
-        }
-    }
-
-    fn check_growth(
-        &self,
-        pending: &PendingDatabase,
-        visible: &Visible<'_>,
-    ) -> Result<(), Refusal> {
-        let growth_bytes = self.effects.growth_bytes();
-        if let Some(refusal) = visible.full_refusal()
-            && self.effects.iter().next().is_some()
-        {
-            return Err(refusal);
-        }
-        let refusal = self.refusal.or(visible.refusal());
-        if growth_bytes > 0
-            && let Some(refusal) = refusal
-        {
-            return Err(refusal);
-        }
-        let used = MemoryUse {
-            database_bytes: visible
-                .used_bytes()
-                .wrapping_add_signed(pending.growth_bytes),
-            store_bytes: (self.store.memory_bytes()).saturating_add_signed(self.growth_bytes),
-        };
-        used.check_growth(growth_bytes, &pending.database.config.limits, &self.store)
     }
 
     /// Adds the records of a commit.
@@ -532,31 +370,156 @@ impl GroupWork {
             }
         }
     }
+}
 
-    fn clear(
-        &mut self,
-        pending: &mut PendingDatabase,
-        visible: &Visible<'_>,
-        place: &CommitPlace<'_>,
-        outcomes: &mut Outcomes,
-    ) -> (Verdict, What, i64) {
-        let (database, sequence) = (place.commit.database, place.sequence);
-        let removed = visible.entries() as i64 + pending.growth_entries;
-        let untouched = KeyState::default();
-        outcomes.push(OperationStatus::Done, untouched, untouched, removed, None);
-        let record = Record::of_key(RecordKind::Clear, sequence, database, ORIGIN, &[]);
-        self.records.push(&record.raw());
-        self.needs_sync |= Rule::of(pending.database.config.durability) == Rule::Synced;
-        if visible.tree().is_some() {
-            // What comes behind it finds the new tree.
-            self.needs_sync = true;
-            self.is_complete = true;
+impl Grouped<'_> {
+    fn rule(&self, commit: &CommitRecord) -> Rule {
+        if commit.whole == Some(Whole::Clear) && self.visible.tree().is_some() {
+            // A folder is made for what comes after it: the log must have it before.
+            return Rule::Synced;
         }
-        let used_bytes = visible
-            .used_bytes()
-            .wrapping_add_signed(pending.growth_bytes);
-        pending.growth_entries -= removed;
-        pending.clear();
-        (Decision::Applied.into(), What::Clear, -(used_bytes as i64))
+        Rule::of(self.pending.database.config.durability)
+    }
+
+    /// Decides a commit that changes keys, against what is pending. `Err`: what it has to know is
+    /// not known.
+    fn decide_keys(&mut self, place: &CommitPlace<'_>) -> Result<Verdict, Refusal> {
+        let context = Context {
+            sequence: place.sequence,
+            now_ms: place.now_ms,
+            limits: self.pending.database.config.limits,
+        };
+        let outcomes = self.answers.of(self.rule(place.commit));
+        let (batch, commit, effects) = (place.batch, place.commit, &mut self.work.effects);
+        let (overlay, group) = (&self.pending.overlay, &self.work.group);
+        match self.visible.index() {
+            VisibleIndex::Memory(index) => {
+                let view = PendingView {
+                    overlay,
+                    is_cleared: self.pending.is_cleared,
+                    group,
+                    index,
+                };
+                Ok(decide(&view, batch, commit, context, effects, outcomes))
+            }
+            VisibleIndex::Tree(tree) => {
+                let view = PendingTree {
+                    overlay,
+                    group,
+                    tree,
+                    batch,
+                    found: Arena::new(),
+                    problem: Cell::new(None),
+                };
+                let verdict = decide(&view, batch, commit, context, effects, outcomes);
+                view.problem.get().map_or(Ok(verdict), Err)
+            }
+        }
+    }
+
+    fn check_growth(&self) -> Result<(), Refusal> {
+        let (work, visible) = (&*self.work, &self.visible);
+        let growth_bytes = work.effects.growth_bytes();
+        if let Some(refusal) = visible.full_refusal()
+            && work.effects.iter().next().is_some()
+        {
+            return Err(refusal);
+        }
+        let refusal = work.refusal.or(visible.refusal());
+        if growth_bytes > 0
+            && let Some(refusal) = refusal
+        {
+            return Err(refusal);
+        }
+        let used = MemoryUse {
+            database_bytes: self.used_bytes(),
+            store_bytes: (work.store.memory_bytes()).saturating_add_signed(work.growth_bytes),
+        };
+        used.check_growth(
+            growth_bytes,
+            &self.pending.database.config.limits,
+            &work.store,
+        )
+    }
+
+    /// Returns what the database takes, with what is pending.
+    fn used_bytes(&self) -> u64 {
+        (self.visible.used_bytes()).wrapping_add_signed(self.pending.growth_bytes)
+    }
+}
+
+impl CommitTarget for Grouped<'_> {
+    fn begin(&mut self, commit: &CommitRecord) -> CommitTurn {
+        if self.work.is_complete() {
+            CommitTurn::Stop
+        } else if commit.is_abandoned {
+            self.answers.written.refuse(commit, Refusal::Abandoned);
+            CommitTurn::Skip
+        } else if self.work.passes_over(self.from, commit) {
+            CommitTurn::Skip
+        } else {
+            (self.work.next_sequence()).map_or(CommitTurn::Stop, CommitTurn::Decide)
+        }
+    }
+
+    fn warm(&self, hashes: impl Iterator<Item = u64>) {
+        self.visible.warm(hashes);
+    }
+
+    fn outcomes(&mut self, commit: &CommitRecord) -> &mut Outcomes {
+        self.answers.of(self.rule(commit))
+    }
+
+    fn decide(&mut self, place: &CommitPlace<'_>) -> Result<Verdict, Refusal> {
+        let commit = place.commit;
+        if commit.database == DatabaseId::BLOBS && self.work.describes_dropped(place) {
+            return Err(Refusal::UnknownDatabase);
+        }
+        let decided = self.decide_keys(place);
+        let work = &mut *self.work;
+        (work.shares).charge(commit.source, work.effects.rewritten_bytes());
+        let verdict = decided?;
+        self.check_growth()?;
+        let is_synced = self.rule(commit) == Rule::Synced;
+        let (work, pending) = (&mut *self.work, &mut *self.pending);
+        let (effects, overlay) = (&work.effects, &mut pending.overlay);
+        pending.growth_entries += effects.growth_entries();
+        let places = (work.group).add(effects, place.batch, place.sequence, overlay);
+        let growth_bytes = effects.growth_bytes();
+        work.log(commit.database, place.sequence, places.clone());
+        work.needs_sync |= is_synced && !places.is_empty();
+        self.change = Some((What::Keys(places), growth_bytes));
+        Ok(verdict)
+    }
+
+    fn clear(&mut self, place: &CommitPlace<'_>) -> i64 {
+        let removed = self.visible.entries() as i64 + self.pending.growth_entries;
+        let (database, sequence) = (place.commit.database, place.sequence);
+        let record = Record::of_key(RecordKind::Clear, sequence, database, ORIGIN, &[]);
+        self.work.records.push(&record.raw());
+        self.work.needs_sync |= self.rule(place.commit) == Rule::Synced;
+        // What comes behind it finds the new tree.
+        self.work.is_complete |= self.visible.tree().is_some();
+        let growth_bytes = -(self.used_bytes() as i64);
+        self.pending.growth_entries -= removed;
+        self.pending.clear();
+        self.change = Some((What::Clear, growth_bytes));
+        removed
+    }
+
+    fn end(&mut self, place: &CommitPlace<'_>) {
+        let (what, growth_bytes) = self.change.take().unwrap_or((What::Keys(0..0), 0));
+        let rule = self.rule(place.commit);
+        self.pending.growth_bytes += growth_bytes;
+        let work = &mut *self.work;
+        work.growth_bytes += growth_bytes;
+        work.operations += place.commit.operations().len();
+        work.group.push(PendingCommit {
+            database: place.commit.database,
+            sequence: place.sequence,
+            rule,
+            what,
+            growth_bytes,
+        });
     }
 }

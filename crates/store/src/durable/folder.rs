@@ -7,7 +7,6 @@
 //! new file of the log, so that a folder whose log is gone, or ends too early, is not taken for a
 //! new one.
 
-use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -259,6 +258,12 @@ fn state_in(bytes: &[u8]) -> Option<Result<FolderState, u32>> {
         return None;
     }
     let version = lines.next()?.strip_prefix("format ")?.parse().ok()?;
+    // Formats without a checksum too: what is counted on from it must not overflow.
+    let number_in = |text: &str| {
+        text.parse()
+            .ok()
+            .filter(|&number| number < wal::NUMBER_BOUND)
+    };
     let mut state = FolderState::default();
     match version {
         // Nobody knows how far its log came. But the version that made it made its log in the same
@@ -268,8 +273,8 @@ fn state_in(bytes: &[u8]) -> Option<Result<FolderState, u32>> {
             for line in lines {
                 match line.split_once(' ')? {
                     ("folder", owner) => state.owner = u64::from_str_radix(owner, 16).ok()?,
-                    ("log", sequence) => state.durable_sequence = sequence.parse().ok()?,
-                    ("segment", number) => state.newest_segment = number.parse().ok()?,
+                    ("log", sequence) => state.durable_sequence = number_in(sequence)?,
+                    ("segment", number) => state.newest_segment = number_in(number)?,
                     ("end", _) => {}
                     _ => return None,
                 }
@@ -411,14 +416,19 @@ impl SegmentListener for FolderFile {
 }
 
 /// Why a data folder cannot be used. Nothing was changed in it.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum FolderError {
     /// Another server uses it.
+    #[error("{folder}: another server uses this data folder; stop it, or choose another folder")]
     Locked {
         /// The folder.
         folder: String,
     },
     /// There is something in it, and it is not a data folder.
+    #[error(
+        "{folder}: this is not a data folder, and not empty (there is {file}); choose another \
+         folder"
+    )]
     Foreign {
         /// The folder.
         folder: String,
@@ -426,11 +436,21 @@ pub enum FolderError {
         file: String,
     },
     /// It is a backup.
+    #[error(
+        "{folder}: this is a backup, which a server would change; `pelton restore {folder} --data \
+         NEW_FOLDER` makes a data folder of it, `pelton restore {folder} --verify-only` checks it"
+    )]
     Backup {
         /// The folder.
         folder: String,
     },
     /// Its own file is missing, though files of a log or a snapshot are there.
+    #[error(
+        "{folder}: the file `{FORMAT_NAME}` is missing, or no file, though there is data of pelton \
+         in the folder ({file}): put it back, or restore a backup. If a restore has been \
+         interrupted here, restore anew into an empty folder. If there is neither copy nor backup, \
+         make an empty file `{FORMAT_NAME}` and start once with --accept-loss"
+    )]
     Unmarked {
         /// The folder.
         folder: String,
@@ -438,22 +458,40 @@ pub enum FolderError {
         file: String,
     },
     /// Its own file makes no sense.
+    #[error(
+        "{file}: this file, which says what belongs to the data folder, is damaged: put it back, \
+         or restore a backup. `serve --accept-loss` makes it anew from what is there, and gives \
+         nothing up for that: the identity of the folder comes from its databases on disk, and the \
+         rest from its log; an end of the log that is missing is then not noticed"
+    )]
     Damaged {
         /// The file.
         file: String,
     },
     /// What has the name of a file of the log, or of a snapshot, is a folder, a link or something
     /// else.
+    #[error(
+        "{file}: this is not a file, though it has the name of a snapshot: put the file back, or \
+         restore a backup"
+    )]
     NotAFile {
         /// The file.
         file: String,
     },
     /// A folder has the name of a file that is made at each start.
+    #[error(
+        "{file}: there is a folder where the server makes a file of its own; move it elsewhere, or \
+         remove it"
+    )]
     InTheWay {
         /// The file.
         file: String,
     },
     /// Another version of the program made it.
+    #[error(
+        "{folder}: the data folder has format {version}, and this version of pelton reads formats \
+         up to {FOLDER_VERSION}; use the version that made it"
+    )]
     Version {
         /// The folder.
         folder: String,
@@ -461,84 +499,13 @@ pub enum FolderError {
         version: u32,
     },
     /// The operating system refused.
+    #[error("{folder}: the data folder cannot be used: {source}")]
     Io {
         /// The folder.
         folder: String,
         /// What it said.
         source: io::Error,
     },
-}
-
-impl fmt::Display for FolderError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            FolderError::Locked { folder } => write!(
-                formatter,
-                "{folder}: another server uses this data folder; stop it, or choose another folder"
-            ),
-            FolderError::Foreign { folder, file } => write!(
-                formatter,
-                "{folder}: this is not a data folder, and not empty (there is {file}); choose \
-                 another folder"
-            ),
-            FolderError::Backup { folder } => write!(
-                formatter,
-                "{folder}: this is a backup, which a server would change; `pelton restore {folder} \
-                 --data NEW_FOLDER` makes a data \
-                 folder of it, `pelton restore {folder} --verify-only` checks it"
-            ),
-            FolderError::Unmarked { folder, file } => write!(
-                formatter,
-                "{folder}: the file `{FORMAT_NAME}` is missing, or no file, though there is data \
-                 of pelton in the folder ({file}): put it \
-                 back, or restore a backup. If a restore has been interrupted here, restore anew \
-                 into an empty folder. If there \
-                 is neither copy nor backup, make an empty file `{FORMAT_NAME}` and start once \
-                 with --accept-loss"
-            ),
-            FolderError::Damaged { file } => write!(
-                formatter,
-                "{file}: this file, which says what belongs to the data folder, is damaged: put it \
-                 back, or restore a backup. \
-                 `serve --accept-loss` makes it anew from what is there, and gives nothing up for \
-                 that: the identity of the folder \
-                 comes from its databases on disk, and the rest from its log; an end of the log \
-                 that is missing is then not noticed"
-            ),
-            FolderError::NotAFile { file } => write!(
-                formatter,
-                "{file}: this is not a file, though it has the name of a snapshot: put the file \
-                 back, or restore a \
-                 backup"
-            ),
-            FolderError::InTheWay { file } => write!(
-                formatter,
-                "{file}: there is a folder where the server makes a file of its own; move it \
-                 elsewhere, or remove it"
-            ),
-            FolderError::Version { folder, version } => write!(
-                formatter,
-                "{folder}: the data folder has format {version}, and this version of pelton reads \
-                 formats up to \
-                 {FOLDER_VERSION}; use the version that made it"
-            ),
-            FolderError::Io { folder, source } => {
-                write!(
-                    formatter,
-                    "{folder}: the data folder cannot be used: {source}"
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for FolderError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            FolderError::Io { source, .. } => Some(source),
-            _ => None,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -570,6 +537,7 @@ mod tests {
             "format 2\nlog x\n",
             "format 2\nlog 077\n",
             "format 2\nlog 77",
+            "format 2\nlog 18446744073709551615\n",
             "format 3\n",
             "format 3\nlog 77\n",
             "format 3\nfolder 000000000000001f\nlog 77\n",

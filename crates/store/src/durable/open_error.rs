@@ -1,6 +1,5 @@
 //! Why a durable store is not opened.
 
-use std::fmt;
 use std::io;
 
 use super::database_name::Named;
@@ -10,28 +9,39 @@ use crate::snapshot;
 use crate::tree::TreeError;
 
 /// Why a durable store was not opened.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The folder cannot be used.
-    Folder(FolderError),
+    #[error("{0}")]
+    Folder(#[source] FolderError),
     /// The configuration cannot be used.
-    Config(CreateError),
+    #[error("the default database: {0}")]
+    Config(#[source] CreateError),
     /// The newest snapshot cannot be used.
-    Snapshot(snapshot::ReadError),
+    #[error("{0}")]
+    Snapshot(#[source] snapshot::ReadError),
     /// The log cannot be used.
-    Log(wal::OpenError),
+    #[error("{0}")]
+    Log(#[source] wal::OpenError),
     /// A database on disk cannot be used.
-    Tree(TreeError),
+    #[error("{0}")]
+    Tree(#[source] TreeError),
     /// The same, and it is known which.
+    #[error("{}: {error}{}", Named(.name), nor_can(.others))]
     Database {
         /// Its name; empty: the default one.
         name: String,
         /// What is wrong with it.
+        #[source]
         error: TreeError,
         /// The names of other databases that cannot be used either.
         others: Vec<String>,
     },
     /// A database on disk has commits that the log has not, although it should.
+    #[error(
+        "the log ends with sequence {last_sequence}, though a database on disk has everything up \
+         to {tree_sequence}: a file of the log is missing; put it back, or restore a backup"
+    )]
     TreeAhead {
         /// The last commit on disk.
         tree_sequence: u64,
@@ -39,8 +49,10 @@ pub enum OpenError {
         last_sequence: u64,
     },
     /// The log is whole and makes no sense.
-    Replay(ReplayError),
+    #[error("{0}")]
+    Replay(#[source] ReplayError),
     /// The folder of blobs cannot be read.
+    #[error("{folder}: the folder of blobs cannot be read: {source}")]
     Blobs {
         /// The folder.
         folder: String,
@@ -48,6 +60,11 @@ pub enum OpenError {
         source: io::Error,
     },
     /// There are more contents of blobs that nothing names than a crash can leave.
+    #[error(
+        "{folder}: nothing names {contents} files that were complete blobs, and the log does not \
+         tell why: a part of the log or a snapshot seems to be missing; put it back, or restore a \
+         backup"
+    )]
     Orphans {
         /// The folder.
         folder: String,
@@ -55,85 +72,27 @@ pub enum OpenError {
         contents: u64,
     },
     /// The default database was durable, and what is in it would come back after each restart.
+    #[error(
+        "the default database in this data folder has content and cannot be volatile; choose \
+         another durability, or another folder"
+    )]
     DefaultHasContent,
 }
 
-impl fmt::Display for OpenError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            OpenError::Folder(error) => error.fmt(formatter),
-            OpenError::Config(error) => write!(formatter, "the default database: {error}"),
-            OpenError::Snapshot(error) => error.fmt(formatter),
-            OpenError::Log(error) => error.fmt(formatter),
-            OpenError::Tree(error) => error.fmt(formatter),
-            OpenError::Database {
-                name,
-                error,
-                others,
-            } => {
-                write!(formatter, "{}: {error}", Named(name))?;
-                for other in others {
-                    write!(formatter, "; nor can {} be used", Named(other))?;
-                }
-                Ok(())
-            }
-            OpenError::TreeAhead {
-                tree_sequence,
-                last_sequence,
-            } => write!(
-                formatter,
-                "the log ends with sequence {last_sequence}, though a database on disk has \
-                 everything up to \
-                 {tree_sequence}: a file of the log is missing; put it back, or restore a backup"
-            ),
-            OpenError::Replay(ReplayError { sequence, what }) => write!(
-                formatter,
-                "the log does not fit together at sequence {sequence}: {what}; \
-                 if another version wrote it, use that one"
-            ),
-            OpenError::Blobs { folder, source } => {
-                write!(
-                    formatter,
-                    "{folder}: the folder of blobs cannot be read: {source}"
-                )
-            }
-            OpenError::Orphans { folder, contents } => write!(
-                formatter,
-                "{folder}: nothing names {contents} files that were complete blobs, and the log \
-                 does not tell why: a part \
-                 of the log or a snapshot seems to be missing; put it back, or restore a backup"
-            ),
-            OpenError::DefaultHasContent => write!(
-                formatter,
-                "the default database in this data folder has content and cannot be volatile; \
-                 choose another durability, or another folder"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for OpenError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            OpenError::Folder(error) => Some(error),
-            OpenError::Config(error) => Some(error),
-            OpenError::Snapshot(error) => Some(error),
-            OpenError::Log(error) => Some(error),
-            OpenError::Tree(error) | OpenError::Database { error, .. } => Some(error),
-            OpenError::Blobs { source, .. } => Some(source),
-            OpenError::TreeAhead { .. }
-            | OpenError::Replay(_)
-            | OpenError::Orphans { .. }
-            | OpenError::DefaultHasContent => None,
-        }
-    }
-}
-
 /// A record that does not fit those before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the log does not fit together at sequence {sequence}: {what}; if another version wrote it, \
+     use that one"
+)]
 pub struct ReplayError {
     /// Its sequence.
     pub sequence: u64,
     /// What does not fit.
     pub what: &'static str,
+}
+
+fn nor_can(others: &[String]) -> String {
+    let each = |name: &String| format!("; nor can {} be used", Named(name));
+    others.iter().map(each).collect()
 }

@@ -1,6 +1,5 @@
 //! What can go wrong with snapshots.
 
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 
@@ -9,10 +8,11 @@ use wal::disk::{Disk, NoRoom};
 use super::page::FORMAT_VERSION;
 
 /// Why no snapshot was made. Nothing is lost by it but time: the log holds everything.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SnapshotError {
     /// There is no room on the disk.
+    #[error("no room for the snapshot {file}: {why}")]
     Full {
         /// The file.
         file: String,
@@ -20,6 +20,7 @@ pub enum SnapshotError {
         why: NoRoom,
     },
     /// The device, or the operating system, refused.
+    #[error("the snapshot {file} could not be written: {source}")]
     Device {
         /// The file.
         file: String,
@@ -27,8 +28,10 @@ pub enum SnapshotError {
         source: Arc<io::Error>,
     },
     /// The log has failed: a snapshot must not be newer than what is durable in the log.
+    #[error("no snapshot is made, since a write or sync of the log has failed; restart the server")]
     LogFailed,
     /// The server is stopping.
+    #[error("no snapshot is made any more: the server is stopping")]
     Stopping,
 }
 
@@ -51,40 +54,11 @@ impl SnapshotError {
     }
 }
 
-impl fmt::Display for SnapshotError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SnapshotError::Full { file, why } => {
-                write!(formatter, "no room for the snapshot {file}: {why}")
-            }
-            SnapshotError::Device { file, source } => write!(
-                formatter,
-                "the snapshot {file} could not be written: {source}"
-            ),
-            SnapshotError::LogFailed => formatter.write_str(
-                "no snapshot is made, since a write or sync of the log has failed; restart the \
-                 server",
-            ),
-            SnapshotError::Stopping => {
-                formatter.write_str("no snapshot is made any more: the server is stopping")
-            }
-        }
-    }
-}
-
-impl std::error::Error for SnapshotError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            SnapshotError::Device { source, .. } => Some(source),
-            _ => None,
-        }
-    }
-}
-
 /// Why a snapshot cannot be used. Nothing was changed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The files cannot be listed.
+    #[error("{folder}: the snapshots cannot be listed: {source}")]
     Folder {
         /// The folder.
         folder: String,
@@ -92,6 +66,7 @@ pub enum ReadError {
         source: io::Error,
     },
     /// It cannot be read.
+    #[error("{file} cannot be read from byte {offset} on: {source}")]
     Device {
         /// The file.
         file: String,
@@ -101,6 +76,10 @@ pub enum ReadError {
         source: io::Error,
     },
     /// It was written by another version.
+    #[error(
+        "{file} was written by another version, or is damaged: format {version}; this version \
+         reads formats up to {FORMAT_VERSION}"
+    )]
     TooNew {
         /// The file.
         file: String,
@@ -108,6 +87,7 @@ pub enum ReadError {
         version: u16,
     },
     /// It is not as it was written.
+    #[error("the snapshot {file} is damaged at byte {offset}: {what}")]
     Damaged {
         /// The file.
         file: String,
@@ -123,43 +103,5 @@ impl ReadError {
     pub(crate) fn folder(disk: &dyn Disk, source: io::Error) -> ReadError {
         let folder = disk.describe("");
         ReadError::Folder { folder, source }
-    }
-}
-
-impl fmt::Display for ReadError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ReadError::Folder { folder, source } => write!(
-                formatter,
-                "{folder}: the snapshots cannot be listed: {source}"
-            ),
-            ReadError::Device {
-                file,
-                offset,
-                source,
-            } => write!(
-                formatter,
-                "{file} cannot be read from byte {offset} on: {source}"
-            ),
-            ReadError::TooNew { file, version } => write!(
-                formatter,
-                "{file} was written by another version, or is damaged: format {version}; this \
-                 version reads formats \
-                 up to {FORMAT_VERSION}"
-            ),
-            ReadError::Damaged { file, offset, what } => write!(
-                formatter,
-                "the snapshot {file} is damaged at byte {offset}: {what}"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for ReadError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            ReadError::Folder { source, .. } | ReadError::Device { source, .. } => Some(source),
-            ReadError::TooNew { .. } | ReadError::Damaged { .. } => None,
-        }
     }
 }

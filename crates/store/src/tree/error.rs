@@ -1,6 +1,5 @@
 //! What can go wrong with a tree.
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -8,10 +7,11 @@ use rustix::io::Errno;
 use wal::disk::{Advised, is_full};
 
 /// Why a tree could not be read or changed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TreeError {
     /// The operating system refused.
+    #[error("the tree in {}: {}", .folder.display(), Advised(.source))]
     Io {
         /// The tree's folder.
         folder: PathBuf,
@@ -19,11 +19,21 @@ pub enum TreeError {
         source: io::Error,
     },
     /// The folder is not there.
+    #[error(
+        "the tree in {} is missing; put the folder back, or restore a backup",
+        .folder.display()
+    )]
     Missing {
         /// The tree's folder.
         folder: PathBuf,
     },
     /// The folder is an older copy of itself, and the log may be gone that has what it lacks.
+    #[error(
+        "the tree in {} is an older copy: its list of tables is number {list}, and the newest \
+         snapshot was made with number {least}; what came between may be gone from the log; put \
+         the newer folder back, or restore a backup",
+        .folder.display()
+    )]
     Older {
         /// The tree's folder.
         folder: PathBuf,
@@ -33,6 +43,7 @@ pub enum TreeError {
         least: u64,
     },
     /// What is in the folder is not what was written there.
+    #[error("the tree in {} is damaged: {what}; restore a backup", .folder.display())]
     Damaged {
         /// The tree's folder.
         folder: PathBuf,
@@ -170,48 +181,6 @@ fn in_words(error: &lsm_tree::Error) -> String {
             format!("a part of a table makes no sense ({error})")
         }
         other => other.to_string(),
-    }
-}
-
-impl fmt::Display for TreeError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TreeError::Io { folder, source } => {
-                let source = Advised(source);
-                write!(formatter, "the tree in {}: {source}", folder.display())
-            }
-            TreeError::Missing { folder } => write!(
-                formatter,
-                "the tree in {} is missing; put the folder back, or restore a backup",
-                folder.display()
-            ),
-            TreeError::Older {
-                folder,
-                list,
-                least,
-            } => write!(
-                formatter,
-                "the tree in {} is an older copy: its list of tables is number {list}, and the \
-                 newest snapshot was made with \
-                 number {least}; what came between may be gone from the log; put the newer folder \
-                 back, or restore a backup",
-                folder.display()
-            ),
-            TreeError::Damaged { folder, what } => write!(
-                formatter,
-                "the tree in {} is damaged: {what}; restore a backup",
-                folder.display()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for TreeError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            TreeError::Io { source, .. } => Some(source),
-            TreeError::Missing { .. } | TreeError::Older { .. } | TreeError::Damaged { .. } => None,
-        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Backups and restores on disks that fail, and backups that are not what they were.
 
+use std::ops::ControlFlow;
+
 use store::backup::{BackupError, MANIFEST_NAME};
 use testkit::Random;
 use wal::disk::{Disk, Fault, SimulatedDisk, Step};
@@ -19,34 +21,29 @@ struct Run {
     is_over: bool,
 }
 
-/// Runs a plan and makes a backup in its midst, a step after each turn. What fails is discarded if
-/// `discard`.
-fn run(model: &Model, disk: &SimulatedDisk, target: &SimulatedDisk, discard: bool) -> Run {
+/// Runs a plan and makes a backup in its midst, a step after each turn. The run ends with a backup
+/// that fails, unless it `goes_on`.
+fn run(model: &Model, disk: &SimulatedDisk, target: &SimulatedDisk, goes_on: bool) -> Run {
     let mut client = Client::open(disk);
-    let (mut making, mut complete, mut failed) = (None, None, false);
+    let (mut under_way, mut complete, mut failed) = (None, None, false);
     for (number, turn) in model.turns.iter().enumerate() {
         client.sweep(turn.now_ms);
         if number == 3 {
-            making = client.begin(target).ok();
-            failed |= making.is_none();
+            under_way = client.begin(target).ok();
+            failed |= under_way.is_none();
         }
         client.commit(turn, 0..turn.commits.len());
         for _ in 0..STEPS {
-            let Some(mut one) = making.take() else {
+            let Some(job) = under_way.take() else {
                 break;
             };
-            match client.step(&mut one) {
-                Ok(None) => making = Some(one),
-                Ok(cut) => complete = cut,
-                Err(_) => {
-                    failed = true;
-                    if discard {
-                        one.discard();
-                    }
-                }
+            match client.step(job) {
+                Ok(ControlFlow::Continue(job)) => under_way = Some(job),
+                Ok(ControlFlow::Break(cut)) => complete = Some(cut),
+                Err(_) => failed = true,
             }
         }
-        if failed && !discard {
+        if failed && !goes_on {
             return Run {
                 complete,
                 is_over: false,
@@ -182,7 +179,7 @@ fn a_server_without_room_takes_back_what_a_backup_holds() {
         client.commit(turn, 0..turn.commits.len());
     }
     let target = testkit::simulated_disk(2);
-    let mut making = client.begin(&target).expect("nothing fails");
+    let job = client.begin(&target).expect("nothing fails");
     let used_bytes = u64::MAX - disk.free_bytes().expect("it is known");
     disk.set_capacity_bytes(used_bytes + SEGMENT_BYTES / 2);
     for turn in turns {
@@ -192,16 +189,9 @@ fn a_server_without_room_takes_back_what_a_backup_holds() {
         while client.durable.rounds.step_snapshot(&mut client.clock) {}
         while client.durable.rounds.round(&mut client.clock) {}
     }
-    let error = loop {
-        match client.step(&mut making) {
-            Ok(None) => {}
-            Ok(Some(_)) => panic!("the log it needs is gone"),
-            Err(error) => break error,
-        }
-    };
+    let error = client.complete(job).expect_err("the log it needs is gone");
     assert!(matches!(error, BackupError::LogGone), "{error}");
     assert!(error.is_full());
-    making.discard();
     assert_eq!(target.list().expect("it lists"), [""; 0]);
 }
 

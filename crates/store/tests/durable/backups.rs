@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use store::backup::{
-    self, BackupError, Making, RestoreConfig, RestoreError, Restored, Step, Verified,
+    self, BackupError, BackupJob, BackupStep, RestoreConfig, RestoreError, Restored, Verified,
 };
 use store::{Decision, Durability, Outcomes, Store, StoreConfig};
 use testkit::Random;
@@ -126,40 +126,38 @@ impl Client {
     }
 
     /// Begins a backup with small files.
-    pub fn begin(&mut self, target: &SimulatedDisk) -> Result<Making, BackupError> {
-        let base = self.durable.rounds.backup_base(&mut self.clock)?;
+    pub fn begin(&mut self, target: &SimulatedDisk) -> Result<BackupJob, BackupError> {
         let target = Arc::new(target.clone());
-        let mut making = Making::new(&self.durable.store, base, target, "test 1")?;
-        making.set_slice_rows(3);
-        making.set_log_file_bytes(LOG_FILE_BYTES);
-        Ok(making)
+        let rounds = &mut self.durable.rounds;
+        let mut job = rounds.begin_backup(target, "test 1", &mut self.clock)?;
+        job.set_slice_rows(3);
+        job.set_log_file_bytes(LOG_FILE_BYTES);
+        Ok(job)
     }
 
-    /// Takes a step of it; returns the cut when it is complete.
-    pub fn step(&mut self, making: &mut Making) -> Result<Option<u64>, BackupError> {
-        match making.step(&mut self.clock)? {
-            Step::More => Ok(None),
-            Step::SyncLog => {
-                making.log_synced(self.durable.rounds.backup_sync()?);
-                Ok(None)
-            }
-            Step::Complete(report) => Ok(Some(report.sequence)),
-        }
+    /// Takes a step of it; breaks with the cut when it is complete.
+    pub fn step(&mut self, job: BackupJob) -> Result<ControlFlow<u64, BackupJob>, BackupError> {
+        let step = self.durable.rounds.step_backup(job, &mut self.clock)?;
+        Ok(match step {
+            BackupStep::Worked(job) | BackupStep::Synced(job) => ControlFlow::Continue(job),
+            BackupStep::Complete(report) => ControlFlow::Break(report.sequence),
+        })
     }
 
-    /// Makes one without a pause; what fails is removed.
-    pub fn backup(&mut self, target: &SimulatedDisk) -> Result<u64, BackupError> {
-        let mut making = self.begin(target)?;
+    /// Takes the steps that are left, without a pause; returns the cut.
+    pub fn complete(&mut self, mut job: BackupJob) -> Result<u64, BackupError> {
         loop {
-            match self.step(&mut making) {
-                Ok(None) => {}
-                Ok(Some(cut)) => return Ok(cut),
-                Err(error) => {
-                    making.discard();
-                    return Err(error);
-                }
+            match self.step(job)? {
+                ControlFlow::Continue(next) => job = next,
+                ControlFlow::Break(cut) => return Ok(cut),
             }
         }
+    }
+
+    /// Makes one without a pause.
+    pub fn backup(&mut self, target: &SimulatedDisk) -> Result<u64, BackupError> {
+        let job = self.begin(target)?;
+        self.complete(job)
     }
 }
 
@@ -242,14 +240,14 @@ fn a_backup_made_while_commits_go_on_shows_one_commit() {
         let mut random = Random::new(seed);
         let disk = testkit::simulated_disk(seed);
         let mut client = Client::open(&disk);
-        let mut under_way: Option<(Making, SimulatedDisk, State)> = None;
+        let mut under_way: Option<(BackupJob, SimulatedDisk, State)> = None;
         for (number, turn) in model.turns.iter().enumerate() {
             client.sweep(turn.now_ms);
             if under_way.is_none() && random.once_in(3) {
                 let target = testkit::simulated_disk(seed);
-                let making = client.begin(&target).expect("nothing fails");
+                let job = client.begin(&target).expect("nothing fails");
                 let begun = state_of(&client.durable.store);
-                under_way = Some((making, target, begun));
+                under_way = Some((job, target, begun));
             }
             // The log is shortened meanwhile, as far as the backup allows.
             if number % 20 == 0 {
@@ -259,12 +257,12 @@ fn a_backup_made_while_commits_go_on_shows_one_commit() {
             client.commit_with(turn, 0..turn.commits.len(), &mut |client| {
                 client.durable.rounds.step_snapshot(&mut client.clock);
                 for _ in 0..steps {
-                    let Some((mut making, target, begun)) = under_way.take() else {
+                    let Some((job, target, begun)) = under_way.take() else {
                         return;
                     };
-                    match client.step(&mut making).expect("nothing fails") {
-                        None => under_way = Some((making, target, begun)),
-                        Some(cut) => {
+                    match client.step(job).expect("nothing fails") {
+                        ControlFlow::Continue(job) => under_way = Some((job, target, begun)),
+                        ControlFlow::Break(cut) => {
                             let what = format!("seed {seed}, cut at {cut}");
                             check(&model, &target, cut, &what);
                             made += 1;
@@ -325,7 +323,7 @@ fn the_log_is_kept_until_the_backup_has_it() {
         client.commit(turn, 0..turn.commits.len());
     }
     let target = testkit::simulated_disk(2);
-    let mut making = client.begin(&target).expect("nothing fails");
+    let job = client.begin(&target).expect("nothing fails");
     let (kept, _) = log_files(&disk);
     for turn in rest {
         client.sweep(turn.now_ms);
@@ -337,11 +335,7 @@ fn the_log_is_kept_until_the_backup_has_it() {
     let (first, count) = log_files(&disk);
     assert_eq!(first, kept, "nothing has gone");
     assert!(count >= 4, "{count} segments");
-    let cut = loop {
-        if let Some(cut) = client.step(&mut making).expect("nothing fails") {
-            break cut;
-        }
-    };
+    let cut = client.complete(job).expect("nothing fails");
     check(&model, &target, cut, "with a long log");
     let manifest = verified(&target).expect("it is whole").manifest;
     let logs = manifest
@@ -356,7 +350,6 @@ fn the_log_is_kept_until_the_backup_has_it() {
     );
     let is_full = |two: &[u64]| two[0] + two[1] > LOG_FILE_BYTES;
     assert!(sizes.windows(2).all(is_full), "as few as can be: {sizes:?}");
-    drop(making);
     while client.durable.rounds.round(&mut client.clock) {}
     client.durable.rounds.round(&mut client.clock);
     assert!(

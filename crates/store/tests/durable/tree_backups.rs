@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use store::backup::{self, MANIFEST_NAME, Making, RestoreConfig, Step};
+use store::backup::{self, BackupStep, MANIFEST_NAME, RestoreConfig};
 use store::durable::TreePlace;
 use store::{
     DatabaseConfig, DatabaseId, Decision, Durability, Kind, Mode, Operation, Outcomes, Store,
@@ -79,20 +79,18 @@ fn a_backup_of_databases_on_disk_is_what_there_was_at_its_cut() {
         let folder = TempFolder::new();
         let target = RealDisk::open_or_create(folder.0.join("backup")).expect("there is room");
         let target: Arc<dyn Disk> = Arc::new(target);
-        let base = made.rounds.backup_base(&mut clock).expect("nothing fails");
-        let mut making = Making::new(&made.store, base, target.clone(), "test").expect("it is new");
-        making.set_slice_rows(4);
+        let begun = (made.rounds).begin_backup(target.clone(), "test", &mut clock);
+        let mut job = begun.expect("it is new");
+        job.set_slice_rows(4);
         let mut states = vec![(0, state_of(&made.store))];
         let report = loop {
             if random.once_in(3) {
                 states.push(commit(&mut made, &mut random, &mut clock));
             }
-            match making.step(&mut clock).expect("nothing fails") {
-                Step::More => {}
-                Step::SyncLog => {
-                    making.log_synced(made.rounds.backup_sync().expect("nothing fails"));
-                }
-                Step::Complete(report) => break report,
+            let step = made.rounds.step_backup(job, &mut clock);
+            match step.expect("nothing fails") {
+                BackupStep::Worked(next) | BackupStep::Synced(next) => job = next,
+                BackupStep::Complete(report) => break report,
             }
         };
         let at_cut = states

@@ -28,7 +28,7 @@ use super::fate::Fate;
 use super::lives::How;
 use super::machine::{Machine, Started};
 use super::{SayOnPanic, from_environment};
-use backup::Backup;
+use backup::{Backup, BackupFate};
 use client::Client;
 use found::{Found, check_unfinished, check_use, found, found_at_start};
 use world::{Counts, RIVAL, World};
@@ -354,29 +354,31 @@ impl Round {
     }
 
     fn go_on_with_backup(&mut self) {
-        let Some(backup) = &mut self.backup else {
+        if self.backup.is_none() {
             if self.machine.random.below(BACKUP_ONCE_IN) == 0 {
-                let seed = self.machine.random.any();
-                self.backup = Backup::begin(&self.machine, &self.store, seed);
+                self.backup = Backup::begin(&mut self.machine);
             }
             return;
-        };
+        }
         if self.machine.random.below(BACKUP_STEP_ONCE_IN) > 0 {
             return;
         }
+        let Some(backup) = self.backup.take() else {
+            return;
+        };
         match backup.step(&self.machine, &self.store) {
-            Ok(false) => {}
-            Ok(true) => {
-                self.world.borrow_mut().counts.backups += 1;
-                self.backup = None;
-            }
-            Err(error) => {
+            BackupFate::GoesOn(backup) => self.backup = Some(backup),
+            BackupFate::Complete => self.world.borrow_mut().counts.backups += 1,
+            BackupFate::Failed {
+                has_target_failed: true,
+                ..
+            } => self.world.borrow_mut().counts.backups_failed += 1,
+            BackupFate::Failed { error, .. } => {
                 let world = self.world.borrow();
                 let may_fail = self.machine.has_failed()
                     || !self.machine.disk.has_power()
                     || world.may_be_full(world.model.life);
                 assert!(may_fail, "{error}");
-                self.backup = None;
             }
         }
     }
@@ -402,7 +404,10 @@ impl Round {
         let mut world = self.world.borrow_mut();
         world.is_holding = false;
         world.counts.lives += 1;
-        world.counts.backups_cut += u64::from(cut.is_some());
+        if let Some(cut) = cut {
+            cut.cut();
+            world.counts.backups_cut += 1;
+        }
         let found = found_at_start(&self.store);
         world.model.restarted(&found);
         check_use(&self.store, &found, &world.begun);
@@ -484,6 +489,7 @@ fn blobs_stay_what_was_answered_however_the_server_dies() {
             "{sum:?}"
         );
         assert!(sum.backups >= 50 && sum.backups_cut >= 10, "{sum:?}");
+        assert!(sum.backups_failed >= 10, "{sum:?}");
         let each = [
             disk.power_losses,
             disk.torn_writes,

@@ -36,6 +36,8 @@ pub struct Counts {
     pub backups: u64,
     /// Backups of a server that died meanwhile.
     pub backups_cut: u64,
+    /// Backups whose disk has failed.
+    pub backups_failed: u64,
 }
 
 impl Counts {
@@ -55,6 +57,7 @@ impl Counts {
         self.lives += other.lives;
         self.backups += other.backups;
         self.backups_cut += other.backups_cut;
+        self.backups_failed += other.backups_failed;
     }
 }
 

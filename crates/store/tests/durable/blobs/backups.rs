@@ -4,13 +4,19 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use store::backup::{self, BackupError, Making, RestoreConfig, RestoreError, Step as MakingStep};
+use store::backup::{self, BackupError, BackupJob, BackupStep, RestoreConfig, RestoreError};
 use testkit::Random;
 use testkit::suite::StandingClock;
 use wal::disk::{Disk, SimulatedDisk};
 
 use super::{Bench, config, content};
 use crate::bench::log_config;
+
+fn begin(bench: &mut Bench, target: &SimulatedDisk) -> BackupJob {
+    let rounds = &mut bench.durable.rounds;
+    let job = rounds.begin_backup(Arc::new(target.clone()), "test 1", &mut bench.clock);
+    job.expect("it is empty, and the log goes on")
+}
 
 /// A backup in which `busy` does something between any two steps; returns what was visible at its
 /// cut.
@@ -19,30 +25,23 @@ fn backup(
     target: &SimulatedDisk,
     busy: &mut dyn FnMut(&mut Bench, usize),
 ) -> BTreeMap<String, Vec<u8>> {
-    let base = bench
-        .durable
-        .rounds
-        .backup_base(&mut bench.clock)
-        .expect("the log goes on");
-    let store = bench.durable.store.clone();
-    let making = Making::new(&store, base, Arc::new(target.clone()), "test 1");
-    let mut making = making.expect("it is empty");
-    making.set_slice_rows(1);
+    let mut job = begin(bench, target);
+    job.set_slice_rows(1);
     let mut at_cut = BTreeMap::new();
-    for step in 0.. {
-        match making.step(&mut bench.clock).expect("nothing fails") {
-            MakingStep::More => {}
-            MakingStep::SyncLog => {
+    for number in 0.. {
+        let step = (bench.durable.rounds).step_backup(job, &mut bench.clock);
+        job = match step.expect("nothing fails") {
+            BackupStep::Worked(job) => job,
+            BackupStep::Synced(job) => {
                 at_cut = visible(bench);
-                let end = bench.durable.rounds.backup_sync().expect("the log goes on");
-                making.log_synced(end);
+                job
             }
-            MakingStep::Complete(report) => {
+            BackupStep::Complete(report) => {
                 assert_eq!(report.blobs, at_cut.len() as u64);
                 return at_cut;
             }
-        }
-        busy(bench, step);
+        };
+        busy(bench, number);
     }
     unreachable!("it ends")
 }
@@ -167,25 +166,11 @@ fn refused_backup(is_missing: bool) {
         true => disk.remove(file).expect("it is there"),
     }
     let target = testkit::simulated_disk(4);
-    let base = bench
-        .durable
-        .rounds
-        .backup_base(&mut bench.clock)
-        .expect("the log goes on");
-    let making = Making::new(
-        &bench.durable.store,
-        base,
-        Arc::new(target.clone()),
-        "test 1",
-    );
-    let mut making = making.expect("it is empty");
+    let mut job = begin(&mut bench, &target);
     let error = loop {
-        match making.step(&mut bench.clock) {
-            Ok(MakingStep::More) => {}
-            Ok(MakingStep::SyncLog) => {
-                making.log_synced(bench.durable.rounds.backup_sync().expect("the log goes on"));
-            }
-            Ok(MakingStep::Complete(_)) => panic!("it is damaged"),
+        match bench.durable.rounds.step_backup(job, &mut bench.clock) {
+            Ok(BackupStep::Worked(next) | BackupStep::Synced(next)) => job = next,
+            Ok(BackupStep::Complete(_)) => panic!("it is damaged"),
             Err(error) => break error,
         }
     };
@@ -195,7 +180,6 @@ fn refused_backup(is_missing: bool) {
         _ => panic!("{error}"),
     };
     assert_eq!(named, "b");
-    making.discard();
     assert_eq!(
         target.list().expect("it can be listed"),
         Vec::<String>::new()
