@@ -28,6 +28,8 @@ pub(super) struct Handshakes {
     /// Bytes have come from peers that were asked: they have shown that they take part, and what is
     /// left to compute is little.
     answered: VecDeque<ConnectionId>,
+    /// The last turn was of one of them.
+    was_answered: bool,
     /// How many wait for their turn.
     due: usize,
     /// How many have been sent a flight.
@@ -153,18 +155,36 @@ impl Handshakes {
         may_ask || !self.answered.is_empty()
     }
 
-    /// Returns what is next: for a peer that has answered, else for the sources in turn. That peer
-    /// is waited for again until more has come.
+    /// Returns what is next: for a peer that has answered, else for the sources in turn, and by
+    /// turns where there are both, so that peers who bring a byte now and then hold up no newcomer.
     pub(super) fn next_turn(&mut self, now_ns: u64) -> Option<HandshakeTurn> {
         self.paused_until_ns = None;
-        let id = match self.answered.pop_front() {
-            Some(id) => id,
-            None if self.turns.is_empty() => return None,
-            None if self.asked >= HANDSHAKES_ASKED => {
-                return self.make_room(now_ns).map(HandshakeTurn::CrowdOut);
-            }
-            None => self.next_of_sources()?,
+        if mem::take(&mut self.was_answered)
+            && let Some(turn) = self.next_newcomer(now_ns)
+        {
+            return Some(turn);
+        }
+        let Some(id) = self.answered.pop_front() else {
+            return self.next_newcomer(now_ns);
         };
+        self.was_answered = true;
+        Some(self.serve(id))
+    }
+
+    /// Returns what is next for those that wait for the first flight.
+    fn next_newcomer(&mut self, now_ns: u64) -> Option<HandshakeTurn> {
+        if self.turns.is_empty() {
+            return None;
+        }
+        if self.asked >= HANDSHAKES_ASKED {
+            return self.make_room(now_ns).map(HandshakeTurn::CrowdOut);
+        }
+        let id = self.next_of_sources()?;
+        Some(self.serve(id))
+    }
+
+    /// This peer is waited for again until more has come.
+    fn serve(&mut self, id: ConnectionId) -> HandshakeTurn {
         if let Some(handshake) = self.under_way.get_mut(&id) {
             handshake.is_due = false;
             self.due -= 1;
@@ -174,7 +194,7 @@ impl Handshakes {
                     .insert((handshake.since_ns, id));
             }
         }
-        Some(HandshakeTurn::Serve(id))
+        HandshakeTurn::Serve(id)
     }
 
     fn next_of_sources(&mut self) -> Option<ConnectionId> {
@@ -378,6 +398,31 @@ mod tests {
             assert_eq!(order, [Ok(5), Ok(2), Ok(4)]);
             assert!(!handshakes.has_turn());
             (0..6).for_each(|slot| handshakes.end(id(slot)));
+            assert_empty(&handshakes);
+        }
+    }
+
+    #[test]
+    fn peers_that_bring_a_byte_now_and_then_hold_up_no_newcomer() {
+        let mut handshakes = Handshakes::new(false);
+        for _ in 0..2 {
+            for slot in 0..4 {
+                handshakes.begin(id(slot), &peer("192.0.2.1:9"), 0);
+                handshakes.bytes_came(id(slot));
+            }
+            for slot in 0..2 {
+                assert_eq!(turn(&mut handshakes, 0), Some(Ok(slot)));
+                handshakes.flight_sent(id(slot as usize), 0);
+            }
+            let mut order = Vec::new();
+            for _ in 0..5 {
+                handshakes.bytes_came(id(0));
+                handshakes.bytes_came(id(1));
+                order.extend(turn(&mut handshakes, 0));
+            }
+            assert_eq!(order, [0, 2, 1, 3, 0].map(Ok));
+            (0..4).for_each(|slot| handshakes.end(id(slot)));
+            handshakes.was_answered = false;
             assert_empty(&handshakes);
         }
     }
