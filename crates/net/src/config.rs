@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::core::Security;
-use crate::notice::{Notices, Silent};
+use crate::notice::{Notice, Notices, Silent};
 use crate::tls::ServerTls;
 use crate::{Address, AddressError, limits};
 
@@ -129,7 +129,7 @@ impl LoopConfig {
     }
 
     /// Lowers `max_connections` so that connections, with those to be refused, take no more
-    /// descriptors than these.
+    /// descriptors than these, and says so.
     pub fn bound_connections(&mut self, descriptors: usize) {
         let allowed = descriptors.saturating_sub(refusals(descriptors));
         let allowed = match self.driver {
@@ -137,8 +137,15 @@ impl LoopConfig {
             // A socket, and what wakes its thread.
             Driver::Blocking => allowed / 2,
         };
-        let allowed = allowed.max(1);
-        self.max_connections = self.max_connections.min(allowed);
+        let max_connections = allowed.max(1);
+        if max_connections < self.max_connections {
+            let asked = std::mem::replace(&mut self.max_connections, max_connections);
+            let notice = Notice::FewerConnections {
+                asked,
+                max_connections,
+            };
+            self.notices.notice(&notice);
+        }
     }
 }
 
@@ -169,6 +176,16 @@ mod tests {
         }
     }
 
+    /// Keeps what it is told.
+    #[derive(Default)]
+    struct Told(std::sync::Mutex<Vec<String>>);
+
+    impl Notices for Told {
+        fn notice(&self, notice: &Notice) {
+            self.0.lock().expect("no panic").push(notice.to_string());
+        }
+    }
+
     /// Also those that are refused have a descriptor.
     #[test]
     fn connections_fit_into_the_descriptors_that_there_are() {
@@ -185,12 +202,19 @@ mod tests {
             (Driver::Blocking, 10, 1),
         ] {
             for max_connections in [100, usize::MAX] {
+                let told = Arc::new(Told::default());
                 let mut config = LoopConfig {
                     driver,
                     max_connections,
+                    notices: told.clone(),
                     ..LoopConfig::default()
                 };
                 config.bound_connections(descriptors);
+                config.bound_connections(descriptors);
+                let told = std::mem::take(&mut *told.0.lock().expect("no panic"));
+                let is_lowered = config.max_connections < max_connections;
+                assert_eq!(told.len(), usize::from(is_lowered), "told once: {told:?}");
+                assert!(told.iter().all(|line| line.contains("ulimit -n")));
                 if max_connections == 100 {
                     assert_eq!(config.max_connections, expected, "{driver:?} {descriptors}");
                 }

@@ -81,6 +81,13 @@ pub enum Notice {
         /// What would be needed.
         needed: u64,
     },
+    /// `max_connections` was lowered to what the file descriptors allow.
+    FewerConnections {
+        /// What it was.
+        asked: usize,
+        /// What it is.
+        max_connections: usize,
+    },
 }
 
 /// Takes notices. Called from any loop's thread; must not block for long.
@@ -149,6 +156,14 @@ impl fmt::Display for Notice {
                 f,
                 "only {allowed} file descriptors are allowed, \
                  {needed} needed at the connection limit"
+            ),
+            Notice::FewerConnections {
+                asked,
+                max_connections,
+            } => write!(
+                f,
+                "at most {max_connections} connections instead of {asked}: no more file \
+                 descriptors are allowed (ulimit -n, LimitNOFILE= of systemd)"
             ),
         }
     }

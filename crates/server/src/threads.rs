@@ -338,7 +338,10 @@ mod tests {
             wait_for(&pool, |state| state.idle() == 1);
             assert_eq!((pool.lock().to_wake(0), pool.lock().to_wake(3)), (0, 1));
             let (begin, begun) = mpsc::channel::<()>();
-            pool.submit(|jobs| jobs.0.push_back(Box::new(move || assert!(begun.recv().is_err()))));
+            pool.submit(|jobs| {
+                jobs.0
+                    .push_back(Box::new(move || assert!(begun.recv().is_err())))
+            });
             wait_for(&pool, |state| state.idle() == 0);
             assert_eq!(pool.lock().to_wake(3), 0, "it works");
             drop(begin);

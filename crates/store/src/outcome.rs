@@ -318,8 +318,8 @@ pub enum Refusal {
     UnknownDatabase,
     /// The commit grows the database beyond its memory limit.
     #[error(
-        "the database is full: {used_bytes} bytes of its quota of {limit_bytes} are in use, and \
-         the request would add {added_bytes}; deletes and reads go on"
+        "the database has no room for it: {used_bytes} bytes of its quota of {limit_bytes} are in \
+         use, and the request would add {added_bytes}; deletes and reads go on"
     )]
     DatabaseFull {
         /// The limit.

@@ -82,7 +82,7 @@ pub enum Command {
     /// Every setting can be given as a flag, as an environment variable, or in a file; a flag is
     /// stronger than a variable, a variable is stronger than the file, and the file is stronger
     /// than the default. In the file the names are those of the flags, without the dashes in front:
-    /// `max-value = "2MiB"`.
+    /// `max-value = "2MiB"`. Only `--accept-loss` is a flag alone.
     Serve(Box<ServeArguments>),
 
     /// Write the value of a key

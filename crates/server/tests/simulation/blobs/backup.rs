@@ -28,7 +28,7 @@ pub struct Backup {
 
 /// What has become of a backup.
 pub enum BackupFate {
-    GoesOn(Backup),
+    GoesOn(Box<Backup>),
     /// It is complete, and was right.
     Complete,
     /// Nothing is left of it. It may be so if its disk has failed, or the server's, or the log.
@@ -66,10 +66,10 @@ impl Backup {
         let mut rounds = machine.rounds.borrow_mut();
         let rounds = rounds.as_mut().expect("it ends with the server");
         match rounds.step_backup(self.job, &mut clock) {
-            Ok(BackupStep::Worked(job)) => BackupFate::GoesOn(Backup { job, ..self }),
+            Ok(BackupStep::Worked(job)) => BackupFate::GoesOn(Box::new(Backup { job, ..self })),
             Ok(BackupStep::Synced(job)) => {
                 self.at_cut = Some(found(store));
-                BackupFate::GoesOn(Backup { job, ..self })
+                BackupFate::GoesOn(Box::new(Backup { job, ..self }))
             }
             Ok(BackupStep::Complete(report)) => {
                 let at_cut = self.at_cut.expect("the log was synced before");

@@ -367,7 +367,7 @@ impl Round {
             return;
         };
         match backup.step(&self.machine, &self.store) {
-            BackupFate::GoesOn(backup) => self.backup = Some(backup),
+            BackupFate::GoesOn(backup) => self.backup = Some(*backup),
             BackupFate::Complete => self.world.borrow_mut().counts.backups += 1,
             BackupFate::Failed {
                 has_target_failed: true,
