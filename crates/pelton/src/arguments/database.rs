@@ -53,8 +53,8 @@ pub struct CreateDatabaseArguments {
     #[arg(long, value_name = "DURABILITY", default_value_t = Durability::Synced)]
     pub durability: Durability,
 
-    /// Bytes that it may take, MEMORY or disk as `database list` shows it: keys, values and some 100
-    /// bytes for each entry. Stays as it is [default: only the server's own limit]
+    /// Bytes that it may take, MEMORY or disk as `database list` shows it: keys, values and some
+    /// 100 bytes for each entry. Stays as it is [default: only the server's own limit]
     #[arg(long, value_name = "SIZE")]
     pub quota: Option<Size>,
 
