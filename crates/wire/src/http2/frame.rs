@@ -84,30 +84,16 @@ impl FrameHeader {
         [a, b, c, self.kind, self.flags, s0, s1, s2, s3]
     }
 
-    /// Checks that a frame about a stream names one, and that a frame about the connection names
-    /// none. RFC 9113 sections 6.1 to 6.8; WINDOW_UPDATE may do both.
-    #[inline]
-    pub(crate) fn check_stream(self) -> Result<(), ConnectionError> {
-        let is_misplaced = match self.stream {
-            0 => matches!(
-                self.kind,
-                kind::DATA | kind::HEADERS | kind::PRIORITY | kind::RST_STREAM
-            ),
-            _ => matches!(self.kind, kind::SETTINGS | kind::PING | kind::GOAWAY),
-        };
-        if is_misplaced {
-            return Err(self.misplaced());
-        }
-        Ok(())
-    }
-
+    /// Returns why a frame about a stream names none, or one about the connection names one. RFC
+    /// 9113 sections 6.1 to 6.10.
     #[cold]
-    fn misplaced(self) -> ConnectionError {
+    pub(crate) fn misplaced(self) -> ConnectionError {
         ConnectionError::protocol(match self.kind {
             kind::DATA => "DATA on stream 0",
             kind::HEADERS => "HEADERS on stream 0",
             kind::PRIORITY => "PRIORITY on stream 0",
             kind::RST_STREAM => "RST_STREAM on stream 0",
+            kind::CONTINUATION => "CONTINUATION on stream 0",
             kind::SETTINGS => "SETTINGS on a stream",
             kind::PING => "PING on a stream",
             _ => "GOAWAY on a stream",

@@ -29,25 +29,48 @@ impl Connection {
             ));
         }
         self.life.check_first_frame(header)?;
-        header.check_stream()?;
         let payload = &input[start..start + header.length as usize];
+        if header.stream == 0 {
+            return self
+                .on_connection_frame(header, payload, out)
+                .map(|()| None);
+        }
         match header.kind {
             kind::HEADERS => self.on_headers(header, payload, out),
             kind::DATA => self.on_data(header, input, start, consumed, out),
             kind::CONTINUATION => self.on_continuation(header, payload, out),
             kind::PRIORITY => self.on_priority(header, payload, out).map(|()| None),
             kind::RST_STREAM => self.on_rst_stream(header, payload).map(|()| None),
-            kind::SETTINGS => self.on_settings(header, payload, out).map(|()| None),
-            kind::PUSH_PROMISE => Err(ConnectionError::protocol(
-                "PUSH_PROMISE, which is never allowed here",
-            )),
-            kind::PING => self.on_ping(header, payload, out).map(|()| None),
-            kind::GOAWAY => self.on_goaway(payload).map(|()| None),
             kind::WINDOW_UPDATE => self.on_window_update(header, payload, out).map(|()| None),
-            // "Implementations MUST ignore and discard frames of unknown types" (RFC 9113 section
-            // 5.5).
-            _ => self.charge(Charge::Glitch).map(|()| None),
+            kind::SETTINGS | kind::PING | kind::GOAWAY => Err(header.misplaced()),
+            kind::PUSH_PROMISE => Err(pushed()),
+            _ => self.on_unknown_frame().map(|()| None),
         }
+    }
+
+    /// A frame on stream 0, which is about the connection.
+    fn on_connection_frame(
+        &mut self,
+        header: FrameHeader,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), ConnectionError> {
+        match header.kind {
+            kind::SETTINGS => self.on_settings(header, payload, out),
+            kind::PING => self.on_ping(header, payload, out),
+            kind::GOAWAY => self.on_goaway(payload),
+            kind::WINDOW_UPDATE => self.on_window_update(header, payload, out),
+            kind::DATA | kind::HEADERS | kind::PRIORITY | kind::RST_STREAM | kind::CONTINUATION => {
+                Err(header.misplaced())
+            }
+            kind::PUSH_PROMISE => Err(pushed()),
+            _ => self.on_unknown_frame(),
+        }
+    }
+
+    /// "Implementations MUST ignore and discard frames of unknown types" (RFC 9113 section 5.5).
+    fn on_unknown_frame(&mut self) -> Result<(), ConnectionError> {
+        self.charge(Charge::Glitch)
     }
 
     /// PRIORITY: checked and dropped. RFC 9113 section 6.3.
@@ -328,4 +351,9 @@ impl Connection {
             self.late.insert(id);
         }
     }
+}
+
+/// PUSH_PROMISE: no client of ours allows it, and a server takes none (RFC 9113 section 8.4).
+fn pushed() -> ConnectionError {
+    ConnectionError::protocol("PUSH_PROMISE, which is never allowed here")
 }
