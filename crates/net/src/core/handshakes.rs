@@ -117,8 +117,9 @@ impl Handshakes {
     fn expect_end(&mut self, id: ConnectionId, now_ns: u64) {
         let until_ns = now_ns.saturating_add(HANDSHAKE_MS * NS_PER_MS);
         self.deadlines.push_back((until_ns, id));
-        if self.deadlines.len() > 2 * (HANDSHAKES_PER_LOOP + HANDSHAKES_ASKED) {
-            // Those that are done have become most of the list.
+        if self.deadlines.len() > 4 * (HANDSHAKES_PER_LOOP + HANDSHAKES_ASKED) {
+            // Those that are done have become most of the list: one that is not stands there once
+            // for its beginning, and once for each flight.
             let under_way = &self.under_way;
             (self.deadlines).retain(|(_, id)| under_way.contains_key(id));
         }
@@ -236,6 +237,7 @@ impl Handshakes {
         handshake.since_ns = now_ns;
         handshake.is_asked = true;
         of_source.asked.insert((now_ns, id));
+        self.expect_end(id, now_ns);
     }
 
     /// A handshake is no longer under way.
@@ -282,15 +284,19 @@ impl Handshakes {
         done_ns.into_iter().chain(self.paused_until_ns).min()
     }
 
-    /// Takes a handshake whose time is over. One that waits for its turn gets its time anew: the
-    /// delay is not its peer's.
+    /// Takes a handshake whose time is over. One that waits for this side's first flight gets its
+    /// time anew, since the delay is not its peer's; from a flight on the time is the peer's,
+    /// however many bytes it brings that bring the handshake no further.
     pub(super) fn next_overdue(&mut self, now_ns: u64) -> Option<ConnectionId> {
+        let whole_ns = HANDSHAKE_MS * NS_PER_MS;
         while let Some(&(at_ns, id)) = self.deadlines.front()
             && at_ns <= now_ns
         {
             self.deadlines.pop_front();
             match self.under_way.get(&id) {
-                Some(handshake) if handshake.is_due => self.expect_end(id, now_ns),
+                // It stands in the list again for its last flight.
+                Some(one) if one.is_asked && now_ns - one.since_ns < whole_ns => {}
+                Some(one) if one.is_due && !one.is_asked => self.expect_end(id, now_ns),
                 Some(_) => return Some(id),
                 None => {}
             }
@@ -421,6 +427,13 @@ mod tests {
                 order.extend(turn(&mut handshakes, 0));
             }
             assert_eq!(order, [0, 2, 1, 3, 0].map(Ok));
+            // They do not last any longer for it.
+            let whole_ns = HANDSHAKE_MS * NS_PER_MS;
+            handshakes.bytes_came(id(0));
+            assert_eq!(handshakes.next_overdue(whole_ns - 1), None);
+            let overdue: Vec<_> =
+                std::iter::from_fn(|| handshakes.next_overdue(whole_ns)).collect();
+            assert_eq!(overdue[..2], [id(0), id(1)]);
             (0..4).for_each(|slot| handshakes.end(id(slot)));
             handshakes.was_answered = false;
             assert_empty(&handshakes);
