@@ -336,7 +336,8 @@ mod tests {
         for _ in 0..2 {
             pool.submit(|jobs| jobs.0.push_back(Box::new(|| ())));
             wait_for(&pool, |state| state.idle() == 1);
-            assert_eq!((pool.lock().to_wake(0), pool.lock().to_wake(3)), (0, 1));
+            let to_wake = |jobs| pool.lock().to_wake(jobs);
+            assert_eq!([to_wake(0), to_wake(3)], [0, 1]);
             let (begin, begun) = mpsc::channel::<()>();
             pool.submit(|jobs| {
                 jobs.0
