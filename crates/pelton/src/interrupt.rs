@@ -1,9 +1,9 @@
-//! Ctrl-C while something long is under way.
+//! Ctrl-C and other signals that end a command.
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -64,26 +64,83 @@ pub fn is_noted() -> bool {
     (NOTED.get()).is_some_and(|noted| noted.load(Ordering::Relaxed))
 }
 
-/// From now on the first SIGINT or SIGTERM ends the program at once, with `message`: for commands
-/// that change nothing and may be in the middle of a call.
-pub fn end_at_signal(
-    format: OutputFormat,
-    message: impl Fn() -> String + Send + 'static,
-) -> io::Result<()> {
-    let (mut signals, signal_end) = UnixStream::pair()?;
-    flag::register(SIGTERM, Exit::terminated_flag())?;
+/// What is said when a signal ends the program.
+type Message = Box<dyn Fn() -> String + Send>;
+
+/// Set by commands that know more than that they were interrupted.
+static MESSAGE: Mutex<Option<Message>> = Mutex::new(None);
+
+/// From now on the first SIGINT or SIGTERM ends the program at once, with a message, until a
+/// command notes signals by itself ([`Interrupt::listen`]). Where the system gives no thread they
+/// end it without one.
+pub fn end_at_signal(format: OutputFormat) {
+    let Ok((mut signals, signal_end)) = UnixStream::pair() else {
+        return;
+    };
     let thread = thread::Builder::new().name("pelton-interrupt".into());
-    thread.spawn(move || {
-        if signals.read_exact(&mut [0]).is_ok() {
-            let failure = Failure::Interrupted(message());
+    let spawned = thread.spawn(move || {
+        if signals.read_exact(&mut [0]).is_err() {
+            return;
+        }
+        if let Some(noted) = NOTED.get() {
+            // It may have come just before the command began to note them.
+            noted.store(true, Ordering::Relaxed);
+        } else {
+            let message = MESSAGE.lock().unwrap_or_else(PoisonError::into_inner);
+            let text = (message.as_ref()).map_or_else(of_calls, |message| message());
+            let failure = Failure::Interrupted(text);
             failure.report(format);
             std::process::exit(i32::from(failure.exit() as u8));
         }
-    })?;
-    for signal in [SIGINT, SIGTERM] {
-        pipe::register(signal, signal_end.try_clone()?)?;
+    });
+    if spawned.is_err() {
+        return;
     }
-    Ok(())
+    let _ = flag::register(SIGTERM, Exit::terminated_flag());
+    for signal in [SIGINT, SIGTERM] {
+        if let Ok(end) = signal_end.try_clone() {
+            let _ = pipe::register(signal, end);
+        }
+    }
+}
+
+/// From now on a signal that ends the program at once does so with `message`: for commands that
+/// change nothing and may be in the middle of a call.
+pub fn say_at_signal(message: impl Fn() -> String + Send + 'static) {
+    let mut current = MESSAGE.lock().unwrap_or_else(PoisonError::into_inner);
+    *current = Some(Box::new(message));
+}
+
+/// What has become of the calls of a command, for the message of a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum CallStage {
+    /// None has begun.
+    Idle = 0,
+    /// One that only reads was sent.
+    Reading = 1,
+    /// One that changes something was sent.
+    Writing = 2,
+    /// The last one has ended with a response.
+    Ended = 3,
+}
+
+/// The [`CallStage`].
+static STAGE: AtomicU8 = AtomicU8::new(CallStage::Idle as u8);
+
+/// Notes what becomes of the calls of a command.
+pub fn note_calls(stage: CallStage) {
+    STAGE.store(stage as u8, Ordering::Relaxed);
+}
+
+/// What a signal ends, of a command that says nothing by itself.
+fn of_calls() -> String {
+    let more = match STAGE.load(Ordering::Relaxed) {
+        stage if stage == CallStage::Writing as u8 => "; the server may have done it all the same",
+        stage if stage == CallStage::Ended as u8 => "; the server had responded by then",
+        _ => "",
+    };
+    format!("interrupted{more}")
 }
 
 /// Starts a thread that sets `flag` once further signals are not the first one, sent again:

@@ -60,6 +60,7 @@ use crate::arguments::{
 };
 use crate::encoding;
 use crate::exit::{CallFailure, Exit, Failure};
+use crate::interrupt::{self, CallStage};
 use crate::output::note;
 use crate::size::Span;
 
@@ -110,7 +111,14 @@ impl Caller {
     /// Calls a unary method.
     fn unary(&mut self, method: Method, request: &[u8]) -> Result<Vec<u8>, Failure> {
         let options = self.options();
+        interrupt::note_calls(match method.changes_content() {
+            true => CallStage::Writing,
+            false => CallStage::Reading,
+        });
         let answer = self.channel.unary(&path(method), request, &options);
+        if answer.is_ok() {
+            interrupt::note_calls(CallStage::Ended);
+        }
         answer.map_err(|error| self.failure(method, &error))
     }
 
