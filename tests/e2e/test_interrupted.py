@@ -20,6 +20,7 @@ WRITES = [
     ["transact", "TRANSACTION"],
 ]
 READS = [["get", "k"], ["count"], ["status"], ["blob", "list"], ["blob", "stat", "b"], ["database", "list"]]
+SCANS = [["scan"], ["ls"]]
 
 
 @pytest.fixture
@@ -77,6 +78,7 @@ def test_every_command_says_what_it_was_interrupted_in(binary, silent, number, t
     transaction.write_text('{"when_met": [{"operation": "put", "key": "k", "value": "v"}]}')
     files = {"OPERATIONS": str(operations), "TRANSACTION": str(transaction)}
     expected = {MAY_BE_DONE: WRITES, "interrupted": READS}
+    expected["interrupted after at least 0 entries; what was printed is incomplete"] = SCANS
     # The server accepts many connections, each with its request: they are looked at one by one.
     for text, commands in expected.items():
         for arguments in commands:
@@ -107,3 +109,17 @@ def test_what_waits_for_its_input_is_interrupted_too(binary):
             assert process.wait(timeout=60) == 128 + number
             assert process.stderr.read() == "pelton: interrupted\n"
             process.communicate()
+
+
+def test_a_scan_whose_reader_waits_ends_at_once(binary):
+    with Server(binary) as server:
+        for number in range(4):
+            done = start(binary, server, "put", f"k{number}", "v" * 100_000)
+            assert done.wait(timeout=60) == 0
+        for number in [signal.SIGINT, signal.SIGTERM]:
+            process = start(binary, server, "scan")
+            # More than a pipe holds.
+            assert process.stdout.read(10)
+            printed, error = interrupted(process, number)
+            assert error == "interrupted after at least 0 entries; what was printed is incomplete"
+            assert "v" in printed and len(printed) < 400_000

@@ -37,7 +37,7 @@ pub use store::{
     OutputFormat, PutArguments, RangeArguments, ScanArguments, StatusArguments, ValueArguments,
 };
 
-pub use tips::{with_tip, word_like};
+pub use tips::{quoted, with_tip, word_like};
 pub use tls::TlsArguments;
 
 use std::ffi::OsString;

@@ -426,7 +426,7 @@ impl<'a> Line<'a> {
 }
 
 /// A word as a shell reads it.
-fn quoted(word: &str) -> String {
+pub fn quoted(word: &str) -> String {
     let is_plain = |one: char| one.is_alphanumeric() || "-_./:=@%+,".contains(one);
     match !word.is_empty() && word.chars().all(is_plain) {
         true => word.to_owned(),

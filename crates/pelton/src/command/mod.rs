@@ -23,6 +23,7 @@ mod put;
 mod range;
 mod restore;
 mod results;
+mod resumable_scan;
 mod status;
 mod tls;
 mod transact;
