@@ -123,3 +123,33 @@ def test_a_scan_whose_reader_waits_ends_at_once(binary):
             printed, error = interrupted(process, number)
             assert error == "interrupted after at least 0 entries; what was printed is incomplete"
             assert "v" in printed and len(printed) < 400_000
+
+
+def databases(binary, server):
+    process = start(binary, server, "database", "list", "--output", "json")
+    printed, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    return [json.loads(line)["name"] for line in printed.splitlines()]
+
+
+def test_a_load_that_loses_its_terminal_removes_its_database(binary):
+    with Server(binary) as server:
+        for _ in range(2):
+            process = start(binary, server, "load", "--duration", "60s", "--keys", "100", "--connections", "1")
+            wait_until(lambda: any(name.startswith("load-") for name in databases(binary, server)))
+            process.send_signal(signal.SIGHUP)
+            process.communicate(timeout=60)
+            assert process.returncode == 128 + signal.SIGHUP
+            assert databases(binary, server) == [""]
+
+
+def test_a_load_below_nohup_outlives_its_terminal(binary):
+    with Server(binary) as server:
+        command = ["nohup", binary, "load", "--duration", "2s", "--warm-up", "0s", "--keys", "100", "--connections", "1"]
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        process = subprocess.Popen([*command, "--address", server.address], **pipes)
+        wait_until(lambda: any(name.startswith("load-") for name in databases(binary, server)))
+        process.send_signal(signal.SIGHUP)
+        process.communicate(timeout=60)
+        assert process.returncode in (0, 1), "it has measured to its end"
+        assert databases(binary, server) == [""]

@@ -1,5 +1,6 @@
 //! Ctrl-C and other signals that end a command.
 
+use std::fs;
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -8,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use net::limits::SAME_SIGNAL_MS;
-use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::{flag, low_level::pipe};
 
 use crate::arguments::OutputFormat;
@@ -29,22 +30,28 @@ pub fn ignore_file_size_signal() {
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// From now on the first SIGINT or SIGTERM is only noted, so that the command can say how far
-    /// it came; a further one ends the program at once, if it was not sent together with the first.
+    /// From now on the first SIGINT, SIGTERM or SIGHUP is only noted, so that the command can say
+    /// how far it came, and take away what it has made for itself; a further one ends the program
+    /// at once, if it was not sent together with the first.
     pub fn listen() -> Interrupt {
         let noted = Arc::clone(NOTED.get_or_init(Arc::default));
         let is_impatient = Arc::default();
         // Two at once are told as SIGTERM: whoever sends that knows what he asks for.
         flag::register(SIGTERM, Exit::terminated_flag()).expect("this signal may be handled");
-        for signal in [SIGINT, SIGTERM] {
+        let mut noted_signals = vec![SIGINT, SIGTERM];
+        if !is_hangup_ignored() {
+            flag::register(SIGHUP, Exit::hung_up_flag()).expect("this signal may be handled");
+            noted_signals.push(SIGHUP);
+        }
+        for &signal in &noted_signals {
             // In this order: the first signal finds the flag not set.
             flag::register_conditional_default(signal, Arc::clone(&is_impatient))
                 .and_then(|_| flag::register(signal, Arc::clone(&noted)))
                 .expect("these signals may be handled");
         }
-        if set_after_first_signal(&is_impatient).is_err() {
+        if set_after_first_signal(&noted_signals, &is_impatient).is_err() {
             // Without a thread the next one ends the program, however soon it comes.
-            for signal in [SIGINT, SIGTERM] {
+            for &signal in &noted_signals {
                 flag::register(signal, Arc::clone(&is_impatient))
                     .expect("these signals may be handled");
             }
@@ -56,6 +63,14 @@ impl Interrupt {
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
+}
+
+/// Whether whoever began the program wants it to outlive its terminal, as `nohup` does.
+fn is_hangup_ignored() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = (status.lines()).find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & (1 << (SIGHUP - 1)) != 0)
 }
 
 /// Whether a signal has come since [`Interrupt::listen`]; without that it ends the program by
@@ -145,9 +160,9 @@ fn of_calls() -> String {
 
 /// Starts a thread that sets `flag` once further signals are not the first one, sent again:
 /// `timeout` sends it to the process and to its group. The thread ends with the process.
-fn set_after_first_signal(flag: &Arc<AtomicBool>) -> io::Result<()> {
+fn set_after_first_signal(noted: &[i32], flag: &Arc<AtomicBool>) -> io::Result<()> {
     let (mut signals, signal_end) = UnixStream::pair()?;
-    for signal in [SIGINT, SIGTERM] {
+    for &signal in noted {
         pipe::register(signal, signal_end.try_clone()?)?;
     }
     let flag = Arc::clone(flag);
