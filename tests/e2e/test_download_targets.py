@@ -1,4 +1,4 @@
-"""Where `pelton download` puts blobs: checked before the first byte, and no name keeps the others from being fetched."""
+"""Where `pelton download` puts blobs, which is checked before the first byte."""
 
 import json
 import os
@@ -9,6 +9,7 @@ from server import Server
 
 NAMES = ["a", "a/b", "a/c/d", "b/c", "/x", "y//z", "n" * 300, "z"]
 FETCHED = ["a", "b/c", "z"]
+MAKE = ", and nothing was downloaded; `mkdir new` makes it"
 
 
 @pytest.fixture(scope="module")
@@ -22,16 +23,19 @@ def server(binary, tmp_path_factory):
 
 
 def pelton(binary, server, *arguments, **options):
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PELTON_")}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("PELTON_")
+    }
     command = [binary, *arguments, "--address", server.address]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, **options)
+    options = {"capture_output": True, "text": True, "timeout": 120, **options}
+    return subprocess.run(command, env=environment, **options)
 
 
 def test_a_folder_that_is_not_there_is_named_before_anything_is_fetched(binary, server, tmp_path):
     (tmp_path / "file").write_text("mine")
     for names, to, words in [
-        (["z"], "new/", "there is no folder new/, and nothing was downloaded; `mkdir new` makes it"),
-        (["z", "a"], "new", "there is no folder new, and nothing was downloaded; `mkdir new` makes it"),
+        (["z"], "new/", f"there is no folder new/{MAKE}"),
+        (["z", "a"], "new", f"there is no folder new{MAKE}"),
         (["z"], "two words/", "`mkdir 'two words'` makes it"),
         (["z"], "file/", "--to file/ is no folder"),
         (["z", "a"], "file", "--to file is no folder"),
@@ -44,7 +48,8 @@ def test_a_folder_that_is_not_there_is_named_before_anything_is_fetched(binary, 
     assert (tmp_path / "file").read_text() == "mine"
     (tmp_path / "new").mkdir()
     for number in range(2):
-        done = pelton(binary, server, "download", "z", "--to", "new/", *["--force"] * number, cwd=tmp_path)
+        force = ["--force"] * number
+        done = pelton(binary, server, "download", "z", "--to", "new/", *force, cwd=tmp_path)
         assert done.returncode == 0 and (tmp_path / "new" / "z").read_text() == "z", done.stderr
 
 
@@ -53,8 +58,8 @@ def test_names_that_no_file_can_have_are_left_out(binary, server, tmp_path):
         folder = tmp_path / f"all{len(form)}"
         done = pelton(binary, server, "download", "--recursive", "", "--to", str(folder), *form)
         assert done.returncode == 3, done.stderr
-        found = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
-        assert found == FETCHED
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        assert sorted(str(path.relative_to(folder)) for path in files) == FETCHED
         assert all((folder / name).read_text() == name for name in FETCHED)
         *warnings, failure = done.stderr.splitlines()
         if form:
@@ -69,4 +74,5 @@ def test_names_that_no_file_can_have_are_left_out(binary, server, tmp_path):
             ("a/b", "a is to be a file"),
             ("a/c/d", "a is to be a file"),
         ]:
-            assert any(f"the blob `{name}` cannot" in line and why in line for line in warnings), (name, warnings)
+            about = [line for line in warnings if f"the blob `{name}` cannot" in line]
+            assert len(about) == 1 and why in about[0], (name, warnings)

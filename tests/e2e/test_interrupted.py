@@ -19,8 +19,16 @@ WRITES = [
     ["batch", "OPERATIONS"],
     ["transact", "TRANSACTION"],
 ]
-READS = [["get", "k"], ["count"], ["status"], ["blob", "list"], ["blob", "stat", "b"], ["database", "list"]]
+READS = [
+    ["get", "k"],
+    ["count"],
+    ["status"],
+    ["blob", "list"],
+    ["blob", "stat", "b"],
+    ["database", "list"],
+]
 SCANS = [["scan"], ["ls"]]
+SMALL = ["--keys", "100", "--connections", "1"]
 
 
 @pytest.fixture
@@ -32,8 +40,12 @@ def silent(binary):
         server.signal(signal.SIGCONT)
 
 
+def without_variables():
+    return {name: value for name, value in os.environ.items() if not name.startswith("PELTON_")}
+
+
 def start(binary, server, *arguments):
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PELTON_")}
+    environment = without_variables()
     command = [binary, *arguments, "--address", server.address]
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(command, env=environment, text=True, **pipes)
@@ -51,7 +63,8 @@ def wait_until_sent(process, server):
             rows = [line.split() for line in table.readlines()[1:]]
         port = lambda address: int(address.split(":")[1], 16)  # noqa: E731
         ours = {port(row[1]) for row in rows if f"socket:[{row[9]}]" in held}
-        waiting = [row[4].split(":")[1] for row in rows if port(row[1]) == listening and port(row[2]) in ours]
+        theirs = [row for row in rows if port(row[1]) == listening and port(row[2]) in ours]
+        waiting = [row[4].split(":")[1] for row in theirs]
         # More than the preface and the settings of a client.
         return any(int(count, 16) > 100 for count in waiting)
 
@@ -92,7 +105,7 @@ def test_every_command_says_what_it_was_interrupted_in(binary, silent, number, t
 
 def test_what_waits_for_its_input_is_interrupted_too(binary):
     with Server(binary) as server:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("PELTON_")}
+        environment = without_variables()
         for number in [signal.SIGINT, signal.SIGTERM]:
             command = [binary, "put", "k", "-", "--address", server.address]
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -100,7 +113,8 @@ def test_what_waits_for_its_input_is_interrupted_too(binary):
 
             def is_listening():
                 with open(f"/proc/{process.pid}/status") as status:
-                    caught = int(next(line for line in status if line.startswith("SigCgt:")).split()[1], 16)
+                    caught = next(line for line in status if line.startswith("SigCgt:"))
+                caught = int(caught.split()[1], 16)
                 return caught >> (signal.SIGINT - 1) & 1 and caught >> (signal.SIGTERM - 1) & 1
 
             wait_until(is_listening)
@@ -135,7 +149,7 @@ def databases(binary, server):
 def test_a_load_that_loses_its_terminal_removes_its_database(binary):
     with Server(binary) as server:
         for _ in range(2):
-            process = start(binary, server, "load", "--duration", "60s", "--keys", "100", "--connections", "1")
+            process = start(binary, server, "load", "--duration", "60s", *SMALL)
             wait_until(lambda: any(name.startswith("load-") for name in databases(binary, server)))
             process.send_signal(signal.SIGHUP)
             process.communicate(timeout=60)
@@ -145,9 +159,10 @@ def test_a_load_that_loses_its_terminal_removes_its_database(binary):
 
 def test_a_load_below_nohup_outlives_its_terminal(binary):
     with Server(binary) as server:
-        command = ["nohup", binary, "load", "--duration", "2s", "--warm-up", "0s", "--keys", "100", "--connections", "1"]
-        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-        process = subprocess.Popen([*command, "--address", server.address], **pipes)
+        command = ["nohup", binary, "load", "--duration", "2s", "--warm-up", "0s", *SMALL]
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
+        command += ["--address", server.address]
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL, **pipes)
         wait_until(lambda: any(name.startswith("load-") for name in databases(binary, server)))
         process.send_signal(signal.SIGHUP)
         process.communicate(timeout=60)

@@ -4,8 +4,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::download::no_folder;
-use super::sink::DownloadTarget;
+use super::sink::{DownloadTarget, no_folder};
 use super::{each_name, some_names};
 use crate::arguments::{DownloadArguments, OutputFormat};
 use crate::command::{Caller, in_database};

@@ -13,8 +13,8 @@ use super::super::{Caller, call_failure, in_database, path};
 use super::attempts::{Ended, LONGEST_POLL, Transfers, ended};
 use super::below;
 use super::part::BlobSource;
-use super::sink::{DownloadTarget, Fetched, Sink};
-use crate::arguments::{DownloadArguments, TransferArguments, quoted};
+use super::sink::{DownloadTarget, Fetched, Sink, no_folder};
+use crate::arguments::{DownloadArguments, TransferArguments};
 use crate::exit::{Exit, Failure};
 use crate::in_place;
 use crate::output::{Output, bytes, counted, object};
@@ -118,21 +118,6 @@ fn targets(arguments: &DownloadArguments) -> Result<Vec<DownloadTarget>, Failure
 /// Whether `--to` can only be a folder.
 fn names_folder(to: &Path, arguments: &DownloadArguments) -> bool {
     arguments.names.len() > 1 || to.as_os_str().as_bytes().ends_with(b"/")
-}
-
-/// What `--to` names is not the folder that it has to be. Said before anything is fetched.
-pub(super) fn no_folder(to: &Path) -> Failure {
-    let shown = to.display();
-    let text = match to.components().as_path() {
-        path if path.exists() => {
-            format!("--to {shown} is no folder, and nothing was downloaded; name one")
-        }
-        path => format!(
-            "there is no folder {shown}, and nothing was downloaded; `mkdir {}` makes it",
-            quoted(&path.to_string_lossy())
-        ),
-    };
-    Failure::Usage(text)
 }
 
 struct Downloading<'a> {

@@ -5,9 +5,25 @@ use std::path::{Path, PathBuf};
 
 use super::attempts::Ended;
 use super::part::{BlobSource, PartFile, PartState};
+use crate::arguments::quoted;
 use crate::exit::Failure;
 use crate::in_place;
 use crate::output::{Output, bytes, note};
+
+/// What `--to` names is not the folder that it has to be. Said before anything is fetched.
+pub(super) fn no_folder(to: &Path) -> Failure {
+    let shown = to.display();
+    let text = match to.components().as_path() {
+        path if path.exists() => {
+            format!("--to {shown} is no folder, and nothing was downloaded; name one")
+        }
+        path => format!(
+            "there is no folder {shown}, and nothing was downloaded; `mkdir {}` makes it",
+            quoted(&path.to_string_lossy())
+        ),
+    };
+    Failure::Usage(text)
+}
 
 /// A blob, and where it goes.
 pub(super) struct DownloadTarget {
