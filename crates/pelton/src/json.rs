@@ -331,6 +331,11 @@ impl OwnedOperation {
         self.kind == JsonOperationKind::Get || self.want_previous
     }
 
+    /// Whether its condition is one of the value.
+    pub fn compares_value(&self) -> bool {
+        matches!(self.condition, OwnedCondition::ValueIs(_))
+    }
+
     /// Whether it does something only if a condition is met.
     pub fn is_conditional(&self) -> bool {
         self.condition != OwnedCondition::None

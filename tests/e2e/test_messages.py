@@ -1,0 +1,47 @@
+"""What commands say where something is not so, and that it leads on."""
+
+import json
+import os
+import subprocess
+
+import pytest
+from server import Server
+
+
+@pytest.fixture(scope="module")
+def server(binary, tmp_path_factory):
+    with Server(binary, "--data", str(tmp_path_factory.mktemp("messages") / "data")) as server:
+        yield server
+        assert server.process.poll() is None, server.log()
+
+
+def pelton(binary, *arguments, input=None, **variables):
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("PELTON_")
+    }
+    options = {"input": input} if input is not None else {"stdin": subprocess.DEVNULL}
+    options["env"] = {**environment, **variables}
+    command = [binary, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, **options)
+
+
+def test_a_value_that_is_another_one_is_called_that(binary, server):
+    at = ["--address", server.address]
+    assert pelton(binary, "put", "cas", "2", *at).returncode == 0
+    assert pelton(binary, "incr", "number", *at).returncode == 0
+    for words in ["put cas 3", "append cas 3", "delete cas", "incr number"]:
+        for _ in range(2):
+            done = pelton(binary, *words.split(), "--if-value", "1", *at)
+            assert done.returncode == 1, done.stderr
+            assert "has another value, version " in done.stderr, done.stderr
+    for operation in ["put", "append", "delete"]:
+        fields = {"operation": operation, "key": "cas", "if_value": "1"}
+        if operation != "delete":
+            fields["value"] = "3"
+        done = pelton(binary, "batch", "--mode", "independent", *at, input=json.dumps(fields))
+        assert done.returncode == 1, done.stderr
+        assert "the key has another value, version " in done.stdout, done.stdout
+    done = pelton(binary, "put", "cas", "3", "--if-absent", *at)
+    assert done.returncode == 1 and "is there with version " in done.stderr, done.stderr
+    done = pelton(binary, "put", "missing", "3", "--if-value", "1", *at)
+    assert done.returncode == 1 and "`missing` is not there" in done.stderr, done.stderr
