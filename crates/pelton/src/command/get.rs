@@ -44,7 +44,7 @@ pub fn get(arguments: &GetArguments) -> Result<Exit, Failure> {
             Some(Some(number)) => output.line(&number.to_string())?,
             Some(None) => {}
             None => {
-                Output::check_terminal(answer.value, &format!("the value of `{}`", key.shown))?;
+                check_terminal(&key, answer.value)?;
                 output.raw(answer.value)?;
             }
         }
@@ -64,6 +64,24 @@ pub fn get(arguments: &GetArguments) -> Result<Exit, Failure> {
         &format!("the key `{}` {what}{place}", key.shown),
     );
     Ok(Exit::Miss)
+}
+
+/// Refuses a value that would put a terminal into disorder.
+fn check_terminal(key: &Key, value: &[u8]) -> Result<(), Failure> {
+    let what = format!(
+        "the value of `{}`, {},",
+        key.shown,
+        bytes(value.len() as u64)
+    );
+    let number = match number_of(value) {
+        Some(number) => format!("--number prints it as a number ({number}); "),
+        None => String::new(),
+    };
+    let instead = format!(
+        "{number}write it into a file (`> FILE`), take --output json, or pipe it to `cat` to see \
+         it all the same"
+    );
+    Output::check_terminal(value, &what, &instead)
 }
 
 /// The number that a value is, if it is one.

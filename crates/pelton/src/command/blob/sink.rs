@@ -102,7 +102,11 @@ impl<'a> Sink<'a> {
     /// Adds some of it.
     pub(super) fn add(&mut self, data: &[u8]) -> Result<(), Failure> {
         if self.part.is_none() && self.state.bytes == 0 {
-            Output::check_terminal(data, "the blob")?;
+            let size = bytes(self.state.source.size_bytes);
+            let what = format!("the blob `{}`, {size},", self.state.name);
+            let instead = "write it into a file with --to FILE, or pipe it to `cat` to see it all \
+                           the same";
+            Output::check_terminal(data, &what, instead)?;
         }
         let written = match &mut self.part {
             Some(part) => part.append(data, &mut self.state),
