@@ -45,3 +45,13 @@ def test_a_value_that_is_another_one_is_called_that(binary, server):
     assert done.returncode == 1 and "is there with version " in done.stderr, done.stderr
     done = pelton(binary, "put", "missing", "3", "--if-value", "1", *at)
     assert done.returncode == 1 and "`missing` is not there" in done.stderr, done.stderr
+
+
+def test_an_empty_path_in_the_file_is_refused_by_the_check(binary, tmp_path):
+    file = tmp_path / "empty.toml"
+    for name in ["data", "backup-root"]:
+        file.write_text(f'{name} = ""\n')
+        for command in [["config", "check"], ["serve"]]:
+            done = pelton(binary, *command, "--config", str(file))
+            assert done.returncode == 2, done.stderr
+            assert "write a path, or leave the setting out" in done.stderr, done.stderr
