@@ -47,6 +47,32 @@ def test_a_value_that_is_another_one_is_called_that(binary, server):
     assert done.returncode == 1 and "`missing` is not there" in done.stderr, done.stderr
 
 
+def test_the_variable_that_asks_for_tls_is_named(binary, tmp_path):
+    authority = tmp_path / "ca.pem"
+    made = ["serve", "--tls-self-signed=" + str(tmp_path / "made")]
+    made += ["--listen", "127.0.0.1:0", "--durability", "volatile"]
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("PELTON_")
+    }
+    options = {"stdout": subprocess.PIPE, "text": True, "env": environment}
+    with subprocess.Popen([binary, *made], **options) as process:
+        for line in process.stdout:
+            if line.startswith("storing"):
+                break
+        process.terminate()
+    authority.write_text((tmp_path / "made" / "ca.pem").read_text())
+    with Server(binary) as server:
+        get = ["get", "k", "--address", server.address]
+        for _ in range(2):
+            done = pelton(binary, *get, PELTON_TLS_CA=str(authority))
+            assert done.returncode == 3, done.stderr
+            tip = "PELTON_TLS_CA asks for TLS: `PELTON_TLS_CA= pelton …` connects plain"
+            assert tip in done.stderr, done.stderr
+        done = pelton(binary, *get, "--tls-ca", str(authority))
+        assert "without --tls the connection is plain" in done.stderr, done.stderr
+        assert pelton(binary, *get, PELTON_TLS_CA="").returncode == 1
+
+
 def test_an_empty_path_in_the_file_is_refused_by_the_check(binary, tmp_path):
     file = tmp_path / "empty.toml"
     for name in ["data", "backup-root"]:
