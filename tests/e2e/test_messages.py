@@ -73,6 +73,18 @@ def test_the_variable_that_asks_for_tls_is_named(binary, tmp_path):
         assert pelton(binary, *get, PELTON_TLS_CA="").returncode == 1
 
 
+def test_the_log_verified_names_a_database_by_its_name(binary, tmp_path):
+    data = str(tmp_path / "data")
+    with Server(binary, "--data", data) as server:
+        create = ["database", "create", "disk2", "--kind", "disk"]
+        done = pelton(binary, *create, "--address", server.address)
+        assert done.returncode == 0, done.stderr
+        server.stop()
+    done = pelton(binary, "log", "verify", data, "--output", "json")
+    found = json.loads(done.stdout)["databases_on_disk"]
+    assert [one["database"] for one in found] == ["disk2"], done.stdout
+
+
 def test_an_empty_path_in_the_file_is_refused_by_the_check(binary, tmp_path):
     file = tmp_path / "empty.toml"
     for name in ["data", "backup-root"]:
