@@ -27,6 +27,7 @@ mod in_place;
 mod input;
 mod interrupt;
 mod json;
+mod json_text;
 mod limits;
 mod listen;
 mod log;

@@ -85,7 +85,7 @@ fn wrong_lines_are_named() {
     for (bad, expected) in [
         (
             r#"{"operation":"put","key":"k""#,
-            "line 3: this is not JSON, at column",
+            "line 3: the object does not end on this line, at column",
         ),
         (
             r#"{"operation":"put","key":"k"}"#,
@@ -97,7 +97,7 @@ fn wrong_lines_are_named() {
         ),
         (
             r#"{"operation":"get","key":"k","ttl":3}"#,
-            "line 3: there is no field `ttl`; the fields are",
+            "line 3: there is no field `ttl`; write `time_to_live_ms`",
         ),
         (
             r#"{"operation":"get","key":5}"#,
@@ -124,7 +124,7 @@ fn wrong_lines_are_named() {
             independent.stderr.contains(expected)
                 && independent
                     .stderr
-                    .contains("1 operation was answered before"),
+                    .contains("1 operation was answered before, and none behind was done"),
             "{}",
             independent.stderr
         );
