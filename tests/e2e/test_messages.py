@@ -47,6 +47,18 @@ def test_a_value_that_is_another_one_is_called_that(binary, server):
     assert done.returncode == 1 and "`missing` is not there" in done.stderr, done.stderr
 
 
+def test_a_key_that_looks_like_a_pattern_leads_to_the_prefix(binary, server):
+    at = ["--address", server.address]
+    for words, tip in [
+        (["get", "k*"], "`pelton scan --prefix k`"),
+        (["delete", "k*"], "`pelton delete --prefix k`"),
+    ]:
+        done = pelton(binary, *words, *at)
+        assert done.returncode == 1, done.stderr
+        assert "there are no wildcards" in done.stderr and tip in done.stderr, done.stderr
+    assert "wildcards" not in pelton(binary, "get", "k", *at).stderr
+
+
 def test_the_variable_that_asks_for_tls_is_named(binary, tmp_path):
     authority = tmp_path / "ca.pem"
     made = ["serve", "--tls-self-signed=" + str(tmp_path / "made")]

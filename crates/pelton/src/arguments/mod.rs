@@ -7,6 +7,7 @@ mod database;
 mod load;
 mod load_services;
 mod number;
+mod other_tools;
 mod serve;
 mod store;
 mod tips;

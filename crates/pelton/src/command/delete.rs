@@ -8,7 +8,7 @@ use service::Method;
 use super::delete_range::delete_range;
 use super::put::found;
 use super::{
-    Caller, Key, in_database, insert_previous, say_miss, show_previous, unreadable,
+    Caller, Key, in_database, insert_previous, say_miss, show_previous, unreadable, wildcard_hint,
 };
 use crate::arguments::DeleteArguments;
 use crate::exit::{Exit, Failure};
@@ -63,10 +63,14 @@ pub fn delete(arguments: &DeleteArguments) -> Result<Exit, Failure> {
         version => format!("has version {version}"),
     };
     let place = in_database(&database.database);
+    let hint = match answer.version {
+        0 => wildcard_hint(&key, "pelton delete"),
+        _ => String::new(),
+    };
     say_miss(
         database.connection.output,
         &format!(
-            "nothing deleted: the key `{}` {found}{place}",
+            "nothing deleted: the key `{}` {found}{place}{hint}",
             key.shown
         ),
     );

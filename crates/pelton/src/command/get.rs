@@ -4,7 +4,7 @@ use api::keyvalue::{GetRequest, GetResponse};
 use service::Method;
 
 use super::value::NUMBER_BYTES;
-use super::{Caller, Key, in_database, say_miss, unreadable};
+use super::{Caller, Key, in_database, say_miss, unreadable, wildcard_hint};
 use crate::arguments::GetArguments;
 use crate::encoding::insert_bytes;
 use crate::exit::{Exit, Failure};
@@ -59,9 +59,13 @@ pub fn get(arguments: &GetArguments) -> Result<Exit, Failure> {
         _ => return Ok(Exit::Done),
     };
     let place = in_database(&database.database);
+    let hint = match answer.found {
+        true => String::new(),
+        false => wildcard_hint(&key, "pelton scan"),
+    };
     say_miss(
         database.connection.output,
-        &format!("the key `{}` {what}{place}", key.shown),
+        &format!("the key `{}` {what}{place}{hint}", key.shown),
     );
     Ok(Exit::Miss)
 }

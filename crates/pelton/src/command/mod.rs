@@ -57,7 +57,7 @@ use serde_json::{Map, Value};
 use service::Method;
 
 use crate::arguments::{
-    ConnectionArguments, DatabaseArguments, LoadArguments, LoadService, OutputFormat,
+    ConnectionArguments, DatabaseArguments, LoadArguments, LoadService, OutputFormat, quoted,
 };
 use crate::encoding;
 use crate::exit::{CallFailure, Exit, Failure};
@@ -359,6 +359,18 @@ fn in_database(database: &str) -> String {
         String::new()
     } else {
         format!(" in the database `{database}`")
+    }
+}
+
+/// What to add where there is no key of a name that looks like a pattern; `instead` takes the keys
+/// of a prefix.
+fn wildcard_hint(key: &Key, instead: &str) -> String {
+    match key.shown.split_once('*') {
+        None => String::new(),
+        Some((prefix, _)) => format!(
+            "; there are no wildcards, `{instead} --prefix {}` takes all keys that begin so",
+            quoted(prefix)
+        ),
     }
 }
 
