@@ -611,7 +611,9 @@ fn say_blobs_found(found: &Found) {
         missing_names,
     } = found;
     if blobs + unfinished > 0 {
-        tracing::info!("there are {blobs} blobs and {unfinished} unfinished uploads");
+        let blobs = counted(*blobs, "blob", "blobs");
+        let uploads = counted(*unfinished, "unfinished upload", "unfinished uploads");
+        tracing::info!("found {blobs} and {uploads}");
     }
     if *set_aside > 0 {
         tracing::warn!(
