@@ -295,7 +295,11 @@ fn transact_chooses_a_list() {
 fn wrong_transacts_are_explained() {
     let server = Server::start();
     for (input, expected) in [
-        ("{\n\"when\": []}", "line 2 column"),
+        (
+            "{\n\"when\": []}",
+            "there is no field `when`; the fields are",
+        ),
+        ("{\n\"then\": []}", "write `when_met`, at line 2, column"),
         (
             "{\"comparisons\": [{\"key\": \"k\"}]}",
             "comparison 1: there must be one of",
@@ -304,7 +308,7 @@ fn wrong_transacts_are_explained() {
             "{\"when_met\": [{\"operation\": \"put\", \"key\": \"k\"}]}",
             "when_met, operation 1: `value` is missing",
         ),
-        ("{", "EOF"),
+        ("{", "the JSON ends too early, at line 1, column 1"),
     ] {
         let answer = server.run_with_input(&["transact"], input.as_bytes());
         assert_eq!(answer.code, 2, "{input}");
