@@ -167,6 +167,8 @@ def test_another_database(binary):
         Server(binary, "--kvstore-database", "articles") as server,
         open_channel(server.address) as channel,
     ):
+        words = ["there is no database `articles`", "pelton database create articles"]
+        server.wait_for_log("WARN", *words)
         client, kv = Client(channel), kv_pb2_grpc.KeyValueStub(channel)
         missing = lambda: client.stub.Create(pb.CreateRequest(key=b"k", value=b"v"))
         expect_status(

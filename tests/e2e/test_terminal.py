@@ -117,6 +117,10 @@ def test_what_is_no_text_does_not_come_to_a_terminal(binary, server, file):
         )
         assert subprocess.run(get, capture_output=True, timeout=60).stdout == value
         assert b'"value"' in in_terminal(80, *get, "--output", "json")
+    increment = [binary, "incr", "number", "7", "--address", server.address]
+    subprocess.run(increment, check=True, timeout=60, capture_output=True)
+    written = in_terminal(80, binary, "get", "number", "--address", server.address, code=2)
+    assert b"--number prints it as a number (7)" in written, written
     subprocess.run(
         [binary, "put", "text", "Gr\u00fc\u00dfe", "--address", server.address],
         check=True,
@@ -134,7 +138,8 @@ def test_what_is_no_text_does_not_come_to_a_terminal(binary, server, file):
     written = in_terminal(
         80, binary, "download", "file", "--to", "-", "--address", server.address, code=2
     )
-    assert b"the blob is no text" in written and len(written) < 2000, written
+    assert b"the blob `file`, 16777216 bytes, is no text" in written, written
+    assert b"--output json" not in written and len(written) < 2000, written
     written = in_terminal(
         80, binary, "export", "--format", "binary", "--address", server.address, code=2
     )

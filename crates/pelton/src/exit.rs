@@ -13,6 +13,9 @@ use crate::settings::SettingsError;
 /// Set when the signal that was noted first was SIGTERM, and not SIGINT.
 static IS_TERMINATED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
+/// The same of SIGHUP.
+static IS_HUNG_UP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
 /// The exit codes, as the help and docs/cli.md list them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -25,6 +28,8 @@ pub enum Exit {
     Usage = 2,
     /// It could not be done: not reached, refused, unreadable, unwritable.
     Failed = 3,
+    /// Ended by SIGHUP: its terminal has gone.
+    HungUp = 129,
     /// Ended by SIGINT (Ctrl-C), as shells say it of programs that do not note the signal: 128 and
     /// its number.
     Interrupted = 130,
@@ -35,11 +40,19 @@ pub enum Exit {
 impl Exit {
     /// Returns how a command ends that the user did not let come to its end.
     pub fn of_signal() -> Exit {
-        let is_terminated = IS_TERMINATED.get();
-        match is_terminated.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
-            true => Exit::Terminated,
-            false => Exit::Interrupted,
+        let is_set = |flag: &OnceLock<Arc<AtomicBool>>| {
+            (flag.get()).is_some_and(|flag| flag.load(Ordering::Relaxed))
+        };
+        match (is_set(&IS_TERMINATED), is_set(&IS_HUNG_UP)) {
+            (true, _) => Exit::Terminated,
+            (false, true) => Exit::HungUp,
+            (false, false) => Exit::Interrupted,
         }
+    }
+
+    /// Returns the flag that says to [`Exit::of_signal`] that the signal was SIGHUP.
+    pub fn hung_up_flag() -> Arc<AtomicBool> {
+        Arc::clone(IS_HUNG_UP.get_or_init(Arc::default))
     }
 
     /// Returns the flag that says to [`Exit::of_signal`] that the signal was SIGTERM.

@@ -34,51 +34,6 @@ pub fn decode(name: &str, text: String, encoding: Encoding) -> Result<Vec<u8>, S
     }
 }
 
-/// Reads one JSON text that stands on one line. The error does not name the line, which the caller
-/// knows better.
-pub fn read_line<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T, String> {
-    serde_json::from_slice(line).map_err(|error| {
-        let text = error.to_string();
-        let what = text
-            .rsplit_once(" at line ")
-            .map_or(text.as_str(), |(what, _)| what);
-        if error.is_data() {
-            format!("{}, at column {}", in_plain_words(what), error.column())
-        } else {
-            format!("this is not JSON, at column {}: {what}", error.column())
-        }
-    })
-}
-
-/// What a decoder says of a field, as somebody would say it who has not written a decoder.
-fn in_plain_words(what: &str) -> String {
-    let (first, expected) = match what.rsplit_once(", expected ") {
-        Some((first, expected)) => (first, Some(expected)),
-        None => (what, None),
-    };
-    let after = |words: &str| first.strip_prefix(words);
-    if let Some(name) = after("missing field ") {
-        return format!("the field {name} is missing");
-    }
-    if let Some(name) = after("duplicate field ") {
-        return format!("the field {name} stands there twice");
-    }
-    let Some(expected) = expected else {
-        return what.to_owned();
-    };
-    if let Some(name) = after("unknown field ") {
-        let names = expected.trim_start_matches("one of ");
-        return format!("there is no field {name}; the fields are {names}");
-    }
-    if let Some(name) = after("unknown variant ") {
-        return format!("{name} is not {expected}");
-    }
-    if let Some(found) = after("invalid type: ").or(after("invalid value: ")) {
-        return format!("{expected} belongs here, not {found}");
-    }
-    format!("{expected} belongs here")
-}
-
 /// Which operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -104,10 +59,7 @@ impl JsonOperationKind {
 
 /// An operation as it is written, with the fields of all kinds.
 #[derive(Debug, Deserialize)]
-#[serde(
-    deny_unknown_fields,
-    expecting = "an object that describes an operation"
-)]
+#[serde(deny_unknown_fields)]
 pub struct OperationJson {
     operation: JsonOperationKind,
     key: String,
@@ -331,6 +283,11 @@ impl OwnedOperation {
         self.kind == JsonOperationKind::Get || self.want_previous
     }
 
+    /// Whether its condition is one of the value.
+    pub fn compares_value(&self) -> bool {
+        matches!(self.condition, OwnedCondition::ValueIs(_))
+    }
+
     /// Whether it does something only if a condition is met.
     pub fn is_conditional(&self) -> bool {
         self.condition != OwnedCondition::None
@@ -372,6 +329,7 @@ impl ComparisonJson {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::json_text::read_line;
 
     fn operation(line: &str) -> Result<OwnedOperation, String> {
         read_line::<OperationJson>(line.as_bytes())?.decode()
@@ -408,7 +366,7 @@ mod tests {
     fn wrong_operations_are_explained() {
         for (line, expected) in [
             ("{", "column 1"),
-            ("[]", "an object that describes an operation belongs here"),
+            ("[]", "write one object a line"),
             (r#"{"key":"k"}"#, "the field `operation` is missing"),
             (r#"{"operation":"get"}"#, "the field `key` is missing"),
             (
@@ -417,7 +375,7 @@ mod tests {
             ),
             (
                 r#"{"operation":"get","key":"k","ttl":1}"#,
-                "there is no field `ttl`; the fields are `operation`, `key`",
+                "there is no field `ttl`; write `time_to_live_ms`",
             ),
             (
                 r#"{"operation":"get","key":1}"#,

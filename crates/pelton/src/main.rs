@@ -27,6 +27,7 @@ mod in_place;
 mod input;
 mod interrupt;
 mod json;
+mod json_text;
 mod limits;
 mod listen;
 mod log;
@@ -92,6 +93,9 @@ fn main() -> ExitCode {
     );
     if !is_silent && let Some(warning) = settings::warning_of_misspelt_variables() {
         report::warn(&warning, format);
+    }
+    if !is_silent {
+        interrupt::end_at_signal(format);
     }
     match run(&arguments.command, &matches, signals) {
         Ok(exit) => exit.into(),

@@ -116,16 +116,14 @@ impl Output {
     }
 
     /// Refuses bytes that would put a terminal into disorder, or make it do what they say. `what`:
-    /// what they are.
-    pub fn check_terminal(bytes: &[u8], what: &str) -> Result<(), Failure> {
+    /// what they are; `instead`: how to see them all the same.
+    pub fn check_terminal(bytes: &[u8], what: &str, instead: &str) -> Result<(), Failure> {
         if !io::stdout().is_terminal() || is_harmless(bytes) {
             return Ok(());
         }
         Err(Failure::Usage(format!(
-            "{what} is no text, {} bytes, and was not printed: it could put this terminal into \
-             disorder; write it into a file (`> FILE`), take --output json, or pipe it to `cat` to \
-             see it all the same",
-            bytes.len()
+            "{what} is no text, and was not printed: it could put this terminal into disorder; \
+             {instead}"
         )))
     }
 

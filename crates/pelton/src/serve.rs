@@ -24,7 +24,7 @@ use store::durable::{FolderError, OpenError, TREES_FOLDER, TreePlace};
 use store::limits::SET_ASIDE_MS;
 use store::snapshot::ReadError;
 use store::tree::TreeConfig;
-use store::{DatabaseId, SET_ASIDE_FOLDER};
+use store::{DatabaseId, SET_ASIDE_FOLDER, Store};
 use wal::{LogConfig, LogId, Recovered};
 
 use crate::activity;
@@ -127,6 +127,7 @@ pub fn serve(arguments: &ServeArguments, signals: StartSignals) -> Result<Exit, 
     }
     say_trees_set_aside(server.trees_set_aside());
     warn(&settings, server.addresses(), metrics_address);
+    warn_of_kvstore_database(&settings.kvstore_database, &server.shared().store);
     run(server)
 }
 
@@ -610,7 +611,9 @@ fn say_blobs_found(found: &Found) {
         missing_names,
     } = found;
     if blobs + unfinished > 0 {
-        tracing::info!("there are {blobs} blobs and {unfinished} unfinished uploads");
+        let blobs = counted(*blobs, "blob", "blobs");
+        let uploads = counted(*unfinished, "unfinished upload", "unfinished uploads");
+        tracing::info!("found {blobs} and {uploads}");
     }
     if *set_aside > 0 {
         tracing::warn!(
@@ -689,6 +692,17 @@ fn warn(settings: &Settings, addresses: &[Address], metrics: Option<SocketAddr>)
         tracing::warn!(
             "whoever can reach {address} can read the metrics, with the names of all databases: \
              there is no access control"
+        );
+    }
+}
+
+/// Says that the calls of the key-value example will be refused until somebody makes a database.
+fn warn_of_kvstore_database(name: &str, store: &Store) {
+    let is_there = store.databases().iter().any(|one| one.name == name);
+    if !is_there {
+        tracing::warn!(
+            "there is no database `{name}`, which --kvstore-database names: all calls of \
+             io.grpc.KeyValueService fail until `pelton database create {name}` makes it"
         );
     }
 }

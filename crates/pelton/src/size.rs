@@ -31,7 +31,7 @@ pub enum ParseError {
     #[error("the unit of `{0}` is ambiguous; write {0}iB (1024) or {0}B (1000)")]
     AmbiguousUnit(String),
     /// More than 64 bits.
-    #[error("`{0}` is larger than any machine")]
+    #[error("`{0}` is more than can be counted")]
     TooLarge(String),
     /// A share below 1 % or above 100 %.
     #[error("`{0}` is no share of memory; write 1% to 100%, or a size such as 4GiB")]

@@ -85,7 +85,7 @@ fn wrong_lines_are_named() {
     for (bad, expected) in [
         (
             r#"{"operation":"put","key":"k""#,
-            "line 3: this is not JSON, at column",
+            "line 3: the object does not end on this line, at column",
         ),
         (
             r#"{"operation":"put","key":"k"}"#,
@@ -97,7 +97,7 @@ fn wrong_lines_are_named() {
         ),
         (
             r#"{"operation":"get","key":"k","ttl":3}"#,
-            "line 3: there is no field `ttl`; the fields are",
+            "line 3: there is no field `ttl`; write `time_to_live_ms`",
         ),
         (
             r#"{"operation":"get","key":5}"#,
@@ -124,7 +124,7 @@ fn wrong_lines_are_named() {
             independent.stderr.contains(expected)
                 && independent
                     .stderr
-                    .contains("1 operation was answered before"),
+                    .contains("1 operation was answered before, and none behind was done"),
             "{}",
             independent.stderr
         );
@@ -295,7 +295,11 @@ fn transact_chooses_a_list() {
 fn wrong_transacts_are_explained() {
     let server = Server::start();
     for (input, expected) in [
-        ("{\n\"when\": []}", "line 2 column"),
+        (
+            "{\n\"when\": []}",
+            "there is no field `when`; the fields are",
+        ),
+        ("{\n\"then\": []}", "write `when_met`, at line 2, column"),
         (
             "{\"comparisons\": [{\"key\": \"k\"}]}",
             "comparison 1: there must be one of",
@@ -304,7 +308,7 @@ fn wrong_transacts_are_explained() {
             "{\"when_met\": [{\"operation\": \"put\", \"key\": \"k\"}]}",
             "when_met, operation 1: `value` is missing",
         ),
-        ("{", "EOF"),
+        ("{", "the JSON ends too early, at line 1, column 1"),
     ] {
         let answer = server.run_with_input(&["transact"], input.as_bytes());
         assert_eq!(answer.code, 2, "{input}");

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use support::{Folder, Server, TIMEOUT, pelton};
 
+const SIGHUP: i32 = 1;
 const SIGINT: i32 = 2;
 const SIGTERM: i32 = 15;
 
@@ -31,8 +32,14 @@ fn spawn(command: &mut Command) -> Child {
         .expect("the binary runs")
 }
 
-/// Waits until a process handles both signals, and a little longer: until it waits for its input.
+/// Waits until a process notes signals, and a little longer: until it waits for its input. That it
+/// handles SIGHUP, too, tells that from ending at once, which all commands do from their start on.
 fn wait_until_listening(process: &Child) {
+    wait_until_caught(process, &[SIGINT, SIGTERM, SIGHUP]);
+    thread::sleep(Duration::from_millis(100));
+}
+
+fn wait_until_caught(process: &Child, signals: &[i32]) {
     let until = Instant::now() + TIMEOUT;
     let is_listening = || {
         let status = fs::read_to_string(format!("/proc/{}/status", process.id()))
@@ -42,15 +49,12 @@ fn wait_until_listening(process: &Child) {
             .find_map(|line| line.strip_prefix("SigCgt:"))
             .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
             .expect("the kernel says which signals are caught");
-        [SIGINT, SIGTERM]
-            .iter()
-            .all(|signal| mask & (1 << (signal - 1)) != 0)
+        signals.iter().all(|signal| mask & (1 << (signal - 1)) != 0)
     };
     while !is_listening() {
         assert!(Instant::now() < until, "it listens to signals");
         thread::sleep(Duration::from_millis(5));
     }
-    thread::sleep(Duration::from_millis(100));
 }
 
 fn send(process: &Child, signal: i32) {
@@ -149,12 +153,16 @@ fn a_load_that_waits_for_its_request_can_be_interrupted() {
     assert!(stderr.contains("interrupted"), "{stderr}");
 }
 
+/// How long a command has that says by itself what it was interrupted in, until it does.
+const BEGUN: Duration = Duration::from_millis(500);
+
 #[test]
 fn many_echoes_and_a_wait_for_a_server_say_how_far_they_came() {
     let server = Server::start();
     for signal in [SIGINT, SIGTERM] {
         let process = spawn(&mut server.command(["echo", "--count", "1000000"]));
-        wait_until_listening(&process);
+        wait_until_caught(&process, &[SIGINT, SIGTERM]);
+        thread::sleep(BEGUN);
         send(&process, signal);
         let (code, stderr) = ended(process, "echo");
         assert_eq!(code, Some(128 + signal), "{stderr}");
@@ -163,7 +171,8 @@ fn many_echoes_and_a_wait_for_a_server_say_how_far_they_came() {
         let mut command = pelton();
         command.args(["status", "--wait", "1h", "--address", "unix:/nowhere.sock"]);
         let process = spawn(&mut command);
-        wait_until_listening(&process);
+        wait_until_caught(&process, &[SIGINT, SIGTERM]);
+        thread::sleep(BEGUN);
         send(&process, signal);
         let (code, stderr) = ended(process, "status --wait");
         assert_eq!(code, Some(128 + signal), "{stderr}");

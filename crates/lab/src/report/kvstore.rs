@@ -93,7 +93,11 @@ impl KvstoreReport {
         }
     }
 
+    /// Calls a second: none where none succeeded, however fast they failed.
     fn per_s(&self, calls: u64) -> f64 {
+        if self.report.outcome().tally.succeeded == 0 {
+            return 0.0;
+        }
         per(calls as f64 * 1e9, self.report.outcome().elapsed_ns).unwrap_or(0.0)
     }
 
@@ -341,6 +345,20 @@ mod tests {
             let text = kvstore(outcome, false, delays).text();
             assert_eq!(text.contains("more than that came"), is_told, "{text}");
         }
+    }
+
+    /// A server that refuses everything at once is not fast.
+    #[test]
+    fn a_run_without_success_has_no_speed() {
+        let mut outcome = hundred();
+        outcome.elapsed_ns = 1_000_000;
+        outcome.tally.succeeded = 0;
+        let report = kvstore(outcome, false, DELAYS);
+        let text = report.text();
+        assert!(text.starts_with("Did 0.000 RPCs/s "), "{text}");
+        assert!(!text.contains("more than that came"), "{text}");
+        assert_eq!(report.fields()["article_calls_per_s"], 0.0);
+        assert_eq!(report.fields()["all_calls_per_s"], 0.0);
     }
 
     #[test]

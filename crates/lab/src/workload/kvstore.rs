@@ -34,6 +34,16 @@ const DELETE: usize = 3;
 const NOT_FOUND: FailureKind = FailureKind::Status(service::Code::NotFound as u8);
 const ALREADY_EXISTS: FailureKind = FailureKind::Status(service::Code::AlreadyExists as u8);
 
+/// Statuses that say that a call was refused before it did anything.
+const REFUSALS: [u8; 6] = [
+    service::Code::InvalidArgument as u8,
+    service::Code::PermissionDenied as u8,
+    service::Code::ResourceExhausted as u8,
+    service::Code::FailedPrecondition as u8,
+    service::Code::Unimplemented as u8,
+    service::Code::Unauthenticated as u8,
+];
+
 /// Keys of at most so many bytes may come twice by chance.
 const SHORT_KEY_BYTES: usize = 8;
 
@@ -191,6 +201,7 @@ impl KvstoreWorkload {
             FailureKind::NotBegun | NOT_FOUND => true,
             // Somebody else's.
             ALREADY_EXISTS => kind == CREATE,
+            FailureKind::Status(code) => kind == CREATE && REFUSALS.contains(&code),
             _ => false,
         };
         if !is_certain && self.uncertain.len() < limits::MAX_KNOWN_KEYS {
@@ -637,12 +648,17 @@ mod tests {
     #[test]
     fn what_may_be_there_is_left() {
         let lost = FailureKind::ConnectionLost;
+        let refused = FailureKind::Status(service::Code::FailedPrecondition as u8);
+        let unknown = FailureKind::Status(service::Code::Unknown as u8);
         for (kind, outcome, is_left) in [
             (CREATE, Ok(false), true),
             (CREATE, Err(lost), true),
             (CREATE, Err(FailureKind::NotBegun), false),
             (CREATE, Err(ALREADY_EXISTS), false),
             (CREATE, Err(NOT_FOUND), false),
+            (CREATE, Err(refused), false),
+            (UPDATE, Err(refused), true),
+            (CREATE, Err(unknown), true),
             (UPDATE, Err(ALREADY_EXISTS), true),
             (UPDATE, Err(lost), true),
             (UPDATE, Err(NOT_FOUND), false),

@@ -7,6 +7,7 @@ mod database;
 mod load;
 mod load_services;
 mod number;
+mod other_tools;
 mod serve;
 mod store;
 mod tips;
@@ -37,7 +38,7 @@ pub use store::{
     OutputFormat, PutArguments, RangeArguments, ScanArguments, StatusArguments, ValueArguments,
 };
 
-pub use tips::{with_tip, word_like};
+pub use tips::{quoted, with_tip, word_like};
 pub use tls::TlsArguments;
 
 use std::ffi::OsString;
@@ -59,9 +60,9 @@ Exit codes:
   3    it could not be done: the server was not reached, it refused, there is
        no such database or file to work with, or a file could not be read or
        written
-  130  interrupted by Ctrl-C (SIGINT), 143: by SIGTERM; the message says how
-       far it came. Only `pelton serve` ends with 0 after either: it stops as
-       it should
+  130  interrupted by Ctrl-C (SIGINT), 143: by SIGTERM, 129: by SIGHUP; the
+       message says how far it came. Only `pelton serve` ends with 0 after
+       SIGINT and SIGTERM: it stops as it should
 
 Documentation: docs/start.md, docs/cli.md";
 

@@ -3,254 +3,11 @@
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+use super::other_tools::{COMMANDS, FLAGS};
+
 /// A word of ours that is less like the one that was written is no tip: for `decr` it would be
 /// `del`.
 const LEAST_LIKENESS: f64 = 0.85;
-
-/// Commands of other tools, and what does here what they do there. The first word is that of a
-/// group of commands.
-const COMMANDS: &[(&str, &str, &str)] = &[
-    ("", "decr", "`pelton incr KEY -1` subtracts 1"),
-    ("", "incrby", "`pelton incr KEY N` adds N"),
-    ("", "decrby", "`pelton incr KEY -N` subtracts N"),
-    ("", "keys", "`pelton ls --prefix TEXT` lists keys"),
-    (
-        "",
-        "list",
-        "`pelton ls --prefix TEXT` lists keys, `pelton blob list` blobs",
-    ),
-    (
-        "",
-        "mget",
-        "`pelton batch` reads many keys at once, one operation a line",
-    ),
-    (
-        "",
-        "mset",
-        "`pelton batch` writes many keys at once, one operation a line",
-    ),
-    (
-        "",
-        "exists",
-        "`pelton get KEY` ends with code 1 if the key is not there",
-    ),
-    (
-        "",
-        "expire",
-        "`pelton put KEY VALUE --ttl TIME` writes a value that expires",
-    ),
-    (
-        "",
-        "ttl",
-        "`pelton get KEY --output json` prints when the entry expires",
-    ),
-    ("", "rm", "`pelton delete KEY` removes a key"),
-    ("", "remove", "`pelton delete KEY` removes a key"),
-    ("", "unlink", "`pelton delete KEY` removes a key"),
-    (
-        "",
-        "flushall",
-        "`pelton delete --all` removes all keys of a database",
-    ),
-    (
-        "",
-        "flushdb",
-        "`pelton delete --all` removes all keys of a database",
-    ),
-    (
-        "",
-        "ping",
-        "`pelton status` asks a server whether it is ready",
-    ),
-    (
-        "",
-        "info",
-        "`pelton status` tells what a server is and holds",
-    ),
-    (
-        "",
-        "health",
-        "`pelton status` asks a server whether it is ready",
-    ),
-    ("", "start", "`pelton serve` starts a server"),
-    ("", "server", "`pelton serve` starts a server"),
-    ("", "run", "`pelton serve` starts a server"),
-    (
-        "",
-        "stop",
-        "a server stops at Ctrl-C or SIGTERM: `kill PID`",
-    ),
-    (
-        "",
-        "shutdown",
-        "a server stops at Ctrl-C or SIGTERM: `kill PID`",
-    ),
-    ("", "version", "`pelton --version` prints the version"),
-    ("", "bench", "`pelton load` loads a server and measures it"),
-    (
-        "",
-        "cp",
-        "`pelton upload FILE` stores a file, `pelton download NAME` fetches it",
-    ),
-    (
-        "database",
-        "delete",
-        "`pelton database drop NAME` removes a database",
-    ),
-    (
-        "database",
-        "rm",
-        "`pelton database drop NAME` removes a database",
-    ),
-    ("blob", "rm", "`pelton blob delete NAME` removes a blob"),
-    (
-        "blob",
-        "upload",
-        "`pelton upload FILE` stores a file as a blob",
-    ),
-    ("blob", "download", "`pelton download NAME` fetches a blob"),
-    ("blob", "get", "`pelton download NAME` fetches a blob"),
-    (
-        "blob",
-        "cat",
-        "`pelton download NAME --to -` writes a blob to standard output",
-    ),
-    (
-        "blob",
-        "put",
-        "`pelton upload FILE` stores a file as a blob",
-    ),
-    (
-        "database",
-        "rename",
-        "a database keeps its name; `pelton export` and `pelton import` copy its entries",
-    ),
-    (
-        "",
-        "watch",
-        "Watch, a feed of changes, is not there yet; `pelton scan` reads what is there",
-    ),
-    (
-        "",
-        "subscribe",
-        "Watch, a feed of changes, is not there yet; `pelton scan` reads what is there",
-    ),
-    (
-        "",
-        "metrics",
-        "`pelton serve --metrics-listen PORT` serves metrics for Prometheus",
-    ),
-    (
-        "",
-        "shell",
-        "there is no interactive shell; each command does one thing: `pelton --help` lists them",
-    ),
-];
-
-/// Flags of other tools. The first word is the command, if it means something only there.
-const FLAGS: &[(&str, &str, &str)] = &[
-    ("", "--json", "`--output json` prints JSON"),
-    ("", "-o", "`--output json` prints JSON"),
-    (
-        "serve",
-        "--port",
-        "`--listen HOST:PORT` says where to listen",
-    ),
-    ("serve", "-p", "`--listen HOST:PORT` says where to listen"),
-    (
-        "serve",
-        "--host",
-        "`--listen HOST:PORT` says where to listen",
-    ),
-    (
-        "",
-        "--host",
-        "`--address HOST:PORT` says where the server listens",
-    ),
-    (
-        "",
-        "-h",
-        "`--address HOST:PORT` says where the server listens",
-    ),
-    (
-        "",
-        "-p",
-        "`--address HOST:PORT` says where the server listens",
-    ),
-    (
-        "",
-        "--port",
-        "`--address HOST:PORT` says where the server listens",
-    ),
-    (
-        "",
-        "--server",
-        "`--address HOST:PORT` says where the server listens",
-    ),
-    (
-        "",
-        "--endpoint",
-        "`--address HOST:PORT` says where the server listens",
-    ),
-    (
-        "",
-        "--endpoints",
-        "`--address HOST:PORT` says where the server listens",
-    ),
-    (
-        "load",
-        "-c",
-        "`--connections N` and `--in-flight N` say how many calls go on at once",
-    ),
-    (
-        "load",
-        "--concurrency",
-        "`--connections N` and `--in-flight N` say how many calls go on at once",
-    ),
-    (
-        "load",
-        "--requests",
-        "`--calls N` says how many calls are made",
-    ),
-    ("load", "-n", "`--calls N` says how many calls are made"),
-    ("serve", "--dir", "`--data DIR` names the data folder"),
-    ("serve", "--folder", "`--data DIR` names the data folder"),
-    ("serve", "--directory", "`--data DIR` names the data folder"),
-    ("serve", "--data-dir", "`--data DIR` names the data folder"),
-    ("serve", "-d", "`--data DIR` names the data folder"),
-    (
-        "database drop",
-        "--yes",
-        "`--with-content` removes a database with what is in it",
-    ),
-    (
-        "database drop",
-        "-y",
-        "`--with-content` removes a database with what is in it",
-    ),
-    (
-        "database drop",
-        "--force",
-        "`--with-content` removes a database with what is in it",
-    ),
-    (
-        "database drop",
-        "-f",
-        "`--with-content` removes a database with what is in it",
-    ),
-    ("load", "--rps", "`--rate N` begins so many calls a second"),
-    ("load", "--qps", "`--rate N` begins so many calls a second"),
-    (
-        "load",
-        "--header",
-        "`--metadata NAME=VALUE` sends metadata with each call",
-    ),
-    (
-        "load",
-        "--proto",
-        "a server with reflection needs none; else `--descriptor-set FILE`",
-    ),
-];
 
 /// The same error with a tip where there is one, and without a tip that leads astray. `words` are
 /// the command line.
@@ -426,7 +183,7 @@ impl<'a> Line<'a> {
 }
 
 /// A word as a shell reads it.
-fn quoted(word: &str) -> String {
+pub fn quoted(word: &str) -> String {
     let is_plain = |one: char| one.is_alphanumeric() || "-_./:=@%+,".contains(one);
     match !word.is_empty() && word.chars().all(is_plain) {
         true => word.to_owned(),
@@ -506,7 +263,13 @@ fn tip_in(table: &[(&str, &str, &str)], group: &str, written: &str) -> Option<St
 fn word_tip(line: &Line<'_>, written: &str) -> Option<String> {
     let place = line.words.iter().position(|word| word == written)?;
     let flag = &line.words[place.checked_sub(1)?];
-    if ["--original-ports", "--tls-self-signed"].contains(&flag.as_str()) {
+    let takes_equals_sign = [
+        "--original-ports",
+        "--tls-self-signed",
+        "--interop",
+        "--discard-uploads",
+    ];
+    if takes_equals_sign.contains(&flag.as_str()) {
         return Some(format!("write {flag}={written}"));
     }
     match line.command[..] {
@@ -514,6 +277,13 @@ fn word_tip(line: &Line<'_>, written: &str) -> Option<String> {
         ["blob", "list" | "ls"] => Some(prefix_tip("names", written)),
         ["get" | "delete" | "del", ..] => {
             Some("one key at a time; `pelton batch` takes many operations, one a line".into())
+        }
+        ["put" | "set" | "append", ..] => Some(
+            "a key or value of several words stands in quotes: `pelton put KEY 'some words'`"
+                .into(),
+        ),
+        ["serve" | "config", ..] if written.ends_with(".toml") => {
+            Some(format!("write --config {}", quoted(written)))
         }
         _ => address_tip(line, written),
     }
@@ -620,6 +390,35 @@ mod tests {
     }
 
     #[test]
+    fn a_word_that_is_like_another_thing_leads_to_the_right_one() {
+        for (line, expected) in [
+            ("pelton put k --value 5", "pelton put KEY VALUE"),
+            ("pelton put k v --nx", "--if-absent"),
+            ("pelton put k v --ex 10", "--ttl TIME"),
+            ("pelton put hello world some value", "stands in quotes"),
+            ("pelton setnx a b", "--if-absent"),
+            ("pelton setex a 1 b", "--ttl TIME"),
+            ("pelton getdel a", "delete KEY --previous"),
+            ("pelton get --prefix k", "scan --prefix TEXT"),
+            ("pelton get a -n 1", "--database NAME"),
+            ("pelton load -n 1", "--calls N"),
+            ("pelton scan --match a", "--prefix TEXT"),
+            ("pelton incr n --by 3", "pelton incr KEY 3"),
+            ("pelton serve --bind 0.0.0.0", "--listen HOST:PORT"),
+            ("pelton serve pelton.toml", "write --config pelton.toml"),
+            ("pelton config check a.toml", "write --config a.toml"),
+            ("pelton serve --interop true", "write --interop=true"),
+            ("pelton stat x", "pelton blob stat NAME"),
+            ("pelton db list", "pelton database list"),
+            ("pelton database show x", "pelton database list"),
+            ("pelton config get x", "pelton config print"),
+        ] {
+            let message = refusal(line);
+            assert!(message.contains(expected), "{line}: {message}");
+        }
+    }
+
+    #[test]
     fn nothing_is_suggested_that_is_unlike() {
         for (line, wrong) in [
             ("pelton decr a", "'del'"),
@@ -630,6 +429,13 @@ mod tests {
             ("pelton load --header a", "exists: '--threads'"),
             ("pelton serve --dir x", "--discard-uploads"),
             ("pelton watch a", "'batch'"),
+            ("pelton put k --value 5", "--if-value"),
+            ("pelton setnx a b", "'set'"),
+            ("pelton getset a b", "'get'"),
+            ("pelton hget a b", "'get'"),
+            ("pelton serve --bind 0.0.0.0", "'--kind'"),
+            ("pelton stat x", "'status'"),
+            ("pelton get a -n 1", "-- -n"),
             ("pelton nonsense", "tip"),
             ("pelton database nonsense", "tip"),
             ("pelton completions tcsh", "'zsh'"),

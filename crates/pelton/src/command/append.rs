@@ -48,7 +48,7 @@ pub fn append(arguments: &AppendArguments) -> Result<Exit, Failure> {
     if answer.applied {
         return Ok(Exit::Done);
     }
-    let found = found(answer.version);
+    let found = found(answer.version, arguments.condition.if_value.is_some());
     let place = in_database(&database.database);
     say_miss(
         database.connection.output,

@@ -17,7 +17,8 @@ use crate::arguments::{BatchArguments, BatchModeArgument};
 use crate::exit::{Exit, Failure};
 use crate::input::{self, Lines};
 use crate::interrupt::Interrupt;
-use crate::json::{OperationJson, OwnedOperation, read_line};
+use crate::json::{OperationJson, OwnedOperation};
+use crate::json_text::read_line;
 use crate::output::{Output, note};
 
 /// Operations in one group whose results may carry values: so many of the default size fit into the
@@ -205,15 +206,25 @@ fn independent(
     output.end()?;
     match ended {
         Ok(()) => Ok(worst.exit()),
-        Err(failure) => Err(failure.with(&match answered {
-            0 => "no operation was answered before, and some may have been done".into(),
-            1 => "1 operation was answered before, those after it may have been done".into(),
-            many => {
-                format!(
-                    "{many} operations were answered before, those after them may have been done"
-                )
-            }
-        })),
+        Err(failure) => {
+            // What ends the input does so when all that was sent before is answered.
+            let is_settled = matches!(failure, Failure::Usage(_) | Failure::Interrupted(_));
+            Err(failure.with(&what_was_done(answered, is_settled)))
+        }
+    }
+}
+
+/// What became of the operations before a failure; `is_settled`: no other one was sent.
+fn what_was_done(answered: u64, is_settled: bool) -> String {
+    let before = match (answered, is_settled) {
+        (0, true) => return "nothing was done".into(),
+        (0, false) => "no operation was answered before".into(),
+        (1, _) => "1 operation was answered before".into(),
+        (many, _) => format!("{many} operations were answered before"),
+    };
+    match is_settled {
+        true => format!("{before}, and none behind was done"),
+        false => format!("{before}, and others may have been done"),
     }
 }
 

@@ -6,7 +6,10 @@ use api::keyvalue::{Condition, DeleteRequest, DeleteResponse};
 use service::Method;
 
 use super::delete_range::delete_range;
-use super::{Caller, Key, in_database, insert_previous, say_miss, show_previous, unreadable};
+use super::put::found;
+use super::{
+    Caller, Key, in_database, insert_previous, say_miss, show_previous, unreadable, wildcard_hint,
+};
 use crate::arguments::DeleteArguments;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, object};
@@ -56,12 +59,20 @@ pub fn delete(arguments: &DeleteArguments) -> Result<Exit, Failure> {
     }
     let found = match answer.version {
         0 => "is not there".to_owned(),
+        version if arguments.if_value.is_some() => found(version, true),
         version => format!("has version {version}"),
     };
     let place = in_database(&database.database);
+    let hint = match answer.version {
+        0 => wildcard_hint(&key, "pelton delete"),
+        _ => String::new(),
+    };
     say_miss(
         database.connection.output,
-        &format!("nothing deleted: the key `{}` {found}{place}", key.shown),
+        &format!(
+            "nothing deleted: the key `{}` {found}{place}{hint}",
+            key.shown
+        ),
     );
     Ok(Exit::Miss)
 }

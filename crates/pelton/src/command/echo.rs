@@ -20,14 +20,13 @@ pub fn echo(arguments: &EchoArguments) -> Result<Exit, Failure> {
     let payload = arguments.text.as_bytes();
     let made = Arc::new(AtomicU32::new(0));
     let (count, noted) = (arguments.count, Arc::clone(&made));
-    interrupt::end_at_signal(arguments.connection.output, move || {
+    interrupt::say_at_signal(move || {
         let made = noted.load(Ordering::Relaxed);
         format!(
             "interrupted; of {}, {made} had been answered",
             counted(u64::from(count), "call", "calls")
         )
-    })
-    .map_err(Failure::signals)?;
+    });
     let mut caller = Caller::connect(&arguments.connection)?;
     let times = (0..count)
         .map(|_| {

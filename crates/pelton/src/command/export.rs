@@ -4,13 +4,12 @@ use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
-use api::keyvalue::{CountPrecision, CountRequest, CountResponse, ScanPage, ScanRequest};
-use client::{CallOptions, StreamStep};
+use api::keyvalue::{CountPrecision, CountRequest, CountResponse, Entry, ScanRequest};
 use service::Method;
 
-use super::{Caller, call_failure, path, unreadable};
+use super::resumable_scan::{EntrySink, ResumableScan};
+use super::{Caller, unreadable};
 use crate::arguments::{ExportArguments, ExportFormat};
 use crate::exit::{Exit, Failure};
 use crate::export_format::ExportWriter;
@@ -19,9 +18,6 @@ use crate::interrupt::Interrupt;
 use crate::limits::EXPORT_PARTIAL_NAMES;
 use crate::output::{self, Output, object};
 use crate::progress::ProgressLine;
-
-/// How long to wait for a page before the user is looked at.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// Bytes gathered before they are written.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -51,7 +47,7 @@ pub fn export(arguments: &ExportArguments) -> Result<Exit, Failure> {
         None => "what was printed is incomplete".into(),
     };
     let entries = write_all(
-        &mut caller,
+        caller,
         arguments,
         &interrupt,
         &ProgressLine::entries("exporting", total),
@@ -77,75 +73,80 @@ fn count(caller: &mut Caller, database: &str) -> Result<u64, Failure> {
     Ok(CountResponse::decode(&answer).map_err(unreadable)?.count)
 }
 
+/// An export on its way out.
+struct Exporting<'a, W> {
+    format: ExportFormat,
+    interrupt: &'a Interrupt,
+    progress: &'a ProgressLine,
+    /// Begun with the first page: of a database that does not exist not even an empty export is
+    /// made.
+    out: Option<W>,
+    writer: Option<ExportWriter<W>>,
+}
+
+impl<W: Write> EntrySink for Exporting<'_, W> {
+    fn entry(&mut self, entry: &Entry<'_>) -> Result<(), Failure> {
+        self.begin()?;
+        let writer = self.writer.as_mut();
+        writer.map_or(Ok(()), |writer| writer.entry(entry).map_err(written))
+    }
+
+    fn page(&mut self, entries: u64) -> Result<(), Failure> {
+        self.progress.set(entries);
+        self.begin()
+    }
+
+    fn check_interrupt(&self, entries: u64) -> Result<(), Failure> {
+        match self.interrupt.is_set() {
+            true => Err(Failure::Interrupted(format!(
+                "interrupted after {}",
+                output::entries(entries)
+            ))),
+            false => Ok(()),
+        }
+    }
+}
+
+impl<W: Write> Exporting<'_, W> {
+    fn begin(&mut self) -> Result<(), Failure> {
+        if let Some(out) = self.out.take() {
+            self.writer = Some(ExportWriter::begin(self.format, out).map_err(written)?);
+        }
+        Ok(())
+    }
+
+    fn end(self) -> Result<(), Failure> {
+        let Some(writer) = self.writer else {
+            return Ok(());
+        };
+        let mut out = writer.end().map_err(written)?;
+        out.flush().map_err(written)
+    }
+}
+
 /// Scans the database into `out`. Returns how many entries there were.
 fn write_all(
-    caller: &mut Caller,
+    caller: Caller,
     arguments: &ExportArguments,
     interrupt: &Interrupt,
     progress: &ProgressLine,
     out: impl Write,
 ) -> Result<u64, Failure> {
-    let (address, timeout) = (caller.address.clone(), caller.timeout);
-    let failed = |error| call_failure(&address, Method::Scan.path(), &error);
-    let mut scan = caller
-        .channel
-        .streaming(&path(Method::Scan), &CallOptions::default())
-        .map_err(failed)?;
-    scan.send(&scan_request(&arguments.database));
-    scan.close_send();
-    // Begun with the first page: of a database that does not exist not even an empty export is
-    // made.
-    let (mut out, mut writer) = (Some(out), None);
-    let (mut entries, mut is_complete, mut last_page) = (0, false, Instant::now());
-    loop {
-        if interrupt.is_set() {
-            return Err(Failure::Interrupted(format!(
-                "interrupted after {}",
-                output::entries(entries)
-            )));
-        }
-        match scan.poll(LOOK).map_err(failed)? {
-            StreamStep::Message(page) => {
-                let page = ScanPage::decode(&page).map_err(unreadable)?;
-                if let Some(out) = out.take() {
-                    writer = Some(ExportWriter::begin(arguments.format, out).map_err(written)?);
-                }
-                let writer = writer.as_mut().expect("it was begun with the first page");
-                for entry in &page.entries {
-                    let entry = entry.map_err(unreadable)?;
-                    writer.entry(&entry).map_err(written)?;
-                    entries += 1;
-                }
-                is_complete |= page.last;
-                progress.set(entries);
-                last_page = Instant::now();
-            }
-            StreamStep::Ended if is_complete => {
-                let writer = writer.expect("the last page has come, and so the first");
-                let mut out = writer.end().map_err(written)?;
-                out.flush().map_err(written)?;
-                return Ok(entries);
-            }
-            StreamStep::Ended => return Err(unreadable("the last page of the scan is missing")),
-            StreamStep::Nothing if last_page.elapsed() >= timeout => {
-                return Err(Failure::Failed(format!(
-                    "{} on {address}: no answer for {timeout:.1?}; --timeout says how long to wait",
-                    Method::Scan.path()
-                )));
-            }
-            StreamStep::Nothing => {}
-        }
-    }
-}
-
-fn scan_request(database: &str) -> Vec<u8> {
-    let mut request = Vec::new();
-    ScanRequest {
-        database,
+    let mut exporting = Exporting {
+        format: arguments.format,
+        interrupt,
+        progress,
+        out: Some(out),
+        writer: None,
+    };
+    let request = ScanRequest {
+        database: &arguments.database,
         ..ScanRequest::default()
-    }
-    .encode(&mut request);
-    request
+    };
+    let scan = ResumableScan::new(&arguments.connection, request);
+    let entries = scan.run(caller, &mut exporting, |_| None)?;
+    exporting.end()?;
+    Ok(entries)
 }
 
 fn written(error: io::Error) -> Failure {

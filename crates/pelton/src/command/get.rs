@@ -4,7 +4,7 @@ use api::keyvalue::{GetRequest, GetResponse};
 use service::Method;
 
 use super::value::NUMBER_BYTES;
-use super::{Caller, Key, in_database, say_miss, unreadable};
+use super::{Caller, Key, in_database, say_miss, unreadable, wildcard_hint};
 use crate::arguments::GetArguments;
 use crate::encoding::insert_bytes;
 use crate::exit::{Exit, Failure};
@@ -44,7 +44,7 @@ pub fn get(arguments: &GetArguments) -> Result<Exit, Failure> {
             Some(Some(number)) => output.line(&number.to_string())?,
             Some(None) => {}
             None => {
-                Output::check_terminal(answer.value, &format!("the value of `{}`", key.shown))?;
+                check_terminal(&key, answer.value)?;
                 output.raw(answer.value)?;
             }
         }
@@ -59,11 +59,33 @@ pub fn get(arguments: &GetArguments) -> Result<Exit, Failure> {
         _ => return Ok(Exit::Done),
     };
     let place = in_database(&database.database);
+    let hint = match answer.found {
+        true => String::new(),
+        false => wildcard_hint(&key, "pelton scan"),
+    };
     say_miss(
         database.connection.output,
-        &format!("the key `{}` {what}{place}", key.shown),
+        &format!("the key `{}` {what}{place}{hint}", key.shown),
     );
     Ok(Exit::Miss)
+}
+
+/// Refuses a value that would put a terminal into disorder.
+fn check_terminal(key: &Key, value: &[u8]) -> Result<(), Failure> {
+    let what = format!(
+        "the value of `{}`, {},",
+        key.shown,
+        bytes(value.len() as u64)
+    );
+    let number = match number_of(value) {
+        Some(number) => format!("--number prints it as a number ({number}); "),
+        None => String::new(),
+    };
+    let instead = format!(
+        "{number}write it into a file (`> FILE`), take --output json, or pipe it to `cat` to see \
+         it all the same"
+    );
+    Output::check_terminal(value, &what, &instead)
 }
 
 /// The number that a value is, if it is one.

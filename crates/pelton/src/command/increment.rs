@@ -46,7 +46,7 @@ pub fn increment(arguments: &IncrementArguments) -> Result<Exit, Failure> {
     if answer.applied {
         return Ok(Exit::Done);
     }
-    let why = refusal(&answer);
+    let why = refusal(&answer, arguments.condition.if_value.is_some());
     let place = in_database(&database.database);
     say_miss(
         database.connection.output,
@@ -66,8 +66,8 @@ pub fn refusal_name(answer: &IncrementResponse) -> Option<&'static str> {
     }
 }
 
-/// Why nothing was added, as what follows "the key".
-pub fn refusal(answer: &IncrementResponse) -> String {
+/// Why nothing was added, as what follows "the key"; `of_value`: a condition was one of the value.
+pub fn refusal(answer: &IncrementResponse, of_value: bool) -> String {
     match IncrementRefusal::from_number(answer.refusal) {
         Some(IncrementRefusal::NotANumber) => {
             "has a value that is no number of 8 bytes (`pelton put KEY --number N` stores one)"
@@ -80,7 +80,7 @@ pub fn refusal(answer: &IncrementResponse) -> String {
             )
         }
         Some(IncrementRefusal::Condition | IncrementRefusal::Unspecified) | None => {
-            found(answer.version)
+            found(answer.version, of_value)
         }
     }
 }

@@ -290,7 +290,7 @@ fn print_tree(output: &mut Output, verdict: &TreeVerdict) -> Result<(), Failure>
 }
 
 fn tree_object(verdict: &TreeVerdict) -> Value {
-    let mut fields = object([("database", verdict.database.as_str().into())]);
+    let mut fields = object([("database", verdict.name.as_str().into())]);
     match &verdict.found {
         Ok(report) => {
             let (tables, bytes) = report.map_or((0, 0), |report| (report.tables, report.bytes));

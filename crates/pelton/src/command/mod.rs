@@ -23,6 +23,7 @@ mod put;
 mod range;
 mod restore;
 mod results;
+mod resumable_scan;
 mod status;
 mod tls;
 mod transact;
@@ -56,10 +57,11 @@ use serde_json::{Map, Value};
 use service::Method;
 
 use crate::arguments::{
-    ConnectionArguments, DatabaseArguments, LoadArguments, LoadService, OutputFormat,
+    ConnectionArguments, DatabaseArguments, LoadArguments, LoadService, OutputFormat, quoted,
 };
 use crate::encoding;
 use crate::exit::{CallFailure, Exit, Failure};
+use crate::interrupt::{self, CallStage};
 use crate::output::note;
 use crate::size::Span;
 
@@ -110,7 +112,14 @@ impl Caller {
     /// Calls a unary method.
     fn unary(&mut self, method: Method, request: &[u8]) -> Result<Vec<u8>, Failure> {
         let options = self.options();
+        interrupt::note_calls(match method.changes_content() {
+            true => CallStage::Writing,
+            false => CallStage::Reading,
+        });
         let answer = self.channel.unary(&path(method), request, &options);
+        if answer.is_ok() {
+            interrupt::note_calls(CallStage::Ended);
+        }
         answer.map_err(|error| self.failure(method, &error))
     }
 
@@ -350,6 +359,18 @@ fn in_database(database: &str) -> String {
         String::new()
     } else {
         format!(" in the database `{database}`")
+    }
+}
+
+/// What to add where there is no key of a name that looks like a pattern; `instead` takes the keys
+/// of a prefix.
+fn wildcard_hint(key: &Key, instead: &str) -> String {
+    match key.shown.split_once('*') {
+        None => String::new(),
+        Some((prefix, _)) => format!(
+            "; there are no wildcards, `{instead} --prefix {}` takes all keys that begin so",
+            quoted(prefix)
+        ),
     }
 }
 

@@ -62,7 +62,7 @@ pub fn put(arguments: &PutArguments) -> Result<Exit, Failure> {
     if answer.applied {
         return Ok(Exit::Done);
     }
-    let found = found(answer.version);
+    let found = found(answer.version, arguments.condition.if_value.is_some());
     let place = in_database(&database.database);
     say_miss(
         database.connection.output,
@@ -71,10 +71,11 @@ pub fn put(arguments: &PutArguments) -> Result<Exit, Failure> {
     Ok(Exit::Miss)
 }
 
-/// What is there instead of what a condition asked for.
-pub fn found(version: u64) -> String {
-    match version {
-        0 => "is not there".to_owned(),
-        version => format!("is there with version {version}"),
+/// What is there instead of what a condition asked for; `of_value`: which was one of the value.
+pub fn found(version: u64, of_value: bool) -> String {
+    match (version, of_value) {
+        (0, _) => "is not there".to_owned(),
+        (version, true) => format!("has another value, version {version}"),
+        (version, false) => format!("is there with version {version}"),
     }
 }

@@ -1,18 +1,22 @@
 //! `pelton scan` and `pelton count`: ranges of keys.
 
-use std::time::Instant;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use api::keyvalue::{
-    CountPrecision, CountRequest, CountResponse, Direction, Entry, KeyRange, Keys, ScanPage,
-    ScanRequest,
+    CountPrecision, CountRequest, CountResponse, Direction, Entry, KeyRange, Keys, ScanRequest,
 };
 use service::Method;
 
-use super::{Caller, late_failure, path, unreadable};
-use crate::arguments::{CountArguments, DatabaseArguments, RangeArguments, ScanArguments};
+use super::resumable_scan::{EntrySink, ResumableScan};
+use super::{Caller, unreadable};
+use crate::arguments::{
+    CountArguments, DatabaseArguments, KeyEncoding, RangeArguments, ScanArguments, quoted,
+};
 use crate::encoding::{decode_key, escape, insert_bytes, show_key};
 use crate::exit::{Exit, Failure};
-use crate::output::{Output, object};
+use crate::interrupt;
+use crate::output::{Output, entries, object};
 
 /// The bytes of a range of the command line.
 struct RangeBytes {
@@ -88,8 +92,7 @@ pub fn count(arguments: &CountArguments) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Prints a range of entries. The time of `--timeout` begins anew with each page, since a scan may
-/// be long.
+/// Prints a range of entries.
 pub fn scan(arguments: &ScanArguments) -> Result<Exit, Failure> {
     let database = &arguments.database;
     let range = RangeBytes::new(&arguments.range, database)?;
@@ -100,8 +103,7 @@ pub fn scan(arguments: &ScanArguments) -> Result<Exit, Failure> {
         true => Direction::Backward,
         false => Direction::Forward,
     };
-    let mut request = Vec::new();
-    ScanRequest {
+    let request = ScanRequest {
         database: &database.database,
         keys: range.keys(),
         direction: direction.number(),
@@ -109,41 +111,66 @@ pub fn scan(arguments: &ScanArguments) -> Result<Exit, Failure> {
         limit: arguments.limit.unwrap_or(0),
         start_after: start_after.as_deref(),
         ..ScanRequest::default()
-    }
-    .encode(&mut request);
-
-    let Caller {
-        mut channel,
-        address,
-        timeout,
-    } = Caller::connect(&database.connection)?;
-    let called = Method::Scan.path();
-    let mut pages = channel
-        .server_streaming(
-            &path(Method::Scan),
-            &request,
-            &client::CallOptions::default(),
-        )
-        .map_err(|error| late_failure(&address, timeout, called, &error))?;
-    let mut output = Output::new(database.connection.output);
-    let mut complete = false;
-    loop {
-        pages.set_deadline(Some(Instant::now() + timeout));
-        let page = pages
-            .next_message()
-            .map_err(|error| late_failure(&address, timeout, called, &error))?;
-        let Some(page) = page else { break };
-        let page = ScanPage::decode(&page).map_err(unreadable)?;
-        for entry in &page.entries {
-            print_entry(&mut output, &entry.map_err(unreadable)?, arguments)?;
-        }
-        complete |= page.last;
-    }
-    output.end()?;
-    if !complete {
-        return Err(unreadable("the last page of the scan is missing"));
-    }
+    };
+    let printed = Arc::new(AtomicU64::new(0));
+    let noted = Arc::clone(&printed);
+    interrupt::say_at_signal(move || {
+        let entries = entries(noted.load(Ordering::Relaxed));
+        format!("interrupted after at least {entries}; what was printed is incomplete")
+    });
+    let caller = Caller::connect(&database.connection)?;
+    let mut printing = Printing {
+        arguments,
+        output: Output::new(database.connection.output),
+        printed,
+    };
+    let scan = ResumableScan::new(&database.connection, request);
+    scan.run(caller, &mut printing, |last| {
+        let behind = start_after_flag(last, database.key_encoding);
+        Some(format!(
+            "what was printed is incomplete; {behind} goes on behind it"
+        ))
+    })?;
+    printing.output.end()?;
     Ok(Exit::Done)
+}
+
+/// The flag that goes on with a scan behind a key.
+fn start_after_flag(key: &[u8], encoding: KeyEncoding) -> String {
+    let shown = show_key(key, encoding);
+    // What is shown of a key that is no plain text is not what it is written as.
+    let is_escaped = encoding == KeyEncoding::Text && shown.as_bytes() != key;
+    let escaped = if is_escaped {
+        " --key-encoding escape"
+    } else {
+        ""
+    };
+    let between = if shown.starts_with('-') { "=" } else { " " };
+    format!("`--start-after{between}{}{escaped}`", quoted(&shown))
+}
+
+/// The entries of a scan on their way to standard output.
+struct Printing<'a> {
+    arguments: &'a ScanArguments,
+    output: Output,
+    /// Entries that were written out, for the message of a signal.
+    printed: Arc<AtomicU64>,
+}
+
+impl EntrySink for Printing<'_> {
+    fn entry(&mut self, entry: &Entry<'_>) -> Result<(), Failure> {
+        print_entry(&mut self.output, entry, self.arguments)
+    }
+
+    fn page(&mut self, entries: u64) -> Result<(), Failure> {
+        self.output.flush()?;
+        self.printed.store(entries, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn check_interrupt(&self, _: u64) -> Result<(), Failure> {
+        Ok(())
+    }
 }
 
 fn print_entry(

@@ -24,8 +24,17 @@ use crate::time_source::SystemTimeSource;
 /// Makes a data folder of a backup, or checks one.
 pub fn restore(arguments: &RestoreArguments) -> Result<Exit, Failure> {
     let name = arguments.backup.display();
-    let source = RealDisk::open_read_only(&arguments.backup)
-        .map_err(|error| Failure::Failed(format!("cannot read the backup {name}: {error}")))?;
+    let source = RealDisk::open_read_only(&arguments.backup).map_err(|error| {
+        // `pelton backup NAME` makes it where the server says.
+        let is_name = arguments.backup.components().count() == 1;
+        let hint = match error.kind() {
+            std::io::ErrorKind::NotFound if is_name => {
+                "; a backup lies in the folder that --backup-root of its server names"
+            }
+            _ => "",
+        };
+        Failure::Failed(format!("cannot read the backup {name}: {error}{hint}"))
+    })?;
     match &arguments.data {
         Some(data) => restore_into(arguments, &source, data)?,
         None => verify(arguments, &source)?,

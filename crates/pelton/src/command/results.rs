@@ -43,6 +43,8 @@ pub struct InputPlace {
     pub number: u64,
     kind: JsonOperationKind,
     is_conditional: bool,
+    /// Its condition is one of the value.
+    compares_value: bool,
     wants_previous: bool,
 }
 
@@ -52,6 +54,7 @@ impl InputPlace {
             number,
             kind: operation.kind,
             is_conditional: operation.is_conditional(),
+            compares_value: operation.compares_value(),
             wants_previous: operation.wants_value() && operation.kind != JsonOperationKind::Get,
         }
     }
@@ -146,7 +149,10 @@ pub fn describe(place: &InputPlace, result: &ResultBody<'_>) -> String {
             version,
             previous: before,
         }) => format!("stored, version {version}{}", previous(*before)),
-        ResultBody::Put(answer) => format!("not stored: the key {}", found(answer.version)),
+        ResultBody::Put(answer) => format!(
+            "not stored: the key {}",
+            found(answer.version, place.compares_value)
+        ),
         ResultBody::Delete(DeleteResponse {
             deleted: true,
             version,
@@ -154,7 +160,10 @@ pub fn describe(place: &InputPlace, result: &ResultBody<'_>) -> String {
             ..
         }) => format!("deleted, it had version {version}{}", previous(*before)),
         ResultBody::Delete(answer) => {
-            format!("not deleted: the key {}", found(answer.version))
+            format!(
+                "not deleted: the key {}",
+                found(answer.version, place.compares_value)
+            )
         }
         ResultBody::Append(answer) if answer.applied => format!(
             "appended, {} now, version {}",
@@ -162,12 +171,18 @@ pub fn describe(place: &InputPlace, result: &ResultBody<'_>) -> String {
             answer.version
         ),
         ResultBody::Append(answer) => {
-            format!("not appended: the key {}", found(answer.version))
+            format!(
+                "not appended: the key {}",
+                found(answer.version, place.compares_value)
+            )
         }
         ResultBody::Increment(answer) if answer.applied => {
             format!("{}, version {}", answer.value, answer.version)
         }
-        ResultBody::Increment(answer) => format!("not added: the key {}", refusal(answer)),
+        ResultBody::Increment(answer) => format!(
+            "not added: the key {}",
+            refusal(answer, place.compares_value)
+        ),
         ResultBody::Failure(failure) => failure_text(failure),
     }
 }

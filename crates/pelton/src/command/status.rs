@@ -75,11 +75,10 @@ const ASK_EVERY: Duration = Duration::from_millis(50);
 fn wait_until_ready(connection: &ConnectionArguments, wait: Duration) -> Result<Exit, Failure> {
     let begin = Instant::now();
     let address = connection.address.to_string();
-    interrupt::end_at_signal(connection.output, move || {
+    interrupt::say_at_signal(move || {
         let waited = begin.elapsed().as_secs_f64();
         format!("interrupted; waited for {waited:.1} s, and {address} was not ready")
-    })
-    .map_err(Failure::signals)?;
+    });
     let asked = loop {
         let left = wait.saturating_sub(begin.elapsed());
         let asked = ask_once(connection, left.max(ASK_EVERY));

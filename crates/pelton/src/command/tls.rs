@@ -59,8 +59,11 @@ fn config_failure(arguments: &TlsArguments, error: &TlsConfigError) -> Failure {
 /// Says why there is no connection, and which flag helps.
 pub fn connect_failure(address: &Address, error: &ConnectError) -> Failure {
     let hint = match error {
-        ConnectError::Tls { failure, .. } => tls_hint(failure),
-        _ => CONNECT_HINT,
+        ConnectError::Tls { failure, .. } => match failure.kind {
+            FailureKind::NotTls | FailureKind::Ended => plain_hint(),
+            _ => tls_hint(failure).into(),
+        },
+        _ => CONNECT_HINT.into(),
     };
     let what = match error {
         ConnectError::NobodyListens {
@@ -72,11 +75,35 @@ pub fn connect_failure(address: &Address, error: &ConnectError) -> Failure {
         what,
         address: address.to_string(),
         status: None,
-        hint: hint.into(),
+        hint,
         names_nothing: false,
         is_miss: false,
     };
     failure.into()
+}
+
+/// The variables that ask for TLS.
+const TLS_VARIABLES: [&str; 5] = [
+    "PELTON_TLS",
+    "PELTON_TLS_CA",
+    "PELTON_TLS_CLIENT_CERT",
+    "PELTON_TLS_CLIENT_KEY",
+    "PELTON_TLS_SERVER_NAME",
+];
+
+/// How to have a plain connection: nobody who has set a variable long ago has a flag to leave out.
+fn plain_hint() -> String {
+    let has_flag = std::env::args_os().any(|word| word.to_string_lossy().starts_with("--tls"));
+    let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let set: Vec<&str> = TLS_VARIABLES.into_iter().filter(is_set).collect();
+    match set.is_empty() || has_flag {
+        true => "without --tls the connection is plain".into(),
+        false => format!(
+            "{} asks for TLS: `{}= pelton …` connects plain",
+            set.join(" and "),
+            set.join("= ")
+        ),
+    }
 }
 
 fn tls_hint(failure: &TlsFailure) -> &'static str {
@@ -85,7 +112,6 @@ fn tls_hint(failure: &TlsFailure) -> &'static str {
         FailureKind::RefusedByPeer => {
             "--tls-cert and --tls-key show a certificate to a server that asks for one"
         }
-        FailureKind::NotTls | FailureKind::Ended => "without --tls the connection is plain",
         _ => "the log of the server may say more",
     }
 }

@@ -14,6 +14,7 @@ use crate::arguments::TransactArguments;
 use crate::exit::{Exit, Failure};
 use crate::input::{self, LINE_BYTES_MAX, unreadable as unreadable_input};
 use crate::json::{ComparisonJson, OperationJson, OwnedCondition, OwnedOperation};
+use crate::json_text::{Object, read_text};
 use crate::output::{Output, object};
 
 /// A Transact as it is written.
@@ -21,11 +22,11 @@ use crate::output::{Output, object};
 #[serde(deny_unknown_fields)]
 struct TransactJson {
     #[serde(default)]
-    comparisons: Vec<ComparisonJson>,
+    comparisons: Vec<Object<ComparisonJson>>,
     #[serde(default)]
-    when_met: Vec<OperationJson>,
+    when_met: Vec<Object<OperationJson>>,
     #[serde(default)]
-    when_unmet: Vec<OperationJson>,
+    when_unmet: Vec<Object<OperationJson>>,
 }
 
 /// Compares keys, then does one of two lists of operations.
@@ -41,9 +42,7 @@ pub fn transact(arguments: &TransactArguments) -> Result<Exit, Failure> {
         return Err(input::empty(&name, "`{}` does nothing and is no failure"));
     }
     let wrong = |error: String| Failure::Usage(format!("{name}: {error}"));
-    // The error of the parser ends with line and column.
-    let json: TransactJson =
-        serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
+    let json: TransactJson = read_text(&text).map_err(wrong)?;
     let comparisons = comparisons(json.comparisons).map_err(wrong)?;
     let when_met = operations("when_met", json.when_met).map_err(wrong)?;
     let when_unmet = operations("when_unmet", json.when_unmet).map_err(wrong)?;
@@ -85,22 +84,25 @@ fn print_choice(output: &mut Output, unmet: Option<u64>) -> Result<(), Failure> 
     }
 }
 
-fn comparisons(written: Vec<ComparisonJson>) -> Result<Vec<(Vec<u8>, OwnedCondition)>, String> {
+fn comparisons(
+    written: Vec<Object<ComparisonJson>>,
+) -> Result<Vec<(Vec<u8>, OwnedCondition)>, String> {
     (1..)
         .zip(written)
         .map(|(number, one)| {
-            one.decode()
-                .map_err(|error| format!("comparison {number}: {error}"))
+            (one.0.decode()).map_err(|error| format!("comparison {number}: {error}"))
         })
         .collect()
 }
 
-fn operations(list: &str, written: Vec<OperationJson>) -> Result<Vec<OwnedOperation>, String> {
+fn operations(
+    list: &str,
+    written: Vec<Object<OperationJson>>,
+) -> Result<Vec<OwnedOperation>, String> {
     (1..)
         .zip(written)
         .map(|(number, one)| {
-            one.decode()
-                .map_err(|error| format!("{list}, operation {number}: {error}"))
+            (one.0.decode()).map_err(|error| format!("{list}, operation {number}: {error}"))
         })
         .collect()
 }
@@ -131,4 +133,24 @@ fn encode(
     }
     .encode(&mut request);
     request
+}
+
+#[cfg(test)]
+#[test]
+fn an_array_of_fields_is_no_object() {
+    for text in [
+        r#"[[], [], []]"#,
+        r#"{"comparisons": [["k", "text", 1]]}"#,
+        r#"{"when_met": [["get", "k"]]}"#,
+        r#"{"when_unmet": [["get", "k"]]}"#,
+    ] {
+        let error = read_text::<TransactJson>(text.as_bytes()).err();
+        let error = error.expect(text);
+        assert!(
+            error.contains("an object belongs here, not an array, at line 1"),
+            "{error}"
+        );
+    }
+    let text = r#"{"comparisons": [{"key": "k", "exists": true}], "when_met": []}"#;
+    assert!(read_text::<TransactJson>(text.as_bytes()).is_ok());
 }

@@ -13,7 +13,8 @@ use super::{ExportEntry, FORMAT_VERSION};
 use crate::encoding::insert_bytes;
 use crate::exit::Failure;
 use crate::input::Lines;
-use crate::json::{Encoding, decode, read_line};
+use crate::json::{Encoding, decode};
+use crate::json_text::read_line;
 use crate::output::object;
 
 const FORMAT_NAME: &str = "pelton-export";

@@ -64,8 +64,8 @@ JSON object on one line. Keys and values in it are text if they are UTF-8, else 
 `key_encoding` or `value_encoding` says which: `text` or `base64`. Of a miss the object says so
 (`\"found\":false`, `\"applied\":false`).
 
-With `--output json` the error that ends a command with code 2, 3, 130 or 143, or for which code 1
-has no object, is one JSON object on standard error:
+With `--output json` the error that ends a command with code 2, 3, 129, 130 or 143, or for which
+code 1 has no object, is one JSON object on standard error:
 
     {\"error\":\"…\",\"address\":\"127.0.0.1:1978\",\"status\":\"NOT_FOUND\",\"hint\":\"…\",\"exit_code\":3}
 
@@ -80,8 +80,9 @@ has no object, is one JSON object on standard error:
 | 1 | a miss: what the command is about is not there, a database to be created is there already, or a condition was not met; with `status`: the server is not ready; with `load`: calls failed, the result is void, or --rate was not reached |
 | 2 | wrong usage: a flag, a variable, what stands in the configuration file, or a name that no blob, database or backup can have |
 | 3 | it could not be done: the server was not reached, it refused, or a file could not be read or written; also if what the command works *with* is missing |
-| 130 | interrupted by Ctrl-C (SIGINT): every command but `serve`, for which it is the way to end, with 0. The message says how far it came; `load` prints what it has measured by then |
+| 130 | interrupted by Ctrl-C (SIGINT): every command but `serve`, for which it is the way to end, with 0. The message says how far it came, and of a write that was sent that the server may have done it all the same; `load` prints what it has measured by then |
 | 143 | the same by SIGTERM |
+| 129 | the same by SIGHUP: its terminal has gone. Commands that may take long and `load` end as at Ctrl-C, unless `nohup` or the like has them ignore it |
 
 What is missing, and what that means:
 

@@ -1,5 +1,7 @@
 //! Whether a server can run with its settings.
 
+use std::path::PathBuf;
+
 use net::Address;
 
 use super::{Settings, SettingsError};
@@ -81,6 +83,29 @@ impl Settings {
         Ok(())
     }
 
+    /// Whether each path names something: the configuration file can have an empty text.
+    fn check_paths(&self) -> Result<(), SettingsError> {
+        let paths = [
+            ("data", &self.data),
+            ("backup-root", &self.backup_root),
+            ("tls-cert", &self.tls_cert),
+            ("tls-key", &self.tls_key),
+            ("tls-self-signed", &self.tls_self_signed),
+            ("client-ca", &self.client_ca),
+        ];
+        let is_empty = |path: &Option<PathBuf>| {
+            (path.as_ref()).is_some_and(|path| path.as_os_str().is_empty())
+        };
+        match paths.into_iter().find(|(_, path)| is_empty(path)) {
+            Some((name, _)) => Err(SettingsError::OutOfRange {
+                name,
+                value: "empty".into(),
+                allowed: "write a path, or leave the setting out".into(),
+            }),
+            None => Ok(()),
+        }
+    }
+
     /// Whether what is said about TLS makes sense together.
     fn check_tls(&self) -> Result<(), SettingsError> {
         let wrong = |message: &str| Err(SettingsError::Contradiction(message.into()));
@@ -152,6 +177,7 @@ impl Settings {
                 allowed,
             });
         }
+        self.check_paths()?;
         self.check_addresses()?;
         self.check_tls()?;
         self.check_kind()?;

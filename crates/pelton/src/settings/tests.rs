@@ -49,6 +49,25 @@ fn the_file_takes_numbers_and_texts() {
 }
 
 #[test]
+fn an_empty_path_is_refused() {
+    let names = [
+        "data",
+        "backup-root",
+        "tls-cert",
+        "tls-key",
+        "tls-self-signed",
+        "client-ca",
+    ];
+    for name in names {
+        let text = format!("{name} = ''");
+        let refused = Settings::resolve(&ServeArguments::default(), &file(&text));
+        let error = refused.expect_err(&text).to_string();
+        let expected = format!("{name} is empty, which is not possible: write a path");
+        assert!(error.starts_with(&expected), "{error}");
+    }
+}
+
+#[test]
 fn what_is_said_of_tls_goes_together() {
     let with = |text: &str| Settings::resolve(&ServeArguments::default(), &file(text));
     for (text, expected) in [

@@ -37,6 +37,8 @@ struct NamedTree {
 pub struct TreeVerdict {
     /// The database, in words.
     pub database: String,
+    /// Its name; empty: that of the default one.
+    pub name: String,
     /// What is there, or what is wrong; `None`: it has no folder yet, and needs none.
     pub found: Result<Option<TreeReport>, TreeError>,
 }
@@ -141,6 +143,7 @@ impl NamedTrees {
             let name = name.map_or("", String::as_str);
             TreeVerdict {
                 database: Named(name).to_string(),
+                name: name.to_owned(),
                 found,
             }
         };

@@ -1,5 +1,6 @@
 //! `pelton download`
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Instant;
 
@@ -12,16 +13,19 @@ use super::super::{Caller, call_failure, in_database, path};
 use super::attempts::{Ended, LONGEST_POLL, Transfers, ended};
 use super::below;
 use super::part::BlobSource;
-use super::sink::{DownloadTarget, Fetched, Sink};
+use super::sink::{DownloadTarget, Fetched, Sink, no_folder};
 use crate::arguments::{DownloadArguments, TransferArguments};
 use crate::exit::{Exit, Failure};
 use crate::in_place;
-use crate::output::{Output, bytes, object};
+use crate::output::{Output, bytes, counted, object};
 
 /// Fetches blobs into files.
 pub fn download(arguments: &DownloadArguments) -> Result<Exit, Failure> {
     let chunk_bytes = chunk_bytes(&arguments.transfer)?;
-    let targets = targets(arguments)?;
+    let (targets, left_out) = match arguments.recursive {
+        true => below::targets(arguments)?,
+        false => (targets(arguments)?, 0),
+    };
     let transfer = &arguments.transfer;
     let format = arguments.place.connection.output;
     let transfers = Transfers::new("downloading", Some(0), transfer.attempts, format);
@@ -54,7 +58,14 @@ pub fn download(arguments: &DownloadArguments) -> Result<Exit, Failure> {
         })?;
     }
     output.end()?;
-    outcome.map(|()| Exit::Done)
+    outcome?;
+    match left_out {
+        0 => Ok(Exit::Done),
+        left_out => Err(Failure::Failed(format!(
+            "{} left out",
+            counted(left_out, "blob was", "blobs were")
+        ))),
+    }
 }
 
 /// The size of chunks, checked.
@@ -69,9 +80,6 @@ pub(super) fn chunk_bytes(transfer: &TransferArguments) -> Result<u32, Failure> 
 }
 
 fn targets(arguments: &DownloadArguments) -> Result<Vec<DownloadTarget>, Failure> {
-    if arguments.recursive {
-        return below::targets(arguments);
-    }
     let to = arguments.to.as_deref();
     if to.is_some_and(|to| to.as_os_str() == "-") {
         let [name] = &arguments.names[..] else {
@@ -83,10 +91,8 @@ fn targets(arguments: &DownloadArguments) -> Result<Vec<DownloadTarget>, Failure
         return Ok(vec![DownloadTarget { name, path: None }]);
     }
     let is_folder = to.is_some_and(Path::is_dir);
-    if arguments.names.len() > 1 && to.is_some() && !is_folder {
-        return Err(Failure::Usage(
-            "--to must be a folder for several blobs".into(),
-        ));
+    if let Some(to) = to.filter(|to| !is_folder && names_folder(to, arguments)) {
+        return Err(no_folder(to));
     }
     let target = |name: &String| {
         let last = name.rsplit('/').next().unwrap_or_default();
@@ -107,6 +113,11 @@ fn targets(arguments: &DownloadArguments) -> Result<Vec<DownloadTarget>, Failure
         })
     };
     arguments.names.iter().map(target).collect()
+}
+
+/// Whether `--to` can only be a folder.
+fn names_folder(to: &Path, arguments: &DownloadArguments) -> bool {
+    arguments.names.len() > 1 || to.as_os_str().as_bytes().ends_with(b"/")
 }
 
 struct Downloading<'a> {

@@ -5,9 +5,25 @@ use std::path::{Path, PathBuf};
 
 use super::attempts::Ended;
 use super::part::{BlobSource, PartFile, PartState};
+use crate::arguments::quoted;
 use crate::exit::Failure;
 use crate::in_place;
 use crate::output::{Output, bytes, note};
+
+/// What `--to` names is not the folder that it has to be. Said before anything is fetched.
+pub(super) fn no_folder(to: &Path) -> Failure {
+    let shown = to.display();
+    let text = match to.components().as_path() {
+        path if path.exists() => {
+            format!("--to {shown} is no folder, and nothing was downloaded; name one")
+        }
+        path => format!(
+            "there is no folder {shown}, and nothing was downloaded; `mkdir {}` makes it",
+            quoted(&path.to_string_lossy())
+        ),
+    };
+    Failure::Usage(text)
+}
 
 /// A blob, and where it goes.
 pub(super) struct DownloadTarget {
@@ -86,7 +102,11 @@ impl<'a> Sink<'a> {
     /// Adds some of it.
     pub(super) fn add(&mut self, data: &[u8]) -> Result<(), Failure> {
         if self.part.is_none() && self.state.bytes == 0 {
-            Output::check_terminal(data, "the blob")?;
+            let size = bytes(self.state.source.size_bytes);
+            let what = format!("the blob `{}`, {size},", self.state.name);
+            let instead = "write it into a file with --to FILE, or pipe it to `cat` to see it all \
+                           the same";
+            Output::check_terminal(data, &what, instead)?;
         }
         let written = match &mut self.part {
             Some(part) => part.append(data, &mut self.state),

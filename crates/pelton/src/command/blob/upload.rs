@@ -557,7 +557,10 @@ impl Uploading<'_> {
     /// The condition was not met.
     fn miss(&self, name: &str, version: u64) -> Failure {
         let failure = CallFailure {
-            what: format!("nothing stored: the blob `{name}` {}", found(version)),
+            what: format!(
+                "nothing stored: the blob `{name}` {}",
+                found(version, false)
+            ),
             address: self.arguments.place.connection.address.to_string(),
             status: None,
             hint: String::new(),

@@ -1,0 +1,172 @@
+//! A scan that goes on behind its last entry when the connection ends.
+//!
+//! A server closes the connection of a client that takes nothing for a while, and so does a reader
+//! who pauses behind a pipe to ours. Each page of a scan is a view of its own, so that what is read
+//! on a further connection is as good as the rest of the same call.
+
+use std::time::{Duration, Instant};
+
+use api::keyvalue::{Entry, ScanPage, ScanRequest};
+use client::{CallError, CallOptions, StreamStep};
+use service::Method;
+
+use super::{Caller, late_failure, path, unreadable};
+use crate::arguments::ConnectionArguments;
+use crate::exit::Failure;
+
+/// How long to wait for a page before a signal is looked for.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What is done with the entries of a scan.
+pub(super) trait EntrySink {
+    /// Takes the next entry.
+    fn entry(&mut self, entry: &Entry<'_>) -> Result<(), Failure>;
+
+    /// A page is over, and with it `entries` of the scan. The first one comes even of an empty
+    /// database, and of none that does not exist.
+    fn page(&mut self, entries: u64) -> Result<(), Failure>;
+
+    /// Fails if the user wants the scan to end.
+    fn check_interrupt(&self, entries: u64) -> Result<(), Failure>;
+}
+
+/// A scan, and how far it has come.
+pub(super) struct ResumableScan<'a> {
+    connection: &'a ConnectionArguments,
+    request: ScanRequest<'a>,
+    /// Entries that were handed over.
+    entries: u64,
+    /// The key of the last one.
+    last_key: Option<Vec<u8>>,
+}
+
+/// Why a connection has brought no more.
+enum Ended {
+    /// It was lost: another one may do better.
+    Lost(Failure),
+    /// The server, or what came from it, ends the scan.
+    Refused(Failure),
+    /// The sink wants no more.
+    Given(Failure),
+}
+
+impl<'a> ResumableScan<'a> {
+    pub(super) fn new(
+        connection: &'a ConnectionArguments,
+        request: ScanRequest<'a>,
+    ) -> ResumableScan<'a> {
+        ResumableScan {
+            connection,
+            request,
+            entries: 0,
+            last_key: None,
+        }
+    }
+
+    /// Hands all entries to `sink`, and returns how many there were. `incomplete` is what a failure
+    /// says besides, given the key of the last entry. Each further connection needs an entry that
+    /// the one before has brought, so that this ends.
+    pub(super) fn run(
+        mut self,
+        mut caller: Caller,
+        sink: &mut impl EntrySink,
+        incomplete: impl Fn(&[u8]) -> Option<String>,
+    ) -> Result<u64, Failure> {
+        loop {
+            let before = self.entries;
+            let failure = match self.attempt(&mut caller, sink) {
+                Ok(()) => return Ok(self.entries),
+                Err(Ended::Given(failure)) => return Err(failure),
+                Err(Ended::Refused(failure)) => failure,
+                Err(Ended::Lost(_)) if self.is_limit_reached() => return Ok(self.entries),
+                Err(Ended::Lost(failure)) if self.entries == before => failure,
+                Err(Ended::Lost(failure)) => match Caller::connect(self.connection) {
+                    Ok(next) => {
+                        caller = next;
+                        continue;
+                    }
+                    Err(refused) => failure.with(&refused.to_string()),
+                },
+            };
+            let more = self.last_key.as_deref().and_then(incomplete);
+            return Err(match more {
+                Some(more) => failure.with(&more),
+                None => failure,
+            });
+        }
+    }
+
+    fn is_limit_reached(&self) -> bool {
+        self.request.limit > 0 && self.entries >= self.request.limit
+    }
+
+    /// What is left of the scan.
+    fn rest(&self) -> Vec<u8> {
+        let mut request = Vec::new();
+        let rest = ScanRequest {
+            limit: match self.request.limit {
+                0 => 0,
+                limit => limit - self.entries,
+            },
+            start_after: self.last_key.as_deref().or(self.request.start_after),
+            ..self.request.clone()
+        };
+        rest.encode(&mut request);
+        request
+    }
+
+    /// Scans on one connection, as far as that brings it. The time of `--timeout` begins anew with
+    /// each page, since a scan may be long.
+    fn attempt(&mut self, caller: &mut Caller, sink: &mut impl EntrySink) -> Result<(), Ended> {
+        let (address, timeout) = (caller.address.clone(), caller.timeout);
+        let ended = |error: CallError| {
+            let failure = late_failure(&address, timeout, Method::Scan.path(), &error);
+            match error {
+                CallError::ConnectionLost { .. } | CallError::NotBegun(_) => Ended::Lost(failure),
+                _ => Ended::Refused(failure),
+            }
+        };
+        let called = path(Method::Scan);
+        let scan = (caller.channel).streaming(&called, &CallOptions::default());
+        let mut scan = scan.map_err(ended)?;
+        scan.send(&self.rest());
+        scan.close_send();
+        let (mut is_complete, mut last_page) = (false, Instant::now());
+        loop {
+            sink.check_interrupt(self.entries).map_err(Ended::Given)?;
+            match scan.poll(LOOK.min(timeout)).map_err(ended)? {
+                StreamStep::Message(page) => {
+                    is_complete |= self.take(&page, sink)?;
+                    last_page = Instant::now();
+                }
+                StreamStep::Ended if is_complete => return Ok(()),
+                StreamStep::Ended => {
+                    let failure = unreadable("the last page of the scan is missing");
+                    return Err(Ended::Refused(failure));
+                }
+                StreamStep::Nothing if last_page.elapsed() >= timeout => {
+                    return Err(ended(CallError::DeadlineExceeded));
+                }
+                StreamStep::Nothing => {}
+            }
+        }
+    }
+
+    /// Hands a page to the sink. Returns whether it is the last one.
+    fn take(&mut self, page: &[u8], sink: &mut impl EntrySink) -> Result<bool, Ended> {
+        let refused = |error| Ended::Refused(unreadable(error));
+        let page = ScanPage::decode(page).map_err(refused)?;
+        let mut last_key = None;
+        for entry in &page.entries {
+            let entry = entry.map_err(refused)?;
+            sink.entry(&entry).map_err(Ended::Given)?;
+            self.entries += 1;
+            last_key = Some(entry.key);
+        }
+        if let Some(key) = last_key {
+            self.last_key = Some(key.to_vec());
+        }
+        sink.page(self.entries).map_err(Ended::Given)?;
+        Ok(page.last)
+    }
+}
