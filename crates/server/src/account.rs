@@ -961,6 +961,24 @@ mod tests {
         assert!(account.is_full());
     }
 
+    /// Those who hold little are in nobody's way: they are not among those who may be ended.
+    #[test]
+    fn who_holds_little_is_not_shown_while_less_than_half_is_used() {
+        let account = Account::new(8 * MB);
+        let mut one = holding(&account, 1);
+        let least = limits::SMALL_HOLDING_BYTES;
+        for _ in 0..2 {
+            for (bytes, is_small) in [(1, true), (least - 1, true), (least, false), (MB, false)] {
+                one.change(gathered(bytes), 0);
+                assert_eq!(one.is_small(), is_small, "{bytes}");
+                let shown = lock(&account.holders).len();
+                assert_eq!(shown, usize::from(!is_small), "{bytes}");
+            }
+            one.change(Held::default(), 0);
+            assert!(one.is_small() && lock(&account.holders).is_empty());
+        }
+    }
+
     fn waker() -> SharedWaker {
         Arc::new(|| {})
     }

@@ -196,6 +196,10 @@ mod tests {
         fn wall_ms(&self) -> u64 {
             self.wall_ms.load(Ordering::Relaxed)
         }
+
+        fn wall_us(&self) -> u64 {
+            self.wall_ms() * 1_000 + 7
+        }
     }
 
     #[derive(Default)]
@@ -244,6 +248,12 @@ mod tests {
             }
             let ahead_ms = time.wall_ms() - machine.wall_ms();
             assert_eq!(ahead_ms, HOUR_MS - 4_000 / SLOWER_BY);
+            let right_us = machine.wall_ms() * 1_000 + 7;
+            assert_eq!(
+                time.wall_us(),
+                right_us,
+                "what callers are told is not ahead"
+            );
             assert_eq!(said.0.load(Ordering::Relaxed), round, "told once each time");
             machine.pass(SLOWER_BY * HOUR_MS);
             assert_eq!(time.wall_ms(), machine.wall_ms());

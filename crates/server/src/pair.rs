@@ -296,6 +296,18 @@ impl Pair {
         stream
     }
 
+    /// The client sends a plain request whose head ends it.
+    pub fn get(&mut self, path: &str) -> StreamKey {
+        let (head, mut frame) = (RequestHead::get("test", path), Vec::new());
+        let stream = (self.client.open(&mut frame, &head)).expect("a stream is free");
+        assert_eq!(frame[3], wire::http2::frame::kind::HEADERS);
+        frame[4] |= wire::http2::frame::flag::END_STREAM;
+        self.sent.extend(frame);
+        // The client would say it in a frame that follows.
+        self.client.close_send(stream, &mut Vec::new());
+        stream
+    }
+
     /// The server takes what was sent and ticks, the client takes what that brought.
     pub fn turn(&mut self) -> Vec<Event> {
         self.serve();

@@ -559,6 +559,41 @@ mod tests {
         assert!(!pair.worker.awaits_wake(), "nothing runs");
     }
 
+    /// Those whose head is all of them, too: requests without a body.
+    #[test]
+    fn a_worker_with_one_connection_takes_one_request_without_a_body_at_a_time() {
+        let mut pair = Pair::alone();
+        for _ in 0..2 {
+            let streams = [(); 3].map(|()| pair.get("/"));
+            for (answered, stream) in streams.into_iter().enumerate() {
+                assert_eq!(pair.turn().last(), Some(&Event::Finished { stream }));
+                assert!(pair.io.output.is_empty(), "no second answer");
+                assert_eq!(pair.io.is_unfinished(), answered < 2);
+                pair.client.forget(stream);
+            }
+            assert_eq!(pair.client.head().http_status(), 200);
+            assert!(pair.io.input.is_empty());
+        }
+    }
+
+    /// The protocol's deadline passes at its time, and not a tick later.
+    #[test]
+    fn a_deadline_of_the_protocol_passes_at_its_time() {
+        for (is_due, early_ns) in [(false, 1), (true, 0)] {
+            let mut pair = Pair::open();
+            // A header block that is begun and never ended.
+            let mut head = Vec::new();
+            wire::http2::frame::write_header(&mut head, 1, 1, 0, 1);
+            head.push(0x82);
+            pair.receive(&head);
+            let connection = &pair.worker.http2().connection;
+            let due_ns = connection.next_deadline_ns().expect("it is awaited");
+            pair.now_ns = due_ns - early_ns;
+            pair.tick_without_input();
+            assert_eq!(pair.io.is_closing(), is_due, "{due_ns} less {early_ns}");
+        }
+    }
+
     /// A client that takes back long reads at once makes no work by them.
     #[test]
     fn a_worker_with_one_connection_does_not_begin_long_reads_that_were_taken_back() {

@@ -255,3 +255,32 @@ fn wait<'a>(condition: &Condvar, state: MutexGuard<'a, Room>) -> MutexGuard<'a, 
         .wait(state)
         .unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use store::StoreConfig;
+
+    use super::*;
+
+    /// For as many threads are begun: the long ones among them do not take all.
+    #[test]
+    fn the_queue_counts_the_jobs_that_may_begin() {
+        let store = Store::in_memory(StoreConfig::new(1)).expect("the limits make sense");
+        let log = Arc::new(crate::settings::Silent);
+        let pool = Pool::new(store.clone(), 1 << 20, log);
+        let inbox = Inbox::new(Arc::new(|| {}));
+        let mut state = pool.threads.lock();
+        for _ in 0..2 {
+            assert_eq!(JobQueue::len(&state.queue), 0);
+            for count in 1..=limits::LONG_READERS + 3 {
+                let batch = Box::new(store.write_batch());
+                let waiting = (Job::Sweep { batch }, Arc::clone(&inbox), Arc::clone(&pool));
+                let pushed = state.queue.push(Asker::Loop(1), Length::Long, waiting);
+                assert!(pushed.is_ok());
+                let may_begin = count.min(limits::LONG_READERS);
+                assert_eq!(JobQueue::len(&state.queue), may_begin);
+            }
+            state.queue.clear();
+        }
+    }
+}

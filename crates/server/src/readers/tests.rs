@@ -18,7 +18,7 @@ use testkit::keyvalue::OperationRequest;
 use testkit::suite::StandingClock;
 use wal::{LogConfig, LogId};
 use wire::grpc::Code;
-use wire::{ErrorCode, Event, StreamKey};
+use wire::{ErrorCode, Event, RequestHead, StreamKey};
 
 use super::*;
 use crate::limits;
@@ -141,6 +141,22 @@ impl Bench {
 
     fn put(&mut self, database: &str, value: &[u8], condition: Condition<'_>) -> StreamKey {
         self.operation("Put", database, put(b"key", value, condition))
+    }
+
+    /// A put whose caller waits as long for its answer.
+    fn put_within(&mut self, database: &str, value: &[u8], timeout_ns: u64) -> StreamKey {
+        let request = OperationRequest {
+            database,
+            operation: put(b"key", value, Condition::None),
+        };
+        let head = RequestHead {
+            timeout_ns: Some(timeout_ns),
+            ..RequestHead::call("test", "/pelton.v1.KeyValue/Put")
+        };
+        let Pair { client, sent, .. } = &mut self.pair;
+        let stream = client.open(sent, &head).expect("a stream is free");
+        client.send_last_message(stream, sent, |out| request.encode(out));
+        stream
     }
 
     /// Some turns of the worker and of the committer.
@@ -483,6 +499,52 @@ fn writes_stay_bounded_while_the_committer_stands_still() {
         }
         assert_eq!(waiting(&bench), 0);
         assert!(!bench.pair.worker.has_held_back());
+    }
+}
+
+/// Where the callers of all writes that wait have left, nobody need wake the loop: an alarm has the
+/// connection visited again.
+#[test]
+fn a_connection_is_taken_up_again_when_all_writes_that_wait_were_given_up() {
+    const VALUE: usize = 10_000;
+    const TIMEOUT_NS: u64 = 5_000_000_000;
+    let mut bench = Bench::new(true);
+    bench.pair.now_ns = 1_000_000_000;
+    assert!(bench.put_ok("memory", b"x", Condition::None));
+    bench.pair.worker.bound_write_bytes(3 * VALUE);
+    for _ in 0..2 {
+        let calls = [(); 6].map(|()| bench.put_within("memory", &[7; VALUE], TIMEOUT_NS));
+        let sent = std::mem::take(&mut bench.pair.sent);
+        bench.pair.receive(&sent);
+        bench.pair.tick_without_input();
+        assert!(bench.pair.worker.has_held_back());
+        let (given_up, held_back) = calls.split_at(bench.pair.worker.running());
+        assert!(!held_back.is_empty());
+        bench.pair.now_ns += TIMEOUT_NS;
+        for _ in 0..3 {
+            bench.pair.tick_without_input();
+            let events = bench.pair.take();
+            bench.note(events);
+        }
+        for call in given_up {
+            assert_eq!(bench.status(*call), Some(Code::DeadlineExceeded));
+        }
+        while bench.rounds.round(&mut bench.clock) {}
+        assert!(bench.pair.worker.has_held_back());
+        let alarm_ns = bench.pair.worker.next_deadline_ns().expect("it is set");
+        let retry_ns = limits::HELD_BACK_RETRY_MS * 1_000_000;
+        assert!(alarm_ns <= bench.pair.now_ns + retry_ns, "{alarm_ns}");
+        bench.pair.now_ns = alarm_ns;
+        for _ in 0..2 {
+            bench.pair.tick_without_input();
+        }
+        assert_eq!(bench.pair.worker.running(), held_back.len());
+        for call in held_back {
+            bench.wait_ok(*call);
+        }
+        assert!(!bench.pair.worker.has_held_back());
+        assert_eq!(bench.pair.worker.write_bytes(), (0, 0));
+        assert_eq!(bench.pair.worker.running(), 0);
     }
 }
 
@@ -957,6 +1019,59 @@ fn nothing_is_read_for_a_connection_that_has_gone() {
         assert_eq!(pool.brought_bytes(), 0);
         assert_eq!(pool.figures().waiting_jobs.load(Ordering::Relaxed), 0);
     }
+}
+
+/// Slices of long reads say to no reader that their caller has gone: those that wait are forgotten.
+#[test]
+fn what_waits_for_a_connection_that_has_gone_is_taken_from_the_readers() {
+    const SLICES: usize = 3 * limits::READERS;
+    let mut bench = Bench::new(true);
+    assert!(bench.put_ok("", b"disk", Condition::None));
+    let tree = (bench.store.tree(DatabaseId::DEFAULT)).expect("it is on disk");
+    // Nobody else has jobs for it, as the loop of the bench has for its own.
+    let log = Arc::new(crate::settings::Silent);
+    let pool = Pool::new(bench.store.clone(), limits::BROUGHT_BYTES, log);
+    let figures = pool.figures();
+    let waiting = || figures.waiting_jobs.load(Ordering::Relaxed);
+    let mut readers = LoopReaders::new(Readers::Pool(Arc::clone(&pool)), Arc::new(|| {}));
+    let id = |slot| ConnectionId {
+        slot,
+        generation: 0,
+    };
+    let fetch = |tag| {
+        let mut plan = ReadPlan::default();
+        plan.begin(tag, b"");
+        plan.key(b"key");
+        Fetch::new(tree.clone(), &mut plan)
+    };
+    for _ in 0..2 {
+        let held = tree.hold_reads();
+        for _ in 0..SLICES {
+            assert!(readers.fetch_slice(id(1), fetch(1)).is_ok());
+        }
+        assert!(readers.fetch_slice(id(2), fetch(2)).is_ok());
+        assert!(waiting() as usize > SLICES - limits::LONG_READERS);
+        readers.forget(id(1), &|_| None);
+        assert!(waiting() <= 1, "{} wait", waiting());
+        drop(held);
+        let mut done = [0; 3];
+        let deadline = std::time::Instant::now() + LONGEST_WAIT;
+        while !readers.is_idle() {
+            assert!(std::time::Instant::now() < deadline, "{done:?}");
+            let Some(mut brought) = readers.next() else {
+                std::thread::yield_now();
+                continue;
+            };
+            if let Some(Done::Fetched(fetched)) = brought.take() {
+                for call in fetched.calls() {
+                    done[call.tag() as usize] += 1;
+                }
+            }
+        }
+        assert!(done[1] <= limits::LONG_READERS && done[2] == 1, "{done:?}");
+        assert_eq!(waiting(), 0);
+    }
+    pool.stop();
 }
 
 /// A read for which there is no reader, and the system gives no thread for one, is told as that.

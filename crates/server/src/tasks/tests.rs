@@ -10,7 +10,7 @@ use service::{Task, TaskFailure, TaskFailureKind, TaskRefusal};
 use wire::grpc::Code;
 use wire::{Event, StreamKey};
 
-use super::{Done, Jobs, Progress, Watch};
+use super::{Done, Jobs, News, Progress, Watch, tell};
 use crate::call_id::CallId;
 use crate::clock::TimeSource;
 use crate::inbox::Inbox;
@@ -207,6 +207,38 @@ fn progress_is_told_ten_times_a_second_at_most() {
         time.0.fetch_add(step_ns, Ordering::Relaxed);
         watch.tell(Progress::Backup(BackupProgress::default()));
         assert_eq!(!inbox.take_all().is_empty(), is_told, "{step_ns}");
+    }
+}
+
+/// While its loop is busy: what was not looked at is outdated by what follows, of the same call.
+#[test]
+fn only_the_newest_progress_of_a_call_waits_for_its_loop() {
+    let inbox = Inbox::new(Arc::new(|| {}));
+    let (call, other) = (CallId::from_tag(7), CallId::from_tag(8));
+    let progress = |written_bytes| {
+        News::Progress(Progress::Backup(BackupProgress {
+            written_bytes,
+            ..BackupProgress::default()
+        }))
+    };
+    for _ in 0..2 {
+        for (of, news) in [
+            (other, progress(1)),
+            (call, progress(2)),
+            (call, progress(3)),
+            (other, News::Done(snapshot())),
+            (call, progress(4)),
+            (other, progress(5)),
+        ] {
+            tell(&inbox, of, news);
+        }
+        let expected = [
+            (other, News::Done(snapshot())),
+            (call, progress(4)),
+            (other, progress(5)),
+        ];
+        assert_eq!(inbox.take_all(), expected);
+        assert!(inbox.take_all().is_empty());
     }
 }
 

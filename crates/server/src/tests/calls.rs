@@ -1,10 +1,13 @@
 //! What a call may ask of the layer above it, and what that returns.
 
-use api::admin::{ConvertDatabaseRequest, DatabaseKind};
+use api::admin::{
+    ConvertDatabaseRequest, CreateDatabaseRequest, DatabaseDescription, DatabaseKind,
+    DropDatabaseRequest, DropDatabaseResponse, DurabilityMode,
+};
 use protobuf::{Reader, writer};
 use service::Method;
 use store::{Condition, Expiry, Mode, Operation};
-use testkit::keyvalue::encode_batch;
+use testkit::keyvalue::{OperationRequest, encode_batch};
 use wire::grpc::Code;
 use wire::http2::frame::{self, FrameHeader, kind};
 use wire::{Event, RequestHead, StreamKey};
@@ -192,6 +195,70 @@ fn a_server_that_keeps_nothing_refuses_to_copy_it() {
             assert_eq!(code, Code::FailedPrecondition, "{words}");
             assert!(words.contains(why), "{words}");
         }
+    }
+}
+
+/// Without its name once more, only an empty database is dropped.
+#[test]
+fn a_database_is_dropped_without_confirmation_while_it_is_empty() {
+    let mut pair = Pair::open();
+    let mut create = Vec::new();
+    let request = CreateDatabaseRequest {
+        database: Some(DatabaseDescription {
+            name: "other",
+            durability: DurabilityMode::Volatile.number(),
+            ..DatabaseDescription::default()
+        }),
+    };
+    request.encode(&mut create);
+    let mut drop_it = Vec::new();
+    let request = DropDatabaseRequest {
+        name: "other",
+        confirm_name: "",
+    };
+    request.encode(&mut drop_it);
+    let mut stored = Vec::new();
+    let request = OperationRequest {
+        database: "other",
+        operation: Operation::Put {
+            key: b"key",
+            value: b"value",
+            condition: Condition::None,
+            expiry: Expiry::None,
+            want_previous: false,
+        },
+    };
+    request.encode(&mut stored);
+    let mut code_of = |method, message: &[u8]| {
+        pair.messages.clear();
+        let call = pair.call(&path(method), message);
+        let (code, words) = end_of(&mut pair, call).expect("it ends");
+        let dropped = pair.messages.pop().is_some_and(|(_, answer)| {
+            method == Method::AdminDropDatabase
+                && (DropDatabaseResponse::decode(&answer)).is_ok_and(|answer| answer.dropped)
+        });
+        assert_eq!(
+            words.contains("confirm_name"),
+            code == Code::InvalidArgument
+        );
+        (code, dropped)
+    };
+    for is_empty in [true, false, true] {
+        assert_eq!(code_of(Method::AdminCreateDatabase, &create).0, Code::Ok);
+        if is_empty {
+            let dropped = code_of(Method::AdminDropDatabase, &drop_it);
+            assert_eq!(dropped, (Code::Ok, true));
+            let again = code_of(Method::AdminDropDatabase, &drop_it);
+            assert_eq!(again, (Code::Ok, false), "it is gone");
+            continue;
+        }
+        assert_eq!(code_of(Method::Put, &stored).0, Code::Ok);
+        let refused = code_of(Method::AdminDropDatabase, &drop_it);
+        assert_eq!(refused, (Code::InvalidArgument, false));
+        let mut confirmed = drop_it.clone();
+        writer::bytes(&mut confirmed, 2, b"other");
+        let dropped = code_of(Method::AdminDropDatabase, &confirmed);
+        assert_eq!(dropped, (Code::Ok, true));
     }
 }
 

@@ -463,37 +463,33 @@ impl Waiting {
     }
 }
 
-/// Of two downloads on a connection, one reads what the window of the connection lets out. Were it
-/// not promised, both would read for the same room, and one of them in vain.
-#[test]
-fn what_a_download_reads_is_promised_of_the_window_that_it_shares() {
-    const BLOB: usize = 100_000;
-    let mut bench = Bench::new();
-    let reads = Waiting::default();
-    let blobs = bench.pair.worker.shared().store.blobs();
-    blobs
-        .expect("there is a folder")
-        .set_runner(Arc::new(reads.clone()));
+/// The client sends the head of a plain request for the blob `a`.
+fn plain(pair: &mut Pair, method: &'static str) -> StreamKey {
     let mut metadata = wire::grpc::Metadata::new();
     let pushed = metadata.push_ascii("content-type", "test/content");
     pushed.expect("it is text");
-    let plain = |pair: &mut Pair, method: &'static str| {
-        let head = RequestHead {
-            method,
-            metadata: Some(&metadata),
-            ..RequestHead::get("test", "/blob/a")
-        };
-        let opened = pair.client.open(&mut pair.sent, &head);
-        opened.expect("a stream is free")
+    let head = RequestHead {
+        method,
+        metadata: Some(&metadata),
+        ..RequestHead::get("test", "/blob/a")
     };
+    let opened = pair.client.open(&mut pair.sent, &head);
+    opened.expect("a stream is free")
+}
+
+/// Stores the blob `a`, whose reads wait in `reads`.
+fn store_blob(bench: &mut Bench, reads: &Waiting, content: &Bytes) {
+    let blobs = bench.pair.worker.shared().store.blobs();
+    let runner = Arc::new(reads.clone());
+    blobs.expect("there is a folder").set_runner(runner);
     let upload = plain(&mut bench.pair, "PUT");
     bench.turn();
     // It is to bring much: more may be under way than of a call.
     let usual = wire::limits::STREAM_WINDOW_BYTES as usize;
     assert!(bench.pair.client.window_room(upload) > usual);
-    let content: Bytes = (0..BLOB).map(|at| at as u8).collect();
     let Pair { client, sent, .. } = &mut bench.pair;
-    client.send_body(upload, sent, SharedBytes::part(content.clone(), 0..BLOB));
+    let whole = SharedBytes::part(content.clone(), 0..content.len());
+    client.send_body(upload, sent, whole);
     client.close_send(upload, sent);
     for _ in 0..5 {
         bench.commit();
@@ -502,17 +498,67 @@ fn what_a_download_reads_is_promised_of_the_window_that_it_shares() {
     assert_eq!(bench.pair.client.head().http_status(), 201);
     // Its description was decided, and nothing is kept for that any more.
     assert!(!bench.pair.worker.has_sealed());
+}
+
+/// Closes the connection and opens another one, with such a window for all that comes.
+fn reopen(bench: &mut Bench, connection_window: u32) {
     bench.pair.close();
     bench.turn();
     assert!(net::Handler::is_idle(&bench.pair.worker));
     let config = wire::Config {
-        connection_window: Some(65_535),
+        connection_window: Some(connection_window),
         ..wire::Config::client()
     };
     bench.pair.client = wire::Connection::new(&config, 0);
+    bench.pair.io = net::Io::new();
     bench.pair.sent.clear();
     bench.pair.accept(false);
     bench.pair.greet();
+}
+
+/// A peer that takes what it is sent: its next piece is read while its windows are shut. Nothing is
+/// for one that has taken nothing.
+#[test]
+fn a_download_reads_ahead_for_a_peer_that_takes_what_it_is_sent() {
+    const BLOB: usize = 300_000;
+    let mut bench = Bench::new();
+    let reads = Waiting::default();
+    let content = (0..BLOB).map(|at| at as u8).collect();
+    store_blob(&mut bench, &reads, &content);
+    for _ in 0..2 {
+        reopen(&mut bench, 65_535);
+        bench.ended.clear();
+        bench.pair.messages.clear();
+        bench.pair.get("/blob/a");
+        for expected in [1, 2] {
+            let mut begun = 0;
+            for _ in 0..10 {
+                bench.pair.serve();
+                begun += reads.read();
+            }
+            assert_eq!(begun, expected, "reads for what the windows let out");
+            bench.pair.take();
+        }
+        for _ in 0..20 {
+            bench.turn();
+            reads.read();
+        }
+        assert_eq!(bench.ended.len(), 1);
+        let pieces = bench.pair.messages.iter();
+        let body: Vec<u8> = pieces.flat_map(|(_, piece)| piece).copied().collect();
+        assert!(body[..] == content[..], "{} bytes", body.len());
+    }
+}
+
+/// Of two downloads on a connection, one reads what the window of the connection lets out. Were it
+/// not promised, both would read for the same room, and one of them in vain.
+#[test]
+fn what_a_download_reads_is_promised_of_the_window_that_it_shares() {
+    const BLOB: usize = 100_000;
+    let mut bench = Bench::new();
+    let (reads, content) = (Waiting::default(), (0..BLOB).map(|at| at as u8).collect());
+    store_blob(&mut bench, &reads, &content);
+    reopen(&mut bench, 65_535);
     for _ in 0..2 {
         bench.ended.clear();
         bench.pair.messages.clear();

@@ -214,6 +214,33 @@ fn a_batch_goes_in_parts() {
     }
 }
 
+/// There is room again when a batch is read behind one that had found none: what was read of it is
+/// given back, and no part of it goes before the other.
+#[test]
+fn a_batch_that_was_read_in_part_stays_behind_the_one_before_it() {
+    let mut bench = Bench::new(6);
+    for _ in 0..2 {
+        let others = bench.others();
+        let mut first = bench.appends(40, &[&[0, 1, 2, 3]]);
+        bench.send(&mut first);
+        drop(others);
+        let mut second = bench.appends(41, &[&[0], &[1], &[2], &[3, 4], &[5]]);
+        bench.send(&mut second);
+        assert_eq!(bench.store.read_before_bytes(), 0);
+        bench.try_again();
+        assert_eq!(bench.decided(), [40]);
+        bench.try_again();
+        assert_eq!(bench.decided(), [41, 42, 43]);
+        bench.try_again();
+        assert_eq!(bench.decided(), [44, 45]);
+        assert!(bench.disk_writes.is_empty() && bench.disk_writes.retry_ns().is_none());
+        assert_eq!(
+            (bench.disk_writes.bytes(), bench.store.read_before_bytes()),
+            (0, 0)
+        );
+    }
+}
+
 /// The committer hears of callers that have left once it has their commits: before, it would not
 /// know what is meant, and they would be done.
 #[test]
