@@ -109,7 +109,7 @@ impl<'a> ResumableScan<'a> {
                 limit => limit - self.entries,
             },
             start_after: self.last_key.as_deref().or(self.request.start_after),
-            ..self.request.clone()
+            ..self.request
         };
         rest.encode(&mut request);
         request
