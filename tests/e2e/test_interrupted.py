@@ -46,7 +46,8 @@ def without_variables():
 
 def start(binary, server, *arguments):
     environment = without_variables()
-    command = [binary, *arguments, "--address", server.address]
+    # The tests may run below nohup themselves.
+    command = ["env", "--default-signal=HUP", binary, *arguments, "--address", server.address]
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(command, env=environment, text=True, **pipes)
 

@@ -23,8 +23,25 @@ const SILENT: [&[&str]; 4] = [
     &["batch", "--mode", "independent"],
 ];
 
+/// The same with SIGHUP as it usually is: where the tests run below `nohup`, programs would go on
+/// to ignore it.
+fn with_default_hangup(command: &Command) -> Command {
+    let mut with_default = Command::new("env");
+    with_default.arg("--default-signal=HUP");
+    with_default
+        .arg(command.get_program())
+        .args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => with_default.env(name, value),
+            None => with_default.env_remove(name),
+        };
+    }
+    with_default
+}
+
 fn spawn(command: &mut Command) -> Child {
-    command
+    with_default_hangup(command)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

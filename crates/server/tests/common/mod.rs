@@ -319,18 +319,25 @@ impl Caller {
     /// connection.
     pub fn exchange(&mut self, host: &mut Host) {
         while host.is_open(self.id) {
-            let sent = std::mem::take(&mut self.out);
-            host.push(self.id, &sent);
-            host.serve(self.id);
-            let received = host.take_output(self.id);
-            self.receive(&received, host.now_ns);
-            if self.connection.close_reason().is_some() {
-                host.close(self.id);
-            }
-            if self.out.is_empty() && received.is_empty() && !host.has_work(self.id) {
+            let has_received = self.exchange_once(host);
+            if self.out.is_empty() && !has_received && !host.has_work(self.id) {
                 return;
             }
         }
+    }
+
+    /// What this side has to say goes out, and what the other one answers comes in. Returns whether
+    /// that was anything.
+    pub fn exchange_once(&mut self, host: &mut Host) -> bool {
+        let sent = std::mem::take(&mut self.out);
+        host.push(self.id, &sent);
+        host.serve(self.id);
+        let received = host.take_output(self.id);
+        self.receive(&received, host.now_ns);
+        if self.connection.close_reason().is_some() {
+            host.close(self.id);
+        }
+        !received.is_empty()
     }
 
     pub fn receive(&mut self, bytes: &[u8], now_ns: u64) {
