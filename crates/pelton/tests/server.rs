@@ -93,7 +93,7 @@ fn a_signal_while_the_server_is_announced_stops_it_as_later() {
         .expect("the binary runs");
     let id = process.id();
     let begin = Instant::now();
-    while !catches_sigterm(id) {
+    while !(catches_sigterm(id) && has_started(id)) {
         if begin.elapsed() > Duration::from_secs(20) {
             process.kill().expect("the child is ours");
             panic!("it announces itself without handling signals");
@@ -123,6 +123,18 @@ fn catches_sigterm(process_id: u32) -> bool {
         .expect("the kernel says it");
     let mask = u64::from_str_radix(mask.trim(), 16).expect("it is a mask");
     mask & (1 << (SIGTERM - 1)) != 0
+}
+
+/// Whether a server has a thread of its own, and none any more that ends it if a signal comes while
+/// it starts.
+fn has_started(process_id: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{process_id}/task"));
+    let threads = threads.expect("the process is there").flatten();
+    let names: Vec<_> = threads
+        .filter_map(|thread| std::fs::read_to_string(thread.path().join("comm")).ok())
+        .collect();
+    let is_there = |start: &str| names.iter().any(|name| name.starts_with(start));
+    is_there("pelton-drop") && !is_there("pelton-signals")
 }
 
 #[test]
