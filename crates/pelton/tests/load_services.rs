@@ -126,7 +126,7 @@ fn figures_stay_below_the_ceiling_and_the_first_client_leaves_creates_out() {
 
 #[test]
 fn a_ceiling_that_is_not_the_servers_is_told() {
-    let words = ["load", "kvstore", "--duration", "300ms", "--simulate"];
+    let words = ["load", "kvstore", "--duration", "1s", "--simulate"];
     let delays = "read=50ms,write=50ms,serial";
     let told = |server: &Server| {
         let text = run(&mut server.command(words.iter().copied().chain([delays])));
