@@ -158,8 +158,9 @@ pub const GIVE_BACK_BYTES: u64 = 64 * 1024;
 /// system call; others to the millisecond.
 pub const PRECISE_WAIT_NS: u64 = 2_000_000;
 
-/// How long a TLS handshake may take from the connection on. Stops connections that are opened and
-/// left half-way; a client on a bad line needs a few round trips.
+/// How long a TLS handshake may take from the connection on until it has brought what this side can
+/// answer, and again from this side's last flight on. Stops connections that are opened and left
+/// half-way; a client on a bad line needs a few round trips.
 pub const HANDSHAKE_MS: u64 = 10_000;
 
 /// Ciphertext that a client may send before its TLS handshake is done. Honest ones need a few

@@ -25,7 +25,7 @@ use crate::limits;
 /// What all peers of a server make it hold, and how much that may be.
 #[derive(Debug)]
 pub(crate) struct Account {
-    /// ReadView to those who ask for statistics.
+    /// What those who ask for statistics are told.
     charged: Arc<AtomicUsize>,
     limit_bytes: usize,
     /// Taken by calls for what they are about to produce, until it is charged.

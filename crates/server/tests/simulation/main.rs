@@ -41,13 +41,13 @@ use counts::Counts;
 use round::{Plan, Report, run};
 use world::Manners;
 
-/// CommitLoop of a usual run in which the server never dies.
+/// Rounds of a usual run in which the server never dies.
 const STEADY_ROUNDS: u64 = 20;
 
 /// Calls of one of them: what the checks keep of them fits into memory easily.
 const STEADY_CALLS: u64 = 34_000;
 
-/// CommitLoop of a usual run in which it dies: together a million operations, and a thousand of
+/// Rounds of a usual run in which it dies: together a million operations, and a thousand of
 /// each fault.
 const DYING_ROUNDS: u64 = 145;
 

@@ -60,7 +60,7 @@ pub fn reads_wait() -> Status {
     )
 }
 
-/// The end of a call for which the system gave no thread to read what it plan.
+/// The end of a call for which the system gave no thread to read what it plans to.
 #[cold]
 pub fn no_reader() -> Status {
     Status::new(

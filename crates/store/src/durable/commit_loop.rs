@@ -1,4 +1,4 @@
-//! CommitLoop of the durable committer: from the mailboxes through a group and back to the
+//! The rounds of the durable committer: from the mailboxes through a group and back to the
 //! mailboxes.
 
 use std::fmt;
@@ -39,14 +39,14 @@ pub struct CommitLoop {
 pub(super) type BringSegment<'a> = &'a mut dyn FnMut(&mut DurableCommitter, &mut dyn Clock);
 
 impl CommitLoop {
-    /// CommitLoop of a committer.
+    /// Returns the rounds of a committer.
     pub fn new(committer: DurableCommitter) -> CommitLoop {
         let hub = Hub::new(committer.store());
         // Not the hub itself, which holds the store.
         let signal = hub.signal().clone();
         let ask = move || signal.wake();
         committer.store().reserve().on_due(Box::new(ask));
-        // An previous run may have ended before it came to that.
+        // A previous run may have ended before it came to that.
         hub.holds()
             .retire_through(committer.snapshots().replay_sequence());
         CommitLoop {

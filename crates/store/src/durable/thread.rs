@@ -293,7 +293,7 @@ impl<C: Clock> Runner<C> {
         if !retired.is_empty() {
             self.helper.send(Job::Retire(retired));
         }
-        // An job may have brought something.
+        // A job may have brought something.
         worked || self.rounds.committer().has_gathered()
     }
 }

@@ -17,10 +17,10 @@ use crate::value::Entry;
 /// Is shown what a snapshot holds. What it makes of it counts only when the whole was read without
 /// an error.
 pub trait Visitor {
-    /// ReadView first. An error says what makes no sense to the visitor.
+    /// The first call. An error says what makes no sense to the visitor.
     fn header(&mut self, header: &Header) -> Result<(), &'static str>;
 
-    /// ReadView each entry, database by database, in the order of keys.
+    /// One call for each entry, database by database, in the order of keys.
     fn entry(&mut self, database: DatabaseId, entry: &Entry<'_>) -> Result<(), &'static str>;
 }
 

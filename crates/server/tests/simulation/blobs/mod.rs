@@ -33,7 +33,7 @@ use client::Client;
 use found::{Found, check_unfinished, check_use, found, found_at_start};
 use world::{Counts, RIVAL, World};
 
-/// CommitLoop of a usual run.
+/// Rounds of a usual run.
 const ROUNDS: u64 = 60;
 /// Calls of one of them.
 const CALLS: u64 = 700;

@@ -1,4 +1,4 @@
-//! ReadPlan that need nobody who waits for the device: all their keys were read lately.
+//! Plans that need nobody who waits for the device: all their keys were read lately.
 
 use std::sync::Arc;
 
