@@ -160,7 +160,7 @@ fn threads_end_when_they_are_idle_and_begin_again() {
     };
     let server = Server::start(config);
     let threads = || server.sum(|thread| thread.threads);
-    for _ in 0..2 {
+    for _ in 0..4 {
         let mut streams: Vec<TcpStream> = (0..40).map(|_| server.connect()).collect();
         streams.iter_mut().for_each(expect_served);
         assert_eq!(threads(), 41, "and the door");
@@ -171,9 +171,11 @@ fn threads_end_when_they_are_idle_and_begin_again() {
         });
         expect_served(&mut last.expect("there are some"));
         eventually("all is given back", || held(&server) == 0);
-        assert_eq!(server.counters.read().len(), 41, "slots are used again");
+        // Those whose end was not heard of yet when the next ones began have a slot beside them.
+        let slots = server.counters.read().len();
+        assert!(slots <= 1 + 40 + 40, "{slots} slots: they are used again");
     }
-    assert_eq!(server.sum(|thread| thread.opened), 80);
+    assert_eq!(server.sum(|thread| thread.opened), 160);
     assert!(server.stop().expect("runs").drained);
 }
 
