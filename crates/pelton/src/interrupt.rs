@@ -65,8 +65,9 @@ impl Interrupt {
     }
 }
 
-/// Whether whoever began the program wants it to outlive its terminal, as `nohup` does.
-fn is_hangup_ignored() -> bool {
+/// Whether SIGHUP was ignored when the program began: whoever began it wants it to outlive its
+/// terminal, as `nohup` does. To be asked before anything handles that signal.
+pub fn is_hangup_ignored() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = (status.lines()).find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());

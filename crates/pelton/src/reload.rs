@@ -11,6 +11,7 @@ use signal_hook::low_level::pipe;
 
 use crate::arguments::ServeArguments;
 use crate::certificate::ServerCertificate;
+use crate::interrupt::is_hangup_ignored;
 use crate::log::Level;
 use crate::notify::Notifier;
 use crate::settings::Settings;
@@ -33,14 +34,6 @@ pub fn stop_on_hangup(server: net::StopHandle) -> io::Result<()> {
         }
     })?;
     Ok(())
-}
-
-/// Whether SIGHUP was ignored when the program began.
-fn is_hangup_ignored() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    ignored.is_some_and(|mask| mask & (1 << (SIGHUP - 1)) != 0)
 }
 
 /// From now on SIGHUP reads the configuration file and the certificate anew, of which there must be
