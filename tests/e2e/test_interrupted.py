@@ -6,7 +6,7 @@ import signal
 import subprocess
 
 import pytest
-from server import Server, wait_until
+from server import Server, catches, wait_until
 
 MAY_BE_DONE = "interrupted; the server may have done it all the same"
 WRITES = [
@@ -112,13 +112,7 @@ def test_what_waits_for_its_input_is_interrupted_too(binary):
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
             process = subprocess.Popen(command, env=environment, text=True, **pipes)
 
-            def is_listening():
-                with open(f"/proc/{process.pid}/status") as status:
-                    caught = next(line for line in status if line.startswith("SigCgt:"))
-                caught = int(caught.split()[1], 16)
-                return caught >> (signal.SIGINT - 1) & 1 and caught >> (signal.SIGTERM - 1) & 1
-
-            wait_until(is_listening)
+            wait_until(lambda: catches(process, [signal.SIGINT, signal.SIGTERM]))
             process.send_signal(number)
             # Its input stays open.
             assert process.wait(timeout=60) == 128 + number

@@ -17,7 +17,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from pelton.v1 import echo_pb2, echo_pb2_grpc, kv_pb2_grpc
 from pelton.v1 import kv_pb2 as pb
 from raw import DATA, END_STREAM, SETTINGS, Connection, frame, grpc_message
-from server import Server, open_channel, wait_until
+from server import Server, catches, open_channel, wait_until
 
 ROUNDS = int(os.environ.get("PELTON_STOP_ROUNDS", "50"))
 SIGNALS = [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT]
@@ -400,13 +400,6 @@ def test_a_client_that_does_not_speak_holds_up_nobody(binary):
 # While it starts
 
 
-def handles_stop_signals(process):
-    """Whether the process has handlers of its own: `SigCgt` in proc(5)."""
-    with open(f"/proc/{process.pid}/status") as status:
-        caught = next(int(line.split()[1], 16) for line in status if line.startswith("SigCgt:"))
-    return all(caught & (1 << (number - 1)) for number in SIGNALS)
-
-
 def start_without_waiting(binary, *arguments):
     return subprocess.Popen(
         [binary, "serve", "--listen", "127.0.0.1:0", *arguments],
@@ -427,7 +420,7 @@ def test_a_signal_while_it_starts_ends_it_with_exit_code_0(binary, tmp_path, num
         files += [flag, str(tmp_path / flag.strip("-"))]
     process = start_without_waiting(binary, "--data", str(tmp_path / "data"), *files)
     try:
-        wait_until(lambda: handles_stop_signals(process))
+        wait_until(lambda: catches(process, SIGNALS))
         # It stays in the start.
         time.sleep(0.2)
         process.send_signal(number)
@@ -450,7 +443,7 @@ def test_a_signal_at_any_moment_of_a_start_loses_nothing(binary, tmp_path):
     for delay_ms in [0, 1, 2, 5, 10, 15, 20, 30, 50, 100, 200]:
         process = start_without_waiting(binary, *data)
         try:
-            wait_until(lambda: handles_stop_signals(process))  # noqa: B023
+            wait_until(lambda: catches(process, SIGNALS))  # noqa: B023
             time.sleep(delay_ms / 1000)
             process.send_signal(SIGNALS[delay_ms % 3])
             output = process.communicate(timeout=STOP_SECONDS)[0]

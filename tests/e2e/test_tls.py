@@ -329,32 +329,21 @@ def test_the_command_line_speaks_tls(secure, binary, authority, stranger):
     assert done.returncode == 3 and "unknown issuer" in done.stderr, done.stdout + done.stderr
 
 
+def self_signed(folder, name, *more):
+    """A certificate that is its own authority, and its key."""
+    key, certificate = folder / f"{name}.key", folder / f"{name}.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "365"]
+    command += ["-keyout", key, "-out", certificate, "-subj", f"/CN={name}", *more]
+    subprocess.run(command, check=True, capture_output=True)
+    return certificate, key
+
+
 def test_a_certificate_that_is_its_own_authority(binary, tmp_path, stranger):
     """As `openssl req -x509` makes it, with CA:TRUE."""
 
-    def make(name, *more):
-        key, certificate = tmp_path / f"{name}.key", tmp_path / f"{name}.pem"
-        command = [
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "rsa:2048",
-            "-nodes",
-            "-keyout",
-            key,
-            "-out",
-            certificate,
-        ]
-        subprocess.run(
-            [*command, "-days", "365", "-subj", f"/CN={name}", *more],
-            check=True,
-            capture_output=True,
-        )
-        return certificate, key
-
-    server_pair = make("server", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1")
-    client_pair = make("client")
+    names = "subjectAltName=DNS:localhost,IP:127.0.0.1"
+    server_pair = self_signed(tmp_path, "server", "-addext", names)
+    client_pair = self_signed(tmp_path, "client")
     with Server(binary, *tls_flags(server_pair, "--client-ca", str(client_pair[0]))) as server:
         at = [
             "--address",
@@ -392,23 +381,7 @@ def test_a_certificate_that_is_its_own_authority(binary, tmp_path, stranger):
 
 
 def test_a_certificate_without_names_is_told(binary, tmp_path, identity):
-    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-keyout",
-        key,
-        "-out",
-        certificate,
-    ]
-    subprocess.run(
-        [*command, "-days", "365", "-subj", "/CN=localhost"], check=True, capture_output=True
-    )
-    with Server(binary, *tls_flags((certificate, key))) as server:
+    with Server(binary, *tls_flags(self_signed(tmp_path, "localhost"))) as server:
         server.wait_for_log("WARN", "no subjectAltName", "-addext")
     with Server(binary, *tls_flags(identity)) as server:
         assert run(binary, "status", "--address", server.address, "--tls-insecure").returncode == 0

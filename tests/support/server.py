@@ -152,6 +152,13 @@ def open_channel(address, *options):
     return grpc.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1), *options])
 
 
+def catches(process, signals):
+    """Whether a process has handlers of its own for these signals: `SigCgt` in proc(5)."""
+    with open(f"/proc/{process.pid}/status") as status:
+        caught = next(int(line.split()[1], 16) for line in status if line.startswith("SigCgt:"))
+    return all(caught & (1 << (number - 1)) for number in signals)
+
+
 def wait_until(condition, seconds=WAIT_SECONDS, message="it did not happen in time"):
     """Looks again and again until `condition()` is true."""
     deadline = time.monotonic() + seconds

@@ -2,14 +2,13 @@
 
 mod support;
 
-use std::fs;
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{Folder, Server, TIMEOUT, pelton};
+use support::{Folder, Server, TIMEOUT, caught_signals, pelton};
 
 const SIGHUP: i32 = 1;
 const SIGINT: i32 = 2;
@@ -59,13 +58,7 @@ fn wait_until_listening(process: &Child) {
 fn wait_until_caught(process: &Child, signals: &[i32]) {
     let until = Instant::now() + TIMEOUT;
     let is_listening = || {
-        let status = fs::read_to_string(format!("/proc/{}/status", process.id()))
-            .expect("the process is there");
-        let mask = status
-            .lines()
-            .find_map(|line| line.strip_prefix("SigCgt:"))
-            .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-            .expect("the kernel says which signals are caught");
+        let mask = caught_signals(process.id());
         signals.iter().all(|signal| mask & (1 << (signal - 1)) != 0)
     };
     while !is_listening() {

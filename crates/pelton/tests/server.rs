@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{Folder, Server, TIMEOUT, pelton, run};
+use support::{Folder, Server, TIMEOUT, caught_signals, pelton, run};
 
 #[test]
 fn it_says_what_listens_where() {
@@ -112,17 +112,9 @@ fn a_signal_while_the_server_is_announced_stops_it_as_later() {
     assert_eq!(status.code(), Some(0));
 }
 
-/// By the mask of caught signals in proc(5).
 fn catches_sigterm(process_id: u32) -> bool {
     const SIGTERM: u32 = 15;
-    let status = std::fs::read_to_string(format!("/proc/{process_id}/status"));
-    let status = status.expect("the process is there");
-    let mask = status
-        .lines()
-        .find_map(|line| line.strip_prefix("SigCgt:"))
-        .expect("the kernel says it");
-    let mask = u64::from_str_radix(mask.trim(), 16).expect("it is a mask");
-    mask & (1 << (SIGTERM - 1)) != 0
+    caught_signals(process_id) & (1 << (SIGTERM - 1)) != 0
 }
 
 /// Whether a server has a thread of its own, and none any more that ends it if a signal comes while

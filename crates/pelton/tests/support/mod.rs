@@ -13,6 +13,17 @@ use std::time::{Duration, Instant};
 /// How long anything may take before a test gives up on it.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The mask of the signals that a process catches, in proc(5).
+pub fn caught_signals(process_id: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process_id}/status"));
+    let status = status.expect("the process is there");
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigCgt:"))
+        .expect("the kernel says it");
+    u64::from_str_radix(mask.trim(), 16).expect("it is a mask")
+}
+
 /// The binary, without settings from the environment of whoever runs the tests.
 pub fn pelton() -> Command {
     pelton_at(Path::new(env!("CARGO_BIN_EXE_pelton")))
