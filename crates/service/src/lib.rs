@@ -36,6 +36,7 @@ pub mod limits;
 mod message_parts;
 pub mod method;
 pub mod reflection;
+pub mod rights;
 pub mod services;
 pub mod serving;
 pub mod settings;

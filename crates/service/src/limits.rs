@@ -234,3 +234,7 @@ pub const SHARED_FIGURES: usize = 8;
 /// Bytes that an answer may copy before memory for all that it may copy is taken at once, so that
 /// threads that make answers at the same time do not take more than there is.
 pub const LARGE_ANSWER_BYTES: usize = 64 << 10;
+
+/// Bytes of one right in text: `write`, a colon, a name of a database, a slash, and a name of a
+/// blob, each as long as it may be.
+pub const RIGHT_BYTES_MAX: usize = 2048;

@@ -120,7 +120,9 @@ impl Catalogue {
 
     /// The id of the next database, if it can have this name.
     pub(crate) fn check_insert(&self, name: &str) -> Result<DatabaseId, CreateError> {
-        check_name(name)?;
+        if !is_database_name(name) {
+            return Err(CreateError::BadName);
+        }
         if self.find(name).is_some() {
             return Err(CreateError::Exists);
         }
@@ -165,17 +167,12 @@ impl Catalogue {
     }
 }
 
-/// Names are for shells, file names and URLs: letters, digits, `-`, `_` and `.`, with no `.` in
-/// front.
-fn check_name(name: &str) -> Result<(), CreateError> {
+/// Returns whether a database can have the name. Names are for shells, file names and URLs: letters,
+/// digits, `-`, `_` and `.`, with no `.` in front.
+pub fn is_database_name(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    let well_formed = !name.is_empty()
+    !name.is_empty()
         && name.len() <= limits::DATABASE_NAME_BYTES
         && !name.starts_with('.')
-        && name.bytes().all(is_plain);
-    if well_formed {
-        Ok(())
-    } else {
-        Err(CreateError::BadName)
-    }
+        && name.bytes().all(is_plain)
 }

@@ -108,6 +108,7 @@ mod tree_sweep;
 mod value;
 mod view;
 
+pub use catalogue::is_database_name;
 pub use aside::SET_ASIDE_FOLDER;
 pub use batch::{Commit, Limit, PushError, WriteBatch};
 pub use clock::Clock;

@@ -1,0 +1,241 @@
+//! One right, and how it is written: `read:orders`, `write:orders/images/`, `service:kvstore`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::limits::{QUOTED_CHARACTERS, RIGHT_BYTES_MAX};
+
+/// What a caller may do. Each includes those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Right {
+    /// Read entries and blobs, and look at what there is.
+    Read,
+    /// Change entries and blobs as well.
+    Write,
+    /// Make, drop and convert databases as well; of the whole server also backups, snapshots and
+    /// tokens.
+    Admin,
+}
+
+/// Where a right holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// In every database, also later ones, and for the server as a whole.
+    Server,
+    /// In the database of this name, with its blobs. The default database has the empty name, and
+    /// is written [`DEFAULT_DATABASE`].
+    Database(Box<str>),
+    /// For the blobs of a database whose names begin so.
+    Blobs {
+        /// The name of the database.
+        database: Box<str>,
+        /// How the names begin; all blobs of the database if it is empty.
+        prefix: Box<str>,
+    },
+}
+
+/// One right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Grant {
+    /// A right where it holds.
+    In(Right, Scope),
+    /// Whatever a drop-in service does, on the database that the server's settings name for it.
+    DropIn(DropIn),
+}
+
+/// A drop-in service that can be opened by itself: its original clients can send no token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DropIn {
+    /// `io.grpc.KeyValueService`.
+    Kvstore,
+    /// `messaging.GuploadService`, and its form over plain HTTP/2.
+    Gupload,
+    /// `Ydb.Debug.V1.DebugService`.
+    YdbPing,
+}
+
+/// The default database in a right: no other database can have this name.
+pub const DEFAULT_DATABASE: &str = "default";
+
+impl Right {
+    /// All rights, the smallest first.
+    pub const ALL: [Right; 3] = [Right::Read, Right::Write, Right::Admin];
+
+    /// Returns the word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Right::Read => "read",
+            Right::Write => "write",
+            Right::Admin => "admin",
+        }
+    }
+}
+
+impl DropIn {
+    /// All of them.
+    pub const ALL: [DropIn; 3] = [DropIn::Kvstore, DropIn::Gupload, DropIn::YdbPing];
+
+    /// Returns the word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DropIn::Kvstore => "kvstore",
+            DropIn::Gupload => "gupload",
+            DropIn::YdbPing => "ydb-ping",
+        }
+    }
+}
+
+impl fmt::Display for Grant {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Grant::DropIn(service) => write!(formatter, "service:{}", service.name()),
+            Grant::In(right, Scope::Server) => formatter.write_str(right.name()),
+            Grant::In(right, Scope::Database(name)) => {
+                write!(formatter, "{}:{}", right.name(), shown_database(name))
+            }
+            Grant::In(right, Scope::Blobs { database, prefix }) => {
+                let database = shown_database(database);
+                write!(formatter, "{}:{database}/{prefix}", right.name())
+            }
+        }
+    }
+}
+
+fn shown_database(name: &str) -> &str {
+    match name {
+        "" => DEFAULT_DATABASE,
+        name => name,
+    }
+}
+
+/// Why a text is no right.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GrantError {
+    /// It does not begin with a right.
+    #[error("{0:?} is no right: read, write, admin, or service:NAME is expected")]
+    UnknownRight(String),
+    /// There is no such drop-in service.
+    #[error("there is no drop-in service {0:?}: kvstore, gupload and ydb-ping can be named")]
+    UnknownService(String),
+    /// Behind the colon stands no database.
+    #[error(
+        "a right ends with `:`: name a database behind it (`default` is the one without a name), \
+         or leave the colon out for all databases"
+    )]
+    NoDatabase,
+    /// No database can have this name.
+    #[error("no database can be named {0:?}")]
+    BadDatabase(String),
+    /// Databases are made and dropped as a whole.
+    #[error("admin of some blobs is no right: name the database alone, or write, which deletes too")]
+    AdminOfBlobs,
+    /// It is too long.
+    #[error("a right has {0} bytes, at most {RIGHT_BYTES_MAX} are allowed")]
+    TooLong(usize),
+}
+
+impl FromStr for Grant {
+    type Err = GrantError;
+
+    fn from_str(text: &str) -> Result<Grant, GrantError> {
+        if text.len() > RIGHT_BYTES_MAX {
+            return Err(GrantError::TooLong(text.len()));
+        }
+        let (word, place) = match text.split_once(':') {
+            Some((word, place)) => (word, Some(place)),
+            None => (text, None),
+        };
+        if word == "service" {
+            return drop_in(place.unwrap_or_default()).map(Grant::DropIn);
+        }
+        let right = (Right::ALL.into_iter())
+            .find(|right| right.name() == word)
+            .ok_or_else(|| GrantError::UnknownRight(shortened(word)))?;
+        let scope = place.map_or(Ok(Scope::Server), scope)?;
+        match (right, &scope) {
+            (Right::Admin, Scope::Blobs { .. }) => Err(GrantError::AdminOfBlobs),
+            _ => Ok(Grant::In(right, scope)),
+        }
+    }
+}
+
+fn drop_in(name: &str) -> Result<DropIn, GrantError> {
+    (DropIn::ALL.into_iter())
+        .find(|service| service.name() == name)
+        .ok_or_else(|| GrantError::UnknownService(shortened(name)))
+}
+
+fn scope(place: &str) -> Result<Scope, GrantError> {
+    match place.split_once('/') {
+        Some((name, prefix)) => Ok(Scope::Blobs {
+            database: database(name)?,
+            prefix: prefix.into(),
+        }),
+        None => database(place).map(Scope::Database),
+    }
+}
+
+/// The name of a database in a right. A database need not be there yet.
+fn database(name: &str) -> Result<Box<str>, GrantError> {
+    match name {
+        "" => Err(GrantError::NoDatabase),
+        DEFAULT_DATABASE => Ok(Box::default()),
+        name if store::is_database_name(name) => Ok(name.into()),
+        name => Err(GrantError::BadDatabase(shortened(name))),
+    }
+}
+
+fn shortened(text: &str) -> String {
+    text.chars().take(QUOTED_CHARACTERS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_right_is_read_as_it_is_written() {
+        for text in [
+            "read",
+            "write",
+            "admin",
+            "read:default",
+            "admin:orders",
+            "write:orders/images/",
+            "read:default/",
+            "read:orders/a:b/c",
+            "service:kvstore",
+            "service:gupload",
+            "service:ydb-ping",
+        ] {
+            let grant: Grant = text.parse().expect(text);
+            assert_eq!(grant.to_string(), text);
+            assert_eq!(grant.to_string().parse(), Ok(grant));
+        }
+        let default = Grant::In(Right::Read, Scope::Database("".into()));
+        assert_eq!("read:default".parse(), Ok(default));
+    }
+
+    #[test]
+    fn what_is_no_right_says_why() {
+        use GrantError as E;
+        let unknown = |text: &str| E::UnknownRight(text.into());
+        for (text, error) in [
+            ("", unknown("")),
+            ("Read", unknown("Read")),
+            ("reads:a", unknown("reads")),
+            (" read", unknown(" read")),
+            ("read:", E::NoDatabase),
+            ("read:/a", E::NoDatabase),
+            ("read:a b", E::BadDatabase("a b".into())),
+            ("read:*", E::BadDatabase("*".into())),
+            ("admin:a/b", E::AdminOfBlobs),
+            ("service", E::UnknownService("".into())),
+            ("service:redis", E::UnknownService("redis".into())),
+        ] {
+            assert_eq!(text.parse::<Grant>(), Err(error), "{text:?}");
+        }
+        let long = format!("read:a/{}", "x".repeat(RIGHT_BYTES_MAX));
+        assert_eq!(long.parse::<Grant>(), Err(E::TooLong(long.len())));
+    }
+}

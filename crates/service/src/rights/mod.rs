@@ -1,0 +1,149 @@
+//! What a caller may do: a short list of grants, and the questions that calls ask of it.
+//!
+//! A call asks with the *name* of a database, before it looks whether there is one, so that a
+//! refusal does not tell what exists.
+
+mod grant;
+
+pub use grant::{DEFAULT_DATABASE, DropIn, Grant, GrantError, Right, Scope};
+
+/// What a caller may do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rights {
+    grants: Box<[Grant]>,
+    /// The largest right on the server as a whole, of which most questions are answered.
+    on_server: Option<Right>,
+}
+
+impl Rights {
+    /// Everything: a caller of this machine, where nothing else was asked for.
+    pub fn everything() -> Rights {
+        Rights::new(vec![Grant::In(Right::Admin, Scope::Server)])
+    }
+
+    /// The sum of the grants.
+    pub fn new(grants: impl Into<Box<[Grant]>>) -> Rights {
+        let grants = grants.into();
+        let on_server = grants.iter().filter_map(|grant| match grant {
+            Grant::In(right, Scope::Server) => Some(*right),
+            _ => None,
+        });
+        Rights {
+            on_server: on_server.max(),
+            grants,
+        }
+    }
+
+    /// Returns the grants, in the order given.
+    pub fn grants(&self) -> &[Grant] {
+        &self.grants
+    }
+
+    /// Returns whether the right holds on the server as a whole.
+    #[inline]
+    pub fn on_server(&self, needed: Right) -> bool {
+        self.on_server >= Some(needed)
+    }
+
+    /// Returns whether the right holds on the entries of a database.
+    #[inline]
+    pub fn on_database(&self, needed: Right, name: &str) -> bool {
+        self.on_server(needed) || self.on_named(needed, name)
+    }
+
+    fn on_named(&self, needed: Right, name: &str) -> bool {
+        self.grants.iter().any(|grant| match grant {
+            Grant::In(right, Scope::Database(database)) => *right >= needed && **database == *name,
+            _ => false,
+        })
+    }
+
+    /// Returns whether the right holds on all blobs of a database whose names begin with `name`, so
+    /// also on the blob of that name.
+    pub fn on_blobs(&self, needed: Right, database: &str, name: &str) -> bool {
+        let is_granted = |grant: &Grant| match grant {
+            Grant::In(right, Scope::Blobs { database: of, prefix }) => {
+                *right >= needed && **of == *database && name.starts_with(&**prefix)
+            }
+            _ => false,
+        };
+        self.on_database(needed, database) || self.grants.iter().any(is_granted)
+    }
+
+    /// Returns whether everything that a drop-in service does is granted by its name.
+    pub fn on_drop_in(&self, service: DropIn) -> bool {
+        self.grants.contains(&Grant::DropIn(service))
+    }
+
+    /// Returns whether the right holds anywhere. If not, a call that needs it is refused before its
+    /// request is looked at.
+    pub fn anywhere(&self, needed: Right) -> bool {
+        self.grants.iter().any(|grant| match grant {
+            Grant::In(right, _) => *right >= needed,
+            Grant::DropIn(_) => false,
+        })
+    }
+
+    /// Returns whether nothing is granted.
+    pub fn is_nothing(&self) -> bool {
+        self.grants.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rights(texts: &[&str]) -> Rights {
+        let grants = texts.iter().map(|text| text.parse().expect(text));
+        Rights::new(grants.collect::<Vec<Grant>>())
+    }
+
+    #[test]
+    fn a_right_includes_those_before_it() {
+        for (index, right) in Right::ALL.into_iter().enumerate() {
+            for (other, needed) in Right::ALL.into_iter().enumerate() {
+                let expected = other <= index;
+                let server = rights(&[right.name()]);
+                let one = rights(&[&format!("{}:one", right.name())]);
+                assert_eq!(server.on_server(needed), expected);
+                assert_eq!(server.on_database(needed, "any"), expected);
+                assert_eq!(server.on_blobs(needed, "", "any"), expected);
+                assert_eq!(server.anywhere(needed), expected);
+                assert!(!one.on_server(needed));
+                assert_eq!(one.on_database(needed, "one"), expected);
+                assert_eq!(one.on_blobs(needed, "one", "any"), expected);
+                assert_eq!(one.anywhere(needed), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn a_right_holds_where_it_was_given_only() {
+        let some = rights(&["read:one", "write:two/images/", "write:default"]);
+        assert!(!some.on_database(Right::Read, "two"));
+        assert!(!some.on_database(Right::Read, "on"));
+        assert!(!some.on_database(Right::Read, "one2"));
+        assert!(!some.on_database(Right::Write, "one"));
+        assert!(some.on_database(Right::Write, ""));
+        assert!(!some.on_database(Right::Write, "default"));
+        assert!(some.on_blobs(Right::Read, "one", "x"));
+        assert!(some.on_blobs(Right::Write, "two", "images/"));
+        assert!(some.on_blobs(Right::Write, "two", "images/a"));
+        assert!(!some.on_blobs(Right::Write, "two", "images"));
+        assert!(!some.on_blobs(Right::Write, "two", ""));
+        assert!(!some.on_blobs(Right::Write, "one", "images/a"));
+        assert!(!some.on_server(Right::Read));
+        assert!(some.anywhere(Right::Write) && !some.anywhere(Right::Admin));
+    }
+
+    #[test]
+    fn a_drop_in_service_opens_nothing_else() {
+        let kvstore = rights(&["service:kvstore"]);
+        assert!(kvstore.on_drop_in(DropIn::Kvstore) && !kvstore.on_drop_in(DropIn::Gupload));
+        assert!(!kvstore.anywhere(Right::Read) && !kvstore.on_database(Right::Read, ""));
+        assert!(!Rights::everything().on_drop_in(DropIn::Kvstore));
+        assert!(!kvstore.is_nothing() && Rights::default().is_nothing());
+        assert!(!Rights::default().on_database(Right::Read, ""));
+    }
+}
