@@ -30,6 +30,7 @@ pub mod figures;
 mod fuzz;
 pub mod health;
 pub mod http;
+pub mod identities;
 pub mod interop;
 pub mod keyvalue;
 pub mod limits;

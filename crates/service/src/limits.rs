@@ -238,3 +238,17 @@ pub const LARGE_ANSWER_BYTES: usize = 64 << 10;
 /// Bytes of one right in text: `write`, a colon, a name of a database, a slash, and a name of a
 /// blob, each as long as it may be.
 pub const RIGHT_BYTES_MAX: usize = 2048;
+
+/// Identities of a server. Each takes a few hundred bytes, and each change makes a table of them
+/// anew. More than there are teams and programs that share one server.
+pub const IDENTITIES_MAX: usize = 1000;
+
+/// Rights of one identity. They are looked at one by one.
+pub const GRANTS_MAX: usize = 64;
+
+/// Longest name of an identity, in bytes: people type it, and it stands in lines of the log.
+pub const IDENTITY_NAME_BYTES_MAX: usize = 64;
+
+/// Longest value of the header `authorization` that is looked at, and that a connection keeps: a
+/// token has 57 bytes with its scheme.
+pub const AUTHORIZATION_BYTES_MAX: usize = 128;

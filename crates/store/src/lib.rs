@@ -108,9 +108,9 @@ mod tree_sweep;
 mod value;
 mod view;
 
-pub use catalogue::is_database_name;
 pub use aside::SET_ASIDE_FOLDER;
 pub use batch::{Commit, Limit, PushError, WriteBatch};
+pub use catalogue::is_database_name;
 pub use clock::Clock;
 pub use committer::Committer;
 pub use database::{CreateError, DatabaseConfig, DatabaseLimits, DropError, Durability, Kind};

@@ -127,7 +127,9 @@ pub enum GrantError {
     #[error("no database can be named {0:?}")]
     BadDatabase(String),
     /// Databases are made and dropped as a whole.
-    #[error("admin of some blobs is no right: name the database alone, or write, which deletes too")]
+    #[error(
+        "admin of some blobs is no right: name the database alone, or write, which deletes too"
+    )]
     AdminOfBlobs,
     /// It is too long.
     #[error("a right has {0} bytes, at most {RIGHT_BYTES_MAX} are allowed")]

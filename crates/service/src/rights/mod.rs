@@ -62,9 +62,13 @@ impl Rights {
     /// also on the blob of that name.
     pub fn on_blobs(&self, needed: Right, database: &str, name: &str) -> bool {
         let is_granted = |grant: &Grant| match grant {
-            Grant::In(right, Scope::Blobs { database: of, prefix }) => {
-                *right >= needed && **of == *database && name.starts_with(&**prefix)
-            }
+            Grant::In(
+                right,
+                Scope::Blobs {
+                    database: of,
+                    prefix,
+                },
+            ) => *right >= needed && **of == *database && name.starts_with(&**prefix),
             _ => false,
         };
         self.on_database(needed, database) || self.grants.iter().any(is_granted)

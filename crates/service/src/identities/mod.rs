@@ -1,0 +1,176 @@
+//! Who calls: identities, the tokens that prove them, and the table by which loops know them.
+//!
+//! Loops share an [`Identities`], which holds the present [`IdentityTable`]. A change makes another
+//! table and wakes the loops; each takes it over at its next turn. See
+//! `docs/internals/rights.md`.
+
+mod identity;
+mod table;
+#[cfg(test)]
+mod tests;
+mod token;
+mod unauthenticated;
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use crate::limits::IDENTITIES_MAX;
+use crate::rights::Rights;
+
+pub use identity::{Identity, IdentityError, IssuedToken, NEVER_MS, TOKENS_PER_IDENTITY_MAX};
+pub use table::{IdentityKey, IdentityTable};
+pub use token::{TOKEN_BYTES, TOKEN_PREFIX, Token, TokenHash, TokenKey};
+pub use unauthenticated::Unauthenticated;
+
+/// Asks a loop for a turn, from any thread.
+pub type LoopWaker = dyn Fn() + Send + Sync;
+
+/// The identities of a server, which its loops share.
+pub struct Identities {
+    key: TokenKey,
+    /// That of the present table. Loops compare it with theirs, and look no further.
+    version: AtomicU64,
+    present: Mutex<Present>,
+    wakers: Mutex<Vec<Weak<LoopWaker>>>,
+}
+
+struct Present {
+    identities: Vec<Arc<Identity>>,
+    table: Arc<IdentityTable>,
+}
+
+/// Why there can be no such identities.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IdentitiesError {
+    /// There are too many.
+    #[error("there are {0} identities, at most {IDENTITIES_MAX} are allowed")]
+    TooMany(usize),
+    /// Two have the same name.
+    #[error("there are two identities named {0:?}")]
+    SameName(String),
+    /// Two have the same token.
+    #[error("there are two identities with the same token, {0:?} and another one")]
+    SameToken(String),
+}
+
+impl Identities {
+    /// Those of a server without tokens. Who calls through a listener without a token has the
+    /// rights given here for that listener, by its index.
+    pub fn new(key: TokenKey, listeners: Vec<Rights>) -> Identities {
+        let table = IdentityTable::new(key.clone(), listeners);
+        Identities {
+            key,
+            version: AtomicU64::new(table.version()),
+            present: Mutex::new(Present {
+                identities: Vec::new(),
+                table: Arc::new(table),
+            }),
+            wakers: Mutex::default(),
+        }
+    }
+
+    /// Returns the key with which tokens are hashed.
+    pub fn key(&self) -> &TokenKey {
+        &self.key
+    }
+
+    /// Returns the version of the present table.
+    #[inline]
+    pub fn version(&self) -> u64 {
+        // Acquire: whoever sees the number finds the table.
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Returns the present table.
+    pub fn table(&self) -> Arc<IdentityTable> {
+        Arc::clone(&self.present().table)
+    }
+
+    /// Returns all identities that tokens prove, also those that have expired.
+    pub fn all(&self) -> Vec<Arc<Identity>> {
+        self.present().identities.clone()
+    }
+
+    /// Makes another table of these identities, and has the loops take it over.
+    ///
+    /// # Errors
+    /// If there are too many of them, or two cannot be told apart. Then nothing changes.
+    pub fn replace(&self, identities: Vec<Identity>, now_ms: u64) -> Result<(), IdentitiesError> {
+        check(&identities)?;
+        let identities: Vec<_> = identities.into_iter().map(Arc::new).collect();
+        let mut present = self.present();
+        present.identities = identities;
+        self.renew(present, now_ms);
+        Ok(())
+    }
+
+    /// Makes another table if a token has expired by now. Returns whether one had.
+    pub fn expire(&self, now_ms: u64) -> bool {
+        let present = self.present();
+        let has_expired = present.table.next_expiry_ms() <= now_ms;
+        if has_expired {
+            self.renew(present, now_ms);
+        }
+        has_expired
+    }
+
+    fn renew(&self, mut present: MutexGuard<'_, Present>, now_ms: u64) {
+        let table = present.table.next(&present.identities, now_ms);
+        self.version.store(table.version(), Ordering::Release);
+        present.table = Arc::new(table);
+        drop(present);
+        let wakers = self.lock_wakers().clone();
+        for wake in wakers.iter().filter_map(Weak::upgrade) {
+            wake();
+        }
+    }
+
+    /// Has a loop woken by each change, as long as its waker lives.
+    pub fn wake_on_change(&self, waker: &Arc<LoopWaker>) {
+        let mut wakers = self.lock_wakers();
+        if wakers.len() == wakers.capacity() {
+            // Those of threads that have ended; what grows afterwards grows by half or more.
+            wakers.retain(|waker| waker.strong_count() > 0);
+        }
+        wakers.push(Arc::downgrade(waker));
+    }
+
+    fn present(&self) -> MutexGuard<'_, Present> {
+        // Whole values take each other's place: sound whoever panicked.
+        self.present.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_wakers(&self) -> MutexGuard<'_, Vec<Weak<LoopWaker>>> {
+        self.wakers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Identities {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let version = self.version();
+        write!(formatter, "Identities(version {version})")
+    }
+}
+
+/// Looks whether there can be all of these beside each other.
+fn check(identities: &[Identity]) -> Result<(), IdentitiesError> {
+    if identities.len() > IDENTITIES_MAX {
+        return Err(IdentitiesError::TooMany(identities.len()));
+    }
+    let mut names: Vec<&str> = identities.iter().map(Identity::name).collect();
+    names.sort_unstable();
+    if let Some(two) = names.windows(2).find(|two| two[0] == two[1]) {
+        return Err(IdentitiesError::SameName(two[0].to_owned()));
+    }
+    let tokens = identities.iter().flat_map(|identity| {
+        let hashes = identity.tokens().iter().map(|token| token.hash);
+        hashes.map(|hash| (hash, identity.name()))
+    });
+    let mut tokens: Vec<(TokenHash, &str)> = tokens.collect();
+    tokens.sort_unstable();
+    match tokens.windows(2).find(|two| two[0].0 == two[1].0) {
+        Some(two) => Err(IdentitiesError::SameToken(two[0].1.to_owned())),
+        None => Ok(()),
+    }
+}

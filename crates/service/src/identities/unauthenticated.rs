@@ -1,0 +1,47 @@
+//! Why nobody knows who calls.
+
+use crate::status::{Code, Status};
+
+/// Why a call has no identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unauthenticated {
+    /// It came without a token, and its listener lets nobody do anything without one.
+    Missing,
+    /// What it has in the header `authorization` is no token of this kind.
+    NoToken,
+    /// There is no such token: any more, or here.
+    Unknown,
+    /// It has expired.
+    Expired,
+    /// It was revoked, or has expired, while the call ran.
+    Ended,
+}
+
+impl Unauthenticated {
+    /// Returns what the caller is told.
+    #[cold]
+    pub fn status(self) -> Status {
+        Status::new(
+            Code::Unauthenticated,
+            match self {
+                Unauthenticated::Missing => {
+                    "this call needs a token: send the header `authorization: Bearer pelton_…` \
+                     (PELTON_TOKEN or --token-file of pelton)"
+                }
+                Unauthenticated::NoToken => {
+                    "the header authorization is not `Bearer pelton_…`, a token of this server: \
+                     send one, or call without the header"
+                }
+                Unauthenticated::Unknown => {
+                    "the token is not known here: it was revoked, or is one of another server"
+                }
+                Unauthenticated::Expired => {
+                    "the token has expired: it needs a new one in its place"
+                }
+                Unauthenticated::Ended => {
+                    "the token of this call was revoked or has expired while the call ran"
+                }
+            },
+        )
+    }
+}
