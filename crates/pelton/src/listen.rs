@@ -1,16 +1,127 @@
-//! Where a server listens, and whether with TLS.
+//! Where a server listens, whether with TLS, and what callers without a token may do there.
 
 use std::fmt;
 use std::str::FromStr;
 
 use net::Address;
+use service::rights::{Grant, Rights};
 
-/// An address with what `tls:` or `plain:` in front of it says.
+/// What stands between an address and what callers without a token may do there.
+const MARK: &str = "+anonymous=";
+
+/// What callers without a token may do, where they may do nothing.
+const NOTHING: &str = "none";
+
+/// What callers without a token may do at an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Anonymous(Vec<Grant>);
+
+impl Anonymous {
+    /// Returns the same as rights.
+    pub fn rights(&self) -> Rights {
+        Rights::new(self.0.clone())
+    }
+
+    /// Returns what it names.
+    pub fn grants(&self) -> &[Grant] {
+        &self.0
+    }
+}
+
+impl FromStr for Anonymous {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Anonymous, String> {
+        if text == NOTHING {
+            return Ok(Anonymous(Vec::new()));
+        }
+        let grants = text.split(',').map(|right| {
+            let grant: Result<Grant, _> = right.parse();
+            grant.map_err(|error| format!("`{MARK}{text}`: {error}; or `{NOTHING}` alone"))
+        });
+        let grants: Vec<Grant> = grants.collect::<Result<_, _>>()?;
+        match grants.len() <= service::limits::GRANTS_MAX {
+            true => Ok(Anonymous(grants)),
+            false => Err(format!(
+                "`{MARK}` names {} rights, at most {} are allowed",
+                grants.len(),
+                service::limits::GRANTS_MAX
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Anonymous {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((first, more)) = self.0.split_first() else {
+            return f.write_str(NOTHING);
+        };
+        write!(f, "{first}")?;
+        more.iter().try_for_each(|grant| write!(f, ",{grant}"))
+    }
+}
+
+/// Splits off what stands behind the mark, if that is there.
+fn split_anonymous(text: &str) -> Result<(&str, Option<Anonymous>), String> {
+    match text.split_once(MARK) {
+        None => Ok((text, None)),
+        Some((before, rights)) => Ok((before, Some(rights.parse()?))),
+    }
+}
+
+/// Writes what [`split_anonymous`] splits off.
+fn write_anonymous(anonymous: &Option<Anonymous>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match anonymous {
+        None => Ok(()),
+        Some(anonymous) => write!(f, "{MARK}{anonymous}"),
+    }
+}
+
+/// Addresses in one text, separated by commas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenAddresses(Vec<ListenAddress>);
+
+impl ListenAddresses {
+    /// Returns the addresses of several texts.
+    pub fn all(texts: Vec<ListenAddresses>) -> Vec<ListenAddress> {
+        texts.into_iter().flat_map(|text| text.0).collect()
+    }
+}
+
+impl FromStr for ListenAddresses {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ListenAddresses, String> {
+        let mut addresses: Vec<String> = Vec::new();
+        for piece in text.split(',') {
+            match addresses.last_mut() {
+                // Rights are separated by commas as well.
+                Some(last) if last.contains(MARK) && begins_a_right(piece) => {
+                    last.push(',');
+                    last.push_str(piece);
+                }
+                _ => addresses.push(piece.to_owned()),
+            }
+        }
+        let parsed = addresses.iter().map(|one| one.parse());
+        parsed.collect::<Result<_, _>>().map(ListenAddresses)
+    }
+}
+
+/// Returns whether a piece of a list is meant as a right, and not as an address.
+fn begins_a_right(piece: &str) -> bool {
+    let word = piece.split(':').next().unwrap_or(piece);
+    matches!(word, "read" | "write" | "admin" | "service" | NOTHING)
+}
+
+/// An address with what `tls:` or `plain:` in front of it and `+anonymous=` behind it say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenAddress {
     pub address: Address,
     /// `None`: as the server does by default, with TLS if it has a certificate.
     tls: Option<bool>,
+    /// `None`: everything on this machine, and nothing from elsewhere.
+    anonymous: Option<Anonymous>,
 }
 
 impl ListenAddress {
@@ -25,11 +136,20 @@ impl ListenAddress {
     pub fn asks_for_tls(&self) -> bool {
         self.tls == Some(true)
     }
+
+    /// Returns what callers without a token may do there, if that was said.
+    pub fn anonymous(&self) -> Option<&Anonymous> {
+        self.anonymous.as_ref()
+    }
 }
 
 impl From<Address> for ListenAddress {
     fn from(address: Address) -> ListenAddress {
-        ListenAddress { address, tls: None }
+        ListenAddress {
+            address,
+            tls: None,
+            anonymous: None,
+        }
     }
 }
 
@@ -37,10 +157,11 @@ impl FromStr for ListenAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<ListenAddress, String> {
-        let (tls, rest) = match text.split_once(':') {
+        let (before, anonymous) = split_anonymous(text)?;
+        let (tls, rest) = match before.split_once(':') {
             Some(("tls", rest)) => (Some(true), rest),
             Some(("plain", rest)) => (Some(false), rest),
-            _ => (None, text),
+            _ => (None, before),
         };
         let rest = match tls {
             Some(_) => rest.strip_prefix("//").unwrap_or(rest),
@@ -55,7 +176,11 @@ impl FromStr for ListenAddress {
                  write {address}"
             ));
         }
-        Ok(ListenAddress { address, tls })
+        Ok(ListenAddress {
+            address,
+            tls,
+            anonymous,
+        })
     }
 }
 
@@ -66,7 +191,8 @@ impl fmt::Display for ListenAddress {
             Some(true) => "tls:",
             Some(false) => "plain:",
         })?;
-        self.address.fmt(f)
+        self.address.fmt(f)?;
+        write_anonymous(&self.anonymous, f)
     }
 }
 
@@ -83,6 +209,7 @@ const ORIGINAL_PORTS: [(u16, Option<bool>); 2] = [
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OriginalPorts {
     host: String,
+    anonymous: Option<Anonymous>,
 }
 
 impl OriginalPorts {
@@ -94,6 +221,7 @@ impl OriginalPorts {
                 port,
             },
             tls,
+            anonymous: self.anonymous.clone(),
         })
     }
 }
@@ -102,10 +230,11 @@ impl FromStr for OriginalPorts {
     type Err = String;
 
     fn from_str(text: &str) -> Result<OriginalPorts, String> {
-        match format!("{text}:1").parse() {
-            Ok(Address::Tcp { host, port: 1 }) => Ok(OriginalPorts { host }),
+        let (host, anonymous) = split_anonymous(text)?;
+        match format!("{host}:1").parse() {
+            Ok(Address::Tcp { host, port: 1 }) => Ok(OriginalPorts { host, anonymous }),
             _ => Err(format!(
-                "`{text}` is no host; write a name or an address, such as 127.0.0.1 or [::1], \
+                "`{host}` is no host; write a name or an address, such as 127.0.0.1 or [::1], \
                  without a port"
             )),
         }
@@ -117,7 +246,8 @@ impl fmt::Display for OriginalPorts {
         match self.host.contains(':') {
             true => write!(f, "[{}]", self.host),
             false => f.write_str(&self.host),
-        }
+        }?;
+        write_anonymous(&self.anonymous, f)
     }
 }
 
@@ -140,10 +270,80 @@ mod tests {
             let addresses: Vec<String> = ports.addresses().map(|one| one.to_string()).collect();
             assert_eq!(addresses, expected);
         }
+        let opened: OriginalPorts = "0.0.0.0+anonymous=service:gupload".parse().expect("a host");
+        assert_eq!(opened.to_string(), "0.0.0.0+anonymous=service:gupload");
+        let rights = opened.addresses().map(|one| one.anonymous().is_some());
+        assert_eq!(rights.collect::<Vec<_>>(), [true; 2]);
         for text in ["", "127.0.0.1:5", "unix:/x", "::1"] {
             let error = text.parse::<OriginalPorts>().expect_err(text);
             assert!(error.contains("without a port"), "{error}");
         }
+    }
+
+    #[test]
+    fn rights_and_addresses_are_told_apart_in_a_list() {
+        for (text, expected) in [
+            ("127.0.0.1:1", &["127.0.0.1:1"][..]),
+            ("127.0.0.1:1,unix:/x", &["127.0.0.1:1", "unix:/x"]),
+            (
+                "0.0.0.0:1+anonymous=read:a,write:b/c/,service:kvstore,unix:/x+anonymous=none,h:2",
+                &[
+                    "0.0.0.0:1+anonymous=read:a,write:b/c/,service:kvstore",
+                    "unix:/x+anonymous=none",
+                    "h:2",
+                ],
+            ),
+            // Without the mark it is a host.
+            ("read:1,h:2", &["read:1", "h:2"]),
+            (
+                "tls:[::1]:1+anonymous=read",
+                &["tls:[::1]:1+anonymous=read"],
+            ),
+        ] {
+            let ListenAddresses(all) = text.parse().expect(text);
+            let texts: Vec<String> = all.iter().map(ListenAddress::to_string).collect();
+            assert_eq!(texts, expected, "{text}");
+        }
+        for text in [
+            "",
+            "h:1,",
+            ",h:1",
+            "h:1+anonymous=read,,h:2",
+            "h:1+anonymous=none,read",
+        ] {
+            assert!(text.parse::<ListenAddresses>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_callers_without_a_token_may_do_is_read_as_it_is_written() {
+        for (text, rights) in [
+            ("h:1+anonymous=none", Some(0)),
+            ("h:1+anonymous=read", Some(1)),
+            ("h:1+anonymous=read:a,write:b/c,service:gupload", Some(3)),
+            ("h:1", None),
+        ] {
+            let listen: ListenAddress = text.parse().expect(text);
+            let grants = listen.anonymous().map(|one| one.grants().len());
+            assert_eq!(grants, rights, "{text}");
+            assert_eq!(listen.to_string(), text);
+        }
+        for (text, why) in [
+            ("h:1+anonymous=", "is no right"),
+            ("h:1+anonymous=all", "is no right"),
+            ("h:1+anonymous=read,none", "is no right"),
+            ("h:1+anonymous=service:redis", "no drop-in service"),
+            ("h:1+anonymous=admin:a/b", "of some blobs"),
+        ] {
+            let error = text.parse::<ListenAddress>().expect_err(text);
+            assert!(
+                error.contains(why) && error.contains("`none` alone"),
+                "{error}"
+            );
+        }
+        let many = vec!["read"; service::limits::GRANTS_MAX + 1].join(",");
+        let error = format!("h:1+anonymous={many}").parse::<ListenAddress>();
+        assert!(error.expect_err("too many").contains("at most"));
     }
 
     #[test]

@@ -10,9 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use net::{Address, BindError, Listen, LoopConfig};
+use ring::rand::{SecureRandom, SystemRandom};
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::CpuSet;
 use server::{Config, Server, StartError, Storage, TimeSource};
+use service::identities::TokenKey;
+use service::rights::{Grant, Rights, Scope};
 use service::settings::names::Names;
 use service::settings::simulate::Simulator;
 use service::settings::{GuploadSettings, KvstoreSettings};
@@ -36,7 +39,7 @@ use crate::limits::{
     GIVE_BACK_AT_ONCE_BELOW_BYTES, HUGE_PAGES_FROM_BYTES, MEMTABLES_IN_MEMORY_LIMIT,
     METRICS_CONNECTION_MS,
 };
-use crate::listen::ListenAddress;
+use crate::listen::{Anonymous, ListenAddress};
 use crate::log::Level;
 use crate::memory::{self, Bound as MemoryBound};
 use crate::metrics::{Bound, Endpoint, MetricsAddress, Sources};
@@ -64,7 +67,7 @@ const INFO: ServerInfo = ServerInfo {
 /// Runs a server until it is stopped. `signals` end the program until it serves.
 pub fn serve(arguments: &ServeArguments, signals: StartSignals) -> Result<Exit, Failure> {
     let (settings, _) = Settings::load(arguments)?;
-    check_pin(&settings)?;
+    check_start(&settings)?;
     let level = crate::log::start(settings.log_level, settings.log_format);
     log_settings(&settings);
     let notifier = Notifier::from_environment().map_err(|error| {
@@ -93,6 +96,7 @@ pub fn serve(arguments: &ServeArguments, signals: StartSignals) -> Result<Exit, 
         }
         start_failure(&error)
     })?;
+    check_open(&settings, !server.shared().identities.all().is_empty())?;
     signals.pass_on();
     let metrics_address = metrics.as_ref().map(Bound::address);
     let _metrics = metrics
@@ -165,6 +169,16 @@ fn run(server: Server) -> Result<Exit, Failure> {
         false => "stopped before all calls had ended: they were cut when --drain-timeout was over",
     };
     Err(Failure::Failed(why.into()))
+}
+
+/// Checks what can be known before anything is begun.
+fn check_start(settings: &Settings) -> Result<(), Failure> {
+    check_pin(settings)?;
+    match settings.folder().is_some_and(Path::exists) {
+        true => Ok(()),
+        // Tokens are kept there.
+        false => check_open(settings, false),
+    }
 }
 
 /// Checks that this process may use the CPUs of `--pin`. Where the system does not say, the loops
@@ -342,6 +356,8 @@ fn config(
                 names: Names::new(random()),
             },
         },
+        anonymous: anonymous(settings),
+        token_key: TokenKey::new(&random_bytes()?),
         hash_seed: random(),
         time: Arc::new(SystemTimeSource),
         log: Arc::new(ServerLog(Arc::clone(notifier))),
@@ -364,6 +380,48 @@ fn listeners(settings: &Settings, certificate: Option<&ServerCertificate>) -> Ve
             .map(|certificate| certificate.tls().clone()),
     };
     settings.addresses().iter().map(listen).collect()
+}
+
+/// What callers without a token may do, by listener. If nothing was said: everything on this
+/// machine, nothing from elsewhere.
+fn anonymous(settings: &Settings) -> Vec<Rights> {
+    let is_of_network = |listen: &ListenAddress| is_of_network(listen, settings);
+    let rights = |listen: &ListenAddress| match listen.anonymous() {
+        Some(anonymous) => anonymous.rights(),
+        None if is_of_network(listen) => Rights::default(),
+        None => Rights::everything(),
+    };
+    settings.addresses().iter().map(rights).collect()
+}
+
+fn is_of_network(listen: &ListenAddress, settings: &Settings) -> bool {
+    Reach::of(&listen.address, settings.unix_mode.0) == Reach::Network
+}
+
+/// Refuses to listen where everybody may come, nobody can prove who it is, and nothing was said of
+/// those who cannot.
+fn check_open(settings: &Settings, has_tokens: bool) -> Result<(), Failure> {
+    let addresses = settings.addresses();
+    let is_open = |one: &&ListenAddress| one.anonymous().is_none() && is_of_network(one, settings);
+    let Some(address) = addresses.iter().find(is_open).filter(|_| !has_tokens) else {
+        return Ok(());
+    };
+    Err(Failure::Failed(format!(
+        "{address} can be reached from the network, and there is no token yet: nobody could call \
+         it. Either make the first token, an administrator's:\n    \
+         pelton serve --listen {address} --init-admin\n\
+         or say what callers without a token may do there (none, read, write, read:DATABASE, \
+         service:kvstore; see pelton serve --help):\n    \
+         pelton serve --listen {address}+anonymous=write"
+    )))
+}
+
+/// Random bytes for a secret.
+fn random_bytes() -> Result<[u8; 32], Failure> {
+    let mut bytes = [0; 32];
+    let filled = SystemRandom::new().fill(&mut bytes);
+    filled.map_err(|_| Failure::Failed("the system gives no random bytes".into()))?;
+    Ok(bytes)
 }
 
 /// The standard library's hasher is seeded by the system; what it makes of nothing is as random.
@@ -503,7 +561,14 @@ fn announce(
             true => "HTTP/2 and gRPC with TLS",
             false => "plain HTTP/2 and gRPC",
         };
-        text.push_str(&format!("listening on {address} ({spoken}): {reach}\n"));
+        let may = match (listen.anonymous(), reach) {
+            (Some(anonymous), _) => format!("; without a token: {anonymous}"),
+            (None, Reach::Network) => "; without a token: none".to_owned(),
+            (None, _) => String::new(),
+        };
+        text.push_str(&format!(
+            "listening on {address} ({spoken}): {reach}{may}\n"
+        ));
     }
     if let Some(made) = certificate.and_then(|certificate| certificate.self_signed.as_ref()) {
         text.push_str(&format!(
@@ -673,25 +738,46 @@ fn warn(settings: &Settings, addresses: &[Address], metrics: Option<SocketAddr>)
              of systemd): larger blobs, snapshots, backups and tables of databases on disk fail"
         );
     }
-    // Who must show a certificate of an authority that the operator has named is not everybody.
-    let is_guarded = |listen: &ListenAddress| {
-        settings.client_ca.is_some() && listen.has_tls(settings.certificate().is_some())
-    };
-    let open = addresses
-        .iter()
-        .zip(settings.addresses())
-        .filter(|(address, listen)| {
-            Reach::of(address, settings.unix_mode.0) == Reach::Network && !is_guarded(listen)
-        });
-    for (address, _) in open {
-        tracing::warn!(
-            "whoever can reach {address} can read and change everything: there is no access control"
-        );
+    for (address, listen) in addresses.iter().zip(settings.addresses()) {
+        warn_of_listener(settings, address, &listen);
     }
     if let Some(address) = metrics.filter(|address| !address.ip().is_loopback()) {
         tracing::warn!(
             "whoever can reach {address} can read the metrics, with the names of all databases: \
              there is no access control"
+        );
+    }
+}
+
+/// Puts into the log what the network may do through a listener without a token, and that tokens
+/// could be seen on their way.
+fn warn_of_listener(settings: &Settings, address: &Address, listen: &ListenAddress) {
+    if Reach::of(address, settings.unix_mode.0) != Reach::Network {
+        return;
+    }
+    let has_tls = listen.has_tls(settings.certificate().is_some());
+    // Who must show a certificate of an authority that the operator has named is not everybody.
+    let is_guarded = settings.client_ca.is_some() && has_tls;
+    let grants = listen.anonymous().map_or(&[][..], Anonymous::grants);
+    for grant in grants.iter().filter(|_| !is_guarded) {
+        match grant {
+            Grant::DropIn(service) => tracing::warn!(
+                "whoever can reach {address} can do without a token all that the drop-in service \
+                 {} does: its original clients can send none",
+                service.name()
+            ),
+            Grant::In(right, Scope::Server) => tracing::warn!(
+                "whoever can reach {address} has the right to {} everything there, without a token",
+                right.name()
+            ),
+            Grant::In(..) => tracing::warn!(
+                "whoever can reach {address} has the right `{grant}` there, without a token"
+            ),
+        }
+    }
+    if !has_tls {
+        tracing::warn!(
+            "what is sent to {address} goes in plain text, tokens too: --tls-cert gives it TLS"
         );
     }
 }

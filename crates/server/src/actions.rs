@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use net::ConnectionId;
+use service::identities::{Identity, IdentityKey, IdentityTable};
 use service::{
     Administration, BlobAccess, CallClock, Caller, Code, DatabaseAccess, MessageParts, Method,
-    PlainResponse, RequestFlow, ResponseHeaders, ResponseMemory, Responses, SendRoom, Status, Task,
-    TaskRefusal, Topic, Wakeups,
+    Permissions, PlainResponse, RequestFlow, ResponseHeaders, ResponseMemory, Responses, SendRoom,
+    Status, Task, TaskRefusal, Topic, Wakeups,
 };
 use store::blob::{Sealed, Work};
 use store::{Commit, Condition, DatabaseConfig, DatabaseId, Mode, Source};
@@ -30,6 +31,8 @@ use crate::tasks::{LoopTasks, TaskHandle};
 pub(crate) struct StepContext {
     pub settings: Arc<Settings>,
     pub clock: Clock,
+    /// Who may call, as this loop knows it.
+    pub identities: Arc<IdentityTable>,
     pub batch: TickBatch,
     pub admission: Admission,
     pub tasks: LoopTasks,
@@ -86,6 +89,7 @@ pub(crate) struct Effects {
 pub(crate) struct Step<'a> {
     pub id: CallId,
     pub method: Method,
+    pub identity: IdentityKey,
     pub link: &'a Link,
     pub stream: StreamHandle<'a>,
     /// What the step was brought, if it lies by itself.
@@ -123,6 +127,13 @@ impl Step<'_> {
     fn charge(&mut self, body: &Bytes) {
         let account = &self.context.admission.account;
         self.stream.charge_shared(|| account.charge_shared(body));
+    }
+}
+
+impl Permissions for Step<'_> {
+    #[inline]
+    fn identity(&self) -> Option<&Identity> {
+        self.context.identities.get(self.identity)
     }
 }
 

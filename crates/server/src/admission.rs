@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use service::identities::Unauthenticated;
 use service::{Code, RefusedFor, Status};
 
 use crate::account::{Account, Holding};
@@ -82,6 +83,11 @@ pub(crate) fn status(reason: RefusedFor) -> Status {
         RefusedFor::RunningCalls => shed("too many calls are running"),
         RefusedFor::Buffers => shed("the memory for requests and unsent answers is used up"),
         RefusedFor::UnknownMethod => Status::unimplemented("there is no such method here"),
+        RefusedFor::Unauthenticated => Unauthenticated::Missing.status(),
+        RefusedFor::PermissionDenied => Status::new(
+            Code::PermissionDenied,
+            "the caller may not call this method",
+        ),
     }
 }
 

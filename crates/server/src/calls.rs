@@ -2,6 +2,8 @@
 
 use bytes::Bytes;
 use net::ConnectionId;
+use service::identities::{IdentityKey, IdentityTable};
+use service::method::CallKind;
 use service::{Call, Code, LoopFigures, Method, PlanReads, Shared, Status};
 use store::DatabaseId;
 use store::tree::ReadPlan;
@@ -20,6 +22,8 @@ struct Running {
     connection: ConnectionId,
     stream: StreamKey,
     method: Method,
+    /// Whose call it is.
+    identity: IdentityKey,
     call: Call,
     resources: CallResources,
     /// `u64::MAX`: the caller set no deadline.
@@ -169,6 +173,22 @@ impl CallTable {
         self.ids().filter(is_subscribed)
     }
 
+    /// Returns the running calls whose callers are not in the table any more, to be ended.
+    pub fn orphans(&self, identities: &IdentityTable) -> Vec<CallId> {
+        let is_orphan = |id: &CallId| {
+            let running = self.calls.get(*id);
+            running.is_some_and(|running| identities.get(running.identity).is_none())
+        };
+        self.ids().filter(is_orphan).collect()
+    }
+
+    /// Returns whether a call ends with the outcome of the commit that it has under way.
+    pub fn ends_with_commit(&self, id: CallId) -> bool {
+        (self.calls.get(id)).is_some_and(|running| {
+            running.commits > 0 && running.method.kind() != Some(CallKind::Bidirectional)
+        })
+    }
+
     /// Returns the running call of a stream.
     #[inline]
     pub fn of_stream(&self, http2: &Http2State, stream: StreamKey) -> Option<CallId> {
@@ -193,7 +213,7 @@ impl CallTable {
         &mut self,
         http2: &mut Http2State,
         stream: StreamKey,
-        method: Method,
+        (method, identity): (Method, IdentityKey),
         deadline_ns: u64,
         now_ns: u64,
     ) -> CallId {
@@ -201,6 +221,7 @@ impl CallTable {
             connection: http2.link.id,
             stream,
             method,
+            identity,
             call: Call::Over,
             resources: CallResources::default(),
             deadline_ns,
@@ -241,6 +262,7 @@ impl CallTable {
         let mut actions = Step {
             id,
             method: running.method,
+            identity: running.identity,
             link: &http2.link,
             stream: StreamHandle::new(&mut http2.connection, running.stream, output),
             message,

@@ -12,6 +12,7 @@ use wire::http2::frame;
 use wire::{CloseReason, Connection, ErrorCode, StreamKey};
 
 use crate::account::Holding;
+use crate::authorization::LastAuthorization;
 use crate::call_id::CallId;
 use crate::limits;
 use crate::stream::StreamHandle;
@@ -31,6 +32,8 @@ pub(crate) enum ConnectionState {
 pub(crate) struct Link {
     pub id: ConnectionId,
     pub peer: PeerKind,
+    /// Through which listener it came.
+    pub listener: usize,
     /// Where the peer is, for the log.
     pub address: PeerAddress,
     /// When it was opened.
@@ -52,6 +55,8 @@ pub(crate) struct Link {
 pub(crate) struct Http2State {
     pub link: Link,
     pub connection: Connection,
+    /// Whose its calls are.
+    pub authorization: LastAuthorization,
     /// Calls of this connection that run, also those whose stream was reset.
     running: usize,
     /// Short reads of its calls that wait until it has send capacity.
@@ -121,11 +126,13 @@ impl Link {
         let kind = match &peer.address {
             PeerAddress::Unix => PeerKind::Unix,
             address if address.is_local() => PeerKind::Loopback,
-            _ => PeerKind::Remote,
+            _ if peer.tls.is_some() => PeerKind::RemoteTls,
+            _ => PeerKind::RemotePlain,
         };
         Link {
             id,
             peer: kind,
+            listener: peer.listener,
             address: peer.address,
             opened_ns: now_ns,
             caller: Caller {
@@ -152,6 +159,7 @@ impl Http2State {
         Http2State {
             link,
             connection,
+            authorization: LastAuthorization::default(),
             running: 0,
             deferred_reads: DeferredReads::default(),
             claimed_bytes: 0,
@@ -391,7 +399,7 @@ mod tests {
             (PeerAddress::Unix, PeerKind::Unix),
             (tcp("127.0.0.1:1"), PeerKind::Loopback),
             (tcp("[::1]:1"), PeerKind::Loopback),
-            (tcp("192.0.2.1:1"), PeerKind::Remote),
+            (tcp("192.0.2.1:1"), PeerKind::RemotePlain),
         ] {
             for (over_limit, refused) in [(false, None), (true, Some(RefusedFor::Connections))] {
                 let peer = Peer {

@@ -19,6 +19,7 @@
 mod account;
 mod actions;
 mod admission;
+mod authorization;
 mod batch;
 mod blobs;
 mod call_id;
@@ -56,8 +57,10 @@ use std::sync::Arc;
 use net::{
     Address, BindError, CountersReader, Ended, LoopConfig, LoopStart, Loops, RunError, StopHandle,
 };
+use service::identities::{Identities, TokenKey};
 use service::limits::{ANSWER_BYTES, ANSWER_BYTES_MAX};
 use service::method::served;
+use service::rights::Rights;
 use service::services::greeting;
 use service::serving::Registry;
 use service::waiting::WaitingCalls;
@@ -104,6 +107,10 @@ pub struct Config {
     pub connection_window: Option<u32>,
     /// How the services are to be.
     pub services: ServiceSettings,
+    /// What callers without a token may do, by the listener through which they come.
+    pub anonymous: Vec<Rights>,
+    /// The secret key with which tokens are hashed.
+    pub token_key: TokenKey,
     /// Secret seed of the hash of keys, so that nobody can choose keys that collide.
     pub hash_seed: u64,
     /// Where time comes from.
@@ -354,8 +361,8 @@ pub struct Simulated<H> {
     /// What the committer's thread would do, for whoever runs the simulation to call. `None`: all
     /// is volatile.
     pub rounds: Option<CommitLoop>,
-    /// The store behind the handler.
-    pub store: Store,
+    /// What its calls share: the store, the identities.
+    pub shared: Arc<Shared>,
     /// What the log held, if there is one.
     pub recovered: Option<Recovered>,
 }
@@ -384,18 +391,11 @@ pub fn simulated(
     let mailbox = rounds.as_ref().map(register);
     let readers = Readers::Inline(store.clone());
     let account = Account::new(account_bytes(&config));
-    let parts = Parts::new(
-        config,
-        account,
-        DeferredDrop::Inline,
-        readers,
-        store.clone(),
-        None,
-    );
+    let parts = Parts::new(config, account, DeferredDrop::Inline, readers, store, None);
     Ok(Simulated {
+        shared: Arc::clone(&parts.shared),
         handler: parts.worker_with(mailbox, waker, LoopRole::Connections),
         rounds,
-        store,
         recovered,
     })
 }
@@ -433,6 +433,7 @@ impl Parts {
             store,
             server: config.server,
             health: Registry::new(served(config.services.interop), true),
+            identities: Identities::new(config.token_key, config.anonymous),
             waiting: WaitingCalls::new(service::limits::WAITING_CALLS_MAX),
             figures,
             answer_bytes_max: answer_bytes_max(account.limit_bytes()),

@@ -6,16 +6,20 @@ use wire::Connection;
 /// Name and value.
 type Field = (Box<[u8]>, Box<[u8]>);
 
-/// A copy of the metadata of one request; empty, and free, for methods that do not ask.
+/// A copy of the metadata of one request, without secrets; empty, and free, for methods that do not
+/// ask.
 pub(crate) struct Snapshot(Vec<Field>);
 
 impl Snapshot {
     pub fn of(connection: &Connection, method: Method) -> Snapshot {
         let copy = |(name, value): (&[u8], &[u8])| (name.into(), value.into());
+        let is_secret = |name: &[u8]| name == b"authorization";
+        let may_be_copied = |(name, _): &(&[u8], &[u8])| !is_secret(name);
+        let head = connection.head();
         if method.is_plain() {
-            Snapshot(connection.head().fields().map(copy).collect())
+            Snapshot(head.fields().filter(may_be_copied).map(copy).collect())
         } else if method.reads_metadata() {
-            Snapshot(connection.head().metadata().map(copy).collect())
+            Snapshot(head.metadata().filter(may_be_copied).map(copy).collect())
         } else {
             Snapshot(Vec::new())
         }

@@ -5,8 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use net::{Closed, ConnectionId, Connections, Handler, Io, LoopConfig, Peer, PeerAddress};
+use service::identities::TokenKey;
+use service::rights::Rights;
 use service::{Code, Method, ServerInfo};
 use store::durable::Mailbox;
+use wire::grpc::Metadata;
 use wire::{Connection, Event, RequestHead, StreamKey};
 
 use crate::account::Account;
@@ -174,6 +177,15 @@ impl Pair {
         pair
     }
 
+    /// A connection, ready for calls, of those who may do this without a token.
+    pub fn of(anonymous: Rights) -> Pair {
+        let change = |config: &mut Config| config.anonymous = vec![anonymous];
+        let mut pair = Pair::with_config(None, LoopRole::Connections, change);
+        pair.accept(false);
+        pair.greet();
+        pair
+    }
+
     fn with_worker(jobs: Option<Box<dyn Jobs>>, role: LoopRole) -> Pair {
         Pair::with_config(jobs, role, |_| ())
     }
@@ -296,6 +308,33 @@ impl Pair {
         stream
     }
 
+    /// The client begins a call with a token, or whatever it says it is, and sends one message, its
+    /// last or not.
+    pub fn call_with(
+        &mut self,
+        (path, authorization): (&str, Option<&str>),
+        message: &[u8],
+        last: bool,
+    ) -> StreamKey {
+        let mut metadata = Metadata::new();
+        if let Some(value) = authorization {
+            let pushed = metadata.push_ascii("authorization", value);
+            pushed.expect("it may stand in a header");
+        }
+        let head = RequestHead {
+            metadata: Some(&metadata),
+            ..RequestHead::call("test", path)
+        };
+        let Pair { client, sent, .. } = self;
+        let stream = client.open(sent, &head).expect("a stream is free");
+        let encode = |out: &mut Vec<u8>| out.extend_from_slice(message);
+        match last {
+            true => client.send_last_message(stream, sent, encode),
+            false => client.send_message(stream, sent, encode),
+        };
+        stream
+    }
+
     /// The client sends a plain request whose head ends it.
     pub fn get(&mut self, path: &str) -> StreamKey {
         let (head, mut frame) = (RequestHead::get("test", path), Vec::new());
@@ -336,6 +375,7 @@ impl Pair {
     /// What a loop does that is woken without input: a tick, and a visit to the connection if it
     /// asks for one.
     pub fn tick_without_input(&mut self) {
+        self.clock.ns.store(self.now_ns, Ordering::Relaxed);
         if self.io.is_unfinished() {
             self.receive(&[]);
         }
@@ -445,5 +485,7 @@ pub(crate) fn config(log: Arc<dyn Log>, time: Arc<dyn TimeSource>) -> Config {
         blobs: Default::default(),
         backup_root: None,
         time_calls: true,
+        anonymous: vec![Rights::everything()],
+        token_key: TokenKey::new(&[7; 32]),
     }
 }

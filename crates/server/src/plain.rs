@@ -8,6 +8,10 @@ use crate::stream::StreamHandle;
 
 const TEXT: [(&str, &str); 1] = [("content-type", "text/plain; charset=utf-8")];
 
+/// What a response with status 401 must say: how to prove who one is (RFC 9110 section 11.6.1, RFC
+/// 6750 section 3).
+const CHALLENGE: (&str, &str) = ("www-authenticate", "Bearer realm=\"pelton\"");
+
 /// Tokens from here on say how a plain request will be answered; those below name calls.
 const TOKENS: u32 = u32::MAX - 3;
 
@@ -90,13 +94,17 @@ pub(crate) fn fail(stream: &mut StreamHandle<'_>, status: &Status, has_begun: bo
     }
     let body = format!("{}\n", status.message());
     let http = http_status(status.code());
-    stream.send_plain(http, &TEXT, body.as_bytes());
+    let headers = [TEXT[0], CHALLENGE];
+    let headers = &headers[..1 + usize::from(http == 401)];
+    stream.send_plain(http, headers, body.as_bytes());
 }
 
 /// The status of HTTP that fits a code.
 fn http_status(code: Code) -> u16 {
     match code {
         Code::InvalidArgument => 400,
+        Code::Unauthenticated => 401,
+        Code::PermissionDenied => 403,
         Code::NotFound => 404,
         Code::Aborted | Code::FailedPrecondition => 409,
         Code::OutOfRange => 416,
@@ -116,6 +124,8 @@ mod tests {
     fn the_status_of_http_says_whose_turn_it_is() {
         for (code, http) in [
             (Code::InvalidArgument, 400),
+            (Code::Unauthenticated, 401),
+            (Code::PermissionDenied, 403),
             (Code::NotFound, 404),
             (Code::Aborted, 409),
             (Code::FailedPrecondition, 409),

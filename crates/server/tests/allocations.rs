@@ -6,6 +6,8 @@ mod common;
 use allocation_counter::measure;
 use api::keyvalue::{GetResponse, PutResponse};
 use common::{Caller, Host, MILLISECOND_NS, Options};
+use service::identities::{Identity, IssuedToken, NEVER_MS, TOKEN_BYTES, Token};
+use service::rights::Rights;
 use store::{Condition, Expiry, Mode, Operation};
 use testkit::keyvalue::{OperationRequest, encode_batch};
 use wire::RequestHead;
@@ -122,16 +124,30 @@ fn a_get_that_misses_allocates_nothing() {
     assert_eq!(allocations(&mut host, &mut caller, begin, is_missed), 0);
 }
 
+/// Has a token made that may do everything, and returns the value of its header.
+fn authorization(host: &Host) -> String {
+    let (identities, token) = (&host.shared.identities, Token::new([7; TOKEN_BYTES]));
+    let issued = IssuedToken {
+        hash: identities.key().hash(&token),
+        expires_ms: NEVER_MS,
+    };
+    let made = Identity::new("all", Rights::everything(), NEVER_MS, vec![issued]);
+    let replaced = identities.replace(vec![made.expect("it is sound")], 0);
+    replaced.expect("there is one");
+    format!("Bearer {}", *token.text())
+}
+
 /// Every head differs from the others, so that none is remembered.
 #[test]
 fn deadlines_and_metadata_that_differ_cost_no_allocation() {
     let (mut host, mut caller) = filled();
+    let authorization = authorization(&host);
     let begin = |caller: &mut Caller, number: usize| {
         let mut metadata = Metadata::new();
         let trace = format!("00-{number:032x}-{number:016x}-01");
         metadata.push_ascii("traceparent", &trace).expect("valid");
         metadata
-            .push_ascii("authorization", "Bearer abcdefghijklmnopqrstuvwxyz")
+            .push_ascii("authorization", &authorization)
             .expect("valid");
         let head = RequestHead {
             timeout_ns: Some((1_000 + number as u64) * MILLISECOND_NS + number as u64 * 1_000),

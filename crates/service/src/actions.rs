@@ -11,6 +11,7 @@ use bytes::Bytes;
 use store::blob::{Sealed, Work};
 use store::{Commit, Condition, DatabaseConfig, DatabaseId, Mode};
 
+use crate::identities::Identity;
 use crate::message_parts::MessageParts;
 use crate::shares::Caller;
 use crate::status::{Code, Status};
@@ -22,6 +23,7 @@ use {crate::serving::Registry, store::Store};
 /// Everything that a call may ask for: what the layer above implements.
 pub trait Actions:
     DatabaseAccess
+    + Permissions
     + Administration
     + BlobAccess
     + Responses
@@ -37,6 +39,7 @@ pub trait Actions:
 
 impl<A> Actions for A where
     A: DatabaseAccess
+        + Permissions
         + Administration
         + BlobAccess
         + Responses
@@ -48,6 +51,13 @@ impl<A> Actions for A where
         + Wakeups
         + CallClock
 {
+}
+
+/// Whose call it is.
+pub trait Permissions {
+    /// Returns who calls, and what they may do; `None` if they were revoked or have expired, and
+    /// the call is about to be ended.
+    fn identity(&self) -> Option<&Identity>;
 }
 
 /// Reads and writes of databases.

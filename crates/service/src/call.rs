@@ -15,6 +15,7 @@ use crate::actions::{
     Actions, Administration, BlobAccess, CallClock, DatabaseAccess, Responses, SendRoom, Wakeups,
 };
 use crate::figures::Figures;
+use crate::identities::Identities;
 use crate::serving::Registry;
 use crate::settings::ServiceSettings;
 use crate::task::TaskNews;
@@ -26,21 +27,8 @@ pub struct CallHead<'a> {
     /// When the caller gives up, on the clock of [`CallClock::now_ns`]; `u64::MAX` if it did not
     /// say. The layer above ends the call then; it is here for those who want to plan.
     pub deadline_ns: u64,
-    /// From where the call comes.
-    pub peer: PeerKind,
     /// The metadata that came with the request.
     pub metadata: &'a dyn Metadata,
-}
-
-/// From where a call comes, as far as it matters for what it may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PeerKind {
-    /// A UNIX socket of this machine.
-    Unix,
-    /// A loopback address of this machine.
-    Loopback,
-    /// Anywhere else.
-    Remote,
 }
 
 /// The metadata of a request. Asking costs a walk over the headers; nothing is paid by those who do
@@ -59,6 +47,8 @@ pub struct Shared {
     pub server: ServerInfo,
     /// Which services are ready.
     pub health: Registry,
+    /// Who may call, and what they may do.
+    pub identities: Identities,
     /// The places for calls that wait for something that may never come.
     pub waiting: WaitingCalls,
     /// What it has done so far.

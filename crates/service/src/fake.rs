@@ -12,13 +12,15 @@ use store::{
 };
 
 use crate::actions::{
-    Administration, BlobAccess, CallClock, DatabaseAccess, PlainResponse, RequestFlow,
+    Administration, BlobAccess, CallClock, DatabaseAccess, Permissions, PlainResponse, RequestFlow,
     ResponseHeaders, ResponseMemory, Responses, SendRoom, Topic, Wakeups,
 };
-use crate::call::{CallHead, CallSteps, Metadata, PeerKind, ServerInfo, Shared};
+use crate::call::{CallHead, CallSteps, Metadata, ServerInfo, Shared};
 use crate::figures::Figures;
+use crate::identities::{Identities, Identity, IssuedToken, NEVER_MS, TokenHash, TokenKey};
 use crate::message_parts::{MessagePart, MessageParts};
 use crate::method::{Method, served};
+use crate::rights::{Grant, Rights};
 use crate::services::Call;
 use crate::serving::Registry;
 use crate::settings::ServiceSettings;
@@ -36,6 +38,7 @@ pub(crate) fn shared() -> Shared {
             version: "0.0.0",
         },
         health: Registry::new(served(true), true),
+        identities: Identities::new(TokenKey::new(&[1; 32]), vec![Rights::everything()]),
         waiting: WaitingCalls::default(),
         figures: Figures::new(0),
         answer_bytes_max: crate::limits::ANSWER_BYTES_MAX,
@@ -44,6 +47,17 @@ pub(crate) fn shared() -> Shared {
             ..ServiceSettings::default()
         },
     }
+}
+
+/// Somebody with a token who has these rights.
+pub(crate) fn caller(rights: &[&str]) -> Identity {
+    let grants = rights.iter().map(|right| right.parse().expect("a right"));
+    let rights = Rights::new(grants.collect::<Vec<Grant>>());
+    let issued = IssuedToken {
+        hash: TokenHash::from_bytes([1; 32]),
+        expires_ms: NEVER_MS,
+    };
+    Identity::new("ci", rights, NEVER_MS, vec![issued]).expect("a sound identity")
 }
 
 /// What went out, in order.
@@ -87,6 +101,7 @@ impl Metadata for Headers {
 
 /// What a call asked for, and what it is told.
 pub(crate) struct Recorder {
+    pub identity: Option<Identity>,
     pub sent: Vec<Sent>,
     pub is_over: bool,
     pub can_send: bool,
@@ -136,6 +151,12 @@ pub(crate) struct Recorder {
     pub message_bytes: usize,
     /// A step was asked for and not taken yet.
     pub wants_step: bool,
+}
+
+impl Permissions for Recorder {
+    fn identity(&self) -> Option<&Identity> {
+        self.identity.as_ref()
+    }
 }
 
 impl DatabaseAccess for Recorder {
@@ -451,15 +472,32 @@ impl Fake {
     }
 
     pub(crate) fn with_metadata(method: Method, metadata: &Headers, shared: &Shared) -> Fake {
-        Fake::started(method, PeerKind::Loopback, metadata, shared)
+        Fake::started(method, Some(caller(&["admin"])), metadata, shared)
     }
 
-    pub(crate) fn from(peer: PeerKind, method: Method, shared: &Shared) -> Fake {
-        Fake::started(method, peer, &Headers::default(), shared)
+    /// A call of somebody who has these rights, or of nobody any more.
+    pub(crate) fn of(rights: Option<&[&str]>, method: Method, shared: &Shared) -> Fake {
+        Fake::with(rights, method, &Headers::default(), shared)
     }
 
-    fn started(method: Method, peer: PeerKind, metadata: &Headers, shared: &Shared) -> Fake {
+    /// The same with metadata.
+    pub(crate) fn with(
+        rights: Option<&[&str]>,
+        method: Method,
+        metadata: &Headers,
+        shared: &Shared,
+    ) -> Fake {
+        Fake::started(method, rights.map(caller), metadata, shared)
+    }
+
+    fn started(
+        method: Method,
+        identity: Option<Identity>,
+        metadata: &Headers,
+        shared: &Shared,
+    ) -> Fake {
         let mut actions = Recorder {
+            identity,
             sent: Vec::new(),
             is_over: false,
             can_send: true,
@@ -498,7 +536,6 @@ impl Fake {
         };
         let head = CallHead {
             deadline_ns: u64::MAX,
-            peer,
             metadata,
         };
         let call = Call::started(method, &head, shared, &mut actions);

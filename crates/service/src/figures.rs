@@ -88,17 +88,23 @@ pub enum RefusedFor {
     Buffers,
     /// There is no such method.
     UnknownMethod,
+    /// Its token is not good, or it needs one and has none.
+    Unauthenticated,
+    /// The right that its method needs holds nowhere for its caller.
+    PermissionDenied,
 }
 
 impl RefusedFor {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [RefusedFor; 6] = [
+    pub const ALL: [RefusedFor; 8] = [
         RefusedFor::Stopping,
         RefusedFor::Connections,
         RefusedFor::AddressConnections,
         RefusedFor::RunningCalls,
         RefusedFor::Buffers,
         RefusedFor::UnknownMethod,
+        RefusedFor::Unauthenticated,
+        RefusedFor::PermissionDenied,
     ];
 }
 
@@ -425,6 +431,6 @@ mod tests {
         }
         other.refused(RefusedFor::Stopping);
         let refused = figures.totals().refused.map(|(calls, _)| calls);
-        assert_eq!(refused, [2, 2, 3, 4, 5, 6]);
+        assert_eq!(refused, [2, 2, 3, 4, 5, 6, 7, 8]);
     }
 }

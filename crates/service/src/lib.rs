@@ -36,6 +36,7 @@ pub mod keyvalue;
 pub mod limits;
 mod message_parts;
 pub mod method;
+mod permission;
 pub mod reflection;
 pub mod rights;
 pub mod services;
@@ -47,13 +48,14 @@ pub mod task;
 pub mod waiting;
 
 pub use actions::{
-    Actions, Administration, BlobAccess, CallClock, DatabaseAccess, PlainResponse, RequestFlow,
-    ResponseHeaders, ResponseMemory, Responses, SendRoom, Topic, Wakeups,
+    Actions, Administration, BlobAccess, CallClock, DatabaseAccess, Permissions, PlainResponse,
+    RequestFlow, ResponseHeaders, ResponseMemory, Responses, SendRoom, Topic, Wakeups,
 };
-pub use call::{CallHead, CallSteps, Metadata, PeerKind, PlanReads, ServerInfo, Shared};
+pub use call::{CallHead, CallSteps, Metadata, PlanReads, ServerInfo, Shared};
 pub use figures::{Figures, LoopFigures, ReaderFigures, RefusedFor};
 pub use message_parts::{MessagePart, MessageParts};
 pub use method::{Method, route};
+pub use permission::{PeerKind, check_begin};
 pub use services::Call;
 pub use settings::ServiceSettings;
 pub use shares::Caller;

@@ -1,10 +1,12 @@
-//! The table of methods: their names, what they do with data, and where the path of a request
-//! leads.
+//! The table of methods: their names, what they do with data and so which right they need, and
+//! where the path of a request leads.
 
-use api::CallKind;
+pub use api::CallKind;
 
-use Access::{Administer, Read, Write};
-use DatabaseName::{Field, FromSettings, InQuery, TheDefault};
+use crate::rights::{DropIn, Right};
+
+use Access::{Administer, AnyRight, Open, Read, ReadOrWrite, Write};
+use DatabaseName::{Field, FromSettings, InQuery, Nowhere, Readable, Server, TheDefault};
 use Route::{Grpc, Http};
 
 /// How a request arrives, and so how it is named.
@@ -17,24 +19,45 @@ pub enum Route {
     Http(&'static str),
 }
 
-/// What a call does with data: for rights and read-only replicas.
+/// What a call does with data, and so which right it needs: also for read-only replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// It touches no data of a database.
-    Nothing,
+    /// It touches no data, and says what anybody may know who reaches the port.
+    Open,
+    /// It touches no data, and is for those who may do something here, whatever that is.
+    AnyRight,
     /// It reads, and changes nothing.
     Read,
+    /// It reads, and changes what is in a database if its request says so.
+    ReadOrWrite,
     /// It may change what is in a database.
     Write,
-    /// It may change databases as a whole, or copies of them.
+    /// It may change databases as a whole, or copies of them, or who may do what.
     Administer,
+}
+
+impl Access {
+    /// Returns the right that a caller needs at least; `None`: anybody may call.
+    #[inline]
+    pub const fn least_right(self) -> Option<Right> {
+        match self {
+            Access::Open => None,
+            Access::AnyRight | Access::Read | Access::ReadOrWrite => Some(Right::Read),
+            Access::Write => Some(Right::Write),
+            Access::Administer => Some(Right::Admin),
+        }
+    }
 }
 
 /// Where a request names its database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatabaseName {
-    /// Nowhere: the call is about no database, or about all of them.
+    /// Nowhere: the call is about no database.
     Nowhere,
+    /// Nowhere: the call is about the server as a whole, with all its databases.
+    Server,
+    /// Nowhere: the call is about those databases that the caller may read.
+    Readable,
     /// In a string field of the message, or of the first message of a stream: the numbers of the
     /// fields from the message down to the string. Without it, the default database is meant.
     Field(&'static [u32]),
@@ -118,10 +141,6 @@ macro_rules! methods {
 
 /// The first field of most requests.
 const FIRST: DatabaseName = Field(&[1]);
-/// The call is about no database, or about all of them.
-const ALL: DatabaseName = DatabaseName::Nowhere;
-/// The call touches no data.
-const NOTHING: Access = Access::Nothing;
 
 methods! {
     KeyValue {
@@ -130,11 +149,11 @@ methods! {
         Delete Grpc(api::keyvalue::DELETE), Write, FIRST;
         Append Grpc(api::keyvalue::APPEND), Write, FIRST;
         Increment Grpc(api::keyvalue::INCREMENT), Write, FIRST;
-        Batch Grpc(api::keyvalue::BATCH), Write, FIRST;
-        Transact Grpc(api::keyvalue::TRANSACT), Write, FIRST;
+        Batch Grpc(api::keyvalue::BATCH), ReadOrWrite, FIRST;
+        Transact Grpc(api::keyvalue::TRANSACT), ReadOrWrite, FIRST;
         Scan Grpc(api::keyvalue::SCAN), Read, FIRST;
         Count Grpc(api::keyvalue::COUNT), Read, FIRST;
-        Pipe Grpc(api::keyvalue::PIPE), Write, FIRST;
+        Pipe Grpc(api::keyvalue::PIPE), ReadOrWrite, FIRST;
         Watch Grpc(api::keyvalue::WATCH), Read, FIRST;
     }
     Blob {
@@ -148,16 +167,16 @@ methods! {
     }
     Admin {
         AdminCreateDatabase Grpc(api::admin::CREATE_DATABASE), Administer, Field(&[1, 1]);
-        AdminListDatabases Grpc(api::admin::LIST_DATABASES), Read, ALL;
+        AdminListDatabases Grpc(api::admin::LIST_DATABASES), Read, Readable;
         AdminDropDatabase Grpc(api::admin::DROP_DATABASE), Administer, FIRST;
         AdminConvertDatabase Grpc(api::admin::CONVERT_DATABASE), Administer, FIRST;
-        AdminStatistics Grpc(api::admin::STATISTICS), Read, ALL;
-        AdminBackup Grpc(api::admin::BACKUP), Administer, ALL;
-        AdminSnapshot Grpc(api::admin::SNAPSHOT), Administer, ALL;
+        AdminStatistics Grpc(api::admin::STATISTICS), Read, Server;
+        AdminBackup Grpc(api::admin::BACKUP), Administer, Server;
+        AdminSnapshot Grpc(api::admin::SNAPSHOT), Administer, Server;
     }
     Echo {
-        EchoUnary Grpc(api::echo::UNARY), NOTHING, ALL;
-        EchoStream Grpc(api::echo::STREAM), NOTHING, ALL;
+        EchoUnary Grpc(api::echo::UNARY), AnyRight, Nowhere;
+        EchoStream Grpc(api::echo::STREAM), AnyRight, Nowhere;
     }
     HttpBlob {
         HttpBlobPut Http("http.Blob/PUT"), Write, InQuery;
@@ -169,24 +188,24 @@ methods! {
         HttpGupload Http("http.Gupload/upload"), Write, TheDefault;
     }
     Health {
-        HealthCheck Grpc(api::health::CHECK), NOTHING, ALL;
-        HealthList Grpc(api::health::LIST), NOTHING, ALL;
-        HealthWatch Grpc(api::health::WATCH), NOTHING, ALL;
+        HealthCheck Grpc(api::health::CHECK), Open, Nowhere;
+        HealthList Grpc(api::health::LIST), Open, Nowhere;
+        HealthWatch Grpc(api::health::WATCH), Open, Nowhere;
     }
     ReflectionV1 {
-        ReflectionV1 Grpc(api::reflection::SERVER_REFLECTION_INFO), NOTHING, ALL;
+        ReflectionV1 Grpc(api::reflection::SERVER_REFLECTION_INFO), Open, Nowhere;
     }
     ReflectionV1Alpha {
-        ReflectionV1Alpha Grpc(api::reflection::SERVER_REFLECTION_INFO_V1ALPHA), NOTHING, ALL;
+        ReflectionV1Alpha Grpc(api::reflection::SERVER_REFLECTION_INFO_V1ALPHA), Open, Nowhere;
     }
     Interop {
-        InteropEmptyCall Grpc(api::interop::EMPTY_CALL), NOTHING, ALL;
-        InteropUnaryCall Grpc(api::interop::UNARY_CALL), NOTHING, ALL;
-        InteropCacheableUnaryCall Grpc(api::interop::CACHEABLE_UNARY_CALL), NOTHING, ALL;
-        InteropStreamingOutputCall Grpc(api::interop::STREAMING_OUTPUT_CALL), NOTHING, ALL;
-        InteropStreamingInputCall Grpc(api::interop::STREAMING_INPUT_CALL), NOTHING, ALL;
-        InteropFullDuplexCall Grpc(api::interop::FULL_DUPLEX_CALL), NOTHING, ALL;
-        InteropHalfDuplexCall Grpc(api::interop::HALF_DUPLEX_CALL), NOTHING, ALL;
+        InteropEmptyCall Grpc(api::interop::EMPTY_CALL), AnyRight, Nowhere;
+        InteropUnaryCall Grpc(api::interop::UNARY_CALL), AnyRight, Nowhere;
+        InteropCacheableUnaryCall Grpc(api::interop::CACHEABLE_UNARY_CALL), AnyRight, Nowhere;
+        InteropStreamingOutputCall Grpc(api::interop::STREAMING_OUTPUT_CALL), AnyRight, Nowhere;
+        InteropStreamingInputCall Grpc(api::interop::STREAMING_INPUT_CALL), AnyRight, Nowhere;
+        InteropFullDuplexCall Grpc(api::interop::FULL_DUPLEX_CALL), AnyRight, Nowhere;
+        InteropHalfDuplexCall Grpc(api::interop::HALF_DUPLEX_CALL), AnyRight, Nowhere;
     }
     Kvstore {
         KvstoreCreate Grpc(api::kvstore::CREATE), Write, FromSettings;
@@ -198,8 +217,8 @@ methods! {
         GuploadUpload Grpc(api::gupload::UPLOAD), Write, TheDefault;
     }
     YdbPing {
-        YdbPingUnary Grpc(api::ydb_ping::PING_PLAIN_GRPC), NOTHING, ALL;
-        YdbPingStream Grpc(api::ydb_ping::PING_STREAM), NOTHING, ALL;
+        YdbPingUnary Grpc(api::ydb_ping::PING_PLAIN_GRPC), AnyRight, Nowhere;
+        YdbPingStream Grpc(api::ydb_ping::PING_STREAM), AnyRight, Nowhere;
     }
 }
 
@@ -245,7 +264,18 @@ impl Method {
 
     /// Returns whether a call may change what the server keeps.
     pub const fn changes_content(self) -> bool {
-        matches!(self.entry().access, Write | Administer)
+        matches!(self.entry().access, ReadOrWrite | Write | Administer)
+    }
+
+    /// Returns the drop-in service that the method belongs to, which can be opened by its name.
+    #[inline]
+    pub const fn drop_in(self) -> Option<DropIn> {
+        match self.service() {
+            Service::Kvstore => Some(DropIn::Kvstore),
+            Service::Gupload | Service::HttpGupload => Some(DropIn::Gupload),
+            Service::YdbPing => Some(DropIn::YdbPing),
+            _ => None,
+        }
     }
 
     /// Returns whether calls of the method look at the metadata of the request. Those of plain
@@ -365,23 +395,27 @@ mod tests {
             M::HttpBlobHead,
             M::KvstoreRetrieve,
         ];
-        let touches_nothing = [
-            Service::Echo,
+        let is_open = [
             Service::Health,
             Service::ReflectionV1,
             Service::ReflectionV1Alpha,
-            Service::Interop,
-            Service::YdbPing,
         ];
+        let touches_nothing = [Service::Echo, Service::Interop, Service::YdbPing];
+        let as_the_request_says = [M::Batch, M::Transact, M::Pipe];
         for &method in Method::ALL {
             let expected = match method {
-                _ if touches_nothing.contains(&method.service()) => Access::Nothing,
+                _ if is_open.contains(&method.service()) => Access::Open,
+                _ if touches_nothing.contains(&method.service()) => Access::AnyRight,
+                _ if as_the_request_says.contains(&method) => Access::ReadOrWrite,
                 _ if reads.contains(&method) => Access::Read,
                 _ if method.service() == Service::Admin => Access::Administer,
                 _ => Access::Write,
             };
             assert_eq!(method.entry().access, expected, "{method:?}");
-            let changes = matches!(expected, Access::Write | Access::Administer);
+            let changes = matches!(
+                expected,
+                Access::ReadOrWrite | Access::Write | Access::Administer
+            );
             assert_eq!(method.changes_content(), changes, "{method:?}");
         }
     }
@@ -389,20 +423,31 @@ mod tests {
     #[test]
     fn a_method_that_touches_data_has_a_database_or_all_of_them() {
         use Method as M;
-        let of_all = [
-            M::AdminListDatabases,
-            M::AdminStatistics,
-            M::AdminBackup,
-            M::AdminSnapshot,
-        ];
+        let of_server = [M::AdminStatistics, M::AdminBackup, M::AdminSnapshot];
         for &method in Method::ALL {
-            let entry = method.entry();
-            let has_none = entry.access == Access::Nothing || of_all.contains(&method);
-            assert_eq!(
-                entry.database == DatabaseName::Nowhere,
-                has_none,
-                "{method:?}"
-            );
+            let MethodEntry {
+                access, database, ..
+            } = method.entry();
+            let has_none = matches!(access, Access::Open | Access::AnyRight);
+            assert_eq!(database == DatabaseName::Nowhere, has_none, "{method:?}");
+            let is_of_server = of_server.contains(&method);
+            assert_eq!(database == DatabaseName::Server, is_of_server, "{method:?}");
+            let lists = method == M::AdminListDatabases;
+            assert_eq!(database == DatabaseName::Readable, lists, "{method:?}");
+        }
+    }
+
+    /// What can be opened by itself is what original clients call that can send no token.
+    #[test]
+    fn the_methods_of_drop_in_services_have_their_name() {
+        for &method in Method::ALL {
+            let expected = match method.service() {
+                Service::Kvstore => Some(DropIn::Kvstore),
+                Service::Gupload | Service::HttpGupload => Some(DropIn::Gupload),
+                Service::YdbPing => Some(DropIn::YdbPing),
+                _ => None,
+            };
+            assert_eq!(method.drop_in(), expected, "{method:?}");
         }
     }
 

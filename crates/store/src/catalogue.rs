@@ -167,8 +167,8 @@ impl Catalogue {
     }
 }
 
-/// Returns whether a database can have the name. Names are for shells, file names and URLs: letters,
-/// digits, `-`, `_` and `.`, with no `.` in front.
+/// Returns whether a database can have the name. Names are for shells, file names and URLs:
+/// letters, digits, `-`, `_` and `.`, with no `.` in front.
 pub fn is_database_name(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     !name.is_empty()

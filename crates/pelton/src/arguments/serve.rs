@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 use super::database::KindArgument;
 use super::number;
 use crate::durability::Durability;
-use crate::listen::{ListenAddress, OriginalPorts};
+use crate::listen::{ListenAddresses, OriginalPorts};
 use crate::metrics::MetricsAddress;
 use crate::simulation::Simulation;
 use crate::size::{MemoryLimit, Size, Span};
@@ -30,21 +30,21 @@ pub struct ServeArguments {
     ///
     /// With a certificate (--tls-cert, --tls-self-signed) TLS is spoken there, but for UNIX
     /// sockets. In front of an address, `plain:` means without TLS and `tls:` with it:
-    /// `--listen tls:0.0.0.0:1978 --listen plain:127.0.0.1:1979`. Port 0 lets the system choose
-    /// one; the line `listening on …` says which. [default: 127.0.0.1:1978]
-    #[arg(
-        long,
-        value_name = "ADDRESS",
-        env = "PELTON_LISTEN",
-        value_delimiter = ','
-    )]
+    /// `--listen tls:0.0.0.0:1978 --listen plain:127.0.0.1:1979`. Behind an address,
+    /// `+anonymous=RIGHT[,RIGHT…]` says what callers without a token may do there: `none`, `read`,
+    /// `write`, `admin`, each with `:DATABASE` or `:DATABASE/BLOBS…` behind it if not for all, or
+    /// `service:NAME` for one drop-in service (kvstore, gupload, ydb-ping). Without it that is
+    /// everything on loopback addresses and UNIX sockets, and nothing elsewhere. Port 0 lets the
+    /// system choose one; the line `listening on …` says which. [default: 127.0.0.1:1978]
+    #[arg(long, value_name = "ADDRESS", env = "PELTON_LISTEN")]
     #[serde(default, deserialize_with = "from_texts")]
-    pub listen: Option<Vec<ListenAddress>>,
+    pub listen: Option<Vec<ListenAddresses>>,
 
     /// Also listen on the ports that clients of drop-in services know: 1313 (gupload) and 2137 (YDB
     /// ping), on the host given
     ///
-    /// With `=` only: --original-ports=HOST. TLS is spoken on that of gupload if there is a
+    /// With `=` only: --original-ports=HOST, or HOST+anonymous=RIGHT as with --listen.
+    /// TLS is spoken on that of gupload if there is a
     /// certificate, on that of YDB ping never. The key-value example of the gRPC project has no
     /// port of its own. [without a value: 127.0.0.1]
     #[arg(

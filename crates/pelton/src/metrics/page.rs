@@ -144,6 +144,8 @@ fn calls(page: &mut Page, totals: &Totals, interop: bool) {
             RefusedFor::RunningCalls => "running_calls",
             RefusedFor::Buffers => "buffers",
             RefusedFor::UnknownMethod => "unknown_method",
+            RefusedFor::Unauthenticated => "unauthenticated",
+            RefusedFor::PermissionDenied => "permission_denied",
         };
         page.sample(&[("reason", reason)], calls);
     }

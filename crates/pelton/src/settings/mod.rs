@@ -17,7 +17,7 @@ use crate::arguments::{
     CpuList, Driver, KindArgument, LogFormat, LogLevel, ServeArguments, UnixMode,
 };
 use crate::durability::Durability;
-use crate::listen::{ListenAddress, OriginalPorts};
+use crate::listen::{ListenAddress, ListenAddresses, OriginalPorts};
 use crate::metrics::MetricsAddress;
 use crate::simulation::Simulation;
 use crate::size::{MemoryLimit, Size, Span};
@@ -150,7 +150,7 @@ impl Settings {
             vec![ListenAddress::from(address)]
         };
         let settings = Settings {
-            listen: pick!(listen).unwrap_or_else(default_listen),
+            listen: pick!(listen).map_or_else(default_listen, ListenAddresses::all),
             original_ports: pick!(original_ports),
             tls_cert: pick!(tls_cert),
             tls_key: pick!(tls_key),

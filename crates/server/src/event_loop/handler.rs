@@ -175,6 +175,13 @@ impl LoopHandler {
         }
     }
 
+    /// Ends the calls of those who were revoked, or have expired.
+    fn end_orphans(&mut self, connections: &mut dyn Connections) {
+        for call in self.state.orphans() {
+            self.with_call(connections, call, LoopState::end_orphan);
+        }
+    }
+
     fn wake_subscribers(&mut self, connections: &mut dyn Connections) {
         for call in self.state.subscribers_to_wake() {
             self.with_call(connections, call, LoopState::wake);
@@ -239,6 +246,7 @@ impl Handler for LoopHandler {
 
     fn tick(&mut self, connections: &mut dyn Connections, now_ns: u64) {
         self.state.set_time(now_ns);
+        self.end_orphans(connections);
         self.serve_reads(connections);
         self.serve_long_reads(connections);
         self.take_up_brought(connections);

@@ -79,6 +79,8 @@ pub(crate) struct LoopState {
     unpack_queue: UnpackQueue,
     drain: Option<Drain>,
     health_version: u64,
+    /// The table of identities is another one than in the last tick.
+    has_other_identities: bool,
     /// Asks this loop for a tick, from any thread.
     waker: SharedWaker,
 }
@@ -108,6 +110,7 @@ impl LoopState {
             LoopRole::Connections | LoopRole::Door => shared.figures.add_loop(),
         };
         let store = &shared.store;
+        shared.identities.wake_on_change(&parts.waker);
         LoopState {
             calls: CallTable::new(figures, settings.time_calls),
             timers: Timers::default(),
@@ -123,10 +126,12 @@ impl LoopState {
             unpack_queue: UnpackQueue::default(),
             drain: None,
             health_version: shared.health.version(),
+            has_other_identities: false,
             waker: parts.waker,
             context: StepContext {
                 settings,
                 clock,
+                identities: shared.identities.table(),
                 batch: TickBatch::new(store.write_batch(), store.write_batch()),
                 admission,
                 tasks: parts.tasks,

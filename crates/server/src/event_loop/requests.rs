@@ -3,12 +3,14 @@
 use std::borrow::Cow;
 
 use net::Io;
-use service::{Call, CallHead, CallSteps, Method, RefusedFor, Status};
+use service::identities::{IdentityKey, Unauthenticated};
+use service::{Call, CallHead, CallSteps, Code, Method, RefusedFor, Status};
 use wire::{Connection, Event, StreamKey};
 
 use super::LoopState;
 use crate::actions::Again;
 use crate::admission;
+use crate::authorization;
 use crate::calls::deadline_exceeded;
 use crate::connection::{Http2State, Link};
 use crate::limits;
@@ -40,14 +42,48 @@ impl LoopState {
         if !http2.connection.head().is_grpc() {
             return self.plain_request(http2, io, stream, end);
         }
-        let Some(method) = route(&mut http2.connection) else {
+        let Some(method) = route(&http2.connection) else {
             return self.refuse_unknown(http2, io, stream);
         };
         if let Err(reason) = self.admit(http2) {
             let status = self.refusal(&http2.link, method, reason);
             return http2.stream(stream, &mut io.output).finish(status);
         }
-        self.begin(http2, io, stream, method, end);
+        let found = {
+            let at = (&*self.context.identities, self.context.clock.store_ms());
+            let anonymous = at.0.of_listener(http2.link.listener);
+            let connection = &mut http2.connection;
+            (http2.authorization).identify(connection, method as u8, anonymous, at)
+        };
+        match self.check_begin(&http2.link, method, found) {
+            Ok(identity) => self.begin(http2, io, stream, (method, identity), end),
+            Err(status) => http2.stream(stream, &mut io.output).finish(status),
+        }
+    }
+
+    /// Returns whose call it is, if it may begin.
+    #[inline]
+    fn check_begin(
+        &self,
+        link: &Link,
+        method: Method,
+        found: Result<IdentityKey, Unauthenticated>,
+    ) -> Result<IdentityKey, Status> {
+        let checked = found.map_err(Unauthenticated::status).and_then(|key| {
+            let identity = self.context.identities.get(key);
+            service::check_begin(method, identity, link.peer).map(|()| key)
+        });
+        checked.inspect_err(|status| self.note_refused(link, method, status))
+    }
+
+    /// Counts and logs a call whose caller may not begin it.
+    #[cold]
+    fn note_refused(&self, link: &Link, method: Method, status: &Status) {
+        self.calls.figures().refused(match status.code() {
+            Code::Unauthenticated => RefusedFor::Unauthenticated,
+            _ => RefusedFor::PermissionDenied,
+        });
+        self.log_refusal(link, method, status);
     }
 
     #[cold]
@@ -125,7 +161,18 @@ impl LoopState {
                 _ => plain::fail(&mut stream, &status, false),
             };
         }
-        self.begin(http2, io, stream, method, end);
+        let found = {
+            let at = (&*self.context.identities, self.context.clock.store_ms());
+            let anonymous = at.0.of_listener(http2.link.listener);
+            (http2.authorization).identify_plain(&http2.connection, anonymous, at)
+        };
+        match self.check_begin(&http2.link, method, found) {
+            Ok(identity) => self.begin(http2, io, stream, (method, identity), end),
+            Err(status) => {
+                let mut stream = http2.stream(stream, &mut io.output);
+                plain::fail(&mut stream, &status, false);
+            }
+        }
     }
 
     fn admit(&self, http2: &Http2State) -> Result<(), RefusedFor> {
@@ -148,13 +195,13 @@ impl LoopState {
         http2: &mut Http2State,
         io: &mut Io,
         stream: StreamKey,
-        method: Method,
+        (method, identity): (Method, IdentityKey),
         end: bool,
     ) {
         let now_ns = self.context.clock.tick_ns();
         let timeout_ns = http2.connection.head().timeout_ns();
         let deadline_ns = timeout_ns.map_or(u64::MAX, |ns| now_ns.saturating_add(ns));
-        let id = (self.calls).begin(http2, stream, method, deadline_ns, now_ns);
+        let id = (self.calls).begin(http2, stream, (method, identity), deadline_ns, now_ns);
         if timeout_ns == Some(0) {
             // Before anything is done for it: what is done within this tick would be answered.
             return self.end(http2, io, id, deadline_exceeded());
@@ -163,11 +210,9 @@ impl LoopState {
             self.calls.note_deadline(id);
         }
         let metadata = Snapshot::of(&http2.connection, method);
-        let peer = http2.link.peer;
         self.step(http2, &mut io.output, id, |call, shared, step| {
             let head = CallHead {
                 deadline_ns,
-                peer,
                 metadata: &metadata,
             };
             *call = Call::started(method, &head, shared, step);
@@ -256,13 +301,11 @@ impl LoopState {
     }
 }
 
-fn route(connection: &mut Connection) -> Option<Method> {
-    if let Some(number) = connection.head_route() {
-        return Some(Method::ALL[number as usize]);
+fn route(connection: &Connection) -> Option<Method> {
+    match authorization::remembered(connection) {
+        Some(route) => Some(Method::ALL[usize::from(route.method())]),
+        None => service::route(connection.head().path()),
     }
-    let method = service::route(connection.head().path())?;
-    connection.set_head_route(method as u32);
-    Some(method)
 }
 
 #[cold]

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use net::Io;
+use service::identities::Unauthenticated;
 use service::services::{database_gone, not_read};
 use service::{Call, CallSteps, Responses, Shared, Status};
 use store::tree::FetchedCall;
@@ -174,6 +175,14 @@ impl LoopState {
     /// The deadline of a call has passed.
     pub(super) fn deadline_passed(&mut self, http2: &mut Http2State, io: &mut Io, id: CallId) {
         self.end(http2, io, id, deadline_exceeded());
+    }
+
+    /// The caller was revoked, or has expired. What is with the committer is done in any case, and
+    /// a call that ends with it is told what became of it.
+    pub(super) fn end_orphan(&mut self, http2: &mut Http2State, io: &mut Io, id: CallId) {
+        if !self.calls.ends_with_commit(id) {
+            self.end(http2, io, id, Unauthenticated::Ended.status());
+        }
     }
 
     /// Ends a call from outside of it.

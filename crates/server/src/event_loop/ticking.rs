@@ -1,5 +1,6 @@
 //! What a loop does once in every tick, beside the calls that came in.
 
+use service::identities::NEVER_MS;
 use store::tree::TreeError;
 use store::{Outcomes, ReadAhead, WriteBatch};
 
@@ -8,9 +9,46 @@ use crate::call_id::CallId;
 use crate::limits;
 
 impl LoopState {
-    /// Sets the time of the tick.
+    /// Sets the time of the tick, and takes over the identities of that time.
+    #[inline]
     pub(super) fn set_time(&mut self, now_ns: u64) {
         self.context.clock.set_ns(now_ns);
+        let identities = &self.context.identities;
+        let has_expired = identities.next_expiry_ms() <= self.context.clock.store_ms();
+        if has_expired || self.shared.identities.version() != identities.version() {
+            self.take_over_identities();
+        }
+    }
+
+    #[cold]
+    fn take_over_identities(&mut self) {
+        let identities = &self.shared.identities;
+        identities.expire(self.context.clock.store_ms());
+        self.context.identities = identities.table();
+        self.has_other_identities = true;
+    }
+
+    /// The calls whose callers are not known any more, if that may have changed since this was
+    /// asked last.
+    pub(super) fn orphans(&mut self) -> Vec<CallId> {
+        match std::mem::take(&mut self.has_other_identities) {
+            true => self.calls.orphans(&self.context.identities),
+            false => Vec::new(),
+        }
+    }
+
+    /// When the identity of a running call may expire next: calls that begin later are looked at
+    /// as they begin.
+    fn expiry_ns(&self) -> Option<u64> {
+        let at_ms = self.context.identities.next_expiry_ms();
+        if at_ms == NEVER_MS || self.calls.len() == 0 {
+            return None;
+        }
+        let clock = &self.context.clock;
+        let wait_ns = at_ms
+            .saturating_sub(clock.store_ms())
+            .checked_mul(1_000_000)?;
+        clock.tick_ns().checked_add(wait_ns)
     }
 
     /// Runs the committer over the writes of this tick. Returns whether there were some.
@@ -160,6 +198,7 @@ impl LoopState {
             self.timers.next_ns(),
             self.drain_deadline_ns(),
             self.sweep_due_ns(),
+            self.expiry_ns(),
             self.writes.retry_ns(),
         ];
         next.into_iter().flatten().min()

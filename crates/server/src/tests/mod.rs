@@ -3,6 +3,7 @@
 mod calls;
 mod charges;
 mod disk_write_queue;
+mod identities;
 mod interop;
 mod logs;
 mod shares;

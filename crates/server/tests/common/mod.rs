@@ -8,8 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use net::{Closed, ConnectionId, Connections, Handler, Io, LoopConfig, Peer, PeerAddress};
-use server::{Config, Silent, Storage, TimeSource};
-use service::ServerInfo;
+use server::{Config, Silent, Simulated, Storage, TimeSource};
+use service::identities::TokenKey;
+use service::rights::Rights;
+use service::{ServerInfo, Shared};
 use wire::grpc::Status;
 use wire::{Cause, Connection, ErrorCode, Event, RequestHead, StreamKey};
 
@@ -60,6 +62,7 @@ impl Default for Options {
 /// One loop's server, driven by hand.
 pub struct Host {
     handler: Box<dyn Handler>,
+    pub shared: Arc<Shared>,
     table: Table,
     time: Arc<ManualTime>,
     pub now_ns: u64,
@@ -90,14 +93,16 @@ impl Host {
             blobs: Default::default(),
             backup_root: None,
             time_calls: true,
+            anonymous: vec![Rights::everything()],
+            token_key: TokenKey::new(&[7; 32]),
         };
-        let handler = Box::new(
-            server::simulated(config, Box::new(|| {}))
-                .expect("the limits fit together")
-                .handler,
-        );
+        let simulated = server::simulated(config, Box::new(|| {}));
+        let Simulated {
+            handler, shared, ..
+        } = simulated.expect("the limits fit together");
         Host {
-            handler,
+            handler: Box::new(handler),
+            shared,
             table: Table::default(),
             time,
             now_ns: 0,

@@ -9,6 +9,8 @@ use net::sim::Random;
 use net::{Closed, ConnectionId, Connections, Handler, Io, LoopConfig, Peer};
 use server::{Config, Silent, Simulated, Storage, TimeSource, simulated};
 use service::ServerInfo;
+use service::identities::TokenKey;
+use service::rights::Rights;
 use store::blob::BlobConfig;
 use store::durable::{CommitLoop, Event, Opened};
 use store::{Store, StoreConfig};
@@ -214,7 +216,7 @@ impl Machine {
         let Simulated {
             handler,
             rounds,
-            store,
+            shared,
             recovered,
         } = simulated(config, waker)?;
         *self.rounds.borrow_mut() = rounds;
@@ -223,7 +225,7 @@ impl Machine {
         let time = Arc::clone(&self.time);
         Ok(Started {
             handler: Box::new(Timed { handler, time }),
-            store,
+            store: shared.store.clone(),
             recovered: recovered.expect("it has a log"),
             last_sequence,
         })
@@ -299,6 +301,8 @@ fn config(seed: u64, time: Arc<VirtualTime>, storage: Storage) -> Config {
         blobs: BlobConfig::default(),
         backup_root: None,
         time_calls: true,
+        anonymous: vec![Rights::everything()],
+        token_key: TokenKey::new(&[7; 32]),
     }
 }
 

@@ -1,5 +1,4 @@
-//! `pelton.v1.Admin`: databases, statistics, backups and snapshots, for those who sit at this
-//! machine.
+//! `pelton.v1.Admin`: databases, statistics, backups and snapshots.
 //!
 //! `proto/pelton/v1/admin.proto` is the promise that this module keeps. Calls are rare, so each is
 //! served whole in one step, although a list of many databases may take longer than a step of a
@@ -18,12 +17,14 @@ use store::{
     DropError, Durability, Kind, Refusal, Store,
 };
 
-use crate::actions::{Administration, CallClock, Responses, SendRoom, Wakeups};
-use crate::call::{CallHead, CallSteps, PeerKind, PlanReads, Shared};
+use crate::actions::{Administration, CallClock, Permissions, Responses, SendRoom, Wakeups};
+use crate::call::{CallHead, CallSteps, PlanReads, Shared};
 use crate::keyvalue::messages::{Invalid, Rule};
 use crate::keyvalue::refusal;
 use crate::limits::{DURABILITY_INTERVAL_MS_MAX, QUOTED_CHARACTERS};
 use crate::method::Method;
+use crate::permission;
+use crate::rights::Right;
 use crate::status::{self, Code, Status};
 use crate::task::TaskNews;
 use api::admin::{
@@ -46,16 +47,13 @@ pub struct AdminCall {
 }
 
 impl AdminCall {
-    /// Begins a call of `method`, and ends it at once if it comes from elsewhere.
+    /// Begins a call of `method`.
     pub fn started(
         method: Method,
-        head: &CallHead<'_>,
+        _head: &CallHead<'_>,
         _shared: &Shared,
-        actions: &mut impl Responses,
+        _actions: &mut impl Sized,
     ) -> AdminCall {
-        if head.peer == PeerKind::Remote {
-            actions.finish(from_elsewhere(method));
-        }
         AdminCall {
             method,
             is_under_way: false,
@@ -65,23 +63,12 @@ impl AdminCall {
     }
 }
 
-/// Until there are tokens, who may administrate is who can reach the server from its own machine.
-#[cold]
-fn from_elsewhere(method: Method) -> Status {
-    Status::new(
-        Code::PermissionDenied,
-        format!(
-            "{} is served on loopback addresses and UNIX sockets only, and this connection comes \
-             from elsewhere; \
-             call it on the machine of the server",
-            method.path()
-        ),
-    )
-}
-
 impl PlanReads for AdminCall {}
 
-impl<A: Administration + Responses + SendRoom + Wakeups + CallClock> CallSteps<A> for AdminCall {
+impl<A> CallSteps<A> for AdminCall
+where
+    A: Administration + Permissions + Responses + SendRoom + Wakeups + CallClock,
+{
     fn message(&mut self, bytes: &[u8], _last: bool, shared: &Shared, actions: &mut A) {
         if std::mem::replace(&mut self.is_under_way, true) {
             return actions.finish(status::second_request(self.method.path()));
@@ -176,11 +163,12 @@ impl AdminCall {
         &mut self,
         bytes: &[u8],
         shared: &Shared,
-        actions: &mut (impl Administration + Responses),
+        actions: &mut (impl Administration + Permissions + Responses),
     ) -> Result<(), Status> {
         let request =
             CreateDatabaseRequest::decode(bytes).map_err(|error| invalid(self.method, error))?;
         let wanted = request.database.unwrap_or_default();
+        permission::check_database(Right::Admin, wanted.name, actions)?;
         let modes = kind_of(&wanted).and_then(|kind| Ok((kind, mode_of(&wanted)?)));
         let (kind, mode) = modes.map_err(|error| invalid(self.method, error))?;
         let store = &shared.store;
@@ -348,10 +336,11 @@ impl AdminCall {
         &mut self,
         bytes: &[u8],
         shared: &Shared,
-        actions: &mut (impl Administration + Responses),
+        actions: &mut (impl Administration + Permissions + Responses),
     ) -> Result<(), Status> {
         let request =
             DropDatabaseRequest::decode(bytes).map_err(|error| invalid(self.method, error))?;
+        permission::check_database(Right::Admin, request.name, actions)?;
         let store = &shared.store;
         let Some(id) = store.database(request.name) else {
             return answer_dropped(false, actions);
@@ -404,8 +393,10 @@ impl AdminCall {
     }
 }
 
-fn list_databases(shared: &Shared, actions: &mut impl Responses) {
-    let infos = by_name(&shared.store);
+/// Lists those databases that the caller may read.
+fn list_databases(shared: &Shared, actions: &mut (impl Permissions + Responses)) {
+    let mut infos = by_name(&shared.store);
+    infos.retain(|info| permission::holds(Right::Read, &info.name, actions));
     actions.respond(|out| {
         for database in figures_of(&infos, &shared.store) {
             let number = ListDatabasesResponse::NUMBERS.databases;

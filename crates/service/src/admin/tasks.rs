@@ -3,10 +3,12 @@
 use store::{Kind, Store};
 
 use super::invalid;
-use crate::actions::{Administration, Responses, SendRoom};
+use crate::actions::{Administration, Permissions, Responses, SendRoom};
 use crate::keyvalue::messages::Invalid;
 use crate::limits::{BACKUP_NAME_BYTES, QUOTED_CHARACTERS};
 use crate::method::Method;
+use crate::permission;
+use crate::rights::Right;
 use crate::status::Status;
 use crate::task::{Task, TaskNews, TaskRefusal};
 use api::admin::{
@@ -36,10 +38,11 @@ pub(super) fn begin_snapshot(
 pub(super) fn begin_convert(
     bytes: &[u8],
     store: &Store,
-    actions: &mut (impl Administration + Responses + SendRoom),
+    actions: &mut (impl Administration + Permissions + Responses + SendRoom),
 ) -> Result<(), Status> {
     let request = ConvertDatabaseRequest::decode(bytes)
         .map_err(|error| invalid(Method::AdminConvertDatabase, error))?;
+    permission::check_database(Right::Admin, request.name, actions)?;
     // Unlike elsewhere the kind must be given: nobody converts to a default by chance.
     let kind = match DatabaseKind::from_number(request.kind) {
         Some(DatabaseKind::Memory) => Kind::Memory,

@@ -111,21 +111,30 @@ fn drop_request(name: &str, confirm_name: &str) -> Vec<u8> {
 }
 
 #[test]
-fn only_those_at_this_machine_are_served() {
+fn databases_are_listed_to_those_who_may_read_them() {
     let shared = shared();
-    for method in SERVED {
-        let mut fake = Fake::from(PeerKind::Remote, method, &shared);
-        let status = fake.take_status().expect("it is refused");
-        assert_eq!(status.code(), Code::PermissionDenied);
-        assert!(
-            status.message().contains(method.path()) && status.message().contains("loopback"),
-            "{}",
-            status.message()
-        );
-        for peer in [PeerKind::Loopback, PeerKind::Unix] {
-            let mut fake = Fake::from(peer, method, &shared);
-            assert_eq!(fake.take_sent(), []);
-        }
+    for name in ["one", "two", "three"] {
+        assert!(created(&volatile(name), &shared));
+    }
+    for (rights, expected) in [
+        (&["admin"][..], &["", "one", "three", "two"][..]),
+        (&["read"], &["", "one", "three", "two"]),
+        (&["read:one", "write:two", "admin:four"], &["one", "two"]),
+        (&["read:default", "read:three/blobs/"], &[""]),
+    ] {
+        let mut fake = Fake::of(Some(rights), Method::AdminListDatabases, &shared);
+        fake.message(&[], true, &shared);
+        let sent = fake.take_sent();
+        let [Sent::Response(answer)] = &sent[..] else {
+            panic!("no answer: {sent:?}");
+        };
+        let response = ListDatabasesResponse::decode(answer).expect("it is a message");
+        let name = |one: Result<DatabaseStatistics<'_>, _>| {
+            let database = one.expect("it is a message").database;
+            database.expect("it is described").name.to_owned()
+        };
+        let names: Vec<String> = response.databases.iter().map(name).collect();
+        assert_eq!(names, expected, "{rights:?}");
     }
 }
 

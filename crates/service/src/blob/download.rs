@@ -7,10 +7,13 @@ use store::blob::{News, key, limits};
 use super::reading::{Part, Reading};
 use super::storing::with_description;
 use super::{BlobDescriptionOf, find, refuse};
-use crate::actions::{BlobAccess, DatabaseAccess, ResponseMemory, Responses, SendRoom};
+use crate::actions::{
+    BlobAccess, DatabaseAccess, Permissions, ResponseMemory, Responses, SendRoom,
+};
 use crate::call::Shared;
 use crate::limits::DOWNLOAD_CHUNK_BYTES;
 use crate::method::Method;
+use crate::rights::Right;
 use crate::status::{Code, Status};
 use api::blob::{BlobDescription, DownloadRequest, DownloadResponse};
 use protobuf::writer;
@@ -31,11 +34,12 @@ impl Download {
     pub(super) fn begin(
         bytes: &[u8],
         shared: &Shared,
-        actions: &mut impl DatabaseAccess,
+        actions: &mut (impl DatabaseAccess + Permissions),
     ) -> Result<Download, Status> {
         let request = DownloadRequest::decode(bytes)
             .map_err(|error| refuse::invalid(Method::BlobDownload, error))?;
-        let (database, _) = refuse::database(request.database, shared)?;
+        let place = (request.database, request.name);
+        let (database, _) = refuse::database(Right::Read, place, shared, actions)?;
         refuse::name("name", request.name)?;
         let chunk_bytes = request.chunk_bytes as usize;
         if chunk_bytes > limits::CHUNK_BYTES {

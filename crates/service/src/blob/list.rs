@@ -8,10 +8,11 @@ use store::{DatabaseId, Direction, Range, ReadView, ScanEnd};
 
 use super::refuse;
 use super::storing::with_description;
-use crate::actions::{DatabaseAccess, Responses, SendRoom};
+use crate::actions::{DatabaseAccess, Permissions, Responses, SendRoom};
 use crate::call::Shared;
 use crate::limits::{SCAN_PAGE_BYTES, SCAN_PAGE_ROWS};
 use crate::method::Method;
+use crate::rights::Right;
 use crate::status::Status;
 use api::blob::{ListRequest, ListResponse};
 use protobuf::writer;
@@ -34,11 +35,12 @@ impl List {
     pub(super) fn begin(
         bytes: &[u8],
         shared: &Shared,
-        actions: &mut impl DatabaseAccess,
+        actions: &mut (impl DatabaseAccess + Permissions),
     ) -> Result<List, Status> {
         let request =
             ListRequest::decode(bytes).map_err(|error| refuse::invalid(Method::BlobList, error))?;
-        let (database, _) = refuse::database(request.database, shared)?;
+        let place = (request.database, request.prefix);
+        let (database, _) = refuse::database(Right::Read, place, shared, actions)?;
         if !request.start_after.is_empty() && !request.start_after.starts_with(request.prefix) {
             return Err(Status::invalid_argument(
                 "field start_after does not begin with prefix",

@@ -23,12 +23,14 @@ use store::{
 };
 
 use crate::actions::{
-    BlobAccess, CallClock, DatabaseAccess, RequestFlow, ResponseMemory, Responses, SendRoom,
+    BlobAccess, CallClock, DatabaseAccess, Permissions, RequestFlow, ResponseMemory, Responses,
+    SendRoom,
 };
 use crate::call::{CallHead, CallSteps, PlanReads, Shared};
 use crate::keyvalue::messages::Invalid;
 use crate::keyvalue::refusal;
 use crate::method::Method;
+use crate::rights::Right;
 use crate::status::{self, Status};
 use api::blob::{DeleteBlobRequest, DeleteBlobResponse, StatRequest, StatResponse};
 use download::Download;
@@ -76,6 +78,7 @@ impl PlanReads for BlobCall {}
 impl<A> CallSteps<A> for BlobCall
 where
     A: DatabaseAccess
+        + Permissions
         + BlobAccess
         + Responses
         + SendRoom
@@ -154,7 +157,7 @@ impl Step {
         method: Method,
         bytes: &[u8],
         shared: &Shared,
-        actions: &mut (impl DatabaseAccess + BlobAccess + Responses + ResponseMemory),
+        actions: &mut (impl DatabaseAccess + Permissions + BlobAccess + Responses + ResponseMemory),
     ) -> Result<Option<Step>, Status> {
         Ok(Some(match method {
             Method::BlobDownload => {
@@ -225,11 +228,12 @@ pub(crate) fn find<'v>(
 fn begin_stat(
     bytes: &[u8],
     shared: &Shared,
-    actions: &mut (impl DatabaseAccess + Responses),
+    actions: &mut (impl DatabaseAccess + Permissions + Responses),
 ) -> Result<Option<Step>, Status> {
     let request =
         StatRequest::decode(bytes).map_err(|error| refuse::invalid(Method::BlobStat, error))?;
-    let (database, blobs) = refuse::database(request.database, shared)?;
+    let place = (request.database, request.name);
+    let (database, blobs) = refuse::database(Right::Read, place, shared, actions)?;
     refuse::name("name", request.name)?;
     if request.upload_id.is_empty() {
         actions.read(DatabaseId::BLOBS, &key(database, request.name));
@@ -271,13 +275,14 @@ fn answer_stat(
 fn begin_delete(
     bytes: &[u8],
     shared: &Shared,
-    actions: &mut impl DatabaseAccess,
+    actions: &mut (impl DatabaseAccess + Permissions),
 ) -> Result<(), Status> {
     let request = DeleteBlobRequest::decode(bytes)
         .map_err(|error| refuse::invalid(Method::BlobDelete, error))?;
     Invalid::refuse_unserved(request.unserved)
         .map_err(|invalid| refuse::invalid(Method::BlobDelete, invalid))?;
-    let (database, _) = refuse::database(request.database, shared)?;
+    let place = (request.database, request.name);
+    let (database, _) = refuse::database(Right::Write, place, shared, actions)?;
     refuse::name("name", request.name)?;
     if request.if_version == Some(0) {
         return Err(Status::invalid_argument(

@@ -6,15 +6,31 @@ use store::blob::{Blobs, NameError, ReadError, UploadError, check_name, limits};
 use store::{DatabaseId, Durability};
 use wal::disk::is_full;
 
+use crate::actions::Permissions;
 use crate::call::Shared;
-use crate::keyvalue::find_database;
+use crate::keyvalue::find_database_of_blobs;
 use crate::keyvalue::messages::Invalid;
 use crate::method::Method;
+use crate::rights::Right;
 use crate::status::{Code, Status};
 
-/// The database of a request, if it can have blobs.
-pub(crate) fn database(name: &str, shared: &Shared) -> Result<(DatabaseId, Arc<Blobs>), Status> {
-    let database = find_database(name, shared)?;
+/// Returns the database of a request, if it can have blobs, to those who have a right on all of
+/// them whose names begin so.
+pub(crate) fn database(
+    right: Right,
+    (name, prefix): (&str, &str),
+    shared: &Shared,
+    actions: &impl Permissions,
+) -> Result<(DatabaseId, Arc<Blobs>), Status> {
+    let database = find_database_of_blobs(right, (name, prefix), shared, actions)?;
+    with_blobs(database, shared)
+}
+
+/// Returns a database, if it can have blobs.
+pub(crate) fn with_blobs(
+    database: DatabaseId,
+    shared: &Shared,
+) -> Result<(DatabaseId, Arc<Blobs>), Status> {
     let config = shared.store.config(database);
     let is_volatile = config.is_none_or(|config| config.durability == Durability::Volatile);
     match shared.store.blobs() {

@@ -6,10 +6,11 @@ use store::blob::{Begin, Description, End, News, limits};
 use super::parted_chunk::{Found, PartedChunk};
 use super::storing::{Progress, Storing, with_description};
 use super::{BlobDescriptionOf, refuse};
-use crate::actions::{BlobAccess, CallClock, RequestFlow, Responses};
+use crate::actions::{BlobAccess, CallClock, Permissions, RequestFlow, Responses};
 use crate::call::Shared;
 use crate::keyvalue::messages::Invalid;
 use crate::method::Method;
+use crate::rights::Right;
 use crate::status::{self, Status};
 use api::blob::{UploadBegin, UploadEnd, UploadPart, UploadRequest, UploadResponse};
 
@@ -30,7 +31,7 @@ impl Upload {
         bytes: &[u8],
         last: bool,
         shared: &Shared,
-        actions: &mut (impl BlobAccess + Responses + RequestFlow + CallClock),
+        actions: &mut (impl BlobAccess + Permissions + Responses + RequestFlow + CallClock),
     ) {
         if let Err(status) = self.take(bytes, shared, actions) {
             return actions.finish(status);
@@ -44,7 +45,7 @@ impl Upload {
         &mut self,
         bytes: &[u8],
         shared: &Shared,
-        actions: &mut (impl BlobAccess + RequestFlow + CallClock),
+        actions: &mut (impl BlobAccess + Permissions + RequestFlow + CallClock),
     ) -> Result<(), Status> {
         let request = UploadRequest::decode(bytes)
             .map_err(|error| refuse::invalid(Method::BlobUpload, error))?;
@@ -201,9 +202,10 @@ fn act_on(progress: Progress, actions: &mut impl Responses) {
 fn check_begin(
     begin: &UploadBegin<'_>,
     shared: &Shared,
-    actions: &impl CallClock,
+    actions: &(impl CallClock + Permissions),
 ) -> Result<Box<Begin>, Status> {
-    let (database, _) = refuse::database(begin.database, shared)?;
+    let place = (begin.database, begin.name);
+    let (database, _) = refuse::database(Right::Write, place, shared, actions)?;
     refuse::name("begin.name", begin.name)?;
     let wrong = |message: String| Err(Status::invalid_argument(message));
     if begin.upload_id.len() > limits::UPLOAD_ID_BYTES {

@@ -3,9 +3,10 @@
 use store::blob::{News, UploadPeer, Work, limits};
 
 use super::refuse;
-use crate::actions::{BlobAccess, ResponseMemory, Responses};
+use crate::actions::{BlobAccess, Permissions, ResponseMemory, Responses};
 use crate::call::Shared;
 use crate::method::Method;
+use crate::rights::Right;
 use crate::status::Status;
 use api::blob::{
     DiscardUploadsRequest, DiscardUploadsResponse, ListUploadsRequest, ListUploadsResponse,
@@ -21,11 +22,12 @@ const LIST_BYTES: usize =
 pub(super) fn begin_list(
     bytes: &[u8],
     shared: &Shared,
-    actions: &mut (impl BlobAccess + ResponseMemory),
+    actions: &mut (impl BlobAccess + Permissions + ResponseMemory),
 ) -> Result<bool, Status> {
     let request = ListUploadsRequest::decode(bytes)
         .map_err(|error| refuse::invalid(Method::BlobListUploads, error))?;
-    let (database, _) = refuse::database(request.database, shared)?;
+    let place = (request.database, "");
+    let (database, _) = refuse::database(Right::Read, place, shared, actions)?;
     let has_room = actions.room_for_answer(LIST_BYTES);
     if has_room {
         actions.blob(Work::ListUploads { database });
@@ -36,11 +38,12 @@ pub(super) fn begin_list(
 pub(super) fn begin_discard(
     bytes: &[u8],
     shared: &Shared,
-    actions: &mut impl BlobAccess,
+    actions: &mut (impl BlobAccess + Permissions),
 ) -> Result<(), Status> {
     let request = DiscardUploadsRequest::decode(bytes)
         .map_err(|error| refuse::invalid(Method::BlobDiscardUploads, error))?;
-    let (database, _) = refuse::database(request.database, shared)?;
+    let place = (request.database, request.name);
+    let (database, _) = refuse::database(Right::Write, place, shared, actions)?;
     refuse::name("name", request.name)?;
     if request.upload_id.len() > limits::UPLOAD_ID_BYTES {
         return Err(Status::invalid_argument(format!(

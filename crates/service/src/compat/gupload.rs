@@ -7,10 +7,13 @@
 use store::blob::{Begin, End, News, limits};
 use store::{CommitOutcome, DatabaseId};
 
-use crate::actions::{BlobAccess, CallClock, PlainResponse, RequestFlow, Responses};
+use crate::actions::{BlobAccess, CallClock, Permissions, PlainResponse, RequestFlow, Responses};
 use crate::blob::{Progress, Storing, refuse};
 use crate::call::{CallHead, CallSteps, PlanReads, Shared};
 use crate::method::Method;
+use crate::permission;
+use crate::rights::{DropIn, Right};
+use crate::settings::names::GENERATED;
 use crate::status::{Code, Status};
 use api::gupload::{Chunk, UploadStatus, UploadStatusCode};
 use protobuf::DecodeError;
@@ -35,7 +38,7 @@ impl GuploadCall {
         method: Method,
         head: &CallHead<'_>,
         shared: &Shared,
-        actions: &mut (impl BlobAccess + Responses + RequestFlow + CallClock),
+        actions: &mut (impl BlobAccess + Permissions + Responses + RequestFlow + CallClock),
     ) -> GuploadCall {
         let content = Content::begin(head, shared, actions).unwrap_or_else(|status| {
             actions.finish(status);
@@ -78,15 +81,17 @@ impl Content {
     fn begin(
         head: &CallHead<'_>,
         shared: &Shared,
-        actions: &mut (impl BlobAccess + RequestFlow + CallClock),
+        actions: &mut (impl BlobAccess + Permissions + RequestFlow + CallClock),
     ) -> Result<Content, Status> {
         let metadata = |name: &[u8]| head.metadata.first(name);
         if shared.settings.gupload.discard || metadata(b":method").is_some_and(is_safe) {
             return Ok(Content::Nowhere);
         }
-        let found = refuse::database("", shared);
+        if !permission::has_drop_in(DropIn::Gupload, actions) {
+            permission::check_blobs(Right::Write, ("", GENERATED), actions)?;
+        }
+        let found = refuse::with_blobs(DatabaseId::DEFAULT, shared);
         let (database, _) = found.map_err(|_| nowhere_to_keep())?;
-        debug_assert_eq!(database, DatabaseId::DEFAULT);
         let length = metadata(b"content-length").and_then(|text| std::str::from_utf8(text).ok());
         let now_ms = actions.now_ms();
         let begin = Begin {

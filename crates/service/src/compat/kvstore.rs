@@ -11,10 +11,11 @@ use store::{
     PushError, ReadView, Refusal, Value,
 };
 
-use crate::actions::{CallClock, DatabaseAccess, ResponseMemory, Responses, Wakeups};
+use crate::actions::{CallClock, DatabaseAccess, Permissions, ResponseMemory, Responses, Wakeups};
 use crate::call::{CallHead, CallSteps, PlanReads, Shared};
 use crate::keyvalue;
 use crate::method::Method;
+use crate::rights::{DropIn, Right};
 use crate::settings::simulate::SimulatedTurn;
 use crate::status::{self, Code, Status};
 use api::kvstore::{
@@ -63,7 +64,7 @@ impl KvstoreCall {
         &mut self,
         bytes: &[u8],
         shared: &Shared,
-        actions: &mut (impl DatabaseAccess + ResponseMemory + Wakeups + CallClock),
+        actions: &mut (impl DatabaseAccess + Permissions + ResponseMemory + Wakeups + CallClock),
     ) -> Result<(), Status> {
         let Some(simulator) = &shared.settings.kvstore.simulator else {
             return self.begin(bytes, shared, actions);
@@ -83,10 +84,10 @@ impl KvstoreCall {
         &mut self,
         bytes: &[u8],
         shared: &Shared,
-        actions: &mut impl DatabaseAccess,
+        actions: &mut (impl DatabaseAccess + Permissions),
     ) -> Result<(), Status> {
         let (key, value) = decode(bytes, self.method)?;
-        let database = database(shared)?;
+        let database = self.database(shared, actions)?;
         if self.is_read() {
             keyvalue::check_key(key)?;
             actions.read(database, key);
@@ -117,6 +118,22 @@ impl KvstoreCall {
         self.step = KvstoreStep::Writing;
         Ok(())
     }
+
+    /// Returns the database of the service. NOT_FOUND would report the key, so one that is missing
+    /// has another status.
+    fn database(&self, shared: &Shared, actions: &impl Permissions) -> Result<DatabaseId, Status> {
+        let right = match self.is_read() {
+            true => Right::Read,
+            false => Right::Write,
+        };
+        let name = &*shared.settings.kvstore.database;
+        let as_drop_in = (DropIn::Kvstore, right);
+        let found = keyvalue::find_database_of_drop_in(as_drop_in, name, shared, actions);
+        found.map_err(|status| match status.code() {
+            Code::NotFound => no_database(name),
+            _ => status,
+        })
+    }
 }
 
 impl PlanReads for KvstoreCall {
@@ -127,7 +144,7 @@ impl PlanReads for KvstoreCall {
 
 impl<A> CallSteps<A> for KvstoreCall
 where
-    A: DatabaseAccess + Responses + ResponseMemory + Wakeups + CallClock,
+    A: DatabaseAccess + Permissions + Responses + ResponseMemory + Wakeups + CallClock,
 {
     fn message(&mut self, bytes: &[u8], _last: bool, shared: &Shared, actions: &mut A) {
         let taken_up = match self.step {
@@ -218,15 +235,6 @@ fn decode(bytes: &[u8], method: Method) -> Result<(&[u8], &[u8]), Status> {
         _ => DeleteRequest::decode(bytes).map(|request| (request.key, &[][..])),
     };
     decoded.map_err(|error| not_a_request(method, error))
-}
-
-/// The database of the service. NOT_FOUND would report the key, so one that is missing has
-/// another status.
-fn database(shared: &Shared) -> Result<DatabaseId, Status> {
-    match &*shared.settings.kvstore.database {
-        "" => Ok(DatabaseId::DEFAULT),
-        name => (shared.store.database(name)).ok_or_else(|| no_database(name)),
-    }
 }
 
 fn without_words(code: Code) -> Status {

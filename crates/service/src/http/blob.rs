@@ -7,12 +7,13 @@ use super::condition::{Found, Wanted, etag, of_change};
 use super::range::Part;
 use super::target::target;
 use crate::actions::{
-    BlobAccess, CallClock, DatabaseAccess, PlainResponse, RequestFlow, ResponseMemory, Responses,
-    SendRoom,
+    BlobAccess, CallClock, DatabaseAccess, Permissions, PlainResponse, RequestFlow, ResponseMemory,
+    Responses, SendRoom,
 };
 use crate::blob::{BlobDescriptionOf, Progress, Reading, Storing, delete, deleted, find, refuse};
 use crate::call::{CallHead, Metadata, Shared};
 use crate::limits::DOWNLOAD_CHUNK_BYTES;
+use crate::rights::Right;
 use crate::status::{Code, Status};
 
 const TEXT: (&str, &str) = ("content-type", "text/plain; charset=utf-8");
@@ -30,10 +31,10 @@ impl Put {
     pub(super) fn begin(
         head: &CallHead<'_>,
         shared: &Shared,
-        actions: &mut (impl BlobAccess + RequestFlow + CallClock),
+        actions: &mut (impl BlobAccess + Permissions + RequestFlow + CallClock),
     ) -> Result<Put, Status> {
         let target = target(head.metadata.first(b":path").unwrap_or_default())?;
-        let (database, _) = refuse::database(&target.database, shared)?;
+        let (database, _) = refuse::database(Right::Write, target.place(), shared, actions)?;
         refuse::name("NAME of the path", &target.name)?;
         let text = |name: &[u8]| {
             let value = head.metadata.first(name)?;
@@ -140,10 +141,10 @@ impl Get {
         head: &CallHead<'_>,
         is_head: bool,
         shared: &Shared,
-        actions: &mut impl DatabaseAccess,
+        actions: &mut (impl DatabaseAccess + Permissions),
     ) -> Result<Get, Status> {
         let target = target(head.metadata.first(b":path").unwrap_or_default())?;
-        let (database, _) = refuse::database(&target.database, shared)?;
+        let (database, _) = refuse::database(Right::Read, target.place(), shared, actions)?;
         refuse::name("NAME of the path", &target.name)?;
         actions.read(DatabaseId::BLOBS, &key(database, &target.name));
         Ok(Get {
@@ -245,9 +246,13 @@ pub(super) struct Delete {
 }
 
 impl Delete {
-    pub(super) fn begin(head: &CallHead<'_>, shared: &Shared) -> Result<Delete, Status> {
+    pub(super) fn begin(
+        head: &CallHead<'_>,
+        shared: &Shared,
+        actions: &impl Permissions,
+    ) -> Result<Delete, Status> {
         let target = target(head.metadata.first(b":path").unwrap_or_default())?;
-        let (database, _) = refuse::database(&target.database, shared)?;
+        let (database, _) = refuse::database(Right::Write, target.place(), shared, actions)?;
         refuse::name("NAME of the path", &target.name)?;
         Ok(Delete {
             database,

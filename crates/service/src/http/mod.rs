@@ -15,8 +15,8 @@ use store::blob::News;
 use store::{CommitOutcome, ReadView};
 
 use crate::actions::{
-    BlobAccess, CallClock, DatabaseAccess, PlainResponse, RequestFlow, ResponseMemory, Responses,
-    SendRoom,
+    BlobAccess, CallClock, DatabaseAccess, Permissions, PlainResponse, RequestFlow, ResponseMemory,
+    Responses, SendRoom,
 };
 use crate::call::{CallHead, CallSteps, PlanReads, Shared};
 use crate::method::Method;
@@ -62,15 +62,18 @@ enum HttpStep {
 
 impl HttpCall {
     /// Begins one.
-    pub fn started(
+    pub fn started<A>(
         method: Method,
         head: &CallHead<'_>,
         shared: &Shared,
-        actions: &mut (impl DatabaseAccess + BlobAccess + Responses + RequestFlow + CallClock),
-    ) -> HttpCall {
+        actions: &mut A,
+    ) -> HttpCall
+    where
+        A: DatabaseAccess + Permissions + BlobAccess + Responses + RequestFlow + CallClock,
+    {
         let begun = match method {
             Method::HttpBlobPut => Put::begin(head, shared, actions).map(HttpStep::Put),
-            Method::HttpBlobDelete => Delete::begin(head, shared).map(HttpStep::Delete),
+            Method::HttpBlobDelete => Delete::begin(head, shared, actions).map(HttpStep::Delete),
             _ => {
                 let is_head = method == Method::HttpBlobHead;
                 Get::begin(head, is_head, shared, actions).map(HttpStep::Get)

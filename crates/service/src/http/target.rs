@@ -17,6 +17,13 @@ pub(super) struct Target {
     pub(super) database: String,
 }
 
+impl Target {
+    /// Returns the database, and the name of the blob in it.
+    pub(super) fn place(&self) -> (&str, &str) {
+        (&self.database, &self.name)
+    }
+}
+
 /// Reads `/blob/NAME?database=NAME`, with `%XX` for bytes.
 pub(super) fn target(path: &[u8]) -> Result<Target, Status> {
     let wrong =

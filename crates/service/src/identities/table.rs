@@ -25,7 +25,7 @@ impl IdentityKey {
 
 /// The place of a token, or of a listener.
 #[derive(Clone, Debug)]
-struct Slot {
+struct TokenSlot {
     /// Grows whenever the slot becomes free.
     generation: u32,
     holder: Option<Holder>,
@@ -45,7 +45,7 @@ pub struct IdentityTable {
     key: TokenKey,
     version: u64,
     listeners: usize,
-    slots: Vec<Slot>,
+    slots: Vec<TokenSlot>,
     /// Every token in order of its hash, with its slot; `None`: it has expired.
     by_hash: Vec<(TokenHash, Option<u32>)>,
     /// When the next token expires.
@@ -56,14 +56,14 @@ impl IdentityTable {
     /// The table of a server without tokens. A caller without a token has the rights of its
     /// listener.
     pub(super) fn new(key: TokenKey, listeners: Vec<Rights>) -> IdentityTable {
-        let slot = |rights| Slot {
+        let slot = |rights| TokenSlot {
             generation: 0,
             holder: Some(Holder {
                 identity: Arc::new(Identity::anonymous(rights)),
                 hash: None,
             }),
         };
-        let slots: Vec<Slot> = listeners.into_iter().map(slot).collect();
+        let slots: Vec<TokenSlot> = listeners.into_iter().map(slot).collect();
         IdentityTable {
             key,
             version: 0,
@@ -141,11 +141,11 @@ impl IdentityTable {
     fn place(&mut self, good: Vec<(TokenHash, Arc<Identity>)>) {
         let mut from = self.listeners;
         for (hash, identity) in good {
-            let is_free = |slot: &Slot| slot.holder.is_none();
+            let is_free = |slot: &TokenSlot| slot.holder.is_none();
             let index = match self.slots[from..].iter().position(is_free) {
                 Some(ahead) => from + ahead,
                 None => {
-                    self.slots.push(Slot {
+                    self.slots.push(TokenSlot {
                         generation: 0,
                         holder: None,
                     });
@@ -210,7 +210,7 @@ impl IdentityTable {
             return Err(Unauthenticated::Unknown);
         }
         let slot = slot.ok_or(Unauthenticated::Expired)?;
-        let Slot { generation, holder } = &self.slots[slot as usize];
+        let TokenSlot { generation, holder } = &self.slots[slot as usize];
         let is_good = |holder: &Holder| holder.identity.is_good(&known, now_ms);
         match holder.as_ref().is_some_and(is_good) {
             true => Ok(IdentityKey {
@@ -230,7 +230,7 @@ impl IdentityTable {
     /// Returns how many slots somebody has.
     #[cfg(test)]
     pub(super) fn slots_in_use(&self) -> usize {
-        let is_used = |slot: &&Slot| slot.holder.is_some();
+        let is_used = |slot: &&TokenSlot| slot.holder.is_some();
         self.slots.iter().filter(is_used).count()
     }
 }

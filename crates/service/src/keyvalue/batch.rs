@@ -13,13 +13,15 @@ use store::{
 
 use super::messages::{HistoryPoint, Invalid, decode_batch, decode_operation, operations};
 use super::{KeyValueStep, Pushed, answer, refuse, value_bytes_at_most};
-use crate::actions::{CallClock, DatabaseAccess, ResponseMemory, Responses, SendRoom};
+use crate::actions::{CallClock, DatabaseAccess, Permissions, ResponseMemory, Responses, SendRoom};
 use crate::call::Shared;
 use crate::limits::{
     ANSWER_BYTES, ANSWER_BYTES_MAX, ANSWER_FRAME_BYTES, FAILURE_BYTES, LARGE_ANSWER_BYTES,
 };
 use crate::message_parts::MessageParts;
 use crate::method::Method;
+use crate::permission;
+use crate::rights::Right;
 use crate::status::Status;
 
 /// A batch of reads that waits for a view.
@@ -42,11 +44,11 @@ pub(super) struct WriteBatch {
 pub(super) fn begin(
     bytes: &[u8],
     shared: &Shared,
-    actions: &mut (impl DatabaseAccess + ResponseMemory),
+    actions: &mut (impl DatabaseAccess + Permissions + ResponseMemory),
 ) -> Result<KeyValueStep, Status> {
     let decoded = decode_batch(bytes);
     let (request, mode) = decoded.map_err(|invalid| refuse::invalid(Method::Batch, invalid))?;
-    let database = refuse::find_database(request.database, shared)?;
+    let database = refuse::find_database(Right::Read, request.database, shared, actions)?;
     let named_bytes = named_bound(Method::Batch, request.max_answer_bytes)?;
     let allowed_bytes = named_bytes.min(shared.answer_bytes_max);
     let allowed = shared
@@ -62,6 +64,7 @@ pub(super) fn begin(
         ));
     }
     if !has_only_reads(&request)? {
+        permission::check_database(Right::Write, request.database, actions)?;
         let place = (database, mode);
         let begun = begin_writes(&request, place, allowed_bytes, shared, actions)?;
         return Ok(match begun {
@@ -208,6 +211,23 @@ pub(super) fn push_all<'a>(
         keep(Pushed::new(kind, &operation));
     }
     Ok(())
+}
+
+/// Refuses operations, in their encoded form, to those who may not read, and those who may not
+/// write if one of them writes.
+pub(super) fn check_operations<'a>(
+    database: &str,
+    mut operations: impl Iterator<Item = &'a [u8]>,
+    actions: &impl Permissions,
+) -> Result<(), Status> {
+    if permission::holds(Right::Write, database, actions) {
+        return Ok(());
+    }
+    let needed = match operations.any(may_write) {
+        true => Right::Write,
+        false => Right::Read,
+    };
+    permission::check_database(needed, database, actions)
 }
 
 /// Returns whether all operations are Gets of keys that there can be.

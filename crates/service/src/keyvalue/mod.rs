@@ -19,16 +19,21 @@ use store::tree::{NotFetched, ReadPlan};
 use store::{CommitOutcome, DatabaseId, Decision, Mode, ReadView, Value};
 
 use crate::actions::{
-    CallClock, DatabaseAccess, RequestFlow, ResponseMemory, Responses, SendRoom, Wakeups,
+    CallClock, DatabaseAccess, Permissions, RequestFlow, ResponseMemory, Responses, SendRoom,
+    Wakeups,
 };
 use crate::call::{CallHead, CallSteps, PlanReads, Shared};
 use crate::method::Method;
+use crate::rights::Right;
 use crate::status::{self, Status};
 use batch::{ReadBatch, WriteBatch};
 use messages::{Request, decode_get};
 use pipe::Pipe;
 use range::{Count, Scan};
-pub(crate) use refuse::{check_key, find_database, invalid, not_fetched, push_error, refusal};
+pub(crate) use refuse::{
+    check_key, find_database_of_blobs, find_database_of_drop_in, invalid, not_fetched, push_error,
+    refusal,
+};
 pub use refuse::{database_gone, no_reader, not_read, reads_wait};
 use transact::Transact;
 
@@ -113,7 +118,14 @@ impl PlanReads for KeyValueCall {
 
 impl<A> CallSteps<A> for KeyValueCall
 where
-    A: DatabaseAccess + Responses + SendRoom + ResponseMemory + RequestFlow + Wakeups + CallClock,
+    A: DatabaseAccess
+        + Permissions
+        + Responses
+        + SendRoom
+        + ResponseMemory
+        + RequestFlow
+        + Wakeups
+        + CallClock,
 {
     #[inline]
     fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared, actions: &mut A) {
@@ -185,7 +197,7 @@ impl KeyValueStep {
         method: Method,
         bytes: &[u8],
         shared: &Shared,
-        actions: &mut (impl DatabaseAccess + ResponseMemory),
+        actions: &mut (impl DatabaseAccess + Permissions + ResponseMemory),
     ) -> Result<KeyValueStep, Status> {
         match method {
             Method::Get => begin_get(bytes, shared, actions),
@@ -213,11 +225,11 @@ impl KeyValueStep {
 fn begin_get(
     bytes: &[u8],
     shared: &Shared,
-    actions: &mut impl DatabaseAccess,
+    actions: &mut (impl DatabaseAccess + Permissions),
 ) -> Result<KeyValueStep, Status> {
     let (database, key) =
         decode_get(bytes).map_err(|invalid| refuse::invalid(Method::Get, invalid))?;
-    let database = refuse::find_database(database, shared)?;
+    let database = refuse::find_database(Right::Read, database, shared, actions)?;
     refuse::check_key(key)?;
     actions.read(database, key);
     Ok(KeyValueStep::Get {
@@ -263,11 +275,11 @@ fn begin_write(
     kind: OperationKind,
     bytes: &[u8],
     shared: &Shared,
-    actions: &mut (impl DatabaseAccess + ResponseMemory),
+    actions: &mut (impl DatabaseAccess + Permissions + ResponseMemory),
 ) -> Result<KeyValueStep, Status> {
     let request =
         Request::decode(kind, bytes).map_err(|invalid| refuse::invalid(method, invalid))?;
-    let database = refuse::find_database(request.database, shared)?;
+    let database = refuse::find_database(Right::Write, request.database, shared, actions)?;
     let pushed = Pushed::new(kind, &request.operation);
     if pushed.wants_value && !actions.room_for_answer(value_bytes_at_most(database, shared)) {
         return Ok(KeyValueStep::Expecting(method));

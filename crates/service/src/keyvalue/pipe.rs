@@ -12,13 +12,14 @@ use protobuf::writer;
 use store::{CommitOutcome, DatabaseId, Decision, Mode, OperationStatus, Refusal};
 
 use super::batch::{
-    Filled, answer_bound, encode_applied, encode_outcome, encode_result, point_after, push_all,
-    refused, submit_with_room, values_bytes, with_result,
+    Filled, answer_bound, check_operations, encode_applied, encode_outcome, encode_result,
+    point_after, push_all, refused, submit_with_room, values_bytes, with_result,
 };
 use super::messages::{concerns_only_its_batch, decode_pipe, operations, pipe_answers};
 use super::{Pushed, refuse};
 use crate::actions::{
-    CallClock, DatabaseAccess, RequestFlow, ResponseMemory, Responses, SendRoom, Wakeups,
+    CallClock, DatabaseAccess, Permissions, RequestFlow, ResponseMemory, Responses, SendRoom,
+    Wakeups,
 };
 use crate::call::Shared;
 use crate::limits::{
@@ -26,6 +27,7 @@ use crate::limits::{
     PIPE_ANSWER_BYTES, PIPE_BATCHES, PIPE_FRAME_BYTES, PIPE_INDEX_BYTES, PIPE_REQUEST_BYTES,
 };
 use crate::method::Method;
+use crate::rights::Right;
 use crate::status::Status;
 
 const METHOD: Method = Method::Pipe;
@@ -87,6 +89,7 @@ impl Pipe {
         shared: &Shared,
         actions: &mut (
                  impl DatabaseAccess
+                 + Permissions
                  + Responses
                  + SendRoom
                  + ResponseMemory
@@ -167,7 +170,7 @@ impl Pipe {
         &mut self,
         bytes: &[u8],
         shared: &Shared,
-        actions: &mut (impl DatabaseAccess + ResponseMemory),
+        actions: &mut (impl DatabaseAccess + Permissions + ResponseMemory),
     ) -> Option<Waiting> {
         let (request, mode) = match decode_pipe(bytes) {
             Ok(decoded) => decoded,
@@ -180,7 +183,7 @@ impl Pipe {
                 });
             }
         };
-        if let Err(status) = self.aim(&request, shared) {
+        if let Err(status) = self.aim(&request, shared, actions) {
             return Some(self.broken(status));
         }
         if request.operations.is_empty() {
@@ -199,7 +202,12 @@ impl Pipe {
 
     /// Takes from the first message what holds for the whole Pipe, and checks that the others do
     /// not contradict.
-    fn aim(&mut self, request: &PipeRequest<'_>, shared: &Shared) -> Result<(), Status> {
+    fn aim(
+        &mut self,
+        request: &PipeRequest<'_>,
+        shared: &Shared,
+        actions: &impl Permissions,
+    ) -> Result<(), Status> {
         if let Some(target) = &self.target {
             let fits = request.database.is_empty() || *request.database == *target.name;
             return if fits {
@@ -211,7 +219,7 @@ impl Pipe {
         let answers = pipe_answers(request.answers);
         let answers = answers.map_err(|invalid| refuse::invalid(METHOD, invalid))?;
         self.target = Some(Target {
-            database: refuse::find_database(request.database, shared)?,
+            database: refuse::find_database(Right::Read, request.database, shared, actions)?,
             name: request.database.into(),
             failures_only: answers == PipeAnswers::FailuresOnly,
         });
@@ -223,9 +231,10 @@ impl Pipe {
         (request, mode): (&PipeRequest<'_>, Mode),
         request_bytes: usize,
         shared: &Shared,
-        actions: &mut (impl DatabaseAccess + ResponseMemory),
+        actions: &mut (impl DatabaseAccess + Permissions + ResponseMemory),
     ) -> Result<Option<Batch>, Status> {
         let target = self.target.as_ref().expect("the first message has set it");
+        check_operations(&target.name, request.operations.encoded(), actions)?;
         let limits = shared.store.limits(target.database).unwrap_or_default();
         let max_answer_bytes = answer_bound(METHOD, request.max_answer_bytes, shared)?;
         let (given, allowed) = (request.operations.len(), limits.commit_operations);

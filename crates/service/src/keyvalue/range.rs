@@ -11,12 +11,13 @@ use store::{DatabaseId, Direction, Entry, Range, ReadView, ScanEnd, Value};
 use super::batch::point_of;
 use super::messages::{HistoryPoint, Invalid, decode_count, decode_scan};
 use super::refuse;
-use crate::actions::{CallClock, DatabaseAccess, ResponseMemory, Responses, SendRoom};
+use crate::actions::{CallClock, DatabaseAccess, Permissions, ResponseMemory, Responses, SendRoom};
 use crate::call::Shared;
 use crate::limits::{
     COUNT_SLICE_ROWS, EXACT_COUNT_ROWS, HELD_KEY_BYTES, SCAN_PAGE_BYTES, SCAN_PAGE_ROWS,
 };
 use crate::method::Method;
+use crate::rights::Right;
 use crate::status::Status;
 
 /// At most this many bytes are what an entry takes in a page beside its key and its value: four
@@ -134,11 +135,11 @@ impl Scan {
     pub(super) fn begin(
         bytes: &[u8],
         shared: &Shared,
-        actions: &mut (impl DatabaseAccess + ResponseMemory),
+        actions: &mut (impl DatabaseAccess + Permissions + ResponseMemory),
     ) -> Result<Box<Scan>, Status> {
         let invalid = |invalid| refuse::invalid(Method::Scan, invalid);
         let (request, direction) = decode_scan(bytes).map_err(invalid)?;
-        let database = refuse::find_database(request.database, shared)?;
+        let database = refuse::find_database(Right::Read, request.database, shared, actions)?;
         let mut rest = Rest::new(request.keys);
         if let Some(key) = request.start_after {
             if !rest.range().contains(key) {
@@ -378,12 +379,12 @@ impl Count {
     pub(super) fn begin(
         bytes: &[u8],
         shared: &Shared,
-        actions: &mut (impl DatabaseAccess + ResponseMemory),
+        actions: &mut (impl DatabaseAccess + Permissions + ResponseMemory),
     ) -> Result<Box<Count>, Status> {
         let decoded = decode_count(bytes);
         let (request, may_estimate) =
             decoded.map_err(|invalid| refuse::invalid(Method::Count, invalid))?;
-        let database = refuse::find_database(request.database, shared)?;
+        let database = refuse::find_database(Right::Read, request.database, shared, actions)?;
         let rest = Rest::new(request.keys);
         rest.hold_request(actions);
         actions.read_long(database);

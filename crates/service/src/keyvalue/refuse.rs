@@ -7,14 +7,53 @@ use store::tree::TreeError;
 use store::{DatabaseId, Limit, PushError, Refusal};
 
 use super::messages::{Invalid, Rule};
+use crate::actions::Permissions;
 use crate::call::Shared;
 use crate::limits::{ANSWER_BYTES_MAX, QUOTED_CHARACTERS};
 use crate::method::Method;
+use crate::permission;
+use crate::rights::{DropIn, Right};
 use crate::status::{Code, Status};
 
-/// The id of a database by its name.
+/// Returns the id of a database by its name, to those who have a right on its entries. It is looked
+/// at first, so that a refusal does not tell whether there is such a database.
 #[inline]
-pub(crate) fn find_database(name: &str, shared: &Shared) -> Result<DatabaseId, Status> {
+pub(crate) fn find_database(
+    right: Right,
+    name: &str,
+    shared: &Shared,
+    actions: &impl Permissions,
+) -> Result<DatabaseId, Status> {
+    permission::check_database(right, name, actions)?;
+    find(name, shared)
+}
+
+/// The same for those who have a right on all blobs of the database whose names begin so.
+pub(crate) fn find_database_of_blobs(
+    right: Right,
+    (name, prefix): (&str, &str),
+    shared: &Shared,
+    actions: &impl Permissions,
+) -> Result<DatabaseId, Status> {
+    permission::check_blobs(right, (name, prefix), actions)?;
+    find(name, shared)
+}
+
+/// The same for a drop-in service, for which nobody else is asked who has it granted by its name.
+pub(crate) fn find_database_of_drop_in(
+    (service, right): (DropIn, Right),
+    name: &str,
+    shared: &Shared,
+    actions: &impl Permissions,
+) -> Result<DatabaseId, Status> {
+    if !permission::has_drop_in(service, actions) {
+        permission::check_database(right, name, actions)?;
+    }
+    find(name, shared)
+}
+
+#[inline]
+fn find(name: &str, shared: &Shared) -> Result<DatabaseId, Status> {
     if name.is_empty() {
         return Ok(DatabaseId::DEFAULT);
     }

@@ -5,14 +5,16 @@ use protobuf::writer;
 use store::{Commit, CommitOutcome, Decision, List, Mode};
 
 use super::batch::{
-    Filled, answer_bound, encode_outcome, push_all, refused, submit_with_room, values_bytes,
+    Filled, answer_bound, check_operations, encode_outcome, push_all, refused, submit_with_room,
+    values_bytes,
 };
 use super::messages::{Invalid, comparison, decode_transact, operations};
 use super::{Pushed, refuse};
-use crate::actions::{DatabaseAccess, ResponseMemory, Responses};
+use crate::actions::{DatabaseAccess, Permissions, ResponseMemory, Responses};
 use crate::call::Shared;
 use crate::limits::{FAILURE_BYTES, TRANSACT_FRAME_BYTES};
 use crate::method::Method;
+use crate::rights::Right;
 use crate::status::Status;
 
 const METHOD: Method = Method::Transact;
@@ -30,10 +32,15 @@ impl Transact {
     pub(super) fn begin(
         bytes: &[u8],
         shared: &Shared,
-        actions: &mut (impl DatabaseAccess + ResponseMemory),
+        actions: &mut (impl DatabaseAccess + Permissions + ResponseMemory),
     ) -> Result<Option<Transact>, Status> {
         let request = decode_transact(bytes).map_err(|invalid| refuse::invalid(METHOD, invalid))?;
-        let database = refuse::find_database(request.database, shared)?;
+        let database = refuse::find_database(Right::Read, request.database, shared, actions)?;
+        let both = request
+            .when_met
+            .encoded()
+            .chain(request.when_unmet.encoded());
+        check_operations(request.database, both, actions)?;
         let max_answer_bytes = answer_bound(METHOD, request.max_answer_bytes, shared)?;
         let limits = shared.store.limits(database).unwrap_or_default();
         let lists = [request.when_met.len(), request.when_unmet.len()];

@@ -4,6 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use time::OffsetDateTime;
 
+/// What generated names begin with.
+pub(crate) const GENERATED: &str = "gupload/";
+
 /// Generates names: `gupload/20261121T205912.345Z-00000007-3f9a2c4b7e1d0a55`. The time makes them
 /// sort, the number tells apart those of one millisecond, and the start those of a server that was
 /// started anew while its clock went back.
@@ -32,7 +35,7 @@ impl Names {
         let (year, month, day) = time.to_calendar_date();
         let (hour, minute, second) = time.to_hms();
         format!(
-            "gupload/{year:04}{:02}{day:02}T{hour:02}{minute:02}{second:02}.{:03}Z-{count:08}\
+            "{GENERATED}{year:04}{:02}{day:02}T{hour:02}{minute:02}{second:02}.{:03}Z-{count:08}\
              -{:016x}",
             u8::from(month),
             now_ms % 1_000,

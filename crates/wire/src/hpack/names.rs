@@ -28,6 +28,8 @@ pub enum KnownName {
     Te,
     /// `host`.
     Host,
+    /// `authorization`.
+    Authorization,
     /// `cookie`.
     Cookie,
     /// `content-length`.
@@ -66,6 +68,7 @@ impl KnownName {
             b"upgrade" | b"connection" | b"keep-alive" | b"proxy-connection"
             | b"transfer-encoding" => KnownName::ConnectionSpecific,
             b"user-agent" => KnownName::UserAgent,
+            b"authorization" => KnownName::Authorization,
             b"content-type" => KnownName::ContentType,
             b"content-length" => KnownName::ContentLength,
             b"grpc-status" => KnownName::GrpcStatus,

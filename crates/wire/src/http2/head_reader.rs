@@ -49,7 +49,7 @@ pub(crate) struct HeadReader {
     ok_trailers: OkTrailers,
     fields: Fields,
     info: HeadInfo,
-    route: Option<u32>,
+    route: Option<u64>,
     head_at: HeadAt,
     block: PendingBlock,
 }
@@ -223,7 +223,7 @@ impl HeadReader {
 
     /// Returns what was noted for the last head.
     #[inline]
-    pub(crate) fn route(&self) -> Option<u32> {
+    pub(crate) fn route(&self) -> Option<u64> {
         match self.head_at {
             HeadAt::Fields => self.route,
             HeadAt::Memo(at) => self.memo.route(at),
@@ -231,7 +231,7 @@ impl HeadReader {
     }
 
     /// Notes where the last head leads, for whenever the same block comes.
-    pub(crate) fn set_route(&mut self, route: u32) {
+    pub(crate) fn set_route(&mut self, route: u64) {
         match self.head_at {
             HeadAt::Fields => self.route = Some(route),
             HeadAt::Memo(at) => self.memo.set_route(at, route),
@@ -245,7 +245,7 @@ impl HeadReader {
             match field.known {
                 KnownName::GrpcStatus => code = Some(Code::parse(field.value)),
                 KnownName::GrpcMessage => message = status::decode_message(field.value),
-                KnownName::Other | KnownName::GrpcStatusDetailsBin => {
+                KnownName::Other | KnownName::Authorization | KnownName::GrpcStatusDetailsBin => {
                     // What is no metadata cannot be handed on, and is no reason to lose the status.
                     let _ = metadata.push_received(field.name, field.value);
                 }

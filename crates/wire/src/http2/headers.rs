@@ -25,6 +25,7 @@ pub(crate) struct HeadInfo {
     path: u8,
     authority: u8,
     scheme: u8,
+    authorization: u8,
     pub(crate) is_head_request: bool,
     /// 0 in requests.
     pub(crate) status: u16,
@@ -39,6 +40,9 @@ pub(crate) struct HeadInfo {
 /// The place of a field that is not there. A list has fewer fields (`limits::MAX_FIELDS`).
 const NOWHERE: u8 = u8::MAX;
 
+/// The place of a field that is there several times, which has no value.
+const SEVERAL: u8 = NOWHERE - 1;
+
 impl HeadInfo {
     pub(crate) const EMPTY: HeadInfo = HeadInfo {
         kind: BodyKind::Plain,
@@ -46,6 +50,7 @@ impl HeadInfo {
         path: NOWHERE,
         authority: NOWHERE,
         scheme: NOWHERE,
+        authorization: NOWHERE,
         is_head_request: false,
         status: 0,
         timeout_ns: None,
@@ -116,7 +121,7 @@ impl HeadInfo {
                 info.read_pseudo(at as u8, &field)?;
             } else {
                 pseudo_over = true;
-                info.read_known(&field)?;
+                info.read_known(at as u8, &field)?;
             }
         }
         Ok(info)
@@ -142,7 +147,7 @@ impl HeadInfo {
         Ok(())
     }
 
-    fn read_known(&mut self, field: &Field<'_>) -> Result<(), Malformed> {
+    fn read_known(&mut self, at: u8, field: &Field<'_>) -> Result<(), Malformed> {
         match field.known {
             KnownName::ConnectionSpecific => {
                 return Err(Malformed("a field that is about the connection"));
@@ -152,6 +157,12 @@ impl HeadInfo {
             }
             KnownName::ContentLength => self.read_content_length(field.value)?,
             KnownName::ContentType if is_grpc(field.value) => self.kind = BodyKind::Grpc,
+            KnownName::Authorization => {
+                self.authorization = match self.authorization {
+                    NOWHERE => at,
+                    _ => SEVERAL,
+                };
+            }
             KnownName::GrpcTimeout => match timeout::parse(field.value) {
                 Ok(timeout_ns) => self.timeout_ns = Some(timeout_ns),
                 Err(_) => self.has_bad_timeout = true,
@@ -276,6 +287,16 @@ impl<'a> Head<'a> {
         self.info.takes_gzip
     }
 
+    /// The value of `authorization`: who asks (RFC 9110 section 11.6.2). There must not be two of
+    /// them, and then it is empty.
+    #[inline]
+    pub fn authorization(&self) -> Option<&'a [u8]> {
+        match self.info.authorization {
+            NOWHERE => None,
+            at => Some(value_at(self.fields, at)),
+        }
+    }
+
     /// The value of the first field of this name, which is to be written in lower case.
     pub fn get(&self, name: &[u8]) -> Option<&'a [u8]> {
         self.fields.value_of(name)
@@ -295,7 +316,10 @@ impl<'a> Head<'a> {
             .filter(|field| {
                 matches!(
                     field.known,
-                    KnownName::Other | KnownName::Cookie | KnownName::UserAgent
+                    KnownName::Other
+                        | KnownName::Authorization
+                        | KnownName::Cookie
+                        | KnownName::UserAgent
                 )
             })
             .map(|field| (field.name, field.value))

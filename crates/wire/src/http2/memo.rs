@@ -17,7 +17,7 @@ struct MemoEntry {
     fields: Fields,
     info: HeadInfo,
     /// What the layer above has noted.
-    route: Option<u32>,
+    route: Option<u64>,
 }
 
 /// The remembered blocks of one connection.
@@ -95,12 +95,12 @@ impl Memo {
 
     /// Returns what was noted for an entry.
     #[inline]
-    pub(crate) fn route(&self, at: usize) -> Option<u32> {
+    pub(crate) fn route(&self, at: usize) -> Option<u64> {
         self.entries[at].route
     }
 
     /// Notes something for an entry, as long as it stays.
-    pub(crate) fn set_route(&mut self, at: usize, route: u32) {
+    pub(crate) fn set_route(&mut self, at: usize, route: u64) {
         self.entries[at].route = Some(route);
     }
 

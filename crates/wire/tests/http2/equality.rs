@@ -89,7 +89,7 @@ fn act(
                     "the route of another head"
                 );
             }
-            connection.set_head_route(connection.head().path().len() as u32);
+            connection.set_head_route(connection.head().path().len() as u64);
         }
         Event::Message { .. } => match random.below(6) {
             0 => connection.finish(stream, out, &Status::new(Code::NotFound, "not here")),

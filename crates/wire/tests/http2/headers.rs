@@ -37,6 +37,33 @@ fn a_head_can_be_read() {
     assert!(matches!(seen[0].event, Event::Request { end: false, .. }));
 }
 
+/// Who asks is found in one place, or in none: of two values nobody knows which one counts.
+#[test]
+fn there_is_one_authorization_or_none() {
+    let one = ("authorization", "Bearer a");
+    for (more, expected) in [
+        (&[][..], None),
+        (&[one][..], Some(&b"Bearer a"[..])),
+        (&[one, one], Some(b"")),
+        (
+            &[one, ("x", "y"), ("authorization", "Bearer b"), one],
+            Some(b""),
+        ),
+        (&[("authorization", "")], Some(b"")),
+        (&[("proxy-authorization", "Bearer a")], None),
+    ] {
+        let mut server = Endpoint::server();
+        for stream in [1, 3] {
+            let fields = [&CALL[..], more].concat();
+            let mut seen = None;
+            server.feed_with(&headers(stream, &fields, true), |connection, _, _| {
+                seen = Some(connection.head().authorization().map(<[u8]>::to_vec));
+            });
+            assert_eq!(seen, Some(expected.map(<[u8]>::to_vec)), "{more:?}");
+        }
+    }
+}
+
 #[test]
 fn a_block_may_come_in_pieces() {
     let whole = block(&CALL);

@@ -5,6 +5,7 @@ mod batches;
 mod fetched;
 mod pipes;
 mod ranges;
+mod rights;
 mod single;
 mod statuses;
 mod transacts;
@@ -19,11 +20,13 @@ use store::{
 };
 
 use crate::actions::{
-    Administration, BlobAccess, CallClock, DatabaseAccess, PlainResponse, RequestFlow,
+    Administration, BlobAccess, CallClock, DatabaseAccess, Permissions, PlainResponse, RequestFlow,
     ResponseHeaders, ResponseMemory, Responses, SendRoom, Topic, Wakeups,
 };
-use crate::call::{CallHead, CallSteps, Metadata, PeerKind, PlanReads, ServerInfo, Shared};
+use crate::call::{CallHead, CallSteps, Metadata, PlanReads, ServerInfo, Shared};
+use crate::fake::caller;
 use crate::figures::Figures;
+use crate::identities::{Identities, Identity, TokenKey};
 use crate::message_parts::{MessagePart, MessageParts};
 use crate::method::Method;
 use crate::services::Call;
@@ -74,6 +77,8 @@ pub(crate) struct Bench {
     memory: Memory,
     /// What it holds, on disk, if reads are to come from there.
     copy: Option<fetched::Copy>,
+    /// Who calls; `None`: somebody who was revoked.
+    pub(crate) identity: Option<Identity>,
 }
 
 /// The memory for answers.
@@ -190,6 +195,7 @@ impl Bench {
             room: usize::MAX,
             memory: PLENTY,
             copy: None,
+            identity: Some(caller(&["admin"])),
             shared: Shared {
                 store,
                 server: ServerInfo {
@@ -197,6 +203,7 @@ impl Bench {
                     version: "0",
                 },
                 health: Registry::new([], true),
+                identities: Identities::new(TokenKey::new(&[1; 32]), Vec::new()),
                 waiting: WaitingCalls::default(),
                 figures: Figures::new(0),
                 answer_bytes_max: crate::limits::ANSWER_BYTES_MAX,
@@ -235,11 +242,11 @@ impl Bench {
             room: self.room,
             now_ms: self.now_ms,
             memory: self.memory,
+            identity: self.identity.clone(),
             ..Room::new(batch)
         };
         let head = CallHead {
             deadline_ns: u64::MAX,
-            peer: PeerKind::Loopback,
             metadata: &NoMetadata,
         };
         let mut call = Call::started(method, &head, shared, &mut room);
@@ -320,6 +327,7 @@ pub(crate) struct Room<'a> {
     claims: Vec<usize>,
     reads_again: usize,
     shared_bytes: usize,
+    identity: Option<Identity>,
 }
 
 impl<'a> Room<'a> {
@@ -346,6 +354,7 @@ impl<'a> Room<'a> {
             claims: Vec::new(),
             reads_again: 0,
             shared_bytes: 0,
+            identity: None,
         }
     }
 
@@ -368,6 +377,12 @@ impl<'a> Room<'a> {
     fn end(&mut self, status: Status) {
         assert_eq!(self.status, None, "a call ends once");
         self.status = Some(status);
+    }
+}
+
+impl Permissions for Room<'_> {
+    fn identity(&self) -> Option<&Identity> {
+        self.identity.as_ref()
     }
 }
 

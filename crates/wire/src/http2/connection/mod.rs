@@ -253,13 +253,13 @@ impl Connection {
     /// What [`Connection::set_head_route`] noted for a head that was byte by byte the same as the
     /// last one.
     #[inline]
-    pub fn head_route(&self) -> Option<u32> {
+    pub fn head_route(&self) -> Option<u64> {
         self.heads.route()
     }
 
     /// Notes where the last head leads, so that the layer above need not find it again when the
     /// same block comes.
-    pub fn set_head_route(&mut self, route: u32) {
+    pub fn set_head_route(&mut self, route: u64) {
         self.heads.set_route(route);
     }
 

@@ -25,11 +25,11 @@ impl Bench {
             room: self.room,
             now_ms: self.now_ms,
             now_ns: 1,
+            identity: self.identity.clone(),
             ..Room::new(&mut self.batch)
         };
         let head = CallHead {
             deadline_ns: u64::MAX,
-            peer: PeerKind::Loopback,
             metadata: &NoMetadata,
         };
         let call = Call::started(Method::Pipe, &head, &self.shared, &mut room);

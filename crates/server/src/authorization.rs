@@ -1,0 +1,158 @@
+//! Who calls, by the header `authorization`: looked up once for each value that a connection sends.
+
+use std::fmt;
+
+use service::identities::{IdentityKey, IdentityTable, Unauthenticated};
+use service::limits::AUTHORIZATION_BYTES_MAX;
+use wire::Connection;
+
+/// Where the head of a call leads: which method, and which value of the header `authorization` it
+/// has. The connection remembers it with the bytes of the head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HeadRoute(u64);
+
+/// Bits of the number of a method.
+const METHOD_BITS: u32 = 8;
+
+/// The serial of those that have no such header.
+const WITHOUT: u64 = 0;
+
+impl HeadRoute {
+    fn new(method: u8, serial: u64) -> HeadRoute {
+        HeadRoute(serial << METHOD_BITS | u64::from(method))
+    }
+
+    /// Returns the number of the method.
+    pub fn method(self) -> u8 {
+        self.0 as u8
+    }
+
+    fn serial(self) -> u64 {
+        self.0 >> METHOD_BITS
+    }
+}
+
+/// The last value of the header `authorization` that a connection has sent, and whose it is.
+pub(crate) struct LastAuthorization {
+    /// Grows with each value that takes the place of another one, so that it names this one for as
+    /// long as the connection lives.
+    serial: u64,
+    /// Empty if it was too long.
+    value: Vec<u8>,
+    /// Of the table in which it was looked up.
+    version: u64,
+    found: Result<IdentityKey, Unauthenticated>,
+}
+
+impl Default for LastAuthorization {
+    fn default() -> LastAuthorization {
+        LastAuthorization {
+            serial: WITHOUT,
+            value: Vec::new(),
+            version: 0,
+            found: Err(Unauthenticated::NoToken),
+        }
+    }
+}
+
+impl LastAuthorization {
+    /// Returns whose call it is whose head came last. `anonymous`: whose it is without the header.
+    #[inline]
+    pub fn identify(
+        &mut self,
+        connection: &mut Connection,
+        method: u8,
+        anonymous: IdentityKey,
+        (table, now_ms): (&IdentityTable, u64),
+    ) -> Result<IdentityKey, Unauthenticated> {
+        if let Some(route) = connection.head_route() {
+            let serial = HeadRoute(route).serial();
+            if serial == WITHOUT {
+                return Ok(anonymous);
+            }
+            if serial == self.serial && table.version() == self.version {
+                return self.found;
+            }
+        }
+        let Some(value) = connection.head().authorization() else {
+            connection.set_head_route(HeadRoute::new(method, WITHOUT).0);
+            return Ok(anonymous);
+        };
+        self.look_up(value, table, now_ms);
+        connection.set_head_route(HeadRoute::new(method, self.serial).0);
+        self.found
+    }
+
+    /// The same for a request of which nothing is remembered.
+    pub fn identify_plain(
+        &mut self,
+        connection: &Connection,
+        anonymous: IdentityKey,
+        (table, now_ms): (&IdentityTable, u64),
+    ) -> Result<IdentityKey, Unauthenticated> {
+        let Some(value) = connection.head().authorization() else {
+            return Ok(anonymous);
+        };
+        self.look_up(value, table, now_ms);
+        self.found
+    }
+
+    /// Looks up whose value it is, unless it is the same as the last one.
+    fn look_up(&mut self, value: &[u8], table: &IdentityTable, now_ms: u64) {
+        let is_known = self.serial != WITHOUT
+            && self.version == table.version()
+            && is_same(&self.value, value);
+        if is_known {
+            return;
+        }
+        self.found = table.resolve(value, now_ms);
+        self.version = table.version();
+        self.serial += 1;
+        self.value.clear();
+        if value.len() <= AUTHORIZATION_BYTES_MAX {
+            self.value.extend_from_slice(value);
+        }
+    }
+}
+
+/// Returns the route of the head that came last, if its bytes are remembered.
+#[inline]
+pub(crate) fn remembered(connection: &Connection) -> Option<HeadRoute> {
+    connection.head_route().map(HeadRoute)
+}
+
+/// Returns whether two secrets are the same, and takes as long wherever they differ.
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let differing = (one.iter().zip(other)).fold(0, |bits, (one, other)| bits | (one ^ other));
+    one.len() == other.len() && differing == 0
+}
+
+/// Shows nothing of the value.
+impl fmt::Debug for LastAuthorization {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "LastAuthorization({:?})", self.found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_route_keeps_its_method_and_its_serial_apart() {
+        for method in [0, 7, 255] {
+            for serial in [0, 1, 255, 256, u64::MAX >> METHOD_BITS] {
+                let route = HeadRoute::new(method, serial);
+                assert_eq!((route.method(), route.serial()), (method, serial));
+            }
+        }
+    }
+
+    #[test]
+    fn values_are_the_same_if_all_their_bytes_are() {
+        assert!(is_same(b"", b"") && is_same(b"abc", b"abc"));
+        for other in [&b""[..], b"ab", b"abcd", b"abd", b"bbc"] {
+            assert!(!is_same(b"abc", other) && !is_same(other, b"abc"));
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! Whose calls there are, and what becomes of them when somebody is revoked.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use api::keyvalue::PipeAnswers;
+use net::Handler;
+use service::Method;
+use service::identities::{Identity, IssuedToken, LoopWaker, NEVER_MS, TOKEN_BYTES, Token};
+use service::limits::AUTHORIZATION_BYTES_MAX;
+use service::rights::{Grant, Rights};
+use store::{Condition, Mode, Operation};
+use testkit::keyvalue::{OperationRequest, encode_pipe};
+use wire::grpc::Code;
+use wire::{Event, StreamKey};
+
+use super::path;
+use crate::pair::Pair;
+
+/// What [`Now`](crate::pair) says at the beginning.
+const BEGIN_MS: u64 = 1_000_000;
+
+fn rights(text: &str) -> Rights {
+    Rights::new(vec![text.parse::<Grant>().expect("a right")])
+}
+
+fn header(number: u8) -> String {
+    format!("Bearer {}", *Token::new([number; TOKEN_BYTES]).text())
+}
+
+/// Makes these the identities of the server: the number of a token, a right, and when it expires.
+fn replace(pair: &Pair, all: &[(u8, &str, u64)]) {
+    let identities = &pair.worker.shared().identities;
+    let one = |&(number, right, expires_ms): &(u8, &str, u64)| {
+        let issued = IssuedToken {
+            hash: identities.key().hash(&Token::new([number; TOKEN_BYTES])),
+            expires_ms: NEVER_MS,
+        };
+        let name = format!("n{number}");
+        let made = Identity::new(&name, rights(right), expires_ms, vec![issued]);
+        made.expect("a sound identity")
+    };
+    let now_ms = BEGIN_MS + pair.now_ns / 1_000_000;
+    let replaced = identities.replace(all.iter().map(one).collect(), now_ms);
+    replaced.expect("they differ");
+}
+
+/// Some turns; returns the code of the call if it has ended.
+fn end_of(pair: &mut Pair, call: StreamKey) -> Option<Code> {
+    for _ in 0..4 {
+        for event in pair.turn() {
+            if event == (Event::Finished { stream: call }) {
+                let code = pair.client.status().code();
+                pair.client.forget(call);
+                return Some(code);
+            }
+        }
+    }
+    None
+}
+
+fn ask(pair: &mut Pair, method: Method, authorization: Option<&str>) -> Code {
+    let call = pair.call_with((&path(method), authorization), b"", true);
+    end_of(pair, call).expect("the call ends")
+}
+
+fn increment() -> Vec<u8> {
+    let operation = Operation::Increment {
+        key: b"n",
+        delta: 1,
+        initial: 0,
+        condition: Condition::None,
+    };
+    let mut message = Vec::new();
+    let database = "";
+    OperationRequest {
+        database,
+        operation,
+    }
+    .encode(&mut message);
+    message
+}
+
+#[test]
+fn without_a_token_a_call_has_what_its_listener_gives() {
+    for (right, [get, put, health]) in [
+        ("admin", [Code::Ok, Code::Ok, Code::Ok]),
+        ("read", [Code::Ok, Code::PermissionDenied, Code::Ok]),
+        (
+            "write:other",
+            [Code::PermissionDenied, Code::PermissionDenied, Code::Ok],
+        ),
+    ] {
+        let mut pair = Pair::of(rights(right));
+        for _ in 0..2 {
+            assert_eq!(ask(&mut pair, Method::Get, None), get, "{right}");
+            assert_eq!(ask(&mut pair, Method::Put, None), put, "{right}");
+            assert_eq!(ask(&mut pair, Method::HealthCheck, None), health, "{right}");
+        }
+    }
+    let mut pair = Pair::of(Rights::default());
+    assert_eq!(ask(&mut pair, Method::Get, None), Code::Unauthenticated);
+    assert_eq!(
+        ask(&mut pair, Method::EchoUnary, None),
+        Code::Unauthenticated
+    );
+    assert_eq!(ask(&mut pair, Method::HealthCheck, None), Code::Ok);
+}
+
+#[test]
+fn a_token_is_good_until_it_is_revoked_and_again_when_it_was_made_again() {
+    let mut pair = Pair::of(Rights::default());
+    let header = header(1);
+    for _ in 0..2 {
+        for _ in 0..2 {
+            let code = ask(&mut pair, Method::Get, Some(&header));
+            assert_eq!(code, Code::Unauthenticated, "nobody has made it");
+        }
+        replace(&pair, &[(1, "read", NEVER_MS)]);
+        for _ in 0..3 {
+            assert_eq!(ask(&mut pair, Method::Get, Some(&header)), Code::Ok);
+            assert_eq!(
+                ask(&mut pair, Method::Put, Some(&header)),
+                Code::PermissionDenied
+            );
+            assert_eq!(ask(&mut pair, Method::Get, None), Code::Unauthenticated);
+        }
+        replace(&pair, &[(1, "write", NEVER_MS)]);
+        assert_eq!(ask(&mut pair, Method::Put, Some(&header)), Code::Ok);
+        replace(&pair, &[]);
+        assert_eq!(pair.worker.running(), 0);
+    }
+}
+
+#[test]
+fn calls_of_one_connection_are_those_of_whose_token_each_has() {
+    let mut pair = Pair::of(Rights::default());
+    replace(&pair, &[(1, "read", NEVER_MS), (2, "write", NEVER_MS)]);
+    let (reader, writer, nobody) = (header(1), header(2), header(3));
+    for _ in 0..3 {
+        for (header, get, put) in [
+            (Some(&*reader), Code::Ok, Code::PermissionDenied),
+            (Some(&*writer), Code::Ok, Code::Ok),
+            (None, Code::Unauthenticated, Code::Unauthenticated),
+            (Some(&*nobody), Code::Unauthenticated, Code::Unauthenticated),
+        ] {
+            assert_eq!(ask(&mut pair, Method::Get, header), get);
+            assert_eq!(ask(&mut pair, Method::Put, header), put);
+        }
+    }
+}
+
+/// A token that is wrong is never passed over, whatever others may do without one.
+#[test]
+fn what_is_no_token_is_not_a_call_without_one() {
+    let mut pair = Pair::of(rights("admin"));
+    let long = format!("Bearer {}", "x".repeat(AUTHORIZATION_BYTES_MAX));
+    for value in ["", "Bearer", "Basic dXNlcjpwYXNz", &*long, &header(9)] {
+        for _ in 0..2 {
+            let code = ask(&mut pair, Method::Get, Some(value));
+            assert_eq!(code, Code::Unauthenticated, "{value:?}");
+            assert_eq!(ask(&mut pair, Method::Get, None), Code::Ok);
+        }
+    }
+}
+
+/// A Pipe and a call that watches, of this token.
+fn open_streams(pair: &mut Pair, header: &str) -> [StreamKey; 2] {
+    let mut message = Vec::new();
+    let operations = [Operation::Get { key: b"n" }];
+    encode_pipe(
+        &mut message,
+        "",
+        PipeAnswers::All,
+        Mode::Atomic,
+        0,
+        &operations,
+    );
+    let pipe = pair.call_with((&path(Method::Pipe), Some(header)), &message, false);
+    let watch = pair.call_with((&path(Method::HealthWatch), Some(header)), b"", true);
+    assert_eq!(end_of(pair, pipe), None);
+    assert_eq!(pair.worker.running(), 2);
+    [pipe, watch]
+}
+
+/// The codes of these calls, all of which end within one turn of the worker.
+fn ends(pair: &mut Pair, calls: [StreamKey; 2]) -> [Option<Code>; 2] {
+    let mut codes = [None; 2];
+    pair.tick_without_input();
+    for _ in calls {
+        let seen = &mut codes;
+        pair.take_with(|client, event| {
+            if let Event::Finished { stream } = event {
+                let at = calls.iter().position(|&call| call == stream);
+                seen[at.expect("one of these")] = Some(client.status().code());
+            }
+        });
+    }
+    codes
+}
+
+#[test]
+fn open_streams_end_when_their_token_is_revoked_and_others_go_on() {
+    let mut pair = Pair::of(Rights::default());
+    let woken = Arc::new(AtomicUsize::new(0));
+    let counts = Arc::clone(&woken);
+    let waker: Arc<LoopWaker> = Arc::new(move || {
+        counts.fetch_add(1, Ordering::Relaxed);
+    });
+    pair.worker.shared().identities.wake_on_change(&waker);
+    let stays = (2, "write", NEVER_MS);
+    for round in 1..=2 {
+        replace(&pair, &[(1, "write", NEVER_MS), stays]);
+        let others = open_streams(&mut pair, &header(2));
+        pair.now_ns += 1_000_000;
+        let mut message = Vec::new();
+        let operations = [Operation::Get { key: b"n" }];
+        encode_pipe(
+            &mut message,
+            "",
+            PipeAnswers::All,
+            Mode::Atomic,
+            0,
+            &operations,
+        );
+        let gone = pair.call_with((&path(Method::Pipe), Some(&header(1))), &message, false);
+        assert_eq!(end_of(&mut pair, gone), None);
+        assert_eq!(pair.worker.running(), 3);
+        replace(&pair, &[stays]);
+        assert_eq!(
+            woken.load(Ordering::Relaxed),
+            4 * round - 2,
+            "a loop that sleeps is woken"
+        );
+        let codes = ends(&mut pair, [gone, gone]);
+        assert_eq!(codes[0], Some(Code::Unauthenticated));
+        assert_eq!(pair.worker.running(), 2, "those of the other go on");
+        replace(&pair, &[]);
+        assert_eq!(woken.load(Ordering::Relaxed), 4 * round - 1);
+        assert_eq!(ends(&mut pair, others), [Some(Code::Unauthenticated); 2]);
+        assert_eq!(pair.worker.running(), 0);
+        replace(&pair, &[]);
+    }
+}
+
+#[test]
+fn open_streams_end_when_their_token_expires() {
+    let mut pair = Pair::of(Rights::default());
+    for round in 1..=2 {
+        let at_ms = BEGIN_MS + round * 1_000;
+        replace(&pair, &[(1, "write", at_ms)]);
+        let calls = open_streams(&mut pair, &header(1));
+        let wait_ms = at_ms - BEGIN_MS;
+        let due_ns = pair.worker.next_deadline_ns().expect("it expires");
+        assert!(
+            due_ns <= wait_ms * 1_000_000,
+            "the loop wakes by itself: {due_ns}"
+        );
+        pair.now_ns = due_ns - 1_000_000;
+        pair.turn();
+        assert_eq!(pair.worker.running(), 2, "not before its time");
+        pair.now_ns = due_ns;
+        assert_eq!(ends(&mut pair, calls), [Some(Code::Unauthenticated); 2]);
+        assert_eq!(pair.worker.running(), 0);
+        assert_eq!(
+            ask(&mut pair, Method::Get, Some(&header(1))),
+            Code::Unauthenticated
+        );
+    }
+}
+
+/// Between the change and the tick that ends its calls, nothing new begins with a token that was
+/// revoked, also in a loop that slept.
+#[test]
+fn a_revoked_token_begins_nothing_in_a_loop_that_slept() {
+    let mut pair = Pair::of(Rights::default());
+    for _ in 0..2 {
+        replace(&pair, &[(1, "write", NEVER_MS)]);
+        assert_eq!(ask(&mut pair, Method::Get, Some(&header(1))), Code::Ok);
+        replace(&pair, &[]);
+        let call = pair.call_with(
+            (&path(Method::Increment), Some(&header(1))),
+            &increment(),
+            true,
+        );
+        pair.serve();
+        assert_eq!(pair.worker.write_bytes(), (0, 0));
+        assert_eq!(end_of(&mut pair, call), Some(Code::Unauthenticated));
+    }
+}
