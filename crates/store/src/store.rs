@@ -187,7 +187,7 @@ impl Store {
         self.shared.catalogue.read().check_remove(id)
     }
 
-    /// Makes a database that was checked, now or in an previous run. One on disk comes with its
+    /// Makes a database that was checked, now or in a previous run. One on disk comes with its
     /// tree.
     pub(crate) fn insert_database(
         &self,
@@ -514,7 +514,7 @@ impl Store {
     }
 
     /// Lets the views of all databases say that they show everything up to a sequence. What was
-    /// answered in an previous run may have had a later sequence than the last change, and for
+    /// answered in a previous run may have had a later sequence than the last change, and for
     /// nobody shall time go back.
     pub(crate) fn raise_views(&self, sequence: u64) {
         for (_, database) in self.shared.catalogue.read().iter() {
