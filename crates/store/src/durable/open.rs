@@ -127,6 +127,9 @@ impl Store {
             owner,
         } = replay_log(&store, &disk, &log_config, replay, &config)?;
         let wall_ms = read.wall_ms().max(wall_ms(snapshot.as_ref()));
+        // The clock by which is asked later how long something has been set aside: never behind
+        // the data, whatever the machine's shows now.
+        let now_ms = log_config.now_ms.max(wall_ms);
         let blobs = look_for_blobs(&store, &*disk, &removed, wall_ms, log_config.accept_loss)?;
         let OpenLog {
             log,
@@ -142,8 +145,7 @@ impl Store {
         if let Some(trees) = store.trees() {
             trees.set_owner(folder_file.state().owner);
         }
-        let mut trees =
-            (trees.finish(log_config.now_ms, durable_sequence)).map_err(OpenError::Tree)?;
+        let mut trees = (trees.finish(now_ms, durable_sequence)).map_err(OpenError::Tree)?;
         let trees_set_aside = trees.set_aside;
         let trees_strays = std::mem::take(&mut trees.strays);
         let lost = std::mem::take(&mut trees.lost).into_iter();
@@ -155,8 +157,7 @@ impl Store {
         if !recovered.closed {
             sync_uploads(&blobs, &*disk)?;
         }
-        let (blobs, blobs_found) =
-            open_blobs(&store, blobs, &disk, config.blobs, log_config.now_ms)?;
+        let (blobs, blobs_found) = open_blobs(&store, blobs, &disk, config.blobs, now_ms)?;
         store.set_blobs(blobs);
         let plan = SnapshotPlan::new(
             disk,

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -331,15 +330,12 @@ impl TreeIndex {
         }
     }
 
-    /// Visits the files that make the tree as it is between two changes of its set of tables, by
-    /// their paths within its folder, until the visitor answers `false`. What else is in the folder
-    /// (temporary files, what others put there) is left out: a copy of the tree has no use for it.
+    /// Visits the files that make the tree as it is between two changes of its set of tables, until
+    /// the visitor answers `false`. What else is in the folder is left out: temporary files, what
+    /// others put there, and what a change that failed has left, which the next one writes over.
     /// Waits for a flush or compaction that goes on, and these wait for it: for something that is
     /// quick, such as links. What is sealed in memory and not flushed is not among them.
-    pub fn visit_files(
-        &self,
-        visit: &mut dyn FnMut(&Path, &Path) -> bool,
-    ) -> Result<(), TreeError> {
+    pub fn visit_files(&self, visit: &mut dyn FnMut(&TreeFile) -> bool) -> Result<(), TreeError> {
         self.make()?;
         let shared = &*self.shared;
         let Some(tree) = shared.engine.get() else {
@@ -347,20 +343,22 @@ impl TreeIndex {
         };
         let _nobody_flushes = tree.get_flush_lock();
         let _nobody_compacts = shared.compacting.lock();
-        let mut folders = vec![PathBuf::new()];
-        while let Some(folder) = folders.pop() {
-            let failed = |error| TreeError::io(&shared.folder, error);
-            for file in fs::read_dir(shared.folder.join(&folder)).map_err(failed)? {
-                let file = file.map_err(failed)?;
-                let path = folder.join(file.file_name());
-                if !opening::is_of_engine(&path) {
-                    continue;
-                }
-                if file.file_type().map_err(failed)?.is_dir() {
-                    folders.push(path);
-                } else if !visit(&path, &file.path()) {
-                    return Ok(());
-                }
+        if shared.is_unsettled.load(Ordering::Acquire) {
+            shared.settle_alone(tree)?;
+        }
+        let version = tree.current_version();
+        let lists = [opening::CURRENT.into(), format!("v{}", version.id())];
+        let tables = version.iter_tables().map(|table| table.id().to_string());
+        let lists = lists.map(|name| (PathBuf::from(name), false));
+        let tables = tables.map(|name| (Path::new(opening::TABLES).join(name), true));
+        for (path, is_table) in lists.into_iter().chain(tables) {
+            let place = shared.folder.join(&path);
+            if !visit(&TreeFile {
+                path,
+                place,
+                is_table,
+            }) {
+                break;
             }
         }
         Ok(())
@@ -434,6 +432,17 @@ impl TreeIndex {
         self.stop_compaction();
         self.shared.discarded.store(true, Ordering::Release);
     }
+}
+
+/// A file of a tree, as [`TreeIndex::visit_files`] shows it.
+#[derive(Debug)]
+pub struct TreeFile {
+    /// Its path within the folder of the tree.
+    pub path: PathBuf,
+    /// Where it is.
+    pub place: PathBuf,
+    /// It is a table: nothing changes it for as long as it has a name.
+    pub is_table: bool,
 }
 
 /// Entries in tables, without those that say that a key is gone.

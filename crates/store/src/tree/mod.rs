@@ -60,7 +60,7 @@ pub use figures::{TreeStatistics, Trouble};
 pub(crate) use folder::Fate;
 pub use folder::{TreeConfig, Trees};
 pub use generation::Generation;
-pub use index::TreeIndex;
+pub use index::{TreeFile, TreeIndex};
 pub use keeper::{Keeper, KeeperEvent, Reporter};
 pub(crate) use opening::Held;
 pub use pace::Pressure;
