@@ -25,6 +25,7 @@ use crate::limits::METRICS_CONNECTION_MS;
 use crate::log::Level;
 use crate::metrics::{Bound, Endpoint, MetricsAddress, Sources};
 use crate::notify::Notifier;
+use crate::process_memory;
 use crate::reload;
 use crate::settings::Settings;
 use crate::start;
@@ -83,7 +84,9 @@ pub fn serve(arguments: &ServeArguments, signals: StartSignals) -> Result<Exit, 
         .map(|bound| serve_metrics(bound, &server, certificate.as_ref()))
         .transpose()?;
     // Who reads where the server listens may send signals.
-    activity::watch(&server).map_err(|error| {
+    let watched = activity::watch(&server)
+        .and_then(|()| process_memory::watch(&server, settings.disk_cache.0));
+    watched.map_err(|error| {
         Failure::Failed(format!(
             "a thread that watches memory cannot be had: {error}"
         ))

@@ -16,6 +16,10 @@ pub(super) const CASES: &[Case] = &[
         "a full store refuses growth anywhere",
         a_full_store_refuses_growth_anywhere,
     ),
+    (
+        "a store whose process takes too much refuses growth",
+        a_store_whose_process_takes_too_much_refuses_growth,
+    ),
     ("clear removes all", clear_removes_all),
     ("databases are apart", databases_are_apart),
     ("databases come and go", databases_come_and_go),
@@ -93,6 +97,35 @@ fn a_full_store_refuses_growth_anywhere(make: Make<'_>) {
     assert_eq!(bench.outcomes.get(0).decision, Decision::Applied);
     bench.drop_database(other).expect("it exists");
     assert_eq!(bench.store.memory_bytes(), 0);
+}
+
+/// What shrinks the data, or leaves its size, goes on; twice.
+fn a_store_whose_process_takes_too_much_refuses_growth(make: Make<'_>) {
+    let mut bench = Bench::new(make);
+    bench.put(b"key", &[0; 500]);
+    for process_bytes in [77_000, 78_000] {
+        bench.store.note_process_bytes(Some(process_bytes));
+        let refused = |outcome: Decision| match outcome {
+            Decision::Refused(Refusal::ProcessFull {
+                process_bytes: told,
+                ..
+            }) => told == process_bytes,
+            _ => false,
+        };
+        let before = bench.store.memory_refusals();
+        bench.add(DatabaseId::DEFAULT, Mode::Atomic, &[put(b"other", b"v")]);
+        bench.run();
+        assert!(refused(bench.outcomes.get(0).decision));
+        assert_eq!(bench.store.memory_refusals(), before + 1);
+        for operation in [put(b"key", &[1; 500]), put(b"key", &[1; 500])] {
+            bench.add(DatabaseId::DEFAULT, Mode::Atomic, &[operation]);
+            bench.run();
+            assert_eq!(bench.outcomes.get(0).decision, Decision::Applied);
+        }
+        bench.store.note_process_bytes(None);
+        bench.put(b"other", b"v");
+        bench.commit(Mode::Atomic, &[delete(b"other")]);
+    }
 }
 
 fn clear_removes_all(make: Make<'_>) {
