@@ -23,6 +23,7 @@ pub mod limits;
 mod anew;
 mod arena;
 mod begin;
+mod block_sizes;
 mod check;
 mod error;
 mod estimate;
@@ -35,6 +36,7 @@ mod index;
 mod keeper;
 mod key;
 mod known;
+mod largest_blocks;
 mod manifest;
 mod numbers;
 mod opening;
@@ -44,6 +46,7 @@ mod settle;
 mod tickets;
 mod value;
 mod view;
+mod walk;
 mod writer;
 
 #[cfg(test)]
