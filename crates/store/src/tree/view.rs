@@ -213,21 +213,16 @@ impl TreeView {
         budget_rows: u32,
         visit: &mut dyn FnMut(&[u8], usize),
     ) -> Result<Option<&'a [u8]>, TreeError> {
-        let passed = self.walk(
-            range,
-            Direction::Forward,
-            budget_rows,
-            &mut |key, stored| {
-                let expires_ms = self.decode(stored)?.expires_ms;
-                if expires_ms != 0 {
-                    self.index.shared.note_expiry();
-                }
-                if crate::value::is_expired(expires_ms, now_ms) {
-                    visit(given(key), stored.len());
-                }
-                Ok(ControlFlow::Continue(()))
-            },
-        )?;
+        let passed = self.walk_to_sweep(range, budget_rows, &mut |key, stored| {
+            let expires_ms = self.decode(stored)?.expires_ms;
+            if expires_ms != 0 {
+                self.index.shared.note_expiry();
+            }
+            if crate::value::is_expired(expires_ms, now_ms) {
+                visit(given(key), stored.len());
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
         Ok(passed.map(|key| given(self.fetched.keep(key))))
     }
 

@@ -72,6 +72,21 @@ impl TreeView {
         self.walk_within(range, direction, WalkBounds::of_rows(budget_rows), visit)
     }
 
+    /// The same forward, whatever it reads: a sweeper rests between two walks, and would be slow if
+    /// each ended behind a few large values.
+    pub(super) fn walk_to_sweep(
+        &self,
+        range: &Range<'_>,
+        budget_rows: u32,
+        visit: &mut Visit<'_>,
+    ) -> Result<Ended, TreeError> {
+        let bounds = WalkBounds {
+            bytes: usize::MAX,
+            ..WalkBounds::of_rows(budget_rows)
+        };
+        self.walk_within(range, Direction::Forward, bounds, visit)
+    }
+
     /// What the view shows of a range, from the engine.
     fn engine_entries(&self, ends: Ends, direction: Direction) -> VisibleEntries {
         let Some(tree) = self.engine() else {

@@ -16,7 +16,6 @@ fn a_read_of_a_large_value_is_known_to_be_one_before_it() {
     };
     let trees = Trees::open(&folder.0, config).expect("the folder is new");
     let mut writer = trees.create(GENERATION).expect("there is room");
-    let mut sequence = GENERATION.sequence;
     for round in 0..2 {
         let mut changes = BTreeMap::new();
         for number in 0..1_000 {
@@ -31,7 +30,7 @@ fn a_read_of_a_large_value_is_known_to_be_one_before_it() {
                 Some((vec![2; LARGE], 0)),
             );
         }
-        sequence += 1;
+        let sequence = GENERATION.sequence + 1 + round;
         apply(&mut writer, &Logged { sequence, changes });
         let view = writer.index().view();
         // What is in memory is there already.
