@@ -38,6 +38,7 @@ mod key;
 mod known;
 mod largest_blocks;
 mod manifest;
+mod merge;
 mod numbers;
 mod opening;
 mod pace;

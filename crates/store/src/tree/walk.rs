@@ -12,14 +12,12 @@ use std::iter;
 use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::Ordering;
 
-use lsm_tree::merge::Merger;
-use lsm_tree::{
-    AbstractTree, BoxedIterator, Guard, InternalValue, Memtable, Slice, Table, Tree, ValueType,
-};
+use lsm_tree::{AbstractTree, Guard, InternalValue, Slice, Tree, ValueType};
 
 use super::error::TreeError;
 use super::key::{given, stored_range};
 use super::limits;
+use super::merge::{Ends, EntrySource, Merge, memtable_source, table_source};
 use super::numbers::reads_at;
 use super::view::TreeView;
 use crate::range::{Direction, Range};
@@ -29,9 +27,6 @@ pub(super) type Visit<'a> = dyn FnMut(&Slice, &Slice) -> Result<ControlFlow<()>,
 
 /// What a view shows, in the order of a walk.
 type VisibleEntries = Box<dyn Iterator<Item = lsm_tree::Result<InternalValue>>>;
-
-/// Both ends of a range, as they are stored.
-type Ends = (Bound<Slice>, Bound<Slice>);
 
 /// What a walk may do.
 #[derive(Clone, Copy, Debug)]
@@ -140,20 +135,20 @@ impl TreeView {
         let ended = if version.is_some() && sealed_through > self.sequence() {
             walk.forward(self.engine_entries(ends, direction))
         } else {
-            let mut sources: Vec<BoxedIterator<'_>> = Vec::with_capacity(memtables.len());
-            for memtable in &memtables {
-                sources.push(Box::new(memtable_entries(memtable, &ends)));
-            }
+            let in_memory = memtables.iter();
+            let mut sources: Vec<EntrySource<'_>> = in_memory
+                .map(|memtable| memtable_source(memtable, &ends, direction))
+                .collect();
             let levels = version.iter().flat_map(|version| version.iter_levels());
             for run in levels.flat_map(|level| level.iter()) {
                 if let Some((first, last)) = run.range_overlap_indexes(&ends) {
-                    sources.push(Box::new(table_entries(&run[first..=last], ends.clone())));
+                    sources.push(table_source(&run[first..=last], ends.clone(), direction));
                 }
             }
-            let merged = Merger::new(sources);
+            let merged = Merge::new(sources, direction);
             match direction {
                 Direction::Forward => walk.forward(merged),
-                Direction::Backward => walk.backward(merged.rev()),
+                Direction::Backward => walk.backward(merged),
             }
         };
         // Without the block that the key is a part of.
@@ -172,43 +167,6 @@ fn stored_ends(range: &Range<'_>) -> Ends {
         start => start.map(|key| Slice::new(&key)),
     };
     (start, end.map(|key| Slice::new(&key)))
-}
-
-/// All versions of the keys of a range in one memtable.
-fn memtable_entries<'a>(
-    memtable: &'a Memtable,
-    (start, end): &Ends,
-) -> impl DoubleEndedIterator<Item = lsm_tree::Result<InternalValue>> + Send + 'a {
-    // Versions of a key are in the order of falling numbers.
-    let place = |key: &Slice, number| {
-        let value = Slice::new(&[]);
-        InternalValue::from_components(key.clone(), value, number, ValueType::Value).key
-    };
-    let start = match start {
-        Bound::Included(key) => Bound::Included(place(key, u64::MAX)),
-        Bound::Excluded(key) => Bound::Excluded(place(key, 0)),
-        Bound::Unbounded => Bound::Unbounded,
-    };
-    let end = match end {
-        Bound::Included(key) => Bound::Included(place(key, 0)),
-        Bound::Excluded(key) => Bound::Excluded(place(key, u64::MAX)),
-        Bound::Unbounded => Bound::Unbounded,
-    };
-    let entries = memtable.items.range((start, end));
-    entries.map(|entry| {
-        Ok(InternalValue {
-            key: entry.key().clone(),
-            value: entry.value().clone(),
-        })
-    })
-}
-
-/// The same in tables whose keys follow each other.
-fn table_entries(
-    tables: &[Table],
-    ends: Ends,
-) -> impl DoubleEndedIterator<Item = lsm_tree::Result<InternalValue>> + Send + '_ {
-    (tables.iter()).flat_map(move |table| table.range(ends.clone()))
 }
 
 /// A walk under way.

@@ -3,6 +3,7 @@
 mod block_sizes;
 mod crash;
 mod known;
+mod merge;
 mod property;
 mod settle;
 mod threads;

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use testkit::{read_folder, write_folder};
 
 use super::{GENERATION, Logged, TempFolder, apply, flush_all};
-use crate::range::{Direction, Range};
+use crate::range::{Direction, Range, ScanEnd};
 use crate::tree::{TreeConfig, TreeView, TreeWriter, Trees, limits};
 
 fn key(number: u64) -> Vec<u8> {
@@ -174,6 +174,42 @@ fn a_walk_goes_on_without_the_block_that_it_has_passed() {
         };
         assert_eq!(walk_beyond(1).expect("what is behind is whole"), 2);
         walk_beyond(0).expect_err("the next one is damaged");
+    }
+}
+
+/// A table whose first entry comes later is not read either.
+#[test]
+fn a_walk_reads_no_block_behind_its_last_entry() {
+    let value = |number: u8| {
+        let value = vec![number; limits::WALK_BYTES / 2 + 1];
+        (key(number.into()), Some(value))
+    };
+    for is_of_another_run in [false, true] {
+        let folder = TempFolder::new("behind");
+        let mut writer = tree(&folder);
+        commit(&mut writer, (0..2).map(value));
+        if is_of_another_run {
+            // Their tables overlap.
+            commit(&mut writer, [(key(9), Some(vec![]))].into_iter());
+            flush_all(&mut writer);
+        }
+        commit(&mut writer, (2..4).map(value));
+        flush_all(&mut writer);
+        damage(&folder, &[2; 100]);
+        let view = writer.index().view();
+        for _ in 0..2 {
+            let ended = view.count(&Range::ALL, 0, u32::MAX);
+            let ended = ended.expect("what is before is whole");
+            assert_eq!((ended.count, ended.passed), (2, Some(&key(1)[..])));
+            let stopped = view.scan(&Range::ALL, Direction::Forward, 0, 1, &mut |_| {
+                ControlFlow::Break(())
+            });
+            assert_eq!(stopped.expect("the first is whole"), ScanEnd::Stopped);
+            let passed = key(1);
+            let rest = Range::ALL.beyond(&passed, Direction::Forward);
+            view.count(&rest, 0, 1)
+                .expect_err("the next one is damaged");
+        }
     }
 }
 
