@@ -23,6 +23,7 @@ pub mod limits;
 mod anew;
 mod arena;
 mod begin;
+mod block_sizes;
 mod check;
 mod error;
 mod estimate;
@@ -35,7 +36,9 @@ mod index;
 mod keeper;
 mod key;
 mod known;
+mod largest_blocks;
 mod manifest;
+mod merge;
 mod numbers;
 mod opening;
 mod pace;
@@ -44,6 +47,7 @@ mod settle;
 mod tickets;
 mod value;
 mod view;
+mod walk;
 mod writer;
 
 #[cfg(test)]
