@@ -392,3 +392,25 @@ def test_expired_entries_are_gone_and_swept(start):
         pb.PutRequest(database="brief", key=b"1", value=b"new", if_version=0)
     ).applied
     assert pelton.kv.Count(pb.CountRequest(database="brief")).count == 2
+
+
+def test_walks_over_deleted_entries_end_in_steps(start):
+    """A step passes over 8192 deleted entries, and the next one goes on behind: each is a view."""
+    _, stubs = start()
+    stubs.create("emptied")
+    for _ in range(2):
+        stubs.fill("emptied", 20_000)
+        kept = stubs.kv.Put(pb.PutRequest(database="emptied", key=b"key/zzz", value=b"last"))
+        for first in range(0, 20_000, 1_000):
+            keys = [b"key/%06d" % number for number in range(first, first + 1_000)]
+            operations = [pb.Operation(delete=pb.Operation.Delete(key=key)) for key in keys]
+            request = pb.BatchRequest(database="emptied", operations=operations)
+            assert stubs.kv.Batch(request).applied
+        counted = stubs.kv.Count(pb.CountRequest(database="emptied", prefix=b"key/"))
+        assert (counted.count, counted.exact) == (1, True)
+        assert counted.views >= 3, "20 000 deleted entries were passed over in fewer steps"
+        assert stubs.content("emptied") == {b"key/zzz": (b"last", kept.version, 0)}
+        backward = pb.DIRECTION_BACKWARD
+        request = pb.ScanRequest(database="emptied", prefix=b"key/", direction=backward)
+        pages = stubs.kv.Scan(request)
+        assert [entry.key for page in pages for entry in page.entries] == [b"key/zzz"]

@@ -115,10 +115,7 @@ impl EventLoop {
 
     /// Reads the clock only if the length of the last tick would make a difference.
     fn time_to_deadline_ns(&self, last_tick_ns: u64) -> Option<u64> {
-        let retry_ns = self
-            .acceptor
-            .as_ref()
-            .and_then(|acceptor| acceptor.retry_ns);
+        let retry_ns = self.acceptor.as_ref().and_then(Acceptor::next_retry_ns);
         let deadline_ns = [self.core.next_deadline_ns(), retry_ns]
             .into_iter()
             .flatten()
@@ -169,7 +166,7 @@ impl EventLoop {
         if !acceptor.has_work(now_ns) {
             return;
         }
-        acceptor.go_on(self.core.port());
+        acceptor.go_on(self.core.port(), now_ns);
         acceptor.hold_back_handshakes(self.core.port(), now_ns);
         for _ in 0..acceptor.accepts() {
             let Some((socket, peer)) = acceptor.accept(self.core.port(), now_ns) else {
@@ -201,8 +198,10 @@ pub(crate) struct Acceptor {
     ready: Vec<u32>,
     /// The listeners with TLS.
     secure: Vec<u32>,
-    /// After a failure, or with too many handshakes: listeners that pause are looked at then.
+    /// After a failure: no listener is looked at until then.
     retry_ns: Option<u64>,
+    /// With too many handshakes: those with TLS are not looked at until then.
+    secure_retry_ns: Option<u64>,
     failing: bool,
     at_limit: bool,
     notices: Arc<dyn Notices>,
@@ -229,6 +228,7 @@ impl Acceptor {
             dropped: 0,
             ready: Vec::new(),
             retry_ns: None,
+            secure_retry_ns: None,
             failing: false,
             at_limit: false,
             notices: config.notices.clone(),
@@ -248,16 +248,26 @@ impl Acceptor {
     }
 
     fn has_work(&self, now_ns: u64) -> bool {
+        let is_over = |retry_ns| now_ns >= retry_ns;
         match self.retry_ns {
-            Some(retry_ns) => now_ns >= retry_ns,
-            None => !self.ready.is_empty(),
+            Some(retry_ns) => is_over(retry_ns),
+            None => !self.ready.is_empty() || self.secure_retry_ns.is_some_and(is_over),
         }
     }
 
-    /// The pause after a failure is over.
-    fn go_on(&mut self, epoll: &Epoll) {
+    /// When listeners that pause are looked at again.
+    fn next_retry_ns(&self) -> Option<u64> {
+        self.retry_ns.or(self.secure_retry_ns)
+    }
+
+    /// Looks again at listeners whose pause is over. The pause after a failure is, if there is
+    /// work.
+    fn go_on(&mut self, epoll: &Epoll, now_ns: u64) {
         if self.retry_ns.take().is_some() {
             self.watch_all(epoll, true);
+        }
+        if (self.secure_retry_ns.take_if(|retry_ns| now_ns >= *retry_ns)).is_some() {
+            self.watch_secure(epoll, true);
         }
     }
 
@@ -272,14 +282,19 @@ impl Acceptor {
     /// While many TLS handshakes wait for their turn, more of them wait in the kernel. Listeners
     /// without TLS go on.
     fn hold_back_handshakes(&mut self, epoll: &Epoll, now_ns: u64) {
-        if self.secure.is_empty() || !self.placement.is_behind_with_handshakes() {
+        let has_none = self.secure.is_empty() || self.secure_retry_ns.is_some();
+        if has_none || !self.placement.is_behind_with_handshakes() {
             return;
         }
-        self.retry_ns = Some(now_ns + HANDSHAKES_DUE_PAUSE_MS * 1_000_000);
+        self.secure_retry_ns = Some(now_ns + HANDSHAKES_DUE_PAUSE_MS * 1_000_000);
         self.ready
             .retain(|listener| !self.secure.contains(listener));
+        self.watch_secure(epoll, false);
+    }
+
+    fn watch_secure(&self, epoll: &Epoll, on: bool) {
         for &index in &self.secure {
-            epoll.watch_listener(&self.listeners[index as usize], index, false);
+            epoll.watch_listener(&self.listeners[index as usize], index, on);
         }
     }
 
@@ -357,6 +372,8 @@ impl Acceptor {
     /// Out of descriptors or memory: the listeners would be reported again and again.
     fn pause(&mut self, epoll: &Epoll, listener: u32, error: Errno, now_ns: u64) {
         self.retry_ns = Some(now_ns + ACCEPT_BACKOFF_MS * 1_000_000);
+        // They pause with all others, and go on with them.
+        self.secure_retry_ns = None;
         self.ready.clear();
         self.watch_all(epoll, false);
         if !std::mem::replace(&mut self.failing, true) {
@@ -550,7 +567,7 @@ mod tests {
                 let retry_ns = begin_ns + again + ACCEPT_BACKOFF_MS * 1_000_000;
                 assert_eq!(rig.acceptor.retry_ns, Some(retry_ns));
                 assert!(rig.acceptor.ready.is_empty());
-                rig.acceptor.go_on(&epoll);
+                rig.acceptor.go_on(&epoll, retry_ns);
                 assert_eq!(rig.acceptor.retry_ns, None);
             }
             for again in [0, 1, 2] {
@@ -599,10 +616,43 @@ mod tests {
             rig.acceptor.hold_back_handshakes(&epoll, now_ns);
             assert_eq!(rig.acceptor.ready, [0]);
             assert_eq!(rig.acceptor.accepts(), ACCEPTS_PER_BUSY_TICK);
+            assert!(
+                rig.acceptor.has_work(now_ns),
+                "a listener without TLS is ready"
+            );
+            // It is looked at meanwhile, which neither ends nor lengthens the pause.
+            rig.acceptor.go_on(&epoll, now_ns + pause_ns - 1);
+            rig.acceptor
+                .hold_back_handshakes(&epoll, now_ns + pause_ns - 1);
+            rig.acceptor.ready.clear();
             assert!(!rig.acceptor.has_work(now_ns + pause_ns - 1));
             assert!(rig.acceptor.has_work(now_ns + pause_ns));
-            rig.acceptor.go_on(&epoll);
-            rig.acceptor.ready.clear();
+            assert_eq!(rig.acceptor.next_retry_ns(), Some(now_ns + pause_ns));
+            rig.acceptor.go_on(&epoll, now_ns + pause_ns);
+            assert_eq!(rig.acceptor.next_retry_ns(), None);
+        }
+    }
+
+    /// Their own pause is over before that, and must not wake the loop again and again.
+    #[test]
+    fn listeners_with_tls_that_pause_go_on_with_all_others_after_a_failure() {
+        let mut rig = Rig::new(LoopConfig::default());
+        let address = "127.0.0.1:0".parse().expect("valid");
+        let listener = Listener::bind(&address, &LoopConfig::default());
+        rig.acceptor.listeners = vec![listener.expect("a free port")];
+        rig.acceptor.secure = vec![0];
+        let epoll = Epoll::new().expect("epoll");
+        rig.acceptor.register(&epoll).expect("they are sockets");
+        *rig.open.lock().expect("no panic") = u64::MAX;
+        for now_ns in [5, 5 + 10 * ACCEPT_BACKOFF_MS * 1_000_000] {
+            rig.acceptor.hold_back_handshakes(&epoll, now_ns);
+            rig.acceptor.pause(&epoll, 0, Errno::MFILE, now_ns);
+            let retry_ns = now_ns + ACCEPT_BACKOFF_MS * 1_000_000;
+            assert_eq!(rig.acceptor.next_retry_ns(), Some(retry_ns));
+            assert!(!rig.acceptor.has_work(retry_ns - 1));
+            assert!(rig.acceptor.has_work(retry_ns));
+            rig.acceptor.go_on(&epoll, retry_ns);
+            assert_eq!(rig.acceptor.next_retry_ns(), None);
         }
     }
 }

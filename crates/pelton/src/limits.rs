@@ -45,6 +45,25 @@ pub const LOG_DETAIL_PERIOD_MS: u64 = 1_000;
 /// milliseconds.
 pub const ACTIVITY_PERIOD_MS: u64 = 1_000;
 
+/// What the process may take beside the memory limit for data before writes that grow are refused:
+/// at least so many bytes. Its program, threads, and buffers of a small server are within that.
+pub const PROCESS_BYTES_BESIDE_DATA: u64 = 64 << 20;
+
+/// The same as a part of the memory limit, where that is more: a quarter, for buffers of
+/// connections, and for what entries take beyond their estimate.
+pub const PROCESS_SHARE_BESIDE_DATA: u64 = 4;
+
+/// The same for each open connection, in bytes.
+pub const PROCESS_BYTES_PER_CONNECTION: u64 = 128 << 10;
+
+/// The same where there are databases on disk, beside their cache, as a part of the bytes of their
+/// tables: indexes and filters are in memory too, some bytes for each entry.
+pub const PROCESS_SHARE_OF_DISK_BYTES: u64 = 8;
+
+/// How often it is looked what the process takes while that is more than half of what it may, in
+/// milliseconds: some 50 MB may come in between. Else every [`ACTIVITY_PERIOD_MS`].
+pub const PROCESS_LOOK_MS: u64 = 100;
+
 /// Full memory is free again when less than so many percent of it are used, so that the log does
 /// not say one and the other in turn.
 pub const MEMORY_FREE_AGAIN_PERCENT: u64 = 95;

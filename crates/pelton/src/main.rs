@@ -37,6 +37,7 @@ mod notify;
 mod output;
 #[cfg(test)]
 mod pages;
+mod process_memory;
 mod progress;
 mod reload;
 mod report;

@@ -30,8 +30,8 @@ pub(crate) struct Account {
     limit_bytes: usize,
     /// Taken by calls for what they are about to produce, until it is charged.
     claimed: Claimed,
-    /// Shared bodies that are held, by where they lie: how many answers hold each.
-    shared: Mutex<HashMap<usize, usize>>,
+    /// Shared bodies that are held, and how many answers hold each.
+    shared: Mutex<HashMap<SharedBody, usize>>,
     addresses: Mutex<Addresses>,
     /// Connections that were opened, ever.
     opened: AtomicU64,
@@ -65,15 +65,16 @@ impl Address {
     }
 }
 
-/// The bytes that are claimed, below, and how often that has changed, above: who has looked at what
-/// is charged before takes nothing if a claim has come and gone meanwhile, though the sum is the
-/// same again.
+/// The bytes that are claimed, below, and how many claims there ever were, above: who has looked at
+/// what is charged before takes nothing if a claim has come and gone meanwhile, though the sum is
+/// the same again. That a claim goes need not be counted: the sum is not the same again before
+/// another one has come.
 #[derive(Debug, Default)]
 struct Claimed(AtomicU64);
 
 impl Claimed {
-    /// One change. Above a TiB of bytes; it may overflow.
-    const CHANGE: u64 = 1 << 40;
+    /// One claim. Above a TiB of bytes; it may overflow.
+    const ONE: u64 = 1 << 40;
 
     #[cfg(test)]
     fn bytes(&self) -> usize {
@@ -81,14 +82,14 @@ impl Claimed {
     }
 
     fn of(packed: u64) -> usize {
-        (packed % Claimed::CHANGE) as usize
+        (packed % Claimed::ONE) as usize
     }
 
     /// Adds bytes if `may` says so of those that are claimed, and nothing has changed while it
     /// looked.
     fn add_if(&self, bytes: usize, may: impl Fn(usize) -> bool) -> bool {
         let add = |packed: u64| {
-            let changed = packed.wrapping_add(Claimed::CHANGE + bytes as u64);
+            let changed = packed.wrapping_add(Claimed::ONE + bytes as u64);
             may(Claimed::of(packed)).then_some(changed)
         };
         let added = (self.0).fetch_update(Ordering::AcqRel, Ordering::Acquire, add);
@@ -96,11 +97,11 @@ impl Claimed {
     }
 
     fn add(&self, bytes: usize) {
-        (self.0).fetch_add(Claimed::CHANGE + bytes as u64, Ordering::AcqRel);
+        (self.0).fetch_add(Claimed::ONE + bytes as u64, Ordering::AcqRel);
     }
 
     fn subtract(&self, bytes: usize) {
-        (self.0).fetch_add(Claimed::CHANGE - bytes as u64, Ordering::AcqRel);
+        (self.0).fetch_sub(bytes as u64, Ordering::AcqRel);
     }
 }
 
@@ -308,18 +309,20 @@ impl Account {
     /// Charges a body that others may hold too, as long as what is returned lives: once, however
     /// many hold it.
     pub fn charge_shared(self: &Arc<Account>, body: &Bytes) -> Box<dyn wire::Charge> {
-        let place = body.as_ptr() as usize;
+        let body = SharedBody {
+            place: body.as_ptr().addr(),
+            bytes: body.len(),
+        };
         let mut shared = lock(&self.shared);
-        let holders = shared.entry(place).or_default();
+        let holders = shared.entry(body).or_default();
         *holders += 1;
         if *holders == 1 {
-            self.charged.fetch_add(body.len(), Ordering::Relaxed);
+            self.charged.fetch_add(body.bytes, Ordering::Relaxed);
         }
         drop(shared);
         Box::new(SharedCharge {
             account: Arc::clone(self),
-            place,
-            bytes: body.len(),
+            body,
         })
     }
 
@@ -370,6 +373,11 @@ impl Account {
     }
 
     #[cfg(test)]
+    pub fn claimed_bytes(&self) -> usize {
+        self.claimed.bytes()
+    }
+
+    #[cfg(test)]
     fn shared_bodies(&self) -> usize {
         lock(&self.shared).len()
     }
@@ -412,12 +420,20 @@ fn stands_still(moved_ns: u64, allowed_ms: u64, now_ns: u64) -> bool {
     now_ns.saturating_sub(moved_ns) >= allowed_ms * 1_000_000
 }
 
+/// A body that several answers may hold. Another one that begins at the same place, but is not as
+/// long, is charged by itself, so that each gives back what was charged for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct SharedBody {
+    /// Its address.
+    place: usize,
+    bytes: usize,
+}
+
 /// Charges a shared body as long as it lives.
 #[derive(Debug)]
 struct SharedCharge {
     account: Arc<Account>,
-    place: usize,
-    bytes: usize,
+    body: SharedBody,
 }
 
 impl wire::Charge for SharedCharge {}
@@ -425,13 +441,11 @@ impl wire::Charge for SharedCharge {}
 impl Drop for SharedCharge {
     fn drop(&mut self) {
         let mut shared = lock(&self.account.shared);
-        if let Some(holders) = shared.get_mut(&self.place) {
+        if let Some(holders) = shared.get_mut(&self.body) {
             *holders -= 1;
             if *holders == 0 {
-                shared.remove(&self.place);
-                self.account
-                    .charged
-                    .fetch_sub(self.bytes, Ordering::Relaxed);
+                shared.remove(&self.body);
+                (self.account.charged).fetch_sub(self.body.bytes, Ordering::Relaxed);
             }
         }
     }
@@ -999,6 +1013,26 @@ mod tests {
         }
     }
 
+    /// Whoever goes last, the sum neither wraps nor keeps anything.
+    #[test]
+    fn shared_bodies_that_begin_at_one_place_are_charged_each() {
+        let account = Account::new(MB);
+        let whole: Bytes = vec![0; 1000].into();
+        let part = whole.slice(..10);
+        for (first, last) in [(&whole, &part), (&part, &whole), (&whole, &part)] {
+            let charges = [first, last, first].map(|body| account.charge_shared(body));
+            assert_eq!(
+                (account.charged_bytes(), account.shared_bodies()),
+                (1010, 2)
+            );
+            let [one, other, again] = charges;
+            drop((one, again));
+            assert_eq!(account.charged_bytes(), last.len());
+            drop(other);
+            assert_eq!((account.charged_bytes(), account.shared_bodies()), (0, 0));
+        }
+    }
+
     #[test]
     fn threads_that_produce_at_once_take_no_more_than_there_is() {
         let account = Account::new(10 * MB);
@@ -1051,7 +1085,7 @@ mod tests {
             assert!(claimed.add_if(5, |bytes| bytes == 0));
             claimed.subtract(5);
         }
-        // The changes overflow, the bytes do not.
+        // The claims overflow, the bytes do not.
         claimed.0.fetch_add(u64::MAX << 40, Ordering::Relaxed);
         claimed.add(9);
         assert_eq!(claimed.bytes(), 9);

@@ -1,6 +1,5 @@
 //! What gathers in one tick: reads to be served from one view, and writes for the committer.
 
-use std::collections::VecDeque;
 use std::ops::Range;
 
 use net::ConnectionId;
@@ -8,6 +7,7 @@ use store::{DatabaseId, Source, WriteBatch};
 
 use crate::call_id::CallId;
 use crate::limits;
+use crate::long_work::LongWorkQueue;
 
 /// What the arena keeps allocated between ticks, in bytes: a burst of large keys does not stay.
 const ARENA_KEPT_BYTES: usize = 256 * 1024;
@@ -19,15 +19,6 @@ pub(crate) struct Read {
     pub connection: ConnectionId,
     pub call: CallId,
     kept: Range<usize>,
-}
-
-/// What a call has done in the time that a tick has for long work.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum LongWork {
-    /// It is shown this database.
-    Read(DatabaseId),
-    /// It is woken.
-    Step,
 }
 
 /// The short reads of one tick, with the bytes kept for them. Taken out of the batch as a whole
@@ -47,8 +38,8 @@ impl Reads {
 /// The tick's batch.
 pub(crate) struct TickBatch {
     reads: Reads,
-    /// What may take long, in the order asked: a call that goes on comes behind those that wait.
-    long_work: VecDeque<(LongWork, CallId)>,
+    /// What may take long. A call that goes on comes behind those that wait.
+    pub long_work: LongWorkQueue,
     pub writes: WriteBatch,
     /// Those to databases on disk: what they wait for, the others need not.
     pub disk_writes: WriteBatch,
@@ -58,7 +49,7 @@ impl TickBatch {
     pub fn new(writes: WriteBatch, disk_writes: WriteBatch) -> TickBatch {
         TickBatch {
             reads: Reads::default(),
-            long_work: VecDeque::new(),
+            long_work: LongWorkQueue::default(),
             writes,
             disk_writes,
         }
@@ -116,10 +107,6 @@ impl TickBatch {
         });
     }
 
-    pub fn add_long_work(&mut self, work: LongWork, call: CallId) {
-        self.long_work.push_back((work, call));
-    }
-
     /// The short reads of this tick. Give them back with [`TickBatch::give_reads`], so that nothing
     /// is allocated anew.
     pub fn take_reads(&mut self) -> Reads {
@@ -136,14 +123,6 @@ impl TickBatch {
         for read in &asked.list {
             self.add_read(read.database, read.connection, read.call, asked.kept(read));
         }
-    }
-
-    pub fn next_long_work(&mut self) -> Option<(LongWork, CallId)> {
-        self.long_work.pop_front()
-    }
-
-    pub fn long_work(&self) -> usize {
-        self.long_work.len()
     }
 
     /// Frees what is kept for the next tick, if nothing is under way.
@@ -193,6 +172,7 @@ pub(crate) fn jobs_of(mut reads: &[Read]) -> impl Iterator<Item = &[Read]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::long_work::LongWork;
 
     /// A job of one connection ends with it: what others have in such a job would never be read.
     #[test]
@@ -283,11 +263,10 @@ mod tests {
             );
             batch.give_reads(reads);
             assert!(!batch.has_work());
-            batch.add_long_work(LongWork::Step, call);
-            assert_eq!(batch.long_work(), 1);
+            batch.long_work.push(connection, LongWork::Step, call);
             assert!(batch.has_work());
-            assert!(batch.next_long_work().is_some());
-            assert!(batch.next_long_work().is_none());
+            assert!(batch.long_work.pop().is_some());
+            assert!(!batch.has_work());
         }
     }
 

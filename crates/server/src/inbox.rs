@@ -36,8 +36,12 @@ impl<T> Inbox<T> {
     /// The same, in place of what is outdated by it.
     pub fn put_instead(&self, item: T, is_outdated: impl Fn(&T) -> bool) {
         let mut waiting = self.lock();
-        waiting.retain(|old| !is_outdated(old));
+        let all = std::mem::take(&mut *waiting).into_iter();
+        let (outdated, current): (VecDeque<T>, VecDeque<T>) = all.partition(is_outdated);
+        *waiting = current;
         self.push(waiting, item);
+        // Without the lock, as all that is dropped here.
+        drop(outdated);
     }
 
     fn push(&self, mut waiting: MutexGuard<'_, VecDeque<T>>, item: T) {
@@ -168,6 +172,43 @@ mod tests {
             assert!(inbox.is_over() && inbox.take_all().is_empty());
         }
         assert_eq!(woken.load(Ordering::Relaxed), 1, "by the first item");
+    }
+
+    /// Counts when it is dropped under the lock of its inbox.
+    struct Last {
+        inbox: Arc<Inbox<Last>>,
+        dropped_under_lock: Arc<AtomicUsize>,
+    }
+
+    impl Drop for Last {
+        fn drop(&mut self) {
+            let is_locked = self.inbox.waiting.try_lock().is_err();
+            (self.dropped_under_lock).fetch_add(usize::from(is_locked), Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn nothing_is_dropped_under_the_lock() {
+        let dropped_under_lock = Arc::new(AtomicUsize::new(0));
+        let inbox = Inbox::new(Arc::new(|| ()));
+        let item = || Last {
+            inbox: Arc::clone(&inbox),
+            dropped_under_lock: Arc::clone(&dropped_under_lock),
+        };
+        for _ in 0..2 {
+            inbox.put(item());
+            inbox.put_instead(item(), |_| true);
+        }
+        assert_eq!(inbox.take_all().len(), 1, "in place of all before it");
+        inbox.put(item());
+        for _ in 0..2 {
+            inbox.close();
+            inbox.put(item());
+            inbox.put_instead(item(), |_| true);
+        }
+        assert!(inbox.is_over());
+        assert_eq!(dropped_under_lock.load(Ordering::Relaxed), 0);
+        assert_eq!(Arc::strong_count(&dropped_under_lock), 1);
     }
 
     #[test]

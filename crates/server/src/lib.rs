@@ -33,6 +33,7 @@ mod durations;
 mod event_loop;
 mod inbox;
 pub mod limits;
+mod long_work;
 mod metadata;
 #[cfg(test)]
 mod pair;

@@ -207,6 +207,13 @@ pub const ENDED_CALLS_KEPT: usize = 1_024;
 /// more would mostly wait for a CPU.
 pub const READERS: usize = 16;
 
+/// Queues of long work that a loop keeps for connections to come: those of connections that have
+/// some at a time in the usual case.
+pub const SPARE_LONG_WORK_QUEUES: usize = 16;
+
+/// Calls for which such a queue has room at most, so that one that was long does not stay.
+pub const SPARE_LONG_WORK_CALLS: usize = 32;
+
 /// Readers that long reads (pages of scans, counts, sweeps) may have at once, a half: the others
 /// are there for short ones.
 pub const LONG_READERS: usize = READERS / 2;

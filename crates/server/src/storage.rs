@@ -5,10 +5,7 @@ use std::sync::Arc;
 
 use store::durable::{ConvertError, Durable, DurableCommitter, Event, Opened, TreePlace};
 use store::tree::TreeError;
-use store::{
-    DatabaseConfig, DatabaseId, DatabaseLimits, Direction, Durability, Kind, Range, Store,
-    StoreConfig,
-};
+use store::{DatabaseConfig, DatabaseId, DatabaseLimits, Durability, Kind, Store, StoreConfig};
 use wal::disk::Disk;
 use wal::{LogConfig, Recovered};
 
@@ -149,14 +146,8 @@ fn is_default_empty(store: &Store) -> Result<bool, TreeError> {
         return Ok(view.statistics().entries == 0);
     }
     let tree = store.tree(DatabaseId::DEFAULT);
-    let view = tree.expect("it always exists, and is not in memory").view();
-    let mut is_empty = true;
-    // No time has come for it to expire.
-    view.scan(&Range::ALL, Direction::Forward, 0, 1, &mut |_| {
-        is_empty = false;
-        ControlFlow::Break(())
-    })?;
-    Ok(is_empty)
+    let tree = tree.expect("it always exists, and is not in memory");
+    tree.view().is_empty()
 }
 
 fn store_config(config: &Config, durability: Durability) -> StoreConfig {

@@ -615,3 +615,54 @@ fn too_large(
         ),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operation::{Condition, Expiry};
+    use crate::store::StoreConfig;
+
+    /// Uploads wait for what becomes of descriptions, and everybody for which databases there are.
+    #[test]
+    fn commits_that_others_wait_for_are_not_abandoned() {
+        let mut config = StoreConfig::new(1);
+        config.default_database.durability = Durability::Synced;
+        let store = Store::new(config, true, None).expect("the configuration is well");
+        let mut batch = store.write_batch();
+        let put = Operation::Put {
+            key: b"key",
+            value: b"value",
+            condition: Condition::None,
+            expiry: Expiry::None,
+            want_previous: false,
+        };
+        for _ in 0..2 {
+            batch.create_database(1, "name", &DatabaseConfig::default());
+            batch.drop_database(2, DatabaseId::DEFAULT);
+            batch.drop_empty_database(3, DatabaseId::DEFAULT);
+            for (tag, database, operation) in [
+                (4, DatabaseId::BLOBS, put),
+                (5, DatabaseId::DEFAULT, Operation::Clear),
+                (6, DatabaseId::DEFAULT, put),
+                (7, DatabaseId::DEFAULT, put),
+                (8, DatabaseId::DEFAULT, put),
+            ] {
+                let mut commit = batch.begin(tag, database, Mode::Atomic);
+                commit.push(&operation).expect("it fits");
+                commit.submit();
+            }
+            // The last one has the tag of a caller that has not left; 6 was decided before.
+            batch.abandon(6, &[1, 2, 3, 4, 5, 6, 7]);
+            let abandoned = |batch: &WriteBatch| -> Vec<u64> {
+                let commits = batch.logged().iter();
+                let abandoned = commits.filter(|commit| commit.is_abandoned);
+                abandoned.map(|commit| commit.tag).collect()
+            };
+            assert_eq!(abandoned(&batch), [7]);
+            batch.abandon(0, &[1, 2, 3, 4, 5, 6]);
+            assert_eq!(abandoned(&batch), [6, 7]);
+            batch.clear();
+            assert!(batch.is_empty() && batch.bytes() == 0);
+        }
+    }
+}

@@ -133,7 +133,7 @@ impl Catalogue {
     }
 
     /// Adds a database under an id that comes from [`check_insert`](Catalogue::check_insert), now
-    /// or in an previous run. Ids grow.
+    /// or in a previous run. Ids grow.
     pub(crate) fn insert(&mut self, id: DatabaseId, database: Database) {
         debug_assert!(id.0 >= self.next, "ids are not reused");
         self.next = id.0 + 1;

@@ -39,6 +39,14 @@ impl MemoryUse {
                 added_bytes,
             });
         }
+        if let Some(process_bytes) = store.excessive_process_bytes() {
+            store.count_memory_refusal();
+            return Err(Refusal::ProcessFull {
+                process_bytes,
+                used_bytes,
+                limit_bytes,
+            });
+        }
         Ok(())
     }
 }

@@ -342,6 +342,21 @@ pub enum Refusal {
         /// What the commit would add.
         added_bytes: u64,
     },
+    /// The commit grows the databases while the process takes more memory than it may beside them
+    /// ([`Store::note_process_bytes`](crate::Store::note_process_bytes)).
+    #[error(
+        "the server is full: its process takes {process_bytes} bytes, though only {used_bytes} of \
+         its memory limit of {limit_bytes} are in use: entries that were removed have left memory \
+         in pieces; deletes and reads go on, and a restart gives it back"
+    )]
+    ProcessFull {
+        /// What the process takes.
+        process_bytes: u64,
+        /// What is in use for entries, by estimate.
+        used_bytes: u64,
+        /// The limit for that.
+        limit_bytes: u64,
+    },
     /// The answer would be larger than the commit allows.
     #[error("the answer would be larger than {limit_bytes} bytes; nothing was done")]
     AnswerTooLarge {

@@ -10,7 +10,6 @@ use crate::database_id::DatabaseId;
 use crate::limits;
 use crate::operations::Operations;
 use crate::outcome::Refusal;
-use crate::range::{Direction, Range};
 use crate::read_room::{Held, ReadRoom};
 use crate::record::{CommitRecord, Whole};
 use crate::store::Store;
@@ -276,33 +275,20 @@ impl Reading<'_> {
             if !self.before.held.may_take(room) {
                 return ControlFlow::Break(());
             }
-            let found = match self.view.find_owned(key) {
-                Ok(None) => Found::Absent,
-                // One is always read, be it as large as it may.
-                Ok(Some(value))
-                    if value.len() > bytes_left && bytes_left < limits::READ_BEFORE_BYTES =>
-                {
-                    Found::Not(Refusal::ReadsTooMuch {
-                        limit_bytes: limits::READ_BEFORE_BYTES,
-                    })
-                }
-                Ok(Some(value)) => {
-                    let value = value.detached();
-                    if !self.before.held.take(room, value.len()) {
-                        return ControlFlow::Break(());
-                    }
-                    bytes_left = bytes_left.saturating_sub(value.len());
-                    Found::Entry(value)
-                }
-                Err(error) => {
-                    let refusal = match error.is_of_damage() {
-                        true => Refusal::Damaged,
-                        false => Refusal::NotRead,
-                    };
-                    self.error.get_or_insert(error);
-                    Found::Not(refusal)
-                }
+            // What the read takes is there before its value is known.
+            let read_bytes = self.view.read_bytes(key);
+            if read_bytes > 0 && !self.before.held.take(room, read_bytes) {
+                return ControlFlow::Break(());
+            }
+            let found = self.found(key, bytes_left);
+            let bytes = match &found {
+                Found::Entry(value) => value.len(),
+                Found::Absent | Found::Not(_) => 0,
             };
+            if !self.before.held.exchange(room, read_bytes, bytes) {
+                return ControlFlow::Break(());
+            }
+            bytes_left = bytes_left.saturating_sub(bytes);
             let looked = Looked {
                 hash,
                 database: self.database,
@@ -318,19 +304,35 @@ impl Reading<'_> {
         ControlFlow::Continue(())
     }
 
-    fn whole(&mut self) {
-        let mut is_empty = true;
-        // At a time at which nothing has expired: an entry is there until it is swept.
-        let end = self
-            .view
-            .scan(&Range::ALL, Direction::Forward, 0, 1, &mut |_| {
-                is_empty = false;
-                ControlFlow::Break(())
-            });
-        if let Err(error) = end {
-            is_empty = false;
-            self.error.get_or_insert(error);
+    /// Reads what is under a key for a commit that may still know so many bytes.
+    fn found(&mut self, key: &[u8], bytes_left: usize) -> Found {
+        match self.view.find_owned(key) {
+            Ok(None) => Found::Absent,
+            // One is always read, be it as large as it may.
+            Ok(Some(value))
+                if value.len() > bytes_left && bytes_left < limits::READ_BEFORE_BYTES =>
+            {
+                Found::Not(Refusal::ReadsTooMuch {
+                    limit_bytes: limits::READ_BEFORE_BYTES,
+                })
+            }
+            Ok(Some(value)) => Found::Entry(value.detached()),
+            Err(error) => {
+                let refusal = match error.is_of_damage() {
+                    true => Refusal::Damaged,
+                    false => Refusal::NotRead,
+                };
+                self.error.get_or_insert(error);
+                Found::Not(refusal)
+            }
         }
+    }
+
+    fn whole(&mut self) {
+        let is_empty = self.view.is_empty().unwrap_or_else(|error| {
+            self.error.get_or_insert(error);
+            false
+        });
         self.before.wholes.push(LookedWhole {
             database: self.database,
             place: self.place,

@@ -75,6 +75,18 @@ impl Held {
         true
     }
 
+    /// Holds so many bytes instead of so many; returns whether there is room. If not, none of them
+    /// is held any more.
+    pub(crate) fn exchange(&mut self, room: &Arc<ReadRoom>, before: usize, after: usize) -> bool {
+        let is_there = after <= before || self.take(room, after - before);
+        if !is_there {
+            self.give_back(before);
+        } else if after < before {
+            self.give_back(before - after);
+        }
+        is_there
+    }
+
     /// Becomes the one that may exceed the room, if nobody is; returns whether it is.
     pub(crate) fn try_overdraw(&mut self, room: &Arc<ReadRoom>) -> bool {
         if !self.overdraws && !room.is_overdrawn.swap(true, Ordering::Relaxed) {
@@ -166,6 +178,23 @@ mod tests {
             assert!(!one.take(&room, 1) && !two.take(&room, 1));
             drop(one);
             assert!(two.take(&room, 1));
+        }
+        assert_eq!(room.held_bytes(), 0);
+    }
+
+    #[test]
+    fn what_a_read_took_is_exchanged_for_its_value() {
+        let room = ReadRoom::new(0);
+        for _ in 0..2 {
+            let (mut one, mut two) = (Held::default(), Held::default());
+            assert!(one.take(&room, LIMIT - 10) && one.exchange(&room, LIMIT - 10, 100));
+            assert_eq!(room.held_bytes(), 100);
+            assert!(one.take(&room, 0) && one.exchange(&room, 0, LIMIT - 100));
+            assert!(two.try_overdraw(&room));
+            assert!(two.take(&room, 7) && two.exchange(&room, 7, 20));
+            two.end_commit();
+            assert!(!two.exchange(&room, 20, 21) && !one.exchange(&room, 100, 101));
+            assert_eq!(room.held_bytes(), LIMIT - 100);
         }
         assert_eq!(room.held_bytes(), 0);
     }

@@ -69,6 +69,8 @@ struct Shared {
     clock_ms: AtomicU64,
     memory_bytes: AtomicU64,
     memory_limit_bytes: u64,
+    /// What the process takes, if that is more than it may; else 0.
+    excessive_process_bytes: AtomicU64,
     /// For what commits on disk must know.
     read_room: Arc<ReadRoom>,
     /// Commits refused since the store was full.
@@ -115,6 +117,7 @@ impl Store {
             clock_ms: AtomicU64::new(0),
             memory_bytes: AtomicU64::new(0),
             memory_limit_bytes: config.memory_bytes,
+            excessive_process_bytes: AtomicU64::new(0),
             read_room: ReadRoom::new(config.memory_bytes),
             memory_refusals: AtomicU64::new(0),
             sweep_schedule: SweepSchedule::new(),
@@ -187,7 +190,7 @@ impl Store {
         self.shared.catalogue.read().check_remove(id)
     }
 
-    /// Makes a database that was checked, now or in an previous run. One on disk comes with its
+    /// Makes a database that was checked, now or in a previous run. One on disk comes with its
     /// tree.
     pub(crate) fn insert_database(
         &self,
@@ -473,6 +476,21 @@ impl Store {
         self.shared.read_room.held_bytes()
     }
 
+    /// Notes how many bytes the process takes, if that is more than it may beside its data; `None`:
+    /// it does not. Until it is told otherwise, the store refuses what grows: entries of one size
+    /// that were removed can leave memory in pieces that entries of another size do not fit into,
+    /// so that [`Store::memory_bytes`] says little of what is left.
+    pub fn note_process_bytes(&self, excessive_bytes: Option<u64>) {
+        let bytes = excessive_bytes.unwrap_or(0);
+        (self.shared.excessive_process_bytes).store(bytes, Ordering::Relaxed);
+    }
+
+    /// What the process takes, if that is more than it may.
+    pub(crate) fn excessive_process_bytes(&self) -> Option<u64> {
+        let bytes = self.shared.excessive_process_bytes.load(Ordering::Relaxed);
+        (bytes > 0).then_some(bytes)
+    }
+
     /// The bound on [`Store::memory_bytes`].
     pub fn memory_limit_bytes(&self) -> u64 {
         self.shared.memory_limit_bytes
@@ -514,7 +532,7 @@ impl Store {
     }
 
     /// Lets the views of all databases say that they show everything up to a sequence. What was
-    /// answered in an previous run may have had a later sequence than the last change, and for
+    /// answered in a previous run may have had a later sequence than the last change, and for
     /// nobody shall time go back.
     pub(crate) fn raise_views(&self, sequence: u64) {
         for (_, database) in self.shared.catalogue.read().iter() {

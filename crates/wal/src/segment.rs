@@ -26,6 +26,12 @@ fn spare_name(ordinal: u64) -> String {
     format!("{ordinal:020}{SPARE_SUFFIX}")
 }
 
+/// Whether a file has the name of a spare. What others call by this suffix is not ours.
+fn is_spare(name: &str) -> bool {
+    let ordinal = name.strip_suffix(SPARE_SUFFIX).map(str::parse);
+    matches!(ordinal, Some(Ok(ordinal)) if spare_name(ordinal) == name)
+}
+
 /// The ordinal of a segment by the name of its file; `None`: the file is not a segment.
 pub(super) fn segment_ordinal(name: &str) -> Option<u64> {
     let ordinal = name.strip_suffix(LOG_SUFFIX)?.parse().ok()?;
@@ -162,7 +168,7 @@ impl SegmentStock {
         for name in disk.list()? {
             if name == NEW_NAME {
                 disk.remove(&name)?;
-            } else if name.ends_with(SPARE_SUFFIX) {
+            } else if is_spare(&name) {
                 if spares.len() < limits::SPARE_SEGMENTS_MAX
                     && disk.open(&name)?.len()? == segment_bytes
                 {

@@ -316,3 +316,26 @@ fn a_segment_that_is_waited_for_is_allocated_at_once() {
         opened.log.sync().expect("the disk is whole");
     }
 }
+
+/// A file that only ends as a spare does is somebody else's: it stays, start after start.
+#[test]
+fn a_file_that_is_called_like_a_spare_and_is_none_stays() {
+    let disk = testkit::simulated_disk(5);
+    let strange = ["7.spare", "my-tables.spare", "-0000000000000000007.spare"];
+    for name in strange {
+        disk.create(name).expect("it is new");
+    }
+    disk.sync_folder().expect("the disk is whole");
+    let mut promise = Promise::default();
+    for _ in 0..2 {
+        let mut client = start(&disk, &mut promise, true);
+        client.fill();
+        client.try_prepare().expect("there is room");
+        drop(client);
+        let there = names(&disk, ".spare");
+        for name in strange {
+            assert!(there.iter().any(|other| other == name), "{name}: {there:?}");
+        }
+        check_after_power_loss(&disk, &mut promise);
+    }
+}

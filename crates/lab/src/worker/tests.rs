@@ -9,7 +9,10 @@ use client::{
 use hdrhistogram::Histogram;
 
 use super::*;
+use crate::failure::FailureKind;
+use crate::measure;
 use crate::pacing::Arrivals;
+use crate::verdict::Verdict;
 use crate::workload::SameRequest;
 
 const MS: u64 = 1_000_000;

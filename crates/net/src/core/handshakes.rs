@@ -536,9 +536,78 @@ mod tests {
             handshakes.begin(id(0), &PeerAddress::Unix, begin_ns);
             handshakes.bytes_came(id(0));
             assert_eq!(turn(&mut handshakes, begin_ns + answer_ns), None);
+            assert!(!handshakes.has_turn());
             handshakes.end(id(7));
+            assert!(
+                handshakes.has_turn(),
+                "without waiting for the time of another"
+            );
+            assert_eq!(handshakes.paused_until_ns, None);
             assert_eq!(turn(&mut handshakes, begin_ns + answer_ns), Some(Ok(0)));
             (0..=late).for_each(|slot| handshakes.end(id(slot)));
+            assert_empty(&handshakes);
+        }
+    }
+
+    /// What an asked peer sends is looked at, and does not give it more time to answer; nor does
+    /// what a silent one sends make it younger than others.
+    #[test]
+    fn bytes_that_bring_a_handshake_no_further_do_not_renew_its_time() {
+        let mut handshakes = Handshakes::new(false);
+        let answer_ns = HANDSHAKE_ANSWER_MS * NS_PER_MS;
+        for begin_ns in [5, 5 + 9 * answer_ns] {
+            for slot in 0..HANDSHAKES_ASKED {
+                handshakes.begin(id(slot), &PeerAddress::Unix, begin_ns);
+                handshakes.bytes_came(id(slot));
+                assert_eq!(turn(&mut handshakes, begin_ns), Some(Ok(slot as u32)));
+                handshakes.flight_sent(id(slot), begin_ns + u64::from(slot > 0));
+            }
+            let late = HANDSHAKES_ASKED;
+            for step_ns in [answer_ns / 3, answer_ns / 2, answer_ns - 1] {
+                handshakes.bytes_came(id(0));
+                assert_eq!(turn(&mut handshakes, begin_ns + step_ns), Some(Ok(0)));
+            }
+            handshakes.begin(id(late), &PeerAddress::Unix, begin_ns);
+            handshakes.bytes_came(id(late));
+            assert_eq!(turn(&mut handshakes, begin_ns + answer_ns), Some(Err(0)));
+            (0..=late).for_each(|slot| handshakes.end(id(slot)));
+            assert_empty(&handshakes);
+
+            for slot in 0..=HANDSHAKES_PER_ADDRESS {
+                let now_ns = begin_ns + u64::from(slot > 0);
+                if slot == HANDSHAKES_PER_ADDRESS {
+                    handshakes.bytes_came(id(0));
+                    assert_eq!(turn(&mut handshakes, now_ns + 1), Some(Ok(0)));
+                }
+                let closed = handshakes.begin(id(slot), &peer("192.0.2.1:9"), now_ns);
+                let expected = (slot == HANDSHAKES_PER_ADDRESS).then_some(id(0));
+                assert_eq!(closed, expected);
+            }
+            (0..=HANDSHAKES_PER_ADDRESS).for_each(|slot| handshakes.end(id(slot)));
+            assert_empty(&handshakes);
+        }
+    }
+
+    /// A connection that stays keeps the list from being emptied: without a look at it, it would
+    /// have an entry for each handshake of [`HANDSHAKE_MS`].
+    #[test]
+    fn handshakes_that_are_done_do_not_stay_among_the_deadlines() {
+        let mut handshakes = Handshakes::new(false);
+        let most = 4 * (HANDSHAKES_PER_LOOP + HANDSHAKES_ASKED);
+        for flights in [0, 1] {
+            handshakes.begin(id(0), &PeerAddress::Unix, 0);
+            for other in (1..=2 * most).map(id) {
+                handshakes.begin(other, &PeerAddress::Unix, 1);
+                (0..flights).for_each(|_| handshakes.flight_sent(other, 1));
+                handshakes.end(other);
+                assert!(handshakes.deadlines.len() <= most);
+            }
+            // The one that stays is still among them.
+            assert_eq!(
+                handshakes.next_overdue(HANDSHAKE_MS * NS_PER_MS),
+                Some(id(0))
+            );
+            handshakes.end(id(0));
             assert_empty(&handshakes);
         }
     }

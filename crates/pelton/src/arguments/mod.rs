@@ -494,10 +494,21 @@ mod tests {
             .to_string()
     }
 
+    /// Each wrong line is refused, and the message has the other text.
+    fn refuses(cases: &[(&str, &str)]) {
+        for (line, expected) in cases {
+            let message = refusal(line);
+            assert!(
+                message.contains(expected),
+                "{line}: {expected:?} is missing in\n{message}"
+            );
+        }
+    }
+
     /// Every wrong flag: the message names it, and says what is right.
     #[test]
-    fn wrong_usage_is_explained() {
-        for (line, expected) in [
+    fn wrong_usage_of_serve_is_explained() {
+        refuses(&[
             ("pelton serv", "'serve'"),
             (
                 "pelton serve --thread 3",
@@ -513,6 +524,13 @@ mod tests {
             ("pelton serve --pin 3-1", "3-1"),
             ("pelton serve --unix-mode 999", "octal"),
             ("pelton serve --log-level loud", "possible values"),
+            ("pelton serve --durability fast", "interval=100ms"),
+        ]);
+    }
+
+    #[test]
+    fn wrong_usage_of_commands_is_explained() {
+        refuses(&[
             ("pelton get", "<KEY>"),
             ("pelton delete", "<KEY"),
             ("pelton delete key --prefix k", "cannot be used with"),
@@ -555,7 +573,6 @@ mod tests {
                 "pelton batch --mode both",
                 "possible values: atomic, independent",
             ),
-            ("pelton serve --durability fast", "interval=100ms"),
             ("pelton incr key many", "[DELTA]"),
             (
                 "pelton put key value --if-absent --if-value x",
@@ -568,13 +585,7 @@ mod tests {
             ("pelton put key value --ttl 99999d", "at most 100 years"),
             ("pelton put key value --ttl 0s", "at least 1ms"),
             ("pelton put key value --ttl 5", "5s"),
-        ] {
-            let message = refusal(line);
-            assert!(
-                message.contains(expected),
-                "{line}: {expected:?} is missing in\n{message}"
-            );
-        }
+        ]);
     }
 
     #[test]

@@ -14,8 +14,6 @@ mod get;
 mod import;
 mod increment;
 mod load;
-mod load_database;
-mod load_services;
 mod log;
 mod pipe;
 mod proto;
@@ -41,6 +39,7 @@ pub use export::export;
 pub use get::get;
 pub use import::import;
 pub use increment::increment;
+pub use load::load;
 pub use log::{inspect_log, verify_log};
 pub use proto::write_proto_files;
 pub use put::put;
@@ -56,26 +55,15 @@ use client::{CallError, CallOptions, Channel, ChannelOptions, Code};
 use serde_json::{Map, Value};
 use service::Method;
 
-use crate::arguments::{
-    ConnectionArguments, DatabaseArguments, LoadArguments, LoadService, OutputFormat, quoted,
-};
+use crate::arguments::{ConnectionArguments, DatabaseArguments, OutputFormat, quoted};
 use crate::encoding;
-use crate::exit::{CallFailure, Exit, Failure};
+use crate::exit::{CallFailure, Failure};
 use crate::interrupt::{self, CallStage};
 use crate::output::note;
 use crate::size::Span;
 
 /// What to look at when there is no connection.
 const CONNECT_HINT: &str = "`pelton serve` starts a server, --address says where it listens";
-
-/// Loads a server and prints what was measured.
-pub fn load(arguments: &LoadArguments) -> Result<Exit, Failure> {
-    match &arguments.service {
-        Some(LoadService::Kvstore(arguments)) => load_services::load_kvstore(arguments),
-        Some(LoadService::Ping(arguments)) => load_services::load_ping(arguments),
-        None => load::load_server(arguments),
-    }
-}
 
 /// A connection to the server of the command line.
 struct Caller {

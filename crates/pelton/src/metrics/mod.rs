@@ -4,7 +4,7 @@
 mod endpoint;
 mod exposition;
 mod page;
-mod process;
+pub mod process;
 
 use std::fmt;
 use std::str::FromStr;

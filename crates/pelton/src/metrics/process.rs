@@ -56,6 +56,15 @@ pub fn write(page: &mut Page, start_s: u64) {
     }
 }
 
+/// Returns what this process takes of the machine's memory for itself, without what of files is in
+/// memory; `None` where the system does not tell.
+pub fn anonymous_bytes() -> Option<u64> {
+    let text = fs::read_to_string("/proc/self/statm").ok()?;
+    let mut pages = text.split(' ').map(|number| number.parse::<u64>().ok());
+    let (resident, of_files) = (pages.nth(1)??, pages.next()??);
+    Some(resident.saturating_sub(of_files) * page_size() as u64)
+}
+
 /// Virtual and resident, from `/proc/self/statm`, which counts pages.
 fn memory_bytes() -> Option<(u64, u64)> {
     let text = fs::read_to_string("/proc/self/statm").ok()?;
@@ -80,6 +89,8 @@ mod tests {
         };
         let resident = value("process_resident_memory_bytes");
         assert!(resident > 1e6 && resident < value("process_virtual_memory_bytes"));
+        let anonymous = anonymous_bytes().expect("Linux");
+        assert!(anonymous > 1_000_000 && (anonymous as f64) < resident * 1.5);
         assert!(value("process_cpu_seconds_total") > 0.0);
         assert!(value("process_open_fds") >= 3.0);
         assert!(value("process_max_fds") >= value("process_open_fds"));

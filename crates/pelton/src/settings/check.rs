@@ -148,27 +148,6 @@ impl Settings {
 
     /// Whether a server can run with all of it.
     pub(super) fn check(&self) -> Result<(), SettingsError> {
-        let out_of_range = |name, value: String, least: String, most: String| {
-            Err(SettingsError::OutOfRange {
-                name,
-                value,
-                allowed: format!("write {least} to {most}"),
-            })
-        };
-        let between = |name, value: u64, least: u64, most: u64| {
-            if (least..=most).contains(&value) {
-                return Ok(());
-            }
-            let text = |bytes| Size(bytes).to_string();
-            out_of_range(name, text(value), text(least), text(most))
-        };
-        // Numbers of things, not of bytes.
-        let between_counts = |name, value: u64, least: u64, most: u64| {
-            if (least..=most).contains(&value) {
-                return Ok(());
-            }
-            out_of_range(name, value.to_string(), least.to_string(), most.to_string())
-        };
         if self.listen.is_empty() {
             let allowed = "write at least one address, such as 127.0.0.1:1978".into();
             return Err(SettingsError::OutOfRange {
@@ -224,4 +203,44 @@ impl Settings {
         }
         Ok(())
     }
+}
+
+fn out_of_range(
+    name: &'static str,
+    value: String,
+    least: &str,
+    most: &str,
+) -> Result<(), SettingsError> {
+    Err(SettingsError::OutOfRange {
+        name,
+        value,
+        allowed: format!("write {least} to {most}"),
+    })
+}
+
+/// Checks a number of bytes.
+fn between(name: &'static str, value: u64, least: u64, most: u64) -> Result<(), SettingsError> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    let text = |bytes| Size(bytes).to_string();
+    out_of_range(name, text(value), &text(least), &text(most))
+}
+
+/// Checks a number of things, not of bytes.
+fn between_counts(
+    name: &'static str,
+    value: u64,
+    least: u64,
+    most: u64,
+) -> Result<(), SettingsError> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    out_of_range(
+        name,
+        value.to_string(),
+        &least.to_string(),
+        &most.to_string(),
+    )
 }

@@ -2,13 +2,12 @@
 
 use std::fmt;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 
 use super::{Settings, SettingsFile};
-use crate::size::Size;
 
 /// Where a setting comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,14 +18,20 @@ pub enum SettingSource {
     Default,
 }
 
+/// The text of a setting that may be left out.
+fn optional(value: &Option<impl fmt::Display>) -> Option<String> {
+    (value.as_ref()).map(|value| format!("{:?}", value.to_string()))
+}
+
 impl Settings {
     /// Name and value of every setting, as the file would say it; `None`: left to the kernel or to
     /// what is measured.
     pub fn lines(&self) -> Vec<(&'static str, Option<String>)> {
         let text = |value: &dyn fmt::Display| Some(format!("{:?}", value.to_string()));
         let number = |value: &dyn fmt::Display| Some(value.to_string());
-        let size = |size: Option<Size>| size.and_then(|size| text(&size));
         let path = |path: &Option<PathBuf>| path.as_ref().and_then(|path| text(&path.display()));
+        let folder = self.folder().map(Path::display);
+        let pin = (!self.pin.0.is_empty()).then_some(&self.pin);
         let listen: Vec<_> = self
             .listen
             .iter()
@@ -34,38 +39,22 @@ impl Settings {
             .collect();
         vec![
             ("listen", Some(format!("[{}]", listen.join(", ")))),
-            (
-                "original-ports",
-                self.original_ports.as_ref().and_then(|host| text(host)),
-            ),
+            ("original-ports", optional(&self.original_ports)),
             ("tls-cert", path(&self.tls_cert)),
             ("tls-key", path(&self.tls_key)),
             ("client-ca", path(&self.client_ca)),
             ("tls-self-signed", path(&self.tls_self_signed)),
-            (
-                "data",
-                self.folder().and_then(|folder| text(&folder.display())),
-            ),
+            ("data", optional(&folder)),
             ("durability", text(&self.durability)),
-            ("kind", self.kind.and_then(|kind| text(&kind))),
+            ("kind", optional(&self.kind)),
             ("log-segment", text(&self.log_segment)),
             ("disk-cache", text(&self.disk_cache)),
             ("backup-root", path(&self.backup_root)),
-            (
-                "blob-quota",
-                self.blob_quota.as_ref().and_then(|quota| text(quota)),
-            ),
+            ("blob-quota", optional(&self.blob_quota)),
             ("keep-uploads", text(&self.keep_uploads)),
             ("driver", text(&self.driver)),
             ("threads", number(&self.threads)),
-            (
-                "pin",
-                if self.pin.0.is_empty() {
-                    None
-                } else {
-                    text(&self.pin)
-                },
-            ),
+            ("pin", optional(&pin)),
             ("memory-limit", text(&self.memory_limit)),
             ("max-value", text(&self.max_value)),
             ("max-streams", number(&self.max_streams)),
@@ -75,26 +64,18 @@ impl Settings {
                 number(&self.max_connections_per_address),
             ),
             ("limit-loopback", number(&self.limit_loopback)),
-            ("tcp-send-buffer", size(self.tcp_send_buffer)),
-            ("tcp-receive-buffer", size(self.tcp_receive_buffer)),
-            ("stream-window", size(self.stream_window)),
-            ("connection-window", size(self.connection_window)),
+            ("tcp-send-buffer", optional(&self.tcp_send_buffer)),
+            ("tcp-receive-buffer", optional(&self.tcp_receive_buffer)),
+            ("stream-window", optional(&self.stream_window)),
+            ("connection-window", optional(&self.connection_window)),
             ("drain-timeout", text(&self.drain_timeout)),
             ("write-stall-timeout", text(&self.write_stall_timeout)),
             ("unix-mode", text(&self.unix_mode)),
             ("interop", number(&self.interop)),
             ("kvstore-database", text(&self.kvstore_database)),
-            (
-                "simulate",
-                self.simulate.as_ref().and_then(|simulate| text(simulate)),
-            ),
+            ("simulate", optional(&self.simulate)),
             ("discard-uploads", number(&self.discard_uploads)),
-            (
-                "metrics-listen",
-                self.metrics_listen
-                    .as_ref()
-                    .and_then(|address| text(address)),
-            ),
+            ("metrics-listen", optional(&self.metrics_listen)),
             ("log-format", text(&self.log_format)),
             ("log-level", text(&self.log_level)),
         ]

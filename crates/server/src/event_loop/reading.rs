@@ -9,9 +9,10 @@ use store::{IndexView, ReadView, View};
 use super::LoopState;
 use super::handler::LoopHandler;
 use crate::actions::Again;
-use crate::batch::{LongWork, Read, Reads, are_of_one, jobs_of};
+use crate::batch::{Read, Reads, are_of_one, jobs_of};
 use crate::call_id::CallId;
 use crate::limits;
+use crate::long_work::LongWork;
 use crate::readers::{Done, Full, WhyFull};
 
 impl LoopHandler {
@@ -185,14 +186,14 @@ impl LoopHandler {
     /// Serves long reads and other long work, one slice of each in turn, until their share of the
     /// tick is used up. If they are few, those that go on get some more.
     pub(super) fn serve_long_reads(&mut self, connections: &mut dyn Connections) {
-        let waiting = self.state.context.batch.long_work();
+        let waiting = self.state.context.batch.long_work.len();
         if waiting == 0 {
             return;
         }
         let store = self.state.shared.store.clone();
         let until_ns = self.state.context.clock.read_ns() + limits::LONG_READS_PER_TICK_US * 1_000;
         for _ in 0..waiting.max(limits::LONG_READ_SLICES) {
-            let Some((work, call)) = self.state.context.batch.next_long_work() else {
+            let Some((work, call)) = self.state.context.batch.long_work.pop() else {
                 break;
             };
             match work {

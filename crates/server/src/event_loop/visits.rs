@@ -28,7 +28,7 @@ impl LoopState {
         self.unpack_queue.allow(http2);
         let mut consumed = 0;
         let mut turns = limits::EVENTS_PER_TURN;
-        let long_work_before = self.context.batch.long_work();
+        let long_work_before = self.context.batch.long_work.len();
         let is_held_back = loop {
             if self.holds_back(&mut http2.link, now_ns) {
                 break true;
@@ -47,7 +47,7 @@ impl LoopState {
             }
             // What is long is not begun before the rest is looked at: the caller may have taken it
             // back.
-            let begins_long_work = self.context.batch.long_work() > long_work_before;
+            let begins_long_work = self.context.batch.long_work.len() > long_work_before;
             let is_next = ends_a_request(event) && !begins_long_work;
             if self.role == LoopRole::OneConnection && is_next {
                 // If the connection has events, it is visited again for them.
@@ -293,5 +293,91 @@ pub(crate) fn large_output_bytes(io: &Io) -> usize {
         bytes
     } else {
         0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event_loop::LoopHandler;
+    use crate::pair::Pair;
+
+    const CONNECTIONS: u32 = 3;
+
+    fn id(slot: u32) -> ConnectionId {
+        ConnectionId {
+            slot,
+            generation: 0,
+        }
+    }
+
+    fn ids() -> Vec<ConnectionId> {
+        (0..CONNECTIONS).map(id).collect()
+    }
+
+    /// A worker with several connections.
+    fn with_connections() -> Pair {
+        let mut pair = Pair::accepted(false);
+        for slot in 1..CONNECTIONS {
+            let peer = net::Peer {
+                address: net::PeerAddress::Simulated(1),
+                listener: 0,
+                outgoing: false,
+                over_limit: false,
+                place: None,
+                tls: None,
+            };
+            net::Handler::opened(&mut pair.worker, id(slot), &peer, &mut Io::new(), 0);
+        }
+        pair
+    }
+
+    #[test]
+    fn all_connections_that_were_held_back_go_on() {
+        let mut pair = with_connections();
+        let state = &mut pair.worker.state;
+        for _ in 0..2 {
+            state.held_back.extend(ids());
+            state.resume_held_back();
+            assert_eq!(state.take_revisit(), ids());
+            assert!(state.held_back.is_empty());
+            state.resume_held_back();
+            assert!(state.take_revisit().is_empty(), "each goes on once");
+        }
+    }
+
+    /// Several are condemned between two looks: their count has changed once for the loop.
+    #[test]
+    fn all_condemned_connections_are_visited() {
+        let mut pair = with_connections();
+        let account = std::sync::Arc::clone(pair.worker.account());
+        let bytes = account.limit_bytes() / 2;
+        let mut now_ns = 1;
+        for _ in 0..2 {
+            let LoopHandler { slots, state } = &mut pair.worker;
+            for bytes in [0, bytes] {
+                let held = Held {
+                    charged_bytes: bytes,
+                    all_bytes: bytes,
+                    ..Held::default()
+                };
+                let links = slots.iter_mut().flatten().map(ConnectionState::link_mut);
+                links.for_each(|link| link.holding.change(held, now_ns));
+            }
+            assert!(account.is_full());
+            state.visit_condemned(slots);
+            assert!(state.take_revisit().is_empty(), "all have just moved");
+            now_ns += limits::STALLED_MS * 1_000_000;
+            let wake: crate::SharedWaker = std::sync::Arc::new(|| {});
+            let other = account.open(&net::PeerAddress::Simulated(2), &wake);
+            for _ in 0..CONNECTIONS {
+                other.relieve(now_ns);
+                now_ns += limits::RELIEVE_MS * 1_000_000;
+            }
+            state.visit_condemned(slots);
+            assert_eq!(state.take_revisit(), ids());
+            state.visit_condemned(slots);
+            assert!(state.take_revisit().is_empty(), "each is visited once");
+        }
     }
 }

@@ -588,6 +588,39 @@ fn so_many_jobs_wait_and_no_more() {
     assert_eq!(bench.get_ok("").as_deref(), Some(&b"disk"[..]));
 }
 
+/// Those that wait for a reader go with their connection, and not when readers have come to them.
+#[test]
+fn reads_of_a_connection_that_has_gone_are_not_done() {
+    const WAITING: usize = 10;
+    let mut bench = Bench::new(true);
+    assert!(bench.put_ok("", b"disk", Condition::None));
+    let pool = Arc::clone(bench.pool.as_ref().expect("there is one"));
+    let figures = pool.figures();
+    let waiting = || figures.waiting_jobs.load(Ordering::Relaxed);
+    let tree = bench.store.tree(DatabaseId::DEFAULT);
+    let tree = tree.expect("it is on disk");
+    for _ in 0..2 {
+        let held = tree.hold_reads();
+        for _ in 0..limits::READERS + WAITING {
+            bench.get("", b"key");
+            bench.note_ends();
+        }
+        assert!(waiting() >= WAITING as u64, "{}", waiting());
+        bench.pair.close();
+        assert!(waiting() <= 1, "{} beside a sweep of the loop", waiting());
+        drop(held);
+        bench.pair.client = wire::Connection::new(&wire::Config::client(), 0);
+        (bench.pair.io, bench.pair.sent) = (net::Io::new(), Vec::new());
+        bench.pair.accept(false);
+        bench.pair.greet();
+        assert_eq!(bench.get_ok("").as_deref(), Some(&b"disk"[..]));
+    }
+    Readers::Pool(Arc::clone(&pool)).stop();
+    bench.turn();
+    assert!(bench.pair.worker.readers_are_idle());
+    assert_eq!(pool.brought_bytes(), 0);
+}
+
 #[test]
 fn the_figures_of_readers_show_their_threads() {
     let mut bench = Bench::new(true);

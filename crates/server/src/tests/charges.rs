@@ -363,6 +363,41 @@ fn a_large_answer_waits_while_others_have_claimed_the_memory() {
     }
 }
 
+/// A claim that comes alone may go beyond the limit: what it is for is charged when it is there,
+/// and lets nothing more be produced.
+#[test]
+fn a_claim_ends_although_what_it_was_for_uses_up_the_memory() {
+    const ANSWER: usize = 1_000_000;
+    let mut pair = Pair::open();
+    let account = Arc::clone(pair.worker.account());
+    let wake: crate::SharedWaker = Arc::new(|| {});
+    for _ in 0..3 {
+        let mut others = account.open(&net::PeerAddress::Simulated(9), &wake);
+        let bytes = account.limit_bytes() - account.charged_bytes() - ANSWER / 2;
+        let held = Held {
+            charged_bytes: bytes,
+            all_bytes: bytes,
+            ..Held::default()
+        };
+        others.change(held, pair.now_ns);
+        let mut message = Vec::new();
+        writer::uint64(&mut message, 2, ANSWER as u64);
+        let call = pair.call(&path(Method::EchoUnary), &message);
+        pair.serve();
+        assert!(account.is_full());
+        let pause = pair.worker.http2().link.holding.pause();
+        assert_eq!((pause, account.claimed_bytes()), (wire::Pause::All, 0));
+        drop(others);
+        pair.now_ns += limits::WINDOWS_SHUT_MS * 1_000_000;
+        while !pair.turn().contains(&Event::Finished { stream: call }) {}
+        assert_eq!(pair.client.status().code(), wire::grpc::Code::Ok);
+        pair.client.forget(call);
+        assert_eq!(account.claimed_bytes(), 0);
+    }
+    pair.close();
+    assert_eq!(account.charged_bytes(), 0);
+}
+
 /// The peer takes nothing: a scan waits between two pages, with the end of its range.
 #[test]
 fn keys_that_a_scan_keeps_between_two_pages_are_charged() {

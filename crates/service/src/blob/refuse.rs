@@ -118,14 +118,7 @@ pub(crate) fn unreadable() -> Status {
 
 #[cfg(test)]
 #[test]
-fn what_is_not_stored_has_the_status_of_the_table() {
-    use std::io;
-    use std::sync::Arc;
-    use store::blob::UploadBound;
-    const EIO: i32 = 5;
-    const ENOSPC: i32 = 28;
-    let device = |code| UploadError::Device(Arc::new(io::Error::from_raw_os_error(code)));
-    let too_many = |of| UploadError::TooMany { uploads: 1, of };
+fn an_upload_that_is_wrong_or_gone_has_the_status_of_the_table() {
     for (error, code) in [
         (
             UploadError::Offset {
@@ -155,6 +148,22 @@ fn what_is_not_stored_has_the_status_of_the_table() {
             },
             Code::InvalidArgument,
         ),
+    ] {
+        assert_eq!(not_stored(&error).code(), code, "{error:?}");
+    }
+}
+
+#[cfg(test)]
+#[test]
+fn an_upload_for_which_there_is_no_room_has_the_status_of_the_table() {
+    use std::io;
+    use std::sync::Arc;
+    use store::blob::UploadBound;
+    const EIO: i32 = 5;
+    const ENOSPC: i32 = 28;
+    let device = |code| UploadError::Device(Arc::new(io::Error::from_raw_os_error(code)));
+    let too_many = |of| UploadError::TooMany { uploads: 1, of };
+    for (error, code) in [
         (
             UploadError::Quota {
                 quota_bytes: 1,

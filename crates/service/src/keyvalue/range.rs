@@ -400,7 +400,10 @@ impl Count {
     /// Says which slice will be looked at.
     pub(super) fn plan_reads(&self, plan: &mut ReadPlan) {
         let rows = match self.may_estimate {
-            true => EXACT_COUNT_ROWS,
+            true => {
+                let counted = u32::try_from(self.counted).unwrap_or(u32::MAX);
+                EXACT_COUNT_ROWS.saturating_sub(counted).max(1)
+            }
             false => COUNT_SLICE_ROWS,
         };
         plan.count(&self.rest.range(), rows, self.may_estimate);

@@ -1,6 +1,7 @@
 //! The files of trees in a backup. A backup has no folders, so their paths become names:
 //! `trees/3-17/tables/4` is `3.17.tables.4.tree`.
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -8,7 +9,7 @@ use wal::disk::{Disk, RealDisk};
 
 use super::copy::{GrowingFile, ReadFile};
 use super::file_entry::FileEntry;
-use crate::tree::{Generation, TreeError, TreeIndex};
+use crate::tree::{Generation, TreeError, TreeFile, TreeIndex};
 
 /// What the names of these files end with.
 pub(super) const SUFFIX: &str = ".tree";
@@ -115,15 +116,16 @@ impl Copying {
     }
 }
 
-/// Links all files of a tree as it is between two changes of its set of tables.
+/// Takes the files of a tree as it is between two changes of its set of tables: links its tables,
+/// and copies what is small.
 fn link(tree: &TreeIndex, target: &dyn Disk) -> Result<Vec<String>, CopyError> {
     let mut names = Vec::new();
     let mut problem = None;
-    let walked = tree.visit_files(&mut |path, from| {
-        let Some(name) = flat_name(tree.generation(), path) else {
+    let walked = tree.visit_files(&mut |file| {
+        let Some(name) = flat_name(tree.generation(), &file.path) else {
             return true;
         };
-        match target.link_from(from, &name) {
+        match take(file, &name, target) {
             Ok(()) => names.push(name),
             Err(source) => problem = Some(CopyError::Device { name, source }),
         }
@@ -131,6 +133,16 @@ fn link(tree: &TreeIndex, target: &dyn Disk) -> Result<Vec<String>, CopyError> {
     });
     walked.map_err(CopyError::Tree)?;
     problem.map_or(Ok(names), Err)
+}
+
+/// Only tables are linked: whatever else the engine writes, it may write over.
+fn take(file: &TreeFile, name: &str, target: &dyn Disk) -> io::Result<()> {
+    if file.is_table {
+        return target.link_from(&file.place, name);
+    }
+    let mut copy = GrowingFile::create(target, name)?;
+    copy.add(&fs::read(&file.place)?)?;
+    copy.finish().map(drop)
 }
 
 /// A file in the folder of trees, to be filled. Its folders are made.

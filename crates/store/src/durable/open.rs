@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use wal::disk::Disk;
-use wal::{Known, LogConfig, OpenLog, Recovered};
+use wal::{Known, LogConfig, OpenLog, ReadLog, Recovered};
 
 use super::ahead::ReadAhead;
 use super::committer::{CommitterParts, DurableCommitter};
 use super::folder::{self, Claimed, FolderState, claim};
 use super::open_error::OpenError;
 use super::replay::Replay;
-use super::replay_trees::{LostTree, ReplayTrees};
+use super::replay_trees::{LostTree, ReplayTrees, ReplayedTrees};
 use super::snapshot_plan::SnapshotPlan;
 use crate::aside::SetAside;
 use crate::blob::{self, Found};
@@ -120,35 +120,16 @@ impl Store {
             &with_snapshot(log_config, snapshot.as_ref(), folder_state),
             replay.trees(),
         );
-        let mut ahead = ReadAhead::new(store.hasher().clone());
-        let read = wal::read(disk.clone(), &log_config, &mut |record| {
-            ahead.add(&Record::try_from(*record)?, &mut replay);
-            Ok(())
-        });
-        ahead.flush(&mut replay);
-        // A log that cannot be replayed may be damaged: then that is the better message.
-        let read = read.map_err(OpenError::Log)?;
-        // Its databases on disk know the identity of a folder whose own file was damaged. Were it
-        // another one, a crash before all of them have noted that would make them trees of another
-        // folder.
-        let owner = replay.trees().noted_owner();
-        let owner = owner.unwrap_or_else(|| folder::new_owner(log_config.new_log_id));
-        // Before anything is written: a refused start leaves the folder as it was.
-        let removed = replay.take_removed();
-        let trees = replay.finish(config.default_database.durability)?;
-        let last_sequence = read.last_sequence();
-        let tree_sequence = match last_sequence {
-            // What the log does not know is removed, but not if there is no log at all.
-            0 => trees.highest_sequence(),
-            _ => trees.durable_sequence(),
-        };
-        if tree_sequence > last_sequence && !log_config.accept_loss {
-            return Err(OpenError::TreeAhead {
-                tree_sequence,
-                last_sequence,
-            });
-        }
+        let ReplayedLog {
+            read,
+            trees,
+            removed,
+            owner,
+        } = replay_log(&store, &disk, &log_config, replay, &config)?;
         let wall_ms = read.wall_ms().max(wall_ms(snapshot.as_ref()));
+        // The clock by which is asked later how long something has been set aside: never behind
+        // the data, whatever the machine's shows now.
+        let now_ms = log_config.now_ms.max(wall_ms);
         let blobs = look_for_blobs(&store, &*disk, &removed, wall_ms, log_config.accept_loss)?;
         let OpenLog {
             log,
@@ -164,30 +145,19 @@ impl Store {
         if let Some(trees) = store.trees() {
             trees.set_owner(folder_file.state().owner);
         }
-        let trees = trees.finish(log_config.now_ms, durable_sequence);
-        let mut trees = trees.map_err(OpenError::Tree)?;
+        let mut trees = (trees.finish(now_ms, durable_sequence)).map_err(OpenError::Tree)?;
         let trees_set_aside = trees.set_aside;
         let trees_strays = std::mem::take(&mut trees.strays);
         let lost = std::mem::take(&mut trees.lost).into_iter();
         let trees_lost = lost.map(|(id, lost)| with_name(&store, id, lost)).collect();
-        store.skip_sequences(recovered.next_sequence - 1);
-        for (&id, writer) in &mut trees.writers {
-            // What was answered in an previous run may have had a later sequence than the last
-            // change.
-            writer.end_commit(recovered.next_sequence - 1);
-            store.set_tree(id, writer.index().clone());
-        }
-        if !recovered.created {
-            store.raise_views(recovered.next_sequence - 1);
-        }
+        begin_behind(&store, &mut trees, &recovered);
         store.set_history_id(recovered.history_id);
         store.clock_ms(wall_ms);
         clear_away(&*disk, snapshot.as_ref());
         if !recovered.closed {
             sync_uploads(&blobs, &*disk)?;
         }
-        let (blobs, blobs_found) =
-            open_blobs(&store, blobs, &disk, config.blobs, log_config.now_ms)?;
+        let (blobs, blobs_found) = open_blobs(&store, blobs, &disk, config.blobs, now_ms)?;
         store.set_blobs(blobs);
         let plan = SnapshotPlan::new(
             disk,
@@ -215,6 +185,74 @@ impl Store {
             trees_strays,
             trees_lost,
         })
+    }
+}
+
+/// What the log has made of the databases, before anything is written.
+struct ReplayedLog<'a> {
+    read: ReadLog<'a>,
+    trees: ReplayTrees<'a>,
+    /// Blobs that the log removes.
+    removed: blob::Removed,
+    /// The identity of the folder.
+    owner: u64,
+}
+
+/// Replays the log behind what was loaded of a snapshot. A refused start leaves the folder as it
+/// was.
+fn replay_log<'a>(
+    store: &Store,
+    disk: &Arc<dyn Disk>,
+    log_config: &'a LogConfig,
+    mut replay: Replay<'a>,
+    config: &StoreConfig,
+) -> Result<ReplayedLog<'a>, OpenError> {
+    let mut ahead = ReadAhead::new(store.hasher().clone());
+    let read = wal::read(disk.clone(), log_config, &mut |record| {
+        ahead.add(&Record::try_from(*record)?, &mut replay);
+        Ok(())
+    });
+    ahead.flush(&mut replay);
+    // A log that cannot be replayed may be damaged: then that is the better message.
+    let read = read.map_err(OpenError::Log)?;
+    // Its databases on disk know the identity of a folder whose own file was damaged. Were it
+    // another one, a crash before all of them have noted that would make them trees of another
+    // folder.
+    let owner = replay.trees().noted_owner();
+    let owner = owner.unwrap_or_else(|| folder::new_owner(log_config.new_log_id));
+    let removed = replay.take_removed();
+    let trees = replay.finish(config.default_database.durability)?;
+    let last_sequence = read.last_sequence();
+    let tree_sequence = match last_sequence {
+        // What the log does not know is removed, but not if there is no log at all.
+        0 => trees.highest_sequence(),
+        _ => trees.durable_sequence(),
+    };
+    if tree_sequence > last_sequence && !log_config.accept_loss {
+        return Err(OpenError::TreeAhead {
+            tree_sequence,
+            last_sequence,
+        });
+    }
+    Ok(ReplayedLog {
+        read,
+        trees,
+        removed,
+        owner,
+    })
+}
+
+/// Lets a store go on behind what was recovered, with its databases on disk.
+fn begin_behind(store: &Store, trees: &mut ReplayedTrees, recovered: &Recovered) {
+    let last_sequence = recovered.next_sequence - 1;
+    store.skip_sequences(last_sequence);
+    for (&id, writer) in &mut trees.writers {
+        // What was answered in a previous run may have had a later sequence than the last change.
+        writer.end_commit(last_sequence);
+        store.set_tree(id, writer.index().clone());
+    }
+    if !recovered.created {
+        store.raise_views(last_sequence);
     }
 }
 
@@ -336,7 +374,7 @@ fn wall_ms(snapshot: Option<&Summary>) -> u64 {
     snapshot.map_or(0, |snapshot| snapshot.header.wall_ms)
 }
 
-/// Removes what an previous run left. What cannot be removed now is tried again at the next start;
+/// Removes what a previous run left. What cannot be removed now is tried again at the next start;
 /// it does no harm.
 fn clear_away(disk: &dyn Disk, snapshot: Option<&Summary>) {
     let _ = snapshot::remove_unfinished(disk);

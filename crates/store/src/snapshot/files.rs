@@ -50,7 +50,7 @@ pub fn remove_older(disk: &dyn Disk, sequence: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes what an previous run left half-made.
+/// Removes what a previous run left half-made.
 pub fn remove_unfinished(disk: &dyn Disk) -> io::Result<()> {
     for name in disk.list()? {
         if name.ends_with(NEW_SUFFIX) {

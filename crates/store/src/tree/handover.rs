@@ -35,6 +35,8 @@ impl Shared {
         let tree = self.engine.get()?;
         self.hand_over();
         let next = Arc::new(Memtable::new(tree.memtable_id_counter.next()));
+        // Before any of it can come into a table.
+        self.sealed_through.fetch_max(last, Ordering::Release);
         let mut memtables = self.memtables.write();
         let memtable = std::mem::replace(&mut memtables.active, next.clone());
         memtables.sealed.push(Sealed {

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -17,6 +16,7 @@ use super::figures::{TreeStatistics, Trouble};
 use super::folder::{TreeConfig, Trees};
 use super::generation::Generation;
 use super::known::KnownTables;
+use super::largest_blocks::LargestBlocks;
 use super::limits;
 use super::numbers::{Counters, reads_at, sequence_of};
 use super::opening;
@@ -54,6 +54,11 @@ pub(super) struct Shared {
     /// Not 0: the engine does not know yet that the last sealed memtable is sealed, and does not
     /// know the active one. This is the sequence behind the last commit before that.
     pub(super) ahead_of: AtomicU64,
+    /// What reads of its tables take.
+    pub(super) largest_blocks: LargestBlocks,
+    /// The last commit of all memtables that were sealed since the start: tables have nothing later
+    /// than this.
+    pub(super) sealed_through: AtomicU64,
     /// Held by the one who tells it.
     pub(super) handing_over: Mutex<()>,
     /// Memtables that are to be freed when the engine has forgotten them too.
@@ -331,15 +336,12 @@ impl TreeIndex {
         }
     }
 
-    /// Visits the files that make the tree as it is between two changes of its set of tables, by
-    /// their paths within its folder, until the visitor answers `false`. What else is in the folder
-    /// (temporary files, what others put there) is left out: a copy of the tree has no use for it.
+    /// Visits the files that make the tree as it is between two changes of its set of tables, until
+    /// the visitor answers `false`. What else is in the folder is left out: temporary files, what
+    /// others put there, and what a change that failed has left, which the next one writes over.
     /// Waits for a flush or compaction that goes on, and these wait for it: for something that is
     /// quick, such as links. What is sealed in memory and not flushed is not among them.
-    pub fn visit_files(
-        &self,
-        visit: &mut dyn FnMut(&Path, &Path) -> bool,
-    ) -> Result<(), TreeError> {
+    pub fn visit_files(&self, visit: &mut dyn FnMut(&TreeFile) -> bool) -> Result<(), TreeError> {
         self.make()?;
         let shared = &*self.shared;
         let Some(tree) = shared.engine.get() else {
@@ -347,20 +349,22 @@ impl TreeIndex {
         };
         let _nobody_flushes = tree.get_flush_lock();
         let _nobody_compacts = shared.compacting.lock();
-        let mut folders = vec![PathBuf::new()];
-        while let Some(folder) = folders.pop() {
-            let failed = |error| TreeError::io(&shared.folder, error);
-            for file in fs::read_dir(shared.folder.join(&folder)).map_err(failed)? {
-                let file = file.map_err(failed)?;
-                let path = folder.join(file.file_name());
-                if !opening::is_of_engine(&path) {
-                    continue;
-                }
-                if file.file_type().map_err(failed)?.is_dir() {
-                    folders.push(path);
-                } else if !visit(&path, &file.path()) {
-                    return Ok(());
-                }
+        if shared.is_unsettled.load(Ordering::Acquire) {
+            shared.settle_alone(tree)?;
+        }
+        let version = tree.current_version();
+        let lists = [opening::CURRENT.into(), format!("v{}", version.id())];
+        let tables = version.iter_tables().map(|table| table.id().to_string());
+        let lists = lists.map(|name| (PathBuf::from(name), false));
+        let tables = tables.map(|name| (Path::new(opening::TABLES).join(name), true));
+        for (path, is_table) in lists.into_iter().chain(tables) {
+            let place = shared.folder.join(&path);
+            if !visit(&TreeFile {
+                path,
+                place,
+                is_table,
+            }) {
+                break;
             }
         }
         Ok(())
@@ -436,6 +440,17 @@ impl TreeIndex {
     }
 }
 
+/// A file of a tree, as [`TreeIndex::visit_files`] shows it.
+#[derive(Debug)]
+pub struct TreeFile {
+    /// Its path within the folder of the tree.
+    pub path: PathBuf,
+    /// Where it is.
+    pub place: PathBuf,
+    /// It is a table: nothing changes it for as long as it has a name.
+    pub is_table: bool,
+}
+
 /// Entries in tables, without those that say that a key is gone.
 fn table_entries(tree: &Tree) -> u64 {
     let version = tree.current_version();
@@ -491,6 +506,8 @@ impl Shared {
                 flushed: Vec::new(),
             }),
             ahead_of: AtomicU64::new(0),
+            largest_blocks: LargestBlocks::default(),
+            sealed_through: AtomicU64::new(0),
             handing_over: Mutex::default(),
             leaving: Mutex::default(),
             tickets,
@@ -593,6 +610,12 @@ impl Shared {
 }
 
 impl Memtables {
+    /// Those that hold what is in no table yet.
+    pub(super) fn in_memory(&self) -> Vec<Arc<Memtable>> {
+        let sealed = self.sealed.iter().map(|sealed| sealed.memtable.clone());
+        sealed.chain([self.active.clone()]).collect()
+    }
+
     fn bytes(&self) -> u64 {
         let sealed = self.sealed.iter().chain(&self.flushed);
         self.active.size() + sealed.map(|sealed| sealed.memtable.size()).sum::<u64>()

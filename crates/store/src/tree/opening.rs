@@ -22,11 +22,11 @@ pub(super) const TABLES: &str = "tables";
 const FOREIGN: [&str; 2] = [".DS_Store", "._"];
 
 /// The file that names the list of tables.
-const CURRENT: &str = "current";
+pub(super) const CURRENT: &str = "current";
 
 /// Whether the engine reads what is at this path within the folder of a tree: the lists of tables,
 /// the name of the one that holds, and the tables with their folder.
-pub(super) fn is_of_engine(path: &Path) -> bool {
+fn is_of_engine(path: &Path) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let Some(path) = path.to_str() else {
         return false;

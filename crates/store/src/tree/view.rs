@@ -1,18 +1,16 @@
 //! Reads of a tree.
 
-use std::borrow::Cow;
 use std::fmt;
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use lsm_tree::mvcc_stream::MvccStream;
-use lsm_tree::{AbstractTree, Guard, InternalValue, Memtable, SeqNo, Slice, Tree, ValueType};
+use lsm_tree::{AbstractTree, Memtable, Slice, Tree};
 
 use super::arena::Arena;
 use super::error::TreeError;
 use super::estimate;
-use super::index::TreeIndex;
-use super::key::{StoredBound, given, stored, stored_range};
+use super::index::{Shared, TreeIndex};
+use super::key::{given, stored};
 use super::numbers::reads_at;
 use super::tickets::Ticket;
 use super::value::{OwnedValue, Stored};
@@ -81,7 +79,7 @@ impl TreeView {
     }
 
     /// The engine, if it has something to do with this view.
-    fn engine(&self) -> Option<&Tree> {
+    pub(super) fn engine(&self) -> Option<&Tree> {
         self.index.shared.engine.get().filter(|_| self.has_engine)
     }
 
@@ -128,8 +126,8 @@ impl TreeView {
         Ok(found.filter(|entry| !entry.is_expired(now_ms)))
     }
 
-    /// Visits the live entries of a range in order, walking at most `budget_rows` entries, but at
-    /// least one.
+    /// Visits the live entries of a range in order, walking at most `budget_rows` entries. It may
+    /// end earlier, also without having visited any, where much is passed over or read.
     pub fn scan<'a>(
         &'a self,
         range: &Range<'_>,
@@ -158,27 +156,56 @@ impl TreeView {
         })
     }
 
-    /// Counts the live entries of a range exactly, walking at most `budget_rows` entries, but at
-    /// least one.
+    /// Whether there is no entry, not even one that has expired. Goes on until it knows: removed
+    /// entries are passed over.
+    pub fn is_empty(&self) -> Result<bool, TreeError> {
+        let (mut is_empty, mut rest) = (true, Range::ALL);
+        loop {
+            // No time has come for an entry to expire.
+            let end = self.scan(&rest, Direction::Forward, 0, 1, &mut |_| {
+                is_empty = false;
+                ControlFlow::Break(())
+            })?;
+            match end {
+                ScanEnd::BudgetSpent(passed) => rest = rest.beyond(passed, Direction::Forward),
+                ScanEnd::Stopped | ScanEnd::Complete => return Ok(is_empty),
+            }
+        }
+    }
+
+    /// Counts the live entries of a range exactly, walking at most `budget_rows` entries; less
+    /// where much is passed over or read.
     pub fn count(
         &self,
         range: &Range<'_>,
         now_ms: u64,
         budget_rows: u32,
     ) -> Result<CountSlice<'_>, TreeError> {
-        let mut count = 0;
+        let (slice, _) = self.count_rows(range, now_ms, budget_rows)?;
+        Ok(slice)
+    }
+
+    /// The same, with the entries that it has walked.
+    pub(super) fn count_rows(
+        &self,
+        range: &Range<'_>,
+        now_ms: u64,
+        budget_rows: u32,
+    ) -> Result<(CountSlice<'_>, u32), TreeError> {
+        let (mut count, mut rows) = (0, 0);
         let passed = self.walk(range, Direction::Forward, budget_rows, &mut |_, stored| {
+            rows += 1;
             let has_expired = crate::value::is_expired(self.decode(stored)?.expires_ms, now_ms);
             count += u64::from(!has_expired);
             Ok(ControlFlow::Continue(()))
         })?;
         let passed = passed.map(|key| given(self.fetched.keep(key)));
-        Ok(CountSlice { count, passed })
+        Ok((CountSlice { count, passed }, rows))
     }
 
     /// Visits the keys of a range that have expired and are still there, with the bytes that are
-    /// stored under each, walking at most `budget_rows` entries, but at least one: work for a
-    /// sweeper. Returns the key that the walk has passed; `None`: it is at the end.
+    /// stored under each, walking at most `budget_rows` entries: work for a sweeper. Returns the
+    /// key that the walk has passed; `None`: it is at the end.
     pub fn expired<'a>(
         &'a self,
         range: &Range<'_>,
@@ -186,21 +213,16 @@ impl TreeView {
         budget_rows: u32,
         visit: &mut dyn FnMut(&[u8], usize),
     ) -> Result<Option<&'a [u8]>, TreeError> {
-        let passed = self.walk(
-            range,
-            Direction::Forward,
-            budget_rows,
-            &mut |key, stored| {
-                let expires_ms = self.decode(stored)?.expires_ms;
-                if expires_ms != 0 {
-                    self.index.shared.note_expiry();
-                }
-                if crate::value::is_expired(expires_ms, now_ms) {
-                    visit(given(key), stored.len());
-                }
-                Ok(ControlFlow::Continue(()))
-            },
-        )?;
+        let passed = self.walk_to_sweep(range, budget_rows, &mut |key, stored| {
+            let expires_ms = self.decode(stored)?.expires_ms;
+            if expires_ms != 0 {
+                self.index.shared.note_expiry();
+            }
+            if crate::value::is_expired(expires_ms, now_ms) {
+                visit(given(key), stored.len());
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
         Ok(passed.map(|key| given(self.fetched.keep(key))))
     }
 
@@ -211,51 +233,13 @@ impl TreeView {
         version.map_or(0, |version| estimate::entries(version.iter_tables(), range))
     }
 
-    /// Visits what is stored in a range; returns the last key if the budget was spent before the
-    /// end.
-    pub(super) fn walk(
-        &self,
-        range: &Range<'_>,
-        direction: Direction,
-        budget_rows: u32,
-        visit: &mut Visit<'_>,
-    ) -> Result<Option<Slice>, TreeError> {
-        if range.is_empty() {
-            return Ok(None);
-        }
-        let shared = &self.index.shared;
-        let bounds = stored_range(range);
-        let number = reads_at(self.sequence);
-        let beside_engine = self.beside_engine.clone();
-        let mut entries: Entries<'_> = match (self.engine(), &self.beside_engine) {
-            (Some(tree), _) => {
-                let beside_engine = beside_engine.map(|memtable| (memtable, number));
-                let entries = tree.range(bounds, number, beside_engine);
-                Box::new(entries.map(|entry| entry.into_inner()))
-            }
-            (None, Some(memtable)) => Box::new(memtable_entries(memtable, bounds, number)),
-            (None, None) => return Ok(None),
-        };
-        let mut passed = None;
-        let mut rows_left = budget_rows.max(1);
-        loop {
-            let next = match direction {
-                Direction::Forward => entries.next(),
-                Direction::Backward => entries.next_back(),
-            };
-            let Some(next) = next else {
-                return Ok(None);
-            };
-            if rows_left == 0 {
-                return Ok(passed);
-            }
-            rows_left -= 1;
-            let (key, stored) = next.map_err(|error| shared.error(error))?;
-            if visit(&key, &stored)?.is_break() {
-                return Ok(None);
-            }
-            passed = Some(key);
-        }
+    /// What the engine did not know when this began.
+    pub(super) fn beside_engine(&self) -> Option<Arc<Memtable>> {
+        self.beside_engine.clone()
+    }
+
+    pub(super) fn shared(&self) -> &Shared {
+        &self.index.shared
     }
 
     pub(super) fn decode<'a>(&self, bytes: &'a [u8]) -> Result<Stored<'a>, TreeError> {
@@ -275,48 +259,6 @@ impl TreeIndex {
         tree.map(AbstractTree::get_version_history_lock)
     }
 }
-
-/// Keys and values as they are stored, from either end.
-type Entries<'a> = Box<dyn DoubleEndedIterator<Item = lsm_tree::Result<(Slice, Slice)>> + 'a>;
-
-/// The newest entries below a number in one memtable.
-fn memtable_entries<'a>(
-    memtable: &'a Memtable,
-    (start, end): (StoredBound<'_>, StoredBound<'_>),
-    number: SeqNo,
-) -> impl DoubleEndedIterator<Item = lsm_tree::Result<(Slice, Slice)>> + 'a {
-    // Entries of a key are in the order of falling numbers.
-    let place = |key: Cow<'_, [u8]>, number| {
-        let (key, value) = (Slice::new(&key), Slice::new(&[]));
-        InternalValue::from_components(key, value, number, ValueType::Value).key
-    };
-    let start = match start {
-        Bound::Included(key) => Bound::Included(place(key, SeqNo::MAX)),
-        Bound::Excluded(key) => Bound::Excluded(place(key, 0)),
-        Bound::Unbounded => Bound::Unbounded,
-    };
-    let end = match end {
-        Bound::Included(key) => Bound::Included(place(key, 0)),
-        Bound::Excluded(key) => Bound::Excluded(place(key, SeqNo::MAX)),
-        Bound::Unbounded => Bound::Unbounded,
-    };
-    let entries = memtable
-        .items
-        .range((start, end))
-        .map(|entry| InternalValue {
-            key: entry.key().clone(),
-            value: entry.value().clone(),
-        });
-    let seen = entries.filter(move |entry| entry.key.seqno < number);
-    let newest = MvccStream::new(seen.map(Ok));
-    newest.filter_map(|entry| match entry {
-        Ok(entry) if entry.is_tombstone() => None,
-        entry => Some(entry.map(|entry| (entry.key.user_key, entry.value))),
-    })
-}
-
-/// Is shown a key and a value as they are stored.
-pub(super) type Visit<'a> = dyn FnMut(&Slice, &Slice) -> Result<ControlFlow<()>, TreeError> + 'a;
 
 impl Drop for TreeView {
     fn drop(&mut self) {

@@ -407,3 +407,43 @@ fn what_was_set_aside_goes_a_week_later() {
         disk.kill();
     }
 }
+
+/// The clock of the machine may be behind that of the data. How long something has been set aside
+/// is asked by the clock of the data, so it is noted by that clock too.
+#[test]
+fn what_is_set_aside_while_the_clock_is_behind_stays_for_a_week_of_the_data() {
+    let (disk, bench) = with_blobs(8, 2);
+    drop(bench);
+    disk.kill();
+    remove_log(&disk);
+    let (data_ms, behind_ms) = (1_700_000_000_000, 1_600_000_000_000);
+    let at = |now_ms| LogConfig {
+        now_ms,
+        ..accepting(8)
+    };
+    for (round, now_ms) in [data_ms, behind_ms, behind_ms + 1].into_iter().enumerate() {
+        let opened = Store::open(config(), Arc::new(disk.clone()), &at(now_ms));
+        let opened = opened.unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(opened.blobs.set_aside, 2, "round {round}");
+        assert!(opened.store.clock_ms(now_ms) >= data_ms);
+        drop(opened);
+        let moved = set_aside(&disk);
+        assert_eq!(moved.len(), 2, "round {round}");
+        for name in moved {
+            let (since_ms, content) = name.split_once('-').expect("it has a time in front");
+            assert!(since_ms.parse::<u64>().expect("it is a number") >= data_ms);
+            // Somebody puts it back, and again nothing names it.
+            disk.rename(
+                &format!("{SET_ASIDE_FOLDER}/{name}"),
+                &format!("blobs/{content}"),
+            )
+            .expect("it is there");
+        }
+        for folder in ["blobs", SET_ASIDE_FOLDER] {
+            disk.folder(folder)
+                .sync_folder()
+                .expect("the disk is whole");
+        }
+        disk.kill();
+    }
+}

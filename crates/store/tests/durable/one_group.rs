@@ -2,7 +2,8 @@
 //! last one stays, and a restart brings back what was answered.
 
 use store::{
-    Condition, DatabaseId, Decision, Durability, Expiry, Mode, Operation, OperationStatus, Outcomes,
+    Condition, DatabaseConfig, DatabaseId, Decision, Durability, Expiry, Mode, Operation,
+    OperationStatus, Outcomes, WriteBatch,
 };
 use testkit::suite::{StandingClock, append, delete, put};
 
@@ -153,6 +154,80 @@ fn writes_of_one_key_in_one_group_follow_each_other() {
 
 /// An overwrite of the same size, and of another one, with a time to live that comes and goes, in
 /// one group.
+/// What was there before the group, what came in it, and what came behind another clear of it; and
+/// a database that was cleared is empty for those that come behind it.
+#[test]
+fn clears_in_one_group_count_what_each_of_them_removes() {
+    for durability in [Durability::Synced, Durability::Written] {
+        let mut client = Client::open(&testkit::simulated_disk(1), durability);
+        let store = client.durable.store.clone();
+        for _ in 0..2 {
+            let mut batch = store.write_batch();
+            let config = DatabaseConfig {
+                durability,
+                ..DatabaseConfig::default()
+            };
+            batch.create_database(0, "other", &config);
+            run_one_group(&mut client, &mut batch);
+            let other = store.database("other").expect("it was made");
+            for (id, key) in [
+                (DatabaseId::DEFAULT, b"a"),
+                (DatabaseId::DEFAULT, b"b"),
+                (other, b"a"),
+            ] {
+                add(&mut batch, id, &put(key, b"1"));
+            }
+            run_one_group(&mut client, &mut batch);
+            let clear = Operation::Clear;
+            for operation in [
+                put(b"c", b"1"),
+                clear,
+                clear,
+                put(b"a", b"1"),
+                put(b"d", b"1"),
+                delete(b"d"),
+                clear,
+                put(b"e", b"1"),
+                put(b"f", b"1"),
+            ] {
+                add(&mut batch, DatabaseId::DEFAULT, &operation);
+            }
+            add(&mut batch, other, &clear);
+            batch.drop_empty_database(0, other);
+            let counters = run_one_group(&mut client, &mut batch);
+            assert_eq!(counters, [0, 3, 0, 0, 0, 0, 1, 0, 0, 1, 0]);
+            assert_eq!(store.database("other"), None);
+            add(&mut batch, DatabaseId::DEFAULT, &clear);
+            assert_eq!(run_one_group(&mut client, &mut batch), [2]);
+        }
+    }
+}
+
+fn add(batch: &mut WriteBatch, database: DatabaseId, operation: &Operation<'_>) {
+    let mut commit = batch.begin(0, database, Mode::Independent);
+    commit.push(operation).expect("within the limits");
+    commit.submit();
+}
+
+/// Carries out a batch as one group, in which all is applied; returns the counter of each commit, 0
+/// for those without operations.
+fn run_one_group(client: &mut Client, batch: &mut WriteBatch) -> Vec<i64> {
+    let store = client.durable.store.clone();
+    let groups = || store.log_statistics().expect("there is one").groups;
+    let groups_before = groups();
+    client.durable.mailbox.submit(batch);
+    while client.durable.rounds.round(&mut client.clock) {}
+    assert_eq!(groups() - groups_before, 1);
+    let (mut outcomes, mut counters) = (Outcomes::new(), Vec::new());
+    while client.durable.mailbox.take(&mut outcomes) {
+        for outcome in outcomes.iter() {
+            assert_eq!(outcome.decision, Decision::Applied);
+            counters.push(outcome.first().map_or(0, |one| one.counter));
+        }
+    }
+    counters
+}
+
 #[test]
 fn expiries_in_one_group_follow_each_other() {
     let disk = testkit::simulated_disk(2);

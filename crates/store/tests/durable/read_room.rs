@@ -277,6 +277,30 @@ fn what_joined_batches_have_read_is_followed_by_what_came_later() {
     }
 }
 
+/// Each has its keys at places of its own in the batch that they become.
+#[test]
+fn joined_batches_find_what_each_of_them_has_read() {
+    let mut client = Client::new();
+    let store = client.made.store.clone();
+    for number in 0..8 {
+        client.put(DatabaseId::DEFAULT, &key(number), b"old");
+    }
+    for _ in 0..2 {
+        // What is in memory need not be read.
+        client.made.rounds.seal_trees();
+        client.flush();
+        for keys in [&[0, 1][..], &[2], &[3, 4, 5], &[6, 7]] {
+            let mut batch = store.write_batch();
+            appends(&mut batch, &[keys]);
+            assert_eq!(batch.read_ahead().commits, 1);
+            client.submit(&mut batch);
+        }
+        assert!(store.read_before_bytes() > 0);
+        assert_eq!(client.applied(), [0; 4]);
+        assert_eq!(store.read_before_bytes(), 0);
+    }
+}
+
 /// Large entries that have expired are removed as fast as there is room to read them, and none is
 /// passed over, however large: a commit reads no more than it may know.
 #[test]

@@ -1,10 +1,12 @@
 //! The committer on its thread, over real files.
 
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use store::backup::BackupError;
 use store::durable::{Durable, Event, Opened, Reporter, open_folder};
 use store::snapshot::SnapshotError;
 use store::{Clock, DatabaseId, Decision, Durability, Mode, Outcomes, Refusal, Store, StoreConfig};
@@ -360,6 +362,45 @@ fn a_snapshot_is_given_up_when_no_more_are_wanted() {
         !names.iter().any(|name| name.contains("snapshot")),
         "{names:?}"
     );
+}
+
+/// Whoever wants it may give it up after each step; another one can be made afterwards.
+#[test]
+fn a_backup_that_is_given_up_leaves_nothing() {
+    let disk = testkit::simulated_disk(3);
+    let Opened {
+        store, committer, ..
+    } = Store::open(config(), Arc::new(disk), &log_config()).expect("it is empty");
+    let durable = Durable::start(committer, clock(), nothing_but_snapshots());
+    let durable = durable.expect("threads can be started");
+    for _ in 0..2 {
+        assert_eq!(commit(&store, &durable), Decision::Applied);
+        let mut given_up = 0;
+        loop {
+            let target = testkit::simulated_disk(4);
+            let mut steps = 0;
+            let mut watch = |_| {
+                steps += 1;
+                match steps > given_up {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                }
+            };
+            let made = durable.backup(Arc::new(target.clone()), "test", &mut clock(), &mut watch);
+            let names = target.list().expect("it can be listed");
+            match made {
+                Err(BackupError::Cancelled) => assert_eq!(names, [""; 0], "step {given_up}"),
+                made => {
+                    made.expect("nothing fails");
+                    assert!(!names.is_empty());
+                    break;
+                }
+            }
+            given_up += 1;
+        }
+        assert!(given_up >= 3, "{given_up}");
+    }
+    durable.stop().expect("nothing fails");
 }
 
 /// Whenever it comes: also while the committer is between two looks at what there is to do.

@@ -1,7 +1,9 @@
 //! Databases on disk: the suite of every engine, and what is theirs alone.
 
-use store::{DatabaseConfig, DatabaseId, Decision, Durability, Kind, Mode, Outcomes, StoreConfig};
-use testkit::suite::{Engine, StandingClock, put, run_cases_but, run_property};
+use store::{
+    Condition, DatabaseConfig, DatabaseId, Decision, Durability, Kind, Mode, Outcomes, StoreConfig,
+};
+use testkit::suite::{Engine, StandingClock, put, put_if, run_cases_but, run_property};
 
 use crate::tree_bench::OnDisk;
 
@@ -44,6 +46,26 @@ fn a_database_on_disk_equals_the_model_across_crashes() {
         made.crashes = true;
         Box::new(made)
     });
+}
+
+/// A loop uses its batches for as long as it lives, and a database may change meanwhile.
+#[test]
+fn a_batch_knows_that_a_database_was_converted() {
+    let mut clock = StandingClock { now_ms: 1 };
+    let mut made = make(StoreConfig::new(1), Durability::Synced);
+    let mut batch = made.store.write_batch();
+    let operation = put_if(b"key", b"value", Condition::Absent);
+    for kind in [Kind::Memory, Kind::Disk, Kind::Memory, Kind::Disk] {
+        assert_eq!(batch.is_on_disk(DatabaseId::DEFAULT), kind == Kind::Memory);
+        let converted = (made.rounds).convert(DatabaseId::DEFAULT, kind, &mut clock);
+        converted.expect("an empty database is converted");
+        assert_eq!(batch.is_on_disk(DatabaseId::DEFAULT), kind == Kind::Disk);
+        let mut commit = batch.begin(0, DatabaseId::DEFAULT, Mode::Atomic);
+        commit.push(&operation).expect("it is small");
+        commit.submit();
+        assert_eq!(batch.wants_reads(), kind == Kind::Disk);
+        batch.clear();
+    }
 }
 
 /// Many databases with a little in memory each, which is far from a full memtable, and together

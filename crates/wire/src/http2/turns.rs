@@ -484,6 +484,96 @@ mod tests {
         }
     }
 
+    /// Adds a piece of each message, so that all of them wait.
+    fn let_wait(turns: &mut Turns, streams: &mut Streams, keys: &[StreamKey]) {
+        for key in keys {
+            let stream = &mut streams[key.slot];
+            let missing = missing_bytes(stream);
+            let after = turns.count(key.slot, stream, 10, missing);
+            assert_eq!(after, WindowAfter::Shut);
+        }
+    }
+
+    fn end_all(turns: &mut Turns, streams: &mut Streams, keys: &[StreamKey]) {
+        for key in keys {
+            turns.end(&mut streams[key.slot]);
+        }
+        assert_eq!((turns.active_bytes(), turns.reserved_bytes), (0, 0));
+        assert_eq!(turns.lapse_due_ns(), None);
+        assert!(!turns.has_waiting() && !turns.has_active());
+    }
+
+    #[test]
+    fn a_proven_message_comes_before_those_that_wait() {
+        let (mut streams, keys) = streams(&[100_010, 200_010, 300_010]);
+        let mut turns = Turns::new(1_000_000);
+        for _ in 0..2 {
+            let_wait(&mut turns, &mut streams, &keys);
+            assert_eq!(turns.probe_next(&mut streams, 0, 0), Some(keys[0]));
+            let stream = &mut streams[keys[0].slot];
+            let after = turns.count(keys[0].slot, stream, limits::PROBE_BYTES, 90_000);
+            assert_eq!(after, WindowAfter::Shut);
+            assert!(turns.is_first_proven(&streams));
+            for key in &keys {
+                assert_eq!(turns.force_next(&mut streams, 0), Some(*key));
+                streams[key.slot].turn.stop_waiting();
+            }
+            end_all(&mut turns, &mut streams, &keys);
+        }
+    }
+
+    /// It has memory reserved, which only its end gives back.
+    #[test]
+    fn a_message_that_stood_still_in_its_turn_comes_before_those_that_wait() {
+        let (mut streams, keys) = streams(&[100_010, 200_010, 300_010]);
+        let mut turns = Turns::new(1_000_000);
+        for _ in 0..2 {
+            let_wait(&mut turns, &mut streams, &keys);
+            assert_eq!(turns.force_next(&mut streams, 0), Some(keys[0]));
+            turns.begin(keys[0], &mut streams[keys[0].slot], 0);
+            let lapses_ns = turns.lapse_due_ns().expect("one is active");
+            turns.lapse(&mut streams, lapses_ns);
+            assert_eq!((turns.active_bytes(), turns.reserved_bytes), (0, 100_000));
+            let stream = &mut streams[keys[0].slot];
+            let after = turns.count(keys[0].slot, stream, 1, 99_999);
+            assert_eq!(after, WindowAfter::Shut);
+            for key in &keys {
+                assert_eq!(turns.force_next(&mut streams, 0), Some(*key));
+            }
+            for key in &keys {
+                streams[key.slot].turn.stop_waiting();
+            }
+            end_all(&mut turns, &mut streams, &keys);
+        }
+    }
+
+    /// Turns that begin later, and probes that do, do not put off the look at those before.
+    #[test]
+    fn a_message_that_stands_still_lapses_in_its_time_while_others_begin() {
+        let (mut streams, keys) = streams(&[1_010, 2_010, 3_010]);
+        let mut turns = Turns::new(10_000);
+        let lapse_ns = 1_000_000 * limits::TURN_LAPSE_MS;
+        for begun_ns in [5, 7 * lapse_ns] {
+            let_wait(&mut turns, &mut streams, &keys);
+            for (key, later_ns) in keys.iter().zip([0, 1, lapse_ns - 1]) {
+                assert_eq!(turns.force_next(&mut streams, 0), Some(*key));
+                turns.begin(*key, &mut streams[key.slot], begun_ns + later_ns);
+                assert_eq!(turns.lapse_due_ns(), Some(begun_ns + lapse_ns));
+            }
+            for (later_ns, active_bytes, due_ns) in [
+                (0, 5_000, Some(1)),
+                (1, 3_000, Some(lapse_ns - 1)),
+                (lapse_ns - 1, 0, None),
+            ] {
+                turns.lapse(&mut streams, begun_ns + lapse_ns + later_ns);
+                assert_eq!(turns.active_bytes(), active_bytes);
+                let expected = due_ns.map(|due_ns| begun_ns + lapse_ns + due_ns);
+                assert_eq!(turns.lapse_due_ns(), expected);
+            }
+            end_all(&mut turns, &mut streams, &keys);
+        }
+    }
+
     #[test]
     fn a_message_waits_for_memory_here_and_above() {
         let (mut streams, keys) = streams(&[1_010, 2_010]);

@@ -17,19 +17,35 @@ use crate::output::{Output, bytes, counted, object};
 /// Lists or discards uploads that are not complete.
 pub fn uploads(arguments: &UploadsArguments) -> Result<Exit, Failure> {
     let place = &arguments.place;
+    let mut caller = Caller::connect(&place.connection)?;
     let mut request = Vec::new();
     ListUploadsRequest {
         database: &place.database,
     }
     .encode(&mut request);
-    let mut caller = Caller::connect(&place.connection)?;
     let answer = caller.unary(Method::BlobListUploads, &request)?;
+    let found = ListUploadsResponse::decode(&answer).map_err(unreadable)?;
+    let wanted = wanted(arguments, &found)?;
+    if arguments.discard.is_some() || arguments.discard_all {
+        return discard(arguments, &mut caller, &wanted);
+    }
+    let mut output = Output::new(place.connection.output);
+    for (upload, age_ms) in &wanted {
+        print(upload, *age_ms, &mut output)?;
+    }
+    output.end()?;
+    Ok(Exit::Done)
+}
+
+/// The uploads of the name and the idle time that the flags say, each with its idle time in
+/// milliseconds.
+fn wanted<'a>(
+    arguments: &UploadsArguments,
+    found: &ListUploadsResponse<'a>,
+) -> Result<Vec<(UploadDescription<'a>, u64)>, Failure> {
     let now_ms = now_ms();
     let mut wanted = Vec::new();
-    for upload in &ListUploadsResponse::decode(&answer)
-        .map_err(unreadable)?
-        .uploads
-    {
+    for upload in &found.uploads {
         let upload = upload.map_err(unreadable)?;
         let age_ms = now_ms.saturating_sub(upload.touched_at_ms);
         let is_named = arguments
@@ -40,16 +56,18 @@ pub fn uploads(arguments: &UploadsArguments) -> Result<Exit, Failure> {
             wanted.push((upload, age_ms));
         }
     }
-    let mut output = Output::new(place.connection.output);
-    if arguments.discard.is_none() && !arguments.discard_all {
-        for (upload, age_ms) in &wanted {
-            print(upload, *age_ms, &mut output)?;
-        }
-        output.end()?;
-        return Ok(Exit::Done);
-    }
+    Ok(wanted)
+}
+
+/// Discards uploads, and prints how many there still were.
+fn discard(
+    arguments: &UploadsArguments,
+    caller: &mut Caller,
+    uploads: &[(UploadDescription<'_>, u64)],
+) -> Result<Exit, Failure> {
+    let place = &arguments.place;
     let (mut discarded, mut discarded_bytes) = (0, 0);
-    for (upload, _) in &wanted {
+    for (upload, _) in uploads {
         let mut request = Vec::new();
         DiscardUploadsRequest {
             database: &place.database,
@@ -69,6 +87,7 @@ pub fn uploads(arguments: &UploadsArguments) -> Result<Exit, Failure> {
         counted(discarded, "upload", "uploads"),
         bytes(discarded_bytes)
     );
+    let mut output = Output::new(place.connection.output);
     output.either(&line, || {
         object([
             ("discarded", discarded.into()),

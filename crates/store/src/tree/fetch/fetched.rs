@@ -13,7 +13,7 @@ use crate::limits;
 use crate::range::{Direction, Range, ScanEnd};
 use crate::tree::error::TreeError;
 use crate::tree::key::given;
-use crate::tree::limits::KEY_BYTES;
+use crate::tree::limits::{DETACHED_BYTES, KEY_BYTES};
 use crate::tree::value::Stored;
 use crate::tree::view::TreeView;
 use crate::value::{Entry, Value};
@@ -87,7 +87,11 @@ impl TreeView {
         let Some(stored) = self.stored(key)? else {
             return Ok(None);
         };
-        let entry = FetchedEntry::of_key(stored.clone());
+        // Without its block, of which a small value may be a small part.
+        let entry = FetchedEntry::of_key(match stored.len() {
+            0..DETACHED_BYTES => Slice::new(&stored),
+            _ => stored.clone(),
+        });
         let entry = entry.ok_or_else(|| self.unknown_form())?;
         if entry.expires_ms == 0 {
             self.remember(key, &stored);
@@ -137,8 +141,13 @@ impl FetchedEntry {
                 bytes: stored.clone(),
             }
         };
+        // Where nothing else keeps the block, which may be large, its key does not either.
+        let key = match value {
+            FetchedValue::Stored { .. } => key.clone(),
+            FetchedValue::Shared(_) | FetchedValue::LeftOut => Slice::new(key),
+        };
         Ok(FetchedEntry {
-            key: key.clone(),
+            key,
             value,
             version: decoded.version,
             expires_ms: decoded.expires_ms,

@@ -199,8 +199,10 @@ impl Run<'_> {
         rows: u32,
         may_estimate: bool,
     ) -> Result<Brought, TreeError> {
-        let counted = self.view.count(range, self.now_ms, rows)?;
-        let is_estimate = may_estimate && counted.passed.is_some();
+        let (counted, walked_rows) = self.view.count_rows(range, self.now_ms, rows)?;
+        // Where a step ended earlier, among removed entries, there may be few others: an estimate
+        // would be poor.
+        let is_estimate = may_estimate && counted.passed.is_some() && walked_rows >= rows.max(1);
         Ok(if is_estimate {
             Brought::Count {
                 count: self.view.estimate(range).max(counted.count),

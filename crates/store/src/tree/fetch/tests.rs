@@ -302,6 +302,38 @@ fn counted(
 }
 
 #[test]
+fn few_entries_behind_many_removed_ones_are_counted_exactly() {
+    let mut bench = Bench::empty(1);
+    let removed = 2 * limits::WALK_PASSED_OVER;
+    let key = |number: u32| format!("key-{number:06}").into_bytes();
+    for round in 0..2 {
+        let last = (key(removed), Some((b"value".to_vec(), 0)));
+        let changes = (0..removed).map(|number| (key(number), None));
+        let logged = Logged {
+            sequence: GENERATION.sequence + 1 + round,
+            changes: changes.chain([last]).collect(),
+        };
+        apply(&mut bench.writer, &logged);
+        let (mut passed, mut steps, mut count) = (None::<Vec<u8>>, 0, 0);
+        loop {
+            let range = match &passed {
+                Some(key) => Range::ALL.beyond(key, Direction::Forward),
+                None => Range::ALL,
+            };
+            let slice = counted(&bench, &range, 10, true);
+            assert!(!slice.2, "an estimate would count what was removed");
+            (count, steps) = (count + slice.0, steps + 1);
+            passed = slice.1;
+            if passed.is_none() {
+                break;
+            }
+        }
+        assert_eq!(count, 1);
+        assert!(steps > 2, "{steps}");
+    }
+}
+
+#[test]
 fn an_estimate_of_many_entries_is_near() {
     let mut bench = Bench::empty(1);
     for commit in 0..200 {

@@ -1,11 +1,14 @@
 //! Trees against a model: a list of commits, and what they leave.
 
+mod block_sizes;
 mod crash;
 mod known;
+mod merge;
 mod property;
 mod settle;
 mod threads;
 mod unmade;
+mod walk;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -97,6 +100,11 @@ pub(super) fn apply(writer: &mut TreeWriter, commit: &Logged) {
     writer.end_commit(commit.sequence);
 }
 
+/// Brings everything to the device.
+pub(super) fn flush_all(writer: &mut TreeWriter) {
+    assert!(writer.seal(u64::MAX) && writer.index().flush().expect("there is room"));
+}
+
 /// Gives a tree that was opened what it lacks.
 pub(super) fn replay(writer: &mut TreeWriter, log: &[Logged]) {
     let persisted = writer.index().persisted_sequence();
@@ -114,13 +122,21 @@ pub(super) fn open(folder: &Path) -> TreeWriter {
 /// Everything in a view, in order.
 pub(super) fn all_of(view: &TreeView) -> Content {
     let mut found = Content::new();
-    let end = view.scan(&Range::ALL, Direction::Forward, 0, u32::MAX, &mut |entry| {
-        let rest = (entry.value.to_vec(), entry.version, entry.expires_ms);
-        assert!(found.insert(entry.key.to_vec(), rest).is_none());
-        ControlFlow::Continue(())
-    });
-    assert_eq!(end.expect("the tree is whole"), ScanEnd::Complete);
-    found
+    let mut rest = Range::ALL;
+    loop {
+        let end = view.scan(&rest, Direction::Forward, 0, u32::MAX, &mut |entry| {
+            let rest = (entry.value.to_vec(), entry.version, entry.expires_ms);
+            assert!(found.insert(entry.key.to_vec(), rest).is_none());
+            ControlFlow::Continue(())
+        });
+        match end.expect("the tree is whole") {
+            ScanEnd::BudgetSpent(passed) => rest = rest.beyond(passed, Direction::Forward),
+            end => {
+                assert_eq!(end, ScanEnd::Complete);
+                return found;
+            }
+        }
+    }
 }
 
 pub(super) fn random_key(random: &mut Random) -> Vec<u8> {

@@ -3,6 +3,8 @@
 
 use super::*;
 use crate::tree::Fate;
+use crate::tree::key::given;
+use crate::tree::walk::WalkBounds;
 
 const NOW_MS: u64 = 1000;
 
@@ -144,6 +146,7 @@ fn check_view(random: &mut Random, view: &TreeView, content: &Content) {
     check_scan(random, view, range, Direction::Forward, &expected);
     let reversed: Vec<_> = expected.iter().rev().cloned().collect();
     check_scan(random, view, range, Direction::Backward, &reversed);
+    check_walks(random, view, range, content);
     check_count(random, view, range, expected.len() as u64);
     check_expired(random, view, range, content);
 }
@@ -175,6 +178,42 @@ fn check_scan(
             ScanEnd::Complete => return assert_eq!(found, expected),
             ScanEnd::Stopped => return assert_eq!(found, expected[..stop_after]),
         }
+    }
+}
+
+/// Walks with bounds so narrow that most end among what is passed over, and among the versions of
+/// a key.
+fn check_walks(random: &mut Random, view: &TreeView, range: Range<'_>, content: &Content) {
+    for direction in [Direction::Forward, Direction::Backward] {
+        let bounds = WalkBounds {
+            rows: 1 + random.below(60) as u32,
+            passed_over: 1 + random.below(60) as u32,
+            bytes: 1 + random.below(20_000),
+        };
+        let (mut found, mut passed) = (Vec::new(), None::<Vec<u8>>);
+        loop {
+            let rest = match &passed {
+                None => range,
+                Some(passed) => range.beyond(passed, direction),
+            };
+            let mut rows = 0;
+            let ended = view.walk_within(&rest, direction, bounds, &mut |key, _| {
+                rows += 1;
+                found.push(given(key).to_vec());
+                Ok(ControlFlow::Continue(()))
+            });
+            assert!(rows <= bounds.rows);
+            match ended.expect("the tree is whole") {
+                Some(key) => passed = Some(given(&key).to_vec()),
+                None => break,
+            }
+        }
+        let in_range = content.keys().filter(|key| range.contains(key));
+        let mut expected: Vec<_> = in_range.cloned().collect();
+        if direction == Direction::Backward {
+            expected.reverse();
+        }
+        assert_eq!(found, expected);
     }
 }
 

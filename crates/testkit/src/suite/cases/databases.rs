@@ -5,7 +5,7 @@ use store::{
 };
 
 use super::{Case, create};
-use crate::suite::{Bench, Make, append, delete, put};
+use crate::suite::{Bench, Make, append, delete, get, put};
 
 pub(super) const CASES: &[Case] = &[
     (
@@ -15,6 +15,10 @@ pub(super) const CASES: &[Case] = &[
     (
         "a full store refuses growth anywhere",
         a_full_store_refuses_growth_anywhere,
+    ),
+    (
+        "a store whose process takes too much refuses growth",
+        a_store_whose_process_takes_too_much_refuses_growth,
     ),
     ("clear removes all", clear_removes_all),
     ("databases are apart", databases_are_apart),
@@ -27,10 +31,10 @@ fn a_full_database_takes_what_does_not_grow_it(make: Make<'_>) {
     let mut bench = Bench::with(make, config);
     let mut number = 0u32;
     let refusal = loop {
-        let decision = bench
-            .commit(Mode::Independent, &[put(&number.to_be_bytes(), &[0; 100])])
-            .decision;
-        if let Decision::Refused(refusal) = decision {
+        let key = number.to_be_bytes();
+        let outcome = bench.commit(Mode::Independent, &[put(&key, &[0; 100])]);
+        if let Decision::Refused(refusal) = outcome.decision {
+            assert_eq!(outcome.operations().len(), 0, "nothing was done");
             break refusal;
         }
         number += 1;
@@ -66,6 +70,24 @@ fn a_full_database_takes_what_does_not_grow_it(make: Make<'_>) {
     ));
     assert!(applied(&mut bench, &[delete(&first)]));
     assert!(applied(&mut bench, &[put(&first, &[1; 10])]));
+    // Those that are refused leave nothing to those beside them.
+    for _ in 0..2 {
+        for bytes in [10, 5_000, 11, 6_000, 12] {
+            let value = vec![1; bytes];
+            let operations = [get(&first), put(&first, &value)];
+            bench.add(DatabaseId::DEFAULT, Mode::Independent, &operations);
+        }
+        bench.run();
+        let outcomes = bench.outcomes.iter();
+        let counts: Vec<_> = outcomes.map(|one| one.operations().len()).collect();
+        assert_eq!(counts, [2, 0, 2, 0, 2]);
+        let read = |at: usize| {
+            let first = bench.outcomes.get(at).first().expect("it is applied");
+            first.value.expect("it was there").bytes().len()
+        };
+        assert_eq!((read(2), read(4)), (10, 11));
+        assert!(applied(&mut bench, &[put(&first, &[1; 10])]));
+    }
 }
 
 fn a_full_store_refuses_growth_anywhere(make: Make<'_>) {
@@ -93,6 +115,35 @@ fn a_full_store_refuses_growth_anywhere(make: Make<'_>) {
     assert_eq!(bench.outcomes.get(0).decision, Decision::Applied);
     bench.drop_database(other).expect("it exists");
     assert_eq!(bench.store.memory_bytes(), 0);
+}
+
+/// What shrinks the data, or leaves its size, goes on; twice.
+fn a_store_whose_process_takes_too_much_refuses_growth(make: Make<'_>) {
+    let mut bench = Bench::new(make);
+    bench.put(b"key", &[0; 500]);
+    for process_bytes in [77_000, 78_000] {
+        bench.store.note_process_bytes(Some(process_bytes));
+        let refused = |outcome: Decision| match outcome {
+            Decision::Refused(Refusal::ProcessFull {
+                process_bytes: told,
+                ..
+            }) => told == process_bytes,
+            _ => false,
+        };
+        let before = bench.store.memory_refusals();
+        bench.add(DatabaseId::DEFAULT, Mode::Atomic, &[put(b"other", b"v")]);
+        bench.run();
+        assert!(refused(bench.outcomes.get(0).decision));
+        assert_eq!(bench.store.memory_refusals(), before + 1);
+        for operation in [put(b"key", &[1; 500]), put(b"key", &[1; 500])] {
+            bench.add(DatabaseId::DEFAULT, Mode::Atomic, &[operation]);
+            bench.run();
+            assert_eq!(bench.outcomes.get(0).decision, Decision::Applied);
+        }
+        bench.store.note_process_bytes(None);
+        bench.put(b"other", b"v");
+        bench.commit(Mode::Atomic, &[delete(b"other")]);
+    }
 }
 
 fn clear_removes_all(make: Make<'_>) {

@@ -31,7 +31,7 @@ pub(super) struct World {
     /// Files that are open at this moment.
     pub(super) handles: usize,
     pub(super) handle_limit: usize,
-    /// Raised when the process dies: handles of an previous run are dead.
+    /// Raised when the process dies: handles of a previous run are dead.
     pub(super) life: u64,
 }
 

@@ -1,10 +1,11 @@
 //! `pelton upload`
 
-use std::borrow::Cow;
-use std::fs::{self, File};
+mod content;
+mod sources;
+
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 use api::blob::{
@@ -13,20 +14,18 @@ use api::blob::{
 use client::{CallOptions, StreamStep};
 use service::Method;
 
-use super::super::put::found;
-use super::super::{Caller, call_failure, path, unreadable};
 use super::attempts::{Ended, LONGEST_POLL, Transfers, ended};
-use crate::arguments::{OutputFormat, UploadArguments};
+use crate::arguments::UploadArguments;
+use crate::command::put::found;
+use crate::command::{Caller, call_failure, path, unreadable};
 use crate::exit::{CallFailure, Exit, Failure};
 use crate::input;
 use crate::output::{Output, bytes, object};
-use crate::report::warn;
+use content::{Ahead, Summed};
+use sources::{UploadSource, sources, unread};
 
 /// How long to look for an answer while there is something to send.
 const GLANCE: Duration = Duration::ZERO;
-
-/// Bytes read from a file at a time, or one chunk if that is more.
-const READ_BYTES: usize = 256 * 1024;
 
 /// What to do about an upload that was not completed.
 const RESUMED: &str = "what the server has of it stays for some time (--keep-uploads of the \
@@ -74,233 +73,11 @@ pub fn upload(arguments: &UploadArguments) -> Result<Exit, Failure> {
     outcome.map(|()| Exit::Done)
 }
 
-/// A file, or standard input.
-struct UploadSource {
-    path: PathBuf,
-    name: String,
-    /// `None`: nobody knows, and it can be read only once.
-    size_bytes: Option<u64>,
-    /// Empty: it cannot be resumed.
-    upload_id: Vec<u8>,
-}
-
-impl UploadSource {
-    /// What messages call it.
-    fn shown(&self) -> String {
-        match self.upload_id.is_empty() {
-            true => "standard input".into(),
-            false => self.path.display().to_string(),
-        }
-    }
-}
-
 struct Stored {
     name: String,
     size_bytes: u64,
     crc32c: u32,
     version: u64,
-}
-
-fn sources(arguments: &UploadArguments) -> Result<Vec<UploadSource>, Failure> {
-    if arguments.name.is_some() && arguments.files.len() > 1 {
-        return Err(Failure::Usage(
-            "--name is for a single file; --prefix goes before the names of several".into(),
-        ));
-    }
-    let source = |(path, below): &(PathBuf, Option<String>)| {
-        let metadata = (!is_stdin(path)).then(|| path.metadata());
-        if matches!(&metadata, Some(Ok(found)) if found.is_dir()) {
-            return Err(Failure::Failed(format!(
-                "{} is a folder; --recursive uploads the files below it",
-                path.display()
-            )));
-        }
-        let from_path = path.file_name().map(|name| name.to_string_lossy());
-        let from_path = below.as_deref().map(Cow::Borrowed).or(from_path);
-        let name = match (&arguments.name, from_path) {
-            (Some(name), _) => name.clone(),
-            (None, Some(name)) if metadata.is_some() => format!("{}{name}", arguments.prefix),
-            _ => {
-                return Err(Failure::Usage(format!(
-                    "{} has no name of its own; give the blob one with --name",
-                    path.display()
-                )));
-            }
-        };
-        let Some(metadata) = metadata else {
-            return Ok(UploadSource {
-                path: path.clone(),
-                name,
-                size_bytes: None,
-                upload_id: Vec::new(),
-            });
-        };
-        let metadata = metadata.map_err(|error| unread(path, &error))?;
-        if !metadata.is_file() {
-            return Err(Failure::Failed(format!(
-                "{} is {}, not a file; `pelton upload - --name NAME` stores what comes from \
-                 standard input",
-                path.display(),
-                kind_of(metadata.file_type())
-            )));
-        }
-        Ok(UploadSource {
-            path: path.clone(),
-            name,
-            size_bytes: Some(metadata.len()),
-            upload_id: upload_id(path, &metadata),
-        })
-    };
-    let files = match arguments.recursive {
-        true => with_those_below(&arguments.files, arguments.place.connection.output)?,
-        false => (arguments.files.iter())
-            .map(|file| (file.clone(), None))
-            .collect(),
-    };
-    let sources: Vec<UploadSource> = files.iter().map(source).collect::<Result<_, _>>()?;
-    match same_name(&sources) {
-        Some((one, other)) => Err(Failure::Usage(format!(
-            "{} and {} would both be the blob `{}`, of which one would replace the other; upload \
-             them one by one, with --name",
-            one.path.display(),
-            other.path.display(),
-            one.name
-        ))),
-        None => Ok(sources),
-    }
-}
-
-/// What something is that is no file and no folder.
-fn kind_of(file_type: fs::FileType) -> &'static str {
-    match file_type {
-        kind if kind.is_fifo() => "a named pipe",
-        kind if kind.is_socket() => "a socket",
-        _ => "a device",
-    }
-}
-
-/// The files, and instead of each folder those below it with their paths from there, in the order
-/// of their names. What is no file of the folder is left out with a warning: links to folders,
-/// since they may lead back, links that lead out of the folder, since whoever filled it could have
-/// other files of the user published, and pipes, sockets and devices, which may have no end.
-fn with_those_below(
-    files: &[PathBuf],
-    format: OutputFormat,
-) -> Result<Vec<(PathBuf, Option<String>)>, Failure> {
-    let mut all = Vec::new();
-    for file in files {
-        if is_stdin(file) || !file.is_dir() {
-            all.push((file.clone(), None));
-            continue;
-        }
-        let before = all.len();
-        let root = file.canonicalize().map_err(|error| unread(file, &error))?;
-        let below = Below { root, format };
-        below.add(file, "", &mut all)?;
-        if all.len() == before {
-            return Err(Failure::Failed(format!(
-                "there is no file in the folder {}: nothing was uploaded",
-                file.display()
-            )));
-        }
-    }
-    Ok(all)
-}
-
-/// A folder whose files are uploaded.
-struct Below {
-    /// Its path without links.
-    root: PathBuf,
-    /// Of warnings.
-    format: OutputFormat,
-}
-
-impl Below {
-    fn add(
-        &self,
-        folder: &Path,
-        below: &str,
-        all: &mut Vec<(PathBuf, Option<String>)>,
-    ) -> Result<(), Failure> {
-        let failed = |error: io::Error| unread(folder, &error);
-        let entries = fs::read_dir(folder).map_err(failed)?;
-        let mut entries = entries.collect::<Result<Vec<_>, _>>().map_err(failed)?;
-        entries.sort_by_key(fs::DirEntry::file_name);
-        for entry in entries {
-            let path = entry.path();
-            let name = format!("{below}{}", entry.file_name().to_string_lossy());
-            let file_type = entry.file_type().map_err(failed)?;
-            if file_type.is_dir() {
-                self.add(&path, &format!("{name}/"), all)?;
-                continue;
-            }
-            match self.why_not(&path, file_type.is_symlink()) {
-                Some(why) => warn(
-                    &format!("{} is {why}, and was left out", path.display()),
-                    self.format,
-                ),
-                None => all.push((path, Some(name))),
-            }
-        }
-        Ok(())
-    }
-
-    /// What a path is that is no file of the folder.
-    fn why_not(&self, path: &Path, is_link: bool) -> Option<&'static str> {
-        // That a file cannot be looked at is told when it is to be read.
-        let target = match path.metadata() {
-            Ok(target) => target,
-            Err(error) if is_link && error.kind() == io::ErrorKind::NotFound => {
-                return Some("a link to nothing");
-            }
-            Err(_) => return None,
-        };
-        let leads_out = || {
-            let target = path.canonicalize();
-            target.is_ok_and(|target| !target.starts_with(&self.root))
-        };
-        match target.file_type() {
-            kind if kind.is_dir() => Some("a link to a folder"),
-            kind if !kind.is_file() => Some(kind_of(kind)),
-            _ if is_link && leads_out() => Some("a link out of the folder"),
-            _ => None,
-        }
-    }
-}
-
-/// Two sources that would become the same blob.
-fn same_name(sources: &[UploadSource]) -> Option<(&UploadSource, &UploadSource)> {
-    let mut sorted: Vec<&UploadSource> = sources.iter().collect();
-    sorted.sort_by(|one, other| one.name.cmp(&other.name));
-    let pair = sorted
-        .windows(2)
-        .find(|pair| pair[0].name == pair[1].name)?;
-    Some((pair[0], pair[1]))
-}
-
-fn is_stdin(path: &Path) -> bool {
-    path.as_os_str() == "-"
-}
-
-/// The same for the same file as long as nobody has written to it, so that another run of the
-/// program goes on where one was interrupted.
-fn upload_id(path: &Path, metadata: &std::fs::Metadata) -> Vec<u8> {
-    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let path = crc32c::crc32c(path.as_os_str().as_encoded_bytes());
-    let id = format!(
-        "{path:08x}-{}-{}-{:x}.{:09}",
-        metadata.ino(),
-        metadata.len(),
-        metadata.mtime(),
-        metadata.mtime_nsec()
-    );
-    let mut id = id.into_bytes();
-    id.truncate(store::blob::limits::UPLOAD_ID_BYTES);
-    id
-}
-
-fn unread(path: &Path, error: &io::Error) -> Failure {
-    Failure::Failed(format!("{} cannot be read: {error}", path.display()))
 }
 
 struct Uploading<'a> {
@@ -607,37 +384,6 @@ fn brought<'a>(
     }
 }
 
-/// What was read and not sent yet: small chunks are not read one by one.
-struct Ahead {
-    buffer: Vec<u8>,
-    from: usize,
-    to: usize,
-    chunk_bytes: usize,
-}
-
-impl Ahead {
-    fn new(chunk_bytes: usize) -> Ahead {
-        let chunks = (READ_BYTES / chunk_bytes).max(1);
-        Ahead {
-            buffer: vec![0; chunks * chunk_bytes],
-            from: 0,
-            to: 0,
-            chunk_bytes,
-        }
-    }
-
-    /// The next chunk, shorter only where no more could be read at once; empty: that was all.
-    /// `read` is asked when all that was read before has been taken.
-    fn next(&mut self, read: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> io::Result<&[u8]> {
-        if self.from == self.to {
-            (self.from, self.to) = (0, read(&mut self.buffer)?);
-        }
-        let begin = self.from;
-        self.from = self.to.min(begin + self.chunk_bytes);
-        Ok(&self.buffer[begin..self.from])
-    }
-}
-
 fn chunk(data: &[u8]) -> UploadPart<'_> {
     UploadPart::Chunk(UploadChunk {
         data,
@@ -650,34 +396,4 @@ fn end(crc32c: u32) -> UploadPart<'static> {
         crc32c: Some(crc32c),
         sha256: &[],
     })
-}
-
-/// The checksum of the first bytes of a content.
-#[derive(Default)]
-struct Summed {
-    bytes: u64,
-    crc32c: u32,
-}
-
-impl Summed {
-    fn add(&mut self, data: &[u8]) {
-        self.crc32c = crc32c::crc32c_append(self.crc32c, data);
-        self.bytes += data.len() as u64;
-    }
-
-    /// Makes it that of the first `bytes` bytes of a file.
-    fn up_to(&mut self, file: &File, bytes: u64) -> io::Result<()> {
-        if self.bytes > bytes {
-            *self = Summed::default();
-        }
-        let mut buffer = vec![0; 1 << 20];
-        while self.bytes < bytes {
-            let wanted = (bytes - self.bytes).min(buffer.len() as u64) as usize;
-            match file.read_at(&mut buffer[..wanted], self.bytes)? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                count => self.add(&buffer[..count]),
-            }
-        }
-        Ok(())
-    }
 }

@@ -11,8 +11,8 @@ use api::keyvalue::GetRequest;
 use client::Code;
 use service::Method;
 
-use super::{Caller, unreadable};
 use crate::arguments::{ConnectionArguments, LoadArguments, OutputFormat};
+use crate::command::{Caller, unreadable};
 use crate::exit::Failure;
 
 /// What to do where a database cannot be made.

@@ -7,12 +7,13 @@ use lab::{
     KvstoreWorkload, Length, LoadPlan, Pace, Ping, PingTable, Report, WorkerPlan,
 };
 
-use super::load::{print_lines, run};
-use super::tls::client_tls;
+use super::print_lines;
+use super::run::run;
 use crate::arguments::{
     KvstoreLoadArguments, LoadFormat, LoadKeys, LoadTarget, OutputFormat, PingConnections,
     PingLoadArguments,
 };
+use crate::command::tls::client_tls;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::output::{Output, note};
@@ -85,7 +86,7 @@ pub fn load_kvstore(arguments: &KvstoreLoadArguments) -> Result<Exit, Failure> {
             output.end()?;
         }
     }
-    super::load::verdict(report.report(), &arguments.target.address, &interrupt)
+    super::verdict(report.report(), &arguments.target.address, &interrupt)
 }
 
 /// Deletes the keys that a run has left behind, also one that was interrupted.

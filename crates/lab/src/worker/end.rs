@@ -1,0 +1,130 @@
+//! How calls end, and how they are counted.
+
+use client::{Ending, Happened};
+
+use super::calls::Call;
+use super::lines::{self, PIPE_TAG};
+use super::{ConnectionMode, LoadWorker};
+use crate::failure::FailureKind;
+use crate::measure;
+use crate::transport::Transport;
+use crate::verdict::Verdict;
+use crate::workload::Workload;
+
+impl<W: Workload, T: Transport> LoadWorker<W, T> {
+    /// Takes in what happened.
+    pub fn happened(&mut self, happened: &Happened<'_>, now_ns: u64) {
+        match happened {
+            Happened::Connected { channel } => self.lines.connected(*channel),
+            Happened::Disconnected { channel, error } => self.disconnected(*channel, error, now_ns),
+            Happened::Message { tag, bytes } if tag & PIPE_TAG != 0 => {
+                self.pipe_answered(lines::pipe_of(*tag), bytes, now_ns);
+            }
+            Happened::Message { tag, bytes } => {
+                if let Some(call) = self.calls.get_mut(*tag) {
+                    call.verdict = Some(self.workload.judge(call.kind, call.ticket, bytes));
+                }
+            }
+            Happened::Writable { .. } => {}
+            Happened::Ended { tag, ending, .. } if tag & PIPE_TAG != 0 => {
+                self.pipe_ended(lines::pipe_of(*tag), ending, now_ns);
+            }
+            Happened::Ended { tag, ending, .. } => {
+                if let Some(call) = self.calls.remove(*tag) {
+                    let outcome = measure::count_as(ending, call.verdict);
+                    self.leave_line(call.line);
+                    // One call on each connection: the connection is its place. Otherwise the tag,
+                    // which is used again.
+                    let place = match self.plan.in_flight {
+                        1 => call.line,
+                        _ => *tag as usize,
+                    };
+                    self.count_place(place, now_ns);
+                    self.end_call(&call, outcome, now_ns, || measure::describe(ending));
+                }
+            }
+        }
+    }
+
+    fn count_place(&mut self, place: usize, now_ns: u64) {
+        if self.window.contains(now_ns) {
+            self.tally.end_at(place);
+        }
+    }
+
+    pub(super) fn leave_line(&mut self, line: usize) {
+        self.lines[line].in_flight -= 1;
+        if self.plan.mode == ConnectionMode::Short || self.lines[line].is_retiring {
+            self.lines.retire(line);
+        } else {
+            self.lines.offer(line);
+        }
+    }
+
+    pub(super) fn end_call(
+        &mut self,
+        call: &Call,
+        outcome: Result<bool, FailureKind>,
+        now_ns: u64,
+        text: impl FnOnce() -> String,
+    ) {
+        let outcome = self.workload.ended(call.kind, call.ticket, outcome);
+        let is_in_window = u64::from(self.window.contains(now_ns));
+        self.tally.ended_in_window += is_in_window;
+        self.tally.ended_by_kind[call.kind] += is_in_window;
+        if call.intended_ns < self.window.from_ns {
+            self.tally.begun_before += is_in_window;
+        }
+        self.tally.ended += 1;
+        self.tally.last_end_ns = now_ns;
+        if self.window.contains(call.intended_ns) {
+            match outcome {
+                Ok(is_miss) => {
+                    self.tally.misses_by_kind[call.kind] += u64::from(is_miss);
+                    self.tally
+                        .succeed(call.intended_ns, call.sent_ns, now_ns, is_miss);
+                }
+                Err(kind) => self.tally.fail(kind, 1, text),
+            }
+        }
+    }
+
+    /// A Pipe answers its messages in the order sent.
+    fn pipe_answered(&mut self, (line, number): (usize, usize), bytes: &[u8], now_ns: u64) {
+        let Some(tag) = self.lines[line].pipes[number].waiting.pop_front() else {
+            return;
+        };
+        if let Some(call) = self.calls.remove(tag) {
+            let outcome = match self.workload.judge(call.kind, call.ticket, bytes) {
+                Verdict::Good => Ok(false),
+                Verdict::Miss => Ok(true),
+                Verdict::NoEffect => Err(FailureKind::NoEffect),
+                Verdict::Wrong => Err(FailureKind::WrongValue),
+                Verdict::Unreadable => Err(FailureKind::BadAnswer),
+            };
+            self.lines[line].give_back(number, self.has_pipe_for_each);
+            self.leave_line(line);
+            let place = match self.has_pipe_for_each {
+                true => line * self.plan.in_flight + number,
+                false => tag as usize,
+            };
+            self.count_place(place, now_ns);
+            self.end_call(&call, outcome, now_ns, || "a batch had no effect".into());
+        }
+    }
+
+    fn pipe_ended(&mut self, (line, number): (usize, usize), ending: &Ending<'_>, now_ns: u64) {
+        let kind = match measure::count_as(ending, None) {
+            Err(kind) => kind,
+            Ok(_) => FailureKind::BadAnswer,
+        };
+        self.lines[line].pipes[number].stream = None;
+        while let Some(tag) = self.lines[line].pipes[number].waiting.pop_front() {
+            if let Some(call) = self.calls.remove(tag) {
+                self.lines[line].give_back(number, self.has_pipe_for_each);
+                self.leave_line(line);
+                self.end_call(&call, Err(kind), now_ns, || measure::describe(ending));
+            }
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! A load by one method of any server: its request, and how it is encoded.
+
+use std::borrow::Cow;
+use std::io::Read;
+use std::path::Path;
+use std::time::Duration;
+
+use client::{Channel, ChannelOptions};
+use lab::{LoadPlan, MethodError, MethodName, Report, SameRequest, limits};
+
+use super::run::run;
+use crate::arguments::LoadArguments;
+use crate::command::tls::connect_failure;
+use crate::exit::Failure;
+use crate::interrupt::Interrupt;
+
+/// Loads the method that `--method` names, always with the same request.
+pub(super) fn load_method(
+    arguments: &LoadArguments,
+    method: &MethodName,
+    plan: &LoadPlan,
+    interrupt: &Interrupt,
+) -> Result<Report, Failure> {
+    let request = match (&arguments.data, &arguments.data_file) {
+        (Some(data), _) => encode(arguments, plan, method, &json(data)?)?,
+        (None, Some(file)) => read(file, limits::MAX_REQUEST_BYTES)?,
+        (None, None) => {
+            return Err(Failure::Usage(
+                "--method needs --data or --data-file".into(),
+            ));
+        }
+    };
+    let workload = SameRequest::new(method.path(), request);
+    let outcome = run(plan, |_| workload.clone(), interrupt)?;
+    Ok(Report::new(method.to_string(), plan, outcome, 1))
+}
+
+/// The JSON of `--data`, which stands there or, after an `@`, in a file. No JSON begins so.
+fn json(data: &str) -> Result<Cow<'_, str>, Failure> {
+    let Some(file) = data.strip_prefix('@') else {
+        return Ok(data.into());
+    };
+    if file.is_empty() {
+        return Err(Failure::Usage(
+            "--data @ names no file; write --data @FILE, or --data @- for standard input".into(),
+        ));
+    }
+    let bytes = read(Path::new(file), limits::MAX_REQUEST_BYTES)?;
+    let text = String::from_utf8(bytes).map_err(|_| {
+        Failure::Usage(format!(
+            "{file} is no JSON: it is not UTF-8; --data-file takes the bytes of a message"
+        ))
+    })?;
+    // Editors of some systems begin a file with a mark of its encoding, which JSON does not have.
+    Ok(text.trim_start_matches('\u{feff}').to_owned().into())
+}
+
+/// The bytes of a JSON request, by a file of descriptors or the server's own.
+fn encode(
+    arguments: &LoadArguments,
+    plan: &LoadPlan,
+    method: &MethodName,
+    json: &str,
+) -> Result<Vec<u8>, Failure> {
+    let in_words = |error: MethodError| match error {
+        error @ MethodError::NoReflection(_) => {
+            Failure::Failed(format!("{}: {error}", arguments.address))
+        }
+        error => {
+            let text = error.to_string();
+            let hint = match text.contains("base64") {
+                true => " A field of the type bytes is written as base64 in JSON.",
+                false => "",
+            };
+            Failure::Usage(format!("{text}{hint}"))
+        }
+    };
+    let descriptors = match &arguments.descriptor_set {
+        Some(file) => read(file, limits::MAX_DESCRIPTOR_BYTES)?,
+        None => {
+            let timeout = Duration::from_millis(arguments.timeout.ms);
+            let options = ChannelOptions {
+                connect_timeout: timeout,
+                tls: plan.tls.clone(),
+                ..ChannelOptions::default()
+            };
+            let mut channel = Channel::connect(&arguments.address, &options)
+                .map_err(|error| connect_failure(&arguments.address, &error))?;
+            lab::descriptors_of(&mut channel, method.service(), timeout).map_err(in_words)?
+        }
+    };
+    method.encode(&descriptors, json).map_err(in_words)
+}
+
+fn read(file: &Path, most_bytes: usize) -> Result<Vec<u8>, Failure> {
+    let input = crate::input::open(Some(file))?;
+    let (name, mut bytes) = (input.name, Vec::new());
+    let mut source = input.source.take(most_bytes as u64 + 1);
+    let read = source.read_to_end(&mut bytes);
+    read.map_err(|error| crate::input::unreadable(&name, &error))?;
+    if bytes.len() > most_bytes {
+        return Err(Failure::Failed(format!(
+            "{name} has more than {most_bytes} bytes, which is all that can be used"
+        )));
+    }
+    Ok(bytes)
+}

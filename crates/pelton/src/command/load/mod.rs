@@ -1,0 +1,97 @@
+//! `pelton load`
+
+mod database;
+mod live_line;
+mod method;
+mod own_database;
+mod plan;
+mod run;
+mod services;
+
+use lab::Report;
+use net::Address;
+
+use crate::arguments::{LoadArguments, LoadFormat, LoadService, OutputFormat};
+use crate::exit::{Exit, Failure};
+use crate::interrupt::Interrupt;
+use crate::output::Output;
+use database::load_database;
+use method::load_method;
+
+/// Loads a server and prints what was measured.
+pub fn load(arguments: &LoadArguments) -> Result<Exit, Failure> {
+    match &arguments.service {
+        Some(LoadService::Kvstore(arguments)) => services::load_kvstore(arguments),
+        Some(LoadService::Ping(arguments)) => services::load_ping(arguments),
+        None => load_server(arguments),
+    }
+}
+
+/// Loads a Pelton server, or any method of another one, and prints what was measured.
+fn load_server(arguments: &LoadArguments) -> Result<Exit, Failure> {
+    let plan = plan::plan(arguments)?;
+    if let Some(process) = arguments.server_pid {
+        lab::process_cpu_ns(process).map_err(|error| {
+            Failure::Failed(format!(
+                "cannot read the CPU time of process {process}: {error}; --server-pid is the \
+                 process of a server on this machine"
+            ))
+        })?;
+    }
+    let interrupt = Interrupt::listen();
+    let report = match &arguments.method {
+        Some(method) => load_method(arguments, method, &plan, &interrupt)?,
+        None => load_database(arguments, &plan, &interrupt)?,
+    };
+    print(&report, arguments.format)?;
+    verdict(&report, &arguments.address, &interrupt)
+}
+
+/// How a load ends that has been printed.
+pub(super) fn verdict(
+    report: &Report,
+    address: &Address,
+    interrupt: &Interrupt,
+) -> Result<Exit, Failure> {
+    let outcome = report.outcome();
+    let is_interrupted = outcome.was_stopped && interrupt.is_set();
+    if outcome.tally.succeeded == 0 {
+        let why = match report.has_failures() {
+            true => "the result says why",
+            false if is_interrupted => {
+                return Err(Failure::Interrupted(format!(
+                    "no call to {address} succeeded: it was interrupted before any ended that was \
+                     measured; a shorter --warm-up measures earlier"
+                )));
+            }
+            false => {
+                "none ended within the time that was measured; a longer --duration measures more"
+            }
+        };
+        return Err(Failure::Failed(format!(
+            "no call to {address} succeeded: {why}"
+        )));
+    }
+    if is_interrupted {
+        return Ok(Exit::of_signal());
+    }
+    let is_good = report.void_reasons().is_empty() && !report.has_failures() && !report.is_behind();
+    Ok(if is_good { Exit::Done } else { Exit::Miss })
+}
+
+/// Prints lines of a result.
+pub(super) fn print_lines(text: &str) -> Result<(), Failure> {
+    let mut output = Output::new(OutputFormat::Text);
+    output.line(text)?;
+    output.end()
+}
+
+fn print(report: &Report, format: LoadFormat) -> Result<(), Failure> {
+    let mut output = Output::new(OutputFormat::Text);
+    match format {
+        LoadFormat::Text => output.line(&report.text())?,
+        LoadFormat::Csv => output.line(report.csv().trim_end())?,
+        LoadFormat::Json => output.object(report.fields())?,
+    }
+    output.end()
+}

@@ -1,0 +1,97 @@
+//! Calls, by method and status.
+
+use api::CallKind;
+use service::figures::Totals;
+use service::{Code, Method, RefusedFor};
+
+use crate::metrics::exposition::FamilyKind::{Counter, Gauge, Histogram};
+use crate::metrics::exposition::{Label, Page};
+
+/// The labels that the gRPC metrics of other servers have, so that dashboards for those fit.
+fn method_labels(method: Method) -> [Label<'static>; 3] {
+    let (service, name) = method
+        .label()
+        .rsplit_once('/')
+        .unwrap_or(("", method.label()));
+    let shape = match method.kind() {
+        Some(CallKind::Unary) => "unary",
+        Some(CallKind::ServerStreaming) => "server_stream",
+        Some(CallKind::ClientStreaming) => "client_stream",
+        Some(CallKind::Bidirectional) => "bidi_stream",
+        None => "plain",
+    };
+    [
+        ("grpc_type", shape),
+        ("grpc_service", service),
+        ("grpc_method", name),
+    ]
+}
+
+/// Writes what calls were begun, have ended and were refused.
+pub(super) fn write(page: &mut Page, totals: &Totals, interop: bool) {
+    page.family(
+        "grpc_server_started_total",
+        Counter,
+        "Calls that were begun, by method. Those that run now are not in \
+         grpc_server_handled_total.",
+    );
+    for &(method, calls) in &totals.started {
+        page.sample(&method_labels(method), calls);
+    }
+    page.family(
+        "grpc_server_handled_total",
+        Counter,
+        "Calls that have ended, by method and status; with status OK for each method that is \
+         served, be it 0.",
+    );
+    let is_served = |method: &&Method| method.service().is_served(interop);
+    for &method in Method::ALL.iter().filter(is_served) {
+        let [shape, service, name] = method_labels(method);
+        let mut sample = |code: Code, calls: u64| {
+            let code = code.name();
+            page.sample(&[shape, service, name, ("grpc_code", code)], calls);
+        };
+        let of_method = || totals.ended.iter().filter(|(one, ..)| *one == method);
+        if of_method().all(|(_, code, _)| *code != Code::Ok) {
+            sample(Code::Ok, 0);
+        }
+        for (_, code, calls) in of_method() {
+            sample(*code, *calls);
+        }
+    }
+    page.family(
+        "grpc_server_handling_seconds",
+        Histogram,
+        "How long the calls took that have ended, from the turn of the loop in which they were \
+         read to the end of that in which their last answer was made; for streams, as long as they \
+         were open.",
+    );
+    for (method, durations) in &totals.took {
+        page.histogram(&method_labels(*method), durations);
+    }
+    page.single(
+        "pelton_running_calls",
+        Gauge,
+        "Calls that run now.",
+        totals.running_calls,
+    );
+    page.family(
+        "pelton_refused_calls_total",
+        Counter,
+        "Calls that were refused before they began, by reason; they are not in \
+         grpc_server_handled_total.",
+    );
+    for (calls, reason) in totals.refused {
+        let reason = match reason {
+            RefusedFor::Stopping => "stopping",
+            RefusedFor::Connections => "connections",
+            RefusedFor::AddressConnections => "address_connections",
+            RefusedFor::RunningCalls => "running_calls",
+            RefusedFor::Buffers => "buffers",
+            RefusedFor::UnknownMethod => "unknown_method",
+            RefusedFor::Unauthenticated => "unauthenticated",
+            RefusedFor::PermissionDenied => "permission_denied",
+        };
+        page.sample(&[("reason", reason)], calls);
+    }
+}

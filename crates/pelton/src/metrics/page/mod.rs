@@ -1,0 +1,58 @@
+//! What is served: every metric with its name and what it means.
+
+mod calls;
+mod connections;
+mod databases;
+mod log;
+
+use std::sync::Arc;
+
+use net::CountersReader;
+use net::tls::ServerTls;
+use service::Shared;
+
+use super::exposition::FamilyKind::Gauge;
+use super::exposition::Page;
+use super::process;
+
+/// Where figures come from.
+pub struct Sources {
+    pub shared: Arc<Shared>,
+    pub counters: CountersReader,
+    /// Of the listeners with TLS, if there are some.
+    pub tls: Option<ServerTls>,
+    /// When the process began, in seconds since 1970.
+    pub start_s: u64,
+}
+
+impl Sources {
+    /// All metrics as they are now. Everything goes on meanwhile, so they belong to no one moment.
+    pub fn page(&self) -> String {
+        let mut page = Page::default();
+        page.family(
+            "pelton_build_info",
+            Gauge,
+            "Always 1; the label says the version.",
+        );
+        page.sample(&[("version", self.shared.server.version)], 1);
+        let totals = self.shared.figures.totals();
+        calls::write(&mut page, &totals, self.shared.settings.interop);
+        connections::write_sockets(&mut page, &totals, &self.counters.read());
+        if let Some(tls) = &self.tls {
+            connections::write_tls(&mut page, tls, &self.counters.read());
+        }
+        databases::write_memory(&mut page, &totals, &self.shared);
+        databases::write_readers(&mut page, &self.shared);
+        databases::write(&mut page, &self.shared);
+        if let Some(blobs) = self.shared.store.blobs() {
+            let statistics = blobs.statistics();
+            databases::write_blobs(&mut page, &statistics);
+        }
+        if let Some(figures) = self.shared.store.log_statistics() {
+            log::write(&mut page, &figures);
+            log::write_syncs_and_snapshots(&mut page, &figures);
+        }
+        process::write(&mut page, self.start_s);
+        page.finish()
+    }
+}

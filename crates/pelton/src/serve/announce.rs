@@ -1,0 +1,92 @@
+//! What the server prints when it serves.
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+
+use server::Server;
+use store::DatabaseId;
+
+use super::INFO;
+use super::anonymous::words;
+use super::reach::Reach;
+use crate::certificate::ServerCertificate;
+use crate::durability::Durability;
+use crate::settings::Settings;
+use crate::size::{MemoryLimit, Size};
+
+/// Says on standard output what listens where, who can reach it, and what is stored how. Scripts
+/// read the lines that begin with `listening on`. That nobody reads them is no reason to stop.
+pub(super) fn announce(
+    settings: &Settings,
+    memory_limit_bytes: u64,
+    server: &Server,
+    metrics: Option<SocketAddr>,
+    certificate: Option<&ServerCertificate>,
+) {
+    let mut text = format!("{} {}\n", INFO.name, INFO.version);
+    for (address, listen) in server.addresses().iter().zip(&settings.addresses()) {
+        let reach = Reach::of(address, settings.unix_mode.0);
+        let spoken = match listen.has_tls(certificate.is_some()) {
+            true => "HTTP/2 and gRPC with TLS",
+            false => "plain HTTP/2 and gRPC",
+        };
+        let may = words(listen, reach);
+        text.push_str(&format!(
+            "listening on {address} ({spoken}): {reach}{may}\n"
+        ));
+    }
+    if let Some(made) = certificate.and_then(|certificate| certificate.self_signed.as_ref()) {
+        text.push_str(&format!(
+            "certificate for a first try: clients trust it by {} (SHA-256 {}), such as pelton \
+             status --tls-ca {}\n",
+            made.authority.display(),
+            made.fingerprint,
+            made.authority.display()
+        ));
+    }
+    if let Some(address) = metrics {
+        text.push_str(&format!("metrics at http://{address}/metrics\n"));
+    }
+    let share = match settings.memory_limit {
+        MemoryLimit::Percent(percent) => format!(" ({percent}% of what this process may use)"),
+        MemoryLimit::Bytes(_) => String::new(),
+    };
+    let default_database = server.shared().store.config(DatabaseId::DEFAULT);
+    let (place, of_what) = match default_database.map(|config| config.kind) {
+        Some(store::Kind::Disk) => ("on disk", " of memory"),
+        _ => ("in memory", ""),
+    };
+    text.push_str(&format!(
+        "storing {place}, {}; at most {}{of_what}{share}\n",
+        promise(settings),
+        Size::rounded(memory_limit_bytes)
+    ));
+    if settings.discard_uploads {
+        text.push_str("uploads of gupload are thrown away (--discard-uploads)\n");
+    }
+    let mut stdout = std::io::stdout().lock();
+    let _ = stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush());
+}
+
+/// What the default database promises, and where its log is.
+fn promise(settings: &Settings) -> String {
+    let words = match settings.durability {
+        Durability::Synced => "a write is answered when it is on the device".into(),
+        Durability::Interval(span) => {
+            format!("a power loss may take the writes of the last {span}")
+        }
+        Durability::Written => "writes survive the end of the server, not a power loss".into(),
+        Durability::Volatile => "everything is lost when the server stops".into(),
+    };
+    let durability = settings.durability;
+    match settings.folder() {
+        None => format!("{durability}: {words}"),
+        Some(folder) if durability == Durability::Volatile => format!(
+            "{durability}: {words}, but what is in other databases (log in {})",
+            folder.display()
+        ),
+        Some(folder) => format!("log in {}, {durability}: {words}", folder.display()),
+    }
+}

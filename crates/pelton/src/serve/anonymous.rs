@@ -1,0 +1,95 @@
+//! What callers without a token may do, by the address to which they come.
+
+use std::path::Path;
+
+use net::Address;
+use service::rights::{Grant, Rights, Scope};
+
+use super::reach::Reach;
+use crate::exit::Failure;
+use crate::listen::{Anonymous, ListenAddress};
+use crate::settings::Settings;
+
+/// Returns what callers without a token may do, by listener. If nothing was said: everything on
+/// this machine, nothing from elsewhere.
+pub(super) fn anonymous(settings: &Settings) -> Vec<Rights> {
+    let rights = |listen: &ListenAddress| match listen.anonymous() {
+        Some(anonymous) => anonymous.rights(),
+        None if is_of_network(listen, settings) => Rights::default(),
+        None => Rights::everything(),
+    };
+    settings.addresses().iter().map(rights).collect()
+}
+
+fn is_of_network(listen: &ListenAddress, settings: &Settings) -> bool {
+    Reach::of(&listen.address, settings.unix_mode.0) == Reach::Network
+}
+
+/// Refuses what [`check`] will refuse, where there can be no token yet: without a data folder.
+pub(super) fn check_before_start(settings: &Settings) -> Result<(), Failure> {
+    match settings.folder().is_some_and(Path::exists) {
+        true => Ok(()),
+        false => check(settings, false),
+    }
+}
+
+/// Refuses to listen where everybody may come, nobody can prove who it is, and nothing was said of
+/// those who cannot.
+pub(super) fn check(settings: &Settings, has_tokens: bool) -> Result<(), Failure> {
+    let addresses = settings.addresses();
+    let is_open = |one: &&ListenAddress| one.anonymous().is_none() && is_of_network(one, settings);
+    let Some(address) = addresses.iter().find(is_open).filter(|_| !has_tokens) else {
+        return Ok(());
+    };
+    Err(Failure::Failed(format!(
+        "{address} can be reached from the network, and there is no token yet: nobody could call \
+         it. Either make the first token, an administrator's:\n    \
+         pelton serve --listen {address} --init-admin\n\
+         or say what callers without a token may do there (none, read, write, read:DATABASE, \
+         service:kvstore; see pelton serve --help):\n    \
+         pelton serve --listen {address}+anonymous=write"
+    )))
+}
+
+/// Returns what the line of a listener says of callers without a token; nothing if they may do
+/// everything, on this machine.
+pub(super) fn words(listen: &ListenAddress, reach: Reach) -> String {
+    match (listen.anonymous(), reach) {
+        (Some(anonymous), _) => format!("; without a token: {anonymous}"),
+        (None, Reach::Network) => "; without a token: none".to_owned(),
+        (None, _) => String::new(),
+    }
+}
+
+/// Puts into the log what the network may do through a listener without a token, and that tokens
+/// could be seen on their way.
+pub(super) fn warn_of_listener(settings: &Settings, address: &Address, listen: &ListenAddress) {
+    if Reach::of(address, settings.unix_mode.0) != Reach::Network {
+        return;
+    }
+    let has_tls = listen.has_tls(settings.certificate().is_some());
+    // Who must show a certificate of an authority that the operator has named is not everybody.
+    let is_guarded = settings.client_ca.is_some() && has_tls;
+    let grants = listen.anonymous().map_or(&[][..], Anonymous::grants);
+    for grant in grants.iter().filter(|_| !is_guarded) {
+        match grant {
+            Grant::DropIn(service) => tracing::warn!(
+                "whoever can reach {address} can do without a token all that the drop-in service \
+                 {} does: its original clients can send none",
+                service.name()
+            ),
+            Grant::In(right, Scope::Server) => tracing::warn!(
+                "whoever can reach {address} has the right to {} everything there, without a token",
+                right.name()
+            ),
+            Grant::In(..) => tracing::warn!(
+                "whoever can reach {address} has the right `{grant}` there, without a token"
+            ),
+        }
+    }
+    if !has_tls {
+        tracing::warn!(
+            "what is sent to {address} goes in plain text, tokens too: --tls-cert gives it TLS"
+        );
+    }
+}

@@ -1,0 +1,195 @@
+//! What the server is started with, by the settings.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+
+use net::{Listen, LoopConfig};
+use ring::rand::{SecureRandom, SystemRandom};
+use rustix::process::{Resource, getrlimit};
+use server::{Config, Storage, TimeSource};
+use service::ServiceSettings;
+use service::identities::TokenKey;
+use service::settings::names::Names;
+use service::settings::simulate::Simulator;
+use service::settings::{GuploadSettings, KvstoreSettings};
+use store::backup::BackupRoot;
+use store::blob::BlobConfig;
+use store::durable::{TREES_FOLDER, TreePlace};
+use store::tree::TreeConfig;
+use wal::{LogConfig, LogId};
+
+use super::INFO;
+use super::anonymous::anonymous;
+use super::failure::folder_failure;
+use crate::certificate::ServerCertificate;
+use crate::durability::Durability;
+use crate::exit::Failure;
+use crate::limits::MEMTABLES_IN_MEMORY_LIMIT;
+use crate::listen::ListenAddress;
+use crate::notify::Notifier;
+use crate::server_log::ServerLog;
+use crate::settings::Settings;
+use crate::size::Size;
+use crate::start;
+use crate::time_source::SystemTimeSource;
+
+/// Returns what the server is started with.
+///
+/// # Errors
+/// If a folder cannot be used, or this process may not make the files of the log.
+pub(super) fn config(
+    settings: &Settings,
+    memory_limit_bytes: u64,
+    notifier: &Arc<Notifier>,
+    certificate: Option<&ServerCertificate>,
+) -> Result<Config, Failure> {
+    let size = |size: Size| usize::try_from(size.0).expect("checked: far below what a usize holds");
+    let window =
+        |size: Size| u32::try_from(size.0).expect("checked: HTTP/2's windows have 31 bits");
+    Ok(Config {
+        loops: LoopConfig {
+            listen: listeners(settings, certificate),
+            driver: settings.driver.into(),
+            threads: settings.threads,
+            pin: settings.pin.0.clone(),
+            max_connections: settings.max_connections,
+            max_connections_per_address: settings.max_connections_per_address,
+            limit_loopback: settings.limit_loopback,
+            tcp_send_buffer: settings.tcp_send_buffer.map(size),
+            tcp_receive_buffer: settings.tcp_receive_buffer.map(size),
+            unix_mode: settings.unix_mode.0,
+            write_stall_ms: settings.write_stall_timeout.ms,
+            drain_ms: settings.drain_timeout.ms,
+            handle_signals: true,
+            notices: Arc::new(ServerLog(Arc::clone(notifier))),
+            give_back: allocator::give_back,
+            ..LoopConfig::default()
+        },
+        server: INFO,
+        memory_limit_bytes,
+        max_value_bytes: size(settings.max_value),
+        max_streams: settings.max_streams,
+        stream_window: settings.stream_window.map(window),
+        connection_window: settings.connection_window.map(window),
+        services: ServiceSettings {
+            interop: settings.interop,
+            kvstore: KvstoreSettings {
+                database: settings.kvstore_database.as_str().into(),
+                simulator: (settings.simulate)
+                    .map(|setting| Simulator::new(setting.0, memory_limit_bytes)),
+            },
+            gupload: GuploadSettings {
+                discard: settings.discard_uploads,
+                names: Names::new(random()),
+            },
+        },
+        anonymous: anonymous(settings),
+        token_key: TokenKey::new(&random_bytes()?),
+        hash_seed: random(),
+        time: Arc::new(SystemTimeSource),
+        log: Arc::new(ServerLog(Arc::clone(notifier))),
+        storage: storage(settings, memory_limit_bytes)?,
+        blobs: BlobConfig {
+            quota_bytes: settings.blob_quota.map_or(u64::MAX, |quota| quota.0),
+            abandoned_ms: settings.keep_uploads.ms,
+            ..BlobConfig::default()
+        },
+        backup_root: backup_root(settings)?,
+        time_calls: settings.metrics_listen.is_some(),
+    })
+}
+
+fn listeners(settings: &Settings, certificate: Option<&ServerCertificate>) -> Vec<Listen> {
+    let listen = |one: &ListenAddress| Listen {
+        address: one.address.clone(),
+        tls: certificate
+            .filter(|_| one.has_tls(true))
+            .map(|certificate| certificate.tls().clone()),
+    };
+    settings.addresses().iter().map(listen).collect()
+}
+
+/// Random bytes for a secret.
+fn random_bytes() -> Result<[u8; 32], Failure> {
+    let mut bytes = [0; 32];
+    let filled = SystemRandom::new().fill(&mut bytes);
+    filled.map_err(|_| Failure::Failed("the system gives no random bytes".into()))?;
+    Ok(bytes)
+}
+
+/// The standard library's hasher is seeded by the system; what it makes of nothing is as random.
+pub fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+fn storage(settings: &Settings, memory_limit_bytes: u64) -> Result<Storage, Failure> {
+    let Some(folder) = settings.folder() else {
+        return Ok(Storage::Volatile {
+            history_id: random(),
+        });
+    };
+    check_file_size(settings.log_segment.0)?;
+    let disk = store::durable::open_folder(folder).map_err(|error| folder_failure(&error))?;
+    let log_id = LogId {
+        history: random(),
+        secret: random(),
+    };
+    Ok(Storage::Folder {
+        disk,
+        log: LogConfig {
+            segment_bytes: settings.log_segment.0,
+            accept_loss: settings.accept_loss,
+            progress: Some(start::progress()),
+            ..LogConfig::new(log_id, SystemTimeSource.wall_ms())
+        },
+        trees: Some(TreePlace {
+            folder: folder.join(TREES_FOLDER),
+            config: TreeConfig {
+                cache_bytes: settings.disk_cache.0,
+                // Several of them must fit beside the databases in memory.
+                memtable_bytes: TreeConfig::default()
+                    .memtable_bytes
+                    .min(memory_limit_bytes / MEMTABLES_IN_MEMORY_LIMIT),
+                ..TreeConfig::default()
+            },
+        }),
+        durability: match settings.durability {
+            Durability::Synced => store::Durability::Synced,
+            Durability::Interval(span) => store::Durability::Interval { ms: span.ms },
+            Durability::Written => store::Durability::Written,
+            Durability::Volatile => store::Durability::Volatile,
+        },
+        kind: settings.kind.map(store::Kind::from),
+    })
+}
+
+fn backup_root(settings: &Settings) -> Result<Option<BackupRoot>, Failure> {
+    let Some(path) = &settings.backup_root else {
+        return Ok(None);
+    };
+    let root = BackupRoot::open(path).map_err(|error| {
+        Failure::Failed(format!(
+            "the folder for backups {} cannot be used: {error}; --backup-root says which folder",
+            path.display()
+        ))
+    });
+    root.map(Some)
+}
+
+/// Bytes of the largest file that this process may make; `None`: any.
+pub(super) fn largest_file_bytes() -> Option<u64> {
+    getrlimit(Resource::Fsize).current
+}
+
+/// Fails if this process may not even make the files of the log.
+fn check_file_size(segment_bytes: u64) -> Result<(), Failure> {
+    match largest_file_bytes() {
+        Some(bytes) if bytes < segment_bytes => Err(Failure::Failed(format!(
+            "this process may make no file of more than {bytes} bytes (`ulimit -f`, `LimitFSIZE=` \
+             of systemd), and a file of the log has {segment_bytes}: raise that limit, or lower \
+             --log-segment"
+        ))),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,91 @@
+//! Why a server did not start, and which flag helps.
+
+use net::{Address, BindError};
+use server::StartError;
+use store::SET_ASIDE_FOLDER;
+use store::durable::{FolderError, OpenError};
+use store::snapshot::ReadError;
+
+use crate::arguments::KindArgument;
+use crate::exit::Failure;
+use crate::settings::Settings;
+
+/// Says why the server did not start, and which flag helps.
+pub(super) fn start_failure(error: &StartError) -> Failure {
+    let advice = match error {
+        StartError::Bind(BindError::InUse {
+            address: Address::Tcp { host, port },
+        }) => format!(
+            "; choose another port with --listen {}, or stop the other process (ss -ltnp 'sport = \
+             :{port}' shows it)",
+            Address::Tcp {
+                host: host.clone(),
+                port: port.wrapping_add(1).max(1024)
+            }
+        ),
+        StartError::Bind(BindError::InUse { .. }) => {
+            "; choose another path with --listen unix:/path".into()
+        }
+        StartError::Bind(_) => "; --listen says where to listen".into(),
+        StartError::Open(OpenError::Folder(error)) => return folder_failure(error),
+        StartError::Open(OpenError::Log(wal::OpenError::Damaged { .. })) => {
+            "; nothing was changed. --accept-loss starts with what is whole, and gives up the rest"
+                .into()
+        }
+        StartError::Open(OpenError::Orphans { .. }) => format!(
+            "; nothing was changed. --accept-loss starts without them, and moves them into the \
+             folder {SET_ASIDE_FOLDER} of the data folder"
+        ),
+        StartError::Open(OpenError::Database { error, .. }) if error.can_be_given_up() => format!(
+            "; nothing was changed. --accept-loss starts without what is in such a database: its \
+             folder alone is moved into the folder {SET_ASIDE_FOLDER} of the data folder, and it \
+             begins anew with what the log still has of it"
+        ),
+        StartError::Open(OpenError::Snapshot(ReadError::Damaged { .. })) => {
+            "; nothing was changed. Put a whole copy of the file back, or restore a backup".into()
+        }
+        StartError::OtherKind(kind) => {
+            let wanted = match kind {
+                store::Kind::Memory => KindArgument::Disk,
+                _ => KindArgument::Memory,
+            };
+            format!(
+                "; nothing was changed. Start without --kind, then `pelton database convert --kind \
+                 {wanted}` converts it while the server runs"
+            )
+        }
+        _ => String::new(),
+    };
+    Failure::Failed(format!("{error}{advice}"))
+}
+
+/// Says why the data folder cannot be used, and which flag says where it is.
+pub(super) fn folder_failure(error: &FolderError) -> Failure {
+    Failure::Failed(format!(
+        "{error}; --data says which folder, --durability volatile does without one"
+    ))
+}
+
+/// The folder is made before it is known whether the server can start. Removes it if it is empty.
+pub(super) fn leave_no_empty_folder(settings: &Settings) {
+    if let Some(folder) = settings.folder() {
+        let _ = std::fs::remove_dir(folder);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_in_use_names_the_port_and_the_flag() {
+        let error = StartError::Bind(BindError::InUse {
+            address: "127.0.0.1:1978".parse().expect("valid"),
+        });
+        let message = start_failure(&error).to_string();
+        assert!(
+            message.contains("127.0.0.1:1978") && message.contains("--listen 127.0.0.1:1979"),
+            "{message}"
+        );
+    }
+}

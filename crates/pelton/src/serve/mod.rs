@@ -1,0 +1,223 @@
+//! `pelton serve`
+
+mod announce;
+mod anonymous;
+mod config;
+mod failure;
+mod memory;
+mod reach;
+mod start_log;
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use net::Address;
+use rustix::thread::CpuSet;
+use server::{Server, TimeSource};
+use service::ServerInfo;
+
+use crate::activity;
+use crate::arguments::{CpuList, Driver, ServeArguments};
+use crate::certificate::ServerCertificate;
+use crate::exit::{Exit, Failure};
+use crate::limits::METRICS_CONNECTION_MS;
+use crate::log::Level;
+use crate::metrics::{Bound, Endpoint, MetricsAddress, Sources};
+use crate::notify::Notifier;
+use crate::process_memory;
+use crate::reload;
+use crate::settings::Settings;
+use crate::start;
+use crate::start_signals::StartSignals;
+use crate::time_source::SystemTimeSource;
+use crate::watchdog::{self, Watchdog};
+use announce::announce;
+use config::config;
+pub use config::random;
+use failure::{leave_no_empty_folder, start_failure};
+use start_log::{
+    log_blobs_found, log_recovered, log_settings, log_trees_set_aside, warn,
+    warn_of_kvstore_database,
+};
+
+const INFO: ServerInfo = ServerInfo {
+    name: "pelton",
+    version: env!("CARGO_PKG_VERSION"),
+};
+
+/// Runs a server until it is stopped. `signals` end the program until it serves.
+pub fn serve(arguments: &ServeArguments, signals: StartSignals) -> Result<Exit, Failure> {
+    let (settings, _) = Settings::load(arguments)?;
+    check_pin(&settings)?;
+    anonymous::check_before_start(&settings)?;
+    let level = crate::log::start(settings.log_level, settings.log_format);
+    log_settings(&settings);
+    let notifier = Notifier::from_environment().map_err(|error| {
+        Failure::Failed(format!(
+            "cannot reach the service manager (NOTIFY_SOCKET): {error}"
+        ))
+    })?;
+    let notifier = Arc::new(notifier);
+    let memory_limit_bytes = memory::prepare(&settings)?;
+    let had_folder = settings.folder().is_some_and(Path::exists);
+    let metrics = settings.metrics_listen.as_ref().map(bind_metrics);
+    let metrics = metrics.transpose()?;
+    let certificate = ServerCertificate::load(&settings)?;
+    let config = config(
+        &settings,
+        memory_limit_bytes,
+        &notifier,
+        certificate.as_ref(),
+    )?;
+    let starting = start::watch(settings.folder());
+    let started = server::start(config);
+    drop(starting);
+    let server = started.map_err(|error| {
+        if !had_folder {
+            leave_no_empty_folder(&settings);
+        }
+        start_failure(&error)
+    })?;
+    anonymous::check(&settings, !server.shared().identities.all().is_empty())?;
+    signals.pass_on();
+    let metrics_address = metrics.as_ref().map(Bound::address);
+    let _metrics = metrics
+        .map(|bound| serve_metrics(bound, &server, certificate.as_ref()))
+        .transpose()?;
+    // Who reads where the server listens may send signals.
+    let watched = activity::watch(&server)
+        .and_then(|()| process_memory::watch(&server, settings.disk_cache.0));
+    watched.map_err(|error| {
+        Failure::Failed(format!(
+            "a thread that watches memory cannot be had: {error}"
+        ))
+    })?;
+    let told = (arguments, &settings, certificate.as_ref());
+    let _watchdog = tell_manager(told, &server, level, notifier)?;
+    announce(
+        &settings,
+        memory_limit_bytes,
+        &server,
+        metrics_address,
+        certificate.as_ref(),
+    );
+    if settings.driver == Driver::Blocking {
+        tracing::info!(
+            "one thread per connection: {} calls compute at once (--threads)",
+            settings.threads
+        );
+    }
+    log_found(&server);
+    log_trees_set_aside(server.trees_set_aside());
+    warn(&settings, server.addresses(), metrics_address);
+    warn_of_kvstore_database(&settings.kvstore_database, &server.shared().store);
+    run(server)
+}
+
+/// Serves until the server is stopped, and reports how it ended.
+fn run(server: Server) -> Result<Exit, Failure> {
+    let store = server.shared().store.clone();
+    let ended = server
+        .run()
+        .map_err(|error| Failure::Failed(format!("the server stopped: {error}")))?;
+    if (store.log_statistics()).is_some_and(|log| log.has_failed) {
+        let why =
+            "stopped with a log that had failed: writes were refused since then, as the log says";
+        return Err(Failure::Failed(why.into()));
+    }
+    if ended.drained {
+        tracing::info!("stopped; every call was answered or ended with a status");
+        return Ok(Exit::Done);
+    }
+    let why = match ended.hurried {
+        true => "stopped at once, as a second signal asked: calls that still ran were cut",
+        false => "stopped before all calls had ended: they were cut when --drain-timeout was over",
+    };
+    Err(Failure::Failed(why.into()))
+}
+
+/// Puts into the log what the data folder held.
+fn log_found(server: &Server) {
+    if let Some(recovered) = server.recovered() {
+        log_recovered(recovered);
+    }
+    if let Some(found) = server.blobs_found() {
+        log_blobs_found(found);
+    }
+}
+
+/// Checks that this process may use the CPUs of `--pin`. Where the system does not say, the loops
+/// will.
+fn check_pin(settings: &Settings) -> Result<(), Failure> {
+    let Ok(usable) = rustix::thread::sched_getaffinity(None) else {
+        return Ok(());
+    };
+    let is_usable = |cpu: usize| cpu < CpuSet::MAX_CPU && usable.is_set(cpu);
+    let Some(cpu) = settings.pin.0.iter().copied().find(|&cpu| !is_usable(cpu)) else {
+        return Ok(());
+    };
+    let all = CpuList((0..CpuSet::MAX_CPU).filter(|&cpu| is_usable(cpu)).collect());
+    Err(Failure::Usage(format!(
+        "pin names CPU {cpu}, which is not possible: this process may use {all} (see pelton serve \
+         --help)"
+    )))
+}
+
+/// Tells the service manager that the server is ready, and what it wants to hear from then on.
+fn tell_manager(
+    (arguments, settings, certificate): (&ServeArguments, &Settings, Option<&ServerCertificate>),
+    server: &Server,
+    level: Level,
+    notifier: Arc<Notifier>,
+) -> Result<Option<Watchdog>, Failure> {
+    let addresses: Vec<_> = server.addresses().iter().map(Address::to_string).collect();
+    let status = format!("serving on {}", addresses.join(", "));
+    let failed = |error| Failure::Failed(format!("a thread or signal cannot be had: {error}"));
+    let watchdog = watchdog::start(&notifier, server.pulse()).map_err(failed)?;
+    let (to_tell, to_say) = (Arc::clone(&notifier), status.clone());
+    let certificate_too = certificate.cloned();
+    if arguments.config.is_none() && certificate.is_none() {
+        reload::stop_on_hangup(server.stop_handle()).map_err(failed)?;
+    } else {
+        reload::on_hangup(arguments, settings, level, to_tell, to_say, certificate_too)
+            .map_err(failed)?;
+    }
+    certificate
+        .map_or(Ok(()), ServerCertificate::watch)
+        .map_err(failed)?;
+    notifier.ready(&status);
+    Ok(watchdog)
+}
+
+fn bind_metrics(address: &MetricsAddress) -> Result<Bound, Failure> {
+    Bound::bind(address).map_err(|error| {
+        let why = match error.kind() {
+            io::ErrorKind::AddrInUse => "another process listens there".into(),
+            _ => error.to_string(),
+        };
+        Failure::Failed(format!(
+            "cannot serve metrics on {address}: {why}; --metrics-listen says where"
+        ))
+    })
+}
+
+fn serve_metrics(
+    bound: Bound,
+    server: &Server,
+    certificate: Option<&ServerCertificate>,
+) -> Result<Endpoint, Failure> {
+    let sources = Sources {
+        shared: Arc::clone(server.shared()),
+        counters: server.counters(),
+        tls: certificate.map(|certificate| certificate.tls().clone()),
+        start_s: SystemTimeSource.wall_ms() / 1_000,
+    };
+    let timeout = Duration::from_millis(METRICS_CONNECTION_MS);
+    bound
+        .serve(Arc::new(move || sources.page()), timeout)
+        .map_err(|error| {
+            Failure::Failed(format!("a thread for metrics cannot be started: {error}"))
+        })
+}
