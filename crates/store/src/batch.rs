@@ -287,12 +287,13 @@ impl WriteBatch {
         &self.logged
     }
 
-    /// Marks commits from the given one on whose caller has left. Those on blobs, and those about
-    /// databases as a whole, are finished all the same: others wait for what comes of them. `tags`
+    /// Marks commits from the given one on whose caller has left. Those on hidden
+    /// indexes, and those about databases as a whole, are finished all the same: others wait for
+    /// what comes of them. `tags`
     /// is in order.
     pub(crate) fn abandon(&mut self, from: usize, tags: &[u64]) {
         for commit in self.logged.iter_mut().skip(from) {
-            let is_finished = commit.whole.is_some() || commit.database == DatabaseId::BLOBS;
+            let is_finished = commit.whole.is_some() || commit.database.is_hidden();
             commit.is_abandoned |= !is_finished && tags.binary_search(&commit.tag).is_ok();
         }
     }

@@ -85,9 +85,10 @@ impl Catalogue {
         }
     }
 
-    /// Adds the hidden index of blobs.
-    pub(crate) fn add_blobs(&mut self, database: Database) {
-        self.databases.insert(DatabaseId::BLOBS, Arc::new(database));
+    /// Adds a hidden index.
+    pub(crate) fn add_hidden(&mut self, id: DatabaseId, database: Database) {
+        debug_assert!(id.is_hidden());
+        self.databases.insert(id, Arc::new(database));
     }
 
     /// The number that the next database gets.
@@ -126,7 +127,7 @@ impl Catalogue {
         if self.find(name).is_some() {
             return Err(CreateError::Exists);
         }
-        if self.names.len() >= limits::DATABASES || self.next == u32::MAX {
+        if self.names.len() >= limits::DATABASES || DatabaseId(self.next).is_hidden() {
             return Err(CreateError::TooMany);
         }
         Ok(DatabaseId(self.next))
@@ -152,7 +153,7 @@ impl Catalogue {
         if id == DatabaseId::DEFAULT {
             return Err(DropError::IsDefault);
         }
-        if self.databases.contains_key(&id) && id != DatabaseId::BLOBS {
+        if self.databases.contains_key(&id) && !id.is_hidden() {
             Ok(())
         } else {
             Err(DropError::Unknown)

@@ -15,6 +15,18 @@ impl DatabaseId {
     /// [`blob`](crate::blob); no name leads to it.
     pub const BLOBS: DatabaseId = DatabaseId(u32::MAX);
 
+    /// The hidden index of the identities that may call a server. Its keys and values are those of
+    /// the layer above; no name leads to it. A store without a log has it in memory.
+    pub const IDENTITIES: DatabaseId = DatabaseId(u32::MAX - 1);
+
+    /// The hidden indexes, in order. All other ids are below them.
+    pub(crate) const HIDDEN: [DatabaseId; 2] = [DatabaseId::IDENTITIES, DatabaseId::BLOBS];
+
+    /// Returns whether no name leads to it.
+    pub(crate) fn is_hidden(self) -> bool {
+        self >= DatabaseId::IDENTITIES
+    }
+
     /// The one after it, whether or not there is such a database.
     pub(crate) fn next(self) -> DatabaseId {
         DatabaseId(self.0.wrapping_add(1))

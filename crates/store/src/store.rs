@@ -17,6 +17,7 @@ use crate::log_statistics::LogStatistics;
 use crate::memory::MemoryIndex;
 use crate::read_room::ReadRoom;
 use crate::reserve::Reserve;
+use crate::secret::FolderSecret;
 use crate::sweep_schedule::{SweepSchedule, TreeSweepSchedule};
 use crate::tree::{Generation, TreeIndex, Trees};
 use crate::view::{IndexView, Statistics, View};
@@ -38,6 +39,8 @@ pub struct StoreConfig {
     pub default_database: DatabaseConfig,
     /// The bounds of blobs.
     pub blobs: BlobConfig,
+    /// What [`Store::secret`] becomes if there is none yet. A server draws it at random.
+    pub secret: FolderSecret,
 }
 
 impl StoreConfig {
@@ -49,6 +52,7 @@ impl StoreConfig {
             memory_bytes: u64::MAX,
             default_database: DatabaseConfig::default(),
             blobs: BlobConfig::default(),
+            secret: FolderSecret::NONE,
         }
     }
 }
@@ -88,6 +92,7 @@ struct Shared {
     history_id: AtomicU64,
     log_statistics: Mutex<LogStatistics>,
     blobs: OnceLock<Arc<Blobs>>,
+    secret: OnceLock<FolderSecret>,
 }
 
 impl Store {
@@ -107,9 +112,11 @@ impl Store {
         let mut catalogue =
             Catalogue::new(Database::in_memory("", config.default_database, &hasher));
         if has_log {
-            let blobs = Database::in_memory(BLOBS_NAME, blobs_config(), &hasher);
-            catalogue.add_blobs(blobs);
+            let blobs = Database::in_memory(BLOBS_NAME, hidden_config(true), &hasher);
+            catalogue.add_hidden(DatabaseId::BLOBS, blobs);
         }
+        let identities = Database::in_memory(IDENTITIES_NAME, hidden_config(has_log), &hasher);
+        catalogue.add_hidden(DatabaseId::IDENTITIES, identities);
         let shared = Shared {
             hasher,
             catalogue: RwLock::new(catalogue),
@@ -130,10 +137,15 @@ impl Store {
             history_id: AtomicU64::new(config.history_id),
             log_statistics: Mutex::default(),
             blobs: OnceLock::new(),
+            secret: OnceLock::new(),
         };
-        Ok(Store {
+        let store = Store {
             shared: Arc::new(shared),
-        })
+        };
+        if !has_log {
+            store.set_secret(config.secret);
+        }
+        Ok(store)
     }
 
     /// The database of a name; the default one has the empty name.
@@ -144,11 +156,11 @@ impl Store {
     /// All databases, in the order of their creation.
     pub fn databases(&self) -> Vec<DatabaseInfo> {
         let mut databases = self.all_databases();
-        databases.retain(|database| database.id != DatabaseId::BLOBS);
+        databases.retain(|database| !database.id.is_hidden());
         databases
     }
 
-    /// The same with the hidden index of blobs, which comes last.
+    /// The same with the hidden indexes, which come last.
     pub(crate) fn all_databases(&self) -> Vec<DatabaseInfo> {
         let catalogue = self.shared.catalogue.read();
         let info = |(id, database): (DatabaseId, &Arc<Database>)| DatabaseInfo {
@@ -361,6 +373,19 @@ impl Store {
     pub(crate) fn set_blobs(&self, blobs: Arc<Blobs>) {
         let set = self.shared.blobs.set(blobs);
         debug_assert!(set.is_ok(), "a store is opened once");
+    }
+
+    /// The secret of the data folder, or of this run where nothing is kept. `None`: there was no
+    /// room on the disk to note one, which is tried again at each start.
+    pub fn secret(&self) -> Option<&FolderSecret> {
+        self.shared.secret.get()
+    }
+
+    pub(crate) fn set_secret(&self, secret: FolderSecret) {
+        if !secret.is_none() {
+            let set = self.shared.secret.set(secret);
+            debug_assert!(set.is_ok(), "a store is opened once");
+        }
     }
 
     /// What a database was made with.
@@ -591,10 +616,17 @@ impl Store {
 /// The hidden index of blobs in lists of databases. No database can have this name.
 const BLOBS_NAME: &str = ".blobs";
 
-/// A blob is there when it is on the device, whatever its database promises for other writes.
-fn blobs_config() -> DatabaseConfig {
+/// The hidden index of identities, likewise.
+const IDENTITIES_NAME: &str = ".identities";
+
+/// A blob is there when it is on the device, whatever its database promises for other writes; and
+/// an identity is gone when its removal is.
+fn hidden_config(has_log: bool) -> DatabaseConfig {
     DatabaseConfig {
-        durability: Durability::Synced,
+        durability: match has_log {
+            true => Durability::Synced,
+            false => Durability::Volatile,
+        },
         ..DatabaseConfig::default()
     }
 }

@@ -141,14 +141,17 @@ impl Making {
         server: &str,
     ) -> Result<Making, BackupError> {
         let BackupBase {
-            header,
+            mut header,
             hold,
             source,
             trees,
         } = base;
+        // Whoever has a backup has nobody's rights, and whoever restores an old one gives back none
+        // that were taken away since. What the log has of it is removed by the restore.
+        (header.databases).retain(|database| database.id != DatabaseId::IDENTITIES);
         let is_volatile = |config: &DatabaseConfig| config.durability == Durability::Volatile;
         let databases = header.databases.iter();
-        let databases = databases.filter(|database| database.id != DatabaseId::BLOBS);
+        let databases = databases.filter(|database| !database.id.is_hidden());
         let databases = databases.map(|database| (database.id, is_volatile(&database.config)));
         let databases: BTreeMap<_, _> = databases.collect();
         let parts = BaseParts {

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! pelton-backup
-//! format 1
+//! format 2
 //! server pelton 0.1.0
 //! history-id 8d3c5f0a1b2c3d4e
 //! group 4711
@@ -35,8 +35,11 @@ pub const MANIFEST_NAME: &str = BACKUP_MANIFEST_NAME;
 /// Its name while it is written.
 pub(super) const MANIFEST_NEW_NAME: &str = "MANIFEST.new";
 
-/// The version of the format that this code writes, and the only one it reads.
-pub const FORMAT_VERSION: u32 = 1;
+/// The version of the format that this code writes. The log may have changes of identities.
+pub const FORMAT_VERSION: u32 = 2;
+
+/// The first version, which has none. It is read.
+const FORMAT_VERSION_1: u32 = 1;
 
 const HEADING: &str = "pelton-backup";
 
@@ -66,8 +69,12 @@ impl Manifest {
     }
 
     pub(super) fn encode(&self) -> String {
+        self.encode_as(FORMAT_VERSION)
+    }
+
+    fn encode_as(&self, version: u32) -> String {
         let mut text = format!(
-            "{HEADING}\nformat {FORMAT_VERSION}\nserver {}\nhistory-id {:016x}\ngroup {}\nsequence \
+            "{HEADING}\nformat {version}\nserver {}\nhistory-id {:016x}\ngroup {}\nsequence \
              {}\nwall-ms {}\n\
              databases {}\nvolatile-databases {}\n",
             self.server,
@@ -107,12 +114,13 @@ impl Manifest {
         let mut lines = Lines(body.lines());
         lines.0.next();
         let version = lines.number("format").ok_or(ManifestError::Damaged)?;
-        if version != u64::from(FORMAT_VERSION) {
+        let known = [FORMAT_VERSION_1, FORMAT_VERSION];
+        let Some(known) = known.into_iter().find(|&known| u64::from(known) == version) else {
             return Err(ManifestError::Version(version));
-        }
+        };
         let manifest = Manifest::read(&mut lines).ok_or(ManifestError::Damaged)?;
         // One text for each content: what reads otherwise than it was written is not ours.
-        if manifest.encode().as_bytes() != bytes || !manifest.is_sound() {
+        if manifest.encode_as(known).as_bytes() != bytes || !manifest.is_sound() {
             return Err(ManifestError::Damaged);
         }
         Ok(manifest)
@@ -211,8 +219,8 @@ pub enum ManifestError {
     Damaged,
     /// Another version of the program wrote it.
     #[error(
-        "the backup has format {0}, and this version of pelton reads format {FORMAT_VERSION} only; \
-         use the version that made it"
+        "the backup has format {0}, and this version of pelton reads formats up to \
+         {FORMAT_VERSION}; use the version that made it"
     )]
     Version(u64),
     /// The operating system refused.
@@ -282,6 +290,11 @@ mod tests {
     fn a_manifest_reads_as_it_was_written() {
         let manifest = manifest();
         let text = manifest.encode();
+        assert_eq!(
+            Manifest::decode(text.as_bytes()).ok(),
+            Some(manifest.clone())
+        );
+        let text = manifest.encode_as(FORMAT_VERSION_1);
         assert_eq!(Manifest::decode(text.as_bytes()).ok(), Some(manifest));
     }
 
@@ -353,7 +366,7 @@ mod tests {
 
     #[test]
     fn another_version_is_named() {
-        let text = manifest().encode().replace("format 1\n", "format 7\n");
+        let text = manifest().encode().replace("format 2\n", "format 7\n");
         let (body, _) = text.trim_end().rsplit_once('\n').expect("there are lines");
         let body = format!("{body}\n");
         let text = format!("{body}checksum {:08x}\n", crc32c::crc32c(body.as_bytes()));

@@ -19,7 +19,9 @@ use super::trees;
 use crate::blob;
 use crate::clock::Clock;
 use crate::database::Durability;
+use crate::database_id::DatabaseId;
 use crate::durable::{CommitLoop, Event, FolderState, Opened, TreePlace, mark_folder, new_owner};
+use crate::operation::{Mode, Operation};
 use crate::store::{Store, StoreConfig};
 
 /// How a backup is restored.
@@ -211,7 +213,12 @@ impl Restoring<'_> {
             manifest,
         };
         let mut rounds = CommitLoop::new(committer);
+        remove_identities(&store, &rounds);
         while rounds.round(clock) {}
+        if has_identities(&store) {
+            let why = "the tokens that the log of the backup names cannot be removed";
+            return Err(device(&**self.target, "", io::Error::other(why)));
+        }
         // It has made the next file of the log. A sync that has failed says that nobody knows what
         // is on the device; one that succeeds later says nothing of it.
         for event in rounds.take_events() {
@@ -224,6 +231,7 @@ impl Restoring<'_> {
             owner: new_owner(self.config.log.new_log_id),
             durable_sequence: recovered.next_sequence - 1,
             newest_segment: 0,
+            secret: self.config.store.secret,
         };
         Ok((restored, state))
     }
@@ -247,6 +255,25 @@ impl Restoring<'_> {
         }
         walked.map(|()| copied)
     }
+}
+
+/// Has the identities removed that the log of a backup has made while that was written.
+fn remove_identities(store: &Store, rounds: &CommitLoop) {
+    if !has_identities(store) {
+        return;
+    }
+    let mailbox = rounds.register(Box::new(|| {}));
+    let mut batch = store.write_batch();
+    let mut commit = batch.begin(0, DatabaseId::IDENTITIES, Mode::Atomic);
+    let pushed = commit.push(&Operation::Clear);
+    debug_assert_eq!(pushed, Ok(()), "one operation fits into a commit");
+    commit.submit();
+    mailbox.submit(&mut batch);
+}
+
+fn has_identities(store: &Store) -> bool {
+    let view = store.view(DatabaseId::IDENTITIES);
+    view.is_some_and(|view| view.statistics().entries > 0)
 }
 
 fn device(disk: &dyn Disk, name: &str, source: io::Error) -> RestoreError {

@@ -1,11 +1,11 @@
 //! The data folder: whose it is, which version wrote it, and what its log must have.
 //!
 //! The file `pelton-data` is a text: [`HEADING`], `format` and the version, `folder` and the
-//! folder's identity, and, if there was ever a log in it, `log` and a sequence, through which it
-//! was durable, and `segment` and the number of its newest file. The last line is `end` and a
-//! checksum of all lines before it. It is written anew at each start and clean stop, and for each
-//! new file of the log, so that a folder whose log is gone, or ends too early, is not taken for a
-//! new one.
+//! folder's identity, `secret` and its [secret](FolderSecret), and, if there was ever a log in it,
+//! `log` and a sequence, through which it was durable, and `segment` and the number of its newest
+//! file. The last line is `end` and a checksum of all lines before it. It is written anew at each
+//! start and clean stop, and for each new file of the log, so that a folder whose log is gone, or
+//! ends too early, is not taken for a new one.
 
 use std::io;
 use std::path::Path;
@@ -15,13 +15,14 @@ use parking_lot::Mutex;
 use wal::disk::{Disk, FolderLock, RealDisk, is_full, write_whole};
 use wal::{Known, LogId, SegmentListener, is_segment};
 
+use crate::secret::FolderSecret;
 use crate::snapshot;
 
 /// The file that makes a folder a backup, which no server takes.
 pub(crate) const BACKUP_MANIFEST_NAME: &str = "MANIFEST";
 
 /// The version of the folder's layout that this code writes.
-pub const FOLDER_VERSION: u32 = 4;
+pub const FOLDER_VERSION: u32 = 5;
 
 /// The first version, whose file says nothing of the log, and whose groups nothing of the size of
 /// their segment. It is read, and becomes one of this version when a server has started.
@@ -35,6 +36,10 @@ const FOLDER_VERSION_2: u32 = 2;
 /// The third version, whose file has no checksum. It is read, and becomes one of this version when
 /// a server has started.
 const FOLDER_VERSION_3: u32 = 3;
+
+/// The fourth version, which knows no identities, and whose file has no secret. It is read, and
+/// becomes one of this version when a server has started.
+const FOLDER_VERSION_4: u32 = 4;
 
 /// The file that says whose folder it is.
 const FORMAT_NAME: &str = "pelton-data";
@@ -56,6 +61,8 @@ pub(crate) struct FolderState {
     pub(crate) durable_sequence: u64,
     /// The number of the newest file of the log that had its name on the device; 0: not known.
     pub(crate) newest_segment: u64,
+    /// What only this folder knows.
+    pub(crate) secret: FolderSecret,
 }
 
 impl FolderState {
@@ -119,6 +126,7 @@ pub(super) struct Claimed {
 pub(super) fn claim(
     disk: &Arc<dyn Disk>,
     drawn: LogId,
+    secret: FolderSecret,
     accept_loss: bool,
 ) -> Result<Claimed, FolderError> {
     let check = || match check(&**disk) {
@@ -135,6 +143,7 @@ pub(super) fn claim(
         None => {
             let state = FolderState {
                 owner: new_owner(drawn),
+                secret,
                 ..FolderState::default()
             };
             mark(&**disk, state).map_err(|source| FolderError::Io {
@@ -269,10 +278,11 @@ fn state_in(bytes: &[u8]) -> Option<Result<FolderState, u32>> {
         // Nobody knows how far its log came. But the version that made it made its log in the same
         // moment.
         FOLDER_VERSION_1 => state.durable_sequence = 1,
-        FOLDER_VERSION_2 | FOLDER_VERSION_3 | FOLDER_VERSION => {
+        FOLDER_VERSION_2 | FOLDER_VERSION_3 | FOLDER_VERSION_4 | FOLDER_VERSION => {
             for line in lines {
                 match line.split_once(' ')? {
                     ("folder", owner) => state.owner = u64::from_str_radix(owner, 16).ok()?,
+                    ("secret", secret) => state.secret = FolderSecret::from_hex(secret)?,
                     ("log", sequence) => state.durable_sequence = number_in(sequence)?,
                     ("segment", number) => state.newest_segment = number_in(number)?,
                     ("end", _) => {}
@@ -304,6 +314,9 @@ fn encode(version: u32, state: FolderState) -> String {
     let has_log = version > FOLDER_VERSION_1 && state.durable_sequence > 0;
     if version > FOLDER_VERSION_2 {
         text.push_str(&format!("folder {:016x}\n", state.owner));
+    }
+    if version > FOLDER_VERSION_4 {
+        text.push_str(&format!("secret {}\n", state.secret.hex()));
     }
     if has_log {
         text.push_str(&format!("log {}\n", state.durable_sequence));
@@ -346,18 +359,22 @@ impl FolderFile {
 
     /// Notes what a start has found, or made: that the log is durable through a sequence, and which
     /// is its newest file. So much of it is missed from now on if it is gone. A folder without an
-    /// identity has the one that is given from then on.
+    /// identity or a secret has those that are given from then on.
     ///
     /// Where the disk is full, the folder goes on with what it knows: that is less, and true.
     pub(super) fn note_start(
         &self,
         owner: u64,
+        secret: FolderSecret,
         durable_sequence: u64,
         newest_segment: u64,
     ) -> Result<(), FolderError> {
         let noted = self.change(|state| {
             if state.owner == 0 {
                 state.owner = owner;
+            }
+            if state.secret.is_none() {
+                state.secret = secret;
             }
             state.durable_sequence = state.durable_sequence.max(durable_sequence);
             // Not the higher one: files that are missing may have been given up.
@@ -520,6 +537,7 @@ mod tests {
                 owner,
                 durable_sequence,
                 newest_segment,
+                secret: FolderSecret::NONE,
             }))
         };
         assert_eq!(state("format 1\n"), of(0, 1, 0));
@@ -529,9 +547,9 @@ mod tests {
         assert_eq!(state(&format!("format 3\n{owner}")), of(31, 0, 0));
         let rest = format!("{owner}log 77\nsegment 4\n");
         assert_eq!(state(&format!("format 3\n{rest}")), of(31, 77, 4));
-        assert_eq!(state("format 5\n"), Some(Err(5)));
-        assert_eq!(state("format +5\n"), None);
-        assert_eq!(state(&format!("format 5\n{rest}end 0\n")), Some(Err(5)));
+        assert_eq!(state("format 6\n"), Some(Err(6)));
+        assert_eq!(state("format +6\n"), None);
+        assert_eq!(state(&format!("format 6\n{rest}end 0\n")), Some(Err(6)));
         for damaged in [
             "format 1\nlog 77\n",
             "format 2\nlog x\n",
@@ -543,6 +561,7 @@ mod tests {
             "format 3\nfolder 000000000000001f\nlog 77\n",
             "format 3\nfolder 1f\n",
             "format 4\nfolder 000000000000001f\nlog 77\nsegment 4\n",
+            "format 5\nfolder 000000000000001f\nlog 77\nsegment 4\n",
             "",
         ] {
             assert_eq!(state(damaged), None, "{damaged:?}");
@@ -559,6 +578,7 @@ mod tests {
                 owner: 31,
                 durable_sequence,
                 newest_segment: durable_sequence / 19,
+                secret: FolderSecret::new([durable_sequence as u8; 32]),
             };
             let whole = encode(FOLDER_VERSION, state).into_bytes();
             assert_eq!(state_in(&whole), Some(Ok(state)));

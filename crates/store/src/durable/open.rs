@@ -77,7 +77,8 @@ impl Store {
         log_config: &LogConfig,
         trees: Option<&TreePlace>,
     ) -> Result<Opened, OpenError> {
-        let claimed = claim(&disk, log_config.new_log_id, log_config.accept_loss);
+        let (drawn, accept_loss) = (log_config.new_log_id, log_config.accept_loss);
+        let claimed = claim(&disk, drawn, config.secret, accept_loss);
         let claimed = claimed.map_err(OpenError::Folder)?;
         Store::open_locked(config, disk, log_config, trees, claimed)
     }
@@ -139,8 +140,9 @@ impl Store {
         // From now on the log is missed if it is gone.
         let durable_sequence = recovered.next_sequence - 1;
         folder_file
-            .note_start(owner, durable_sequence, log.newest_segment())
+            .note_start(owner, config.secret, durable_sequence, log.newest_segment())
             .map_err(OpenError::Folder)?;
+        store.set_secret(folder_file.state().secret);
         stock.set_listener(folder_file.clone());
         if let Some(trees) = store.trees() {
             trees.set_owner(folder_file.state().owner);

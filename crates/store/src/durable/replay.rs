@@ -290,8 +290,8 @@ impl Visitor for Replay<'_> {
                 let least = header.tree_lists.get(&generation).copied();
                 (self.trees).expect_list(database.id, generation, least.unwrap_or(0));
             }
-            // That of blobs is as this version says.
-            if database.id == DatabaseId::BLOBS {
+            // Hidden indexes are as this version says.
+            if database.id.is_hidden() {
                 continue;
             }
             // The default one is as this start says, but for its kind.

@@ -111,8 +111,8 @@ impl Header {
             tree_lists: BTreeMap::new(),
         };
         let databases = u32_at(body, 28) as usize;
-        // With the hidden one of blobs.
-        let is_plausible = (1..=limits::DATABASES + 1).contains(&databases);
+        let databases_max = limits::DATABASES + DatabaseId::HIDDEN.len();
+        let is_plausible = (1..=databases_max).contains(&databases);
         is_plausible.then_some((header, databases))
     }
 
@@ -158,7 +158,7 @@ impl Header {
             && ids.is_sorted_by(|one, next| one < next)
             && self.databases.first()?.id == DatabaseId::DEFAULT
             && (self.databases.iter().rev())
-                .find(|database| database.id != DatabaseId::BLOBS)
+                .find(|database| !database.id.is_hidden())
                 .is_some_and(|last| last.id.0 < self.next_database)
             && names.len() == databases;
         is_whole.then_some(())

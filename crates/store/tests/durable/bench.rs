@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use store::durable::{CommitLoop, Mailbox, OpenError, Opened};
-use store::{Clock, Committer, DatabaseConfig, Outcomes, Store, StoreConfig, WriteBatch};
+use store::{
+    Clock, Committer, DatabaseConfig, DatabaseId, Outcomes, Store, StoreConfig, WriteBatch,
+};
 use testkit::Random;
 use testkit::suite::Engine;
 use wal::disk::SimulatedDisk;
@@ -125,5 +127,9 @@ pub fn verify(store: &Store) {
         assert_eq!(view.verify(), view.statistics().memory_bytes);
         total += view.statistics().memory_bytes;
     }
+    let identities = store.view(DatabaseId::IDENTITIES);
+    let identities = identities.expect("it is always there");
+    assert_eq!(identities.verify(), identities.statistics().memory_bytes);
+    total += identities.statistics().memory_bytes;
     assert_eq!(store.memory_bytes(), total);
 }

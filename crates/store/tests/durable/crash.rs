@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 
 use store::durable::Event;
 use store::{
-    CommitOutcome, DatabaseInfo, Decision, Direction, Durability, Outcomes, Range, Refusal, Store,
+    CommitOutcome, DatabaseId, Decision, Direction, Durability, Outcomes, Range, Refusal, Store,
     StoreConfig,
 };
 use testkit::Random;
@@ -30,6 +30,9 @@ const SEED: u64 = 5;
 /// A snapshot is asked for once in so many turns; others are made when they are due.
 const SNAPSHOT_TURNS: usize = 10;
 
+/// The hidden index of identities, in a state that has some.
+const IDENTITIES: &str = ".identities";
+
 /// Entries of a page, and so of what the walk sees at a time.
 const PAGE_ROWS: u32 = 8;
 
@@ -44,10 +47,10 @@ fn config() -> StoreConfig {
 pub type State = BTreeMap<String, u64>;
 
 pub fn state_of(store: &Store) -> State {
-    let digest = |database: DatabaseInfo| {
+    let digest = |id, name: String| {
         let mut hasher = DefaultHasher::new();
-        format!("{:?}", database.config).hash(&mut hasher);
-        let view = store.view(database.id).expect("nobody drops it meanwhile");
+        format!("{:?}", store.config(id)).hash(&mut hasher);
+        let view = store.view(id).expect("nobody drops it meanwhile");
         // At time 0 nothing has expired: what waits to be swept counts too.
         view.scan(&Range::ALL, Direction::Forward, 0, u32::MAX, &mut |entry| {
             let entry = (
@@ -59,9 +62,23 @@ pub fn state_of(store: &Store) -> State {
             entry.hash(&mut hasher);
             ControlFlow::Continue(())
         });
-        (database.name, hasher.finish())
+        (name, hasher.finish())
     };
-    store.databases().into_iter().map(digest).collect()
+    let databases = store.databases().into_iter();
+    let mut state: State = databases.map(|one| digest(one.id, one.name)).collect();
+    let identities = store.view(DatabaseId::IDENTITIES);
+    let identities = identities.expect("it is always there").statistics().entries;
+    if identities > 0 {
+        state.extend([digest(DatabaseId::IDENTITIES, IDENTITIES.into())]);
+    }
+    state
+}
+
+/// What a restored backup has of a state: no identities.
+pub fn without_identities(state: &State) -> State {
+    let mut state = state.clone();
+    state.remove(IDENTITIES);
+    state
 }
 
 /// An answer as its receiver sees it, as one number.

@@ -10,6 +10,7 @@ mod denied;
 mod failures;
 mod figures;
 mod folder;
+mod identities;
 mod lost_log;
 mod mailboxes;
 mod one_group;

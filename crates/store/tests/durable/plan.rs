@@ -126,7 +126,10 @@ impl Planner {
 
     fn commit(&mut self) -> Planned {
         self.operations += 1;
-        let database = self.databases[self.random.below(self.databases.len())];
+        let database = match self.random.once_in(12) {
+            true => DatabaseId::IDENTITIES,
+            false => self.databases[self.random.below(self.databases.len())],
+        };
         match self.random.below(150) {
             0 => Planned::Clear(database),
             1 if self.databases.len() < 5 => {
