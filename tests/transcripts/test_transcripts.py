@@ -22,9 +22,12 @@ SECONDS = 120
 # In this order: a pattern, and what stands for it.
 CHANGING = [
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z", "TIMESTAMP"),
+    # As long as the time that it stands for: it is in columns.
+    (r"\d{4}-\d\d-\d\d \d\d:\d\dZ", "DATE-AND-MINUTE-Z"),
+    (r"pelton_[\w-]{43}", "pelton_TOKEN"),
     (r"sport = :\d+", "sport = :PORT"),
     (r"127\.0\.0\.1:\d{5}", "FREE_ADDRESS"),
-    (r"\b(created_at_ms|expires_at_ms|wall_ms|elapsed_ms|now_ms)(\"?: ?)\d+", r"\1\2NUMBER"),
+    (r"\b(created_at_ms|(?:previous_)?expires_at_ms|wall_ms|elapsed_ms|now_ms)(\"?: ?)\d+", r"\1\2NUMBER"),
     (r"\b[0-9a-f]{32}\b", "ID32"),
     (r"\b[0-9a-f]{16}\b", "ID16"),
     # What was measured has a fraction; what is written in messages and defaults has none.

@@ -31,6 +31,20 @@ crate::method::methods! {
     /// server does so by itself as the log grows. Answers when it is on the device. UNAVAILABLE
     /// while another snapshot or a backup runs, FAILED_PRECONDITION if the server keeps nothing.
     SNAPSHOT Unary "pelton.v1.Admin/Snapshot";
+    /// Makes a token, with which a caller proves who it is: in the metadata `authorization`, as
+    /// `Bearer pelton_…`. The response is the only place where it is shown; the server keeps a
+    /// keyed hash. What the response says survives a power loss, unless the server keeps nothing.
+    /// This and the three below need the right `admin` on the whole server, and change tokens one
+    /// after the other: ABORTED if others were quicker again and again, and nothing was done.
+    /// FAILED_PRECONDITION while a data folder has no room to note its secret.
+    CREATE_TOKEN Unary "pelton.v1.Admin/CreateToken";
+    /// Lists all tokens in the order of their names, also those that have expired.
+    LIST_TOKENS Unary "pelton.v1.Admin/ListTokens";
+    /// Takes a token back. Calls that come with it are refused from then on, and those that run
+    /// end with UNAUTHENTICATED within a second. NOT_FOUND if there is none of this name.
+    REVOKE_TOKEN Unary "pelton.v1.Admin/RevokeToken";
+    /// Makes another token for the same name and rights. NOT_FOUND if there is none of this name.
+    ROTATE_TOKEN Unary "pelton.v1.Admin/RotateToken";
 }
 
 impl ConvertProgress {
@@ -290,5 +304,89 @@ protobuf::message! {
         2 entries: uint64,
         /// Bytes of its file.
         3 bytes: uint64,
+    }
+
+    /// What is known of a token. Not the token itself.
+    pub struct TokenDescription<'a> = "pelton.v1.TokenDescription" {
+        /// 1 to 64 bytes of letters, digits, "-", "_" and ".", not beginning with ".".
+        1 name: string,
+        /// What its holder may do, each as in CreateTokenRequest.
+        2 rights: repeated string,
+        /// Milliseconds since 1970.
+        3 created_at_ms: uint64,
+        /// Milliseconds since 1970; 0 = never.
+        4 expires_at_ms: uint64,
+        /// It has expired: no call gets in with it, and its name stays taken until it is revoked.
+        5 expired: bool,
+        /// It was rotated, and until this time, in milliseconds since 1970, the token before is
+        /// good as well; 0 = it is not.
+        6 previous_expires_at_ms: uint64,
+    }
+
+    /// The message `CreateTokenRequest`.
+    pub struct CreateTokenRequest<'a> = "pelton.v1.CreateTokenRequest" {
+        /// As in TokenDescription. ALREADY_EXISTS if there is a token of this name, also one that
+        /// has expired. RESOURCE_EXHAUSTED if there are too many (1 000).
+        1 name: string,
+        /// 1 to 64: `read`, `write` or `admin`, each of which includes those before it, on the
+        /// whole server; on a database with its blobs (`read:orders`; `read:default` for the one
+        /// without a name); or on the blobs of a database whose names begin so
+        /// (`write:orders/images/`). Or `service:NAME` for all that a drop-in service does:
+        /// `kvstore`, `gupload`, `ydb-ping`. Together at most 3 072 bytes. INVALID_ARGUMENT says
+        /// what is wrong with one.
+        2 rights: repeated string,
+        /// Milliseconds from now, at most 10 years; 0 = never.
+        3 expires_after_ms: uint64,
+    }
+
+    /// The message `CreateTokenResponse`.
+    pub struct CreateTokenResponse<'a> = "pelton.v1.CreateTokenResponse" {
+        /// `pelton_` and 43 letters, digits, "-" and "_". Nobody can ask for it again.
+        1 token: string,
+        /// The field `description`.
+        2 description: message TokenDescription<'a>,
+    }
+
+    /// The message `ListTokensRequest`.
+    pub struct ListTokensRequest = "pelton.v1.ListTokensRequest" {}
+
+    /// The message `ListTokensResponse`.
+    pub struct ListTokensResponse<'a> = "pelton.v1.ListTokensResponse" {
+        /// The field `tokens`.
+        1 tokens: repeated message TokenDescription<'a>,
+    }
+
+    /// The message `RevokeTokenRequest`.
+    pub struct RevokeTokenRequest<'a> = "pelton.v1.RevokeTokenRequest" {
+        /// The field `name`.
+        1 name: string,
+        /// Must be the name again if this is the last token with the right `admin` on the whole
+        /// server, and callers without a token do not have it either: FAILED_PRECONDITION
+        /// otherwise. Nobody could make or revoke tokens any more.
+        2 confirm_name: string,
+    }
+
+    /// The message `RevokeTokenResponse`.
+    pub struct RevokeTokenResponse = "pelton.v1.RevokeTokenResponse" {}
+
+    /// The message `RotateTokenRequest`.
+    pub struct RotateTokenRequest<'a> = "pelton.v1.RotateTokenRequest" {
+        /// The field `name`.
+        1 name: string,
+        /// Milliseconds for which the token before is good as well, so that its holders can change
+        /// over; at most 30 days. 0 = it is revoked at once. If there are two, the older one is
+        /// revoked.
+        2 keep_for_ms: uint64,
+        /// Milliseconds from now, as in CreateTokenRequest; 0 = when it would have expired before.
+        /// INVALID_ARGUMENT if it has expired and this is 0.
+        3 expires_after_ms: uint64,
+    }
+
+    /// The message `RotateTokenResponse`.
+    pub struct RotateTokenResponse<'a> = "pelton.v1.RotateTokenResponse" {
+        /// As in CreateTokenResponse.
+        1 token: string,
+        /// The field `description`.
+        2 description: message TokenDescription<'a>,
     }
 }

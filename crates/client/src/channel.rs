@@ -12,6 +12,7 @@ use wire::StreamKey;
 use wire::grpc::{Code, Metadata};
 
 use crate::core::{CallRequest, Core, What, describe};
+use crate::credentials::Credentials;
 use crate::error::{CallError, ConnectError, NotBegun};
 use crate::limits;
 use crate::line::Line;
@@ -26,6 +27,9 @@ pub struct ChannelOptions {
     pub max_message_bytes: usize,
     /// TLS, with [`APPLICATION`](crate::APPLICATION) in ALPN; `None`: plain.
     pub tls: Option<ClientTls>,
+    /// What proves who calls. It goes with each gRPC call; a call that has metadata `authorization`
+    /// of its own has both.
+    pub credentials: Option<Credentials>,
 }
 
 impl Default for ChannelOptions {
@@ -34,6 +38,7 @@ impl Default for ChannelOptions {
             connect_timeout: limits::CONNECT_TIMEOUT,
             max_message_bytes: limits::MAX_MESSAGE_BYTES,
             tls: None,
+            credentials: None,
         }
     }
 }
@@ -79,6 +84,7 @@ pub struct Channel {
     pub(crate) core: Core,
     line: Line,
     authority: String,
+    credentials: Option<Credentials>,
     /// The origin of the core's time.
     origin: Instant,
     buffer: Box<[u8]>,
@@ -94,6 +100,9 @@ impl Channel {
     /// # Errors
     /// If there is no connection; says to where, and why.
     pub fn connect(address: &Address, options: &ChannelOptions) -> Result<Channel, ConnectError> {
+        if let Some(credentials) = &options.credentials {
+            credentials.check(address, options.tls.is_some())?;
+        }
         let line = Line::connect(address, options.tls.as_ref(), options.connect_timeout)?;
         let config = wire::Config {
             max_message_bytes: options.max_message_bytes,
@@ -109,6 +118,7 @@ impl Channel {
             core: Core::new(&config, 0),
             line,
             authority: authority(address),
+            credentials: options.credentials.clone(),
             origin: Instant::now(),
             buffer: vec![0; limits::READ_BYTES].into_boxed_slice(),
             has_received: false,
@@ -181,12 +191,21 @@ impl Channel {
             .deadline
             .map(|deadline| deadline.saturating_duration_since(Instant::now()));
         self.info = CallInfo::default();
+        let both = match (options.metadata, &self.credentials) {
+            (Some(metadata), Some(credentials)) => {
+                let mut metadata = metadata.clone();
+                credentials.push_to(&mut metadata);
+                Some(metadata)
+            }
+            _ => None,
+        };
+        let of_credentials = self.credentials.as_ref().map(Credentials::metadata);
         let opened = self.core.open(&CallRequest {
             path,
             authority: &self.authority,
             timeout_ns: timeout
                 .map(|timeout| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)),
-            metadata: options.metadata,
+            metadata: both.as_ref().or(options.metadata).or(of_credentials),
             gzip: options.compress,
         });
         let call = opened.map_err(|error| self.with_reason(error))?;

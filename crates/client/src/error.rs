@@ -40,6 +40,15 @@ pub enum ConnectError {
         /// Why.
         failure: TlsFailure,
     },
+    /// The token would go to another machine without TLS.
+    #[error(
+        "the token is not sent to {address} without TLS: whoever is in between could read it, and \
+         use it"
+    )]
+    TokenWithoutTls {
+        /// The address asked for.
+        address: Address,
+    },
     /// Anything else that the system refuses.
     #[error("cannot connect to {address}: {error}")]
     Failed {

@@ -29,6 +29,7 @@
 
 mod channel;
 mod core;
+mod credentials;
 mod error;
 pub mod limits;
 mod line;
@@ -40,6 +41,7 @@ pub use channel::{
     StreamStep, Streaming,
 };
 pub use core::{CallRequest, Core, Happening, What};
+pub use credentials::Credentials;
 pub use error::{CallError, ConnectError, NotBegun};
 pub use line::APPLICATION;
 pub use local::{

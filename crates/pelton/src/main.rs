@@ -18,12 +18,14 @@ mod activity;
 mod arguments;
 mod certificate;
 mod command;
+mod credentials;
 mod durability;
 mod encoding;
 mod exit;
 mod export_format;
 mod generate;
 mod in_place;
+mod init_admin;
 mod input;
 mod interrupt;
 mod json;
@@ -41,6 +43,7 @@ mod process_memory;
 mod progress;
 mod reload;
 mod report;
+mod secrets;
 mod serve;
 mod server_log;
 mod settings;
@@ -59,7 +62,7 @@ use serde_json::Value;
 
 use crate::arguments::{
     Arguments, BlobCommand, Command, ConfigCommand, DatabaseCommand, LogCommand, OutputFormat,
-    ServeArguments,
+    ServeArguments, TokenCommand,
 };
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, note};
@@ -158,6 +161,10 @@ fn run(
         Command::Database(DatabaseCommand::Convert(arguments)) => {
             command::convert_database(arguments)
         }
+        Command::Token(TokenCommand::Create(arguments)) => command::create_token(arguments),
+        Command::Token(TokenCommand::List(arguments)) => command::list_tokens(arguments),
+        Command::Token(TokenCommand::Revoke(arguments)) => command::revoke_token(arguments),
+        Command::Token(TokenCommand::Rotate(arguments)) => command::rotate_token(arguments),
         Command::Backup(arguments) => command::backup(arguments),
         Command::Restore(arguments) => command::restore(arguments),
         Command::Snapshot(arguments) => command::snapshot(arguments),

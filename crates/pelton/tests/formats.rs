@@ -30,6 +30,20 @@ fn files_below(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     files
 }
 
+/// The tokens are those that there were; in older formats there are none.
+fn assert_tokens(server: &Server, expected: &Value) {
+    let listed = server.run(["token", "list", "--output", "json"]);
+    let known = |line: &str| {
+        let token: Value = serde_json::from_str(line).expect("JSON");
+        let fields = ["name", "rights", "created_at_ms"];
+        let fields = fields.map(|field| (field.to_owned(), token[field].clone()));
+        Value::Object(fields.into_iter().collect())
+    };
+    let tokens: Vec<Value> = listed.text().lines().map(known).collect();
+    let none = json!([]);
+    assert_eq!(json!(tokens), *expected.get("tokens").unwrap_or(&none));
+}
+
 /// The data folder of an archive is opened, twice, and written to in between.
 fn reads_folder(fixture: &Fixture, archive: &str) {
     let folder = Folder::new(&format!("formats-{archive}"));
@@ -41,6 +55,7 @@ fn reads_folder(fixture: &Fixture, archive: &str) {
         let server = serve(&folder.data());
         assert_holds(&server, expected, &folder);
         assert_uploads(&server, expected);
+        assert_tokens(&server, expected);
         assert_eq!(server.run(["put", "written now", "v"]).code, 0);
         assert_eq!(server.run(["snapshot"]).code, 0);
         assert_eq!(server.run(["delete", "written now"]).code, 0);
@@ -88,6 +103,7 @@ fn backup_of_an_older_version_is_checked_and_restored() {
         for _ in 0..2 {
             let server = serve(&folder.data());
             assert_holds(&server, fixture.expected("backup"), &folder);
+            assert_tokens(&server, fixture.expected("backup"));
             assert_eq!(server.stop("TERM").0, 0);
         }
     }
@@ -302,7 +318,7 @@ fn backup_of_a_newer_format_is_refused_and_left_as_it_was() {
     for _ in 0..2 {
         let refused = restore(&backup, &folder.data());
         assert_eq!(refused.code, 3, "{refused:?}");
-        assert!(refused.stderr.contains("format 2"), "{}", refused.stderr);
+        assert!(refused.stderr.contains("format 9"), "{}", refused.stderr);
         assert!(files_below(&backup) == before);
         assert!(!folder.data().exists(), "nothing is left behind");
     }
@@ -391,7 +407,9 @@ fn raise_snapshot(data: &Path) {
 }
 
 fn raise_manifest(path: &Path) {
-    replace(path, "format 1", "format 2");
+    let text = fs::read_to_string(path).expect("readable");
+    let line = text.lines().find(|line| line.starts_with("format "));
+    replace(path, line.expect("it has one"), "format 9");
     let text = fs::read_to_string(path).expect("readable");
     let (body, _) = text.split_once("checksum ").expect("it ends with it");
     let checksum = crc32c::crc32c(body.as_bytes());

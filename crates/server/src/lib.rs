@@ -31,6 +31,7 @@ mod disk_write_queue;
 mod drain;
 mod durations;
 mod event_loop;
+mod first_admin;
 mod inbox;
 pub mod limits;
 mod long_work;
@@ -58,7 +59,7 @@ use std::sync::Arc;
 use net::{
     Address, BindError, CountersReader, Ended, LoopConfig, LoopStart, Loops, RunError, StopHandle,
 };
-use service::identities::{Identities, TokenKey};
+use service::identities::{DrawToken, Identities, TokenKey};
 use service::limits::{ANSWER_BYTES, ANSWER_BYTES_MAX};
 use service::method::served;
 use service::rights::Rights;
@@ -70,7 +71,7 @@ use store::backup::BackupRoot;
 use store::blob::BlobConfig;
 use store::descriptors::DescriptorPlan;
 use store::durable::{CommitLoop, ConvertError, Durable, Mailbox, OpenError, Waker};
-use store::{CreateError, Kind, Store};
+use store::{CreateError, FolderSecret, Kind, Store};
 use wal::{Recovered, WriteError};
 
 use crate::account::Account;
@@ -81,6 +82,7 @@ use crate::clock::SteadyTime;
 pub use crate::clock::TimeSource;
 use crate::deferred_drop::DeferredDrop;
 use crate::event_loop::{LoopHandler, LoopParts, LoopRole, LoopState};
+pub use crate::first_admin::{AskForToken, FirstAdmin, FirstAdminError};
 pub use crate::pulse::{Pulse, Turns};
 use crate::readers::{LoopReaders, Pool, Readers};
 use crate::settings::Settings;
@@ -110,8 +112,12 @@ pub struct Config {
     pub services: ServiceSettings,
     /// What callers without a token may do, by the listener through which they come.
     pub anonymous: Vec<Rights>,
-    /// The secret key with which tokens are hashed.
-    pub token_key: TokenKey,
+    /// The secret of a data folder that has none yet, or of a server without one: drawn at random.
+    pub secret: FolderSecret,
+    /// Makes tokens of random bytes.
+    pub draw_token: Box<DrawToken>,
+    /// Gives the token of the first administrator if there is none; `None`: there need be none.
+    pub first_admin: Option<Box<AskForToken>>,
     /// Secret seed of the hash of keys, so that nobody can choose keys that collide.
     pub hash_seed: u64,
     /// Where time comes from.
@@ -150,6 +156,9 @@ pub enum StartError {
     /// for.
     #[error("the default database cannot be made one of this kind: {0}")]
     NotConverted(ConvertError),
+    /// There is to be an administrator's token, and there is none.
+    #[error("{0}")]
+    FirstAdmin(FirstAdminError),
     /// A thread could not be started.
     #[error("a thread cannot be started: {0}")]
     Thread(std::io::Error),
@@ -172,6 +181,7 @@ pub struct Server {
     recovered: Option<Recovered>,
     blobs_found: Option<store::blob::Found>,
     trees_set_aside: u64,
+    first_admin: FirstAdmin,
     pulse: Pulse,
     blob_threads: Arc<BlobThreads>,
 }
@@ -233,8 +243,17 @@ pub fn start(mut config: Config) -> Result<Server, StartError> {
         brought_limit_bytes,
         Arc::clone(&config.log),
     ));
+    let ask = config.first_admin.take();
+    let (time, log) = (Arc::clone(&config.time), Arc::clone(&config.log));
     let parts = Parts::new(config, account, deferred_drop, readers, store, durable);
     loops.handle_signals().map_err(StartError::Signals)?;
+    // Last of all: whoever has the token finds the server started.
+    let made = first_admin::make(ask, &parts.shared, parts.durable.as_deref(), &time, &*log);
+    let first_admin = made.map_err(StartError::FirstAdmin).inspect_err(|_| {
+        if let Some(durable) = &parts.durable {
+            let _ = durable.stop();
+        }
+    })?;
     Ok(Server {
         pulse: Pulse::new(loops.counters()),
         loops,
@@ -242,6 +261,7 @@ pub fn start(mut config: Config) -> Result<Server, StartError> {
         recovered,
         blobs_found,
         trees_set_aside,
+        first_admin,
         blob_threads,
     })
 }
@@ -308,6 +328,11 @@ impl Server {
     /// How many folders of databases on disk nothing named, which were set aside.
     pub fn trees_set_aside(&self) -> u64 {
         self.trees_set_aside
+    }
+
+    /// What came of the wish for an administrator's token.
+    pub fn first_admin(&self) -> &FirstAdmin {
+        &self.first_admin
     }
 
     /// Serves until it is stopped, and leaves the log closed. Returns whether everything that ran
@@ -404,6 +429,36 @@ pub fn simulated(
 /// Asks a loop for a tick, from any thread.
 type SharedWaker = Arc<dyn Fn() + Send + Sync>;
 
+/// Who may call, as the store knows them.
+fn identities(store: &Store, config: &Config) -> Identities {
+    // Without a secret of the folder there can be no tokens.
+    let secret = store.secret().copied().unwrap_or(config.secret);
+    let key = TokenKey::new(secret.bytes());
+    let identities = Identities::new(key, config.anonymous.clone());
+    load_identities(
+        &identities,
+        store,
+        store.clock_ms(config.time.wall_ms()),
+        &*config.log,
+    );
+    identities
+}
+
+/// Takes over what the store has of identities.
+pub(crate) fn load_identities(identities: &Identities, store: &Store, now_ms: u64, log: &dyn Log) {
+    match identities.load(store, now_ms) {
+        Ok(0) => {}
+        Ok(unreadable) => log.storage(&format!(
+            "{unreadable} tokens in the data folder make no sense and let nobody in: create them \
+             anew"
+        )),
+        Err(why) => log.storage(&format!(
+            "the tokens in the data folder let nobody in, since {why}: `pelton token revoke` \
+             removes one of them"
+        )),
+    }
+}
+
 impl Parts {
     fn new(
         config: Config,
@@ -431,10 +486,11 @@ impl Parts {
             figures.watch_readers(pool.figures());
         }
         let shared = Shared {
+            identities: identities(&store, &config),
             store,
             server: config.server,
             health: Registry::new(served(config.services.interop), true),
-            identities: Identities::new(config.token_key, config.anonymous),
+            draw_token: config.draw_token,
             waiting: WaitingCalls::new(service::limits::WAITING_CALLS_MAX),
             figures,
             answer_bytes_max: answer_bytes_max(account.limit_bytes()),

@@ -1,13 +1,14 @@
 //! A worker and one client that exchange bytes by hand, without driver, sockets and clocks: for
 //! unit tests.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use net::{Closed, ConnectionId, Connections, Handler, Io, LoopConfig, Peer, PeerAddress};
-use service::identities::TokenKey;
+use service::identities::{DrawToken, Token};
 use service::rights::Rights;
 use service::{Code, Method, ServerInfo};
+use store::FolderSecret;
 use store::durable::Mailbox;
 use wire::grpc::Metadata;
 use wire::{Connection, Event, RequestHead, StreamKey};
@@ -464,6 +465,12 @@ impl Pair {
     }
 }
 
+/// Tokens that are other ones each time.
+fn draw_token() -> Box<DrawToken> {
+    let drawn = AtomicU8::new(0);
+    Box::new(move || Some(Token::new([drawn.fetch_add(1, Ordering::Relaxed) + 1; 32])))
+}
+
 /// A server that keeps nothing, with little memory.
 pub(crate) fn config(log: Arc<dyn Log>, time: Arc<dyn TimeSource>) -> Config {
     Config {
@@ -478,6 +485,9 @@ pub(crate) fn config(log: Arc<dyn Log>, time: Arc<dyn TimeSource>) -> Config {
         stream_window: None,
         connection_window: None,
         services: Default::default(),
+        secret: FolderSecret::new([1; 32]),
+        draw_token: draw_token(),
+        first_admin: None,
         hash_seed: 1,
         time,
         log,
@@ -486,6 +496,5 @@ pub(crate) fn config(log: Arc<dyn Log>, time: Arc<dyn TimeSource>) -> Config {
         backup_root: None,
         time_calls: true,
         anonymous: vec![Rights::everything()],
-        token_key: TokenKey::new(&[7; 32]),
     }
 }

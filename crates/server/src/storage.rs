@@ -152,6 +152,7 @@ fn is_default_empty(store: &Store) -> Result<bool, TreeError> {
 
 fn store_config(config: &Config, durability: Durability) -> StoreConfig {
     StoreConfig {
+        secret: config.secret,
         memory_bytes: config.memory_limit_bytes,
         blobs: config.blobs,
         default_database: DatabaseConfig {

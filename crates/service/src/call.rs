@@ -15,7 +15,7 @@ use crate::actions::{
     Actions, Administration, BlobAccess, CallClock, DatabaseAccess, Responses, SendRoom, Wakeups,
 };
 use crate::figures::Figures;
-use crate::identities::Identities;
+use crate::identities::{DrawToken, Identities};
 use crate::serving::Registry;
 use crate::settings::ServiceSettings;
 use crate::task::TaskNews;
@@ -49,6 +49,8 @@ pub struct Shared {
     pub health: Registry,
     /// Who may call, and what they may do.
     pub identities: Identities,
+    /// Makes tokens of random bytes.
+    pub draw_token: Box<DrawToken>,
     /// The places for calls that wait for something that may never come.
     pub waiting: WaitingCalls,
     /// What it has done so far.

@@ -249,6 +249,21 @@ pub const GRANTS_MAX: usize = 64;
 /// Longest name of an identity, in bytes: people type it, and it stands in lines of the log.
 pub const IDENTITY_NAME_BYTES_MAX: usize = 64;
 
+/// Bytes of all rights of one token in text, together. The list of all tokens is one message: so it
+/// has at most 4 MiB, which clients take if nobody has told them otherwise.
+pub const TOKEN_RIGHTS_BYTES_MAX: usize = 3 << 10;
+
+/// Longest time until a token expires, 10 years: a longer one is a mistake, or means never.
+pub const TOKEN_EXPIRY_MS_MAX: u64 = 10 * 366 * 24 * 60 * 60 * 1000;
+
+/// Longest time for which the token before a rotation stays good, 30 days: who needs longer needs
+/// two tokens, with names of their own.
+pub const TOKEN_KEEP_MS_MAX: u64 = 30 * 24 * 60 * 60 * 1000;
+
+/// Times that a change of a token is tried where others change tokens at the same moment. Each time
+/// one of them has come through, so that only a crowd is told to try again.
+pub const TOKEN_CHANGE_TRIES: u32 = 64;
+
 /// Longest value of the header `authorization` that is looked at, and that a connection keeps: a
 /// token has 57 bytes with its scheme.
 pub const AUTHORIZATION_BYTES_MAX: usize = 128;

@@ -173,6 +173,10 @@ methods! {
         AdminStatistics Grpc(api::admin::STATISTICS), Read, Server;
         AdminBackup Grpc(api::admin::BACKUP), Administer, Server;
         AdminSnapshot Grpc(api::admin::SNAPSHOT), Administer, Server;
+        AdminCreateToken Grpc(api::admin::CREATE_TOKEN), Administer, Server;
+        AdminListTokens Grpc(api::admin::LIST_TOKENS), Administer, Server;
+        AdminRevokeToken Grpc(api::admin::REVOKE_TOKEN), Administer, Server;
+        AdminRotateToken Grpc(api::admin::ROTATE_TOKEN), Administer, Server;
     }
     Echo {
         EchoUnary Grpc(api::echo::UNARY), AnyRight, Nowhere;
@@ -423,7 +427,15 @@ mod tests {
     #[test]
     fn a_method_that_touches_data_has_a_database_or_all_of_them() {
         use Method as M;
-        let of_server = [M::AdminStatistics, M::AdminBackup, M::AdminSnapshot];
+        let of_server = [
+            M::AdminStatistics,
+            M::AdminBackup,
+            M::AdminSnapshot,
+            M::AdminCreateToken,
+            M::AdminListTokens,
+            M::AdminRevokeToken,
+            M::AdminRotateToken,
+        ];
         for &method in Method::ALL {
             let MethodEntry {
                 access, database, ..

@@ -108,6 +108,15 @@ cases! {
     "pelton.v1.BackupProgress" api::admin::BackupProgress;
     "pelton.v1.SnapshotRequest" api::admin::SnapshotRequest;
     "pelton.v1.SnapshotResponse" api::admin::SnapshotResponse;
+    "pelton.v1.TokenDescription" api::admin::TokenDescription;
+    "pelton.v1.CreateTokenRequest" api::admin::CreateTokenRequest;
+    "pelton.v1.CreateTokenResponse" api::admin::CreateTokenResponse;
+    "pelton.v1.ListTokensRequest" api::admin::ListTokensRequest;
+    "pelton.v1.ListTokensResponse" api::admin::ListTokensResponse;
+    "pelton.v1.RevokeTokenRequest" api::admin::RevokeTokenRequest;
+    "pelton.v1.RevokeTokenResponse" api::admin::RevokeTokenResponse;
+    "pelton.v1.RotateTokenRequest" api::admin::RotateTokenRequest;
+    "pelton.v1.RotateTokenResponse" api::admin::RotateTokenResponse;
     "pelton.v1.EchoRequest" api::echo::EchoRequest;
     "pelton.v1.EchoResponse" api::echo::EchoResponse;
     "grpc.health.v1.HealthCheckRequest" api::health::HealthCheckRequest;

@@ -28,6 +28,7 @@ pub(super) fn plan(pace: Pace) -> LoadPlan {
             pace,
             deadline_ns: None,
             metadata: Vec::new(),
+            credentials: None,
             calls: None,
             seed: 1,
         },

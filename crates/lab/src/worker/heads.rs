@@ -1,6 +1,6 @@
 //! What goes with each call.
 
-use client::Metadata;
+use client::{Credentials, Metadata};
 
 use crate::random::Random;
 
@@ -53,7 +53,11 @@ pub(super) struct Heads {
 
 impl Heads {
     /// Fields that may not be sent are left out; the caller has checked them.
-    pub(super) fn new(fields: &[MetadataField], random: Random) -> Heads {
+    pub(super) fn new(
+        fields: &[MetadataField],
+        credentials: Option<&Credentials>,
+        random: Random,
+    ) -> Heads {
         let mut metadata = Metadata::new();
         let mut random_fields = Vec::new();
         for field in fields {
@@ -61,6 +65,9 @@ impl Heads {
             if field.push(&mut metadata).is_ok() && field.value == MetadataValue::Random {
                 random_fields.push(at);
             }
+        }
+        if let Some(credentials) = credentials {
+            credentials.push_to(&mut metadata);
         }
         Heads {
             metadata,
@@ -106,7 +113,7 @@ mod tests {
                 value: MetadataValue::Random,
             },
         ];
-        let mut heads = Heads::new(&fields, Random::new(1));
+        let mut heads = Heads::new(&fields, None, Random::new(1));
         let mut next = || {
             let metadata = heads.next().expect("there are fields");
             assert_eq!(metadata.get("x-same"), Some(&b"v"[..]));
@@ -115,7 +122,7 @@ mod tests {
         let (one, two) = (next(), next());
         assert_ne!(one, two);
         assert_eq!((one.len(), two.len()), (32, 32));
-        assert!(Heads::new(&[], Random::new(1)).next().is_none());
+        assert!(Heads::new(&[], None, Random::new(1)).next().is_none());
     }
 
     /// All bits of two numbers, the lowest digit first: no two calls have the same by chance.
@@ -125,7 +132,7 @@ mod tests {
             name: "x-trace".into(),
             value: MetadataValue::Random,
         }];
-        let mut heads = Heads::new(&fields, Random::new(7));
+        let mut heads = Heads::new(&fields, None, Random::new(7));
         let metadata = heads.next().expect("there is a field");
         let mut numbers = Random::new(7);
         let mut half = || -> String { format!("{:016x}", numbers.next()).chars().rev().collect() };
@@ -142,6 +149,26 @@ mod tests {
         assert!(field("x-ok").check().is_ok());
         for bad in ["", "Upper", ":path", "a b", "x-bin"] {
             assert!(field(bad).check().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_token_goes_with_each_call_beside_the_fields() {
+        let credentials = Credentials::token("pelton_x").expect("it can be sent");
+        for fields in [
+            vec![],
+            vec![MetadataField {
+                name: "x-trace".into(),
+                value: MetadataValue::Random,
+            }],
+        ] {
+            let mut heads = Heads::new(&fields, Some(&credentials), Random::new(1));
+            for _ in 0..2 {
+                let metadata = heads.next().expect("there is a token");
+                let token = metadata.get("authorization");
+                assert_eq!(token, Some(&b"Bearer pelton_x"[..]));
+                assert_eq!(metadata.len(), fields.len() + 1);
+            }
         }
     }
 }

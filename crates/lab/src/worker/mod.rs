@@ -15,6 +15,8 @@ pub(crate) mod tests;
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use client::Credentials;
+
 use crate::limits;
 use crate::measure::{Tally, Window};
 use crate::pacing::{Pace, Schedule};
@@ -54,6 +56,8 @@ pub struct WorkerPlan {
     pub deadline_ns: Option<u64>,
     /// What goes with each call.
     pub metadata: Vec<MetadataField>,
+    /// What proves who calls, which goes with each call as well.
+    pub credentials: Option<Credentials>,
     /// So many measured calls and no more; `None`: as many as fit into the window.
     pub calls: Option<u64>,
     /// Begins the random numbers.
@@ -130,7 +134,11 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
             is_pipe: workload.is_pipe(),
             is_large: workload.is_large(),
             has_pipe_for_each: workload.has_pipe_for_each(),
-            heads: Heads::new(&plan.metadata, Random::new(random.next())),
+            heads: Heads::new(
+                &plan.metadata,
+                plan.credentials.as_ref(),
+                Random::new(random.next()),
+            ),
             lines: Lines::new(
                 plan.connections,
                 if workload.has_pipe_for_each() {

@@ -214,6 +214,7 @@ pub(crate) fn plan(pace: Pace, connections: usize, in_flight: usize) -> WorkerPl
         pace,
         deadline_ns: None,
         metadata: Vec::new(),
+        credentials: None,
         calls: None,
         seed: 1,
     }

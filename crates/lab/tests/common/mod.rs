@@ -302,6 +302,7 @@ pub fn plan(server: &Server, length: Length) -> LoadPlan {
             pace: Pace::Closed,
             deadline_ns: None,
             metadata: Vec::new(),
+            credentials: None,
             calls: None,
             seed: 1,
         },

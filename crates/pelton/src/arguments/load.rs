@@ -7,7 +7,7 @@ use clap::{ArgGroup, Args, ValueEnum};
 use lab::{Distribution, MetadataField, MetadataValue, MethodName, Mix, ValueSizes, limits};
 use net::Address;
 
-use super::{CpuList, LoadFormat, LoadService, TlsArguments, number};
+use super::{CpuList, CredentialArguments, LoadFormat, LoadService, TlsArguments, number};
 use crate::size::{Size, Span};
 
 /// `pelton load`
@@ -39,6 +39,9 @@ pub struct LoadArguments {
 
     #[command(flatten)]
     pub tls: TlsArguments,
+
+    #[command(flatten)]
+    pub credentials: CredentialArguments,
 
     /// How to print the result
     #[arg(

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use lab::limits;
 use net::Address;
 
-use super::{CpuList, TlsArguments, number};
+use super::{CpuList, CredentialArguments, TlsArguments, number};
 use crate::simulation::Simulation;
 use crate::size::{Size, Span};
 
@@ -133,6 +133,9 @@ pub struct LoadTarget {
 
     #[command(flatten)]
     pub tls: TlsArguments,
+
+    #[command(flatten)]
+    pub credentials: CredentialArguments,
 
     /// How long to wait for connections
     #[arg(

@@ -3,6 +3,7 @@
 mod backup;
 mod blob;
 mod bulk;
+mod credentials;
 mod database;
 mod load;
 mod load_services;
@@ -12,6 +13,7 @@ mod serve;
 mod store;
 mod tips;
 mod tls;
+mod token;
 
 pub use backup::{BackupArguments, RestoreArguments, SnapshotArguments};
 pub use blob::{
@@ -22,6 +24,7 @@ pub use bulk::{
     BatchArguments, BatchModeArgument, ExportArguments, ExportFormat, ImportArguments,
     TransactArguments,
 };
+pub use credentials::CredentialArguments;
 pub use database::{
     ConvertDatabaseArguments, CreateDatabaseArguments, DatabaseCommand, DropDatabaseArguments,
     KindArgument, ListDatabasesArguments,
@@ -40,6 +43,10 @@ pub use store::{
 
 pub use tips::{quoted, with_tip, word_like};
 pub use tls::TlsArguments;
+pub use token::{
+    CreateTokenArguments, ListTokensArguments, NewTokenArguments, RevokeTokenArguments,
+    RotateTokenArguments, TokenCommand,
+};
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -179,6 +186,12 @@ pub enum Command {
     /// Create, list, remove and convert databases; only on the machine of the server
     #[command(subcommand)]
     Database(DatabaseCommand),
+
+    /// Make, list, revoke and rotate tokens, with which callers prove who they are
+    ///
+    /// docs/security.md says what rights there are, and how the first token is made.
+    #[command(subcommand)]
+    Token(TokenCommand),
 
     /// Copy all databases of a running server into a folder; only on the machine of the server
     ///

@@ -91,6 +91,34 @@ pub struct ServeArguments {
     )]
     pub tls_self_signed: Option<PathBuf>,
 
+    /// Make the token of the first administrator, `admin`, if no token has the right admin yet
+    ///
+    /// Without --init-admin-file it goes to standard output, where it is shown this once: to a
+    /// terminal or a pipe, but to no file or log. A value goes with `=` only. [default: false]
+    #[arg(
+        long,
+        value_name = "BOOL",
+        env = "PELTON_INIT_ADMIN",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    pub init_admin: Option<bool>,
+
+    /// Make that token and write it into this new file, which only its owner can read
+    ///
+    /// The file is made together with the token; later starts need it no more.
+    #[arg(long, value_name = "FILE", env = "PELTON_INIT_ADMIN_FILE")]
+    pub init_admin_file: Option<PathBuf>,
+
+    /// File with the token that becomes the first administrator's, as a secret manager gives it
+    /// [default: the token in PELTON_ADMIN_TOKEN, if there is one]
+    ///
+    /// It is taken if no token has the right admin yet. `pelton_` and 32 random bytes in base64url:
+    /// `echo pelton_$(openssl rand 32 | basenc --base64url | tr -d =)` makes one.
+    #[arg(long, value_name = "FILE", env = "PELTON_ADMIN_TOKEN_FILE")]
+    pub admin_token_file: Option<PathBuf>,
+
     /// Folder for the log of all durable databases; made if there is none
     ///
     /// With --durability volatile and without this flag no folder is used: then no database of the

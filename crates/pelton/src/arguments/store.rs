@@ -7,7 +7,7 @@ use clap::{ArgGroup, Args, ValueEnum};
 use net::Address;
 use service::limits::TIME_TO_LIVE_MS_MAX;
 
-use super::{TlsArguments, number};
+use super::{CredentialArguments, TlsArguments, number};
 use crate::size::Span;
 
 /// Which server, and how long to wait for it.
@@ -44,6 +44,9 @@ pub struct ConnectionArguments {
 
     #[command(flatten)]
     pub tls: TlsArguments,
+
+    #[command(flatten)]
+    pub credentials: CredentialArguments,
 }
 
 /// Which database, and how keys are written.

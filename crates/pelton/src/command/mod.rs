@@ -24,6 +24,7 @@ mod results;
 mod resumable_scan;
 mod status;
 mod tls;
+mod token;
 mod transact;
 mod value;
 
@@ -46,6 +47,7 @@ pub use put::put;
 pub use range::{count, scan};
 pub use restore::restore;
 pub use status::status;
+pub use token::{create_token, list_tokens, revoke_token, rotate_token};
 pub use transact::transact;
 
 use std::time::{Duration, Instant};
@@ -56,6 +58,7 @@ use serde_json::{Map, Value};
 use service::Method;
 
 use crate::arguments::{ConnectionArguments, DatabaseArguments, OutputFormat, quoted};
+use crate::credentials::credentials;
 use crate::encoding;
 use crate::exit::{CallFailure, Failure};
 use crate::interrupt::{self, CallStage};
@@ -78,6 +81,7 @@ impl Caller {
         let options = ChannelOptions {
             connect_timeout: timeout,
             tls: tls::client_tls(&arguments.tls)?,
+            credentials: credentials(&arguments.credentials)?,
             ..ChannelOptions::default()
         };
         let channel = Channel::connect(&arguments.address, &options)

@@ -63,6 +63,9 @@ pub fn connect_failure(address: &Address, error: &ConnectError) -> Failure {
             FailureKind::NotTls | FailureKind::Ended => plain_hint(),
             _ => tls_hint(failure).into(),
         },
+        ConnectError::TokenWithoutTls { .. } => {
+            "--tls or --tls-ca speaks TLS; --token-without-tls sends the token all the same".into()
+        }
         _ => CONNECT_HINT.into(),
     };
     let what = match error {

@@ -25,9 +25,10 @@ fn is_of_network(listen: &ListenAddress, settings: &Settings) -> bool {
     Reach::of(&listen.address, settings.unix_mode.0) == Reach::Network
 }
 
-/// Refuses what [`check`] will refuse, where there can be no token yet: without a data folder.
-pub(super) fn check_before_start(settings: &Settings) -> Result<(), Failure> {
-    match settings.folder().is_some_and(Path::exists) {
+/// Refuses what [`check`] will refuse, where there can be no token yet, without a data folder, and
+/// none is to be made.
+pub(super) fn check_before_start(settings: &Settings, makes_token: bool) -> Result<(), Failure> {
+    match makes_token || settings.folder().is_some_and(Path::exists) {
         true => Ok(()),
         false => check(settings, false),
     }

@@ -5,11 +5,9 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
 use net::{Listen, LoopConfig};
-use ring::rand::{SecureRandom, SystemRandom};
 use rustix::process::{Resource, getrlimit};
 use server::{Config, Storage, TimeSource};
 use service::ServiceSettings;
-use service::identities::TokenKey;
 use service::settings::names::Names;
 use service::settings::simulate::Simulator;
 use service::settings::{GuploadSettings, KvstoreSettings};
@@ -28,6 +26,7 @@ use crate::exit::Failure;
 use crate::limits::MEMTABLES_IN_MEMORY_LIMIT;
 use crate::listen::ListenAddress;
 use crate::notify::Notifier;
+use crate::secrets;
 use crate::server_log::ServerLog;
 use crate::settings::Settings;
 use crate::size::Size;
@@ -85,7 +84,9 @@ pub(super) fn config(
             },
         },
         anonymous: anonymous(settings),
-        token_key: TokenKey::new(&random_bytes()?),
+        secret: secrets::folder_secret()?,
+        draw_token: Box::new(secrets::draw_token),
+        first_admin: None,
         hash_seed: random(),
         time: Arc::new(SystemTimeSource),
         log: Arc::new(ServerLog(Arc::clone(notifier))),
@@ -108,14 +109,6 @@ fn listeners(settings: &Settings, certificate: Option<&ServerCertificate>) -> Ve
             .map(|certificate| certificate.tls().clone()),
     };
     settings.addresses().iter().map(listen).collect()
-}
-
-/// Random bytes for a secret.
-fn random_bytes() -> Result<[u8; 32], Failure> {
-    let mut bytes = [0; 32];
-    let filled = SystemRandom::new().fill(&mut bytes);
-    filled.map_err(|_| Failure::Failed("the system gives no random bytes".into()))?;
-    Ok(bytes)
 }
 
 /// The standard library's hasher is seeded by the system; what it makes of nothing is as random.

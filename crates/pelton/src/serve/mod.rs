@@ -22,6 +22,7 @@ use crate::activity;
 use crate::arguments::{CpuList, Driver, ServeArguments};
 use crate::certificate::ServerCertificate;
 use crate::exit::{Exit, Failure};
+use crate::init_admin::InitAdmin;
 use crate::limits::METRICS_CONNECTION_MS;
 use crate::log::Level;
 use crate::metrics::{Bound, Endpoint, MetricsAddress, Sources};
@@ -51,7 +52,8 @@ const INFO: ServerInfo = ServerInfo {
 pub fn serve(arguments: &ServeArguments, signals: StartSignals) -> Result<Exit, Failure> {
     let (settings, _) = Settings::load(arguments)?;
     check_pin(&settings)?;
-    anonymous::check_before_start(&settings)?;
+    let init_admin = InitAdmin::new(&settings)?;
+    anonymous::check_before_start(&settings, init_admin.is_wanted())?;
     let level = crate::log::start(settings.log_level, settings.log_format);
     log_settings(&settings);
     let notifier = Notifier::from_environment().map_err(|error| {
@@ -65,16 +67,18 @@ pub fn serve(arguments: &ServeArguments, signals: StartSignals) -> Result<Exit, 
     let metrics = settings.metrics_listen.as_ref().map(bind_metrics);
     let metrics = metrics.transpose()?;
     let certificate = ServerCertificate::load(&settings)?;
-    let config = config(
+    let mut config = config(
         &settings,
         memory_limit_bytes,
         &notifier,
         certificate.as_ref(),
     )?;
+    config.first_admin = init_admin.ask();
     let starting = start::watch(settings.folder());
     let started = server::start(config);
     drop(starting);
     let server = started.map_err(|error| {
+        init_admin.discard_after(&error);
         if !had_folder {
             leave_no_empty_folder(&settings);
         }
@@ -103,6 +107,7 @@ pub fn serve(arguments: &ServeArguments, signals: StartSignals) -> Result<Exit, 
         metrics_address,
         certificate.as_ref(),
     );
+    init_admin.tell(server.first_admin());
     if settings.driver == Driver::Blocking {
         tracing::info!(
             "one thread per connection: {} calls compute at once (--threads)",
@@ -110,7 +115,6 @@ pub fn serve(arguments: &ServeArguments, signals: StartSignals) -> Result<Exit, 
         );
     }
     log_found(&server);
-    log_trees_set_aside(server.trees_set_aside());
     warn(&settings, server.addresses(), metrics_address);
     warn_of_kvstore_database(&settings.kvstore_database, &server.shared().store);
     run(server)
@@ -146,6 +150,7 @@ fn log_found(server: &Server) {
     if let Some(found) = server.blobs_found() {
         log_blobs_found(found);
     }
+    log_trees_set_aside(server.trees_set_aside());
 }
 
 /// Checks that this process may use the CPUs of `--pin`. Where the system does not say, the loops

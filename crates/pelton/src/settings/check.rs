@@ -92,6 +92,8 @@ impl Settings {
             ("tls-key", &self.tls_key),
             ("tls-self-signed", &self.tls_self_signed),
             ("client-ca", &self.client_ca),
+            ("init-admin-file", &self.init_admin_file),
+            ("admin-token-file", &self.admin_token_file),
         ];
         let is_empty = |path: &Option<PathBuf>| {
             (path.as_ref()).is_some_and(|path| path.as_os_str().is_empty())
@@ -103,6 +105,18 @@ impl Settings {
                 allowed: "write a path, or leave the setting out".into(),
             }),
             None => Ok(()),
+        }
+    }
+
+    /// Whether the first administrator's token has one source, or none.
+    fn check_init_admin(&self) -> Result<(), SettingsError> {
+        match (&self.init_admin_file, &self.admin_token_file) {
+            (Some(_), Some(_)) => Err(SettingsError::Contradiction(
+                "admin-token-file gives the administrator's token, and init-admin-file has one \
+                 made: take one of the two"
+                    .into(),
+            )),
+            _ => Ok(()),
         }
     }
 
@@ -161,6 +175,7 @@ impl Settings {
         self.check_tls()?;
         self.check_kind()?;
         self.check_backup_root()?;
+        self.check_init_admin()?;
         between_counts(
             "threads",
             self.threads as u64,

@@ -33,6 +33,15 @@ pub fn warning_of_misspelt_variables() -> Option<String> {
     })
 }
 
+/// Variables that stand for no flag: arguments are seen by everybody.
+const SECRET_VARIABLES: [&str; 2] = [TOKEN_VARIABLE, ADMIN_TOKEN_VARIABLE];
+
+/// The variable with the token of a command that speaks to a server.
+pub const TOKEN_VARIABLE: &str = "PELTON_TOKEN";
+
+/// The variable with the token of the first administrator, made elsewhere.
+pub const ADMIN_TOKEN_VARIABLE: &str = "PELTON_ADMIN_TOKEN";
+
 /// Letters that may be wrong, missing or too many in a name that was meant to be another.
 const MISSPELT_LETTERS: usize = 2;
 
@@ -73,6 +82,7 @@ fn is_from_kubernetes(name: &str) -> bool {
 }
 
 fn collect(command: &Command, known: &mut Vec<String>) {
+    known.extend(SECRET_VARIABLES.map(str::to_owned));
     let variables = command
         .get_arguments()
         .filter_map(|argument| argument.get_env());

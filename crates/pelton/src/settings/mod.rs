@@ -21,7 +21,9 @@ use crate::listen::{ListenAddress, ListenAddresses, OriginalPorts};
 use crate::metrics::MetricsAddress;
 use crate::simulation::Simulation;
 use crate::size::{MemoryLimit, Size, Span};
-pub use environment::{warning_of_misspelt_variables, warning_of_variables};
+pub use environment::{
+    ADMIN_TOKEN_VARIABLE, TOKEN_VARIABLE, warning_of_misspelt_variables, warning_of_variables,
+};
 pub use error::SettingsError;
 pub use file::SettingsFile;
 
@@ -48,6 +50,9 @@ pub struct Settings {
     pub client_ca: Option<PathBuf>,
     pub tls_self_signed: Option<PathBuf>,
     /// `None`: no folder was named.
+    pub init_admin: bool,
+    pub init_admin_file: Option<PathBuf>,
+    pub admin_token_file: Option<PathBuf>,
     pub data: Option<PathBuf>,
     pub durability: Durability,
     /// Of the default database; `None`: what it is.
@@ -102,6 +107,15 @@ pub enum CertificateSource<'a> {
     SelfSigned(&'a Path),
 }
 
+/// Where a server listens if nobody says it.
+fn default_listen() -> Vec<ListenAddress> {
+    let address = Address::Tcp {
+        host: "127.0.0.1".into(),
+        port: DEFAULT_PORT,
+    };
+    vec![ListenAddress::from(address)]
+}
+
 /// The same error, with the place in the file if that is where the value comes from: then it is
 /// wrong without flags and variables, too.
 fn in_file(error: SettingsError, file: &SettingsFile) -> SettingsError {
@@ -142,13 +156,6 @@ impl Settings {
         }
         let loops = net::LoopConfig::default();
         let driver = pick!(driver).unwrap_or(Driver::EventLoop);
-        let default_listen = || {
-            let address = Address::Tcp {
-                host: "127.0.0.1".into(),
-                port: DEFAULT_PORT,
-            };
-            vec![ListenAddress::from(address)]
-        };
         let settings = Settings {
             listen: pick!(listen).map_or_else(default_listen, ListenAddresses::all),
             original_ports: pick!(original_ports),
@@ -156,6 +163,9 @@ impl Settings {
             tls_key: pick!(tls_key),
             client_ca: pick!(client_ca),
             tls_self_signed: pick!(tls_self_signed),
+            init_admin: pick!(init_admin).unwrap_or(false),
+            init_admin_file: pick!(init_admin_file),
+            admin_token_file: pick!(admin_token_file),
             data: pick!(data),
             durability: pick!(durability).unwrap_or(Durability::Synced),
             kind: pick!(kind),

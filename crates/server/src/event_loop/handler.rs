@@ -1,7 +1,7 @@
 //! What the driver calls, in the order of a tick.
 
 use net::{Closed, ConnectionId, Connections, Handler, Io, Peer};
-use store::{DatabaseId, Outcomes};
+use store::{DatabaseId, Decision, Outcomes};
 
 use super::LoopState;
 use crate::call_id::CallId;
@@ -149,6 +149,9 @@ impl LoopHandler {
         for outcome in outcomes.iter() {
             if outcome.database == DatabaseId::BLOBS {
                 self.state.context.blobs.settle(&outcome);
+            }
+            if outcome.database == DatabaseId::IDENTITIES && outcome.decision == Decision::Applied {
+                self.state.load_identities();
             }
             let call = CallId::from_tag(outcome.tag);
             self.with_call(connections, call, |state, http2, io, call| {

@@ -6,7 +6,7 @@ use store::{Outcomes, ReadAhead, WriteBatch};
 
 use super::{LoopRole, LoopState};
 use crate::call_id::CallId;
-use crate::limits;
+use crate::{limits, load_identities};
 
 impl LoopState {
     /// Sets the time of the tick, and takes over the identities of that time.
@@ -60,6 +60,14 @@ impl LoopState {
         let with = (&self.shared.store, &self.readers);
         (self.writes).commit(&mut context.batch, &mut context.clock, with, outcomes);
         true
+    }
+
+    /// Takes over identities that were changed, before whoever has changed one is told so.
+    #[cold]
+    pub(super) fn load_identities(&mut self) {
+        let now_ms = self.context.clock.store_ms();
+        let (shared, log) = (&self.shared, &*self.context.settings.log);
+        load_identities(&shared.identities, &shared.store, now_ms, log);
     }
 
     /// Tells the committer whose callers have left, behind their commits.

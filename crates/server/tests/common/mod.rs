@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use net::{Closed, ConnectionId, Connections, Handler, Io, LoopConfig, Peer, PeerAddress};
 use server::{Config, Silent, Simulated, Storage, TimeSource};
-use service::identities::TokenKey;
+use service::identities::Token;
 use service::rights::Rights;
 use service::{ServerInfo, Shared};
+use store::FolderSecret;
 use wire::grpc::Status;
 use wire::{Cause, Connection, ErrorCode, Event, RequestHead, StreamKey};
 
@@ -86,6 +87,9 @@ impl Host {
             stream_window: None,
             connection_window: None,
             services: Default::default(),
+            secret: FolderSecret::new([1; 32]),
+            draw_token: Box::new(|| Some(Token::new([1; 32]))),
+            first_admin: None,
             hash_seed: 1,
             time: time.clone(),
             log: Arc::new(Silent),
@@ -94,7 +98,6 @@ impl Host {
             backup_root: None,
             time_calls: true,
             anonymous: vec![Rights::everything()],
-            token_key: TokenKey::new(&[7; 32]),
         };
         let simulated = server::simulated(config, Box::new(|| {}));
         let Simulated {

@@ -3,17 +3,17 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use net::sim::Random;
 use net::{Closed, ConnectionId, Connections, Handler, Io, LoopConfig, Peer};
 use server::{Config, Silent, Simulated, Storage, TimeSource, simulated};
 use service::ServerInfo;
-use service::identities::TokenKey;
+use service::identities::{DrawToken, TOKEN_BYTES, Token};
 use service::rights::Rights;
 use store::blob::BlobConfig;
 use store::durable::{CommitLoop, Event, Opened};
-use store::{Store, StoreConfig};
+use store::{FolderSecret, Store, StoreConfig};
 use wal::disk::{Fault, SimulatedDisk};
 use wal::limits::SEQUENCE_RESERVE;
 use wal::{LogConfig, LogId, Recovered, WriteError, verify};
@@ -294,6 +294,9 @@ fn config(seed: u64, time: Arc<VirtualTime>, storage: Storage) -> Config {
         stream_window: has_fixed_windows.then_some(5_000),
         connection_window: has_fixed_windows.then_some(65_535),
         services: Default::default(),
+        secret: FolderSecret::new([1; 32]),
+        draw_token: draw_token(),
+        first_admin: None,
         hash_seed: seed,
         time,
         log: Arc::new(Silent),
@@ -302,8 +305,17 @@ fn config(seed: u64, time: Arc<VirtualTime>, storage: Storage) -> Config {
         backup_root: None,
         time_calls: true,
         anonymous: vec![Rights::everything()],
-        token_key: TokenKey::new(&[7; 32]),
     }
+}
+
+/// Tokens that are other ones each time, also after a start.
+fn draw_token() -> Box<DrawToken> {
+    static DRAWN: AtomicU64 = AtomicU64::new(1);
+    Box::new(|| {
+        let mut bytes = [7; TOKEN_BYTES];
+        bytes[..8].copy_from_slice(&DRAWN.fetch_add(1, Ordering::Relaxed).to_le_bytes());
+        Some(Token::new(bytes))
+    })
 }
 
 /// The node of the committer. It carries out one group, and is busy for a while.

@@ -10,14 +10,19 @@ mod task_tests;
 mod tasks;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod token_tests;
+mod tokens;
 
 use store::durable::LogStatistics;
 use store::{
     CommitOutcome, CreateError, DatabaseConfig, DatabaseId, DatabaseInfo, DatabaseLimits, Decision,
-    DropError, Durability, Kind, Refusal, Store,
+    DropError, Durability, Kind, ReadView, Refusal, Store,
 };
 
-use crate::actions::{Administration, CallClock, Permissions, Responses, SendRoom, Wakeups};
+use crate::actions::{
+    Administration, CallClock, DatabaseAccess, Permissions, Responses, SendRoom, Wakeups,
+};
 use crate::call::{CallHead, CallSteps, PlanReads, Shared};
 use crate::keyvalue::messages::{Invalid, Rule};
 use crate::keyvalue::refusal;
@@ -34,6 +39,7 @@ use api::admin::{
     StatisticsResponse,
 };
 use protobuf::writer;
+use tokens::TokenCall;
 
 /// A call of `pelton.v1.Admin` that waits for its request, or for the commit that it asked for.
 pub struct AdminCall {
@@ -44,6 +50,8 @@ pub struct AdminCall {
     lists: bool,
     /// The database that is being made or dropped.
     name: Box<str>,
+    /// Of a call about tokens, once its request is there.
+    token: Option<Box<TokenCall>>,
 }
 
 impl AdminCall {
@@ -59,7 +67,18 @@ impl AdminCall {
             is_under_way: false,
             lists: false,
             name: Box::default(),
+            token: None,
         }
+    }
+
+    fn begin_token(
+        &mut self,
+        bytes: &[u8],
+        shared: &Shared,
+        actions: &mut impl DatabaseAccess,
+    ) -> Result<(), Status> {
+        self.token = Some(TokenCall::begin(self.method, bytes, shared, actions)?);
+        Ok(())
     }
 }
 
@@ -67,7 +86,7 @@ impl PlanReads for AdminCall {}
 
 impl<A> CallSteps<A> for AdminCall
 where
-    A: Administration + Permissions + Responses + SendRoom + Wakeups + CallClock,
+    A: Administration + DatabaseAccess + Permissions + Responses + SendRoom + Wakeups + CallClock,
 {
     fn message(&mut self, bytes: &[u8], _last: bool, shared: &Shared, actions: &mut A) {
         if std::mem::replace(&mut self.is_under_way, true) {
@@ -80,6 +99,10 @@ where
             Method::AdminConvertDatabase => tasks::begin_convert(bytes, &shared.store, actions),
             Method::AdminBackup => tasks::begin_backup(bytes, actions),
             Method::AdminSnapshot => tasks::begin_snapshot(bytes, actions),
+            Method::AdminCreateToken
+            | Method::AdminListTokens
+            | Method::AdminRevokeToken
+            | Method::AdminRotateToken => self.begin_token(bytes, shared, actions),
             method => Err(Status::unimplemented(method.path())),
         };
         if let Err(status) = served {
@@ -96,6 +119,17 @@ where
     fn writable(&mut self, _shared: &Shared, actions: &mut A) {
         if self.lists {
             actions.step_later();
+        }
+        if let Some(token) = &mut self.token {
+            token.writable(actions);
+        }
+    }
+
+    fn read(&mut self, shown: &ReadView<'_>, _kept: &[u8], shared: &Shared, actions: &mut A) {
+        let token = self.token.as_mut();
+        let decided = token.map_or(Ok(()), |token| token.read(shown, shared, actions));
+        if let Err(status) = decided {
+            actions.finish(status);
         }
     }
 
@@ -115,6 +149,12 @@ where
 
     /// The catalogue was changed, or the change was refused.
     fn committed(&mut self, outcome: &CommitOutcome<'_>, shared: &Shared, actions: &mut A) {
+        if let Some(token) = &mut self.token {
+            if let Err(status) = token.committed(outcome, actions) {
+                actions.finish(status);
+            }
+            return;
+        }
         let created = self.method == Method::AdminCreateDatabase;
         let answered = match outcome.decision {
             Decision::Applied if created => answer_created(&self.name, true, shared, actions),

@@ -4,7 +4,9 @@
 //! table and wakes the loops; each takes it over at its next turn. See
 //! `docs/internals/rights.md`.
 
+mod first_admin;
 mod identity;
+pub(crate) mod record;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -15,13 +17,21 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use crate::limits::IDENTITIES_MAX;
-use crate::rights::Rights;
+use store::{DatabaseId, ReadView, Store};
 
+use crate::limits::IDENTITIES_MAX;
+use crate::rights::{Right, Rights};
+
+pub use first_admin::FIRST_ADMIN;
 pub use identity::{Identity, IdentityError, IssuedToken, NEVER_MS, TOKENS_PER_IDENTITY_MAX};
 pub use table::{IdentityKey, IdentityTable};
 pub use token::{TOKEN_BYTES, TOKEN_PREFIX, Token, TokenHash, TokenKey};
 pub use unauthenticated::Unauthenticated;
+
+use record::StoredIdentities;
+
+/// Draws a token of random bytes. `None`: the system has none.
+pub type DrawToken = dyn Fn() -> Option<Token> + Send + Sync;
 
 /// Asks a loop for a turn, from any thread.
 pub type LoopWaker = dyn Fn() + Send + Sync;
@@ -33,6 +43,8 @@ pub struct Identities {
     version: AtomicU64,
     present: Mutex<Present>,
     wakers: Mutex<Vec<Weak<LoopWaker>>>,
+    /// Whoever looks into the store for identities: the last one has seen all changes.
+    loading: Mutex<()>,
 }
 
 struct Present {
@@ -67,6 +79,7 @@ impl Identities {
                 table: Arc::new(table),
             }),
             wakers: Mutex::default(),
+            loading: Mutex::default(),
         }
     }
 
@@ -92,6 +105,27 @@ impl Identities {
         self.present().identities.clone()
     }
 
+    /// Takes over what the store has of identities, after a start or a change. Returns how many
+    /// entries make no sense: nobody is let in for them. The calling thread must hold no
+    /// [`View`](store::View) of the index.
+    ///
+    /// # Errors
+    /// If two cannot be told apart, which no change leads to. Then nobody is let in.
+    pub fn load(&self, store: &Store, now_ms: u64) -> Result<usize, IdentitiesError> {
+        let _turn = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(view) = store.view(DatabaseId::IDENTITIES) else {
+            return Ok(0);
+        };
+        let stored = StoredIdentities::read(&ReadView::memory(&view));
+        drop(view);
+        let records = stored.records.into_iter();
+        let replaced = self.replace(records.map(|record| record.identity).collect(), now_ms);
+        if replaced.is_err() {
+            self.replace(Vec::new(), now_ms)?;
+        }
+        replaced.map(|()| stored.unreadable)
+    }
+
     /// Makes another table of these identities, and has the loops take it over.
     ///
     /// # Errors
@@ -103,6 +137,12 @@ impl Identities {
         present.identities = identities;
         self.renew(present, now_ms);
         Ok(())
+    }
+
+    /// Returns whether callers without a token have a right on the whole server, through one of the
+    /// listeners.
+    pub fn is_open_for(&self, right: Right) -> bool {
+        self.present().table.is_open_for(right)
     }
 
     /// Makes another table if a token has expired by now. Returns whether one had.

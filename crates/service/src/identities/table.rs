@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::identity::{Identity, IssuedToken, NEVER_MS};
 use super::token::{Token, TokenHash, TokenKey};
 use super::unauthenticated::Unauthenticated;
-use crate::rights::Rights;
+use crate::rights::{Right, Rights};
 
 /// Names who calls, by the token that proved it or the listener that stands for those without one.
 /// It holds nothing: when the identity is gone it finds nothing any more.
@@ -182,6 +182,13 @@ impl IdentityTable {
             },
             _ => IdentityKey::NOBODY,
         }
+    }
+
+    /// Returns whether a listener gives callers without a token a right on the whole server.
+    pub(super) fn is_open_for(&self, right: Right) -> bool {
+        let listeners = self.slots.iter().take(self.listeners);
+        let mut identities = listeners.filter_map(|slot| slot.holder.as_ref());
+        identities.any(|holder| holder.identity.rights().on_server(right))
     }
 
     /// Returns the identity that a key names; `None` if it was revoked or has expired.

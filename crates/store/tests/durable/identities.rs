@@ -79,11 +79,9 @@ fn names(store: &Store) -> Vec<String> {
 /// whose creation was is there, with a snapshot in between and without.
 #[test]
 fn what_was_acknowledged_of_identities_survives_every_end() {
-    let ends: [(&str, &dyn Fn(&SimulatedDisk)); 2] = [
-        ("kill", &|disk| disk.kill()),
-        ("power loss", &|disk| disk.lose_power()),
-    ];
-    for (what, end) in ends {
+    let kill: fn(&SimulatedDisk) = |disk| disk.kill();
+    let lose_power: fn(&SimulatedDisk) = |disk| disk.lose_power();
+    for (what, end) in [("kill", kill), ("power loss", lose_power)] {
         let disk = testkit::simulated_disk(3);
         let open = |disk: &SimulatedDisk| {
             Durable::open(config(7), disk).unwrap_or_else(|error| panic!("{what}: {error}"))
@@ -215,12 +213,12 @@ fn a_restored_folder_has_no_identities_and_a_secret_of_its_own() {
     verified(&target).expect("it is whole");
     let names_in = |disk: &SimulatedDisk, name: &str| {
         let files = disk.list().expect("it lists").into_iter();
-        let contents = files.map(|file| disk.contents(&file));
+        let mut contents = files.map(|file| disk.contents(&file));
         let is_there = |content: Vec<u8>| {
             let mut parts = content.windows(name.len());
             parts.any(|part| part == name.as_bytes())
         };
-        contents.map(is_there).any(|is_there| is_there)
+        contents.any(is_there)
     };
     assert!(names_in(&disk, "before"), "this test can find it");
     assert!(!names_in(&target, "before"), "the snapshot has none");

@@ -1,6 +1,7 @@
 //! What goes with a call besides its messages (gRPC over HTTP/2, "Custom-Metadata").
 
 use std::borrow::Cow;
+use std::fmt;
 
 use super::base64;
 
@@ -23,6 +24,9 @@ pub enum MetadataError {
     #[error("the value of a -bin metadata key is not base64")]
     BadBase64,
 }
+
+/// The key of what proves who calls.
+pub(crate) const AUTHORIZATION: &str = "authorization";
 
 /// Whether the values of this key are binary and travel as base64.
 #[inline]
@@ -76,7 +80,7 @@ pub fn encode_binary(bytes: &[u8], out: &mut Vec<u8>) {
 
 /// A list of valid metadata, in the order in which it is sent. Binary values lie in it as they are,
 /// not as base64.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Metadata {
     entries: Vec<(Cow<'static, str>, Vec<u8>)>,
 }
@@ -203,6 +207,17 @@ impl Metadata {
         self.iter()
             .find(|entry| entry.0 == key)
             .map(|entry| entry.1)
+    }
+}
+
+/// Without what proves who calls: that belongs in no log.
+impl fmt::Debug for Metadata {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = self.entries.iter().map(|(key, value)| match &**key {
+            AUTHORIZATION => (key, None),
+            _ => (key, Some(String::from_utf8_lossy(value))),
+        });
+        formatter.debug_list().entries(shown).finish()
     }
 }
 

@@ -300,7 +300,7 @@ fn encode_head(stream: &Stream, block: &mut Vec<u8>) {
 fn write_metadata(encoder: &mut Encoder, name: &str, value: &[u8], out: &mut Vec<u8>) {
     // Short secrets must not be guessed by what a table does to the length of a block (RFC 7541
     // section 7.1.3).
-    let indexing = if name == "authorization" {
+    let indexing = if name == grpc::metadata::AUTHORIZATION {
         Indexing::Never
     } else {
         Indexing::Without

@@ -82,6 +82,7 @@ fn encode(
             let options = ChannelOptions {
                 connect_timeout: timeout,
                 tls: plan.tls.clone(),
+                credentials: plan.worker.credentials.clone(),
                 ..ChannelOptions::default()
             };
             let mut channel = Channel::connect(&arguments.address, &options)

@@ -97,6 +97,7 @@ fn connection(arguments: &LoadArguments) -> ConnectionArguments {
         timeout: arguments.timeout,
         output: OutputFormat::Text,
         tls: arguments.tls.clone(),
+        credentials: arguments.credentials.clone(),
     }
 }
 

@@ -2,15 +2,32 @@
 
 use std::time::Duration;
 
+use client::Credentials;
 use lab::{Arrivals, ConnectionMode, Length, LoadPlan, Pace, WorkerPlan};
+use net::Address;
 
-use crate::arguments::{LoadArguments, LoadArrivals, LoadMode};
-use crate::command::tls::client_tls;
+use crate::arguments::{CredentialArguments, LoadArguments, LoadArrivals, LoadMode, TlsArguments};
+use crate::command::tls::{client_tls, connect_failure};
+use crate::credentials::credentials;
 use crate::exit::Failure;
 
 /// Places for calls on a connection, without and with --rate.
 pub(super) const CLOSED_IN_FLIGHT: usize = 16;
 const OPEN_IN_FLIGHT: usize = 1_000;
+
+/// What proves who calls, if it may be sent there.
+pub(super) fn load_credentials(
+    address: &Address,
+    tls: &TlsArguments,
+    arguments: &CredentialArguments,
+) -> Result<Option<Credentials>, Failure> {
+    let credentials = credentials(arguments)?;
+    if let Some(credentials) = &credentials {
+        let checked = credentials.check(address, tls.is_wanted());
+        checked.map_err(|error| connect_failure(address, &error))?;
+    }
+    Ok(credentials)
+}
 
 /// Returns the plan of a run.
 ///
@@ -63,6 +80,11 @@ pub(super) fn plan(arguments: &LoadArguments) -> Result<LoadPlan, Failure> {
                 .deadline
                 .map(|span| span.ms.saturating_mul(1_000_000)),
             metadata: arguments.metadata.clone(),
+            credentials: load_credentials(
+                &arguments.address,
+                &arguments.tls,
+                &arguments.credentials,
+            )?,
             calls: None,
             seed: arguments.seed,
         },

@@ -7,6 +7,7 @@ use lab::{
     KvstoreWorkload, Length, LoadPlan, Pace, Ping, PingTable, Report, WorkerPlan,
 };
 
+use super::plan::load_credentials;
 use super::print_lines;
 use super::run::run;
 use crate::arguments::{
@@ -227,6 +228,7 @@ fn plan(
             pace: Pace::Closed,
             deadline_ns: None,
             metadata: Vec::new(),
+            credentials: load_credentials(&target.address, &target.tls, &target.credentials)?,
             calls: None,
             seed,
         },

@@ -24,7 +24,7 @@ use crate::actions::{
     ResponseHeaders, ResponseMemory, Responses, SendRoom, Topic, Wakeups,
 };
 use crate::call::{CallHead, CallSteps, Metadata, PlanReads, ServerInfo, Shared};
-use crate::fake::caller;
+use crate::fake::{caller, draw_token};
 use crate::figures::Figures;
 use crate::identities::{Identities, Identity, TokenKey};
 use crate::message_parts::{MessagePart, MessageParts};
@@ -204,6 +204,7 @@ impl Bench {
                 },
                 health: Registry::new([], true),
                 identities: Identities::new(TokenKey::new(&[1; 32]), Vec::new()),
+                draw_token: draw_token(),
                 waiting: WaitingCalls::default(),
                 figures: Figures::new(0),
                 answer_bytes_max: crate::limits::ANSWER_BYTES_MAX,

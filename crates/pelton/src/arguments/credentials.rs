@@ -1,0 +1,19 @@
+//! The token of all commands that speak to a server.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// What proves to the server who calls.
+#[derive(Args, Clone, Debug, Default)]
+pub struct CredentialArguments {
+    /// File with the token that proves who calls, in one line [default: the token in PELTON_TOKEN,
+    /// if there is one]
+    #[arg(long, value_name = "FILE", env = "PELTON_TOKEN_FILE")]
+    pub token_file: Option<PathBuf>,
+
+    /// Send the token to another machine even without TLS: whoever is in between can read it, and
+    /// use it
+    #[arg(long)]
+    pub token_without_tls: bool,
+}

@@ -1,0 +1,113 @@
+//! `pelton token …`
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use service::rights::Grant;
+
+use super::store::ConnectionArguments;
+use crate::size::Span;
+
+/// `pelton token …`
+#[derive(Debug, Subcommand)]
+pub enum TokenCommand {
+    /// Make a token, and print it: it is shown this once
+    ///
+    /// Whoever has it calls with its rights: `--token-file FILE`, or the variable PELTON_TOKEN.
+    Create(CreateTokenArguments),
+
+    /// List all tokens: their names, rights and times, not the tokens themselves
+    #[command(visible_alias = "ls")]
+    List(ListTokensArguments),
+
+    /// Take a token back: what runs with it ends within a second
+    ///
+    /// One that is not there is a miss: exit code 1.
+    Revoke(RevokeTokenArguments),
+
+    /// Make another token for a name and its rights, and print it: it is shown this once
+    ///
+    /// The one before is revoked at once, or when --keep says so. None of this name: exit code 1.
+    Rotate(RotateTokenArguments),
+}
+
+/// Where a new token goes.
+#[derive(Args, Debug)]
+pub struct NewTokenArguments {
+    /// Write the token into this new file, which only its owner can read, and not to standard
+    /// output
+    #[arg(long, value_name = "FILE")]
+    pub to: Option<PathBuf>,
+}
+
+/// `pelton token create`
+#[derive(Args, Debug)]
+pub struct CreateTokenArguments {
+    /// Its name: 1 to 64 letters, digits, `-`, `_` and `.`, not beginning with `.`
+    #[arg(value_name = "NAME")]
+    pub name: String,
+
+    /// What its holder may do, separated by commas: `read`, `write` or `admin`, each of which
+    /// includes those before it
+    ///
+    /// Alone it holds on the whole server; with `:DATABASE` behind it in this database (`default`
+    /// is the one without a name); with `:DATABASE/PREFIX` for its blobs whose names begin so. Or
+    /// `service:NAME` for all that a drop-in service does: kvstore, gupload or ydb-ping.
+    #[arg(long, value_name = "RIGHTS", required = true, value_delimiter = ',')]
+    pub rights: Vec<Grant>,
+
+    /// Let it expire so long from now: 12h, 30d; at most ten years [default: it does not expire]
+    #[arg(long, value_name = "TIME")]
+    pub expires: Option<Span>,
+
+    #[command(flatten)]
+    pub new: NewTokenArguments,
+
+    #[command(flatten)]
+    pub connection: ConnectionArguments,
+}
+
+/// `pelton token list`
+#[derive(Args, Debug)]
+pub struct ListTokensArguments {
+    #[command(flatten)]
+    pub connection: ConnectionArguments,
+}
+
+/// `pelton token revoke`
+#[derive(Args, Debug)]
+pub struct RevokeTokenArguments {
+    /// Its name
+    #[arg(value_name = "NAME")]
+    pub name: String,
+
+    /// Revoke it even if nobody can make or revoke tokens any more then
+    #[arg(long)]
+    pub last_admin: bool,
+
+    #[command(flatten)]
+    pub connection: ConnectionArguments,
+}
+
+/// `pelton token rotate`
+#[derive(Args, Debug)]
+pub struct RotateTokenArguments {
+    /// Its name
+    #[arg(value_name = "NAME")]
+    pub name: String,
+
+    /// How long the token before stays good, so that its holders can change over: 10min, 1h; at
+    /// most 30 days [default: it is revoked at once]
+    #[arg(long, value_name = "TIME")]
+    pub keep: Option<Span>,
+
+    /// Let the name expire so long from now [default: when it would have expired before]
+    #[arg(long, value_name = "TIME")]
+    pub expires: Option<Span>,
+
+    #[command(flatten)]
+    pub new: NewTokenArguments,
+
+    #[command(flatten)]
+    pub connection: ConnectionArguments,
+}

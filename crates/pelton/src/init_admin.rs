@@ -1,0 +1,180 @@
+//! The token of the first administrator: made at a start, or given by a secret manager.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::FileType;
+use server::{AskForToken, FirstAdmin, FirstAdminError, StartError};
+use service::identities::{FIRST_ADMIN, Token};
+use store::Refusal;
+use zeroize::Zeroizing;
+
+use crate::credentials::{no_token, read_file};
+use crate::exit::Failure;
+use crate::secrets;
+use crate::settings::{ADMIN_TOKEN_VARIABLE, Settings};
+
+/// What is to become of the first administrator's token.
+pub struct InitAdmin {
+    source: TokenSource,
+    /// One that was made, and goes to standard output when the server listens.
+    shown: Arc<Mutex<Option<Zeroizing<String>>>>,
+    /// One that was made lies here. It goes if the server does not start.
+    written: Arc<Mutex<Option<PathBuf>>>,
+}
+
+enum TokenSource {
+    /// Nobody wants one.
+    Nobody,
+    /// It was given.
+    Given(Zeroizing<String>),
+    /// It is made, and written here, or to standard output.
+    Made(Option<PathBuf>),
+}
+
+impl InitAdmin {
+    /// What the settings say.
+    pub fn new(settings: &Settings) -> Result<InitAdmin, Failure> {
+        let source = match (
+            &settings.admin_token_file,
+            std::env::var_os(ADMIN_TOKEN_VARIABLE),
+        ) {
+            (Some(path), _) => {
+                let text = read_file("--admin-token-file", path)?;
+                TokenSource::Given(checked(text, &path.display().to_string())?)
+            }
+            (None, Some(value)) if !value.is_empty() => {
+                let text = value
+                    .into_string()
+                    .map_err(|_| no_token(ADMIN_TOKEN_VARIABLE))?;
+                TokenSource::Given(checked(Zeroizing::new(text), ADMIN_TOKEN_VARIABLE)?)
+            }
+            _ if settings.init_admin_file.is_some() => {
+                TokenSource::Made(settings.init_admin_file.clone())
+            }
+            _ if settings.init_admin => TokenSource::Made(None),
+            _ => TokenSource::Nobody,
+        };
+        Ok(InitAdmin {
+            source,
+            shown: Arc::default(),
+            written: Arc::default(),
+        })
+    }
+
+    /// Returns whether there will be an administrator if the server starts.
+    pub fn is_wanted(&self) -> bool {
+        !matches!(self.source, TokenSource::Nobody)
+    }
+
+    /// Returns what the server asks if there is no administrator.
+    pub fn ask(&self) -> Option<Box<AskForToken>> {
+        match &self.source {
+            TokenSource::Nobody => None,
+            TokenSource::Given(text) => {
+                let text = text.clone();
+                Some(Box::new(move || token_of(&text)))
+            }
+            TokenSource::Made(place) => {
+                let (place, shown) = (place.clone(), Arc::clone(&self.shown));
+                let written = Arc::clone(&self.written);
+                Some(Box::new(move || make(place.as_deref(), &shown, &written)))
+            }
+        }
+    }
+
+    /// The server has not started: what was made for it is of no use, unless the log may have it.
+    pub fn discard_after(&self, error: &StartError) {
+        let unknown = FirstAdminError::Refused(Refusal::OutcomeUnknown);
+        if matches!(error, StartError::FirstAdmin(error) if *error == unknown) {
+            return;
+        }
+        if let Some(path) = lock(&self.written).take() {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+
+    /// Says what came of it, and shows a token that was made: the server listens.
+    pub fn tell(&self, came: &FirstAdmin) {
+        match (came, &self.source) {
+            (FirstAdmin::NotWanted, _) => {}
+            (FirstAdmin::Exists, _) => tracing::info!(
+                "there is an administrator's token already: none was made, and one that is given \
+                 is not looked at (pelton token list)"
+            ),
+            (FirstAdmin::Made, TokenSource::Made(Some(path))) => tracing::info!(
+                "the token `{FIRST_ADMIN}` was made and lies in {}",
+                path.display()
+            ),
+            (FirstAdmin::Made, _) => {
+                tracing::info!("the token `{FIRST_ADMIN}` was made, with the right admin");
+            }
+        }
+        if let Some(token) = lock(&self.shown).take() {
+            let mut stdout = io::stdout().lock();
+            let told = writeln!(
+                stdout,
+                "token of the administrator `{FIRST_ADMIN}`, shown this once: {}",
+                *token
+            );
+            if told.and_then(|()| stdout.flush()).is_err() {
+                tracing::error!(
+                    "the token `{FIRST_ADMIN}` was made, and standard output did not take it: \
+                     docs/security.md says how to make another one"
+                );
+            }
+        }
+    }
+}
+
+fn checked(text: Zeroizing<String>, from: &str) -> Result<Zeroizing<String>, Failure> {
+    let token = text.trim();
+    match Token::parse(token.as_bytes()) {
+        None => Err(no_token(from)),
+        Some(_) => Ok(Zeroizing::new(token.to_owned())),
+    }
+}
+
+fn token_of(text: &str) -> Result<Token, String> {
+    Token::parse(text.as_bytes()).ok_or_else(|| "the administrator's token is none".to_owned())
+}
+
+/// Makes a token, and writes it where it is found before anybody could need it.
+fn make(
+    place: Option<&Path>,
+    shown: &Mutex<Option<Zeroizing<String>>>,
+    written: &Mutex<Option<PathBuf>>,
+) -> Result<Token, String> {
+    if place.is_none() && !is_seen_once() {
+        return Err(
+            "--init-admin: the administrator's token is not written to standard output, which is \
+             neither a terminal nor a pipe: a file or log would keep it; --init-admin-file FILE \
+             writes it into a file of its own"
+                .into(),
+        );
+    }
+    let token = secrets::draw_token().ok_or("the system gives no random bytes")?;
+    let Some(path) = place else {
+        *lock(shown) = Some(token.text());
+        return Ok(token);
+    };
+    let file = secrets::create_file("--init-admin-file", path);
+    let mut file = file.map_err(|error| error.to_string())?;
+    *lock(written) = Some(path.to_owned());
+    let text = token.text();
+    let kept = writeln!(file, "{}", *text).and_then(|()| file.sync_all());
+    kept.map_err(|error| format!("--init-admin-file {}: {error}", path.display()))?;
+    Ok(token)
+}
+
+/// Returns whether standard output goes to somebody who reads it now.
+fn is_seen_once() -> bool {
+    let stdout = io::stdout();
+    let kind = rustix::fs::fstat(&stdout).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    stdout.is_terminal() || kind.is_ok_and(|kind| kind == FileType::Fifo)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,560 @@
+//! Calls about tokens, over a store in memory.
+
+use std::cell::RefCell;
+
+use store::{DatabaseId, ReadView};
+
+use crate::call::Shared;
+use crate::fake::{Fake, Sent, draw_token, shared};
+use crate::identities::record::StoredIdentities;
+use crate::identities::{Identities, TokenKey, Unauthenticated};
+use crate::limits::{
+    GRANTS_MAX, IDENTITIES_MAX, TOKEN_CHANGE_TRIES, TOKEN_EXPIRY_MS_MAX, TOKEN_KEEP_MS_MAX,
+    TOKEN_RIGHTS_BYTES_MAX,
+};
+use crate::method::Method;
+use crate::rights::{Right, Rights};
+use crate::status::{Code, Status};
+use api::admin::*;
+
+const START_MS: u64 = 1_000;
+
+/// A server whose clock stands where the test sets it.
+struct Server {
+    shared: Shared,
+    now_ms: u64,
+}
+
+/// What is known of a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Described {
+    name: String,
+    rights: Vec<String>,
+    created_at_ms: u64,
+    expires_at_ms: u64,
+    expired: bool,
+    previous_expires_at_ms: u64,
+}
+
+impl Server {
+    /// One whose listener gives these rights to those without a token.
+    fn new(anonymous: Rights) -> Server {
+        let shared = Shared {
+            identities: Identities::new(TokenKey::new(&[1; 32]), vec![anonymous]),
+            ..shared()
+        };
+        let now_ms = START_MS;
+        Server { shared, now_ms }
+    }
+
+    fn call(&self, method: Method, request: &[u8]) -> Result<Vec<u8>, Status> {
+        self.call_with(method, request, &mut || {})
+    }
+
+    /// The same, with something between each decision and its commit.
+    fn call_with(
+        &self,
+        method: Method,
+        request: &[u8],
+        between: &mut dyn FnMut(),
+    ) -> Result<Vec<u8>, Status> {
+        let mut fake = Fake::new(method, &self.shared);
+        fake.actions.now_ms = self.now_ms;
+        fake.message(request, true, &self.shared);
+        while let Some(kept) = fake.actions.wanted_read.take() {
+            let view = self.shared.store.view(DatabaseId::IDENTITIES);
+            let view = view.expect("it is always there");
+            fake.read(&ReadView::memory(&view), &kept, &self.shared);
+            drop(view);
+            between();
+            if !fake.actions.is_over {
+                fake.commit(&self.shared);
+                self.load();
+            }
+        }
+        match fake.take_sent().as_mut_slice() {
+            [Sent::Response(answer)] => Ok(std::mem::take(answer)),
+            [Sent::Status(status)] => Err(status.clone()),
+            other => panic!("one response or one status, not {other:?}"),
+        }
+    }
+
+    fn load(&self) {
+        let loaded = self.shared.identities.load(&self.shared.store, self.now_ms);
+        assert_eq!(loaded, Ok(0));
+    }
+
+    fn create(&self, name: &str, rights: &[&str], after_ms: u64) -> Result<String, Status> {
+        let answer = self.call(Method::AdminCreateToken, &create(name, rights, after_ms))?;
+        let answer = CreateTokenResponse::decode(&answer).expect("it is a message");
+        let described = described(&answer.description.expect("it is described"));
+        assert_eq!(
+            (&*described.name, described.created_at_ms),
+            (name, self.now_ms)
+        );
+        Ok(answer.token.to_owned())
+    }
+
+    fn revoke(&self, name: &str, confirm_name: &str) -> Result<(), Status> {
+        let mut request = Vec::new();
+        RevokeTokenRequest { name, confirm_name }.encode(&mut request);
+        let answer = self.call(Method::AdminRevokeToken, &request)?;
+        assert!(answer.is_empty());
+        Ok(())
+    }
+
+    fn rotate(&self, name: &str, keep_for_ms: u64, after_ms: u64) -> Result<String, Status> {
+        let mut request = Vec::new();
+        let wanted = RotateTokenRequest {
+            name,
+            keep_for_ms,
+            expires_after_ms: after_ms,
+        };
+        wanted.encode(&mut request);
+        let answer = self.call(Method::AdminRotateToken, &request)?;
+        let answer = RotateTokenResponse::decode(&answer).expect("it is a message");
+        Ok(answer.token.to_owned())
+    }
+
+    fn list(&self) -> Vec<Described> {
+        let answer = self
+            .call(Method::AdminListTokens, &[])
+            .expect("it is there");
+        let answer = ListTokensResponse::decode(&answer).expect("it is a message");
+        let tokens = answer.tokens.iter();
+        tokens
+            .map(|one| described(&one.expect("it is a message")))
+            .collect()
+    }
+
+    /// Who has this token.
+    fn who(&self, token: &str) -> Result<String, Unauthenticated> {
+        self.shared.identities.expire(self.now_ms);
+        let table = self.shared.identities.table();
+        let key = table.resolve(format!("Bearer {token}").as_bytes(), self.now_ms)?;
+        let identity = table.get(key).expect("it was just found");
+        Ok(identity.name().to_owned())
+    }
+}
+
+fn create(name: &str, rights: &[&str], expires_after_ms: u64) -> Vec<u8> {
+    let mut request = Vec::new();
+    let wanted = CreateTokenRequest {
+        name,
+        rights: rights.into(),
+        expires_after_ms,
+    };
+    wanted.encode(&mut request);
+    request
+}
+
+fn described(description: &TokenDescription<'_>) -> Described {
+    let rights = description.rights.iter();
+    Described {
+        name: description.name.to_owned(),
+        rights: rights.map(|one| one.expect("a text").to_owned()).collect(),
+        created_at_ms: description.created_at_ms,
+        expires_at_ms: description.expires_at_ms,
+        expired: description.expired,
+        previous_expires_at_ms: description.previous_expires_at_ms,
+    }
+}
+
+fn refused<T: std::fmt::Debug>(result: Result<T, Status>, code: Code, words: &[&str]) {
+    let status = result.expect_err("it is refused");
+    assert_eq!(status.code(), code, "{}", status.message());
+    for word in words {
+        assert!(
+            status.message().contains(word),
+            "{word:?}: {}",
+            status.message()
+        );
+    }
+}
+
+#[test]
+fn a_token_is_good_from_its_creation_to_its_revocation_and_again() {
+    let server = Server::new(Rights::everything());
+    let mut former: Vec<String> = Vec::new();
+    for round in 0..3 {
+        assert_eq!(server.list(), []);
+        let rights = ["read:orders", "write:default/images/", "service:kvstore"];
+        let token = server.create("ci", &rights, 0).expect("it can be made");
+        assert_eq!(server.who(&token).as_deref(), Ok("ci"), "round {round}");
+        for former in &former {
+            assert_eq!(server.who(former), Err(Unauthenticated::Unknown));
+        }
+        let expected = Described {
+            name: "ci".into(),
+            rights: rights.map(str::to_owned).to_vec(),
+            created_at_ms: START_MS,
+            expires_at_ms: 0,
+            expired: false,
+            previous_expires_at_ms: 0,
+        };
+        assert_eq!(server.list(), [expected]);
+        let again = server.create("ci", &["read"], 0);
+        refused(again, Code::AlreadyExists, &["\"ci\"", "revoke it first"]);
+        server.revoke("ci", "").expect("it is there");
+        assert_eq!(server.who(&token), Err(Unauthenticated::Unknown));
+        refused(
+            server.revoke("ci", ""),
+            Code::NotFound,
+            &["no token \"ci\""],
+        );
+        former.push(token);
+    }
+    assert!(server.shared.identities.all().is_empty());
+    let view = server.shared.store.view(DatabaseId::IDENTITIES);
+    let statistics = view.expect("it is always there").statistics();
+    assert_eq!(statistics.entries, 1, "what counts changes");
+}
+
+#[test]
+fn a_rotated_token_is_kept_as_long_as_was_said() {
+    let mut server = Server::new(Rights::everything());
+    let first = server
+        .create("ci", &["read"], 10_000)
+        .expect("it can be made");
+    let second = server.rotate("ci", 500, 0).expect("it is there");
+    assert_eq!(server.who(&first).as_deref(), Ok("ci"));
+    assert_eq!(server.who(&second).as_deref(), Ok("ci"));
+    let listed = server.list();
+    assert_eq!(
+        (listed.len(), listed[0].previous_expires_at_ms),
+        (1, START_MS + 500)
+    );
+    assert_eq!(listed[0].expires_at_ms, START_MS + 10_000);
+    // Of three the oldest goes at once.
+    server.now_ms += 100;
+    let third = server.rotate("ci", 500, 0).expect("it is there");
+    assert_eq!(server.who(&first), Err(Unauthenticated::Unknown));
+    assert_eq!(server.who(&second).as_deref(), Ok("ci"));
+    server.now_ms += 500;
+    assert_eq!(server.who(&second), Err(Unauthenticated::Expired));
+    assert_eq!(server.who(&third).as_deref(), Ok("ci"));
+    assert_eq!(server.list()[0].previous_expires_at_ms, 0);
+    // Without a time the one before goes at once.
+    let fourth = server.rotate("ci", 0, 0).expect("it is there");
+    assert_eq!(server.who(&third), Err(Unauthenticated::Unknown));
+    assert_eq!(server.who(&fourth).as_deref(), Ok("ci"));
+    refused(server.rotate("other", 0, 0), Code::NotFound, &["\"other\""]);
+}
+
+#[test]
+fn an_expired_token_is_listed_and_can_be_rotated_or_revoked() {
+    let mut server = Server::new(Rights::everything());
+    for _ in 0..2 {
+        let token = server.create("ci", &["read"], 50).expect("it can be made");
+        server.now_ms += 49;
+        assert_eq!(server.who(&token).as_deref(), Ok("ci"));
+        server.now_ms += 1;
+        assert_eq!(server.who(&token), Err(Unauthenticated::Expired));
+        assert!(server.list()[0].expired);
+        let again = server.create("ci", &["read"], 0);
+        refused(again, Code::AlreadyExists, &["\"ci\""]);
+        let rotated = server.rotate("ci", 60, 0);
+        refused(rotated, Code::InvalidArgument, &["has expired"]);
+        let next = server.rotate("ci", 60, 50).expect("it has another expiry");
+        assert_eq!(server.who(&next).as_deref(), Ok("ci"));
+        // What had expired does not come back.
+        assert_eq!(server.who(&token), Err(Unauthenticated::Unknown));
+        server.revoke("ci", "").expect("it is there");
+        assert_eq!(server.list(), []);
+    }
+}
+
+#[test]
+fn the_last_administrator_is_revoked_with_a_confirmation_only() {
+    let mut server = Server::new(Rights::default());
+    server
+        .create("reader", &["read"], 0)
+        .expect("it can be made");
+    server
+        .create("of-one", &["admin:orders"], 0)
+        .expect("it can be made");
+    for _ in 0..2 {
+        server
+            .create("admin", &["admin"], 0)
+            .expect("it can be made");
+        server
+            .create("soon", &["admin"], 10)
+            .expect("it can be made");
+        server.now_ms += 10;
+        let last = &["\"admin\"", "the last token", "confirm_name"];
+        refused(server.revoke("admin", ""), Code::FailedPrecondition, last);
+        refused(
+            server.revoke("admin", "soon"),
+            Code::InvalidArgument,
+            &["another name"],
+        );
+        // One that has expired is none.
+        server.revoke("soon", "").expect("it is none");
+        server
+            .create("other", &["read", "admin"], 0)
+            .expect("it can be made");
+        server.revoke("other", "").expect("there is another one");
+        server.revoke("admin", "admin").expect("it was confirmed");
+    }
+    assert_eq!(server.list().len(), 2);
+    // Where everybody may make tokens there is no last one.
+    let open = Server::new(Rights::everything());
+    assert!(open.shared.identities.is_open_for(Right::Admin));
+    open.create("admin", &["admin"], 0).expect("it can be made");
+    open.revoke("admin", "")
+        .expect("everybody may make another one");
+}
+
+#[test]
+fn what_is_wrong_with_a_request_is_said() {
+    let server = Server::new(Rights::everything());
+    let long = "n".repeat(65);
+    for name in ["", ".ci", "a b", "a/b", &long] {
+        let made = server.create(name, &["read"], 0);
+        refused(made, Code::InvalidArgument, &["field name", "1 to 64"]);
+    }
+    let many = vec!["read"; GRANTS_MAX + 1];
+    let wide = format!("read:a/{}", "x".repeat(TOKEN_RIGHTS_BYTES_MAX / 2));
+    for (rights, words) in [
+        (&[][..], "0 rights"),
+        (&many, "65 rights"),
+        (&["reed"], "\"reed\" is no right"),
+        (&["read", "admin:a/b"], "admin of some blobs"),
+        (&["read:"], "ends with `:`"),
+        (&[&*wide, &*wide], "bytes together"),
+    ] {
+        let made = server.create("ci", rights, 0);
+        refused(made, Code::InvalidArgument, &["field rights", words]);
+    }
+    let made = server.create("ci", &["read"], TOKEN_EXPIRY_MS_MAX + 1);
+    refused(
+        made,
+        Code::InvalidArgument,
+        &["expires_after_ms", "3660 days"],
+    );
+    server
+        .create("ci", &["read"], TOKEN_EXPIRY_MS_MAX)
+        .expect("it can be made");
+    let rotated = server.rotate("ci", TOKEN_KEEP_MS_MAX + 1, 0);
+    refused(rotated, Code::InvalidArgument, &["keep_for_ms", "30 days"]);
+    server
+        .rotate("ci", TOKEN_KEEP_MS_MAX, TOKEN_EXPIRY_MS_MAX)
+        .expect("it is there");
+    for method in [
+        Method::AdminCreateToken,
+        Method::AdminListTokens,
+        Method::AdminRevokeToken,
+        Method::AdminRotateToken,
+    ] {
+        refused(
+            server.call(method, &[0xff]),
+            Code::InvalidArgument,
+            &[method.path()],
+        );
+    }
+}
+
+#[test]
+fn there_are_so_many_tokens_and_no_more() {
+    let server = Server::new(Rights::everything());
+    let key = server.shared.identities.key().clone();
+    let record = |number: usize| {
+        let token = crate::identities::Token::new(std::array::from_fn(|at| match at {
+            0 | 1 => (number >> (8 * at)) as u8,
+            _ => 7,
+        }));
+        let issued = crate::identities::IssuedToken {
+            hash: key.hash(&token),
+            expires_ms: u64::MAX,
+        };
+        let rights = Rights::new(vec!["read".parse().expect("a right")]);
+        let name = format!("token-{number:04}");
+        let identity = crate::identities::Identity::new(&name, rights, u64::MAX, vec![issued]);
+        crate::identities::record::IdentityRecord {
+            identity: identity.expect("it is sound"),
+            created_ms: 1,
+        }
+    };
+    let records: Vec<_> = (1..IDENTITIES_MAX).map(record).collect();
+    write(&server, &records);
+    server
+        .create("last", &["read"], 0)
+        .expect("there is room for one");
+    let made = server.create("more", &["read"], 0);
+    refused(
+        made,
+        Code::ResourceExhausted,
+        &["1000 tokens", "revoke one"],
+    );
+    assert_eq!(server.list().len(), IDENTITIES_MAX);
+    server.revoke("token-0500", "").expect("it is there");
+    server
+        .create("more", &["read"], 0)
+        .expect("there is room again");
+}
+
+fn write(server: &Server, records: &[crate::identities::record::IdentityRecord]) {
+    let store = &server.shared.store;
+    let mut batch = store.write_batch();
+    let mut commit = batch.begin(0, DatabaseId::IDENTITIES, store::Mode::Independent);
+    for record in records {
+        let put = store::Operation::Put {
+            key: record.identity.name().as_bytes(),
+            value: &record.encode(),
+            condition: store::Condition::None,
+            expiry: store::Expiry::None,
+            want_previous: false,
+        };
+        commit.push(&put).expect("it fits");
+    }
+    commit.submit();
+    let mut outcomes = store::Outcomes::new();
+    drop(store.committer().run(&mut batch, &mut Now, &mut outcomes));
+    server.load();
+}
+
+struct Now;
+
+impl store::Clock for Now {
+    fn now_ns(&mut self) -> u64 {
+        0
+    }
+
+    fn now_ms(&mut self) -> u64 {
+        START_MS
+    }
+}
+
+/// Two who change tokens at the same moment: the later one looks again, and decides on what is
+/// there then.
+#[test]
+fn a_change_that_another_one_has_overtaken_is_decided_anew() {
+    let server = Server::new(Rights::default());
+    server.create("one", &["admin"], 0).expect("it can be made");
+    server.create("two", &["admin"], 0).expect("it can be made");
+    let mut request = Vec::new();
+    let (name, confirm_name) = ("one", "");
+    RevokeTokenRequest { name, confirm_name }.encode(&mut request);
+    let mut turns = 0;
+    // While the other administrator is revoked, this one becomes the last.
+    let revoked = server.call_with(Method::AdminRevokeToken, &request, &mut || {
+        turns += 1;
+        if turns == 1 {
+            server.revoke("two", "").expect("there is another one");
+        }
+    });
+    refused(revoked, Code::FailedPrecondition, &["the last token"]);
+    assert_eq!((turns, server.list().len()), (2, 1));
+    // Two make a token of one name: one of them has made it.
+    let turns = RefCell::new(0);
+    let made = server.call_with(
+        Method::AdminCreateToken,
+        &create("ci", &["read"], 0),
+        &mut || {
+            let turn = turns.replace_with(|turn| *turn + 1);
+            if turn == 0 {
+                server.create("ci", &["write"], 0).expect("it can be made");
+            }
+        },
+    );
+    refused(made, Code::AlreadyExists, &["\"ci\""]);
+    // Somebody is quicker each time.
+    let mut turns = 0;
+    let made = server.call_with(
+        Method::AdminCreateToken,
+        &create("late", &["read"], 0),
+        &mut || {
+            turns += 1;
+            server.rotate("ci", 0, 0).expect("it is there");
+        },
+    );
+    refused(made, Code::Aborted, &["nothing was done"]);
+    assert_eq!(turns, TOKEN_CHANGE_TRIES);
+    assert!(server.list().iter().all(|one| one.name != "late"));
+}
+
+/// Whoever has the list of hashes but not the key finds no token in it, and no token fits to it
+/// under another key.
+#[test]
+fn a_stolen_list_of_hashes_is_of_no_use_without_its_key() {
+    let server = Server::new(Rights::everything());
+    let token = server
+        .create("admin", &["admin"], 0)
+        .expect("it can be made");
+    let view = server.shared.store.view(DatabaseId::IDENTITIES);
+    let view = view.expect("it is always there");
+    let stored = StoredIdentities::read(&ReadView::memory(&view));
+    let mut bytes = Vec::new();
+    for record in &stored.records {
+        bytes.extend(record.encode());
+    }
+    drop(view);
+    let secret = &token.as_bytes()["pelton_".len()..];
+    assert!(
+        !bytes.windows(8).any(|part| part == &secret[..8]),
+        "it is not in there"
+    );
+    assert!(
+        !bytes.windows(8).any(|part| part == [1; 8]),
+        "nor are its bytes"
+    );
+    let header = format!("Bearer {token}");
+    for key in [[1; 32], [2; 32]] {
+        let elsewhere = Identities::new(TokenKey::new(&key), vec![Rights::default()]);
+        let identities = stored.records.iter().map(|record| record.identity.clone());
+        elsewhere
+            .replace(identities.collect(), START_MS)
+            .expect("they are sound");
+        let found = elsewhere.table().resolve(header.as_bytes(), START_MS);
+        assert_eq!(found.is_ok(), key == [1; 32]);
+    }
+}
+
+#[test]
+fn without_a_secret_or_random_bytes_there_are_no_tokens() {
+    let server = Server {
+        shared: Shared {
+            store: store::Store::in_memory(store::StoreConfig::new(1)).expect("it is sound"),
+            draw_token: draw_token(),
+            ..shared()
+        },
+        now_ms: START_MS,
+    };
+    let made = server.create("ci", &["read"], 0);
+    refused(made, Code::FailedPrecondition, &["no secret yet"]);
+    let server = Server {
+        shared: Shared {
+            draw_token: Box::new(|| None),
+            ..shared()
+        },
+        now_ms: START_MS,
+    };
+    let made = server.create("ci", &["read"], 0);
+    refused(made, Code::Internal, &["random bytes"]);
+    assert_eq!(server.list(), []);
+}
+
+#[test]
+fn a_list_waits_until_it_can_be_sent() {
+    let server = Server::new(Rights::everything());
+    server.create("ci", &["read"], 0).expect("it can be made");
+    let shared = &server.shared;
+    let mut fake = Fake::new(Method::AdminListTokens, shared);
+    fake.actions.can_send = false;
+    fake.message(&[], true, shared);
+    for can_send in [false, true] {
+        fake.actions.can_send = can_send;
+        let kept = fake.actions.wanted_read.take().expect("it looks");
+        let view = shared.store.view(DatabaseId::IDENTITIES);
+        let view = view.expect("it is always there");
+        fake.read(&ReadView::memory(&view), &kept, shared);
+        if !can_send {
+            assert_eq!(fake.take_sent(), []);
+            fake.writable(shared);
+            assert!(fake.actions.wanted_read.is_none(), "it still waits");
+            fake.actions.can_send = true;
+            fake.writable(shared);
+        }
+    }
+    assert!(matches!(&fake.take_sent()[..], [Sent::Response(_)]));
+}

@@ -1,0 +1,154 @@
+//! The token of the first administrator, which a server makes before it serves.
+
+use store::{Condition, DatabaseId, Expiry, Mode, Operation, Store, WriteBatch};
+
+use super::Identities;
+use super::identity::{Identity, IdentityError, IssuedToken, NEVER_MS};
+use super::record::{CHANGES_KEY, IdentityRecord};
+use super::token::Token;
+use crate::rights::{Right, Rights};
+
+/// The name of the first administrator.
+pub const FIRST_ADMIN: &str = "admin";
+
+impl Identities {
+    /// Returns whether somebody with a token that is good has the right admin on the whole server.
+    pub fn has_admin(&self, now_ms: u64) -> bool {
+        let all = self.all();
+        let mut good = all.iter().filter(|identity| identity.expires_ms() > now_ms);
+        good.any(|identity| identity.rights().on_server(Right::Admin))
+    }
+
+    /// Returns the name of whose token this is, good or not.
+    pub fn name_of(&self, token: &Token) -> Option<String> {
+        let hash = self.key().hash(token);
+        let all = self.all();
+        let is_it = |issued: &IssuedToken| issued.hash == hash;
+        let found = all
+            .iter()
+            .find(|identity| identity.tokens().iter().any(is_it));
+        found.map(|identity| identity.name().to_owned())
+    }
+
+    /// Returns the commit that makes [`FIRST_ADMIN`] an administrator with this token, whatever it
+    /// was before: to be called where nobody else is one.
+    ///
+    /// # Errors
+    /// None that can happen: the name and the right are sound.
+    pub fn first_admin(
+        &self,
+        store: &Store,
+        token: &Token,
+        now_ms: u64,
+    ) -> Result<WriteBatch, IdentityError> {
+        let issued = IssuedToken {
+            hash: self.key().hash(token),
+            expires_ms: NEVER_MS,
+        };
+        let rights = Rights::everything();
+        let record = IdentityRecord {
+            identity: Identity::new(FIRST_ADMIN, rights, NEVER_MS, vec![issued])?,
+            created_ms: now_ms,
+        };
+        let mut batch = store.write_batch();
+        let mut commit = batch.begin(0, DatabaseId::IDENTITIES, Mode::Atomic);
+        for (key, value) in [
+            (CHANGES_KEY, Vec::new()),
+            (FIRST_ADMIN.as_bytes(), record.encode()),
+        ] {
+            let pushed = commit.push(&Operation::Put {
+                key,
+                value: &value,
+                condition: Condition::None,
+                expiry: Expiry::None,
+                want_previous: false,
+            });
+            debug_assert_eq!(pushed, Ok(()), "a name and a right fit");
+        }
+        commit.submit();
+        Ok(batch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use store::{Clock, Outcomes};
+
+    use super::*;
+    use crate::fake::shared;
+    use crate::identities::Unauthenticated;
+
+    struct Now(u64);
+
+    impl Clock for Now {
+        fn now_ns(&mut self) -> u64 {
+            0
+        }
+
+        fn now_ms(&mut self) -> u64 {
+            self.0
+        }
+    }
+
+    /// Also where somebody has had the name and is an administrator no more.
+    #[test]
+    fn the_first_administrator_takes_the_place_of_what_had_its_name() {
+        let shared = shared();
+        let (store, identities) = (&shared.store, &shared.identities);
+        for round in 1..4 {
+            let token = Token::new([round; 32]);
+            assert_eq!(identities.name_of(&token), None);
+            let batch = identities.first_admin(store, &token, 1_000);
+            let (mut batch, mut outcomes) = (batch.expect("it is sound"), Outcomes::new());
+            drop(
+                store
+                    .committer()
+                    .run(&mut batch, &mut Now(1_000), &mut outcomes),
+            );
+            assert_eq!(identities.load(store, 1_000), Ok(0));
+            assert!(identities.has_admin(1_000) && identities.has_admin(NEVER_MS - 1));
+            assert!(
+                !identities.has_admin(NEVER_MS),
+                "one that has expired is none"
+            );
+            assert_eq!(identities.name_of(&token).as_deref(), Some(FIRST_ADMIN));
+            assert_eq!(identities.all().len(), 1);
+            let header = format!("Bearer {}", *token.text());
+            let table = identities.table();
+            let key = table.resolve(header.as_bytes(), 1_000).expect("it is good");
+            let rights = table.get(key).expect("it is there").rights().clone();
+            assert_eq!(rights, Rights::everything());
+            let before = format!("Bearer {}", *Token::new([round - 1; 32]).text());
+            let found = table.resolve(before.as_bytes(), 1_000);
+            assert_eq!(found, Err(Unauthenticated::Unknown));
+        }
+    }
+
+    /// An entry that makes no sense lets nobody in, and is told.
+    #[test]
+    fn entries_that_make_no_sense_let_nobody_in() {
+        let shared = shared();
+        let (store, identities) = (&shared.store, &shared.identities);
+        let token = Token::new([1; 32]);
+        let batch = identities.first_admin(store, &token, 1_000);
+        let mut batch = batch.expect("it is sound");
+        let mut commit = batch.begin(1, DatabaseId::IDENTITIES, Mode::Atomic);
+        let put = |key| Operation::Put {
+            key,
+            value: b"\x01 of no sense",
+            condition: Condition::None,
+            expiry: Expiry::None,
+            want_previous: false,
+        };
+        commit.push(&put(FIRST_ADMIN.as_bytes())).expect("it fits");
+        commit.push(&put(b"other")).expect("it fits");
+        commit.submit();
+        drop(
+            store
+                .committer()
+                .run(&mut batch, &mut Now(1), &mut Outcomes::new()),
+        );
+        assert_eq!(identities.load(store, 1_000), Ok(2));
+        assert!(identities.all().is_empty() && !identities.has_admin(1_000));
+    }
+}
