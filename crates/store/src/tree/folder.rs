@@ -352,6 +352,11 @@ impl Trees {
         }
     }
 
+    /// The open files of tables.
+    pub(super) fn descriptors(&self) -> Arc<DescriptorTable> {
+        self.descriptors.clone()
+    }
+
     pub(super) fn config(&self) -> TreeConfig {
         self.config
     }

@@ -16,6 +16,7 @@ use super::figures::{TreeStatistics, Trouble};
 use super::folder::{TreeConfig, Trees};
 use super::generation::Generation;
 use super::known::KnownTables;
+use super::largest_blocks::LargestBlocks;
 use super::limits;
 use super::numbers::{Counters, reads_at, sequence_of};
 use super::opening;
@@ -53,6 +54,8 @@ pub(super) struct Shared {
     /// Not 0: the engine does not know yet that the last sealed memtable is sealed, and does not
     /// know the active one. This is the sequence behind the last commit before that.
     pub(super) ahead_of: AtomicU64,
+    /// What reads of its tables take.
+    pub(super) largest_blocks: LargestBlocks,
     /// Held by the one who tells it.
     pub(super) handing_over: Mutex<()>,
     /// Memtables that are to be freed when the engine has forgotten them too.
@@ -500,6 +503,7 @@ impl Shared {
                 flushed: Vec::new(),
             }),
             ahead_of: AtomicU64::new(0),
+            largest_blocks: LargestBlocks::default(),
             handing_over: Mutex::default(),
             leaving: Mutex::default(),
             tickets,

@@ -110,3 +110,12 @@ pub const CHECK_BYTES: usize = 1 << 20;
 /// parts of blocks of a few KiB, which would be kept with them. The block of a larger one is mostly
 /// that value.
 pub const DETACHED_BYTES: usize = 16 << 10;
+
+/// Bytes of a block of a table from which on a read of it is charged before it begins. Sixteen
+/// readers hold at most 1 MiB of smaller ones, and databases of small values need no look into the
+/// index beforehand.
+pub const LARGE_BLOCK_BYTES: usize = 64 << 10;
+
+/// Tables beyond twice those of a tree whose largest block is remembered, some 50 bytes each,
+/// before those that are gone are forgotten.
+pub const KNOWN_BLOCK_SIZES: usize = 64;

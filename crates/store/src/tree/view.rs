@@ -11,7 +11,7 @@ use lsm_tree::{AbstractTree, Guard, InternalValue, Memtable, SeqNo, Slice, Tree,
 use super::arena::Arena;
 use super::error::TreeError;
 use super::estimate;
-use super::index::TreeIndex;
+use super::index::{Shared, TreeIndex};
 use super::key::{StoredBound, given, stored, stored_range};
 use super::numbers::reads_at;
 use super::tickets::Ticket;
@@ -81,7 +81,7 @@ impl TreeView {
     }
 
     /// The engine, if it has something to do with this view.
-    fn engine(&self) -> Option<&Tree> {
+    pub(super) fn engine(&self) -> Option<&Tree> {
         self.index.shared.engine.get().filter(|_| self.has_engine)
     }
 
@@ -256,6 +256,10 @@ impl TreeView {
             }
             passed = Some(key);
         }
+    }
+
+    pub(super) fn shared(&self) -> &Shared {
+        &self.index.shared
     }
 
     pub(super) fn decode<'a>(&self, bytes: &'a [u8]) -> Result<Stored<'a>, TreeError> {

@@ -1,5 +1,6 @@
 //! Trees against a model: a list of commits, and what they leave.
 
+mod block_sizes;
 mod crash;
 mod known;
 mod property;
@@ -95,6 +96,11 @@ pub(super) fn apply(writer: &mut TreeWriter, commit: &Logged) {
         }
     }
     writer.end_commit(commit.sequence);
+}
+
+/// Brings everything to the device.
+pub(super) fn flush_all(writer: &mut TreeWriter) {
+    assert!(writer.seal(u64::MAX) && writer.index().flush().expect("there is room"));
 }
 
 /// Gives a tree that was opened what it lacks.
