@@ -123,8 +123,8 @@ pub(crate) struct CallTable {
     calls: Slab,
     /// Calls with a deadline that began in this tick: only those that outlive it get an alarm.
     fresh: Vec<CallId>,
-    /// Tags of commits whose callers have left in this tick.
-    abandoned: Vec<u64>,
+    /// Connections and tags of commits whose callers have left in this tick.
+    abandoned: Vec<(ConnectionId, u64)>,
     figures: LoopFigures,
     /// How long calls took; `None`: nobody wants to know.
     ended_calls: Option<EndedCalls>,
@@ -273,7 +273,7 @@ impl CallTable {
     fn over(&mut self, context: &StepContext, http2: &mut Http2State, id: CallId, code: Code) {
         if let Some(running) = self.calls.remove(id) {
             if running.commits > 0 && code == Code::DeadlineExceeded {
-                self.abandoned.push(id.tag());
+                self.abandoned.push((running.connection, id.tag()));
             }
             self.ended(context, &http2.link, &running, code);
             http2.end_call();
@@ -294,7 +294,7 @@ impl CallTable {
         {
             http2.end_call();
             if running.commits > 0 {
-                self.abandoned.push(id.tag());
+                self.abandoned.push((running.connection, id.tag()));
             }
             // What the caller has seen, if it has seen anything.
             let code = cause.told().unwrap_or(Code::Cancelled);
@@ -374,8 +374,9 @@ impl CallTable {
         stands
     }
 
-    /// Returns the tags of commits whose callers have left in this tick, to be taken out.
-    pub fn abandoned(&mut self) -> &mut Vec<u64> {
+    /// Returns the connections and tags of commits whose callers have left in this tick, to be
+    /// taken out.
+    pub fn abandoned(&mut self) -> &mut Vec<(ConnectionId, u64)> {
         &mut self.abandoned
     }
 

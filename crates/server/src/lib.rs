@@ -27,6 +27,7 @@ mod clock;
 mod connection;
 mod deferred_drop;
 mod disk_write_queue;
+mod disk_writes;
 mod drain;
 mod durations;
 mod event_loop;

@@ -16,7 +16,9 @@ use crate::limits;
 use crate::operation::{List, Mode, Operation};
 use crate::operations::{Operations, OperationsEnd};
 use crate::read_before::{ReadAhead, ReadBefore};
-use crate::record::{Action, Check, CommitRecord, OperationRecord, Parts, Source, Whole};
+use crate::record::{
+    Action, Check, CommitRecord, CommitRun, OperationRecord, Parts, Source, Whole,
+};
 use crate::store::Store;
 use crate::value::Value;
 
@@ -84,6 +86,7 @@ impl WriteBatch {
                 .max(limits::ANSWER_BYTES),
             source: self.source,
             rewrites: false,
+            wants_reads: false,
             is_abandoned: false,
             bytes: 0,
         };
@@ -93,7 +96,6 @@ impl WriteBatch {
             batch: self,
             known,
             record,
-            wants_reads: false,
             list: List::Compares,
             start,
             bytes_before,
@@ -121,7 +123,6 @@ impl WriteBatch {
     /// In a store with a log, what others put into a volatile database while its drop is logged
     /// goes with it.
     pub fn drop_empty_database(&mut self, tag: u64, database: DatabaseId) {
-        self.wants_reads |= self.know(database).is_on_disk;
         self.change_catalogue(tag, database, Whole::DropEmpty, "", &[]);
     }
 
@@ -137,6 +138,9 @@ impl WriteBatch {
         let name = &name.as_bytes()[..name.len().min(limits::KEY_BYTES)];
         let first = self.operations.len();
         let bytes_before = self.operations.bytes();
+        // What is in it is looked up beforehand.
+        let wants_reads = whole == Whole::DropEmpty && self.know(database).is_on_disk;
+        self.wants_reads |= wants_reads;
         let parts = Parts {
             key: name,
             value: config,
@@ -156,6 +160,7 @@ impl WriteBatch {
             answer_bytes: limits::ANSWER_BYTES,
             source: self.source,
             rewrites: false,
+            wants_reads,
             is_abandoned: false,
             bytes: self.operations.bytes() - bytes_before,
         };
@@ -254,6 +259,35 @@ impl WriteBatch {
         rest.wants_reads = self.wants_reads;
     }
 
+    /// Returns the commits in runs of one connection, in order.
+    pub fn runs(&self) -> impl Iterator<Item = CommitRun> {
+        let mut first = 0;
+        let runs = self.logged.chunk_by(CommitRecord::goes_with);
+        runs.map(move |run| {
+            let commits = first..first + run.len();
+            first = commits.end;
+            CommitRun {
+                connection: run[0].source.connection,
+                wants_reads: run[0].wants_reads,
+                commits,
+            }
+        })
+    }
+
+    /// Adds some commits of another batch behind its own. What was read for them is not taken over.
+    pub fn append_some(&mut self, other: &WriteBatch, commits: Range<usize>) {
+        for commit in &other.logged[commits] {
+            let first = self.operations.len();
+            (self.operations).append_some(&other.operations, commit.operations());
+            self.wants_reads |= commit.wants_reads;
+            self.logged.push(CommitRecord {
+                first,
+                end: self.operations.len(),
+                ..*commit
+            });
+        }
+    }
+
     /// The key of the last operation.
     pub(crate) fn last_key(&self) -> Option<&[u8]> {
         self.operations.last().map(|last| self.key(last))
@@ -287,10 +321,12 @@ impl WriteBatch {
         &self.logged
     }
 
-    /// Marks commits from the given one on whose caller has left. Those on blobs, and those about
-    /// databases as a whole, are finished all the same: others wait for what comes of them. `tags`
-    /// is in order.
-    pub(crate) fn abandon(&mut self, from: usize, tags: &[u64]) {
+    /// Marks commits from the given one on whose caller has left: nothing is read for them, and
+    /// they are refused ([`Refusal::Abandoned`](crate::Refusal::Abandoned)). Those on blobs, and
+    /// those about databases as a whole, are finished all the same: others wait for what comes of
+    /// them. `tags` is in order.
+    pub fn abandon(&mut self, from: usize, tags: &[u64]) {
+        self.before.forget_lack();
         for commit in self.logged.iter_mut().skip(from) {
             let is_finished = commit.whole.is_some() || commit.database == DatabaseId::BLOBS;
             commit.is_abandoned |= !is_finished && tags.binary_search(&commit.tag).is_ok();
@@ -425,7 +461,6 @@ pub struct Commit<'a> {
     batch: &'a mut WriteBatch,
     known: Known,
     record: CommitRecord,
-    wants_reads: bool,
     list: List,
     /// Where the batch ended before.
     start: OperationsEnd,
@@ -452,7 +487,7 @@ impl<'a> Commit<'a> {
         let hash = batch.hasher.hash(parts.key);
         // The lengths were checked against limits that fit in 32 bits.
         let record = (batch.operations).push(&parts, hash, self.list, self.message);
-        self.wants_reads |= self.known.is_on_disk && record.needs_state();
+        self.record.wants_reads |= self.known.is_on_disk && record.needs_state();
         self.record.rewrites |= matches!(record.action, Action::Append);
         if matches!(operation, Operation::Clear) {
             self.record.whole = Some(Whole::Clear);
@@ -483,7 +518,7 @@ impl<'a> Commit<'a> {
         self.submitted = true;
         self.record.end = self.batch.operations.len();
         self.record.bytes = self.bytes();
-        self.batch.wants_reads |= self.wants_reads;
+        self.batch.wants_reads |= self.record.wants_reads;
         self.batch.submit(self.record, self.known.is_logged);
     }
 

@@ -123,7 +123,7 @@ pub use outcome::{
 pub use range::{CountSlice, Direction, Range, ScanEnd};
 pub use read_before::ReadAhead;
 pub use read_view::{Counted, ReadView};
-pub use record::Source;
+pub use record::{CommitRun, Source};
 pub use store::{DatabaseInfo, Store, StoreConfig};
 pub use sweep::SWEEP_TAG;
 pub use value::{Entry, Value};

@@ -97,6 +97,17 @@ impl Operations {
         self.payload.append(&mut other.payload);
     }
 
+    /// Adds some of others behind its own, which stay there.
+    pub(crate) fn append_some(&mut self, other: &Operations, places: Range<usize>) {
+        for operation in &other.records[places] {
+            let place = (self.payload).append_part(&other.payload, operation.place);
+            self.records.push(OperationRecord {
+                place,
+                ..*operation
+            });
+        }
+    }
+
     /// Forgets all, and keeps a little memory.
     pub(crate) fn clear(&mut self) {
         self.records.clear();

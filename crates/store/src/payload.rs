@@ -135,6 +135,25 @@ impl Payload {
         self.large_bytes += std::mem::take(&mut other.large_bytes);
     }
 
+    /// Adds what another payload has at a place: small parts are copied, a large value is shared.
+    /// Returns where it lies.
+    pub(crate) fn append_part(&mut self, other: &Payload, place: Place) -> Place {
+        let start = self.bytes.len();
+        let part = &other.bytes[place.start..][..place.own_bytes()];
+        self.bytes.extend_from_slice(part);
+        let large = place.large.map(|large| {
+            let value = other.large[large as usize].clone();
+            self.large_bytes += value.len();
+            self.large.push(value);
+            self.large.len() as u32 - 1
+        });
+        Place {
+            start,
+            large,
+            ..place
+        }
+    }
+
     /// Moves what lies behind `mark` into another payload. Its places are then to be
     /// [`moved`](Place::moved_before).
     pub(crate) fn split_off(&mut self, mark: Mark) -> Payload {
@@ -179,6 +198,15 @@ fn kept_in(message: &Bytes, value: &[u8]) -> Option<Bytes> {
 }
 
 impl Place {
+    /// Bytes of it that do not lie by themselves.
+    fn own_bytes(self) -> usize {
+        let value_len = match self.large {
+            Some(_) => 0,
+            None => self.value_len as usize,
+        };
+        self.key_len as usize + value_len + self.expected_len as usize
+    }
+
     /// The same in a payload to whose end, then at `mark`, this one was appended.
     #[inline]
     pub(crate) fn moved_behind(self, mark: Mark) -> Place {
@@ -264,6 +292,24 @@ mod tests {
                     assert_eq!((payload.len(), rest.len()), (length(&places), 0), "{round}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn parts_that_are_added_one_by_one_are_what_they_were() {
+        for large in 0..16 {
+            let (mut payload, mut other) = (Payload::default(), Payload::default());
+            let places = filled(&mut payload, 1, 4, large);
+            for round in 0..2 {
+                let added: Vec<_> = (places.iter())
+                    .map(|&place| other.append_part(&payload, place))
+                    .collect();
+                check(&other, &added, 1, large);
+                assert_eq!(other.len(), (round + 1) * payload.len());
+                check(&payload, &places, 1, large);
+            }
+            other.clear();
+            assert_eq!(other.len(), 0);
         }
     }
 

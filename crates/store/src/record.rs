@@ -21,6 +21,8 @@ pub(crate) struct CommitRecord {
     pub(crate) source: Source,
     /// Some operation may copy an existing value.
     pub(crate) rewrites: bool,
+    /// It is on a database on disk, and has to know what is there.
+    pub(crate) wants_reads: bool,
     /// Whoever asked for it has left.
     pub(crate) is_abandoned: bool,
     /// Bytes of its keys and values.
@@ -37,6 +39,17 @@ pub struct Source {
     pub connection: u64,
 }
 
+/// Commits of a batch that stand together and are of one connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommitRun {
+    /// What [`Source`] says of them.
+    pub connection: u64,
+    /// Whether they have to know what is on the device before they can be decided.
+    pub wants_reads: bool,
+    /// Which commits of the batch they are.
+    pub commits: Range<usize>,
+}
+
 impl CommitRecord {
     /// Where the commit's operations lie in the batch.
     pub(crate) fn operations(&self) -> Range<usize> {
@@ -47,6 +60,11 @@ impl CommitRecord {
     pub(crate) fn is_of_catalogue(&self) -> bool {
         self.whole
             .is_some_and(|whole| whole == Whole::Create || whole.is_drop())
+    }
+
+    /// Whether both are of one connection, and wait for the device or not.
+    pub(crate) fn goes_with(&self, other: &CommitRecord) -> bool {
+        self.source.connection == other.source.connection && self.wants_reads == other.wants_reads
     }
 
     /// Whether both are on one database, and leave it where it is.

@@ -435,6 +435,37 @@ fn writes_keep_their_order_behind_one_that_must_read() {
     assert!(found, "the first was decided before the second");
 }
 
+/// A connection leaves while its writes wait for readers: all come back, and are decided or
+/// refused.
+#[test]
+fn writes_of_a_connection_that_has_left_come_back() {
+    for _ in 0..2 {
+        let mut bench = Bench::new(true);
+        assert!(bench.put_ok("", b"disk", Condition::None));
+        let tree = bench.store.tree(DatabaseId::DEFAULT);
+        let tree = tree.expect("it is on disk");
+        let held = tree.hold_reads();
+        // One batch each: more than there are readers.
+        for _ in 0..2 * limits::READERS {
+            let write = bench.put("", b"more", Condition::Present);
+            assert!(bench.waits(write));
+        }
+        let waiting = bench.pool.as_ref().expect("there is one").figures();
+        let waiting = || waiting.waiting_jobs.load(Ordering::Relaxed);
+        assert!(waiting() >= limits::READERS as u64);
+        bench.pair.close();
+        drop(held);
+        while bench.pair.worker.write_bytes() != (0, 0) {
+            let woken = bench.woken.recv_timeout(LONGEST_WAIT);
+            woken.expect("a reader gives a sign when it is done");
+            bench.pair.turn_of_worker();
+            while bench.rounds.round(&mut bench.clock) {}
+        }
+        assert_eq!((waiting(), bench.store.read_before_bytes()), (0, 0));
+        assert!(bench.pair.worker.readers_are_idle());
+    }
+}
+
 /// Writes that wait for a reader, for the committer, and for the end of the tick: above the bound
 /// for all of them together nothing more is taken from a peer.
 #[test]
