@@ -16,7 +16,7 @@ use crate::limits;
 use crate::operation::{List, Mode, Operation};
 use crate::operations::{Operations, OperationsEnd};
 use crate::read_before::{ReadAhead, ReadBefore};
-use crate::record::{Action, Check, CommitRecord, OperationRecord, Parts, Source, Whole};
+use crate::record::{Action, Check, CommitRecord, OperationParts, OperationRecord, Source, Whole};
 use crate::store::Store;
 use crate::value::Value;
 
@@ -137,7 +137,7 @@ impl WriteBatch {
         let name = &name.as_bytes()[..name.len().min(limits::KEY_BYTES)];
         let first = self.operations.len();
         let bytes_before = self.operations.bytes();
-        let parts = Parts {
+        let parts = OperationParts {
             key: name,
             value: config,
             expected: &[],
@@ -446,7 +446,7 @@ impl<'a> Commit<'a> {
 
     /// Adds an operation. After an error the commit should be dropped.
     pub fn push(&mut self, operation: &Operation<'_>) -> Result<(), PushError> {
-        let parts = Parts::of(operation);
+        let parts = OperationParts::of(operation);
         self.check(operation, &parts)?;
         let batch = &mut *self.batch;
         let hash = batch.hasher.hash(parts.key);
@@ -493,7 +493,11 @@ impl<'a> Commit<'a> {
         self.batch.operations.bytes() - self.bytes_before
     }
 
-    fn check(&self, operation: &Operation<'_>, parts: &Parts<'_>) -> Result<(), PushError> {
+    fn check(
+        &self,
+        operation: &Operation<'_>,
+        parts: &OperationParts<'_>,
+    ) -> Result<(), PushError> {
         let count = self.batch.operations.len() - self.record.first;
         let bytes = self.bytes();
         let added = parts.key.len() + parts.value.len() + parts.expected.len();
