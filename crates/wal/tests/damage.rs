@@ -515,8 +515,8 @@ fn verify_tells_the_endings_apart() {
     );
 }
 
-/// Files full of invalid bytes, of pieces of each other, cut or grown: no panic, nothing out of order,
-/// and a way out.
+/// Files full of invalid bytes, of pieces of each other, cut or grown: no panic, nothing out of
+/// order, and a way out.
 #[test]
 fn invalid_bytes_are_survived() {
     for seed in 0..150 {
