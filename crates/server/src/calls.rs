@@ -36,7 +36,7 @@ struct Running {
     subscribed: bool,
 }
 
-struct Slot {
+struct CallSlot {
     generation: u32,
     running: Option<Running>,
 }
@@ -44,7 +44,7 @@ struct Slot {
 /// A slab of running calls. Slots are reused, so the steady state allocates nothing.
 #[derive(Default)]
 struct Slab {
-    slots: Vec<Slot>,
+    slots: Vec<CallSlot>,
     free: Vec<u32>,
 }
 
@@ -65,7 +65,7 @@ impl Slab {
         }
         let index =
             u32::try_from(self.slots.len()).expect("running calls are bounded far below 2^32");
-        self.slots.push(Slot {
+        self.slots.push(CallSlot {
             generation: 0,
             running: Some(running),
         });

@@ -162,9 +162,9 @@ fn place(kind: Kind) -> &'static str {
 /// A server whose listeners are bound: connections are already waiting.
 pub struct Server {
     loops: Loops,
-    parts: Parts,
+    parts: ServerParts,
     recovered: Option<Recovered>,
-    blobs_found: Option<store::blob::Found>,
+    blobs_found: Option<store::blob::FoundBlobs>,
     trees_set_aside: u64,
     pulse: Pulse,
     blob_threads: Arc<BlobThreads>,
@@ -172,7 +172,7 @@ pub struct Server {
 
 /// What the loops of a server share.
 #[derive(Clone)]
-struct Parts {
+struct ServerParts {
     settings: Arc<Settings>,
     shared: Arc<Shared>,
     account: Arc<Account>,
@@ -227,7 +227,7 @@ pub fn start(mut config: Config) -> Result<Server, StartError> {
         brought_limit_bytes,
         Arc::clone(&config.log),
     ));
-    let parts = Parts::new(config, account, deferred_drop, readers, store, durable);
+    let parts = ServerParts::new(config, account, deferred_drop, readers, store, durable);
     loops.handle_signals().map_err(StartError::Signals)?;
     Ok(Server {
         pulse: Pulse::new(loops.counters()),
@@ -295,7 +295,7 @@ impl Server {
     }
 
     /// What its folder of blobs held, if there is one.
-    pub fn blobs_found(&self) -> Option<&store::blob::Found> {
+    pub fn blobs_found(&self) -> Option<&store::blob::FoundBlobs> {
         self.blobs_found.as_ref()
     }
 
@@ -386,7 +386,7 @@ pub fn simulated(
     let mailbox = rounds.as_ref().map(register);
     let readers = Readers::Inline(store.clone());
     let account = Account::new(account_bytes(&config));
-    let parts = Parts::new(
+    let parts = ServerParts::new(
         config,
         account,
         DeferredDrop::Inline,
@@ -405,7 +405,7 @@ pub fn simulated(
 /// Asks a loop for a tick, from any thread.
 type SharedWaker = Arc<dyn Fn() + Send + Sync>;
 
-impl Parts {
+impl ServerParts {
     fn new(
         config: Config,
         account: Arc<Account>,
@@ -413,7 +413,7 @@ impl Parts {
         readers: Readers,
         store: Store,
         durable: Option<Arc<Durable>>,
-    ) -> Parts {
+    ) -> ServerParts {
         let mut http2 = wire::Config::server();
         http2.max_streams = config.max_streams;
         http2.stream_window = config.stream_window;
@@ -448,7 +448,7 @@ impl Parts {
             server: format!("{} {}", config.server.name, config.server.version),
             log: Arc::clone(&config.log),
         };
-        Parts {
+        ServerParts {
             tasks: Tasks::new(
                 Box::new(jobs),
                 Arc::clone(&config.time),

@@ -17,7 +17,7 @@ use crate::operation::{List, Mode, Operation};
 use crate::operations::{Operations, OperationsEnd};
 use crate::read_before::{ReadAhead, ReadBefore};
 use crate::record::{
-    Action, Check, CommitRecord, CommitRun, OperationRecord, Parts, Source, Whole,
+    Action, Check, CommitRecord, CommitRun, OperationParts, OperationRecord, Source, Whole,
 };
 use crate::store::Store;
 use crate::value::Value;
@@ -141,7 +141,7 @@ impl WriteBatch {
         // What is in it is looked up beforehand.
         let wants_reads = whole == Whole::DropEmpty && self.know(database).is_on_disk;
         self.wants_reads |= wants_reads;
-        let parts = Parts {
+        let parts = OperationParts {
             key: name,
             value: config,
             expected: &[],
@@ -481,7 +481,7 @@ impl<'a> Commit<'a> {
 
     /// Adds an operation. After an error the commit should be dropped.
     pub fn push(&mut self, operation: &Operation<'_>) -> Result<(), PushError> {
-        let parts = Parts::of(operation);
+        let parts = OperationParts::of(operation);
         self.check(operation, &parts)?;
         let batch = &mut *self.batch;
         let hash = batch.hasher.hash(parts.key);
@@ -528,7 +528,11 @@ impl<'a> Commit<'a> {
         self.batch.operations.bytes() - self.bytes_before
     }
 
-    fn check(&self, operation: &Operation<'_>, parts: &Parts<'_>) -> Result<(), PushError> {
+    fn check(
+        &self,
+        operation: &Operation<'_>,
+        parts: &OperationParts<'_>,
+    ) -> Result<(), PushError> {
         let count = self.batch.operations.len() - self.record.first;
         let bytes = self.bytes();
         let added = parts.key.len() + parts.value.len() + parts.expected.len();

@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use crate::limits;
 use crate::operation::List;
-use crate::payload::{Mark, Payload};
-use crate::record::{OperationRecord, Parts};
+use crate::payload::{Payload, PayloadMark};
+use crate::record::{OperationParts, OperationRecord};
 use crate::value::Value;
 
 /// See the module.
@@ -21,7 +21,7 @@ pub(crate) struct Operations {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OperationsEnd {
     records: usize,
-    payload: Mark,
+    payload: PayloadMark,
 }
 
 impl Operations {
@@ -51,7 +51,7 @@ impl Operations {
     #[inline]
     pub(crate) fn push(
         &mut self,
-        parts: &Parts<'_>,
+        parts: &OperationParts<'_>,
         hash: u64,
         list: List,
         message: Option<&Bytes>,
@@ -160,7 +160,7 @@ mod tests {
     use crate::record::{Action, Check};
 
     fn push(operations: &mut Operations, key: &[u8], value: &[u8]) {
-        let parts = Parts {
+        let parts = OperationParts {
             key,
             value,
             expected: b"expected",

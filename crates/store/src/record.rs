@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::blob::UploadPeer;
 use crate::database_id::DatabaseId;
 use crate::operation::{Condition, Expiry, List, Mode, Operation};
-use crate::payload::Place;
+use crate::payload::PayloadPlace;
 
 /// A submitted commit: a run of operations.
 #[derive(Clone, Copy, Debug)]
@@ -97,7 +97,7 @@ impl Whole {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OperationRecord {
     pub(crate) hash: u64,
-    pub(crate) place: Place,
+    pub(crate) place: PayloadPlace,
     pub(crate) action: Action,
     pub(crate) check: Check,
     pub(crate) list: List,
@@ -148,7 +148,7 @@ pub(crate) enum Check {
 }
 
 /// An [`Operation`] taken apart.
-pub(crate) struct Parts<'a> {
+pub(crate) struct OperationParts<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) value: &'a [u8],
     pub(crate) expected: &'a [u8],
@@ -157,11 +157,11 @@ pub(crate) struct Parts<'a> {
     pub(crate) want_previous: bool,
 }
 
-impl<'a> Parts<'a> {
-    pub(crate) fn of(operation: &Operation<'a>) -> Parts<'a> {
+impl<'a> OperationParts<'a> {
+    pub(crate) fn of(operation: &Operation<'a>) -> OperationParts<'a> {
         let parts = |key, value, condition, action, want_previous| {
             let (check, expected) = take_apart(condition);
-            Parts {
+            OperationParts {
                 key,
                 value,
                 expected,

@@ -54,9 +54,9 @@ pub const NUMBER_BOUND: u64 = 1 << 62;
 /// lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogId {
-    /// Shown to callers: a place in the history is this and a sequence.
+    /// Callers see it: a place in the history is this and a sequence.
     pub history: u64,
-    /// Shown to nobody, so that nobody can put a group of this log into a value.
+    /// Nobody sees it, so that nobody can put a group of this log into a value.
     pub secret: u64,
 }
 

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use lab::{Arrivals, ConnectionMode, Length, LoadPlan, Pace, WorkerPlan};
 
-use crate::arguments::{LoadArguments, LoadArrivals, LoadMode};
+use crate::arguments::{CpuList, LoadArguments, LoadArrivals, LoadMode};
 use crate::command::tls::client_tls;
+use crate::cpus;
 use crate::exit::Failure;
 
 /// Places for calls on a connection, without and with --rate.
@@ -23,6 +24,7 @@ pub(super) fn plan(arguments: &LoadArguments) -> Result<LoadPlan, Failure> {
         LoadMode::Short => ConnectionMode::Short,
     };
     check(arguments, mode)?;
+    check_pin(arguments.pin.as_ref())?;
     let pace = match arguments.rate {
         None => Pace::Closed,
         Some(rate) => Pace::Open {
@@ -74,6 +76,12 @@ pub(super) fn plan(arguments: &LoadArguments) -> Result<LoadPlan, Failure> {
         stop_on_failure: false,
         server_process: arguments.server_pid,
     })
+}
+
+/// Checks that the CPUs of `--pin` may be used, before anything is made on a server.
+pub(super) fn check_pin(pin: Option<&CpuList>) -> Result<(), Failure> {
+    let checked = pin.map_or(Ok(()), cpus::check);
+    checked.map_err(|wrong| Failure::Usage(format!("--pin names {wrong}")))
 }
 
 /// What clap cannot see: flags that contradict each other by their values.
