@@ -95,6 +95,7 @@ mod operation;
 mod operations;
 mod outcome;
 mod payload;
+mod push_error;
 mod range;
 mod read_before;
 mod read_room;
@@ -109,7 +110,7 @@ mod value;
 mod view;
 
 pub use aside::SET_ASIDE_FOLDER;
-pub use batch::{Commit, Limit, PushError, WriteBatch};
+pub use batch::{Commit, WriteBatch};
 pub use clock::Clock;
 pub use committer::Committer;
 pub use database::{CreateError, DatabaseConfig, DatabaseLimits, DropError, Durability, Kind};
@@ -120,6 +121,7 @@ pub use operation::{Condition, Expiry, List, Mode, Operation};
 pub use outcome::{
     CommitOutcome, Decision, KeyState, OperationOutcome, OperationStatus, Outcomes, Refusal,
 };
+pub use push_error::{Limit, PushError};
 pub use range::{CountSlice, Direction, Range, ScanEnd};
 pub use read_before::ReadAhead;
 pub use read_view::{Counted, ReadView};

@@ -127,8 +127,8 @@ impl Payload {
         self.large_bytes -= gone.map(|value| value.len()).sum::<usize>();
     }
 
-    /// Adds all of another payload. Its places are then to be [`moved`](PayloadPlace::moved_behind) behind
-    /// the end before.
+    /// Adds all of another payload. Its places are then to be [`moved`](PayloadPlace::moved_behind)
+    /// behind the end before.
     pub(crate) fn append(&mut self, other: &mut Payload) {
         self.bytes.append(&mut other.bytes);
         self.large.append(&mut other.large);
