@@ -624,13 +624,14 @@ fn so_many_jobs_wait_and_no_more() {
 fn reads_of_a_connection_that_has_gone_are_not_done() {
     const WAITING: usize = 10;
     let mut bench = Bench::new(true);
-    assert!(bench.put_ok("", b"disk", Condition::None));
     let pool = Arc::clone(bench.pool.as_ref().expect("there is one"));
     let figures = pool.figures();
     let waiting = || figures.waiting_jobs.load(Ordering::Relaxed);
     let tree = bench.store.tree(DatabaseId::DEFAULT);
     let tree = tree.expect("it is on disk");
     for _ in 0..2 {
+        // What was written is in no cache of rows: each Get needs a reader.
+        assert!(bench.put_ok("", b"disk", Condition::None));
         let held = tree.hold_reads();
         for _ in 0..limits::READERS + WAITING {
             bench.get("", b"key");
@@ -640,6 +641,9 @@ fn reads_of_a_connection_that_has_gone_are_not_done() {
         bench.pair.close();
         assert!(waiting() <= 1, "{} beside a sweep of the loop", waiting());
         drop(held);
+        // The next connection names its streams as this one did.
+        bench.ended.clear();
+        bench.pair.messages.clear();
         bench.pair.client = wire::Connection::new(&wire::Config::client(), 0);
         (bench.pair.io, bench.pair.sent) = (net::Io::new(), Vec::new());
         bench.pair.accept(false);
