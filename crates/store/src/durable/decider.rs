@@ -13,6 +13,7 @@ use super::trees::TreeWriters;
 use super::visible::{Visible, VisibleIndex};
 use crate::batch::WriteBatch;
 use crate::blob::split_key;
+use crate::database::Kind;
 use crate::database_id::DatabaseId;
 use crate::decide::{Context, decide};
 use crate::effects::Effects;
@@ -415,11 +416,12 @@ impl Grouped<'_> {
             database_bytes: self.used_bytes(),
             store_bytes: (work.store.memory_bytes()).saturating_add_signed(work.growth_bytes),
         };
-        used.check_growth(
-            growth_bytes,
-            &self.pending.database.config.limits,
-            &work.store,
-        )
+        let config = &self.pending.database.config;
+        used.check_growth(growth_bytes, &config.limits, &work.store)?;
+        match config.kind {
+            Kind::Memory => used.check_process(growth_bytes, &work.store),
+            Kind::Disk => Ok(()),
+        }
     }
 
     /// Returns what the database takes, with what is pending.
