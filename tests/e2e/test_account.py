@@ -587,3 +587,40 @@ def test_writes_that_must_know_large_values(binary, tmp_path):
                     flood.socket.close()
             judge(server, 128 * MIB, 14, honest)
         assert_all_is_given_back(server, 128 * MIB)
+
+
+def test_large_values_that_others_must_know_hold_up_no_small_writes(binary, tmp_path):
+    """Hundreds of writes wait until a large value was read for each of them; those of others are
+    done meanwhile, whether they must know something or not."""
+    flags = ["--data", str(tmp_path / "data"), "--kind", "disk", "--durability", "written"]
+    flags += ["--memory-limit", "64MiB", "--disk-cache", "8MiB"]
+    with Server(binary, *flags) as server:
+        put(server, [(b"large/%d" % number, LARGE) for number in range(16)])
+        assert server.stop() == 0, server.log()
+    with Server(binary, *flags) as server, open_channel(server.address) as channel:
+        kv = kv_pb2_grpc.KeyValueStub(channel)
+        for round in range(2):
+            floods = [Flood(server.address, window=1 << 20) for _ in range(4)]
+            for flood in floods:
+                assert len(flood.calls("/pelton.v1.KeyValue/Put", unmet_put, 100)) == 100
+            for number in range(20):
+                kv.Put(pb.PutRequest(key=b"small", value=b"%d" % number), timeout=60)
+                request = pb.IncrementRequest(key=b"count", delta=1)
+                assert kv.Increment(request, timeout=60).value == 20 * round + number + 1
+            for flood in floods:
+                flood.poll(0.01)
+            assert sum(flood.ended() for flood in floods) < 400, "small writes waited for all"
+            for flood in floods:
+                wait_until(lambda flood=flood: flood.poll(0.1) or flood.ended() == 100, 120)
+                assert flood.statuses() == {0: 100}
+                flood.socket.close()
+        # Unlike reads of values for responses, these have no room beside it.
+        peak = status_bytes(server.process.pid, "VmHWM")
+        assert peak <= 128 * MIB + 5 * 128 * 1024, f"{peak / MIB:.0f} MiB were resident"
+        assert_all_is_given_back(server, 64 * MIB)
+
+
+def unmet_put(number):
+    """A Put that is refused for what its key has."""
+    request = pb.PutRequest(key=b"large/%d" % (number % 16), value=b"x", if_version=1 << 60)
+    return grpc_message(request.SerializeToString())

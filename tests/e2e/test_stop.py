@@ -339,6 +339,18 @@ def test_an_idle_server_stops_at_once(binary, number):
             socket.create_connection(server.host_port, timeout=5)
 
 
+def test_user_signals_do_nothing(binary):
+    """Those that rotate logs send them, and by default they end a process."""
+    with Server(binary) as server:
+        for number in [signal.SIGUSR1, signal.SIGUSR2] * 2:
+            server.signal(number)
+            with open_channel(server.address) as channel:
+                stub = kv_pb2_grpc.KeyValueStub(channel)
+                put = stub.Put(pb.PutRequest(key=b"k", value=b"v"), timeout=STOP_SECONDS)
+                assert put.applied
+        assert server.stop() == 0
+
+
 def test_a_running_call_is_waited_for(binary):
     with Server(binary) as server, Connection(server.address) as connection:
         request = echo_pb2.EchoRequest(payload=b"patience", delay_ms=1_500).SerializeToString()

@@ -14,7 +14,7 @@ use client::Code;
 use common::{Gate, Reply, Script, Server, TIMEOUT, plan};
 use lab::{
     Arrivals, ConnectionMode, FailureKind, Length, LoadOutcome, LoadPlan, LoadProgress,
-    MetadataField, MetadataValue, Pace, Report, RunError, SameRequest, Verdict, Workload,
+    MetadataField, MetadataValue, Pace, Report, RunError, SameRequest, Tally, Verdict, Workload,
     process_cpu_ns, run,
 };
 use rustix::time::{ClockId, clock_gettime};
@@ -87,26 +87,8 @@ impl<F: FnMut(u64)> Workload for Before<F> {
 
 // --- what is counted
 
-/// Two threads with three connections: one of them has two.
-#[test]
-fn a_run_of_so_many_calls_makes_and_counts_each() {
-    let slow = Duration::from_millis(20);
-    let server = Server::new(move |asked| {
-        if asked.number == 50 {
-            thread::sleep(slow);
-        }
-        Reply::Answer(vec![b'x'; 1_000])
-    });
-    let mut plan = plan(&server, Length::Calls(101));
-    plan.threads = 2;
-    plan.connections = 3;
-    plan.worker.in_flight = 2;
-    let begin = Instant::now();
-    let outcome = outcome(&plan);
-    let wall_ns = begin.elapsed().as_nanos() as u64;
-
-    let tally = &outcome.tally;
-    assert_eq!((server.messages(), server.connections()), (101, 3));
+/// 101 calls of one kind, all of which succeeded.
+fn check_tally(tally: &Tally) {
     assert_eq!(
         (tally.succeeded, tally.ended, tally.ended_in_window),
         (101, 101, 101)
@@ -132,20 +114,10 @@ fn a_run_of_so_many_calls_makes_and_counts_each() {
         (tally.latency_ns.len(), tally.uncorrected_ns.len()),
         (101, 101)
     );
-    assert!(tally.latency_ns.max() >= slow.as_nanos() as u64);
-    assert!(tally.latency_ns.max() <= outcome.elapsed_ns + outcome.elapsed_ns / 500);
-    assert!(tally.lag_ns.is_empty(), "a closed loop has none");
+}
 
-    // From the first call to the last answer, which is more than the slow call took.
-    assert!(outcome.elapsed_ns >= slow.as_nanos() as u64 && outcome.elapsed_ns <= wall_ns);
-    assert!(!outcome.was_stopped);
-    assert!(
-        outcome.stalls.is_none(),
-        "only an open loop looks at the clock"
-    );
-    assert_eq!(outcome.server_cpu_ns, None);
-    assert!(outcome.busiest_percent > 0.0);
-
+/// What their sockets have done.
+fn check_counters(outcome: &LoadOutcome, server: &Server) {
     // Counted from the moment at which the connections stood: their greetings are not in it.
     let counters = &outcome.counters;
     assert_eq!(
@@ -168,6 +140,44 @@ fn a_run_of_so_many_calls_makes_and_counts_each() {
         tcp.segments_out < 2_000 && tcp.segments_in < 2_000,
         "{tcp:?}"
     );
+}
+
+/// Two threads with three connections: one of them has two.
+#[test]
+fn a_run_of_so_many_calls_makes_and_counts_each() {
+    let slow = Duration::from_millis(20);
+    let server = Server::new(move |asked| {
+        if asked.number == 50 {
+            thread::sleep(slow);
+        }
+        Reply::Answer(vec![b'x'; 1_000])
+    });
+    let mut plan = plan(&server, Length::Calls(101));
+    plan.threads = 2;
+    plan.connections = 3;
+    plan.worker.in_flight = 2;
+    let begin = Instant::now();
+    let outcome = outcome(&plan);
+    let wall_ns = begin.elapsed().as_nanos() as u64;
+
+    let tally = &outcome.tally;
+    assert_eq!((server.messages(), server.connections()), (101, 3));
+    check_tally(tally);
+    assert!(tally.latency_ns.max() >= slow.as_nanos() as u64);
+    assert!(tally.latency_ns.max() <= outcome.elapsed_ns + outcome.elapsed_ns / 500);
+    assert!(tally.lag_ns.is_empty(), "a closed loop has none");
+
+    // From the first call to the last answer, which is more than the slow call took.
+    assert!(outcome.elapsed_ns >= slow.as_nanos() as u64 && outcome.elapsed_ns <= wall_ns);
+    assert!(!outcome.was_stopped);
+    assert!(
+        outcome.stalls.is_none(),
+        "only an open loop looks at the clock"
+    );
+    assert_eq!(outcome.server_cpu_ns, None);
+    assert!(outcome.busiest_percent > 0.0);
+
+    check_counters(&outcome, &server);
 
     let report = Report::new("Echo".into(), &plan, outcome, 1);
     assert!(!report.has_failures());

@@ -129,7 +129,8 @@ impl LoopConfig {
     }
 
     /// Lowers `max_connections` so that connections, with those to be refused, take no more
-    /// descriptors than these, and says so.
+    /// descriptors than these, and says so. One address then has a part of them at most
+    /// ([`limits::ADDRESS_SHARE_OF_FEW_PERCENT`]), unless it may have all.
     pub fn bound_connections(&mut self, descriptors: usize) {
         let allowed = descriptors.saturating_sub(refusals(descriptors));
         let allowed = match self.driver {
@@ -140,6 +141,8 @@ impl LoopConfig {
         let max_connections = allowed.max(1);
         if max_connections < self.max_connections {
             let asked = std::mem::replace(&mut self.max_connections, max_connections);
+            let share = (max_connections * limits::ADDRESS_SHARE_OF_FEW_PERCENT / 100).max(1);
+            self.max_connections_per_address = self.max_connections_per_address.min(share);
             let notice = Notice::FewerConnections {
                 asked,
                 max_connections,
@@ -183,6 +186,29 @@ mod tests {
     impl Notices for Told {
         fn notice(&self, notice: &Notice) {
             self.0.lock().expect("no panic").push(notice.to_string());
+        }
+    }
+
+    /// Who has one address may not have all connections that the descriptors allow.
+    #[test]
+    fn where_descriptors_are_few_an_address_has_a_part_of_the_connections() {
+        for (descriptors, per_address, expected) in [
+            (16, 1_024, 6),
+            (376, 1_024, 246),
+            (376, 100, 100),
+            (376, 0, 0),
+            (0, 1_024, 1),
+            (1 << 20, 1_024, 1_024),
+        ] {
+            let mut config = LoopConfig {
+                max_connections_per_address: per_address,
+                ..LoopConfig::default()
+            };
+            for _ in 0..2 {
+                config.bound_connections(descriptors);
+                let left = config.max_connections_per_address;
+                assert_eq!(left, expected, "{descriptors} {per_address}");
+            }
         }
     }
 

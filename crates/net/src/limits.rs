@@ -21,6 +21,10 @@ pub const MIN_REFUSALS: usize = 8;
 /// `LoopConfig::max_connections_per_address`.
 pub const MAX_CONNECTIONS_PER_ADDRESS: usize = 1_024;
 
+/// What one address may have of the connections where descriptors allow fewer than were asked for,
+/// in percent: some are left for everybody else.
+pub const ADDRESS_SHARE_OF_FEW_PERCENT: usize = 75;
+
 /// So many connections above `max_connections_per_address` are opened to be refused in their own
 /// protocol. Beyond, those of that address are closed at once.
 pub const REFUSALS_PER_ADDRESS: usize = 16;

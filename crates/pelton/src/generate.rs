@@ -59,13 +59,25 @@ fn add_pages(command: &Command, pages: &mut Vec<(String, Vec<u8>)>) {
     clap_mangen::Man::new(command.clone())
         .render(&mut page)
         .expect("a Vec takes what is written");
-    pages.push((format!("{name}.1"), page));
+    pages.push((format!("{name}.1"), with_exit_status(page)));
     for below in command
         .get_subcommands()
         .filter(|below| !below.is_hide_set())
     {
         add_pages(below, pages);
     }
+}
+
+/// The same page, in which the table of exit codes has the heading of man-pages(7), and its lines
+/// are not filled into a paragraph.
+fn with_exit_status(page: Vec<u8>) -> Vec<u8> {
+    const EXTRA: &str = ".SH EXTRA\n";
+    let text = String::from_utf8(page).expect("made of texts that are UTF-8");
+    let Some((before, rest)) = text.split_once(EXTRA) else {
+        return text.into_bytes();
+    };
+    let (table, behind) = rest.split_at(rest.find(".SH ").unwrap_or(rest.len()));
+    format!("{before}.SH \"EXIT STATUS\"\n.nf\n{table}.fi\n{behind}").into_bytes()
 }
 
 #[cfg(test)]
@@ -147,6 +159,14 @@ mod tests {
                 "{name}"
             );
         }
+        let program = text("pelton.1");
+        let table = program.split_once(".SH \"EXIT STATUS\"\n.nf\n");
+        let (before, table) = table.expect("the table of exit codes is not filled");
+        assert!(!before.contains(".SH EXTRA"), "{program}");
+        assert!(
+            table.contains("\n  0    done\n") && table.contains("\n.fi\n"),
+            "{table}"
+        );
         let serve = text("pelton-serve.1");
         assert!(
             serve.contains("PELTON_LISTEN") && serve.contains("memory\\-limit"),

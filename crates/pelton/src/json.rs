@@ -339,7 +339,8 @@ mod tests {
     fn operations_are_read() {
         let put = operation(
             r#"{"operation":"put","key":"AP8=","key_encoding":"base64","value":"ff00",
-                "value_encoding":"hex","if_exists":false,"time_to_live_ms":5,"return_previous":true}"#,
+                "value_encoding":"hex","if_exists":false,"time_to_live_ms":5,
+                "return_previous":true}"#,
         )
         .expect("valid");
         let expected = OperationBody::Put(PutOperation {

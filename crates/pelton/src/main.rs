@@ -18,6 +18,7 @@ mod activity;
 mod arguments;
 mod certificate;
 mod command;
+mod cpus;
 mod credentials;
 mod durability;
 mod encoding;

@@ -27,6 +27,11 @@ pub fn entries(count: u64) -> String {
     counted(count, "entry", "entries")
 }
 
+/// What a snapshot holds of databases in memory, and of blobs the descriptions.
+pub fn entries_and_blobs(count: u64) -> String {
+    counted(count, "entry or blob", "entries and blobs")
+}
+
 /// `1 database`, `2 databases`.
 pub fn databases(count: u64) -> String {
     counted(count, "database", "databases")

@@ -26,30 +26,30 @@ pub fn watch(server: &Server, cache_bytes: u64) -> io::Result<()> {
     let thread = thread::Builder::new().name("pelton-memory".into());
     thread.spawn(move || {
         loop {
-            let look = Look {
+            let memory = ProcessMemory {
                 process_bytes: anonymous_bytes().unwrap_or(0),
                 allowed_bytes: allowed_bytes(&shared, cache_bytes),
             };
-            shared.store.note_process_bytes(look.excessive_bytes());
-            thread::sleep(look.next());
+            shared.store.note_process_bytes(memory.excessive_bytes());
+            thread::sleep(memory.next_period());
         }
     })?;
     Ok(())
 }
 
 /// What the process takes, and what it may, at one moment.
-struct Look {
+struct ProcessMemory {
     process_bytes: u64,
     allowed_bytes: u64,
 }
 
-impl Look {
+impl ProcessMemory {
     fn excessive_bytes(&self) -> Option<u64> {
         (self.process_bytes > self.allowed_bytes).then_some(self.process_bytes)
     }
 
     /// When to look again.
-    fn next(&self) -> Duration {
+    fn next_period(&self) -> Duration {
         Duration::from_millis(match self.process_bytes > self.allowed_bytes / 2 {
             true => PROCESS_LOOK_MS,
             false => ACTIVITY_PERIOD_MS,
@@ -95,12 +95,12 @@ mod tests {
             (1_000, None, PROCESS_LOOK_MS),
             (1_001, Some(1_001), PROCESS_LOOK_MS),
         ] {
-            let look = Look {
+            let memory = ProcessMemory {
                 process_bytes,
                 allowed_bytes: 1_000,
             };
-            assert_eq!(look.excessive_bytes(), excessive_bytes);
-            assert_eq!(look.next(), Duration::from_millis(next_ms));
+            assert_eq!(memory.excessive_bytes(), excessive_bytes);
+            assert_eq!(memory.next_period(), Duration::from_millis(next_ms));
         }
     }
 }

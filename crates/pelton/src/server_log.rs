@@ -64,8 +64,8 @@ impl server::Log for ServerLog {
             ..
         } = report;
         tracing::info!(
-            "made a snapshot of {entries} entries, {file_bytes} bytes, up to sequence {sequence}: \
-             {file}"
+            "made a snapshot of {entries} entries and blobs, {file_bytes} bytes, up to sequence \
+             {sequence}: {file}"
         );
     }
 

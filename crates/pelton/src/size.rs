@@ -116,6 +116,10 @@ impl FromStr for Size {
             .find(|(name, _)| unit.eq_ignore_ascii_case(name))
         {
             Some((_, factor)) => *factor,
+            // There are no parts of a byte: a share was meant, or a unit is missing.
+            None if unit.is_empty() && number.contains('.') => {
+                return Err(ParseError::NotASize(text.into()));
+            }
             None if unit.is_empty() => 1,
             None if ["k", "m", "g", "t"].contains(&unit.to_ascii_lowercase().as_str()) => {
                 return Err(ParseError::AmbiguousUnit(text.into()));
@@ -158,7 +162,13 @@ impl FromStr for MemoryLimit {
 
     fn from_str(text: &str) -> Result<MemoryLimit, ParseError> {
         let Some(share) = text.trim().strip_suffix('%') else {
-            return text.parse().map(MemoryLimit::Bytes);
+            let limit = text.parse().map(MemoryLimit::Bytes);
+            return limit.map_err(|error| match error {
+                ParseError::NotASize(text) if text.starts_with("0.") || text.starts_with('.') => {
+                    ParseError::NotAShare(text)
+                }
+                other => other,
+            });
         };
         match share.trim_end().parse() {
             Ok(percent @ 1..=100) => Ok(MemoryLimit::Percent(percent)),
@@ -266,7 +276,7 @@ mod tests {
     #[test]
     fn wrong_sizes_are_refused_with_a_reason() {
         for text in [
-            "", "-1", "4 apples", "KiB", "1..5MB", "1.MB", ".5MB", "0x10", "1e6", "_",
+            "", "-1", "4 apples", "KiB", "1..5MB", "1.MB", ".5MB", "0x10", "1e6", "_", "0.5", "1.0",
         ] {
             assert_eq!(size(text), Err(ParseError::NotASize(text.into())), "{text}");
         }
@@ -305,7 +315,7 @@ mod tests {
     fn memory_limits_are_sizes_or_shares() {
         assert_eq!("70%".parse(), Ok(MemoryLimit::Percent(70)));
         assert_eq!("2GiB".parse(), Ok(MemoryLimit::Bytes(Size(2 << 30))));
-        for text in ["0%", "101%", "-5%", "x%", "%"] {
+        for text in ["0%", "101%", "-5%", "x%", "%", "0.5", ".7"] {
             assert_eq!(
                 text.parse::<MemoryLimit>(),
                 Err(ParseError::NotAShare(text.into()))

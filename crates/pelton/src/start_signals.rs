@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use signal_hook::SigId;
-use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::{flag, low_level, low_level::pipe};
 
 use crate::exit::Exit;
@@ -34,6 +34,7 @@ impl StartSignals {
             signals.ids.push(pipe::register(signal, end.try_clone()?)?);
         }
         drop(end);
+        ignore_user_signals()?;
         let thread = thread::Builder::new().name("pelton-signals".into());
         thread.spawn(move || {
             // With the last handler the other end goes, and nothing is read.
@@ -61,6 +62,15 @@ impl Drop for StartSignals {
             low_level::unregister(id);
         }
     }
+}
+
+/// Has SIGUSR1 and SIGUSR2 do nothing from now on: what rotates logs sends them to servers that
+/// open their log anew, and by default they end a process as a crash does.
+fn ignore_user_signals() -> io::Result<()> {
+    for signal in [SIGUSR1, SIGUSR2] {
+        flag::register(signal, Arc::default())?;
+    }
+    Ok(())
 }
 
 fn end_program() -> ! {

@@ -251,7 +251,10 @@ fn transact_chooses_a_list() {
     let server = Server::start();
     assert_eq!(server.run(["put", "a", "1"]).code, 0);
     let request = br#"{
-        "comparisons": [{"key": "a", "value": "1"}, {"key": "YjA=", "key_encoding": "base64", "exists": false}],
+        "comparisons": [
+            {"key": "a", "value": "1"},
+            {"key": "YjA=", "key_encoding": "base64", "exists": false}
+        ],
         "when_met": [
             {"operation": "put", "key": "b0", "value": "2"},
             {"operation": "get", "key": "a"}

@@ -48,7 +48,8 @@ fn filled() -> Server {
         ("c3bc", "c3bc5c22"),
     ] {
         lines.push_str(&format!(
-            "{{\"operation\":\"put\",\"key\":\"{key}\",\"key_encoding\":\"hex\",\"value\":\"{value}\",\"value_encoding\":\"hex\"}}\n"
+            "{{\"operation\":\"put\",\"key\":\"{key}\",\"key_encoding\":\"hex\",\
+             \"value\":\"{value}\",\"value_encoding\":\"hex\"}}\n"
         ));
     }
     let filled = server.run_with_input(&["batch", "--mode", "independent"], lines.as_bytes());

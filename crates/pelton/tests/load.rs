@@ -106,62 +106,65 @@ fn a_closed_loop_makes_its_calls_and_counts_them() {
     assert!(lines[0].contains("p999_us"), "{csv:?}");
 }
 
+/// Flags of loads that differ in what is sent, how, and when.
+const SHAPES: [&[&str]; 13] = [
+    &["--mix", "get=20,put=20,delete=20,append=20,incr=20"],
+    &[
+        "--distribution",
+        "zipf:1.1",
+        "--value-size",
+        "exp:200",
+        "--mix",
+        "put=100",
+    ],
+    &[
+        "--distribution",
+        "sequential",
+        "--key-size",
+        "5",
+        "--mix",
+        "put=50,get=50",
+    ],
+    &["--mode", "exclusive", "--connections", "5"],
+    &["--mode", "short", "--connections", "3"],
+    &["--batch", "7", "--mix", "put=70,get=30"],
+    &["--pipe", "--mix", "incr=100"],
+    &[
+        "--pipe",
+        "--batch",
+        "5",
+        "--mix",
+        "put=100",
+        "--in-flight",
+        "3",
+    ],
+    &["--threads", "2", "--connections", "3", "--in-flight", "2"],
+    &[
+        "--deadline",
+        "20s",
+        "--metadata",
+        "x-a=b",
+        "--metadata",
+        "x-trace=random",
+    ],
+    &["--rate", "2000", "--connections", "2"],
+    &[
+        "--rate",
+        "2000",
+        "--arrivals",
+        "fixed",
+        "--mode",
+        "exclusive",
+        "--connections",
+        "4",
+    ],
+    &["--rate", "500", "--mode", "short", "--connections", "20"],
+];
+
 #[test]
 fn every_shape_of_load_works() {
     let server = Server::start();
-    for flags in [
-        &["--mix", "get=20,put=20,delete=20,append=20,incr=20"][..],
-        &[
-            "--distribution",
-            "zipf:1.1",
-            "--value-size",
-            "exp:200",
-            "--mix",
-            "put=100",
-        ],
-        &[
-            "--distribution",
-            "sequential",
-            "--key-size",
-            "5",
-            "--mix",
-            "put=50,get=50",
-        ],
-        &["--mode", "exclusive", "--connections", "5"],
-        &["--mode", "short", "--connections", "3"],
-        &["--batch", "7", "--mix", "put=70,get=30"],
-        &["--pipe", "--mix", "incr=100"],
-        &[
-            "--pipe",
-            "--batch",
-            "5",
-            "--mix",
-            "put=100",
-            "--in-flight",
-            "3",
-        ],
-        &["--threads", "2", "--connections", "3", "--in-flight", "2"],
-        &[
-            "--deadline",
-            "20s",
-            "--metadata",
-            "x-a=b",
-            "--metadata",
-            "x-trace=random",
-        ],
-        &["--rate", "2000", "--connections", "2"],
-        &[
-            "--rate",
-            "2000",
-            "--arrivals",
-            "fixed",
-            "--mode",
-            "exclusive",
-            "--connections",
-            "4",
-        ],
-        &["--rate", "500", "--mode", "short", "--connections", "20"],
-    ] {
+    for flags in SHAPES {
         let json = good(&server, &[flags, &["--calls", "400"]].concat());
         assert_eq!(json["calls"], 400, "{flags:?}: {json}");
         assert_eq!(json["loop"] == "open", flags.contains(&"--rate"), "{json}");
@@ -563,6 +566,10 @@ fn wrong_usage_is_explained() {
         (&["--metadata", "x"], "name=value"),
         (&["--calls", "1", "--duration", "1s"], "cannot be used with"),
         (&["--duration", "0s"], "measures nothing"),
+        (
+            &["--pin", "4000"],
+            "--pin names CPU 4000, which is not possible",
+        ),
         (&["--method", "pelton.v1.Echo/Unary"], "--data"),
         (
             &[
@@ -598,6 +605,11 @@ fn wrong_usage_is_explained() {
         assert_eq!(answer.code, 2, "{flags:?}: {answer:?}");
         assert!(answer.stderr.contains(part), "{flags:?}: {}", answer.stderr);
     }
+}
+
+#[test]
+fn what_cannot_be_done_is_told() {
+    let server = Server::start();
     for (flags, part) in [
         (&["--server-pid", "4000000000"][..], "process 4000000000"),
         (
@@ -608,7 +620,6 @@ fn wrong_usage_is_explained() {
             &["--method", "no.Such/Method", "--data", "{}"],
             "--descriptor-set",
         ),
-        (&["--pin", "4000"], "CPU 4000"),
     ] {
         let (answer, _) = load(&server, flags);
         assert_eq!(answer.code, 3, "{flags:?}: {answer:?}");

@@ -437,24 +437,23 @@ fn a_folder_in_the_place_of_a_file_of_the_log() {
     assert_eq!(server.run(["count"]).text().trim(), "4");
 }
 
-/// One damaged file of one database on disk: the start is refused by its name, `log verify` names
-/// it too, and when the loss is accepted that database alone begins anew.
-#[test]
-fn a_damaged_database_on_disk() {
-    let folder = Folder::new("damaged-tree");
+/// Tables of databases on disk below a folder.
+fn tables(folder: &Path) -> Vec<PathBuf> {
+    let is_table = |path: &PathBuf| {
+        path.parent()
+            .is_some_and(|parent| parent.ends_with("tables"))
+    };
+    content(folder).into_keys().filter(is_table).collect()
+}
+
+/// Makes two databases on disk, each with the key `old` in a table and `new` in the log alone.
+fn make_databases_on_disk(folder: &Folder) {
     let server = Server::durable(&folder.data(), &FLAGS);
     for name in ["hurt", "whole"] {
         let created = server.run(["database", "create", name, "--kind", "disk"]);
         assert_eq!(created.code, 0, "{created:?}");
         assert_eq!(server.run(["put", "old", "v", "--database", name]).code, 0);
     }
-    let tables = |folder: &Path| -> Vec<PathBuf> {
-        let is_table = |path: &PathBuf| {
-            path.parent()
-                .is_some_and(|parent| parent.ends_with("tables"))
-        };
-        content(folder).into_keys().filter(is_table).collect()
-    };
     // The second one brings to the device what was there before the first.
     let until = Instant::now() + TIMEOUT;
     let first = folder.data().join("00000000000000000001.log");
@@ -468,6 +467,31 @@ fn a_damaged_database_on_disk() {
         assert_eq!(server.run(["put", "new", "v", "--database", name]).code, 0);
     }
     assert_eq!(server.stop("TERM").0, 0);
+}
+
+/// Backups that were made after the loss are restored with what was left.
+fn restore_without_what_was_lost(folder: &Folder, root: &Path) {
+    for name in ["a", "c"] {
+        let data = folder.0.join("restored").join(name);
+        fs::create_dir_all(folder.0.join("restored")).expect("there is room");
+        let backup = root.join(name);
+        let restored = run(pelton().arg("restore").arg(backup).arg("--data").arg(&data));
+        assert_eq!(restored.code, 0, "{restored:?}");
+        let server = Server::durable(&data, &FLAGS);
+        for (database, key, code) in [("whole", "old", 0), ("hurt", "new", 0), ("hurt", "old", 1)] {
+            let got = server.run(["get", key, "--database", database]);
+            assert_eq!(got.code, code, "{database}: {key}");
+        }
+        assert_eq!(server.stop("TERM").0, 0);
+    }
+}
+
+/// One damaged file of one database on disk: the start is refused by its name, `log verify` names
+/// it too, and when the loss is accepted that database alone begins anew.
+#[test]
+fn a_damaged_database_on_disk() {
+    let folder = Folder::new("damaged-tree");
+    make_databases_on_disk(&folder);
     let verify = || run(pelton().args(["log", "verify"]).arg(folder.data()));
     let verified = verify();
     assert_eq!(verified.code, 0, "{verified:?}");
@@ -520,17 +544,5 @@ fn a_damaged_database_on_disk() {
     }
     let verified = verify();
     assert_eq!(verified.code, 0, "{verified:?}");
-    for name in ["a", "c"] {
-        let data = folder.0.join("restored").join(name);
-        fs::create_dir_all(folder.0.join("restored")).expect("there is room");
-        let backup = Path::new(root).join(name);
-        let restored = run(pelton().arg("restore").arg(backup).arg("--data").arg(&data));
-        assert_eq!(restored.code, 0, "{restored:?}");
-        let server = Server::durable(&data, &FLAGS);
-        for (database, key, code) in [("whole", "old", 0), ("hurt", "new", 0), ("hurt", "old", 1)] {
-            let got = server.run(["get", key, "--database", database]);
-            assert_eq!(got.code, code, "{database}: {key}");
-        }
-        assert_eq!(server.stop("TERM").0, 0);
-    }
+    restore_without_what_was_lost(&folder, Path::new(root));
 }

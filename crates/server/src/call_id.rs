@@ -15,16 +15,19 @@ impl CallId {
     }
 
     pub fn from_tag(tag: u64) -> CallId {
-        CallId {
-            index: tag as u32,
-            generation: (tag >> 32) as u32,
-        }
+        let (generation, index) = halves(tag);
+        CallId { index, generation }
     }
 }
 
 /// Two numbers as one.
 pub(crate) fn joined(high: u32, low: u32) -> u64 {
     (u64::from(high) << 32) + u64::from(low)
+}
+
+/// The two numbers of which one was joined.
+pub(crate) fn halves(joined: u64) -> (u32, u32) {
+    ((joined >> 32) as u32, joined as u32)
 }
 
 #[cfg(test)]

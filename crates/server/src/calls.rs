@@ -40,7 +40,7 @@ struct Running {
     subscribed: bool,
 }
 
-struct Slot {
+struct CallSlot {
     generation: u32,
     running: Option<Running>,
 }
@@ -48,7 +48,7 @@ struct Slot {
 /// A slab of running calls. Slots are reused, so the steady state allocates nothing.
 #[derive(Default)]
 struct Slab {
-    slots: Vec<Slot>,
+    slots: Vec<CallSlot>,
     free: Vec<u32>,
 }
 
@@ -69,7 +69,7 @@ impl Slab {
         }
         let index =
             u32::try_from(self.slots.len()).expect("running calls are bounded far below 2^32");
-        self.slots.push(Slot {
+        self.slots.push(CallSlot {
             generation: 0,
             running: Some(running),
         });
@@ -127,8 +127,8 @@ pub(crate) struct CallTable {
     calls: Slab,
     /// Calls with a deadline that began in this tick: only those that outlive it get an alarm.
     fresh: Vec<CallId>,
-    /// Tags of commits whose callers have left in this tick.
-    abandoned: Vec<u64>,
+    /// Connections and tags of commits whose callers have left in this tick.
+    abandoned: Vec<(ConnectionId, u64)>,
     figures: LoopFigures,
     /// How long calls took; `None`: nobody wants to know.
     ended_calls: Option<EndedCalls>,
@@ -295,7 +295,7 @@ impl CallTable {
     fn over(&mut self, context: &StepContext, http2: &mut Http2State, id: CallId, code: Code) {
         if let Some(running) = self.calls.remove(id) {
             if running.commits > 0 && code == Code::DeadlineExceeded {
-                self.abandoned.push(id.tag());
+                self.abandoned.push((running.connection, id.tag()));
             }
             self.ended(context, &http2.link, &running, code);
             http2.end_call();
@@ -316,7 +316,7 @@ impl CallTable {
         {
             http2.end_call();
             if running.commits > 0 {
-                self.abandoned.push(id.tag());
+                self.abandoned.push((running.connection, id.tag()));
             }
             // What the caller has seen, if it has seen anything.
             let code = cause.told().unwrap_or(Code::Cancelled);
@@ -396,8 +396,9 @@ impl CallTable {
         stands
     }
 
-    /// Returns the tags of commits whose callers have left in this tick, to be taken out.
-    pub fn abandoned(&mut self) -> &mut Vec<u64> {
+    /// Returns the connections and tags of commits whose callers have left in this tick, to be
+    /// taken out.
+    pub fn abandoned(&mut self) -> &mut Vec<(ConnectionId, u64)> {
         &mut self.abandoned
     }
 

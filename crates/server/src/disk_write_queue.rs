@@ -1,18 +1,15 @@
-//! Writes to databases on disk, on their way to the committer.
-//!
-//! Some must know what is on the device before they can be decided: a reader reads that first.
-//! Whatever comes behind them from the same loop waits for them, so that the writes of a call
-//! arrive in their order.
+//! The writes of one connection to databases on disk, on their way to the committer, in order: some
+//! wait until a reader has read what they must know.
 
 use std::collections::VecDeque;
 
+use net::ConnectionId;
 use store::WriteBatch;
 use store::durable::Mailbox;
 
-use crate::limits;
-use crate::readers::LoopReaders;
+use crate::readers::{LoopReaders, ReadAheadId};
 
-/// The batches of one loop that are not with the committer yet, in order.
+/// The batches of one connection that are not with the committer yet, in order.
 #[derive(Default)]
 pub(crate) struct DiskWriteQueue {
     waiting: VecDeque<Place>,
@@ -20,9 +17,6 @@ pub(crate) struct DiskWriteQueue {
     first: u64,
     /// Of keys and values in all of them.
     bytes: usize,
-    /// When the first one, for which there was no room, is read again; `None`: it was not found to
-    /// be so yet, or is not.
-    retry_ns: Option<u64>,
     /// Commits whose callers have left: the number of the first batch that was not there yet, and
     /// the tag.
     abandoned: VecDeque<(u64, u64)>,
@@ -37,42 +31,45 @@ enum Place {
     Ready(Box<WriteBatch>),
 }
 
+/// Where the batches of a connection go.
+#[derive(Clone, Copy)]
+pub(crate) struct Targets<'a> {
+    pub connection: ConnectionId,
+    pub readers: &'a LoopReaders,
+    pub mailbox: &'a Mailbox,
+}
+
 impl DiskWriteQueue {
-    /// Sends off all commits of a batch, which is empty afterwards.
-    pub fn send(
-        &mut self,
-        batch: &mut WriteBatch,
-        empty: impl FnOnce() -> WriteBatch,
-        readers: &LoopReaders,
-        mailbox: &Mailbox,
-    ) {
-        if batch.is_empty() {
-            return;
-        }
-        if !batch.wants_reads() && self.waiting.is_empty() {
-            return mailbox.submit(batch);
-        }
-        let batch = Box::new(std::mem::replace(batch, empty()));
+    /// Sends off all commits of a batch.
+    pub fn send(&mut self, batch: WriteBatch, targets: Targets<'_>) {
+        let batch = Box::new(batch);
         self.bytes += batch.bytes();
-        if batch.wants_reads() {
-            let number = self.first + self.waiting.len() as u64;
-            self.waiting.push_back(Place::AtReader);
-            self.read(number, batch, readers, mailbox);
-        } else {
+        let number = self.first + self.waiting.len() as u64;
+        if !batch.wants_reads() {
             self.waiting.push_back(Place::Ready(batch));
+            self.go_on(targets.mailbox);
+        } else if self.is_stuck() {
+            // What would be read now would be in the way of the first one.
+            self.waiting.push_back(Place::Unread(batch));
+        } else {
+            self.waiting.push_back(Place::AtReader);
+            self.read(number, batch, targets);
         }
     }
 
+    /// Returns how many batches have gone to the committer as a whole, ever.
+    pub fn gone(&self) -> u64 {
+        self.first
+    }
+
     /// Has a batch read for which there is a place.
-    fn read(
-        &mut self,
-        number: u64,
-        batch: Box<WriteBatch>,
-        readers: &LoopReaders,
-        mailbox: &Mailbox,
-    ) {
-        if let Some((batch, read)) = readers.read_ahead(number, batch) {
-            self.arrived(number, batch, read, mailbox);
+    fn read(&mut self, number: u64, batch: Box<WriteBatch>, targets: Targets<'_>) {
+        let id = ReadAheadId {
+            connection: targets.connection,
+            number,
+        };
+        if let Some((batch, read)) = targets.readers.read_ahead(id, batch) {
+            self.arrived(number, batch, read, targets.mailbox);
         }
     }
 
@@ -99,6 +96,7 @@ impl DiskWriteQueue {
             matches!(self.waiting[at], Place::AtReader),
             "a batch comes back once, and none before it has gone"
         );
+        self.mark_abandoned(&mut batch);
         self.waiting[at] = if read >= batch.len() {
             Place::Ready(batch)
         } else if at == 0 && read > 0 {
@@ -120,42 +118,37 @@ impl DiskWriteQueue {
         matches!(self.waiting.front(), Some(Place::Unread(_)))
     }
 
-    /// When to [try again](DiskWriteQueue::try_again).
-    pub fn retry_ns(&self) -> Option<u64> {
-        self.is_stuck().then(|| self.retry_ns.unwrap_or(0))
+    /// Has the first batch read again, which waits for room. Returns its number if a reader has it
+    /// now.
+    pub fn try_again(&mut self, targets: Targets<'_>) -> Option<u64> {
+        let (number, first) = (self.first, self.waiting.front_mut()?);
+        match std::mem::replace(first, Place::AtReader) {
+            Place::Unread(batch) => self.read(number, batch, targets),
+            other => *first = other,
+        }
+        let is_at_reader = matches!(self.waiting.front(), Some(Place::AtReader));
+        (is_at_reader && self.first == number).then_some(number)
     }
 
-    /// Has the first batch read again, when it has waited for room long enough.
-    pub fn try_again(&mut self, now_ns: u64, readers: &LoopReaders, mailbox: &Mailbox) {
-        let soon_ns = now_ns + limits::READ_AHEAD_RETRY_MS * 1_000_000;
-        if *self.retry_ns.get_or_insert(soon_ns) > now_ns {
-            return;
+    /// Notes that the caller of some commits has left, by their tag: nothing is read for those that
+    /// are here, and they are refused when they get to the committer.
+    pub fn abandon(&mut self, tag: u64) {
+        for place in &mut self.waiting {
+            if let Place::Unread(batch) | Place::Ready(batch) = place {
+                batch.abandon(0, &[tag]);
+            }
         }
-        self.retry_ns = None;
-        let Some(first) = self.waiting.front_mut() else {
-            return;
-        };
-        if let Place::Unread(batch) = std::mem::replace(first, Place::AtReader) {
-            self.read(self.first, batch, readers, mailbox);
-        }
-    }
-
-    /// Tells the committer that the callers of some commits have left, by their tags, once it has
-    /// these commits.
-    pub fn abandon(&mut self, tags: &mut Vec<u64>, mailbox: &Mailbox) {
         let end = self.first + self.waiting.len() as u64;
-        self.abandoned.extend(tags.drain(..).map(|tag| (end, tag)));
-        self.pass_on_abandoned(mailbox);
+        self.abandoned.push_back((end, tag));
     }
 
-    fn pass_on_abandoned(&mut self, mailbox: &Mailbox) {
-        let are_there = (self.abandoned).partition_point(|&(end, _)| end <= self.first);
-        let mut tags = self
-            .abandoned
-            .drain(..are_there)
-            .map(|(_, tag)| tag)
-            .collect();
-        mailbox.abandon(&mut tags);
+    /// Marks what was abandoned in a batch while a reader had it.
+    fn mark_abandoned(&self, batch: &mut WriteBatch) {
+        if !self.abandoned.is_empty() {
+            let mut tags: Vec<_> = self.abandoned.iter().map(|&(_, tag)| tag).collect();
+            tags.sort_unstable();
+            batch.abandon(0, &tags);
+        }
     }
 
     fn go_on(&mut self, mailbox: &Mailbox) {
@@ -168,7 +161,8 @@ impl DiskWriteQueue {
         if self.is_stuck() {
             self.give_back_reads();
         }
-        self.pass_on_abandoned(mailbox);
+        let are_gone = (self.abandoned).partition_point(|&(end, _)| end <= self.first);
+        self.abandoned.drain(..are_gone);
     }
 
     /// The batches behind the first one make room for it: otherwise it could wait for what they

@@ -28,6 +28,7 @@ mod clock;
 mod connection;
 mod deferred_drop;
 mod disk_write_queue;
+mod disk_writes;
 mod drain;
 mod durations;
 mod event_loop;
@@ -177,9 +178,9 @@ fn place(kind: Kind) -> &'static str {
 /// A server whose listeners are bound: connections are already waiting.
 pub struct Server {
     loops: Loops,
-    parts: Parts,
+    parts: ServerParts,
     recovered: Option<Recovered>,
-    blobs_found: Option<store::blob::Found>,
+    blobs_found: Option<store::blob::FoundBlobs>,
     trees_set_aside: u64,
     first_admin: FirstAdmin,
     pulse: Pulse,
@@ -188,7 +189,7 @@ pub struct Server {
 
 /// What the loops of a server share.
 #[derive(Clone)]
-struct Parts {
+struct ServerParts {
     settings: Arc<Settings>,
     shared: Arc<Shared>,
     account: Arc<Account>,
@@ -245,7 +246,7 @@ pub fn start(mut config: Config) -> Result<Server, StartError> {
     ));
     let ask = config.first_admin.take();
     let (time, log) = (Arc::clone(&config.time), Arc::clone(&config.log));
-    let parts = Parts::new(config, account, deferred_drop, readers, store, durable);
+    let parts = ServerParts::new(config, account, deferred_drop, readers, store, durable);
     loops.handle_signals().map_err(StartError::Signals)?;
     // Last of all: whoever has the token finds the server started.
     let made = first_admin::make(ask, &parts.shared, parts.durable.as_deref(), &time, &*log);
@@ -321,7 +322,7 @@ impl Server {
     }
 
     /// What its folder of blobs held, if there is one.
-    pub fn blobs_found(&self) -> Option<&store::blob::Found> {
+    pub fn blobs_found(&self) -> Option<&store::blob::FoundBlobs> {
         self.blobs_found.as_ref()
     }
 
@@ -417,7 +418,7 @@ pub fn simulated(
     let mailbox = rounds.as_ref().map(register);
     let readers = Readers::Inline(store.clone());
     let account = Account::new(account_bytes(&config));
-    let parts = Parts::new(config, account, DeferredDrop::Inline, readers, store, None);
+    let parts = ServerParts::new(config, account, DeferredDrop::Inline, readers, store, None);
     Ok(Simulated {
         shared: Arc::clone(&parts.shared),
         handler: parts.worker_with(mailbox, waker, LoopRole::Connections),
@@ -459,7 +460,7 @@ pub(crate) fn load_identities(identities: &Identities, store: &Store, now_ms: u6
     }
 }
 
-impl Parts {
+impl ServerParts {
     fn new(
         config: Config,
         account: Arc<Account>,
@@ -467,7 +468,7 @@ impl Parts {
         readers: Readers,
         store: Store,
         durable: Option<Arc<Durable>>,
-    ) -> Parts {
+    ) -> ServerParts {
         let mut http2 = wire::Config::server();
         http2.max_streams = config.max_streams;
         http2.stream_window = config.stream_window;
@@ -504,7 +505,7 @@ impl Parts {
             server: format!("{} {}", config.server.name, config.server.version),
             log: Arc::clone(&config.log),
         };
-        Parts {
+        ServerParts {
             tasks: Tasks::new(
                 Box::new(jobs),
                 Arc::clone(&config.time),

@@ -21,21 +21,21 @@ pub(crate) enum LongWork {
 }
 
 /// What waits of one connection, in the order asked.
-type Waiting = VecDeque<(LongWork, CallId)>;
+type WaitingWork = VecDeque<(LongWork, CallId)>;
 
 /// What waits for such time. A call has at most one place in it, so its length is bounded by the
 /// calls that may run.
 #[derive(Default)]
 pub(crate) struct LongWorkQueue {
     /// Of each connection that has something. None is empty.
-    waiting: HashMap<ConnectionId, Waiting>,
+    waiting: HashMap<ConnectionId, WaitingWork>,
     /// These connections, the one whose turn is next in front.
     turns: VecDeque<ConnectionId>,
     /// How many wait in all.
     len: usize,
     /// Kept for connections to come, so that a lonely scan allocates nothing for each of its
     /// slices.
-    spare: Vec<Waiting>,
+    spare: Vec<WaitingWork>,
 }
 
 impl LongWorkQueue {
@@ -146,7 +146,7 @@ mod tests {
             while queue.pop().is_some() {}
             assert_eq!(queue.len(), 0);
             assert!(queue.spare.len() <= limits::SPARE_LONG_WORK_QUEUES);
-            let largest = queue.spare.iter().map(Waiting::capacity).max();
+            let largest = queue.spare.iter().map(WaitingWork::capacity).max();
             assert!(largest.is_some_and(|calls| calls <= limits::SPARE_LONG_WORK_CALLS));
         }
     }

@@ -19,7 +19,7 @@ use crate::event_loop::{LoopHandler, LoopRole};
 use crate::readers::Readers;
 use crate::settings::{Detail, FailedCall, Log};
 use crate::tasks::{Jobs, Tasks};
-use crate::{Config, Parts, Storage, TimeSource, account_bytes, storage};
+use crate::{Config, ServerParts, Storage, TimeSource, account_bytes, storage};
 
 const ID: ConnectionId = ConnectionId {
     slot: 0,
@@ -203,7 +203,8 @@ impl Pair {
         let readers = Readers::Inline(opening.store.clone());
         let account = Account::new(account_bytes(&config));
         let store = opening.store;
-        let mut parts = Parts::new(config, account, DeferredDrop::Inline, readers, store, None);
+        let mut parts =
+            ServerParts::new(config, account, DeferredDrop::Inline, readers, store, None);
         if let Some(jobs) = jobs {
             let time = Arc::clone(&clock) as Arc<dyn TimeSource>;
             parts.tasks = Tasks::new(jobs, time, Arc::clone(&log) as _);
@@ -233,7 +234,7 @@ impl Pair {
         let (log, clock) = (Arc::new(Keep::default()), Arc::new(Now::default()));
         let config = config(Arc::clone(&log) as _, Arc::clone(&clock) as _);
         let account = Account::new(account_bytes(&config));
-        let parts = Parts::new(config, account, DeferredDrop::Inline, readers, store, None);
+        let parts = ServerParts::new(config, account, DeferredDrop::Inline, readers, store, None);
         let worker = parts.worker_with(Some(mailbox), waker, LoopRole::Connections);
         let mut pair = Pair::new(&parts, worker, log, clock);
         pair.accept(false);
@@ -241,7 +242,7 @@ impl Pair {
         pair
     }
 
-    fn new(parts: &Parts, worker: LoopHandler, log: Arc<Keep>, clock: Arc<Now>) -> Pair {
+    fn new(parts: &ServerParts, worker: LoopHandler, log: Arc<Keep>, clock: Arc<Now>) -> Pair {
         Pair {
             tasks: Arc::clone(&parts.tasks),
             worker,

@@ -44,7 +44,7 @@ pub(crate) struct Opening {
     /// What the log held.
     pub recovered: Option<Recovered>,
     /// What the folder of blobs held.
-    pub blobs: Option<store::blob::Found>,
+    pub blobs: Option<store::blob::FoundBlobs>,
     /// Folders of databases on disk that nothing names, which were set aside.
     pub trees_set_aside: u64,
 }

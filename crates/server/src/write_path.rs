@@ -1,14 +1,15 @@
 //! The way of the writes of a loop: volatile ones to a committer that the loop runs itself, durable
 //! ones to the committer's thread, those to databases on disk by way of readers.
 
+use net::ConnectionId;
 use store::durable::Mailbox;
 use store::{Committer, Outcomes, Store, WriteBatch};
 
 use crate::batch::TickBatch;
 use crate::clock::Clock;
 use crate::deferred_drop::DeferredDrop;
-use crate::disk_write_queue::DiskWriteQueue;
-use crate::readers::LoopReaders;
+use crate::disk_writes::DiskWrites;
+use crate::readers::{LoopReaders, ReadAheadId};
 
 /// Where the writes of one loop go.
 pub(crate) struct WritePath {
@@ -17,7 +18,7 @@ pub(crate) struct WritePath {
     /// To and from the committer of the durable databases, if there are any.
     mailbox: Option<Mailbox>,
     /// The way to it for writes to databases on disk.
-    disk_writes: DiskWriteQueue,
+    disk_writes: DiskWrites,
     /// Kept between ticks, so that nothing is allocated anew.
     outcomes: Outcomes,
 }
@@ -28,7 +29,7 @@ impl WritePath {
             committer: store.committer(),
             deferred_drop,
             mailbox,
-            disk_writes: DiskWriteQueue::default(),
+            disk_writes: DiskWrites::default(),
             outcomes: Outcomes::new(),
         }
     }
@@ -56,31 +57,30 @@ impl WritePath {
         &mut self,
         batch: &mut TickBatch,
         clock: &mut Clock,
-        (store, readers): (&Store, &LoopReaders),
+        readers: &LoopReaders,
         outcomes: &mut Outcomes,
     ) {
         let garbage = self.committer.run(&mut batch.writes, clock, outcomes);
         self.deferred_drop.take(garbage);
         if let Some(mailbox) = &self.mailbox {
             mailbox.submit(&mut batch.writes);
-            let disk_writes = &mut batch.disk_writes;
-            (self.disk_writes).send(disk_writes, || store.write_batch(), readers, mailbox);
+            (self.disk_writes).send(&mut batch.disk_writes, readers, mailbox);
         }
     }
 
-    /// Tells the committer whose callers have left, behind their commits.
-    pub fn abandon(&mut self, tags: &mut Vec<u64>) {
+    /// Tells the committer of commits whose callers have left, by their connections and tags.
+    pub fn abandon(&mut self, left: &mut Vec<(ConnectionId, u64)>) {
         match &self.mailbox {
-            _ if tags.is_empty() => {}
-            Some(mailbox) => self.disk_writes.abandon(tags, mailbox),
-            None => tags.clear(),
+            _ if left.is_empty() => {}
+            Some(mailbox) => self.disk_writes.abandon(left, mailbox),
+            None => left.clear(),
         }
     }
 
     /// A reader gives commits back, with what they must know: so many of them can be decided.
-    pub fn read_ahead_is_done(&mut self, number: u64, batch: Box<WriteBatch>, commits: usize) {
+    pub fn read_ahead_is_done(&mut self, id: ReadAheadId, batch: Box<WriteBatch>, commits: usize) {
         if let Some(mailbox) = &self.mailbox {
-            self.disk_writes.arrived(number, batch, commits, mailbox);
+            self.disk_writes.arrived(id, batch, commits, mailbox);
         }
     }
 

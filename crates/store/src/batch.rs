@@ -15,8 +15,11 @@ use crate::hash::KeyHasher;
 use crate::limits;
 use crate::operation::{List, Mode, Operation};
 use crate::operations::{Operations, OperationsEnd};
+use crate::push_error::{Limit, PushError};
 use crate::read_before::{ReadAhead, ReadBefore};
-use crate::record::{Action, Check, CommitRecord, OperationRecord, Parts, Source, Whole};
+use crate::record::{
+    Action, Check, CommitRecord, CommitRun, OperationParts, OperationRecord, Source, Whole,
+};
 use crate::store::Store;
 use crate::value::Value;
 
@@ -84,6 +87,7 @@ impl WriteBatch {
                 .max(limits::ANSWER_BYTES),
             source: self.source,
             rewrites: false,
+            wants_reads: false,
             is_abandoned: false,
             bytes: 0,
         };
@@ -93,7 +97,6 @@ impl WriteBatch {
             batch: self,
             known,
             record,
-            wants_reads: false,
             list: List::Compares,
             start,
             bytes_before,
@@ -121,7 +124,6 @@ impl WriteBatch {
     /// In a store with a log, what others put into a volatile database while its drop is logged
     /// goes with it.
     pub fn drop_empty_database(&mut self, tag: u64, database: DatabaseId) {
-        self.wants_reads |= self.know(database).is_on_disk;
         self.change_catalogue(tag, database, Whole::DropEmpty, "", &[]);
     }
 
@@ -137,7 +139,10 @@ impl WriteBatch {
         let name = &name.as_bytes()[..name.len().min(limits::KEY_BYTES)];
         let first = self.operations.len();
         let bytes_before = self.operations.bytes();
-        let parts = Parts {
+        // What is in it is looked up beforehand.
+        let wants_reads = whole == Whole::DropEmpty && self.know(database).is_on_disk;
+        self.wants_reads |= wants_reads;
+        let parts = OperationParts {
             key: name,
             value: config,
             expected: &[],
@@ -156,6 +161,7 @@ impl WriteBatch {
             answer_bytes: limits::ANSWER_BYTES,
             source: self.source,
             rewrites: false,
+            wants_reads,
             is_abandoned: false,
             bytes: self.operations.bytes() - bytes_before,
         };
@@ -254,6 +260,35 @@ impl WriteBatch {
         rest.wants_reads = self.wants_reads;
     }
 
+    /// Returns the commits in runs of one connection, in order.
+    pub fn runs(&self) -> impl Iterator<Item = CommitRun> {
+        let mut first = 0;
+        let runs = self.logged.chunk_by(CommitRecord::goes_with);
+        runs.map(move |run| {
+            let commits = first..first + run.len();
+            first = commits.end;
+            CommitRun {
+                connection: run[0].source.connection,
+                wants_reads: run[0].wants_reads,
+                commits,
+            }
+        })
+    }
+
+    /// Adds some commits of another batch behind its own. What was read for them is not taken over.
+    pub fn append_some(&mut self, other: &WriteBatch, commits: Range<usize>) {
+        for commit in &other.logged[commits] {
+            let first = self.operations.len();
+            (self.operations).append_some(&other.operations, commit.operations());
+            self.wants_reads |= commit.wants_reads;
+            self.logged.push(CommitRecord {
+                first,
+                end: self.operations.len(),
+                ..*commit
+            });
+        }
+    }
+
     /// The key of the last operation.
     pub(crate) fn last_key(&self) -> Option<&[u8]> {
         self.operations.last().map(|last| self.key(last))
@@ -287,11 +322,12 @@ impl WriteBatch {
         &self.logged
     }
 
-    /// Marks commits from the given one on whose caller has left. Those on hidden
-    /// indexes, and those about databases as a whole, are finished all the same: others wait for
-    /// what comes of them. `tags`
-    /// is in order.
-    pub(crate) fn abandon(&mut self, from: usize, tags: &[u64]) {
+    /// Marks commits from the given one on whose caller has left: nothing is read for them, and
+    /// they are refused ([`Refusal::Abandoned`](crate::Refusal::Abandoned)). Those on hidden
+    /// indexes, and those about databases as a whole, are finished all the same: others wait for what comes of
+    /// them. `tags` is in order.
+    pub fn abandon(&mut self, from: usize, tags: &[u64]) {
+        self.before.forget_lack();
         for commit in self.logged.iter_mut().skip(from) {
             let is_finished = commit.whole.is_some() || commit.database.is_hidden();
             commit.is_abandoned |= !is_finished && tags.binary_search(&commit.tag).is_ok();
@@ -426,7 +462,6 @@ pub struct Commit<'a> {
     batch: &'a mut WriteBatch,
     known: Known,
     record: CommitRecord,
-    wants_reads: bool,
     list: List,
     /// Where the batch ended before.
     start: OperationsEnd,
@@ -447,13 +482,13 @@ impl<'a> Commit<'a> {
 
     /// Adds an operation. After an error the commit should be dropped.
     pub fn push(&mut self, operation: &Operation<'_>) -> Result<(), PushError> {
-        let parts = Parts::of(operation);
+        let parts = OperationParts::of(operation);
         self.check(operation, &parts)?;
         let batch = &mut *self.batch;
         let hash = batch.hasher.hash(parts.key);
         // The lengths were checked against limits that fit in 32 bits.
         let record = (batch.operations).push(&parts, hash, self.list, self.message);
-        self.wants_reads |= self.known.is_on_disk && record.needs_state();
+        self.record.wants_reads |= self.known.is_on_disk && record.needs_state();
         self.record.rewrites |= matches!(record.action, Action::Append);
         if matches!(operation, Operation::Clear) {
             self.record.whole = Some(Whole::Clear);
@@ -484,7 +519,7 @@ impl<'a> Commit<'a> {
         self.submitted = true;
         self.record.end = self.batch.operations.len();
         self.record.bytes = self.bytes();
-        self.batch.wants_reads |= self.wants_reads;
+        self.batch.wants_reads |= self.record.wants_reads;
         self.batch.submit(self.record, self.known.is_logged);
     }
 
@@ -494,7 +529,11 @@ impl<'a> Commit<'a> {
         self.batch.operations.bytes() - self.bytes_before
     }
 
-    fn check(&self, operation: &Operation<'_>, parts: &Parts<'_>) -> Result<(), PushError> {
+    fn check(
+        &self,
+        operation: &Operation<'_>,
+        parts: &OperationParts<'_>,
+    ) -> Result<(), PushError> {
         let count = self.batch.operations.len() - self.record.first;
         let bytes = self.bytes();
         let added = parts.key.len() + parts.value.len() + parts.expected.len();
@@ -550,70 +589,6 @@ impl Drop for Commit<'_> {
         if !self.submitted {
             self.batch.operations.truncate(self.start);
         }
-    }
-}
-
-/// Why an operation was not taken into a commit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum PushError {
-    /// Something is larger than the database allows.
-    #[error(fmt = too_large)]
-    TooLarge {
-        /// Which limit.
-        what: Limit,
-        /// How much there was.
-        amount: usize,
-        /// How much is allowed.
-        limit: usize,
-    },
-    /// Before its lists, a [`Mode::Transact`] commit takes only compares.
-    #[error("only compares may stand before the lists of a transaction")]
-    OnlyCompares,
-    /// [`Operation::Clear`] must be the only operation of its commit.
-    #[error("clearing a database cannot be combined with other operations")]
-    ClearStandsAlone,
-}
-
-/// The limits that [`PushError::TooLarge`] names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit {
-    /// Bytes of one key.
-    KeyBytes,
-    /// Bytes of one value.
-    ValueBytes,
-    /// Operations in one commit.
-    CommitOperations,
-    /// Bytes of keys and values in one commit.
-    CommitBytes,
-}
-
-fn too_large(
-    what: &Limit,
-    amount: &usize,
-    limit: &usize,
-    formatter: &mut fmt::Formatter<'_>,
-) -> fmt::Result {
-    match what {
-        Limit::KeyBytes => {
-            write!(
-                formatter,
-                "the key has {amount} bytes, at most {limit} are allowed"
-            )
-        }
-        Limit::ValueBytes => {
-            write!(
-                formatter,
-                "the value has {amount} bytes, at most {limit} are allowed"
-            )
-        }
-        Limit::CommitOperations => {
-            write!(formatter, "the request has more than {limit} operations")
-        }
-        Limit::CommitBytes => write!(
-            formatter,
-            "the request has {amount} bytes of keys and values or more, at most {limit} are allowed"
-        ),
     }
 }
 

@@ -199,6 +199,7 @@ impl CommitTarget for Applied<'_> {
             store_bytes: store.memory_bytes(),
         };
         used.check_growth(growth_bytes, limits, store)?;
+        used.check_process(growth_bytes, store)?;
         let index = self.state.index.memory_mut();
         for effect in effects.iter() {
             let entry = effect.entry(batch, place.sequence);

@@ -234,10 +234,16 @@ pub enum CreateError {
     #[error("there are {} databases; drop one first", limits::DATABASES)]
     TooMany,
     /// This store has no log.
-    #[error("durability {0} needs a data folder, and this server has none; use volatile")]
+    #[error(
+        "durability {0} needs a data folder, and this server has none; use volatile \
+         (--durability volatile)"
+    )]
     DurabilityNotSupported(Durability),
     /// This store has no place for databases on disk.
-    #[error("a database on disk needs a data folder, and this server has none; use memory")]
+    #[error(
+        "a database on disk needs a data folder, and this server has none; use memory \
+         (--kind memory)"
+    )]
     KindNotSupported,
     /// A database on disk is never volatile.
     #[error("a database on disk cannot be volatile; choose another durability, or memory")]

@@ -95,6 +95,7 @@ mod operation;
 mod operations;
 mod outcome;
 mod payload;
+mod push_error;
 mod range;
 mod read_before;
 mod read_room;
@@ -110,7 +111,7 @@ mod value;
 mod view;
 
 pub use aside::SET_ASIDE_FOLDER;
-pub use batch::{Commit, Limit, PushError, WriteBatch};
+pub use batch::{Commit, WriteBatch};
 pub use catalogue::is_database_name;
 pub use clock::Clock;
 pub use committer::Committer;
@@ -122,10 +123,11 @@ pub use operation::{Condition, Expiry, List, Mode, Operation};
 pub use outcome::{
     CommitOutcome, Decision, KeyState, OperationOutcome, OperationStatus, Outcomes, Refusal,
 };
+pub use push_error::{Limit, PushError};
 pub use range::{CountSlice, Direction, Range, ScanEnd};
 pub use read_before::ReadAhead;
 pub use read_view::{Counted, ReadView};
-pub use record::Source;
+pub use record::{CommitRun, Source};
 pub use secret::FolderSecret;
 pub use store::{DatabaseInfo, Store, StoreConfig};
 pub use sweep::SWEEP_TAG;

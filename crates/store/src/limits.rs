@@ -194,6 +194,10 @@ pub const READ_BEFORE_SHARE: u64 = 16;
 /// The least of it, in bytes: one value of the default size, twice.
 pub const READ_BEFORE_LEAST_BYTES: usize = 8 * 1024 * 1024;
 
+/// What small reads (below [`LARGE_BLOCK_BYTES`](crate::tree::limits::LARGE_BLOCK_BYTES)) may take
+/// beyond it, as a share of it, an eighth: they go on where large values have taken all the rest.
+pub const READ_BEFORE_RESERVE_SHARE: usize = 8;
+
 /// The most of it, in bytes: more would not make a group of the log larger.
 pub const READ_BEFORE_ALL_BYTES: usize = 64 * 1024 * 1024;
 

@@ -166,12 +166,13 @@ pub fn records<'a>(
 }
 
 /// Adds the record of an entry that was set to a group. A large value that is shared is not copied.
+/// Returns where its key stands in the bytes of the group.
 pub(crate) fn push_entry(
     group: &mut GroupBuffer,
     database: DatabaseId,
     origin: u32,
     entry: &Entry<'_>,
-) {
+) -> usize {
     let record = Record::set(database, origin, entry).raw();
     match entry.value {
         Value::Shared(value) => group.push_shared(&record, value),

@@ -39,14 +39,22 @@ impl MemoryUse {
                 added_bytes,
             });
         }
-        if let Some(process_bytes) = store.excessive_process_bytes() {
-            store.count_memory_refusal();
-            return Err(Refusal::ProcessFull {
-                process_bytes,
-                used_bytes,
-                limit_bytes,
-            });
-        }
         Ok(())
+    }
+
+    /// Refuses effects that grow a database in memory while the process takes more than it may. One
+    /// on disk grows only until its memtables are flushed, which are large and come in one piece.
+    pub(crate) fn check_process(&self, growth_bytes: i64, store: &Store) -> Result<(), Refusal> {
+        match store.excessive_process_bytes() {
+            Some(process_bytes) if growth_bytes > 0 => {
+                store.count_memory_refusal();
+                Err(Refusal::ProcessFull {
+                    process_bytes,
+                    used_bytes: self.store_bytes,
+                    limit_bytes: store.memory_limit_bytes(),
+                })
+            }
+            _ => Ok(()),
+        }
     }
 }

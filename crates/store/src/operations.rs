@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use crate::limits;
 use crate::operation::List;
-use crate::payload::{Mark, Payload};
-use crate::record::{OperationRecord, Parts};
+use crate::payload::{Payload, PayloadMark};
+use crate::record::{OperationParts, OperationRecord};
 use crate::value::Value;
 
 /// See the module.
@@ -21,7 +21,7 @@ pub(crate) struct Operations {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OperationsEnd {
     records: usize,
-    payload: Mark,
+    payload: PayloadMark,
 }
 
 impl Operations {
@@ -51,7 +51,7 @@ impl Operations {
     #[inline]
     pub(crate) fn push(
         &mut self,
-        parts: &Parts<'_>,
+        parts: &OperationParts<'_>,
         hash: u64,
         list: List,
         message: Option<&Bytes>,
@@ -95,6 +95,17 @@ impl Operations {
         };
         self.records.extend(other.records.drain(..).map(moved));
         self.payload.append(&mut other.payload);
+    }
+
+    /// Adds some of others behind its own, which stay there.
+    pub(crate) fn append_some(&mut self, other: &Operations, places: Range<usize>) {
+        for operation in &other.records[places] {
+            let place = (self.payload).append_part(&other.payload, operation.place);
+            self.records.push(OperationRecord {
+                place,
+                ..*operation
+            });
+        }
     }
 
     /// Forgets all, and keeps a little memory.
@@ -149,7 +160,7 @@ mod tests {
     use crate::record::{Action, Check};
 
     fn push(operations: &mut Operations, key: &[u8], value: &[u8]) {
-        let parts = Parts {
+        let parts = OperationParts {
             key,
             value,
             expected: b"expected",

@@ -93,8 +93,8 @@ impl Outcomes {
     }
 
     /// Where the outcomes of the next commit begin.
-    pub(crate) fn mark(&self) -> Mark {
-        Mark {
+    pub(crate) fn mark(&self) -> OutcomesMark {
+        OutcomesMark {
             operations: self.operations.len(),
             arena: self.arena.len(),
             shared: self.shared.len(),
@@ -133,7 +133,7 @@ impl Outcomes {
     }
 
     /// Takes back the outcomes since `mark`, but for the last one if `keep_last`.
-    pub(crate) fn truncate(&mut self, mark: &Mark, keep_last: bool) {
+    pub(crate) fn truncate(&mut self, mark: &OutcomesMark, keep_last: bool) {
         let last = if keep_last {
             self.operations.pop()
         } else {
@@ -153,7 +153,7 @@ impl Outcomes {
     /// Ends the outcomes of a commit.
     pub(crate) fn finish(
         &mut self,
-        mark: &Mark,
+        mark: &OutcomesMark,
         commit: &CommitRecord,
         sequence: u64,
         verdict: Verdict,
@@ -170,7 +170,7 @@ impl Outcomes {
 }
 
 /// A place in [`Outcomes`].
-pub(crate) struct Mark {
+pub(crate) struct OutcomesMark {
     operations: usize,
     arena: usize,
     shared: usize,

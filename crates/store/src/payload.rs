@@ -20,7 +20,7 @@ pub(crate) struct Payload {
 
 /// Where the key, the value and the expected value of an operation lie.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct PayloadPlace {
     start: usize,
     key_len: u32,
     value_len: u32,
@@ -31,7 +31,7 @@ pub(crate) struct Place {
 
 /// An end of a payload, at some time.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Mark {
+pub(crate) struct PayloadMark {
     bytes: usize,
     large: usize,
 }
@@ -53,12 +53,12 @@ impl Payload {
         value: &[u8],
         expected: &[u8],
         message: Option<&Bytes>,
-    ) -> Place {
+    ) -> PayloadPlace {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(key);
         let large = self.push_value(value, message);
         self.bytes.extend_from_slice(expected);
-        Place {
+        PayloadPlace {
             start,
             key_len: key.len() as u32,
             value_len: value.len() as u32,
@@ -87,12 +87,12 @@ impl Payload {
     }
 
     #[inline]
-    pub(crate) fn key(&self, place: Place) -> &[u8] {
+    pub(crate) fn key(&self, place: PayloadPlace) -> &[u8] {
         &self.bytes[place.start..][..place.key_len as usize]
     }
 
     #[inline]
-    pub(crate) fn value(&self, place: Place) -> Value<'_> {
+    pub(crate) fn value(&self, place: PayloadPlace) -> Value<'_> {
         match place.large {
             Some(large) => Value::Shared(&self.large[large as usize]),
             None => {
@@ -103,7 +103,7 @@ impl Payload {
     }
 
     #[inline]
-    pub(crate) fn expected_value(&self, place: Place) -> &[u8] {
+    pub(crate) fn expected_value(&self, place: PayloadPlace) -> &[u8] {
         let value_len = match place.large {
             Some(_) => 0,
             None => place.value_len as usize,
@@ -113,31 +113,50 @@ impl Payload {
     }
 
     #[inline]
-    pub(crate) fn end(&self) -> Mark {
-        Mark {
+    pub(crate) fn end(&self) -> PayloadMark {
+        PayloadMark {
             bytes: self.bytes.len(),
             large: self.large.len(),
         }
     }
 
     /// Takes back what was added since its end was at `mark`.
-    pub(crate) fn truncate(&mut self, mark: Mark) {
+    pub(crate) fn truncate(&mut self, mark: PayloadMark) {
         self.bytes.truncate(mark.bytes);
         let gone = self.large.drain(mark.large..);
         self.large_bytes -= gone.map(|value| value.len()).sum::<usize>();
     }
 
-    /// Adds all of another payload. Its places are then to be [`moved`](Place::moved_behind) behind
-    /// the end before.
+    /// Adds all of another payload. Its places are then to be [`moved`](PayloadPlace::moved_behind)
+    /// behind the end before.
     pub(crate) fn append(&mut self, other: &mut Payload) {
         self.bytes.append(&mut other.bytes);
         self.large.append(&mut other.large);
         self.large_bytes += std::mem::take(&mut other.large_bytes);
     }
 
+    /// Adds what another payload has at a place: small parts are copied, a large value is shared.
+    /// Returns where it lies.
+    pub(crate) fn append_part(&mut self, other: &Payload, place: PayloadPlace) -> PayloadPlace {
+        let start = self.bytes.len();
+        let part = &other.bytes[place.start..][..place.own_bytes()];
+        self.bytes.extend_from_slice(part);
+        let large = place.large.map(|large| {
+            let value = other.large[large as usize].clone();
+            self.large_bytes += value.len();
+            self.large.push(value);
+            self.large.len() as u32 - 1
+        });
+        PayloadPlace {
+            start,
+            large,
+            ..place
+        }
+    }
+
     /// Moves what lies behind `mark` into another payload. Its places are then to be
-    /// [`moved`](Place::moved_before).
-    pub(crate) fn split_off(&mut self, mark: Mark) -> Payload {
+    /// [`moved`](PayloadPlace::moved_before).
+    pub(crate) fn split_off(&mut self, mark: PayloadMark) -> Payload {
         let large = self.large.split_off(mark.large);
         let large_bytes = large.iter().map(|value| value.len()).sum();
         self.large_bytes -= large_bytes;
@@ -149,10 +168,13 @@ impl Payload {
     }
 
     /// Where the first of some operations begins, whose places are given in order.
-    pub(crate) fn mark_before(&self, places: impl Iterator<Item = Place> + Clone) -> Mark {
+    pub(crate) fn mark_before(
+        &self,
+        places: impl Iterator<Item = PayloadPlace> + Clone,
+    ) -> PayloadMark {
         let first = places.clone().next();
         let first_large = places.filter_map(|place| place.large).next();
-        Mark {
+        PayloadMark {
             bytes: first.map_or(self.bytes.len(), |place| place.start),
             large: first_large.map_or(self.large.len(), |large| large as usize),
         }
@@ -178,11 +200,20 @@ fn kept_in(message: &Bytes, value: &[u8]) -> Option<Bytes> {
     (is_part && is_most).then(|| message.slice_ref(value))
 }
 
-impl Place {
+impl PayloadPlace {
+    /// Bytes of it that do not lie by themselves.
+    fn own_bytes(self) -> usize {
+        let value_len = match self.large {
+            Some(_) => 0,
+            None => self.value_len as usize,
+        };
+        self.key_len as usize + value_len + self.expected_len as usize
+    }
+
     /// The same in a payload to whose end, then at `mark`, this one was appended.
     #[inline]
-    pub(crate) fn moved_behind(self, mark: Mark) -> Place {
-        Place {
+    pub(crate) fn moved_behind(self, mark: PayloadMark) -> PayloadPlace {
+        PayloadPlace {
             start: self.start + mark.bytes,
             large: self.large.map(|large| large + mark.large as u32),
             ..self
@@ -191,8 +222,8 @@ impl Place {
 
     /// The same in what was split off at `mark`.
     #[inline]
-    pub(crate) fn moved_before(self, mark: Mark) -> Place {
-        Place {
+    pub(crate) fn moved_before(self, mark: PayloadMark) -> PayloadPlace {
+        PayloadPlace {
             start: self.start - mark.bytes,
             large: self.large.map(|large| large - mark.large as u32),
             ..self
@@ -218,7 +249,7 @@ mod tests {
     }
 
     /// Adds operations, large where the bit is set; returns their places.
-    fn filled(payload: &mut Payload, first: u8, count: u8, large: u8) -> Vec<Place> {
+    fn filled(payload: &mut Payload, first: u8, count: u8, large: u8) -> Vec<PayloadPlace> {
         let add = |bit: u8| {
             let (key, value, expected) = parts(first + bit, large >> bit & 1 == 1);
             payload.push(&key, &value, &expected, None)
@@ -226,7 +257,7 @@ mod tests {
         (0..count).map(add).collect()
     }
 
-    fn check(payload: &Payload, places: &[Place], first: u8, large: u8) {
+    fn check(payload: &Payload, places: &[PayloadPlace], first: u8, large: u8) {
         for (bit, &place) in (0..).zip(places) {
             let (key, value, expected) = parts(first + bit, large >> bit & 1 == 1);
             assert_eq!(payload.key(place), key);
@@ -237,8 +268,8 @@ mod tests {
         }
     }
 
-    fn length(places: &[Place]) -> usize {
-        let bytes = |place: &Place| place.key_len + place.value_len + place.expected_len;
+    fn length(places: &[PayloadPlace]) -> usize {
+        let bytes = |place: &PayloadPlace| place.key_len + place.value_len + place.expected_len;
         places.iter().map(|place| bytes(place) as usize).sum()
     }
 
@@ -264,6 +295,24 @@ mod tests {
                     assert_eq!((payload.len(), rest.len()), (length(&places), 0), "{round}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn parts_that_are_added_one_by_one_are_what_they_were() {
+        for large in 0..16 {
+            let (mut payload, mut other) = (Payload::default(), Payload::default());
+            let places = filled(&mut payload, 1, 4, large);
+            for round in 0..2 {
+                let added: Vec<_> = (places.iter())
+                    .map(|&place| other.append_part(&payload, place))
+                    .collect();
+                check(&other, &added, 1, large);
+                assert_eq!(other.len(), (round + 1) * payload.len());
+                check(&payload, &places, 1, large);
+            }
+            other.clear();
+            assert_eq!(other.len(), 0);
         }
     }
 

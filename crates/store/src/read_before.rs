@@ -13,6 +13,7 @@ use crate::outcome::Refusal;
 use crate::read_room::{Held, ReadRoom};
 use crate::record::{CommitRecord, Whole};
 use crate::store::Store;
+use crate::tree::limits::LARGE_BLOCK_BYTES;
 use crate::tree::{Generation, OwnedValue, Ticket, TreeError, TreeIndex, TreeView};
 
 /// How far reading ahead has come ([`WriteBatch::read_ahead`](crate::WriteBatch::read_ahead)).
@@ -44,8 +45,8 @@ pub(crate) struct ReadBefore {
     wholes: Vec<LookedWhole>,
     tickets: Vec<Ticket>,
     held: Held,
-    /// The first commit found no room the last time: it is read again when it may exceed it, so
-    /// that this is not in vain.
+    /// The first commit found no room for something large the last time: it is read again when it
+    /// may exceed it, so that this is not in vain.
     lacked_room: bool,
 }
 
@@ -103,6 +104,11 @@ impl ReadBefore {
     /// them.
     pub(crate) fn begin_anew(&mut self) {
         self.clear();
+        self.lacked_room = false;
+    }
+
+    /// Commits were given up: the first one may need no room any more.
+    pub(crate) fn forget_lack(&mut self) {
         self.lacked_room = false;
     }
 
@@ -186,31 +192,33 @@ impl ReadBefore {
             done.commits = 0;
             return done;
         }
+        let mut lacks_large = false;
         for database in databases_of(commits) {
             // Behind a commit for which there is no room, nothing more is read.
             let commits = &commits[..done.commits];
-            let (read, failure) = self.read(store, operations, database, commits);
-            done.commits = read;
-            done.failure = done.failure.or(failure);
+            let read = self.read(store, operations, database, commits);
+            if let Some(unread) = read.unread {
+                (done.commits, lacks_large) = (unread, read.lacks_large);
+            }
+            done.failure = done.failure.or(read.failure);
         }
         if let Some(unread) = commits.get(done.commits) {
             self.forget_from(unread.first);
         }
-        self.lacked_room = done.commits == 0;
+        self.lacked_room = done.commits == 0 && lacks_large;
         done
     }
 
-    /// Reads what the commits of a batch need to know of one database. Answers for how many there
-    /// was room, and the first error.
+    /// Reads what the commits of a batch need to know of one database, as far as there is room.
     fn read(
         &mut self,
         store: &Store,
         operations: &Operations,
         database: DatabaseId,
         commits: &[CommitRecord],
-    ) -> (usize, Option<TreeError>) {
+    ) -> DatabaseRead {
         let Some(tree) = store.tree(database) else {
-            return (commits.len(), None);
+            return DatabaseRead::default();
         };
         let (view, ticket) = tree.view_for_commit();
         let mut reading = Reading {
@@ -220,16 +228,30 @@ impl ReadBefore {
             view: &view,
             place: Place::of(&tree),
             database,
-            error: None,
+            done: DatabaseRead::default(),
         };
         let has_no_room = |commit: &CommitRecord| {
             commit.database == database && reading.commit(commit).is_break()
         };
         let unread = commits.iter().position(has_no_room);
-        let error = reading.error;
+        let done = DatabaseRead {
+            unread,
+            ..reading.done
+        };
         self.tickets.push(ticket);
-        (unread.unwrap_or(commits.len()), error)
+        done
     }
+}
+
+/// How far the reads for commits on one database have come.
+#[derive(Debug, Default)]
+struct DatabaseRead {
+    /// The first commit for which there was no room.
+    unread: Option<usize>,
+    /// What it lacked room for is large.
+    lacks_large: bool,
+    /// The first read that failed.
+    failure: Option<TreeError>,
 }
 
 /// The databases of commits, that of the first commit first: so that it is the first to find room.
@@ -250,12 +272,16 @@ struct Reading<'a> {
     view: &'a TreeView,
     place: Place,
     database: DatabaseId,
-    error: Option<TreeError>,
+    done: DatabaseRead,
 }
 
 impl Reading<'_> {
     /// Reads for a commit; breaks off where there is no room for what it must know.
     fn commit(&mut self, commit: &CommitRecord) -> ControlFlow<()> {
+        if commit.is_abandoned {
+            // It is refused.
+            return ControlFlow::Continue(());
+        }
         if commit.whole == Some(Whole::DropEmpty) {
             self.whole();
             return ControlFlow::Continue(());
@@ -272,12 +298,9 @@ impl Reading<'_> {
             if !operation.needs_state() || known(self.before) {
                 continue;
             }
-            if !self.before.held.may_take(room) {
-                return ControlFlow::Break(());
-            }
             // What the read takes is there before its value is known.
             let read_bytes = self.view.read_bytes(key);
-            if read_bytes > 0 && !self.before.held.take(room, read_bytes) {
+            if !self.take(read_bytes) {
                 return ControlFlow::Break(());
             }
             let found = self.found(key, bytes_left);
@@ -286,6 +309,7 @@ impl Reading<'_> {
                 Found::Absent | Found::Not(_) => 0,
             };
             if !self.before.held.exchange(room, read_bytes, bytes) {
+                self.done.lacks_large = bytes >= LARGE_BLOCK_BYTES;
                 return ControlFlow::Break(());
             }
             bytes_left = bytes_left.saturating_sub(bytes);
@@ -302,6 +326,15 @@ impl Reading<'_> {
         }
         self.before.held.end_commit();
         ControlFlow::Continue(())
+    }
+
+    /// Takes the room that a read takes before it begins; returns whether there is some.
+    fn take(&mut self, read_bytes: usize) -> bool {
+        let held = &mut self.before.held;
+        let is_there = held.may_take(self.room, read_bytes)
+            && (read_bytes == 0 || held.take(self.room, read_bytes));
+        self.done.lacks_large = !is_there && read_bytes > 0;
+        is_there
     }
 
     /// Reads what is under a key for a commit that may still know so many bytes.
@@ -322,7 +355,7 @@ impl Reading<'_> {
                     true => Refusal::Damaged,
                     false => Refusal::NotRead,
                 };
-                self.error.get_or_insert(error);
+                self.done.failure.get_or_insert(error);
                 Found::Not(refusal)
             }
         }
@@ -330,7 +363,7 @@ impl Reading<'_> {
 
     fn whole(&mut self) {
         let is_empty = self.view.is_empty().unwrap_or_else(|error| {
-            self.error.get_or_insert(error);
+            self.done.failure.get_or_insert(error);
             false
         });
         self.before.wholes.push(LookedWhole {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::limits;
+use crate::tree::limits::LARGE_BLOCK_BYTES;
 
 /// What all batches together may hold of the values that their commits must know.
 #[derive(Debug)]
@@ -14,6 +15,8 @@ pub(crate) struct ReadRoom {
     /// One batch may hold more than there is room, for one of its commits, so that one that needs
     /// much has its turn.
     is_overdrawn: AtomicBool,
+    /// What it holds for that commit: it is not in the way of others.
+    overdrawn_bytes: AtomicUsize,
 }
 
 impl ReadRoom {
@@ -27,17 +30,30 @@ impl ReadRoom {
             ),
             held_bytes: AtomicUsize::new(0),
             is_overdrawn: AtomicBool::new(false),
+            overdrawn_bytes: AtomicUsize::new(0),
         })
     }
 
+    /// What is held, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.held_bytes.load(Ordering::Relaxed)
+        self.held_bytes.load(Ordering::Relaxed) + self.overdrawn_bytes.load(Ordering::Relaxed)
+    }
+
+    /// How much may be held when a read of so many bytes begins.
+    fn bound_bytes(&self, read_bytes: usize) -> usize {
+        match read_bytes {
+            0..LARGE_BLOCK_BYTES => {
+                self.limit_bytes + self.limit_bytes / limits::READ_BEFORE_RESERVE_SHARE
+            }
+            _ => self.limit_bytes,
+        }
     }
 
     fn take(&self, bytes: usize) -> bool {
+        let bound_bytes = self.bound_bytes(bytes);
         let fits = |held: usize| {
             let sum = held.checked_add(bytes)?;
-            (sum <= self.limit_bytes).then_some(sum)
+            (sum <= bound_bytes).then_some(sum)
         };
         (self.held_bytes)
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits)
@@ -50,6 +66,8 @@ impl ReadRoom {
 pub(crate) struct Held {
     room: Option<Arc<ReadRoom>>,
     bytes: usize,
+    /// Beside these, as the one that holds more than there is room.
+    overdrawn_bytes: usize,
     /// It is the one that holds more than there is room.
     overdraws: bool,
     /// That was for an earlier commit.
@@ -68,7 +86,9 @@ impl Held {
             if self.is_spent || !self.try_overdraw(room) {
                 return false;
             }
-            room.held_bytes.fetch_add(bytes, Ordering::Relaxed);
+            room.overdrawn_bytes.fetch_add(bytes, Ordering::Relaxed);
+            self.overdrawn_bytes += bytes;
+            return true;
         }
         self.room.get_or_insert_with(|| Arc::clone(room));
         self.bytes += bytes;
@@ -96,27 +116,35 @@ impl Held {
         self.overdraws
     }
 
-    /// Whether it is worth while to read something, which then asks for room: a batch begins when
-    /// half of it is free, so that it is seldom read in vain.
-    pub(crate) fn may_take(&self, room: &ReadRoom) -> bool {
-        let enough_bytes = match self.bytes {
-            0 => room.limit_bytes / 2,
-            _ => room.limit_bytes,
+    /// Whether it is worth while to begin a read that takes so many bytes, which asks for room: the
+    /// first large one of a batch when half of it is free, so that it is seldom read in vain.
+    pub(crate) fn may_take(&self, room: &ReadRoom, read_bytes: usize) -> bool {
+        let is_first = self.bytes == 0 && read_bytes >= LARGE_BLOCK_BYTES;
+        let enough_bytes = match is_first {
+            true => room.limit_bytes / 2,
+            false => room.bound_bytes(read_bytes),
         };
         let may_overdraw = self.overdraws || !room.is_overdrawn.load(Ordering::Relaxed);
-        room.held_bytes() < enough_bytes || (may_overdraw && !self.is_spent)
+        room.held_bytes.load(Ordering::Relaxed) < enough_bytes || (may_overdraw && !self.is_spent)
     }
 
+    /// Holds so many bytes less: first of those that it holds beyond the room.
     pub(crate) fn give_back(&mut self, bytes: usize) {
-        if let Some(room) = &self.room {
-            room.held_bytes.fetch_sub(bytes, Ordering::Relaxed);
-            self.bytes -= bytes;
-        }
+        let Some(room) = &self.room else {
+            return;
+        };
+        let overdrawn_bytes = bytes.min(self.overdrawn_bytes);
+        let held_bytes = bytes - overdrawn_bytes;
+        (room.overdrawn_bytes).fetch_sub(overdrawn_bytes, Ordering::Relaxed);
+        room.held_bytes.fetch_sub(held_bytes, Ordering::Relaxed);
+        self.overdrawn_bytes -= overdrawn_bytes;
+        self.bytes -= held_bytes;
     }
 
     /// Takes over what another batch holds.
     pub(crate) fn append(&mut self, other: &mut Held) {
         self.bytes += std::mem::take(&mut other.bytes);
+        self.overdrawn_bytes += std::mem::take(&mut other.overdrawn_bytes);
         self.overdraws |= std::mem::take(&mut other.overdraws);
         self.room = self.room.take().or_else(|| other.room.take());
     }
@@ -124,7 +152,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.give_back(self.bytes);
+        self.give_back(self.bytes + self.overdrawn_bytes);
         if let (true, Some(room)) = (self.overdraws, &self.room) {
             room.is_overdrawn.store(false, Ordering::Relaxed);
         }
@@ -136,6 +164,8 @@ mod tests {
     use super::*;
 
     const LIMIT: usize = limits::READ_BEFORE_LEAST_BYTES;
+    /// What has no reserve.
+    const MUCH: usize = LARGE_BLOCK_BYTES;
 
     /// Beside what fits, one commit at a time may exceed it, by all that it needs; all comes back,
     /// each time.
@@ -145,21 +175,22 @@ mod tests {
         for _ in 0..2 {
             let (mut one, mut two, mut three) = <(Held, Held, Held)>::default();
             assert!(one.take(&room, LIMIT - 10) && two.take(&room, 10));
-            assert!(two.may_take(&room) && two.take(&room, LIMIT) && two.take(&room, 1));
-            assert!(!one.may_take(&room) && !one.take(&room, 1) && !three.take(&room, 1));
-            assert!(!three.may_take(&room) && two.may_take(&room));
-            assert_eq!(room.held_bytes(), 2 * LIMIT + 1);
+            assert!(two.may_take(&room, MUCH) && two.take(&room, LIMIT) && two.take(&room, MUCH));
+            assert!(!one.may_take(&room, MUCH) && !one.take(&room, MUCH));
+            assert!(!three.may_take(&room, MUCH) && !three.take(&room, MUCH));
+            assert!(two.may_take(&room, MUCH));
+            assert_eq!(room.held_bytes(), 2 * LIMIT + MUCH);
             two.end_commit();
-            assert!(!two.may_take(&room) && !two.take(&room, 1));
+            assert!(!two.may_take(&room, MUCH) && !two.take(&room, MUCH));
             two.give_back(LIMIT);
             // What is joined with another stays what it is.
             three.append(&mut two);
             drop(two);
-            assert_eq!(room.held_bytes(), LIMIT + 1);
-            assert!(!one.take(&room, 1));
+            assert_eq!(room.held_bytes(), LIMIT + MUCH);
+            assert!(!one.take(&room, MUCH));
             drop(three);
             one.end_commit();
-            assert!(one.take(&room, 10) && one.take(&room, 1));
+            assert!(one.take(&room, 10) && one.take(&room, MUCH));
             drop(one);
             assert_eq!(room.held_bytes(), 0);
             assert!(!room.is_overdrawn.load(Ordering::Relaxed));
@@ -173,11 +204,11 @@ mod tests {
         for _ in 0..2 {
             let (mut one, mut two) = <(Held, Held)>::default();
             assert!(one.try_overdraw(&room) && one.try_overdraw(&room) && !two.try_overdraw(&room));
-            assert!(two.take(&room, LIMIT) && one.may_take(&room) && one.take(&room, LIMIT));
+            assert!(two.take(&room, LIMIT) && one.may_take(&room, MUCH) && one.take(&room, LIMIT));
             one.end_commit();
-            assert!(!one.take(&room, 1) && !two.take(&room, 1));
+            assert!(!one.take(&room, MUCH) && !two.take(&room, MUCH));
             drop(one);
-            assert!(two.take(&room, 1));
+            assert!(two.take(&room, MUCH));
         }
         assert_eq!(room.held_bytes(), 0);
     }
@@ -187,14 +218,36 @@ mod tests {
         let room = ReadRoom::new(0);
         for _ in 0..2 {
             let (mut one, mut two) = (Held::default(), Held::default());
-            assert!(one.take(&room, LIMIT - 10) && one.exchange(&room, LIMIT - 10, 100));
+            assert!(one.take(&room, LIMIT - MUCH) && one.exchange(&room, LIMIT - MUCH, 100));
             assert_eq!(room.held_bytes(), 100);
-            assert!(one.take(&room, 0) && one.exchange(&room, 0, LIMIT - 100));
+            assert!(one.exchange(&room, 0, LIMIT - 100));
             assert!(two.try_overdraw(&room));
-            assert!(two.take(&room, 7) && two.exchange(&room, 7, 20));
+            assert!(two.take(&room, MUCH) && two.exchange(&room, MUCH, 2 * MUCH));
             two.end_commit();
-            assert!(!two.exchange(&room, 20, 21) && !one.exchange(&room, 100, 101));
-            assert_eq!(room.held_bytes(), LIMIT - 100);
+            assert!(!two.exchange(&room, 2 * MUCH, 3 * MUCH));
+            assert_eq!(room.held_bytes(), LIMIT);
+            assert!(!one.exchange(&room, MUCH, 2 * MUCH));
+            assert_eq!(room.held_bytes(), LIMIT - MUCH);
+        }
+        assert_eq!(room.held_bytes(), 0);
+    }
+
+    /// Large values hold all the room and one of them more, and small reads go on, up to a bound of
+    /// their own.
+    #[test]
+    fn small_reads_have_a_reserve() {
+        let room = ReadRoom::new(0);
+        let reserve_bytes = LIMIT / limits::READ_BEFORE_RESERVE_SHARE;
+        for _ in 0..2 {
+            let (mut large, mut more, mut small) = <(Held, Held, Held)>::default();
+            assert!(large.take(&room, LIMIT) && more.take(&room, 3 * LIMIT));
+            for _ in 0..reserve_bytes / 1_024 {
+                assert!(small.may_take(&room, 0) && small.take(&room, 1_024));
+            }
+            assert!(!small.may_take(&room, 0) && !small.take(&room, 1_024));
+            assert!(!small.may_take(&room, MUCH) && !small.take(&room, MUCH));
+            drop(small);
+            assert_eq!(room.held_bytes(), 4 * LIMIT);
         }
         assert_eq!(room.held_bytes(), 0);
     }

@@ -16,9 +16,9 @@ use crate::view::View;
 /// Of a database on disk there is only what the call said beforehand that it would look at
 /// ([`ReadPlan`](crate::tree::ReadPlan)); the rest is [`NotFetched`], which a database in memory
 /// never answers.
-pub struct ReadView<'a>(Source<'a>);
+pub struct ReadView<'a>(ViewSource<'a>);
 
-enum Source<'a> {
+enum ViewSource<'a> {
     Memory(&'a View<'a>),
     Fetched(FetchedView<'a>),
 }
@@ -39,7 +39,7 @@ impl<'a> ReadView<'a> {
     /// The index in memory.
     #[inline]
     pub fn memory(view: &'a View<'a>) -> ReadView<'a> {
-        ReadView(Source::Memory(view))
+        ReadView(ViewSource::Memory(view))
     }
 
     /// What was fetched for a call.
@@ -47,22 +47,22 @@ impl<'a> ReadView<'a> {
     /// # Errors
     /// If it could not be, as the tree is damaged or the device refused.
     pub fn fetched(call: &FetchedCall<'a>) -> Result<ReadView<'a>, &'a TreeError> {
-        Ok(ReadView(Source::Fetched(call.view()?)))
+        Ok(ReadView(ViewSource::Fetched(call.view()?)))
     }
 
     /// The sequence of the last commit that this shows (0: none).
     pub fn sequence(&self) -> u64 {
         match &self.0 {
-            Source::Memory(view) => view.sequence(),
-            Source::Fetched(view) => view.sequence(),
+            ViewSource::Memory(view) => view.sequence(),
+            ViewSource::Fetched(view) => view.sequence(),
         }
     }
 
     /// The history that the sequence belongs to ([`Store::history_id`](crate::Store::history_id)).
     pub fn history_id(&self) -> u64 {
         match &self.0 {
-            Source::Memory(view) => view.history_id(),
-            Source::Fetched(view) => view.history_id(),
+            ViewSource::Memory(view) => view.history_id(),
+            ViewSource::Fetched(view) => view.history_id(),
         }
     }
 
@@ -73,8 +73,8 @@ impl<'a> ReadView<'a> {
     #[inline]
     pub fn get(&self, key: &[u8], hash: u64, now_ms: u64) -> Result<Option<Entry<'_>>, NotFetched> {
         match &self.0 {
-            Source::Memory(view) => Ok(view.get(key, hash, now_ms)),
-            Source::Fetched(view) => view.get(key, now_ms),
+            ViewSource::Memory(view) => Ok(view.get(key, hash, now_ms)),
+            ViewSource::Fetched(view) => view.get(key, now_ms),
         }
     }
 
@@ -91,8 +91,8 @@ impl<'a> ReadView<'a> {
         visit: &mut dyn FnMut(&Entry<'v>) -> ControlFlow<()>,
     ) -> Result<ScanEnd<'v>, NotFetched> {
         match &self.0 {
-            Source::Memory(view) => Ok(view.scan(range, direction, now_ms, budget_rows, visit)),
-            Source::Fetched(view) => view.scan(range, direction, now_ms, budget_rows, visit),
+            ViewSource::Memory(view) => Ok(view.scan(range, direction, now_ms, budget_rows, visit)),
+            ViewSource::Fetched(view) => view.scan(range, direction, now_ms, budget_rows, visit),
         }
     }
 
@@ -107,11 +107,11 @@ impl<'a> ReadView<'a> {
         budget_rows: u32,
     ) -> Result<Counted<'_>, NotFetched> {
         let (count, passed, is_estimate) = match &self.0 {
-            Source::Memory(view) => {
+            ViewSource::Memory(view) => {
                 let slice = view.count(range, now_ms, budget_rows);
                 (slice.count, slice.passed, false)
             }
-            Source::Fetched(view) => view.count(range)?,
+            ViewSource::Fetched(view) => view.count(range)?,
         };
         Ok(Counted {
             count,

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::blob::UploadPeer;
 use crate::database_id::DatabaseId;
 use crate::operation::{Condition, Expiry, List, Mode, Operation};
-use crate::payload::Place;
+use crate::payload::PayloadPlace;
 
 /// A submitted commit: a run of operations.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +21,8 @@ pub(crate) struct CommitRecord {
     pub(crate) source: Source,
     /// Some operation may copy an existing value.
     pub(crate) rewrites: bool,
+    /// It is on a database on disk, and has to know what is there.
+    pub(crate) wants_reads: bool,
     /// Whoever asked for it has left.
     pub(crate) is_abandoned: bool,
     /// Bytes of its keys and values.
@@ -37,6 +39,17 @@ pub struct Source {
     pub connection: u64,
 }
 
+/// Commits of a batch that stand together and are of one connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommitRun {
+    /// What [`Source`] says of them.
+    pub connection: u64,
+    /// Whether they have to know what is on the device before they can be decided.
+    pub wants_reads: bool,
+    /// Which commits of the batch they are.
+    pub commits: Range<usize>,
+}
+
 impl CommitRecord {
     /// Where the commit's operations lie in the batch.
     pub(crate) fn operations(&self) -> Range<usize> {
@@ -47,6 +60,11 @@ impl CommitRecord {
     pub(crate) fn is_of_catalogue(&self) -> bool {
         self.whole
             .is_some_and(|whole| whole == Whole::Create || whole.is_drop())
+    }
+
+    /// Whether both are of one connection, and wait for the device or not.
+    pub(crate) fn goes_with(&self, other: &CommitRecord) -> bool {
+        self.source.connection == other.source.connection && self.wants_reads == other.wants_reads
     }
 
     /// Whether both are on one database, and leave it where it is.
@@ -79,7 +97,7 @@ impl Whole {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OperationRecord {
     pub(crate) hash: u64,
-    pub(crate) place: Place,
+    pub(crate) place: PayloadPlace,
     pub(crate) action: Action,
     pub(crate) check: Check,
     pub(crate) list: List,
@@ -130,7 +148,7 @@ pub(crate) enum Check {
 }
 
 /// An [`Operation`] taken apart.
-pub(crate) struct Parts<'a> {
+pub(crate) struct OperationParts<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) value: &'a [u8],
     pub(crate) expected: &'a [u8],
@@ -139,11 +157,11 @@ pub(crate) struct Parts<'a> {
     pub(crate) want_previous: bool,
 }
 
-impl<'a> Parts<'a> {
-    pub(crate) fn of(operation: &Operation<'a>) -> Parts<'a> {
+impl<'a> OperationParts<'a> {
+    pub(crate) fn of(operation: &Operation<'a>) -> OperationParts<'a> {
         let parts = |key, value, condition, action, want_previous| {
             let (check, expected) = take_apart(condition);
-            Parts {
+            OperationParts {
                 key,
                 value,
                 expected,

@@ -54,9 +54,9 @@ pub const NUMBER_BOUND: u64 = 1 << 62;
 /// lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogId {
-    /// Shown to callers: a place in the history is this and a sequence.
+    /// Callers see it: a place in the history is this and a sequence.
     pub history: u64,
-    /// Shown to nobody, so that nobody can put a group of this log into a value.
+    /// Nobody sees it, so that nobody can put a group of this log into a value.
     pub secret: u64,
 }
 
@@ -323,21 +323,23 @@ impl GroupBuffer {
         }
     }
 
-    /// Adds a record. All records of a commit go into the same buffer, one after another.
+    /// Adds a record. All records of a commit go into the same buffer, one after another. Returns
+    /// where its key stands in the [bytes](GroupBuffer::bytes); its value stands behind it.
     ///
     /// # Panics
     /// If its sequence is less than the one before.
-    pub fn push(&mut self, record: &RawRecord<'_>) {
+    pub fn push(&mut self, record: &RawRecord<'_>) -> usize {
         self.count(record);
         record.encode(&mut self.bytes);
+        self.bytes.len() - record.value.len() - record.key.len()
     }
 
     /// Adds a record whose value is `value`. A large one is not copied: it is written from where it
-    /// lies.
+    /// lies. Returns where its key stands in the [bytes](GroupBuffer::bytes).
     ///
     /// # Panics
     /// As [`GroupBuffer::push`].
-    pub fn push_shared(&mut self, record: &RawRecord<'_>, value: &Bytes) {
+    pub fn push_shared(&mut self, record: &RawRecord<'_>, value: &Bytes) -> usize {
         let record = RawRecord { value, ..*record };
         if value.len() < limits::LARGE_VALUE_BYTES {
             return self.push(&record);
@@ -349,6 +351,12 @@ impl GroupBuffer {
             bytes: value.clone(),
         });
         self.large_bytes += value.len();
+        self.bytes.len() - record.key.len()
+    }
+
+    /// The header and the records, but for large values.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     fn count(&mut self, record: &RawRecord<'_>) {

@@ -53,8 +53,8 @@ pub const SEQUENCE_RESERVE: u64 = 1 << 20;
 /// Bytes read at a time when a log is read.
 pub const READ_BYTES: usize = 1024 * 1024;
 
-/// Segments in one log. More than any disk has room for; a bound on what a folder full of rubbish
-/// makes a start do.
+/// Segments in one log. More than any disk has room for; a bound on what a folder full of other
+/// files makes a start do.
 pub const SEGMENTS: usize = 1_000_000;
 
 /// Sequences that are passed over where the newest files of a log are gone, and given up: more than

@@ -102,6 +102,21 @@ impl LogWriter {
         group: &mut GroupBuffer,
         now_ms: u64,
     ) -> Result<Position, WriteError> {
+        let written = self.write_kept(group, now_ms)?;
+        group.clear();
+        Ok(written)
+    }
+
+    /// The same, for a group whose bytes are needed afterwards: it must be cleared before it is
+    /// filled again.
+    ///
+    /// # Panics
+    /// As [`LogWriter::write_group`].
+    pub fn write_kept(
+        &mut self,
+        group: &mut GroupBuffer,
+        now_ms: u64,
+    ) -> Result<Position, WriteError> {
         if group.is_empty() {
             return Ok(self.written());
         }
@@ -301,7 +316,6 @@ impl LogWriter {
         self.chain = Chain::behind(&header, checksum);
         self.work.groups += 1;
         self.work.records += u64::from(header.records);
-        group.clear();
         Ok(self.written())
     }
 

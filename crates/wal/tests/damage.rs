@@ -515,10 +515,10 @@ fn verify_tells_the_endings_apart() {
     );
 }
 
-/// Files full of rubbish, of pieces of each other, cut or grown: no panic, nothing out of order,
-/// and a way out.
+/// Files full of invalid bytes, of pieces of each other, cut or grown: no panic, nothing out of
+/// order, and a way out.
 #[test]
-fn rubbish_is_survived() {
+fn invalid_bytes_are_survived() {
     for seed in 0..150 {
         let _on_failure = OnFailure(format!("seed {seed}"));
         let (disk, promise) = make(seed, 30);

@@ -21,11 +21,22 @@ pub struct MethodName {
     method: String,
 }
 
+/// The right form of a name that has a dot before its method, as other tools write it; else the
+/// form in general.
+fn slashed(name: &str) -> String {
+    match name.rsplit_once('.') {
+        Some((service, method)) if !name.contains('/') && service.contains('.') => {
+            format!("{service}/{method}")
+        }
+        _ => "package.Service/Method".to_owned(),
+    }
+}
+
 /// Why there is no request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MethodError {
     /// The name has another form.
-    #[error("`{0}` is no method; write package.Service/Method")]
+    #[error("`{0}` is no method; write {right}", right = slashed(.0))]
     BadName(String),
     /// The descriptors cannot be read.
     #[error("the descriptors cannot be read: {0}")]

@@ -7,6 +7,7 @@ use clap::{ArgGroup, Args, ValueEnum};
 use lab::{Distribution, MetadataField, MetadataValue, MethodName, Mix, ValueSizes, limits};
 use net::Address;
 
+use super::server_address::server_address;
 use super::{CpuList, CredentialArguments, LoadFormat, LoadService, TlsArguments, number};
 use crate::size::{Size, Span};
 
@@ -23,7 +24,8 @@ pub struct LoadArguments {
         long,
         value_name = "ADDRESS",
         env = "PELTON_ADDRESS",
-        default_value = "127.0.0.1:1978"
+        default_value = "127.0.0.1:1978",
+        value_parser = server_address
     )]
     pub address: Address,
 

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use lab::limits;
 use net::Address;
 
+use super::server_address::server_address;
 use super::{CpuList, CredentialArguments, TlsArguments, number};
 use crate::simulation::Simulation;
 use crate::size::{Size, Span};
@@ -127,7 +128,8 @@ pub struct LoadTarget {
         long,
         value_name = "ADDRESS",
         env = "PELTON_ADDRESS",
-        default_value = "127.0.0.1:1978"
+        default_value = "127.0.0.1:1978",
+        value_parser = server_address
     )]
     pub address: Address,
 

@@ -10,6 +10,7 @@ mod load_services;
 mod number;
 mod other_tools;
 mod serve;
+mod server_address;
 mod store;
 mod tips;
 mod tls;
@@ -71,7 +72,8 @@ Exit codes:
        message says how far it came. Only `pelton serve` ends with 0 after
        SIGINT and SIGTERM: it stops as it should
 
-Documentation: docs/start.md, docs/cli.md";
+Documentation: docs/start.md and docs/cli.md beside the source; `pelton man DIR`
+writes man pages";
 
 /// A key-value and blob server over gRPC, and its client.
 #[derive(Debug, Parser)]
@@ -552,7 +554,11 @@ mod tests {
                 "cannot be used with",
             ),
             ("pelton delete --all --prefix k", "cannot be used with"),
-            ("pelton delete key --limit 3", "required"),
+            ("pelton delete key --limit 3", "cannot be used with"),
+            (
+                "pelton delete --limit 3",
+                "delete --limit <NUMBER> <KEY|--prefix <KEY>|--all>\n",
+            ),
             (
                 "pelton get key --address http://127.0.0.1:1978",
                 "write 127.0.0.1:1978",

@@ -7,6 +7,7 @@ use clap::{ArgGroup, Args, ValueEnum};
 use net::Address;
 use service::limits::TIME_TO_LIVE_MS_MAX;
 
+use super::server_address::server_address;
 use super::{CredentialArguments, TlsArguments, number};
 use crate::size::Span;
 
@@ -18,7 +19,8 @@ pub struct ConnectionArguments {
         long,
         value_name = "ADDRESS",
         env = "PELTON_ADDRESS",
-        default_value = "127.0.0.1:1978"
+        default_value = "127.0.0.1:1978",
+        value_parser = server_address
     )]
     pub address: Address,
 
@@ -245,7 +247,7 @@ pub struct DeleteArguments {
     pub all: bool,
 
     /// Of --prefix or --all, delete the first so many keys only
-    #[arg(long, value_name = "NUMBER", requires = "range", value_parser = number::limit)]
+    #[arg(long, value_name = "NUMBER", conflicts_with = "key", value_parser = number::limit)]
     pub limit: Option<u64>,
 
     /// Delete only if the key has this version

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::BoolishValueParser;
 
 /// Whether to speak TLS, whom to believe, and who one is.
 #[derive(Args, Clone, Debug, Default)]
@@ -10,7 +11,7 @@ pub struct TlsArguments {
     /// Speak TLS, and believe servers whose certificate an authority of this system has signed
     ///
     /// The other flags of TLS mean this one too.
-    #[arg(long, env = "PELTON_TLS")]
+    #[arg(long, env = "PELTON_TLS", value_parser = BoolishValueParser::new())]
     pub tls: bool,
 
     /// Believe only servers whose certificate is one of these (PEM), or signed by one of these

@@ -10,7 +10,7 @@ use super::{Caller, call_failure, path, unreadable};
 use crate::arguments::{BackupArguments, SnapshotArguments};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::output::{Output, bytes, databases, entries, object};
+use crate::output::{Output, bytes, databases, entries_and_blobs, object};
 use crate::progress::ProgressLine;
 
 /// How long to wait for a message before the user is looked at.
@@ -109,7 +109,7 @@ pub fn snapshot(arguments: &SnapshotArguments) -> Result<Exit, Failure> {
     let text = format!(
         "snapshot written: sequence {}, {}, {}",
         made.sequence,
-        entries(made.entries),
+        entries_and_blobs(made.entries),
         bytes(made.bytes)
     );
     output.either(&text, || {

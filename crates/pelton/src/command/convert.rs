@@ -4,6 +4,7 @@ use api::admin::{ConvertDatabaseRequest, ConvertProgress, DatabaseKind};
 use service::Method;
 
 use super::backup::{SILENCE, TaskWait, wait};
+use super::database::is_meant_as_default;
 use super::{Caller, say_miss, unreadable};
 use crate::arguments::{ConvertDatabaseArguments, KindArgument};
 use crate::exit::{Exit, Failure};
@@ -44,8 +45,16 @@ pub fn convert_database(arguments: &ConvertDatabaseArguments) -> Result<Exit, Fa
         },
     )
     .map_err(|failure| {
+        let hint = match is_meant_as_default(name) {
+            true => format!(
+                "; the default database has the empty name: `pelton database convert --kind {}` \
+                 converts it",
+                arguments.kind
+            ),
+            false => String::new(),
+        };
         let miss = format!(
-            "nothing converted: there is no {}",
+            "nothing converted: there is no {}{hint}",
             which(name).replacen("the ", "", 1)
         );
         not_converted(&which(name), failure).or_miss(&miss)

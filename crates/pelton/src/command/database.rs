@@ -207,18 +207,23 @@ pub fn drop_database(arguments: &DropDatabaseArguments) -> Result<Exit, Failure>
         return Ok(Exit::Done);
     }
     let name = &arguments.name;
-    let hint = match name.as_str() {
-        "default" | "(default)" => {
+    let hint = match is_meant_as_default(name) {
+        true => {
             "; the default database has the empty name, and is always there: `pelton delete --all` \
              empties it"
         }
-        _ => "",
+        false => "",
     };
     say_miss(
         arguments.connection.output,
         &format!("nothing dropped: there is no database `{name}`{hint}"),
     );
     Ok(Exit::Miss)
+}
+
+/// Whether a name that no database has is what `pelton database list` calls the default one.
+pub(super) fn is_meant_as_default(name: &str) -> bool {
+    matches!(name, "default" | "(default)")
 }
 
 /// What stands in the server's refusal before what a database has in it.

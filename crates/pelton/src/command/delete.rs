@@ -64,7 +64,7 @@ pub fn delete(arguments: &DeleteArguments) -> Result<Exit, Failure> {
     };
     let place = in_database(&database.database);
     let hint = match answer.version {
-        0 => wildcard_hint(&key, "pelton delete"),
+        0 => wildcard_hint(&key.shown, "pelton delete --prefix", "keys"),
         _ => String::new(),
     };
     say_miss(

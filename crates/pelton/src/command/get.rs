@@ -61,7 +61,7 @@ pub fn get(arguments: &GetArguments) -> Result<Exit, Failure> {
     let place = in_database(&database.database);
     let hint = match answer.found {
         true => String::new(),
-        false => wildcard_hint(&key, "pelton scan"),
+        false => wildcard_hint(&key.shown, "pelton scan --prefix", "keys"),
     };
     say_miss(
         database.connection.output,

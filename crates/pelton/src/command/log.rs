@@ -5,14 +5,15 @@ use std::path::Path;
 use serde_json::{Map, Value};
 use store::durable::{self, NamedTrees, TREES_FOLDER, TreeVerdict};
 use store::log::{Record, RecordKind, records as records_of};
-use store::snapshot::{self, Summary};
+use store::snapshot::{self, Header, Summary};
+use store::{DatabaseId, DatabaseInfo};
 use wal::disk::{Disk, FolderLock, RealDisk};
 use wal::{Ending, Known, LogGroup, LogPlace, Report, verify_known};
 
 use crate::arguments::{InspectLogArguments, LogArguments};
 use crate::encoding::{escape, insert_bytes};
 use crate::exit::{Exit, Failure};
-use crate::output::{Output, bytes, counted, databases, entries, object};
+use crate::output::{Output, bytes, counted, databases, entries_and_blobs, object};
 
 /// The file by which a data folder is known.
 pub(super) const FORMAT_FILE: &str = "pelton-data";
@@ -236,8 +237,8 @@ fn end(mut output: Output, contents: Contents, folder: &Path) -> Result<Exit, Fa
             output.line(&format!(
                 "{}: {} of {} up to sequence {}, {}, whole",
                 snapshot::file_name(snapshot.header.sequence),
-                entries(snapshot.totals.entries),
-                databases(snapshot.header.databases.len() as u64),
+                entries_and_blobs(snapshot.totals.entries),
+                databases(named_databases(&snapshot.header)),
                 snapshot.header.sequence,
                 bytes(snapshot.file_bytes)
             ))?;
@@ -274,6 +275,13 @@ fn first_damage(trees: &[TreeVerdict]) -> Option<String> {
         };
         Some(format!("{}: {error}{advice}", verdict.database))
     })
+}
+
+/// How many databases there are, as `pelton database list` counts them: not that in which the
+/// descriptions of blobs are.
+fn named_databases(header: &Header) -> u64 {
+    let named = |database: &&DatabaseInfo| database.id != DatabaseId::BLOBS;
+    header.databases.iter().filter(named).count() as u64
 }
 
 fn print_tree(output: &mut Output, verdict: &TreeVerdict) -> Result<(), Failure> {

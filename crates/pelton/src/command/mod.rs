@@ -354,13 +354,13 @@ fn in_database(database: &str) -> String {
     }
 }
 
-/// What to add where there is no key of a name that looks like a pattern; `instead` takes the keys
-/// of a prefix.
-fn wildcard_hint(key: &Key, instead: &str) -> String {
-    match key.shown.split_once('*') {
+/// What to add where there is no key or blob of a name that looks like a pattern; `instead`, with a
+/// prefix behind it, takes those (`what`) that begin so.
+fn wildcard_hint(name: &str, instead: &str, what: &str) -> String {
+    match name.split_once('*') {
         None => String::new(),
         Some((prefix, _)) => format!(
-            "; there are no wildcards, `{instead} --prefix {}` takes all keys that begin so",
+            "; there are no wildcards, `{instead} {}` takes all {what} that begin so",
             quoted(prefix)
         ),
     }

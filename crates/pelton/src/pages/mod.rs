@@ -62,7 +62,8 @@ example](shell.md#any-key-in-a-script)).
 Answers go to standard output, all else to standard error. With `--output json` each answer is one
 JSON object on one line. Keys and values in it are text if they are UTF-8, else base64; the field
 `key_encoding` or `value_encoding` says which: `text` or `base64`. Of a miss the object says so
-(`\"found\":false`, `\"applied\":false`).
+(`\"found\":false`, `\"applied\":false`). [The fields of each command](json-output.md) have a page
+of their own.
 
 With `--output json` the error that ends a command with code 2, 3, 129, 130 or 143, or for which
 code 1 has no object, is one JSON object on standard error:
@@ -141,6 +142,9 @@ fn describe(command: &Command, path: &str, page: &mut String) {
         .get_long_about()
         .or(command.get_about())
         .expect("every command is explained");
+    let about = about.to_string();
+    let about: Vec<String> = about.lines().map(|line| wrapped(line.split(' '))).collect();
+    let about = about.join("\n");
     writeln!(page, "## {path}\n\n{about}\n").expect("a String takes what is written");
     let above = path.rsplit_once(' ').map_or(path, |(above, _)| above);
     let aliases: Vec<String> = (command.get_visible_aliases())
@@ -165,11 +169,34 @@ fn describe(command: &Command, path: &str, page: &mut String) {
         .filter(|argument| is_common(argument))
         .map(form);
     let common: Vec<String> = common.collect();
-    if !common.is_empty() {
-        let list = common.join(", ");
-        writeln!(page, "[Common flags](#common-flags): {list}.\n")
-            .expect("a String takes what is written");
+    if let Some((last, others)) = common.split_last() {
+        let others = others.iter().map(|flag| format!("{flag},"));
+        let words: Vec<String> = std::iter::once("[Common flags](#common-flags):".to_owned())
+            .chain(others)
+            .chain([format!("{last}.")])
+            .collect();
+        let list = wrapped(words.iter().map(String::as_str));
+        writeln!(page, "{list}\n").expect("a String takes what is written");
     }
+}
+
+/// These words in lines of at most 100 columns, as all pages have.
+fn wrapped<'a>(words: impl Iterator<Item = &'a str>) -> String {
+    const COLUMNS: usize = 100;
+    let (mut text, mut used) = (String::new(), 0);
+    for word in words {
+        let columns = word.chars().count();
+        if used > 0 && used + 1 + columns > COLUMNS {
+            text.push('\n');
+            used = 0;
+        } else if used > 0 {
+            text.push(' ');
+            used += 1;
+        }
+        text.push_str(word);
+        used += columns;
+    }
+    text
 }
 
 fn is_common(argument: &Arg) -> bool {

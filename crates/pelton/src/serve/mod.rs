@@ -14,13 +14,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use net::Address;
-use rustix::thread::CpuSet;
 use server::{Server, TimeSource};
 use service::ServerInfo;
 
 use crate::activity;
-use crate::arguments::{CpuList, Driver, ServeArguments};
+use crate::arguments::{Driver, ServeArguments};
 use crate::certificate::ServerCertificate;
+use crate::cpus;
 use crate::exit::{Exit, Failure};
 use crate::init_admin::InitAdmin;
 use crate::limits::METRICS_CONNECTION_MS;
@@ -156,18 +156,8 @@ fn log_found(server: &Server) {
 /// Checks that this process may use the CPUs of `--pin`. Where the system does not say, the loops
 /// will.
 fn check_pin(settings: &Settings) -> Result<(), Failure> {
-    let Ok(usable) = rustix::thread::sched_getaffinity(None) else {
-        return Ok(());
-    };
-    let is_usable = |cpu: usize| cpu < CpuSet::MAX_CPU && usable.is_set(cpu);
-    let Some(cpu) = settings.pin.0.iter().copied().find(|&cpu| !is_usable(cpu)) else {
-        return Ok(());
-    };
-    let all = CpuList((0..CpuSet::MAX_CPU).filter(|&cpu| is_usable(cpu)).collect());
-    Err(Failure::Usage(format!(
-        "pin names CPU {cpu}, which is not possible: this process may use {all} (see pelton serve \
-         --help)"
-    )))
+    cpus::check(&settings.pin)
+        .map_err(|wrong| Failure::Usage(format!("pin names {wrong} (see pelton serve --help)")))
 }
 
 /// Tells the service manager that the server is ready, and what it wants to hear from then on.

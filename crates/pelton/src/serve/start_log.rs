@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use net::Address;
-use store::blob::Found;
+use store::blob::FoundBlobs;
 use store::limits::SET_ASIDE_MS;
 use store::{SET_ASIDE_FOLDER, Store};
 use wal::Recovered;
@@ -69,8 +69,8 @@ pub(super) fn log_trees_set_aside(count: u64) {
 }
 
 /// Puts into the log what was found in the folder of blobs.
-pub(super) fn log_blobs_found(found: &Found) {
-    let Found {
+pub(super) fn log_blobs_found(found: &FoundBlobs) {
+    let FoundBlobs {
         blobs,
         unfinished,
         set_aside,

@@ -19,17 +19,17 @@ use crate::account::Account;
 use crate::limits;
 
 /// A source of jobs: a connection, or the store itself.
-pub(crate) type Source = u64;
+pub(crate) type JobSource = u64;
 
 /// A job of nobody in particular.
-pub(crate) const STORE: Source = u64::MAX;
+pub(crate) const STORE: JobSource = u64::MAX;
 
 /// What comes out of the queue.
 pub(crate) enum Next {
     Job(Box<dyn CallJob>),
     /// A read, and how many bytes it may bring; they are to be [released](Queue::release).
     Read {
-        source: Source,
+        source: JobSource,
         bytes: usize,
         read: Box<dyn CallJob>,
     },
@@ -39,13 +39,13 @@ pub(crate) enum Next {
 pub(crate) struct Queue {
     /// Of which reads take memory.
     account: Arc<Account>,
-    jobs: HashMap<Source, VecDeque<Box<dyn CallJob>>>,
-    reads: HashMap<Source, Reads>,
+    jobs: HashMap<JobSource, VecDeque<Box<dyn CallJob>>>,
+    reads: HashMap<JobSource, Reads>,
     /// Whose turn it is. Each source stands in it once for its jobs and once for its reads, if it
     /// has any that may begin.
     turns: VecDeque<Turn>,
     /// Sources whose reads wait for room.
-    blocked: VecDeque<Source>,
+    blocked: VecDeque<JobSource>,
     read_bytes: usize,
     /// Jobs and reads that wait.
     waiting: usize,
@@ -57,8 +57,8 @@ pub(crate) struct Queue {
 
 #[derive(Clone, Copy)]
 enum Turn {
-    Job(Source),
-    Read(Source),
+    Job(JobSource),
+    Read(JobSource),
 }
 
 #[derive(Default)]
@@ -85,7 +85,7 @@ impl Queue {
         }
     }
 
-    pub fn push(&mut self, source: Source, job: Box<dyn CallJob>) {
+    pub fn push(&mut self, source: JobSource, job: Box<dyn CallJob>) {
         self.count_one();
         let jobs = self.jobs.entry(source).or_default();
         jobs.push_back(job);
@@ -94,7 +94,7 @@ impl Queue {
         }
     }
 
-    pub fn push_read(&mut self, source: Source, bytes: usize, read: Box<dyn CallJob>) {
+    pub fn push_read(&mut self, source: JobSource, bytes: usize, read: Box<dyn CallJob>) {
         self.count_one();
         let reads = self.reads.entry(source).or_default();
         reads.waiting.push_back((bytes, read));
@@ -152,7 +152,7 @@ impl Queue {
         self.turns.len()
     }
 
-    fn pop_job(&mut self, source: Source) -> Option<Next> {
+    fn pop_job(&mut self, source: JobSource) -> Option<Next> {
         let jobs = self.jobs.get_mut(&source)?;
         let before = jobs.len();
         let job = next_wanted(jobs, |job| job.is_forsaken());
@@ -164,7 +164,7 @@ impl Queue {
         job.map(Next::Job)
     }
 
-    fn pop_read(&mut self, source: Source) -> Option<Next> {
+    fn pop_read(&mut self, source: JobSource) -> Option<Next> {
         let reads = self.reads.get_mut(&source)?;
         let before = reads.waiting.len();
         let next = next_wanted(&mut reads.waiting, |(_, read)| read.is_forsaken());
@@ -208,7 +208,7 @@ impl Queue {
     }
 
     /// What a read has brought is out of the way.
-    pub fn release(&mut self, source: Source, bytes: usize) {
+    pub fn release(&mut self, source: JobSource, bytes: usize) {
         self.read_bytes -= bytes;
         self.account.end_claim(bytes);
         if let Some(reads) = self.reads.get_mut(&source) {
@@ -298,7 +298,7 @@ mod tests {
     }
 
     /// The reads that may begin now, in their order.
-    fn begin_reads(queue: &mut Queue) -> Vec<(Source, usize)> {
+    fn begin_reads(queue: &mut Queue) -> Vec<(JobSource, usize)> {
         let mut begun = Vec::new();
         while let Some(next) = queue.pop() {
             match next {

@@ -155,11 +155,9 @@ impl LoopHandler {
         loop {
             match brought.take() {
                 Some(Done::Fetched(fetched)) => self.show_fetched(connections, &fetched),
-                Some(Done::Ahead {
-                    number,
-                    batch,
-                    read,
-                }) => self.state.read_ahead_is_done(number, batch, read),
+                Some(Done::Ahead { id, batch, read }) => {
+                    self.state.read_ahead_is_done(id, batch, read);
+                }
                 Some(Done::Swept { batch, failure }) => self.state.swept(batch, failure),
                 None => debug_assert!(false, "what was prefetched is taken once"),
             }

@@ -6,6 +6,7 @@ use store::{Outcomes, ReadAhead, WriteBatch};
 
 use super::{LoopRole, LoopState};
 use crate::call_id::CallId;
+use crate::readers::ReadAheadId;
 use crate::{limits, load_identities};
 
 impl LoopState {
@@ -57,8 +58,8 @@ impl LoopState {
         if !context.batch.has_writes() {
             return false;
         }
-        let with = (&self.shared.store, &self.readers);
-        (self.writes).commit(&mut context.batch, &mut context.clock, with, outcomes);
+        let (batch, clock) = (&mut context.batch, &mut context.clock);
+        (self.writes).commit(batch, clock, &self.readers, outcomes);
         true
     }
 
@@ -78,14 +79,14 @@ impl LoopState {
     /// A reader gives commits back, with what they must know.
     pub(super) fn read_ahead_is_done(
         &mut self,
-        number: u64,
+        id: ReadAheadId,
         batch: Box<WriteBatch>,
         read: ReadAhead,
     ) {
         if let Some(why) = &read.failure {
             self.tell_damage(why);
         }
-        (self.writes).read_ahead_is_done(number, batch, read.commits);
+        (self.writes).read_ahead_is_done(id, batch, read.commits);
     }
 
     /// Has commits read again for which there was no room, when it is time to.

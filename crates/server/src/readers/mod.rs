@@ -33,6 +33,15 @@ pub(crate) enum Readers {
     Pool(Arc<Pool>),
 }
 
+/// Names a batch of writes that is read ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReadAheadId {
+    /// Whose writes they are.
+    pub connection: ConnectionId,
+    /// Of the batches of that connection.
+    pub number: u64,
+}
+
 /// A piece of work for a reader.
 enum Job {
     /// For calls that read.
@@ -42,8 +51,11 @@ enum Job {
         /// Set when all of them are gone.
         has_left: Option<Arc<AtomicBool>>,
     },
-    /// For calls that write; the number comes back with it.
-    ReadAhead { number: u64, batch: Box<WriteBatch> },
+    /// For calls that write; its name comes back with it.
+    ReadAhead {
+        id: ReadAheadId,
+        batch: Box<WriteBatch>,
+    },
     /// For what has expired; comes back with the removals.
     Sweep { batch: Box<WriteBatch> },
 }
@@ -65,7 +77,7 @@ pub(crate) enum Done {
     /// Commits of which as many as were read can be decided now, or will be refused for what could
     /// not be read.
     Ahead {
-        number: u64,
+        id: ReadAheadId,
         batch: Box<WriteBatch>,
         read: ReadAhead,
     },
@@ -191,7 +203,9 @@ impl LoopReaders {
                 let mut callers = fetch.plan().tags().filter_map(caller);
                 callers.next().map(|heir| Asker::Connection(number, heir))
             }
-            Job::ReadAhead { .. } | Job::Sweep { .. } => None,
+            // Its commits are decided, or refused, whoever has left.
+            Job::ReadAhead { .. } => Some(Asker::Loop(number)),
+            Job::Sweep { .. } => None,
         };
         pool.forget(Asker::Connection(number, connection), &heir);
     }
@@ -201,11 +215,11 @@ impl LoopReaders {
         Arc::as_ptr(&self.inbox).addr()
     }
 
-    /// Has read ahead what commits must know. Given back is a batch that need not or cannot be
-    /// waited for, with the number of commits that may go to the committer.
+    /// Has read ahead what commits of a connection must know. Given back is a batch that need not
+    /// or cannot be waited for, with the number of commits that may go to the committer.
     pub fn read_ahead(
         &self,
-        number: u64,
+        id: ReadAheadId,
         mut batch: Box<WriteBatch>,
     ) -> Option<(Box<WriteBatch>, usize)> {
         match &self.readers {
@@ -214,8 +228,9 @@ impl LoopReaders {
                 Some((batch, read))
             }
             Readers::Pool(pool) => {
-                let job = Job::ReadAhead { number, batch };
-                match pool.submit(Asker::Loop(self.number()), job, &self.inbox) {
+                let asker = Asker::Connection(self.number(), id.connection);
+                let job = Job::ReadAhead { id, batch };
+                match pool.submit(asker, job, &self.inbox) {
                     // The committer refuses what was not read.
                     Err(Full(Job::ReadAhead { batch, .. }, _)) => {
                         let all = batch.len();

@@ -182,13 +182,9 @@ impl Pool {
                     self.bring(Done::Fetched(fetched), bytes, inbox);
                 }
             }
-            Job::ReadAhead { number, mut batch } => {
+            Job::ReadAhead { id, mut batch } => {
                 let read = batch.read_ahead();
-                let result = Done::Ahead {
-                    number,
-                    batch,
-                    read,
-                };
+                let result = Done::Ahead { id, batch, read };
                 self.bring(result, 0, inbox);
             }
             Job::Sweep { mut batch } => {

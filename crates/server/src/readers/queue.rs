@@ -17,7 +17,7 @@ use crate::limits;
 pub(crate) enum Asker {
     /// A connection of the loop with this number.
     Connection(usize, ConnectionId),
-    /// The writes of a loop, and what it does by itself.
+    /// What a loop does by itself, and writes of connections that have left.
     Loop(usize),
 }
 

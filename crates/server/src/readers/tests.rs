@@ -435,6 +435,37 @@ fn writes_keep_their_order_behind_one_that_must_read() {
     assert!(found, "the first was decided before the second");
 }
 
+/// A connection leaves while its writes wait for readers: all come back, and are decided or
+/// refused.
+#[test]
+fn writes_of_a_connection_that_has_left_come_back() {
+    for _ in 0..2 {
+        let mut bench = Bench::new(true);
+        assert!(bench.put_ok("", b"disk", Condition::None));
+        let tree = bench.store.tree(DatabaseId::DEFAULT);
+        let tree = tree.expect("it is on disk");
+        let held = tree.hold_reads();
+        // One batch each: more than there are readers.
+        for _ in 0..2 * limits::READERS {
+            let write = bench.put("", b"more", Condition::Present);
+            assert!(bench.waits(write));
+        }
+        let waiting = bench.pool.as_ref().expect("there is one").figures();
+        let waiting = || waiting.waiting_jobs.load(Ordering::Relaxed);
+        assert!(waiting() >= limits::READERS as u64);
+        bench.pair.close();
+        drop(held);
+        while bench.pair.worker.write_bytes() != (0, 0) {
+            let woken = bench.woken.recv_timeout(LONGEST_WAIT);
+            woken.expect("a reader gives a sign when it is done");
+            bench.pair.turn_of_worker();
+            while bench.rounds.round(&mut bench.clock) {}
+        }
+        assert_eq!((waiting(), bench.store.read_before_bytes()), (0, 0));
+        assert!(bench.pair.worker.readers_are_idle());
+    }
+}
+
 /// Writes that wait for a reader, for the committer, and for the end of the tick: above the bound
 /// for all of them together nothing more is taken from a peer.
 #[test]
@@ -593,13 +624,14 @@ fn so_many_jobs_wait_and_no_more() {
 fn reads_of_a_connection_that_has_gone_are_not_done() {
     const WAITING: usize = 10;
     let mut bench = Bench::new(true);
-    assert!(bench.put_ok("", b"disk", Condition::None));
     let pool = Arc::clone(bench.pool.as_ref().expect("there is one"));
     let figures = pool.figures();
     let waiting = || figures.waiting_jobs.load(Ordering::Relaxed);
     let tree = bench.store.tree(DatabaseId::DEFAULT);
     let tree = tree.expect("it is on disk");
     for _ in 0..2 {
+        // What was written is in no cache of rows: each Get needs a reader.
+        assert!(bench.put_ok("", b"disk", Condition::None));
         let held = tree.hold_reads();
         for _ in 0..limits::READERS + WAITING {
             bench.get("", b"key");
@@ -609,6 +641,9 @@ fn reads_of_a_connection_that_has_gone_are_not_done() {
         bench.pair.close();
         assert!(waiting() <= 1, "{} beside a sweep of the loop", waiting());
         drop(held);
+        // The next connection names its streams as this one did.
+        bench.ended.clear();
+        bench.pair.messages.clear();
         bench.pair.client = wire::Connection::new(&wire::Config::client(), 0);
         (bench.pair.io, bench.pair.sent) = (net::Io::new(), Vec::new());
         bench.pair.accept(false);
@@ -796,9 +831,15 @@ fn damage_is_data_loss_and_is_told_once() {
     assert!(bench.put_ok("", b"disk", Condition::None));
     bench.rounds.seal_trees();
     bench.rounds.flush_trees().expect("there is room");
-    // Views of earlier commits still see the memtable.
+    // Views of earlier commits still see the memtable, and commits look there first.
     let next = bench.operation("Put", "", put(b"next", b"", Condition::None));
     bench.wait_ok(next);
+    let tree = bench.store.tree(DatabaseId::DEFAULT);
+    let tree = tree.expect("it is on disk");
+    while tree.keeps_flushed() {
+        tree.trim();
+        bench.turn();
+    }
     let mut damaged = 0;
     for_each_table(&bench.folder.0, &mut |table| {
         let mut bytes = std::fs::read(table).expect("it is there");

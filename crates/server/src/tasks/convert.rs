@@ -7,7 +7,7 @@ use store::tree::TreeError;
 use store::{DatabaseId, Kind, Refusal, Store};
 use wal::disk::is_full;
 
-use super::{Done, Progress, Watch};
+use super::{Done, TaskProgress, Watch};
 
 /// Converts a database.
 pub(super) fn convert(
@@ -19,7 +19,7 @@ pub(super) fn convert(
 ) -> Result<Done, TaskFailure> {
     let total_entries = entries(store, id);
     let converted = durable.convert(id, kind, &mut |copied_entries| {
-        watch.tell(Progress::Conversion(ConvertProgress {
+        watch.tell(TaskProgress::Conversion(ConvertProgress {
             copied_entries,
             // On disk it is known by estimate only.
             total_entries: total_entries.max(copied_entries),

@@ -12,7 +12,7 @@ use store::durable::Durable;
 use store::snapshot::SnapshotError;
 use wal::disk::{Disk, is_full};
 
-use super::{Done, Jobs, Progress, Watch, convert};
+use super::{Done, Jobs, TaskProgress, Watch, convert};
 use crate::clock::TimeSource;
 use crate::settings::Log;
 use crate::storage::Unticked;
@@ -73,7 +73,7 @@ impl StorageJobs {
         };
         let mut clock = Unticked(Arc::clone(&self.time));
         let report = durable.backup(disk, &self.server, &mut clock, &mut |progress| {
-            watch.tell(Progress::Backup(BackupProgress {
+            watch.tell(TaskProgress::Backup(BackupProgress {
                 written_bytes: progress.written_bytes,
                 total_bytes: progress.total_bytes,
                 sequence: progress.sequence,

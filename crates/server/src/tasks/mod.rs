@@ -53,7 +53,7 @@ pub(crate) enum Done {
 
 /// How far a task has come.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Progress {
+pub(crate) enum TaskProgress {
     Backup(BackupProgress<'static>),
     Conversion(ConvertProgress),
 }
@@ -61,7 +61,7 @@ pub(crate) enum Progress {
 /// News on their way to a call.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum News {
-    Progress(Progress),
+    Progress(TaskProgress),
     Done(Done),
     Failed(TaskFailure),
 }
@@ -70,8 +70,8 @@ impl News {
     /// In the words of the service.
     pub fn with<R>(&self, tell: impl FnOnce(&TaskNews<'_>) -> R) -> R {
         match self {
-            News::Progress(Progress::Backup(progress)) => tell(&TaskNews::BackingUp(*progress)),
-            News::Progress(Progress::Conversion(progress)) => {
+            News::Progress(TaskProgress::Backup(progress)) => tell(&TaskNews::BackingUp(*progress)),
+            News::Progress(TaskProgress::Conversion(progress)) => {
                 tell(&TaskNews::Converting(*progress))
             }
             News::Done(Done::Backup { progress, path }) => {
@@ -89,11 +89,11 @@ pub(crate) struct Tasks {
     jobs: Box<dyn Jobs>,
     time: Arc<dyn TimeSource>,
     log: Arc<dyn Log>,
-    state: Mutex<State>,
+    state: Mutex<TaskState>,
 }
 
 #[derive(Default)]
-struct State {
+struct TaskState {
     running: Option<Running>,
     is_stopping: bool,
 }
@@ -131,7 +131,7 @@ impl Tasks {
             return Err(TaskRefusal::Busy);
         }
         let cancel = Arc::new(AtomicBool::new(false));
-        let work = Work {
+        let work = TaskThread {
             tasks: Arc::clone(self),
             task,
             call,
@@ -163,7 +163,7 @@ impl Tasks {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, TaskState> {
         // Whole values are put in and taken out: sound whoever panicked.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -180,7 +180,7 @@ impl Drop for TaskHandle {
 }
 
 /// A task on its thread.
-struct Work {
+struct TaskThread {
     tasks: Arc<Tasks>,
     task: Task,
     call: CallId,
@@ -188,7 +188,7 @@ struct Work {
     cancel: Arc<AtomicBool>,
 }
 
-impl Work {
+impl TaskThread {
     fn run(self) {
         let mut watch = Watch {
             cancel: &self.cancel,
@@ -239,7 +239,7 @@ impl Watch<'_> {
     }
 
     /// Tells the call, if it has not been told a moment ago.
-    pub fn tell(&mut self, progress: Progress) {
+    pub fn tell(&mut self, progress: TaskProgress) {
         let now_ns = self.time.monotonic_ns();
         let interval_ns = limits::TASK_PROGRESS_MS * 1_000_000;
         let is_due = |told_ns| now_ns.saturating_sub(told_ns) >= interval_ns;

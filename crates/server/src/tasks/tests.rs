@@ -10,7 +10,7 @@ use service::{Task, TaskFailure, TaskFailureKind, TaskRefusal};
 use wire::grpc::Code;
 use wire::{Event, StreamKey};
 
-use super::{Done, Jobs, News, Progress, Watch, tell};
+use super::{Done, Jobs, News, TaskProgress, Watch, tell};
 use crate::call_id::CallId;
 use crate::clock::TimeSource;
 use crate::inbox::Inbox;
@@ -51,10 +51,12 @@ impl Jobs for Obeying {
                 return Err(failure(TaskFailureKind::Stopping));
             }
             match orders.recv_timeout(Duration::from_millis(1)) {
-                Ok(Order::Tell(written_bytes)) => watch.tell(Progress::Backup(BackupProgress {
-                    written_bytes,
-                    ..BackupProgress::default()
-                })),
+                Ok(Order::Tell(written_bytes)) => {
+                    watch.tell(TaskProgress::Backup(BackupProgress {
+                        written_bytes,
+                        ..BackupProgress::default()
+                    }))
+                }
                 Ok(Order::End(result)) => return result,
                 Err(_) => {}
             }
@@ -205,7 +207,7 @@ fn progress_is_told_ten_times_a_second_at_most() {
         (1, true),
     ] {
         time.0.fetch_add(step_ns, Ordering::Relaxed);
-        watch.tell(Progress::Backup(BackupProgress::default()));
+        watch.tell(TaskProgress::Backup(BackupProgress::default()));
         assert_eq!(!inbox.take_all().is_empty(), is_told, "{step_ns}");
     }
 }
@@ -216,7 +218,7 @@ fn only_the_newest_progress_of_a_call_waits_for_its_loop() {
     let inbox = Inbox::new(Arc::new(|| {}));
     let (call, other) = (CallId::from_tag(7), CallId::from_tag(8));
     let progress = |written_bytes| {
-        News::Progress(Progress::Backup(BackupProgress {
+        News::Progress(TaskProgress::Backup(BackupProgress {
             written_bytes,
             ..BackupProgress::default()
         }))

@@ -2,7 +2,7 @@
 
 mod calls;
 mod charges;
-mod disk_write_queue;
+mod disk_writes;
 mod identities;
 mod interop;
 mod logs;

@@ -191,7 +191,10 @@ impl<'a> Check<'a> {
                 }
             }
             (Asked::Transact { version, .. }, Answer::Unmet { sequence, results }) => {
-                let is = |result: &Answer| matches!(result, Answer::Get(seen) if seen.map_or(0, |seen| seen.version) == *version);
+                let is = |result: &Answer| match result {
+                    Answer::Get(seen) => seen.map_or(0, |seen| seen.version) == *version,
+                    _ => false,
+                };
                 assert!(
                     !results.iter().all(is),
                     "{record:?}: the comparison was met"

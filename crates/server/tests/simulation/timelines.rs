@@ -187,7 +187,12 @@ impl<'a> Timelines<'a> {
                 _ => Some(by),
             };
             if let Answer::Batch { results, .. } = answer {
-                let whole = |result: &Answer| matches!(result, Answer::Put { applied: true, version, .. } if *version == commit);
+                let whole = |result: &Answer| match result {
+                    Answer::Put {
+                        applied, version, ..
+                    } => *applied && *version == commit,
+                    _ => false,
+                };
                 assert!(
                     results.iter().all(whole),
                     "{record:?}: each of its writes is of its commit"

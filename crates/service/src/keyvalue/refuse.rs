@@ -115,8 +115,7 @@ pub fn no_reader() -> Status {
 pub(crate) fn not_fetched() -> Status {
     Status::new(
         Code::Internal,
-        "the server looked at something that it had not read before: this is a fault of the \
-         program, please report it",
+        "internal error: the server used something that it had not read before; please report it",
     )
 }
 

@@ -93,10 +93,12 @@ pub(super) fn needed(
     source: &dyn Disk,
     described: &Described,
 ) -> Result<Vec<Needed>, RestoreError> {
-    described.needed().ok_or_else(|| RestoreError::NotOne {
-        folder: source.describe(""),
-        what: "the description of a blob makes no sense",
-    })
+    described
+        .needed()
+        .ok_or_else(|| RestoreError::Inconsistent {
+            folder: source.describe(""),
+            what: "the description of a blob makes no sense",
+        })
 }
 
 /// Opens the folder of contents, if there is nothing in it that is not needed.
@@ -182,13 +184,13 @@ pub(super) fn read_manifest(source: &dyn Disk) -> Result<Manifest, RestoreError>
 
 /// What is done with each piece of a file that is read: it gets the bytes up to its end, and the
 /// piece.
-pub(super) type Piece<'a> = &'a mut dyn FnMut(u64, &[u8]) -> ControlFlow<()>;
+pub(super) type VisitPiece<'a> = &'a mut dyn FnMut(u64, &[u8]) -> ControlFlow<()>;
 
 /// Reads a file of a backup to its end and checks its checksum. Returns its length.
 pub(super) fn read_file(
     source: &dyn Disk,
     expected: &FileEntry,
-    piece: Piece<'_>,
+    piece: VisitPiece<'_>,
 ) -> Result<u64, RestoreError> {
     let failed = |error| RestoreError::Device {
         file: source.describe(&expected.name),
@@ -222,7 +224,7 @@ struct Together<'a> {
 impl Together<'_> {
     fn error(&self, what: &'static str) -> RestoreError {
         let folder = self.source.describe("");
-        RestoreError::NotOne { folder, what }
+        RestoreError::Inconsistent { folder, what }
     }
 
     fn read_snapshot(&self, described: &mut Described) -> Result<snapshot::Summary, RestoreError> {

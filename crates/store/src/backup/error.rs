@@ -152,7 +152,7 @@ pub enum RestoreError {
     Log(#[source] wal::ReadError),
     /// The files are whole, and do not fit together.
     #[error("{folder}: the files of the backup do not fit together: {what}")]
-    NotOne {
+    Inconsistent {
         /// The folder of the backup.
         folder: String,
         /// What does not fit.

@@ -141,7 +141,7 @@ impl Restoring<'_> {
             let Some(place) = &self.config.trees else {
                 let folder = self.source.describe("");
                 let what = "it has databases on disk, for which there is no place";
-                return Err(RestoreError::NotOne { folder, what });
+                return Err(RestoreError::Inconsistent { folder, what });
             };
             trees::create(&place.folder, &file.name)
         } else {
@@ -197,7 +197,7 @@ impl Restoring<'_> {
         if recovered.last_sequence != manifest.cut.sequence {
             let folder = self.source.describe("");
             let what = "the log does not end where the backup was cut";
-            return Err(RestoreError::NotOne { folder, what });
+            return Err(RestoreError::Inconsistent { folder, what });
         }
         let (blobs, blob_bytes) = self.copy_blobs(&store, watch)?;
         let databases = store.databases();

@@ -130,7 +130,7 @@ pub struct Blobs {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) aside: SetAside,
     pub(super) config: BlobConfig,
-    pub(super) state: Mutex<State>,
+    pub(super) state: Mutex<BlobsState>,
     runner: RwLock<Arc<dyn Runner>>,
     pub(super) buffers: Mutex<Buffers>,
     pub(super) upload_descriptors: DescriptorBudget,
@@ -151,7 +151,7 @@ pub struct Blobs {
 }
 
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct BlobsState {
     pub(super) next_number: u64,
     /// All uploads that are not complete, by number.
     pub(super) unfinished: BTreeMap<u64, Arc<Unfinished>>,
@@ -216,7 +216,7 @@ impl Blobs {
         disk: Arc<dyn Disk>,
         aside: SetAside,
         config: BlobConfig,
-        state: State,
+        state: BlobsState,
     ) -> Arc<Blobs> {
         Arc::new(Blobs {
             disk,
@@ -242,7 +242,7 @@ impl Blobs {
         *self.runner.write() = runner;
     }
 
-    /// Who is told what an operator should know from now on.
+    /// Sets what is told from now on what an operator should know.
     pub fn set_observer(&self, observer: Arc<dyn Observer>) {
         *self.observer.write() = Some(observer);
     }
@@ -278,10 +278,10 @@ impl Blobs {
     }
 
     /// A content has no description any more, or never got one: it goes when nobody reads it.
-    pub(super) fn doom(self: &Arc<Blobs>, number: u64, database: DatabaseId, bytes: u64) {
+    pub(super) fn orphan(self: &Arc<Blobs>, number: u64, database: DatabaseId, bytes: u64) {
         let mut state = self.state.lock();
         state.orphans.insert(number, Orphan { database, bytes });
-        self.remove_doomed(state, &[number]);
+        self.remove_orphans(state, &[number]);
     }
 
     /// Removes the contents of uploads that have ended and were never described, and releases
@@ -364,9 +364,9 @@ impl Blobs {
     }
 
     /// Has those of the orphans removed that nobody needs.
-    pub(super) fn remove_doomed(
+    pub(super) fn remove_orphans(
         self: &Arc<Blobs>,
-        mut state: parking_lot::MutexGuard<'_, State>,
+        mut state: parking_lot::MutexGuard<'_, BlobsState>,
         numbers: &[u64],
     ) {
         let mut gone = Vec::new();
@@ -400,7 +400,7 @@ impl Blobs {
     }
 }
 
-impl State {
+impl BlobsState {
     fn used_in_all(&self) -> BlobUse {
         let mut all = BlobUse::default();
         for used in self.used.values() {
@@ -455,7 +455,7 @@ impl Drop for BlobHold {
         state.holds -= 1;
         if state.holds == 0 {
             let numbers: Vec<u64> = state.orphans.keys().copied().collect();
-            self.0.remove_doomed(state, &numbers);
+            self.0.remove_orphans(state, &numbers);
         }
     }
 }

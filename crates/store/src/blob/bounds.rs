@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::blobs::{Blobs, EndedUpload, State};
+use super::blobs::{Blobs, BlobsState, EndedUpload};
 use super::error::{UploadBound, UploadError};
 use super::limits;
 use super::peer::UploadPeer;
@@ -80,7 +80,7 @@ impl OpenUploads {
     }
 }
 
-impl State {
+impl BlobsState {
     /// Adds an upload whose place was found. Returns it, and the one that it takes the key of.
     fn add_upload(
         &mut self,
@@ -198,7 +198,7 @@ impl Blobs {
     /// however many keep their streams open, and however long.
     fn check_share(
         &self,
-        state: &State,
+        state: &BlobsState,
         database: DatabaseId,
         asking: Asking,
     ) -> Result<(), UploadError> {
@@ -252,7 +252,7 @@ impl Blobs {
         database: DatabaseId,
         added_bytes: u64,
         asking: Asking,
-        use_it: impl Fn(&mut State),
+        use_it: impl Fn(&mut BlobsState),
     ) -> Result<(), UploadError> {
         self.check_disk(added_bytes, asking)?;
         let quota_bytes = self.config.quota_bytes;
@@ -317,7 +317,7 @@ impl Blobs {
         self: &Arc<Blobs>,
         error: UploadError,
         asking: Asking,
-        mut shortage: impl FnMut(&mut State) -> Option<Shortage>,
+        mut shortage: impl FnMut(&mut BlobsState) -> Option<Shortage>,
     ) -> Result<(), UploadError> {
         if shortage(&mut self.state.lock()).is_none() {
             return Ok(());
@@ -414,7 +414,7 @@ impl Shortage {
     }
 
     /// For how long an upload that a stream has must have brought next to nothing to make room.
-    fn stalled_ms(&self, state: &State, asking: Asking) -> u64 {
+    fn stalled_ms(&self, state: &BlobsState, asking: Asking) -> u64 {
         let has_one = state.unfinished.values().any(|unfinished| {
             asking.number != Some(unfinished.number)
                 && unfinished.peer() == asking.peer
@@ -429,7 +429,7 @@ impl Shortage {
     /// What each peer has, and what of it may go.
     fn shares(
         &self,
-        state: &State,
+        state: &BlobsState,
         asking: Asking,
         stalled_ms: u64,
     ) -> BTreeMap<UploadPeer, Share> {
@@ -469,7 +469,7 @@ impl Shortage {
     /// Those that make room for whoever asks; `None`: they would not be enough, and none is to go.
     fn victims(
         &self,
-        state: &State,
+        state: &BlobsState,
         asking: Asking,
         stalled_ms: u64,
     ) -> Option<Vec<Arc<Unfinished>>> {

@@ -16,7 +16,7 @@ impl Blobs {
         let mut state = self.state.lock();
         state.take_back(old.database, 1, |used| &mut used.blobs);
         drop(state);
-        self.doom(old.number, old.database, old.size_bytes);
+        self.orphan(old.number, old.database, old.size_bytes);
     }
 
     /// A description is there: its upload has become a blob.

@@ -146,7 +146,7 @@ impl Drop for Content {
             && readers.leave()
         {
             state.readers.remove(&self.number);
-            self.blobs.remove_doomed(state, &[self.number]);
+            self.blobs.remove_orphans(state, &[self.number]);
         }
     }
 }

@@ -8,7 +8,7 @@ use wal::disk::{NoRoom, is_full};
 
 use super::blobs::{Blobs, EndedUpload};
 use super::error::UploadError;
-use super::unfinished::{Over, Progress, Unfinished};
+use super::unfinished::{Over, Unfinished, UploadProgress};
 use super::writer::ContentWriter;
 
 impl Unfinished {
@@ -110,7 +110,7 @@ impl Blobs {
     pub(super) fn end_upload(
         self: &Arc<Blobs>,
         unfinished: &Arc<Unfinished>,
-        progress: MutexGuard<'_, Progress>,
+        progress: MutexGuard<'_, UploadProgress>,
         over: Over,
     ) -> bool {
         let ended = self.end_and_keep(unfinished, progress, over);
@@ -123,7 +123,7 @@ impl Blobs {
     pub(super) fn end_and_keep(
         self: &Arc<Blobs>,
         unfinished: &Arc<Unfinished>,
-        mut progress: MutexGuard<'_, Progress>,
+        mut progress: MutexGuard<'_, UploadProgress>,
         over: Over,
     ) -> Option<EndedUpload> {
         if progress.over.is_some() {

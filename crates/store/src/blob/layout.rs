@@ -59,7 +59,7 @@ pub(crate) struct Identity {
 
 /// Up to where the content is on the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct DurableMark {
     /// Marks are counted, so that the newer one can be told.
     pub(crate) count: u64,
     pub(crate) offset: u64,
@@ -69,7 +69,7 @@ pub(crate) struct Mark {
     pub(crate) block_crc32c: u32,
     /// When it was written, in milliseconds since 1970.
     pub(crate) touched_ms: u64,
-    /// The last thing of all, written *before* what it speaks of was on the device: it counts only
+    /// The last thing of all, written *before* what it describes was on the device: it counts only
     /// with a description. Without one the file is nothing: it was sealed and not described, or
     /// deleted, which a loss of power took back.
     pub(crate) is_sealed: bool,
@@ -117,7 +117,7 @@ impl Identity {
     }
 }
 
-impl Mark {
+impl DurableMark {
     pub(crate) fn encode(&self) -> [u8; MARK_BYTES] {
         let mut bytes = [0; MARK_BYTES];
         bytes[4..12].copy_from_slice(&self.count.to_le_bytes());
@@ -131,9 +131,9 @@ impl Mark {
         bytes
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Mark> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<DurableMark> {
         let checksum = crc32c::crc32c(&bytes[4..MARK_BYTES]);
-        let mark = Mark {
+        let mark = DurableMark {
             count: u64_at(bytes, 4),
             offset: u64_at(bytes, 12),
             crc32c: u32_at(bytes, 20),
@@ -145,8 +145,9 @@ impl Mark {
     }
 
     /// The newer of the marks of a first page that are whole.
-    pub(crate) fn newest_in(page: &[u8]) -> Option<Mark> {
-        let mark_at = |place: u64| Mark::decode(page.get(place as usize..)?.get(..MARK_BYTES)?);
+    pub(crate) fn newest_in(page: &[u8]) -> Option<DurableMark> {
+        let mark_at =
+            |place: u64| DurableMark::decode(page.get(place as usize..)?.get(..MARK_BYTES)?);
         let marks = MARK_PLACES.into_iter().filter_map(mark_at);
         marks.max_by_key(|mark| mark.count)
     }
@@ -191,8 +192,8 @@ mod tests {
         let mut page = identity().encode();
         assert_eq!(page.len() as u64, HEAD_BYTES);
         assert_eq!(Identity::decode(&page), Some(identity()));
-        assert_eq!(Mark::newest_in(&page), None);
-        let mark = |count, is_sealed| Mark {
+        assert_eq!(DurableMark::newest_in(&page), None);
+        let mark = |count, is_sealed| DurableMark {
             count,
             offset: 1 << 33,
             crc32c: 5,
@@ -203,7 +204,7 @@ mod tests {
         for (place, mark) in MARK_PLACES.into_iter().zip([mark(8, false), mark(9, true)]) {
             page[place as usize..][..MARK_BYTES].copy_from_slice(&mark.encode());
         }
-        assert_eq!(Mark::newest_in(&page), Some(mark(9, true)));
+        assert_eq!(DurableMark::newest_in(&page), Some(mark(9, true)));
         for at in 0..IDENTITY_BYTES {
             page[at] ^= 1;
             assert_eq!(Identity::decode(&page), None, "byte {at}");
@@ -211,7 +212,11 @@ mod tests {
         }
         for at in 0..MARK_BYTES {
             page[MARK_PLACES[1] as usize + at] ^= 1;
-            assert_eq!(Mark::newest_in(&page), Some(mark(8, false)), "byte {at}");
+            assert_eq!(
+                DurableMark::newest_in(&page),
+                Some(mark(8, false)),
+                "byte {at}"
+            );
             page[MARK_PLACES[1] as usize + at] ^= 1;
         }
     }

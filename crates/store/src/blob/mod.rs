@@ -39,7 +39,7 @@ pub use description::{Description, NameError, check_name, key, split_key};
 pub use error::{ReadError, UploadBound, UploadError};
 pub(crate) use layout::{file_name, number_of};
 pub use listing::UploadState;
-pub use open::Found;
+pub use open::FoundBlobs;
 pub(crate) use open::{Opening, Removed};
 pub use peer::UploadPeer;
 pub use permit::Permit;

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use wal::disk::Disk;
 
 use super::FOLDER;
-use super::blobs::{BlobConfig, Blobs, State};
+use super::blobs::{BlobConfig, Blobs, BlobsState};
 use super::description::{Description, split_key};
-use super::layout::{HEAD_BYTES, Identity, Mark, file_name, number_of};
+use super::layout::{DurableMark, HEAD_BYTES, Identity, file_name, number_of};
 use super::limits;
 use super::stream::UploadKey;
 use super::unfinished::Unfinished;
@@ -18,7 +18,7 @@ use crate::database_id::DatabaseId;
 
 /// What a start has found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundBlobs {
     /// Blobs with content.
     pub blobs: u64,
     /// Uploads that can be resumed.
@@ -51,7 +51,7 @@ impl Removed {
 /// The first half of a start: the folder was looked through, and nothing changed in it.
 #[derive(Default)]
 pub(crate) struct Opening {
-    state: State,
+    state: BlobsState,
     /// Those whose file was not seen, by number.
     described: HashMap<u64, (DatabaseId, String)>,
     /// Files that nothing names.
@@ -59,7 +59,7 @@ pub(crate) struct Opening {
     /// Those of them that were blobs, and of which the log does not tell why they are none any
     /// more.
     unexplained: u64,
-    found: Found,
+    found: FoundBlobs,
 }
 
 impl Opening {
@@ -117,7 +117,7 @@ impl Opening {
         aside: SetAside,
         config: BlobConfig,
         now_ms: u64,
-    ) -> io::Result<(Arc<Blobs>, Found)> {
+    ) -> io::Result<(Arc<Blobs>, FoundBlobs)> {
         let Opening {
             state,
             described,
@@ -165,7 +165,7 @@ impl Opening {
         Ok(())
     }
 
-    fn add_upload(&mut self, number: u64, key: UploadKey, mark: &Mark) {
+    fn add_upload(&mut self, number: u64, key: UploadKey, mark: &DurableMark) {
         let database = key.database;
         let used = self.state.used.entry(database).or_default();
         used.bytes += mark.offset;
@@ -187,9 +187,9 @@ impl Opening {
 /// What the first page of a file without a description says.
 enum Head {
     /// It is an upload that has come so far, and can be gone on with.
-    Resumable(UploadKey, Mark),
+    Resumable(UploadKey, DurableMark),
     /// It is the whole content of a blob.
-    Sealed(Mark),
+    Sealed(DurableMark),
     /// It is an upload that cannot be gone on with, or the page is not whole.
     Other,
 }
@@ -198,7 +198,7 @@ fn read_head(disk: &dyn Disk, number: u64) -> io::Result<Head> {
     let mut page = vec![0; HEAD_BYTES as usize];
     disk.open(&file_name(number))?.read_up_to(&mut page, 0)?;
     let identity = Identity::decode(&page).filter(|identity| identity.number == number);
-    let (Some(identity), Some(mark)) = (identity, Mark::newest_in(&page)) else {
+    let (Some(identity), Some(mark)) = (identity, DurableMark::newest_in(&page)) else {
         return Ok(Head::Other);
     };
     if mark.is_sealed {

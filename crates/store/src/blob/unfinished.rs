@@ -21,7 +21,7 @@ pub(super) struct Unfinished {
     pub(super) name: Box<str>,
     /// Empty: it cannot be resumed.
     pub(super) upload_id: Box<[u8]>,
-    pub(super) progress: Mutex<Progress>,
+    pub(super) progress: Mutex<UploadProgress>,
     /// Bytes of content that are written. Read without the lock, which may be held for long; so are
     /// the next three.
     stored_bytes: AtomicU64,
@@ -45,7 +45,7 @@ pub(super) struct Unfinished {
 
 /// How far an upload has come.
 #[derive(Default)]
-pub(super) struct Progress {
+pub(super) struct UploadProgress {
     /// Which stream has it: they are counted.
     pub(super) turn: u64,
     /// While a stream has it.
@@ -123,9 +123,9 @@ impl Unfinished {
         stored_bytes: u64,
         touched_ms: u64,
     ) -> Arc<Unfinished> {
-        let progress = Progress {
+        let progress = UploadProgress {
             is_named: true,
-            ..Progress::default()
+            ..UploadProgress::default()
         };
         Arc::new(Unfinished {
             number,
@@ -249,7 +249,10 @@ impl Unfinished {
     }
 
     /// Locks how far it has come, for the stream that has it.
-    pub(super) fn lock_turn(&self, turn: u64) -> Result<MutexGuard<'_, Progress>, UploadError> {
+    pub(super) fn lock_turn(
+        &self,
+        turn: u64,
+    ) -> Result<MutexGuard<'_, UploadProgress>, UploadError> {
         let progress = self.progress.lock();
         if progress.turn != turn {
             return Err(UploadError::TakenOver);
@@ -261,7 +264,7 @@ impl Unfinished {
     }
 }
 
-impl Progress {
+impl UploadProgress {
     pub(super) fn writer(&mut self) -> Result<&mut ContentWriter, UploadError> {
         self.writer.as_mut().ok_or(UploadError::Gone)
     }

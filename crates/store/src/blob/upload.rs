@@ -13,7 +13,7 @@ use super::error::UploadError;
 use super::layout::{Identity, file_name};
 use super::limits;
 use super::stream::{Begin, Chunk, End, Owner, UploadKey};
-use super::unfinished::{Over, Progress, Unfinished};
+use super::unfinished::{Over, Unfinished, UploadProgress};
 use super::writer::ContentWriter;
 use crate::database_id::DatabaseId;
 use crate::descriptor_budget::DescriptorPermit;
@@ -288,7 +288,7 @@ impl Upload {
     }
 
     /// Takes back what is written of a chunk that is not whole.
-    fn take_back(&self, progress: &mut Progress) {
+    fn take_back(&self, progress: &mut UploadProgress) {
         let bytes = progress.writer.as_mut().map_or(0, ContentWriter::take_back);
         self.blobs.unbook(self.unfinished.database, bytes);
     }
@@ -412,7 +412,7 @@ impl Upload {
         self.blobs.end_upload(&self.unfinished, progress, over);
     }
 
-    pub(super) fn lock(&self) -> Result<MutexGuard<'_, Progress>, UploadError> {
+    pub(super) fn lock(&self) -> Result<MutexGuard<'_, UploadProgress>, UploadError> {
         self.unfinished.lock_turn(self.turn)
     }
 }

@@ -6,7 +6,8 @@ use wal::disk::DiskFile;
 
 use super::check_error::CheckError;
 use super::layout::{
-    GROUP_BYTES, HEAD_BYTES, Identity, MARK_BYTES, MARK_PLACES, Mark, SUMS_BYTES, sums_place_of,
+    DurableMark, GROUP_BYTES, HEAD_BYTES, Identity, MARK_BYTES, MARK_PLACES, SUMS_BYTES,
+    sums_place_of,
 };
 use super::limits;
 use super::reader::ContentFile;
@@ -24,7 +25,7 @@ pub(crate) fn check_form(
     let is_whole = file.read_up_to(&mut head, 0)? == head.len();
     let identity = Identity::decode(&head).filter(|identity| is_whole && identity.number == number);
     let identity = identity.ok_or(CheckError::Damaged)?;
-    let seal = Mark::newest_in(&head)
+    let seal = DurableMark::newest_in(&head)
         .filter(|mark| mark.is_sealed && (mark.offset, mark.crc32c) == (size_bytes, crc32c));
     seal.ok_or(CheckError::Damaged)?;
     // Whatever is neither the identity nor a mark is zero.
@@ -32,7 +33,7 @@ pub(crate) fn check_form(
     for place in MARK_PLACES {
         let place = place as usize..place as usize + MARK_BYTES;
         let mark = &head[place.clone()];
-        if Mark::decode(mark).is_some() {
+        if DurableMark::decode(mark).is_some() {
             expected[place].copy_from_slice(mark);
         }
     }

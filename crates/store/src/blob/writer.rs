@@ -8,7 +8,8 @@ use wal::disk::DiskFile;
 
 use super::check_error::CheckError;
 use super::layout::{
-    GROUP_BYTES, HEAD_BYTES, Identity, MARK_PLACES, Mark, SUMS_BYTES, place_of, sums_place_of,
+    DurableMark, GROUP_BYTES, HEAD_BYTES, Identity, MARK_PLACES, SUMS_BYTES, place_of,
+    sums_place_of,
 };
 use super::limits;
 use super::reader::ContentFile;
@@ -26,7 +27,7 @@ pub(super) struct ContentWriter {
     /// The checksums of the group that is written.
     sums: Box<[u8]>,
     /// The last mark.
-    mark: Mark,
+    mark: DurableMark,
     is_sealed: bool,
     /// A mark that sealed and does not count any more is still to be overwritten.
     has_old_seal: bool,
@@ -43,19 +44,19 @@ struct OpenChunk {
     /// Its own, as far as it is written.
     crc32c: u32,
     /// The others are what [`ContentWriter`] had where it begins.
-    before: Place,
+    before: WritePosition,
     sums: Box<[u8]>,
 }
 
 /// How far content is written.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct WritePosition {
     offset: u64,
     crc32c: u32,
     block_crc32c: u32,
 }
 
-impl Place {
+impl WritePosition {
     /// Puts the checksum of a block that is not full among those of its group.
     fn note_last_block(&self, sums: &mut [u8]) {
         if !self.offset.is_multiple_of(limits::BLOCK_BYTES as u64) {
@@ -67,7 +68,7 @@ impl Place {
 
 /// What is on the device once the file is synced.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pending(Mark);
+pub(super) struct Pending(DurableMark);
 
 impl ContentWriter {
     /// Begins an empty file.
@@ -82,7 +83,7 @@ impl ContentWriter {
             crc32c: 0,
             block_crc32c: 0,
             sums: vec![0; SUMS_BYTES].into(),
-            mark: Mark::default(),
+            mark: DurableMark::default(),
             is_sealed: false,
             has_old_seal: false,
             open: None,
@@ -94,14 +95,14 @@ impl ContentWriter {
     pub(super) fn resume(file: Arc<dyn DiskFile>) -> io::Result<ContentWriter> {
         let mut page = vec![0; HEAD_BYTES as usize];
         file.read_up_to(&mut page, 0)?;
-        let mark = Mark::newest_in(&page).filter(|mark| !mark.is_sealed);
+        let mark = DurableMark::newest_in(&page).filter(|mark| !mark.is_sealed);
         let mark = mark.ok_or(io::ErrorKind::InvalidData)?;
         let mut sums = vec![0; SUMS_BYTES];
         // At the end of a group the next page of checksums has not been begun.
         if !mark.offset.is_multiple_of(GROUP_BYTES) {
             file.read_up_to(&mut sums, sums_place_of(mark.offset))?;
         }
-        let place = Place {
+        let place = WritePosition {
             offset: mark.offset,
             crc32c: mark.crc32c,
             block_crc32c: mark.block_crc32c,
@@ -122,13 +123,13 @@ impl ContentWriter {
         })
     }
 
-    /// Reads what the last mark speaks of, and fails with [`io::ErrorKind::InvalidData`] unless it
+    /// Reads what the last mark describes, and fails with [`io::ErrorKind::InvalidData`] unless it
     /// is what was written.
     pub(super) fn verify(file: &Arc<dyn DiskFile>) -> io::Result<()> {
         let damaged = || io::Error::new(io::ErrorKind::InvalidData, "what was stored is damaged");
         let mut page = vec![0; HEAD_BYTES as usize];
         file.read_up_to(&mut page, 0)?;
-        let mark = Mark::newest_in(&page).ok_or_else(damaged)?;
+        let mark = DurableMark::newest_in(&page).ok_or_else(damaged)?;
         let in_block = (mark.offset % limits::BLOCK_BYTES as u64) as usize;
         let whole_bytes = mark.offset - in_block as u64;
         let content = ContentFile::new(Arc::clone(file), whole_bytes);
@@ -205,19 +206,19 @@ impl ContentWriter {
         bytes
     }
 
-    fn written(&self) -> Place {
-        Place {
+    fn written(&self) -> WritePosition {
+        WritePosition {
             offset: self.offset,
             crc32c: self.crc32c,
             block_crc32c: self.block_crc32c,
         }
     }
 
-    fn settled(&self) -> Place {
+    fn settled(&self) -> WritePosition {
         (self.open.as_ref()).map_or_else(|| self.written(), |open| open.before)
     }
 
-    fn go_back_to(&mut self, place: Place, sums: Box<[u8]>) {
+    fn go_back_to(&mut self, place: WritePosition, sums: Box<[u8]>) {
         self.offset = place.offset;
         self.crc32c = place.crc32c;
         self.block_crc32c = place.block_crc32c;
@@ -235,7 +236,7 @@ impl ContentWriter {
 
     /// Adds content. After an error everything is as before, and it can be tried again.
     ///
-    /// What a mark needs has its room in the file before the content that it speaks of: on a full
+    /// What a mark needs has its room in the file before the content that it describes: on a full
     /// disk what was stored can still be marked.
     pub(super) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         let in_group = GROUP_BYTES - self.offset % GROUP_BYTES;
@@ -314,7 +315,7 @@ impl ContentWriter {
         if self.is_sealed || mark.offset < self.mark.offset {
             return Ok(());
         }
-        let mark = Mark {
+        let mark = DurableMark {
             count: self.mark.count + 1,
             ..mark
         };
@@ -351,7 +352,7 @@ impl ContentWriter {
     pub(super) fn prepare_seal(&mut self, now_ms: u64) -> io::Result<()> {
         debug_assert!(self.open.is_none(), "an end follows whole chunks");
         self.write_sums()?;
-        let mark = Mark {
+        let mark = DurableMark {
             is_sealed: true,
             ..self.next_mark(now_ms)
         };
@@ -397,9 +398,9 @@ impl ContentWriter {
         self.file.write_all_at(sums, sums_place_of(self.offset))
     }
 
-    fn next_mark(&self, now_ms: u64) -> Mark {
+    fn next_mark(&self, now_ms: u64) -> DurableMark {
         let settled = self.settled();
-        Mark {
+        DurableMark {
             count: self.mark.count + 1,
             offset: settled.offset,
             crc32c: settled.crc32c,
@@ -409,7 +410,7 @@ impl ContentWriter {
         }
     }
 
-    fn write_mark(&self, mark: &Mark) -> io::Result<()> {
+    fn write_mark(&self, mark: &DurableMark) -> io::Result<()> {
         let place = MARK_PLACES[(mark.count % 2) as usize];
         self.file.write_all_at(&mark.encode(), place)
     }

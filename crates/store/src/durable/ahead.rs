@@ -10,13 +10,13 @@ use crate::log::{Record, RecordKind};
 /// changed.
 pub(super) struct ReadAhead {
     hasher: KeyHasher,
-    waiting: Vec<Waiting>,
+    waiting: Vec<WaitingRecord>,
     /// Their keys and values, one behind the other.
     bytes: Vec<u8>,
 }
 
 /// A record but for its key and value, which are copied: they cannot stay where they were read.
-struct Waiting {
+struct WaitingRecord {
     record: Record<'static>,
     hash: u64,
     key_bytes: usize,
@@ -49,7 +49,7 @@ impl ReadAhead {
         }
         self.bytes.extend_from_slice(record.key);
         self.bytes.extend_from_slice(record.value);
-        self.waiting.push(Waiting {
+        self.waiting.push(WaitingRecord {
             record: Record {
                 key: &[],
                 value: &[],

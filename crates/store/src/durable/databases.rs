@@ -58,7 +58,7 @@ impl GroupWork {
             value,
             ..Record::of_key(kind, sequence, commit.database, ORIGIN, name.as_bytes())
         };
-        self.records.push(&record.raw());
+        self.group.records_mut().push(&record.raw());
         self.group.push(PendingCommit {
             database: commit.database,
             sequence,

@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use wal::{GroupBuffer, RawRecord};
 
@@ -14,11 +13,12 @@ use super::trees::TreeWriters;
 use super::visible::{Visible, VisibleIndex};
 use crate::batch::WriteBatch;
 use crate::blob::split_key;
+use crate::database::Kind;
 use crate::database_id::DatabaseId;
 use crate::decide::{Context, decide};
 use crate::effects::Effects;
 use crate::engine::{self, CommitPlace, CommitTarget, CommitTurn};
-use crate::log::{ORIGIN, Record, RecordKind, push_entry};
+use crate::log::{ORIGIN, Record, RecordKind};
 use crate::memory_use::MemoryUse;
 use crate::outcome::{Outcomes, Refusal, Verdict};
 use crate::record::{Action, CommitRecord, Whole};
@@ -58,7 +58,6 @@ pub(super) struct GroupWork {
     held: Vec<CommitRecord>,
     pub(super) effects: Effects,
     pub(super) group: PendingGroup,
-    pub(super) records: GroupBuffer,
     /// By how much the group changes the memory in use, of all databases.
     growth_bytes: i64,
     pub(super) needs_sync: bool,
@@ -100,7 +99,6 @@ impl Decider {
                 held: Vec::new(),
                 effects: Effects::default(),
                 group: PendingGroup::default(),
-                records: GroupBuffer::new(),
                 growth_bytes: 0,
                 needs_sync: false,
                 operations: 0,
@@ -121,7 +119,7 @@ impl Decider {
 
     /// The records of the group.
     pub(super) fn records(&mut self) -> &mut GroupBuffer {
-        &mut self.work.records
+        self.work.group.records_mut()
     }
 
     /// Whether some of it must be synced before it is published.
@@ -166,7 +164,7 @@ impl Decider {
 
     /// Adds the record of a conversion, which completes the group.
     pub(super) fn add_conversion(&mut self, record: &Record<'_>) {
-        self.work.records.push(&record.raw());
+        self.work.group.records_mut().push(&record.raw());
         self.work.group.push(PendingCommit {
             database: record.database,
             sequence: record.sequence,
@@ -276,8 +274,11 @@ impl Decider {
     /// Has the group synced, with a record that raises the last sequence in the log to `sequence`,
     /// if nothing else in it is as high.
     pub(super) fn add_mark(&mut self, sequence: u64, written_sequence: u64) {
-        if sequence > written_sequence.max(self.work.records.last_sequence()) {
-            self.work.records.push(&RawRecord::mark(sequence));
+        if sequence > written_sequence.max(self.work.group.records().last_sequence()) {
+            self.work
+                .group
+                .records_mut()
+                .push(&RawRecord::mark(sequence));
         }
         self.work.needs_sync = true;
     }
@@ -295,7 +296,6 @@ impl Decider {
             }
         }
         self.work.group.clear();
-        self.work.records.clear();
         self.work.growth_bytes = 0;
         self.work.needs_sync = false;
         self.work.operations = 0;
@@ -318,7 +318,7 @@ impl GroupWork {
         let copied_bytes = self.shares.copied_bytes();
         self.is_complete
             || self.operations >= self.most_operations
-            || self.records.is_full_beside(copied_bytes)
+            || self.group.records().is_full_beside(copied_bytes)
     }
 
     /// Holds a commit of a loop for a later group if it has no turn in this one, with all of its
@@ -350,25 +350,6 @@ impl GroupWork {
             let key = split_key(place.batch.key(operation)).filter(|_| is_put);
             key.is_some_and(|(database, _)| self.store.find(database).is_none())
         })
-    }
-
-    /// Adds the records of a commit.
-    fn log(&mut self, database: DatabaseId, sequence: u64, places: Range<usize>) {
-        for (effect, place) in self.effects.iter().zip(places) {
-            match self.group.entry(place) {
-                Some(entry) => push_entry(&mut self.records, database, ORIGIN, &entry),
-                None => {
-                    let kind = if effect.is_expiry() {
-                        RecordKind::Expire
-                    } else {
-                        RecordKind::Delete
-                    };
-                    let key = self.group.key(place);
-                    let record = Record::of_key(kind, sequence, database, ORIGIN, key);
-                    self.records.push(&record.raw());
-                }
-            }
-        }
     }
 }
 
@@ -435,11 +416,12 @@ impl Grouped<'_> {
             database_bytes: self.used_bytes(),
             store_bytes: (work.store.memory_bytes()).saturating_add_signed(work.growth_bytes),
         };
-        used.check_growth(
-            growth_bytes,
-            &self.pending.database.config.limits,
-            &work.store,
-        )
+        let config = &self.pending.database.config;
+        used.check_growth(growth_bytes, &config.limits, &work.store)?;
+        match config.kind {
+            Kind::Memory => used.check_process(growth_bytes, &work.store),
+            Kind::Disk => Ok(()),
+        }
     }
 
     /// Returns what the database takes, with what is pending.
@@ -484,9 +466,8 @@ impl CommitTarget for Grouped<'_> {
         let (work, pending) = (&mut *self.work, &mut *self.pending);
         let (effects, overlay) = (&work.effects, &mut pending.overlay);
         pending.growth_entries += effects.growth_entries();
-        let places = (work.group).add(effects, place.batch, place.sequence, overlay);
+        let places = (work.group).add(effects, place, overlay);
         let growth_bytes = effects.growth_bytes();
-        work.log(commit.database, place.sequence, places.clone());
         work.needs_sync |= is_synced && !places.is_empty();
         self.change = Some((What::Keys(places), growth_bytes));
         Ok(verdict)
@@ -496,7 +477,7 @@ impl CommitTarget for Grouped<'_> {
         let removed = self.visible.entries() as i64 + self.pending.growth_entries;
         let (database, sequence) = (place.commit.database, place.sequence);
         let record = Record::of_key(RecordKind::Clear, sequence, database, ORIGIN, &[]);
-        self.work.records.push(&record.raw());
+        self.work.group.records_mut().push(&record.raw());
         self.work.needs_sync |= self.rule(place.commit) == Rule::Synced;
         // What comes behind it finds the new tree.
         self.work.is_complete |= self.visible.tree().is_some();

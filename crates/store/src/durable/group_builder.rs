@@ -345,6 +345,29 @@ mod tests {
         }
     }
 
+    /// Between a message and the log: once into the batch, and once into the records, which the
+    /// index is then filled from.
+    #[test]
+    fn what_is_put_is_copied_once_behind_the_batch() {
+        let mut fixture = Fixture::new(Durability::Synced);
+        for _ in 0..2 {
+            fixture.gather(0, 0..3);
+            fixture.decide(None, None);
+            let group = fixture.builder.group();
+            let records = group.records().bytes().as_ptr_range();
+            for place in 0..3 {
+                let entry = group.entry(place).expect("it was put");
+                assert_eq!(entry.value.bytes(), b"value");
+                let value = entry.value.bytes().as_ptr_range();
+                assert!(records.contains(&entry.key.as_ptr()));
+                assert!(records.start <= value.start && value.end <= records.end);
+            }
+            fixture.builder.was_synced();
+            fixture.end(Rule::Synced);
+            assert!(fixture.builder.records().is_empty());
+        }
+    }
+
     #[test]
     fn a_group_is_complete_with_its_operations_and_the_next_one_has_the_rest() {
         let mut fixture = Fixture::new(Durability::Written);

@@ -1,4 +1,4 @@
-//! Databases that last: their commits go through the log.
+//! Durable databases: their commits go through the log.
 //!
 //! Design: docs/internals/commit-and-log.md, "The committer". Layers, from below:
 //!

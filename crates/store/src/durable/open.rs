@@ -8,16 +8,17 @@ use wal::{Known, LogConfig, OpenLog, ReadLog, Recovered};
 
 use super::ahead::ReadAhead;
 use super::committer::{CommitterParts, DurableCommitter};
-use super::folder::{self, Claimed, FolderState, claim};
+use super::folder::{self, Claimed, FolderFile, FolderState, claim};
 use super::open_error::OpenError;
 use super::replay::Replay;
 use super::replay_trees::{LostTree, ReplayTrees, ReplayedTrees};
 use super::snapshot_plan::SnapshotPlan;
 use crate::aside::SetAside;
-use crate::blob::{self, Found};
+use crate::blob::{self, FoundBlobs};
 use crate::blob_index::read_descriptions;
 use crate::database_id::DatabaseId;
 use crate::log::Record;
+use crate::secret::FolderSecret;
 use crate::snapshot::{self, Summary};
 use crate::store::{Store, StoreConfig};
 use crate::tree::{TreeConfig, Trees};
@@ -46,7 +47,7 @@ pub struct Opened {
     /// The snapshot that was loaded before it.
     pub snapshot: Option<Summary>,
     /// What the folder of blobs held.
-    pub blobs: Found,
+    pub blobs: FoundBlobs,
     /// Folders of databases on disk that nothing names, which were set aside.
     pub trees_set_aside: u64,
     /// Tables in folders of databases on disk that no list of tables named, such as a crash leaves:
@@ -102,19 +103,9 @@ impl Store {
         trees: Option<&TreePlace>,
         claimed: Claimed,
     ) -> Result<Opened, OpenError> {
-        let Claimed {
-            lock,
-            file,
-            was_damaged,
-        } = claimed;
-        let folder_state = file.state();
-        let folder_file = Arc::new(file);
-        let trees = trees.map(|place| Trees::open(&place.folder, place.config));
-        let trees = trees.transpose().map_err(OpenError::Tree)?;
-        if let Some(trees) = &trees {
-            trees.set_owner(folder_state.owner);
-        }
-        let store = Store::new(config, true, trees).map_err(OpenError::Config)?;
+        let folder_state = claimed.file.state();
+        let folder_file = Arc::new(claimed.file);
+        let store = new_store(config, trees, folder_state.owner)?;
         let mut replay = Replay::new(&store, log_config.accept_loss).map_err(OpenError::Tree)?;
         let snapshot = load_newest(&*disk, &mut replay).map_err(OpenError::Snapshot)?;
         let log_config = with_trees(
@@ -134,47 +125,31 @@ impl Store {
         let blobs = look_for_blobs(&store, &*disk, &removed, wall_ms, log_config.accept_loss)?;
         let OpenLog {
             log,
-            mut stock,
+            stock,
             recovered,
-        } = read.open().map_err(OpenError::Log)?;
-        // From now on the log is missed if it is gone.
-        let durable_sequence = recovered.next_sequence - 1;
-        folder_file
-            .note_start(owner, config.secret, durable_sequence, log.newest_segment())
-            .map_err(OpenError::Folder)?;
-        store.set_secret(folder_file.state().secret);
-        stock.set_listener(folder_file.clone());
-        if let Some(trees) = store.trees() {
-            trees.set_owner(folder_file.state().owner);
-        }
-        let mut trees = (trees.finish(now_ms, durable_sequence)).map_err(OpenError::Tree)?;
+        } = open_log(&store, read, &folder_file, owner, config.secret)?;
+        let trees = trees.finish(now_ms, recovered.next_sequence - 1);
+        let mut trees = trees.map_err(OpenError::Tree)?;
         let trees_set_aside = trees.set_aside;
         let trees_strays = std::mem::take(&mut trees.strays);
         let lost = std::mem::take(&mut trees.lost).into_iter();
         let trees_lost = lost.map(|(id, lost)| with_name(&store, id, lost)).collect();
-        begin_behind(&store, &mut trees, &recovered);
-        store.set_history_id(recovered.history_id);
-        store.clock_ms(wall_ms);
+        begin_behind(&store, &mut trees, &recovered, wall_ms);
         clear_away(&*disk, snapshot.as_ref());
         if !recovered.closed {
             sync_uploads(&blobs, &*disk)?;
         }
         let (blobs, blobs_found) = open_blobs(&store, blobs, &disk, config.blobs, now_ms)?;
         store.set_blobs(blobs);
-        let plan = SnapshotPlan::new(
-            disk,
-            log_config.segment_bytes,
-            recovered.bytes,
-            snapshot.as_ref(),
-        );
+        let (segment_bytes, log_bytes) = (log_config.segment_bytes, recovered.bytes);
         let parts = CommitterParts {
             log,
             stock,
-            lock,
-            snapshots: plan,
+            lock: claimed.lock,
+            snapshots: SnapshotPlan::new(disk, segment_bytes, log_bytes, snapshot.as_ref()),
             trees,
             folder_file,
-            folder_was_damaged: was_damaged,
+            folder_was_damaged: claimed.was_damaged,
         };
         let committer = DurableCommitter::new(&store, parts);
         Ok(Opened {
@@ -188,6 +163,46 @@ impl Store {
             trees_lost,
         })
     }
+}
+
+/// A store without anything in it, whose databases on disk belong to the folder of this identity.
+fn new_store(
+    config: StoreConfig,
+    trees: Option<&TreePlace>,
+    owner: u64,
+) -> Result<Store, OpenError> {
+    let trees = trees.map(|place| Trees::open(&place.folder, place.config));
+    let trees = trees.transpose().map_err(OpenError::Tree)?;
+    if let Some(trees) = &trees {
+        trees.set_owner(owner);
+    }
+    Store::new(config, true, trees).map_err(OpenError::Config)
+}
+
+/// Opens the log that was read. From now on it is missed if it is gone.
+fn open_log(
+    store: &Store,
+    read: ReadLog<'_>,
+    folder_file: &Arc<FolderFile>,
+    owner: u64,
+    drawn_secret: FolderSecret,
+) -> Result<OpenLog, OpenError> {
+    let mut open = read.open().map_err(OpenError::Log)?;
+    let durable_sequence = open.recovered.next_sequence - 1;
+    folder_file
+        .note_start(
+            owner,
+            drawn_secret,
+            durable_sequence,
+            open.log.newest_segment(),
+        )
+        .map_err(OpenError::Folder)?;
+    store.set_secret(folder_file.state().secret);
+    open.stock.set_listener(folder_file.clone());
+    if let Some(trees) = store.trees() {
+        trees.set_owner(folder_file.state().owner);
+    }
+    Ok(open)
 }
 
 /// What the log has made of the databases, before anything is written.
@@ -245,7 +260,7 @@ fn replay_log<'a>(
 }
 
 /// Lets a store go on behind what was recovered, with its databases on disk.
-fn begin_behind(store: &Store, trees: &mut ReplayedTrees, recovered: &Recovered) {
+fn begin_behind(store: &Store, trees: &mut ReplayedTrees, recovered: &Recovered, wall_ms: u64) {
     let last_sequence = recovered.next_sequence - 1;
     store.skip_sequences(last_sequence);
     for (&id, writer) in &mut trees.writers {
@@ -256,6 +271,8 @@ fn begin_behind(store: &Store, trees: &mut ReplayedTrees, recovered: &Recovered)
     if !recovered.created {
         store.raise_views(last_sequence);
     }
+    store.set_history_id(recovered.history_id);
+    store.clock_ms(wall_ms);
 }
 
 /// Loads the newest snapshot, if there is one. It alone counts: should it be damaged, nobody knows
@@ -319,7 +336,7 @@ fn open_blobs(
     disk: &Arc<dyn Disk>,
     config: blob::BlobConfig,
     now_ms: u64,
-) -> Result<(Arc<blob::Blobs>, Found), OpenError> {
+) -> Result<(Arc<blob::Blobs>, FoundBlobs), OpenError> {
     let aside = SetAside::new(disk.clone(), store.trees().map(Trees::folder));
     (disk.subfolder(blob::FOLDER))
         .and_then(|contents| opening.open(contents, aside, config, now_ms))

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hashbrown::HashTable;
+use wal::GroupBuffer;
 
 use crate::batch::WriteBatch;
 use crate::catalogue::Database;
@@ -13,7 +14,9 @@ use crate::database::{DatabaseConfig, Durability};
 use crate::database_id::DatabaseId;
 use crate::decide::Pending;
 use crate::effects::Effects;
+use crate::engine::CommitPlace;
 use crate::limits;
+use crate::log::{ORIGIN, Record, RecordKind, push_entry};
 use crate::memory::MemoryIndex;
 use crate::outcome::Refusal;
 use crate::read_before::Found;
@@ -42,13 +45,16 @@ impl Rule {
     }
 }
 
-/// The commits of a group and their effects, as they will be applied. Owns all its bytes.
+/// A small value stands behind its key in the records, as the log copies it there.
+const _: () = assert!(limits::SHARED_VALUE_BYTES <= wal::limits::LARGE_VALUE_BYTES);
+
+/// The commits of a group and their effects, as they will be applied, with the records that go to
+/// the log. Owns all its bytes: keys and small values are those of the records.
 #[derive(Debug, Default)]
 pub(super) struct PendingGroup {
     commits: Vec<PendingCommit>,
     effects: Vec<PendingEffect>,
-    /// Keys and small values.
-    bytes: Vec<u8>,
+    records: GroupBuffer,
     /// Large values.
     large: Vec<Bytes>,
 }
@@ -92,6 +98,7 @@ struct PendingEffect {
     hash: u64,
     sequence: u64,
     expires_ms: u64,
+    /// In the bytes of the records.
     key_start: usize,
     key_len: usize,
     value: PendingValue,
@@ -132,32 +139,50 @@ impl PendingGroup {
     pub(super) fn clear(&mut self) {
         self.commits.clear();
         self.effects.clear();
-        self.bytes.clear();
+        self.records.clear();
         self.large.clear();
         self.commits
             .shrink_to(limits::KEPT_BYTES / size_of::<PendingCommit>());
         self.effects
             .shrink_to(limits::KEPT_BYTES / size_of::<PendingEffect>());
-        self.bytes.shrink_to(limits::KEPT_BYTES);
     }
 
-    /// Takes over the effects of a commit, and lists them in the overlay of its database. Returns
-    /// their places.
+    /// What goes to the log.
+    pub(super) fn records(&self) -> &GroupBuffer {
+        &self.records
+    }
+
+    /// The same, to add to it or to write it.
+    pub(super) fn records_mut(&mut self) -> &mut GroupBuffer {
+        &mut self.records
+    }
+
+    /// Takes over the effects of a commit as records, and lists them in the overlay of its
+    /// database. Returns their places.
     pub(super) fn add(
         &mut self,
         effects: &Effects,
-        batch: &WriteBatch,
-        sequence: u64,
+        place: &CommitPlace<'_>,
         overlay: &mut Overlay,
     ) -> Range<usize> {
+        let (batch, sequence) = (place.batch, place.sequence);
+        let database = place.commit.database;
         let first = self.effects.len();
         for effect in effects.iter() {
             let key = effect.key(batch);
-            let key_start = self.bytes.len();
-            self.bytes.extend_from_slice(key);
-            let (value, expires_ms) = match effect.entry(batch, sequence) {
-                None => (PendingValue::Absent, 0),
-                Some(entry) => (self.add_value(&entry), entry.expires_ms),
+            let (key_start, value, expires_ms) = match effect.entry(batch, sequence) {
+                Some(entry) => {
+                    let (key_start, value) = self.add_entry(database, entry);
+                    (key_start, value, entry.expires_ms)
+                }
+                None => {
+                    let kind = match effect.is_expiry() {
+                        true => RecordKind::Expire,
+                        false => RecordKind::Delete,
+                    };
+                    let record = Record::of_key(kind, sequence, database, ORIGIN, key).raw();
+                    (self.records.push(&record), PendingValue::Absent, 0)
+                }
             };
             self.effects.push(PendingEffect {
                 hash: effect.hash(),
@@ -172,14 +197,19 @@ impl PendingGroup {
         first..self.effects.len()
     }
 
-    fn add_value(&mut self, entry: &Entry<'_>) -> PendingValue {
-        if entry.value.len() < limits::SHARED_VALUE_BYTES {
-            self.bytes.extend_from_slice(&entry.value);
-            return PendingValue::Small(entry.value.len());
-        }
-        // The index keeps it in this form: it is copied no more.
-        self.large.push(entry.value.to_shared());
-        PendingValue::Large(self.large.len() - 1)
+    /// Adds the record of an entry; returns where its key stands, and its value.
+    fn add_entry(&mut self, database: DatabaseId, entry: Entry<'_>) -> (usize, PendingValue) {
+        let value_bytes = entry.value.len();
+        // The index keeps a large one in this form: it is copied no more.
+        let shared = (value_bytes >= limits::SHARED_VALUE_BYTES).then(|| entry.value.to_shared());
+        let value = shared.as_ref().map_or(entry.value, Value::Shared);
+        let entry = Entry { value, ..entry };
+        let key_start = push_entry(&mut self.records, database, ORIGIN, &entry);
+        let Some(shared) = shared else {
+            return (key_start, PendingValue::Small(value_bytes));
+        };
+        self.large.push(shared);
+        (key_start, PendingValue::Large(self.large.len() - 1))
     }
 
     pub(super) fn hash(&self, place: usize) -> u64 {
@@ -196,7 +226,7 @@ impl PendingGroup {
 
     pub(super) fn key(&self, place: usize) -> &[u8] {
         let effect = &self.effects[place];
-        &self.bytes[effect.key_start..][..effect.key_len]
+        &self.records.bytes()[effect.key_start..][..effect.key_len]
     }
 
     /// The entry that an effect leaves; `None`: the key is removed.
@@ -205,7 +235,8 @@ impl PendingGroup {
         let value = match effect.value {
             PendingValue::Absent => return None,
             PendingValue::Small(len) => {
-                Value::Inline(&self.bytes[effect.key_start + effect.key_len..][..len])
+                let start = effect.key_start + effect.key_len;
+                Value::Inline(&self.records.bytes()[start..][..len])
             }
             PendingValue::Large(place) => Value::Shared(&self.large[place]),
         };

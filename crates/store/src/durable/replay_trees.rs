@@ -10,7 +10,7 @@ use crate::database_id::DatabaseId;
 use crate::log::{Record, RecordKind};
 use crate::tree::{Anew, Fate, Generation, Held, TreeError, TreeIndex, TreeWriter, Trees};
 
-/// The trees that were found, and which of them the snapshot and the log speak of.
+/// The trees that were found, and which of them the snapshot and the log name.
 ///
 /// What the log says of a generation may be older than what is on the device: a database that was
 /// cleared or dropped later has lost its folder. So a tree that is not there is an error only if it
@@ -66,14 +66,14 @@ pub struct LostTree {
 
 struct Current {
     generation: Generation,
-    tree: State,
+    tree: TreeState,
     /// Commits up to this one must not be put into it.
     skip_through: u64,
     /// The last one that was.
     last: u64,
 }
 
-enum State {
+enum TreeState {
     /// It may have no folder yet.
     Open(TreeWriter),
     /// It is empty, and has no folder yet.
@@ -162,7 +162,7 @@ impl<'a> ReplayTrees<'a> {
             .current
             .values()
             .filter_map(|current| match &current.tree {
-                State::Open(writer) => Some(writer.index()),
+                TreeState::Open(writer) => Some(writer.index()),
                 _ => None,
             });
         let retained = self.retained.iter().map(|retained| &retained.tree);
@@ -229,9 +229,9 @@ impl<'a> ReplayTrees<'a> {
         let Some(current) = self.current.get_mut(&generation.database) else {
             return;
         };
-        let is_missing = matches!(current.tree, State::Lost(TreeError::Missing { .. }));
+        let is_missing = matches!(current.tree, TreeState::Lost(TreeError::Missing { .. }));
         if current.generation == generation && is_missing && !has_later {
-            current.tree = State::Unmade;
+            current.tree = TreeState::Unmade;
         }
     }
 
@@ -243,10 +243,10 @@ impl<'a> ReplayTrees<'a> {
             Some(Ok(writer)) => {
                 let index = writer.index();
                 skip_through = index.persisted_sequence().max(index.empty_through());
-                State::Open(writer)
+                TreeState::Open(writer)
             }
             Some(Err(error)) => self.give_up(generation, error, may_be_unmade),
-            None if may_be_unmade && !self.has_later(generation) => State::Unmade,
+            None if may_be_unmade && !self.has_later(generation) => TreeState::Unmade,
             None => {
                 let error = self.missing(generation);
                 self.give_up(generation, error, may_be_unmade)
@@ -263,9 +263,9 @@ impl<'a> ReplayTrees<'a> {
 
     /// What takes the place of a tree that cannot be used: nothing, or an empty one if a loss is
     /// accepted.
-    fn give_up(&mut self, generation: Generation, error: TreeError, is_in_log: bool) -> State {
+    fn give_up(&mut self, generation: Generation, error: TreeError, is_in_log: bool) -> TreeState {
         let Some(trees) = self.trees.filter(|_| self.gives_up(&error)) else {
-            return State::Lost(error);
+            return TreeState::Lost(error);
         };
         let given_up = GivenUp {
             error,
@@ -275,7 +275,7 @@ impl<'a> ReplayTrees<'a> {
         };
         self.given_up.insert(generation, given_up);
         // Its folder is made when it is certain that the server starts.
-        State::Open(trees.begin(generation, None))
+        TreeState::Open(trees.begin(generation, None))
     }
 
     fn gives_up(&self, error: &TreeError) -> bool {
@@ -317,13 +317,13 @@ impl<'a> ReplayTrees<'a> {
         if record.sequence <= current.skip_through {
             return;
         }
-        if matches!(current.tree, State::Unmade)
+        if matches!(current.tree, TreeState::Unmade)
             && let Some(trees) = self.trees
         {
             // Its folder is made when it is certain that the server starts.
-            current.tree = State::Open(trees.begin(current.generation, None));
+            current.tree = TreeState::Open(trees.begin(current.generation, None));
         }
-        let State::Open(writer) = &mut current.tree else {
+        let TreeState::Open(writer) = &mut current.tree else {
             return;
         };
         current.last = record.sequence;
@@ -347,8 +347,8 @@ impl<'a> ReplayTrees<'a> {
         let mut current = self.current.remove(&id)?;
         self.forget(id);
         match current.tree {
-            State::Unmade => None,
-            State::Open(ref mut writer) => {
+            TreeState::Unmade => None,
+            TreeState::Open(ref mut writer) => {
                 let last = current.last.max(writer.index().sequence());
                 writer.end_commit(last);
                 let tree = writer.index().clone();
@@ -358,7 +358,7 @@ impl<'a> ReplayTrees<'a> {
                 });
                 Some(tree)
             }
-            State::Lost(error) => {
+            TreeState::Lost(error) => {
                 self.lost.insert(id, error);
                 None
             }
@@ -395,7 +395,7 @@ impl<'a> ReplayTrees<'a> {
         let mut problems: Vec<_> = std::mem::take(&mut self.lost).into_iter().collect();
         for (id, current) in std::mem::take(&mut self.current) {
             match current.tree {
-                State::Lost(error) => problems.push((id, error)),
+                TreeState::Lost(error) => problems.push((id, error)),
                 _ => {
                     self.current.insert(id, current);
                 }
@@ -426,9 +426,9 @@ impl<'a> ReplayTrees<'a> {
         };
         for (id, current) in self.current {
             let mut writer = match current.tree {
-                State::Open(writer) => writer,
-                State::Unmade => trees.begin(current.generation, None),
-                State::Lost(error) => return Err(error),
+                TreeState::Open(writer) => writer,
+                TreeState::Unmade => trees.begin(current.generation, None),
+                TreeState::Lost(error) => return Err(error),
             };
             writer.index().make()?;
             writer.index().note_tables();
@@ -470,7 +470,7 @@ impl<'a> ReplayTrees<'a> {
             .current
             .values()
             .filter_map(|current| match &current.tree {
-                State::Open(writer) => Some(writer.index()),
+                TreeState::Open(writer) => Some(writer.index()),
                 _ => None,
             });
         let retained = self.retained.iter().map(|retained| &retained.tree);

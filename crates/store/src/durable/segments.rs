@@ -49,7 +49,7 @@ impl LogSegments {
 
     /// Writes a group.
     pub(super) fn write(&mut self, records: &mut GroupBuffer, now_ms: u64) -> Written {
-        match self.log.write_group(records, now_ms) {
+        match self.log.write_kept(records, now_ms) {
             Ok(_) => Written::Done,
             Err(WriteError::NoRoom { source: None, .. }) => match self.shortage {
                 None => Written::NeedsSegment,

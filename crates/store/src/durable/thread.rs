@@ -291,7 +291,7 @@ impl<C: Clock> Runner<C> {
         }
         let retired = self.rounds.take_retired();
         if !retired.is_empty() {
-            self.helper.send(Job::Retire(retired));
+            self.helper.send(SegmentJob::Retire(retired));
         }
         // A job may have brought something.
         worked || self.rounds.committer().has_gathered()
@@ -302,7 +302,7 @@ impl<C: Clock> Runner<C> {
 const PLACE_LOOKS: Duration = Duration::from_millis(limits::SEGMENT_RETRY_MS);
 
 /// Work that takes long.
-enum Job {
+enum SegmentJob {
     Prepare(WantedSegment),
     Retire(Vec<RetiredSegment>),
 }
@@ -317,7 +317,7 @@ enum Done {
 
 /// The thread that makes segments ready, seen from the committer's.
 struct Helper {
-    jobs: Sender<Job>,
+    jobs: Sender<SegmentJob>,
     thread: JoinHandle<SegmentStock>,
     done: Receiver<Done>,
     /// Says to the thread that the committer waits for a segment.
@@ -358,12 +358,12 @@ impl Helper {
                         Err(RecvTimeoutError::Disconnected) => break,
                     };
                     match job {
-                        Job::Prepare(wanted) => {
+                        SegmentJob::Prepare(wanted) => {
                             // Nobody listens any more only when everything ends.
                             let _ = done.send(Done::Prepared(stock.prepare(wanted)));
                             hub.signal().wake();
                         }
-                        Job::Retire(retired) => {
+                        SegmentJob::Retire(retired) => {
                             if let Err(error) = stock.retire(retired) {
                                 let _ = done.send(Done::NotRetired(error));
                                 hub.signal().wake();
@@ -407,7 +407,7 @@ impl Helper {
         stock
     }
 
-    fn send(&self, job: Job) {
+    fn send(&self, job: SegmentJob) {
         self.jobs
             .send(job)
             .expect("the thread ends after this does");
@@ -429,7 +429,7 @@ impl Helper {
     fn ask(&mut self, committer: &DurableCommitter) {
         self.retry_ns = u64::MAX;
         if let Some(wanted) = committer.wanted_segment() {
-            self.send(Job::Prepare(wanted));
+            self.send(SegmentJob::Prepare(wanted));
             self.is_asked = true;
         }
     }

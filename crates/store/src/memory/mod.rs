@@ -23,13 +23,13 @@ use crate::limits;
 use crate::value::Entry;
 use key::Key;
 pub(crate) use remains::Remains;
-use slot::Slot;
+use slot::IndexSlot;
 pub(crate) use walk::PassedExpiry;
 
 const TABLES: usize = 256;
 
 /// A slot's share of its table, which is between 7/16 and 7/8 full, with a control byte each.
-const SLOT_BYTES: usize = (size_of::<Slot>() + 1) * 3 / 2;
+const SLOT_BYTES: usize = (size_of::<IndexSlot>() + 1) * 3 / 2;
 
 /// A key's share of an ordered index: nodes are about two thirds full, and one in eleven is an
 /// inner node.
@@ -74,7 +74,7 @@ pub(crate) fn bytes_of(entry: &Entry<'_>) -> u64 {
 #[derive(Debug)]
 pub(crate) struct MemoryIndex {
     hasher: KeyHasher,
-    tables: Box<[HashTable<Slot>]>,
+    tables: Box<[HashTable<IndexSlot>]>,
     ordered: BTreeSet<Key>,
     /// Keys that are not in the ordered index yet: see [`load`](MemoryIndex::load).
     unordered: Vec<Key>,
@@ -197,7 +197,7 @@ impl MemoryIndex {
             }
             return Some(old_value);
         }
-        table.insert_unique(hash, Slot::new(hash, entry), |slot| slot.hash);
+        table.insert_unique(hash, IndexSlot::new(hash, entry), |slot| slot.hash);
         self.content_bytes += (entry.key.len() + entry.value.len()) as u64;
         self.change_expiry(entry.key, 0, entry.expires_ms);
         None

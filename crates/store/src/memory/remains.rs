@@ -8,12 +8,12 @@ use hashbrown::HashTable;
 
 use super::MemoryIndex;
 use super::key::Key;
-use super::slot::Slot;
+use super::slot::IndexSlot;
 
 /// What is left of an index that nobody needs any more.
 #[derive(Debug)]
 pub(crate) struct Remains {
-    slots: Flatten<vec::IntoIter<HashTable<Slot>>>,
+    slots: Flatten<vec::IntoIter<HashTable<IndexSlot>>>,
     keys: btree_set::IntoIter<Key>,
     unordered: vec::IntoIter<Key>,
     expiring: btree_set::IntoIter<(u64, Key)>,

@@ -13,7 +13,7 @@ const LINE_BYTES: usize = 64;
 /// One entry: 24 bytes in the table. The hash stays beside it so that a table can grow without
 /// touching the entries, and a look-up follows a pointer only where the whole hash agrees.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct IndexSlot {
     pub(super) hash: u64,
     body: Body,
 }
@@ -34,9 +34,9 @@ struct Large {
     expires_ms: u64,
 }
 
-impl Slot {
-    pub(super) fn new(hash: u64, entry: &Entry<'_>) -> Slot {
-        Slot {
+impl IndexSlot {
+    pub(super) fn new(hash: u64, entry: &Entry<'_>) -> IndexSlot {
+        IndexSlot {
             hash,
             body: Body::new(entry),
         }
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_slot_takes_24_bytes() {
-        assert_eq!(size_of::<Slot>(), 24);
+        assert_eq!(size_of::<IndexSlot>(), 24);
     }
 
     #[test]
@@ -192,7 +192,7 @@ mod tests {
             version,
             expires_ms: version * 3,
         };
-        let mut slot = Slot::new(9, &entry(5, 1));
+        let mut slot = IndexSlot::new(9, &entry(5, 1));
         for (size, version) in sizes.into_iter().zip(2..) {
             let was_large = matches!(slot.body, Body::Large(_));
             assert_eq!(slot.replace(&entry(size, version)).is_some(), was_large);

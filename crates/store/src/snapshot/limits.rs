@@ -60,5 +60,5 @@ pub const BODY_BYTES_MAX: usize = (1 << 30) + (1 << 20);
 pub const READ_BYTES: usize = 1024 * 1024;
 
 /// Snapshots that are listed in one folder. There are two at most, unless old ones could not be
-/// removed; a bound on what a folder full of rubbish makes a start do.
+/// removed; a bound on what a folder full of other files makes a start do.
 pub const SNAPSHOTS: usize = 10_000;

@@ -83,7 +83,7 @@ pub fn read(
         offset: 0,
         source,
     })?;
-    let mut reader = Reader {
+    let mut reader = SnapshotReader {
         window,
         offset: 0,
         previous_checksum: 0,
@@ -126,7 +126,7 @@ impl From<&'static str> for Problem {
     }
 }
 
-struct Reader {
+struct SnapshotReader {
     window: Window,
     /// The beginning of the page that is read.
     offset: u64,
@@ -146,7 +146,7 @@ struct Walk {
 
 const CUT: &str = "the file ends before its closing page";
 
-impl Reader {
+impl SnapshotReader {
     fn read(&mut self, sequence: u64, visitor: &mut dyn Visitor) -> Result<Summary, Problem> {
         let version = self.prelude()?;
         let header = self.header(version, sequence)?;

@@ -70,7 +70,10 @@ pub(super) fn check_types(folder: &Path) -> Result<(), TreeError> {
             continue;
         }
         if !text.bytes().all(|byte| byte.is_ascii_digit()) {
-            let what = format!("`{}` is not the name of a table", path.display());
+            let what = format!(
+                "`{}` is not the name of a table: if somebody else put it there, move it away",
+                path.display()
+            );
             return Err(TreeError::damaged(folder, what));
         }
         if !type_of(folder, &path)?.is_file() {

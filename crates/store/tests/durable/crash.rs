@@ -245,7 +245,8 @@ fn check_state(reference: &Reference, store: &Store, least: usize, most: usize, 
     let found = state_of(store);
     assert!(
         reference.states[least..=most].contains(&found),
-        "{what}: what is there is not what was there after {least} to {most} commits, but after {:?}",
+        "{what}: what is there is not what was there after {least} to {most} commits, but after \
+         {:?}",
         reference.states.iter().position(|state| *state == found)
     );
 }

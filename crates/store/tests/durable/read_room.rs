@@ -232,8 +232,12 @@ fn a_commit_that_must_know_too_much_is_refused() {
             client.submit(&mut batch);
             let (tag, decision) = client.decided().remove(0);
             assert_eq!(tag, 5);
-            let is_refused = matches!(decision, Decision::Refused(Refusal::ReadsTooMuch { limit_bytes })
-                    if limit_bytes == store::limits::READ_BEFORE_BYTES);
+            let is_refused = match decision {
+                Decision::Refused(Refusal::ReadsTooMuch { limit_bytes }) => {
+                    limit_bytes == store::limits::READ_BEFORE_BYTES
+                }
+                _ => false,
+            };
             assert_eq!(is_refused, !fits, "{keys} keys: {decision:?}");
             assert_eq!(client.made.store.read_before_bytes(), 0);
         }

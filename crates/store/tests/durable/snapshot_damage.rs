@@ -196,32 +196,32 @@ fn a_page_of_another_snapshot_is_seen() {
 }
 
 #[test]
-fn rubbish_is_refused() {
+fn changed_bytes_are_refused() {
     let disk = testkit::simulated_disk(1);
     let sequence = small(&disk);
     let bytes = disk.contents(&snapshot::file_name(sequence));
     for seed in 0..3000 {
         let mut random = Random::new(seed);
-        let mut rubbish = bytes.clone();
+        let mut changed = bytes.clone();
         for _ in 0..1 + random.below(5) {
-            let (start, len) = (random.below(rubbish.len()), 1 + random.below(60));
-            let end = (start + len).min(rubbish.len());
+            let (start, len) = (random.below(changed.len()), 1 + random.below(60));
+            let end = (start + len).min(changed.len());
             match random.below(4) {
-                0 => rubbish[start..end].fill(0),
-                1 => rubbish[start..end].fill_with(|| random.number() as u8),
-                2 => drop(rubbish.drain(start..end)),
+                0 => changed[start..end].fill(0),
+                1 => changed[start..end].fill_with(|| random.number() as u8),
+                2 => drop(changed.drain(start..end)),
                 _ => {
-                    let from = random.below(rubbish.len());
-                    let piece = rubbish[from..(from + len).min(rubbish.len())].to_vec();
-                    rubbish.splice(start..start, piece);
+                    let from = random.below(changed.len());
+                    let piece = changed[from..(from + len).min(changed.len())].to_vec();
+                    changed.splice(start..start, piece);
                 }
             }
-            if rubbish.is_empty() {
-                rubbish.push(0);
+            if changed.is_empty() {
+                changed.push(0);
             }
         }
-        let is_same = rubbish == bytes;
-        let found = read(&disk_with(sequence, &rubbish), sequence);
+        let is_same = changed == bytes;
+        let found = read(&disk_with(sequence, &changed), sequence);
         assert_eq!(found.is_ok(), is_same, "seed {seed}: {found:?}");
     }
 }

@@ -375,10 +375,13 @@ fn a_missing_snapshot_is_a_hole() {
         }
         let error = refusal(&disk, &log_config());
         let expected = if with_older { older } else { 0 };
-        assert!(
-            matches!(error, OpenError::Log(wal::OpenError::Misfit { misfit: Misfit::Hole { base_sequence, .. }, .. }) if base_sequence == expected),
-            "{error}"
-        );
+        let OpenError::Log(wal::OpenError::Misfit { misfit, .. }) = &error else {
+            panic!("{error}");
+        };
+        let Misfit::Hole { base_sequence, .. } = misfit else {
+            panic!("{error}");
+        };
+        assert_eq!(*base_sequence, expected, "{error}");
     }
 }
 

@@ -66,7 +66,7 @@ fn run_loop(number: u64, store: &Store, durable: &Durable) -> u64 {
                     Decision::Applied => done += 1,
                     Decision::Refused(Refusal::Converting | Refusal::NotReadAhead) => {
                         refused += 1;
-                        // As a client would, who is told when to try again.
+                        // As a client would that heeds the pause of the status.
                         thread::sleep(Duration::from_millis(1));
                     }
                     other => panic!("{other:?}"),

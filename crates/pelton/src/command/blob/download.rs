@@ -9,7 +9,7 @@ use client::{CallError, CallOptions, StreamStep};
 use service::Method;
 use wire::grpc::Code;
 
-use super::super::{Caller, call_failure, in_database, path};
+use super::super::{Caller, call_failure, in_database, path, wildcard_hint};
 use super::attempts::{Ended, LONGEST_POLL, Transfers, ended};
 use super::below;
 use super::part::BlobSource;
@@ -145,7 +145,9 @@ impl Downloading<'_> {
             Err(failure) => {
                 sink.give_up(self.transfers.interrupt.is_set());
                 let place = in_database(database);
-                Err(failure.or_miss(&format!("there is no blob `{}`{place}", target.name)))
+                let name = &target.name;
+                let hint = wildcard_hint(name, "pelton download --recursive", "blobs");
+                Err(failure.or_miss(&format!("there is no blob `{name}`{place}{hint}")))
             }
         }
     }

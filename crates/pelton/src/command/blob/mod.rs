@@ -20,7 +20,7 @@ use api::blob::{
 use serde_json::{Map, Value};
 use service::Method;
 
-use super::{Caller, in_database, path, say_miss, unreadable};
+use super::{Caller, in_database, path, say_miss, unreadable, wildcard_hint};
 use crate::arguments::{
     BlobArguments, BlobPlaceArguments, DeleteBlobArguments, ListBlobsArguments,
 };
@@ -79,7 +79,7 @@ pub fn stat_blob(arguments: &BlobArguments) -> Result<Exit, Failure> {
             output.object(object([("found", false.into())]))?;
         }
         output.end()?;
-        return miss(&arguments.name, place);
+        return miss(&arguments.name, place, "pelton blob list --prefix");
     };
     if output.is_json() {
         let mut described = object([("found", true.into())]);
@@ -133,7 +133,7 @@ fn delete_one(name: &str, place: &BlobPlaceArguments) -> Result<Exit, Failure> {
     output.end()?;
     match deleted {
         true => Ok(Exit::Done),
-        false => miss(name, place),
+        false => miss(name, place, "pelton blob delete --prefix"),
     }
 }
 
@@ -231,8 +231,13 @@ fn some_names(
     Ok((names, is_last))
 }
 
-fn miss(name: &str, place: &BlobPlaceArguments) -> Result<Exit, Failure> {
-    let message = format!("there is no blob `{name}`{}", in_database(&place.database));
+/// Says that there is no such blob; `instead` is what takes those of a prefix.
+fn miss(name: &str, place: &BlobPlaceArguments, instead: &str) -> Result<Exit, Failure> {
+    let hint = wildcard_hint(name, instead, "blobs");
+    let message = format!(
+        "there is no blob `{name}`{}{hint}",
+        in_database(&place.database)
+    );
     say_miss(place.connection.output, &message);
     Ok(Exit::Miss)
 }

@@ -87,13 +87,17 @@ fn discard(
         counted(discarded, "upload", "uploads"),
         bytes(discarded_bytes)
     );
+    let is_miss = arguments.discard.is_some() && discarded == 0;
     let mut output = Output::new(place.connection.output);
-    output.either(&line, || {
-        object([
-            ("discarded", discarded.into()),
-            ("discarded_bytes", discarded_bytes.into()),
-        ])
-    })?;
+    // Of a miss the line below says it.
+    if output.is_json() || !is_miss {
+        output.either(&line, || {
+            object([
+                ("discarded", discarded.into()),
+                ("discarded_bytes", discarded_bytes.into()),
+            ])
+        })?;
+    }
     output.end()?;
     match &arguments.discard {
         Some(name) if discarded == 0 => {

@@ -6,8 +6,11 @@ use client::Credentials;
 use lab::{Arrivals, ConnectionMode, Length, LoadPlan, Pace, WorkerPlan};
 use net::Address;
 
-use crate::arguments::{CredentialArguments, LoadArguments, LoadArrivals, LoadMode, TlsArguments};
+use crate::arguments::{
+    CpuList, CredentialArguments, LoadArguments, LoadArrivals, LoadMode, TlsArguments,
+};
 use crate::command::tls::{client_tls, connect_failure};
+use crate::cpus;
 use crate::credentials::credentials;
 use crate::exit::Failure;
 
@@ -40,6 +43,7 @@ pub(super) fn plan(arguments: &LoadArguments) -> Result<LoadPlan, Failure> {
         LoadMode::Short => ConnectionMode::Short,
     };
     check(arguments, mode)?;
+    check_pin(arguments.pin.as_ref())?;
     let pace = match arguments.rate {
         None => Pace::Closed,
         Some(rate) => Pace::Open {
@@ -96,6 +100,12 @@ pub(super) fn plan(arguments: &LoadArguments) -> Result<LoadPlan, Failure> {
         stop_on_failure: false,
         server_process: arguments.server_pid,
     })
+}
+
+/// Checks that the CPUs of `--pin` may be used, before anything is made on a server.
+pub(super) fn check_pin(pin: Option<&CpuList>) -> Result<(), Failure> {
+    let checked = pin.map_or(Ok(()), cpus::check);
+    checked.map_err(|wrong| Failure::Usage(format!("--pin names {wrong}")))
 }
 
 /// What clap cannot see: flags that contradict each other by their values.

@@ -7,7 +7,7 @@ use lab::{
     KvstoreWorkload, Length, LoadPlan, Pace, Ping, PingTable, Report, WorkerPlan,
 };
 
-use super::plan::load_credentials;
+use super::plan::{check_pin, load_credentials};
 use super::print_lines;
 use super::run::run;
 use crate::arguments::{
@@ -171,6 +171,7 @@ fn ping_result(arguments: &PingLoadArguments, table: &PingTable) -> String {
 }
 
 fn ping_plan(arguments: &PingLoadArguments, in_flight: usize) -> Result<LoadPlan, Failure> {
+    check_pin(arguments.pin.as_ref())?;
     let shape = match arguments.connections {
         PingConnections::One => (1, in_flight),
         PingConnections::PerWorker => (in_flight, 1),

@@ -204,9 +204,10 @@ fn a_chunk_that_is_written_before_its_end_counts_only_with_it() {
             if !fits {
                 let end = rest(pieces[2], sum ^ 1);
                 let refused = upload.write(pieces[2], &[end], 1_000);
-                assert!(
-                    matches!(refused, Err(UploadError::Chunk { offset, .. }) if offset == first as u64)
-                );
+                let Err(UploadError::Chunk { offset, .. }) = refused else {
+                    panic!("{refused:?}");
+                };
+                assert_eq!(offset, first as u64);
                 assert_eq!(
                     (stored(&bench), used(&bench)),
                     (Some(first as u64), first as u64)

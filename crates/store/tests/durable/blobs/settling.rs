@@ -253,8 +253,8 @@ fn a_content_that_is_missing_or_damaged_is_reported_once() {
     assert!(lines[1].contains(damaged) && lines[1].contains("is damaged"));
 }
 
-/// The checksum that a mark holds goes on with what comes; so what is there must be what it speaks
-/// of.
+/// The checksum that a mark holds goes on with what comes; so what is there must be what it
+/// describes.
 #[test]
 fn what_an_earlier_run_has_stored_is_read_before_it_is_gone_on_with() {
     // Whole blocks, and a part of one.
