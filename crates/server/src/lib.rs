@@ -33,7 +33,6 @@ mod durations;
 mod event_loop;
 mod inbox;
 pub mod limits;
-mod long_work;
 mod metadata;
 #[cfg(test)]
 mod pair;
@@ -50,6 +49,7 @@ mod threads;
 mod timers;
 pub mod tls;
 mod turn_queue;
+mod turns;
 mod unpack_queue;
 mod write_path;
 
