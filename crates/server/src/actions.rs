@@ -16,13 +16,12 @@ use store::{Commit, Condition, DatabaseConfig, DatabaseId, Mode, Source};
 use wire::SharedBytes;
 
 use crate::admission::Admission;
-use crate::batch::TickBatch;
+use crate::batch::{LongWork, TickBatch};
 use crate::blobs::LoopBlobs;
 use crate::call_id::{CallId, joined};
 use crate::clock::Clock;
 use crate::connection::Link;
 use crate::limits;
-use crate::long_work::LongWork;
 use crate::plain;
 use crate::settings::{FailedCall, Settings};
 use crate::stream::StreamHandle;
@@ -149,8 +148,8 @@ impl DatabaseAccess for Step<'_> {
     }
 
     fn read_long(&mut self, database: DatabaseId) {
-        let work = LongWork::Read(database);
-        (self.context.batch.long_work).push(self.link.id, work, self.id);
+        let work = (LongWork::Read(database), self.id);
+        self.context.batch.long_work.push(self.link.id, work);
     }
 
     fn read_when_large(&mut self) {
@@ -415,7 +414,8 @@ impl Wakeups for Step<'_> {
     }
 
     fn step_later(&mut self) {
-        (self.context.batch.long_work).push(self.link.id, LongWork::Step, self.id);
+        let work = (LongWork::Step, self.id);
+        self.context.batch.long_work.push(self.link.id, work);
     }
 
     fn caller(&self) -> Caller {

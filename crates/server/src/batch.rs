@@ -7,7 +7,7 @@ use store::{DatabaseId, Source, WriteBatch};
 
 use crate::call_id::CallId;
 use crate::limits;
-use crate::long_work::LongWorkQueue;
+use crate::turns::Turns;
 
 /// What the arena keeps allocated between ticks, in bytes: a burst of large keys does not stay.
 const ARENA_KEPT_BYTES: usize = 256 * 1024;
@@ -19,6 +19,15 @@ pub(crate) struct Read {
     pub connection: ConnectionId,
     pub call: CallId,
     kept: Range<usize>,
+}
+
+/// What a call has done in the time that a tick has for long work.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum LongWork {
+    /// It is shown this database.
+    Read(DatabaseId),
+    /// It is woken.
+    Step,
 }
 
 /// The short reads of one tick, with the bytes kept for them. Taken out of the batch as a whole
@@ -38,8 +47,9 @@ impl Reads {
 /// The tick's batch.
 pub(crate) struct TickBatch {
     reads: Reads,
-    /// What may take long. A call that goes on comes behind those that wait.
-    pub long_work: LongWorkQueue,
+    /// What may take long: connections take turns, and a call that goes on comes behind those of
+    /// its connection that wait. A call has at most one place in it.
+    pub long_work: Turns<ConnectionId, (LongWork, CallId)>,
     pub writes: WriteBatch,
     /// Those to databases on disk: what they wait for, the others need not.
     pub disk_writes: WriteBatch,
@@ -49,7 +59,7 @@ impl TickBatch {
     pub fn new(writes: WriteBatch, disk_writes: WriteBatch) -> TickBatch {
         TickBatch {
             reads: Reads::default(),
-            long_work: LongWorkQueue::default(),
+            long_work: Turns::default(),
             writes,
             disk_writes,
         }
@@ -172,7 +182,6 @@ pub(crate) fn jobs_of(mut reads: &[Read]) -> impl Iterator<Item = &[Read]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::long_work::LongWork;
 
     /// A job of one connection ends with it: what others have in such a job would never be read.
     #[test]
@@ -263,7 +272,7 @@ mod tests {
             );
             batch.give_reads(reads);
             assert!(!batch.has_work());
-            batch.long_work.push(connection, LongWork::Step, call);
+            batch.long_work.push(connection, (LongWork::Step, call));
             assert!(batch.has_work());
             assert!(batch.long_work.pop().is_some());
             assert!(!batch.has_work());

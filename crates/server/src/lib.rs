@@ -35,7 +35,6 @@ mod event_loop;
 mod first_admin;
 mod inbox;
 pub mod limits;
-mod long_work;
 mod metadata;
 #[cfg(test)]
 mod pair;
@@ -52,6 +51,7 @@ mod threads;
 mod timers;
 pub mod tls;
 mod turn_queue;
+mod turns;
 mod unpack_queue;
 mod write_path;
 

@@ -207,12 +207,12 @@ pub const ENDED_CALLS_KEPT: usize = 1_024;
 /// more would mostly wait for a CPU.
 pub const READERS: usize = 16;
 
-/// Queues of long work that a loop keeps for connections to come: those of connections that have
-/// some at a time in the usual case.
-pub const SPARE_LONG_WORK_QUEUES: usize = 16;
+/// Queues that are kept, where connections take turns, for connections to come: those of as many
+/// as have something at a time in the usual case.
+pub const SPARE_TURN_QUEUES: usize = 16;
 
-/// Calls for which such a queue has room at most, so that one that was long does not stay.
-pub const SPARE_LONG_WORK_CALLS: usize = 32;
+/// Items for which such a queue has room at most, so that one that was long does not stay.
+pub const SPARE_TURN_ITEMS: usize = 32;
 
 /// Readers that long reads (pages of scans, counts, sweeps) may have at once, a half: the others
 /// are there for short ones.

@@ -1,8 +1,8 @@
 //! What the tests of several crates share: random numbers that come again with their seed, a
 //! simulated disk of a seed, folders as values, what names the seed of a test that fails, the
 //! replay of what fuzz targets found, and, with the feature `store`, the suite of every engine of
-//! the store with its model; with `keyvalue`, requests of KeyValue for operations of the store;
-//! with `wire`, frames of HTTP/2 for scripts.
+//! the store with its model, and a store on disk; with `keyvalue`, requests of KeyValue for
+//! operations of the store; with `wire`, frames of HTTP/2 for scripts.
 //!
 //! A dev-dependency only: nothing that ships may use it. `script/test lint` looks.
 
@@ -15,11 +15,15 @@ pub mod suite;
 
 mod corpus;
 mod folder;
+#[cfg(feature = "store")]
+mod on_disk;
 mod on_failure;
 mod random;
 
 pub use corpus::replay_corpus;
 pub use folder::{Files, read_folder, write_folder};
+#[cfg(feature = "store")]
+pub use on_disk::store_on_disk;
 pub use on_failure::OnFailure;
 pub use random::{Bound, Random};
 

@@ -19,23 +19,22 @@ const NEW_NAME: &str = "segment.new";
 
 /// The name of the file of a segment.
 pub fn segment_name(ordinal: u64) -> String {
-    format!("{ordinal:020}{LOG_SUFFIX}")
-}
-
-fn spare_name(ordinal: u64) -> String {
-    format!("{ordinal:020}{SPARE_SUFFIX}")
-}
-
-/// Whether a file has the name of a spare. What others call by this suffix is not ours.
-fn is_spare(name: &str) -> bool {
-    let ordinal = name.strip_suffix(SPARE_SUFFIX).map(str::parse);
-    matches!(ordinal, Some(Ok(ordinal)) if spare_name(ordinal) == name)
+    file_name(ordinal, LOG_SUFFIX)
 }
 
 /// The ordinal of a segment by the name of its file; `None`: the file is not a segment.
 pub(super) fn segment_ordinal(name: &str) -> Option<u64> {
-    let ordinal = name.strip_suffix(LOG_SUFFIX)?.parse().ok()?;
-    (segment_name(ordinal) == name).then_some(ordinal)
+    ordinal_of(name, LOG_SUFFIX)
+}
+
+fn file_name(ordinal: u64, suffix: &str) -> String {
+    format!("{ordinal:020}{suffix}")
+}
+
+/// The ordinal in the name of a file of ours; `None`: it only ends like one.
+fn ordinal_of(name: &str, suffix: &str) -> Option<u64> {
+    let ordinal = name.strip_suffix(suffix)?.parse().ok()?;
+    (file_name(ordinal, suffix) == name).then_some(ordinal)
 }
 
 /// A segment that is open: its file, and the room in it.
@@ -168,7 +167,7 @@ impl SegmentStock {
         for name in disk.list()? {
             if name == NEW_NAME {
                 disk.remove(&name)?;
-            } else if is_spare(&name) {
+            } else if ordinal_of(&name, SPARE_SUFFIX).is_some() {
                 if spares.len() < limits::SPARE_SEGMENTS_MAX
                     && disk.open(&name)?.len()? == segment_bytes
                 {
@@ -352,7 +351,7 @@ impl SegmentStock {
                 return Err(PrepareError::Stopped);
             }
             let name = segment_name(segment.ordinal);
-            let spare_name = spare_name(segment.ordinal);
+            let spare_name = file_name(segment.ordinal, SPARE_SUFFIX);
             let keep = segment.bytes == self.segment_bytes && self.spares.len() < most;
             let gone = if keep {
                 self.disk.rename(&name, &spare_name)

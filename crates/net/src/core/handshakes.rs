@@ -503,17 +503,22 @@ mod tests {
         }
     }
 
+    /// Has as many peers asked as can be at a time, the first of them a moment before the others.
+    fn ask_as_many_as_can_be(handshakes: &mut Handshakes, begin_ns: u64) {
+        for slot in 0..HANDSHAKES_ASKED {
+            handshakes.begin(id(slot), &PeerAddress::Unix, begin_ns);
+            handshakes.bytes_came(id(slot));
+            assert_eq!(turn(handshakes, begin_ns), Some(Ok(slot as u32)));
+            handshakes.flight_sent(id(slot), begin_ns + u64::from(slot > 0));
+        }
+    }
+
     #[test]
     fn no_more_peers_are_asked_than_can_have_the_time_to_answer() {
         let mut handshakes = Handshakes::new(false);
         let answer_ns = HANDSHAKE_ANSWER_MS * NS_PER_MS;
         for begin_ns in [5, 5 + 9 * answer_ns] {
-            for slot in 0..HANDSHAKES_ASKED {
-                handshakes.begin(id(slot), &PeerAddress::Unix, begin_ns);
-                handshakes.bytes_came(id(slot));
-                assert_eq!(turn(&mut handshakes, begin_ns), Some(Ok(slot as u32)));
-                handshakes.flight_sent(id(slot), begin_ns + u64::from(slot > 0));
-            }
+            ask_as_many_as_can_be(&mut handshakes, begin_ns);
             let late = HANDSHAKES_ASKED;
             handshakes.begin(id(late), &PeerAddress::Unix, begin_ns);
             handshakes.bytes_came(id(late));
@@ -556,12 +561,7 @@ mod tests {
         let mut handshakes = Handshakes::new(false);
         let answer_ns = HANDSHAKE_ANSWER_MS * NS_PER_MS;
         for begin_ns in [5, 5 + 9 * answer_ns] {
-            for slot in 0..HANDSHAKES_ASKED {
-                handshakes.begin(id(slot), &PeerAddress::Unix, begin_ns);
-                handshakes.bytes_came(id(slot));
-                assert_eq!(turn(&mut handshakes, begin_ns), Some(Ok(slot as u32)));
-                handshakes.flight_sent(id(slot), begin_ns + u64::from(slot > 0));
-            }
+            ask_as_many_as_can_be(&mut handshakes, begin_ns);
             let late = HANDSHAKES_ASKED;
             for step_ns in [answer_ns / 3, answer_ns / 2, answer_ns - 1] {
                 handshakes.bytes_came(id(0));

@@ -24,7 +24,7 @@ pub fn write(page: &mut Page, start_s: u64) {
         "When this process began, in seconds since 1970.",
         start_s,
     );
-    if let Some((virtual_bytes, resident_bytes)) = memory_bytes() {
+    if let Some([virtual_bytes, resident_bytes, _]) = memory_bytes() {
         page.single(
             "process_virtual_memory_bytes",
             FamilyKind::Gauge,
@@ -59,18 +59,17 @@ pub fn write(page: &mut Page, start_s: u64) {
 /// Returns what this process takes of the machine's memory for itself, without what of files is in
 /// memory; `None` where the system does not tell.
 pub fn anonymous_bytes() -> Option<u64> {
-    let text = fs::read_to_string("/proc/self/statm").ok()?;
-    let mut pages = text.split(' ').map(|number| number.parse::<u64>().ok());
-    let (resident, of_files) = (pages.nth(1)??, pages.next()??);
-    Some(resident.saturating_sub(of_files) * page_size() as u64)
+    let [_, resident_bytes, file_bytes] = memory_bytes()?;
+    Some(resident_bytes.saturating_sub(file_bytes))
 }
 
-/// Virtual and resident, from `/proc/self/statm`, which counts pages.
-fn memory_bytes() -> Option<(u64, u64)> {
+/// Virtual, resident, and what of the latter is of files: from `/proc/self/statm`, which counts
+/// pages.
+fn memory_bytes() -> Option<[u64; 3]> {
     let text = fs::read_to_string("/proc/self/statm").ok()?;
-    let mut pages = text.split(' ').map(|number| number.parse::<u64>().ok());
-    let page_bytes = page_size() as u64;
-    Some((pages.next()?? * page_bytes, pages.next()?? * page_bytes))
+    let pages = text.split(' ').map(|number| number.parse::<u64>().ok());
+    let mut bytes = pages.map(|pages| Some(pages? * page_size() as u64));
+    Some([bytes.next()??, bytes.next()??, bytes.next()??])
 }
 
 #[cfg(test)]

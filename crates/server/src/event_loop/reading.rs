@@ -9,10 +9,9 @@ use store::{IndexView, ReadView, View};
 use super::LoopState;
 use super::handler::LoopHandler;
 use crate::actions::Again;
-use crate::batch::{Read, Reads, are_of_one, jobs_of};
+use crate::batch::{LongWork, Read, Reads, are_of_one, jobs_of};
 use crate::call_id::CallId;
 use crate::limits;
-use crate::long_work::LongWork;
 use crate::readers::{Done, Full, WhyFull};
 
 impl LoopHandler {

@@ -3,7 +3,6 @@
 //! readers and come behind short ones, so that a Get waits for no scan but those that are under
 //! way.
 
-use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -11,6 +10,7 @@ use net::ConnectionId;
 use service::ReaderFigures;
 
 use crate::limits;
+use crate::turns::Turns;
 
 /// For whom a job is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,72 +30,10 @@ pub(crate) enum Length {
     Long,
 }
 
-/// Jobs of one length: those of each asker in order, the askers in turn.
-#[derive(Debug)]
-struct Turns<J> {
-    askers: HashMap<Asker, VecDeque<J>>,
-    /// Those that have jobs.
-    order: VecDeque<Asker>,
-    jobs: usize,
-}
-
-impl<J> Turns<J> {
-    fn new() -> Turns<J> {
-        Turns {
-            askers: HashMap::new(),
-            order: VecDeque::new(),
-            jobs: 0,
-        }
-    }
-
-    fn push(&mut self, asker: Asker, job: J) {
-        let jobs = self.askers.entry(asker).or_default();
-        if jobs.is_empty() {
-            self.order.push_back(asker);
-        }
-        jobs.push_back(job);
-        self.jobs += 1;
-    }
-
-    fn pop(&mut self) -> Option<J> {
-        let asker = loop {
-            let asker = self.order.pop_front()?;
-            if self.askers.contains_key(&asker) {
-                break asker;
-            }
-        };
-        let jobs = self.askers.get_mut(&asker)?;
-        let job = jobs.pop_front()?;
-        if jobs.is_empty() {
-            self.askers.remove(&asker);
-        } else {
-            self.order.push_back(asker);
-        }
-        self.jobs -= 1;
-        Some(job)
-    }
-
-    fn of(&self, asker: Asker) -> usize {
-        self.askers.get(&asker).map_or(0, VecDeque::len)
-    }
-
-    /// Takes out what waits for an asker that never comes back.
-    fn forget(&mut self, asker: Asker) -> VecDeque<J> {
-        let jobs = self.askers.remove(&asker).unwrap_or_default();
-        self.jobs -= jobs.len();
-        // Its turn is passed over. Those of many that left are taken out together, so that each
-        // costs the same.
-        if self.order.len() > 2 * self.askers.len() + limits::TURNS_PASSED_OVER {
-            self.order.retain(|other| self.askers.contains_key(other));
-        }
-        jobs
-    }
-}
-
 /// Jobs that wait for a reader.
 pub(super) struct ReadQueue<J> {
-    short: Turns<J>,
-    long: Turns<J>,
+    short: Turns<Asker, J>,
+    long: Turns<Asker, J>,
     /// Long ones that readers are at.
     long_running: usize,
     /// Short ones that were begun since a long one was.
@@ -106,8 +44,8 @@ pub(super) struct ReadQueue<J> {
 impl<J> ReadQueue<J> {
     pub fn new(figures: Arc<ReaderFigures>) -> ReadQueue<J> {
         ReadQueue {
-            short: Turns::new(),
-            long: Turns::new(),
+            short: Turns::default(),
+            long: Turns::default(),
             long_running: 0,
             short_in_row: 0,
             figures,
@@ -153,8 +91,8 @@ impl<J> ReadQueue<J> {
 
     /// Returns the next job. If it is a long one, [`ReadQueue::end_long`] is to follow.
     pub fn pop(&mut self) -> Option<(J, Length)> {
-        let may_begin_long = self.long.jobs > 0 && self.long_running < limits::LONG_READERS;
-        let is_long_due = self.short.jobs == 0 || self.short_in_row >= limits::SHORT_JOBS_IN_ROW;
+        let may_begin_long = !self.long.is_empty() && self.long_running < limits::LONG_READERS;
+        let is_long_due = self.short.is_empty() || self.short_in_row >= limits::SHORT_JOBS_IN_ROW;
         let popped = if may_begin_long && is_long_due {
             self.long_running += 1;
             self.short_in_row = 0;
@@ -173,18 +111,18 @@ impl<J> ReadQueue<J> {
     }
 
     pub fn len(&self) -> usize {
-        self.short.jobs + self.long.jobs
+        self.short.len() + self.long.len()
     }
 
     /// Jobs that could be begun if there were readers.
     pub fn ready(&self) -> usize {
         let long_free = limits::LONG_READERS.saturating_sub(self.long_running);
-        self.short.jobs + self.long.jobs.min(long_free)
+        self.short.len() + self.long.len().min(long_free)
     }
 
     /// Forgets what waits.
     pub fn clear(&mut self) {
-        (self.short, self.long) = (Turns::new(), Turns::new());
+        (self.short, self.long) = (Turns::default(), Turns::default());
     }
 
     pub fn show(&self, threads: usize) {
@@ -244,7 +182,7 @@ mod tests {
             assert_eq!(shown(&queue, 0), (0, 0));
             assert_eq!(queue.figures.jobs.swap(0, Ordering::Relaxed), 5);
             assert_eq!((queue.len(), queue.ready()), (0, 0));
-            assert!(queue.short.askers.is_empty() && queue.short.order.is_empty());
+            assert!(queue.short.kept() == (0, 0));
         }
     }
 
@@ -310,7 +248,7 @@ mod tests {
             }
             let stay = 500 / 100;
             assert_eq!(queue.len(), stay * 4);
-            let turns = queue.short.order.len().max(queue.long.order.len());
+            let turns = queue.short.kept().1.max(queue.long.kept().1);
             assert!(turns <= 2 * stay + limits::TURNS_PASSED_OVER, "{turns}");
             let mut done = Vec::new();
             while let Some((job, length)) = queue.pop() {

@@ -5,14 +5,12 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use net::ConnectionId;
-use store::durable::{CommitLoop, Mailbox, Opened, TreePlace};
-use store::tree::TreeConfig;
+use store::durable::{CommitLoop, Mailbox};
 use store::{
-    DatabaseConfig, DatabaseId, Decision, Durability, Kind, Mode, Operation, Outcomes, Refusal,
-    Source, Store, StoreConfig, WriteBatch,
+    DatabaseId, Decision, Mode, Operation, Outcomes, Refusal, Source, Store, StoreConfig,
+    WriteBatch,
 };
 use testkit::suite::{StandingClock, append, put};
-use wal::{LogConfig, LogId};
 
 use crate::call_id::joined;
 use crate::disk_writes::DiskWrites;
@@ -49,29 +47,10 @@ impl Bench {
         let (folder, mut clock) = (TempFolder::new(), StandingClock { now_ms: 1_000_000 });
         let config = StoreConfig {
             memory_bytes: 128 << 20,
-            default_database: DatabaseConfig {
-                durability: Durability::Synced,
-                ..DatabaseConfig::default()
-            },
             ..StoreConfig::new(1)
         };
-        let place = TreePlace {
-            folder: folder.0.clone(),
-            config: TreeConfig::default(),
-        };
-        let id = LogId {
-            history: 7,
-            secret: 8,
-        };
-        let log = LogConfig::new(id, 1);
-        let disk = Arc::new(testkit::simulated_disk(1));
-        let opened = Store::open_with_trees(config, disk, &log, Some(&place));
-        let Opened {
-            store, committer, ..
-        } = opened.expect("an empty disk is well");
-        let mut rounds = CommitLoop::new(committer);
-        let converted = rounds.convert(DatabaseId::DEFAULT, Kind::Disk, &mut clock);
-        converted.expect("an empty database is converted");
+        let segment_bytes = wal::limits::SEGMENT_BYTES;
+        let (store, rounds) = testkit::store_on_disk(&folder.0, config, segment_bytes, &mut clock);
         let mailbox = rounds.register(Box::new(|| {}));
         let (wake, woken) = channel();
         let waker = move || {

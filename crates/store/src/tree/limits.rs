@@ -116,8 +116,8 @@ pub const DETACHED_BYTES: usize = 16 << 10;
 /// and counts of what was deleted from holding up readers and processors.
 pub const WALK_PASSED_OVER: u32 = 8_192;
 
-/// Bytes of keys and values that one step of a walk reads: as much as one
-/// [fetch](FETCHED_BYTES) brings. The last entry may have more. Stops counts of large values, and
+/// Bytes of keys and values that one step of a walk reads: as much as one fetch brings
+/// ([`FETCHED_BYTES`]). The last entry may have more. Stops counts of large values, and
 /// scans for their keys, from reading gigabytes in one step.
 pub const WALK_BYTES: usize = FETCHED_BYTES;
 

@@ -5,11 +5,9 @@ use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use store::durable::{CommitLoop, Opened, TreePlace};
 use store::tree::{Fetch, Generation, ReadPlan, TreeConfig, TreeIndex, Trees};
-use store::{Direction, Durability, Entry, IndexView, Kind, Range, View};
+use store::{Direction, Entry, IndexView, Range, View};
 use testkit::suite::StandingClock;
-use wal::{LogConfig, LogId};
 
 use super::*;
 
@@ -133,7 +131,6 @@ impl Copy {
 fn bench_on_disk(value_bytes: usize) -> (Bench, Folder) {
     let folder = Folder::new();
     let default_database = DatabaseConfig {
-        durability: Durability::Synced,
         limits: DatabaseLimits::for_values(value_bytes),
         ..DatabaseConfig::default()
     };
@@ -141,27 +138,8 @@ fn bench_on_disk(value_bytes: usize) -> (Bench, Folder) {
         default_database,
         ..StoreConfig::new(1)
     };
-    let place = TreePlace {
-        folder: folder.0.clone(),
-        config: TreeConfig::default(),
-    };
-    let id = LogId {
-        history: 7,
-        secret: 8,
-    };
-    let log = LogConfig {
-        segment_bytes: 1 << 20,
-        ..LogConfig::new(id, 1)
-    };
-    let disk = Arc::new(testkit::simulated_disk(1));
-    let opened = Store::open_with_trees(config, disk, &log, Some(&place));
-    let Opened {
-        store, committer, ..
-    } = opened.expect("an empty disk is well");
-    let mut rounds = CommitLoop::new(committer);
     let mut clock = StandingClock { now_ms: 1_000_000 };
-    let converted = rounds.convert(DatabaseId::DEFAULT, Kind::Disk, &mut clock);
-    converted.expect("an empty database is converted");
+    let (store, _rounds) = testkit::store_on_disk(&folder.0, config, 1 << 20, &mut clock);
     let mut bench = Bench::new();
     bench.batch = store.write_batch();
     bench.committer = store.committer();

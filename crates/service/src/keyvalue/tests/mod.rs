@@ -11,7 +11,6 @@ mod statuses;
 mod transacts;
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use store::{
