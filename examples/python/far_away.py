@@ -1,8 +1,9 @@
-"""A relay that makes a server look far away: it holds every byte back for a while, in both directions.
+"""A relay that makes a server look far away: it holds every byte back, in both directions.
 
     far_away.py LISTEN-PORT SERVER-HOST:PORT MILLISECONDS
 
-A round trip takes twice so long. It does not limit how much is under way: what HTTP/2 allows is all that does.
+A round trip takes twice so long. It does not limit how much is under way: what HTTP/2 allows is
+all that does.
 """
 
 import asyncio
@@ -23,7 +24,9 @@ async def main():
 
     async def relay(reader, writer):
         server_reader, server_writer = await asyncio.open_connection(host, int(server_port))
-        await asyncio.gather(copy(reader, server_writer, seconds), copy(server_reader, writer, seconds))
+        there = copy(reader, server_writer, seconds)
+        back = copy(server_reader, writer, seconds)
+        await asyncio.gather(there, back)
 
     async with await asyncio.start_server(relay, "127.0.0.1", int(port)) as listener:
         await listener.serve_forever()

@@ -1,4 +1,6 @@
-"""A client that makes many calls at once: connections, calls in flight, deadlines, message size. See docs/recipes.md.
+"""A client that makes many calls at once: connections, calls in flight, deadlines, message size.
+
+See docs/recipes.md.
 
     recipes.py                                   tries each recipe
     recipes.py CONNECTIONS IN-FLIGHT CALLS       measures
@@ -28,7 +30,8 @@ class Pool:
             ("grpc.keepalive_time_ms", 30_000),
         ]
         self.channels = [grpc.aio.insecure_channel(address, options) for _ in range(connections)]
-        self.stores = itertools.cycle([kv_pb2_grpc.KeyValueStub(channel) for channel in self.channels])
+        stores = [kv_pb2_grpc.KeyValueStub(channel) for channel in self.channels]
+        self.stores = itertools.cycle(stores)
         self.free = asyncio.Semaphore(in_flight)
 
     async def get(self, key, seconds=10.0):
@@ -73,10 +76,12 @@ async def try_recipes():
     store = kv_pb2_grpc.KeyValueStub(pool.channels[0])
     await store.Put(kv_pb2.PutRequest(key=b"greeting", value=b"hello"), timeout=10)
     print(len(await many(pool, 2000)), "answers")
-    statistics = await admin_pb2_grpc.AdminStub(pool.channels[0]).Statistics(admin_pb2.StatisticsRequest(), timeout=10)
+    admin = admin_pb2_grpc.AdminStub(pool.channels[0])
+    statistics = await admin.Statistics(admin_pb2.StatisticsRequest(), timeout=10)
     print(statistics.open_connections, "connections")
 
-    slow = echo_pb2_grpc.EchoStub(pool.channels[0]).Unary(echo_pb2.EchoRequest(delay_ms=10_000), timeout=0.1)
+    echo = echo_pb2_grpc.EchoStub(pool.channels[0])
+    slow = echo.Unary(echo_pb2.EchoRequest(delay_ms=10_000), timeout=0.1)
     print("no answer in 100 ms:", await status_of(slow))
 
     await store.Put(kv_pb2.PutRequest(key=b"large", value=bytes(5_000_000)), timeout=10)
@@ -95,7 +100,8 @@ async def measure(connections, in_flight, calls):
     seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
     await pool.close()
     p50, p99 = (latencies[int(calls * share)] * 1e6 for share in (0.5, 0.99))
-    print(f"{calls / seconds:.0f} calls/s, p50 {p50:.0f} µs, p99 {p99:.0f} µs, {cpu / calls * 1e6:.1f} µs of CPU per call")
+    latencies = f"p50 {p50:.0f} µs, p99 {p99:.0f} µs"
+    print(f"{calls / seconds:.0f} calls/s, {latencies}, {cpu / calls * 1e6:.1f} µs of CPU per call")
 
 
 if __name__ == "__main__":

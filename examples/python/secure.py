@@ -1,6 +1,7 @@
 """Asks a server with TLS whether it serves. docs/tls.md explains it.
 
-The environment says where the files are: CA, and for a server that asks for certificates CERTIFICATE and KEY.
+The environment says where the files are: CA, and for a server that asks for certificates
+CERTIFICATE and KEY.
 """
 
 import os

@@ -28,7 +28,8 @@ def conditions(store):
 
     # Only if nobody has written since.
     store.Put(kv_pb2.PutRequest(key=b"leader", value=b"bob", if_version=claim.version), timeout=10)
-    answer = store.Put(kv_pb2.PutRequest(key=b"leader", value=b"eve", if_version=claim.version), timeout=10)
+    put = kv_pb2.PutRequest(key=b"leader", value=b"eve", if_version=claim.version)
+    answer = store.Put(put, timeout=10)
     print("eve leads" if answer.applied else "eve is too late")
 
 
@@ -44,7 +45,8 @@ def numbers(store):
 
 def batch(store):
     cities = {b"city/oslo": b"709000", b"city/paris": b"2100000", b"city/rome": b"2800000"}
-    operations = [kv_pb2.Operation(put=kv_pb2.Operation.Put(key=key, value=value)) for key, value in cities.items()]
+    puts = [kv_pb2.Operation.Put(key=key, value=value) for key, value in cities.items()]
+    operations = [kv_pb2.Operation(put=put) for put in puts]
     answer = store.Batch(kv_pb2.BatchRequest(operations=operations), timeout=10)
     print(len(answer.results), "cities stored")
 
@@ -86,7 +88,9 @@ def ranges(store):
 
     # The last key below `city/paris`, without its value.
     below = kv_pb2.KeyRange(start=b"city/", end=b"city/paris")
-    backward = kv_pb2.ScanRequest(range=below, direction=kv_pb2.DIRECTION_BACKWARD, limit=1, keys_only=True)
+    backward = kv_pb2.ScanRequest(
+        range=below, direction=kv_pb2.DIRECTION_BACKWARD, limit=1, keys_only=True
+    )
     for page in store.Scan(backward, timeout=10):
         for entry in page.entries:
             print("before paris:", entry.key.decode())
@@ -98,7 +102,8 @@ def ranges(store):
 def pipe(store):
     def batches():
         for start in range(0, 10_000, 1000):
-            puts = (kv_pb2.Operation.Put(key=b"row/%05d" % row, value=b"...") for row in range(start, start + 1000))
+            rows = range(start, start + 1000)
+            puts = (kv_pb2.Operation.Put(key=b"row/%05d" % row, value=b"...") for row in rows)
             yield kv_pb2.PipeRequest(
                 mode=kv_pb2.BATCH_MODE_INDEPENDENT,
                 answers=kv_pb2.PIPE_ANSWERS_FAILURES_ONLY,
@@ -109,7 +114,8 @@ def pipe(store):
     for answer in store.Pipe(batches(), timeout=60):
         done = answer.done
         if answer.batch_number:
-            print("batch", answer.batch_number, "failed:", answer.failure.message or answer.batch.results)
+            why = answer.failure.message or answer.batch.results
+            print("batch", answer.batch_number, "failed:", why)
     print(done, "batches are done")
 
 
@@ -133,7 +139,8 @@ def databases(channel, store):
         if found.database.name == "orders":
             print("orders:", found.entries, "entry")
     # The name twice, because there is something in it.
-    admin.DropDatabase(admin_pb2.DropDatabaseRequest(name="orders", confirm_name="orders"), timeout=10)
+    drop = admin_pb2.DropDatabaseRequest(name="orders", confirm_name="orders")
+    admin.DropDatabase(drop, timeout=10)
 
 
 def deadlines(channel):
@@ -151,7 +158,8 @@ def put_with_retries(store, request, attempts=5):
             return store.Put(request, timeout=10)
         except grpc.RpcError as error:
             pushback = dict(error.trailing_metadata() or ()).get("grpc-retry-pushback-ms")
-            if error.code() != grpc.StatusCode.UNAVAILABLE or pushback is None or attempt + 1 == attempts:
+            may_repeat = error.code() == grpc.StatusCode.UNAVAILABLE and pushback is not None
+            if not may_repeat or attempt + 1 == attempts:
                 raise
             # A little longer each time, and never all callers at once.
             time.sleep(int(pushback) / 1000 * random.uniform(1, 2 << attempt))

@@ -86,7 +86,7 @@ pub(crate) struct Effects {
 }
 
 /// One step of one call.
-pub(crate) struct Step<'a> {
+pub(crate) struct CallStep<'a> {
     pub id: CallId,
     pub method: Method,
     pub identity: IdentityKey,
@@ -99,7 +99,7 @@ pub(crate) struct Step<'a> {
     pub effects: Effects,
 }
 
-impl Step<'_> {
+impl CallStep<'_> {
     /// Takes memory for what is about to be produced. False: not now, as if the account were full.
     fn claim(&mut self, bytes: usize) -> bool {
         let claimed_bytes = self.context.admission.account.claim(bytes);
@@ -130,14 +130,14 @@ impl Step<'_> {
     }
 }
 
-impl Permissions for Step<'_> {
+impl Permissions for CallStep<'_> {
     #[inline]
     fn identity(&self) -> Option<&Identity> {
         self.context.identities.get(self.identity)
     }
 }
 
-impl DatabaseAccess for Step<'_> {
+impl DatabaseAccess for CallStep<'_> {
     #[inline]
     fn read(&mut self, database: DatabaseId, keep: &[u8]) {
         if keep.len() >= limits::KEPT_BYTES {
@@ -164,7 +164,7 @@ impl DatabaseAccess for Step<'_> {
     }
 }
 
-impl Administration for Step<'_> {
+impl Administration for CallStep<'_> {
     fn create_database(&mut self, name: &str, config: &DatabaseConfig) {
         self.note_write();
         let tag = self.id.tag();
@@ -192,7 +192,7 @@ impl Administration for Step<'_> {
     }
 }
 
-impl BlobAccess for Step<'_> {
+impl BlobAccess for CallStep<'_> {
     fn blob(&mut self, work: Work) {
         let from = self.link.caller.address;
         (self.context.blobs).submit(work, self.id, self.link.id, from);
@@ -210,7 +210,7 @@ impl BlobAccess for Step<'_> {
     }
 }
 
-impl Responses for Step<'_> {
+impl Responses for CallStep<'_> {
     fn message(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
         self.stream.send_message(encode);
     }
@@ -262,7 +262,7 @@ impl Responses for Step<'_> {
     }
 }
 
-impl ResponseHeaders for Step<'_> {
+impl ResponseHeaders for CallStep<'_> {
     fn add_initial_metadata(&mut self, name: &[u8], value: &[u8]) {
         self.stream.add_header(name, value);
     }
@@ -276,7 +276,7 @@ impl ResponseHeaders for Step<'_> {
     }
 }
 
-impl PlainResponse for Step<'_> {
+impl PlainResponse for CallStep<'_> {
     fn plain(&mut self, status: u16, headers: &[(&str, &str)], body: &[u8], code: Code) {
         debug_assert!(self.effects.over.is_none(), "a call answers once");
         self.effects.over = Some(code);
@@ -304,7 +304,7 @@ impl PlainResponse for Step<'_> {
     }
 }
 
-impl SendRoom for Step<'_> {
+impl SendRoom for CallStep<'_> {
     fn can_send(&mut self) -> bool {
         self.stream.can_send()
     }
@@ -330,7 +330,7 @@ impl SendRoom for Step<'_> {
     }
 }
 
-impl ResponseMemory for Step<'_> {
+impl ResponseMemory for CallStep<'_> {
     fn room_for_answer(&mut self, bytes: usize) -> bool {
         if bytes <= service::limits::LARGE_ANSWER_BYTES {
             return true;
@@ -376,7 +376,7 @@ impl ResponseMemory for Step<'_> {
     }
 }
 
-impl RequestFlow for Step<'_> {
+impl RequestFlow for CallStep<'_> {
     fn hold(&mut self) {
         self.stream.hold();
     }
@@ -403,7 +403,7 @@ impl RequestFlow for Step<'_> {
     }
 }
 
-impl Wakeups for Step<'_> {
+impl Wakeups for CallStep<'_> {
     fn wake_at_ns(&mut self, at_ns: u64) {
         self.effects.wake_at_ns = Some(at_ns);
     }
@@ -423,7 +423,7 @@ impl Wakeups for Step<'_> {
     }
 }
 
-impl CallClock for Step<'_> {
+impl CallClock for CallStep<'_> {
     fn now_ns(&self) -> u64 {
         self.context.clock.read_ns()
     }
@@ -437,7 +437,7 @@ impl CallClock for Step<'_> {
     }
 }
 
-impl Step<'_> {
+impl CallStep<'_> {
     #[cold]
     fn log_failure(&self, code: Code, message: &str) {
         self.context.settings.log_failure(&FailedCall {

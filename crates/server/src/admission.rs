@@ -75,10 +75,12 @@ pub(crate) fn status(reason: RefusedFor) -> Status {
     match reason {
         RefusedFor::Stopping => stopping(),
         RefusedFor::Connections => shed(
-            "the server has as many connections as it may have (--max-connections), or no thread for another one",
+            "the server has as many connections as it may have (--max-connections), or no thread \
+             for another one",
         ),
         RefusedFor::AddressConnections => shed(
-            "there are as many connections from this address as there may be (--max-connections-per-address)",
+            "there are as many connections from this address as there may be \
+             (--max-connections-per-address)",
         ),
         RefusedFor::RunningCalls => shed("too many calls are running"),
         RefusedFor::Buffers => shed("the memory for requests and unsent answers is used up"),

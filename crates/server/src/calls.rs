@@ -9,7 +9,7 @@ use store::DatabaseId;
 use store::tree::ReadPlan;
 use wire::{Cause, StreamKey};
 
-use crate::actions::{CallResources, Effects, Step, StepContext};
+use crate::actions::{CallResources, CallStep, Effects, StepContext};
 use crate::call_id::CallId;
 use crate::connection::{Http2State, Link};
 use crate::durations::EndedCalls;
@@ -254,12 +254,12 @@ impl CallTable {
         http2: &mut Http2State,
         output: &mut Vec<u8>,
         (id, message): (CallId, Option<&Bytes>),
-        step: impl FnOnce(&mut Call, &Shared, &mut Step<'_>),
+        step: impl FnOnce(&mut Call, &Shared, &mut CallStep<'_>),
     ) -> Effects {
         let Some(running) = self.calls.get_mut(id) else {
             return Effects::default();
         };
-        let mut actions = Step {
+        let mut actions = CallStep {
             id,
             method: running.method,
             identity: running.identity,

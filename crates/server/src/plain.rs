@@ -17,29 +17,29 @@ const TOKENS: u32 = u32::MAX - 3;
 
 /// What a plain request gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum PlainResponse {
     About,
     NotFound,
     NotGrpc,
     NotAllowed,
 }
 
-impl Answer {
-    const ALL: [Answer; 4] = [
-        Answer::About,
-        Answer::NotFound,
-        Answer::NotGrpc,
-        Answer::NotAllowed,
+impl PlainResponse {
+    const ALL: [PlainResponse; 4] = [
+        PlainResponse::About,
+        PlainResponse::NotFound,
+        PlainResponse::NotGrpc,
+        PlainResponse::NotAllowed,
     ];
 
     /// The answer to the request whose head came last.
-    pub fn to(connection: &Connection) -> Answer {
+    pub fn to(connection: &Connection) -> PlainResponse {
         let head = connection.head();
         match (head.method(), head.path()) {
-            (b"GET" | b"HEAD", b"/") => Answer::About,
-            (b"POST", path) if service::route(path).is_some() => Answer::NotGrpc,
-            (_, path) if service::http::is_blob(path) => Answer::NotAllowed,
-            _ => Answer::NotFound,
+            (b"GET" | b"HEAD", b"/") => PlainResponse::About,
+            (b"POST", path) if service::route(path).is_some() => PlainResponse::NotGrpc,
+            (_, path) if service::http::is_blob(path) => PlainResponse::NotAllowed,
+            _ => PlainResponse::NotFound,
         }
     }
 
@@ -48,7 +48,7 @@ impl Answer {
         TOKENS + self as u32
     }
 
-    pub fn from_token(token: u32) -> Option<Answer> {
+    pub fn from_token(token: u32) -> Option<PlainResponse> {
         (Self::ALL.into_iter()).find(|answer| answer.token() == token)
     }
 
@@ -57,22 +57,22 @@ impl Answer {
     /// The text is not copied for those who do not take it.
     pub fn send(self, stream: &mut StreamHandle<'_>, about: &Bytes) {
         let (status, text) = match self {
-            Answer::About => (200, None),
-            Answer::NotFound => (
+            PlainResponse::About => (200, None),
+            PlainResponse::NotFound => (
                 404,
                 Some(
                     "there is nothing here: this port serves gRPC, and GET / says which services\n",
                 ),
             ),
-            Answer::NotGrpc => (
+            PlainResponse::NotGrpc => (
                 415,
                 Some("this is a gRPC method: the content-type must be application/grpc\n"),
             ),
-            Answer::NotAllowed => (405, Some(service::http::NOT_ALLOWED)),
+            PlainResponse::NotAllowed => (405, Some(service::http::NOT_ALLOWED)),
         };
         let allow = ("allow", service::http::BLOB_METHODS);
         let headers = [TEXT[0], allow];
-        let headers = &headers[..1 + usize::from(self == Answer::NotAllowed)];
+        let headers = &headers[..1 + usize::from(self == PlainResponse::NotAllowed)];
         stream.set_token(0);
         let body = text.map_or_else(|| about.clone(), |text| text.into());
         stream.send_plain_shared(status, headers, body);

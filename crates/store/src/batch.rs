@@ -324,8 +324,8 @@ impl WriteBatch {
 
     /// Marks commits from the given one on whose caller has left: nothing is read for them, and
     /// they are refused ([`Refusal::Abandoned`](crate::Refusal::Abandoned)). Those on hidden
-    /// indexes, and those about databases as a whole, are finished all the same: others wait for what comes of
-    /// them. `tags` is in order.
+    /// indexes, and those about databases as a whole, are finished all the same: others wait for
+    /// what comes of them. `tags` is in order.
     pub fn abandon(&mut self, from: usize, tags: &[u64]) {
         self.before.forget_lack();
         for commit in self.logged.iter_mut().skip(from) {

@@ -16,7 +16,8 @@
 //! let mut batch = store.write_batch();
 //! let mut commit = batch.begin(7, DatabaseId::DEFAULT, Mode::Atomic);
 //! let (condition, expiry) = (Condition::Absent, Expiry::None);
-//! commit.push(&Operation::Put { key: b"key", value: b"value", condition, expiry, want_previous: false })?;
+//! let (key, value) = (b"key", b"value");
+//! commit.push(&Operation::Put { key, value, condition, expiry, want_previous: false })?;
 //! commit.submit();
 //!
 //! let mut outcomes = Outcomes::new();

@@ -10,7 +10,7 @@ use store::{CommitOutcome, ReadView};
 use wire::StreamKey;
 
 use super::LoopState;
-use crate::actions::{Again, Step};
+use crate::actions::{Again, CallStep};
 use crate::call_id::CallId;
 use crate::calls::deadline_exceeded;
 use crate::connection::Http2State;
@@ -24,7 +24,7 @@ impl LoopState {
         http2: &mut Http2State,
         io: &mut Io,
         stream: StreamKey,
-        step: impl FnOnce(&mut Call, &Shared, &mut Step<'_>),
+        step: impl FnOnce(&mut Call, &Shared, &mut CallStep<'_>),
     ) {
         if let Some(id) = self.calls.of_stream(http2, stream) {
             self.step(http2, &mut io.output, id, step);
@@ -38,7 +38,7 @@ impl LoopState {
         http2: &mut Http2State,
         output: &mut Vec<u8>,
         id: CallId,
-        step: impl FnOnce(&mut Call, &Shared, &mut Step<'_>),
+        step: impl FnOnce(&mut Call, &Shared, &mut CallStep<'_>),
     ) -> Again {
         self.step_with(http2, output, (id, None), step)
     }
@@ -51,7 +51,7 @@ impl LoopState {
         http2: &mut Http2State,
         output: &mut Vec<u8>,
         (id, message): (CallId, Option<&Bytes>),
-        step: impl FnOnce(&mut Call, &Shared, &mut Step<'_>),
+        step: impl FnOnce(&mut Call, &Shared, &mut CallStep<'_>),
     ) -> Again {
         let (context, shared) = (&mut self.context, &self.shared);
         let effects = (self.calls).step(context, shared, http2, output, (id, message), step);

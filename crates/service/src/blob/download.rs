@@ -4,7 +4,7 @@ use store::DatabaseId;
 use store::ReadView;
 use store::blob::{News, key, limits};
 
-use super::reading::{Part, Reading};
+use super::reading::{ReadPart, Reading};
 use super::storing::with_description;
 use super::{BlobDescriptionOf, find, refuse};
 use crate::actions::{
@@ -153,10 +153,10 @@ impl Download {
 fn send(
     name: &str,
     head: Option<(u64, BlobDescriptionOf)>,
-    part: Option<&Part>,
+    part: Option<&ReadPart>,
     actions: &mut impl Responses,
 ) {
-    let data = part.map_or(&[][..], Part::bytes);
+    let data = part.map_or(&[][..], ReadPart::bytes);
     let crc32c = part.map(|part| match part.is_whole() {
         true => part.piece.crc32c,
         false => store::blob::crc32c(data),

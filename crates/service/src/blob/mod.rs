@@ -37,14 +37,14 @@ use download::Download;
 use list::List;
 pub(crate) use reading::Reading;
 use storing::with_description;
-pub(crate) use storing::{Progress, Storing};
+pub(crate) use storing::{Storing, StoringProgress};
 use upload::Upload;
 
 /// A call of `pelton.v1.Blob`.
-pub struct BlobCall(Step);
+pub struct BlobCall(BlobStep);
 
 /// How far a call has come.
-enum Step {
+enum BlobStep {
     /// The request has not arrived yet.
     Expecting(Method),
     Upload(Box<Upload>),
@@ -67,8 +67,8 @@ impl BlobCall {
         _actions: &mut impl Sized,
     ) -> BlobCall {
         BlobCall(match method {
-            Method::BlobUpload => Step::Upload(Box::default()),
-            method => Step::Expecting(method),
+            Method::BlobUpload => BlobStep::Upload(Box::default()),
+            method => BlobStep::Expecting(method),
         })
     }
 }
@@ -88,11 +88,11 @@ where
 {
     fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared, actions: &mut A) {
         let method = match &mut self.0 {
-            Step::Expecting(method) => *method,
-            Step::Upload(upload) => return upload.message(bytes, last, shared, actions),
+            BlobStep::Expecting(method) => *method,
+            BlobStep::Upload(upload) => return upload.message(bytes, last, shared, actions),
             _ => return actions.finish(status::second_request("this method")),
         };
-        match Step::begin(method, bytes, shared, actions) {
+        match BlobStep::begin(method, bytes, shared, actions) {
             Ok(Some(step)) => self.0 = step,
             Ok(None) => {}
             Err(status) => actions.finish(status),
@@ -101,41 +101,41 @@ where
 
     fn part(&mut self, bytes: &[u8], left: usize, last: bool, _shared: &Shared, actions: &mut A) {
         match &mut self.0 {
-            Step::Upload(upload) => upload.part(bytes, left, last, actions),
+            BlobStep::Upload(upload) => upload.part(bytes, left, last, actions),
             _ => debug_assert!(false, "only uploads take parts"),
         }
     }
 
     fn half_closed(&mut self, _shared: &Shared, actions: &mut A) {
         match &mut self.0 {
-            Step::Expecting(method) => actions.finish(status::no_request(method.path())),
-            Step::Upload(upload) => upload.half_closed(actions),
+            BlobStep::Expecting(method) => actions.finish(status::no_request(method.path())),
+            BlobStep::Upload(upload) => upload.half_closed(actions),
             _ => {}
         }
     }
 
     fn read(&mut self, shown: &ReadView<'_>, kept: &[u8], shared: &Shared, actions: &mut A) {
         match &mut self.0 {
-            Step::Download(download) => download.open(shown, kept, shared, actions),
-            Step::Stat(name) => answer_stat(name, shown, kept, shared, actions),
-            Step::List(list) => list.read(shown, actions),
+            BlobStep::Download(download) => download.open(shown, kept, shared, actions),
+            BlobStep::Stat(name) => answer_stat(name, shown, kept, shared, actions),
+            BlobStep::List(list) => list.read(shown, actions),
             _ => debug_assert!(false, "nothing was to be read"),
         }
     }
 
     fn blob(&mut self, news: News, _shared: &Shared, actions: &mut A) {
         match &mut self.0 {
-            Step::Upload(upload) => upload.news(news, actions),
-            Step::Download(download) => download.news(news, actions),
-            Step::Uploads => uploads::answer(news, actions),
+            BlobStep::Upload(upload) => upload.news(news, actions),
+            BlobStep::Download(download) => download.news(news, actions),
+            BlobStep::Uploads => uploads::answer(news, actions),
             _ => debug_assert!(false, "nothing was to be done"),
         }
     }
 
     fn committed(&mut self, outcome: &CommitOutcome<'_>, _shared: &Shared, actions: &mut A) {
         match &mut self.0 {
-            Step::Upload(upload) => upload.committed(outcome, actions),
-            Step::Delete => match deleted(outcome) {
+            BlobStep::Upload(upload) => upload.committed(outcome, actions),
+            BlobStep::Delete => match deleted(outcome) {
                 Ok(response) => actions.respond(|out| response.encode(out)),
                 Err(status) => actions.finish(status),
             },
@@ -145,39 +145,39 @@ where
 
     fn writable(&mut self, _shared: &Shared, actions: &mut A) {
         match &mut self.0 {
-            Step::Download(download) => download.go_on(actions),
-            Step::List(list) => list.go_on(actions),
+            BlobStep::Download(download) => download.go_on(actions),
+            BlobStep::List(list) => list.go_on(actions),
             _ => {}
         }
     }
 }
 
-impl Step {
+impl BlobStep {
     fn begin(
         method: Method,
         bytes: &[u8],
         shared: &Shared,
         actions: &mut (impl DatabaseAccess + Permissions + BlobAccess + Responses + ResponseMemory),
-    ) -> Result<Option<Step>, Status> {
+    ) -> Result<Option<BlobStep>, Status> {
         Ok(Some(match method {
             Method::BlobDownload => {
-                Step::Download(Box::new(Download::begin(bytes, shared, actions)?))
+                BlobStep::Download(Box::new(Download::begin(bytes, shared, actions)?))
             }
             Method::BlobStat => return begin_stat(bytes, shared, actions),
-            Method::BlobList => Step::List(Box::new(List::begin(bytes, shared, actions)?)),
+            Method::BlobList => BlobStep::List(Box::new(List::begin(bytes, shared, actions)?)),
             Method::BlobDelete => {
                 begin_delete(bytes, shared, actions)?;
-                Step::Delete
+                BlobStep::Delete
             }
             Method::BlobListUploads => {
                 if !uploads::begin_list(bytes, shared, actions)? {
                     return Ok(None);
                 }
-                Step::Uploads
+                BlobStep::Uploads
             }
             Method::BlobDiscardUploads => {
                 uploads::begin_discard(bytes, shared, actions)?;
-                Step::Uploads
+                BlobStep::Uploads
             }
             _ => return Err(Status::unimplemented(method.path())),
         }))
@@ -229,7 +229,7 @@ fn begin_stat(
     bytes: &[u8],
     shared: &Shared,
     actions: &mut (impl DatabaseAccess + Permissions + Responses),
-) -> Result<Option<Step>, Status> {
+) -> Result<Option<BlobStep>, Status> {
     let request =
         StatRequest::decode(bytes).map_err(|error| refuse::invalid(Method::BlobStat, error))?;
     let place = (request.database, request.name);
@@ -237,7 +237,7 @@ fn begin_stat(
     refuse::name("name", request.name)?;
     if request.upload_id.is_empty() {
         actions.read(DatabaseId::BLOBS, &key(database, request.name));
-        return Ok(Some(Step::Stat(request.name.into())));
+        return Ok(Some(BlobStep::Stat(request.name.into())));
     }
     let stored_bytes = blobs.stored_bytes(database, request.name, request.upload_id);
     let response = StatResponse {

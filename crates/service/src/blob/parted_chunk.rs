@@ -26,7 +26,7 @@ pub(super) struct PartedChunk {
 
 /// What a message begins with.
 #[derive(Debug)]
-pub(super) enum Found<'a> {
+pub(super) enum ChunkStart<'a> {
     /// With the data of a chunk, of which these have come.
     Chunk(PartedChunk, &'a [u8]),
     /// With data that are more than a chunk may have, in bytes.
@@ -40,13 +40,13 @@ impl PartedChunk {
     ///
     /// What every encoder makes is known: a chunk, and in it first the data, with little behind
     /// them.
-    pub(super) fn begin(part: &[u8], left: usize) -> Found<'_> {
+    pub(super) fn begin(part: &[u8], left: usize) -> ChunkStart<'_> {
         let message_bytes = part.len() + left;
         let Some((chunk_bytes, chunk)) = field_head(part, CHUNK_TAG) else {
-            return Found::Other;
+            return ChunkStart::Other;
         };
         let Some((data_bytes, data)) = field_head(chunk, DATA_TAG) else {
-            return Found::Other;
+            return ChunkStart::Other;
         };
         let chunk_begin = part.len() - chunk.len();
         let data_begin = part.len() - data.len();
@@ -57,10 +57,10 @@ impl PartedChunk {
             || data_end > chunk_end
             || message_bytes - data_end > CHUNK_TAIL_BYTES
         {
-            return Found::Other;
+            return ChunkStart::Other;
         }
         if data_bytes > CHUNK_BYTES {
-            return Found::TooLarge(data_bytes);
+            return ChunkStart::TooLarge(data_bytes);
         }
         let mut parted = PartedChunk {
             data_bytes,
@@ -68,7 +68,7 @@ impl PartedChunk {
             tail: Vec::new(),
         };
         let data = parted.take(data);
-        Found::Chunk(parted, data)
+        ChunkStart::Chunk(parted, data)
     }
 
     /// Takes the next part; returns the data in it.
@@ -138,7 +138,7 @@ mod tests {
     /// Reads a message whose first part ends at `at`; `None`: it is to come as a whole.
     fn read(message: &[u8], at: usize) -> Option<Chunk> {
         let (first, rest) = message.split_at(at);
-        let Found::Chunk(mut parted, data) = PartedChunk::begin(first, rest.len()) else {
+        let ChunkStart::Chunk(mut parted, data) = PartedChunk::begin(first, rest.len()) else {
             return None;
         };
         let mut found = data.to_vec();
@@ -189,13 +189,13 @@ mod tests {
         ];
         for other in others {
             let found = PartedChunk::begin(other, 95 - other.len());
-            assert!(matches!(found, Found::Other), "{other:?}: {found:?}");
+            assert!(matches!(found, ChunkStart::Other), "{other:?}: {found:?}");
         }
         // Much behind the data.
         let found = PartedChunk::begin(&chunk[..20], chunk.len() - 20 + CHUNK_TAIL_BYTES - 5);
-        assert!(matches!(found, Found::Chunk(..)));
+        assert!(matches!(found, ChunkStart::Chunk(..)));
         let found = PartedChunk::begin(&chunk[..20], chunk.len() - 20 + CHUNK_TAIL_BYTES);
-        assert!(matches!(found, Found::Other));
+        assert!(matches!(found, ChunkStart::Other));
     }
 
     #[test]

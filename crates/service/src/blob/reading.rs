@@ -36,13 +36,13 @@ pub(crate) struct Reading {
 }
 
 /// Some of it that may be sent.
-pub(crate) struct Part {
+pub(crate) struct ReadPart {
     pub(crate) piece: Piece,
     /// Of the piece.
     pub(crate) range: std::ops::Range<usize>,
 }
 
-impl Part {
+impl ReadPart {
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.piece.bytes[self.range.clone()]
     }
@@ -89,7 +89,7 @@ impl Reading {
         &mut self,
         chunk_bytes: usize,
         actions: &mut (impl BlobAccess + SendRoom + ResponseMemory),
-    ) -> Option<Part> {
+    ) -> Option<ReadPart> {
         self.has_progress |= actions.take_progress();
         let can_send = actions.can_send();
         if let Some(piece) = self.piece.take() {
@@ -109,7 +109,7 @@ impl Reading {
     }
 
     /// Cuts off so much of a piece.
-    fn cut(&mut self, piece: Piece, bytes: usize) -> Part {
+    fn cut(&mut self, piece: Piece, bytes: usize) -> ReadPart {
         let begin = (self.next - piece.offset) as usize;
         let behind = self.end.min(piece.offset + piece.bytes.len() as u64);
         let length = bytes.min((behind - self.next) as usize);
@@ -117,7 +117,7 @@ impl Reading {
         if self.next < behind {
             self.piece = Some(piece.clone());
         }
-        Part {
+        ReadPart {
             piece,
             range: begin..begin + length,
         }

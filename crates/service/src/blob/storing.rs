@@ -45,7 +45,7 @@ enum Ending {
 }
 
 /// What an upload has come to.
-pub(crate) enum Progress {
+pub(crate) enum StoringProgress {
     /// It goes on.
     GoesOn,
     /// The caller has ended its side without an end.
@@ -175,7 +175,7 @@ impl Storing {
     pub(crate) fn cut(
         &mut self,
         actions: &mut (impl BlobAccess + RequestFlow + CallClock),
-    ) -> Progress {
+    ) -> StoringProgress {
         self.end = Some(Ending::Cut);
         self.go_on(actions);
         self.progress()
@@ -186,7 +186,7 @@ impl Storing {
         &mut self,
         news: News,
         actions: &mut (impl BlobAccess + RequestFlow + CallClock),
-    ) -> Progress {
+    ) -> StoringProgress {
         match news {
             News::Begun(upload) => self.take_back(upload, actions),
             News::Written {
@@ -203,9 +203,9 @@ impl Storing {
                     .if_version
                     .map_or(Condition::None, Condition::VersionIs);
                 actions.describe_blob(&self.name, sealed, condition);
-                return Progress::GoesOn;
+                return StoringProgress::GoesOn;
             }
-            News::NotStored(error) => return Progress::Failed(error),
+            News::NotStored(error) => return StoringProgress::Failed(error),
             News::Read(_) | News::NotRead(_) | News::Uploads(_) | News::Discarded(_) => {
                 debug_assert!(false, "nothing else was asked for");
             }
@@ -234,12 +234,12 @@ impl Storing {
         (self.window_bytes as usize / UPLOAD_GATHERED_SHARE).min(UPLOAD_GATHERED_BYTES)
     }
 
-    fn progress(&self) -> Progress {
+    fn progress(&self) -> StoringProgress {
         match (&self.end, &self.upload) {
-            (Some(Ending::Cut), Some(upload)) => Progress::Cut {
+            (Some(Ending::Cut), Some(upload)) => StoringProgress::Cut {
                 stored_bytes: upload.stored_bytes(),
             },
-            _ => Progress::GoesOn,
+            _ => StoringProgress::GoesOn,
         }
     }
 

@@ -3,8 +3,8 @@
 use store::CommitOutcome;
 use store::blob::{Begin, Description, End, News, limits};
 
-use super::parted_chunk::{Found, PartedChunk};
-use super::storing::{Progress, Storing, with_description};
+use super::parted_chunk::{ChunkStart, PartedChunk};
+use super::storing::{Storing, StoringProgress, with_description};
 use super::{BlobDescriptionOf, refuse};
 use crate::actions::{BlobAccess, CallClock, Permissions, RequestFlow, Responses};
 use crate::call::Shared;
@@ -111,9 +111,9 @@ impl Upload {
         let data = match &mut self.parted {
             Some(parted) => parted.take(bytes),
             None => match PartedChunk::begin(bytes, left) {
-                Found::TooLarge(bytes) => return Err(refuse::chunk_too_large(bytes)),
+                ChunkStart::TooLarge(bytes) => return Err(refuse::chunk_too_large(bytes)),
                 // What may not follow an end is refused as if it had come at once.
-                Found::Chunk(parted, data) if !storing.has_ended() => {
+                ChunkStart::Chunk(parted, data) if !storing.has_ended() => {
                     self.parted = Some(parted);
                     data
                 }
@@ -187,11 +187,11 @@ impl Upload {
     }
 }
 
-fn act_on(progress: Progress, actions: &mut impl Responses) {
+fn act_on(progress: StoringProgress, actions: &mut impl Responses) {
     match progress {
-        Progress::GoesOn => {}
-        Progress::Failed(error) => actions.finish(refuse::not_stored(&error)),
-        Progress::Cut { stored_bytes } => actions.finish(Status::invalid_argument(format!(
+        StoringProgress::GoesOn => {}
+        StoringProgress::Failed(error) => actions.finish(refuse::not_stored(&error)),
+        StoringProgress::Cut { stored_bytes } => actions.finish(Status::invalid_argument(format!(
             "field end: the upload has ended without it; {stored_bytes} bytes are stored, and an \
              upload with an \
              upload_id can go on from there"

@@ -8,7 +8,7 @@ use store::blob::{Begin, End, News, limits};
 use store::{CommitOutcome, DatabaseId};
 
 use crate::actions::{BlobAccess, CallClock, Permissions, PlainResponse, RequestFlow, Responses};
-use crate::blob::{Progress, Storing, refuse};
+use crate::blob::{Storing, StoringProgress, refuse};
 use crate::call::{CallHead, CallSteps, PlanReads, Shared};
 use crate::method::Method;
 use crate::permission;
@@ -142,7 +142,7 @@ where
         let Content::Kept(storing) = &mut self.content else {
             return debug_assert!(false, "nothing was to be done");
         };
-        if let Progress::Failed(error) = storing.news(news, actions) {
+        if let StoringProgress::Failed(error) = storing.news(news, actions) {
             actions.finish(refuse::not_stored(&error));
         }
     }

@@ -3,14 +3,16 @@
 use store::blob::{Begin, Description, End, News, key, limits};
 use store::{CommitOutcome, DatabaseId, ReadView};
 
-use super::condition::{Found, Wanted, etag, of_change};
-use super::range::Part;
+use super::condition::{ConditionResult, Wanted, etag, of_change};
+use super::range::ContentPart;
 use super::target::target;
 use crate::actions::{
     BlobAccess, CallClock, DatabaseAccess, Permissions, PlainResponse, RequestFlow, ResponseMemory,
     Responses, SendRoom,
 };
-use crate::blob::{BlobDescriptionOf, Progress, Reading, Storing, delete, deleted, find, refuse};
+use crate::blob::{
+    BlobDescriptionOf, Reading, Storing, StoringProgress, delete, deleted, find, refuse,
+};
 use crate::call::{CallHead, Metadata, Shared};
 use crate::limits::DOWNLOAD_CHUNK_BYTES;
 use crate::rights::Right;
@@ -82,7 +84,7 @@ impl Put {
         if let News::Sealed(sealed) = &news {
             self.sealed = Some(BlobDescriptionOf::new(&sealed.description()));
         }
-        if let Progress::Failed(error) = self.storing.news(news, actions) {
+        if let StoringProgress::Failed(error) = self.storing.news(news, actions) {
             actions.finish(refuse::not_stored(&error));
         }
     }
@@ -168,17 +170,17 @@ impl Get {
         };
         let (etag, size_bytes) = (etag(version), description.size_bytes);
         let (status, begin, end) = match self.wanted.of_version(version, size_bytes) {
-            Found::NotModified => {
+            ConditionResult::NotModified => {
                 actions.plain_head(304, &[("etag", &etag)]);
                 return actions.plain_end(Code::Ok);
             }
-            Found::Unmet => {
+            ConditionResult::Unmet => {
                 let text = format!("the blob has version {version}\n");
                 return actions.plain(412, &[TEXT, ("etag", &etag)], text.as_bytes(), Code::Ok);
             }
-            Found::Part(Part::Whole) => (200, 0, size_bytes),
-            Found::Part(Part::Range(begin, end)) => (206, begin, end),
-            Found::Part(Part::Unsatisfiable) => {
+            ConditionResult::Part(ContentPart::Whole) => (200, 0, size_bytes),
+            ConditionResult::Part(ContentPart::Range(begin, end)) => (206, begin, end),
+            ConditionResult::Part(ContentPart::Unsatisfiable) => {
                 let range = format!("bytes */{size_bytes}");
                 let headers = [TEXT, ("content-range", &*range)];
                 let text = format!("the blob has {size_bytes} bytes\n");

@@ -1,7 +1,7 @@
 //! Conditions in the headers of a request (RFC 9110 section 13). The version of a blob is its
 //! entity tag; it has no date that a caller could name.
 
-use super::range::{Part, part};
+use super::range::{ContentPart, part};
 use crate::call::Metadata;
 use crate::status::Status;
 
@@ -66,13 +66,13 @@ pub(super) struct Wanted {
 
 /// What there is for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum ConditionResult {
     /// The caller has it already.
     NotModified,
     /// Not what the caller wants it to be.
     Unmet,
     /// What to send.
-    Part(Part),
+    Part(ContentPart),
 }
 
 impl Wanted {
@@ -87,22 +87,22 @@ impl Wanted {
     }
 
     /// In the order of RFC 9110 section 13.2.2.
-    pub(super) fn of_version(&self, version: u64, size_bytes: u64) -> Found {
+    pub(super) fn of_version(&self, version: u64, size_bytes: u64) -> ConditionResult {
         let named = |list: &Option<Box<[u8]>>, comparison| {
             let list = list.as_deref();
             list.map(|list| names(list, version, comparison))
         };
         if named(&self.if_match, Comparison::Strong) == Some(false) {
-            return Found::Unmet;
+            return ConditionResult::Unmet;
         }
         if named(&self.if_none_match, Comparison::Weak) == Some(true) {
-            return Found::NotModified;
+            return ConditionResult::NotModified;
         }
         // A part is wanted only of the version of which the caller has the rest. A date names none.
         let has_rest =
             (self.if_range.as_deref()).is_none_or(|tag| version_of(tag) == Some(version));
         let range = self.range.as_deref().filter(|_| has_rest);
-        Found::Part(part(range, size_bytes))
+        ConditionResult::Part(part(range, size_bytes))
     }
 }
 
@@ -120,17 +120,17 @@ mod tests {
     }
 
     /// Of version 7, with 100 bytes.
-    fn found(headers: &'static [(&'static str, &'static str)]) -> Found {
+    fn found(headers: &'static [(&'static str, &'static str)]) -> ConditionResult {
         Wanted::of(&Headers(headers)).of_version(7, 100)
     }
 
-    const WHOLE: Found = Found::Part(Part::Whole);
+    const WHOLE: ConditionResult = ConditionResult::Part(ContentPart::Whole);
 
     #[test]
     fn what_the_caller_has_is_not_sent_again() {
         for list in ["\"7\"", "W/\"7\"", "\"x\", \"7\"", " W/\"6\",W/\"7\" ", "*"] {
             let headers = Box::leak(Box::new([("if-none-match", list)]));
-            assert_eq!(found(headers), Found::NotModified, "{list}");
+            assert_eq!(found(headers), ConditionResult::NotModified, "{list}");
         }
         for list in ["\"6\"", "7", "\"77\"", "W/\"6\", \"x\"", "", "\"7"] {
             let headers = Box::leak(Box::new([("if-none-match", list)]));
@@ -140,16 +140,16 @@ mod tests {
 
     #[test]
     fn what_is_not_as_wanted_is_not_sent() {
-        assert_eq!(found(&[("if-match", "\"6\"")]), Found::Unmet);
-        assert_eq!(found(&[("if-match", "\"x\"")]), Found::Unmet);
-        assert_eq!(found(&[("if-match", "W/\"7\"")]), Found::Unmet);
+        assert_eq!(found(&[("if-match", "\"6\"")]), ConditionResult::Unmet);
+        assert_eq!(found(&[("if-match", "\"x\"")]), ConditionResult::Unmet);
+        assert_eq!(found(&[("if-match", "W/\"7\"")]), ConditionResult::Unmet);
         assert_eq!(found(&[("if-match", "\"6\", \"7\"")]), WHOLE);
         assert_eq!(found(&[("if-match", "*")]), WHOLE);
     }
 
     #[test]
     fn a_part_is_only_of_the_version_that_the_caller_has() {
-        let part = Found::Part(Part::Range(10, 20));
+        let part = ConditionResult::Part(ContentPart::Range(10, 20));
         const RANGE: (&str, &str) = ("range", "bytes=10-19");
         assert_eq!(found(&[RANGE]), part);
         assert_eq!(found(&[RANGE, ("if-range", "\"7\"")]), part);

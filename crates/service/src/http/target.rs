@@ -12,12 +12,12 @@ pub(super) fn is_upload(path: &[u8]) -> bool {
 
 /// Which blob.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Target {
+pub(super) struct BlobTarget {
     pub(super) name: String,
     pub(super) database: String,
 }
 
-impl Target {
+impl BlobTarget {
     /// Returns the database, and the name of the blob in it.
     pub(super) fn place(&self) -> (&str, &str) {
         (&self.database, &self.name)
@@ -25,7 +25,7 @@ impl Target {
 }
 
 /// Reads `/blob/NAME?database=NAME`, with `%XX` for bytes.
-pub(super) fn target(path: &[u8]) -> Result<Target, Status> {
+pub(super) fn target(path: &[u8]) -> Result<BlobTarget, Status> {
     let wrong =
         || Status::invalid_argument("the path is not /blob/NAME, in UTF-8, with %XX for bytes");
     let path = path.strip_prefix(BLOB.as_bytes()).ok_or_else(wrong)?;
@@ -33,7 +33,7 @@ pub(super) fn target(path: &[u8]) -> Result<Target, Status> {
         Some(at) => (&path[..at], &path[at + 1..]),
         None => (path, &[][..]),
     };
-    let mut target = Target {
+    let mut target = BlobTarget {
         name: decode(name).ok_or_else(wrong)?,
         database: String::new(),
     };

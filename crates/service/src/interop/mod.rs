@@ -25,11 +25,11 @@ use messages::{
 /// A call of the test service.
 pub struct InteropCall {
     method: Method,
-    progress: Progress,
+    progress: InteropProgress,
 }
 
 /// How far a call has come.
-enum Progress {
+enum InteropProgress {
     /// A unary call waits for its request.
     Unary,
     /// The sizes of the payloads so far.
@@ -57,11 +57,11 @@ impl InteropCall {
     ) -> InteropCall {
         echo_metadata(head.metadata, actions);
         let progress = match method {
-            Method::InteropStreamingInputCall => Progress::Adding(0),
+            Method::InteropStreamingInputCall => InteropProgress::Adding(0),
             Method::InteropStreamingOutputCall
             | Method::InteropFullDuplexCall
-            | Method::InteropHalfDuplexCall => Progress::Answering(Box::default()),
-            _ => Progress::Unary,
+            | Method::InteropHalfDuplexCall => InteropProgress::Answering(Box::default()),
+            _ => InteropProgress::Unary,
         };
         InteropCall { method, progress }
     }
@@ -75,9 +75,11 @@ where
 {
     fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared, actions: &mut A) {
         let outcome = match &mut self.progress {
-            Progress::Unary => answer_unary(self.method, bytes, shared, actions),
-            Progress::Adding(total) => add(total, bytes, last, actions),
-            Progress::Answering(answering) => answering.request(self.method, bytes, last, actions),
+            InteropProgress::Unary => answer_unary(self.method, bytes, shared, actions),
+            InteropProgress::Adding(total) => add(total, bytes, last, actions),
+            InteropProgress::Answering(answering) => {
+                answering.request(self.method, bytes, last, actions)
+            }
         };
         if let Err(status) = outcome {
             actions.finish(status);
@@ -86,12 +88,12 @@ where
 
     fn half_closed(&mut self, _shared: &Shared, actions: &mut A) {
         match &mut self.progress {
-            Progress::Unary => actions.finish(status::no_request(self.method.path())),
-            Progress::Adding(total) => respond_total(*total, actions),
-            Progress::Answering(_) if self.method == Method::InteropStreamingOutputCall => {
+            InteropProgress::Unary => actions.finish(status::no_request(self.method.path())),
+            InteropProgress::Adding(total) => respond_total(*total, actions),
+            InteropProgress::Answering(_) if self.method == Method::InteropStreamingOutputCall => {
                 actions.finish(status::no_request(self.method.path()));
             }
-            Progress::Answering(answering) => {
+            InteropProgress::Answering(answering) => {
                 answering.is_half_closed = true;
                 answering.go_on(actions);
             }
@@ -99,13 +101,13 @@ where
     }
 
     fn writable(&mut self, _shared: &Shared, actions: &mut A) {
-        if let Progress::Answering(answering) = &mut self.progress {
+        if let InteropProgress::Answering(answering) = &mut self.progress {
             answering.go_on(actions);
         }
     }
 
     fn woken(&mut self, _shared: &Shared, actions: &mut A) {
-        if let Progress::Answering(answering) = &mut self.progress {
+        if let InteropProgress::Answering(answering) = &mut self.progress {
             answering.go_on(actions);
         }
     }

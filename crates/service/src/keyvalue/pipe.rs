@@ -36,9 +36,9 @@ const METHOD: Method = Method::Pipe;
 #[derive(Default)]
 pub(super) struct Pipe {
     /// What the first message said of the whole Pipe.
-    target: Option<Target>,
+    target: Option<PipeTarget>,
     /// What came and is not answered, in the order sent.
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<WaitingBatch>,
     /// Of the batches among these that are with the committer.
     request_bytes: usize,
     answer_bytes: u64,
@@ -54,14 +54,14 @@ pub(super) struct Pipe {
     has_alarm: bool,
 }
 
-struct Target {
+struct PipeTarget {
     database: DatabaseId,
     name: Box<str>,
     failures_only: bool,
 }
 
 /// One message of the caller.
-enum Waiting {
+enum WaitingBatch {
     /// Is with the committer.
     Batch(Batch),
     /// Its batch was refused.
@@ -130,7 +130,7 @@ impl Pipe {
             self.acknowledge(actions);
             return actions.finish(refuse::database_gone());
         }
-        let Some(Waiting::Batch(batch)) = self.waiting.pop_front() else {
+        let Some(WaitingBatch::Batch(batch)) = self.waiting.pop_front() else {
             return debug_assert!(false, "all before a batch with the committer was answered");
         };
         self.request_bytes -= batch.request_bytes;
@@ -171,14 +171,14 @@ impl Pipe {
         bytes: &[u8],
         shared: &Shared,
         actions: &mut (impl DatabaseAccess + Permissions + ResponseMemory),
-    ) -> Option<Waiting> {
+    ) -> Option<WaitingBatch> {
         let (request, mode) = match decode_pipe(bytes) {
             Ok(decoded) => decoded,
             Err(invalid) => {
                 let status = refuse::invalid(METHOD, invalid);
                 let goes_on = self.target.is_some() && concerns_only_its_batch(&invalid);
                 return Some(match goes_on {
-                    true => Waiting::Refused(status),
+                    true => WaitingBatch::Refused(status),
                     false => self.broken(status),
                 });
             }
@@ -187,17 +187,17 @@ impl Pipe {
             return Some(self.broken(status));
         }
         if request.operations.is_empty() {
-            return Some(Waiting::Question);
+            return Some(WaitingBatch::Question);
         }
         match self.submit((&request, mode), bytes.len(), shared, actions) {
-            Ok(batch) => batch.map(Waiting::Batch),
-            Err(status) => Some(Waiting::Refused(status)),
+            Ok(batch) => batch.map(WaitingBatch::Batch),
+            Err(status) => Some(WaitingBatch::Refused(status)),
         }
     }
 
-    fn broken(&mut self, status: Status) -> Waiting {
+    fn broken(&mut self, status: Status) -> WaitingBatch {
         self.is_broken = true;
-        Waiting::Broken(status)
+        WaitingBatch::Broken(status)
     }
 
     /// Takes from the first message what holds for the whole Pipe, and checks that the others do
@@ -218,7 +218,7 @@ impl Pipe {
         }
         let answers = pipe_answers(request.answers);
         let answers = answers.map_err(|invalid| refuse::invalid(METHOD, invalid))?;
-        self.target = Some(Target {
+        self.target = Some(PipeTarget {
             database: refuse::find_database(Right::Read, request.database, shared, actions)?,
             name: request.database.into(),
             failures_only: answers == PipeAnswers::FailuresOnly,
@@ -289,13 +289,13 @@ impl Pipe {
     ) {
         while let Some(next) = self.waiting.pop_front() {
             match next {
-                Waiting::Batch(_) => {
+                WaitingBatch::Batch(_) => {
                     self.waiting.push_front(next);
                     break;
                 }
-                Waiting::Refused(status) => self.answer_refused(&status, actions),
-                Waiting::Question => self.send_done(actions),
-                Waiting::Broken(status) => {
+                WaitingBatch::Refused(status) => self.answer_refused(&status, actions),
+                WaitingBatch::Question => self.send_done(actions),
+                WaitingBatch::Broken(status) => {
                     self.acknowledge(actions);
                     return actions.finish(status);
                 }

@@ -73,7 +73,7 @@ impl<A: Responses + SendRoom + RequestFlow> CallSteps<A> for ReflectionCall {
 }
 
 /// `message_response`
-enum Answer<'a> {
+enum ReflectionResult<'a> {
     Files(Vec<&'a [u8]>),
     Extensions { message: &'a str, numbers: Vec<i32> },
     Services(Vec<&'static str>),
@@ -95,12 +95,12 @@ fn answer<'a>(
     question: Option<ReflectionQuery<'a>>,
     index: &Index<'a>,
     interop: bool,
-) -> Answer<'a> {
+) -> ReflectionResult<'a> {
     use ReflectionQuery as Query;
 
     let files = |found: Option<usize>, what: String| match found {
-        Some(file) => Answer::Files(index.with_imports(file)),
-        None => Answer::Error(Code::NotFound, what),
+        Some(file) => ReflectionResult::Files(index.with_imports(file)),
+        None => ReflectionResult::Error(Code::NotFound, what),
     };
     match question {
         Some(Query::FileByFilename(name)) => files(
@@ -119,17 +119,17 @@ fn answer<'a>(
             )
         }
         Some(Query::AllExtensionNumbersOfType(message)) => match index.extensions_of(message) {
-            Some(numbers) => Answer::Extensions {
+            Some(numbers) => ReflectionResult::Extensions {
                 message,
                 numbers: numbers.collect(),
             },
-            None => Answer::Error(
+            None => ReflectionResult::Error(
                 Code::NotFound,
                 format!("there is no message {message:?} here"),
             ),
         },
-        Some(Query::ListServices(_)) => Answer::Services(served(interop).collect()),
-        None => Answer::Error(
+        Some(Query::ListServices(_)) => ReflectionResult::Services(served(interop).collect()),
+        None => ReflectionResult::Error(
             Code::InvalidArgument,
             "the field message_request says nothing that this server knows".to_owned(),
         ),
@@ -141,7 +141,7 @@ fn encode(
     out: &mut Vec<u8>,
     bytes: &[u8],
     request: &ServerReflectionRequest<'_>,
-    answer: &Answer<'_>,
+    answer: &ReflectionResult<'_>,
 ) {
     let response = ServerReflectionResponse {
         valid_host: request.host,
@@ -154,26 +154,26 @@ fn encode(
         bytes,
     );
     match answer {
-        Answer::Files(files) => {
+        ReflectionResult::Files(files) => {
             let file_descriptor_proto = (&files[..]).into();
             ReflectionAnswer::FileDescriptorResponse(FileDescriptorResponse {
                 file_descriptor_proto,
             })
             .encode(out);
         }
-        Answer::Extensions { message, numbers } => {
+        ReflectionResult::Extensions { message, numbers } => {
             ReflectionAnswer::AllExtensionNumbersResponse(ExtensionNumberResponse {
                 base_type_name: message,
                 extension_number: (&numbers[..]).into(),
             })
             .encode(out);
         }
-        Answer::Services(names) => {
+        ReflectionResult::Services(names) => {
             let services: Vec<_> = names.iter().map(|name| ServiceResponse { name }).collect();
             let service = (&services[..]).into();
             ReflectionAnswer::ListServicesResponse(ListServiceResponse { service }).encode(out);
         }
-        Answer::Error(code, error_message) => {
+        ReflectionResult::Error(code, error_message) => {
             ReflectionAnswer::ErrorResponse(ErrorResponse {
                 error_code: *code as i32,
                 error_message,

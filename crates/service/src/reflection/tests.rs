@@ -266,7 +266,7 @@ fn extensions_are_found() {
     assert_eq!(index.file_with_extension("a.Base", 150), None);
     assert_eq!(index.file_with_symbol("extension200"), more);
     assert_eq!(index.file_with_symbol("Scope.extension100"), more);
-    let Answer::Extensions { numbers, .. } = answer(
+    let ReflectionResult::Extensions { numbers, .. } = answer(
         Some(ReflectionQuery::AllExtensionNumbersOfType("a.Base")),
         &index,
         true,
@@ -278,7 +278,7 @@ fn extensions_are_found() {
         containing_type: "a.Base",
         extension_number: 100,
     });
-    let Answer::Files(files) = answer(Some(question), &index, true) else {
+    let ReflectionResult::Files(files) = answer(Some(question), &index, true) else {
         panic!("the extension is known");
     };
     assert_eq!(files.len(), 2, "the file, and the one it imports");

@@ -318,9 +318,9 @@ impl Making {
         self.progress.written_bytes = tree_bytes + snapshot.file_bytes();
         self.progress.total_bytes = self.progress.total_bytes.max(self.progress.written_bytes);
         match step {
-            snapshot::Step::More => Ok(MakingStep::More),
-            snapshot::Step::SyncLog => Ok(MakingStep::SyncLog),
-            snapshot::Step::Installed(report) => {
+            snapshot::SnapshotMakingStep::More => Ok(MakingStep::More),
+            snapshot::SnapshotMakingStep::SyncLog => Ok(MakingStep::SyncLog),
+            snapshot::SnapshotMakingStep::Installed(report) => {
                 let name = snapshot::file_name(report.sequence);
                 let file = ReadFile::open(&*self.target, &name);
                 self.phase = BackupPhase::Reading(file.map_err(|error| self.device(&name, error))?);

@@ -30,7 +30,8 @@ mod writer;
 
 pub(crate) use blobs::BlobHold;
 pub use blobs::{
-    BlobConfig, BlobStatistics, BlobUse, Blobs, CallJob, Inline, Job, LostUpload, Observer, Runner,
+    BlobConfig, BlobJob, BlobStatistics, BlobUse, Blobs, CallJob, Inline, LostUpload, Observer,
+    Runner,
 };
 pub(crate) use check_error::CheckError;
 pub use content::{Content, Piece};

@@ -7,7 +7,7 @@ use wal::disk::Disk;
 
 use super::hold::Holds;
 use crate::clock::Clock;
-use crate::snapshot::{self, Header, Making, SnapshotError, SnapshotReport, Step};
+use crate::snapshot::{self, Header, Making, SnapshotError, SnapshotMakingStep, SnapshotReport};
 use crate::store::Store;
 
 /// See the module. It is over with an error or a report.
@@ -58,14 +58,14 @@ impl SnapshotJob {
         sync: impl FnOnce() -> Result<u64, SnapshotError>,
     ) -> Result<SnapshotStep, SnapshotError> {
         let synced = match self.making.step(clock) {
-            Ok(Step::More) => return Ok(SnapshotStep::Worked(self)),
-            Ok(Step::Installed(report)) => {
+            Ok(SnapshotMakingStep::More) => return Ok(SnapshotStep::Worked(self)),
+            Ok(SnapshotMakingStep::Installed(report)) => {
                 // What cannot be removed now is removed after the next one, or at the next start.
                 let _ = snapshot::remove_older(&*self.disk, report.sequence);
                 self.holds.retire_through(report.replay_sequence);
                 return Ok(SnapshotStep::Complete(report));
             }
-            Ok(Step::SyncLog) => sync(),
+            Ok(SnapshotMakingStep::SyncLog) => sync(),
             Err(error) => Err(error),
         };
         match synced {

@@ -55,7 +55,7 @@ enum Phase {
 /// What a step has come to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Step {
+pub enum SnapshotMakingStep {
     /// There is more to do.
     More,
     /// Nothing is done before the log is synced, with a sync that begins now or later: then say so
@@ -147,13 +147,13 @@ impl Making {
 
     /// Does a little. After an error the only thing left to do is to [`discard`](Making::discard)
     /// it.
-    pub fn step(&mut self, clock: &mut dyn Clock) -> Result<Step, SnapshotError> {
+    pub fn step(&mut self, clock: &mut dyn Clock) -> Result<SnapshotMakingStep, SnapshotError> {
         let done = match &mut self.phase {
             Phase::Entries { place, behind } => {
                 let (place, behind) = (*place, behind.take());
                 self.entries(place, behind, clock)
             }
-            Phase::SyncLog => return Ok(Step::SyncLog),
+            Phase::SyncLog => return Ok(SnapshotMakingStep::SyncLog),
             Phase::Close => self.close(),
             Phase::Install => self.install(),
             Phase::Done => unreachable!("an installed snapshot takes no more steps"),
@@ -161,8 +161,8 @@ impl Making {
         done.map_err(|source| self.error(source))
     }
 
-    /// The log is durable up to this sequence, by a sync that began after [`Step::SyncLog`] was
-    /// returned.
+    /// The log is durable up to this sequence, by a sync that began after
+    /// [`SnapshotMakingStep::SyncLog`] was returned.
     pub fn log_synced(&mut self, durable_sequence: u64) {
         debug_assert!(matches!(self.phase, Phase::SyncLog), "it was asked for");
         debug_assert!(durable_sequence >= self.header.sequence);
@@ -183,10 +183,10 @@ impl Making {
         place: usize,
         behind: Option<Box<[u8]>>,
         clock: &mut dyn Clock,
-    ) -> io::Result<Step> {
+    ) -> io::Result<SnapshotMakingStep> {
         let Some(database) = self.header.databases.get(place) else {
             self.phase = Phase::SyncLog;
-            return Ok(Step::More);
+            return Ok(SnapshotMakingStep::More);
         };
         let (id, config) = (database.id, database.config);
         self.body.clear();
@@ -210,7 +210,7 @@ impl Making {
             self.totals.entries += u64::from(self.body.entries);
             self.writer.page(PageKind::Entries, &self.body)?;
         }
-        Ok(Step::More)
+        Ok(SnapshotMakingStep::More)
     }
 
     /// Reads the entries of a page; returns the last key, if there may be more behind it.
@@ -262,23 +262,23 @@ impl Making {
         last
     }
 
-    fn close(&mut self) -> io::Result<Step> {
+    fn close(&mut self) -> io::Result<SnapshotMakingStep> {
         self.body.clear();
         self.totals
             .encode(self.header.sequence, &mut self.body.bytes);
         self.writer.page(PageKind::Closing, &self.body)?;
         self.writer.sync()?;
         self.phase = Phase::Install;
-        Ok(Step::More)
+        Ok(SnapshotMakingStep::More)
     }
 
-    fn install(&mut self) -> io::Result<Step> {
+    fn install(&mut self) -> io::Result<SnapshotMakingStep> {
         let sequence = self.header.sequence;
         let name = file_name(sequence);
         self.disk.rename(&new_name(sequence), &name)?;
         self.phase = Phase::Done;
         self.disk.sync_folder()?;
-        Ok(Step::Installed(SnapshotReport {
+        Ok(SnapshotMakingStep::Installed(SnapshotReport {
             replay_sequence: self.header.replay_sequence,
             file: self.disk.describe(&name),
             sequence,

@@ -18,7 +18,7 @@ pub use error::{ReadError, SnapshotError};
 pub(crate) use files::is_snapshot;
 pub use files::{file_name, list, remove_older, remove_unfinished};
 pub use header::{Header, Totals};
-pub use making::{Making, SnapshotReport, Step};
+pub use making::{Making, SnapshotMakingStep, SnapshotReport};
 pub(crate) use page::ENTRY_BYTES;
 pub use page::FORMAT_VERSION;
 pub use reader::{Summary, Visitor, read, verify};

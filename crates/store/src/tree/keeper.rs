@@ -41,13 +41,13 @@ pub struct Keeper {
 }
 
 struct Shared {
-    work: Mutex<Work>,
+    work: Mutex<KeeperWork>,
     changed: Condvar,
     reporter: Reporter,
 }
 
 #[derive(Default)]
-struct Work {
+struct KeeperWork {
     trees: Vec<TreeIndex>,
     /// Rises when there may be something to do.
     calls: u64,
@@ -55,7 +55,7 @@ struct Work {
 }
 
 /// What a thread does with a tree. Whether there was something to do.
-type Task = fn(&TreeIndex) -> Result<bool, TreeError>;
+type KeeperTask = fn(&TreeIndex) -> Result<bool, TreeError>;
 
 impl Keeper {
     /// Starts the threads.
@@ -68,7 +68,7 @@ impl Keeper {
             }),
             threads: Vec::new(),
         };
-        let flush: Task = TreeIndex::flush;
+        let flush: KeeperTask = TreeIndex::flush;
         for (name, background, task) in [
             ("pelton-flush", Background::Flush, flush),
             ("pelton-compact", Background::Bulk, compact),
@@ -113,7 +113,7 @@ fn compact(tree: &TreeIndex) -> Result<bool, TreeError> {
 }
 
 impl Shared {
-    fn run(&self, task: Task) {
+    fn run(&self, task: KeeperTask) {
         let mut seen = 0;
         let mut failed: Vec<Generation> = Vec::new();
         loop {
@@ -149,7 +149,7 @@ impl Shared {
     }
 
     /// Does a task; returns whether there was something to do.
-    fn try_task(&self, task: Task, tree: &TreeIndex, failed: &mut Vec<Generation>) -> bool {
+    fn try_task(&self, task: KeeperTask, tree: &TreeIndex, failed: &mut Vec<Generation>) -> bool {
         let generation = tree.generation();
         let had_failed = failed.contains(&generation);
         match task(tree) {
@@ -230,7 +230,7 @@ mod tests {
         let trees = Trees::open(&folder.0, small()).expect("the folder is new");
         let writer = trees.create(GENERATION).expect("there is room");
         let shared = Arc::new(Shared {
-            work: Mutex::new(Work {
+            work: Mutex::new(KeeperWork {
                 trees: vec![writer.index().clone(); 100],
                 calls: 1,
                 is_stopped: false,

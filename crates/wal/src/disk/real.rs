@@ -163,8 +163,8 @@ pub fn check_place(folder: &File, path: &Path) -> io::Result<()> {
     if is_there && ours.nlink() > 0 {
         return Ok(());
     }
-    let words = "the folder is no longer there: it was removed, moved, or replaced by another one, while the server \
-                 used it";
+    let words = "the folder is no longer there: it was removed, moved, or replaced by another \
+                 one, while the server used it";
     Err(io::Error::new(io::ErrorKind::NotFound, words))
 }
 
