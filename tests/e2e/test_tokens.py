@@ -322,8 +322,14 @@ def test_a_load_brings_its_token(binary):
     with Server(binary, "--init-admin", listen=(CLOSED,)) as server:
         token = shown(server)
         words = ["load", "--duration", "300ms", "--warm-up", "0s", "--connections", "1"]
-        # A paced one: else a busy machine makes the result void, which is another exit code.
-        pelton(binary, server.address, *words, "--rate", "50", token=token)
+        # A busy machine makes the result void, which is another exit code: once it is not.
+        for turn in range(10):
+            try:
+                pelton(binary, server.address, *words, "--rate", "50", token=token)
+                break
+            except AssertionError:
+                if turn == 9:
+                    raise
         assert "UNAUTHENTICATED" in pelton(binary, server.address, *words, code=3)
 
 
