@@ -67,20 +67,14 @@ impl LastAuthorization {
     ) -> Result<IdentityKey, Unauthenticated> {
         if let Some(route) = connection.head_route() {
             let serial = HeadRoute(route).serial();
-            if serial == WITHOUT {
-                return Ok(anonymous);
-            }
-            if serial == self.serial && table.version() == self.version {
-                return self.found;
+            let is_last = || serial == self.serial && table.version() == self.version;
+            if serial == WITHOUT || is_last() {
+                return self.of_serial(serial, anonymous);
             }
         }
-        let Some(value) = connection.head().authorization() else {
-            connection.set_head_route(HeadRoute::new(method, WITHOUT).0);
-            return Ok(anonymous);
-        };
-        self.look_up(value, table, now_ms);
-        connection.set_head_route(HeadRoute::new(method, self.serial).0);
-        self.found
+        let serial = self.look_up_head(connection, table, now_ms);
+        connection.set_head_route(HeadRoute::new(method, serial).0);
+        self.of_serial(serial, anonymous)
     }
 
     /// The same for a request of which nothing is remembered.
@@ -90,11 +84,31 @@ impl LastAuthorization {
         anonymous: IdentityKey,
         (table, now_ms): (&IdentityTable, u64),
     ) -> Result<IdentityKey, Unauthenticated> {
+        let serial = self.look_up_head(connection, table, now_ms);
+        self.of_serial(serial, anonymous)
+    }
+
+    /// Looks up whose the head is that came last. Returns the serial of its value.
+    #[inline]
+    fn look_up_head(&mut self, connection: &Connection, table: &IdentityTable, now_ms: u64) -> u64 {
         let Some(value) = connection.head().authorization() else {
-            return Ok(anonymous);
+            return WITHOUT;
         };
         self.look_up(value, table, now_ms);
-        self.found
+        self.serial
+    }
+
+    /// Whose the last value is, or a head without one.
+    #[inline]
+    fn of_serial(
+        &self,
+        serial: u64,
+        anonymous: IdentityKey,
+    ) -> Result<IdentityKey, Unauthenticated> {
+        match serial {
+            WITHOUT => Ok(anonymous),
+            _ => self.found,
+        }
     }
 
     /// Looks up whose value it is, unless it is the same as the last one.

@@ -102,18 +102,19 @@ macro_rules! methods {
             /// All methods, in the order of their numbers (`method as usize`).
             pub const ALL: &[Method] = &[$($(Method::$method,)*)*];
 
+            /// What is known of each, in the same order: a table, since each call looks at it.
+            const ENTRIES: &[MethodEntry] = &[$($(
+                MethodEntry {
+                    route: $route,
+                    access: $access,
+                    database: $database,
+                },
+            )*)*];
+
             /// Returns what is known of the method.
             #[inline]
-            pub const fn entry(self) -> MethodEntry {
-                match self {
-                    $($(
-                        Method::$method => MethodEntry {
-                            route: $route,
-                            access: $access,
-                            database: $database,
-                        },
-                    )*)*
-                }
+            pub const fn entry(self) -> &'static MethodEntry {
+                &Method::ENTRIES[self as usize]
             }
 
             /// Returns the service to which the method belongs.
@@ -439,7 +440,7 @@ mod tests {
         for &method in Method::ALL {
             let MethodEntry {
                 access, database, ..
-            } = method.entry();
+            } = *method.entry();
             let has_none = matches!(access, Access::Open | Access::AnyRight);
             assert_eq!(database == DatabaseName::Nowhere, has_none, "{method:?}");
             let is_of_server = of_server.contains(&method);

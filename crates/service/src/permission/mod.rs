@@ -48,15 +48,10 @@ pub fn check_begin(
     };
     let rights = identity.rights();
     let is_of_server = matches!(entry.database, DatabaseName::Server);
-    let holds = match is_of_server {
-        true => rights.on_server(needed),
-        false => rights.anywhere(needed),
-    };
-    if !holds
-        && !method
-            .drop_in()
-            .is_some_and(|service| rights.on_drop_in(service))
-    {
+    let holds = rights.on_server(needed)
+        || !is_of_server && rights.anywhere(needed)
+        || (method.drop_in()).is_some_and(|service| rights.on_drop_in(service));
+    if !holds {
         return Err(match is_of_server {
             true => refused(identity, needed, Scope::Server),
             false => refused_anywhere(identity, needed),
