@@ -17,29 +17,29 @@ const TOKENS: u32 = u32::MAX - 3;
 
 /// What a plain request gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PlainResponse {
+pub(crate) enum FixedResponse {
     About,
     NotFound,
     NotGrpc,
     NotAllowed,
 }
 
-impl PlainResponse {
-    const ALL: [PlainResponse; 4] = [
-        PlainResponse::About,
-        PlainResponse::NotFound,
-        PlainResponse::NotGrpc,
-        PlainResponse::NotAllowed,
+impl FixedResponse {
+    const ALL: [FixedResponse; 4] = [
+        FixedResponse::About,
+        FixedResponse::NotFound,
+        FixedResponse::NotGrpc,
+        FixedResponse::NotAllowed,
     ];
 
     /// The answer to the request whose head came last.
-    pub fn to(connection: &Connection) -> PlainResponse {
+    pub fn to(connection: &Connection) -> FixedResponse {
         let head = connection.head();
         match (head.method(), head.path()) {
-            (b"GET" | b"HEAD", b"/") => PlainResponse::About,
-            (b"POST", path) if service::route(path).is_some() => PlainResponse::NotGrpc,
-            (_, path) if service::http::is_blob(path) => PlainResponse::NotAllowed,
-            _ => PlainResponse::NotFound,
+            (b"GET" | b"HEAD", b"/") => FixedResponse::About,
+            (b"POST", path) if service::route(path).is_some() => FixedResponse::NotGrpc,
+            (_, path) if service::http::is_blob(path) => FixedResponse::NotAllowed,
+            _ => FixedResponse::NotFound,
         }
     }
 
@@ -48,7 +48,7 @@ impl PlainResponse {
         TOKENS + self as u32
     }
 
-    pub fn from_token(token: u32) -> Option<PlainResponse> {
+    pub fn from_token(token: u32) -> Option<FixedResponse> {
         (Self::ALL.into_iter()).find(|answer| answer.token() == token)
     }
 
@@ -57,22 +57,22 @@ impl PlainResponse {
     /// The text is not copied for those who do not take it.
     pub fn send(self, stream: &mut StreamHandle<'_>, about: &Bytes) {
         let (status, text) = match self {
-            PlainResponse::About => (200, None),
-            PlainResponse::NotFound => (
+            FixedResponse::About => (200, None),
+            FixedResponse::NotFound => (
                 404,
                 Some(
                     "there is nothing here: this port serves gRPC, and GET / says which services\n",
                 ),
             ),
-            PlainResponse::NotGrpc => (
+            FixedResponse::NotGrpc => (
                 415,
                 Some("this is a gRPC method: the content-type must be application/grpc\n"),
             ),
-            PlainResponse::NotAllowed => (405, Some(service::http::NOT_ALLOWED)),
+            FixedResponse::NotAllowed => (405, Some(service::http::NOT_ALLOWED)),
         };
         let allow = ("allow", service::http::BLOB_METHODS);
         let headers = [TEXT[0], allow];
-        let headers = &headers[..1 + usize::from(self == PlainResponse::NotAllowed)];
+        let headers = &headers[..1 + usize::from(self == FixedResponse::NotAllowed)];
         stream.set_token(0);
         let body = text.map_or_else(|| about.clone(), |text| text.into());
         stream.send_plain_shared(status, headers, body);

@@ -189,7 +189,7 @@ mod tests {
     use std::io;
     use std::sync::Mutex;
 
-    use store::blob::{Begin, BlobJob, BlobUse, Interest, Runner};
+    use store::blob::{Begin, BlobUse, Interest, Runner, RunnerJob};
     use store::durable::Opened;
     use store::{DatabaseId, Store, StoreConfig};
     use wal::disk::Disk;
@@ -200,10 +200,10 @@ mod tests {
 
     /// Keeps jobs until the test does them.
     #[derive(Default)]
-    struct Later(Mutex<VecDeque<BlobJob>>);
+    struct Later(Mutex<VecDeque<RunnerJob>>);
 
     impl Runner for Later {
-        fn run(&self, job: BlobJob) {
+        fn run(&self, job: RunnerJob) {
             self.0.lock().expect("one thread").push_back(job);
         }
     }

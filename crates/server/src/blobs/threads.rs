@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use store::blob::{BlobJob, CallJob, Permit, Runner};
+use store::blob::{CallJob, Permit, Runner, RunnerJob};
 
 use super::queue::{Next, Queue, STORE};
 use crate::account::Account;
@@ -18,7 +18,7 @@ pub(crate) struct BlobThreads(Arc<ThreadPool<Queue>>);
 pub(crate) struct Threads(pub Arc<BlobThreads>);
 
 impl Runner for Threads {
-    fn run(&self, job: BlobJob) {
+    fn run(&self, job: RunnerJob) {
         self.0
             .0
             .submit(|jobs| jobs.push(STORE, Box::new(StoreJob(job))));
@@ -34,7 +34,7 @@ impl Runner for Threads {
 }
 
 /// What the store itself wants done.
-struct StoreJob(BlobJob);
+struct StoreJob(RunnerJob);
 
 impl CallJob for StoreJob {
     fn is_forsaken(&self) -> bool {

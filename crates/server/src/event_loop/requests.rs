@@ -15,7 +15,7 @@ use crate::calls::deadline_exceeded;
 use crate::connection::{Http2State, Link};
 use crate::limits;
 use crate::metadata::Snapshot;
-use crate::plain::{self, PlainResponse};
+use crate::plain::{self, FixedResponse};
 use crate::settings::FailedCall;
 
 impl LoopState {
@@ -137,7 +137,7 @@ impl LoopState {
             self.calls.figures().refused(reason);
             return plain::shed(&mut http2.stream(stream, &mut io.output));
         }
-        let answer = PlainResponse::to(&http2.connection);
+        let answer = FixedResponse::to(&http2.connection);
         http2.connection.set_token(stream, answer.token());
         if end {
             self.answer_plain(http2, io, stream);
@@ -295,7 +295,7 @@ impl LoopState {
     /// Answers a plain request that is complete.
     fn answer_plain(&self, http2: &mut Http2State, io: &mut Io, stream: StreamKey) {
         let mut stream = http2.stream(stream, &mut io.output);
-        if let Some(answer) = PlainResponse::from_token(stream.token()) {
+        if let Some(answer) = FixedResponse::from_token(stream.token()) {
             answer.send(&mut stream, &self.context.settings.about_body);
         }
     }

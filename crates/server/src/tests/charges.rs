@@ -8,7 +8,7 @@ use api::keyvalue::{KeyRange, Keys, ScanRequest};
 use bytes::Bytes;
 use protobuf::writer;
 use service::Method;
-use store::blob::{BlobJob, CallJob, Runner};
+use store::blob::{CallJob, Runner, RunnerJob};
 use store::{Condition, Expiry, Operation};
 use testkit::keyvalue::OperationRequest;
 use wire::{ErrorCode, Event, RequestHead, SharedBytes, StreamKey};
@@ -479,7 +479,7 @@ fn memory_is_claimed_to_the_limit_and_beyond_it_by_one_alone() {
 struct Waiting(Arc<Mutex<Vec<Box<dyn CallJob>>>>);
 
 impl Runner for Waiting {
-    fn run(&self, job: BlobJob) {
+    fn run(&self, job: RunnerJob) {
         job();
     }
 

@@ -12,14 +12,14 @@ use crate::status::Code;
 type Header = (&'static str, &'static str);
 
 /// An answer: its status, the headers that `names` names, and its body.
-struct HttpResponse {
+struct BlobResponse {
     status: u16,
     headers: Vec<(String, String)>,
     body: Vec<u8>,
 }
 
-impl HttpResponse {
-    fn of(sent: &[Sent]) -> HttpResponse {
+impl BlobResponse {
+    fn of(sent: &[Sent]) -> BlobResponse {
         let (status, headers, body) = match sent {
             [
                 Sent::Plain {
@@ -42,7 +42,7 @@ impl HttpResponse {
             }
             other => panic!("no answer: {other:?}"),
         };
-        HttpResponse {
+        BlobResponse {
             status,
             headers,
             body,
@@ -78,12 +78,12 @@ fn refused(sent: &[Sent], code: Code) -> &str {
     status.message()
 }
 
-fn ask(method: Method, headers: &[(&str, &str)], bench: &mut Bench) -> HttpResponse {
-    HttpResponse::of(&bench.request(method, "/blob/a", headers, b""))
+fn ask(method: Method, headers: &[(&str, &str)], bench: &mut Bench) -> BlobResponse {
+    BlobResponse::of(&bench.request(method, "/blob/a", headers, b""))
 }
 
-fn put(headers: &[(&str, &str)], content: &[u8], bench: &mut Bench) -> HttpResponse {
-    HttpResponse::of(&bench.request(HttpBlobPut, "/blob/a", headers, content))
+fn put(headers: &[(&str, &str)], content: &[u8], bench: &mut Bench) -> BlobResponse {
+    BlobResponse::of(&bench.request(HttpBlobPut, "/blob/a", headers, content))
 }
 
 #[test]
@@ -248,13 +248,13 @@ fn a_blob_is_stored_in_the_database_of_the_query() {
     bench.create_database("other");
     let path = "/blob/a?database=other";
     let sent = bench.request(HttpBlobPut, path, &[], b"other");
-    assert_eq!(HttpResponse::of(&sent).status, 201);
+    assert_eq!(BlobResponse::of(&sent).status, 201);
     bench.put("a", b"default");
-    let got = HttpResponse::of(&bench.request(HttpBlobGet, path, &[], b""));
+    let got = BlobResponse::of(&bench.request(HttpBlobGet, path, &[], b""));
     assert_eq!(got.body, b"other");
     let got = ask(HttpBlobGet, &[], &mut bench);
     assert_eq!(got.body, b"default");
-    HttpResponse::of(&bench.request(HttpBlobDelete, path, &[], b""));
+    BlobResponse::of(&bench.request(HttpBlobDelete, path, &[], b""));
     assert_eq!(bench.kept().len(), 1);
 }
 
@@ -274,7 +274,7 @@ fn content_comes_in_pieces() {
         }
         fake.half_closed(&bench.shared);
         bench.work(&mut fake);
-        assert_eq!(HttpResponse::of(&fake.take_sent()).status, 201);
+        assert_eq!(BlobResponse::of(&fake.take_sent()).status, 201);
         assert_eq!(bench.kept(), [("a".to_owned(), whole.to_vec())]);
     }
     // A removal has none; it happens when the request is complete, and once.
@@ -285,7 +285,7 @@ fn content_comes_in_pieces() {
     assert_eq!(bench.kept().len(), 1);
     fake.half_closed(&bench.shared);
     bench.work(&mut fake);
-    assert_eq!(HttpResponse::of(&fake.take_sent()).status, 204);
+    assert_eq!(BlobResponse::of(&fake.take_sent()).status, 204);
     bench.expect_nothing();
     // A content that does not have the length that it said leaves nothing.
     for length in ["6", "8"] {
@@ -311,7 +311,7 @@ fn content_goes_out_as_its_peer_can_take_it() {
     let mut sent = fake.take_sent();
     assert!(matches!(sent[..], [Sent::PlainHead { status: 200, .. }]));
     sent.append(&mut bench.sent_as_room_comes(&mut fake));
-    assert!(HttpResponse::of(&sent).body == whole);
+    assert!(BlobResponse::of(&sent).body == whole);
 }
 
 #[test]

@@ -59,7 +59,7 @@ impl Default for BlobConfig {
 }
 
 /// Something to be done where waiting for a disk disturbs nobody.
-pub type BlobJob = Box<dyn FnOnce() + Send>;
+pub type RunnerJob = Box<dyn FnOnce() + Send>;
 
 /// Something to be done for a call, which may be gone before it is begun.
 pub trait CallJob: Send {
@@ -74,7 +74,7 @@ pub trait CallJob: Send {
 /// Who does jobs.
 pub trait Runner: Send + Sync {
     /// Does it now or soon, in any order.
-    fn run(&self, job: BlobJob);
+    fn run(&self, job: RunnerJob);
 
     /// The same for one of many sources, none of which is to hold up the others.
     fn run_for(&self, _source: u64, job: Box<dyn CallJob>) {
@@ -93,7 +93,7 @@ pub trait Runner: Send + Sync {
 pub struct Inline;
 
 impl Runner for Inline {
-    fn run(&self, job: BlobJob) {
+    fn run(&self, job: RunnerJob) {
         job();
     }
 }
@@ -248,7 +248,7 @@ impl Blobs {
     }
 
     /// Has something done.
-    pub fn run(&self, job: BlobJob) {
+    pub fn run(&self, job: RunnerJob) {
         self.runner().run(job);
     }
 

@@ -30,8 +30,8 @@ mod writer;
 
 pub(crate) use blobs::BlobHold;
 pub use blobs::{
-    BlobConfig, BlobJob, BlobStatistics, BlobUse, Blobs, CallJob, Inline, LostUpload, Observer,
-    Runner,
+    BlobConfig, BlobStatistics, BlobUse, Blobs, CallJob, Inline, LostUpload, Observer, Runner,
+    RunnerJob,
 };
 pub(crate) use check_error::CheckError;
 pub use content::{Content, Piece};
