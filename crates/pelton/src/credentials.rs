@@ -2,7 +2,7 @@
 //!
 //! A token is never an argument: arguments are in lists of processes and in histories of shells.
 
-use std::fs::{self, File};
+use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -24,36 +24,45 @@ const OTHERS_READ: u32 = 0o004;
 
 /// Returns what proves who calls; `None`: no token was given.
 pub fn credentials(arguments: &CredentialArguments) -> Result<Option<Credentials>, Failure> {
-    let (text, from) = match (&arguments.token_file, std::env::var_os(TOKEN_VARIABLE)) {
-        (Some(path), _) => (read_file("--token-file", path)?, path.display().to_string()),
-        (None, Some(value)) if !value.is_empty() => {
-            let text = value.into_string();
-            let text = text.map_err(|_| no_token(TOKEN_VARIABLE))?;
-            (Zeroizing::new(text), TOKEN_VARIABLE.to_owned())
-        }
-        _ => return Ok(None),
+    let file = ("--token-file", arguments.token_file.as_deref());
+    let Some((token, from)) = given_token(file, TOKEN_VARIABLE)? else {
+        return Ok(None);
     };
-    let token = text.trim();
-    let sendable = Token::parse(token.as_bytes()).and_then(|_| Credentials::token(token).ok());
-    let credentials = sendable.ok_or_else(|| no_token(&from))?;
+    let credentials = Credentials::token(&token).map_err(|_| no_token(&from))?;
     Ok(Some(match arguments.token_without_tls {
         true => credentials.also_without_tls(),
         false => credentials,
     }))
 }
 
+/// Returns the token that was given, in the file of a flag or else in a variable, and where it was.
+pub fn given_token(
+    (flag, file): (&str, Option<&Path>),
+    variable: &str,
+) -> Result<Option<(Zeroizing<String>, String)>, Failure> {
+    let (text, from) = match (file, std::env::var_os(variable)) {
+        (Some(path), _) => (read_file(flag, path)?, path.display().to_string()),
+        (None, Some(value)) if !value.is_empty() => {
+            let text = value.into_string().map_err(|_| no_token(variable))?;
+            (Zeroizing::new(text), variable.to_owned())
+        }
+        _ => return Ok(None),
+    };
+    let token = text.trim();
+    match Token::parse(token.as_bytes()) {
+        None => Err(no_token(&from)),
+        Some(_) => Ok(Some((Zeroizing::new(token.to_owned()), from))),
+    }
+}
+
 /// Reads a file with a token, and says so where others can read it too.
-pub fn read_file(flag: &str, path: &Path) -> Result<Zeroizing<String>, Failure> {
+fn read_file(flag: &str, path: &Path) -> Result<Zeroizing<String>, Failure> {
     let failed = |error: io::Error| {
         Failure::Failed(format!("{flag}: cannot read {}: {error}", path.display()))
     };
     let file = File::open(path).map_err(failed)?;
-    let mode = file
-        .metadata()
-        .map(|metadata| metadata.permissions().mode());
-    if mode.is_ok_and(|mode| mode & OTHERS_READ != 0)
-        && fs::metadata(path).is_ok_and(|of| of.is_file())
-    {
+    let is_for_all = |of: Metadata| of.is_file() && of.permissions().mode() & OTHERS_READ != 0;
+    if file.metadata().is_ok_and(is_for_all) {
         note(format_args!(
             "warning: all users of this machine can read {}, and use the token in it: chmod 600 \
              {0}",
@@ -72,7 +81,7 @@ pub fn read_file(flag: &str, path: &Path) -> Result<Zeroizing<String>, Failure> 
 }
 
 /// Without what stands there: it may be another secret.
-pub fn no_token(from: &str) -> Failure {
+fn no_token(from: &str) -> Failure {
     Failure::Usage(format!(
         "{from} has no token: one line of 50 characters that begins with `pelton_` is expected, as \
          `pelton token create` prints it"

@@ -10,7 +10,7 @@ use service::identities::{FIRST_ADMIN, Token};
 use store::Refusal;
 use zeroize::Zeroizing;
 
-use crate::credentials::{no_token, read_file};
+use crate::credentials::given_token;
 use crate::exit::Failure;
 use crate::secrets;
 use crate::settings::{ADMIN_TOKEN_VARIABLE, Settings};
@@ -36,25 +36,14 @@ enum TokenSource {
 impl InitAdmin {
     /// What the settings say.
     pub fn new(settings: &Settings) -> Result<InitAdmin, Failure> {
-        let source = match (
-            &settings.admin_token_file,
-            std::env::var_os(ADMIN_TOKEN_VARIABLE),
-        ) {
-            (Some(path), _) => {
-                let text = read_file("--admin-token-file", path)?;
-                TokenSource::Given(checked(text, &path.display().to_string())?)
-            }
-            (None, Some(value)) if !value.is_empty() => {
-                let text = value
-                    .into_string()
-                    .map_err(|_| no_token(ADMIN_TOKEN_VARIABLE))?;
-                TokenSource::Given(checked(Zeroizing::new(text), ADMIN_TOKEN_VARIABLE)?)
-            }
-            _ if settings.init_admin_file.is_some() => {
+        let file = ("--admin-token-file", settings.admin_token_file.as_deref());
+        let source = match given_token(file, ADMIN_TOKEN_VARIABLE)? {
+            Some((token, _)) => TokenSource::Given(token),
+            None if settings.init_admin_file.is_some() => {
                 TokenSource::Made(settings.init_admin_file.clone())
             }
-            _ if settings.init_admin => TokenSource::Made(None),
-            _ => TokenSource::Nobody,
+            None if settings.init_admin => TokenSource::Made(None),
+            None => TokenSource::Nobody,
         };
         Ok(InitAdmin {
             source,
@@ -125,14 +114,6 @@ impl InitAdmin {
                 );
             }
         }
-    }
-}
-
-fn checked(text: Zeroizing<String>, from: &str) -> Result<Zeroizing<String>, Failure> {
-    let token = text.trim();
-    match Token::parse(token.as_bytes()) {
-        None => Err(no_token(from)),
-        Some(_) => Ok(Zeroizing::new(token.to_owned())),
     }
 }
 

@@ -190,6 +190,27 @@ fn what_harms_a_terminal_is_known() {
     }
 }
 
+/// Lines with the cells of each row below each other. Cells of columns that are numbers stand at
+/// the right.
+pub fn in_columns<const COLUMNS: usize>(
+    rows: Vec<[String; COLUMNS]>,
+    are_numbers: [bool; COLUMNS],
+) -> Vec<String> {
+    let widths: [usize; COLUMNS] = std::array::from_fn(|column| {
+        let lengths = rows.iter().map(|row| row[column].chars().count());
+        lengths.max().unwrap_or(0)
+    });
+    let line = |row: [String; COLUMNS]| {
+        let cells = row.into_iter().zip(are_numbers).zip(widths);
+        let cells = cells.map(|((cell, is_number), width)| match is_number {
+            true => format!("{cell:>width$}"),
+            false => format!("{cell:<width$}"),
+        });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    rows.into_iter().map(line).collect()
+}
+
 /// An object with these fields.
 pub fn object<const COUNT: usize>(fields: [(&str, Value); COUNT]) -> Map<String, Value> {
     fields

@@ -14,7 +14,7 @@ use crate::arguments::{
 };
 use crate::durability::Durability;
 use crate::exit::{Exit, Failure};
-use crate::output::{Output, bytes, object};
+use crate::output::{Output, bytes, in_columns, object};
 use crate::size::{Span, people};
 
 /// Creates a database.
@@ -128,19 +128,7 @@ const COLUMNS: [(&str, bool); 10] = [
 fn table(databases: &[DatabaseStatistics<'_>]) -> Vec<String> {
     let mut rows = vec![COLUMNS.map(|(name, _)| name.to_owned())];
     rows.extend(databases.iter().map(cells));
-    let widths: [usize; COLUMNS.len()] = std::array::from_fn(|column| {
-        let lengths = rows.iter().map(|row| row[column].chars().count());
-        lengths.max().unwrap_or(0)
-    });
-    let line = |row: [String; COLUMNS.len()]| {
-        let cells = row.into_iter().zip(COLUMNS).zip(widths);
-        let cells = cells.map(|((cell, (_, is_number)), width)| match is_number {
-            true => format!("{cell:>width$}"),
-            false => format!("{cell:<width$}"),
-        });
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    };
-    rows.into_iter().map(line).collect()
+    in_columns(rows, COLUMNS.map(|(_, is_number)| is_number))
 }
 
 fn cells(statistics: &DatabaseStatistics<'_>) -> [String; COLUMNS.len()] {

@@ -19,7 +19,7 @@ use crate::arguments::{
     RevokeTokenArguments, RotateTokenArguments,
 };
 use crate::exit::{Exit, Failure};
-use crate::output::{Output, note, object};
+use crate::output::{Output, in_columns, note, object};
 use crate::secrets;
 use crate::size::Span;
 
@@ -240,16 +240,7 @@ fn table(tokens: &[TokenDescription<'_>]) -> Result<Vec<String>, Failure> {
     for token in tokens {
         rows.push(cells(token)?);
     }
-    let widths: [usize; COLUMNS.len()] = std::array::from_fn(|column| {
-        let lengths = rows.iter().map(|row| row[column].chars().count());
-        lengths.max().unwrap_or(0)
-    });
-    let line = |row: [String; COLUMNS.len()]| {
-        let cells = row.into_iter().zip(widths);
-        let cells = cells.map(|(cell, width)| format!("{cell:<width$}"));
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    };
-    Ok(rows.into_iter().map(line).collect())
+    Ok(in_columns(rows, [false; COLUMNS.len()]))
 }
 
 fn cells(token: &TokenDescription<'_>) -> Result<[String; COLUMNS.len()], Failure> {
