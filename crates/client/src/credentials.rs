@@ -6,12 +6,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use net::Address;
+use wire::grpc::metadata::AUTHORIZATION;
 use wire::grpc::{Metadata, MetadataError};
 
 use crate::error::ConnectError;
-
-/// The name of the metadata that a token goes in (RFC 6750 section 2.1).
-const NAME: &str = "authorization";
 
 /// The name of the host that is always this machine (RFC 6761 section 6.3).
 const THIS_MACHINE: &str = "localhost";
@@ -34,7 +32,7 @@ impl Credentials {
     /// If this cannot be sent in a header: it is no token.
     pub fn token(token: &str) -> Result<Credentials, MetadataError> {
         let mut metadata = Metadata::new();
-        metadata.push_ascii(NAME, format!("Bearer {token}"))?;
+        metadata.push_ascii(AUTHORIZATION, format!("Bearer {token}"))?;
         Ok(Credentials {
             token: Arc::new(TokenMetadata(metadata)),
             plain: false,
@@ -67,7 +65,7 @@ impl Credentials {
     /// Adds the token to what goes with a call.
     pub fn push_to(&self, metadata: &mut Metadata) {
         for (_, value) in self.metadata().iter() {
-            let pushed = metadata.push_ascii(NAME, String::from_utf8_lossy(value));
+            let pushed = metadata.push_ascii(AUTHORIZATION, String::from_utf8_lossy(value));
             debug_assert_eq!(pushed, Ok(()), "it could be pushed before");
         }
     }

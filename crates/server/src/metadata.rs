@@ -2,6 +2,7 @@
 
 use service::{Metadata, Method};
 use wire::Connection;
+use wire::grpc::metadata::AUTHORIZATION;
 
 /// Name and value.
 type Field = (Box<[u8]>, Box<[u8]>);
@@ -13,7 +14,7 @@ pub(crate) struct Snapshot(Vec<Field>);
 impl Snapshot {
     pub fn of(connection: &Connection, method: Method) -> Snapshot {
         let copy = |(name, value): (&[u8], &[u8])| (name.into(), value.into());
-        let is_secret = |name: &[u8]| name == b"authorization";
+        let is_secret = |name: &[u8]| name == AUTHORIZATION.as_bytes();
         let may_be_copied = |(name, _): &(&[u8], &[u8])| !is_secret(name);
         let head = connection.head();
         if method.is_plain() {

@@ -164,8 +164,8 @@ fn what_is_no_token_is_not_a_call_without_one() {
     }
 }
 
-/// A Pipe and a call that watches, of this token.
-fn open_streams(pair: &mut Pair, header: &str) -> [StreamKey; 2] {
+/// A Pipe of this token.
+fn open_pipe(pair: &mut Pair, header: &str) -> StreamKey {
     let mut message = Vec::new();
     let operations = [Operation::Get { key: b"n" }];
     encode_pipe(
@@ -176,7 +176,12 @@ fn open_streams(pair: &mut Pair, header: &str) -> [StreamKey; 2] {
         0,
         &operations,
     );
-    let pipe = pair.call_with((&path(Method::Pipe), Some(header)), &message, false);
+    pair.call_with((&path(Method::Pipe), Some(header)), &message, false)
+}
+
+/// A Pipe and a call that watches, of this token.
+fn open_streams(pair: &mut Pair, header: &str) -> [StreamKey; 2] {
+    let pipe = open_pipe(pair, header);
     let watch = pair.call_with((&path(Method::HealthWatch), Some(header)), b"", true);
     assert_eq!(end_of(pair, pipe), None);
     assert_eq!(pair.worker.running(), 2);
@@ -213,17 +218,7 @@ fn open_streams_end_when_their_token_is_revoked_and_others_go_on() {
         replace(&pair, &[(1, "write", NEVER_MS), stays]);
         let others = open_streams(&mut pair, &header(2));
         pair.now_ns += 1_000_000;
-        let mut message = Vec::new();
-        let operations = [Operation::Get { key: b"n" }];
-        encode_pipe(
-            &mut message,
-            "",
-            PipeAnswers::All,
-            Mode::Atomic,
-            0,
-            &operations,
-        );
-        let gone = pair.call_with((&path(Method::Pipe), Some(&header(1))), &message, false);
+        let gone = open_pipe(&mut pair, &header(1));
         assert_eq!(end_of(&mut pair, gone), None);
         assert_eq!(pair.worker.running(), 3);
         replace(&pair, &[stays]);

@@ -25,8 +25,8 @@ pub enum MetadataError {
     BadBase64,
 }
 
-/// The key of what proves who calls.
-pub(crate) const AUTHORIZATION: &str = "authorization";
+/// The key of what proves who calls (RFC 9110 section 11.6.2).
+pub const AUTHORIZATION: &str = "authorization";
 
 /// Whether the values of this key are binary and travel as base64.
 #[inline]
