@@ -1,5 +1,6 @@
 """Ctrl-C and SIGTERM while a command waits for a server that is silent, or for its reader."""
 
+import contextlib
 import json
 import os
 import signal
@@ -59,7 +60,11 @@ def wait_until_sent(process, server):
     def is_sent():
         assert process.poll() is None, process.communicate()
         files = f"/proc/{process.pid}/fd"
-        held = {os.readlink(f"{files}/{name}") for name in os.listdir(files)}
+        held = set()
+        for name in os.listdir(files):
+            # The command may close one at any time.
+            with contextlib.suppress(FileNotFoundError):
+                held.add(os.readlink(f"{files}/{name}"))
         with open("/proc/net/tcp") as table:
             rows = [line.split() for line in table.readlines()[1:]]
         port = lambda address: int(address.split(":")[1], 16)  # noqa: E731
