@@ -26,6 +26,7 @@ use crate::plain;
 use crate::settings::{FailedCall, Settings};
 use crate::stream::StreamHandle;
 use crate::tasks::{LoopTasks, TaskHandle};
+use crate::wrong_tokens::WrongTokens;
 
 /// What the steps of the calls of a loop work with.
 pub(crate) struct StepContext {
@@ -37,6 +38,8 @@ pub(crate) struct StepContext {
     pub admission: Admission,
     pub tasks: LoopTasks,
     pub blobs: LoopBlobs,
+    /// Those of all peers of the server.
+    pub wrong_tokens: Arc<WrongTokens>,
 }
 
 /// What is kept for a call beside its state machine, and goes with it.
@@ -252,7 +255,8 @@ impl Responses for Step<'_> {
     fn finish(&mut self, status: Status) {
         debug_assert!(self.effects.over.is_none(), "a call ends once");
         self.effects.over = Some(status.code());
-        if status.code() != Code::Ok {
+        // A refusal that was delayed is in the log.
+        if status.code() != Code::Ok && self.identity != IdentityKey::NOBODY {
             self.log_failure(status.code(), status.message());
         }
         if self.method.is_plain() {

@@ -83,7 +83,8 @@ pub(crate) fn status(reason: RefusedFor) -> Status {
         RefusedFor::RunningCalls => shed("too many calls are running"),
         RefusedFor::Buffers => shed("the memory for requests and unsent answers is used up"),
         RefusedFor::UnknownMethod => Status::unimplemented("there is no such method here"),
-        RefusedFor::Unauthenticated => Unauthenticated::Missing.status(),
+        RefusedFor::TokenMissing => Unauthenticated::Missing.status(),
+        RefusedFor::TokenWrong | RefusedFor::TokenExpired => Unauthenticated::Unknown.status(),
         RefusedFor::PermissionDenied => Status::new(
             Code::PermissionDenied,
             "the caller may not call this method",

@@ -22,7 +22,8 @@ struct Running {
     connection: ConnectionId,
     stream: StreamKey,
     method: Method,
-    /// Whose call it is.
+    /// Whose call it is; [`IdentityKey::NOBODY`] of one whose refusal is delayed, which is not
+    /// counted among calls that began.
     identity: IdentityKey,
     call: Call,
     resources: CallResources,
@@ -38,6 +39,12 @@ struct Running {
     reads_from: Option<DatabaseId>,
     /// Wants to be woken when the topic it subscribed to changes.
     subscribed: bool,
+}
+
+impl Running {
+    fn is_refused(&self) -> bool {
+        self.identity == IdentityKey::NOBODY
+    }
 }
 
 struct CallSlot {
@@ -177,7 +184,9 @@ impl CallTable {
     pub fn orphans(&self, identities: &IdentityTable) -> Vec<CallId> {
         let is_orphan = |id: &CallId| {
             let running = self.calls.get(*id);
-            running.is_some_and(|running| identities.get(running.identity).is_none())
+            running.is_some_and(|running| {
+                !running.is_refused() && identities.get(running.identity).is_none()
+            })
         };
         self.ids().filter(is_orphan).collect()
     }
@@ -208,7 +217,8 @@ impl CallTable {
         self.calls.get(id).map(|running| running.stream)
     }
 
-    /// Begins a call of a stream. Its state machine is made in its first step.
+    /// Begins a call of a stream, or, of [`IdentityKey::NOBODY`], the wait for its refusal. Its
+    /// state machine is made in its first step.
     pub fn begin(
         &mut self,
         http2: &mut Http2State,
@@ -234,7 +244,9 @@ impl CallTable {
         // The token by which the stream names its call; 0 is a stream without one.
         http2.connection.set_token(stream, id.index + 1);
         http2.begin_call();
-        self.figures.started(method);
+        if identity != IdentityKey::NOBODY {
+            self.figures.started(method);
+        }
         id
     }
 
@@ -328,6 +340,9 @@ impl CallTable {
     /// Counts a call that has ended.
     #[inline]
     fn ended(&mut self, context: &StepContext, link: &Link, running: &Running, code: Code) {
+        if running.is_refused() {
+            return;
+        }
         let (settings, clock) = (&context.settings, &context.clock);
         self.figures.ended(running.method, code);
         if let Some(calls) = &mut self.ended_calls {
@@ -354,7 +369,9 @@ impl CallTable {
     /// Returns whether it is not this server's turn to do something for a call.
     pub fn only_waits(&self, http2: &Http2State, id: CallId) -> bool {
         (self.calls.get(id)).is_some_and(|running| {
-            running.subscribed || http2.connection.waits_for_peer(running.stream)
+            running.subscribed
+                || running.is_refused()
+                || http2.connection.waits_for_peer(running.stream)
         })
     }
 

@@ -17,6 +17,7 @@ use crate::call_id::CallId;
 use crate::limits;
 use crate::stream::StreamHandle;
 use crate::tls::HTTP2;
+use crate::wrong_tokens::ConnectionWrongTokens;
 
 /// A connection of this loop.
 pub(crate) enum ConnectionState {
@@ -57,6 +58,10 @@ pub(crate) struct Http2State {
     pub connection: Connection,
     /// Whose its calls are.
     pub authorization: LastAuthorization,
+    /// What it has sent of wrong tokens.
+    pub wrong_tokens: ConnectionWrongTokens,
+    /// A call of it was let in that not everybody may begin.
+    pub has_let_in: bool,
     /// Calls of this connection that run, also those whose stream was reset.
     running: usize,
     /// Short reads of its calls that wait until it has send capacity.
@@ -160,6 +165,8 @@ impl Http2State {
             link,
             connection,
             authorization: LastAuthorization::default(),
+            wrong_tokens: ConnectionWrongTokens::default(),
+            has_let_in: false,
             running: 0,
             deferred_reads: DeferredReads::default(),
             claimed_bytes: 0,

@@ -36,6 +36,7 @@ mod first_admin;
 mod inbox;
 pub mod limits;
 mod metadata;
+mod pace;
 #[cfg(test)]
 mod pair;
 mod plain;
@@ -54,6 +55,7 @@ mod turn_queue;
 mod turns;
 mod unpack_queue;
 mod write_path;
+mod wrong_tokens;
 
 use std::sync::Arc;
 
@@ -91,6 +93,7 @@ pub use crate::settings::{Detail, FailedCall, Log, Silent};
 use crate::storage::Opening;
 pub use crate::storage::Storage;
 use crate::tasks::{LoopTasks, StorageJobs, Tasks};
+use crate::wrong_tokens::WrongTokens;
 
 /// How a server is to be.
 pub struct Config {
@@ -193,6 +196,7 @@ struct ServerParts {
     settings: Arc<Settings>,
     shared: Arc<Shared>,
     account: Arc<Account>,
+    wrong_tokens: Arc<WrongTokens>,
     time: Arc<dyn TimeSource>,
     deferred_drop: DeferredDrop,
     /// Who reads databases on disk for event loops.
@@ -521,6 +525,7 @@ impl ServerParts {
             }),
             shared: Arc::new(shared),
             account,
+            wrong_tokens: Arc::default(),
             time: config.time,
             deferred_drop,
             readers,
@@ -552,6 +557,7 @@ impl ServerParts {
             blobs: LoopBlobs::new(self.shared.store.blobs().cloned(), Arc::clone(&waker)),
             tasks: LoopTasks::new(Arc::clone(&self.tasks), Arc::clone(&waker)),
             waker,
+            wrong_tokens: Arc::clone(&self.wrong_tokens),
         };
         let admission = Admission::new(Arc::clone(&self.account));
         LoopHandler::new(LoopState::new(

@@ -282,3 +282,27 @@ pub const BLOB_SOURCE_READ_BYTES: usize = 16 << 20;
 /// [`BUFFERED_BYTES_SHARE`] is used up: a block, as much as it may hold then in any case
 /// ([`SMALL_HOLDING_BYTES`]).
 pub const BLOB_SMALL_READ_BYTES: usize = 64 << 10;
+
+/// Calls with a wrong token that a connection has refused at once, before refusals are delayed: far
+/// more than an honest client sends with a token that was revoked, until somebody looks.
+pub const WRONG_TOKENS_AT_ONCE: u64 = 16;
+
+/// The same of all connections from one address, beyond which connections from there have none
+/// refused at once: a proxy with some such clients is within it. Stops connections that are opened
+/// for a few wrong tokens each.
+pub const WRONG_TOKENS_AT_ONCE_PER_ADDRESS: u64 = 256;
+
+/// In this time one more call with a wrong token is refused, of a connection that has sent more
+/// than [`WRONG_TOKENS_AT_ONCE`], and one more of an address is refused at once, in milliseconds.
+/// Nobody guesses 256 random bits, however fast: it keeps those who try from costing more than
+/// others do, and their lines from filling the log.
+pub const WRONG_TOKEN_INTERVAL_MS: u64 = 100;
+
+/// Calls with a wrong token that wait for their refusal on one connection. Each is a stream and a
+/// call of the connection. At one more the connection is ended, or, if it has also calls that were
+/// let in, as that of a proxy has, the call is refused at once: others go on.
+pub const WAITING_REFUSALS: u64 = 64;
+
+/// Addresses whose wrong tokens are counted, each in some 50 bytes. What more send count together,
+/// and so have their refusals delayed sooner; good tokens are never delayed.
+pub const WRONG_TOKEN_ADDRESSES: usize = 4_096;

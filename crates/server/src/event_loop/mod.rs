@@ -37,6 +37,7 @@ use crate::timers::Timers;
 use crate::turn_queue::TurnQueue;
 use crate::unpack_queue::UnpackQueue;
 use crate::write_path::WritePath;
+use crate::wrong_tokens::WrongTokens;
 
 pub(crate) use handler::LoopHandler;
 #[cfg(test)]
@@ -93,6 +94,7 @@ pub(crate) struct LoopParts {
     pub mailbox: Option<Mailbox>,
     pub tasks: LoopTasks,
     pub blobs: LoopBlobs,
+    pub wrong_tokens: Arc<WrongTokens>,
     pub waker: SharedWaker,
 }
 
@@ -136,6 +138,7 @@ impl LoopState {
                 admission,
                 tasks: parts.tasks,
                 blobs: parts.blobs,
+                wrong_tokens: parts.wrong_tokens,
             },
             shared,
         }

@@ -4,11 +4,14 @@ use std::borrow::Cow;
 
 use net::Io;
 use service::identities::{IdentityKey, Unauthenticated};
-use service::{Call, CallHead, CallSteps, Code, Method, RefusedFor, Status};
+use service::method::Access;
+use service::{
+    Call, CallHead, CallSteps, Code, DelayedRefusal, Method, RefusedFor, Shared, Status,
+};
 use wire::{Connection, Event, StreamKey};
 
 use super::LoopState;
-use crate::actions::Again;
+use crate::actions::{Again, Step};
 use crate::admission;
 use crate::authorization;
 use crate::calls::deadline_exceeded;
@@ -17,6 +20,7 @@ use crate::limits;
 use crate::metadata::Snapshot;
 use crate::plain::{self, Answer};
 use crate::settings::FailedCall;
+use crate::wrong_tokens::RefusedWhen;
 
 impl LoopState {
     pub(super) fn event(&mut self, http2: &mut Http2State, io: &mut Io, event: Event) {
@@ -57,7 +61,7 @@ impl LoopState {
         };
         match self.check_begin(&http2.link, method, found) {
             Ok(identity) => self.begin(http2, io, stream, (method, identity), end),
-            Err(status) => http2.stream(stream, &mut io.output).finish(status),
+            Err(refused) => self.refuse_caller(http2, io, stream, (method, refused), end),
         }
     }
 
@@ -68,22 +72,56 @@ impl LoopState {
         link: &Link,
         method: Method,
         found: Result<IdentityKey, Unauthenticated>,
-    ) -> Result<IdentityKey, Status> {
-        let checked = found.map_err(Unauthenticated::status).and_then(|key| {
-            let identity = self.context.identities.get(key);
-            service::check_begin(method, identity, link.peer).map(|()| key)
-        });
-        checked.inspect_err(|status| self.note_refused(link, method, status))
+    ) -> Result<IdentityKey, RefusedCaller> {
+        let key = found.map_err(RefusedCaller::without_identity)?;
+        let identity = self.context.identities.get(key);
+        match service::check_begin(method, identity, link.peer) {
+            Ok(()) => Ok(key),
+            Err(status) => Err(RefusedCaller::without_right(status)),
+        }
     }
 
-    /// Counts and logs a call whose caller may not begin it.
+    /// Refuses a call whose caller may not begin it: at once, or later if its connection sends one
+    /// wrong token after the other.
     #[cold]
-    fn note_refused(&self, link: &Link, method: Method, status: &Status) {
-        self.calls.figures().refused(match status.code() {
-            Code::Unauthenticated => RefusedFor::Unauthenticated,
-            _ => RefusedFor::PermissionDenied,
-        });
-        self.log_refusal(link, method, status);
+    fn refuse_caller(
+        &mut self,
+        http2: &mut Http2State,
+        io: &mut Io,
+        stream: StreamKey,
+        (method, refused): (Method, RefusedCaller),
+        end: bool,
+    ) {
+        let RefusedCaller { status, reason, .. } = refused;
+        self.calls.figures().refused(reason);
+        self.log_refusal(&http2.link, method, &status);
+        let when = match refused.has_wrong_token {
+            true => {
+                let (all, now_ns) = (&self.context.wrong_tokens, self.context.clock.tick_ns());
+                let address = http2.link.caller.address;
+                http2.wrong_tokens.note(all, address, now_ns)
+            }
+            false => RefusedWhen::Now,
+        };
+        match when {
+            RefusedWhen::At(at_ns) => {
+                let caller = (method, IdentityKey::NOBODY);
+                self.begin_with(http2, io, stream, caller, end, |_, _, step| {
+                    Call::Refused(DelayedRefusal::started(status, at_ns, step))
+                });
+            }
+            RefusedWhen::TooMany if !http2.has_let_in => {
+                const WHY: &str = "it sent too many wrong tokens";
+                http2.connection.abort(WHY, &mut io.output);
+            }
+            RefusedWhen::Now | RefusedWhen::TooMany => {
+                let mut stream = http2.stream(stream, &mut io.output);
+                match method.is_plain() {
+                    true => plain::fail(&mut stream, &status, false),
+                    false => stream.finish(status),
+                }
+            }
+        }
     }
 
     #[cold]
@@ -168,10 +206,7 @@ impl LoopState {
         };
         match self.check_begin(&http2.link, method, found) {
             Ok(identity) => self.begin(http2, io, stream, (method, identity), end),
-            Err(status) => {
-                let mut stream = http2.stream(stream, &mut io.output);
-                plain::fail(&mut stream, &status, false);
-            }
+            Err(refused) => self.refuse_caller(http2, io, stream, (method, refused), end),
         }
     }
 
@@ -198,6 +233,24 @@ impl LoopState {
         (method, identity): (Method, IdentityKey),
         end: bool,
     ) {
+        http2.has_let_in |= method.entry().access != Access::Open;
+        let caller = (method, identity);
+        self.begin_with(http2, io, stream, caller, end, |head, shared, step| {
+            Call::started(method, head, shared, step)
+        });
+    }
+
+    /// Begins a call, or the wait for its refusal, with the state machine that `start` makes.
+    #[inline]
+    fn begin_with(
+        &mut self,
+        http2: &mut Http2State,
+        io: &mut Io,
+        stream: StreamKey,
+        (method, identity): (Method, IdentityKey),
+        end: bool,
+        start: impl FnOnce(&CallHead<'_>, &Shared, &mut Step<'_>) -> Call,
+    ) {
         let now_ns = self.context.clock.tick_ns();
         let timeout_ns = http2.connection.head().timeout_ns();
         let deadline_ns = timeout_ns.map_or(u64::MAX, |ns| now_ns.saturating_add(ns));
@@ -215,7 +268,7 @@ impl LoopState {
                 deadline_ns,
                 metadata: &metadata,
             };
-            *call = Call::started(method, &head, shared, step);
+            *call = start(&head, shared, step);
         });
         if end {
             self.step(http2, &mut io.output, id, |call, shared, step| {
@@ -297,6 +350,38 @@ impl LoopState {
         let mut stream = http2.stream(stream, &mut io.output);
         if let Some(answer) = Answer::from_token(stream.token()) {
             answer.send(&mut stream, &self.context.settings.about_body);
+        }
+    }
+}
+
+/// A call whose caller may not begin it.
+struct RefusedCaller {
+    status: Status,
+    reason: RefusedFor,
+    /// It came with a token that is not good.
+    has_wrong_token: bool,
+}
+
+impl RefusedCaller {
+    #[cold]
+    fn without_identity(why: Unauthenticated) -> RefusedCaller {
+        RefusedCaller {
+            status: why.status(),
+            reason: why.into(),
+            has_wrong_token: why.is_wrong_token(),
+        }
+    }
+
+    #[cold]
+    fn without_right(status: Status) -> RefusedCaller {
+        let reason = match status.code() {
+            Code::Unauthenticated => RefusedFor::TokenMissing,
+            _ => RefusedFor::PermissionDenied,
+        };
+        RefusedCaller {
+            status,
+            reason,
+            has_wrong_token: false,
         }
     }
 }

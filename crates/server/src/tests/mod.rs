@@ -9,6 +9,7 @@ mod logs;
 mod shares;
 mod stop;
 mod ticks;
+mod wrong_tokens;
 
 /// The path of a request for a method.
 fn path(method: service::Method) -> String {
