@@ -16,6 +16,8 @@ use store::{Commit, Condition, DatabaseConfig, DatabaseId, Mode, Source};
 use wire::SharedBytes;
 
 use crate::admission::Admission;
+use crate::audit;
+use crate::audit::{AuditTrail, AuditedCall};
 use crate::batch::{LongWork, TickBatch};
 use crate::blobs::LoopBlobs;
 use crate::call_id::{CallId, joined};
@@ -40,6 +42,7 @@ pub(crate) struct StepContext {
     pub blobs: LoopBlobs,
     /// Those of all peers of the server.
     pub wrong_tokens: Arc<WrongTokens>,
+    pub audit: Arc<AuditTrail>,
 }
 
 /// What is kept for a call beside its state machine, and goes with it.
@@ -49,6 +52,10 @@ pub(crate) struct CallResources {
     has_plain_head: bool,
     /// What is done for it beside the loop.
     task: Option<TaskHandle>,
+    /// Of a call that administrates.
+    pub audited: Option<Box<AuditedCall>>,
+    /// What the caller was told who may not do what the call asks for.
+    pub denial: Option<Box<str>>,
 }
 
 /// What a step asks to be given once more, or otherwise.
@@ -168,6 +175,12 @@ impl DatabaseAccess for Step<'_> {
 }
 
 impl Administration for Step<'_> {
+    fn set_audited(&mut self, subject: &str, detail: &str) {
+        if let Some(audited) = &mut self.resources.audited {
+            audited.set(subject, detail);
+        }
+    }
+
     fn create_database(&mut self, name: &str, config: &DatabaseConfig) {
         self.note_write();
         let tag = self.id.tag();
@@ -257,7 +270,7 @@ impl Responses for Step<'_> {
         self.effects.over = Some(status.code());
         // A refusal that was delayed is in the log.
         if status.code() != Code::Ok && self.identity != IdentityKey::NOBODY {
-            self.log_failure(status.code(), status.message());
+            self.note_failure(&status);
         }
         if self.method.is_plain() {
             return plain::fail(&mut self.stream, &status, self.resources.has_plain_head);
@@ -442,6 +455,14 @@ impl CallClock for Step<'_> {
 }
 
 impl Step<'_> {
+    #[cold]
+    fn note_failure(&mut self, status: &Status) {
+        if audit::is_denial(status.code()) {
+            self.resources.denial = Some(status.message().into());
+        }
+        self.log_failure(status.code(), status.message());
+    }
+
     #[cold]
     fn log_failure(&self, code: Code, message: &str) {
         self.context.settings.log_failure(&FailedCall {

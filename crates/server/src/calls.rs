@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use net::ConnectionId;
-use service::identities::{IdentityKey, IdentityTable};
+use service::identities::{Identity, IdentityKey, IdentityTable};
 use service::method::CallKind;
 use service::{Call, Code, LoopFigures, Method, PlanReads, Shared, Status};
 use store::DatabaseId;
@@ -10,8 +10,9 @@ use store::tree::ReadPlan;
 use wire::{Cause, StreamKey};
 
 use crate::actions::{CallResources, Effects, Step, StepContext};
+use crate::audit::{self, AuditCaller, AuditedCall, EndedCall};
 use crate::call_id::CallId;
-use crate::connection::{Http2State, Link};
+use crate::connection::Http2State;
 use crate::durations::EndedCalls;
 use crate::settings::Detail;
 use crate::stream::StreamHandle;
@@ -132,6 +133,8 @@ impl Slab {
 /// The running calls of one loop.
 pub(crate) struct CallTable {
     calls: Slab,
+    /// Calls among them that wait for their refusal.
+    refused: usize,
     /// Calls with a deadline that began in this tick: only those that outlive it get an alarm.
     fresh: Vec<CallId>,
     /// Connections and tags of commits whose callers have left in this tick.
@@ -146,6 +149,7 @@ impl CallTable {
     pub fn new(figures: LoopFigures, time_calls: bool) -> CallTable {
         CallTable {
             calls: Slab::default(),
+            refused: 0,
             fresh: Vec::new(),
             abandoned: Vec::new(),
             figures,
@@ -163,9 +167,22 @@ impl CallTable {
         self.calls.len()
     }
 
+    /// Has the end of a call that administrates noted in the audit trail.
+    #[cold]
+    pub fn set_audited(&mut self, id: CallId, identity: Option<&Identity>) {
+        if let (Some(running), Some(identity)) = (self.calls.get_mut(id), identity) {
+            running.resources.audited = Some(Box::new(AuditedCall::of(identity)));
+        }
+    }
+
     /// Returns whether a call runs still.
     pub fn is_running(&self, id: CallId) -> bool {
         self.calls.get(id).is_some()
+    }
+
+    /// Returns how many of them wait for their refusal.
+    pub fn waiting_refusals(&self) -> usize {
+        self.refused
     }
 
     /// Returns every running call, for the rare walks of draining and topic changes.
@@ -244,8 +261,9 @@ impl CallTable {
         // The token by which the stream names its call; 0 is a stream without one.
         http2.connection.set_token(stream, id.index + 1);
         http2.begin_call();
-        if identity != IdentityKey::NOBODY {
-            self.figures.started(method);
+        match identity {
+            IdentityKey::NOBODY => self.refused += 1,
+            _ => self.figures.started(method),
         }
         id
     }
@@ -309,7 +327,7 @@ impl CallTable {
             if running.commits > 0 && code == Code::DeadlineExceeded {
                 self.abandoned.push((running.connection, id.tag()));
             }
-            self.ended(context, &http2.link, &running, code);
+            self.ended(context, http2, &running, code);
             http2.end_call();
             http2.connection.set_token(running.stream, 0);
         }
@@ -332,15 +350,22 @@ impl CallTable {
             }
             // What the caller has seen, if it has seen anything.
             let code = cause.told().unwrap_or(Code::Cancelled);
-            self.ended(context, &http2.link, &running, code);
+            self.ended(context, http2, &running, code);
         }
         http2.connection.forget(stream);
     }
 
     /// Counts a call that has ended.
     #[inline]
-    fn ended(&mut self, context: &StepContext, link: &Link, running: &Running, code: Code) {
+    fn ended(
+        &mut self,
+        context: &StepContext,
+        http2: &mut Http2State,
+        running: &Running,
+        code: Code,
+    ) {
         if running.is_refused() {
+            self.refused -= 1;
             return;
         }
         let (settings, clock) = (&context.settings, &context.clock);
@@ -350,7 +375,10 @@ impl CallTable {
         }
         if settings.log.detail() >= Detail::Calls {
             let took_ns = clock.read_ns().saturating_sub(running.begin_ns);
-            (settings.log).call_ended(running.method, code, took_ns, &link.address);
+            (settings.log).call_ended(running.method, code, took_ns, &http2.link.address);
+        }
+        if running.resources.audited.is_some() || audit::is_denial(code) {
+            audit_ended(context, http2, running, code);
         }
     }
 
@@ -436,6 +464,25 @@ impl CallTable {
             }
         }
     }
+}
+
+/// Notes the end of a call that administrates, or that was denied, in the audit trail.
+#[cold]
+fn audit_ended(context: &StepContext, http2: &mut Http2State, running: &Running, code: Code) {
+    let audited = running.resources.audited.as_deref();
+    let denial = running.resources.denial.as_deref();
+    let identity = context.identities.get(running.identity);
+    let ended = EndedCall {
+        method: running.method,
+        code,
+        key: identity.map(|_| running.identity),
+        caller: audited.map_or_else(|| AuditCaller::of(identity), AuditedCall::caller),
+        subject: audited.map_or("", AuditedCall::subject),
+        detail: denial.or(audited.map(AuditedCall::detail)).unwrap_or(""),
+    };
+    let Http2State { link, denials, .. } = http2;
+    let now_ns = context.clock.tick_ns();
+    (context.audit).note(&*context.settings.log, (link, denials), &ended, now_ns);
 }
 
 /// The status of a call whose deadline has passed.

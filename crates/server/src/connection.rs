@@ -12,6 +12,7 @@ use wire::http2::frame;
 use wire::{CloseReason, Connection, ErrorCode, StreamKey};
 
 use crate::account::Holding;
+use crate::audit::ConnectionDenials;
 use crate::authorization::LastAuthorization;
 use crate::call_id::CallId;
 use crate::limits;
@@ -60,6 +61,8 @@ pub(crate) struct Http2State {
     pub authorization: LastAuthorization,
     /// What it has sent of wrong tokens.
     pub wrong_tokens: ConnectionWrongTokens,
+    /// The lines that it has in the audit trail.
+    pub denials: ConnectionDenials,
     /// A call of it was let in that not everybody may begin.
     pub has_let_in: bool,
     /// Calls of this connection that run, also those whose stream was reset.
@@ -166,6 +169,7 @@ impl Http2State {
             connection,
             authorization: LastAuthorization::default(),
             wrong_tokens: ConnectionWrongTokens::default(),
+            denials: ConnectionDenials::default(),
             has_let_in: false,
             running: 0,
             deferred_reads: DeferredReads::default(),

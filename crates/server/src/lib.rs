@@ -19,6 +19,7 @@
 mod account;
 mod actions;
 mod admission;
+mod audit;
 mod authorization;
 mod batch;
 mod blobs;
@@ -79,6 +80,8 @@ use wal::{Recovered, WriteError};
 
 use crate::account::Account;
 use crate::admission::Admission;
+use crate::audit::AuditTrail;
+pub use crate::audit::{AuditCaller, AuditEvent, AuditRecord, audit_text};
 use crate::blobs::{BlobLog, BlobThreads, LoopBlobs, Threads};
 use crate::clock::Clock;
 use crate::clock::SteadyTime;
@@ -197,6 +200,7 @@ struct ServerParts {
     shared: Arc<Shared>,
     account: Arc<Account>,
     wrong_tokens: Arc<WrongTokens>,
+    audit: Arc<AuditTrail>,
     time: Arc<dyn TimeSource>,
     deferred_drop: DeferredDrop,
     /// Who reads databases on disk for event loops.
@@ -526,6 +530,7 @@ impl ServerParts {
             shared: Arc::new(shared),
             account,
             wrong_tokens: Arc::default(),
+            audit: Arc::default(),
             time: config.time,
             deferred_drop,
             readers,
@@ -558,6 +563,7 @@ impl ServerParts {
             tasks: LoopTasks::new(Arc::clone(&self.tasks), Arc::clone(&waker)),
             waker,
             wrong_tokens: Arc::clone(&self.wrong_tokens),
+            audit: Arc::clone(&self.audit),
         };
         let admission = Admission::new(Arc::clone(&self.account));
         LoopHandler::new(LoopState::new(

@@ -303,6 +303,53 @@ pub const WRONG_TOKEN_INTERVAL_MS: u64 = 100;
 /// let in, as that of a proxy has, the call is refused at once: others go on.
 pub const WAITING_REFUSALS: u64 = 64;
 
+/// The same of all connections of one loop, some 1 KiB each: beyond it all are refused at once. So
+/// those who send wrong tokens do not use up the calls of a loop ([`RUNNING_CALLS_PER_LOOP`]).
+pub const WAITING_REFUSALS_PER_LOOP: usize = 4_096;
+
+/// Lines about denials that a connection has in the audit trail at once; those that follow have one
+/// in each [`DENIAL_LINE_CONNECTION_MS`], which says how many had none. So what one connection does
+/// hides neither others nor itself.
+pub const DENIAL_LINES_PER_CONNECTION: u64 = 8;
+
+/// In this time a connection has one more line about denials, in milliseconds.
+pub const DENIAL_LINE_CONNECTION_MS: u64 = 10_000;
+
+/// The same of a caller: the holder of a token, or all whose token is not good from one address,
+/// with however many connections.
+pub const DENIAL_LINES_PER_CALLER: u64 = 64;
+
+/// In this time a caller has one more line about denials, in milliseconds.
+pub const DENIAL_LINE_CALLER_MS: u64 = 1_000;
+
+/// The same of all callers: some 200 KB at once, and then 200 MB a day at most.
+pub const DENIAL_LINES: u64 = 1_000;
+
+/// In this time there is one more line about denials, in milliseconds.
+pub const DENIAL_LINE_MS: u64 = 100;
+
+/// Lines about calls that administrate, of one caller at once: more than any script does in a row.
+/// Whoever may administrate one database could fill the log with calls that are refused for what
+/// they ask.
+pub const ACTION_LINES_PER_CALLER: u64 = 1_000;
+
+/// In this time such a caller has one more line, in milliseconds.
+pub const ACTION_LINE_CALLER_MS: u64 = 100;
+
+/// The same of all who administrate.
+pub const ACTION_LINES: u64 = 10_000;
+
+/// In this time there is one more line about calls that administrate, in milliseconds.
+pub const ACTION_LINE_MS: u64 = 20;
+
+/// Callers whose lines in the audit trail are counted, each in some 60 bytes. What more have is
+/// counted together.
+pub const AUDIT_OWNERS: usize = 4_096;
+
+/// Characters that a line of the audit trail has of a request: the longest name of a database, and
+/// as many of the rights of a token as anybody reads.
+pub const AUDIT_TEXT_CHARACTERS: usize = 512;
+
 /// Addresses whose wrong tokens are counted, each in some 50 bytes. What more send count together,
 /// and so have their refusals delayed sooner; good tokens are never delayed.
 pub const WRONG_TOKEN_ADDRESSES: usize = 4_096;

@@ -107,7 +107,6 @@ impl<K: Eq + Hash> PaceTable<K> {
     }
 
     /// Takes out what owners have missed that are forgotten.
-    #[cfg(test)]
     pub fn take_missed_by_others(&mut self) -> u64 {
         std::mem::take(&mut self.others.missed)
     }

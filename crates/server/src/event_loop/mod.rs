@@ -22,6 +22,7 @@ use wire::{Connection, Event};
 use crate::SharedWaker;
 use crate::actions::StepContext;
 use crate::admission::Admission;
+use crate::audit::AuditTrail;
 use crate::batch::TickBatch;
 use crate::blobs::LoopBlobs;
 use crate::calls::CallTable;
@@ -95,6 +96,7 @@ pub(crate) struct LoopParts {
     pub tasks: LoopTasks,
     pub blobs: LoopBlobs,
     pub wrong_tokens: Arc<WrongTokens>,
+    pub audit: Arc<AuditTrail>,
     pub waker: SharedWaker,
 }
 
@@ -139,6 +141,7 @@ impl LoopState {
                 tasks: parts.tasks,
                 blobs: parts.blobs,
                 wrong_tokens: parts.wrong_tokens,
+                audit: parts.audit,
             },
             shared,
         }
@@ -225,6 +228,7 @@ impl LoopState {
                 (self.calls).cancel(&self.context, http2, stream, cause);
             }
         }
+        self.context.audit.close(&mut http2.denials, now_ns);
         debug_assert_eq!(
             http2.running_calls(),
             0,

@@ -77,7 +77,7 @@ impl LoopState {
         let identity = self.context.identities.get(key);
         match service::check_begin(method, identity, link.peer) {
             Ok(()) => Ok(key),
-            Err(status) => Err(RefusedCaller::without_right(status)),
+            Err(status) => Err(RefusedCaller::without_right(key, status)),
         }
     }
 
@@ -95,6 +95,7 @@ impl LoopState {
         let RefusedCaller { status, reason, .. } = refused;
         self.calls.figures().refused(reason);
         self.log_refusal(&http2.link, method, &status);
+        self.audit_refusal(http2, method, refused.caller, &status);
         let when = match refused.has_wrong_token {
             true => {
                 let (all, now_ns) = (&self.context.wrong_tokens, self.context.clock.tick_ns());
@@ -104,7 +105,9 @@ impl LoopState {
             false => RefusedWhen::Now,
         };
         match when {
-            RefusedWhen::At(at_ns) => {
+            RefusedWhen::At(at_ns)
+                if self.calls.waiting_refusals() < limits::WAITING_REFUSALS_PER_LOOP =>
+            {
                 let caller = (method, IdentityKey::NOBODY);
                 self.begin_with(http2, io, stream, caller, end, |_, _, step| {
                     Call::Refused(DelayedRefusal::started(status, at_ns, step))
@@ -114,7 +117,7 @@ impl LoopState {
                 const WHY: &str = "it sent too many wrong tokens";
                 http2.connection.abort(WHY, &mut io.output);
             }
-            RefusedWhen::Now | RefusedWhen::TooMany => {
+            RefusedWhen::Now | RefusedWhen::At(_) | RefusedWhen::TooMany => {
                 let mut stream = http2.stream(stream, &mut io.output);
                 match method.is_plain() {
                     true => plain::fail(&mut stream, &status, false),
@@ -255,6 +258,10 @@ impl LoopState {
         let timeout_ns = http2.connection.head().timeout_ns();
         let deadline_ns = timeout_ns.map_or(u64::MAX, |ns| now_ns.saturating_add(ns));
         let id = (self.calls).begin(http2, stream, (method, identity), deadline_ns, now_ns);
+        if method.administrates() {
+            let identity = self.context.identities.get(identity);
+            self.calls.set_audited(id, identity);
+        }
         if timeout_ns == Some(0) {
             // Before anything is done for it: what is done within this tick would be answered.
             return self.end(http2, io, id, deadline_exceeded());
@@ -360,6 +367,8 @@ struct RefusedCaller {
     reason: RefusedFor,
     /// It came with a token that is not good.
     has_wrong_token: bool,
+    /// Whose call it is.
+    caller: Option<IdentityKey>,
 }
 
 impl RefusedCaller {
@@ -369,11 +378,12 @@ impl RefusedCaller {
             status: why.status(),
             reason: why.into(),
             has_wrong_token: why.is_wrong_token(),
+            caller: None,
         }
     }
 
     #[cold]
-    fn without_right(status: Status) -> RefusedCaller {
+    fn without_right(caller: IdentityKey, status: Status) -> RefusedCaller {
         let reason = match status.code() {
             Code::Unauthenticated => RefusedFor::TokenMissing,
             _ => RefusedFor::PermissionDenied,
@@ -382,6 +392,7 @@ impl RefusedCaller {
             status,
             reason,
             has_wrong_token: false,
+            caller: Some(caller),
         }
     }
 }

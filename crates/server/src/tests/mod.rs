@@ -1,5 +1,6 @@
 //! Calls of a worker that no socket, thread or clock is behind.
 
+mod audit;
 mod calls;
 mod charges;
 mod disk_writes;
