@@ -121,6 +121,20 @@ impl Step<'_> {
         claimed_bytes.is_some()
     }
 
+    fn add_long_work(&mut self, work: LongWork) {
+        let (connection, counted) = (self.link.id, self.link.holding.counted_key());
+        let long_work = &mut self.context.batch.long_work;
+        long_work.push_of(connection, counted, (work, self.id));
+    }
+
+    /// Returns whose call it is, if what all calls of that take is counted: not if it is somebody
+    /// of this machine without a token.
+    fn counted(&self) -> Option<IdentityKey> {
+        let is_anonymous = self.identity().is_none_or(Identity::is_anonymous);
+        let is_counted = !(self.link.is_local() && is_anonymous);
+        is_counted.then_some(self.identity)
+    }
+
     /// The call is about to put a write into the batch.
     fn note_write(&mut self) {
         let ConnectionId { slot, generation } = self.link.id;
@@ -158,8 +172,7 @@ impl DatabaseAccess for Step<'_> {
     }
 
     fn read_long(&mut self, database: DatabaseId) {
-        let work = (LongWork::Read(database), self.id);
-        self.context.batch.long_work.push(self.link.id, work);
+        self.add_long_work(LongWork::Read(database));
     }
 
     fn read_when_large(&mut self) {
@@ -431,12 +444,14 @@ impl Wakeups for Step<'_> {
     }
 
     fn step_later(&mut self) {
-        let work = (LongWork::Step, self.id);
-        self.context.batch.long_work.push(self.link.id, work);
+        self.add_long_work(LongWork::Step);
     }
 
     fn caller(&self) -> Caller {
-        self.link.caller
+        Caller {
+            identity: self.counted(),
+            ..self.link.caller
+        }
     }
 }
 

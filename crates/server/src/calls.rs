@@ -135,6 +135,8 @@ pub(crate) struct CallTable {
     calls: Slab,
     /// Calls among them that wait for their refusal.
     refused: usize,
+    /// How many of them each identity has, by its slot.
+    of_identities: Vec<usize>,
     /// Calls with a deadline that began in this tick: only those that outlive it get an alarm.
     fresh: Vec<CallId>,
     /// Connections and tags of commits whose callers have left in this tick.
@@ -150,6 +152,7 @@ impl CallTable {
         CallTable {
             calls: Slab::default(),
             refused: 0,
+            of_identities: Vec::new(),
             fresh: Vec::new(),
             abandoned: Vec::new(),
             figures,
@@ -183,6 +186,31 @@ impl CallTable {
     /// Returns how many of them wait for their refusal.
     pub fn waiting_refusals(&self) -> usize {
         self.refused
+    }
+
+    /// Returns how many calls of an identity run.
+    #[inline]
+    pub fn of_identity(&self, identity: IdentityKey) -> usize {
+        self.of_identities
+            .get(identity.slot())
+            .map_or(0, |calls| *calls)
+    }
+
+    /// Returns how many calls each identity has that has some, by its slot.
+    #[cfg(test)]
+    pub fn of_identities(&self) -> Vec<usize> {
+        let counts = self.of_identities.iter().copied();
+        counts.filter(|calls| *calls > 0).collect()
+    }
+
+    #[inline]
+    fn begin_of_identity(&mut self, identity: IdentityKey) {
+        let slot = identity.slot();
+        if slot >= self.of_identities.len() {
+            // There are as many slots as tokens and listeners.
+            self.of_identities.resize(slot + 1, 0);
+        }
+        self.of_identities[slot] += 1;
     }
 
     /// Returns every running call, for the rare walks of draining and topic changes.
@@ -263,7 +291,10 @@ impl CallTable {
         http2.begin_call();
         match identity {
             IdentityKey::NOBODY => self.refused += 1,
-            _ => self.figures.started(method),
+            _ => {
+                self.begin_of_identity(identity);
+                self.figures.started(method);
+            }
         }
         id
     }
@@ -368,6 +399,7 @@ impl CallTable {
             self.refused -= 1;
             return;
         }
+        self.of_identities[running.identity.slot()] -= 1;
         let (settings, clock) = (&context.settings, &context.clock);
         self.figures.ended(running.method, code);
         if let Some(calls) = &mut self.ended_calls {

@@ -130,6 +130,12 @@ impl DeferredReads {
 }
 
 impl Link {
+    /// Returns whether the peer is of this machine.
+    #[inline]
+    pub fn is_local(&self) -> bool {
+        matches!(self.peer, PeerKind::Unix | PeerKind::Loopback)
+    }
+
     pub fn new(id: ConnectionId, peer: &Peer, holding: Holding, now_ns: u64) -> Link {
         let kind = match &peer.address {
             PeerAddress::Unix => PeerKind::Unix,
@@ -146,6 +152,7 @@ impl Link {
             caller: Caller {
                 address: upload_peer(&peer.address),
                 connection: holding.number(),
+                identity: None,
             },
             armed_ns: u64::MAX,
             holding,

@@ -52,6 +52,15 @@ pub const RUNNING_CALLS_PER_LOOP: usize = 262_144;
 /// protocol as long as three quarters are left.
 pub const LEFT_CALLS_SHARE: usize = 16;
 
+/// The part of the calls that a loop could still run which one token may have, with however many
+/// connections: a half, so that one that takes what it can get comes to a third of
+/// [`RUNNING_CALLS_PER_LOOP`]. Callers without a token count together for each listener, unless
+/// they come from this machine.
+pub const LEFT_CALLS_IDENTITY_SHARE: usize = 2;
+
+/// Calls that a token may run in a loop however many there are.
+pub const IDENTITY_CALLS_IN_ANY_CASE: usize = 1_024;
+
 /// Calls that a connection may run however many there are, and that are not charged: what ordinary
 /// clients have at once.
 pub const CALLS_IN_ANY_CASE: usize = 64;
@@ -103,6 +112,10 @@ pub const ANSWER_SHARE: u64 = 2;
 /// committer has taken them. Stops those that send writes and go, for whom the account counts
 /// nothing any more.
 pub const WAITING_WRITES_SHARE: usize = 4;
+
+/// The part of what may wait in one loop for the committer, a half, beyond which nothing more is
+/// read from those whose token holds as much: others go on until the whole is used up.
+pub const WAITING_WRITES_IDENTITY_SHARE: usize = 2;
 
 /// How often a connection looks whether less waits for the committer where nobody has said so, in
 /// milliseconds.
@@ -168,9 +181,9 @@ pub const SMALL_HOLDERS_SHARE: usize = 2;
 /// Bytes of connections that are ended at a time: one small one would give back next to nothing.
 pub const RELIEVED_AT_ONCE_BYTES: usize = 1 << 20;
 
-/// Addresses of peers that are remembered before those without a connection are forgotten; twice as
-/// many as have one, where that is more.
-pub const KEPT_ADDRESSES: usize = 1_024;
+/// Addresses of peers, and tokens, that are remembered with what they hold before those without a
+/// connection are forgotten; twice as many as have one, where that is more.
+pub const KEPT_PARTIES: usize = 1_024;
 
 /// How long commits that found no room for what they must know wait until it is read again, in
 /// milliseconds: as long as a group of the log takes that gives some back.

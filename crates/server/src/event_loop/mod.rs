@@ -73,6 +73,8 @@ pub(crate) struct LoopState {
     revisit: Vec<ConnectionId>,
     /// Connections of which nothing is taken until less waits for the committer.
     held_back: BTreeSet<ConnectionId>,
+    /// Those of them whose token has its share of that, while others go on.
+    held_back_by_share: BTreeSet<ConnectionId>,
     /// Connections that wait for memory for their next large message.
     turn_queue: TurnQueue,
     /// Verdicts of the account by which connections of this loop were looked for.
@@ -125,6 +127,7 @@ impl LoopState {
             connections: 0,
             revisit: Vec::new(),
             held_back: BTreeSet::new(),
+            held_back_by_share: BTreeSet::new(),
             turn_queue: TurnQueue::default(),
             verdicts_seen: 0,
             unpack_queue: UnpackQueue::default(),

@@ -11,8 +11,10 @@ use service::{
 use wire::{Connection, Event, StreamKey};
 
 use super::LoopState;
+use crate::account::CountedCaller;
 use crate::actions::{Again, Step};
 use crate::admission;
+use crate::audit;
 use crate::authorization;
 use crate::calls::deadline_exceeded;
 use crate::connection::{Http2State, Link};
@@ -72,12 +74,23 @@ impl LoopState {
         link: &Link,
         method: Method,
         found: Result<IdentityKey, Unauthenticated>,
-    ) -> Result<IdentityKey, RefusedCaller> {
+    ) -> Result<AdmittedCaller, RefusedCaller> {
         let key = found.map_err(RefusedCaller::without_identity)?;
         let identity = self.context.identities.get(key);
-        match service::check_begin(method, identity, link.peer) {
-            Ok(()) => Ok(key),
-            Err(status) => Err(RefusedCaller::without_right(key, status)),
+        if let Err(status) = service::check_begin(method, identity, link.peer) {
+            return Err(RefusedCaller::without_right(key, status));
+        }
+        let has_token = identity.is_some_and(|identity| !identity.is_anonymous());
+        if !has_token && link.is_local() {
+            return Ok(AdmittedCaller { key, counted: None });
+        }
+        let (in_loop, own) = (self.calls.len(), self.calls.of_identity(key));
+        match self.context.admission.admit_identity(in_loop, own) {
+            Ok(()) => Ok(AdmittedCaller {
+                key,
+                counted: Some(CountedCaller { key, has_token }),
+            }),
+            Err(reason) => Err(RefusedCaller::beyond_share(key, reason)),
         }
     }
 
@@ -95,7 +108,9 @@ impl LoopState {
         let RefusedCaller { status, reason, .. } = refused;
         self.calls.figures().refused(reason);
         self.log_refusal(&http2.link, method, &status);
-        self.audit_refusal(http2, method, refused.caller, &status);
+        if audit::is_denial(status.code()) {
+            self.audit_refusal(http2, method, refused.caller, &status);
+        }
         let when = match refused.has_wrong_token {
             true => {
                 let (all, now_ns) = (&self.context.wrong_tokens, self.context.clock.tick_ns());
@@ -233,11 +248,13 @@ impl LoopState {
         http2: &mut Http2State,
         io: &mut Io,
         stream: StreamKey,
-        (method, identity): (Method, IdentityKey),
+        (method, caller): (Method, AdmittedCaller),
         end: bool,
     ) {
         http2.has_let_in |= method.entry().access != Access::Open;
-        let caller = (method, identity);
+        let is_idle = http2.running_calls() == 0;
+        http2.link.holding.note_caller(caller.counted, is_idle);
+        let caller = (method, caller.key);
         self.begin_with(http2, io, stream, caller, end, |head, shared, step| {
             Call::started(method, head, shared, step)
         });
@@ -361,6 +378,13 @@ impl LoopState {
     }
 }
 
+/// Whose call may begin.
+struct AdmittedCaller {
+    key: IdentityKey,
+    /// Who it is to the account; `None`: somebody of this machine without a token.
+    counted: Option<CountedCaller>,
+}
+
 /// A call whose caller may not begin it.
 struct RefusedCaller {
     status: Status,
@@ -379,6 +403,16 @@ impl RefusedCaller {
             reason: why.into(),
             has_wrong_token: why.is_wrong_token(),
             caller: None,
+        }
+    }
+
+    #[cold]
+    fn beyond_share(caller: IdentityKey, reason: RefusedFor) -> RefusedCaller {
+        RefusedCaller {
+            status: admission::status(reason),
+            reason,
+            has_wrong_token: false,
+            caller: Some(caller),
         }
     }
 
