@@ -79,7 +79,8 @@ def test_what_administrates_has_a_line(binary, tmp_path, form, level):
                 admin.DropDatabase(drop, metadata=header(GOOD))
                 count += 5
                 last = [parsed(line, form) for line in wait_for_lines(server, count)[-5:]]
-                seen = [(one["event"], one["method"], one.get("on"), one["outcome"]) for one in last]
+                names = ("event", "method", "on", "outcome")
+                seen = [tuple(one.get(name) for name in names) for one in last]
                 assert seen == [
                     ("administration", "pelton.v1.Admin/CreateDatabase", "orders", "OK"),
                     ("token", "pelton.v1.Admin/CreateToken", "ci", "OK"),

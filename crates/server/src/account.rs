@@ -15,7 +15,9 @@
 //! neither may have most of an account of which half is used. Of those that do not move, the
 //! connections of that token go first that hold most and move least together.
 
+mod claimed;
 mod parties;
+mod shared_body;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -28,7 +30,10 @@ use wire::Pause;
 
 use crate::SharedWaker;
 use crate::limits;
+use claimed::Claimed;
+pub(crate) use parties::CountedCaller;
 use parties::{Parties, Party, PartyHolding};
+use shared_body::{SharedBody, SharedCharge};
 
 /// What all peers of a server make it hold, and how much that may be.
 #[derive(Debug)]
@@ -53,46 +58,6 @@ pub(crate) struct Account {
     verdicts: AtomicU64,
     /// A connection receives a large message although there is no memory left for it.
     is_overdrawn: AtomicBool,
-}
-
-/// The bytes that are claimed, below, and how many claims there ever were, above: who has looked at
-/// what is charged before takes nothing if a claim has come and gone meanwhile, though the sum is
-/// the same again. That a claim goes need not be counted: the sum is not the same again before
-/// another one has come.
-#[derive(Debug, Default)]
-struct Claimed(AtomicU64);
-
-impl Claimed {
-    /// One claim. Above a TiB of bytes; it may overflow.
-    const ONE: u64 = 1 << 40;
-
-    #[cfg(test)]
-    fn bytes(&self) -> usize {
-        Claimed::of(self.0.load(Ordering::Acquire))
-    }
-
-    fn of(packed: u64) -> usize {
-        (packed % Claimed::ONE) as usize
-    }
-
-    /// Adds bytes if `may` says so of those that are claimed, and nothing has changed while it
-    /// looked.
-    fn add_if(&self, bytes: usize, may: impl Fn(usize) -> bool) -> bool {
-        let add = |packed: u64| {
-            let changed = packed.wrapping_add(Claimed::ONE + bytes as u64);
-            may(Claimed::of(packed)).then_some(changed)
-        };
-        let added = (self.0).fetch_update(Ordering::AcqRel, Ordering::Acquire, add);
-        added.is_ok()
-    }
-
-    fn add(&self, bytes: usize) {
-        (self.0).fetch_add(Claimed::ONE + bytes as u64, Ordering::AcqRel);
-    }
-
-    fn subtract(&self, bytes: usize) {
-        (self.0).fetch_sub(bytes as u64, Ordering::AcqRel);
-    }
 }
 
 /// Asks a loop for a tick.
@@ -406,37 +371,6 @@ fn stands_still(moved_ns: u64, allowed_ms: u64, now_ns: u64) -> bool {
     now_ns.saturating_sub(moved_ns) >= allowed_ms * 1_000_000
 }
 
-/// A body that several answers may hold. Another one that begins at the same place, but is not as
-/// long, is charged by itself, so that each gives back what was charged for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct SharedBody {
-    /// Its address.
-    place: usize,
-    bytes: usize,
-}
-
-/// Charges a shared body as long as it lives.
-#[derive(Debug)]
-struct SharedCharge {
-    account: Arc<Account>,
-    body: SharedBody,
-}
-
-impl wire::Charge for SharedCharge {}
-
-impl Drop for SharedCharge {
-    fn drop(&mut self) {
-        let mut shared = lock(&self.account.shared);
-        if let Some(holders) = shared.get_mut(&self.body) {
-            *holders -= 1;
-            if *holders == 0 {
-                shared.remove(&self.body);
-                (self.account.charged).fetch_sub(self.body.bytes, Ordering::Relaxed);
-            }
-        }
-    }
-}
-
 /// What a connection holds, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Held {
@@ -453,14 +387,6 @@ pub(crate) struct Held {
     /// A whole request of the peer waits for memory, and the peer has taken what it was sent, but
     /// for a little.
     pub waits_for_memory: bool,
-}
-
-/// Somebody whose connections are counted together, wherever they come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CountedCaller {
-    pub key: IdentityKey,
-    /// Otherwise all who call through a listener without a token.
-    pub has_token: bool,
 }
 
 /// What one connection makes the server hold. Given back when it is dropped.
@@ -558,9 +484,9 @@ impl Holding {
         }
     }
 
-    /// Notes whose call begins on the connection; `None`: nobody's that is counted. What it holds is
-    /// that of a token from the first call on that has one, and that of another caller only when it
-    /// holds little and no call runs (`is_idle`): so nobody can have others answer for what they
+    /// Notes whose call begins on the connection; `None`: nobody's that is counted. What it holds
+    /// is that of a token from the first call on that has one, and that of another caller only when
+    /// it holds little and no call runs (`is_idle`): so nobody can have others answer for what they
     /// hold.
     #[inline]
     pub fn note_caller(&mut self, caller: Option<CountedCaller>, is_idle: bool) {

@@ -47,8 +47,8 @@ impl Admission {
         Ok(())
     }
 
-    /// Whether a token may have another call, with so many calls running in its loop, and so many of
-    /// them its own.
+    /// Whether a token may have another call, with so many calls running in its loop, and so many
+    /// of them its own.
     #[inline]
     pub fn admit_identity(&self, in_loop: usize, of_identity: usize) -> Result<(), RefusedFor> {
         let left = self.calls_per_loop.saturating_sub(in_loop);

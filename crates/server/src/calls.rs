@@ -10,7 +10,8 @@ use store::tree::ReadPlan;
 use wire::{Cause, StreamKey};
 
 use crate::actions::{CallResources, Effects, Step, StepContext};
-use crate::audit::{self, AuditCaller, AuditedCall, EndedCall};
+use crate::audit::{self, AuditedCall, EndedCall};
+use crate::audit_record::AuditCaller;
 use crate::call_id::CallId;
 use crate::connection::Http2State;
 use crate::durations::EndedCalls;
@@ -514,7 +515,8 @@ fn audit_ended(context: &StepContext, http2: &mut Http2State, running: &Running,
     };
     let Http2State { link, denials, .. } = http2;
     let now_ns = context.clock.tick_ns();
-    (context.audit).note(&*context.settings.log, (link, denials), &ended, now_ns);
+    let (log, peer) = (&*context.settings.log, (&link.address, link.caller.address));
+    (context.audit).note(log, peer, denials, &ended, now_ns);
 }
 
 /// The status of a call whose deadline has passed.

@@ -7,7 +7,7 @@ use service::{Code, Shared};
 use store::durable::Durable;
 use store::{Decision, Outcomes, Refusal, WriteBatch};
 
-use crate::audit::{AuditCaller, AuditEvent, AuditRecord};
+use crate::audit_record::{AuditCaller, AuditEvent, AuditRecord};
 use crate::clock::TimeSource;
 use crate::storage::Unticked;
 use crate::{Log, load_identities};

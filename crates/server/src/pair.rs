@@ -14,7 +14,7 @@ use wire::grpc::Metadata;
 use wire::{Connection, Event, RequestHead, StreamKey};
 
 use crate::account::Account;
-use crate::audit::AuditRecord;
+use crate::audit_record::AuditRecord;
 use crate::deferred_drop::DeferredDrop;
 use crate::event_loop::{LoopHandler, LoopRole};
 use crate::readers::Readers;

@@ -7,7 +7,7 @@ use net::PeerAddress;
 use service::{Code, Method};
 use store::snapshot::SnapshotReport;
 
-use crate::audit::AuditRecord;
+use crate::audit_record::AuditRecord;
 
 /// Said about things worth a line in the log. The binary decides how it looks.
 pub trait Log: Send + Sync {

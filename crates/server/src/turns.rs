@@ -1,6 +1,6 @@
 //! What waits, in turns: one owner after the other, and of each what came first. So an owner with a
-//! thousand of them delays its own, and what another one has by one. Owners of one token have a turn
-//! together, and take turns in it: so a token with a thousand owners delays its own, too.
+//! thousand of them delays its own, and what another one has by one. Owners of one token have a
+//! turn together, and take turns in it: so a token with a thousand owners delays its own, too.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -14,7 +14,7 @@ use crate::limits;
 #[derive(Debug)]
 pub(crate) struct Turns<K, T> {
     /// Of each owner that has something. None is empty.
-    waiting: HashMap<K, Waiting<T>>,
+    waiting: HashMap<K, WaitingItems<T>>,
     /// Whose turn is next, the first in front.
     order: VecDeque<TurnOf<K>>,
     /// The owners of each token that has some, in the order of their turns. None is empty.
@@ -30,7 +30,7 @@ pub(crate) struct Turns<K, T> {
 
 /// What waits for an owner.
 #[derive(Debug)]
-struct Waiting<T> {
+struct WaitingItems<T> {
     /// Whose token it has, if that is counted.
     identity: Option<IdentityKey>,
     items: VecDeque<T>,
@@ -73,7 +73,7 @@ impl<K: Copy + Eq + Hash, T> Turns<K, T> {
             Entry::Vacant(entry) => {
                 let mut items = self.spare.pop().unwrap_or_default();
                 items.push_back(item);
-                entry.insert(Waiting { identity, items });
+                entry.insert(WaitingItems { identity, items });
                 self.add_turn(owner, identity);
             }
         }

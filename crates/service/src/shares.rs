@@ -1,8 +1,8 @@
 //! Shares out what is scarce among callers: places, bytes, time.
 //!
-//! A connection, an address and a token may have a part of what is left. So the less there is, the less one
-//! of them can take, and a few cannot use up what all share. A little a connection has in any case,
-//! whoever came first.
+//! A connection, an address and a token may have a part of what is left. So the less there is, the
+//! less one of them can take, and a few cannot use up what all share. A little a connection has in
+//! any case, whoever came first.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -207,7 +207,7 @@ mod tests {
                 .collect();
             let sum: u64 = taken.iter().sum();
             assert!(sum < 3_400 + 200 * BOUNDS.in_any_case, "{sum}: a third");
-            assert_eq!(take_all(&mut shares, of(0, 0)).1.whose, "token");
+            assert_eq!(take_all(&mut shares, of(0, 150)).1.whose, "token");
             // Another one, and one that is not counted.
             for other in [of(1, 300), caller(301, 301)] {
                 let (of_another, _) = take_all(&mut shares, other);

@@ -20,6 +20,14 @@ pub(super) enum Party {
     Identity(IdentityKey),
 }
 
+/// Somebody whose connections are counted together, wherever they come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CountedCaller {
+    pub key: IdentityKey,
+    /// Otherwise all who call through a listener without a token.
+    pub has_token: bool,
+}
+
 impl Party {
     /// Returns who is where a connection comes from.
     pub fn of(peer: &PeerAddress) -> Party {

@@ -6,7 +6,8 @@ use service::{Method, Status};
 use wire::CloseReason;
 
 use super::LoopState;
-use crate::audit::{AuditCaller, EndedCall};
+use crate::audit::EndedCall;
+use crate::audit_record::AuditCaller;
 use crate::connection::{ConnectionState, Http2State, Link};
 use crate::settings::FailedCall;
 
@@ -75,7 +76,8 @@ impl LoopState {
         };
         let Http2State { link, denials, .. } = http2;
         let now_ns = context.clock.tick_ns();
-        (context.audit).note(&*context.settings.log, (link, denials), &ended, now_ns);
+        let (log, peer) = (&*context.settings.log, (&link.address, link.caller.address));
+        (context.audit).note(log, peer, denials, &ended, now_ns);
     }
 
     #[cold]

@@ -101,8 +101,8 @@ impl LoopState {
         self.held_back.contains(&id) || self.held_back_by_share.contains(&id)
     }
 
-    /// Returns how much waits for the committer, in bytes, and beyond how much nothing more is taken
-    /// from any peer: a bound beside the account, which counts only for calls that live.
+    /// Returns how much waits for the committer, in bytes, and beyond how much nothing more is
+    /// taken from any peer: a bound beside the account, which counts only for calls that live.
     #[inline]
     fn waiting_writes(&self) -> (usize, usize) {
         let waiting_bytes = self.context.batch.write_bytes() + self.writes.waiting_bytes();

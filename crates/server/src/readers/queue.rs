@@ -1,7 +1,7 @@
 //! Jobs that wait for a reader, and who gets the next one: the connections in turn, so that one
-//! with thousands of jobs holds up its own, and those of one token together in one turn. Long reads (pages of scans, counts) have a part of the
-//! readers and come behind short ones, so that a Get waits for no scan but those that are under
-//! way.
+//! with thousands of jobs holds up its own, and those of one token together in one turn. Long reads
+//! (pages of scans, counts) have a part of the readers and come behind short ones, so that a Get
+//! waits for no scan but those that are under way.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
