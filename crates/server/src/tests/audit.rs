@@ -161,7 +161,7 @@ fn a_call_that_administrates_and_is_given_up_has_a_line() {
     let mut pair = open(&["admin"]);
     for _ in 0..2 {
         let mut metadata = Metadata::new();
-        let pushed = metadata.push_ascii("authorization", &header(1));
+        let pushed = metadata.push_ascii("authorization", header(1));
         pushed.expect("it may stand in a header");
         let path = path(Method::AdminBackup);
         let head = RequestHead {
