@@ -38,10 +38,11 @@ class Flood(Connection):
     small as the protocol has it (65 535 bytes) unless `connection_window` opens it.
     """
 
-    def __init__(self, address, window=0, connection_window=None, receive_buffer=None):
-        super().__init__(
-            address, settings_payload(initial_window_size=window), receive_buffer=receive_buffer
-        )
+    def __init__(
+        self, address, window=0, connection_window=None, receive_buffer=None, source=None
+    ):
+        settings = settings_payload(initial_window_size=window)
+        super().__init__(address, settings, receive_buffer=receive_buffer, source=source)
         self.greeted = False
         self.data_bytes = 0
         if connection_window:
@@ -125,9 +126,10 @@ class Honest(threading.Thread):
     One stays on its connection, the other makes a new one for each round: a newcomer.
     """
 
-    def __init__(self, address, database="", call=None):
+    def __init__(self, address, database="", call=None, metadata=()):
         super().__init__(daemon=True)
         self.address, self.database = address, database
+        self.metadata = metadata
         # A call beside the usual ones: a function of the channel that raises if it fails.
         self.call = call
         self.seconds, self.failures = [], []
@@ -148,10 +150,12 @@ class Honest(threading.Thread):
         key, value = b"honest/%d" % (self.rounds % 8), b"%d" % self.rounds
         try:
             begin = time.monotonic()
-            kv.Put(pb.PutRequest(database=self.database, key=key, value=value), timeout=30)
+            put = pb.PutRequest(database=self.database, key=key, value=value)
+            kv.Put(put, timeout=30, metadata=self.metadata)
             self.seconds.append(time.monotonic() - begin)
             begin = time.monotonic()
-            found = kv.Get(pb.GetRequest(database=self.database, key=key), timeout=30)
+            get = pb.GetRequest(database=self.database, key=key)
+            found = kv.Get(get, timeout=30, metadata=self.metadata)
             self.seconds.append(time.monotonic() - begin)
             assert found.value == value, f"{found.value!r} is not {value!r}"
             if self.call:

@@ -103,7 +103,7 @@ class Answer:
 class Connection:
     """One connection, greeted, whose frames the test writes itself."""
 
-    def __init__(self, address, settings=b"", greet=True, receive_buffer=None):
+    def __init__(self, address, settings=b"", greet=True, receive_buffer=None, source=None):
         if address.startswith("unix:"):
             self.socket = socket.socket(socket.AF_UNIX)
             self.socket.connect(address.removeprefix("unix:"))
@@ -113,6 +113,9 @@ class Connection:
             if receive_buffer:
                 # Before connecting: the kernel's window follows from it.
                 self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+            if source:
+                # An address of this machine from which it comes.
+                self.socket.bind((source, 0))
             self.socket.connect((host, int(port)))
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.encoder = hpack.Encoder()

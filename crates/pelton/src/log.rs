@@ -5,7 +5,7 @@ mod repeated;
 
 use std::io::{self, IsTerminal};
 
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::reload;
 use tracing_subscriber::{Registry, fmt};
@@ -13,9 +13,13 @@ use tracing_subscriber::{Registry, fmt};
 use crate::arguments::{LogFormat, LogLevel};
 use repeated::Repeated;
 
+/// The target of the lines of the audit trail: they are there at each level, and have bounds of
+/// their own.
+pub const AUDIT_TARGET: &str = "audit";
+
 /// Changes what is logged while the server runs.
 #[derive(Clone)]
-pub struct Level(reload::Handle<LevelFilter, Registry>);
+pub struct Level(reload::Handle<Targets, Registry>);
 
 /// Starts the log: from now on everything at `level` or above goes to standard error, one line
 /// each.
@@ -48,12 +52,17 @@ impl Level {
     }
 }
 
-fn filter(level: LogLevel) -> LevelFilter {
-    match level {
+fn filter(level: LogLevel) -> Targets {
+    let level = match level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
         LogLevel::Info => LevelFilter::INFO,
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Trace => LevelFilter::TRACE,
-    }
+    };
+    // At least what audit lines have, whatever else is left out.
+    let of_audit = level.max(LevelFilter::INFO);
+    Targets::new()
+        .with_default(level)
+        .with_target(AUDIT_TARGET, of_audit)
 }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use net::{Notice, Notices, PeerAddress};
-use server::{Detail, FailedCall};
+use server::{AuditEvent, AuditRecord, Detail, FailedCall, audit_text};
 use service::{Code, Method};
 use store::snapshot::SnapshotReport;
 use tracing::level_filters::LevelFilter;
 
+use crate::log::AUDIT_TARGET;
 use crate::notify::Notifier;
 
 /// Brings it into the log, and what the service manager should know to it.
@@ -38,6 +39,33 @@ impl server::Log for ServerLog {
         tracing::warn!(
             "ended a connection from {peer}, whose peer broke a rule or a limit of HTTP/2: {why}"
         );
+    }
+
+    fn audit(&self, record: &AuditRecord<'_>) {
+        let text = |text: &str| (!text.is_empty()).then(|| audit_text(text));
+        let (on, detail) = (text(record.subject), text(record.detail));
+        let peer = record.peer.map(ToString::to_string);
+        let suppressed = (record.suppressed > 0).then_some(record.suppressed);
+        macro_rules! line {
+            ($level:ident) => {
+                tracing::$level!(
+                    target: AUDIT_TARGET,
+                    event = record.event.name(),
+                    method = record.method,
+                    on,
+                    detail,
+                    identity = record.caller.name(),
+                    peer,
+                    outcome = record.code.name(),
+                    suppressed,
+                    "audit"
+                )
+            };
+        }
+        match record.event {
+            AuditEvent::Administration | AuditEvent::Token => line!(info),
+            AuditEvent::Denial => line!(warn),
+        }
     }
 
     fn storage(&self, what: &str) {

@@ -10,17 +10,30 @@
 //! of those that have not moved for [`limits::STALLED_MS`]; one that only waits for memory itself
 //! has longer. Where small ones together are why the account is full, such as senders of a byte now
 //! and then, those of them go that do not move.
+//!
+//! The connections from one address are one to it, and so are those of one token ([`Parties`]):
+//! neither may have most of an account of which half is used. Of those that do not move, the
+//! connections of that token go first that hold most and move least together.
+
+mod claimed;
+mod parties;
+mod shared_body;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use net::{AddressKey, PeerAddress};
+use net::PeerAddress;
+use service::identities::IdentityKey;
 use wire::Pause;
 
 use crate::SharedWaker;
 use crate::limits;
+use claimed::Claimed;
+pub(crate) use parties::CountedCaller;
+use parties::{Parties, Party, PartyHolding};
+use shared_body::{SharedBody, SharedCharge};
 
 /// What all peers of a server make it hold, and how much that may be.
 #[derive(Debug)]
@@ -32,7 +45,7 @@ pub(crate) struct Account {
     claimed: Claimed,
     /// Shared bodies that are held, and how many answers hold each.
     shared: Mutex<HashMap<SharedBody, usize>>,
-    addresses: Mutex<Addresses>,
+    parties: Mutex<Parties>,
     /// Connections that were opened, ever.
     opened: AtomicU64,
     /// Connections that hold more than a little.
@@ -45,93 +58,6 @@ pub(crate) struct Account {
     verdicts: AtomicU64,
     /// A connection receives a large message although there is no memory left for it.
     is_overdrawn: AtomicBool,
-}
-
-/// Where a peer comes from, as far as one peer can be told from another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Address {
-    Tcp(AddressKey),
-    Unix,
-    Simulated(u32),
-}
-
-impl Address {
-    fn of(peer: &PeerAddress) -> Address {
-        match peer {
-            PeerAddress::Unix => Address::Unix,
-            PeerAddress::Simulated(node) => Address::Simulated(*node),
-            PeerAddress::Tcp(socket) => Address::Tcp(AddressKey::of(socket.ip())),
-        }
-    }
-}
-
-/// The bytes that are claimed, below, and how many claims there ever were, above: who has looked at
-/// what is charged before takes nothing if a claim has come and gone meanwhile, though the sum is
-/// the same again. That a claim goes need not be counted: the sum is not the same again before
-/// another one has come.
-#[derive(Debug, Default)]
-struct Claimed(AtomicU64);
-
-impl Claimed {
-    /// One claim. Above a TiB of bytes; it may overflow.
-    const ONE: u64 = 1 << 40;
-
-    #[cfg(test)]
-    fn bytes(&self) -> usize {
-        Claimed::of(self.0.load(Ordering::Acquire))
-    }
-
-    fn of(packed: u64) -> usize {
-        (packed % Claimed::ONE) as usize
-    }
-
-    /// Adds bytes if `may` says so of those that are claimed, and nothing has changed while it
-    /// looked.
-    fn add_if(&self, bytes: usize, may: impl Fn(usize) -> bool) -> bool {
-        let add = |packed: u64| {
-            let changed = packed.wrapping_add(Claimed::ONE + bytes as u64);
-            may(Claimed::of(packed)).then_some(changed)
-        };
-        let added = (self.0).fetch_update(Ordering::AcqRel, Ordering::Acquire, add);
-        added.is_ok()
-    }
-
-    fn add(&self, bytes: usize) {
-        (self.0).fetch_add(Claimed::ONE + bytes as u64, Ordering::AcqRel);
-    }
-
-    fn subtract(&self, bytes: usize) {
-        (self.0).fetch_sub(bytes as u64, Ordering::AcqRel);
-    }
-}
-
-/// What each address holds, as long as it has a connection.
-#[derive(Debug, Default)]
-struct Addresses {
-    held: HashMap<Address, Weak<AddressHolding>>,
-    /// With more entries, those without a connection are swept. Twice as many as the last sweep has
-    /// left, so that a connection costs the same however many addresses there are.
-    swept_above: usize,
-}
-
-impl Addresses {
-    /// Returns what an address holds.
-    fn open(&mut self, address: Address) -> Arc<AddressHolding> {
-        let entry = self.held.entry(address).or_default();
-        let holding = entry.upgrade().unwrap_or_default();
-        *entry = Arc::downgrade(&holding);
-        if self.held.len() > self.swept_above.max(limits::KEPT_ADDRESSES) {
-            self.held.retain(|_, entry| entry.strong_count() > 0);
-            self.swept_above = 2 * self.held.len();
-        }
-        holding
-    }
-}
-
-/// What all connections from one address hold.
-#[derive(Debug, Default)]
-struct AddressHolding {
-    held_bytes: AtomicUsize,
 }
 
 /// Asks a loop for a tick.
@@ -152,7 +78,8 @@ struct Holder {
     moved_ns: AtomicU64,
     waits_for_memory: AtomicBool,
     is_condemned: AtomicBool,
-    address: Arc<AddressHolding>,
+    address: Arc<PartyHolding>,
+    identity: Option<Arc<PartyHolding>>,
     /// Of the connection's loop.
     wake: Wake,
 }
@@ -164,7 +91,7 @@ impl Account {
             limit_bytes,
             claimed: Claimed::default(),
             shared: Mutex::default(),
-            addresses: Mutex::default(),
+            parties: Mutex::default(),
             opened: AtomicU64::new(0),
             holders: Mutex::default(),
             relieved_ns: AtomicU64::new(0),
@@ -290,7 +217,8 @@ impl Account {
         Holding {
             number: self.opened.fetch_add(1, Ordering::Relaxed),
             account: Arc::clone(self),
-            address: lock(&self.addresses).open(Address::of(peer)),
+            address: lock(&self.parties).open(Party::of(peer)),
+            identity: None,
             wake: Wake(Arc::clone(wake)),
             charged_bytes: 0,
             held_bytes: 0,
@@ -326,12 +254,13 @@ impl Account {
         })
     }
 
-    /// Ends the connections that hold most and move least, of an address or of all, until as much
-    /// is given back as is at a time. Small ones only where `ends_small` says so of all holders.
+    /// Ends the connections that hold most and move least, of a party or of all, until as much is
+    /// given back as is at a time: first those of the token that does so with all its connections.
+    /// Small ones only where `ends_small` says so of all holders.
     fn relieve(
         &self,
         now_ns: u64,
-        of: Option<&Arc<AddressHolding>>,
+        of: Option<&Arc<PartyHolding>>,
         ends_small: impl FnOnce(&[Arc<Holder>]) -> bool,
     ) {
         let relieved_ns = self.relieved_ns.load(Ordering::Relaxed);
@@ -346,13 +275,13 @@ impl Account {
             return;
         }
         let holders = lock(&self.holders);
-        let is_of = |holder: &&Arc<Holder>| of.is_none_or(|of| Arc::ptr_eq(of, &holder.address));
+        let is_of = |holder: &&Arc<Holder>| of.is_none_or(|of| holder.is_of(of));
         let stalled = holders.iter().filter(|holder| holder.is_stalled(now_ns));
         let mut stalled: Vec<_> = stalled.filter(is_of).collect();
         if stalled.is_empty() {
             return;
         }
-        stalled.sort_by_key(|holder| std::cmp::Reverse(holder.weight(now_ns)));
+        sort_by_weight(&mut stalled, now_ns);
         let ends_small = ends_small(&holders);
         let mut freed = 0;
         for holder in stalled {
@@ -399,6 +328,11 @@ impl Holder {
         self.bytes() as u128 * u128::from(still_ns)
     }
 
+    fn is_of(&self, party: &Arc<PartyHolding>) -> bool {
+        let is_party = |own: &Arc<PartyHolding>| Arc::ptr_eq(own, party);
+        is_party(&self.address) || self.identity.as_ref().is_some_and(is_party)
+    }
+
     /// Has its loop end it, which looks for it when the count of verdicts has changed.
     fn condemn(&self, verdicts: &AtomicU64) {
         self.is_condemned.store(true, Ordering::Relaxed);
@@ -416,39 +350,25 @@ impl Holder {
     }
 }
 
-fn stands_still(moved_ns: u64, allowed_ms: u64, now_ns: u64) -> bool {
-    now_ns.saturating_sub(moved_ns) >= allowed_ms * 1_000_000
-}
-
-/// A body that several answers may hold. Another one that begins at the same place, but is not as
-/// long, is charged by itself, so that each gives back what was charged for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct SharedBody {
-    /// Its address.
-    place: usize,
-    bytes: usize,
-}
-
-/// Charges a shared body as long as it lives.
-#[derive(Debug)]
-struct SharedCharge {
-    account: Arc<Account>,
-    body: SharedBody,
-}
-
-impl wire::Charge for SharedCharge {}
-
-impl Drop for SharedCharge {
-    fn drop(&mut self) {
-        let mut shared = lock(&self.account.shared);
-        if let Some(holders) = shared.get_mut(&self.body) {
-            *holders -= 1;
-            if *holders == 0 {
-                shared.remove(&self.body);
-                (self.account.charged).fetch_sub(self.body.bytes, Ordering::Relaxed);
-            }
+/// Puts those first that hold most and move least, with all connections of their token that are
+/// here; of one token, those that do so by themselves.
+fn sort_by_weight(holders: &mut [&Arc<Holder>], now_ns: u64) {
+    let mut of_identities: HashMap<*const PartyHolding, u128> = HashMap::new();
+    for holder in holders.iter() {
+        if let Some(identity) = &holder.identity {
+            *of_identities.entry(Arc::as_ptr(identity)).or_default() += holder.weight(now_ns);
         }
     }
+    holders.sort_by_cached_key(|holder| {
+        let weight = holder.weight(now_ns);
+        let identity = holder.identity.as_ref().map(Arc::as_ptr);
+        let together = identity.and_then(|identity| of_identities.get(&identity));
+        std::cmp::Reverse((together.copied().unwrap_or(weight), weight))
+    });
+}
+
+fn stands_still(moved_ns: u64, allowed_ms: u64, now_ns: u64) -> bool {
+    now_ns.saturating_sub(moved_ns) >= allowed_ms * 1_000_000
 }
 
 /// What a connection holds, in bytes.
@@ -475,7 +395,9 @@ pub(crate) struct Holding {
     /// Names the connection among those of the server.
     number: u64,
     account: Arc<Account>,
-    address: Arc<AddressHolding>,
+    address: Arc<PartyHolding>,
+    /// Whose calls it has, if that is counted.
+    identity: Option<(CountedCaller, Arc<PartyHolding>)>,
     wake: Wake,
     /// What it is charged with: without bodies that are shared.
     charged_bytes: usize,
@@ -535,7 +457,10 @@ impl Holding {
 
     fn change_to(&mut self, charged_bytes: usize, held_bytes: usize, now_ns: u64) {
         replace(&self.account.charged, self.charged_bytes, charged_bytes);
-        replace(&self.address.held_bytes, self.held_bytes, held_bytes);
+        self.address.replace(self.held_bytes, held_bytes);
+        if let Some((_, identity)) = &self.identity {
+            identity.replace(self.held_bytes, held_bytes);
+        }
         (self.charged_bytes, self.held_bytes) = (charged_bytes, held_bytes);
         self.changed_ns = now_ns;
         self.show();
@@ -559,6 +484,57 @@ impl Holding {
         }
     }
 
+    /// Notes whose call begins on the connection; `None`: nobody's that is counted. What it holds
+    /// is that of a token from the first call on that has one, and that of another caller only when
+    /// it holds little and no call runs (`is_idle`): so nobody can have others answer for what they
+    /// hold.
+    #[inline]
+    pub fn note_caller(&mut self, caller: Option<CountedCaller>, is_idle: bool) {
+        let known = self.identity.as_ref().map(|(known, _)| *known);
+        if known != caller {
+            self.note_other_caller(known, caller, is_idle);
+        }
+    }
+
+    #[cold]
+    fn note_other_caller(
+        &mut self,
+        known: Option<CountedCaller>,
+        caller: Option<CountedCaller>,
+        is_idle: bool,
+    ) {
+        let has_token = |caller: Option<CountedCaller>| caller.is_some_and(|one| one.has_token);
+        let is_first = known.is_none() || (has_token(caller) && !has_token(known));
+        if is_first || (is_idle && self.is_small()) {
+            self.set_identity(caller);
+        }
+    }
+
+    fn set_identity(&mut self, caller: Option<CountedCaller>) {
+        if let Some((_, before)) = self.identity.take() {
+            before.replace(self.held_bytes, 0);
+        }
+        self.identity = caller.map(|caller| {
+            let holding = lock(&self.account.parties).open(Party::Identity(caller.key));
+            holding.replace(0, self.held_bytes);
+            (caller, holding)
+        });
+        // Those who relieve the account see it anew.
+        self.hide();
+        self.show();
+    }
+
+    /// Returns whose calls the connection has, if that is counted.
+    #[inline]
+    pub fn counted_key(&self) -> Option<IdentityKey> {
+        self.identity.as_ref().map(|(caller, _)| caller.key)
+    }
+
+    /// Returns what all connections of the token hold whose calls it has, in bytes.
+    pub fn identity_bytes(&self) -> usize {
+        (self.identity.as_ref()).map_or(0, |(_, identity)| identity.bytes())
+    }
+
     /// Names the connection among those of the server, of all loops.
     pub fn number(&self) -> u64 {
         self.number
@@ -579,6 +555,7 @@ impl Holding {
                 waits_for_memory: AtomicBool::new(self.waits_for_memory),
                 is_condemned: AtomicBool::new(false),
                 address: Arc::clone(&self.address),
+                identity: (self.identity.as_ref()).map(|(_, identity)| Arc::clone(identity)),
                 wake: self.wake.clone(),
             });
             lock(&self.account.holders).push(Arc::clone(&holder));
@@ -617,7 +594,7 @@ impl Holding {
     /// What is to be held back of what would be produced for this peer. What it has sent and has
     /// not ended counts for nothing here: that ends only if its calls go on.
     pub fn pause(&self) -> Pause {
-        if !(self.account.is_full() || self.is_large_share()) {
+        if !(self.account.is_full() || self.large_party().is_some()) {
             Pause::No
         } else if self.unsent_bytes < limits::SMALL_HOLDING_BYTES {
             Pause::Large
@@ -626,10 +603,16 @@ impl Holding {
         }
     }
 
-    /// Whether the peers of one address take most of an account of which half is used.
-    fn is_large_share(&self) -> bool {
+    /// Returns whose connections, this one among them, take most of an account of which half is
+    /// used: those of its token, or of its address.
+    fn large_party(&self) -> Option<&Arc<PartyHolding>> {
+        if !self.account.is_half_used() {
+            return None;
+        }
         let half = self.account.limit_bytes / 2;
-        self.account.is_half_used() && self.address.held_bytes.load(Ordering::Relaxed) > half
+        let identity = self.identity.as_ref().map(|(_, identity)| identity);
+        let mut parties = identity.into_iter().chain([&self.address]);
+        parties.find(|party| party.bytes() > half)
     }
 
     /// Whether the connection is to be ended, to relieve the account.
@@ -666,15 +649,15 @@ impl Holding {
 
     /// Looks whether others are to be ended although the account is not full, since a large message
     /// of this connection that lacks so many bytes has waited for memory for
-    /// [`limits::STARVED_MS`]. Where its address holds too much, that is of its address.
+    /// [`limits::STARVED_MS`]. Where its token or its address holds too much, those of that.
     pub fn relieve_starved(&self, lacked_bytes: usize, now_ns: u64) {
         let account = &self.account;
-        let of_address = match account.is_full() {
+        let of_party = match account.is_full() {
             true => None,
-            false => self.is_large_share().then_some(&self.address),
+            false => self.large_party(),
         };
-        if of_address.is_some() || account.left_for_messages() < lacked_bytes {
-            account.relieve(now_ns, of_address, |_| true);
+        if of_party.is_some() || account.left_for_messages() < lacked_bytes {
+            account.relieve(now_ns, of_party, |_| true);
         }
     }
 
@@ -687,7 +670,10 @@ impl Holding {
 impl Drop for Holding {
     fn drop(&mut self) {
         replace(&self.account.charged, self.charged_bytes, 0);
-        replace(&self.address.held_bytes, self.held_bytes, 0);
+        self.address.replace(self.held_bytes, 0);
+        if let Some((_, identity)) = &self.identity {
+            identity.replace(self.held_bytes, 0);
+        }
         self.hide();
     }
 }
@@ -709,6 +695,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use service::identities::{Identities, TokenKey};
+    use service::rights::Rights;
     use wire::Charge;
 
     const MB: usize = 1 << 20;
@@ -918,13 +906,13 @@ mod tests {
     #[test]
     fn addresses_are_swept_seldom_however_many_have_connections() {
         let account = Account::new(8 * MB);
-        let known = || lock(&account.addresses).held.len();
-        let count = 10 * limits::KEPT_ADDRESSES as u32;
+        let known = || lock(&account.parties).len();
+        let count = 10 * limits::KEPT_PARTIES as u32;
         for round in 0..2 {
             let (mut open, mut sweeps) = (Vec::new(), Vec::new());
             for node in 0..count {
                 open.push(holding(&account, node));
-                sweeps.push(lock(&account.addresses).swept_above);
+                sweeps.push(lock(&account.parties).swept_above());
             }
             sweeps.dedup();
             assert!(sweeps.len() <= 8, "round {round}: {sweeps:?}");
@@ -938,7 +926,7 @@ mod tests {
             for node in 0..count {
                 drop(holding(&account, node));
             }
-            assert!(known() <= 2 * limits::KEPT_ADDRESSES, "{}", known());
+            assert!(known() <= 2 * limits::KEPT_PARTIES, "{}", known());
         }
     }
 
@@ -1149,6 +1137,120 @@ mod tests {
         }
     }
 
+    /// Somebody with a token, and without one: two of each.
+    fn callers() -> [CountedCaller; 4] {
+        let key = TokenKey::new(&[1; 32]);
+        let table = Identities::new(key, vec![Rights::default(); 4]).table();
+        [0, 1, 2, 3].map(|number| CountedCaller {
+            key: table.of_listener(number),
+            has_token: number < 2,
+        })
+    }
+
+    fn holding_of(account: &Arc<Account>, node: u32, caller: CountedCaller) -> Holding {
+        let mut holding = holding(account, node);
+        holding.note_caller(Some(caller), true);
+        holding
+    }
+
+    #[test]
+    fn a_token_with_most_of_a_half_used_account_waits_wherever_it_calls_from() {
+        let account = Account::new(8 * MB);
+        let [greedy, honest, ..] = callers();
+        for _ in 0..2 {
+            let mut many: Vec<_> = (0..5)
+                .map(|node| holding_of(&account, node, greedy))
+                .collect();
+            let mut other = holding_of(&account, 0, honest);
+            let mut not_counted = holding(&account, 99);
+            other.change(unsent(MB / 2), 0);
+            not_counted.change(unsent(MB / 2), 0);
+            for one in &mut many {
+                one.change(unsent(MB), 0);
+            }
+            assert!(!account.is_full() && account.is_half_used());
+            assert!(many.iter().all(|one| one.pause() == Pause::All));
+            assert_eq!((other.pause(), not_counted.pause()), (Pause::No, Pause::No));
+            assert_eq!(many[0].identity_bytes(), 5 * MB);
+            // One connection less, and the others go on.
+            many.truncate(4);
+            assert!(many.iter().all(|one| one.pause() == Pause::No));
+            drop((many, other, not_counted));
+            assert_eq!(account.charged_bytes(), 0);
+        }
+    }
+
+    /// Though each of its connections holds less than that of another one.
+    #[test]
+    fn connections_of_the_token_that_holds_most_and_moves_least_go_first() {
+        let account = Account::new(8 * MB);
+        let [greedy, honest, ..] = callers();
+        let mut now_ns = 1;
+        for _ in 0..2 {
+            let mut many: Vec<_> = (0..7)
+                .map(|node| holding_of(&account, node, greedy))
+                .collect();
+            let mut large = holding_of(&account, 20, honest);
+            let mut not_counted = holding(&account, 21);
+            for one in &mut many {
+                one.change(unsent(MB * 3 / 4), now_ns);
+            }
+            large.change(unsent(2 * MB), now_ns);
+            not_counted.change(unsent(2 * MB), now_ns);
+            now_ns += limits::STALLED_MS * 1_000_000;
+            holding(&account, 30).relieve(now_ns);
+            assert!(many.iter().any(Holding::is_condemned));
+            assert!(!large.is_condemned() && !not_counted.is_condemned());
+            // When less is left of them, others that do not move go, too.
+            many.truncate(1);
+            large.change(unsent(9 * MB), now_ns);
+            now_ns += limits::STALLED_MS * 1_000_000;
+            holding(&account, 30).relieve(now_ns);
+            assert!(large.is_condemned() && !not_counted.is_condemned());
+            now_ns += SECOND_NS;
+        }
+    }
+
+    /// Nobody has others answer for what they hold.
+    #[test]
+    fn what_a_connection_holds_is_that_of_whose_calls_it_has() {
+        let account = Account::new(8 * MB);
+        let [one, other, anonymous, elsewhere] = callers();
+        let bytes = |caller: CountedCaller| {
+            let party = lock(&account.parties).open(Party::Identity(caller.key));
+            party.bytes()
+        };
+        for _ in 0..2 {
+            let mut holding = holding(&account, 1);
+            holding.change(unsent(MB), 0);
+            holding.note_caller(Some(anonymous), false);
+            assert_eq!(bytes(anonymous), MB, "also what it held before");
+            // A token takes over from none, and nothing else does while it holds much.
+            holding.note_caller(Some(one), false);
+            for caller in [Some(other), Some(anonymous), None] {
+                for is_idle in [false, true] {
+                    holding.note_caller(caller, is_idle);
+                    assert_eq!([one, other, anonymous].map(bytes), [MB, 0, 0]);
+                }
+            }
+            holding.change(unsent(limits::SMALL_HOLDING_BYTES - 1), 0);
+            holding.note_caller(Some(other), false);
+            assert_eq!(holding.counted_key(), Some(one.key), "a call runs");
+            for caller in [other, elsewhere, anonymous] {
+                holding.note_caller(Some(caller), true);
+                assert_eq!(holding.counted_key(), Some(caller.key));
+                assert_eq!(bytes(caller), limits::SMALL_HOLDING_BYTES - 1);
+            }
+            holding.note_caller(None, true);
+            assert_eq!([one, other, anonymous, elsewhere].map(bytes), [0; 4]);
+            holding.note_caller(Some(one), true);
+            assert!(bytes(one) > 0);
+            drop(holding);
+            assert_eq!((bytes(one), account.charged_bytes()), (0, 0));
+            assert!(lock(&account.holders).is_empty());
+        }
+    }
+
     /// One with little to send needs memory for what it asks for next; one that does not read its
     /// much needs none.
     #[test]
@@ -1326,10 +1428,10 @@ mod tests {
     fn addresses_that_are_gone_are_forgotten() {
         let account = Account::new(MB);
         let kept = holding(&account, 0);
-        for node in 0..3 * limits::KEPT_ADDRESSES as u32 {
+        for node in 0..3 * limits::KEPT_PARTIES as u32 {
             drop(holding(&account, node));
         }
-        assert!(lock(&account.addresses).held.len() <= limits::KEPT_ADDRESSES + 1);
+        assert!(lock(&account.parties).len() <= limits::KEPT_PARTIES + 1);
         drop(kept);
     }
 }

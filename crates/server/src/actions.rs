@@ -16,6 +16,8 @@ use store::{Commit, Condition, DatabaseConfig, DatabaseId, Mode, Source};
 use wire::SharedBytes;
 
 use crate::admission::Admission;
+use crate::audit;
+use crate::audit::{AuditTrail, AuditedCall};
 use crate::batch::{LongWork, TickBatch};
 use crate::blobs::LoopBlobs;
 use crate::call_id::{CallId, joined};
@@ -26,6 +28,7 @@ use crate::plain;
 use crate::settings::{FailedCall, Settings};
 use crate::stream::StreamHandle;
 use crate::tasks::{LoopTasks, TaskHandle};
+use crate::wrong_tokens::WrongTokens;
 
 /// What the steps of the calls of a loop work with.
 pub(crate) struct StepContext {
@@ -37,6 +40,9 @@ pub(crate) struct StepContext {
     pub admission: Admission,
     pub tasks: LoopTasks,
     pub blobs: LoopBlobs,
+    /// Those of all peers of the server.
+    pub wrong_tokens: Arc<WrongTokens>,
+    pub audit: Arc<AuditTrail>,
 }
 
 /// What is kept for a call beside its state machine, and goes with it.
@@ -46,6 +52,10 @@ pub(crate) struct CallResources {
     has_plain_head: bool,
     /// What is done for it beside the loop.
     task: Option<TaskHandle>,
+    /// Of a call that administrates.
+    pub audited: Option<Box<AuditedCall>>,
+    /// What the caller was told who may not do what the call asks for.
+    pub denial: Option<Box<str>>,
 }
 
 /// What a step asks to be given once more, or otherwise.
@@ -111,6 +121,20 @@ impl CallStep<'_> {
         claimed_bytes.is_some()
     }
 
+    fn add_long_work(&mut self, work: LongWork) {
+        let (connection, counted) = (self.link.id, self.link.holding.counted_key());
+        let long_work = &mut self.context.batch.long_work;
+        long_work.push_of(connection, counted, (work, self.id));
+    }
+
+    /// Returns whose call it is, if what all calls of that take is counted: not if it is somebody
+    /// of this machine without a token.
+    fn counted(&self) -> Option<IdentityKey> {
+        let is_anonymous = self.identity().is_none_or(Identity::is_anonymous);
+        let is_counted = !(self.link.is_local() && is_anonymous);
+        is_counted.then_some(self.identity)
+    }
+
     /// The call is about to put a write into the batch.
     fn note_write(&mut self) {
         let ConnectionId { slot, generation } = self.link.id;
@@ -148,8 +172,7 @@ impl DatabaseAccess for CallStep<'_> {
     }
 
     fn read_long(&mut self, database: DatabaseId) {
-        let work = (LongWork::Read(database), self.id);
-        self.context.batch.long_work.push(self.link.id, work);
+        self.add_long_work(LongWork::Read(database));
     }
 
     fn read_when_large(&mut self) {
@@ -165,6 +188,12 @@ impl DatabaseAccess for CallStep<'_> {
 }
 
 impl Administration for CallStep<'_> {
+    fn set_audited(&mut self, subject: &str, detail: &str) {
+        if let Some(audited) = &mut self.resources.audited {
+            audited.set(subject, detail);
+        }
+    }
+
     fn create_database(&mut self, name: &str, config: &DatabaseConfig) {
         self.note_write();
         let tag = self.id.tag();
@@ -252,8 +281,9 @@ impl Responses for CallStep<'_> {
     fn finish(&mut self, status: Status) {
         debug_assert!(self.effects.over.is_none(), "a call ends once");
         self.effects.over = Some(status.code());
-        if status.code() != Code::Ok {
-            self.log_failure(status.code(), status.message());
+        // A refusal that was delayed is in the log.
+        if status.code() != Code::Ok && self.identity != IdentityKey::NOBODY {
+            self.note_failure(&status);
         }
         if self.method.is_plain() {
             return plain::fail(&mut self.stream, &status, self.resources.has_plain_head);
@@ -414,12 +444,14 @@ impl Wakeups for CallStep<'_> {
     }
 
     fn step_later(&mut self) {
-        let work = (LongWork::Step, self.id);
-        self.context.batch.long_work.push(self.link.id, work);
+        self.add_long_work(LongWork::Step);
     }
 
     fn caller(&self) -> Caller {
-        self.link.caller
+        Caller {
+            identity: self.counted(),
+            ..self.link.caller
+        }
     }
 }
 
@@ -438,6 +470,14 @@ impl CallClock for CallStep<'_> {
 }
 
 impl CallStep<'_> {
+    #[cold]
+    fn note_failure(&mut self, status: &Status) {
+        if audit::is_denial(status.code()) {
+            self.resources.denial = Some(status.message().into());
+        }
+        self.log_failure(status.code(), status.message());
+    }
+
     #[cold]
     fn log_failure(&self, code: Code, message: &str) {
         self.context.settings.log_failure(&FailedCall {

@@ -47,6 +47,18 @@ impl Admission {
         Ok(())
     }
 
+    /// Whether a token may have another call, with so many calls running in its loop, and so many
+    /// of them its own.
+    #[inline]
+    pub fn admit_identity(&self, in_loop: usize, of_identity: usize) -> Result<(), RefusedFor> {
+        let left = self.calls_per_loop.saturating_sub(in_loop);
+        let share = left / limits::LEFT_CALLS_IDENTITY_SHARE;
+        match of_identity >= share.max(limits::IDENTITY_CALLS_IN_ANY_CASE) {
+            true => Err(RefusedFor::RunningCalls),
+            false => Ok(()),
+        }
+    }
+
     /// Whether a plain request that is no call may be answered on a connection with so many open
     /// streams. Its answer waits for nothing but its peer's windows: where not even small callers
     /// can be let in, those who hold more than a little get none.
@@ -85,7 +97,8 @@ pub(crate) fn status(reason: RefusedFor) -> Status {
         RefusedFor::RunningCalls => shed("too many calls are running"),
         RefusedFor::Buffers => shed("the memory for requests and unsent answers is used up"),
         RefusedFor::UnknownMethod => Status::unimplemented("there is no such method here"),
-        RefusedFor::Unauthenticated => Unauthenticated::Missing.status(),
+        RefusedFor::TokenMissing => Unauthenticated::Missing.status(),
+        RefusedFor::TokenWrong | RefusedFor::TokenExpired => Unauthenticated::Unknown.status(),
         RefusedFor::PermissionDenied => Status::new(
             Code::PermissionDenied,
             "the caller may not call this method",
@@ -238,6 +251,30 @@ mod tests {
             assert!(calls.iter().all(|&one| one == limits::CALLS_IN_ANY_CASE));
             let (newcomer, _) = greedy(1, all);
             assert_eq!(newcomer, [limits::CALLS_IN_ANY_CASE]);
+        }
+    }
+
+    /// However many connections it has.
+    #[test]
+    fn a_token_does_not_use_up_the_calls_of_a_loop() {
+        let admission = Admission::new(Account::new(1 << 30));
+        let all = limits::RUNNING_CALLS_PER_LOOP;
+        let greedy = |others: usize| {
+            let mut calls = 0;
+            while admission.admit_identity(others + calls, calls).is_ok() {
+                calls += 1;
+            }
+            calls
+        };
+        for _ in 0..2 {
+            let first = greedy(0);
+            assert!(first.abs_diff(all / 3) <= 1, "{first}: a third");
+            let second = greedy(first);
+            assert!(
+                second.abs_diff(all / 3 * 2 / 3) <= 2,
+                "{second}: of what is left"
+            );
+            assert_eq!(greedy(all), limits::IDENTITY_CALLS_IN_ANY_CASE);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use net::ConnectionId;
-use service::identities::{IdentityKey, IdentityTable};
+use service::identities::{Identity, IdentityKey, IdentityTable};
 use service::method::CallKind;
 use service::{Call, Code, LoopFigures, Method, PlanReads, Shared, Status};
 use store::DatabaseId;
@@ -10,8 +10,10 @@ use store::tree::ReadPlan;
 use wire::{Cause, StreamKey};
 
 use crate::actions::{CallResources, CallStep, Effects, StepContext};
+use crate::audit::{self, AuditedCall, EndedCall};
+use crate::audit_record::AuditCaller;
 use crate::call_id::CallId;
-use crate::connection::{Http2State, Link};
+use crate::connection::Http2State;
 use crate::durations::EndedCalls;
 use crate::settings::Detail;
 use crate::stream::StreamHandle;
@@ -22,7 +24,8 @@ struct Running {
     connection: ConnectionId,
     stream: StreamKey,
     method: Method,
-    /// Whose call it is.
+    /// Whose call it is; [`IdentityKey::NOBODY`] of one whose refusal is delayed, which is not
+    /// counted among calls that began.
     identity: IdentityKey,
     call: Call,
     resources: CallResources,
@@ -38,6 +41,12 @@ struct Running {
     reads_from: Option<DatabaseId>,
     /// Wants to be woken when the topic it subscribed to changes.
     subscribed: bool,
+}
+
+impl Running {
+    fn is_refused(&self) -> bool {
+        self.identity == IdentityKey::NOBODY
+    }
 }
 
 struct CallSlot {
@@ -125,6 +134,10 @@ impl Slab {
 /// The running calls of one loop.
 pub(crate) struct CallTable {
     calls: Slab,
+    /// Calls among them that wait for their refusal.
+    refused: usize,
+    /// How many of them each identity has, by its slot.
+    of_identities: Vec<usize>,
     /// Calls with a deadline that began in this tick: only those that outlive it get an alarm.
     fresh: Vec<CallId>,
     /// Connections and tags of commits whose callers have left in this tick.
@@ -139,6 +152,8 @@ impl CallTable {
     pub fn new(figures: LoopFigures, time_calls: bool) -> CallTable {
         CallTable {
             calls: Slab::default(),
+            refused: 0,
+            of_identities: Vec::new(),
             fresh: Vec::new(),
             abandoned: Vec::new(),
             figures,
@@ -156,9 +171,47 @@ impl CallTable {
         self.calls.len()
     }
 
+    /// Has the end of a call that administrates noted in the audit trail.
+    #[cold]
+    pub fn set_audited(&mut self, id: CallId, identity: Option<&Identity>) {
+        if let (Some(running), Some(identity)) = (self.calls.get_mut(id), identity) {
+            running.resources.audited = Some(Box::new(AuditedCall::of(identity)));
+        }
+    }
+
     /// Returns whether a call runs still.
     pub fn is_running(&self, id: CallId) -> bool {
         self.calls.get(id).is_some()
+    }
+
+    /// Returns how many of them wait for their refusal.
+    pub fn waiting_refusals(&self) -> usize {
+        self.refused
+    }
+
+    /// Returns how many calls of an identity run.
+    #[inline]
+    pub fn of_identity(&self, identity: IdentityKey) -> usize {
+        self.of_identities
+            .get(identity.slot())
+            .map_or(0, |calls| *calls)
+    }
+
+    /// Returns how many calls each identity has that has some, by its slot.
+    #[cfg(test)]
+    pub fn of_identities(&self) -> Vec<usize> {
+        let counts = self.of_identities.iter().copied();
+        counts.filter(|calls| *calls > 0).collect()
+    }
+
+    #[inline]
+    fn begin_of_identity(&mut self, identity: IdentityKey) {
+        let slot = identity.slot();
+        if slot >= self.of_identities.len() {
+            // There are as many slots as tokens and listeners.
+            self.of_identities.resize(slot + 1, 0);
+        }
+        self.of_identities[slot] += 1;
     }
 
     /// Returns every running call, for the rare walks of draining and topic changes.
@@ -177,7 +230,9 @@ impl CallTable {
     pub fn orphans(&self, identities: &IdentityTable) -> Vec<CallId> {
         let is_orphan = |id: &CallId| {
             let running = self.calls.get(*id);
-            running.is_some_and(|running| identities.get(running.identity).is_none())
+            running.is_some_and(|running| {
+                !running.is_refused() && identities.get(running.identity).is_none()
+            })
         };
         self.ids().filter(is_orphan).collect()
     }
@@ -208,7 +263,8 @@ impl CallTable {
         self.calls.get(id).map(|running| running.stream)
     }
 
-    /// Begins a call of a stream. Its state machine is made in its first step.
+    /// Begins a call of a stream, or, of [`IdentityKey::NOBODY`], the wait for its refusal. Its
+    /// state machine is made in its first step.
     pub fn begin(
         &mut self,
         http2: &mut Http2State,
@@ -234,7 +290,13 @@ impl CallTable {
         // The token by which the stream names its call; 0 is a stream without one.
         http2.connection.set_token(stream, id.index + 1);
         http2.begin_call();
-        self.figures.started(method);
+        match identity {
+            IdentityKey::NOBODY => self.refused += 1,
+            _ => {
+                self.begin_of_identity(identity);
+                self.figures.started(method);
+            }
+        }
         id
     }
 
@@ -297,7 +359,7 @@ impl CallTable {
             if running.commits > 0 && code == Code::DeadlineExceeded {
                 self.abandoned.push((running.connection, id.tag()));
             }
-            self.ended(context, &http2.link, &running, code);
+            self.ended(context, http2, &running, code);
             http2.end_call();
             http2.connection.set_token(running.stream, 0);
         }
@@ -320,14 +382,25 @@ impl CallTable {
             }
             // What the caller has seen, if it has seen anything.
             let code = cause.told().unwrap_or(Code::Cancelled);
-            self.ended(context, &http2.link, &running, code);
+            self.ended(context, http2, &running, code);
         }
         http2.connection.forget(stream);
     }
 
     /// Counts a call that has ended.
     #[inline]
-    fn ended(&mut self, context: &StepContext, link: &Link, running: &Running, code: Code) {
+    fn ended(
+        &mut self,
+        context: &StepContext,
+        http2: &mut Http2State,
+        running: &Running,
+        code: Code,
+    ) {
+        if running.is_refused() {
+            self.refused -= 1;
+            return;
+        }
+        self.of_identities[running.identity.slot()] -= 1;
         let (settings, clock) = (&context.settings, &context.clock);
         self.figures.ended(running.method, code);
         if let Some(calls) = &mut self.ended_calls {
@@ -335,7 +408,10 @@ impl CallTable {
         }
         if settings.log.detail() >= Detail::Calls {
             let took_ns = clock.read_ns().saturating_sub(running.begin_ns);
-            (settings.log).call_ended(running.method, code, took_ns, &link.address);
+            (settings.log).call_ended(running.method, code, took_ns, &http2.link.address);
+        }
+        if running.resources.audited.is_some() || audit::is_denial(code) {
+            audit_ended(context, http2, running, code);
         }
     }
 
@@ -354,7 +430,9 @@ impl CallTable {
     /// Returns whether it is not this server's turn to do something for a call.
     pub fn only_waits(&self, http2: &Http2State, id: CallId) -> bool {
         (self.calls.get(id)).is_some_and(|running| {
-            running.subscribed || http2.connection.waits_for_peer(running.stream)
+            running.subscribed
+                || running.is_refused()
+                || http2.connection.waits_for_peer(running.stream)
         })
     }
 
@@ -419,6 +497,26 @@ impl CallTable {
             }
         }
     }
+}
+
+/// Notes the end of a call that administrates, or that was denied, in the audit trail.
+#[cold]
+fn audit_ended(context: &StepContext, http2: &mut Http2State, running: &Running, code: Code) {
+    let audited = running.resources.audited.as_deref();
+    let denial = running.resources.denial.as_deref();
+    let identity = context.identities.get(running.identity);
+    let ended = EndedCall {
+        method: running.method,
+        code,
+        key: identity.map(|_| running.identity),
+        caller: audited.map_or_else(|| AuditCaller::of(identity), AuditedCall::caller),
+        subject: audited.map_or("", AuditedCall::subject),
+        detail: denial.or(audited.map(AuditedCall::detail)).unwrap_or(""),
+    };
+    let Http2State { link, denials, .. } = http2;
+    let now_ns = context.clock.tick_ns();
+    let (log, peer) = (&*context.settings.log, (&link.address, link.caller.address));
+    (context.audit).note(log, peer, denials, &ended, now_ns);
 }
 
 /// The status of a call whose deadline has passed.

@@ -12,11 +12,13 @@ use wire::http2::frame;
 use wire::{CloseReason, Connection, ErrorCode, StreamKey};
 
 use crate::account::Holding;
+use crate::audit::ConnectionDenials;
 use crate::authorization::LastAuthorization;
 use crate::call_id::CallId;
 use crate::limits;
 use crate::stream::StreamHandle;
 use crate::tls::HTTP2;
+use crate::wrong_tokens::ConnectionWrongTokens;
 
 /// A connection of this loop.
 pub(crate) enum ConnectionState {
@@ -57,6 +59,12 @@ pub(crate) struct Http2State {
     pub connection: Connection,
     /// Whose its calls are.
     pub authorization: LastAuthorization,
+    /// What it has sent of wrong tokens.
+    pub wrong_tokens: ConnectionWrongTokens,
+    /// The lines that it has in the audit trail.
+    pub denials: ConnectionDenials,
+    /// A call of it was let in that not everybody may begin.
+    pub has_let_in: bool,
     /// Calls of this connection that run, also those whose stream was reset.
     running: usize,
     /// Short reads of its calls that wait until it has send capacity.
@@ -122,6 +130,12 @@ impl DeferredReads {
 }
 
 impl Link {
+    /// Returns whether the peer is of this machine.
+    #[inline]
+    pub fn is_local(&self) -> bool {
+        matches!(self.peer, PeerKind::Unix | PeerKind::Loopback)
+    }
+
     pub fn new(id: ConnectionId, peer: &Peer, holding: Holding, now_ns: u64) -> Link {
         let kind = match &peer.address {
             PeerAddress::Unix => PeerKind::Unix,
@@ -138,6 +152,7 @@ impl Link {
             caller: Caller {
                 address: upload_peer(&peer.address),
                 connection: holding.number(),
+                identity: None,
             },
             armed_ns: u64::MAX,
             holding,
@@ -160,6 +175,9 @@ impl Http2State {
             link,
             connection,
             authorization: LastAuthorization::default(),
+            wrong_tokens: ConnectionWrongTokens::default(),
+            denials: ConnectionDenials::default(),
+            has_let_in: false,
             running: 0,
             deferred_reads: DeferredReads::default(),
             claimed_bytes: 0,

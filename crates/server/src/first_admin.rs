@@ -2,11 +2,12 @@
 
 use std::sync::{Arc, mpsc};
 
-use service::Shared;
 use service::identities::{FIRST_ADMIN, Token};
+use service::{Code, Shared};
 use store::durable::Durable;
 use store::{Decision, Outcomes, Refusal, WriteBatch};
 
+use crate::audit_record::{AuditCaller, AuditEvent, AuditRecord};
 use crate::clock::TimeSource;
 use crate::storage::Unticked;
 use crate::{Log, load_identities};
@@ -82,6 +83,16 @@ pub(crate) fn make(
     match outcomes.iter().next().map(|outcome| outcome.decision) {
         Some(Decision::Applied) => {
             load_identities(identities, store, now_ms, log);
+            log.audit(&AuditRecord {
+                event: AuditEvent::Token,
+                method: "serve",
+                subject: FIRST_ADMIN,
+                caller: AuditCaller::Operator,
+                peer: None,
+                code: Code::Ok,
+                detail: "admin",
+                suppressed: 0,
+            });
             Ok(FirstAdmin::Made)
         }
         Some(Decision::Refused(why)) => Err(FirstAdminError::Refused(why)),

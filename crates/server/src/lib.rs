@@ -19,6 +19,8 @@
 mod account;
 mod actions;
 mod admission;
+mod audit;
+mod audit_record;
 mod authorization;
 mod batch;
 mod blobs;
@@ -36,6 +38,7 @@ mod first_admin;
 mod inbox;
 pub mod limits;
 mod metadata;
+mod pace;
 #[cfg(test)]
 mod pair;
 mod plain;
@@ -54,6 +57,7 @@ mod turn_queue;
 mod turns;
 mod unpack_queue;
 mod write_path;
+mod wrong_tokens;
 
 use std::sync::Arc;
 
@@ -77,6 +81,8 @@ use wal::{Recovered, WriteError};
 
 use crate::account::Account;
 use crate::admission::Admission;
+use crate::audit::AuditTrail;
+pub use crate::audit_record::{AuditCaller, AuditEvent, AuditRecord, audit_text};
 use crate::blobs::{BlobLog, BlobThreads, LoopBlobs, Threads};
 use crate::clock::Clock;
 use crate::clock::SteadyTime;
@@ -91,6 +97,7 @@ pub use crate::settings::{Detail, FailedCall, Log, Silent};
 use crate::storage::Opening;
 pub use crate::storage::Storage;
 use crate::tasks::{LoopTasks, StorageJobs, Tasks};
+use crate::wrong_tokens::WrongTokens;
 
 /// How a server is to be.
 pub struct Config {
@@ -193,6 +200,8 @@ struct ServerParts {
     settings: Arc<Settings>,
     shared: Arc<Shared>,
     account: Arc<Account>,
+    wrong_tokens: Arc<WrongTokens>,
+    audit: Arc<AuditTrail>,
     time: Arc<dyn TimeSource>,
     deferred_drop: DeferredDrop,
     /// Who reads databases on disk for event loops.
@@ -521,6 +530,8 @@ impl ServerParts {
             }),
             shared: Arc::new(shared),
             account,
+            wrong_tokens: Arc::default(),
+            audit: Arc::default(),
             time: config.time,
             deferred_drop,
             readers,
@@ -552,6 +563,8 @@ impl ServerParts {
             blobs: LoopBlobs::new(self.shared.store.blobs().cloned(), Arc::clone(&waker)),
             tasks: LoopTasks::new(Arc::clone(&self.tasks), Arc::clone(&waker)),
             waker,
+            wrong_tokens: Arc::clone(&self.wrong_tokens),
+            audit: Arc::clone(&self.audit),
         };
         let admission = Admission::new(Arc::clone(&self.account));
         LoopHandler::new(LoopState::new(

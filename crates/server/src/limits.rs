@@ -52,6 +52,15 @@ pub const RUNNING_CALLS_PER_LOOP: usize = 262_144;
 /// protocol as long as three quarters are left.
 pub const LEFT_CALLS_SHARE: usize = 16;
 
+/// The part of the calls that a loop could still run which one token may have, with however many
+/// connections: a half, so that one that takes what it can get comes to a third of
+/// [`RUNNING_CALLS_PER_LOOP`]. Callers without a token count together for each listener, unless
+/// they come from this machine.
+pub const LEFT_CALLS_IDENTITY_SHARE: usize = 2;
+
+/// Calls that a token may run in a loop however many there are.
+pub const IDENTITY_CALLS_IN_ANY_CASE: usize = 1_024;
+
 /// Calls that a connection may run however many there are, and that are not charged: what ordinary
 /// clients have at once.
 pub const CALLS_IN_ANY_CASE: usize = 64;
@@ -103,6 +112,10 @@ pub const ANSWER_SHARE: u64 = 2;
 /// committer has taken them. Stops those that send writes and go, for whom the account counts
 /// nothing any more.
 pub const WAITING_WRITES_SHARE: usize = 4;
+
+/// The part of what may wait in one loop for the committer, a half, beyond which nothing more is
+/// read from those whose token holds as much: others go on until the whole is used up.
+pub const WAITING_WRITES_IDENTITY_SHARE: usize = 2;
 
 /// How often a connection looks whether less waits for the committer where nobody has said so, in
 /// milliseconds.
@@ -168,9 +181,9 @@ pub const SMALL_HOLDERS_SHARE: usize = 2;
 /// Bytes of connections that are ended at a time: one small one would give back next to nothing.
 pub const RELIEVED_AT_ONCE_BYTES: usize = 1 << 20;
 
-/// Addresses of peers that are remembered before those without a connection are forgotten; twice as
-/// many as have one, where that is more.
-pub const KEPT_ADDRESSES: usize = 1_024;
+/// Addresses of peers, and tokens, that are remembered with what they hold before those without a
+/// connection are forgotten; twice as many as have one, where that is more.
+pub const KEPT_PARTIES: usize = 1_024;
 
 /// How long commits that found no room for what they must know wait until it is read again, in
 /// milliseconds: as long as a group of the log takes that gives some back.
@@ -282,3 +295,74 @@ pub const BLOB_SOURCE_READ_BYTES: usize = 16 << 20;
 /// [`BUFFERED_BYTES_SHARE`] is used up: a block, as much as it may hold then in any case
 /// ([`SMALL_HOLDING_BYTES`]).
 pub const BLOB_SMALL_READ_BYTES: usize = 64 << 10;
+
+/// Calls with a wrong token that a connection has refused at once, before refusals are delayed: far
+/// more than an honest client sends with a token that was revoked, until somebody looks.
+pub const WRONG_TOKENS_AT_ONCE: u64 = 16;
+
+/// The same of all connections from one address, beyond which connections from there have none
+/// refused at once: a proxy with some such clients is within it. Stops connections that are opened
+/// for a few wrong tokens each.
+pub const WRONG_TOKENS_AT_ONCE_PER_ADDRESS: u64 = 256;
+
+/// In this time one more call with a wrong token is refused, of a connection that has sent more
+/// than [`WRONG_TOKENS_AT_ONCE`], and one more of an address is refused at once, in milliseconds.
+/// Nobody guesses 256 random bits, however fast: it keeps those who try from costing more than
+/// others do, and their lines from filling the log.
+pub const WRONG_TOKEN_INTERVAL_MS: u64 = 100;
+
+/// Calls with a wrong token that wait for their refusal on one connection. Each is a stream and a
+/// call of the connection. At one more the connection is ended, or, if it has also calls that were
+/// let in, as that of a proxy has, the call is refused at once: others go on.
+pub const WAITING_REFUSALS: u64 = 64;
+
+/// The same of all connections of one loop, some 1 KiB each: beyond it all are refused at once. So
+/// those who send wrong tokens do not use up the calls of a loop ([`RUNNING_CALLS_PER_LOOP`]).
+pub const WAITING_REFUSALS_PER_LOOP: usize = 4_096;
+
+/// Lines about denials that a connection has in the audit trail at once; those that follow have one
+/// in each [`DENIAL_LINE_CONNECTION_MS`], which says how many had none. So what one connection does
+/// hides neither others nor itself.
+pub const DENIAL_LINES_PER_CONNECTION: u64 = 8;
+
+/// In this time a connection has one more line about denials, in milliseconds.
+pub const DENIAL_LINE_CONNECTION_MS: u64 = 10_000;
+
+/// The same of a caller: the holder of a token, or all whose token is not good from one address,
+/// with however many connections.
+pub const DENIAL_LINES_PER_CALLER: u64 = 64;
+
+/// In this time a caller has one more line about denials, in milliseconds.
+pub const DENIAL_LINE_CALLER_MS: u64 = 1_000;
+
+/// The same of all callers: some 200 KB at once, and then 200 MB a day at most.
+pub const DENIAL_LINES: u64 = 1_000;
+
+/// In this time there is one more line about denials, in milliseconds.
+pub const DENIAL_LINE_MS: u64 = 100;
+
+/// Lines about calls that administrate, of one caller at once: more than any script does in a row.
+/// Whoever may administrate one database could fill the log with calls that are refused for what
+/// they ask.
+pub const ACTION_LINES_PER_CALLER: u64 = 1_000;
+
+/// In this time such a caller has one more line, in milliseconds.
+pub const ACTION_LINE_CALLER_MS: u64 = 100;
+
+/// The same of all who administrate.
+pub const ACTION_LINES: u64 = 10_000;
+
+/// In this time there is one more line about calls that administrate, in milliseconds.
+pub const ACTION_LINE_MS: u64 = 20;
+
+/// Callers whose lines in the audit trail are counted, each in some 60 bytes. What more have is
+/// counted together.
+pub const AUDIT_OWNERS: usize = 4_096;
+
+/// Characters that a line of the audit trail has of a request: the longest name of a database, and
+/// as many of the rights of a token as anybody reads.
+pub const AUDIT_TEXT_CHARACTERS: usize = 512;
+
+/// Addresses whose wrong tokens are counted, each in some 50 bytes. What more send count together,
+/// and so have their refusals delayed sooner; good tokens are never delayed.
+pub const WRONG_TOKEN_ADDRESSES: usize = 4_096;

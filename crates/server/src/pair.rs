@@ -14,6 +14,7 @@ use wire::grpc::Metadata;
 use wire::{Connection, Event, RequestHead, StreamKey};
 
 use crate::account::Account;
+use crate::audit_record::AuditRecord;
 use crate::deferred_drop::DeferredDrop;
 use crate::event_loop::{LoopHandler, LoopRole};
 use crate::readers::Readers;
@@ -39,6 +40,8 @@ pub(crate) struct Pair {
     pub now_ns: u64,
     /// What came into the log.
     pub said: Said,
+    /// Lines of the audit trail.
+    pub audited: Said,
     log: Arc<Keep>,
     clock: Arc<Now>,
 }
@@ -49,6 +52,7 @@ pub(crate) type Said = Arc<Mutex<Vec<String>>>;
 /// A log that keeps its lines.
 pub(crate) struct Keep {
     pub said: Said,
+    audited: Said,
     detail: Mutex<Detail>,
 }
 
@@ -62,6 +66,7 @@ impl Default for Keep {
     fn default() -> Keep {
         Keep {
             said: Said::default(),
+            audited: Said::default(),
             detail: Mutex::new(Detail::Usual),
         }
     }
@@ -74,6 +79,28 @@ impl Log for Keep {
 
     fn connection_error(&self, why: &'static str, _: &PeerAddress) {
         self.say(why);
+    }
+
+    fn audit(&self, record: &AuditRecord<'_>) {
+        let AuditRecord {
+            event,
+            method,
+            subject,
+            detail,
+            code,
+            suppressed,
+            ..
+        } = record;
+        let (event, who) = (event.name(), record.caller.name());
+        let method = method
+            .rsplit_once('/')
+            .map_or(*method, |(_, method)| method);
+        let words = [event, method, subject, detail, who, code.name()];
+        let mut line = words.join("|");
+        if *suppressed > 0 {
+            line += &format!("|{suppressed}");
+        }
+        self.audited.lock().expect("one thread").push(line);
     }
 
     fn storage(&self, what: &str) {
@@ -252,6 +279,7 @@ impl Pair {
             messages: Vec::new(),
             now_ns: 0,
             said: Arc::clone(&log.said),
+            audited: Arc::clone(&log.audited),
             log,
             clock,
         }

@@ -7,6 +7,8 @@ use net::PeerAddress;
 use service::{Code, Method};
 use store::snapshot::SnapshotReport;
 
+use crate::audit_record::AuditRecord;
+
 /// Said about things worth a line in the log. The binary decides how it looks.
 pub trait Log: Send + Sync {
     /// A connection was closed because its first bytes were not for this port.
@@ -15,6 +17,10 @@ pub trait Log: Send + Sync {
     /// A connection was ended because the peer broke the protocol or a limit; once for each
     /// connection. There are only so many reasons.
     fn connection_error(&self, why: &'static str, peer: &PeerAddress);
+
+    /// A line of the audit trail. Texts of callers in it may have any characters:
+    /// [`audit_text`](crate::audit_text) makes them what may stand in a log.
+    fn audit(&self, _record: &AuditRecord<'_>) {}
 
     /// Something happened to the storage that an operator should look at.
     fn storage(&self, what: &str);

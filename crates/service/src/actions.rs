@@ -92,6 +92,10 @@ pub trait Administration {
     /// The same, if it is empty when that is decided.
     fn drop_empty_database(&mut self, database: DatabaseId);
 
+    /// Notes for the audit trail what the call is about, in the words of its request: a name, and
+    /// what else is worth a line.
+    fn set_audited(&mut self, subject: &str, detail: &str);
+
     /// Has a long task done on the worker pool; `CallSteps::task` follows until it is over. Ended
     /// with the call, it leaves nothing behind. A call has at most one.
     fn start_task(&mut self, task: Task) -> Result<(), TaskRefusal>;

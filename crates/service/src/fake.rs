@@ -197,6 +197,8 @@ impl DatabaseAccess for Recorder {
 }
 
 impl Administration for Recorder {
+    fn set_audited(&mut self, _: &str, _: &str) {}
+
     fn create_database(&mut self, name: &str, config: &DatabaseConfig) {
         self.changes.create_database(0, name, config);
     }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use store::durations::{self, BOUNDS, Durations};
 
+use crate::identities::Unauthenticated;
 use crate::limits::SHARED_FIGURES;
 use crate::method::Method;
 use crate::status::Code;
@@ -88,24 +89,42 @@ pub enum RefusedFor {
     Buffers,
     /// There is no such method.
     UnknownMethod,
-    /// Its token is not good, or it needs one and has none.
-    Unauthenticated,
+    /// It needs a token and has none.
+    TokenMissing,
+    /// What it has is no token, or one that is not known: any more, or here.
+    TokenWrong,
+    /// Its token has expired.
+    TokenExpired,
     /// The right that its method needs holds nowhere for its caller.
     PermissionDenied,
 }
 
 impl RefusedFor {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [RefusedFor; 8] = [
+    pub const ALL: [RefusedFor; 10] = [
         RefusedFor::Stopping,
         RefusedFor::Connections,
         RefusedFor::AddressConnections,
         RefusedFor::RunningCalls,
         RefusedFor::Buffers,
         RefusedFor::UnknownMethod,
-        RefusedFor::Unauthenticated,
+        RefusedFor::TokenMissing,
+        RefusedFor::TokenWrong,
+        RefusedFor::TokenExpired,
         RefusedFor::PermissionDenied,
     ];
+}
+
+impl From<Unauthenticated> for RefusedFor {
+    fn from(why: Unauthenticated) -> RefusedFor {
+        match why {
+            Unauthenticated::Missing => RefusedFor::TokenMissing,
+            Unauthenticated::Expired => RefusedFor::TokenExpired,
+            Unauthenticated::NoToken | Unauthenticated::Unknown | Unauthenticated::Ended => {
+                RefusedFor::TokenWrong
+            }
+        }
+    }
 }
 
 /// The sums over all loops.
@@ -431,6 +450,6 @@ mod tests {
         }
         other.refused(RefusedFor::Stopping);
         let refused = figures.totals().refused.map(|(calls, _)| calls);
-        assert_eq!(refused, [2, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(refused, [2, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
     }
 }

@@ -21,6 +21,7 @@ pub mod admin;
 pub mod blob;
 pub mod call;
 pub mod compat;
+mod delayed_refusal;
 mod descriptor;
 pub mod echo;
 #[cfg(test)]
@@ -52,6 +53,7 @@ pub use actions::{
     RequestFlow, ResponseHeaders, ResponseMemory, Responses, SendRoom, Topic, Wakeups,
 };
 pub use call::{CallHead, CallSteps, Metadata, PlanReads, ServerInfo, Shared};
+pub use delayed_refusal::DelayedRefusal;
 pub use figures::{Figures, LoopFigures, ReaderFigures, RefusedFor};
 pub use message_parts::{MessagePart, MessageParts};
 pub use method::{Method, route};

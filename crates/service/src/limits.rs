@@ -55,6 +55,9 @@ pub const WAITING_CALLS_CONNECTION_SHARE: u64 = 4;
 /// The same of all connections from one address: a half.
 pub const WAITING_CALLS_ADDRESS_SHARE: u64 = 2;
 
+/// The same of all calls of one token, wherever they come from: a half.
+pub const WAITING_CALLS_IDENTITY_SHARE: u64 = 2;
+
 /// Waiting calls that a connection may have however many there are: ordinary clients watch the
 /// health of one or two services. Less than the calls that a connection may run in any case, so it
 /// adds nothing to what connections may take.
@@ -88,7 +91,7 @@ pub const SIMULATED_BYTES_SHARE: u64 = 8;
 /// The part of these bytes that are left which one connection may have: a quarter.
 pub const SIMULATED_CONNECTION_SHARE: u64 = 4;
 
-/// The same of all connections from one address: a half.
+/// The same of all connections from one address, and of all calls of one token: a half.
 pub const SIMULATED_ADDRESS_SHARE: u64 = 2;
 
 /// Bytes of these that a connection may have however many there are: a request of the usual size,
@@ -104,7 +107,7 @@ pub const SIMULATED_ROW_MS: u64 = 600_000;
 /// 35 s, more than clients have under way, and keeps others waiting no longer.
 pub const SIMULATED_ROW_CONNECTION_SHARE: u64 = 16;
 
-/// The same of all connections from one address: an eighth, 66 s.
+/// The same of all connections from one address, and of all calls of one token: an eighth, 66 s.
 pub const SIMULATED_ROW_ADDRESS_SHARE: u64 = 8;
 
 /// Longest delay of `--simulate`, in milliseconds: one minute, as of [`ECHO_DELAY_MS_MAX`].

@@ -272,6 +272,12 @@ impl Method {
         matches!(self.entry().access, ReadOrWrite | Write | Administer)
     }
 
+    /// Returns whether a call administrates, and so has a line in the audit trail.
+    #[inline]
+    pub const fn administrates(self) -> bool {
+        matches!(self.entry().access, Administer)
+    }
+
     /// Returns the drop-in service that the method belongs to, which can be opened by its name.
     #[inline]
     pub const fn drop_in(self) -> Option<DropIn> {

@@ -11,6 +11,7 @@ use crate::call::{CallHead, CallSteps, PlanReads, ServerInfo, Shared};
 use crate::compat::gupload::GuploadCall;
 use crate::compat::kvstore::KvstoreCall;
 use crate::compat::ydb_ping::YdbPingCall;
+use crate::delayed_refusal::DelayedRefusal;
 use crate::echo::EchoCall;
 use crate::health::HealthCall;
 use crate::http::HttpCall;
@@ -33,6 +34,8 @@ macro_rules! services {
                 #[doc = concat!("Of ", stringify!($($service),+), ".")]
                 $call($state),
             )*
+            /// Refused, and its refusal is delayed.
+            Refused(DelayedRefusal),
             /// Ended while it was started.
             Over,
         }
@@ -62,6 +65,7 @@ macro_rules! services {
             ($one:expr, $of:ident => $step:expr) => {
                 match $one {
                     $(Call::$call($of) => $step,)*
+                    Call::Refused($of) => $step,
                     Call::Over => {}
                 }
             };

@@ -1,13 +1,15 @@
 //! Shares out what is scarce among callers: places, bytes, time.
 //!
-//! A connection and an address may have a part of what is left. So the less there is, the less one
-//! of them can take, and a few cannot use up what all share. A little a connection has in any case,
-//! whoever came first.
+//! A connection, an address and a token may have a part of what is left. So the less there is, the
+//! less one of them can take, and a few cannot use up what all share. A little a connection has in
+//! any case, whoever came first.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use store::blob::UploadPeer;
+
+use crate::identities::IdentityKey;
 
 /// Whose call it is, as far as callers can be told from each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -16,6 +18,8 @@ pub struct Caller {
     pub address: UploadPeer,
     /// Names its connection among those of the server.
     pub connection: u64,
+    /// Whose it is; `None`: somebody of this machine without a token, or not known.
+    pub identity: Option<IdentityKey>,
 }
 
 /// How much there is, and how much of it one caller may have.
@@ -26,6 +30,8 @@ pub(crate) struct Bounds {
     pub connection_share: u64,
     /// The same of all connections from one address.
     pub address_share: u64,
+    /// The same of all calls of one token.
+    pub identity_share: u64,
     /// What a connection may have however much is left.
     pub in_any_case: u64,
 }
@@ -36,12 +42,13 @@ pub(crate) struct Shares {
     all: u64,
     addresses: BTreeMap<UploadPeer, u64>,
     connections: BTreeMap<u64, u64>,
+    identities: BTreeMap<IdentityKey, u64>,
 }
 
 /// Why a caller gets nothing more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exceeded {
-    /// What has its share: the connection or the address.
+    /// What has its share: the connection, the address or the token.
     pub whose: &'static str,
     /// What that has.
     pub has: u64,
@@ -62,6 +69,9 @@ impl Shares {
         if amount > 0 {
             *self.addresses.entry(caller.address).or_default() += amount;
             *self.connections.entry(caller.connection).or_default() += amount;
+            if let Some(identity) = caller.identity {
+                *self.identities.entry(identity).or_default() += amount;
+            }
         }
         Ok(())
     }
@@ -74,9 +84,14 @@ impl Shares {
         }
         let left = bounds.max.saturating_sub(self.all);
         let of_address = has(self.addresses.get(&caller.address));
+        let identity = caller.identity.as_ref();
+        let of_identity = has(identity.and_then(|identity| self.identities.get(identity)));
+        // Who is not counted takes nothing of a share.
+        let identity_share = identity.map_or(1, |_| bounds.identity_share);
         for (whose, has, share) in [
             ("connection", of_connection, bounds.connection_share),
             ("address", of_address, bounds.address_share),
+            ("token", of_identity, identity_share),
         ] {
             if has + amount > left / share {
                 let all = self.all;
@@ -91,6 +106,9 @@ impl Shares {
         self.all = self.all.saturating_sub(amount);
         subtract(self.addresses.entry(caller.address), amount);
         subtract(self.connections.entry(caller.connection), amount);
+        if let Some(identity) = caller.identity {
+            subtract(self.identities.entry(identity), amount);
+        }
     }
 }
 
@@ -107,12 +125,15 @@ fn subtract<Key: Ord>(entry: Entry<'_, Key, u64>, amount: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::identities::{Identities, TokenKey};
+    use crate::rights::Rights;
     use std::net::Ipv4Addr;
 
     const BOUNDS: Bounds = Bounds {
         max: 10_000,
         connection_share: 4,
         address_share: 2,
+        identity_share: 2,
         in_any_case: 4,
     };
 
@@ -120,6 +141,7 @@ mod tests {
         Caller {
             address: UploadPeer::with_address(Ipv4Addr::from(address).into()),
             connection,
+            identity: None,
         }
     }
 
@@ -168,6 +190,36 @@ mod tests {
         assert_eq!(exceeded.whose, "address");
         let (of_another, _) = take_all(&mut shares, caller(2, 99));
         assert!(of_another > 1_000, "{of_another}");
+    }
+
+    /// From however many addresses and connections.
+    #[test]
+    fn the_calls_of_a_token_share() {
+        let mut shares = Shares::default();
+        let table = Identities::new(TokenKey::new(&[1; 32]), vec![Rights::default(); 2]).table();
+        let of = |identity: usize, number: u64| Caller {
+            identity: Some(table.of_listener(identity)),
+            ..caller(number as u32, number)
+        };
+        for _ in 0..2 {
+            let taken: Vec<u64> = (0..200)
+                .map(|number| take_all(&mut shares, of(0, number)).0)
+                .collect();
+            let sum: u64 = taken.iter().sum();
+            assert!(sum < 3_400 + 200 * BOUNDS.in_any_case, "{sum}: a third");
+            assert_eq!(take_all(&mut shares, of(0, 150)).1.whose, "token");
+            // Another one, and one that is not counted.
+            for other in [of(1, 300), caller(301, 301)] {
+                let (of_another, _) = take_all(&mut shares, other);
+                assert!(of_another > 1_000, "{of_another}");
+                shares.give_back(other, of_another);
+            }
+            for (number, taken) in taken.into_iter().enumerate() {
+                shares.give_back(of(0, number as u64), taken);
+            }
+            assert_eq!(shares.all(), 0);
+            assert!(shares.identities.is_empty() && shares.connections.is_empty());
+        }
     }
 
     /// Whoever takes all that they can get, a new connection has some, of a new address and of

@@ -4,8 +4,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::limits::{
-    WAITING_CALLS_ADDRESS_SHARE, WAITING_CALLS_CONNECTION_SHARE, WAITING_CALLS_IN_ANY_CASE,
-    WAITING_CALLS_MAX,
+    WAITING_CALLS_ADDRESS_SHARE, WAITING_CALLS_CONNECTION_SHARE, WAITING_CALLS_IDENTITY_SHARE,
+    WAITING_CALLS_IN_ANY_CASE, WAITING_CALLS_MAX,
 };
 use crate::shares::{Bounds, Caller, Exceeded, Shares};
 use crate::status::Status;
@@ -34,6 +34,7 @@ impl WaitingCalls {
                 max: max as u64,
                 connection_share: WAITING_CALLS_CONNECTION_SHARE,
                 address_share: WAITING_CALLS_ADDRESS_SHARE,
+                identity_share: WAITING_CALLS_IDENTITY_SHARE,
                 in_any_case: WAITING_CALLS_IN_ANY_CASE,
             },
         }

@@ -1,10 +1,13 @@
 //! What a loop has to say to the log about its connections and calls.
 
 use net::Closed;
+use service::identities::IdentityKey;
 use service::{Method, Status};
 use wire::CloseReason;
 
 use super::LoopState;
+use crate::audit::EndedCall;
+use crate::audit_record::AuditCaller;
 use crate::connection::{ConnectionState, Http2State, Link};
 use crate::settings::FailedCall;
 
@@ -49,6 +52,32 @@ impl LoopState {
         };
         let open_ns = (self.context.clock.tick_ns()).saturating_sub(link.opened_ns);
         (self.context.settings.log).connection_closed(&link.address, &reason, open_ns);
+    }
+
+    /// Notes in the audit trail that a call was refused before it began.
+    #[cold]
+    pub(super) fn audit_refusal(
+        &self,
+        http2: &mut Http2State,
+        method: Method,
+        key: Option<IdentityKey>,
+        status: &Status,
+    ) {
+        let context = &self.context;
+        let identity = key.and_then(|key| context.identities.get(key));
+        let caller = AuditCaller::of(identity);
+        let ended = EndedCall {
+            method,
+            code: status.code(),
+            key: identity.and(key),
+            caller,
+            subject: "",
+            detail: status.message(),
+        };
+        let Http2State { link, denials, .. } = http2;
+        let now_ns = context.clock.tick_ns();
+        let (log, peer) = (&*context.settings.log, (&link.address, link.caller.address));
+        (context.audit).note(log, peer, denials, &ended, now_ns);
     }
 
     #[cold]

@@ -22,6 +22,7 @@ use wire::{Connection, Event};
 use crate::SharedWaker;
 use crate::actions::StepContext;
 use crate::admission::Admission;
+use crate::audit::AuditTrail;
 use crate::batch::TickBatch;
 use crate::blobs::LoopBlobs;
 use crate::calls::CallTable;
@@ -37,6 +38,7 @@ use crate::timers::Timers;
 use crate::turn_queue::TurnQueue;
 use crate::unpack_queue::UnpackQueue;
 use crate::write_path::WritePath;
+use crate::wrong_tokens::WrongTokens;
 
 pub(crate) use handler::LoopHandler;
 #[cfg(test)]
@@ -71,6 +73,8 @@ pub(crate) struct LoopState {
     revisit: Vec<ConnectionId>,
     /// Connections of which nothing is taken until less waits for the committer.
     held_back: BTreeSet<ConnectionId>,
+    /// Those of them whose token has its share of that, while others go on.
+    held_back_by_share: BTreeSet<ConnectionId>,
     /// Connections that wait for memory for their next large message.
     turn_queue: TurnQueue,
     /// Verdicts of the account by which connections of this loop were looked for.
@@ -93,6 +97,8 @@ pub(crate) struct LoopParts {
     pub mailbox: Option<Mailbox>,
     pub tasks: LoopTasks,
     pub blobs: LoopBlobs,
+    pub wrong_tokens: Arc<WrongTokens>,
+    pub audit: Arc<AuditTrail>,
     pub waker: SharedWaker,
 }
 
@@ -121,6 +127,7 @@ impl LoopState {
             connections: 0,
             revisit: Vec::new(),
             held_back: BTreeSet::new(),
+            held_back_by_share: BTreeSet::new(),
             turn_queue: TurnQueue::default(),
             verdicts_seen: 0,
             unpack_queue: UnpackQueue::default(),
@@ -136,6 +143,8 @@ impl LoopState {
                 admission,
                 tasks: parts.tasks,
                 blobs: parts.blobs,
+                wrong_tokens: parts.wrong_tokens,
+                audit: parts.audit,
             },
             shared,
         }
@@ -222,6 +231,7 @@ impl LoopState {
                 (self.calls).cancel(&self.context, http2, stream, cause);
             }
         }
+        self.context.audit.close(&mut http2.denials, now_ns);
         debug_assert_eq!(
             http2.running_calls(),
             0,

@@ -48,6 +48,11 @@ impl LoopHandler {
         &self.state.unpack_queue
     }
 
+    /// How many calls each identity has that has some, by its slot.
+    pub fn calls_of_identities(&self) -> Vec<usize> {
+        self.state.calls.of_identities()
+    }
+
     /// How many calls run.
     pub fn running(&self) -> usize {
         self.state.calls.len()

@@ -1,7 +1,7 @@
 //! The reads of a tick: shown the index of a database in memory, or what was fetched of one on
 //! disk.
 
-use net::Connections;
+use net::{ConnectionId, Connections};
 use service::services::{no_reader, reads_wait};
 use store::tree::{Fetch, Fetched, ReadPlan, TreeIndex};
 use store::{IndexView, ReadView, View};
@@ -12,7 +12,7 @@ use crate::actions::Again;
 use crate::batch::{LongWork, Read, Reads, are_of_one, jobs_of};
 use crate::call_id::CallId;
 use crate::limits;
-use crate::readers::{Done, Full, WhyFull};
+use crate::readers::{Done, Full, ReadingConnection, WhyFull};
 
 impl LoopHandler {
     /// Serves the short reads of this tick, each database in memory from one view; those on disk
@@ -118,10 +118,13 @@ impl LoopHandler {
             }
             if !plan.is_empty() {
                 let job = Fetch::new(tree.clone(), &mut plan);
-                let (connection, readers) = (these[0].connection, &mut self.state.readers);
+                let connection = these[0].connection;
                 let asked = match are_of_one(these) {
-                    true => readers.fetch_own(connection, job),
-                    false => readers.fetch(connection, job),
+                    true => {
+                        let reader = self.reader(connection);
+                        self.state.readers.fetch_own(reader, job)
+                    }
+                    false => self.state.readers.fetch(connection, job),
                 };
                 if let Err(full) = asked {
                     self.refuse_reads(connections, &full);
@@ -223,6 +226,14 @@ impl LoopHandler {
         });
     }
 
+    fn reader(&mut self, connection: ConnectionId) -> ReadingConnection {
+        let http2 = Self::http2_of(&mut self.slots, connection);
+        ReadingConnection {
+            connection,
+            identity: http2.and_then(|http2| http2.link.holding.counted_key()),
+        }
+    }
+
     /// Has the next slice of a long read fetched.
     fn fetch_slice(&mut self, connections: &mut dyn Connections, tree: &TreeIndex, call: CallId) {
         let Some(connection) = self.state.calls.connection(call) else {
@@ -232,7 +243,8 @@ impl LoopHandler {
         self.state.calls.plan_read(call, &[], &mut plan);
         if !plan.is_empty() {
             let job = Fetch::new(tree.clone(), &mut plan);
-            if let Err(full) = self.state.readers.fetch_slice(connection, job) {
+            let reader = self.reader(connection);
+            if let Err(full) = self.state.readers.fetch_slice(reader, job) {
                 self.refuse_reads(connections, &full);
             }
         }

@@ -4,12 +4,17 @@ use std::borrow::Cow;
 
 use net::Io;
 use service::identities::{IdentityKey, Unauthenticated};
-use service::{Call, CallHead, CallSteps, Code, Method, RefusedFor, Status};
+use service::method::Access;
+use service::{
+    Call, CallHead, CallSteps, Code, DelayedRefusal, Method, RefusedFor, Shared, Status,
+};
 use wire::{Connection, Event, StreamKey};
 
 use super::LoopState;
-use crate::actions::Again;
+use crate::account::CountedCaller;
+use crate::actions::{Again, CallStep};
 use crate::admission;
+use crate::audit;
 use crate::authorization;
 use crate::calls::deadline_exceeded;
 use crate::connection::{Http2State, Link};
@@ -17,6 +22,7 @@ use crate::limits;
 use crate::metadata::Snapshot;
 use crate::plain::{self, FixedResponse};
 use crate::settings::FailedCall;
+use crate::wrong_tokens::RefusedWhen;
 
 impl LoopState {
     pub(super) fn event(&mut self, http2: &mut Http2State, io: &mut Io, event: Event) {
@@ -57,7 +63,7 @@ impl LoopState {
         };
         match self.check_begin(&http2.link, method, found) {
             Ok(identity) => self.begin(http2, io, stream, (method, identity), end),
-            Err(status) => http2.stream(stream, &mut io.output).finish(status),
+            Err(refused) => self.refuse_caller(http2, io, stream, (method, refused), end),
         }
     }
 
@@ -68,22 +74,72 @@ impl LoopState {
         link: &Link,
         method: Method,
         found: Result<IdentityKey, Unauthenticated>,
-    ) -> Result<IdentityKey, Status> {
-        let checked = found.map_err(Unauthenticated::status).and_then(|key| {
-            let identity = self.context.identities.get(key);
-            service::check_begin(method, identity, link.peer).map(|()| key)
-        });
-        checked.inspect_err(|status| self.note_refused(link, method, status))
+    ) -> Result<AdmittedCaller, RefusedCaller> {
+        let key = found.map_err(RefusedCaller::without_identity)?;
+        let identity = self.context.identities.get(key);
+        if let Err(status) = service::check_begin(method, identity, link.peer) {
+            return Err(RefusedCaller::without_right(key, status));
+        }
+        let has_token = identity.is_some_and(|identity| !identity.is_anonymous());
+        if !has_token && link.is_local() {
+            return Ok(AdmittedCaller { key, counted: None });
+        }
+        let (in_loop, own) = (self.calls.len(), self.calls.of_identity(key));
+        match self.context.admission.admit_identity(in_loop, own) {
+            Ok(()) => Ok(AdmittedCaller {
+                key,
+                counted: Some(CountedCaller { key, has_token }),
+            }),
+            Err(reason) => Err(RefusedCaller::beyond_share(key, reason)),
+        }
     }
 
-    /// Counts and logs a call whose caller may not begin it.
+    /// Refuses a call whose caller may not begin it: at once, or later if its connection sends one
+    /// wrong token after the other.
     #[cold]
-    fn note_refused(&self, link: &Link, method: Method, status: &Status) {
-        self.calls.figures().refused(match status.code() {
-            Code::Unauthenticated => RefusedFor::Unauthenticated,
-            _ => RefusedFor::PermissionDenied,
-        });
-        self.log_refusal(link, method, status);
+    fn refuse_caller(
+        &mut self,
+        http2: &mut Http2State,
+        io: &mut Io,
+        stream: StreamKey,
+        (method, refused): (Method, RefusedCaller),
+        end: bool,
+    ) {
+        let RefusedCaller { status, reason, .. } = refused;
+        self.calls.figures().refused(reason);
+        self.log_refusal(&http2.link, method, &status);
+        if audit::is_denial(status.code()) {
+            self.audit_refusal(http2, method, refused.caller, &status);
+        }
+        let when = match refused.has_wrong_token {
+            true => {
+                let (all, now_ns) = (&self.context.wrong_tokens, self.context.clock.tick_ns());
+                let address = http2.link.caller.address;
+                http2.wrong_tokens.note(all, address, now_ns)
+            }
+            false => RefusedWhen::Now,
+        };
+        match when {
+            RefusedWhen::At(at_ns)
+                if self.calls.waiting_refusals() < limits::WAITING_REFUSALS_PER_LOOP =>
+            {
+                let caller = (method, IdentityKey::NOBODY);
+                self.begin_with(http2, io, stream, caller, end, |_, _, step| {
+                    Call::Refused(DelayedRefusal::started(status, at_ns, step))
+                });
+            }
+            RefusedWhen::TooMany if !http2.has_let_in => {
+                const WHY: &str = "it sent too many wrong tokens";
+                http2.connection.abort(WHY, &mut io.output);
+            }
+            RefusedWhen::Now | RefusedWhen::At(_) | RefusedWhen::TooMany => {
+                let mut stream = http2.stream(stream, &mut io.output);
+                match method.is_plain() {
+                    true => plain::fail(&mut stream, &status, false),
+                    false => stream.finish(status),
+                }
+            }
+        }
     }
 
     #[cold]
@@ -168,10 +224,7 @@ impl LoopState {
         };
         match self.check_begin(&http2.link, method, found) {
             Ok(identity) => self.begin(http2, io, stream, (method, identity), end),
-            Err(status) => {
-                let mut stream = http2.stream(stream, &mut io.output);
-                plain::fail(&mut stream, &status, false);
-            }
+            Err(refused) => self.refuse_caller(http2, io, stream, (method, refused), end),
         }
     }
 
@@ -195,13 +248,37 @@ impl LoopState {
         http2: &mut Http2State,
         io: &mut Io,
         stream: StreamKey,
+        (method, caller): (Method, AdmittedCaller),
+        end: bool,
+    ) {
+        http2.has_let_in |= method.entry().access != Access::Open;
+        let is_idle = http2.running_calls() == 0;
+        http2.link.holding.note_caller(caller.counted, is_idle);
+        let caller = (method, caller.key);
+        self.begin_with(http2, io, stream, caller, end, |head, shared, step| {
+            Call::started(method, head, shared, step)
+        });
+    }
+
+    /// Begins a call, or the wait for its refusal, with the state machine that `start` makes.
+    #[inline]
+    fn begin_with(
+        &mut self,
+        http2: &mut Http2State,
+        io: &mut Io,
+        stream: StreamKey,
         (method, identity): (Method, IdentityKey),
         end: bool,
+        start: impl FnOnce(&CallHead<'_>, &Shared, &mut CallStep<'_>) -> Call,
     ) {
         let now_ns = self.context.clock.tick_ns();
         let timeout_ns = http2.connection.head().timeout_ns();
         let deadline_ns = timeout_ns.map_or(u64::MAX, |ns| now_ns.saturating_add(ns));
         let id = (self.calls).begin(http2, stream, (method, identity), deadline_ns, now_ns);
+        if method.administrates() {
+            let identity = self.context.identities.get(identity);
+            self.calls.set_audited(id, identity);
+        }
         if timeout_ns == Some(0) {
             // Before anything is done for it: what is done within this tick would be answered.
             return self.end(http2, io, id, deadline_exceeded());
@@ -215,7 +292,7 @@ impl LoopState {
                 deadline_ns,
                 metadata: &metadata,
             };
-            *call = Call::started(method, &head, shared, step);
+            *call = start(&head, shared, step);
         });
         if end {
             self.step(http2, &mut io.output, id, |call, shared, step| {
@@ -297,6 +374,59 @@ impl LoopState {
         let mut stream = http2.stream(stream, &mut io.output);
         if let Some(answer) = FixedResponse::from_token(stream.token()) {
             answer.send(&mut stream, &self.context.settings.about_body);
+        }
+    }
+}
+
+/// Whose call may begin.
+struct AdmittedCaller {
+    key: IdentityKey,
+    /// Who it is to the account; `None`: somebody of this machine without a token.
+    counted: Option<CountedCaller>,
+}
+
+/// A call whose caller may not begin it.
+struct RefusedCaller {
+    status: Status,
+    reason: RefusedFor,
+    /// It came with a token that is not good.
+    has_wrong_token: bool,
+    /// Whose call it is.
+    caller: Option<IdentityKey>,
+}
+
+impl RefusedCaller {
+    #[cold]
+    fn without_identity(why: Unauthenticated) -> RefusedCaller {
+        RefusedCaller {
+            status: why.status(),
+            reason: why.into(),
+            has_wrong_token: why.is_wrong_token(),
+            caller: None,
+        }
+    }
+
+    #[cold]
+    fn beyond_share(caller: IdentityKey, reason: RefusedFor) -> RefusedCaller {
+        RefusedCaller {
+            status: admission::status(reason),
+            reason,
+            has_wrong_token: false,
+            caller: Some(caller),
+        }
+    }
+
+    #[cold]
+    fn without_right(caller: IdentityKey, status: Status) -> RefusedCaller {
+        let reason = match status.code() {
+            Code::Unauthenticated => RefusedFor::TokenMissing,
+            _ => RefusedFor::PermissionDenied,
+        };
+        RefusedCaller {
+            status,
+            reason,
+            has_wrong_token: false,
+            caller: Some(caller),
         }
     }
 }

@@ -25,7 +25,7 @@ impl LoopState {
         match state {
             ConnectionState::Http2(http2) => {
                 http2.connection.drain(&mut io.output, now_ns);
-                let is_held_back = self.held_back.contains(&http2.link.id);
+                let is_held_back = self.is_held_back(http2.link.id);
                 self.after_walk(http2, io, is_held_back, now_ns);
             }
             ConnectionState::Undecided(_) | ConnectionState::Over(_) => io.close_when_written(),

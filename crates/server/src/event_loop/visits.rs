@@ -64,9 +64,16 @@ impl LoopState {
     /// for it. It is visited again then, and not before: there is nothing to do for it.
     #[inline]
     fn holds_back(&mut self, link: &mut Link, now_ns: u64) -> bool {
-        let holds_back = self.writes_are_many();
+        let (waiting_bytes, bound_bytes) = self.waiting_writes();
+        let share_bytes = bound_bytes / limits::WAITING_WRITES_IDENTITY_SHARE;
+        let are_many = waiting_bytes > bound_bytes;
+        let holds_back = are_many
+            || (waiting_bytes > share_bytes && link.holding.identity_bytes() > share_bytes);
         if holds_back {
-            self.held_back.insert(link.id);
+            match are_many {
+                true => self.held_back.insert(link.id),
+                false => self.held_back_by_share.insert(link.id),
+            };
             // If all of them were given up, the committer has nobody to wake.
             self.arm(link, now_ns + limits::HELD_BACK_RETRY_MS * 1_000_000);
         }
@@ -76,17 +83,30 @@ impl LoopState {
     /// Has the connections visited of which nothing was taken, if less waits for the committer by
     /// now.
     pub(super) fn resume_held_back(&mut self) {
-        if !self.held_back.is_empty() && !self.writes_are_many() {
+        if self.held_back.is_empty() && self.held_back_by_share.is_empty() {
+            return;
+        }
+        let (waiting_bytes, bound_bytes) = self.waiting_writes();
+        if waiting_bytes <= bound_bytes {
             self.revisit.extend(std::mem::take(&mut self.held_back));
+        }
+        if waiting_bytes <= bound_bytes / limits::WAITING_WRITES_IDENTITY_SHARE {
+            let held_back = std::mem::take(&mut self.held_back_by_share);
+            self.revisit.extend(held_back);
         }
     }
 
-    /// Whether so much waits for the committer that nothing more is taken from any peer: a bound
-    /// beside the account, which counts only for calls that live.
+    /// Returns whether nothing is taken from a connection until less waits for the committer.
+    pub(super) fn is_held_back(&self, id: ConnectionId) -> bool {
+        self.held_back.contains(&id) || self.held_back_by_share.contains(&id)
+    }
+
+    /// Returns how much waits for the committer, in bytes, and beyond how much nothing more is
+    /// taken from any peer: a bound beside the account, which counts only for calls that live.
     #[inline]
-    fn writes_are_many(&self) -> bool {
-        self.context.batch.write_bytes() + self.writes.waiting_bytes()
-            > self.context.admission.waiting_write_bytes
+    fn waiting_writes(&self) -> (usize, usize) {
+        let waiting_bytes = self.context.batch.write_bytes() + self.writes.waiting_bytes();
+        (waiting_bytes, self.context.admission.waiting_write_bytes)
     }
 
     /// Charges at once what calls have produced if it is more than a little, so that those that

@@ -16,13 +16,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use net::ConnectionId;
+use service::identities::IdentityKey;
 use store::tree::{Fetch, Fetched, TreeError};
 use store::{ReadAhead, Store, WriteBatch};
 
 use crate::SharedWaker;
 use crate::inbox::Inbox;
 pub(crate) use pool::{Brought, Pool};
-use queue::{Asker, Length};
+use queue::{Asker, Asking, Length};
 
 /// Who does the jobs of a loop.
 #[derive(Clone)]
@@ -88,6 +89,22 @@ pub(crate) enum Done {
     },
 }
 
+/// A connection that reads, and whose token it has, if that is counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadingConnection {
+    pub connection: ConnectionId,
+    pub identity: Option<IdentityKey>,
+}
+
+impl From<ConnectionId> for ReadingConnection {
+    fn from(connection: ConnectionId) -> ReadingConnection {
+        ReadingConnection {
+            connection,
+            identity: None,
+        }
+    }
+}
+
 /// There is no room for a further job, or nobody to do it.
 pub(crate) struct Full<J>(pub J, pub WhyFull);
 
@@ -133,28 +150,33 @@ impl LoopReaders {
     /// Has the few keys fetched that calls of a connection wish. What that brings comes out of
     /// [`LoopReaders::next`], in one piece or several.
     pub fn fetch(&mut self, connection: ConnectionId, fetch: Fetch) -> Result<(), Full<Fetch>> {
-        self.fetch_as(connection, fetch, Length::Short, None)
+        self.fetch_as(connection.into(), fetch, Length::Short, None)
     }
 
     /// The same where all the calls are of that connection: nothing more is read for them when it
     /// has gone.
-    pub fn fetch_own(&mut self, connection: ConnectionId, fetch: Fetch) -> Result<(), Full<Fetch>> {
-        let has_left = Arc::clone(self.leaving.entry(connection).or_default());
-        self.fetch_as(connection, fetch, Length::Short, Some(has_left))
+    pub fn fetch_own(
+        &mut self,
+        reader: impl Into<ReadingConnection>,
+        fetch: Fetch,
+    ) -> Result<(), Full<Fetch>> {
+        let reader = reader.into();
+        let has_left = Arc::clone(self.leaving.entry(reader.connection).or_default());
+        self.fetch_as(reader, fetch, Length::Short, Some(has_left))
     }
 
     /// The same for a slice of a long read.
     pub fn fetch_slice(
         &mut self,
-        connection: ConnectionId,
+        reader: impl Into<ReadingConnection>,
         fetch: Fetch,
     ) -> Result<(), Full<Fetch>> {
-        self.fetch_as(connection, fetch, Length::Long, None)
+        self.fetch_as(reader.into(), fetch, Length::Long, None)
     }
 
     fn fetch_as(
         &mut self,
-        connection: ConnectionId,
+        reader: ReadingConnection,
         mut fetch: Fetch,
         length: Length,
         has_left: Option<Arc<AtomicBool>>,
@@ -169,13 +191,16 @@ impl LoopReaders {
                 Ok(())
             }
             Readers::Pool(pool) => {
-                let asker = Asker::Connection(self.number(), connection);
+                let asking = Asking {
+                    asker: Asker::Connection(self.number(), reader.connection),
+                    identity: reader.identity,
+                };
                 let job = Job::Fetch {
                     fetch,
                     length,
                     has_left,
                 };
-                match pool.submit(asker, job, &self.inbox) {
+                match pool.submit(asking, job, &self.inbox) {
                     Err(Full(Job::Fetch { fetch, .. }, why)) => Err(Full(fetch, why)),
                     _ => Ok(()),
                 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use service::ReaderFigures;
 use store::Store;
 
-use super::queue::{Asker, Length, ReadQueue};
+use super::queue::{Asker, Asking, Length, ReadQueue};
 use super::{Done, Full, Job, WhyFull, sweep};
 use crate::inbox::Inbox;
 use crate::limits;
@@ -120,7 +120,7 @@ impl Pool {
     /// Has a job done whose results go to `inbox`.
     pub(super) fn submit(
         self: &Arc<Pool>,
-        asker: Asker,
+        asking: impl Into<Asking>,
         job: Job,
         inbox: &Arc<Inbox<Brought>>,
     ) -> Result<(), Full<Job>> {
@@ -136,7 +136,7 @@ impl Pool {
         }
         let length = job.length();
         let waiting = (job, Arc::clone(inbox), Arc::clone(self));
-        if let Err((job, _, _)) = state.queue.push(asker, length, waiting) {
+        if let Err((job, _, _)) = state.queue.push(asking, length, waiting) {
             return Err(Full(job, WhyFull::Jobs));
         }
         state.show();

@@ -1,13 +1,14 @@
 //! Jobs that wait for a reader, and who gets the next one: the connections in turn, so that one
-//! with thousands of jobs holds up its own. Long reads (pages of scans, counts) have a part of the
-//! readers and come behind short ones, so that a Get waits for no scan but those that are under
-//! way.
+//! with thousands of jobs holds up its own, and those of one token together in one turn. Long reads
+//! (pages of scans, counts) have a part of the readers and come behind short ones, so that a Get
+//! waits for no scan but those that are under way.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use net::ConnectionId;
 use service::ReaderFigures;
+use service::identities::IdentityKey;
 
 use crate::limits;
 use crate::turns::Turns;
@@ -19,6 +20,22 @@ pub(crate) enum Asker {
     Connection(usize, ConnectionId),
     /// What a loop does by itself, and writes of connections that have left.
     Loop(usize),
+}
+
+/// For whom a job is done, and whose token that has, if it is counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asking {
+    pub asker: Asker,
+    pub identity: Option<IdentityKey>,
+}
+
+impl From<Asker> for Asking {
+    fn from(asker: Asker) -> Asking {
+        Asking {
+            asker,
+            identity: None,
+        }
+    }
 }
 
 /// How long a job may take.
@@ -54,21 +71,24 @@ impl<J> ReadQueue<J> {
 
     /// Takes a job, unless too many wait: in all, or of this asker where not much is left. Then it
     /// is given back.
-    pub fn push(&mut self, asker: Asker, length: Length, job: J) -> Result<(), J> {
+    pub fn push(&mut self, asking: impl Into<Asking>, length: Length, job: J) -> Result<(), J> {
+        let asking = asking.into();
+        let asker = asking.asker;
         let left = limits::READ_JOBS.saturating_sub(self.len());
         let most = (left / limits::LEFT_READ_JOBS_SHARE).max(limits::READ_JOBS_IN_ANY_CASE);
         if left == 0 || self.short.of(asker) + self.long.of(asker) >= most {
             self.figures.refused_jobs.fetch_add(1, Ordering::Relaxed);
             return Err(job);
         }
-        self.add(asker, length, job);
+        self.add(asking, length, job);
         Ok(())
     }
 
-    fn add(&mut self, asker: Asker, length: Length, job: J) {
+    fn add(&mut self, asking: Asking, length: Length, job: J) {
+        let Asking { asker, identity } = asking;
         match length {
-            Length::Short => self.short.push(asker, job),
-            Length::Long => self.long.push(asker, job),
+            Length::Short => self.short.push_of(asker, identity, job),
+            Length::Long => self.long.push_of(asker, identity, job),
         }
     }
 
@@ -82,7 +102,7 @@ impl<J> ReadQueue<J> {
         let mut unwanted = Vec::new();
         for (length, job) in short.chain(long) {
             match heir(&job) {
-                Some(heir) => self.add(heir, length, job),
+                Some(heir) => self.add(heir.into(), length, job),
                 None => unwanted.push(job),
             }
         }

@@ -264,6 +264,33 @@ fn open_streams_end_when_their_token_expires() {
     }
 }
 
+/// Counted of each by itself, and given back however a call ends.
+#[test]
+fn the_running_calls_of_an_identity_are_counted() {
+    let mut pair = Pair::of(rights("read"));
+    for _ in 0..2 {
+        replace(&pair, &[(1, "write", NEVER_MS), (2, "write", NEVER_MS)]);
+        let [pipe, watch] = open_streams(&mut pair, &header(1));
+        let other = pair.call_with((&path(Method::HealthWatch), None), b"", true);
+        assert_eq!(end_of(&mut pair, other), None);
+        assert_eq!(pair.worker.calls_of_identities(), [1, 2]);
+        assert_eq!(ask(&mut pair, Method::Get, Some(&header(2))), Code::Ok);
+        assert_eq!(pair.worker.calls_of_identities(), [1, 2]);
+        (pair.client).reset(pipe, &mut pair.sent, wire::ErrorCode::Cancel);
+        pair.client.forget(pipe);
+        pair.turn();
+        assert_eq!(pair.worker.calls_of_identities(), [1, 1]);
+        // Another one has the slot later, and none of its calls.
+        replace(&pair, &[]);
+        assert_eq!(end_of(&mut pair, watch), Some(Code::Unauthenticated));
+        assert_eq!(pair.worker.calls_of_identities(), [1]);
+        (pair.client).reset(other, &mut pair.sent, wire::ErrorCode::Cancel);
+        pair.client.forget(other);
+        pair.turn();
+        assert!(pair.worker.calls_of_identities().is_empty());
+    }
+}
+
 /// Between the change and the tick that ends its calls, nothing new begins with a token that was
 /// revoked, also in a loop that slept.
 #[test]

@@ -1,5 +1,6 @@
 //! Calls of a worker that no socket, thread or clock is behind.
 
+mod audit;
 mod calls;
 mod charges;
 mod disk_writes;
@@ -9,6 +10,7 @@ mod logs;
 mod shares;
 mod stop;
 mod ticks;
+mod wrong_tokens;
 
 /// The path of a request for a method.
 fn path(method: service::Method) -> String {

@@ -29,7 +29,7 @@ use crate::keyvalue::refusal;
 use crate::limits::{DURABILITY_INTERVAL_MS_MAX, QUOTED_CHARACTERS};
 use crate::method::Method;
 use crate::permission;
-use crate::rights::Right;
+use crate::rights::{DEFAULT_DATABASE, Right};
 use crate::status::{self, Code, Status};
 use crate::task::TaskNews;
 use api::admin::{
@@ -75,7 +75,7 @@ impl AdminCall {
         &mut self,
         bytes: &[u8],
         shared: &Shared,
-        actions: &mut impl DatabaseAccess,
+        actions: &mut (impl DatabaseAccess + Administration),
     ) -> Result<(), Status> {
         self.token = Some(TokenCall::begin(self.method, bytes, shared, actions)?);
         Ok(())
@@ -208,6 +208,7 @@ impl AdminCall {
         let request =
             CreateDatabaseRequest::decode(bytes).map_err(|error| invalid(self.method, error))?;
         let wanted = request.database.unwrap_or_default();
+        set_audited_database(wanted.name, "", actions);
         permission::check_database(Right::Admin, wanted.name, actions)?;
         let modes = kind_of(&wanted).and_then(|kind| Ok((kind, mode_of(&wanted)?)));
         let (kind, mode) = modes.map_err(|error| invalid(self.method, error))?;
@@ -227,6 +228,16 @@ impl AdminCall {
         actions.create_database(wanted.name, &config);
         Ok(())
     }
+}
+
+/// Notes for the audit trail which database it is.
+fn set_audited_database(name: &str, detail: &str, actions: &mut impl Administration) {
+    let subject = if name.is_empty() {
+        DEFAULT_DATABASE
+    } else {
+        name
+    };
+    actions.set_audited(subject, detail);
 }
 
 fn answer_created(
@@ -380,6 +391,7 @@ impl AdminCall {
     ) -> Result<(), Status> {
         let request =
             DropDatabaseRequest::decode(bytes).map_err(|error| invalid(self.method, error))?;
+        set_audited_database(request.name, "", actions);
         permission::check_database(Right::Admin, request.name, actions)?;
         let store = &shared.store;
         let Some(id) = store.database(request.name) else {

@@ -2,7 +2,7 @@
 
 use store::{Kind, Store};
 
-use super::invalid;
+use super::{invalid, set_audited_database};
 use crate::actions::{Administration, Permissions, Responses, SendRoom};
 use crate::keyvalue::messages::Invalid;
 use crate::limits::{BACKUP_NAME_BYTES, QUOTED_CHARACTERS};
@@ -20,6 +20,7 @@ pub(super) fn begin_backup(bytes: &[u8], actions: &mut impl Administration) -> R
     let name = request
         .map_err(|error| invalid(Method::AdminBackup, error))?
         .name;
+    actions.set_audited(name, "");
     check_name(name)?;
     let task = Task::Backup { name: name.into() };
     actions.start_task(task).map_err(TaskRefusal::status)
@@ -42,6 +43,12 @@ pub(super) fn begin_convert(
 ) -> Result<(), Status> {
     let request = ConvertDatabaseRequest::decode(bytes)
         .map_err(|error| invalid(Method::AdminConvertDatabase, error))?;
+    let detail = match DatabaseKind::from_number(request.kind) {
+        Some(DatabaseKind::Memory) => "to memory",
+        Some(DatabaseKind::Disk) => "to disk",
+        Some(DatabaseKind::Unspecified) | None => "",
+    };
+    set_audited_database(request.name, detail, actions);
     permission::check_database(Right::Admin, request.name, actions)?;
     // Unlike elsewhere the kind must be given: nobody converts to a default by chance.
     let kind = match DatabaseKind::from_number(request.kind) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use store::{CommitOutcome, Condition, DatabaseId, Decision, Expiry, Mode, Operation, ReadView};
 
 use super::invalid;
-use crate::actions::{CallClock, DatabaseAccess, Responses, SendRoom};
+use crate::actions::{Administration, CallClock, DatabaseAccess, Responses, SendRoom};
 use crate::call::Shared;
 use crate::identities::record::{CHANGES_KEY, IdentityRecord, StoredIdentities};
 use crate::identities::{Identity, IssuedToken, NEVER_MS, Token};
@@ -65,21 +65,26 @@ impl TokenCall {
         method: Method,
         bytes: &[u8],
         shared: &Shared,
-        actions: &mut impl DatabaseAccess,
+        actions: &mut (impl DatabaseAccess + Administration),
     ) -> Result<Box<TokenCall>, Status> {
         let malformed = |error: DecodeError| invalid(method, error);
         let wanted = match method {
-            Method::AdminCreateToken => create(
-                &CreateTokenRequest::decode(bytes).map_err(malformed)?,
-                shared,
-            )?,
-            Method::AdminRevokeToken => {
-                revoke(&RevokeTokenRequest::decode(bytes).map_err(malformed)?)?
+            Method::AdminCreateToken => {
+                let request = CreateTokenRequest::decode(bytes).map_err(malformed)?;
+                let rights: Result<Vec<&str>, _> = request.rights.iter().collect();
+                actions.set_audited(request.name, &rights.unwrap_or_default().join(","));
+                create(&request, shared)?
             }
-            Method::AdminRotateToken => rotate(
-                &RotateTokenRequest::decode(bytes).map_err(malformed)?,
-                shared,
-            )?,
+            Method::AdminRevokeToken => {
+                let request = RevokeTokenRequest::decode(bytes).map_err(malformed)?;
+                actions.set_audited(request.name, "");
+                revoke(&request)?
+            }
+            Method::AdminRotateToken => {
+                let request = RotateTokenRequest::decode(bytes).map_err(malformed)?;
+                actions.set_audited(request.name, "");
+                rotate(&request, shared)?
+            }
             _ => {
                 ListTokensRequest::decode(bytes).map_err(malformed)?;
                 TokenRequest::List

@@ -9,7 +9,7 @@ use crate::rights::{Right, Rights};
 
 /// Names who calls, by the token that proved it or the listener that stands for those without one.
 /// It holds nothing: when the identity is gone it finds nothing any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IdentityKey {
     slot: u32,
     generation: u32,
@@ -21,6 +21,12 @@ impl IdentityKey {
         slot: u32::MAX,
         generation: 0,
     };
+
+    /// Returns the number of its slot: small, and of no other key at the same time.
+    #[inline]
+    pub fn slot(self) -> usize {
+        self.slot as usize
+    }
 }
 
 /// The place of a token, or of a listener.

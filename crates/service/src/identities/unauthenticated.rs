@@ -18,7 +18,16 @@ pub enum Unauthenticated {
 }
 
 impl Unauthenticated {
-    /// Returns what the caller is told.
+    /// Returns whether a token came with the call that is not good.
+    pub fn is_wrong_token(self) -> bool {
+        match self {
+            Unauthenticated::NoToken | Unauthenticated::Unknown | Unauthenticated::Expired => true,
+            Unauthenticated::Missing | Unauthenticated::Ended => false,
+        }
+    }
+
+    /// Returns what the caller is told. One who has a token that was revoked or has expired is told
+    /// the same as one who has made it up.
     #[cold]
     pub fn status(self) -> Status {
         Status::new(
@@ -32,11 +41,10 @@ impl Unauthenticated {
                     "the header authorization is not `Bearer pelton_…`, a token of this server: \
                      send one, or call without the header"
                 }
-                Unauthenticated::Unknown => {
-                    "the token is not known here: it was revoked, or is one of another server"
-                }
-                Unauthenticated::Expired => {
-                    "the token has expired: it needs a new one in its place"
+                // Whoever has found a token learns nothing about whether it ever was one.
+                Unauthenticated::Unknown | Unauthenticated::Expired => {
+                    "the token is not good here: it was revoked, has expired, or is one of another \
+                     server"
                 }
                 Unauthenticated::Ended => {
                     "the token of this call was revoked or has expired while the call ran"

@@ -65,6 +65,7 @@ const ROW: Bounds = Bounds {
     max: SIMULATED_ROW_MS * 1_000_000,
     connection_share: SIMULATED_ROW_CONNECTION_SHARE,
     address_share: SIMULATED_ROW_ADDRESS_SHARE,
+    identity_share: SIMULATED_ROW_ADDRESS_SHARE,
     in_any_case: 0,
 };
 
@@ -98,6 +99,7 @@ impl Simulator {
                 max: SIMULATED_BYTES.min(memory_limit_bytes / SIMULATED_BYTES_SHARE),
                 connection_share: SIMULATED_CONNECTION_SHARE,
                 address_share: SIMULATED_ADDRESS_SHARE,
+                identity_share: SIMULATED_ADDRESS_SHARE,
                 in_any_case: SIMULATED_BYTES_IN_ANY_CASE,
             },
         }

@@ -89,7 +89,9 @@ pub(super) fn write(page: &mut Page, totals: &Totals, interop: bool) {
             RefusedFor::RunningCalls => "running_calls",
             RefusedFor::Buffers => "buffers",
             RefusedFor::UnknownMethod => "unknown_method",
-            RefusedFor::Unauthenticated => "unauthenticated",
+            RefusedFor::TokenMissing => "token_missing",
+            RefusedFor::TokenWrong => "token_wrong",
+            RefusedFor::TokenExpired => "token_expired",
             RefusedFor::PermissionDenied => "permission_denied",
         };
         page.sample(&[("reason", reason)], calls);

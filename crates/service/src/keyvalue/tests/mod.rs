@@ -561,6 +561,10 @@ impl Wakeups for Room<'_> {
 
 /// For calls of any service; those here ask for none of it.
 impl Administration for Room<'_> {
+    fn set_audited(&mut self, _: &str, _: &str) {
+        unreachable!("nothing is administrated here");
+    }
+
     fn create_database(&mut self, _: &str, _: &DatabaseConfig) {
         unreachable!("no database is made here");
     }

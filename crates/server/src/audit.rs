@@ -1,0 +1,343 @@
+//! The audit trail: a line of the log for each call that administrates, and for calls that are
+//! denied, as far as nobody can fill the log with them.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use net::PeerAddress;
+use service::identities::{Identity, IdentityKey};
+use service::{Code, Method};
+use store::blob::UploadPeer;
+
+use crate::audit_record::{AuditCaller, AuditEvent, AuditRecord};
+use crate::limits;
+use crate::pace::{Pace, PaceTable, Rate};
+use crate::settings::Log;
+
+/// What is kept of a call that administrates, until it ends.
+#[derive(Debug)]
+pub(crate) struct AuditedCall {
+    /// The name of whose call it is; `None` without a token. When it ends its token may be revoked,
+    /// by itself.
+    name: Option<Box<str>>,
+    subject: Box<str>,
+    detail: Box<str>,
+}
+
+/// A call that has ended, or was refused before it began.
+#[derive(Debug)]
+pub(crate) struct EndedCall<'a> {
+    pub method: Method,
+    pub code: Code,
+    /// Whose it is; `None`: not known.
+    pub key: Option<IdentityKey>,
+    pub caller: AuditCaller<'a>,
+    pub subject: &'a str,
+    pub detail: &'a str,
+}
+
+impl AuditedCall {
+    /// Makes what is kept of a call of this identity.
+    pub fn of(identity: &Identity) -> AuditedCall {
+        AuditedCall {
+            name: (!identity.is_anonymous()).then(|| identity.name().into()),
+            subject: Box::default(),
+            detail: Box::default(),
+        }
+    }
+
+    /// Notes what the call is about, in the words of its request.
+    pub fn set(&mut self, subject: &str, detail: &str) {
+        (self.subject, self.detail) = (shortened(subject), shortened(detail));
+    }
+
+    /// Returns the name of what the call is about.
+    pub fn subject(&self) -> &str {
+        &self.subject
+    }
+
+    /// Returns what else is worth a line.
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    /// Returns whose call it is.
+    pub fn caller(&self) -> AuditCaller<'_> {
+        match &self.name {
+            Some(name) => AuditCaller::Token(name),
+            None => AuditCaller::Anonymous,
+        }
+    }
+}
+
+fn shortened(text: &str) -> Box<str> {
+    match text.char_indices().nth(limits::AUDIT_TEXT_CHARACTERS) {
+        None => text.into(),
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
+    }
+}
+
+/// Returns whether a call that ends so was denied.
+#[inline]
+pub(crate) fn is_denial(code: Code) -> bool {
+    matches!(code, Code::PermissionDenied | Code::Unauthenticated)
+}
+
+/// Returns what a line is about, of a call that has ended so.
+fn event_of(method: Method, code: Code) -> AuditEvent {
+    match method {
+        _ if is_denial(code) => AuditEvent::Denial,
+        Method::AdminCreateToken
+        | Method::AdminListTokens
+        | Method::AdminRevokeToken
+        | Method::AdminRotateToken => AuditEvent::Token,
+        _ => AuditEvent::Administration,
+    }
+}
+
+/// How many lines there may be, for all loops of a server.
+#[derive(Debug)]
+pub(crate) struct AuditTrail {
+    denials: Mutex<LineLimit>,
+    actions: Mutex<LineLimit>,
+}
+
+/// The lines of one connection about denials.
+#[derive(Debug, Default)]
+pub(crate) struct ConnectionDenials {
+    pace: Pace,
+    /// Denials without a line, since the last one that had one.
+    missed: u64,
+    /// Whose the last of these was.
+    owner: Option<LineOwner>,
+}
+
+/// Whose lines are counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum LineOwner {
+    /// The holder of a token.
+    Identity(IdentityKey),
+    /// Those from an address who have none, or one that is not good.
+    Address(UploadPeer),
+}
+
+/// How many lines of a kind there may be, of each and of all.
+#[derive(Debug)]
+struct LineLimit {
+    owners: PaceTable<LineOwner>,
+    of_owner: Rate,
+    all: Pace,
+    of_all: Rate,
+}
+
+const OF_CONNECTION: Rate = Rate {
+    burst: limits::DENIAL_LINES_PER_CONNECTION,
+    interval_ms: limits::DENIAL_LINE_CONNECTION_MS,
+};
+
+impl Default for AuditTrail {
+    fn default() -> AuditTrail {
+        let limit = |(owner, owner_ms), (all, all_ms)| {
+            let rate = |burst, interval_ms| Rate { burst, interval_ms };
+            Mutex::new(LineLimit {
+                owners: PaceTable::new(limits::AUDIT_OWNERS),
+                of_owner: rate(owner, owner_ms),
+                all: Pace::default(),
+                of_all: rate(all, all_ms),
+            })
+        };
+        AuditTrail {
+            denials: limit(
+                (
+                    limits::DENIAL_LINES_PER_CALLER,
+                    limits::DENIAL_LINE_CALLER_MS,
+                ),
+                (limits::DENIAL_LINES, limits::DENIAL_LINE_MS),
+            ),
+            actions: limit(
+                (
+                    limits::ACTION_LINES_PER_CALLER,
+                    limits::ACTION_LINE_CALLER_MS,
+                ),
+                (limits::ACTION_LINES, limits::ACTION_LINE_MS),
+            ),
+        }
+    }
+}
+
+impl AuditTrail {
+    /// Adds a line about a call that was denied, or that administrates, if there may be one.
+    pub fn note(
+        &self,
+        log: &dyn Log,
+        (peer, address): (&PeerAddress, UploadPeer),
+        denials: &mut ConnectionDenials,
+        ended: &EndedCall<'_>,
+        now_ns: u64,
+    ) {
+        let of_address = LineOwner::Address(address);
+        let owner = match (ended.caller, ended.key) {
+            (AuditCaller::Token(_), Some(key)) => LineOwner::Identity(key),
+            _ => of_address,
+        };
+        let event = event_of(ended.method, ended.code);
+        let suppressed = match event {
+            AuditEvent::Denial => self.denial(denials, owner, now_ns),
+            AuditEvent::Administration | AuditEvent::Token => self.action(owner, now_ns),
+        };
+        let Some(suppressed) = suppressed else {
+            return;
+        };
+        log.audit(&AuditRecord {
+            event,
+            method: ended.method.label(),
+            subject: ended.subject,
+            caller: ended.caller,
+            peer: Some(peer),
+            code: ended.code,
+            detail: ended.detail,
+            suppressed,
+        });
+    }
+
+    /// Returns whether there is a line for a denial, and if so how many had none before. Denials of
+    /// a connection that has had its lines take no lock.
+    fn denial(
+        &self,
+        connection: &mut ConnectionDenials,
+        owner: LineOwner,
+        now_ns: u64,
+    ) -> Option<u64> {
+        if !connection.pace.may(OF_CONNECTION, now_ns) {
+            connection.missed += 1;
+            connection.owner = Some(owner);
+            return None;
+        }
+        connection.pace.push(OF_CONNECTION, now_ns);
+        let missed = std::mem::take(&mut connection.missed);
+        lock(&self.denials).line(owner, missed, now_ns)
+    }
+
+    /// Returns whether there is a line for a call that administrates, and if so how many had none
+    /// before.
+    fn action(&self, owner: LineOwner, now_ns: u64) -> Option<u64> {
+        lock(&self.actions).line(owner, 0, now_ns)
+    }
+
+    /// The connection is gone: what had no line is counted by the next one.
+    pub fn close(&self, connection: &mut ConnectionDenials, now_ns: u64) {
+        let missed = std::mem::take(&mut connection.missed);
+        if let Some(owner) = connection.owner.filter(|_| missed > 0) {
+            lock(&self.denials).add_missed(owner, missed, now_ns);
+        }
+    }
+}
+
+impl LineLimit {
+    /// Notes an event, and so many before it that had no line. Returns whether it has one, and if
+    /// so how many had none before.
+    fn line(&mut self, owner: LineOwner, missed: u64, now_ns: u64) -> Option<u64> {
+        let entry = self.owners.entry(owner, self.of_owner, now_ns);
+        entry.missed += missed;
+        if !(entry.pace.may(self.of_owner, now_ns) && self.all.may(self.of_all, now_ns)) {
+            entry.missed += 1;
+            return None;
+        }
+        entry.pace.push(self.of_owner, now_ns);
+        self.all.push(self.of_all, now_ns);
+        let missed = std::mem::take(&mut entry.missed);
+        Some(missed + self.owners.take_missed_by_others())
+    }
+
+    fn add_missed(&mut self, owner: LineOwner, missed: u64, now_ns: u64) {
+        self.owners.entry(owner, self.of_owner, now_ns).missed += missed;
+    }
+}
+
+fn lock(limit: &Mutex<LineLimit>) -> MutexGuard<'_, LineLimit> {
+    // Whole entries are put in and changed: sound whoever panicked.
+    limit.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG_NS: u64 = 1_000_000_000_000;
+
+    fn address(number: u32) -> LineOwner {
+        LineOwner::Address(UploadPeer::with_address(
+            std::net::Ipv4Addr::from(number).into(),
+        ))
+    }
+
+    #[test]
+    fn a_connection_has_some_lines_and_the_next_one_says_how_many_had_none() {
+        let trail = AuditTrail::default();
+        let mut connection = ConnectionDenials::default();
+        for round in 1..=2 {
+            let now_ns = round * LONG_NS;
+            let mut denial = || trail.denial(&mut connection, address(1), now_ns);
+            for line in 0..limits::DENIAL_LINES_PER_CONNECTION {
+                let missed = if line == 0 && round == 2 { 7 } else { 0 };
+                assert_eq!(denial(), Some(missed));
+            }
+            for _ in 0..7 {
+                assert_eq!(denial(), None);
+            }
+        }
+    }
+
+    /// Connections that follow each other share what their address has, and what they leave behind
+    /// is counted by the next line.
+    #[test]
+    fn the_connections_of_an_address_share_its_lines() {
+        let trail = AuditTrail::default();
+        for round in 1..=2 {
+            let now_ns = round * LONG_NS;
+            let (mut lines, mut missed) = (0, 0);
+            for _ in 0..200 {
+                let mut connection = ConnectionDenials::default();
+                for _ in 0..50 {
+                    let line = trail.denial(&mut connection, address(1), now_ns);
+                    lines += u64::from(line.is_some());
+                    missed += line.unwrap_or(0);
+                }
+                trail.close(&mut connection, now_ns);
+            }
+            assert_eq!(lines, limits::DENIAL_LINES_PER_CALLER);
+            let later_ns = now_ns + LONG_NS / 2;
+            let mut other = ConnectionDenials::default();
+            let last = trail.denial(&mut other, address(1), later_ns);
+            missed += last.expect("there is a line again");
+            assert_eq!(lines + missed, 200 * 50, "all are counted");
+            // Another address has its own.
+            let mut other = ConnectionDenials::default();
+            assert_eq!(trail.denial(&mut other, address(2), later_ns), Some(0));
+        }
+    }
+
+    #[test]
+    fn all_together_have_so_many_lines() {
+        let trail = AuditTrail::default();
+        for round in 1..=2 {
+            let now_ns = round * LONG_NS;
+            let lines = (0..100_000).filter(|&number| {
+                let mut connection = ConnectionDenials::default();
+                (trail.denial(&mut connection, address(number), now_ns)).is_some()
+            });
+            assert_eq!(lines.count() as u64, limits::DENIAL_LINES);
+            assert!(lock(&trail.denials).owners.len() <= limits::AUDIT_OWNERS);
+        }
+    }
+
+    #[test]
+    fn those_who_administrate_have_many_lines() {
+        let trail = AuditTrail::default();
+        for round in 1..=2 {
+            let now_ns = round * LONG_NS;
+            let lines = (0..10_000).filter(|_| trail.action(address(1), now_ns).is_some());
+            assert_eq!(lines.count() as u64, limits::ACTION_LINES_PER_CALLER);
+            assert!(trail.action(address(2), now_ns).is_some());
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! The lines of the audit trail: one for each call that administrates, and some for denials.
+
+use service::Method;
+use service::identities::{Identity, IssuedToken, NEVER_MS, TOKEN_BYTES, Token};
+use service::rights::{Grant, Rights};
+use wire::grpc::{Code, Metadata};
+use wire::{ErrorCode, Event, RequestHead, StreamKey};
+
+use super::path;
+use crate::limits::{DENIAL_LINE_CONNECTION_MS, DENIAL_LINES_PER_CONNECTION};
+use crate::pair::Pair;
+
+fn header(number: u8) -> String {
+    format!("Bearer {}", *Token::new([number; TOKEN_BYTES]).text())
+}
+
+fn rights(text: &str) -> Rights {
+    Rights::new(vec![text.parse::<Grant>().expect("a right")])
+}
+
+/// A message whose fields are these texts.
+fn message(fields: &[(u32, &str)]) -> Vec<u8> {
+    let mut message = Vec::new();
+    for (field, text) in fields {
+        protobuf::writer::bytes(&mut message, *field, text.as_bytes());
+    }
+    message
+}
+
+/// A connection to a server where nobody may do anything without a token, with tokens for these
+/// rights: 1, 2 and so on.
+fn open(of_tokens: &[&str]) -> Pair {
+    let pair = Pair::of(Rights::default());
+    let identities = &pair.worker.shared().identities;
+    let one = |(number, right): (usize, &&str)| {
+        let number = number as u8 + 1;
+        let issued = IssuedToken {
+            hash: identities.key().hash(&Token::new([number; TOKEN_BYTES])),
+            expires_ms: NEVER_MS,
+        };
+        let made = Identity::new(&format!("n{number}"), rights(right), NEVER_MS, vec![issued]);
+        made.expect("a sound identity")
+    };
+    let all = of_tokens.iter().enumerate().map(one).collect();
+    identities.replace(all, 0).expect("they differ");
+    pair
+}
+
+fn begin(pair: &mut Pair, method: Method, token: Option<u8>, message: &[u8]) -> StreamKey {
+    let header = token.map(header);
+    pair.call_with((&path(method), header.as_deref()), message, true)
+}
+
+fn call(pair: &mut Pair, method: Method, token: Option<u8>, message: &[u8]) -> Code {
+    let call = begin(pair, method, token, message);
+    for _ in 0..6 {
+        for event in pair.turn() {
+            if event == (Event::Finished { stream: call }) {
+                let code = pair.client.status().code();
+                pair.client.forget(call);
+                return code;
+            }
+        }
+    }
+    panic!("the call has not ended");
+}
+
+fn lines(pair: &Pair) -> Vec<String> {
+    std::mem::take(&mut *pair.audited.lock().expect("one thread"))
+}
+
+fn create_database(name: &str) -> Vec<u8> {
+    let described = message(&[(1, name)]);
+    let mut request = Vec::new();
+    protobuf::writer::bytes(&mut request, 1, &described);
+    request
+}
+
+#[test]
+fn each_call_that_administrates_has_a_line() {
+    let mut pair = open(&["admin"]);
+    for (method, request, line) in [
+        (
+            Method::AdminCreateDatabase,
+            create_database("o\nrders"),
+            "administration|CreateDatabase|o\nrders||n1|",
+        ),
+        (
+            Method::AdminDropDatabase,
+            message(&[(1, "")]),
+            "administration|DropDatabase|default||n1|",
+        ),
+        (
+            Method::AdminConvertDatabase,
+            [message(&[(1, "gone")]), vec![0x10, 2]].concat(),
+            "administration|ConvertDatabase|gone|to disk|n1|",
+        ),
+        (
+            Method::AdminBackup,
+            message(&[(1, "copy")]),
+            "administration|Backup|copy||n1|",
+        ),
+        (
+            Method::AdminSnapshot,
+            Vec::new(),
+            "administration|Snapshot|||n1|",
+        ),
+        (
+            Method::AdminListTokens,
+            Vec::new(),
+            "token|ListTokens|||n1|",
+        ),
+        (
+            Method::AdminRevokeToken,
+            message(&[(1, "gone")]),
+            "token|RevokeToken|gone||n1|",
+        ),
+    ] {
+        for _ in 0..2 {
+            let code = call(&mut pair, method, Some(1), &request);
+            assert_eq!(lines(&pair), [format!("{line}{}", code.name())]);
+        }
+    }
+    // What does not administrate has none.
+    assert_eq!(call(&mut pair, Method::Get, Some(1), b""), Code::Ok);
+    assert_eq!(
+        call(&mut pair, Method::AdminStatistics, Some(1), b""),
+        Code::Ok
+    );
+    assert!(lines(&pair).is_empty());
+}
+
+#[test]
+fn changes_of_tokens_name_them_and_their_rights_and_who_has_made_them() {
+    let mut pair = Pair::open();
+    for _ in 0..2 {
+        let wanted = message(&[(1, "ci"), (2, "read:a"), (2, "write:b/x/")]);
+        let code = call(&mut pair, Method::AdminCreateToken, None, &wanted);
+        assert_eq!(code, Code::Ok);
+        let name = message(&[(1, "ci")]);
+        assert_eq!(
+            call(&mut pair, Method::AdminRotateToken, None, &name),
+            Code::Ok
+        );
+        assert_eq!(
+            call(&mut pair, Method::AdminRevokeToken, None, &name),
+            Code::Ok
+        );
+        let expected = [
+            "token|CreateToken|ci|read:a,write:b/x/|(anonymous)|OK",
+            "token|RotateToken|ci||(anonymous)|OK",
+            "token|RevokeToken|ci||(anonymous)|OK",
+        ];
+        assert_eq!(lines(&pair), expected);
+    }
+}
+
+/// A caller that leaves has asked for it all the same.
+#[test]
+fn a_call_that_administrates_and_is_given_up_has_a_line() {
+    let mut pair = open(&["admin"]);
+    for _ in 0..2 {
+        let mut metadata = Metadata::new();
+        let pushed = metadata.push_ascii("authorization", header(1));
+        pushed.expect("it may stand in a header");
+        let path = path(Method::AdminBackup);
+        let head = RequestHead {
+            metadata: Some(&metadata),
+            ..RequestHead::call("test", &path)
+        };
+        let opened = pair.client.open(&mut pair.sent, &head);
+        let call = opened.expect("a stream is free");
+        pair.turn();
+        assert!(lines(&pair).is_empty() && pair.worker.running() == 1);
+        (pair.client).reset(call, &mut pair.sent, ErrorCode::Cancel);
+        pair.client.forget(call);
+        pair.turn();
+        assert_eq!(lines(&pair), ["administration|Backup|||n1|CANCELLED"]);
+        assert_eq!(pair.worker.running(), 0);
+    }
+}
+
+#[test]
+fn denials_have_lines_with_who_and_why() {
+    let mut pair = open(&["read:a", "admin:a"]);
+    let denied =
+        |call: &str, who: &str, why: &str| format!("denial|{call}||{why}|{who}|PERMISSION_DENIED");
+    for _ in 0..2 {
+        pair.now_ns += 100 * DENIAL_LINE_CONNECTION_MS * 1_000_000;
+        // Before the call begins, and within it.
+        call(&mut pair, Method::Put, Some(1), b"");
+        call(&mut pair, Method::Get, Some(1), b"");
+        let name = message(&[(1, "b")]);
+        call(&mut pair, Method::AdminDropDatabase, Some(2), &name);
+        let [put, get, dropped] = <[String; 3]>::try_from(lines(&pair)).expect("three lines");
+        let why = "the call needs the right `write`, which it has nowhere: the token of \"n1\" is \
+                   not good for it";
+        assert_eq!(put, denied("Put", "n1", why));
+        let why = "the call needs the right `read:default`: the token of \"n1\" is not good for it";
+        assert_eq!(get, denied("Get", "n1", why));
+        let why = "the call needs the right `admin:b`: the token of \"n2\" is not good for it";
+        assert_eq!(
+            dropped,
+            denied("DropDatabase", "n2", why).replace("||", "|b|")
+        );
+        call(&mut pair, Method::Get, None, b"");
+        call(&mut pair, Method::Get, Some(9), b"");
+        let unknown = lines(&pair);
+        assert_eq!(unknown.len(), 2);
+        for (line, who) in unknown.iter().zip(["(anonymous)", "(unknown)"]) {
+            let end = format!("|{who}|UNAUTHENTICATED");
+            assert!(
+                line.starts_with("denial|Get||") && line.ends_with(&end),
+                "{line}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_connection_that_is_denied_again_and_again_has_few_lines_and_all_are_counted() {
+    let mut pair = open(&["read:a"]);
+    const CALLS: u64 = 100;
+    for _ in 0..2 {
+        pair.now_ns += 100 * DENIAL_LINE_CONNECTION_MS * 1_000_000;
+        for _ in 0..CALLS {
+            call(&mut pair, Method::Put, Some(1), b"");
+        }
+        assert_eq!(lines(&pair).len() as u64, DENIAL_LINES_PER_CONNECTION);
+        pair.now_ns += DENIAL_LINE_CONNECTION_MS * 1_000_000;
+        call(&mut pair, Method::Put, Some(1), b"");
+        let missed = CALLS - DENIAL_LINES_PER_CONNECTION;
+        let [line] = &lines(&pair)[..] else {
+            panic!("one line");
+        };
+        assert!(
+            line.ends_with(&format!("|PERMISSION_DENIED|{missed}")),
+            "{line}"
+        );
+        // Others who call meanwhile on another connection have their own.
+        pair.close();
+        pair.accept(false);
+        pair.client = wire::Connection::new(&wire::Config::client(), pair.now_ns);
+        pair.io = net::Io::new();
+        pair.greet();
+        call(&mut pair, Method::Get, None, b"");
+        assert_eq!(lines(&pair).len(), 1);
+    }
+}
+
+/// A stream whose token is revoked ends as denied.
+#[test]
+fn the_end_of_a_call_whose_token_was_revoked_has_a_line() {
+    let mut pair = open(&["read"]);
+    let watch = begin(&mut pair, Method::HealthWatch, Some(1), b"");
+    pair.turn();
+    let identities = &pair.worker.shared().identities;
+    identities.replace(Vec::new(), 0).expect("none is sound");
+    pair.turn();
+    let ended = lines(&pair);
+    assert_eq!(ended.len(), 1, "{ended:?}");
+    assert!(
+        ended[0].ends_with("|(unknown)|UNAUTHENTICATED"),
+        "{ended:?}"
+    );
+    pair.client.forget(watch);
+}
