@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use net::Address;
+use net::{Address, THREAD_LIMITS};
 use server::{Server, TimeSource};
 use service::ServerInfo;
 
@@ -95,7 +95,8 @@ pub fn serve(arguments: &ServeArguments, signals: StartSignals) -> Result<Exit, 
         .and_then(|()| process_memory::watch(&server, settings.disk_cache.0));
     watched.map_err(|error| {
         Failure::Failed(format!(
-            "a thread that watches memory cannot be had: {error}"
+            "a thread that watches memory cannot be had: {error}; what limits threads: \
+             {THREAD_LIMITS}"
         ))
     })?;
     let told = (arguments, &settings, certificate.as_ref());
@@ -169,7 +170,11 @@ fn tell_manager(
 ) -> Result<Option<Watchdog>, Failure> {
     let addresses: Vec<_> = server.addresses().iter().map(Address::to_string).collect();
     let status = format!("serving on {}", addresses.join(", "));
-    let failed = |error| Failure::Failed(format!("a thread or signal cannot be had: {error}"));
+    let failed = |error| {
+        Failure::Failed(format!(
+            "a thread or signal cannot be had: {error}; what limits threads: {THREAD_LIMITS}"
+        ))
+    };
     let watchdog = watchdog::start(&notifier, server.pulse()).map_err(failed)?;
     let (to_tell, to_say) = (Arc::clone(&notifier), status.clone());
     let certificate_too = certificate.cloned();
@@ -213,6 +218,9 @@ fn serve_metrics(
     bound
         .serve(Arc::new(move || sources.page()), timeout)
         .map_err(|error| {
-            Failure::Failed(format!("a thread for metrics cannot be started: {error}"))
+            Failure::Failed(format!(
+                "a thread for metrics cannot be started: {error}; what limits threads: \
+                 {THREAD_LIMITS}"
+            ))
         })
 }
