@@ -56,7 +56,7 @@ pub struct Restored {
 
 /// Makes a data folder of a backup: every commit up to the cut, none behind it, and a new history.
 /// `target` is empty, and the caller's; when this fails nothing of the backup is left in it, or the
-/// error says that something is, and no server takes it. What others have put there meanwhile stays.
+/// error says that something is, and no server takes it. What others have put there stays.
 ///
 /// Everything is read and checked as it is copied, and then opened as a server would open it.
 pub fn restore(
