@@ -65,6 +65,11 @@ impl<J> ReadQueue<J> {
         Ok(())
     }
 
+    /// Takes back a job that was begun and has turned out to be a long one, however many wait.
+    pub fn put_back(&mut self, asker: Asker, job: J) {
+        self.add(asker, Length::Long, job);
+    }
+
     fn add(&mut self, asker: Asker, length: Length, job: J) {
         match length {
             Length::Short => self.short.push(asker, job),
