@@ -168,6 +168,7 @@ mod tests {
     #[test]
     fn what_is_freed_goes_back_at_once() {
         let _memory = MEMORY.lock();
+        let before = resident_bytes();
         // The default of the option that is meant, and of none of its neighbours.
         assert_eq!(purge_delay_ms(), 1_000);
         for _ in 0..2 {
@@ -177,5 +178,9 @@ mod tests {
         }
         set_purge_delay_ms(1_000);
         assert!(growth_by_what_was_freed() > 32 << 20, "the test sees it");
+        // The next test is not to find it there, and to use it again.
+        // SAFETY: as in `give_back`.
+        unsafe { libmimalloc_sys::mi_collect(true) };
+        assert!(resident_bytes() < before + (8 << 20), "all is given back");
     }
 }
