@@ -296,3 +296,46 @@ def test_an_upload_replaces_only_what_it_may(binary, running, name, tmp_path):
     assert second.returncode == 0 and json.loads(second.stdout)["version"] > first["version"], (
         second
     )
+
+
+@pytest.mark.parametrize("change", ["truncated", "grown", "rewritten"])
+def test_a_file_that_is_changed_while_it_is_uploaded_is_not_stored(
+    binary, running, blob, name, tmp_path, change
+):
+    name = name.replace("[", "-").replace("]", "")
+    path = tmp_path / "file"
+    path.write_bytes(content_of(7))
+    command = [binary, "upload", str(path), "--name", name, "--address", running.address]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PELTON_")}
+    # It has opened the file, and waits for the server.
+    running.process.send_signal(signal.SIGSTOP)
+    try:
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        )
+        wait_until(lambda: str(path) in opened_by(process), 30, "the file is not opened")
+        if change == "truncated":
+            os.truncate(path, BYTES // 2)
+        elif change == "grown":
+            with path.open("ab") as file:
+                file.write(b"more")
+        else:
+            path.write_bytes(content_of(8))
+    finally:
+        running.process.send_signal(signal.SIGCONT)
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode not in (0, None), out
+    assert "was changed while it was uploaded" in errors and "nothing was stored" in errors, errors
+    assert not blob.Stat(pb.StatRequest(name=name)).found
+    again = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
+    assert again.returncode == 0, again.stderr
+    assert blob.Stat(pb.StatRequest(name=name)).blob.size_bytes == path.stat().st_size
+
+
+def opened_by(process):
+    """The files that a process has open."""
+    folder = f"/proc/{process.pid}/fd"
+    try:
+        return [os.readlink(f"{folder}/{number}") for number in os.listdir(folder)]
+    except OSError:
+        return []

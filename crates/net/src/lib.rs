@@ -85,6 +85,6 @@ pub use loops::{Loops, StopHandle};
 pub use notice::{Notice, Notices, Silent};
 pub use outgoing::{Endpoint, Outgoing, OutgoingCounters, Read, Ready, TcpFigures, Written};
 pub use peer_address::{AddressKey, PeerAddress};
-pub use run::{Ended, LoopStart, RunError};
+pub use run::{Ended, LoopStart, RunError, THREAD_LIMITS};
 pub use spread::CountersReader;
 pub use thread::{make_waits_precise, pin_thread};

@@ -6,6 +6,10 @@ use std::sync::Arc;
 use crate::handler::Waker;
 use crate::spread::CountersReader;
 
+/// What may be in the way where the system gives no thread, in words.
+pub const THREAD_LIMITS: &str = "`ulimit -u`, TasksMax= of systemd, `pids.max` of the control \
+                                 group, kernel.threads-max, and memory";
+
 /// What a handler's maker is told about the loop that the handler is for.
 pub struct LoopStart {
     /// Which loop, from 0. With [`Driver::Blocking`](crate::Driver::Blocking) the number of a
@@ -42,7 +46,7 @@ pub enum RunError {
     #[error("cannot handle signals: {0}")]
     Signals(#[source] io::Error),
     /// A thread could not be started.
-    #[error("cannot start a thread: {0}")]
+    #[error("cannot start a thread: {0}; what limits threads: {THREAD_LIMITS}")]
     Thread(#[source] io::Error),
     /// A loop failed in the kernel; the others were stopped.
     #[error("event loop {index} failed: {error}")]

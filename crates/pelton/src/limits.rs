@@ -142,3 +142,31 @@ pub const DOWNLOAD_SYNC_BYTES: u64 = 16 << 20;
 /// Bytes of a download written at a time, for the reason of [`store::blob::limits::WRITE_BYTES`],
 /// and so that they are summed up while they are in the caches.
 pub const DOWNLOAD_WRITE_BYTES: usize = 256 * 1024;
+
+/// Entries are moved together when the process takes so much more than it is known to need, as a
+/// part of what it may take beside its data (see [`PROCESS_BYTES_BESIDE_DATA`]): a half, before
+/// writes are refused, and beyond what buffers and the program have at most times.
+pub const DEFRAGMENT_FROM_PART: u64 = 2;
+
+/// Pause between two slices of moving, in milliseconds: readers and writers have the lock for at
+/// least nine tenths of the time.
+pub const DEFRAGMENT_PAUSE_MS: u64 = 1;
+
+/// How long it is waited after a pass before it is looked what it has brought, in milliseconds: the
+/// allocator keeps what is free for a second.
+pub const DEFRAGMENT_JUDGE_MS: u64 = 1_200;
+
+/// A pass that has brought less than such a part of what the process takes too much has not helped.
+pub const DEFRAGMENT_GAIN_PART: u64 = 8;
+
+/// After a pass that has not helped there is none for at least so many milliseconds: what the
+/// process takes is something else then.
+pub const DEFRAGMENT_REST_MS: u64 = 30_000;
+
+/// The same as a multiple of the time that the pass took, where that is more: moving takes at most
+/// a hundredth of one CPU while it does not help.
+pub const DEFRAGMENT_REST_TIMES: u64 = 10;
+
+/// A rest ends early when the process takes so much more than after the pass, as a part of what it
+/// may take beside its data.
+pub const DEFRAGMENT_GROWTH_PART: u64 = 8;

@@ -78,8 +78,8 @@ impl server::Log for ServerLog {
 
     fn no_thread(&self, what: &str, why: &std::io::Error) {
         tracing::warn!(
-            "the system gives no thread for {what}: {why}; what limits threads: `ulimit -u`, \
-             TasksMax= of systemd, `pids.max` of the control group, kernel.threads-max, and memory"
+            "the system gives no thread for {what}: {why}; what limits threads: {}",
+            net::THREAD_LIMITS
         );
     }
 

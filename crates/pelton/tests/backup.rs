@@ -3,6 +3,7 @@
 mod support;
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -168,6 +169,42 @@ fn what_cannot_be_backed_up_says_why() {
         "{}",
         refused.stderr
     );
+}
+
+/// A path that leads into the data folder by a link is that folder all the same.
+#[test]
+fn backups_have_no_place_in_the_data_folder_by_a_link_either() {
+    let folder = Folder::new("backup-link");
+    let server = folder.serve(&[]);
+    assert_eq!(server.stop("TERM").0, 0);
+    let data = folder.at("data");
+    symlink(&data, folder.at("link")).expect("it is made");
+    let before = files(&data).len();
+    for root in ["link", "link/trees", "link/new"] {
+        for _ in 0..2 {
+            let mut command = pelton();
+            command.args(["serve", "--listen", "127.0.0.1:0", "--data"]);
+            command.arg(&data).arg("--backup-root").arg(folder.at(root));
+            let refused = run(&mut command);
+            assert_eq!(refused.code, 3, "{root}: {refused:?}");
+            let said = &refused.stderr;
+            assert!(
+                said.contains("leads to") && said.contains("another folder"),
+                "{said}"
+            );
+            assert_eq!(files(&data).len(), before, "{root}: nothing is made");
+        }
+    }
+    // One that leads elsewhere is as good as its target.
+    fs::create_dir(folder.at("target")).expect("it is made");
+    fs::remove_file(folder.at("link")).expect("it is there");
+    symlink(folder.at("target"), folder.at("link")).expect("it is made");
+    let link = folder.at("link");
+    let flags = ["--backup-root", link.to_str().expect("it is text")];
+    let server = Server::durable(&data, &flags);
+    assert_eq!(server.run(["backup", "b"]).code, 0);
+    assert_eq!(server.stop("TERM").0, 0);
+    assert_eq!(check(&folder.at("target").join("b")).code, 0);
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -377,7 +377,36 @@ fn a_folder_without_rights() {
         refused_nobody(&folder, &mut nobody(), &folder.data());
         refused_nobody(&folder, &mut nobody(), &folder.0.join("new"));
     }
+    // Its files can be written, and nothing can be made in it: they are left as they are.
+    for path in content(&folder.data()).keys() {
+        fs::set_permissions(path, Permissions::from_mode(0o644)).expect("ours");
+        if is_root {
+            chown(path, Some(NOBODY), Some(NOBODY)).expect("root may");
+        }
+    }
+    if is_root {
+        chown(folder.data(), Some(NOBODY), Some(NOBODY)).expect("root may");
+    }
+    mode(0o500);
+    for _ in 0..2 {
+        refused_nobody(&folder, &mut nobody(), &folder.data());
+    }
     mode(0o755);
+}
+
+/// What a start sets aside would have no place.
+#[test]
+fn a_file_has_the_name_of_the_folder_for_what_is_set_aside() {
+    let folder = filled("set-aside-file");
+    let file = folder.data().join("set-aside");
+    fs::write(&file, "text").expect("writable");
+    for _ in 0..2 {
+        let words = ["set-aside", "not a folder", "move it elsewhere"];
+        refused(&folder, &mut pelton(), &folder.data(), &words);
+    }
+    fs::remove_file(&file).expect("it is there");
+    let server = Server::durable(&folder.data(), &FLAGS);
+    assert_eq!(server.stop("TERM").0, 0);
 }
 
 fn refused_nobody(folder: &Folder, command: &mut Command, data: &Path) {

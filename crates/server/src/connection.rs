@@ -23,11 +23,11 @@ use crate::wrong_tokens::ConnectionWrongTokens;
 /// A connection of this loop.
 pub(crate) enum ConnectionState {
     /// The first bytes have not decided yet what it speaks.
-    Undecided(Link),
+    Undecided(Box<Link>),
     /// It speaks HTTP/2.
     Http2(Box<Http2State>),
     /// Answered and to be closed: what still comes is not looked at.
-    Over(Link),
+    Over(Box<Link>),
 }
 
 /// What is known of a connection, whatever it speaks.
@@ -437,7 +437,7 @@ mod tests {
                 assert!(link.peer == kind, "{address:?}");
                 assert!(link.refused == refused, "{over_limit}");
                 assert_eq!(link.opened_ns, 7);
-                assert!(ConnectionState::Undecided(link).is_drained());
+                assert!(ConnectionState::Undecided(Box::new(link)).is_drained());
             }
         }
     }

@@ -63,6 +63,7 @@ use std::sync::Arc;
 
 use net::{
     Address, BindError, CountersReader, Ended, LoopConfig, LoopStart, Loops, RunError, StopHandle,
+    THREAD_LIMITS,
 };
 use service::identities::{DrawToken, Identities, TokenKey};
 use service::limits::{ANSWER_BYTES, ANSWER_BYTES_MAX};
@@ -168,7 +169,7 @@ pub enum StartError {
     #[error("{0}")]
     FirstAdmin(FirstAdminError),
     /// A thread could not be started.
-    #[error("a thread cannot be started: {0}")]
+    #[error("a thread cannot be started: {0}; what limits threads: {THREAD_LIMITS}")]
     Thread(std::io::Error),
     /// No handlers for the signals could be installed.
     #[error("signals cannot be handled: {0}")]

@@ -40,7 +40,7 @@
 //! |---|---|
 //! | copies | `backup` |
 //! | commits | `committer` for volatile databases, `durable` for those with a log |
-//! | decisions | `decide`, `effects`, `batch`, `read_before`, `apply`; `sweep`, `tree_sweep`, `blob_index`, whose commits remove what nobody needs |
+//! | decisions | `decide`, `effects`, `batch`, `read_before`, `apply`; `sweep`, `tree_sweep`, `blob_index`, whose commits remove what nobody needs; `defragment` |
 //! | views | `snapshot`, `read_view` |
 //! | the store | `store`, which has the `catalogue` of all databases; `view` |
 //! | databases | `database`, `index`, `garbage`; forms of commits: `record`, `operations`, `outcome` |
@@ -83,6 +83,7 @@ mod committer;
 mod database;
 mod database_id;
 mod decide;
+mod defragment;
 mod descriptor_budget;
 mod effects;
 mod engine;
@@ -118,6 +119,7 @@ pub use clock::Clock;
 pub use committer::Committer;
 pub use database::{CreateError, DatabaseConfig, DatabaseLimits, DropError, Durability, Kind};
 pub use database_id::DatabaseId;
+pub use defragment::Defragmentation;
 pub use garbage::Garbage;
 pub use hash::KeyHasher;
 pub use operation::{Condition, Expiry, List, Mode, Operation};

@@ -155,6 +155,17 @@ pub const LOG_HOLDS: usize = 4;
 /// keys are one run, however many they are.
 pub const CONVERTED_BYTES: u64 = 8 * 1024 * 1024;
 
+/// Keys of an ordered index that defragmentation moves in one step: some ten microseconds.
+pub const DEFRAGMENT_KEYS: usize = 48;
+
+/// Slots of the largest hash table that defragmentation moves, with its slots that are empty: some
+/// 20 µs. Larger ones have pages of their own, or nearly.
+pub const DEFRAGMENT_TABLE_SLOTS: usize = 2048;
+
+/// The largest value that defragmentation moves, in bytes: 50 µs to copy, and the allocator gives
+/// larger ones pages of their own.
+pub const DEFRAGMENT_VALUE_BYTES: usize = 512 * 1024;
+
 /// Contents of dropped, cleared and converted databases that wait for the thread that frees them.
 /// What there is no room for stays with the committer until there is: it does not wait, and frees
 /// nothing itself.

@@ -347,7 +347,7 @@ pub enum Refusal {
     #[error(
         "the server is full: its process takes {process_bytes} bytes, though only {used_bytes} of \
          its memory limit of {limit_bytes} are in use: entries that were removed have left memory \
-         in pieces; deletes and reads go on, and a restart gives it back"
+         in pieces, which are being moved together; deletes and reads go on, try again in a while"
     )]
     ProcessFull {
         /// What the process takes.

@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 use crate::range::{Direction, Range, ScanEnd};
 use crate::store::Store;
 use crate::tree::{
-    Fetch, Fetched, FetchedCall, FetchedView, NotFetched, ReadPlan, TreeError, TreeIndex,
+    Fetch, Fetched, FetchedCall, FetchedView, NeedsBytes, NotFetched, ReadPlan, TreeError,
+    TreeIndex,
 };
 use crate::value::Entry;
 use crate::view::View;
@@ -124,9 +125,13 @@ impl<'a> ReadView<'a> {
 impl Fetch {
     /// Reads for the next calls, all from one view: at least for one call, and for no further one
     /// when what was fetched has more than
-    /// [`FETCHED_BYTES`](crate::tree::limits::FETCHED_BYTES). May wait for the device.
-    pub fn run(&mut self, store: &Store) -> Fetched {
-        self.run_in(store.history_id(), || store.clock_ms(0))
+    /// [`FETCHED_BYTES`](crate::tree::limits::FETCHED_BYTES), or would come to more than
+    /// `most_bytes`, large blocks before they are read. May wait for the device.
+    ///
+    /// # Errors
+    /// If already the next call needs more: then nothing was fetched.
+    pub fn run(&mut self, store: &Store, most_bytes: usize) -> Result<Fetched, NeedsBytes> {
+        self.run_in(store.history_id(), || store.clock_ms(0), most_bytes)
     }
 }
 

@@ -78,7 +78,7 @@ pub use record::{RECORD_BYTES, RawRecord, RecordError};
 pub use scan::{ReadError, VisitGroup};
 pub use segment::{
     PrepareError, ReadySegment, RetiredSegment, SegmentDemand, SegmentListener, SegmentStock,
-    WantedSegment, is_segment, segment_name,
+    WantedSegment, is_log_file, is_segment, segment_name,
 };
 pub use start::{LogConfig, OpenError, OpenLog, ReadLog, Recovered, VisitRecord, open, read};
 pub use verify::{Ending, Report, SegmentReport, verify, verify_copy, verify_known};

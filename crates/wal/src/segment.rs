@@ -67,6 +67,11 @@ pub fn is_segment(name: &str) -> bool {
     segment_ordinal(name).is_some()
 }
 
+/// Whether a file of this name is one of a log: a segment, a spare one, or one in the making.
+pub fn is_log_file(name: &str) -> bool {
+    is_segment(name) || ordinal_of(name, SPARE_SUFFIX).is_some() || name == NEW_NAME
+}
+
 /// Is told of each segment that has its name on the device, before anything is written to it.
 pub trait SegmentListener: fmt::Debug + Send + Sync {
     /// Called on the thread that makes segments ready. The log was durable through

@@ -66,7 +66,11 @@ pub fn read_ahead<Place: Send + 'static>(
             }
         }
     });
-    spawned.map_err(|error| Failure::Failed(format!("cannot start a thread: {error}")))?;
+    spawned.map_err(|error| {
+        let limits = net::THREAD_LIMITS;
+        let message = format!("cannot start a thread: {error}; what limits threads: {limits}");
+        Failure::Failed(message)
+    })?;
     Ok(receiver)
 }
 

@@ -127,9 +127,9 @@ fn restore_into(
 /// What did not work, in the words of a command.
 fn failure(error: RestoreError) -> Failure {
     let message = error.to_string();
-    match error {
-        RestoreError::Cancelled => Failure::Interrupted(message),
-        _ => Failure::Failed(message),
+    match error.is_cancelled() {
+        true => Failure::Interrupted(message),
+        false => Failure::Failed(message),
     }
 }
 

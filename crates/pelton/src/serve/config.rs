@@ -2,6 +2,7 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use net::{Listen, LoopConfig};
@@ -161,6 +162,17 @@ fn backup_root(settings: &Settings) -> Result<Option<BackupRoot>, Failure> {
     let Some(path) = &settings.backup_root else {
         return Ok(None);
     };
+    if let Some(data) = settings.folder()
+        && let (Some(data), Some(root)) = (resolved(data), resolved(path))
+        && root.starts_with(&data)
+    {
+        return Err(Failure::Failed(format!(
+            "backup-root {} leads to {}, which is the data folder or in it, and nothing but data \
+             may be there: name another folder",
+            path.display(),
+            root.display()
+        )));
+    }
     let root = BackupRoot::open(path).map_err(|error| {
         Failure::Failed(format!(
             "the folder for backups {} cannot be used: {error}; --backup-root says which folder",
@@ -168,6 +180,18 @@ fn backup_root(settings: &Settings) -> Result<Option<BackupRoot>, Failure> {
         ))
     });
     root.map(Some)
+}
+
+/// Returns a path without links; of what is not there yet, that of its parent with its name.
+fn resolved(path: &Path) -> Option<PathBuf> {
+    let there = path.canonicalize().ok();
+    there.or_else(|| {
+        let parent = match path.parent()? {
+            parent if parent.as_os_str().is_empty() => Path::new("."),
+            parent => parent,
+        };
+        Some(parent.canonicalize().ok()?.join(path.file_name()?))
+    })
 }
 
 /// Bytes of the largest file that this process may make; `None`: any.

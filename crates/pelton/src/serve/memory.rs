@@ -16,6 +16,7 @@ const UNKNOWN_MEMORY_LIMIT_BYTES: u64 = 1 << 30;
 pub(super) fn prepare(settings: &Settings) -> Result<u64, Failure> {
     memory::check_address_space(Path::new("/")).map_err(Failure::Failed)?;
     allocator::share_arena_of_c_library();
+    allocator::leave_pages_to_all();
     let memory_limit_bytes = memory_limit_bytes(settings.memory_limit);
     if settings.driver == Driver::Blocking || memory_limit_bytes < HUGE_PAGES_FROM_BYTES {
         memory::forgo_huge_pages();

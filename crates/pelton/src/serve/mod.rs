@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use net::Address;
+use net::{Address, THREAD_LIMITS};
 use server::{Server, TimeSource};
 use service::ServerInfo;
 
@@ -93,11 +93,7 @@ pub fn serve(arguments: &ServeArguments, signals: StartSignals) -> Result<Exit, 
     // Who reads where the server listens may send signals.
     let watched = activity::watch(&server)
         .and_then(|()| process_memory::watch(&server, settings.disk_cache.0));
-    watched.map_err(|error| {
-        Failure::Failed(format!(
-            "a thread that watches memory cannot be had: {error}"
-        ))
-    })?;
+    watched.map_err(|error| no_thread("that watches memory", &error))?;
     let told = (arguments, &settings, certificate.as_ref());
     let _watchdog = tell_manager(told, &server, level, notifier)?;
     announce(
@@ -118,6 +114,13 @@ pub fn serve(arguments: &ServeArguments, signals: StartSignals) -> Result<Exit, 
     warn(&settings, server.addresses(), metrics_address);
     warn_of_kvstore_database(&settings.kvstore_database, &server.shared().store);
     run(server)
+}
+
+/// Says that a thread cannot be had.
+fn no_thread(which: &str, error: &std::io::Error) -> Failure {
+    Failure::Failed(format!(
+        "a thread {which} cannot be had: {error}; what limits threads: {THREAD_LIMITS}"
+    ))
 }
 
 /// Serves until the server is stopped, and reports how it ended.
@@ -169,7 +172,7 @@ fn tell_manager(
 ) -> Result<Option<Watchdog>, Failure> {
     let addresses: Vec<_> = server.addresses().iter().map(Address::to_string).collect();
     let status = format!("serving on {}", addresses.join(", "));
-    let failed = |error| Failure::Failed(format!("a thread or signal cannot be had: {error}"));
+    let failed = |error| no_thread("or signal", &error);
     let watchdog = watchdog::start(&notifier, server.pulse()).map_err(failed)?;
     let (to_tell, to_say) = (Arc::clone(&notifier), status.clone());
     let certificate_too = certificate.cloned();
@@ -213,6 +216,9 @@ fn serve_metrics(
     bound
         .serve(Arc::new(move || sources.page()), timeout)
         .map_err(|error| {
-            Failure::Failed(format!("a thread for metrics cannot be started: {error}"))
+            Failure::Failed(format!(
+                "a thread for metrics cannot be started: {error}; what limits threads: \
+                 {THREAD_LIMITS}"
+            ))
         })
 }

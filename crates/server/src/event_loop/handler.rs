@@ -209,7 +209,7 @@ impl Handler for LoopHandler {
         let holding = account.open(&peer.address, &self.state.waker);
         let mut link = Link::new(id, peer, holding, now_ns);
         self.state.connection_opened(&mut link, now_ns);
-        self.slots[slot] = Some(ConnectionState::Undecided(link));
+        self.slots[slot] = Some(ConnectionState::Undecided(Box::new(link)));
     }
 
     fn received(&mut self, id: ConnectionId, io: &mut Io, now_ns: u64) {

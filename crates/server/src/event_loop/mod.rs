@@ -187,18 +187,18 @@ impl LoopState {
         refused.is_none()
     }
 
-    fn start_http2(&mut self, link: Link, io: &mut Io, now_ns: u64) -> ConnectionState {
+    fn start_http2(&mut self, link: Box<Link>, io: &mut Io, now_ns: u64) -> ConnectionState {
         let mut connection = Connection::new(&self.context.settings.http2, now_ns);
         connection.start(&mut io.output);
         if link.refused.is_some() || self.drain.is_some() {
             connection.drain(&mut io.output, now_ns);
         }
-        ConnectionState::Http2(Box::new(Http2State::new(link, connection)))
+        ConnectionState::Http2(Box::new(Http2State::new(*link, connection)))
     }
 
     /// Closes a connection that does not speak HTTP/2. Said once for each, as a rule to find a
     /// client that was pointed at the wrong port.
-    fn refuse(&mut self, link: Link, io: &mut Io, what: &'static str) -> ConnectionState {
+    fn refuse(&mut self, link: Box<Link>, io: &mut Io, what: &'static str) -> ConnectionState {
         (self.context.settings.log).refused_greeting(what, &link.address);
         consume_all(io);
         io.close_when_written();

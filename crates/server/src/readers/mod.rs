@@ -49,6 +49,8 @@ enum Job {
     Fetch {
         fetch: Fetch,
         length: Length,
+        /// What its next call needs, if that is more than usual.
+        needed_bytes: usize,
         /// Set when all of them are gone.
         has_left: Option<Arc<AtomicBool>>,
     },
@@ -183,8 +185,9 @@ impl LoopReaders {
     ) -> Result<(), Full<Fetch>> {
         match &self.readers {
             Readers::Inline(store) => {
-                while !fetch.is_done() {
-                    let fetched = fetch.run(store);
+                while !fetch.is_done()
+                    && let Ok(fetched) = fetch.run(store, usize::MAX)
+                {
                     let result = Done::Fetched(fetched);
                     self.waiting.push_back(Brought::free(result));
                 }
@@ -198,6 +201,7 @@ impl LoopReaders {
                 let job = Job::Fetch {
                     fetch,
                     length,
+                    needed_bytes: 0,
                     has_left,
                 };
                 match pool.submit(asking, job, &self.inbox) {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use service::ReaderFigures;
 use store::Store;
+use store::tree::{Fetch, NeedsBytes};
 
 use super::queue::{Asker, Asking, Length, ReadQueue};
 use super::{Done, Full, Job, WhyFull, sweep};
@@ -14,7 +15,7 @@ use crate::limits;
 use crate::settings::Log;
 use crate::threads::{JobQueue, ThreadPool};
 
-/// What one run of a fetch brings at most, unless one call alone asks for more.
+/// What one run of a fetch brings at most, unless one call alone needs more.
 const CLAIM_BYTES: usize = store::tree::limits::FETCHED_BYTES;
 
 /// A few threads, begun when there is something for them to do.
@@ -28,14 +29,54 @@ pub(crate) struct Pool {
     has_room: Condvar,
 }
 
-/// A job, where its results go, and whose room they take.
-type Waiting = (Job, Arc<Inbox<Brought>>, Arc<Pool>);
+/// A job that waits.
+pub(super) struct Waiting {
+    job: Job,
+    asking: Asking,
+    /// Where its results go.
+    inbox: Arc<Inbox<Brought>>,
+    /// Whose room they take.
+    pool: Arc<Pool>,
+}
 
 #[derive(Default)]
 struct Room {
-    /// Bytes that were brought and are still there.
+    /// Bytes that were brought and are still there, or are about to be brought.
     brought_bytes: usize,
+    /// One run has a claim beyond the room, so that a call that needs much has its turn.
+    is_overdrawn: bool,
     is_stopping: bool,
+}
+
+/// What a run takes of the room, or is beyond it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Claim {
+    bytes: usize,
+    is_beyond: bool,
+}
+
+impl Room {
+    fn add(&mut self, claim: Claim) {
+        match claim.is_beyond {
+            true => self.is_overdrawn = true,
+            false => self.brought_bytes += claim.bytes,
+        }
+    }
+
+    fn subtract(&mut self, claim: Claim) {
+        match claim.is_beyond {
+            true => self.is_overdrawn = false,
+            false => self.brought_bytes -= claim.bytes,
+        }
+    }
+}
+
+/// What became of a fetch.
+enum Ran {
+    /// All is brought, or nobody wants it any more.
+    Over,
+    /// Its next call needs so many bytes.
+    Needs(Fetch, usize),
 }
 
 impl JobQueue for ReadQueue<Waiting> {
@@ -54,10 +95,16 @@ impl JobQueue for ReadQueue<Waiting> {
     }
 
     fn run(threads: &Arc<ThreadPool<ReadQueue<Waiting>>>, (waiting, length): Self::Job) {
-        let (job, inbox, pool) = waiting;
-        pool.run(job, &inbox);
+        let long = waiting.run(length);
+        if long.is_none() && length == Length::Short {
+            return;
+        }
+        let mut state = threads.lock();
         if length == Length::Long {
-            threads.lock().queue.end_long();
+            state.queue.end_long();
+        }
+        if let Some(waiting) = long.filter(|_| !state.is_stopping()) {
+            state.queue.put_back(waiting.asking, waiting);
         }
     }
 }
@@ -66,7 +113,7 @@ impl JobQueue for ReadQueue<Waiting> {
 pub(crate) struct Brought {
     /// `None`: it was taken out.
     result: Option<Done>,
-    bytes: usize,
+    claim: Claim,
     /// Where its bytes count.
     pool: Option<Arc<Pool>>,
 }
@@ -76,7 +123,7 @@ impl Brought {
     pub(super) fn free(result: Done) -> Brought {
         Brought {
             result: Some(result),
-            bytes: 0,
+            claim: Claim::default(),
             pool: None,
         }
     }
@@ -90,13 +137,69 @@ impl Brought {
 impl Drop for Brought {
     fn drop(&mut self) {
         if let Some(pool) = &self.pool {
-            pool.settle(self.bytes, 0);
+            pool.settle(self.claim, Claim::default());
         }
     }
 }
 
+impl Waiting {
+    /// Returns itself if it is short no longer: it needs much, and comes behind short ones.
+    fn run(self, length: Length) -> Option<Waiting> {
+        let Waiting {
+            job,
+            asking,
+            inbox,
+            pool,
+        } = self;
+        match job {
+            Job::Fetch {
+                fetch,
+                length: _,
+                needed_bytes,
+                has_left,
+            } => {
+                let most_bytes = match length {
+                    Length::Short => CLAIM_BYTES,
+                    Length::Long => usize::MAX,
+                };
+                let is_wanted =
+                    || !(has_left.as_ref()).is_some_and(|left| left.load(Ordering::Relaxed));
+                let needed_bytes = needed_bytes.max(CLAIM_BYTES);
+                let ran = pool.fetch(fetch, (needed_bytes, most_bytes), is_wanted, &inbox);
+                let Ran::Needs(fetch, needed_bytes) = ran else {
+                    return None;
+                };
+                let job = Job::Fetch {
+                    fetch,
+                    length: Length::Long,
+                    needed_bytes,
+                    has_left,
+                };
+                return Some(Waiting {
+                    job,
+                    asking,
+                    inbox,
+                    pool,
+                });
+            }
+            Job::ReadAhead { id, mut batch } => {
+                let read = batch.read_ahead();
+                let result = Done::Ahead { id, batch, read };
+                pool.bring(result, Claim::default(), &inbox);
+            }
+            Job::Sweep { mut batch } => {
+                let failure = sweep(&pool.store, &mut batch);
+                let result = Done::Swept { batch, failure };
+                pool.bring(result, Claim::default(), &inbox);
+            }
+        }
+        None
+    }
+}
+
 impl Pool {
-    /// At most `brought_limit_bytes` may wait for loops, or be on their way to them.
+    /// At most `brought_limit_bytes` may wait for loops, or be on their way to them, and what one
+    /// call needs that needs more than a run usually brings.
     pub fn new(store: Store, brought_limit_bytes: usize, log: Arc<dyn Log>) -> Arc<Pool> {
         let figures: Arc<ReaderFigures> = Arc::default();
         let queue = ReadQueue::new(Arc::clone(&figures));
@@ -135,9 +238,15 @@ impl Pool {
             return Err(Full(job, why));
         }
         let length = job.length();
-        let waiting = (job, Arc::clone(inbox), Arc::clone(self));
-        if let Err((job, _, _)) = state.queue.push(asking, length, waiting) {
-            return Err(Full(job, WhyFull::Jobs));
+        let asking = asking.into();
+        let waiting = Waiting {
+            job,
+            asking,
+            inbox: Arc::clone(inbox),
+            pool: Arc::clone(self),
+        };
+        if let Err(waiting) = state.queue.push(asking, length, waiting) {
+            return Err(Full(waiting.job, WhyFull::Jobs));
         }
         state.show();
         let to_wake = state.to_wake(1);
@@ -149,7 +258,7 @@ impl Pool {
     /// Forgets the jobs that wait for somebody who has left, but for those that have an heir.
     pub(super) fn forget(&self, asker: Asker, heir: &dyn Fn(&Job) -> Option<Asker>) {
         let mut state = self.threads.lock();
-        let jobs = state.queue.forget(asker, &|(job, _, _)| heir(job));
+        let jobs = state.queue.forget(asker, &|waiting| heir(&waiting.job));
         if !jobs.is_empty() {
             state.show();
         }
@@ -166,68 +275,85 @@ impl Pool {
         self.threads.stop(ReadQueue::clear);
     }
 
-    fn run(self: &Arc<Pool>, job: Job, inbox: &Inbox<Brought>) {
-        match job {
-            Job::Fetch {
-                mut fetch,
-                has_left,
-                ..
-            } => {
-                let is_wanted =
-                    || !(has_left.as_ref()).is_some_and(|left| left.load(Ordering::Relaxed));
-                while !fetch.is_done() && is_wanted() && self.claim_room() {
-                    let fetched = fetch.run(&self.store);
-                    let bytes = fetched.bytes();
-                    self.settle(CLAIM_BYTES, bytes);
-                    self.bring(Done::Fetched(fetched), bytes, inbox);
+    /// Runs a fetch to its end, or to a call that needs more than `most_bytes`.
+    fn fetch(
+        self: &Arc<Pool>,
+        mut fetch: Fetch,
+        (mut needed_bytes, most_bytes): (usize, usize),
+        is_wanted: impl Fn() -> bool,
+        inbox: &Inbox<Brought>,
+    ) -> Ran {
+        while !fetch.is_done() && is_wanted() {
+            let Some(claim) = self.claim_room(needed_bytes) else {
+                break;
+            };
+            match fetch.run(&self.store, claim.bytes) {
+                Ok(fetched) => {
+                    // As little is claimed for what follows as if this had not needed more.
+                    needed_bytes = CLAIM_BYTES;
+                    let after = Claim {
+                        bytes: fetched.bytes(),
+                        ..claim
+                    };
+                    self.settle(claim, after);
+                    self.bring(Done::Fetched(fetched), after, inbox);
+                }
+                Err(NeedsBytes(bytes)) => {
+                    self.settle(claim, Claim::default());
+                    // It may turn out to be more still: then not by a little each time.
+                    needed_bytes = bytes.max(claim.bytes.saturating_mul(2));
+                    if needed_bytes > most_bytes {
+                        return Ran::Needs(fetch, needed_bytes);
+                    }
                 }
             }
-            Job::ReadAhead { id, mut batch } => {
-                let read = batch.read_ahead();
-                let result = Done::Ahead { id, batch, read };
-                self.bring(result, 0, inbox);
-            }
-            Job::Sweep { mut batch } => {
-                let failure = sweep(&self.store, &mut batch);
-                self.bring(Done::Swept { batch, failure }, 0, inbox);
-            }
         }
+        Ran::Over
     }
 
-    fn bring(self: &Arc<Pool>, result: Done, bytes: usize, inbox: &Inbox<Brought>) {
+    fn bring(self: &Arc<Pool>, result: Done, claim: Claim, inbox: &Inbox<Brought>) {
         inbox.put(Brought {
             result: Some(result),
-            bytes,
+            claim,
             pool: Some(Arc::clone(self)),
         });
     }
 
     /// Claims room for what one run of a fetch brings, before it is there, and waits until there is
-    /// some. `false`: the server stops.
-    fn claim_room(&self) -> bool {
+    /// some. `None`: the server stops.
+    fn claim_room(&self, bytes: usize) -> Option<Claim> {
         let mut state = self.lock();
-        while !self.has_room(&state) && !state.is_stopping {
+        loop {
+            if state.is_stopping {
+                return None;
+            }
+            let is_beyond = !self.has_room(&state, bytes);
+            if !is_beyond || (bytes > CLAIM_BYTES && !state.is_overdrawn) {
+                let claim = Claim { bytes, is_beyond };
+                state.add(claim);
+                return Some(claim);
+            }
             state = wait(&self.has_room, state);
         }
-        state.brought_bytes += CLAIM_BYTES;
-        !state.is_stopping
     }
 
     /// Whether another run may begin: if nothing waits, always.
-    fn has_room(&self, state: &Room) -> bool {
-        state.brought_bytes == 0 || state.brought_bytes + CLAIM_BYTES <= self.brought_limit_bytes
+    fn has_room(&self, state: &Room, bytes: usize) -> bool {
+        let brought_bytes = state.brought_bytes.saturating_add(bytes);
+        state.brought_bytes == 0 || brought_bytes <= self.brought_limit_bytes
     }
 
-    /// So many bytes are there, or on their way, instead of so many.
-    fn settle(&self, before_bytes: usize, after_bytes: usize) {
-        let mut state = self.lock();
-        let had_room = self.has_room(&state);
-        state.brought_bytes = state.brought_bytes + after_bytes - before_bytes;
-        let has_room = self.has_room(&state);
-        drop(state);
-        if has_room && !had_room {
-            self.has_room.notify_all();
+    /// This is there, or on its way, instead of that.
+    fn settle(&self, before: Claim, after: Claim) {
+        if before.bytes == 0 && after.bytes == 0 && !before.is_beyond {
+            return;
         }
+        let mut state = self.lock();
+        state.subtract(before);
+        state.add(after);
+        drop(state);
+        // Those who wait need differently much.
+        self.has_room.notify_all();
     }
 
     /// What is counted of it.
@@ -270,7 +396,12 @@ mod tests {
             assert_eq!(JobQueue::len(&state.queue), 0);
             for count in 1..=limits::LONG_READERS + 3 {
                 let batch = Box::new(store.write_batch());
-                let waiting = (Job::Sweep { batch }, Arc::clone(&inbox), Arc::clone(&pool));
+                let waiting = Waiting {
+                    job: Job::Sweep { batch },
+                    asking: Asker::Loop(1).into(),
+                    inbox: Arc::clone(&inbox),
+                    pool: Arc::clone(&pool),
+                };
                 let pushed = state.queue.push(Asker::Loop(1), Length::Long, waiting);
                 assert!(pushed.is_ok());
                 let may_begin = count.min(limits::LONG_READERS);

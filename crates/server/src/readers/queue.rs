@@ -84,6 +84,11 @@ impl<J> ReadQueue<J> {
         Ok(())
     }
 
+    /// Takes back a job that was begun and has turned out to be a long one, however many wait.
+    pub fn put_back(&mut self, asking: Asking, job: J) {
+        self.add(asking, Length::Long, job);
+    }
+
     fn add(&mut self, asking: Asking, length: Length, job: J) {
         let Asking { asker, identity } = asking;
         match length {

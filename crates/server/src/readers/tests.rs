@@ -578,6 +578,7 @@ fn so_many_jobs_wait_and_no_more() {
         let job = Job::Fetch {
             fetch: Fetch::new(tree.clone(), &mut plan),
             length: Length::Short,
+            needed_bytes: 0,
             has_left: None,
         };
         // Of one alone there are fewer.
@@ -738,6 +739,7 @@ fn large_answers_that_nobody_takes_hold_readers_back() {
         let job = Job::Fetch {
             fetch: Fetch::new(tree.clone(), &mut plan),
             length: Length::Short,
+            needed_bytes: 0,
             has_left: None,
         };
         assert!(pool.submit(Asker::Loop(1), job, &inbox).is_ok());

@@ -72,6 +72,7 @@ impl StorageJobs {
             Err(error) => return Err(not_created(&path, &error)),
         };
         let mut clock = Unticked(Arc::clone(&self.time));
+        let folder = Arc::clone(&disk);
         let report = durable.backup(disk, &self.server, &mut clock, &mut |progress| {
             watch.tell(TaskProgress::Backup(BackupProgress {
                 written_bytes: progress.written_bytes,
@@ -82,7 +83,8 @@ impl StorageJobs {
             watch.go_on()
         });
         let report = report.map_err(|error| {
-            let removed = root.remove(name);
+            // Where it was moved away, what is there now belongs to somebody else.
+            let removed = folder.check_place().and_then(|()| root.remove(name));
             not_made(&path, &error, removed.err())
         })?;
         let progress = BackupProgress {
@@ -227,7 +229,16 @@ mod tests {
     }
 
     fn run(jobs: &StorageJobs, task: &Task) -> Result<Done, TaskFailure> {
-        let inbox = Inbox::new(Arc::new(|| {}));
+        run_beside(jobs, task, || {})
+    }
+
+    /// The same, doing something when it tells of its progress.
+    fn run_beside(
+        jobs: &StorageJobs,
+        task: &Task,
+        act: impl Fn() + Send + Sync + 'static,
+    ) -> Result<Done, TaskFailure> {
+        let inbox = Inbox::new(Arc::new(act));
         let mut watch = Watch {
             cancel: &AtomicBool::new(false),
             inbox: &inbox,
@@ -303,6 +314,52 @@ mod tests {
             assert_eq!(failure.kind, TaskFailureKind::Stopping);
             assert!(!folder.0.join("c").exists());
         }
+    }
+
+    /// A backup that is said to be complete is where it is said to be, and has all its files; what
+    /// is of somebody else stays.
+    #[test]
+    fn a_backup_whose_folder_is_changed_meanwhile_is_not_complete() {
+        let folder = TempFolder::new();
+        let jobs = jobs(Some(BackupRoot::open(&folder.0).expect("it is made")));
+        let (path, moved) = (folder.0.join("a"), folder.0.join("moved"));
+        for is_replaced in [false, true] {
+            let (from, to) = (path.clone(), moved.clone());
+            let failed = run_beside(&jobs, &backup("a"), move || {
+                if !to.exists() {
+                    std::fs::rename(&from, &to).expect("it is there");
+                    if is_replaced {
+                        std::fs::create_dir(&from).expect("the name is free");
+                        std::fs::write(from.join("mine"), "").expect("it is written");
+                    }
+                }
+            });
+            let Err(failure) = failed else {
+                panic!("it is not where it is said to be");
+            };
+            let said = failure.message;
+            assert!(
+                said.contains("was not made") && said.contains("no longer there"),
+                "{said}"
+            );
+            assert!(!moved.join("MANIFEST").exists());
+            assert_eq!(path.join("mine").exists(), is_replaced);
+            std::fs::remove_dir(&moved).expect("nothing is left in it");
+        }
+        std::fs::remove_dir_all(&path).expect("it is there");
+        for _ in 0..2 {
+            let from = path.clone();
+            let failed = run_beside(&jobs, &backup("a"), move || {
+                for entry in std::fs::read_dir(&from).expect("it is there").flatten() {
+                    let _ = std::fs::remove_file(entry.path());
+                }
+            });
+            assert!(failed.is_err(), "it lacks a file");
+            assert!(!path.exists());
+            assert!(run(&jobs, &backup("a")).is_ok());
+            std::fs::remove_dir_all(&path).expect("it is there");
+        }
+        stop(&jobs);
     }
 
     #[test]

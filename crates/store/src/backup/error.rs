@@ -102,7 +102,8 @@ impl BackupError {
     }
 }
 
-/// Why a backup is not restored, or not taken for a whole one. Nothing of the new folder is left.
+/// Why a backup is not restored, or not taken for a whole one. Nothing of the new folder is left,
+/// but for [`RestoreError::Left`].
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
     /// There is no manifest, or not a sound one.
@@ -181,6 +182,30 @@ pub enum RestoreError {
     /// Whoever wanted it does not want it any more.
     #[error("cancelled")]
     Cancelled,
+    /// It was not restored, and what was made of it could not be removed.
+    #[error(
+        "{error}; what is left of the restore in {folder} is no data folder, and is to be removed \
+         ({source})"
+    )]
+    Left {
+        /// Why it was not restored.
+        error: Box<RestoreError>,
+        /// The new folder.
+        folder: String,
+        /// Why it could not be removed.
+        source: io::Error,
+    },
+}
+
+impl RestoreError {
+    /// Whether whoever wanted it does not want it any more.
+    pub fn is_cancelled(&self) -> bool {
+        match self {
+            RestoreError::Cancelled => true,
+            RestoreError::Left { error, .. } => error.is_cancelled(),
+            _ => false,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -493,7 +493,10 @@ impl Making {
             volatile_databases,
             files: std::mem::take(&mut self.files),
         };
+        self.check_files(&manifest)?;
         let written = manifest::write(&*self.target, &manifest);
+        // Who looks for it must find it: somebody may have renamed it meanwhile.
+        let written = written.and_then(|()| self.target.check_place());
         written.map_err(|error| self.device(manifest::MANIFEST_NAME, error))?;
         self.phase = BackupPhase::Done;
         Ok(BackupReport {
@@ -503,6 +506,20 @@ impl Making {
             volatile_databases,
             blobs: self.needed.len() as u64,
         })
+    }
+
+    /// Whether all that was written is where it was written: others may use the folder's files.
+    fn check_files(&self, manifest: &Manifest) -> Result<(), BackupError> {
+        let place = self.target.check_place();
+        place.map_err(|error| self.device("", error))?;
+        let names = self.target.list();
+        let names = names.map_err(|error| self.device("", error))?;
+        let is_gone = |name: &String| names.binary_search(name).is_err();
+        let mut written = manifest.files.iter().map(|file| &file.name);
+        match written.find(|name| is_gone(name)) {
+            Some(name) => Err(self.device(name, io::ErrorKind::NotFound.into())),
+            None => Ok(()),
+        }
     }
 
     /// A hold that was broken is the better message.

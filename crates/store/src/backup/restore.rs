@@ -20,7 +20,9 @@ use crate::blob;
 use crate::clock::Clock;
 use crate::database::Durability;
 use crate::database_id::DatabaseId;
-use crate::durable::{CommitLoop, Event, FolderState, Opened, TreePlace, mark_folder, new_owner};
+use crate::durable::{
+    CommitLoop, Event, FolderState, Opened, TreePlace, is_own_file, mark_folder, new_owner,
+};
 use crate::operation::{Mode, Operation};
 use crate::store::{Store, StoreConfig};
 
@@ -53,8 +55,8 @@ pub struct Restored {
 }
 
 /// Makes a data folder of a backup: every commit up to the cut, none behind it, and a new history.
-/// `target` is empty, and the caller's; when this fails it is empty again, as far as that can be
-/// done, and no server takes it.
+/// `target` is empty, and the caller's; when this fails nothing of the backup is left in it, or the
+/// error says that something is, and no server takes it. What others have put there stays.
 ///
 /// Everything is read and checked as it is copied, and then opened as a server would open it.
 pub fn restore(
@@ -77,30 +79,20 @@ pub fn restore(
         target,
         config,
     };
+    let copied: Vec<String> = manifest
+        .files
+        .iter()
+        .map(|file| file.name.clone())
+        .collect();
     let restored = restoring.run(manifest, clock, watch);
-    if restored.is_err() {
-        if let Some(trees) = &config.trees {
-            let _ = fs::remove_dir_all(&trees.folder);
-        }
-        empty(&**target);
-    }
-    restored
-}
-
-/// Removes everything. What makes it a data folder goes first.
-fn empty(disk: &dyn Disk) {
-    let mut names = disk.list().unwrap_or_default();
-    names.sort_by_key(|name| name.ends_with(".log") || name.ends_with(".snapshot"));
-    for name in names {
-        let _ = disk.remove(&name);
-    }
-    if let Ok(folder) = disk.subfolder(blob::FOLDER) {
-        for name in folder.list().unwrap_or_default() {
-            let _ = folder.remove(&name);
-        }
-    }
-    let _ = disk.remove_subfolder(blob::FOLDER);
-    let _ = disk.sync_folder();
+    restored.map_err(|error| match restoring.discard(&copied) {
+        Ok(()) => error,
+        Err(source) => RestoreError::Left {
+            error: Box::new(error),
+            folder: target.describe(""),
+            source,
+        },
+    })
 }
 
 struct Restoring<'a> {
@@ -110,6 +102,32 @@ struct Restoring<'a> {
 }
 
 impl Restoring<'_> {
+    /// Removes what was made, as far as it can be, and returns the first error. What makes it a
+    /// data folder goes first.
+    fn discard(&self, copied: &[String]) -> io::Result<()> {
+        let disk = &**self.target;
+        let mut removed = Removed(Ok(()));
+        if let Some(trees) = &self.config.trees {
+            removed.note(fs::remove_dir_all(&trees.folder));
+        }
+        let mut names = disk.list().unwrap_or_else(|error| {
+            removed.note(Err(error));
+            Vec::new()
+        });
+        names.retain(|name| is_own_file(name) || copied.contains(name));
+        names.sort_by_key(|name| name.ends_with(".log") || name.ends_with(".snapshot"));
+        for name in names {
+            removed.note(disk.remove(&name));
+        }
+        match disk.has_subfolder(blob::FOLDER) {
+            Ok(false) => {}
+            Ok(true) => removed.note(remove_blobs(disk)),
+            Err(error) => removed.note(Err(error)),
+        }
+        removed.note(disk.sync_folder());
+        removed.0
+    }
+
     fn run(
         &self,
         manifest: Manifest,
@@ -255,6 +273,29 @@ impl Restoring<'_> {
         }
         walked.map(|()| copied)
     }
+}
+
+/// What became of several removals: the first error.
+struct Removed(io::Result<()>);
+
+impl Removed {
+    /// That something is not there is as good as removed.
+    fn note(&mut self, removed: io::Result<()>) {
+        let is_gone = matches!(&removed, Err(error) if error.kind() == io::ErrorKind::NotFound);
+        if self.0.is_ok() && !is_gone {
+            self.0 = removed;
+        }
+    }
+}
+
+fn remove_blobs(disk: &dyn Disk) -> io::Result<()> {
+    let folder = disk.subfolder(blob::FOLDER)?;
+    let mut removed = Removed(Ok(()));
+    for name in folder.list()? {
+        removed.note(folder.remove(&name));
+    }
+    removed.note(disk.remove_subfolder(blob::FOLDER));
+    removed.0
 }
 
 /// Has the identities removed that the log of a backup has made while that was written.

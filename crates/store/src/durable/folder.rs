@@ -12,9 +12,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use rustix::fs::{Access, AtFlags, CWD, accessat};
 use wal::disk::{Disk, FolderLock, RealDisk, is_full, write_whole};
-use wal::{Known, LogId, SegmentListener, is_segment};
+use wal::{Known, LogId, SegmentListener, is_log_file, is_segment};
 
+use crate::SET_ASIDE_FOLDER;
 use crate::secret::FolderSecret;
 use crate::snapshot;
 
@@ -51,6 +53,11 @@ const LOCK_NAME: &str = "lock";
 
 /// Bytes of the format file that are read: far more than it has.
 const FORMAT_BYTES_MAX: usize = 4096;
+
+/// Whether a file of this name is one that a start makes in a data folder.
+pub(crate) fn is_own_file(name: &str) -> bool {
+    [FORMAT_NAME, NEW_NAME, LOCK_NAME].contains(&name) || is_log_file(name)
+}
 
 /// What a data folder says of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,11 +97,19 @@ pub fn open_folder(path: &Path) -> Result<Arc<dyn Disk>, FolderError> {
         source,
     };
     let disk = RealDisk::open_or_create(path).map_err(failed)?;
+    // Before anything in it is written to, which its files alone may allow.
+    let access = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
+    let may_change = accessat(CWD, path, access, AtFlags::EACCESS);
+    may_change.map_err(|error| failed(error.into()))?;
     // A folder that has only folders in it is not ours either, and the file layer does not see
     // them.
     let has_files = !disk.list().map_err(failed)?.is_empty();
     for entry in std::fs::read_dir(path).map_err(failed)? {
         let entry = entry.map_err(failed)?;
+        if entry.file_name() == SET_ASIDE_FOLDER && !entry.file_type().map_err(failed)?.is_dir() {
+            let file = disk.describe(SET_ASIDE_FOLDER);
+            return Err(FolderError::NotAFolder { file });
+        }
         // The file layer does not see it either: else it would be said to be missing.
         let name = entry.file_name();
         let is_of_ours = has_files && name.to_str().is_some_and(snapshot::is_snapshot);
@@ -492,6 +507,15 @@ pub enum FolderError {
          restore a backup"
     )]
     NotAFile {
+        /// The file.
+        file: String,
+    },
+    /// A file or a link has the name of a folder that is made when it is needed.
+    #[error(
+        "{file}: this is not a folder, and the server may need one of this name; move it \
+         elsewhere, or remove it"
+    )]
+    NotAFolder {
         /// The file.
         file: String,
     },

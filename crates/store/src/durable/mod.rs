@@ -56,7 +56,9 @@ pub use committer::DurableCommitter;
 pub(crate) use committer_access::CommitterAccess;
 pub use conversion::{ConvertError, ConvertReport, ConvertWatch};
 pub use event::Event;
-pub(crate) use folder::{BACKUP_MANIFEST_NAME, FolderState, mark as mark_folder, new_owner};
+pub(crate) use folder::{
+    BACKUP_MANIFEST_NAME, FolderState, is_own_file, mark as mark_folder, new_owner,
+};
 pub use folder::{FOLDER_VERSION, FolderError, known, open_folder, owner};
 pub(crate) use hold::Holds;
 pub use hold::LogHold;

@@ -175,6 +175,9 @@ impl TreeWriters {
                 self.call_keeper();
             }
         }
+        if self.indexes().any(TreeIndex::wants_release) {
+            self.call_keeper();
+        }
     }
 
     /// A flush or compaction has ended: what the trees take has changed.

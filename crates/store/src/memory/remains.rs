@@ -1,6 +1,5 @@
 //! An index on its way out: freed a little at a time.
 
-use std::collections::btree_set;
 use std::iter::Flatten;
 use std::vec;
 
@@ -8,15 +7,16 @@ use hashbrown::HashTable;
 
 use super::MemoryIndex;
 use super::key::Key;
+use super::ordered::OrderedSet;
 use super::slot::IndexSlot;
 
 /// What is left of an index that nobody needs any more.
 #[derive(Debug)]
 pub(crate) struct Remains {
     slots: Flatten<vec::IntoIter<HashTable<IndexSlot>>>,
-    keys: btree_set::IntoIter<Key>,
+    keys: <OrderedSet<Key> as IntoIterator>::IntoIter,
     unordered: vec::IntoIter<Key>,
-    expiring: btree_set::IntoIter<(u64, Key)>,
+    expiring: <OrderedSet<(u64, Key)> as IntoIterator>::IntoIter,
     entries_left: usize,
 }
 

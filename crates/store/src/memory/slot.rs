@@ -1,6 +1,6 @@
 //! What the hash tables hold: an entry, as compactly as safe code allows.
 
-use crate::limits::{SHARED_VALUE_BYTES, WARMED_BYTES};
+use crate::limits::{DEFRAGMENT_VALUE_BYTES, SHARED_VALUE_BYTES, WARMED_BYTES};
 use crate::value::{Entry, Value};
 use bytes::Bytes;
 
@@ -102,6 +102,34 @@ impl IndexSlot {
             return None;
         }
         std::mem::replace(&mut self.body, Body::new(entry)).into_large_value()
+    }
+
+    /// Has the allocator find new places for what the slot points to; returns how many bytes were
+    /// copied. A value stays if it is so large that it has a page of its own, or if a reader holds
+    /// it, who would keep the old place as well.
+    #[expect(clippy::replace_box, reason = "to allocate anew is what it is for")]
+    pub(super) fn move_content(&mut self) -> usize {
+        match &mut self.body {
+            Body::Small(bytes) => {
+                *bytes = bytes.clone();
+                bytes.len()
+            }
+            Body::Large(large) => {
+                let is_moved =
+                    large.value.len() <= DEFRAGMENT_VALUE_BYTES && large.value.is_unique();
+                let value = match is_moved {
+                    true => Bytes::copy_from_slice(&large.value),
+                    false => large.value.clone(),
+                };
+                *large = Box::new(Large {
+                    key: large.key.clone(),
+                    value,
+                    version: large.version,
+                    expires_ms: large.expires_ms,
+                });
+                large.key.len() + if is_moved { large.value.len() } else { 0 }
+            }
+        }
     }
 
     /// The value, if it is large.

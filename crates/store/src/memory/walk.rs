@@ -23,7 +23,7 @@ impl MemoryIndex {
         if range.is_empty() {
             return ScanEnd::Complete;
         }
-        let keys = self.ordered.range::<[u8], _>((range.start, range.end));
+        let keys = self.ordered.range::<[u8]>((range.start, range.end));
         match direction {
             Direction::Forward => self.scan_keys(keys, now_ms, budget_rows, visit),
             Direction::Backward => self.scan_keys(keys.rev(), now_ms, budget_rows, visit),
@@ -76,7 +76,7 @@ impl MemoryIndex {
         }
         let cost = if all_live { 1 } else { COUNT_ROWS_PER_LOOKUP };
         let (mut count, mut spent, mut passed) = (0, 0u32, None);
-        for key in self.ordered.range::<[u8], _>((range.start, range.end)) {
+        for key in self.ordered.range::<[u8]>((range.start, range.end)) {
             if spent >= budget_rows && passed.is_some() {
                 return CountSlice { count, passed };
             }
@@ -106,7 +106,7 @@ impl MemoryIndex {
             None => Bound::Unbounded,
         };
         self.expiring
-            .range((start, Bound::Unbounded))
+            .range((start.as_ref(), Bound::Unbounded))
             .take_while(move |(expires_ms, _)| is_expired(*expires_ms, now_ms))
             .map(|(expires_ms, key)| (*expires_ms, key.bytes()))
     }
@@ -114,7 +114,9 @@ impl MemoryIndex {
     /// When the next entry expires that has not expired yet.
     pub(crate) fn next_expiry_ms(&self, now_ms: u64) -> Option<u64> {
         let first = (now_ms.checked_add(1)?, Key::new(b""));
-        let (expires_ms, _) = self.expiring.range(first..).next()?;
+        let (expires_ms, _) = (self.expiring)
+            .range((Bound::Included(&first), Bound::Unbounded))
+            .next()?;
         Some(*expires_ms)
     }
 

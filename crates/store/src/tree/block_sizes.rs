@@ -11,6 +11,8 @@ use super::key::stored;
 use super::limits;
 use super::numbers::reads_at;
 use super::view::TreeView;
+use super::walk::stored_ends;
+use crate::range::Range;
 
 impl TreeView {
     /// Returns the bytes that a read of a key takes at most while it goes on: those of the largest
@@ -26,25 +28,71 @@ impl TreeView {
         let runs = version.iter_levels().flat_map(|level| level.iter());
         let tables = runs.filter_map(|run| run.get_for_key(&key));
         let bytes = tables.map(|table| match self.largest_block(tree, table) {
-            bytes if bytes < limits::LARGE_BLOCK_BYTES => 0,
-            _ => self.block_of(tree, table, &key).unwrap_or(0),
+            Some(bytes) if bytes >= limits::LARGE_BLOCK_BYTES => {
+                self.block_of(tree, table, &key).unwrap_or(0)
+            }
+            _ => 0,
         });
         let large = bytes.filter(|bytes| *bytes >= limits::LARGE_BLOCK_BYTES);
         large.max().unwrap_or(0)
     }
 
-    fn largest_block(&self, tree: &Tree, table: &Table) -> usize {
+    /// Whether a block of some table is charged before it is read. Where none is, that is known
+    /// without a look at the tables until they change.
+    pub(super) fn has_large_blocks(&self) -> bool {
+        let Some(tree) = self.engine() else {
+            return false;
+        };
+        let version = tree.current_version();
         let known = &self.shared().largest_blocks;
-        if let Some(bytes) = known.get(table.id()) {
-            return bytes;
+        if known.are_small_in(version.id()) {
+            return false;
         }
-        let Ok(bytes) = self.find_largest(tree, table) else {
+        let mut are_known = true;
+        let has_large = version.iter_tables().any(|table| {
+            let bytes = self.largest_block(tree, table);
+            are_known &= bytes.is_some();
+            bytes.is_some_and(|bytes| bytes >= limits::LARGE_BLOCK_BYTES)
+        });
+        if are_known && !has_large {
+            known.note_small(version.id());
+        }
+        has_large
+    }
+
+    /// Returns the bytes of the large blocks that a walk over a range may hold at once: the largest
+    /// one of each run.
+    pub(super) fn walk_block_bytes(&self, range: &Range<'_>) -> usize {
+        let Some(tree) = self.engine().filter(|_| !range.is_empty()) else {
             return 0;
         };
+        let ends = stored_ends(range);
+        let version = tree.current_version();
+        let runs = version.iter_levels().flat_map(|level| level.iter());
+        let bytes = runs.map(|run| match run.range_overlap_indexes(&ends) {
+            Some((first, last)) => {
+                let tables = run[first..=last].iter();
+                let blocks = tables.filter_map(|table| self.largest_block(tree, table));
+                blocks.max().unwrap_or(0)
+            }
+            None => 0,
+        });
+        bytes
+            .filter(|bytes| *bytes >= limits::LARGE_BLOCK_BYTES)
+            .sum()
+    }
+
+    /// `None`: the table's index cannot be read.
+    fn largest_block(&self, tree: &Tree, table: &Table) -> Option<usize> {
+        let known = &self.shared().largest_blocks;
+        if let Some(bytes) = known.get(table.id()) {
+            return Some(bytes);
+        }
+        let bytes = self.find_largest(tree, table).ok()?;
         let version = tree.current_version();
         let tables: Vec<_> = version.iter_tables().map(Table::id).collect();
         known.note(table.id(), bytes, &tables);
-        bytes
+        Some(bytes)
     }
 
     /// Walks through the index of a table, a hundredth of it.

@@ -168,15 +168,46 @@ impl Shared {
         let mut leaving = self.leaving.lock();
         let had = leaving.len();
         leaving.extend(gone);
+        self.has_leaving
+            .store(!leaving.is_empty(), Ordering::Release);
         leaving.len() > had
     }
 
+    /// Bytes of the memtables that have left and are not free.
+    #[cfg(test)]
+    pub(super) fn leaving_bytes(&self) -> u64 {
+        match self.has_leaving.load(Ordering::Acquire) {
+            true => (self.leaving.lock().iter().map(|memtable| memtable.size())).sum(),
+            false => 0,
+        }
+    }
+
+    /// Has the engine forget the versions that nobody reads in, and frees the memtables that were
+    /// in these alone; returns whether there were such. The engine itself does so only when it
+    /// makes a version or looks for something to merge, and the one that it made last is not read
+    /// in before the next commit: memtables would stay till the flush behind that, and a merge can
+    /// take minutes.
+    pub(super) fn release_memtables(&self, tree: &Tree) -> bool {
+        if !self.has_leaving.load(Ordering::Acquire) {
+            return false;
+        }
+        let watermark = self.watermark();
+        self.released_through.store(watermark, Ordering::Release);
+        // A list of tables that cannot be removed stays, with its version, for the next time.
+        let _ = (tree.get_version_history_lock()).maintenance(&self.folder, watermark);
+        self.free_memtables()
+    }
+
     /// Frees the memtables that have left, on a thread for which that may take a while, and without
-    /// a lock. Older versions of the engine have them too for a time: were these the last, they
-    /// would be freed while a new version is installed.
-    pub(super) fn free_memtables(&self) {
+    /// a lock; returns whether there were such. Older versions of the engine have them too for a
+    /// time: were these the last, they would be freed while a new version is installed.
+    pub(super) fn free_memtables(&self) -> bool {
         let is_free = |memtable: &mut Arc<Memtable>| Arc::strong_count(memtable) == 1;
-        let free: Vec<_> = self.leaving.lock().extract_if(.., is_free).collect();
-        drop(free);
+        let mut leaving = self.leaving.lock();
+        let free: Vec<_> = leaving.extract_if(.., is_free).collect();
+        self.has_leaving
+            .store(!leaving.is_empty(), Ordering::Release);
+        drop(leaving);
+        !free.is_empty()
     }
 }

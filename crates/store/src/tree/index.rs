@@ -63,6 +63,9 @@ pub(super) struct Shared {
     pub(super) handing_over: Mutex<()>,
     /// Memtables that are to be freed when the engine has forgotten them too.
     pub(super) leaving: Mutex<Vec<Arc<Memtable>>>,
+    /// Whether there are such, and up to which number it was tried to free them.
+    pub(super) has_leaving: AtomicBool,
+    pub(super) released_through: AtomicU64,
     /// Held by the one who compacts.
     pub(super) compacting: Mutex<()>,
     /// As it was after the last flush or compaction. To ask the engine would wait while it installs
@@ -252,8 +255,8 @@ impl TreeIndex {
         let flushed = flushed.map_err(|error| shared.error(error))?;
         shared.note_tables(tree);
         shared.forget_flushed();
-        shared.free_memtables();
-        Ok(flushed.is_some())
+        let has_released = shared.release_memtables(tree);
+        Ok(flushed.is_some() || has_released)
     }
 
     /// Tells the engine of a memtable that was sealed. A flush does that too. Call it on a thread
@@ -274,9 +277,24 @@ impl TreeIndex {
         !self.shared.memtables.read().flushed.is_empty()
     }
 
+    /// Whether memtables can be freed by a flush that were still in use when the last one ended.
+    pub fn wants_release(&self) -> bool {
+        let shared = &self.shared;
+        shared.has_leaving.load(Ordering::Acquire)
+            && shared.watermark() > shared.released_through.load(Ordering::Acquire)
+    }
+
     /// Bytes of memtables, with those that are kept although they are on the device too.
     pub fn memtable_bytes(&self) -> u64 {
         self.shared.memtables.read().bytes()
+    }
+
+    /// The same with those that views or older versions of the engine still have: what is in
+    /// memory.
+    #[cfg(test)]
+    pub(crate) fn held_bytes(&self) -> u64 {
+        let memtables = self.shared.memtables.read();
+        memtables.bytes() + self.shared.leaving_bytes()
     }
 
     /// Bytes of tables, as they were after the last flush or compaction.
@@ -510,6 +528,8 @@ impl Shared {
             sealed_through: AtomicU64::new(0),
             handing_over: Mutex::default(),
             leaving: Mutex::default(),
+            has_leaving: AtomicBool::new(false),
+            released_through: AtomicU64::new(0),
             tickets,
             lineage,
             compacting: Mutex::default(),
@@ -582,7 +602,7 @@ impl Shared {
     }
 
     /// The number below which nobody reads any more.
-    fn watermark(&self) -> u64 {
+    pub(super) fn watermark(&self) -> u64 {
         let views = self.views.lock();
         let oldest = views.keys().next().copied();
         reads_at(oldest.unwrap_or_else(|| self.visible.load(Ordering::Acquire)))

@@ -59,7 +59,7 @@ pub use check::TreeReport;
 pub(crate) use check::verify as verify_tree;
 pub use error::TreeError;
 pub(crate) use fetch::FetchedView;
-pub use fetch::{Fetch, Fetched, FetchedCall, NotFetched, PageRequest, ReadPlan};
+pub use fetch::{Fetch, Fetched, FetchedCall, NeedsBytes, NotFetched, PageRequest, ReadPlan};
 pub use figures::{TreeStatistics, Trouble};
 pub(crate) use folder::Fate;
 pub use folder::{TreeConfig, Trees};

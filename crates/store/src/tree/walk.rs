@@ -158,7 +158,7 @@ impl TreeView {
 
 /// The ends of a range. What lies behind a key begins with the next one that there can be: a table
 /// would read the block of the first one too, which may be large.
-fn stored_ends(range: &Range<'_>) -> Ends {
+pub(super) fn stored_ends(range: &Range<'_>) -> Ends {
     let (start, end) = stored_range(range);
     let start = match start {
         Bound::Excluded(key) if key.len() <= limits::KEY_BYTES => {

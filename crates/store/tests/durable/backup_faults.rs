@@ -6,7 +6,7 @@ use store::backup::{BackupError, MANIFEST_NAME};
 use testkit::Random;
 use wal::disk::{Disk, Fault, SimulatedDisk, Step};
 
-use crate::backups::{Client, Model, check, config, restore, verified};
+use crate::backups::{Client, Model, check, config, restore, restore_watched, verified};
 use crate::bench::{Durable, SEGMENT_BYTES, verify};
 use crate::crash::{state_of, without_identities};
 
@@ -386,4 +386,35 @@ fn no_failed_sync_of_a_folder_is_passed_over_by_a_restore() {
         failed += 1;
     }
     assert!(failed > 3, "{failed}");
+}
+
+/// What others have put into the new folder meanwhile is not removed with what was restored, and
+/// what cannot be removed is told.
+#[test]
+fn a_restore_that_fails_says_what_it_leaves_and_leaves_what_is_not_its_own() {
+    let (backup, _) = whole(&model());
+    for stays in [false, true, false, true] {
+        let target = testkit::simulated_disk(4);
+        let other = target.clone();
+        let cancelled = restore_watched(&backup, &target, &mut |_, _| {
+            for name in ["mine", "my.log"] {
+                let made = other.create(name);
+                assert!(made.is_ok(), "{name}: {made:?}");
+            }
+            if stays {
+                other.plan_next(Step::Remove, 0, Fault::Error);
+            }
+            ControlFlow::Break(())
+        });
+        let error = cancelled.expect_err("it is cancelled");
+        assert!(error.is_cancelled());
+        let (said, left) = (error.to_string(), target.list().expect("it lists"));
+        assert!(
+            left.contains(&"mine".into()) && left.contains(&"my.log".into()),
+            "{left:?}"
+        );
+        assert_eq!(left.len(), 2 + usize::from(stays), "{left:?}");
+        assert_eq!(said.contains("is to be removed"), stays, "{said}");
+        assert_eq!(said.contains("simulated"), stays, "{said}");
+    }
 }

@@ -167,6 +167,14 @@ pub const RESTORED_ID: u64 = 4242;
 const LOG_FILE_BYTES: u64 = 16 * 1024;
 
 pub fn restore(source: &SimulatedDisk, target: &SimulatedDisk) -> Result<Restored, RestoreError> {
+    restore_watched(source, target, &mut |_, _| ControlFlow::Continue(()))
+}
+
+pub fn restore_watched(
+    source: &SimulatedDisk,
+    target: &SimulatedDisk,
+    watch: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+) -> Result<Restored, RestoreError> {
     let id = LogId {
         history: RESTORED_ID,
         secret: 1,
@@ -181,9 +189,7 @@ pub fn restore(source: &SimulatedDisk, target: &SimulatedDisk) -> Result<Restore
     };
     let target: Arc<dyn Disk> = Arc::new(target.clone());
     let mut clock = StandingClock { now_ms: 1000 };
-    backup::restore(source, &target, &config, &mut clock, &mut |_, _| {
-        ControlFlow::Continue(())
-    })
+    backup::restore(source, &target, &config, &mut clock, watch)
 }
 
 pub fn verified(source: &SimulatedDisk) -> Result<Verified, RestoreError> {

@@ -4,8 +4,8 @@ use std::ops::{Bound, ControlFlow};
 
 use store::limits;
 use store::{
-    CommitOutcome, Condition, DatabaseId, DatabaseLimits, Direction, Expiry, List, Mode, Operation,
-    Range, ScanEnd, StoreConfig,
+    Clock, CommitOutcome, Condition, DatabaseId, DatabaseLimits, Defragmentation, Direction,
+    Expiry, List, Mode, Operation, Range, ScanEnd, StoreConfig,
 };
 
 use super::model::{Expected, ExpectedCommit, Model, Stored};
@@ -55,6 +55,21 @@ struct Round {
     /// The store's clock: the latest time shown to it.
     now_ms: u64,
     last_sequence: u64,
+    defragmentation: Defragmentation,
+}
+
+/// Goes on by half a slice each time it is read.
+struct SteppingClock(u64);
+
+impl Clock for SteppingClock {
+    fn now_ns(&mut self) -> u64 {
+        self.0 += limits::SLICE_NS / 2;
+        self.0
+    }
+
+    fn now_ms(&mut self) -> u64 {
+        1
+    }
 }
 
 /// What the operations are about. Few keys and values, so that they meet; with keys and values at
@@ -113,19 +128,21 @@ impl Round {
             databases,
             now_ms,
             last_sequence: 0,
+            defragmentation: Defragmentation::default(),
         }
     }
 
     fn run(&mut self) {
         let words = Words::new();
         for _ in 0..STEPS {
-            match self.random.below(21) {
+            match self.random.below(22) {
                 0..10 => self.batch(&words),
                 10..13 => self.read_keys(&words),
                 13..15 => self.scan(&words),
                 15..17 => self.count(&words),
                 17..19 => self.pass_time(),
                 19 => self.sweep(),
+                20 => self.defragment(),
                 _ if self.random.once_in(4) => self.replace_database(),
                 _ => self.clear(),
             }
@@ -177,6 +194,14 @@ impl Round {
         for outcome in self.bench.outcomes.iter() {
             assert!(outcome.operations().all(|one| one.counter == 1));
             self.last_sequence = outcome.sequence;
+        }
+    }
+
+    /// Some slices of a pass that goes on in later steps.
+    fn defragment(&mut self) {
+        for _ in 0..1 + self.random.below(3) {
+            let store = &self.bench.store;
+            store.defragment(&mut self.defragmentation, &mut SteppingClock(0));
         }
     }
 

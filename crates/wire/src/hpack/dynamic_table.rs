@@ -55,8 +55,8 @@ pub(super) struct Facts {
 /// Pieces up to this length are copied out of a table with a fixed length.
 pub(super) const SHORT_BYTES: usize = 64;
 
-/// What the buffer gets at the first insertion.
-const FIRST_BYTES: usize = 512;
+/// What the buffer gets at the first insertion: room for the few fields that clients repeat.
+const FIRST_BYTES: usize = 256;
 
 impl DynamicTable {
     /// An empty table of the default size, without any memory.

@@ -424,4 +424,4 @@ impl Fields {
 }
 
 /// The head of a usual gRPC call fits.
-const FIRST_ARENA_BYTES: usize = 512;
+const FIRST_ARENA_BYTES: usize = 256;

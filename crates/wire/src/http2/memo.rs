@@ -65,6 +65,10 @@ impl Memo {
         let at = self.next;
         self.next = (self.next + 1) % limits::MEMO_ENTRIES;
         if at == self.entries.len() {
+            if at == 0 {
+                // Most connections repeat one head, and are many.
+                self.entries.reserve_exact(1);
+            }
             self.entries.push(MemoEntry {
                 block: Vec::new(),
                 changes,

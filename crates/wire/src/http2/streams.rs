@@ -86,6 +86,10 @@ impl Streams {
         receive_window: u32,
     ) -> u32 {
         let slot = self.free.pop().unwrap_or_else(|| {
+            if self.slots.is_empty() {
+                // Most connections have one call at a time, and are many.
+                self.slots.reserve_exact(1);
+            }
             self.slots.push(Stream::new());
             self.slots.len() as u32 - 1
         });
@@ -205,7 +209,8 @@ struct IdEntry {
     slot: u32,
 }
 
-const FIRST_INDEX_ENTRIES: usize = 16;
+/// Of a connection with one call at a time, and one that has just ended.
+const FIRST_INDEX_ENTRIES: usize = 4;
 
 impl IdIndex {
     #[inline]

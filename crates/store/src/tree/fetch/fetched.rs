@@ -13,7 +13,7 @@ use crate::limits;
 use crate::range::{Direction, Range, ScanEnd};
 use crate::tree::error::TreeError;
 use crate::tree::key::given;
-use crate::tree::limits::{DETACHED_BYTES, KEY_BYTES};
+use crate::tree::limits::{DETACHED_BYTES, KEY_BYTES, LARGE_BLOCK_BYTES};
 use crate::tree::value::Stored;
 use crate::tree::view::TreeView;
 use crate::value::{Entry, Value};
@@ -72,7 +72,7 @@ pub(crate) struct FetchedEntry {
 enum FetchedValue {
     /// As it is stored, behind so many bytes of head.
     Stored { bytes: Slice, head: usize },
-    /// Large: copied on the thread that may take its time.
+    /// Large: handed on without a copy by the loop.
     Shared(Bytes),
     /// Not wished.
     LeftOut,
@@ -107,7 +107,7 @@ impl FetchedEntry {
         let (version, expires_ms) = (decoded.version, decoded.expires_ms);
         let head = stored.len() - decoded.value.len();
         let value = if decoded.value.len() >= limits::SHARED_VALUE_BYTES {
-            FetchedValue::Shared(Bytes::copy_from_slice(decoded.value))
+            FetchedValue::Shared(shared_value(&stored, head))
         } else {
             FetchedValue::Stored {
                 bytes: stored,
@@ -134,7 +134,8 @@ impl FetchedEntry {
             FetchedValue::LeftOut
         } else if decoded.value.len() >= page.bytes {
             // It fills a page by itself.
-            FetchedValue::Shared(Bytes::copy_from_slice(decoded.value))
+            let head = stored.len() - decoded.value.len();
+            FetchedValue::Shared(shared_value(stored, head))
         } else {
             FetchedValue::Stored {
                 head: stored.len() - decoded.value.len(),
@@ -152,6 +153,16 @@ impl FetchedEntry {
             version: decoded.version,
             expires_ms: decoded.expires_ms,
         })
+    }
+
+    /// Lets go of the block that a small entry is a part of, which may be a large one.
+    pub(super) fn detach(&mut self) {
+        if let FetchedValue::Stored { bytes, .. } = &mut self.value
+            && bytes.len() < DETACHED_BYTES
+        {
+            *bytes = Slice::new(bytes);
+        }
+        self.key = Slice::new(&self.key);
     }
 
     fn value(&self) -> Value<'_> {
@@ -174,6 +185,24 @@ impl FetchedEntry {
             version: self.version,
             expires_ms: self.expires_ms,
         }
+    }
+}
+
+/// The stored bytes of a large value, to be shared by all that send it.
+struct OwnedBytes(Slice);
+
+impl AsRef<[u8]> for OwnedBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Returns what stands behind the head: without a copy if its block or memtable entry is little
+/// more than the value.
+fn shared_value(stored: &Slice, head: usize) -> Bytes {
+    match stored.len() {
+        0..LARGE_BLOCK_BYTES => Bytes::copy_from_slice(&stored[head..]),
+        _ => Bytes::from_owner(OwnedBytes(stored.clone())).slice(head..),
     }
 }
 

@@ -58,9 +58,17 @@ impl Fetch {
     }
 
     /// Reads for the next calls, all from one view: at least for one call, and for no further one
-    /// when what was brought has more than [`FETCHED_BYTES`](limits::FETCHED_BYTES). May wait for
-    /// the device. The history is that of the view's sequence.
-    pub(crate) fn run_in(&mut self, history_id: u64, clock_ms: impl FnOnce() -> u64) -> Fetched {
+    /// when what was brought has more than [`FETCHED_BYTES`](limits::FETCHED_BYTES), or would need
+    /// more than `most_bytes`. May wait for the device. The history is that of the view's sequence.
+    ///
+    /// # Errors
+    /// If already the first call needs more than `most_bytes`: then nothing was brought.
+    pub(crate) fn run_in(
+        &mut self,
+        history_id: u64,
+        clock_ms: impl FnOnce() -> u64,
+        most_bytes: usize,
+    ) -> Result<Fetched, NeedsBytes> {
         let view = self.tree.view();
         // Behind the view, so that what had expired when one of its commits was decided does not
         // come back.
@@ -69,19 +77,26 @@ impl Fetch {
             plan: &self.plan,
             view: &view,
             now_ms,
+            has_large: view.has_large_blocks(),
+            most_bytes,
             entries: Vec::with_capacity(self.plan.key_count()),
             bytes: 0,
         };
         let first = self.next;
         let mut calls = Vec::with_capacity(self.plan.len() - first);
         while self.next < self.plan.len() {
-            calls.push(run.call(&self.plan.calls[self.next].wish));
+            match run.call(&self.plan.calls[self.next].wish) {
+                Ok(brought) => calls.push(brought),
+                Err(needs) if calls.is_empty() => return Err(needs),
+                // It is the first one of the next run.
+                Err(_) => break,
+            }
             self.next += 1;
             if run.bytes > limits::FETCHED_BYTES {
                 break;
             }
         }
-        Fetched {
+        Ok(Fetched {
             entries: run.entries,
             bytes: run.bytes,
             plan: Arc::clone(&self.plan),
@@ -89,7 +104,23 @@ impl Fetch {
             history_id,
             first,
             calls,
-        }
+        })
+    }
+}
+
+/// A call needs more bytes than its fetch may bring: at least so many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NeedsBytes(pub usize);
+
+/// Why nothing is brought for a call.
+enum NotBrought {
+    Needs(NeedsBytes),
+    Failed(TreeError),
+}
+
+impl From<TreeError> for NotBrought {
+    fn from(error: TreeError) -> NotBrought {
+        NotBrought::Failed(error)
     }
 }
 
@@ -109,14 +140,18 @@ struct Run<'a> {
     plan: &'a ReadPlan,
     view: &'a TreeView,
     now_ms: u64,
+    /// Some table has blocks that are charged before they are read.
+    has_large: bool,
+    /// What may be brought.
+    most_bytes: usize,
     /// `None`: there is no entry of that key.
     entries: Vec<Option<FetchedEntry>>,
     bytes: usize,
 }
 
 impl Run<'_> {
-    fn call(&mut self, wish: &PlannedRead) -> Brought {
-        let first = self.entries.len();
+    fn call(&mut self, wish: &PlannedRead) -> Result<Brought, NeedsBytes> {
+        let (first, bytes) = (self.entries.len(), self.bytes);
         let brought = match wish {
             PlannedRead::Nothing => Ok(Brought::Nothing),
             PlannedRead::Keys { keys, value_bytes } => self.keys(keys.clone(), *value_bytes),
@@ -127,13 +162,53 @@ impl Run<'_> {
                 may_estimate,
             } => self.count(&self.plan.range(range), *rows, *may_estimate),
         };
-        brought.unwrap_or_else(|why| {
+        brought.or_else(|why| {
             self.entries.truncate(first);
-            Brought::Failed(Arc::new(why))
+            self.bytes = bytes;
+            match why {
+                NotBrought::Needs(needs) => Err(needs),
+                NotBrought::Failed(why) => Ok(Brought::Failed(Arc::new(why))),
+            }
         })
     }
 
-    fn keys(&mut self, keys: Place<usize>, value_bytes: usize) -> Result<Brought, TreeError> {
+    /// Looks whether so much more may be read.
+    fn admit(&self, read_bytes: usize) -> Result<(), NotBrought> {
+        let needed_bytes = self.bytes.saturating_add(read_bytes);
+        match needed_bytes <= self.most_bytes {
+            true => Ok(()),
+            false => Err(NotBrought::Needs(NeedsBytes(needed_bytes))),
+        }
+    }
+
+    /// The same for a walk over a range: each source holds a block at a time.
+    fn admit_walk(&self, range: &Range<'_>) -> Result<(), NotBrought> {
+        if !self.has_large {
+            return Ok(());
+        }
+        match self.view.walk_block_bytes(range) {
+            0 => Ok(()),
+            block_bytes => self.admit(limits::WALK_BYTES.saturating_add(block_bytes)),
+        }
+    }
+
+    /// Returns what reads of these keys take as far as their blocks are large, up to the one with
+    /// which they come to more than `value_bytes`.
+    fn needed_bytes(&self, keys: Place<usize>, value_bytes: usize) -> usize {
+        let mut needed_bytes = 0;
+        for place in keys {
+            needed_bytes += self.view.read_bytes(self.plan.key_at(place));
+            if needed_bytes > value_bytes {
+                break;
+            }
+        }
+        needed_bytes
+    }
+
+    fn keys(&mut self, keys: Place<usize>, value_bytes: usize) -> Result<Brought, NotBrought> {
+        if self.has_large {
+            self.admit(self.needed_bytes(keys.clone(), value_bytes))?;
+        }
         let first = self.entries.len();
         let mut left = Some(value_bytes);
         for place in keys.clone() {
@@ -144,6 +219,8 @@ impl Run<'_> {
             self.bytes += bytes;
             left = bytes_left.checked_sub(bytes);
             self.entries.push(found);
+            // Many of them: what is brought beyond what was claimed is one value below a large one.
+            self.admit(0)?;
         }
         Ok(Brought::Keys {
             first_key: keys.start,
@@ -151,12 +228,13 @@ impl Run<'_> {
         })
     }
 
-    fn page(&mut self, range: &Range<'_>, page: &Page) -> Result<Brought, TreeError> {
+    fn page(&mut self, range: &Range<'_>, page: &Page) -> Result<Brought, NotBrought> {
+        self.admit_walk(range)?;
         let first = self.entries.len();
         let first_bytes = self.bytes;
         let (entries, bytes, now_ms) = (&mut self.entries, &mut self.bytes, self.now_ms);
         let mut last_walked = None;
-        let mut is_cut = false;
+        let (mut is_cut, mut expired_bytes) = (false, 0);
         let walked = self
             .view
             .walk(range, page.direction, page.rows, &mut |key, stored| {
@@ -170,6 +248,8 @@ impl Run<'_> {
                     }
                     *bytes += more;
                     entries.push(Some(entry));
+                } else {
+                    expired_bytes += key.len() + stored.len();
                 }
                 last_walked = Some(key.clone());
                 is_cut = (entries.len() - first) as u64 >= page.entries;
@@ -179,8 +259,15 @@ impl Run<'_> {
                     ControlFlow::Continue(())
                 })
             });
+        // They are kept without what is beside them, where that may be much more.
+        if self.has_large || expired_bytes > limits::LARGE_BLOCK_BYTES {
+            self.entries[first..]
+                .iter_mut()
+                .flatten()
+                .for_each(FetchedEntry::detach);
+        }
         let end = match (walked, last_walked) {
-            (Err(why), None) => return Err(why),
+            (Err(why), None) => return Err(why.into()),
             // What was walked before the damage is whole; the next page begins with the damage.
             (Err(_), Some(key)) => End::Passed(key),
             (Ok(_), Some(key)) if is_cut => End::Passed(key),
@@ -198,7 +285,8 @@ impl Run<'_> {
         range: &Range<'_>,
         rows: u32,
         may_estimate: bool,
-    ) -> Result<Brought, TreeError> {
+    ) -> Result<Brought, NotBrought> {
+        self.admit_walk(range)?;
         let (counted, walked_rows) = self.view.count_rows(range, self.now_ms, rows)?;
         // Where a step ended earlier, among removed entries, there may be few others: an estimate
         // would be poor.

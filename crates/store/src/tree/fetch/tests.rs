@@ -71,7 +71,7 @@ impl Bench {
         let mut fetch = Fetch::new(self.writer.index().clone(), plan);
         let mut parts = Vec::new();
         while !fetch.is_done() {
-            parts.push(fetch.run(&self.store));
+            parts.push(fetch.run(&self.store, usize::MAX).expect("it may need all"));
         }
         parts
     }
@@ -432,4 +432,121 @@ fn a_call_that_wished_nothing_is_shown_nothing() {
     let call = parts[0].calls().next().expect("one was begun");
     assert_eq!(shown(&call).get(b"", 0, NOW_MS), Err(NotFetched));
     assert_eq!(shown(&call).count(&Range::ALL, NOW_MS, 1), Err(NotFetched));
+}
+
+const LARGE: usize = 1_000_000;
+
+/// Large values among small ones, all in one table.
+fn with_large_values() -> Bench {
+    let mut bench = Bench::empty(5);
+    let small = (0..100).map(|number| (vec![1, number], Some((vec![1; 300], 0))));
+    let large = (0..4).map(|number| (vec![2, number], Some((vec![2; LARGE], 0))));
+    let commit = Logged {
+        sequence: GENERATION.sequence + 1,
+        changes: small.chain(large).collect(),
+    };
+    apply(&mut bench.writer, &commit);
+    bench
+}
+
+/// What a fetch brings with so many bytes: how many calls, or what it needs.
+fn brings(bench: &Bench, plan: &mut ReadPlan, most_bytes: usize) -> Result<usize, usize> {
+    let mut fetch = Fetch::new(bench.writer.index().clone(), plan);
+    let fetched = fetch.run(&bench.store, most_bytes);
+    let fetched = fetched.map_err(|NeedsBytes(bytes)| bytes)?;
+    assert_eq!(fetch.next, fetched.calls().count());
+    Ok(fetched.calls().count())
+}
+
+/// A large block is read only if there is room for it, which is told before.
+#[test]
+fn a_call_that_needs_more_than_there_is_says_how_much() {
+    let mut bench = with_large_values();
+    let page = PageRequest {
+        direction: Direction::Forward,
+        keys_only: false,
+        rows: 1_000,
+        entries: 1_000,
+        bytes: 64 << 10,
+    };
+    let one = LARGE..LARGE + 16_384;
+    for is_in_table in [false, true] {
+        if is_in_table {
+            bench.writer.seal(u64::MAX);
+            bench.writer.index().flush().expect("there is room");
+        }
+        for _ in 0..2 {
+            let mut plan = ReadPlan::default();
+            plan.begin(1, b"");
+            plan.key(&[2, 3]);
+            let needed = brings(&bench, &mut plan, LARGE / 2).expect_err("it is large");
+            assert!(one.contains(&needed), "{needed}");
+            for key in [&[1, 50][..], &[2, 3]] {
+                plan.begin(1, b"");
+                plan.key(key);
+            }
+            assert_eq!(brings(&bench, &mut plan, LARGE / 2), Ok(1), "the small one");
+            for number in 0..4 {
+                plan.begin(1, b"");
+                plan.key(&[2, number]);
+            }
+            assert_eq!(brings(&bench, &mut plan, 2 * one.end), Ok(2));
+        }
+    }
+    for _ in 0..2 {
+        let mut plan = ReadPlan::default();
+        plan.begin(1, b"");
+        plan.keys(
+            3 * LARGE,
+            (0..4)
+                .map(|number| [2, number])
+                .collect::<Vec<_>>()
+                .iter()
+                .map(|key| &key[..]),
+        );
+        let needed = brings(&bench, &mut plan, limits::FETCHED_BYTES / 2);
+        let needed = needed.expect_err("three are more, and end the call");
+        assert!((3 * one.start..3 * one.end).contains(&needed), "{needed}");
+        let walks: [fn(&mut ReadPlan, PageRequest); 2] = [
+            |plan, page| plan.page(&Range::ALL, page),
+            |plan, _| plan.count(&Range::ALL, 1_000, false),
+        ];
+        for walk in walks {
+            for (most_bytes, is_enough) in [(0, false), (1, true)] {
+                plan.begin(1, b"");
+                walk(&mut plan, page);
+                let most_bytes = limits::WALK_BYTES + most_bytes * one.end;
+                assert_eq!(brings(&bench, &mut plan, most_bytes).is_ok(), is_enough);
+            }
+        }
+    }
+}
+
+/// Where no block is large, a walk needs no more than what it may read; that is noticed anew when
+/// the tables have changed.
+#[test]
+fn a_walk_over_small_blocks_needs_nothing_beside() {
+    let mut bench = Bench::new(6);
+    for large in [false, true] {
+        bench.commits(100);
+        if large {
+            let last = bench.log.last().expect("there are commits");
+            let commit = Logged {
+                sequence: last.sequence + 1,
+                changes: [(vec![3], Some((vec![3; LARGE], 0)))].into(),
+            };
+            apply(&mut bench.writer, &commit);
+            bench.log.push(commit);
+        }
+        bench.writer.seal(u64::MAX);
+        bench.writer.index().flush().expect("there is room");
+        for _ in 0..2 {
+            assert_eq!(bench.writer.index().view().has_large_blocks(), large);
+            let mut plan = ReadPlan::default();
+            plan.begin(1, b"");
+            plan.count(&Range::ALL, 1_000, false);
+            let is_enough = brings(&bench, &mut plan, limits::WALK_BYTES).is_ok();
+            assert_eq!(is_enough, !large);
+        }
+    }
 }

@@ -5,6 +5,7 @@ mod crash;
 mod known;
 mod merge;
 mod property;
+mod release;
 mod settle;
 mod threads;
 mod unmade;

@@ -109,7 +109,10 @@ fn look(index: &TreeIndex, store: &Store) -> [Option<u64>; 2] {
     }
     let before = index.sequence();
     let at_once = Fetched::at_once(index, &mut plan, store);
-    let rest = (!plan.is_empty()).then(|| Fetch::new(index.clone(), &mut plan).run(store));
+    let rest = (!plan.is_empty()).then(|| {
+        let fetched = Fetch::new(index.clone(), &mut plan).run(store, usize::MAX);
+        fetched.expect("it may need all")
+    });
     [at_once, rest].map(|fetched| {
         let fetched = fetched?;
         for call in fetched.calls() {

@@ -159,7 +159,11 @@ impl Uploading<'_> {
         summed
             .up_to(file, offset)
             .map_err(|error| unread(&source.path, &error))?;
-        let mut read = |buffer: &mut [u8], offset| file.read_at(buffer, offset);
+        // Told of before its end is sent, without which nothing is stored.
+        let mut read = |buffer: &mut [u8], offset| match file.read_at(buffer, offset)? {
+            0 => source.check_unchanged(file).map(|()| 0),
+            count => Ok(count),
+        };
         self.send(&mut caller, source, summed, &mut read, shown)
     }
 

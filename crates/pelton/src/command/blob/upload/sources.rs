@@ -21,6 +21,17 @@ pub(super) struct UploadSource {
 }
 
 impl UploadSource {
+    /// An error if the file that was opened is not as it was when the upload began: what was sent
+    /// may be a mix of both.
+    pub(super) fn check_unchanged(&self, file: &fs::File) -> io::Result<()> {
+        if upload_id(&self.path, &file.metadata()?) == self.upload_id {
+            return Ok(());
+        }
+        Err(io::Error::other(
+            "it was changed while it was uploaded, and nothing was stored; upload it again",
+        ))
+    }
+
     /// What messages call it.
     pub(super) fn shown(&self) -> String {
         match self.upload_id.is_empty() {
