@@ -43,7 +43,8 @@ crate::method::methods! {
     /// Takes a token back. Calls that come with it are refused from then on, and those that run
     /// end with UNAUTHENTICATED within a second. NOT_FOUND if there is none of this name.
     REVOKE_TOKEN Unary "pelton.v1.Admin/RevokeToken";
-    /// Makes another token for the same name and rights. NOT_FOUND if there is none of this name.
+    /// Makes another token for the same name and rights. NOT_FOUND if there is none of this name,
+    /// FAILED_PRECONDITION if it is proved by a binding.
     ROTATE_TOKEN Unary "pelton.v1.Admin/RotateToken";
 }
 
@@ -321,6 +322,9 @@ protobuf::message! {
         /// It was rotated, and until this time, in milliseconds since 1970, the token before is
         /// good as well; 0 = it is not.
         6 previous_expires_at_ms: uint64,
+        /// Not proved by a token, but by what the caller's side of the connection shows, as in
+        /// CreateTokenRequest; empty: a token.
+        7 binding: string,
     }
 
     /// The message `CreateTokenRequest`.
@@ -337,11 +341,19 @@ protobuf::message! {
         2 rights: repeated string,
         /// Milliseconds from now, at most 10 years; 0 = never.
         3 expires_after_ms: uint64,
+        /// What proves the identity in place of a token, of which there is none then. A subject
+        /// alternative name in the certificate of a client: `san:dns:NAME`, `san:uri:URI` (as of
+        /// SPIFFE) or `san:email:ADDRESS`; hosts without regard to case, all else byte by byte, no
+        /// wildcards. The SHA-256 of such a certificate: `sha256:` and 64 hexadecimal digits, with
+        /// or without colons. The user of a process at the other end of a UNIX socket: `uid:1000`.
+        /// ALREADY_EXISTS if another one is bound to the same.
+        4 binding: string,
     }
 
     /// The message `CreateTokenResponse`.
     pub struct CreateTokenResponse<'a> = "pelton.v1.CreateTokenResponse" {
-        /// `pelton_` and 43 letters, digits, "-" and "_". Nobody can ask for it again.
+        /// `pelton_` and 43 letters, digits, "-" and "_". Nobody can ask for it again. Empty if a
+        /// binding was asked for.
         1 token: string,
         /// The field `description`.
         2 description: message TokenDescription<'a>,

@@ -6,6 +6,8 @@ use service::identities::{IdentityKey, IdentityTable, Unauthenticated};
 use service::limits::AUTHORIZATION_BYTES_MAX;
 use wire::Connection;
 
+use crate::peer_identity::{PeerIdentity, Proved};
+
 /// Where the head of a call leads: which method, and which value of the header `authorization` it
 /// has. The connection remembers it with the bytes of the head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,45 +58,45 @@ impl Default for LastAuthorization {
 }
 
 impl LastAuthorization {
-    /// Returns whose call it is whose head came last. `anonymous`: whose it is without the header.
+    /// Returns whose call it is whose head came last. `peer`: whose it is without the header.
     #[inline]
     pub fn identify(
         &mut self,
         connection: &mut Connection,
         method: u8,
-        anonymous: IdentityKey,
+        peer: &mut PeerIdentity,
         (table, now_ms): (&IdentityTable, u64),
-    ) -> Result<IdentityKey, Unauthenticated> {
+    ) -> Result<Proved, Unauthenticated> {
         if let Some(route) = connection.head_route() {
             let serial = HeadRoute(route).serial();
             if serial == WITHOUT {
-                return Ok(anonymous);
+                return peer.find((table, now_ms));
             }
             if serial == self.serial && table.version() == self.version {
-                return self.found;
+                return self.found.map(Proved::by_table);
             }
         }
         let Some(value) = connection.head().authorization() else {
             connection.set_head_route(HeadRoute::new(method, WITHOUT).0);
-            return Ok(anonymous);
+            return peer.find((table, now_ms));
         };
         self.look_up(value, table, now_ms);
         connection.set_head_route(HeadRoute::new(method, self.serial).0);
-        self.found
+        self.found.map(Proved::by_table)
     }
 
     /// The same for a request of which nothing is remembered.
     pub fn identify_plain(
         &mut self,
         connection: &Connection,
-        anonymous: IdentityKey,
+        peer: &mut PeerIdentity,
         (table, now_ms): (&IdentityTable, u64),
-    ) -> Result<IdentityKey, Unauthenticated> {
+    ) -> Result<Proved, Unauthenticated> {
         let Some(value) = connection.head().authorization() else {
-            return Ok(anonymous);
+            return peer.find((table, now_ms));
         };
         self.look_up(value, table, now_ms);
-        self.found
+        self.found.map(Proved::by_table)
     }
 
     /// Looks up whose value it is, unless it is the same as the last one.

@@ -38,6 +38,7 @@ pub mod limits;
 mod metadata;
 #[cfg(test)]
 mod pair;
+mod peer_identity;
 mod plain;
 mod pulse;
 mod readers;

@@ -249,8 +249,9 @@ pub const GRANTS_MAX: usize = 64;
 /// Longest name of an identity, in bytes: people type it, and it stands in lines of the log.
 pub const IDENTITY_NAME_BYTES_MAX: usize = 64;
 
-/// Bytes of all rights of one token in text, together. The list of all tokens is one message: so it
-/// has at most 4 MiB, which clients take if nobody has told them otherwise.
+/// Bytes of all rights of one token in text, together, with what it is bound to. The list of all
+/// tokens is one message: so it has at most 4 MiB, which clients take if nobody has told them
+/// otherwise.
 pub const TOKEN_RIGHTS_BYTES_MAX: usize = 3 << 10;
 
 /// Longest time until a token expires, 10 years: a longer one is a mistake, or means never.
@@ -267,3 +268,6 @@ pub const TOKEN_CHANGE_TRIES: u32 = 64;
 /// Longest value of the header `authorization` that is looked at, and that a connection keeps: a
 /// token has 57 bytes with its scheme.
 pub const AUTHORIZATION_BYTES_MAX: usize = 128;
+
+/// Bytes of a name to which an identity is bound: an ID of SPIFFE has at most 2048.
+pub const BINDING_BYTES_MAX: usize = 2048;

@@ -3,6 +3,7 @@
 mod backup;
 mod blob;
 mod bulk;
+mod client_auth;
 mod credentials;
 mod database;
 mod load;
@@ -25,6 +26,7 @@ pub use bulk::{
     BatchArguments, BatchModeArgument, ExportArguments, ExportFormat, ImportArguments,
     TransactArguments,
 };
+pub use client_auth::ClientAuth;
 pub use credentials::CredentialArguments;
 pub use database::{
     ConvertDatabaseArguments, CreateDatabaseArguments, DatabaseCommand, DropDatabaseArguments,

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use net::Io;
-use service::identities::{IdentityKey, Unauthenticated};
+use service::identities::Unauthenticated;
 use service::{Call, CallHead, CallSteps, Code, Method, RefusedFor, Status};
 use wire::{Connection, Event, StreamKey};
 
@@ -15,6 +15,7 @@ use crate::calls::deadline_exceeded;
 use crate::connection::{Http2State, Link};
 use crate::limits;
 use crate::metadata::Snapshot;
+use crate::peer_identity::Proved;
 use crate::plain::{self, Answer};
 use crate::settings::FailedCall;
 
@@ -51,9 +52,8 @@ impl LoopState {
         }
         let found = {
             let at = (&*self.context.identities, self.context.clock.store_ms());
-            let anonymous = at.0.of_listener(http2.link.listener);
-            let connection = &mut http2.connection;
-            (http2.authorization).identify(connection, method as u8, anonymous, at)
+            let (connection, peer) = (&mut http2.connection, &mut http2.link.identity);
+            (http2.authorization).identify(connection, method as u8, peer, at)
         };
         match self.check_begin(&http2.link, method, found) {
             Ok(identity) => self.begin(http2, io, stream, (method, identity), end),
@@ -67,11 +67,11 @@ impl LoopState {
         &self,
         link: &Link,
         method: Method,
-        found: Result<IdentityKey, Unauthenticated>,
-    ) -> Result<IdentityKey, Status> {
-        let checked = found.map_err(Unauthenticated::status).and_then(|key| {
-            let identity = self.context.identities.get(key);
-            service::check_begin(method, identity, link.peer).map(|()| key)
+        found: Result<Proved, Unauthenticated>,
+    ) -> Result<Proved, Status> {
+        let checked = found.map_err(Unauthenticated::status).and_then(|proved| {
+            let identity = self.context.identities.get(proved.key);
+            service::check_begin(method, identity, link.peer).map(|()| proved)
         });
         checked.inspect_err(|status| self.note_refused(link, method, status))
     }
@@ -163,8 +163,8 @@ impl LoopState {
         }
         let found = {
             let at = (&*self.context.identities, self.context.clock.store_ms());
-            let anonymous = at.0.of_listener(http2.link.listener);
-            (http2.authorization).identify_plain(&http2.connection, anonymous, at)
+            let (connection, peer) = (&http2.connection, &mut http2.link.identity);
+            (http2.authorization).identify_plain(connection, peer, at)
         };
         match self.check_begin(&http2.link, method, found) {
             Ok(identity) => self.begin(http2, io, stream, (method, identity), end),
@@ -195,7 +195,7 @@ impl LoopState {
         http2: &mut Http2State,
         io: &mut Io,
         stream: StreamKey,
-        (method, identity): (Method, IdentityKey),
+        (method, identity): (Method, Proved),
         end: bool,
     ) {
         let now_ns = self.context.clock.tick_ns();

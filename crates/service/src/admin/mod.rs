@@ -10,6 +10,7 @@ mod task_tests;
 mod tasks;
 #[cfg(test)]
 mod tests;
+mod token_request;
 #[cfg(test)]
 mod token_tests;
 mod tokens;

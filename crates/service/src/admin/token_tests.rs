@@ -1,6 +1,7 @@
 //! Calls about tokens, over a store in memory.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use store::{DatabaseId, ReadView};
 
@@ -9,8 +10,8 @@ use crate::fake::{Fake, Sent, draw_token, shared};
 use crate::identities::record::StoredIdentities;
 use crate::identities::{Identities, TokenKey, Unauthenticated};
 use crate::limits::{
-    GRANTS_MAX, IDENTITIES_MAX, TOKEN_CHANGE_TRIES, TOKEN_EXPIRY_MS_MAX, TOKEN_KEEP_MS_MAX,
-    TOKEN_RIGHTS_BYTES_MAX,
+    BINDING_BYTES_MAX, GRANTS_MAX, IDENTITIES_MAX, TOKEN_CHANGE_TRIES, TOKEN_EXPIRY_MS_MAX,
+    TOKEN_KEEP_MS_MAX, TOKEN_RIGHTS_BYTES_MAX,
 };
 use crate::method::Method;
 use crate::rights::{Right, Rights};
@@ -84,6 +85,23 @@ impl Server {
         assert_eq!(loaded, Ok(0));
     }
 
+    fn bind(&self, name: &str, binding: &str, after_ms: u64) -> Result<(), Status> {
+        let mut request = Vec::new();
+        let wanted = CreateTokenRequest {
+            name,
+            rights: (&["read"][..]).into(),
+            expires_after_ms: after_ms,
+            binding,
+        };
+        wanted.encode(&mut request);
+        let answer = self.call(Method::AdminCreateToken, &request)?;
+        let answer = CreateTokenResponse::decode(&answer).expect("it is a message");
+        assert_eq!(answer.token, "");
+        let shown = answer.description.expect("it is described").binding;
+        assert_eq!(shown, binding.to_lowercase());
+        Ok(())
+    }
+
     fn create(&self, name: &str, rights: &[&str], after_ms: u64) -> Result<String, Status> {
         let answer = self.call(Method::AdminCreateToken, &create(name, rights, after_ms))?;
         let answer = CreateTokenResponse::decode(&answer).expect("it is a message");
@@ -143,6 +161,7 @@ fn create(name: &str, rights: &[&str], expires_after_ms: u64) -> Vec<u8> {
         name,
         rights: rights.into(),
         expires_after_ms,
+        binding: "",
     };
     wanted.encode(&mut request);
     request
@@ -557,4 +576,74 @@ fn a_list_waits_until_it_can_be_sent() {
         }
     }
     assert!(matches!(&fake.take_sent()[..], [Sent::Response(_)]));
+}
+
+#[test]
+fn each_state_of_a_binding_twice() {
+    let mut server = Server::new(Rights::everything());
+    let who = |server: &Server| {
+        let binding = "san:dns:w.example".parse().expect("a binding");
+        server.shared.identities.expire(server.now_ms);
+        let table = server.shared.identities.table();
+        let found = table.resolve_bindings(&[Arc::new(binding)], server.now_ms)?;
+        Ok(found.map(|key| table.get(key).expect("found").name().to_owned()))
+    };
+    for _ in 0..2 {
+        assert_eq!(who(&server), Ok(None));
+        server
+            .bind("w", "san:dns:W.example", 50)
+            .expect("it can be bound");
+        assert_eq!(who(&server), Ok(Some("w".into())));
+        let again = server.bind("w", "san:dns:x.example", 0);
+        refused(again, Code::AlreadyExists, &["\"w\""]);
+        let same = server.bind("x", "san:dns:w.example", 0);
+        refused(
+            same,
+            Code::AlreadyExists,
+            &["field binding", "\"w\" is bound to it"],
+        );
+        let rotated = server.rotate("w", 0, 0);
+        refused(
+            rotated,
+            Code::FailedPrecondition,
+            &["bound to san:dns:w.example"],
+        );
+        server.now_ms += 50;
+        assert_eq!(who(&server), Err(Unauthenticated::BindingExpired));
+        assert!(server.list()[0].expired);
+        server.revoke("w", "").expect("it is there");
+        assert_eq!(server.list(), []);
+    }
+    for (binding, words) in [
+        ("san:dns:*.w", "patterns match nobody"),
+        ("w.example", "is none of"),
+        ("uid:65534", "other namespaces"),
+    ] {
+        let made = server.bind("w", binding, 0);
+        refused(made, Code::InvalidArgument, &["field binding", words]);
+    }
+    let long = format!("san:uri:a:{}", "x".repeat(BINDING_BYTES_MAX - 2));
+    server.bind("long", &long, 0).expect("it is not too long");
+    let made = server.bind("longer", &format!("{long}x"), 0);
+    refused(made, Code::InvalidArgument, &["field binding", "at most"]);
+}
+
+#[test]
+fn somebody_who_is_bound_can_be_the_last_administrator() {
+    let server = Server::new(Rights::default());
+    for _ in 0..2 {
+        let mut request = Vec::new();
+        let wanted = CreateTokenRequest {
+            name: "admin",
+            rights: (&["admin"][..]).into(),
+            expires_after_ms: 0,
+            binding: "uid:0",
+        };
+        wanted.encode(&mut request);
+        let made = server.call(Method::AdminCreateToken, &request);
+        made.expect("it can be bound");
+        let last = server.revoke("admin", "");
+        refused(last, Code::FailedPrecondition, &["the last token"]);
+        server.revoke("admin", "admin").expect("it was confirmed");
+    }
 }

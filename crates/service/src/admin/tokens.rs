@@ -3,29 +3,26 @@
 //! A change looks at all identities, decides, and commits what it has decided on the condition that
 //! nobody has changed one since. If somebody has, it looks again.
 
-use std::time::Duration;
-
 use store::{CommitOutcome, Condition, DatabaseId, Decision, Expiry, Mode, Operation, ReadView};
 
-use super::invalid;
+use super::token_request::{NewProof, TokenRequest, quoted};
 use crate::actions::{CallClock, DatabaseAccess, Responses, SendRoom};
 use crate::call::Shared;
 use crate::identities::record::{CHANGES_KEY, IdentityRecord, StoredIdentities};
-use crate::identities::{Identity, IssuedToken, NEVER_MS, Token};
+use crate::identities::{Binding, Identity, IssuedToken, NEVER_MS};
 use crate::keyvalue::refusal;
-use crate::limits::{
-    GRANTS_MAX, IDENTITIES_MAX, IDENTITY_NAME_BYTES_MAX, QUOTED_CHARACTERS, TOKEN_CHANGE_TRIES,
-    TOKEN_EXPIRY_MS_MAX, TOKEN_KEEP_MS_MAX, TOKEN_RIGHTS_BYTES_MAX,
-};
+use crate::limits::{IDENTITIES_MAX, TOKEN_CHANGE_TRIES};
 use crate::method::Method;
-use crate::rights::{Grant, Right, Rights};
+use crate::rights::{Grant, Right};
 use crate::status::{Code, Status};
 use api::admin::{
-    CreateTokenRequest, CreateTokenResponse, ListTokensRequest, ListTokensResponse,
-    RevokeTokenRequest, RevokeTokenResponse, RotateTokenRequest, RotateTokenResponse,
+    CreateTokenResponse, ListTokensResponse, RevokeTokenResponse, RotateTokenResponse,
     TokenDescription,
 };
-use protobuf::{DecodeError, writer};
+use protobuf::writer;
+
+/// Characters of a binding that stand in a message.
+const BOUND_TO_CHARACTERS: usize = 200;
 
 /// A call about tokens, from its request to its response.
 pub(super) struct TokenCall {
@@ -38,27 +35,6 @@ pub(super) struct TokenCall {
     waits: bool,
 }
 
-/// What is asked for.
-enum TokenRequest {
-    List,
-    Create {
-        name: Box<str>,
-        rights: Rights,
-        expires_after_ms: u64,
-        token: Token,
-    },
-    Revoke {
-        name: Box<str>,
-        is_confirmed: bool,
-    },
-    Rotate {
-        name: Box<str>,
-        keep_for_ms: u64,
-        expires_after_ms: u64,
-        token: Token,
-    },
-}
-
 impl TokenCall {
     /// Takes the request up, and asks for all identities.
     pub(super) fn begin(
@@ -67,24 +43,7 @@ impl TokenCall {
         shared: &Shared,
         actions: &mut impl DatabaseAccess,
     ) -> Result<Box<TokenCall>, Status> {
-        let malformed = |error: DecodeError| invalid(method, error);
-        let wanted = match method {
-            Method::AdminCreateToken => create(
-                &CreateTokenRequest::decode(bytes).map_err(malformed)?,
-                shared,
-            )?,
-            Method::AdminRevokeToken => {
-                revoke(&RevokeTokenRequest::decode(bytes).map_err(malformed)?)?
-            }
-            Method::AdminRotateToken => rotate(
-                &RotateTokenRequest::decode(bytes).map_err(malformed)?,
-                shared,
-            )?,
-            _ => {
-                ListTokensRequest::decode(bytes).map_err(malformed)?;
-                TokenRequest::List
-            }
-        };
+        let wanted = TokenRequest::read(method, bytes, shared)?;
         actions.read_long(DatabaseId::IDENTITIES);
         Ok(Box::new(TokenCall {
             wanted,
@@ -152,7 +111,7 @@ impl TokenCall {
             name,
             rights,
             expires_after_ms,
-            token,
+            proof,
         } = &self.wanted
         else {
             return Err(Status::internal("this call makes no token"));
@@ -165,13 +124,22 @@ impl TokenCall {
                 "there are {IDENTITIES_MAX} tokens, and there can be no more: revoke one first"
             )));
         }
-        let issued = IssuedToken {
-            hash: shared.identities.key().hash(token),
-            expires_ms: NEVER_MS,
-        };
         let expires_ms = expiry(*expires_after_ms, NEVER_MS, now_ms);
+        let identity = match proof {
+            NewProof::Token(token) => {
+                let issued = IssuedToken {
+                    hash: shared.identities.key().hash(token),
+                    expires_ms: NEVER_MS,
+                };
+                Identity::new(name, rights.clone(), expires_ms, vec![issued])
+            }
+            NewProof::Binding(binding) => {
+                check_unbound(binding, stored)?;
+                Identity::bound(name, rights.clone(), expires_ms, binding.clone())
+            }
+        };
         Ok(IdentityRecord {
-            identity: identity(name, rights, expires_ms, vec![issued])?,
+            identity: identity.map_err(|error| Status::invalid_argument(error.to_string()))?,
             created_ms: now_ms,
         })
     }
@@ -195,6 +163,9 @@ impl TokenCall {
             identity: before,
             created_ms,
         } = find(stored, name)?;
+        if let Some(binding) = before.binding() {
+            return Err(has_no_token(name, binding));
+        }
         let expires_ms = expiry(*expires_after_ms, before.expires_ms(), now_ms);
         if expires_ms <= now_ms {
             return Err(Status::invalid_argument(format!(
@@ -217,7 +188,8 @@ impl TokenCall {
             }));
         }
         Ok(IdentityRecord {
-            identity: identity(name, before.rights(), expires_ms, tokens)?,
+            identity: Identity::new(name, before.rights().clone(), expires_ms, tokens)
+                .map_err(|error| Status::invalid_argument(error.to_string()))?,
             created_ms: *created_ms,
         })
     }
@@ -268,16 +240,22 @@ impl TokenCall {
 
     fn respond(&self, actions: &mut (impl Responses + CallClock)) {
         let now_ms = actions.now_ms();
-        let (TokenRequest::Create { token, .. } | TokenRequest::Rotate { token, .. }, Some(made)) =
-            (&self.wanted, &self.made)
-        else {
+        let Some(made) = &self.made else {
             return actions.respond(|out| RevokeTokenResponse {}.encode(out));
         };
-        let text = token.text();
+        let token = match &self.wanted {
+            TokenRequest::Create {
+                proof: NewProof::Token(token),
+                ..
+            }
+            | TokenRequest::Rotate { token, .. } => Some(token.text()),
+            _ => None,
+        };
         let is_new = matches!(self.wanted, TokenRequest::Create { .. });
-        let rights = rights_of(made);
-        let rights: Vec<&str> = rights.iter().map(String::as_str).collect();
-        let (token, description) = (text.as_str(), Some(describe(made, &rights, now_ms)));
+        let words = Words::of(made);
+        let rights = words.rights();
+        let token = token.as_ref().map_or("", |text| text.as_str());
+        let description = Some(describe(made, (&words, &rights), now_ms));
         actions.respond(|out| match is_new {
             true => CreateTokenResponse { token, description }.encode(out),
             false => RotateTokenResponse { token, description }.encode(out),
@@ -293,113 +271,6 @@ fn put<'a>(key: &'a [u8], value: &'a [u8], condition: Condition<'a>) -> Operatio
         expiry: Expiry::None,
         want_previous: false,
     }
-}
-
-// --- requests
-
-fn create(request: &CreateTokenRequest<'_>, shared: &Shared) -> Result<TokenRequest, Status> {
-    check_name(request.name)?;
-    check_expiry(request.expires_after_ms)?;
-    let count = request.rights.len();
-    if !(1..=GRANTS_MAX).contains(&count) {
-        return Err(Status::invalid_argument(format!(
-            "field rights has {count} rights; give 1 to {GRANTS_MAX}"
-        )));
-    }
-    let (mut grants, mut bytes) = (Vec::with_capacity(count), 0);
-    for text in request.rights.iter() {
-        let text = text.map_err(|error| invalid(Method::AdminCreateToken, error))?;
-        bytes += text.len();
-        let grant: Result<Grant, _> = text.parse();
-        grants.push(
-            grant.map_err(|error| Status::invalid_argument(format!("field rights: {error}")))?,
-        );
-    }
-    if bytes > TOKEN_RIGHTS_BYTES_MAX {
-        return Err(Status::invalid_argument(format!(
-            "field rights: the rights have {bytes} bytes together, at most \
-             {TOKEN_RIGHTS_BYTES_MAX} are allowed"
-        )));
-    }
-    Ok(TokenRequest::Create {
-        name: request.name.into(),
-        rights: Rights::new(grants),
-        expires_after_ms: request.expires_after_ms,
-        token: draw(shared)?,
-    })
-}
-
-fn revoke(request: &RevokeTokenRequest<'_>) -> Result<TokenRequest, Status> {
-    if !request.confirm_name.is_empty() && request.confirm_name != request.name {
-        return Err(Status::invalid_argument(
-            "field confirm_name is another name than field name",
-        ));
-    }
-    Ok(TokenRequest::Revoke {
-        name: request.name.into(),
-        is_confirmed: !request.confirm_name.is_empty(),
-    })
-}
-
-fn rotate(request: &RotateTokenRequest<'_>, shared: &Shared) -> Result<TokenRequest, Status> {
-    check_expiry(request.expires_after_ms)?;
-    if request.keep_for_ms > TOKEN_KEEP_MS_MAX {
-        return Err(Status::invalid_argument(format!(
-            "field keep_for_ms is {}, at most {TOKEN_KEEP_MS_MAX} ({} days) are allowed",
-            request.keep_for_ms,
-            days(TOKEN_KEEP_MS_MAX)
-        )));
-    }
-    Ok(TokenRequest::Rotate {
-        name: request.name.into(),
-        keep_for_ms: request.keep_for_ms,
-        expires_after_ms: request.expires_after_ms,
-        token: draw(shared)?,
-    })
-}
-
-fn draw(shared: &Shared) -> Result<Token, Status> {
-    if shared.store.secret().is_none() {
-        return Err(Status::new(
-            Code::FailedPrecondition,
-            "the data folder has no secret yet, under which tokens are hashed: there was no room \
-             on the disk for it when the server started; make room and start it again",
-        ));
-    }
-    let token = (shared.draw_token)();
-    token.ok_or_else(|| Status::internal("the operating system gives no random bytes"))
-}
-
-/// Names are those that databases may have, and shorter: people type them.
-fn check_name(name: &str) -> Result<(), Status> {
-    if name.len() <= IDENTITY_NAME_BYTES_MAX && store::is_database_name(name) {
-        return Ok(());
-    }
-    Err(Status::invalid_argument(format!(
-        "field name is {}; a token's name has 1 to {IDENTITY_NAME_BYTES_MAX} letters, digits, \
-         `-`, `_` and `.`, and does not begin with `.`",
-        quoted(name)
-    )))
-}
-
-fn check_expiry(expires_after_ms: u64) -> Result<(), Status> {
-    match expires_after_ms <= TOKEN_EXPIRY_MS_MAX {
-        true => Ok(()),
-        false => Err(Status::invalid_argument(format!(
-            "field expires_after_ms is {expires_after_ms}, at most {TOKEN_EXPIRY_MS_MAX} ({} \
-             days) are allowed; 0 is never",
-            days(TOKEN_EXPIRY_MS_MAX)
-        ))),
-    }
-}
-
-fn days(ms: u64) -> u64 {
-    Duration::from_millis(ms).as_secs() / (24 * 60 * 60)
-}
-
-fn quoted(name: &str) -> String {
-    let short: String = name.chars().take(QUOTED_CHARACTERS).collect();
-    format!("{short:?}")
 }
 
 // --- decisions
@@ -459,14 +330,36 @@ fn expiry(expires_after_ms: u64, otherwise_ms: u64, now_ms: u64) -> u64 {
     }
 }
 
-fn identity(
-    name: &str,
-    rights: &Rights,
-    expires_ms: u64,
-    tokens: Vec<IssuedToken>,
-) -> Result<Identity, Status> {
-    let identity = Identity::new(name, rights.clone(), expires_ms, tokens);
-    identity.map_err(|error| Status::invalid_argument(error.to_string()))
+/// Refuses a binding that proves somebody already.
+fn check_unbound(binding: &Binding, stored: &StoredIdentities) -> Result<(), Status> {
+    let mut identities = stored.records.iter().map(|record| &record.identity);
+    match identities.find(|identity| identity.binding() == Some(binding)) {
+        None => Ok(()),
+        Some(other) => Err(Status::new(
+            Code::AlreadyExists,
+            format!(
+                "field binding: {} is bound to it already; revoke that first",
+                quoted(other.name())
+            ),
+        )),
+    }
+}
+
+#[cold]
+fn has_no_token(name: &str, binding: &Binding) -> Status {
+    let bound: String = binding
+        .to_string()
+        .chars()
+        .take(BOUND_TO_CHARACTERS)
+        .collect();
+    Status::new(
+        Code::FailedPrecondition,
+        format!(
+            "{} has no token that could be rotated: it is bound to {bound}. Create another one \
+             with another binding, and revoke this one",
+            quoted(name)
+        ),
+    )
 }
 
 // --- responses
@@ -474,25 +367,42 @@ fn identity(
 fn list(stored: &StoredIdentities, now_ms: u64, actions: &mut impl Responses) {
     actions.respond(|out| {
         for record in &stored.records {
-            let rights = rights_of(record);
-            let rights: Vec<&str> = rights.iter().map(String::as_str).collect();
-            let description = describe(record, &rights, now_ms);
+            let words = Words::of(record);
+            let rights = words.rights();
+            let description = describe(record, (&words, &rights), now_ms);
             let number = ListTokensResponse::NUMBERS.tokens;
             writer::message(out, number, |out| description.encode(out));
         }
     });
 }
 
-/// What an identity may do, in the words of the API.
-fn rights_of(record: &IdentityRecord) -> Vec<String> {
-    let grants = record.identity.rights().grants().iter();
-    grants.map(Grant::to_string).collect()
+/// What an identity may do, and what it is bound to, in the words of the API.
+struct Words {
+    rights: Vec<String>,
+    binding: String,
+}
+
+impl Words {
+    fn of(record: &IdentityRecord) -> Words {
+        let identity = &record.identity;
+        let grants = identity.rights().grants().iter();
+        Words {
+            rights: grants.map(Grant::to_string).collect(),
+            binding: identity
+                .binding()
+                .map_or_else(String::new, Binding::to_string),
+        }
+    }
+
+    fn rights(&self) -> Vec<&str> {
+        self.rights.iter().map(String::as_str).collect()
+    }
 }
 
 /// Describes an identity in the words of the API.
 fn describe<'a>(
     record: &'a IdentityRecord,
-    rights: &'a [&'a str],
+    (words, rights): (&'a Words, &'a [&'a str]),
     now_ms: u64,
 ) -> TokenDescription<'a> {
     let identity = &record.identity;
@@ -508,5 +418,6 @@ fn describe<'a>(
         },
         expired: identity.expires_ms() <= now_ms,
         previous_expires_at_ms: previous.map_or(0, |token| token.expires_ms),
+        binding: &words.binding,
     }
 }

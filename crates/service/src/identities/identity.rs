@@ -1,5 +1,8 @@
-//! An identity: a name, what it may do, and the tokens that prove it.
+//! An identity: a name, what it may do, and the tokens or the binding that prove it.
 
+use std::sync::Arc;
+
+use super::binding::Binding;
 use super::token::TokenHash;
 use crate::limits::{GRANTS_MAX, IDENTITY_NAME_BYTES_MAX};
 use crate::rights::Rights;
@@ -16,8 +19,19 @@ pub struct Identity {
     name: Box<str>,
     rights: Rights,
     expires_ms: u64,
-    /// One, or two while one takes the place of the other; none of a listener's.
+    /// One, or two while one takes the place of the other; none of a listener's, and none where
+    /// there is a binding.
     tokens: Vec<IssuedToken>,
+    binding: Option<Arc<Binding>>,
+}
+
+/// What proves an identity.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Proof {
+    /// A token, by its hash.
+    Token(TokenHash),
+    /// What the peer's side of the connection shows.
+    Binding(Arc<Binding>),
 }
 
 /// A token, as far as a server knows it.
@@ -56,6 +70,31 @@ impl Identity {
         expires_ms: u64,
         tokens: Vec<IssuedToken>,
     ) -> Result<Identity, IdentityError> {
+        if !(1..=TOKENS_PER_IDENTITY_MAX).contains(&tokens.len()) {
+            return Err(IdentityError::Tokens(tokens.len()));
+        }
+        Identity::with(name, rights, expires_ms, (tokens, None))
+    }
+
+    /// The same, of an identity that a certificate or a user proves.
+    ///
+    /// # Errors
+    /// If there is too much of something, or the name has other characters.
+    pub fn bound(
+        name: &str,
+        rights: Rights,
+        expires_ms: u64,
+        binding: Binding,
+    ) -> Result<Identity, IdentityError> {
+        Identity::with(name, rights, expires_ms, (Vec::new(), Some(binding)))
+    }
+
+    fn with(
+        name: &str,
+        rights: Rights,
+        expires_ms: u64,
+        (tokens, binding): (Vec<IssuedToken>, Option<Binding>),
+    ) -> Result<Identity, IdentityError> {
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.@/".contains(&byte);
         if !(1..=IDENTITY_NAME_BYTES_MAX).contains(&name.len()) || !name.bytes().all(is_allowed) {
             return Err(IdentityError::Name);
@@ -63,14 +102,12 @@ impl Identity {
         if rights.grants().len() > GRANTS_MAX {
             return Err(IdentityError::TooManyGrants(rights.grants().len()));
         }
-        if !(1..=TOKENS_PER_IDENTITY_MAX).contains(&tokens.len()) {
-            return Err(IdentityError::Tokens(tokens.len()));
-        }
         Ok(Identity {
             name: name.into(),
             rights,
             expires_ms,
             tokens,
+            binding: binding.map(Arc::new),
         })
     }
 
@@ -81,6 +118,7 @@ impl Identity {
             rights,
             expires_ms: NEVER_MS,
             tokens: Vec::new(),
+            binding: None,
         }
     }
 
@@ -105,15 +143,29 @@ impl Identity {
         &self.tokens
     }
 
-    /// Returns whether this is what callers without a token are.
-    pub fn is_anonymous(&self) -> bool {
-        self.tokens.is_empty()
+    /// Returns what proves it in place of tokens.
+    pub fn binding(&self) -> Option<&Binding> {
+        self.binding.as_deref()
     }
 
-    /// Returns whether one of its tokens has not expired.
-    pub(super) fn is_good(&self, hash: &TokenHash, now_ms: u64) -> bool {
-        let is_good = |token: &IssuedToken| token.hash == *hash && token.expires_ms > now_ms;
-        self.expires_ms > now_ms && self.tokens.iter().any(is_good)
+    /// Returns whether this is what callers are that prove nothing.
+    pub fn is_anonymous(&self) -> bool {
+        self.name.is_empty()
+    }
+
+    /// Returns all that proves it, each with the time when it expires.
+    pub(super) fn proofs(&self) -> impl Iterator<Item = (Proof, u64)> + '_ {
+        let tokens = self.tokens.iter();
+        let tokens = tokens.map(|token| (Proof::Token(token.hash), token.expires_ms));
+        let binding = self.binding.clone().map(Proof::Binding);
+        let binding = binding.map(|proof| (proof, NEVER_MS));
+        let expires_ms = self.expires_ms;
+        (tokens.chain(binding)).map(move |(proof, at_ms)| (proof, at_ms.min(expires_ms)))
+    }
+
+    /// Returns whether one of its proofs has not expired.
+    pub(super) fn is_good(&self, proof: &Proof, now_ms: u64) -> bool {
+        (self.proofs()).any(|(other, expires_ms)| other == *proof && expires_ms > now_ms)
     }
 
     /// Returns whether who was the one is the other, and may do the same.

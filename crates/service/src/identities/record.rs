@@ -7,6 +7,7 @@ use store::{Direction, Range, ReadView};
 #[cfg(doc)]
 use {crate::identities::Identities, store::DatabaseId};
 
+use super::binding::Binding;
 use super::identity::{Identity, IssuedToken};
 use super::token::TokenHash;
 use crate::limits::{GRANTS_MAX, IDENTITIES_MAX};
@@ -16,8 +17,11 @@ use crate::rights::{Grant, Rights};
 /// one finds another version than it has seen. No identity has this name.
 pub(crate) const CHANGES_KEY: &[u8] = b"";
 
-/// The first byte of a value: which form the rest has.
-const FORMAT: u8 = 1;
+/// The first byte of a value: which form the rest has. This one has tokens.
+const FORMAT_TOKENS: u8 = 1;
+
+/// The same, with a binding in the place of the tokens. Versions that do not know it let nobody in.
+const FORMAT_BOUND: u8 = 2;
 
 /// An identity as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,10 +36,17 @@ impl IdentityRecord {
     /// Returns the value of its entry.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let identity = &self.identity;
-        let mut value = vec![FORMAT];
+        let format = match identity.binding() {
+            None => FORMAT_TOKENS,
+            Some(_) => FORMAT_BOUND,
+        };
+        let mut value = vec![format];
         value.extend(self.created_ms.to_le_bytes());
         value.extend(identity.expires_ms().to_le_bytes());
-        value.push(identity.tokens().len() as u8);
+        match identity.binding() {
+            Some(binding) => push_text(&mut value, &binding.to_string()),
+            None => value.push(identity.tokens().len() as u8),
+        }
         for token in identity.tokens() {
             value.extend(token.hash.as_bytes());
             value.extend(token.expires_ms.to_le_bytes());
@@ -43,9 +54,7 @@ impl IdentityRecord {
         let grants = identity.rights().grants();
         value.push(grants.len() as u8);
         for grant in grants {
-            let text = grant.to_string();
-            value.extend((text.len() as u16).to_le_bytes());
-            value.extend(text.as_bytes());
+            push_text(&mut value, &grant.to_string());
         }
         value
     }
@@ -53,16 +62,18 @@ impl IdentityRecord {
     /// Reads the entry of a name; `None`: it makes no sense.
     pub(crate) fn decode(name: &[u8], value: &[u8]) -> Option<IdentityRecord> {
         let mut reader = RecordReader(value);
-        if reader.byte()? != FORMAT {
-            return None;
-        }
+        let format = reader.byte()?;
         let (created_ms, expires_ms) = (reader.number()?, reader.number()?);
-        let mut tokens = Vec::new();
-        for _ in 0..reader.byte()? {
-            let hash = TokenHash::from_bytes(reader.array()?);
-            let expires_ms = reader.number()?;
-            tokens.push(IssuedToken { hash, expires_ms });
-        }
+        let proof = match format {
+            FORMAT_TOKENS => Err(reader.tokens()?),
+            FORMAT_BOUND => {
+                let text = reader.text()?;
+                let binding: Option<Binding> = text.parse().ok();
+                // There is one way to write each.
+                Ok(binding.filter(|binding| binding.to_string() == text)?)
+            }
+            _ => return None,
+        };
         let count = usize::from(reader.byte()?);
         if count > GRANTS_MAX {
             return None;
@@ -73,12 +84,23 @@ impl IdentityRecord {
             grants.push(text.parse::<Grant>().ok()?);
         }
         let name = std::str::from_utf8(name).ok()?;
-        let identity = Identity::new(name, Rights::new(grants), expires_ms, tokens).ok()?;
+        let rights = Rights::new(grants);
+        let identity = match proof {
+            Ok(binding) => Identity::bound(name, rights, expires_ms, binding),
+            Err(tokens) => Identity::new(name, rights, expires_ms, tokens),
+        };
+        let identity = identity.ok()?;
         reader.0.is_empty().then_some(IdentityRecord {
             identity,
             created_ms,
         })
     }
+}
+
+/// Adds a text with its length, which is below 2^16.
+fn push_text(value: &mut Vec<u8>, text: &str) {
+    value.extend((text.len() as u16).to_le_bytes());
+    value.extend(text.as_bytes());
 }
 
 /// Reads values, as far as they are there.
@@ -101,6 +123,16 @@ impl<'a> RecordReader<'a> {
 
     fn number(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
+    }
+
+    fn tokens(&mut self) -> Option<Vec<IssuedToken>> {
+        let mut tokens = Vec::new();
+        for _ in 0..self.byte()? {
+            let hash = TokenHash::from_bytes(self.array()?);
+            let expires_ms = self.number()?;
+            tokens.push(IssuedToken { hash, expires_ms });
+        }
+        Some(tokens)
     }
 
     fn text(&mut self) -> Option<&'a str> {
@@ -200,17 +232,54 @@ mod tests {
         }
     }
 
+    fn bound(binding: &str) -> IdentityRecord {
+        let grants: Vec<Grant> = vec!["read:orders".parse().expect("a right")];
+        let binding = binding.parse().expect("a binding");
+        let identity = Identity::bound("ci.main", Rights::new(grants), 5_000, binding);
+        IdentityRecord {
+            identity: identity.expect("a sound identity"),
+            created_ms: 77,
+        }
+    }
+
+    #[test]
+    fn a_bound_record_is_read_as_it_was_written() {
+        let hex = format!("sha256:{}", "0f".repeat(32));
+        for binding in ["san:dns:worker.example", "uid:1000", &hex] {
+            let record = bound(binding);
+            let value = record.encode();
+            let read = IdentityRecord::decode(b"ci.main", &value).expect("it is read");
+            assert_eq!(read, record);
+            let shown = read.identity.binding().map(ToString::to_string);
+            assert_eq!(shown.as_deref(), Some(binding));
+            assert!(read.identity.tokens().is_empty() && !read.identity.is_anonymous());
+            for at in 0..value.len() {
+                let cut = IdentityRecord::decode(b"ci.main", &value[..at]);
+                assert_eq!(cut, None, "cut at {at}");
+            }
+        }
+    }
+
     /// Whatever stands there: it is read or not, and never with more rights than were written.
     #[test]
     fn a_changed_record_is_another_or_none() {
-        let whole = record(2, &["read:orders", "write:default/images/"]);
+        for whole in [
+            record(2, &["read:orders", "write:default/images/"]),
+            bound("san:dns:worker.example"),
+            bound("san:email:a@worker.example"),
+        ] {
+            change_each_bit(&whole);
+        }
+    }
+
+    fn change_each_bit(whole: &IdentityRecord) {
         let value = whole.encode();
         for at in 0..value.len() {
             for bit in 0..8 {
                 let mut changed = value.clone();
                 changed[at] ^= 1 << bit;
                 let read = IdentityRecord::decode(b"ci.main", &changed);
-                assert_ne!(read.as_ref(), Some(&whole), "bit {bit} at {at}");
+                assert_ne!(read.as_ref(), Some(whole), "bit {bit} at {at}");
                 if let Some(read) = read {
                     assert_eq!(read.encode(), changed, "bit {bit} at {at}");
                 }

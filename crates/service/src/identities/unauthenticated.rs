@@ -15,6 +15,12 @@ pub enum Unauthenticated {
     Expired,
     /// It was revoked, or has expired, while the call ran.
     Ended,
+    /// The certificate of the connection proves several identities.
+    Ambiguous,
+    /// The certificate or the user of the connection is bound to an identity that has expired.
+    BindingExpired,
+    /// The certificate of the connection was valid when that began, and is not any more.
+    CertificateExpired,
 }
 
 impl Unauthenticated {
@@ -39,7 +45,20 @@ impl Unauthenticated {
                     "the token has expired: it needs a new one in its place"
                 }
                 Unauthenticated::Ended => {
-                    "the token of this call was revoked or has expired while the call ran"
+                    "the token or the identity of this call was revoked or has expired while the \
+                     call ran"
+                }
+                Unauthenticated::Ambiguous => {
+                    "the certificate of this connection stands for more than one identity: bind \
+                     only one of its names, or its fingerprint"
+                }
+                Unauthenticated::BindingExpired => {
+                    "the identity of this connection's certificate or user has expired: it needs \
+                     a new one in its place"
+                }
+                Unauthenticated::CertificateExpired => {
+                    "the certificate of this connection has expired since it was opened: connect \
+                     again with a new one"
                 }
             },
         )
