@@ -46,6 +46,17 @@ crate::method::methods! {
     /// Makes another token for the same name and rights. NOT_FOUND if there is none of this name,
     /// FAILED_PRECONDITION if it is proved by a binding.
     ROTATE_TOKEN Unary "pelton.v1.Admin/RotateToken";
+    /// Makes a role, a named set of rights that tokens can have (`role:NAME` among their rights),
+    /// or gives one other rights. Those who have it may do from then on what it says: calls that
+    /// run of those who may do less than before end with UNAUTHENTICATED within a second. This and
+    /// the two below need the right `admin` on the whole server. FAILED_PRECONDITION if nobody
+    /// would have that right any more.
+    SET_ROLE Unary "pelton.v1.Admin/SetRole";
+    /// Lists all roles in the order of their names.
+    LIST_ROLES Unary "pelton.v1.Admin/ListRoles";
+    /// Removes a role. NOT_FOUND if there is none of this name, FAILED_PRECONDITION if somebody has
+    /// it.
+    DROP_ROLE Unary "pelton.v1.Admin/DropRole";
 }
 
 impl ConvertProgress {
@@ -336,8 +347,8 @@ protobuf::message! {
         /// whole server; on a database with its blobs (`read:orders`; `read:default` for the one
         /// without a name); or on the blobs of a database whose names begin so
         /// (`write:orders/images/`). Or `service:NAME` for all that a drop-in service does:
-        /// `kvstore`, `gupload`, `ydb-ping`. Together at most 3 072 bytes. INVALID_ARGUMENT says
-        /// what is wrong with one.
+        /// `kvstore`, `gupload`, `ydb-ping`. Or `role:NAME` for what a role grants, which must be
+        /// there. Together at most 3 072 bytes. INVALID_ARGUMENT says what is wrong with one.
         2 rights: repeated string,
         /// Milliseconds from now, at most 10 years; 0 = never.
         3 expires_after_ms: uint64,
@@ -401,4 +412,49 @@ protobuf::message! {
         /// The field `description`.
         2 description: message TokenDescription<'a>,
     }
+
+    /// What is known of a role.
+    pub struct RoleDescription<'a> = "pelton.v1.RoleDescription" {
+        /// As the name of a token.
+        1 name: string,
+        /// What it grants, each as in CreateTokenRequest, but no roles.
+        2 rights: repeated string,
+        /// Milliseconds since 1970.
+        3 created_at_ms: uint64,
+        /// How many tokens have it.
+        4 tokens: uint32,
+    }
+
+    /// The message `SetRoleRequest`.
+    pub struct SetRoleRequest<'a> = "pelton.v1.SetRoleRequest" {
+        /// As in RoleDescription. RESOURCE_EXHAUSTED if there are too many (100), or if the rights
+        /// of all tokens, with those of their roles, become too many (12 MiB of text).
+        1 name: string,
+        /// 1 to 64 rights, as in RoleDescription.
+        2 rights: repeated string,
+    }
+
+    /// The message `SetRoleResponse`.
+    pub struct SetRoleResponse = "pelton.v1.SetRoleResponse" {
+        /// There was none of this name.
+        1 created: bool,
+    }
+
+    /// The message `ListRolesRequest`.
+    pub struct ListRolesRequest = "pelton.v1.ListRolesRequest" {}
+
+    /// The message `ListRolesResponse`.
+    pub struct ListRolesResponse<'a> = "pelton.v1.ListRolesResponse" {
+        /// The field `roles`.
+        1 roles: repeated message RoleDescription<'a>,
+    }
+
+    /// The message `DropRoleRequest`.
+    pub struct DropRoleRequest<'a> = "pelton.v1.DropRoleRequest" {
+        /// The field `name`.
+        1 name: string,
+    }
+
+    /// The message `DropRoleResponse`.
+    pub struct DropRoleResponse = "pelton.v1.DropRoleResponse" {}
 }

@@ -261,6 +261,15 @@ pub const TOKEN_EXPIRY_MS_MAX: u64 = 10 * 366 * 24 * 60 * 60 * 1000;
 /// two tokens, with names of their own.
 pub const TOKEN_KEEP_MS_MAX: u64 = 30 * 24 * 60 * 60 * 1000;
 
+/// Roles of a server. Each is looked for by its name in a short list, when the table of identities
+/// is made anew.
+pub const ROLES_MAX: usize = 100;
+
+/// Bytes of the rights of all identities in text, with those of their roles wherever they are used:
+/// what all of them may have without roles, and as much again. A table of identities keeps them in
+/// memory, twice while it is made anew. Beyond: RESOURCE_EXHAUSTED.
+pub const IDENTITIES_BYTES_MAX: usize = 12 << 20;
+
 /// Times that a change of a token is tried where others change tokens at the same moment. Each time
 /// one of them has come through, so that only a crowd is told to try again.
 pub const TOKEN_CHANGE_TRIES: u32 = 64;

@@ -45,7 +45,7 @@ impl TrustedCertificates {
     /// # Errors
     /// If there is none, or one that cannot be read.
     pub(super) fn of_pem(text: &[u8]) -> Result<TrustedCertificates, TlsConfigError> {
-        TrustedCertificates::read(text, |_| true)
+        TrustedCertificates::read(text, |_| Ok(true))
     }
 
     /// The same, by which clients are checked. One that is no authority by what stands in it is
@@ -55,19 +55,19 @@ impl TrustedCertificates {
     /// # Errors
     /// If there is none, or one that cannot be read.
     pub(super) fn of_clients(text: &[u8]) -> Result<TrustedCertificates, TlsConfigError> {
-        TrustedCertificates::read(text, |der| !is_no_authority(der))
+        TrustedCertificates::read(text, is_authority)
     }
 
     fn read(
         text: &[u8],
-        is_root: impl Fn(&CertificateDer<'_>) -> bool,
+        is_root: impl Fn(&CertificateDer<'_>) -> Result<bool, TlsConfigError>,
     ) -> Result<TrustedCertificates, TlsConfigError> {
         let bad = |why: String| TlsConfigError::BadAuthorities(why);
         let (mut roots, mut others) = (RootCertStore::empty(), RootCertStore::empty());
         let mut leaves = Vec::new();
         for found in CertificateDer::pem_slice_iter(text) {
             let found = found.map_err(|error| bad(error.to_string()))?;
-            let added = match is_root(&found) {
+            let added = match is_root(&found)? {
                 true => roots.add(found.clone()),
                 false => others.add(found.clone()),
             };
@@ -85,16 +85,18 @@ impl TrustedCertificates {
     }
 }
 
-/// Whether a certificate is not that of an authority: of version 3 and without CA:TRUE (RFC 5280
-/// section 4.2.1.9). Those of earlier versions do not say.
-fn is_no_authority(der: &CertificateDer<'_>) -> bool {
-    let Ok(certificate) = Certificate::from_der(der) else {
-        return false;
-    };
+/// Whether a certificate may be that of an authority: of version 3 with CA:TRUE (RFC 5280 section
+/// 4.2.1.9), or of an earlier one, which does not say.
+///
+/// # Errors
+/// If it cannot be read: webpki might read it, and take it for one.
+fn is_authority(der: &CertificateDer<'_>) -> Result<bool, TlsConfigError> {
+    let certificate = Certificate::from_der(der)
+        .map_err(|error| TlsConfigError::BadAuthorities(error.to_string()))?;
     let content = certificate.tbs_certificate();
     let constraints = content.get_extension::<BasicConstraints>();
-    let is_authority = constraints.is_ok_and(|found| found.is_some_and(|(_, one)| one.ca));
-    content.version() == Version::V3 && !is_authority
+    let says_so = constraints.is_ok_and(|found| found.is_some_and(|(_, one)| one.ca));
+    Ok(says_so || content.version() != Version::V3)
 }
 
 /// A leaf that is byte for byte one that was given.

@@ -10,6 +10,7 @@ mod load;
 mod load_services;
 mod number;
 mod other_tools;
+mod role;
 mod serve;
 mod server_address;
 mod store;
@@ -37,6 +38,7 @@ pub use load_services::{
     KvstoreLoadArguments, LoadFormat, LoadKeys, LoadService, LoadTarget, PingConnections,
     PingLoadArguments,
 };
+pub use role::{DropRoleArguments, ListRolesArguments, RoleCommand, SetRoleArguments};
 pub use serve::{CpuList, Driver, LogFormat, LogLevel, ServeArguments, UnixMode};
 pub use store::{
     AppendArguments, ConditionArguments, ConnectionArguments, CountArguments, DatabaseArguments,
@@ -196,6 +198,10 @@ pub enum Command {
     /// docs/security.md says what rights there are, and how the first token is made.
     #[command(subcommand)]
     Token(TokenCommand),
+
+    /// Make, change, list and drop roles: named sets of rights that tokens can have
+    #[command(subcommand)]
+    Role(RoleCommand),
 
     /// Copy all databases of a running server into a folder; only on the machine of the server
     ///

@@ -85,7 +85,7 @@ pub(super) fn warn_of_listener(settings: &Settings, address: &Address, listen: &
                 "whoever can reach {address} has the right to {} everything there, without a token",
                 right.name()
             ),
-            Grant::In(..) => tracing::warn!(
+            Grant::In(..) | Grant::Role(_) => tracing::warn!(
                 "whoever can reach {address} has the right `{grant}` there, without a token"
             ),
         }

@@ -73,37 +73,53 @@ impl TokenRequest {
 fn create(request: &CreateTokenRequest<'_>, shared: &Shared) -> Result<TokenRequest, Status> {
     check_name(request.name)?;
     check_expiry(request.expires_after_ms)?;
-    let count = request.rights.len();
-    if !(1..=GRANTS_MAX).contains(&count) {
-        return Err(Status::invalid_argument(format!(
-            "field rights has {count} rights; give 1 to {GRANTS_MAX}"
-        )));
-    }
-    let (mut grants, mut bytes) = (Vec::with_capacity(count), 0);
-    for text in request.rights.iter() {
-        let text = text.map_err(|error| invalid(Method::AdminCreateToken, error))?;
-        bytes += text.len();
-        let grant: Result<Grant, _> = text.parse();
-        grants.push(
-            grant.map_err(|error| Status::invalid_argument(format!("field rights: {error}")))?,
-        );
-    }
-    bytes += request.binding.len();
-    if bytes > TOKEN_RIGHTS_BYTES_MAX {
-        return Err(Status::invalid_argument(format!(
-            "field rights: the rights have {bytes} bytes together, with the binding, at most \
-             {TOKEN_RIGHTS_BYTES_MAX} are allowed"
-        )));
-    }
+    let (rights, bytes) = read_rights(
+        Method::AdminCreateToken,
+        (request.rights.len(), request.rights.iter()),
+    )?;
+    check_bytes(bytes + request.binding.len())?;
     Ok(TokenRequest::Create {
         name: request.name.into(),
-        rights: Rights::new(grants),
+        rights,
         expires_after_ms: request.expires_after_ms,
         proof: match request.binding {
             "" => NewProof::Token(draw(shared)?),
             text => NewProof::Binding(binding(text)?),
         },
     })
+}
+
+/// Reads rights, and returns how many bytes they have in text.
+pub(super) fn read_rights<'a>(
+    method: Method,
+    (count, texts): (usize, impl Iterator<Item = Result<&'a str, DecodeError>>),
+) -> Result<(Rights, usize), Status> {
+    if !(1..=GRANTS_MAX).contains(&count) {
+        return Err(Status::invalid_argument(format!(
+            "field rights has {count} rights; give 1 to {GRANTS_MAX}"
+        )));
+    }
+    let (mut grants, mut bytes) = (Vec::with_capacity(count), 0);
+    for text in texts {
+        let text = text.map_err(|error| invalid(method, error))?;
+        bytes += text.len();
+        let grant: Result<Grant, _> = text.parse();
+        grants.push(
+            grant.map_err(|error| Status::invalid_argument(format!("field rights: {error}")))?,
+        );
+    }
+    check_bytes(bytes)?;
+    Ok((Rights::new(grants), bytes))
+}
+
+fn check_bytes(bytes: usize) -> Result<(), Status> {
+    match bytes <= TOKEN_RIGHTS_BYTES_MAX {
+        true => Ok(()),
+        false => Err(Status::invalid_argument(format!(
+            "field rights: the rights have {bytes} bytes together, with the binding, at most \
+             {TOKEN_RIGHTS_BYTES_MAX} are allowed"
+        ))),
+    }
 }
 
 fn revoke(request: &RevokeTokenRequest<'_>) -> Result<TokenRequest, Status> {

@@ -21,16 +21,16 @@ use api::admin::*;
 const START_MS: u64 = 1_000;
 
 /// A server whose clock stands where the test sets it.
-struct Server {
+pub(super) struct Server {
     shared: Shared,
     now_ms: u64,
 }
 
 /// What is known of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Described {
+pub(super) struct Described {
     name: String,
-    rights: Vec<String>,
+    pub(super) rights: Vec<String>,
     created_at_ms: u64,
     expires_at_ms: u64,
     expired: bool,
@@ -39,7 +39,7 @@ struct Described {
 
 impl Server {
     /// One whose listener gives these rights to those without a token.
-    fn new(anonymous: Rights) -> Server {
+    pub(super) fn new(anonymous: Rights) -> Server {
         let shared = Shared {
             identities: Identities::new(TokenKey::new(&[1; 32]), vec![anonymous]),
             ..shared()
@@ -48,7 +48,11 @@ impl Server {
         Server { shared, now_ms }
     }
 
-    fn call(&self, method: Method, request: &[u8]) -> Result<Vec<u8>, Status> {
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    pub(super) fn call(&self, method: Method, request: &[u8]) -> Result<Vec<u8>, Status> {
         self.call_with(method, request, &mut || {})
     }
 
@@ -102,7 +106,12 @@ impl Server {
         Ok(())
     }
 
-    fn create(&self, name: &str, rights: &[&str], after_ms: u64) -> Result<String, Status> {
+    pub(super) fn create(
+        &self,
+        name: &str,
+        rights: &[&str],
+        after_ms: u64,
+    ) -> Result<String, Status> {
         let answer = self.call(Method::AdminCreateToken, &create(name, rights, after_ms))?;
         let answer = CreateTokenResponse::decode(&answer).expect("it is a message");
         let described = described(&answer.description.expect("it is described"));
@@ -113,7 +122,7 @@ impl Server {
         Ok(answer.token.to_owned())
     }
 
-    fn revoke(&self, name: &str, confirm_name: &str) -> Result<(), Status> {
+    pub(super) fn revoke(&self, name: &str, confirm_name: &str) -> Result<(), Status> {
         let mut request = Vec::new();
         RevokeTokenRequest { name, confirm_name }.encode(&mut request);
         let answer = self.call(Method::AdminRevokeToken, &request)?;
@@ -121,7 +130,12 @@ impl Server {
         Ok(())
     }
 
-    fn rotate(&self, name: &str, keep_for_ms: u64, after_ms: u64) -> Result<String, Status> {
+    pub(super) fn rotate(
+        &self,
+        name: &str,
+        keep_for_ms: u64,
+        after_ms: u64,
+    ) -> Result<String, Status> {
         let mut request = Vec::new();
         let wanted = RotateTokenRequest {
             name,
@@ -134,7 +148,7 @@ impl Server {
         Ok(answer.token.to_owned())
     }
 
-    fn list(&self) -> Vec<Described> {
+    pub(super) fn list(&self) -> Vec<Described> {
         let answer = self
             .call(Method::AdminListTokens, &[])
             .expect("it is there");
@@ -179,7 +193,7 @@ fn described(description: &TokenDescription<'_>) -> Described {
     }
 }
 
-fn refused<T: std::fmt::Debug>(result: Result<T, Status>, code: Code, words: &[&str]) {
+pub(super) fn refused<T: std::fmt::Debug>(result: Result<T, Status>, code: Code, words: &[&str]) {
     let status = result.expect_err("it is refused");
     assert_eq!(status.code(), code, "{}", status.message());
     for word in words {

@@ -5,6 +5,7 @@
 
 use store::{CommitOutcome, Condition, DatabaseId, Decision, Expiry, Mode, Operation, ReadView};
 
+use super::roles::check_bytes;
 use super::token_request::{NewProof, TokenRequest, quoted};
 use crate::actions::{CallClock, DatabaseAccess, Responses, SendRoom};
 use crate::call::Shared;
@@ -60,7 +61,7 @@ impl TokenCall {
         shared: &Shared,
         actions: &mut (impl DatabaseAccess + Responses + SendRoom + CallClock),
     ) -> Result<(), Status> {
-        let stored = StoredIdentities::read(shown);
+        let mut stored = StoredIdentities::read(shown);
         let now_ms = actions.now_ms();
         match &self.wanted {
             TokenRequest::List => {
@@ -70,7 +71,13 @@ impl TokenCall {
                 }
                 return Ok(());
             }
-            TokenRequest::Create { .. } => self.made = Some(self.created(&stored, shared, now_ms)?),
+            TokenRequest::Create { .. } => {
+                let made = self.created(&stored, shared, now_ms)?;
+                stored.records.push(made.clone());
+                stored.apply_roles();
+                check_bytes(&stored)?;
+                self.made = Some(made);
+            }
             TokenRequest::Revoke { name, is_confirmed } => {
                 let record = find(&stored, name)?;
                 if !is_confirmed && is_last_admin(record, &stored, shared, now_ms) {
@@ -118,6 +125,12 @@ impl TokenCall {
         };
         if stored.find(name).is_some() {
             return Err(already_exists(name));
+        }
+        if let Some(role) = rights.roles().find(|role| stored.find_role(role).is_none()) {
+            return Err(Status::invalid_argument(format!(
+                "field rights: there is no role {}",
+                quoted(role)
+            )));
         }
         if stored.records.len() >= IDENTITIES_MAX {
             return Err(Status::resource_exhausted(format!(
@@ -188,7 +201,7 @@ impl TokenCall {
             }));
         }
         Ok(IdentityRecord {
-            identity: Identity::new(name, before.rights().clone(), expires_ms, tokens)
+            identity: Identity::new(name, before.granted().clone(), expires_ms, tokens)
                 .map_err(|error| Status::invalid_argument(error.to_string()))?,
             created_ms: *created_ms,
         })
@@ -197,21 +210,12 @@ impl TokenCall {
     /// Has the identity written or removed, unless one was changed since `changes_version`.
     fn commit(&self, changes_version: u64, actions: &mut impl DatabaseAccess) {
         let value = self.made.as_ref().map(IdentityRecord::encode);
-        let operation = match &value {
-            Some(value) => put(self.name().as_bytes(), value, Condition::None),
-            None => Operation::Delete {
-                key: self.name().as_bytes(),
-                condition: Condition::None,
-                want_previous: false,
-            },
-        };
-        let mut commit = actions.write(DatabaseId::IDENTITIES, Mode::Atomic);
-        let is_as_seen = Condition::VersionIs(changes_version);
-        for operation in [&put(CHANGES_KEY, b"", is_as_seen), &operation] {
-            let pushed = commit.push(operation);
-            debug_assert_eq!(pushed, Ok(()), "a name and some rights fit");
-        }
-        commit.submit();
+        commit_change(
+            self.name().as_bytes(),
+            value.as_deref(),
+            changes_version,
+            actions,
+        );
     }
 
     /// The change was made, or has to be decided anew.
@@ -220,22 +224,11 @@ impl TokenCall {
         outcome: &CommitOutcome<'_>,
         actions: &mut (impl DatabaseAccess + Responses + CallClock),
     ) -> Result<(), Status> {
-        match outcome.decision {
-            Decision::Refused(why) => Err(refusal(why)),
-            Decision::Failed { .. } if self.tries >= TOKEN_CHANGE_TRIES => Err(Status::new(
-                Code::Aborted,
-                "others have changed tokens at the same moment, again and again; nothing was \
-                 done, try again",
-            )),
-            Decision::Failed { .. } => {
-                actions.read_long(DatabaseId::IDENTITIES);
-                Ok(())
-            }
-            Decision::Applied => {
-                self.respond(actions);
-                Ok(())
-            }
+        match committed(outcome, self.tries)? {
+            Committed::Again => actions.read_long(DatabaseId::IDENTITIES),
+            Committed::Done => self.respond(actions),
         }
+        Ok(())
     }
 
     fn respond(&self, actions: &mut (impl Responses + CallClock)) {
@@ -261,6 +254,51 @@ impl TokenCall {
             false => RotateTokenResponse { token, description }.encode(out),
         });
     }
+}
+
+/// What came of a change.
+pub(super) enum Committed {
+    Done,
+    /// Somebody else was quicker: it is to be decided anew.
+    Again,
+}
+
+/// Returns what came of a change, which was tried so many times.
+pub(super) fn committed(outcome: &CommitOutcome<'_>, tries: u32) -> Result<Committed, Status> {
+    match outcome.decision {
+        Decision::Refused(why) => Err(refusal(why)),
+        Decision::Failed { .. } if tries >= TOKEN_CHANGE_TRIES => Err(Status::new(
+            Code::Aborted,
+            "others have changed tokens at the same moment, again and again; nothing was done, \
+             try again",
+        )),
+        Decision::Failed { .. } => Ok(Committed::Again),
+        Decision::Applied => Ok(Committed::Done),
+    }
+}
+
+/// Has an entry written or removed, unless one was changed since `changes_version`.
+pub(super) fn commit_change(
+    key: &[u8],
+    value: Option<&[u8]>,
+    changes_version: u64,
+    actions: &mut impl DatabaseAccess,
+) {
+    let operation = match value {
+        Some(value) => put(key, value, Condition::None),
+        None => Operation::Delete {
+            key,
+            condition: Condition::None,
+            want_previous: false,
+        },
+    };
+    let mut commit = actions.write(DatabaseId::IDENTITIES, Mode::Atomic);
+    let is_as_seen = Condition::VersionIs(changes_version);
+    for operation in [&put(CHANGES_KEY, b"", is_as_seen), &operation] {
+        let pushed = commit.push(operation);
+        debug_assert_eq!(pushed, Ok(()), "a name and some rights fit");
+    }
+    commit.submit();
 }
 
 fn put<'a>(key: &'a [u8], value: &'a [u8], condition: Condition<'a>) -> Operation<'a> {
@@ -313,14 +351,16 @@ fn is_last_admin(
     shared: &Shared,
     now_ms: u64,
 ) -> bool {
-    let is_admin = |record: &&IdentityRecord| {
-        let identity = &record.identity;
-        identity.rights().on_server(Right::Admin) && identity.expires_ms() > now_ms
-    };
+    let is_admin = |record: &&IdentityRecord| is_admin(&record.identity, now_ms);
     let others = stored.records.iter().filter(|other| *other != record);
     is_admin(&record)
         && others.filter(is_admin).count() == 0
         && !shared.identities.is_open_for(Right::Admin)
+}
+
+/// Returns whether somebody may administrate tokens.
+pub(super) fn is_admin(identity: &Identity, now_ms: u64) -> bool {
+    identity.rights().on_server(Right::Admin) && identity.expires_ms() > now_ms
 }
 
 fn expiry(expires_after_ms: u64, otherwise_ms: u64, now_ms: u64) -> u64 {
@@ -385,7 +425,7 @@ struct Words {
 impl Words {
     fn of(record: &IdentityRecord) -> Words {
         let identity = &record.identity;
-        let grants = identity.rights().grants().iter();
+        let grants = identity.granted().grants().iter();
         Words {
             rights: grants.map(Grant::to_string).collect(),
             binding: identity

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::binding::Binding;
 use super::token::TokenHash;
 use crate::limits::{GRANTS_MAX, IDENTITY_NAME_BYTES_MAX};
-use crate::rights::Rights;
+use crate::rights::{Grant, Rights};
 
 /// The time of what never expires.
 pub const NEVER_MS: u64 = u64::MAX;
@@ -17,6 +17,9 @@ pub const TOKENS_PER_IDENTITY_MAX: usize = 2;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     name: Box<str>,
+    /// What was given to it, with the names of roles.
+    granted: Rights,
+    /// The same, with what these roles grant in the place of their names.
     rights: Rights,
     expires_ms: u64,
     /// One, or two while one takes the place of the other; none of a listener's, and none where
@@ -104,6 +107,7 @@ impl Identity {
         }
         Ok(Identity {
             name: name.into(),
+            granted: rights.clone(),
             rights,
             expires_ms,
             tokens,
@@ -115,6 +119,7 @@ impl Identity {
     pub(super) fn anonymous(rights: Rights) -> Identity {
         Identity {
             name: Box::default(),
+            granted: Rights::default(),
             rights,
             expires_ms: NEVER_MS,
             tokens: Vec::new(),
@@ -125,6 +130,34 @@ impl Identity {
     /// Returns the name; empty for those without a token.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Puts what roles grant, by their names, into the place of these.
+    pub(super) fn apply_roles<'a>(&mut self, roles: impl Fn(&str) -> Option<&'a Rights>) {
+        if self.granted.roles().next().is_none() {
+            return;
+        }
+        let mut grants = Vec::new();
+        for grant in self.granted.grants() {
+            match grant {
+                Grant::Role(name) => {
+                    let found = roles(name).map_or(&[][..], Rights::grants);
+                    grants.extend_from_slice(found);
+                }
+                grant => grants.push(grant.clone()),
+            }
+        }
+        self.rights = Rights::new(grants);
+    }
+
+    /// Returns what was given to it, with the names of roles.
+    pub fn granted(&self) -> &Rights {
+        &self.granted
+    }
+
+    /// Returns how many bytes its rights have in text, those of its roles included, with its name.
+    pub(crate) fn text_bytes(&self) -> usize {
+        self.name.len() + self.granted.text_bytes() + self.rights.text_bytes()
     }
 
     /// Returns what it may do.
@@ -168,8 +201,8 @@ impl Identity {
         (self.proofs()).any(|(other, expires_ms)| other == *proof && expires_ms > now_ms)
     }
 
-    /// Returns whether who was the one is the other, and may do the same.
-    pub(super) fn is_like(&self, other: &Identity) -> bool {
-        self.name == other.name && self.rights == other.rights
+    /// Returns whether this is who the other one was, and may do all that it might.
+    pub(super) fn goes_on_for(&self, other: &Identity) -> bool {
+        self.name == other.name && self.rights.include(&other.rights)
     }
 }

@@ -9,6 +9,7 @@ mod binding;
 mod first_admin;
 mod identity;
 pub(crate) mod record;
+pub(crate) mod role;
 mod table;
 #[cfg(test)]
 mod tests;

@@ -9,8 +9,9 @@ use {crate::identities::Identities, store::DatabaseId};
 
 use super::binding::Binding;
 use super::identity::{Identity, IssuedToken};
+use super::role::RoleRecord;
 use super::token::TokenHash;
-use crate::limits::{GRANTS_MAX, IDENTITIES_MAX};
+use crate::limits::{GRANTS_MAX, IDENTITIES_MAX, ROLES_MAX};
 use crate::rights::{Grant, Rights};
 
 /// The key of the entry that each change of an identity writes too, so that of two at the same time
@@ -51,7 +52,7 @@ impl IdentityRecord {
             value.extend(token.hash.as_bytes());
             value.extend(token.expires_ms.to_le_bytes());
         }
-        let grants = identity.rights().grants();
+        let grants = identity.granted().grants();
         value.push(grants.len() as u8);
         for grant in grants {
             push_text(&mut value, &grant.to_string());
@@ -61,7 +62,7 @@ impl IdentityRecord {
 
     /// Reads the entry of a name; `None`: it makes no sense.
     pub(crate) fn decode(name: &[u8], value: &[u8]) -> Option<IdentityRecord> {
-        let mut reader = RecordReader(value);
+        let mut reader = RecordReader::new(value);
         let format = reader.byte()?;
         let (created_ms, expires_ms) = (reader.number()?, reader.number()?);
         let proof = match format {
@@ -74,15 +75,7 @@ impl IdentityRecord {
             }
             _ => return None,
         };
-        let count = usize::from(reader.byte()?);
-        if count > GRANTS_MAX {
-            return None;
-        }
-        let mut grants = Vec::with_capacity(count);
-        for _ in 0..count {
-            let text = reader.text()?;
-            grants.push(text.parse::<Grant>().ok()?);
-        }
+        let grants = reader.grants()?;
         let name = std::str::from_utf8(name).ok()?;
         let rights = Rights::new(grants);
         let identity = match proof {
@@ -90,7 +83,7 @@ impl IdentityRecord {
             Err(tokens) => Identity::new(name, rights, expires_ms, tokens),
         };
         let identity = identity.ok()?;
-        reader.0.is_empty().then_some(IdentityRecord {
+        reader.is_at_end().then_some(IdentityRecord {
             identity,
             created_ms,
         })
@@ -98,15 +91,35 @@ impl IdentityRecord {
 }
 
 /// Adds a text with its length, which is below 2^16.
-fn push_text(value: &mut Vec<u8>, text: &str) {
+pub(super) fn push_text(value: &mut Vec<u8>, text: &str) {
     value.extend((text.len() as u16).to_le_bytes());
     value.extend(text.as_bytes());
 }
 
 /// Reads values, as far as they are there.
-struct RecordReader<'a>(&'a [u8]);
+pub(super) struct RecordReader<'a>(&'a [u8]);
 
 impl<'a> RecordReader<'a> {
+    pub(super) fn new(value: &'a [u8]) -> RecordReader<'a> {
+        RecordReader(value)
+    }
+
+    pub(super) fn is_at_end(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn grants(&mut self) -> Option<Vec<Grant>> {
+        let count = usize::from(self.byte()?);
+        if count > GRANTS_MAX {
+            return None;
+        }
+        let mut grants = Vec::with_capacity(count);
+        for _ in 0..count {
+            grants.push(self.text()?.parse::<Grant>().ok()?);
+        }
+        Some(grants)
+    }
+
     fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
@@ -117,11 +130,11 @@ impl<'a> RecordReader<'a> {
         self.take(N)?.try_into().ok()
     }
 
-    fn byte(&mut self) -> Option<u8> {
+    pub(super) fn byte(&mut self) -> Option<u8> {
         self.array().map(|[byte]| byte)
     }
 
-    fn number(&mut self) -> Option<u64> {
+    pub(super) fn number(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
     }
 
@@ -146,6 +159,8 @@ impl<'a> RecordReader<'a> {
 pub(crate) struct StoredIdentities {
     /// In the order of their names; at most [`IDENTITIES_MAX`].
     pub(crate) records: Vec<IdentityRecord>,
+    /// In the order of their names; at most [`ROLES_MAX`].
+    pub(crate) roles: Vec<RoleRecord>,
     /// The version of the entry that each change writes; 0: there was none.
     pub(crate) changes_version: u64,
     /// Entries that make no sense. Nobody is let in for them.
@@ -162,6 +177,13 @@ impl StoredIdentities {
                 stored.changes_version = entry.version;
                 return ControlFlow::Continue(());
             }
+            if RoleRecord::is_key(entry.key) {
+                match RoleRecord::decode(entry.key, entry.value.bytes()) {
+                    Some(role) if stored.roles.len() < ROLES_MAX => stored.roles.push(role),
+                    _ => stored.unreadable += 1,
+                }
+                return ControlFlow::Continue(());
+            }
             match IdentityRecord::decode(entry.key, entry.value.bytes()) {
                 Some(record) if stored.records.len() < IDENTITIES_MAX => {
                     stored.records.push(record)
@@ -170,7 +192,29 @@ impl StoredIdentities {
             }
             ControlFlow::Continue(())
         });
+        stored.apply_roles();
         stored
+    }
+
+    /// Gives each identity what its roles grant.
+    pub(crate) fn apply_roles(&mut self) {
+        let roles = &self.roles;
+        let find = |name: &str| roles.iter().find(|role| *role.name == *name);
+        for record in &mut self.records {
+            (record.identity).apply_roles(|name| find(name).map(|role| &role.rights));
+        }
+    }
+
+    /// Returns how many bytes the rights of all identities have in text, those of roles wherever
+    /// they are used.
+    pub(crate) fn text_bytes(&self) -> usize {
+        let bytes = |record: &IdentityRecord| record.identity.text_bytes();
+        self.records.iter().map(bytes).sum()
+    }
+
+    /// Returns the role of a name.
+    pub(crate) fn find_role(&self, name: &str) -> Option<&RoleRecord> {
+        self.roles.iter().find(|role| *role.name == *name)
     }
 
     /// Returns that of a name.

@@ -76,7 +76,7 @@ impl IdentityTable {
     }
 
     /// The table that follows, with these identities. A token that is still good, of an identity
-    /// with the same name and rights, keeps its slot, so that what its callers run goes on.
+    /// with the same name and at least the same rights, keeps its slot, so that what its callers run goes on.
     pub(super) fn next(&self, identities: &[Arc<Identity>], now_ms: u64) -> IdentityTable {
         let mut table = IdentityTable {
             key: self.key.clone(),
@@ -122,7 +122,7 @@ impl IdentityTable {
             };
             let found = (holder.proof.as_ref())
                 .and_then(|proof| good.binary_search_by(|(other, _)| other.cmp(proof)).ok())
-                .filter(|&at| good[at].1.is_like(&holder.identity));
+                .filter(|&at| good[at].1.goes_on_for(&holder.identity));
             match found {
                 Some(at) => {
                     let (proof, identity) = good.remove(at);
