@@ -5,6 +5,7 @@
 //! request should. Backups, snapshots and conversions are tasks, which the layer above does beside
 //! its loops.
 
+mod identity_change;
 #[cfg(test)]
 mod role_tests;
 mod roles;

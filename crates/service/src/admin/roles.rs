@@ -2,14 +2,14 @@
 
 use store::{CommitOutcome, DatabaseId, ReadView};
 
+use super::identity_change::{Committed, check_bytes, commit_change, committed, is_admin};
 use super::invalid;
 use super::token_request::{quoted, read_rights};
-use super::tokens::{Committed, commit_change, committed, is_admin};
 use crate::actions::{CallClock, DatabaseAccess, Responses, SendRoom};
 use crate::call::Shared;
 use crate::identities::record::StoredIdentities;
 use crate::identities::role::RoleRecord;
-use crate::limits::{IDENTITIES_BYTES_MAX, ROLES_MAX};
+use crate::limits::ROLES_MAX;
 use crate::method::Method;
 use crate::rights::{Grant, Right, Rights, is_role_name};
 use crate::status::{Code, Status};
@@ -192,18 +192,6 @@ fn check_set(
              roles: give it to somebody else first",
         )),
         false => Ok(()),
-    }
-}
-
-/// Refuses more rights of all identities together than may be.
-pub(super) fn check_bytes(stored: &StoredIdentities) -> Result<(), Status> {
-    let bytes = stored.text_bytes();
-    match bytes <= IDENTITIES_BYTES_MAX {
-        true => Ok(()),
-        false => Err(Status::resource_exhausted(format!(
-            "the rights of all tokens, with those of their roles, would have {bytes} bytes, and at \
-             most {IDENTITIES_BYTES_MAX} are allowed: revoke some, or make roles smaller"
-        ))),
     }
 }
 

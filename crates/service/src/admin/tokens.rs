@@ -3,16 +3,15 @@
 //! A change looks at all identities, decides, and commits what it has decided on the condition that
 //! nobody has changed one since. If somebody has, it looks again.
 
-use store::{CommitOutcome, Condition, DatabaseId, Decision, Expiry, Mode, Operation, ReadView};
+use store::{CommitOutcome, DatabaseId, ReadView};
 
-use super::roles::check_bytes;
+use super::identity_change::{Committed, check_bytes, commit_change, committed, is_admin};
 use super::token_request::{NewProof, TokenRequest, quoted};
 use crate::actions::{CallClock, DatabaseAccess, Responses, SendRoom};
 use crate::call::Shared;
-use crate::identities::record::{CHANGES_KEY, IdentityRecord, StoredIdentities};
+use crate::identities::record::{IdentityRecord, StoredIdentities};
 use crate::identities::{Binding, Identity, IssuedToken, NEVER_MS};
-use crate::keyvalue::refusal;
-use crate::limits::{IDENTITIES_MAX, TOKEN_CHANGE_TRIES};
+use crate::limits::IDENTITIES_MAX;
 use crate::method::Method;
 use crate::rights::{Grant, Right};
 use crate::status::{Code, Status};
@@ -256,61 +255,6 @@ impl TokenCall {
     }
 }
 
-/// What came of a change.
-pub(super) enum Committed {
-    Done,
-    /// Somebody else was quicker: it is to be decided anew.
-    Again,
-}
-
-/// Returns what came of a change, which was tried so many times.
-pub(super) fn committed(outcome: &CommitOutcome<'_>, tries: u32) -> Result<Committed, Status> {
-    match outcome.decision {
-        Decision::Refused(why) => Err(refusal(why)),
-        Decision::Failed { .. } if tries >= TOKEN_CHANGE_TRIES => Err(Status::new(
-            Code::Aborted,
-            "others have changed tokens at the same moment, again and again; nothing was done, \
-             try again",
-        )),
-        Decision::Failed { .. } => Ok(Committed::Again),
-        Decision::Applied => Ok(Committed::Done),
-    }
-}
-
-/// Has an entry written or removed, unless one was changed since `changes_version`.
-pub(super) fn commit_change(
-    key: &[u8],
-    value: Option<&[u8]>,
-    changes_version: u64,
-    actions: &mut impl DatabaseAccess,
-) {
-    let operation = match value {
-        Some(value) => put(key, value, Condition::None),
-        None => Operation::Delete {
-            key,
-            condition: Condition::None,
-            want_previous: false,
-        },
-    };
-    let mut commit = actions.write(DatabaseId::IDENTITIES, Mode::Atomic);
-    let is_as_seen = Condition::VersionIs(changes_version);
-    for operation in [&put(CHANGES_KEY, b"", is_as_seen), &operation] {
-        let pushed = commit.push(operation);
-        debug_assert_eq!(pushed, Ok(()), "a name and some rights fit");
-    }
-    commit.submit();
-}
-
-fn put<'a>(key: &'a [u8], value: &'a [u8], condition: Condition<'a>) -> Operation<'a> {
-    Operation::Put {
-        key,
-        value,
-        condition,
-        expiry: Expiry::None,
-        want_previous: false,
-    }
-}
-
 // --- decisions
 
 fn find<'a>(stored: &'a StoredIdentities, name: &str) -> Result<&'a IdentityRecord, Status> {
@@ -356,11 +300,6 @@ fn is_last_admin(
     is_admin(&record)
         && others.filter(is_admin).count() == 0
         && !shared.identities.is_open_for(Right::Admin)
-}
-
-/// Returns whether somebody may administrate tokens.
-pub(super) fn is_admin(identity: &Identity, now_ms: u64) -> bool {
-    identity.rights().on_server(Right::Admin) && identity.expires_ms() > now_ms
 }
 
 fn expiry(expires_after_ms: u64, otherwise_ms: u64, now_ms: u64) -> u64 {

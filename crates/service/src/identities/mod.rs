@@ -9,6 +9,7 @@ mod binding;
 mod first_admin;
 mod identity;
 pub(crate) mod record;
+mod record_reader;
 pub(crate) mod role;
 mod table;
 #[cfg(test)]

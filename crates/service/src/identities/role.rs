@@ -3,7 +3,7 @@
 use crate::limits::{GRANTS_MAX, ROLES_MAX};
 use crate::rights::{Grant, Rights, is_role_name};
 
-use super::record::{RecordReader, push_text};
+use super::record_reader::{RecordReader, push_text};
 
 /// What the key of a role begins with. No name of an identity has a colon.
 const KEY_PREFIX: &[u8] = b"role:";

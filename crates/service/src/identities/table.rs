@@ -76,7 +76,8 @@ impl IdentityTable {
     }
 
     /// The table that follows, with these identities. A token that is still good, of an identity
-    /// with the same name and at least the same rights, keeps its slot, so that what its callers run goes on.
+    /// with the same name and at least the same rights, keeps its slot, so that what its callers
+    /// run goes on.
     pub(super) fn next(&self, identities: &[Arc<Identity>], now_ms: u64) -> IdentityTable {
         let mut table = IdentityTable {
             key: self.key.clone(),
