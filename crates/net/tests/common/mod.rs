@@ -60,11 +60,12 @@ struct Echo {
 impl Handler for Echo {
     fn opened(&mut self, id: ConnectionId, peer: &Peer, io: &mut Io, _: u64) {
         self.open.push(id);
-        self.habits
-            .peers
-            .lock()
-            .expect("no panic")
-            .push(peer.clone());
+        // Its place would be counted for as long as it is kept.
+        let seen = Peer {
+            place: None,
+            ..peer.clone()
+        };
+        self.habits.peers.lock().expect("no panic").push(seen);
         if peer.over_limit {
             io.output.extend_from_slice(b"full");
             io.close_when_written();
