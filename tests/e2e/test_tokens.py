@@ -360,3 +360,50 @@ def test_no_token_is_an_argument(binary):
         text = subprocess.run([binary, *words, "--help"], capture_output=True, text=True).stdout
         assert "--token-file" in text or "--admin-token-file" in text
         assert not re.search(r"--(admin-)?token[ =<]", text)
+
+
+def test_a_role_changes_for_all_that_have_it(binary, tmp_path):
+    """Less ends streams, more does not; twice, with a restart between."""
+    flags = ["--data", str(tmp_path / "data")]
+    token = None
+    for _ in range(2):
+        with Server(binary, *flags, listen=(OPEN,)) as server:
+
+            def run(*words, **more):
+                return pelton(binary, server.address, *words, **more)  # noqa: B023
+
+            if token is None:
+                assert "no role" in run("token", "create", "a", "--rights", "role:dev", code=3)
+                assert run("role", "set", "dev", "--rights", "write") == "created\n"
+                token = made(run("token", "create", "ci", "--rights", "read:other,role:dev"))
+            assert run("role", "list").splitlines()[1].split() == ["dev", "1", "write"]
+            assert "read:other,role:dev" in run("token", "list")
+            run("put", "k", "v", token=token)
+            with open_channel(server.address) as channel:
+                requests = queue.SimpleQueue()
+                metadata = [("authorization", f"Bearer {token}")]
+                stub = kv_pb2_grpc.KeyValueStub(channel)
+                stream = stub.Pipe(iter(requests.get, None), metadata=metadata)
+                operation = kv_pb2.Operation(get=kv_pb2.Operation.Get(key=b"key"))
+                requests.put(kv_pb2.PipeRequest(operations=[operation]))
+                next(stream)
+                assert run("role", "set", "dev", "--rights", "admin") == "changed\n"
+                run("token", "list", token=token)
+                requests.put(kv_pb2.PipeRequest(operations=[operation]))
+                next(stream)
+                run("role", "set", "dev", "--rights", "read")
+                with pytest.raises(grpc.RpcError) as ended:
+                    next(stream)
+                assert ended.value.code() == UNAUTHENTICATED
+                requests.put(None)
+            assert get(server.address, token) == OK
+            assert "PERMISSION_DENIED" in run("put", "k", "v", token=token, code=3)
+            assert 'in use by "ci"' in run("role", "drop", "dev", code=3)
+            run("role", "set", "dev", "--rights", "write")
+            server.kill()
+    with Server(binary, *flags, listen=(OPEN,)) as server:
+        pelton(binary, server.address, "token", "revoke", "ci")
+        assert pelton(binary, server.address, "role", "drop", "dev") == "dropped\n"
+        assert "no role" in pelton(binary, server.address, "role", "drop", "dev", code=1)
+    with pytest.raises(AssertionError, match="only tokens have roles"):
+        Server(binary, listen=("127.0.0.1:0+anonymous=role:dev",))

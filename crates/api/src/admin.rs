@@ -43,8 +43,20 @@ crate::method::methods! {
     /// Takes a token back. Calls that come with it are refused from then on, and those that run
     /// end with UNAUTHENTICATED within a second. NOT_FOUND if there is none of this name.
     REVOKE_TOKEN Unary "pelton.v1.Admin/RevokeToken";
-    /// Makes another token for the same name and rights. NOT_FOUND if there is none of this name.
+    /// Makes another token for the same name and rights. NOT_FOUND if there is none of this name,
+    /// FAILED_PRECONDITION if it is proved by a binding.
     ROTATE_TOKEN Unary "pelton.v1.Admin/RotateToken";
+    /// Makes a role, a named set of rights that tokens can have (`role:NAME` among their rights),
+    /// or gives one other rights. Those who have it may do from then on what it says: calls that
+    /// run of those who may do less than before end with UNAUTHENTICATED within a second. This and
+    /// the two below need the right `admin` on the whole server. FAILED_PRECONDITION if nobody
+    /// would have that right any more.
+    SET_ROLE Unary "pelton.v1.Admin/SetRole";
+    /// Lists all roles in the order of their names.
+    LIST_ROLES Unary "pelton.v1.Admin/ListRoles";
+    /// Removes a role. NOT_FOUND if there is none of this name, FAILED_PRECONDITION if somebody has
+    /// it.
+    DROP_ROLE Unary "pelton.v1.Admin/DropRole";
 }
 
 impl ConvertProgress {
@@ -321,6 +333,9 @@ protobuf::message! {
         /// It was rotated, and until this time, in milliseconds since 1970, the token before is
         /// good as well; 0 = it is not.
         6 previous_expires_at_ms: uint64,
+        /// Not proved by a token, but by what the caller's side of the connection shows, as in
+        /// CreateTokenRequest; empty: a token.
+        7 binding: string,
     }
 
     /// The message `CreateTokenRequest`.
@@ -332,16 +347,24 @@ protobuf::message! {
         /// whole server; on a database with its blobs (`read:orders`; `read:default` for the one
         /// without a name); or on the blobs of a database whose names begin so
         /// (`write:orders/images/`). Or `service:NAME` for all that a drop-in service does:
-        /// `kvstore`, `gupload`, `ydb-ping`. Together at most 3 072 bytes. INVALID_ARGUMENT says
-        /// what is wrong with one.
+        /// `kvstore`, `gupload`, `ydb-ping`. Or `role:NAME` for what a role grants, which must be
+        /// there. Together at most 3 072 bytes. INVALID_ARGUMENT says what is wrong with one.
         2 rights: repeated string,
         /// Milliseconds from now, at most 10 years; 0 = never.
         3 expires_after_ms: uint64,
+        /// What proves the identity in place of a token, of which there is none then. A subject
+        /// alternative name in the certificate of a client: `san:dns:NAME`, `san:uri:URI` (as of
+        /// SPIFFE) or `san:email:ADDRESS`; hosts without regard to case, all else byte by byte, no
+        /// wildcards. The SHA-256 of such a certificate: `sha256:` and 64 hexadecimal digits, with
+        /// or without colons. The user of a process at the other end of a UNIX socket: `uid:1000`.
+        /// ALREADY_EXISTS if another one is bound to the same.
+        4 binding: string,
     }
 
     /// The message `CreateTokenResponse`.
     pub struct CreateTokenResponse<'a> = "pelton.v1.CreateTokenResponse" {
-        /// `pelton_` and 43 letters, digits, "-" and "_". Nobody can ask for it again.
+        /// `pelton_` and 43 letters, digits, "-" and "_". Nobody can ask for it again. Empty if a
+        /// binding was asked for.
         1 token: string,
         /// The field `description`.
         2 description: message TokenDescription<'a>,
@@ -389,4 +412,49 @@ protobuf::message! {
         /// The field `description`.
         2 description: message TokenDescription<'a>,
     }
+
+    /// What is known of a role.
+    pub struct RoleDescription<'a> = "pelton.v1.RoleDescription" {
+        /// As the name of a token.
+        1 name: string,
+        /// What it grants, each as in CreateTokenRequest, but no roles.
+        2 rights: repeated string,
+        /// Milliseconds since 1970.
+        3 created_at_ms: uint64,
+        /// How many tokens have it.
+        4 tokens: uint32,
+    }
+
+    /// The message `SetRoleRequest`.
+    pub struct SetRoleRequest<'a> = "pelton.v1.SetRoleRequest" {
+        /// As in RoleDescription. RESOURCE_EXHAUSTED if there are too many (100), or if the rights
+        /// of all tokens, with those of their roles, become too many (12 MiB of text).
+        1 name: string,
+        /// 1 to 64 rights, as in RoleDescription.
+        2 rights: repeated string,
+    }
+
+    /// The message `SetRoleResponse`.
+    pub struct SetRoleResponse = "pelton.v1.SetRoleResponse" {
+        /// There was none of this name.
+        1 created: bool,
+    }
+
+    /// The message `ListRolesRequest`.
+    pub struct ListRolesRequest = "pelton.v1.ListRolesRequest" {}
+
+    /// The message `ListRolesResponse`.
+    pub struct ListRolesResponse<'a> = "pelton.v1.ListRolesResponse" {
+        /// The field `roles`.
+        1 roles: repeated message RoleDescription<'a>,
+    }
+
+    /// The message `DropRoleRequest`.
+    pub struct DropRoleRequest<'a> = "pelton.v1.DropRoleRequest" {
+        /// The field `name`.
+        1 name: string,
+    }
+
+    /// The message `DropRoleResponse`.
+    pub struct DropRoleResponse = "pelton.v1.DropRoleResponse" {}
 }

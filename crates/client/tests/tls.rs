@@ -42,6 +42,7 @@ impl Identity {
             certificate: self.certificate.as_bytes(),
             key: self.key.as_bytes(),
             client_authorities: clients.map(|one| one.certificate.as_bytes()),
+            client_certificate_optional: false,
             applications,
             now_s: since_1970.expect("after 1970").as_secs(),
         })

@@ -19,6 +19,7 @@ use crate::limits::{
 use crate::listener::Listener;
 use crate::notice::{Notice, Notices};
 use crate::peer_address::PeerAddress;
+use crate::socket::peer_user;
 use crate::spread::{LoopShared, Placement};
 
 /// A deadline further away than this is not worth reading the clock again for.
@@ -307,7 +308,8 @@ impl Acceptor {
                 Ok((socket, address)) => {
                     self.say_accepting(listener);
                     self.ready.rotate_left(1); // listeners take turns
-                    if let Some(peer) = self.admit(address, listener as usize, now_ns) {
+                    if let Some(mut peer) = self.admit(address, listener as usize, now_ns) {
+                        peer.user = peer_user(&socket, &peer.address);
                         return Some((socket, peer));
                     }
                 }
@@ -352,6 +354,7 @@ impl Acceptor {
             over_limit,
             place,
             tls: None,
+            user: None,
         })
     }
 

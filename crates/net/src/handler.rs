@@ -42,6 +42,8 @@ pub struct Peer {
     pub place: Option<AddressPlace>,
     /// What was agreed on with TLS; `None`: the connection is plain.
     pub tls: Option<Agreed>,
+    /// The user of the process at the other end of a UNIX socket when it connected.
+    pub user: Option<u32>,
 }
 
 impl Peer {

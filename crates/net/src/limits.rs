@@ -171,6 +171,11 @@ pub const HANDSHAKE_MS: u64 = 10_000;
 /// hundred bytes, or some thousand with a certificate of their own.
 pub const HANDSHAKE_BYTES: usize = 32 * 1024;
 
+/// Subject alternative names of a client's certificate that are looked at, each of them when a
+/// connection begins and after each change of an identity. Those of a workload are one or two. One
+/// with more is known by its fingerprint alone.
+pub const CERTIFICATE_NAMES_MAX: usize = 64;
+
 // What is not handled yet must fit into the input, or who sends more would be waited for instead of
 // refused.
 const _: () = assert!(HANDSHAKE_BYTES < INPUT_MAX_BYTES);

@@ -261,6 +261,7 @@ mod tests {
             over_limit: false,
             place: None,
             tls: None,
+            user: None,
         };
         (near.into(), peer, far)
     }

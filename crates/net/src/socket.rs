@@ -5,9 +5,10 @@ use std::time::Duration;
 use rustix::event::Timespec;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
+use crate::peer_address::PeerAddress;
 use crate::port::TransferError;
 
 /// Takes what is there.
@@ -34,6 +35,14 @@ fn receive_with(
 /// Gives the kernel what it takes now.
 pub(crate) fn send_some(socket: &OwnedFd, bytes: &[u8]) -> Result<usize, TransferError> {
     send(socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT).map_err(transfer_error)
+}
+
+/// Returns the user of the process at the other end of a UNIX socket, as of when it connected.
+pub(crate) fn peer_user(socket: &OwnedFd, address: &PeerAddress) -> Option<u32> {
+    match address {
+        PeerAddress::Unix => socket_peercred(socket).ok().map(|peer| peer.uid.as_raw()),
+        PeerAddress::Tcp(_) | PeerAddress::Simulated(_) => None,
+    }
 }
 
 pub(crate) fn end_output(socket: &OwnedFd) {

@@ -108,6 +108,8 @@ fn a_stale_socket_file_is_replaced_and_ours_removed() {
     stream.write_all(b"x").expect("open");
     stream.read_exact(&mut [0]).expect("echo");
     drop(stream);
+    let user = server.habits.peers.lock().expect("no panic")[0].user;
+    assert_eq!(user, Some(rustix::process::geteuid().as_raw()));
     assert!(server.stop().expect("runs").drained);
     assert!(!path.exists());
 }

@@ -40,6 +40,11 @@ impl FromStr for Anonymous {
             grant.map_err(|error| format!("`{MARK}{text}`: {error}; or `{NOTHING}` alone"))
         });
         let grants: Vec<Grant> = grants.collect::<Result<_, _>>()?;
+        if grants.iter().any(|grant| matches!(grant, Grant::Role(_))) {
+            return Err(format!(
+                "`{MARK}{text}`: only tokens have roles; name the rights themselves"
+            ));
+        }
         match grants.len() <= service::limits::GRANTS_MAX {
             true => Ok(Anonymous(grants)),
             false => Err(format!(

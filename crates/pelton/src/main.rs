@@ -63,7 +63,7 @@ use serde_json::Value;
 
 use crate::arguments::{
     Arguments, BlobCommand, Command, ConfigCommand, DatabaseCommand, LogCommand, OutputFormat,
-    ServeArguments, TokenCommand,
+    RoleCommand, ServeArguments, TokenCommand,
 };
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, note};
@@ -166,6 +166,9 @@ fn run(
         Command::Token(TokenCommand::List(arguments)) => command::list_tokens(arguments),
         Command::Token(TokenCommand::Revoke(arguments)) => command::revoke_token(arguments),
         Command::Token(TokenCommand::Rotate(arguments)) => command::rotate_token(arguments),
+        Command::Role(RoleCommand::Set(arguments)) => command::set_role(arguments),
+        Command::Role(RoleCommand::List(arguments)) => command::list_roles(arguments),
+        Command::Role(RoleCommand::Drop(arguments)) => command::drop_role(arguments),
         Command::Backup(arguments) => command::backup(arguments),
         Command::Restore(arguments) => command::restore(arguments),
         Command::Snapshot(arguments) => command::snapshot(arguments),

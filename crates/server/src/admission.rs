@@ -99,6 +99,7 @@ pub(crate) fn status(reason: RefusedFor) -> Status {
         RefusedFor::UnknownMethod => Status::unimplemented("there is no such method here"),
         RefusedFor::TokenMissing => Unauthenticated::Missing.status(),
         RefusedFor::TokenWrong | RefusedFor::TokenExpired => Unauthenticated::Unknown.status(),
+        RefusedFor::PeerIdentity => Unauthenticated::BindingExpired.status(),
         RefusedFor::PermissionDenied => Status::new(
             Code::PermissionDenied,
             "the caller may not call this method",

@@ -89,7 +89,10 @@ fn event_of(method: Method, code: Code) -> AuditEvent {
         Method::AdminCreateToken
         | Method::AdminListTokens
         | Method::AdminRevokeToken
-        | Method::AdminRotateToken => AuditEvent::Token,
+        | Method::AdminRotateToken
+        | Method::AdminSetRole
+        | Method::AdminListRoles
+        | Method::AdminDropRole => AuditEvent::Token,
         _ => AuditEvent::Administration,
     }
 }

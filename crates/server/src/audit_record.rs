@@ -32,7 +32,7 @@ pub struct AuditRecord<'a> {
 pub enum AuditEvent {
     /// A call that administrates.
     Administration,
-    /// A change of tokens, or a look at all of them.
+    /// A change of tokens or roles, or a look at all of them.
     Token,
     /// A call whose caller may not do what it asked for, or is not known.
     Denial,
@@ -52,7 +52,7 @@ impl AuditEvent {
 /// Who asked, as the audit trail names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuditCaller<'a> {
-    /// The holder of a token, by the name of that.
+    /// The holder of a token, a certificate or a user, by the name that this is bound to.
     Token(&'a str),
     /// Somebody without a token.
     Anonymous,

@@ -6,6 +6,8 @@ use service::identities::{IdentityKey, IdentityTable, Unauthenticated};
 use service::limits::AUTHORIZATION_BYTES_MAX;
 use wire::Connection;
 
+use crate::peer_identity::{PeerIdentity, Proved};
+
 /// Where the head of a call leads: which method, and which value of the header `authorization` it
 /// has. The connection remembers it with the bytes of the head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,36 +58,36 @@ impl Default for LastAuthorization {
 }
 
 impl LastAuthorization {
-    /// Returns whose call it is whose head came last. `anonymous`: whose it is without the header.
+    /// Returns whose call it is whose head came last. `peer`: whose it is without the header.
     #[inline]
     pub fn identify(
         &mut self,
         connection: &mut Connection,
         method: u8,
-        anonymous: IdentityKey,
+        peer: &mut PeerIdentity,
         (table, now_ms): (&IdentityTable, u64),
-    ) -> Result<IdentityKey, Unauthenticated> {
+    ) -> Result<Proved, Unauthenticated> {
         if let Some(route) = connection.head_route() {
             let serial = HeadRoute(route).serial();
             let is_last = || serial == self.serial && table.version() == self.version;
             if serial == WITHOUT || is_last() {
-                return self.of_serial(serial, anonymous);
+                return self.of_serial(serial, peer, (table, now_ms));
             }
         }
         let serial = self.look_up_head(connection, table, now_ms);
         connection.set_head_route(HeadRoute::new(method, serial).0);
-        self.of_serial(serial, anonymous)
+        self.of_serial(serial, peer, (table, now_ms))
     }
 
     /// The same for a request of which nothing is remembered.
     pub fn identify_plain(
         &mut self,
         connection: &Connection,
-        anonymous: IdentityKey,
+        peer: &mut PeerIdentity,
         (table, now_ms): (&IdentityTable, u64),
-    ) -> Result<IdentityKey, Unauthenticated> {
+    ) -> Result<Proved, Unauthenticated> {
         let serial = self.look_up_head(connection, table, now_ms);
-        self.of_serial(serial, anonymous)
+        self.of_serial(serial, peer, (table, now_ms))
     }
 
     /// Looks up whose the head is that came last. Returns the serial of its value.
@@ -103,11 +105,12 @@ impl LastAuthorization {
     fn of_serial(
         &self,
         serial: u64,
-        anonymous: IdentityKey,
-    ) -> Result<IdentityKey, Unauthenticated> {
+        peer: &mut PeerIdentity,
+        at: (&IdentityTable, u64),
+    ) -> Result<Proved, Unauthenticated> {
         match serial {
-            WITHOUT => Ok(anonymous),
-            _ => self.found,
+            WITHOUT => peer.find(at),
+            _ => self.found.map(Proved::by_table),
         }
     }
 

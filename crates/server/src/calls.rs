@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use net::ConnectionId;
-use service::identities::{Identity, IdentityKey, IdentityTable};
+use service::identities::{Identity, IdentityKey, IdentityTable, NEVER_MS};
 use service::method::CallKind;
 use service::{Call, Code, LoopFigures, Method, PlanReads, Shared, Status};
 use store::DatabaseId;
@@ -15,6 +15,7 @@ use crate::audit_record::AuditCaller;
 use crate::call_id::CallId;
 use crate::connection::Http2State;
 use crate::durations::EndedCalls;
+use crate::peer_identity::Proved;
 use crate::settings::Detail;
 use crate::stream::StreamHandle;
 use crate::timers::{Timer, Timers};
@@ -27,6 +28,8 @@ struct Running {
     /// Whose call it is; [`IdentityKey::NOBODY`] of one whose refusal is delayed, which is not
     /// counted among calls that began.
     identity: IdentityKey,
+    /// When what proved that is not valid any more, in milliseconds since 1970.
+    proved_until_ms: u64,
     call: Call,
     resources: CallResources,
     /// `u64::MAX`: the caller set no deadline.
@@ -142,6 +145,8 @@ pub(crate) struct CallTable {
     fresh: Vec<CallId>,
     /// Connections and tags of commits whose callers have left in this tick.
     abandoned: Vec<(ConnectionId, u64)>,
+    /// No proof of a running call ends before.
+    proofs_end_ms: u64,
     figures: LoopFigures,
     /// How long calls took; `None`: nobody wants to know.
     ended_calls: Option<EndedCalls>,
@@ -156,6 +161,7 @@ impl CallTable {
             of_identities: Vec::new(),
             fresh: Vec::new(),
             abandoned: Vec::new(),
+            proofs_end_ms: NEVER_MS,
             figures,
             ended_calls: time_calls.then(EndedCalls::default),
         }
@@ -226,15 +232,30 @@ impl CallTable {
         self.ids().filter(is_subscribed)
     }
 
-    /// Returns the running calls whose callers are not in the table any more, to be ended.
-    pub fn orphans(&self, identities: &IdentityTable) -> Vec<CallId> {
-        let is_orphan = |id: &CallId| {
-            let running = self.calls.get(*id);
-            running.is_some_and(|running| {
-                !running.is_refused() && identities.get(running.identity).is_none()
-            })
-        };
-        self.ids().filter(is_orphan).collect()
+    /// Returns the running calls whose callers are not in the table any more, or prove nothing any
+    /// more, to be ended.
+    pub fn orphans(&mut self, identities: &IdentityTable, now_ms: u64) -> Vec<CallId> {
+        let mut proofs_end_ms = NEVER_MS;
+        let mut orphans = Vec::new();
+        for id in self.calls.ids() {
+            let Some(running) = self.calls.get(id).filter(|running| !running.is_refused()) else {
+                continue;
+            };
+            let is_known = identities.get(running.identity).is_some();
+            if is_known && running.proved_until_ms > now_ms {
+                proofs_end_ms = proofs_end_ms.min(running.proved_until_ms);
+            } else {
+                orphans.push(id);
+            }
+        }
+        self.proofs_end_ms = proofs_end_ms;
+        orphans
+    }
+
+    /// Returns when the proof of a running call may end next, in milliseconds since 1970.
+    #[inline]
+    pub fn proofs_end_ms(&self) -> u64 {
+        self.proofs_end_ms
     }
 
     /// Returns whether a call ends with the outcome of the commit that it has under way.
@@ -269,7 +290,7 @@ impl CallTable {
         &mut self,
         http2: &mut Http2State,
         stream: StreamKey,
-        (method, identity): (Method, IdentityKey),
+        (method, proved): (Method, Proved),
         deadline_ns: u64,
         now_ns: u64,
     ) -> CallId {
@@ -277,7 +298,8 @@ impl CallTable {
             connection: http2.link.id,
             stream,
             method,
-            identity,
+            identity: proved.key,
+            proved_until_ms: proved.until_ms,
             call: Call::Over,
             resources: CallResources::default(),
             deadline_ns,
@@ -287,13 +309,14 @@ impl CallTable {
             reads_from: None,
             subscribed: false,
         });
+        self.proofs_end_ms = self.proofs_end_ms.min(proved.until_ms);
         // The token by which the stream names its call; 0 is a stream without one.
         http2.connection.set_token(stream, id.index + 1);
         http2.begin_call();
-        match identity {
+        match proved.key {
             IdentityKey::NOBODY => self.refused += 1,
             _ => {
-                self.begin_of_identity(identity);
+                self.begin_of_identity(proved.key);
                 self.figures.started(method);
             }
         }

@@ -16,6 +16,7 @@ use crate::audit::ConnectionDenials;
 use crate::authorization::LastAuthorization;
 use crate::call_id::CallId;
 use crate::limits;
+use crate::peer_identity::PeerIdentity;
 use crate::stream::StreamHandle;
 use crate::tls::HTTP2;
 use crate::wrong_tokens::ConnectionWrongTokens;
@@ -34,8 +35,8 @@ pub(crate) enum ConnectionState {
 pub(crate) struct Link {
     pub id: ConnectionId,
     pub peer: PeerKind,
-    /// Through which listener it came.
-    pub listener: usize,
+    /// Whose its calls without a token are.
+    pub identity: PeerIdentity,
     /// Where the peer is, for the log.
     pub address: PeerAddress,
     /// When it was opened.
@@ -146,7 +147,7 @@ impl Link {
         Link {
             id,
             peer: kind,
-            listener: peer.listener,
+            identity: PeerIdentity::new(peer),
             address: peer.address,
             opened_ns: now_ns,
             caller: Caller {
@@ -427,6 +428,7 @@ mod tests {
                     over_limit,
                     place: None,
                     tls: None,
+                    user: None,
                 };
                 let id = ConnectionId {
                     slot: 0,

@@ -41,6 +41,7 @@ mod metadata;
 mod pace;
 #[cfg(test)]
 mod pair;
+mod peer_identity;
 mod plain;
 mod pulse;
 mod readers;

@@ -207,9 +207,14 @@ impl Pair {
 
     /// A connection, ready for calls, of those who may do this without a token.
     pub fn of(anonymous: Rights) -> Pair {
+        Pair::of_peer(anonymous, None, None)
+    }
+
+    /// The same, of a peer that has agreed on this with TLS, or of this user.
+    pub fn of_peer(anonymous: Rights, tls: Option<net::tls::Agreed>, user: Option<u32>) -> Pair {
         let change = |config: &mut Config| config.anonymous = vec![anonymous];
         let mut pair = Pair::with_config(None, LoopRole::Connections, change);
-        pair.accept(false);
+        pair.accept_peer(false, tls, user);
         pair.greet();
         pair
     }
@@ -287,7 +292,7 @@ impl Pair {
 
     /// A connection takes the place of the one before.
     pub fn accept(&mut self, over_limit: bool) {
-        self.accept_peer(over_limit, None);
+        self.accept_peer(over_limit, None, None);
     }
 
     /// The same over TLS, with this in ALPN.
@@ -295,11 +300,12 @@ impl Pair {
         let agreed = net::tls::Agreed {
             application: application.map(<[u8]>::to_vec),
             resumed: false,
+            certificate: None,
         };
-        self.accept_peer(false, Some(agreed));
+        self.accept_peer(false, Some(agreed), None);
     }
 
-    fn accept_peer(&mut self, over_limit: bool, tls: Option<net::tls::Agreed>) {
+    fn accept_peer(&mut self, over_limit: bool, tls: Option<net::tls::Agreed>, user: Option<u32>) {
         let peer = Peer {
             address: PeerAddress::Simulated(1),
             listener: 0,
@@ -307,6 +313,7 @@ impl Pair {
             over_limit,
             place: None,
             tls,
+            user,
         };
         self.worker.opened(ID, &peer, &mut self.io, self.now_ns);
     }

@@ -21,6 +21,8 @@ pub struct TlsFiles {
     pub key: PathBuf,
     /// Certificates of the authorities that sign those of clients; `None`: clients need none.
     pub client_authorities: Option<PathBuf>,
+    /// Clients may have none all the same.
+    pub client_certificate_optional: bool,
 }
 
 /// Why files cannot be used. Names the file.
@@ -85,8 +87,9 @@ impl TlsFiles {
 }
 
 impl Contents {
-    fn options(&self, now_s: u64) -> ServerTlsOptions<'_> {
+    fn options(&self, is_optional: bool, now_s: u64) -> ServerTlsOptions<'_> {
         ServerTlsOptions {
+            client_certificate_optional: is_optional,
             certificate: &self.certificate,
             key: &self.key,
             client_authorities: self.client_authorities.as_deref(),
@@ -113,7 +116,8 @@ impl Certificates {
     /// valid now.
     pub fn load(files: TlsFiles, now_s: u64) -> Result<Certificates, TlsFilesError> {
         let contents = files.read()?;
-        let tls = ServerTls::new(&contents.options(now_s)).map_err(|error| files.wrong(error))?;
+        let options = contents.options(files.client_certificate_optional, now_s);
+        let tls = ServerTls::new(&options).map_err(|error| files.wrong(error))?;
         Ok(Certificates {
             files,
             tls,
@@ -137,7 +141,8 @@ impl Certificates {
             return Ok(false);
         }
         self.tried = contents;
-        let replaced = self.tls.replace(&self.tried.options(now_s));
+        let is_optional = self.files.client_certificate_optional;
+        let replaced = self.tls.replace(&self.tried.options(is_optional, now_s));
         replaced.map_err(|error| self.files.wrong(error))?;
         Ok(true)
     }
@@ -165,6 +170,7 @@ mod tests {
                 certificate: self.0.join("certificate.pem"),
                 key: self.0.join("key.pem"),
                 client_authorities: None,
+                client_certificate_optional: false,
             }
         }
 

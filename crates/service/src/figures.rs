@@ -95,13 +95,15 @@ pub enum RefusedFor {
     TokenWrong,
     /// Its token has expired.
     TokenExpired,
+    /// The certificate or the user of its connection proves nobody any more, or several.
+    PeerIdentity,
     /// The right that its method needs holds nowhere for its caller.
     PermissionDenied,
 }
 
 impl RefusedFor {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [RefusedFor; 10] = [
+    pub const ALL: [RefusedFor; 11] = [
         RefusedFor::Stopping,
         RefusedFor::Connections,
         RefusedFor::AddressConnections,
@@ -111,6 +113,7 @@ impl RefusedFor {
         RefusedFor::TokenMissing,
         RefusedFor::TokenWrong,
         RefusedFor::TokenExpired,
+        RefusedFor::PeerIdentity,
         RefusedFor::PermissionDenied,
     ];
 }
@@ -123,6 +126,9 @@ impl From<Unauthenticated> for RefusedFor {
             Unauthenticated::NoToken | Unauthenticated::Unknown | Unauthenticated::Ended => {
                 RefusedFor::TokenWrong
             }
+            Unauthenticated::Ambiguous
+            | Unauthenticated::BindingExpired
+            | Unauthenticated::CertificateExpired => RefusedFor::PeerIdentity,
         }
     }
 }
@@ -450,6 +456,6 @@ mod tests {
         }
         other.refused(RefusedFor::Stopping);
         let refused = figures.totals().refused.map(|(calls, _)| calls);
-        assert_eq!(refused, [2, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+        assert_eq!(refused, [2, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
     }
 }

@@ -252,8 +252,9 @@ pub const GRANTS_MAX: usize = 64;
 /// Longest name of an identity, in bytes: people type it, and it stands in lines of the log.
 pub const IDENTITY_NAME_BYTES_MAX: usize = 64;
 
-/// Bytes of all rights of one token in text, together. The list of all tokens is one message: so it
-/// has at most 4 MiB, which clients take if nobody has told them otherwise.
+/// Bytes of all rights of one token in text, together, with what it is bound to. The list of all
+/// tokens is one message: so it has at most 4 MiB, which clients take if nobody has told them
+/// otherwise.
 pub const TOKEN_RIGHTS_BYTES_MAX: usize = 3 << 10;
 
 /// Longest time until a token expires, 10 years: a longer one is a mistake, or means never.
@@ -263,6 +264,15 @@ pub const TOKEN_EXPIRY_MS_MAX: u64 = 10 * 366 * 24 * 60 * 60 * 1000;
 /// two tokens, with names of their own.
 pub const TOKEN_KEEP_MS_MAX: u64 = 30 * 24 * 60 * 60 * 1000;
 
+/// Roles of a server. Each is looked for by its name in a short list, when the table of identities
+/// is made anew.
+pub const ROLES_MAX: usize = 100;
+
+/// Bytes of the rights of all identities in text, with those of their roles wherever they are used:
+/// what all of them may have without roles, and as much again. A table of identities keeps them in
+/// memory, twice while it is made anew. Beyond: RESOURCE_EXHAUSTED.
+pub const IDENTITIES_BYTES_MAX: usize = 12 << 20;
+
 /// Times that a change of a token is tried where others change tokens at the same moment. Each time
 /// one of them has come through, so that only a crowd is told to try again.
 pub const TOKEN_CHANGE_TRIES: u32 = 64;
@@ -270,3 +280,6 @@ pub const TOKEN_CHANGE_TRIES: u32 = 64;
 /// Longest value of the header `authorization` that is looked at, and that a connection keeps: a
 /// token has 57 bytes with its scheme.
 pub const AUTHORIZATION_BYTES_MAX: usize = 128;
+
+/// Bytes of a name to which an identity is bound: an ID of SPIFFE has at most 2048.
+pub const BINDING_BYTES_MAX: usize = 2048;

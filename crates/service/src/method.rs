@@ -178,6 +178,9 @@ methods! {
         AdminListTokens Grpc(api::admin::LIST_TOKENS), Administer, Server;
         AdminRevokeToken Grpc(api::admin::REVOKE_TOKEN), Administer, Server;
         AdminRotateToken Grpc(api::admin::ROTATE_TOKEN), Administer, Server;
+        AdminSetRole Grpc(api::admin::SET_ROLE), Administer, Server;
+        AdminListRoles Grpc(api::admin::LIST_ROLES), Administer, Server;
+        AdminDropRole Grpc(api::admin::DROP_ROLE), Administer, Server;
     }
     Echo {
         EchoUnary Grpc(api::echo::UNARY), AnyRight, Nowhere;
@@ -442,6 +445,9 @@ mod tests {
             M::AdminListTokens,
             M::AdminRevokeToken,
             M::AdminRotateToken,
+            M::AdminSetRole,
+            M::AdminListRoles,
+            M::AdminDropRole,
         ];
         for &method in Method::ALL {
             let MethodEntry {

@@ -117,6 +117,13 @@ cases! {
     "pelton.v1.RevokeTokenResponse" api::admin::RevokeTokenResponse;
     "pelton.v1.RotateTokenRequest" api::admin::RotateTokenRequest;
     "pelton.v1.RotateTokenResponse" api::admin::RotateTokenResponse;
+    "pelton.v1.RoleDescription" api::admin::RoleDescription;
+    "pelton.v1.SetRoleRequest" api::admin::SetRoleRequest;
+    "pelton.v1.SetRoleResponse" api::admin::SetRoleResponse;
+    "pelton.v1.ListRolesRequest" api::admin::ListRolesRequest;
+    "pelton.v1.ListRolesResponse" api::admin::ListRolesResponse;
+    "pelton.v1.DropRoleRequest" api::admin::DropRoleRequest;
+    "pelton.v1.DropRoleResponse" api::admin::DropRoleResponse;
     "pelton.v1.EchoRequest" api::echo::EchoRequest;
     "pelton.v1.EchoResponse" api::echo::EchoResponse;
     "grpc.health.v1.HealthCheckRequest" api::health::HealthCheckRequest;

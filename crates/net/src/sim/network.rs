@@ -98,6 +98,7 @@ impl Network {
                 over_limit: false,
                 place: None,
                 tls: None,
+                user: None,
             };
             node.core.open(end, &peer, now_ns);
             node.due = true;

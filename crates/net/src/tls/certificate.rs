@@ -71,15 +71,21 @@ pub(super) fn names_hosts(der: &[u8]) -> bool {
 /// If there is none.
 pub fn fingerprint(text: &[u8]) -> Result<String, TlsConfigError> {
     let certificates = pem::certificates(text)?;
+    let digest = sha256(&certificates[0]);
+    let bytes: Vec<String> = digest.iter().map(|byte| format!("{byte:02X}")).collect();
+    Ok(bytes.join(":"))
+}
+
+/// The SHA-256 of a certificate in DER.
+pub(super) fn sha256(der: &[u8]) -> [u8; 32] {
     let suite = TLS13_AES_128_GCM_SHA256.tls13();
     let hash = suite.expect("a suite of TLS 1.3").common.hash_provider;
-    let digest = hash.hash(&certificates[0]);
-    let bytes: Vec<String> = digest
-        .as_ref()
-        .iter()
-        .map(|byte| format!("{byte:02X}"))
-        .collect();
-    Ok(bytes.join(":"))
+    let digest = hash.hash(der);
+    let mut bytes = [0; 32];
+    for (byte, of_digest) in bytes.iter_mut().zip(digest.as_ref()) {
+        *byte = *of_digest;
+    }
+    bytes
 }
 
 #[cfg(test)]

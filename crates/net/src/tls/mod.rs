@@ -8,6 +8,7 @@ mod certificate;
 mod client;
 mod error;
 mod failure;
+mod peer_certificate;
 mod pem;
 mod pipe;
 mod provider;
@@ -16,10 +17,13 @@ mod session;
 mod signatures;
 mod trusted_leaf;
 
+use std::sync::Arc;
+
 pub use certificate::{Validity, fingerprint};
 pub use client::{ClientTls, ClientTlsOptions, Trust};
 pub use error::{ConfigPart, TlsConfigError};
 pub use failure::{CertificateFault, FailureKind, TlsFailure};
+pub use peer_certificate::{PeerCertificate, SubjectName};
 pub use pipe::TlsPipe;
 pub use server::{ServerTls, ServerTlsOptions};
 pub(crate) use session::{Session, sealed_bytes};
@@ -32,4 +36,6 @@ pub struct Agreed {
     pub application: Option<Vec<u8>>,
     /// Whether an earlier session was resumed.
     pub resumed: bool,
+    /// What the client has shown, on the side of the server; `None`: no certificate.
+    pub certificate: Option<Arc<PeerCertificate>>,
 }

@@ -21,8 +21,11 @@ pub struct ServerTlsOptions<'a> {
     /// The private key of the certificate, in PEM.
     pub key: &'a [u8],
     /// Certificates, in PEM, of the authorities that sign those of clients, or of clients
-    /// themselves: every client must have one (mutual TLS).
+    /// themselves: clients are asked for one (mutual TLS).
     pub client_authorities: Option<&'a [u8]>,
+    /// Whether clients without a certificate are let in as well. One that is not trusted ends the
+    /// handshake in any case.
+    pub client_certificate_optional: bool,
     /// Application protocols by their names in ALPN, the preferred one first.
     pub applications: &'a [&'a [u8]],
     /// Seconds since 1970: a certificate that is not valid now is refused.
@@ -103,7 +106,9 @@ fn make(options: &ServerTlsOptions<'_>) -> Result<Current, TlsConfigError> {
     let builder = match options.client_authorities {
         None => builder.with_no_client_auth(),
         Some(text) => {
-            let verifier = ClientVerifier::new(TrustedCertificates::of_pem(text)?, provider)?;
+            let trusted = TrustedCertificates::of_clients(text)?;
+            let is_mandatory = !options.client_certificate_optional;
+            let verifier = ClientVerifier::new(trusted, is_mandatory, provider)?;
             builder.with_client_cert_verifier(Arc::new(verifier))
         }
     };

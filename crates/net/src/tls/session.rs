@@ -8,8 +8,10 @@ use rustls::unbuffered::{
     UnbufferedStatus, WriteTraffic,
 };
 
-use super::Agreed;
+use std::sync::Arc;
+
 use super::failure::{FailureKind, TlsFailure};
+use super::{Agreed, PeerCertificate};
 use crate::io::Input;
 
 /// The most plaintext in a record (RFC 8446 section 5.1).
@@ -79,13 +81,23 @@ impl Session {
 
     /// What was agreed on, once the handshake is done.
     pub(crate) fn agreed(&self) -> Agreed {
-        let (application, kind) = match &self.side {
-            Side::Server(connection) => (connection.alpn_protocol(), connection.handshake_kind()),
-            Side::Client(connection) => (connection.alpn_protocol(), connection.handshake_kind()),
+        let (application, kind, shown) = match &self.side {
+            Side::Server(connection) => (
+                connection.alpn_protocol(),
+                connection.handshake_kind(),
+                connection.peer_certificates(),
+            ),
+            Side::Client(connection) => (
+                connection.alpn_protocol(),
+                connection.handshake_kind(),
+                None,
+            ),
         };
+        let certificate = shown.and_then(|chain| chain.first());
         Agreed {
             application: application.map(<[u8]>::to_vec),
             resumed: kind == Some(HandshakeKind::Resumed),
+            certificate: certificate.map(|leaf| Arc::new(PeerCertificate::of(leaf))),
         }
     }
 
@@ -324,6 +336,7 @@ mod tests {
             certificate: certificate.as_bytes(),
             key: key.serialize_pem().as_bytes(),
             client_authorities: None,
+            client_certificate_optional: false,
             applications: &[b"h2"],
             now_s: 1_800_000_000,
         });

@@ -18,9 +18,10 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::{CertificateError, DistinguishedName, RootCertStore};
 use x509_cert::Certificate;
+use x509_cert::certificate::Version;
 use x509_cert::der::Decode;
 use x509_cert::der::asn1::ObjectIdentifier;
-use x509_cert::ext::pkix::ExtendedKeyUsage;
+use x509_cert::ext::pkix::{BasicConstraints, ExtendedKeyUsage};
 
 use super::certificate::Validity;
 use super::error::TlsConfigError;
@@ -34,27 +35,68 @@ const CLIENT_AUTH: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.
 pub(super) struct TrustedCertificates {
     roots: RootCertStore,
     leaves: Vec<CertificateDer<'static>>,
+    /// The subjects of all of them.
+    hints: Vec<DistinguishedName>,
 }
 
 impl TrustedCertificates {
-    /// Returns the certificates in a PEM text.
+    /// Returns the certificates in a PEM text, by which servers are checked.
     ///
     /// # Errors
     /// If there is none, or one that cannot be read.
     pub(super) fn of_pem(text: &[u8]) -> Result<TrustedCertificates, TlsConfigError> {
+        TrustedCertificates::read(text, |_| Ok(true))
+    }
+
+    /// The same, by which clients are checked. One that is no authority by what stands in it is
+    /// none here: its holder could make certificates with the names of other clients. webpki takes
+    /// each root that it is given for an authority.
+    ///
+    /// # Errors
+    /// If there is none, or one that cannot be read.
+    pub(super) fn of_clients(text: &[u8]) -> Result<TrustedCertificates, TlsConfigError> {
+        TrustedCertificates::read(text, is_authority)
+    }
+
+    fn read(
+        text: &[u8],
+        is_root: impl Fn(&CertificateDer<'_>) -> Result<bool, TlsConfigError>,
+    ) -> Result<TrustedCertificates, TlsConfigError> {
         let bad = |why: String| TlsConfigError::BadAuthorities(why);
-        let (mut roots, mut leaves) = (RootCertStore::empty(), Vec::new());
+        let (mut roots, mut others) = (RootCertStore::empty(), RootCertStore::empty());
+        let mut leaves = Vec::new();
         for found in CertificateDer::pem_slice_iter(text) {
             let found = found.map_err(|error| bad(error.to_string()))?;
-            let added = roots.add(found.clone());
+            let added = match is_root(&found)? {
+                true => roots.add(found.clone()),
+                false => others.add(found.clone()),
+            };
             added.map_err(|error| bad(error.to_string()))?;
             leaves.push(found);
         }
-        match roots.is_empty() {
-            true => Err(bad("there is no PEM certificate in it".into())),
-            false => Ok(TrustedCertificates { roots, leaves }),
+        if leaves.is_empty() {
+            return Err(bad("there is no PEM certificate in it".into()));
         }
+        Ok(TrustedCertificates {
+            hints: [roots.subjects(), others.subjects()].concat(),
+            roots,
+            leaves,
+        })
     }
+}
+
+/// Whether a certificate may be that of an authority: of version 3 with CA:TRUE (RFC 5280 section
+/// 4.2.1.9), or of an earlier one, which does not say.
+///
+/// # Errors
+/// If it cannot be read: webpki might read it, and take it for one.
+fn is_authority(der: &CertificateDer<'_>) -> Result<bool, TlsConfigError> {
+    let certificate = Certificate::from_der(der)
+        .map_err(|error| TlsConfigError::BadAuthorities(error.to_string()))?;
+    let content = certificate.tbs_certificate();
+    let constraints = content.get_extension::<BasicConstraints>();
+    let says_so = constraints.is_ok_and(|found| found.is_some_and(|(_, one)| one.ca));
+    Ok(says_so || content.version() != Version::V3)
 }
 
 /// A leaf that is byte for byte one that was given.
@@ -160,42 +202,56 @@ impl ServerCertVerifier for ServerVerifier {
     check_signatures!();
 }
 
-/// Checks clients, each of which must have a certificate.
+/// Checks clients.
 #[derive(Debug)]
 pub(super) struct ClientVerifier {
     leaves: Vec<TrustedLeaf>,
-    by_authority: Arc<dyn ClientCertVerifier>,
+    /// `None`: all that were given are leaves.
+    by_authority: Option<Arc<dyn ClientCertVerifier>>,
+    /// The subjects of all certificates that were given: clients choose by them what to show.
+    hints: Vec<DistinguishedName>,
+    is_mandatory: bool,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
 impl ClientVerifier {
+    /// `is_mandatory`: each must have a certificate.
     pub(super) fn new(
         trusted: TrustedCertificates,
+        is_mandatory: bool,
         provider: Arc<CryptoProvider>,
     ) -> Result<ClientVerifier, TlsConfigError> {
-        let roots = Arc::new(trusted.roots);
         let algorithms = provider.signature_verification_algorithms;
-        let by_authority = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
+        let by_authority = match trusted.roots.is_empty() {
+            true => None,
+            false => {
+                let roots = Arc::new(trusted.roots);
+                let builder = WebPkiClientVerifier::builder_with_provider(roots, provider);
+                let built = builder.build();
+                Some(built.map_err(|error| TlsConfigError::BadAuthorities(error.to_string()))?)
+            }
+        };
         Ok(ClientVerifier {
             algorithms,
             leaves: trusted_leaves(trusted.leaves),
-            by_authority: by_authority
-                .map_err(|error| TlsConfigError::BadAuthorities(error.to_string()))?,
+            by_authority,
+            hints: trusted.hints,
+            is_mandatory,
         })
     }
 }
 
 impl ClientCertVerifier for ClientVerifier {
     fn offer_client_auth(&self) -> bool {
-        self.by_authority.offer_client_auth()
+        true
     }
 
     fn client_auth_mandatory(&self) -> bool {
-        self.by_authority.client_auth_mandatory()
+        self.is_mandatory
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.by_authority.root_hint_subjects()
+        &self.hints
     }
 
     fn verify_client_cert(
@@ -205,9 +261,9 @@ impl ClientCertVerifier for ClientVerifier {
         now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
         let Some(leaf) = find(&self.leaves, shown) else {
-            return self
-                .by_authority
-                .verify_client_cert(shown, intermediates, now);
+            let by_authority = self.by_authority.as_ref();
+            let by_authority = by_authority.ok_or(CertificateError::UnknownIssuer)?;
+            return by_authority.verify_client_cert(shown, intermediates, now);
         };
         leaf.check(CLIENT_AUTH, now)?;
         Ok(ClientCertVerified::assertion())
@@ -271,8 +327,11 @@ mod tests {
     fn trusted(given: &CertificateDer<'static>) -> TrustedCertificates {
         let mut roots = RootCertStore::empty();
         roots.add(given.clone()).expect("readable");
-        let leaves = vec![given.clone()];
-        TrustedCertificates { roots, leaves }
+        TrustedCertificates {
+            hints: roots.subjects(),
+            leaves: vec![given.clone()],
+            roots,
+        }
     }
 
     /// Both sides, until they agree or one gives up.
@@ -339,7 +398,7 @@ mod tests {
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier.expect("valid")))
             .with_client_cert_resolver(Arc::clone(shows) as _);
-        let verifier = ClientVerifier::new(trusted(given), provider());
+        let verifier = ClientVerifier::new(trusted(given), true, provider());
         let server = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
             .expect("known")

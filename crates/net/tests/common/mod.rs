@@ -39,6 +39,8 @@ pub struct Habits {
     /// The first byte seen in each turn, in order.
     pub turns: Mutex<Vec<u8>>,
     pub closed: Mutex<Vec<Closed>>,
+    /// The peers of connections, in the order in which these were opened.
+    pub peers: Mutex<Vec<Peer>>,
     pub wakers: Mutex<Vec<Arc<dyn Waker>>>,
     /// When ticks came that were asked for by a deadline: how late, in nanoseconds.
     pub lateness_ns: Mutex<VecDeque<u64>>,
@@ -58,6 +60,12 @@ struct Echo {
 impl Handler for Echo {
     fn opened(&mut self, id: ConnectionId, peer: &Peer, io: &mut Io, _: u64) {
         self.open.push(id);
+        // Its place would be counted for as long as it is kept.
+        let seen = Peer {
+            place: None,
+            ..peer.clone()
+        };
+        self.habits.peers.lock().expect("no panic").push(seen);
         if peer.over_limit {
             io.output.extend_from_slice(b"full");
             io.close_when_written();

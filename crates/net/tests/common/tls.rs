@@ -98,6 +98,7 @@ impl Identity {
             certificate: self.certificate.as_bytes(),
             key: self.key.as_bytes(),
             client_authorities: client_authorities.map(str::as_bytes),
+            client_certificate_optional: false,
             applications: APPLICATIONS,
             now_s: now_s(),
         }

@@ -3,12 +3,14 @@
 mod backup;
 mod blob;
 mod bulk;
+mod client_auth;
 mod credentials;
 mod database;
 mod load;
 mod load_services;
 mod number;
 mod other_tools;
+mod role;
 mod serve;
 mod server_address;
 mod store;
@@ -25,6 +27,7 @@ pub use bulk::{
     BatchArguments, BatchModeArgument, ExportArguments, ExportFormat, ImportArguments,
     TransactArguments,
 };
+pub use client_auth::ClientAuth;
 pub use credentials::CredentialArguments;
 pub use database::{
     ConvertDatabaseArguments, CreateDatabaseArguments, DatabaseCommand, DropDatabaseArguments,
@@ -35,6 +38,7 @@ pub use load_services::{
     KvstoreLoadArguments, LoadFormat, LoadKeys, LoadService, LoadTarget, PingConnections,
     PingLoadArguments,
 };
+pub use role::{DropRoleArguments, ListRolesArguments, RoleCommand, SetRoleArguments};
 pub use serve::{CpuList, Driver, LogFormat, LogLevel, ServeArguments, UnixMode};
 pub use store::{
     AppendArguments, ConditionArguments, ConnectionArguments, CountArguments, DatabaseArguments,
@@ -194,6 +198,10 @@ pub enum Command {
     /// docs/security.md says what rights there are, and how the first token is made.
     #[command(subcommand)]
     Token(TokenCommand),
+
+    /// Make, change, list and drop roles: named sets of rights that tokens can have
+    #[command(subcommand)]
+    Role(RoleCommand),
 
     /// Copy all databases of a running server into a folder; only on the machine of the server
     ///

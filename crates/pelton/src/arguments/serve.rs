@@ -7,6 +7,7 @@ use std::str::FromStr;
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Deserializer};
 
+use super::client_auth::ClientAuth;
 use super::database::KindArgument;
 use super::number;
 use crate::durability::Durability;
@@ -72,9 +73,17 @@ pub struct ServeArguments {
     /// Only clients with a certificate that is one of these (PEM), or signed by one, may connect
     /// with TLS
     ///
-    /// Read anew like --tls-cert. [default: clients need no certificate]
+    /// `pelton token create --certificate` says who they are. Read anew like --tls-cert.
+    /// [default: clients need no certificate]
     #[arg(long, value_name = "FILE", env = "PELTON_CLIENT_CA")]
     pub client_ca: Option<PathBuf>,
+
+    /// With --client-ca: whether each client needs a certificate, or may have one
+    ///
+    /// With `optional`, those without one get what `+anonymous=` of --listen says; one that is not
+    /// good is refused all the same. [default: required]
+    #[arg(long, value_name = "WHO", env = "PELTON_CLIENT_AUTH")]
+    pub client_auth: Option<ClientAuth>,
 
     /// TLS for a first try: make a certificate for this machine in a folder, or use the one that is
     /// there

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use service::identities::{Binding, BindingError};
 use service::rights::Grant;
 
 use super::store::ConnectionArguments;
@@ -14,9 +15,11 @@ pub enum TokenCommand {
     /// Make a token, and print it: it is shown this once
     ///
     /// Whoever has it calls with its rights: `--token-file FILE`, or the variable PELTON_TOKEN.
+    /// With --certificate or --uid there is no token: the certificate of a client, or the user of
+    /// a process, stands for the name.
     Create(CreateTokenArguments),
 
-    /// List all tokens: their names, rights and times, not the tokens themselves
+    /// List all tokens: their names, rights, times and bindings, not the tokens themselves
     #[command(visible_alias = "ls")]
     List(ListTokensArguments),
 
@@ -52,7 +55,8 @@ pub struct CreateTokenArguments {
     ///
     /// Alone it holds on the whole server; with `:DATABASE` behind it in this database (`default`
     /// is the one without a name); with `:DATABASE/PREFIX` for its blobs whose names begin so. Or
-    /// `service:NAME` for all that a drop-in service does: kvstore, gupload or ydb-ping.
+    /// `service:NAME` for all that a drop-in service does: kvstore, gupload or ydb-ping. Or
+    /// `role:NAME` for what a role grants.
     #[arg(long, value_name = "RIGHTS", required = true, value_delimiter = ',')]
     pub rights: Vec<Grant>,
 
@@ -60,11 +64,43 @@ pub struct CreateTokenArguments {
     #[arg(long, value_name = "TIME")]
     pub expires: Option<Span>,
 
+    /// Make no token: whoever shows this certificate has the rights
+    ///
+    /// A subject alternative name in it: `san:dns:worker.example`, `san:uri:spiffe://…` or
+    /// `san:email:ADDRESS`, without wildcards; or its fingerprint, `sha256:HEX`. The server asks
+    /// for certificates with `pelton serve --client-ca`.
+    #[arg(
+        long,
+        value_name = "WHICH",
+        value_parser = certificate,
+        conflicts_with_all = ["uid", "to"]
+    )]
+    pub certificate: Option<Binding>,
+
+    /// Make no token: processes of this user have the rights, by its number, on UNIX sockets
+    #[arg(long, value_name = "NUMBER", value_parser = user, conflicts_with = "to")]
+    pub uid: Option<Binding>,
+
     #[command(flatten)]
     pub new: NewTokenArguments,
 
     #[command(flatten)]
     pub connection: ConnectionArguments,
+}
+
+fn certificate(text: &str) -> Result<Binding, String> {
+    let binding: Binding = text
+        .parse()
+        .map_err(|error: BindingError| error.to_string())?;
+    match binding {
+        Binding::User(_) => Err("a user is given by --uid".into()),
+        binding => Ok(binding),
+    }
+}
+
+fn user(text: &str) -> Result<Binding, String> {
+    let binding = format!("uid:{text}").parse();
+    binding.map_err(|error: BindingError| error.to_string())
 }
 
 /// `pelton token list`

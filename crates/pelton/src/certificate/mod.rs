@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use net::tls::ServerTls;
 use server::tls::{Certificates, TlsFiles};
 
+use crate::arguments::ClientAuth;
 use crate::exit::Failure;
 use crate::limits::{CERTIFICATE_POLL_MS, CERTIFICATE_WARNING_S};
 use crate::settings::{CertificateSource, Settings};
@@ -160,5 +161,6 @@ fn files(certificate: &Path, key: &Path, settings: &Settings) -> TlsFiles {
         certificate: certificate.into(),
         key: key.into(),
         client_authorities: settings.client_ca.clone(),
+        client_certificate_optional: settings.client_auth == ClientAuth::Optional,
     }
 }

@@ -166,6 +166,7 @@ mod tests {
             certificate: first.certificate.clone(),
             key: first.key.clone(),
             client_authorities: None,
+            client_certificate_optional: false,
         };
         assert!(Certificates::load(files, NOW_S).is_ok());
         let later = make(NOW_S + (SELF_SIGNED_DAYS - 1) * 86_400).expect("made anew");

@@ -27,10 +27,13 @@ use crate::size::Span;
 pub fn create_token(arguments: &CreateTokenArguments) -> Result<Exit, Failure> {
     let rights: Vec<String> = arguments.rights.iter().map(ToString::to_string).collect();
     let rights: Vec<&str> = rights.iter().map(String::as_str).collect();
+    let binding = arguments.certificate.as_ref().or(arguments.uid.as_ref());
+    let binding = binding.map_or_else(String::new, ToString::to_string);
     let request = CreateTokenRequest {
         name: &arguments.name,
         rights: (&rights[..]).into(),
         expires_after_ms: some_time("--expires", arguments.expires, TOKEN_EXPIRY_MS_MAX)?,
+        binding: &binding,
     };
     let mut bytes = Vec::new();
     request.encode(&mut bytes);
@@ -39,7 +42,47 @@ pub fn create_token(arguments: &CreateTokenArguments) -> Result<Exit, Failure> {
     let answer = place.if_made(called)?;
     let answer = CreateTokenResponse::decode(&answer).map_err(unreadable)?;
     let described = answer.description.unwrap_or_default();
-    place.show(answer.token, &described, &arguments.connection)
+    match binding.is_empty() {
+        true => place.show(answer.token, &described, &arguments.connection),
+        // A server that does not know of bindings has made a token.
+        false if described.binding.is_empty() => Err(Failure::Failed(format!(
+            "the server does not know of bindings, and has made a token in its place: \
+             `pelton token revoke {}` takes it back",
+            described.name
+        ))),
+        false => show_bound(&described, &arguments.connection),
+    }
+}
+
+/// Says what was bound.
+fn show_bound(
+    described: &TokenDescription<'_>,
+    connection: &ConnectionArguments,
+) -> Result<Exit, Failure> {
+    let mut output = Output::new(connection.output);
+    match output.is_json() {
+        true => output.object(fields(described)?)?,
+        false => output.line("bound")?,
+    }
+    output.end()?;
+    note(format_args!("{}: {}", described.name, summary(described)?));
+    Ok(Exit::Done)
+}
+
+/// What is said of a new identity.
+fn summary(described: &TokenDescription<'_>) -> Result<String, Failure> {
+    let bound = match described.binding {
+        "" => String::new(),
+        binding => format!("{binding}; "),
+    };
+    let expires = match described.expires_at_ms {
+        0 => "it does not expire".into(),
+        at_ms => format!("it expires {}", at(at_ms)),
+    };
+    Ok(format!(
+        "{bound}{}; {expires}",
+        rights(described)?.join(", ")
+    ))
 }
 
 /// Makes another token for a name.
@@ -147,13 +190,9 @@ impl NewToken<'_> {
         }
         output.end()?;
         note(format_args!(
-            "{}: {}; {}. The token is not shown again",
+            "{}: {}. The token is not shown again",
             described.name,
-            rights(described)?.join(", "),
-            match described.expires_at_ms {
-                0 => "it does not expire".into(),
-                at_ms => format!("it expires {}", at(at_ms)),
-            }
+            summary(described)?
         ));
         Ok(Exit::Done)
     }
@@ -229,11 +268,21 @@ fn fields(token: &TokenDescription<'_>) -> Result<Map<String, Value>, Failure> {
         let at_ms = token.previous_expires_at_ms;
         fields.insert("previous_expires_at_ms".into(), at_ms.into());
     }
+    if !token.binding.is_empty() {
+        fields.insert("binding".into(), token.binding.into());
+    }
     Ok(fields)
 }
 
 /// The columns of `pelton token list`; the last one has any length.
-const COLUMNS: [&str; 5] = ["NAME", "CREATED", "EXPIRES", "PREVIOUS UNTIL", "RIGHTS"];
+const COLUMNS: [&str; 6] = [
+    "NAME",
+    "CREATED",
+    "EXPIRES",
+    "PREVIOUS UNTIL",
+    "BOUND TO",
+    "RIGHTS",
+];
 
 fn table(tokens: &[TokenDescription<'_>]) -> Result<Vec<String>, Failure> {
     let mut rows = vec![COLUMNS.map(str::to_owned)];
@@ -258,6 +307,10 @@ fn cells(token: &TokenDescription<'_>) -> Result<[String; COLUMNS.len()], Failur
         at(token.created_at_ms),
         expires,
         previous,
+        match token.binding {
+            "" => "-".into(),
+            binding => binding.to_owned(),
+        },
         rights(token)?.join(","),
     ])
 }
@@ -296,6 +349,7 @@ mod tests {
             expires_at_ms: 1_800_000_000_000,
             expired: true,
             previous_expires_at_ms: u64::MAX,
+            binding: "san:dns:worker.example",
             ..token
         };
         let lines = table(&[token, expired]).expect("they are messages");
@@ -308,12 +362,13 @@ mod tests {
         let previous = "18446744073709551615 ms after 1970";
         let expected = [
             COLUMNS,
-            ["ci", created, "never", "-", rights],
+            ["ci", created, "never", "-", "-", rights],
             [
                 "a-longer-name",
                 created,
                 "2027-01-15 08:00Z (expired)",
                 previous,
+                "san:dns:worker.example",
                 rights,
             ],
         ];

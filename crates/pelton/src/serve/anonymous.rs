@@ -6,6 +6,7 @@ use net::Address;
 use service::rights::{Grant, Rights, Scope};
 
 use super::reach::Reach;
+use crate::arguments::ClientAuth;
 use crate::exit::Failure;
 use crate::listen::{Anonymous, ListenAddress};
 use crate::settings::Settings;
@@ -70,7 +71,8 @@ pub(super) fn warn_of_listener(settings: &Settings, address: &Address, listen: &
     }
     let has_tls = listen.has_tls(settings.certificate().is_some());
     // Who must show a certificate of an authority that the operator has named is not everybody.
-    let is_guarded = settings.client_ca.is_some() && has_tls;
+    let is_required = settings.client_auth == ClientAuth::Required;
+    let is_guarded = settings.client_ca.is_some() && is_required && has_tls;
     let grants = listen.anonymous().map_or(&[][..], Anonymous::grants);
     for grant in grants.iter().filter(|_| !is_guarded) {
         match grant {
@@ -83,7 +85,7 @@ pub(super) fn warn_of_listener(settings: &Settings, address: &Address, listen: &
                 "whoever can reach {address} has the right to {} everything there, without a token",
                 right.name()
             ),
-            Grant::In(..) => tracing::warn!(
+            Grant::In(..) | Grant::Role(_) => tracing::warn!(
                 "whoever can reach {address} has the right `{grant}` there, without a token"
             ),
         }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use net::Address;
 
 use super::{Settings, SettingsError};
-use crate::arguments::KindArgument;
+use crate::arguments::{ClientAuth, KindArgument};
 use crate::durability::Durability;
 use crate::listen::{ListenAddress, OriginalPorts};
 use crate::size::{MemoryLimit, Size};
@@ -149,6 +149,11 @@ impl Settings {
         if !has_certificate && self.client_ca.is_some() {
             return wrong(
                 "client-ca needs TLS: tls-cert and tls-key name a certificate of the server",
+            );
+        }
+        if self.client_ca.is_none() && self.client_auth == ClientAuth::Optional {
+            return wrong(
+                "client-auth needs client-ca, which names the authorities of the clients",
             );
         }
         if has_certificate && !self.addresses().iter().any(|one| one.has_tls(true)) {

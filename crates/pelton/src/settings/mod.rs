@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use net::Address;
 
 use crate::arguments::{
-    CpuList, Driver, KindArgument, LogFormat, LogLevel, ServeArguments, UnixMode,
+    ClientAuth, CpuList, Driver, KindArgument, LogFormat, LogLevel, ServeArguments, UnixMode,
 };
 use crate::durability::Durability;
 use crate::listen::{ListenAddress, ListenAddresses, OriginalPorts};
@@ -48,6 +48,7 @@ pub struct Settings {
     pub tls_key: Option<PathBuf>,
     /// `None`: clients need no certificate.
     pub client_ca: Option<PathBuf>,
+    pub client_auth: ClientAuth,
     pub tls_self_signed: Option<PathBuf>,
     /// `None`: no folder was named.
     pub init_admin: bool,
@@ -162,6 +163,7 @@ impl Settings {
             tls_cert: pick!(tls_cert),
             tls_key: pick!(tls_key),
             client_ca: pick!(client_ca),
+            client_auth: pick!(client_auth).unwrap_or(ClientAuth::Required),
             tls_self_signed: pick!(tls_self_signed),
             init_admin: pick!(init_admin).unwrap_or(false),
             init_admin_file: pick!(init_admin_file),

@@ -43,6 +43,7 @@ impl Settings {
             ("tls-cert", path(&self.tls_cert)),
             ("tls-key", path(&self.tls_key)),
             ("client-ca", path(&self.client_ca)),
+            ("client-auth", text(&self.client_auth)),
             ("tls-self-signed", path(&self.tls_self_signed)),
             ("init-admin", number(&self.init_admin)),
             ("init-admin-file", path(&self.init_admin_file)),

@@ -80,6 +80,10 @@ fn what_is_said_of_tls_goes_together() {
         ("listen = 'tls:127.0.0.1:1'", "listen has tls:127.0.0.1:1"),
         ("client-ca = 'a'", "client-ca needs TLS"),
         (
+            "client-auth = 'optional'\ntls-self-signed = 'd'",
+            "client-auth needs client-ca",
+        ),
+        (
             "listen = 'unix:/x'\ntls-self-signed = 'd'",
             "no address in listen with TLS",
         ),

@@ -20,6 +20,7 @@ use crate::calls::deadline_exceeded;
 use crate::connection::{Http2State, Link};
 use crate::limits;
 use crate::metadata::Snapshot;
+use crate::peer_identity::Proved;
 use crate::plain::{self, FixedResponse};
 use crate::settings::FailedCall;
 use crate::wrong_tokens::RefusedWhen;
@@ -57,9 +58,8 @@ impl LoopState {
         }
         let found = {
             let at = (&*self.context.identities, self.context.clock.store_ms());
-            let anonymous = at.0.of_listener(http2.link.listener);
-            let connection = &mut http2.connection;
-            (http2.authorization).identify(connection, method as u8, anonymous, at)
+            let (connection, peer) = (&mut http2.connection, &mut http2.link.identity);
+            (http2.authorization).identify(connection, method as u8, peer, at)
         };
         match self.check_begin(&http2.link, method, found) {
             Ok(identity) => self.begin(http2, io, stream, (method, identity), end),
@@ -73,23 +73,25 @@ impl LoopState {
         &self,
         link: &Link,
         method: Method,
-        found: Result<IdentityKey, Unauthenticated>,
+        found: Result<Proved, Unauthenticated>,
     ) -> Result<AdmittedCaller, RefusedCaller> {
-        let key = found.map_err(RefusedCaller::without_identity)?;
+        let proved = found.map_err(RefusedCaller::without_identity)?;
+        let key = proved.key;
         let identity = self.context.identities.get(key);
         if let Err(status) = service::check_begin(method, identity, link.peer) {
             return Err(RefusedCaller::without_right(key, status));
         }
-        let has_token = identity.is_some_and(|identity| !identity.is_anonymous());
-        if !has_token && link.is_local() {
-            return Ok(AdmittedCaller { key, counted: None });
+        let has_identity = identity.is_some_and(|identity| !identity.is_anonymous());
+        let counted = (has_identity || !link.is_local()).then_some(CountedCaller {
+            key,
+            has_token: has_identity,
+        });
+        if counted.is_none() {
+            return Ok(AdmittedCaller { proved, counted });
         }
         let (in_loop, own) = (self.calls.len(), self.calls.of_identity(key));
         match self.context.admission.admit_identity(in_loop, own) {
-            Ok(()) => Ok(AdmittedCaller {
-                key,
-                counted: Some(CountedCaller { key, has_token }),
-            }),
+            Ok(()) => Ok(AdmittedCaller { proved, counted }),
             Err(reason) => Err(RefusedCaller::beyond_share(key, reason)),
         }
     }
@@ -123,7 +125,7 @@ impl LoopState {
             RefusedWhen::At(at_ns)
                 if self.calls.waiting_refusals() < limits::WAITING_REFUSALS_PER_LOOP =>
             {
-                let caller = (method, IdentityKey::NOBODY);
+                let caller = (method, Proved::by_table(IdentityKey::NOBODY));
                 self.begin_with(http2, io, stream, caller, end, |_, _, step| {
                     Call::Refused(DelayedRefusal::started(status, at_ns, step))
                 });
@@ -219,8 +221,8 @@ impl LoopState {
         }
         let found = {
             let at = (&*self.context.identities, self.context.clock.store_ms());
-            let anonymous = at.0.of_listener(http2.link.listener);
-            (http2.authorization).identify_plain(&http2.connection, anonymous, at)
+            let (connection, peer) = (&http2.connection, &mut http2.link.identity);
+            (http2.authorization).identify_plain(connection, peer, at)
         };
         match self.check_begin(&http2.link, method, found) {
             Ok(identity) => self.begin(http2, io, stream, (method, identity), end),
@@ -254,7 +256,7 @@ impl LoopState {
         http2.has_let_in |= method.entry().access != Access::Open;
         let is_idle = http2.running_calls() == 0;
         http2.link.holding.note_caller(caller.counted, is_idle);
-        let caller = (method, caller.key);
+        let caller = (method, caller.proved);
         self.begin_with(http2, io, stream, caller, end, |head, shared, step| {
             Call::started(method, head, shared, step)
         });
@@ -267,16 +269,16 @@ impl LoopState {
         http2: &mut Http2State,
         io: &mut Io,
         stream: StreamKey,
-        (method, identity): (Method, IdentityKey),
+        (method, proved): (Method, Proved),
         end: bool,
         start: impl FnOnce(&CallHead<'_>, &Shared, &mut CallStep<'_>) -> Call,
     ) {
         let now_ns = self.context.clock.tick_ns();
         let timeout_ns = http2.connection.head().timeout_ns();
         let deadline_ns = timeout_ns.map_or(u64::MAX, |ns| now_ns.saturating_add(ns));
-        let id = (self.calls).begin(http2, stream, (method, identity), deadline_ns, now_ns);
+        let id = (self.calls).begin(http2, stream, (method, proved), deadline_ns, now_ns);
         if method.administrates() {
-            let identity = self.context.identities.get(identity);
+            let identity = self.context.identities.get(proved.key);
             self.calls.set_audited(id, identity);
         }
         if timeout_ns == Some(0) {
@@ -380,8 +382,8 @@ impl LoopState {
 
 /// Whose call may begin.
 struct AdmittedCaller {
-    key: IdentityKey,
-    /// Who it is to the account; `None`: somebody of this machine without a token.
+    proved: Proved,
+    /// Who it is to the account; `None`: somebody of this machine without an identity.
     counted: Option<CountedCaller>,
 }
 

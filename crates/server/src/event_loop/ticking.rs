@@ -15,10 +15,12 @@ impl LoopState {
     pub(super) fn set_time(&mut self, now_ns: u64) {
         self.context.clock.set_ns(now_ns);
         let identities = &self.context.identities;
-        let has_expired = identities.next_expiry_ms() <= self.context.clock.store_ms();
+        let now_ms = self.context.clock.store_ms();
+        let has_expired = identities.next_expiry_ms() <= now_ms;
         if has_expired || self.shared.identities.version() != identities.version() {
             self.take_over_identities();
         }
+        self.has_other_identities |= self.calls.proofs_end_ms() <= now_ms;
     }
 
     #[cold]
@@ -33,7 +35,7 @@ impl LoopState {
     /// asked last.
     pub(super) fn orphans(&mut self) -> Vec<CallId> {
         match std::mem::take(&mut self.has_other_identities) {
-            true => self.calls.orphans(&self.context.identities),
+            true => (self.calls).orphans(&self.context.identities, self.context.clock.store_ms()),
             false => Vec::new(),
         }
     }
@@ -41,7 +43,7 @@ impl LoopState {
     /// When the identity of a running call may expire next: calls that begin later are looked at
     /// as they begin.
     fn expiry_ns(&self) -> Option<u64> {
-        let at_ms = self.context.identities.next_expiry_ms();
+        let at_ms = (self.context.identities.next_expiry_ms()).min(self.calls.proofs_end_ms());
         if at_ms == NEVER_MS || self.calls.len() == 0 {
             return None;
         }

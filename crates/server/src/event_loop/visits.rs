@@ -346,6 +346,7 @@ mod tests {
                 over_limit: false,
                 place: None,
                 tls: None,
+                user: None,
             };
             net::Handler::opened(&mut pair.worker, id(slot), &peer, &mut Io::new(), 0);
         }

@@ -18,13 +18,13 @@ use super::path;
 use crate::pair::Pair;
 
 /// What [`Now`](crate::pair) says at the beginning.
-const BEGIN_MS: u64 = 1_000_000;
+pub(super) const BEGIN_MS: u64 = 1_000_000;
 
-fn rights(text: &str) -> Rights {
+pub(super) fn rights(text: &str) -> Rights {
     Rights::new(vec![text.parse::<Grant>().expect("a right")])
 }
 
-fn header(number: u8) -> String {
+pub(super) fn header(number: u8) -> String {
     format!("Bearer {}", *Token::new([number; TOKEN_BYTES]).text())
 }
 
@@ -46,7 +46,7 @@ fn replace(pair: &Pair, all: &[(u8, &str, u64)]) {
 }
 
 /// Some turns; returns the code of the call if it has ended.
-fn end_of(pair: &mut Pair, call: StreamKey) -> Option<Code> {
+pub(super) fn end_of(pair: &mut Pair, call: StreamKey) -> Option<Code> {
     for _ in 0..4 {
         for event in pair.turn() {
             if event == (Event::Finished { stream: call }) {
@@ -59,12 +59,12 @@ fn end_of(pair: &mut Pair, call: StreamKey) -> Option<Code> {
     None
 }
 
-fn ask(pair: &mut Pair, method: Method, authorization: Option<&str>) -> Code {
+pub(super) fn ask(pair: &mut Pair, method: Method, authorization: Option<&str>) -> Code {
     let call = pair.call_with((&path(method), authorization), b"", true);
     end_of(pair, call).expect("the call ends")
 }
 
-fn increment() -> Vec<u8> {
+pub(super) fn increment() -> Vec<u8> {
     let operation = Operation::Increment {
         key: b"n",
         delta: 1,
@@ -164,8 +164,8 @@ fn what_is_no_token_is_not_a_call_without_one() {
     }
 }
 
-/// A Pipe of this token.
-fn open_pipe(pair: &mut Pair, header: &str) -> StreamKey {
+/// A Pipe of this token, or without one.
+fn open_pipe(pair: &mut Pair, header: Option<&str>) -> StreamKey {
     let mut message = Vec::new();
     let operations = [Operation::Get { key: b"n" }];
     encode_pipe(
@@ -176,20 +176,20 @@ fn open_pipe(pair: &mut Pair, header: &str) -> StreamKey {
         0,
         &operations,
     );
-    pair.call_with((&path(Method::Pipe), Some(header)), &message, false)
+    pair.call_with((&path(Method::Pipe), header), &message, false)
 }
 
-/// A Pipe and a call that watches, of this token.
-fn open_streams(pair: &mut Pair, header: &str) -> [StreamKey; 2] {
+/// A Pipe and a call that watches, of this token, or without one.
+pub(super) fn open_streams(pair: &mut Pair, header: Option<&str>) -> [StreamKey; 2] {
     let pipe = open_pipe(pair, header);
-    let watch = pair.call_with((&path(Method::HealthWatch), Some(header)), b"", true);
+    let watch = pair.call_with((&path(Method::HealthWatch), header), b"", true);
     assert_eq!(end_of(pair, pipe), None);
     assert_eq!(pair.worker.running(), 2);
     [pipe, watch]
 }
 
 /// The codes of these calls, all of which end within one turn of the worker.
-fn ends(pair: &mut Pair, calls: [StreamKey; 2]) -> [Option<Code>; 2] {
+pub(super) fn ends(pair: &mut Pair, calls: [StreamKey; 2]) -> [Option<Code>; 2] {
     let mut codes = [None; 2];
     pair.tick_without_input();
     for _ in calls {
@@ -216,9 +216,9 @@ fn open_streams_end_when_their_token_is_revoked_and_others_go_on() {
     let stays = (2, "write", NEVER_MS);
     for round in 1..=2 {
         replace(&pair, &[(1, "write", NEVER_MS), stays]);
-        let others = open_streams(&mut pair, &header(2));
+        let others = open_streams(&mut pair, Some(&header(2)));
         pair.now_ns += 1_000_000;
-        let gone = open_pipe(&mut pair, &header(1));
+        let gone = open_pipe(&mut pair, Some(&header(1)));
         assert_eq!(end_of(&mut pair, gone), None);
         assert_eq!(pair.worker.running(), 3);
         replace(&pair, &[stays]);
@@ -244,7 +244,7 @@ fn open_streams_end_when_their_token_expires() {
     for round in 1..=2 {
         let at_ms = BEGIN_MS + round * 1_000;
         replace(&pair, &[(1, "write", at_ms)]);
-        let calls = open_streams(&mut pair, &header(1));
+        let calls = open_streams(&mut pair, Some(&header(1)));
         let wait_ms = at_ms - BEGIN_MS;
         let due_ns = pair.worker.next_deadline_ns().expect("it expires");
         assert!(
@@ -270,7 +270,7 @@ fn the_running_calls_of_an_identity_are_counted() {
     let mut pair = Pair::of(rights("read"));
     for _ in 0..2 {
         replace(&pair, &[(1, "write", NEVER_MS), (2, "write", NEVER_MS)]);
-        let [pipe, watch] = open_streams(&mut pair, &header(1));
+        let [pipe, watch] = open_streams(&mut pair, Some(&header(1)));
         let other = pair.call_with((&path(Method::HealthWatch), None), b"", true);
         assert_eq!(end_of(&mut pair, other), None);
         assert_eq!(pair.worker.calls_of_identities(), [1, 2]);

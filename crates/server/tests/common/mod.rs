@@ -124,6 +124,7 @@ impl Host {
             over_limit,
             place: None,
             tls: None,
+            user: None,
         };
         let mut io = Io::new();
         self.handler.opened(id, &peer, &mut io, self.now_ns);

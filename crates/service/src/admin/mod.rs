@@ -5,11 +5,16 @@
 //! request should. Backups, snapshots and conversions are tasks, which the layer above does beside
 //! its loops.
 
+mod identity_change;
+#[cfg(test)]
+mod role_tests;
+mod roles;
 #[cfg(test)]
 mod task_tests;
 mod tasks;
 #[cfg(test)]
 mod tests;
+mod token_request;
 #[cfg(test)]
 mod token_tests;
 mod tokens;
@@ -39,6 +44,7 @@ use api::admin::{
     StatisticsResponse,
 };
 use protobuf::writer;
+use roles::RoleCall;
 use tokens::TokenCall;
 
 /// A call of `pelton.v1.Admin` that waits for its request, or for the commit that it asked for.
@@ -52,6 +58,8 @@ pub struct AdminCall {
     name: Box<str>,
     /// Of a call about tokens, once its request is there.
     token: Option<Box<TokenCall>>,
+    /// The same of a call about roles.
+    role: Option<Box<RoleCall>>,
 }
 
 impl AdminCall {
@@ -68,6 +76,7 @@ impl AdminCall {
             lists: false,
             name: Box::default(),
             token: None,
+            role: None,
         }
     }
 
@@ -103,6 +112,9 @@ where
             | Method::AdminListTokens
             | Method::AdminRevokeToken
             | Method::AdminRotateToken => self.begin_token(bytes, shared, actions),
+            Method::AdminSetRole | Method::AdminListRoles | Method::AdminDropRole => {
+                RoleCall::begin(self.method, bytes, actions).map(|call| self.role = Some(call))
+            }
             method => Err(Status::unimplemented(method.path())),
         };
         if let Err(status) = served {
@@ -123,11 +135,17 @@ where
         if let Some(token) = &mut self.token {
             token.writable(actions);
         }
+        if let Some(role) = &mut self.role {
+            role.writable(actions);
+        }
     }
 
     fn read(&mut self, shown: &ReadView<'_>, _kept: &[u8], shared: &Shared, actions: &mut A) {
-        let token = self.token.as_mut();
-        let decided = token.map_or(Ok(()), |token| token.read(shown, shared, actions));
+        let decided = match (&mut self.token, &mut self.role) {
+            (Some(token), _) => token.read(shown, shared, actions),
+            (None, Some(role)) => role.read(shown, shared, actions),
+            (None, None) => Ok(()),
+        };
         if let Err(status) = decided {
             actions.finish(status);
         }
@@ -149,11 +167,15 @@ where
 
     /// The catalogue was changed, or the change was refused.
     fn committed(&mut self, outcome: &CommitOutcome<'_>, shared: &Shared, actions: &mut A) {
-        if let Some(token) = &mut self.token {
-            if let Err(status) = token.committed(outcome, actions) {
-                actions.finish(status);
-            }
-            return;
+        let changed = match (&mut self.token, &mut self.role) {
+            (Some(token), _) => Some(token.committed(outcome, actions)),
+            (None, Some(role)) => Some(role.committed(outcome, actions)),
+            (None, None) => None,
+        };
+        match changed {
+            Some(Err(status)) => return actions.finish(status),
+            Some(Ok(())) => return,
+            None => {}
         }
         let created = self.method == Method::AdminCreateDatabase;
         let answered = match outcome.decision {

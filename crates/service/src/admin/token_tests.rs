@@ -1,6 +1,7 @@
 //! Calls about tokens, over a store in memory.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use store::{DatabaseId, ReadView};
 
@@ -9,8 +10,8 @@ use crate::fake::{Fake, Sent, draw_token, shared};
 use crate::identities::record::StoredIdentities;
 use crate::identities::{Identities, TokenKey, Unauthenticated};
 use crate::limits::{
-    GRANTS_MAX, IDENTITIES_MAX, TOKEN_CHANGE_TRIES, TOKEN_EXPIRY_MS_MAX, TOKEN_KEEP_MS_MAX,
-    TOKEN_RIGHTS_BYTES_MAX,
+    BINDING_BYTES_MAX, GRANTS_MAX, IDENTITIES_MAX, TOKEN_CHANGE_TRIES, TOKEN_EXPIRY_MS_MAX,
+    TOKEN_KEEP_MS_MAX, TOKEN_RIGHTS_BYTES_MAX,
 };
 use crate::method::Method;
 use crate::rights::{Right, Rights};
@@ -20,16 +21,16 @@ use api::admin::*;
 const START_MS: u64 = 1_000;
 
 /// A server whose clock stands where the test sets it.
-struct Server {
+pub(super) struct Server {
     shared: Shared,
     now_ms: u64,
 }
 
 /// What is known of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Described {
+pub(super) struct Described {
     name: String,
-    rights: Vec<String>,
+    pub(super) rights: Vec<String>,
     created_at_ms: u64,
     expires_at_ms: u64,
     expired: bool,
@@ -38,7 +39,7 @@ struct Described {
 
 impl Server {
     /// One whose listener gives these rights to those without a token.
-    fn new(anonymous: Rights) -> Server {
+    pub(super) fn new(anonymous: Rights) -> Server {
         let shared = Shared {
             identities: Identities::new(TokenKey::new(&[1; 32]), vec![anonymous]),
             ..shared()
@@ -47,7 +48,11 @@ impl Server {
         Server { shared, now_ms }
     }
 
-    fn call(&self, method: Method, request: &[u8]) -> Result<Vec<u8>, Status> {
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    pub(super) fn call(&self, method: Method, request: &[u8]) -> Result<Vec<u8>, Status> {
         self.call_with(method, request, &mut || {})
     }
 
@@ -84,7 +89,29 @@ impl Server {
         assert_eq!(loaded, Ok(0));
     }
 
-    fn create(&self, name: &str, rights: &[&str], after_ms: u64) -> Result<String, Status> {
+    fn bind(&self, name: &str, binding: &str, after_ms: u64) -> Result<(), Status> {
+        let mut request = Vec::new();
+        let wanted = CreateTokenRequest {
+            name,
+            rights: (&["read"][..]).into(),
+            expires_after_ms: after_ms,
+            binding,
+        };
+        wanted.encode(&mut request);
+        let answer = self.call(Method::AdminCreateToken, &request)?;
+        let answer = CreateTokenResponse::decode(&answer).expect("it is a message");
+        assert_eq!(answer.token, "");
+        let shown = answer.description.expect("it is described").binding;
+        assert_eq!(shown, binding.to_lowercase());
+        Ok(())
+    }
+
+    pub(super) fn create(
+        &self,
+        name: &str,
+        rights: &[&str],
+        after_ms: u64,
+    ) -> Result<String, Status> {
         let answer = self.call(Method::AdminCreateToken, &create(name, rights, after_ms))?;
         let answer = CreateTokenResponse::decode(&answer).expect("it is a message");
         let described = described(&answer.description.expect("it is described"));
@@ -95,7 +122,7 @@ impl Server {
         Ok(answer.token.to_owned())
     }
 
-    fn revoke(&self, name: &str, confirm_name: &str) -> Result<(), Status> {
+    pub(super) fn revoke(&self, name: &str, confirm_name: &str) -> Result<(), Status> {
         let mut request = Vec::new();
         RevokeTokenRequest { name, confirm_name }.encode(&mut request);
         let answer = self.call(Method::AdminRevokeToken, &request)?;
@@ -103,7 +130,12 @@ impl Server {
         Ok(())
     }
 
-    fn rotate(&self, name: &str, keep_for_ms: u64, after_ms: u64) -> Result<String, Status> {
+    pub(super) fn rotate(
+        &self,
+        name: &str,
+        keep_for_ms: u64,
+        after_ms: u64,
+    ) -> Result<String, Status> {
         let mut request = Vec::new();
         let wanted = RotateTokenRequest {
             name,
@@ -116,7 +148,7 @@ impl Server {
         Ok(answer.token.to_owned())
     }
 
-    fn list(&self) -> Vec<Described> {
+    pub(super) fn list(&self) -> Vec<Described> {
         let answer = self
             .call(Method::AdminListTokens, &[])
             .expect("it is there");
@@ -143,6 +175,7 @@ fn create(name: &str, rights: &[&str], expires_after_ms: u64) -> Vec<u8> {
         name,
         rights: rights.into(),
         expires_after_ms,
+        binding: "",
     };
     wanted.encode(&mut request);
     request
@@ -160,7 +193,7 @@ fn described(description: &TokenDescription<'_>) -> Described {
     }
 }
 
-fn refused<T: std::fmt::Debug>(result: Result<T, Status>, code: Code, words: &[&str]) {
+pub(super) fn refused<T: std::fmt::Debug>(result: Result<T, Status>, code: Code, words: &[&str]) {
     let status = result.expect_err("it is refused");
     assert_eq!(status.code(), code, "{}", status.message());
     for word in words {
@@ -557,4 +590,74 @@ fn a_list_waits_until_it_can_be_sent() {
         }
     }
     assert!(matches!(&fake.take_sent()[..], [Sent::Response(_)]));
+}
+
+#[test]
+fn each_state_of_a_binding_twice() {
+    let mut server = Server::new(Rights::everything());
+    let who = |server: &Server| {
+        let binding = "san:dns:w.example".parse().expect("a binding");
+        server.shared.identities.expire(server.now_ms);
+        let table = server.shared.identities.table();
+        let found = table.resolve_bindings(&[Arc::new(binding)], server.now_ms)?;
+        Ok(found.map(|key| table.get(key).expect("found").name().to_owned()))
+    };
+    for _ in 0..2 {
+        assert_eq!(who(&server), Ok(None));
+        server
+            .bind("w", "san:dns:W.example", 50)
+            .expect("it can be bound");
+        assert_eq!(who(&server), Ok(Some("w".into())));
+        let again = server.bind("w", "san:dns:x.example", 0);
+        refused(again, Code::AlreadyExists, &["\"w\""]);
+        let same = server.bind("x", "san:dns:w.example", 0);
+        refused(
+            same,
+            Code::AlreadyExists,
+            &["field binding", "\"w\" is bound to it"],
+        );
+        let rotated = server.rotate("w", 0, 0);
+        refused(
+            rotated,
+            Code::FailedPrecondition,
+            &["bound to san:dns:w.example"],
+        );
+        server.now_ms += 50;
+        assert_eq!(who(&server), Err(Unauthenticated::BindingExpired));
+        assert!(server.list()[0].expired);
+        server.revoke("w", "").expect("it is there");
+        assert_eq!(server.list(), []);
+    }
+    for (binding, words) in [
+        ("san:dns:*.w", "patterns match nobody"),
+        ("w.example", "is none of"),
+        ("uid:65534", "other namespaces"),
+    ] {
+        let made = server.bind("w", binding, 0);
+        refused(made, Code::InvalidArgument, &["field binding", words]);
+    }
+    let long = format!("san:uri:a:{}", "x".repeat(BINDING_BYTES_MAX - 2));
+    server.bind("long", &long, 0).expect("it is not too long");
+    let made = server.bind("longer", &format!("{long}x"), 0);
+    refused(made, Code::InvalidArgument, &["field binding", "at most"]);
+}
+
+#[test]
+fn somebody_who_is_bound_can_be_the_last_administrator() {
+    let server = Server::new(Rights::default());
+    for _ in 0..2 {
+        let mut request = Vec::new();
+        let wanted = CreateTokenRequest {
+            name: "admin",
+            rights: (&["admin"][..]).into(),
+            expires_after_ms: 0,
+            binding: "uid:0",
+        };
+        wanted.encode(&mut request);
+        let made = server.call(Method::AdminCreateToken, &request);
+        made.expect("it can be bound");
+        let last = server.revoke("admin", "");
+        refused(last, Code::FailedPrecondition, &["the last token"]);
+        server.revoke("admin", "admin").expect("it was confirmed");
+    }
 }

@@ -3,29 +3,26 @@
 //! A change looks at all identities, decides, and commits what it has decided on the condition that
 //! nobody has changed one since. If somebody has, it looks again.
 
-use std::time::Duration;
+use store::{CommitOutcome, DatabaseId, ReadView};
 
-use store::{CommitOutcome, Condition, DatabaseId, Decision, Expiry, Mode, Operation, ReadView};
-
-use super::invalid;
+use super::identity_change::{Committed, check_bytes, commit_change, committed, is_admin};
+use super::token_request::{NewProof, TokenRequest, quoted};
 use crate::actions::{Administration, CallClock, DatabaseAccess, Responses, SendRoom};
 use crate::call::Shared;
-use crate::identities::record::{CHANGES_KEY, IdentityRecord, StoredIdentities};
-use crate::identities::{Identity, IssuedToken, NEVER_MS, Token};
-use crate::keyvalue::refusal;
-use crate::limits::{
-    GRANTS_MAX, IDENTITIES_MAX, IDENTITY_NAME_BYTES_MAX, QUOTED_CHARACTERS, TOKEN_CHANGE_TRIES,
-    TOKEN_EXPIRY_MS_MAX, TOKEN_KEEP_MS_MAX, TOKEN_RIGHTS_BYTES_MAX,
-};
+use crate::identities::record::{IdentityRecord, StoredIdentities};
+use crate::identities::{Binding, Identity, IssuedToken, NEVER_MS};
+use crate::limits::IDENTITIES_MAX;
 use crate::method::Method;
-use crate::rights::{Grant, Right, Rights};
+use crate::rights::{Grant, Right};
 use crate::status::{Code, Status};
 use api::admin::{
-    CreateTokenRequest, CreateTokenResponse, ListTokensRequest, ListTokensResponse,
-    RevokeTokenRequest, RevokeTokenResponse, RotateTokenRequest, RotateTokenResponse,
+    CreateTokenResponse, ListTokensResponse, RevokeTokenResponse, RotateTokenResponse,
     TokenDescription,
 };
-use protobuf::{DecodeError, writer};
+use protobuf::writer;
+
+/// Characters of a binding that stand in a message.
+const BOUND_TO_CHARACTERS: usize = 200;
 
 /// A call about tokens, from its request to its response.
 pub(super) struct TokenCall {
@@ -38,27 +35,6 @@ pub(super) struct TokenCall {
     waits: bool,
 }
 
-/// What is asked for.
-enum TokenRequest {
-    List,
-    Create {
-        name: Box<str>,
-        rights: Rights,
-        expires_after_ms: u64,
-        token: Token,
-    },
-    Revoke {
-        name: Box<str>,
-        is_confirmed: bool,
-    },
-    Rotate {
-        name: Box<str>,
-        keep_for_ms: u64,
-        expires_after_ms: u64,
-        token: Token,
-    },
-}
-
 impl TokenCall {
     /// Takes the request up, and asks for all identities.
     pub(super) fn begin(
@@ -67,29 +43,7 @@ impl TokenCall {
         shared: &Shared,
         actions: &mut (impl DatabaseAccess + Administration),
     ) -> Result<Box<TokenCall>, Status> {
-        let malformed = |error: DecodeError| invalid(method, error);
-        let wanted = match method {
-            Method::AdminCreateToken => {
-                let request = CreateTokenRequest::decode(bytes).map_err(malformed)?;
-                let rights: Result<Vec<&str>, _> = request.rights.iter().collect();
-                actions.set_audited(request.name, &rights.unwrap_or_default().join(","));
-                create(&request, shared)?
-            }
-            Method::AdminRevokeToken => {
-                let request = RevokeTokenRequest::decode(bytes).map_err(malformed)?;
-                actions.set_audited(request.name, "");
-                revoke(&request)?
-            }
-            Method::AdminRotateToken => {
-                let request = RotateTokenRequest::decode(bytes).map_err(malformed)?;
-                actions.set_audited(request.name, "");
-                rotate(&request, shared)?
-            }
-            _ => {
-                ListTokensRequest::decode(bytes).map_err(malformed)?;
-                TokenRequest::List
-            }
-        };
+        let wanted = TokenRequest::read(method, bytes, shared, actions)?;
         actions.read_long(DatabaseId::IDENTITIES);
         Ok(Box::new(TokenCall {
             wanted,
@@ -106,7 +60,7 @@ impl TokenCall {
         shared: &Shared,
         actions: &mut (impl DatabaseAccess + Responses + SendRoom + CallClock),
     ) -> Result<(), Status> {
-        let stored = StoredIdentities::read(shown);
+        let mut stored = StoredIdentities::read(shown);
         let now_ms = actions.now_ms();
         match &self.wanted {
             TokenRequest::List => {
@@ -116,7 +70,13 @@ impl TokenCall {
                 }
                 return Ok(());
             }
-            TokenRequest::Create { .. } => self.made = Some(self.created(&stored, shared, now_ms)?),
+            TokenRequest::Create { .. } => {
+                let made = self.created(&stored, shared, now_ms)?;
+                stored.records.push(made.clone());
+                stored.apply_roles();
+                check_bytes(&stored)?;
+                self.made = Some(made);
+            }
             TokenRequest::Revoke { name, is_confirmed } => {
                 let record = find(&stored, name)?;
                 if !is_confirmed && is_last_admin(record, &stored, shared, now_ms) {
@@ -157,7 +117,7 @@ impl TokenCall {
             name,
             rights,
             expires_after_ms,
-            token,
+            proof,
         } = &self.wanted
         else {
             return Err(Status::internal("this call makes no token"));
@@ -165,18 +125,33 @@ impl TokenCall {
         if stored.find(name).is_some() {
             return Err(already_exists(name));
         }
+        if let Some(role) = rights.roles().find(|role| stored.find_role(role).is_none()) {
+            return Err(Status::invalid_argument(format!(
+                "field rights: there is no role {}",
+                quoted(role)
+            )));
+        }
         if stored.records.len() >= IDENTITIES_MAX {
             return Err(Status::resource_exhausted(format!(
                 "there are {IDENTITIES_MAX} tokens, and there can be no more: revoke one first"
             )));
         }
-        let issued = IssuedToken {
-            hash: shared.identities.key().hash(token),
-            expires_ms: NEVER_MS,
-        };
         let expires_ms = expiry(*expires_after_ms, NEVER_MS, now_ms);
+        let identity = match proof {
+            NewProof::Token(token) => {
+                let issued = IssuedToken {
+                    hash: shared.identities.key().hash(token),
+                    expires_ms: NEVER_MS,
+                };
+                Identity::new(name, rights.clone(), expires_ms, vec![issued])
+            }
+            NewProof::Binding(binding) => {
+                check_unbound(binding, stored)?;
+                Identity::bound(name, rights.clone(), expires_ms, binding.clone())
+            }
+        };
         Ok(IdentityRecord {
-            identity: identity(name, rights, expires_ms, vec![issued])?,
+            identity: identity.map_err(|error| Status::invalid_argument(error.to_string()))?,
             created_ms: now_ms,
         })
     }
@@ -200,6 +175,9 @@ impl TokenCall {
             identity: before,
             created_ms,
         } = find(stored, name)?;
+        if let Some(binding) = before.binding() {
+            return Err(has_no_token(name, binding));
+        }
         let expires_ms = expiry(*expires_after_ms, before.expires_ms(), now_ms);
         if expires_ms <= now_ms {
             return Err(Status::invalid_argument(format!(
@@ -222,7 +200,8 @@ impl TokenCall {
             }));
         }
         Ok(IdentityRecord {
-            identity: identity(name, before.rights(), expires_ms, tokens)?,
+            identity: Identity::new(name, before.granted().clone(), expires_ms, tokens)
+                .map_err(|error| Status::invalid_argument(error.to_string()))?,
             created_ms: *created_ms,
         })
     }
@@ -230,21 +209,12 @@ impl TokenCall {
     /// Has the identity written or removed, unless one was changed since `changes_version`.
     fn commit(&self, changes_version: u64, actions: &mut impl DatabaseAccess) {
         let value = self.made.as_ref().map(IdentityRecord::encode);
-        let operation = match &value {
-            Some(value) => put(self.name().as_bytes(), value, Condition::None),
-            None => Operation::Delete {
-                key: self.name().as_bytes(),
-                condition: Condition::None,
-                want_previous: false,
-            },
-        };
-        let mut commit = actions.write(DatabaseId::IDENTITIES, Mode::Atomic);
-        let is_as_seen = Condition::VersionIs(changes_version);
-        for operation in [&put(CHANGES_KEY, b"", is_as_seen), &operation] {
-            let pushed = commit.push(operation);
-            debug_assert_eq!(pushed, Ok(()), "a name and some rights fit");
-        }
-        commit.submit();
+        commit_change(
+            self.name().as_bytes(),
+            value.as_deref(),
+            changes_version,
+            actions,
+        );
     }
 
     /// The change was made, or has to be decided anew.
@@ -253,158 +223,36 @@ impl TokenCall {
         outcome: &CommitOutcome<'_>,
         actions: &mut (impl DatabaseAccess + Responses + CallClock),
     ) -> Result<(), Status> {
-        match outcome.decision {
-            Decision::Refused(why) => Err(refusal(why)),
-            Decision::Failed { .. } if self.tries >= TOKEN_CHANGE_TRIES => Err(Status::new(
-                Code::Aborted,
-                "others have changed tokens at the same moment, again and again; nothing was \
-                 done, try again",
-            )),
-            Decision::Failed { .. } => {
-                actions.read_long(DatabaseId::IDENTITIES);
-                Ok(())
-            }
-            Decision::Applied => {
-                self.respond(actions);
-                Ok(())
-            }
+        match committed(outcome, self.tries)? {
+            Committed::Again => actions.read_long(DatabaseId::IDENTITIES),
+            Committed::Done => self.respond(actions),
         }
+        Ok(())
     }
 
     fn respond(&self, actions: &mut (impl Responses + CallClock)) {
         let now_ms = actions.now_ms();
-        let (TokenRequest::Create { token, .. } | TokenRequest::Rotate { token, .. }, Some(made)) =
-            (&self.wanted, &self.made)
-        else {
+        let Some(made) = &self.made else {
             return actions.respond(|out| RevokeTokenResponse {}.encode(out));
         };
-        let text = token.text();
+        let token = match &self.wanted {
+            TokenRequest::Create {
+                proof: NewProof::Token(token),
+                ..
+            }
+            | TokenRequest::Rotate { token, .. } => Some(token.text()),
+            _ => None,
+        };
         let is_new = matches!(self.wanted, TokenRequest::Create { .. });
-        let rights = rights_of(made);
-        let rights: Vec<&str> = rights.iter().map(String::as_str).collect();
-        let (token, description) = (text.as_str(), Some(describe(made, &rights, now_ms)));
+        let words = Words::of(made);
+        let rights = words.rights();
+        let token = token.as_ref().map_or("", |text| text.as_str());
+        let description = Some(describe(made, (&words, &rights), now_ms));
         actions.respond(|out| match is_new {
             true => CreateTokenResponse { token, description }.encode(out),
             false => RotateTokenResponse { token, description }.encode(out),
         });
     }
-}
-
-fn put<'a>(key: &'a [u8], value: &'a [u8], condition: Condition<'a>) -> Operation<'a> {
-    Operation::Put {
-        key,
-        value,
-        condition,
-        expiry: Expiry::None,
-        want_previous: false,
-    }
-}
-
-// --- requests
-
-fn create(request: &CreateTokenRequest<'_>, shared: &Shared) -> Result<TokenRequest, Status> {
-    check_name(request.name)?;
-    check_expiry(request.expires_after_ms)?;
-    let count = request.rights.len();
-    if !(1..=GRANTS_MAX).contains(&count) {
-        return Err(Status::invalid_argument(format!(
-            "field rights has {count} rights; give 1 to {GRANTS_MAX}"
-        )));
-    }
-    let (mut grants, mut bytes) = (Vec::with_capacity(count), 0);
-    for text in request.rights.iter() {
-        let text = text.map_err(|error| invalid(Method::AdminCreateToken, error))?;
-        bytes += text.len();
-        let grant: Result<Grant, _> = text.parse();
-        grants.push(
-            grant.map_err(|error| Status::invalid_argument(format!("field rights: {error}")))?,
-        );
-    }
-    if bytes > TOKEN_RIGHTS_BYTES_MAX {
-        return Err(Status::invalid_argument(format!(
-            "field rights: the rights have {bytes} bytes together, at most \
-             {TOKEN_RIGHTS_BYTES_MAX} are allowed"
-        )));
-    }
-    Ok(TokenRequest::Create {
-        name: request.name.into(),
-        rights: Rights::new(grants),
-        expires_after_ms: request.expires_after_ms,
-        token: draw(shared)?,
-    })
-}
-
-fn revoke(request: &RevokeTokenRequest<'_>) -> Result<TokenRequest, Status> {
-    if !request.confirm_name.is_empty() && request.confirm_name != request.name {
-        return Err(Status::invalid_argument(
-            "field confirm_name is another name than field name",
-        ));
-    }
-    Ok(TokenRequest::Revoke {
-        name: request.name.into(),
-        is_confirmed: !request.confirm_name.is_empty(),
-    })
-}
-
-fn rotate(request: &RotateTokenRequest<'_>, shared: &Shared) -> Result<TokenRequest, Status> {
-    check_expiry(request.expires_after_ms)?;
-    if request.keep_for_ms > TOKEN_KEEP_MS_MAX {
-        return Err(Status::invalid_argument(format!(
-            "field keep_for_ms is {}, at most {TOKEN_KEEP_MS_MAX} ({} days) are allowed",
-            request.keep_for_ms,
-            days(TOKEN_KEEP_MS_MAX)
-        )));
-    }
-    Ok(TokenRequest::Rotate {
-        name: request.name.into(),
-        keep_for_ms: request.keep_for_ms,
-        expires_after_ms: request.expires_after_ms,
-        token: draw(shared)?,
-    })
-}
-
-fn draw(shared: &Shared) -> Result<Token, Status> {
-    if shared.store.secret().is_none() {
-        return Err(Status::new(
-            Code::FailedPrecondition,
-            "the data folder has no secret yet, under which tokens are hashed: there was no room \
-             on the disk for it when the server started; make room and start it again",
-        ));
-    }
-    let token = (shared.draw_token)();
-    token.ok_or_else(|| Status::internal("the operating system gives no random bytes"))
-}
-
-/// Names are those that databases may have, and shorter: people type them.
-fn check_name(name: &str) -> Result<(), Status> {
-    if name.len() <= IDENTITY_NAME_BYTES_MAX && store::is_database_name(name) {
-        return Ok(());
-    }
-    Err(Status::invalid_argument(format!(
-        "field name is {}; a token's name has 1 to {IDENTITY_NAME_BYTES_MAX} letters, digits, \
-         `-`, `_` and `.`, and does not begin with `.`",
-        quoted(name)
-    )))
-}
-
-fn check_expiry(expires_after_ms: u64) -> Result<(), Status> {
-    match expires_after_ms <= TOKEN_EXPIRY_MS_MAX {
-        true => Ok(()),
-        false => Err(Status::invalid_argument(format!(
-            "field expires_after_ms is {expires_after_ms}, at most {TOKEN_EXPIRY_MS_MAX} ({} \
-             days) are allowed; 0 is never",
-            days(TOKEN_EXPIRY_MS_MAX)
-        ))),
-    }
-}
-
-fn days(ms: u64) -> u64 {
-    Duration::from_millis(ms).as_secs() / (24 * 60 * 60)
-}
-
-fn quoted(name: &str) -> String {
-    let short: String = name.chars().take(QUOTED_CHARACTERS).collect();
-    format!("{short:?}")
 }
 
 // --- decisions
@@ -447,10 +295,7 @@ fn is_last_admin(
     shared: &Shared,
     now_ms: u64,
 ) -> bool {
-    let is_admin = |record: &&IdentityRecord| {
-        let identity = &record.identity;
-        identity.rights().on_server(Right::Admin) && identity.expires_ms() > now_ms
-    };
+    let is_admin = |record: &&IdentityRecord| is_admin(&record.identity, now_ms);
     let others = stored.records.iter().filter(|other| *other != record);
     is_admin(&record)
         && others.filter(is_admin).count() == 0
@@ -464,14 +309,36 @@ fn expiry(expires_after_ms: u64, otherwise_ms: u64, now_ms: u64) -> u64 {
     }
 }
 
-fn identity(
-    name: &str,
-    rights: &Rights,
-    expires_ms: u64,
-    tokens: Vec<IssuedToken>,
-) -> Result<Identity, Status> {
-    let identity = Identity::new(name, rights.clone(), expires_ms, tokens);
-    identity.map_err(|error| Status::invalid_argument(error.to_string()))
+/// Refuses a binding that proves somebody already.
+fn check_unbound(binding: &Binding, stored: &StoredIdentities) -> Result<(), Status> {
+    let mut identities = stored.records.iter().map(|record| &record.identity);
+    match identities.find(|identity| identity.binding() == Some(binding)) {
+        None => Ok(()),
+        Some(other) => Err(Status::new(
+            Code::AlreadyExists,
+            format!(
+                "field binding: {} is bound to it already; revoke that first",
+                quoted(other.name())
+            ),
+        )),
+    }
+}
+
+#[cold]
+fn has_no_token(name: &str, binding: &Binding) -> Status {
+    let bound: String = binding
+        .to_string()
+        .chars()
+        .take(BOUND_TO_CHARACTERS)
+        .collect();
+    Status::new(
+        Code::FailedPrecondition,
+        format!(
+            "{} has no token that could be rotated: it is bound to {bound}. Create another one \
+             with another binding, and revoke this one",
+            quoted(name)
+        ),
+    )
 }
 
 // --- responses
@@ -479,25 +346,42 @@ fn identity(
 fn list(stored: &StoredIdentities, now_ms: u64, actions: &mut impl Responses) {
     actions.respond(|out| {
         for record in &stored.records {
-            let rights = rights_of(record);
-            let rights: Vec<&str> = rights.iter().map(String::as_str).collect();
-            let description = describe(record, &rights, now_ms);
+            let words = Words::of(record);
+            let rights = words.rights();
+            let description = describe(record, (&words, &rights), now_ms);
             let number = ListTokensResponse::NUMBERS.tokens;
             writer::message(out, number, |out| description.encode(out));
         }
     });
 }
 
-/// What an identity may do, in the words of the API.
-fn rights_of(record: &IdentityRecord) -> Vec<String> {
-    let grants = record.identity.rights().grants().iter();
-    grants.map(Grant::to_string).collect()
+/// What an identity may do, and what it is bound to, in the words of the API.
+struct Words {
+    rights: Vec<String>,
+    binding: String,
+}
+
+impl Words {
+    fn of(record: &IdentityRecord) -> Words {
+        let identity = &record.identity;
+        let grants = identity.granted().grants().iter();
+        Words {
+            rights: grants.map(Grant::to_string).collect(),
+            binding: identity
+                .binding()
+                .map_or_else(String::new, Binding::to_string),
+        }
+    }
+
+    fn rights(&self) -> Vec<&str> {
+        self.rights.iter().map(String::as_str).collect()
+    }
 }
 
 /// Describes an identity in the words of the API.
 fn describe<'a>(
     record: &'a IdentityRecord,
-    rights: &'a [&'a str],
+    (words, rights): (&'a Words, &'a [&'a str]),
     now_ms: u64,
 ) -> TokenDescription<'a> {
     let identity = &record.identity;
@@ -513,5 +397,6 @@ fn describe<'a>(
         },
         expired: identity.expires_ms() <= now_ms,
         previous_expires_at_ms: previous.map_or(0, |token| token.expires_ms),
+        binding: &words.binding,
     }
 }

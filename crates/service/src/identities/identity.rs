@@ -1,8 +1,11 @@
-//! An identity: a name, what it may do, and the tokens that prove it.
+//! An identity: a name, what it may do, and the tokens or the binding that prove it.
 
+use std::sync::Arc;
+
+use super::binding::Binding;
 use super::token::TokenHash;
 use crate::limits::{GRANTS_MAX, IDENTITY_NAME_BYTES_MAX};
-use crate::rights::Rights;
+use crate::rights::{Grant, Rights};
 
 /// The time of what never expires.
 pub const NEVER_MS: u64 = u64::MAX;
@@ -14,10 +17,24 @@ pub const TOKENS_PER_IDENTITY_MAX: usize = 2;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     name: Box<str>,
+    /// What was given to it, with the names of roles.
+    granted: Rights,
+    /// The same, with what these roles grant in the place of their names.
     rights: Rights,
     expires_ms: u64,
-    /// One, or two while one takes the place of the other; none of a listener's.
+    /// One, or two while one takes the place of the other; none of a listener's, and none where
+    /// there is a binding.
     tokens: Vec<IssuedToken>,
+    binding: Option<Arc<Binding>>,
+}
+
+/// What proves an identity.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Proof {
+    /// A token, by its hash.
+    Token(TokenHash),
+    /// What the peer's side of the connection shows.
+    Binding(Arc<Binding>),
 }
 
 /// A token, as far as a server knows it.
@@ -56,6 +73,31 @@ impl Identity {
         expires_ms: u64,
         tokens: Vec<IssuedToken>,
     ) -> Result<Identity, IdentityError> {
+        if !(1..=TOKENS_PER_IDENTITY_MAX).contains(&tokens.len()) {
+            return Err(IdentityError::Tokens(tokens.len()));
+        }
+        Identity::with(name, rights, expires_ms, (tokens, None))
+    }
+
+    /// The same, of an identity that a certificate or a user proves.
+    ///
+    /// # Errors
+    /// If there is too much of something, or the name has other characters.
+    pub fn bound(
+        name: &str,
+        rights: Rights,
+        expires_ms: u64,
+        binding: Binding,
+    ) -> Result<Identity, IdentityError> {
+        Identity::with(name, rights, expires_ms, (Vec::new(), Some(binding)))
+    }
+
+    fn with(
+        name: &str,
+        rights: Rights,
+        expires_ms: u64,
+        (tokens, binding): (Vec<IssuedToken>, Option<Binding>),
+    ) -> Result<Identity, IdentityError> {
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.@/".contains(&byte);
         if !(1..=IDENTITY_NAME_BYTES_MAX).contains(&name.len()) || !name.bytes().all(is_allowed) {
             return Err(IdentityError::Name);
@@ -63,14 +105,13 @@ impl Identity {
         if rights.grants().len() > GRANTS_MAX {
             return Err(IdentityError::TooManyGrants(rights.grants().len()));
         }
-        if !(1..=TOKENS_PER_IDENTITY_MAX).contains(&tokens.len()) {
-            return Err(IdentityError::Tokens(tokens.len()));
-        }
         Ok(Identity {
             name: name.into(),
+            granted: rights.clone(),
             rights,
             expires_ms,
             tokens,
+            binding: binding.map(Arc::new),
         })
     }
 
@@ -78,15 +119,45 @@ impl Identity {
     pub(super) fn anonymous(rights: Rights) -> Identity {
         Identity {
             name: Box::default(),
+            granted: Rights::default(),
             rights,
             expires_ms: NEVER_MS,
             tokens: Vec::new(),
+            binding: None,
         }
     }
 
     /// Returns the name; empty for those without a token.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Puts what roles grant, by their names, into the place of these.
+    pub(super) fn apply_roles<'a>(&mut self, roles: impl Fn(&str) -> Option<&'a Rights>) {
+        if self.granted.roles().next().is_none() {
+            return;
+        }
+        let mut grants = Vec::new();
+        for grant in self.granted.grants() {
+            match grant {
+                Grant::Role(name) => {
+                    let found = roles(name).map_or(&[][..], Rights::grants);
+                    grants.extend_from_slice(found);
+                }
+                grant => grants.push(grant.clone()),
+            }
+        }
+        self.rights = Rights::new(grants);
+    }
+
+    /// Returns what was given to it, with the names of roles.
+    pub fn granted(&self) -> &Rights {
+        &self.granted
+    }
+
+    /// Returns how many bytes its rights have in text, those of its roles included, with its name.
+    pub(crate) fn text_bytes(&self) -> usize {
+        self.name.len() + self.granted.text_bytes() + self.rights.text_bytes()
     }
 
     /// Returns what it may do.
@@ -105,19 +176,33 @@ impl Identity {
         &self.tokens
     }
 
-    /// Returns whether this is what callers without a token are.
+    /// Returns what proves it in place of tokens.
+    pub fn binding(&self) -> Option<&Binding> {
+        self.binding.as_deref()
+    }
+
+    /// Returns whether this is what callers are that prove nothing.
     pub fn is_anonymous(&self) -> bool {
-        self.tokens.is_empty()
+        self.name.is_empty()
     }
 
-    /// Returns whether one of its tokens has not expired.
-    pub(super) fn is_good(&self, hash: &TokenHash, now_ms: u64) -> bool {
-        let is_good = |token: &IssuedToken| token.hash == *hash && token.expires_ms > now_ms;
-        self.expires_ms > now_ms && self.tokens.iter().any(is_good)
+    /// Returns all that proves it, each with the time when it expires.
+    pub(super) fn proofs(&self) -> impl Iterator<Item = (Proof, u64)> + '_ {
+        let tokens = self.tokens.iter();
+        let tokens = tokens.map(|token| (Proof::Token(token.hash), token.expires_ms));
+        let binding = self.binding.clone().map(Proof::Binding);
+        let binding = binding.map(|proof| (proof, NEVER_MS));
+        let expires_ms = self.expires_ms;
+        (tokens.chain(binding)).map(move |(proof, at_ms)| (proof, at_ms.min(expires_ms)))
     }
 
-    /// Returns whether who was the one is the other, and may do the same.
-    pub(super) fn is_like(&self, other: &Identity) -> bool {
-        self.name == other.name && self.rights == other.rights
+    /// Returns whether one of its proofs has not expired.
+    pub(super) fn is_good(&self, proof: &Proof, now_ms: u64) -> bool {
+        (self.proofs()).any(|(other, expires_ms)| other == *proof && expires_ms > now_ms)
+    }
+
+    /// Returns whether this is who the other one was, and may do all that it might.
+    pub(super) fn goes_on_for(&self, other: &Identity) -> bool {
+        self.name == other.name && self.rights.include(&other.rights)
     }
 }

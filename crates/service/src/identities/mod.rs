@@ -1,12 +1,16 @@
-//! Who calls: identities, the tokens that prove them, and the table by which loops know them.
+//! Who calls: identities, the tokens and bindings that prove them, and the table by which loops
+//! know them.
 //!
 //! Loops share an [`Identities`], which holds the present [`IdentityTable`]. A change makes another
 //! table and wakes the loops; each takes it over at its next turn. See
 //! `docs/internals/rights.md`.
 
+mod binding;
 mod first_admin;
 mod identity;
 pub(crate) mod record;
+mod record_reader;
+pub(crate) mod role;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -22,12 +26,14 @@ use store::{DatabaseId, ReadView, Store};
 use crate::limits::IDENTITIES_MAX;
 use crate::rights::{Right, Rights};
 
+pub use binding::{Binding, BindingError};
 pub use first_admin::FIRST_ADMIN;
 pub use identity::{Identity, IdentityError, IssuedToken, NEVER_MS, TOKENS_PER_IDENTITY_MAX};
 pub use table::{IdentityKey, IdentityTable};
 pub use token::{TOKEN_BYTES, TOKEN_PREFIX, Token, TokenHash, TokenKey};
 pub use unauthenticated::Unauthenticated;
 
+use identity::Proof;
 use record::StoredIdentities;
 
 /// Draws a token of random bytes. `None`: the system has none.
@@ -61,9 +67,9 @@ pub enum IdentitiesError {
     /// Two have the same name.
     #[error("there are two identities named {0:?}")]
     SameName(String),
-    /// Two have the same token.
-    #[error("there are two identities with the same token, {0:?} and another one")]
-    SameToken(String),
+    /// Two have the same token, or are bound to the same certificate or user.
+    #[error("there are two identities with the same token or binding, {0:?} and another one")]
+    SameProof(String),
 }
 
 impl Identities {
@@ -100,7 +106,7 @@ impl Identities {
         Arc::clone(&self.present().table)
     }
 
-    /// Returns all identities that tokens prove, also those that have expired.
+    /// Returns all identities that can be proved, also those that have expired.
     pub fn all(&self) -> Vec<Arc<Identity>> {
         self.present().identities.clone()
     }
@@ -203,14 +209,13 @@ fn check(identities: &[Identity]) -> Result<(), IdentitiesError> {
     if let Some(two) = names.windows(2).find(|two| two[0] == two[1]) {
         return Err(IdentitiesError::SameName(two[0].to_owned()));
     }
-    let tokens = identities.iter().flat_map(|identity| {
-        let hashes = identity.tokens().iter().map(|token| token.hash);
-        hashes.map(|hash| (hash, identity.name()))
-    });
-    let mut tokens: Vec<(TokenHash, &str)> = tokens.collect();
-    tokens.sort_unstable();
-    match tokens.windows(2).find(|two| two[0].0 == two[1].0) {
-        Some(two) => Err(IdentitiesError::SameToken(two[0].1.to_owned())),
+    let proofs = identities
+        .iter()
+        .flat_map(|identity| (identity.proofs()).map(|(proof, _)| (proof, identity.name())));
+    let mut proofs: Vec<(Proof, &str)> = proofs.collect();
+    proofs.sort_unstable();
+    match proofs.windows(2).find(|two| two[0].0 == two[1].0) {
+        Some(two) => Err(IdentitiesError::SameProof(two[0].1.to_owned())),
         None => Ok(()),
     }
 }

@@ -7,17 +7,22 @@ use store::{Direction, Range, ReadView};
 #[cfg(doc)]
 use {crate::identities::Identities, store::DatabaseId};
 
-use super::identity::{Identity, IssuedToken};
-use super::token::TokenHash;
-use crate::limits::{GRANTS_MAX, IDENTITIES_MAX};
-use crate::rights::{Grant, Rights};
+use super::binding::Binding;
+use super::identity::Identity;
+use super::record_reader::{RecordReader, push_text};
+use super::role::RoleRecord;
+use crate::limits::{IDENTITIES_MAX, ROLES_MAX};
+use crate::rights::Rights;
 
 /// The key of the entry that each change of an identity writes too, so that of two at the same time
 /// one finds another version than it has seen. No identity has this name.
 pub(crate) const CHANGES_KEY: &[u8] = b"";
 
-/// The first byte of a value: which form the rest has.
-const FORMAT: u8 = 1;
+/// The first byte of a value: which form the rest has. This one has tokens.
+const FORMAT_TOKENS: u8 = 1;
+
+/// The same, with a binding in the place of the tokens. Versions that do not know it let nobody in.
+const FORMAT_BOUND: u8 = 2;
 
 /// An identity as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,80 +37,56 @@ impl IdentityRecord {
     /// Returns the value of its entry.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let identity = &self.identity;
-        let mut value = vec![FORMAT];
+        let format = match identity.binding() {
+            None => FORMAT_TOKENS,
+            Some(_) => FORMAT_BOUND,
+        };
+        let mut value = vec![format];
         value.extend(self.created_ms.to_le_bytes());
         value.extend(identity.expires_ms().to_le_bytes());
-        value.push(identity.tokens().len() as u8);
+        match identity.binding() {
+            Some(binding) => push_text(&mut value, &binding.to_string()),
+            None => value.push(identity.tokens().len() as u8),
+        }
         for token in identity.tokens() {
             value.extend(token.hash.as_bytes());
             value.extend(token.expires_ms.to_le_bytes());
         }
-        let grants = identity.rights().grants();
+        let grants = identity.granted().grants();
         value.push(grants.len() as u8);
         for grant in grants {
-            let text = grant.to_string();
-            value.extend((text.len() as u16).to_le_bytes());
-            value.extend(text.as_bytes());
+            push_text(&mut value, &grant.to_string());
         }
         value
     }
 
     /// Reads the entry of a name; `None`: it makes no sense.
     pub(crate) fn decode(name: &[u8], value: &[u8]) -> Option<IdentityRecord> {
-        let mut reader = RecordReader(value);
-        if reader.byte()? != FORMAT {
-            return None;
-        }
+        let mut reader = RecordReader::new(value);
+        let format = reader.byte()?;
         let (created_ms, expires_ms) = (reader.number()?, reader.number()?);
-        let mut tokens = Vec::new();
-        for _ in 0..reader.byte()? {
-            let hash = TokenHash::from_bytes(reader.array()?);
-            let expires_ms = reader.number()?;
-            tokens.push(IssuedToken { hash, expires_ms });
-        }
-        let count = usize::from(reader.byte()?);
-        if count > GRANTS_MAX {
-            return None;
-        }
-        let mut grants = Vec::with_capacity(count);
-        for _ in 0..count {
-            let text = reader.text()?;
-            grants.push(text.parse::<Grant>().ok()?);
-        }
+        let proof = match format {
+            FORMAT_TOKENS => Err(reader.tokens()?),
+            FORMAT_BOUND => {
+                let text = reader.text()?;
+                let binding: Option<Binding> = text.parse().ok();
+                // There is one way to write each.
+                Ok(binding.filter(|binding| binding.to_string() == text)?)
+            }
+            _ => return None,
+        };
+        let grants = reader.grants()?;
         let name = std::str::from_utf8(name).ok()?;
-        let identity = Identity::new(name, Rights::new(grants), expires_ms, tokens).ok()?;
-        reader.0.is_empty().then_some(IdentityRecord {
+        let rights = Rights::new(grants);
+        let identity = match proof {
+            Ok(binding) => Identity::bound(name, rights, expires_ms, binding),
+            Err(tokens) => Identity::new(name, rights, expires_ms, tokens),
+        };
+        let identity = identity.ok()?;
+        reader.is_at_end().then_some(IdentityRecord {
             identity,
             created_ms,
         })
-    }
-}
-
-/// Reads values, as far as they are there.
-struct RecordReader<'a>(&'a [u8]);
-
-impl<'a> RecordReader<'a> {
-    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(count)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        self.take(N)?.try_into().ok()
-    }
-
-    fn byte(&mut self) -> Option<u8> {
-        self.array().map(|[byte]| byte)
-    }
-
-    fn number(&mut self) -> Option<u64> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    fn text(&mut self) -> Option<&'a str> {
-        let count = u16::from_le_bytes(self.array()?);
-        std::str::from_utf8(self.take(usize::from(count))?).ok()
     }
 }
 
@@ -114,6 +95,8 @@ impl<'a> RecordReader<'a> {
 pub(crate) struct StoredIdentities {
     /// In the order of their names; at most [`IDENTITIES_MAX`].
     pub(crate) records: Vec<IdentityRecord>,
+    /// In the order of their names; at most [`ROLES_MAX`].
+    pub(crate) roles: Vec<RoleRecord>,
     /// The version of the entry that each change writes; 0: there was none.
     pub(crate) changes_version: u64,
     /// Entries that make no sense. Nobody is let in for them.
@@ -130,6 +113,13 @@ impl StoredIdentities {
                 stored.changes_version = entry.version;
                 return ControlFlow::Continue(());
             }
+            if RoleRecord::is_key(entry.key) {
+                match RoleRecord::decode(entry.key, entry.value.bytes()) {
+                    Some(role) if stored.roles.len() < ROLES_MAX => stored.roles.push(role),
+                    _ => stored.unreadable += 1,
+                }
+                return ControlFlow::Continue(());
+            }
             match IdentityRecord::decode(entry.key, entry.value.bytes()) {
                 Some(record) if stored.records.len() < IDENTITIES_MAX => {
                     stored.records.push(record)
@@ -138,7 +128,29 @@ impl StoredIdentities {
             }
             ControlFlow::Continue(())
         });
+        stored.apply_roles();
         stored
+    }
+
+    /// Gives each identity what its roles grant.
+    pub(crate) fn apply_roles(&mut self) {
+        let roles = &self.roles;
+        let find = |name: &str| roles.iter().find(|role| *role.name == *name);
+        for record in &mut self.records {
+            (record.identity).apply_roles(|name| find(name).map(|role| &role.rights));
+        }
+    }
+
+    /// Returns how many bytes the rights of all identities have in text, those of roles wherever
+    /// they are used.
+    pub(crate) fn text_bytes(&self) -> usize {
+        let bytes = |record: &IdentityRecord| record.identity.text_bytes();
+        self.records.iter().map(bytes).sum()
+    }
+
+    /// Returns the role of a name.
+    pub(crate) fn find_role(&self, name: &str) -> Option<&RoleRecord> {
+        self.roles.iter().find(|role| *role.name == *name)
     }
 
     /// Returns that of a name.
@@ -151,7 +163,9 @@ impl StoredIdentities {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::identities::NEVER_MS;
+    use crate::identities::{IssuedToken, NEVER_MS, TokenHash};
+    use crate::limits::GRANTS_MAX;
+    use crate::rights::Grant;
 
     fn record(tokens: u8, rights: &[&str]) -> IdentityRecord {
         let grants = rights.iter().map(|text| text.parse().expect("a right"));
@@ -200,17 +214,54 @@ mod tests {
         }
     }
 
+    fn bound(binding: &str) -> IdentityRecord {
+        let grants: Vec<Grant> = vec!["read:orders".parse().expect("a right")];
+        let binding = binding.parse().expect("a binding");
+        let identity = Identity::bound("ci.main", Rights::new(grants), 5_000, binding);
+        IdentityRecord {
+            identity: identity.expect("a sound identity"),
+            created_ms: 77,
+        }
+    }
+
+    #[test]
+    fn a_bound_record_is_read_as_it_was_written() {
+        let hex = format!("sha256:{}", "0f".repeat(32));
+        for binding in ["san:dns:worker.example", "uid:1000", &hex] {
+            let record = bound(binding);
+            let value = record.encode();
+            let read = IdentityRecord::decode(b"ci.main", &value).expect("it is read");
+            assert_eq!(read, record);
+            let shown = read.identity.binding().map(ToString::to_string);
+            assert_eq!(shown.as_deref(), Some(binding));
+            assert!(read.identity.tokens().is_empty() && !read.identity.is_anonymous());
+            for at in 0..value.len() {
+                let cut = IdentityRecord::decode(b"ci.main", &value[..at]);
+                assert_eq!(cut, None, "cut at {at}");
+            }
+        }
+    }
+
     /// Whatever stands there: it is read or not, and never with more rights than were written.
     #[test]
     fn a_changed_record_is_another_or_none() {
-        let whole = record(2, &["read:orders", "write:default/images/"]);
+        for whole in [
+            record(2, &["read:orders", "write:default/images/"]),
+            bound("san:dns:worker.example"),
+            bound("san:email:a@worker.example"),
+        ] {
+            change_each_bit(&whole);
+        }
+    }
+
+    fn change_each_bit(whole: &IdentityRecord) {
         let value = whole.encode();
         for at in 0..value.len() {
             for bit in 0..8 {
                 let mut changed = value.clone();
                 changed[at] ^= 1 << bit;
                 let read = IdentityRecord::decode(b"ci.main", &changed);
-                assert_ne!(read.as_ref(), Some(&whole), "bit {bit} at {at}");
+                assert_ne!(read.as_ref(), Some(whole), "bit {bit} at {at}");
                 if let Some(read) = read {
                     assert_eq!(read.encode(), changed, "bit {bit} at {at}");
                 }

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use super::identity::{Identity, IssuedToken, NEVER_MS};
-use super::token::{Token, TokenHash, TokenKey};
+use super::binding::Binding;
+use super::identity::{Identity, NEVER_MS, Proof};
+use super::token::{Token, TokenKey};
 use super::unauthenticated::Unauthenticated;
 use crate::rights::{Right, Rights};
 
-/// Names who calls, by the token that proved it or the listener that stands for those without one.
+/// Names who calls, by what proved it or the listener that stands for those who prove nothing.
 /// It holds nothing: when the identity is gone it finds nothing any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IdentityKey {
@@ -29,9 +30,9 @@ impl IdentityKey {
     }
 }
 
-/// The place of a token, or of a listener.
+/// The place of a token, of a binding, or of a listener.
 #[derive(Clone, Debug)]
-struct TokenSlot {
+struct ProofSlot {
     /// Grows whenever the slot becomes free.
     generation: u32,
     holder: Option<Holder>,
@@ -41,20 +42,20 @@ struct TokenSlot {
 struct Holder {
     identity: Arc<Identity>,
     /// `None`: a listener's.
-    hash: Option<TokenHash>,
+    proof: Option<Proof>,
 }
 
-/// All identities of a moment: those of listeners first, then one slot for each token that is good.
+/// All identities of a moment: those of listeners first, then one slot for each proof that is good.
 /// It never changes; a change makes another table.
 #[derive(Debug)]
 pub struct IdentityTable {
     key: TokenKey,
     version: u64,
     listeners: usize,
-    slots: Vec<TokenSlot>,
-    /// Every token in order of its hash, with its slot; `None`: it has expired.
-    by_hash: Vec<(TokenHash, Option<u32>)>,
-    /// When the next token expires.
+    slots: Vec<ProofSlot>,
+    /// Every proof in order, with its slot; `None`: it has expired.
+    by_proof: Vec<(Proof, Option<u32>)>,
+    /// When the next proof expires.
     next_expiry_ms: u64,
 }
 
@@ -62,78 +63,78 @@ impl IdentityTable {
     /// The table of a server without tokens. A caller without a token has the rights of its
     /// listener.
     pub(super) fn new(key: TokenKey, listeners: Vec<Rights>) -> IdentityTable {
-        let slot = |rights| TokenSlot {
+        let slot = |rights| ProofSlot {
             generation: 0,
             holder: Some(Holder {
                 identity: Arc::new(Identity::anonymous(rights)),
-                hash: None,
+                proof: None,
             }),
         };
-        let slots: Vec<TokenSlot> = listeners.into_iter().map(slot).collect();
+        let slots: Vec<ProofSlot> = listeners.into_iter().map(slot).collect();
         IdentityTable {
             key,
             version: 0,
             listeners: slots.len(),
             slots,
-            by_hash: Vec::new(),
+            by_proof: Vec::new(),
             next_expiry_ms: NEVER_MS,
         }
     }
 
     /// The table that follows, with these identities. A token that is still good, of an identity
-    /// with the same name and rights, keeps its slot, so that what its callers run goes on.
+    /// with the same name and at least the same rights, keeps its slot, so that what its callers
+    /// run goes on.
     pub(super) fn next(&self, identities: &[Arc<Identity>], now_ms: u64) -> IdentityTable {
         let mut table = IdentityTable {
             key: self.key.clone(),
             version: self.version + 1,
             listeners: self.listeners,
             slots: self.slots.clone(),
-            by_hash: Vec::new(),
+            by_proof: Vec::new(),
             next_expiry_ms: NEVER_MS,
         };
         let mut good = table.sort_out(identities, now_ms);
         table.keep_or_free(&mut good);
         table.place(good);
-        table.by_hash.sort_unstable_by_key(|(hash, _)| *hash);
+        table.by_proof.sort_unstable();
         table
     }
 
-    /// Returns the tokens that are good, in order of their hashes, and notes the others as expired.
+    /// Returns the proofs that are good, in order, and notes the others as expired.
     fn sort_out(
         &mut self,
         identities: &[Arc<Identity>],
         now_ms: u64,
-    ) -> Vec<(TokenHash, Arc<Identity>)> {
+    ) -> Vec<(Proof, Arc<Identity>)> {
         let mut good = Vec::new();
         for identity in identities {
-            for &IssuedToken { hash, expires_ms } in identity.tokens() {
-                let expires_ms = expires_ms.min(identity.expires_ms());
+            for (proof, expires_ms) in identity.proofs() {
                 if expires_ms <= now_ms {
-                    self.by_hash.push((hash, None));
+                    self.by_proof.push((proof, None));
                 } else {
                     self.next_expiry_ms = self.next_expiry_ms.min(expires_ms);
-                    good.push((hash, Arc::clone(identity)));
+                    good.push((proof, Arc::clone(identity)));
                 }
             }
         }
-        good.sort_unstable_by_key(|(hash, _)| *hash);
+        good.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         good
     }
 
-    /// Takes those tokens out of `good` that keep their slots, and frees the slots of all others.
-    fn keep_or_free(&mut self, good: &mut Vec<(TokenHash, Arc<Identity>)>) {
+    /// Takes those proofs out of `good` that keep their slots, and frees the slots of all others.
+    fn keep_or_free(&mut self, good: &mut Vec<(Proof, Arc<Identity>)>) {
         for (index, slot) in self.slots.iter_mut().enumerate().skip(self.listeners) {
             let Some(holder) = &mut slot.holder else {
                 continue;
             };
-            let found = (holder.hash)
-                .and_then(|hash| good.binary_search_by_key(&hash, |(hash, _)| *hash).ok())
-                .filter(|&at| good[at].1.is_like(&holder.identity));
+            let found = (holder.proof.as_ref())
+                .and_then(|proof| good.binary_search_by(|(other, _)| other.cmp(proof)).ok())
+                .filter(|&at| good[at].1.goes_on_for(&holder.identity));
             match found {
                 Some(at) => {
-                    let (hash, identity) = good.remove(at);
+                    let (proof, identity) = good.remove(at);
                     holder.identity = identity;
-                    self.by_hash.push((hash, Some(index as u32)));
+                    self.by_proof.push((proof, Some(index as u32)));
                 }
                 None => {
                     slot.holder = None;
@@ -143,15 +144,15 @@ impl IdentityTable {
         }
     }
 
-    /// Gives each of these tokens a slot.
-    fn place(&mut self, good: Vec<(TokenHash, Arc<Identity>)>) {
+    /// Gives each of these proofs a slot.
+    fn place(&mut self, good: Vec<(Proof, Arc<Identity>)>) {
         let mut from = self.listeners;
-        for (hash, identity) in good {
-            let is_free = |slot: &TokenSlot| slot.holder.is_none();
+        for (proof, identity) in good {
+            let is_free = |slot: &ProofSlot| slot.holder.is_none();
             let index = match self.slots[from..].iter().position(is_free) {
                 Some(ahead) => from + ahead,
                 None => {
-                    self.slots.push(TokenSlot {
+                    self.slots.push(ProofSlot {
                         generation: 0,
                         holder: None,
                     });
@@ -161,9 +162,9 @@ impl IdentityTable {
             from = index + 1;
             self.slots[index].holder = Some(Holder {
                 identity,
-                hash: Some(hash),
+                proof: Some(proof.clone()),
             });
-            self.by_hash.push((hash, Some(index as u32)));
+            self.by_proof.push((proof, Some(index as u32)));
         }
     }
 
@@ -173,7 +174,8 @@ impl IdentityTable {
         self.version
     }
 
-    /// Returns when the next token expires, in milliseconds since 1970; `u64::MAX` if none does.
+    /// Returns when the next token or binding expires, in milliseconds since 1970; `u64::MAX` if
+    /// none does.
     #[inline]
     pub fn next_expiry_ms(&self) -> u64 {
         self.next_expiry_ms
@@ -215,23 +217,55 @@ impl IdentityTable {
         now_ms: u64,
     ) -> Result<IdentityKey, Unauthenticated> {
         let token = Token::of_header(authorization).ok_or(Unauthenticated::NoToken)?;
-        let hash = self.key.hash(&token);
-        let found = self.by_hash.binary_search_by_key(&hash, |(hash, _)| *hash);
-        let at = found.map_err(|_| Unauthenticated::Unknown)?;
-        let (known, slot) = self.by_hash[at];
-        if !self.key.is_hash_of(&known, &token) {
+        let wanted = Proof::Token(self.key.hash(&token));
+        let (known, slot) = self.find(&wanted).ok_or(Unauthenticated::Unknown)?;
+        let is_its_hash = |hash| self.key.is_hash_of(hash, &token);
+        if !matches!(known, Proof::Token(hash) if is_its_hash(hash)) {
             return Err(Unauthenticated::Unknown);
         }
-        let slot = slot.ok_or(Unauthenticated::Expired)?;
-        let TokenSlot { generation, holder } = &self.slots[slot as usize];
-        let is_good = |holder: &Holder| holder.identity.is_good(&known, now_ms);
-        match holder.as_ref().is_some_and(is_good) {
-            true => Ok(IdentityKey {
-                slot,
-                generation: *generation,
-            }),
-            false => Err(Unauthenticated::Expired),
+        let key = self.good(known, slot, now_ms);
+        key.ok_or(Unauthenticated::Expired)
+    }
+
+    /// Returns the key of the identity that is bound to one of these; `None` if there is none.
+    ///
+    /// # Errors
+    /// If several of them are bound to somebody, or to somebody who has expired.
+    pub fn resolve_bindings(
+        &self,
+        bindings: &[Arc<Binding>],
+        now_ms: u64,
+    ) -> Result<Option<IdentityKey>, Unauthenticated> {
+        let find = |binding: &Arc<Binding>| self.find(&Proof::Binding(Arc::clone(binding)));
+        let mut found = bindings.iter().filter_map(find);
+        let Some((proof, slot)) = found.next() else {
+            return Ok(None);
+        };
+        // The same name twice is no second identity.
+        if found.any(|(other, _)| other != proof) {
+            return Err(Unauthenticated::Ambiguous);
         }
+        let key = self.good(proof, slot, now_ms);
+        key.ok_or(Unauthenticated::BindingExpired).map(Some)
+    }
+
+    fn find(&self, proof: &Proof) -> Option<(&Proof, Option<u32>)> {
+        let found = self
+            .by_proof
+            .binary_search_by(|(other, _)| other.cmp(proof));
+        let (known, slot) = self.by_proof.get(found.ok()?)?;
+        Some((known, *slot))
+    }
+
+    /// Returns the key of a proof that has not expired.
+    fn good(&self, proof: &Proof, slot: Option<u32>, now_ms: u64) -> Option<IdentityKey> {
+        let slot = slot?;
+        let ProofSlot { generation, holder } = self.slots.get(slot as usize)?;
+        let is_good = (holder.as_ref()).is_some_and(|one| one.identity.is_good(proof, now_ms));
+        is_good.then_some(IdentityKey {
+            slot,
+            generation: *generation,
+        })
     }
 
     /// Returns how many slots there are, and were at once.
@@ -243,7 +277,7 @@ impl IdentityTable {
     /// Returns how many slots somebody has.
     #[cfg(test)]
     pub(super) fn slots_in_use(&self) -> usize {
-        let is_used = |slot: &&TokenSlot| slot.holder.is_some();
+        let is_used = |slot: &&ProofSlot| slot.holder.is_some();
         self.slots.iter().filter(is_used).count()
     }
 }

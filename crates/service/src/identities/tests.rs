@@ -283,7 +283,7 @@ fn what_is_too_much_is_refused_and_changes_nothing() {
             ),
             (
                 vec![one("a", 1), one("b", 1)],
-                IdentitiesError::SameToken("a".into()),
+                IdentitiesError::SameProof("a".into()),
             ),
         ] {
             assert_eq!(identities.replace(all, 0), Err(error));
@@ -315,4 +315,122 @@ fn an_identity_has_a_name_and_not_too_much() {
     for tokens in [0, TOKENS_PER_IDENTITY_MAX + 1] {
         assert_eq!(make("a", 1, tokens), Err(IdentityError::Tokens(tokens)));
     }
+}
+
+fn bound(name: &str, binding: &str, expires_ms: u64) -> Identity {
+    let binding = binding.parse().expect("a binding");
+    let rights = rights(&[&format!("read:{name}")]);
+    Identity::bound(name, rights, expires_ms, binding).expect("a sound identity")
+}
+
+/// Who is proved by these.
+fn proved(
+    identities: &Identities,
+    bindings: &[&str],
+    now_ms: u64,
+) -> Result<Option<String>, Unauthenticated> {
+    let parse = |text: &&str| Arc::new(text.parse::<Binding>().expect("a binding"));
+    let bindings: Vec<Arc<Binding>> = bindings.iter().map(parse).collect();
+    let table = identities.table();
+    let key = table.resolve_bindings(&bindings, now_ms)?;
+    Ok(key.map(|key| table.get(key).expect("it is there").name().to_owned()))
+}
+
+#[test]
+fn one_binding_proves_one_identity_and_several_none() {
+    let identities = identities();
+    let hash = format!("sha256:{}", "ab".repeat(32));
+    for _ in 0..2 {
+        assert_eq!(proved(&identities, &["san:dns:a.example"], 0), Ok(None));
+        let all = vec![
+            bound("a", "san:dns:A.example", NEVER_MS),
+            bound("b", "san:uri:spiffe://x/b", NEVER_MS),
+            bound("c", &hash, NEVER_MS),
+            bound("d", "uid:7", 500),
+            identity(identities.key(), "t", NEVER_MS, &[(1, NEVER_MS)]),
+        ];
+        identities.replace(all, 0).expect("they differ");
+        for (shown, found) in [
+            (&["san:dns:a.example"][..], Ok(Some("a"))),
+            (
+                &["san:dns:x", "san:dns:a.EXAMPLE", "san:dns:A.example"],
+                Ok(Some("a")),
+            ),
+            (&["san:uri:spiffe://X/b"], Ok(None)),
+            (
+                &["san:email:a@a.example", "san:uri:spiffe://x/b"],
+                Ok(Some("b")),
+            ),
+            (&[&hash], Ok(Some("c"))),
+            (
+                &[&hash, "san:dns:a.example"],
+                Err(Unauthenticated::Ambiguous),
+            ),
+            (
+                &["san:dns:a.example", "san:uri:spiffe://x/b"],
+                Err(Unauthenticated::Ambiguous),
+            ),
+            (&["san:dns:b.a.example", "san:dns:example"], Ok(None)),
+            (&["uid:7"], Ok(Some("d"))),
+            (&["uid:8"], Ok(None)),
+            (&[], Ok(None)),
+        ] {
+            let found = found.map(|name| name.map(str::to_owned));
+            assert_eq!(proved(&identities, shown, 0), found, "{shown:?}");
+        }
+        // Nothing of it proves the identity of a token, and no token what is bound.
+        let header = header(1);
+        assert!(identities.table().resolve(header.as_bytes(), 0).is_ok());
+        assert_eq!(proved(&identities, &["uid:7"], 499), Ok(Some("d".into())));
+        for _ in 0..2 {
+            let expired = proved(&identities, &["uid:7"], 500);
+            assert_eq!(expired, Err(Unauthenticated::BindingExpired));
+            identities.expire(500);
+        }
+        // One that has expired is still somebody.
+        let two = proved(&identities, &["uid:7", "san:dns:a.example"], 500);
+        assert_eq!(two, Err(Unauthenticated::Ambiguous));
+        assert_eq!(identities.table().slots_in_use(), 2 + 4);
+        identities.replace(Vec::new(), 500).expect("none");
+        assert_eq!(identities.table().slots_in_use(), 2);
+    }
+}
+
+#[test]
+fn a_binding_keeps_its_key_until_it_is_taken_back_or_bound_to_somebody_else() {
+    let identities = identities();
+    let key_of = |binding: &str| {
+        let binding = Arc::new(binding.parse().expect("a binding"));
+        identities
+            .table()
+            .resolve_bindings(&[binding], 0)
+            .expect("one")
+    };
+    let with = |all: Vec<Identity>| identities.replace(all, 0).expect("they differ");
+    for _ in 0..2 {
+        with(vec![
+            bound("a", "uid:1", NEVER_MS),
+            bound("b", "uid:2", NEVER_MS),
+        ]);
+        let (one, two) = (key_of("uid:1").expect("a"), key_of("uid:2").expect("b"));
+        with(vec![bound("a", "uid:1", 9), bound("c", "uid:2", NEVER_MS)]);
+        let table = identities.table();
+        assert_eq!(table.get(one).map(Identity::name), Some("a"));
+        assert!(table.get(two).is_none(), "it is somebody else's now");
+        with(vec![bound("c", "uid:2", NEVER_MS)]);
+        assert!(identities.table().get(one).is_none());
+        with(Vec::new());
+        assert_eq!(key_of("uid:2"), None);
+    }
+}
+
+#[test]
+fn no_two_identities_are_bound_to_the_same() {
+    let identities = identities();
+    let two = vec![
+        bound("a", "san:dns:A.example", NEVER_MS),
+        bound("b", "san:dns:a.example", NEVER_MS),
+    ];
+    let refused = identities.replace(two, 0);
+    assert_eq!(refused, Err(IdentitiesError::SameProof("a".into())));
 }

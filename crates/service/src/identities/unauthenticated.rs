@@ -15,6 +15,12 @@ pub enum Unauthenticated {
     Expired,
     /// It was revoked, or has expired, while the call ran.
     Ended,
+    /// The certificate of the connection proves several identities.
+    Ambiguous,
+    /// The certificate or the user of the connection is bound to an identity that has expired.
+    BindingExpired,
+    /// The certificate of the connection was valid when that began, and is not any more.
+    CertificateExpired,
 }
 
 impl Unauthenticated {
@@ -22,7 +28,11 @@ impl Unauthenticated {
     pub fn is_wrong_token(self) -> bool {
         match self {
             Unauthenticated::NoToken | Unauthenticated::Unknown | Unauthenticated::Expired => true,
-            Unauthenticated::Missing | Unauthenticated::Ended => false,
+            Unauthenticated::Missing
+            | Unauthenticated::Ended
+            | Unauthenticated::Ambiguous
+            | Unauthenticated::BindingExpired
+            | Unauthenticated::CertificateExpired => false,
         }
     }
 
@@ -47,7 +57,20 @@ impl Unauthenticated {
                      server"
                 }
                 Unauthenticated::Ended => {
-                    "the token of this call was revoked or has expired while the call ran"
+                    "the token or the identity of this call was revoked or has expired while the \
+                     call ran"
+                }
+                Unauthenticated::Ambiguous => {
+                    "the certificate of this connection stands for more than one identity: bind \
+                     only one of its names, or its fingerprint"
+                }
+                Unauthenticated::BindingExpired => {
+                    "the identity of this connection's certificate or user has expired: it needs \
+                     a new one in its place"
+                }
+                Unauthenticated::CertificateExpired => {
+                    "the certificate of this connection has expired since it was opened: connect \
+                     again with a new one"
                 }
             },
         )

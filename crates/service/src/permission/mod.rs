@@ -8,7 +8,7 @@
 mod by_method;
 
 use crate::actions::Permissions;
-use crate::identities::{Identity, Unauthenticated};
+use crate::identities::{Binding, Identity, Unauthenticated};
 use crate::limits::QUOTED_CHARACTERS;
 use crate::method::{Access, DatabaseName, Method};
 use crate::rights::{DropIn, Grant, Right, Scope};
@@ -135,8 +135,11 @@ fn refused_anywhere(identity: &Identity, right: Right) -> Status {
 
 fn denied(identity: &Identity, needed: &str) -> Status {
     if !identity.is_anonymous() {
-        let name = identity.name();
-        let words = format!("the call needs {needed}: the token of {name:?} is not good for it");
+        let (name, noun) = (
+            identity.name(),
+            identity.binding().map_or("token", Binding::noun),
+        );
+        let words = format!("the call needs {needed}: the {noun} of {name:?} is not good for it");
         return Status::new(Code::PermissionDenied, words);
     }
     if identity.rights().is_nothing() {

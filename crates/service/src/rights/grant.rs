@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::limits::{QUOTED_CHARACTERS, RIGHT_BYTES_MAX};
+use crate::limits::{IDENTITY_NAME_BYTES_MAX, QUOTED_CHARACTERS, RIGHT_BYTES_MAX};
 
 /// What a caller may do. Each includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,6 +41,8 @@ pub enum Grant {
     In(Right, Scope),
     /// Whatever a drop-in service does, on the database that the server's settings name for it.
     DropIn(DropIn),
+    /// What the role of this name grants, as long as there is one. By itself nothing.
+    Role(Box<str>),
 }
 
 /// A drop-in service that can be opened by itself: its original clients can send no token.
@@ -89,6 +91,7 @@ impl fmt::Display for Grant {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Grant::DropIn(service) => write!(formatter, "service:{}", service.name()),
+            Grant::Role(name) => write!(formatter, "role:{name}"),
             Grant::In(right, Scope::Server) => formatter.write_str(right.name()),
             Grant::In(right, Scope::Database(name)) => {
                 write!(formatter, "{}:{}", right.name(), shown_database(name))
@@ -112,11 +115,14 @@ fn shown_database(name: &str) -> &str {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GrantError {
     /// It does not begin with a right.
-    #[error("{0:?} is no right: read, write, admin, or service:NAME is expected")]
+    #[error("{0:?} is no right: read, write, admin, role:NAME, or service:NAME is expected")]
     UnknownRight(String),
     /// There is no such drop-in service.
     #[error("there is no drop-in service {0:?}: kvstore, gupload and ydb-ping can be named")]
     UnknownService(String),
+    /// No role can have this name.
+    #[error("no role can be named {0:?}")]
+    BadRole(String),
     /// Behind the colon stands no database.
     #[error(
         "a right ends with `:`: name a database behind it (`default` is the one without a name), \
@@ -150,6 +156,13 @@ impl FromStr for Grant {
         if word == "service" {
             return drop_in(place.unwrap_or_default()).map(Grant::DropIn);
         }
+        if word == "role" {
+            let name = place.unwrap_or_default();
+            return match is_role_name(name) {
+                true => Ok(Grant::Role(name.into())),
+                false => Err(GrantError::BadRole(shortened(name))),
+            };
+        }
         let right = (Right::ALL.into_iter())
             .find(|right| right.name() == word)
             .ok_or_else(|| GrantError::UnknownRight(shortened(word)))?;
@@ -159,6 +172,11 @@ impl FromStr for Grant {
             _ => Ok(Grant::In(right, scope)),
         }
     }
+}
+
+/// Returns whether a role can have this name: those of databases, and shorter.
+pub(crate) fn is_role_name(name: &str) -> bool {
+    name.len() <= IDENTITY_NAME_BYTES_MAX && store::is_database_name(name)
 }
 
 fn drop_in(name: &str) -> Result<DropIn, GrantError> {
@@ -209,6 +227,7 @@ mod tests {
             "service:kvstore",
             "service:gupload",
             "service:ydb-ping",
+            "role:reader",
         ] {
             let grant: Grant = text.parse().expect(text);
             assert_eq!(grant.to_string(), text);
@@ -233,6 +252,9 @@ mod tests {
             ("read:*", E::BadDatabase("*".into())),
             ("admin:a/b", E::AdminOfBlobs),
             ("service", E::UnknownService("".into())),
+            ("role", E::BadRole("".into())),
+            ("role:a b", E::BadRole("a b".into())),
+            ("role:a:b", E::BadRole("a:b".into())),
             ("service:redis", E::UnknownService("redis".into())),
         ] {
             assert_eq!(text.parse::<Grant>(), Err(error), "{text:?}");

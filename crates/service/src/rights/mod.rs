@@ -5,6 +5,7 @@
 
 mod grant;
 
+pub(crate) use grant::is_role_name;
 pub use grant::{DEFAULT_DATABASE, DropIn, Grant, GrantError, Right, Scope};
 
 /// What a caller may do.
@@ -84,8 +85,35 @@ impl Rights {
     pub fn anywhere(&self, needed: Right) -> bool {
         self.grants.iter().any(|grant| match grant {
             Grant::In(right, _) => *right >= needed,
-            Grant::DropIn(_) => false,
+            Grant::DropIn(_) | Grant::Role(_) => false,
         })
+    }
+
+    /// Returns whether these rights let their holder do all that the others do.
+    pub fn include(&self, others: &Rights) -> bool {
+        others.grants.iter().all(|grant| match grant {
+            Grant::In(right, Scope::Server) => self.on_server(*right),
+            Grant::In(right, Scope::Database(name)) => self.on_database(*right, name),
+            Grant::In(right, Scope::Blobs { database, prefix }) => {
+                self.on_blobs(*right, database, prefix)
+            }
+            Grant::DropIn(service) => self.on_drop_in(*service),
+            Grant::Role(_) => true,
+        })
+    }
+
+    /// Returns the names of roles in them.
+    pub fn roles(&self) -> impl Iterator<Item = &str> {
+        self.grants.iter().filter_map(|grant| match grant {
+            Grant::Role(name) => Some(&**name),
+            _ => None,
+        })
+    }
+
+    /// Returns how many bytes the grants have in text.
+    pub fn text_bytes(&self) -> usize {
+        let bytes = |grant: &Grant| grant.to_string().len();
+        self.grants.iter().map(bytes).sum()
     }
 
     /// Returns whether nothing is granted.
@@ -139,6 +167,70 @@ mod tests {
         assert!(!some.on_blobs(Right::Write, "one", "images/a"));
         assert!(!some.on_server(Right::Read));
         assert!(some.anywhere(Right::Write) && !some.anywhere(Right::Admin));
+    }
+
+    #[test]
+    fn rights_include_those_that_are_no_larger() {
+        let all = [
+            "read",
+            "write",
+            "admin",
+            "read:a",
+            "write:a",
+            "admin:a",
+            "read:b",
+            "read:a/",
+            "write:a/x",
+            "read:a/x",
+            "read:a/xy",
+            "service:kvstore",
+            "service:gupload",
+        ];
+        let included = |one: &str, other: &str| rights(&[one]).include(&rights(&[other]));
+        for (one, others) in [
+            (
+                "read",
+                &[
+                    "read",
+                    "read:a",
+                    "read:b",
+                    "read:a/",
+                    "read:a/x",
+                    "read:a/xy",
+                ][..],
+            ),
+            (
+                "write:a",
+                &[
+                    "read:a",
+                    "write:a",
+                    "read:a/",
+                    "write:a/x",
+                    "read:a/x",
+                    "read:a/xy",
+                ],
+            ),
+            ("write:a/x", &["write:a/x", "read:a/x", "read:a/xy"]),
+            ("read:a/xy", &["read:a/xy"]),
+            ("service:kvstore", &["service:kvstore"]),
+        ] {
+            let found: Vec<&str> = all
+                .into_iter()
+                .filter(|other| included(one, other))
+                .collect();
+            assert_eq!(found, others, "{one}");
+        }
+        assert!(rights(&["read:a", "write:b"]).include(&rights(&["read:b", "read:a/x"])));
+        assert!(!rights(&["read:a"]).include(&rights(&["read:a", "read:b"])));
+        assert!(rights(&[]).include(&rights(&[])) && rights(&["read"]).include(&rights(&[])));
+    }
+
+    #[test]
+    fn a_role_grants_nothing_by_itself() {
+        let role = rights(&["role:reader"]);
+        assert!(!role.anywhere(Right::Read) && !role.on_database(Right::Read, ""));
+        assert_eq!(role.roles().collect::<Vec<_>>(), ["reader"]);
+        assert_eq!(role.text_bytes(), "role:reader".len());
     }
 
     #[test]

@@ -37,6 +37,7 @@ fn peer(outgoing: bool) -> Peer {
         over_limit: false,
         place: None,
         tls: None,
+        user: None,
     }
 }
 

@@ -92,6 +92,7 @@ pub(super) fn write(page: &mut Page, totals: &Totals, interop: bool) {
             RefusedFor::TokenMissing => "token_missing",
             RefusedFor::TokenWrong => "token_wrong",
             RefusedFor::TokenExpired => "token_expired",
+            RefusedFor::PeerIdentity => "peer_identity",
             RefusedFor::PermissionDenied => "permission_denied",
         };
         page.sample(&[("reason", reason)], calls);

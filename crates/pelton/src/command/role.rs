@@ -1,0 +1,86 @@
+//! `pelton role set|list|drop`
+
+use api::admin::{
+    DropRoleRequest, ListRolesResponse, RoleDescription, SetRoleRequest, SetRoleResponse,
+};
+use service::Method;
+
+use super::{Caller, unreadable};
+use crate::arguments::{DropRoleArguments, ListRolesArguments, SetRoleArguments};
+use crate::exit::{Exit, Failure};
+use crate::output::{Output, object};
+
+/// Makes a role, or changes one.
+pub fn set_role(arguments: &SetRoleArguments) -> Result<Exit, Failure> {
+    let rights: Vec<String> = arguments.rights.iter().map(ToString::to_string).collect();
+    let rights: Vec<&str> = rights.iter().map(String::as_str).collect();
+    let request = SetRoleRequest {
+        name: &arguments.name,
+        rights: (&rights[..]).into(),
+    };
+    let mut bytes = Vec::new();
+    request.encode(&mut bytes);
+    let connection = &arguments.connection;
+    let answer = Caller::connect(connection)?.unary(Method::AdminSetRole, &bytes)?;
+    let answer = SetRoleResponse::decode(&answer).map_err(unreadable)?;
+    let mut output = Output::new(connection.output);
+    match (output.is_json(), answer.created) {
+        (true, created) => output.object(object([("created", created.into())]))?,
+        (false, true) => output.line("created")?,
+        (false, false) => output.line("changed")?,
+    }
+    output.end()?;
+    Ok(Exit::Done)
+}
+
+/// Removes a role.
+pub fn drop_role(arguments: &DropRoleArguments) -> Result<Exit, Failure> {
+    let name = &*arguments.name;
+    let mut request = Vec::new();
+    DropRoleRequest { name }.encode(&mut request);
+    let connection = &arguments.connection;
+    let answer = Caller::connect(connection)?.unary(Method::AdminDropRole, &request);
+    answer.map_err(|failure| {
+        failure.or_miss(&format!("nothing dropped: there is no role `{name}`"))
+    })?;
+    let mut output = Output::new(connection.output);
+    match output.is_json() {
+        true => output.object(object([("dropped", true.into())]))?,
+        false => output.line("dropped")?,
+    }
+    output.end()?;
+    Ok(Exit::Done)
+}
+
+/// Lists all roles.
+pub fn list_roles(arguments: &ListRolesArguments) -> Result<Exit, Failure> {
+    let connection = &arguments.connection;
+    let answer = Caller::connect(connection)?.unary(Method::AdminListRoles, b"")?;
+    let answer = ListRolesResponse::decode(&answer).map_err(unreadable)?;
+    let roles: Result<Vec<RoleDescription<'_>>, _> = answer.roles.iter().collect();
+    let roles = roles.map_err(unreadable)?;
+    let names = roles.iter().map(|role| role.name.len());
+    let width = names.max().unwrap_or(0).max("NAME".len());
+    let mut output = Output::new(connection.output);
+    if !output.is_json() {
+        output.line(&format!("{:<width$}  TOKENS  RIGHTS", "NAME"))?;
+    }
+    for role in &roles {
+        let rights: Result<Vec<&str>, _> = role.rights.iter().collect();
+        let rights = rights.map_err(unreadable)?;
+        match output.is_json() {
+            true => output.object(object([
+                ("name", role.name.into()),
+                ("rights", rights.into()),
+                ("created_at_ms", role.created_at_ms.into()),
+                ("tokens", role.tokens.into()),
+            ]))?,
+            false => {
+                let (name, tokens, rights) = (role.name, role.tokens, rights.join(","));
+                output.line(&format!("{name:<width$}  {tokens:<6}  {rights}"))?;
+            }
+        }
+    }
+    output.end()?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,84 @@
+//! What changes of tokens and of roles have in common: they look at all identities, and are
+//! committed on the condition that nobody has changed one since.
+
+use store::{CommitOutcome, Condition, DatabaseId, Decision, Expiry, Mode, Operation};
+
+use crate::actions::DatabaseAccess;
+use crate::identities::Identity;
+use crate::identities::record::{CHANGES_KEY, StoredIdentities};
+use crate::keyvalue::refusal;
+use crate::limits::{IDENTITIES_BYTES_MAX, TOKEN_CHANGE_TRIES};
+use crate::rights::Right;
+use crate::status::{Code, Status};
+
+/// What came of a change.
+pub(super) enum Committed {
+    Done,
+    /// Somebody else was quicker: it is to be decided anew.
+    Again,
+}
+
+/// Returns what came of a change, which was tried so many times.
+pub(super) fn committed(outcome: &CommitOutcome<'_>, tries: u32) -> Result<Committed, Status> {
+    match outcome.decision {
+        Decision::Refused(why) => Err(refusal(why)),
+        Decision::Failed { .. } if tries >= TOKEN_CHANGE_TRIES => Err(Status::new(
+            Code::Aborted,
+            "others have changed tokens at the same moment, again and again; nothing was done, \
+             try again",
+        )),
+        Decision::Failed { .. } => Ok(Committed::Again),
+        Decision::Applied => Ok(Committed::Done),
+    }
+}
+
+/// Has an entry written or removed, unless one was changed since `changes_version`.
+pub(super) fn commit_change(
+    key: &[u8],
+    value: Option<&[u8]>,
+    changes_version: u64,
+    actions: &mut impl DatabaseAccess,
+) {
+    let operation = match value {
+        Some(value) => put(key, value, Condition::None),
+        None => Operation::Delete {
+            key,
+            condition: Condition::None,
+            want_previous: false,
+        },
+    };
+    let mut commit = actions.write(DatabaseId::IDENTITIES, Mode::Atomic);
+    let is_as_seen = Condition::VersionIs(changes_version);
+    for operation in [&put(CHANGES_KEY, b"", is_as_seen), &operation] {
+        let pushed = commit.push(operation);
+        debug_assert_eq!(pushed, Ok(()), "a name and some rights fit");
+    }
+    commit.submit();
+}
+
+fn put<'a>(key: &'a [u8], value: &'a [u8], condition: Condition<'a>) -> Operation<'a> {
+    Operation::Put {
+        key,
+        value,
+        condition,
+        expiry: Expiry::None,
+        want_previous: false,
+    }
+}
+
+/// Returns whether somebody may administrate tokens.
+pub(super) fn is_admin(identity: &Identity, now_ms: u64) -> bool {
+    identity.rights().on_server(Right::Admin) && identity.expires_ms() > now_ms
+}
+
+/// Refuses more rights of all identities together than may be.
+pub(super) fn check_bytes(stored: &StoredIdentities) -> Result<(), Status> {
+    let bytes = stored.text_bytes();
+    match bytes <= IDENTITIES_BYTES_MAX {
+        true => Ok(()),
+        false => Err(Status::resource_exhausted(format!(
+            "the rights of all tokens, with those of their roles, would have {bytes} bytes, and at \
+             most {IDENTITIES_BYTES_MAX} are allowed: revoke some, or make roles smaller"
+        ))),
+    }
+}

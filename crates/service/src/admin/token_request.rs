@@ -1,0 +1,222 @@
+//! What callers ask for who change tokens, checked as far as that needs no look at those that are.
+
+use std::time::Duration;
+
+use super::invalid;
+use crate::actions::Administration;
+use crate::call::Shared;
+use crate::identities::{Binding, BindingError, Token};
+use crate::limits::{
+    GRANTS_MAX, IDENTITY_NAME_BYTES_MAX, QUOTED_CHARACTERS, TOKEN_EXPIRY_MS_MAX, TOKEN_KEEP_MS_MAX,
+    TOKEN_RIGHTS_BYTES_MAX,
+};
+use crate::method::Method;
+use crate::rights::{Grant, Rights};
+use crate::status::{Code, Status};
+use api::admin::{CreateTokenRequest, ListTokensRequest, RevokeTokenRequest, RotateTokenRequest};
+use protobuf::DecodeError;
+
+/// What is asked for.
+pub(super) enum TokenRequest {
+    List,
+    Create {
+        name: Box<str>,
+        rights: Rights,
+        expires_after_ms: u64,
+        proof: NewProof,
+    },
+    Revoke {
+        name: Box<str>,
+        is_confirmed: bool,
+    },
+    Rotate {
+        name: Box<str>,
+        keep_for_ms: u64,
+        expires_after_ms: u64,
+        token: Token,
+    },
+}
+
+/// What is to prove a new identity.
+pub(super) enum NewProof {
+    Token(Token),
+    Binding(Binding),
+}
+
+impl TokenRequest {
+    /// Reads the request of a call.
+    pub(super) fn read(
+        method: Method,
+        bytes: &[u8],
+        shared: &Shared,
+        actions: &mut impl Administration,
+    ) -> Result<TokenRequest, Status> {
+        let malformed = |error: DecodeError| invalid(method, error);
+        match method {
+            Method::AdminCreateToken => {
+                let request = CreateTokenRequest::decode(bytes).map_err(malformed)?;
+                let rights = request.rights.iter();
+                actions.set_audited(request.name, &audited_rights(rights, request.binding));
+                create(&request, shared)
+            }
+            Method::AdminRevokeToken => {
+                let request = RevokeTokenRequest::decode(bytes).map_err(malformed)?;
+                actions.set_audited(request.name, "");
+                revoke(&request)
+            }
+            Method::AdminRotateToken => {
+                let request = RotateTokenRequest::decode(bytes).map_err(malformed)?;
+                actions.set_audited(request.name, "");
+                rotate(&request, shared)
+            }
+            _ => {
+                ListTokensRequest::decode(bytes).map_err(malformed)?;
+                Ok(TokenRequest::List)
+            }
+        }
+    }
+}
+
+/// What the audit trail says of who is to get these rights. Empty if they are no text.
+pub(super) fn audited_rights<'a>(
+    rights: impl Iterator<Item = Result<&'a str, DecodeError>>,
+    binding: &str,
+) -> String {
+    let rights: Result<Vec<&str>, _> = rights.collect();
+    let rights = rights.unwrap_or_default().join(",");
+    match binding {
+        "" => rights,
+        _ => format!("{rights} for {binding}"),
+    }
+}
+
+fn create(request: &CreateTokenRequest<'_>, shared: &Shared) -> Result<TokenRequest, Status> {
+    check_name(request.name)?;
+    check_expiry(request.expires_after_ms)?;
+    let (rights, bytes) = read_rights(
+        Method::AdminCreateToken,
+        (request.rights.len(), request.rights.iter()),
+    )?;
+    check_bytes(bytes + request.binding.len())?;
+    Ok(TokenRequest::Create {
+        name: request.name.into(),
+        rights,
+        expires_after_ms: request.expires_after_ms,
+        proof: match request.binding {
+            "" => NewProof::Token(draw(shared)?),
+            text => NewProof::Binding(binding(text)?),
+        },
+    })
+}
+
+/// Reads rights, and returns how many bytes they have in text.
+pub(super) fn read_rights<'a>(
+    method: Method,
+    (count, texts): (usize, impl Iterator<Item = Result<&'a str, DecodeError>>),
+) -> Result<(Rights, usize), Status> {
+    if !(1..=GRANTS_MAX).contains(&count) {
+        return Err(Status::invalid_argument(format!(
+            "field rights has {count} rights; give 1 to {GRANTS_MAX}"
+        )));
+    }
+    let (mut grants, mut bytes) = (Vec::with_capacity(count), 0);
+    for text in texts {
+        let text = text.map_err(|error| invalid(method, error))?;
+        bytes += text.len();
+        let grant: Result<Grant, _> = text.parse();
+        grants.push(
+            grant.map_err(|error| Status::invalid_argument(format!("field rights: {error}")))?,
+        );
+    }
+    check_bytes(bytes)?;
+    Ok((Rights::new(grants), bytes))
+}
+
+fn check_bytes(bytes: usize) -> Result<(), Status> {
+    match bytes <= TOKEN_RIGHTS_BYTES_MAX {
+        true => Ok(()),
+        false => Err(Status::invalid_argument(format!(
+            "field rights: the rights have {bytes} bytes together, with the binding, at most \
+             {TOKEN_RIGHTS_BYTES_MAX} are allowed"
+        ))),
+    }
+}
+
+fn revoke(request: &RevokeTokenRequest<'_>) -> Result<TokenRequest, Status> {
+    if !request.confirm_name.is_empty() && request.confirm_name != request.name {
+        return Err(Status::invalid_argument(
+            "field confirm_name is another name than field name",
+        ));
+    }
+    Ok(TokenRequest::Revoke {
+        name: request.name.into(),
+        is_confirmed: !request.confirm_name.is_empty(),
+    })
+}
+
+fn rotate(request: &RotateTokenRequest<'_>, shared: &Shared) -> Result<TokenRequest, Status> {
+    check_expiry(request.expires_after_ms)?;
+    if request.keep_for_ms > TOKEN_KEEP_MS_MAX {
+        return Err(Status::invalid_argument(format!(
+            "field keep_for_ms is {}, at most {TOKEN_KEEP_MS_MAX} ({} days) are allowed",
+            request.keep_for_ms,
+            days(TOKEN_KEEP_MS_MAX)
+        )));
+    }
+    Ok(TokenRequest::Rotate {
+        name: request.name.into(),
+        keep_for_ms: request.keep_for_ms,
+        expires_after_ms: request.expires_after_ms,
+        token: draw(shared)?,
+    })
+}
+
+fn binding(text: &str) -> Result<Binding, Status> {
+    let binding = text.parse();
+    binding
+        .map_err(|error: BindingError| Status::invalid_argument(format!("field binding: {error}")))
+}
+
+fn draw(shared: &Shared) -> Result<Token, Status> {
+    if shared.store.secret().is_none() {
+        return Err(Status::new(
+            Code::FailedPrecondition,
+            "the data folder has no secret yet, under which tokens are hashed: there was no room \
+             on the disk for it when the server started; make room and start it again",
+        ));
+    }
+    let token = (shared.draw_token)();
+    token.ok_or_else(|| Status::internal("the operating system gives no random bytes"))
+}
+
+/// Names are those that databases may have, and shorter: people type them.
+fn check_name(name: &str) -> Result<(), Status> {
+    if name.len() <= IDENTITY_NAME_BYTES_MAX && store::is_database_name(name) {
+        return Ok(());
+    }
+    Err(Status::invalid_argument(format!(
+        "field name is {}; a token's name has 1 to {IDENTITY_NAME_BYTES_MAX} letters, digits, \
+         `-`, `_` and `.`, and does not begin with `.`",
+        quoted(name)
+    )))
+}
+
+fn check_expiry(expires_after_ms: u64) -> Result<(), Status> {
+    match expires_after_ms <= TOKEN_EXPIRY_MS_MAX {
+        true => Ok(()),
+        false => Err(Status::invalid_argument(format!(
+            "field expires_after_ms is {expires_after_ms}, at most {TOKEN_EXPIRY_MS_MAX} ({} \
+             days) are allowed; 0 is never",
+            days(TOKEN_EXPIRY_MS_MAX)
+        ))),
+    }
+}
+
+fn days(ms: u64) -> u64 {
+    Duration::from_millis(ms).as_secs() / (24 * 60 * 60)
+}
+
+pub(super) fn quoted(name: &str) -> String {
+    let short: String = name.chars().take(QUOTED_CHARACTERS).collect();
+    format!("{short:?}")
+}
