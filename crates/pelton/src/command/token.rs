@@ -39,7 +39,7 @@ pub fn create_token(arguments: &CreateTokenArguments) -> Result<Exit, Failure> {
     let answer = place.if_made(called)?;
     let answer = CreateTokenResponse::decode(&answer).map_err(unreadable)?;
     let described = answer.description.unwrap_or_default();
-    place.show(answer.token, &described, &arguments.connection)
+    place.show(answer.token.reveal(), &described, &arguments.connection)
 }
 
 /// Makes another token for a name.
@@ -63,7 +63,7 @@ pub fn rotate_token(arguments: &RotateTokenArguments) -> Result<Exit, Failure> {
     let answer = place.if_made(called)?;
     let answer = RotateTokenResponse::decode(&answer).map_err(unreadable)?;
     let described = answer.description.unwrap_or_default();
-    place.show(answer.token, &described, &arguments.connection)
+    place.show(answer.token.reveal(), &described, &arguments.connection)
 }
 
 /// 0 is never in a request, and a mistake on the command line.

@@ -92,7 +92,7 @@ impl Server {
             (&*described.name, described.created_at_ms),
             (name, self.now_ms)
         );
-        Ok(answer.token.to_owned())
+        Ok(answer.token.reveal().to_owned())
     }
 
     fn revoke(&self, name: &str, confirm_name: &str) -> Result<(), Status> {
@@ -113,7 +113,7 @@ impl Server {
         wanted.encode(&mut request);
         let answer = self.call(Method::AdminRotateToken, &request)?;
         let answer = RotateTokenResponse::decode(&answer).expect("it is a message");
-        Ok(answer.token.to_owned())
+        Ok(answer.token.reveal().to_owned())
     }
 
     fn list(&self) -> Vec<Described> {

@@ -25,7 +25,7 @@ use api::admin::{
     RevokeTokenRequest, RevokeTokenResponse, RotateTokenRequest, RotateTokenResponse,
     TokenDescription,
 };
-use protobuf::{DecodeError, writer};
+use protobuf::{DecodeError, Secret, writer};
 
 /// A call about tokens, from its request to its response.
 pub(super) struct TokenCall {
@@ -277,7 +277,8 @@ impl TokenCall {
         let is_new = matches!(self.wanted, TokenRequest::Create { .. });
         let rights = rights_of(made);
         let rights: Vec<&str> = rights.iter().map(String::as_str).collect();
-        let (token, description) = (text.as_str(), Some(describe(made, &rights, now_ms)));
+        let token = Secret::new(&text);
+        let description = Some(describe(made, &rights, now_ms));
         actions.respond(|out| match is_new {
             true => CreateTokenResponse { token, description }.encode(out),
             false => RotateTokenResponse { token, description }.encode(out),
