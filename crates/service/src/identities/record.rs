@@ -21,16 +21,16 @@ const FORMAT: u8 = 1;
 
 /// An identity as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct IdentityRecord {
+pub struct IdentityRecord {
     /// Who it is.
-    pub(crate) identity: Identity,
+    pub identity: Identity,
     /// When it was made, in milliseconds since 1970.
-    pub(crate) created_ms: u64,
+    pub created_ms: u64,
 }
 
 impl IdentityRecord {
     /// Returns the value of its entry.
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self) -> Vec<u8> {
         let identity = &self.identity;
         let mut value = vec![FORMAT];
         value.extend(self.created_ms.to_le_bytes());
@@ -51,7 +51,7 @@ impl IdentityRecord {
     }
 
     /// Reads the entry of a name; `None`: it makes no sense.
-    pub(crate) fn decode(name: &[u8], value: &[u8]) -> Option<IdentityRecord> {
+    pub fn decode(name: &[u8], value: &[u8]) -> Option<IdentityRecord> {
         let mut reader = RecordReader(value);
         if reader.byte()? != FORMAT {
             return None;
