@@ -6,79 +6,23 @@ import subprocess
 
 import grpc
 import pytest
-from google.protobuf import descriptor_pb2
-from grpc_reflection.v1alpha import reflection_pb2
 from metrics_page import counter
 from pelton.v1 import admin_pb2, admin_pb2_grpc, kv_pb2, kv_pb2_grpc
+from rights import (
+    MALFORMED,
+    WRONG,
+    Caller,
+    calls,
+    check_complete,
+    code_of,
+    is_allowed,
+    needs,
+    reflected,
+)
 from server import Server, expect_status, open_channel
 
 DENIED = grpc.StatusCode.PERMISSION_DENIED
 UNKNOWN = grpc.StatusCode.UNAUTHENTICATED
-SECONDS = 30
-
-# The right that each method needs for an empty request; `any`: some right, `open`: none.
-# A method that is served and not here fails the test.
-NEEDS = {
-    "pelton.v1.KeyValue/Get": "read",
-    "pelton.v1.KeyValue/Put": "write",
-    "pelton.v1.KeyValue/Delete": "write",
-    "pelton.v1.KeyValue/Append": "write",
-    "pelton.v1.KeyValue/Increment": "write",
-    # They read, as their operations do, of which an empty request has none.
-    "pelton.v1.KeyValue/Batch": "read",
-    "pelton.v1.KeyValue/Transact": "read",
-    "pelton.v1.KeyValue/Pipe": "read",
-    "pelton.v1.KeyValue/Scan": "read",
-    "pelton.v1.KeyValue/Count": "read",
-    # Not served yet: looked at all the same, and has no request to look at.
-    "pelton.v1.KeyValue/Watch": "read anywhere",
-    "pelton.v1.Blob/Upload": "write",
-    "pelton.v1.Blob/Download": "read",
-    "pelton.v1.Blob/Stat": "read",
-    "pelton.v1.Blob/List": "read",
-    "pelton.v1.Blob/Delete": "write",
-    "pelton.v1.Blob/ListUploads": "read",
-    "pelton.v1.Blob/DiscardUploads": "write",
-    "pelton.v1.Admin/CreateDatabase": "admin",
-    "pelton.v1.Admin/ListDatabases": "read anywhere",
-    "pelton.v1.Admin/DropDatabase": "admin",
-    "pelton.v1.Admin/ConvertDatabase": "admin",
-    "pelton.v1.Admin/Statistics": "read server",
-    "pelton.v1.Admin/Backup": "admin server",
-    "pelton.v1.Admin/Snapshot": "admin server",
-    "pelton.v1.Admin/CreateToken": "admin server",
-    "pelton.v1.Admin/ListTokens": "admin server",
-    "pelton.v1.Admin/RevokeToken": "admin server",
-    "pelton.v1.Admin/RotateToken": "admin server",
-    "pelton.v1.Admin/SetRole": "admin server",
-    "pelton.v1.Admin/ListRoles": "admin server",
-    "pelton.v1.Admin/DropRole": "admin server",
-    "pelton.v1.Echo/Unary": "any",
-    "pelton.v1.Echo/Stream": "any",
-    "io.grpc.KeyValueService/Create": "write kvstore",
-    "io.grpc.KeyValueService/Retrieve": "read kvstore",
-    "io.grpc.KeyValueService/Update": "write kvstore",
-    "io.grpc.KeyValueService/Delete": "write kvstore",
-    "messaging.GuploadService/Upload": "write gupload",
-    "Ydb.Debug.V1.DebugService/PingPlainGrpc": "any ydb-ping",
-    "Ydb.Debug.V1.DebugService/PingStream": "any ydb-ping",
-}
-# Whole services.
-SERVICES = {
-    "grpc.health.v1.Health": "open",
-    "grpc.reflection.v1.ServerReflection": "open",
-    "grpc.reflection.v1alpha.ServerReflection": "open",
-    "grpc.testing.TestService": "any",
-}
-# Declared for tests of clients, and never served.
-UNSERVED = {"grpc.testing.TestService/UnimplementedCall"}
-# Where an empty request is refused for what it is before anybody asks for its database.
-REQUESTS = {
-    # begin { name: "x" }
-    "pelton.v1.Blob/Upload": b"\x0a\x03\x12\x01x",
-    # kind: DISK
-    "pelton.v1.Admin/ConvertDatabase": b"\x10\x02",
-}
 
 # What callers without a token may do, each at an address of its own.
 RIGHTS = [
@@ -95,16 +39,6 @@ RIGHTS = [
     "service:gupload",
     "service:ydb-ping",
 ]
-LEVELS = ["read", "write", "admin"]
-WRONG = [
-    "",
-    "Bearer",
-    "Bearer pelton_",
-    "Bearer pelton_" + "A" * 43,
-    "bearer pelton_" + "A" * 42 + "B",
-    "Basic dXNlcjpwYXNz",
-    "Bearer " + "x" * 4000,
-]
 
 
 @pytest.fixture(scope="module")
@@ -119,108 +53,31 @@ def address(running, rights):
     return running.addresses[RIGHTS.index(rights)]
 
 
-def methods(channel):
-    """Every method of every service, by its path: is the request a stream, is the response?"""
-    ask = channel.stream_stream(
-        "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
-        request_serializer=reflection_pb2.ServerReflectionRequest.SerializeToString,
-        response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
-    )
-
-    def answer(**question):
-        questions = iter([reflection_pb2.ServerReflectionRequest(**question)])
-        [response] = ask(questions, timeout=SECONDS)
-        return response
-
-    found = {}
-    for service in answer(list_services="").list_services_response.service:
-        response = answer(file_containing_symbol=service.name)
-        for data in response.file_descriptor_response.file_descriptor_proto:
-            file = descriptor_pb2.FileDescriptorProto.FromString(data)
-            for one in file.service:
-                if f"{file.package}.{one.name}" != service.name:
-                    continue
-                for method in one.method:
-                    kind = (method.client_streaming, method.server_streaming)
-                    found[f"{service.name}/{method.name}"] = kind
-    return found
-
-
-def code_of(channel, path, kind, metadata=()):
-    """How a call with an empty request ends; `OK` too if it goes on."""
-    request = REQUESTS.get(path, b"")
-    takes_stream, returns_stream = kind
-    make = {
-        (False, False): channel.unary_unary,
-        (False, True): channel.unary_stream,
-        (True, False): channel.stream_unary,
-        (True, True): channel.stream_stream,
-    }[(takes_stream, returns_stream)]
-    given = iter([request]) if takes_stream else request
-    try:
-        call = make(f"/{path}")(given, timeout=SECONDS, metadata=metadata)
-        if returns_stream:
-            next(call, None)
-            call.cancel()
-    except grpc.RpcError as error:
-        return error.code()
-    return grpc.StatusCode.OK
-
-
-def need_of(path):
-    service = path.split("/")[0]
-    return SERVICES.get(service) or NEEDS[path]
-
-
-def is_allowed(rights, need):
-    """Whether somebody with a right may do what needs one, of the default database."""
-    level, _, where = need.partition(" ")
-    kind, _, place = rights.partition(":")
-    if level == "open":
-        return True
-    if kind in ("none", "service"):
-        return place != "" and place == where
-    if level == "any":
-        return True
-    if LEVELS.index(kind) < LEVELS.index(level):
-        return False
-    if where == "server":
-        return place == ""
-    return where == "anywhere" or place in ("", "default")
-
-
 @pytest.mark.parametrize("rights", RIGHTS)
 def test_every_method_is_for_those_who_have_its_right(running, rights):
+    """The same for those with tokens: test_rights_table.py."""
     with open_channel(address(running, rights)) as channel:
-        found = methods(channel)
-        assert set(NEEDS) <= set(found), "a method is gone"
-        for path, kind in found.items():
-            if path in UNSERVED:
-                continue
-            code = code_of(channel, path, kind)
-            refused = UNKNOWN if rights == "none" else DENIED
-            if is_allowed(rights, need_of(path)):
-                assert code not in (DENIED, UNKNOWN), (path, code)
+        check_complete(reflected(channel), needs())
+    refused = UNKNOWN if rights == "none" else DENIED
+    with Caller(address(running, rights)) as caller:
+        for need, right, request in calls(needs()):
+            code = code_of(need, caller.call(need, request))
+            if is_allowed(rights, need, right, ""):
+                assert code not in (DENIED.value[0], UNKNOWN.value[0]), (need.path, code)
             else:
-                assert code == refused, (path, code)
+                assert code == refused.value[0], (need.path, code)
 
 
 @pytest.mark.parametrize("rights", ["none", "admin"])
 def test_a_header_that_is_no_token_is_never_passed_over(running, rights):
+    """With a client that is not raw frames."""
     with open_channel(address(running, rights)) as channel:
-        for path, kind in methods(channel).items():
-            if path in UNSERVED:
-                continue
-            # Of one connection, some are refused at once, and the others slowed.
-            with open_channel(address(running, rights)) as other:
-                for value in WRONG[:1] + WRONG[4:5]:
-                    code = code_of(other, path, kind, [("authorization", value)])
-                    assert code == UNKNOWN, (path, value, code)
-        get = ("pelton.v1.KeyValue/Get", (False, False))
-        for value in WRONG:
-            assert code_of(channel, *get, [("authorization", value)]) == UNKNOWN, value
+        get = kv_pb2_grpc.KeyValueStub(channel).Get
         twice = [("authorization", "Bearer a"), ("authorization", "Bearer b")]
-        assert code_of(channel, *get, twice) == UNKNOWN
+        values = [*MALFORMED.values(), WRONG]
+        for metadata in [*([("authorization", value)] for value in values), twice]:
+            call = lambda: get(kv_pb2.GetRequest(key=b"k"), metadata=metadata)  # noqa: B023, E731
+            expect_status(UNKNOWN, call)
 
 
 def test_a_refusal_does_not_tell_what_there_is(running):
@@ -304,7 +161,7 @@ def test_refused_calls_are_counted(binary):
             kv = kv_pb2_grpc.KeyValueStub(channel)
             for count in (1, 2):
                 expect_status(DENIED, lambda: kv.Put(kv_pb2.PutRequest(key=b"k")))
-                wrong = [("authorization", WRONG[4])]
+                wrong = [("authorization", WRONG)]
                 expect_status(UNKNOWN, lambda: kv.Get(kv_pb2.GetRequest(), metadata=wrong))
                 for reason in ("permission_denied", "token_wrong"):
                     name = f'pelton_refused_calls_total{{reason="{reason}"}}'

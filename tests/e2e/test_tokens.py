@@ -17,6 +17,7 @@ import time
 import grpc
 import pytest
 from pelton.v1 import admin_pb2, admin_pb2_grpc, kv_pb2, kv_pb2_grpc
+from raw import DATA, END_STREAM, Connection, frame
 from server import Server, open_channel, wait_until
 
 TOKEN = re.compile(r"pelton_[\w-]{43}")
@@ -407,3 +408,60 @@ def test_a_role_changes_for_all_that_have_it(binary, tmp_path):
         assert "no role" in pelton(binary, server.address, "role", "drop", "dev", code=1)
     with pytest.raises(AssertionError, match="only tokens have roles"):
         Server(binary, listen=("127.0.0.1:0+anonymous=role:dev",))
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_no_token_is_in_a_log_at_trace_level(binary, tmp_path, form):
+    """After all that tokens go through: made, used, wrong, refused, rotated and revoked, over gRPC
+    and plain HTTP/2; nor in a list of processes."""
+    flags = ["--log-level", "trace", "--log-format", form, "--data", str(tmp_path / "data")]
+    given = "pelton_" + "C" * 42 + "E"
+    secret = tmp_path / "given"
+    secret.write_text(given)
+    flags += ["--admin-token-file", str(secret)]
+    with Server(binary, *flags, listen=(CLOSED,)) as server:
+        words = []
+
+        def run(*command, token=given, **more):
+            told = pelton(binary, server.address, *command, token=token, **more)
+            words.append("" if command[1] in ("create", "rotate") else told)
+            return told
+
+        wrong = "pelton_" + "D" * 42 + "E"
+        tokens = [given, wrong]
+        for turn in range(2):
+            tokens.append(made(run("token", "create", "ci", "--rights", "read")))
+            tokens.append(made(run("token", "rotate", "ci", "--keep", "1h")))
+            for token in tokens:
+                run("put", "k", "v", token=token, code=0 if token == given else 3)
+                run("get", "k", token=token, code=0 if get(server.address, token) == OK else 3)
+            run("token", "list")
+            run("token", "revoke", "ci")
+            for authorization in (f"Bearer {tokens[-1]}", f"Basic {tokens[-1]}", tokens[-1] * 9):
+                words.append(plain(server.address, authorization))
+        for text in words:
+            assert not any(token.removeprefix("pelton_") in text for token in tokens), text
+        file = tmp_path / "token"
+        file.write_text(given)
+        file.chmod(0o600)
+        command = [binary, "load", "--address", server.address, "--token-file", str(file)]
+        load = subprocess.Popen([*command, "--duration", "1s"], stdout=subprocess.DEVNULL)
+        for process in (load, server.process):
+            line = pathlib.Path(f"/proc/{process.pid}/cmdline").read_bytes()
+            assert not any(token.encode() in line for token in tokens), line
+        load.wait(60)
+        assert server.stop() == 0
+        log = server.log()
+    assert len(log.splitlines()) > 20, "it is a log at trace level"
+    for token in tokens:
+        assert token.removeprefix("pelton_") not in log
+
+
+def plain(address, authorization):
+    """What a plain request gets."""
+    fields = [("authorization", authorization)]
+    with Connection(address) as connection:
+        stream, head = connection.request("/blob/a", *fields, method="GET", content_type=None)
+        connection.send(head + frame(DATA, END_STREAM, stream))
+        answer = connection.wait(stream)
+        return repr((answer.headers, answer.trailers, answer.body))

@@ -19,11 +19,14 @@ WAIT_SECONDS = 30
 class Server:
     """Starts a server on a free port of the loopback interface, or where the arguments say.
 
-    `prefix` is a command that runs it. Ends it by its process id when the `with` block ends,
-    however that comes about.
+    `prefix` is a command that runs it, and `variables` are settings in its environment. With none
+    to `listen`, these say where, and `count` how many addresses that are. Ends it by its process id
+    when the `with` block ends, however that comes about.
     """
 
-    def __init__(self, binary, *arguments, listen=("127.0.0.1:0",), prefix=()):
+    def __init__(
+        self, binary, *arguments, listen=("127.0.0.1:0",), prefix=(), variables=(), count=None
+    ):
         self.lines = []
         self.addresses = []
         self.ready = queue.Queue()
@@ -38,8 +41,9 @@ class Server:
         environment["PELTON_DRIVER"] = self.driver
         if self.driver == "blocking":
             arguments = without_threads(arguments)
+        environment |= dict(variables)
         # What is not about durability must not leave a data folder behind.
-        if not {"--data", "--durability"} & set(arguments):
+        if not {"--data", "--durability", "--config"} & set(arguments) and not variables:
             environment["PELTON_DURABILITY"] = "volatile"
         self.process = subprocess.Popen(
             [*prefix, binary, "serve", *listens, *arguments],
@@ -49,7 +53,7 @@ class Server:
             env=environment,
             text=True,
         )
-        self.reader = threading.Thread(target=self._read, args=(len(listen),), daemon=True)
+        self.reader = threading.Thread(target=self._read, args=(count or len(listen),), daemon=True)
         self.reader.start()
         try:
             ready = self.ready.get(timeout=START_SECONDS)

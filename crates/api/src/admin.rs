@@ -365,7 +365,7 @@ protobuf::message! {
     pub struct CreateTokenResponse<'a> = "pelton.v1.CreateTokenResponse" {
         /// `pelton_` and 43 letters, digits, "-" and "_". Nobody can ask for it again. Empty if a
         /// binding was asked for.
-        1 token: string,
+        1 token: secret,
         /// The field `description`.
         2 description: message TokenDescription<'a>,
     }
@@ -408,7 +408,7 @@ protobuf::message! {
     /// The message `RotateTokenResponse`.
     pub struct RotateTokenResponse<'a> = "pelton.v1.RotateTokenResponse" {
         /// As in CreateTokenResponse.
-        1 token: string,
+        1 token: secret,
         /// The field `description`.
         2 description: message TokenDescription<'a>,
     }
@@ -457,4 +457,36 @@ protobuf::message! {
 
     /// The message `DropRoleResponse`.
     pub struct DropRoleResponse = "pelton.v1.DropRoleResponse" {}
+}
+
+#[cfg(test)]
+mod tests {
+    use protobuf::Secret;
+
+    use super::*;
+
+    #[test]
+    fn a_response_with_a_token_shows_nothing_of_it() {
+        let token = Secret::new("pelton_0123456789");
+        let description = Some(TokenDescription {
+            name: "ci",
+            ..TokenDescription::default()
+        });
+        let created = CreateTokenResponse { token, description };
+        let rotated = RotateTokenResponse { token, description };
+        for shown in [format!("{created:?}"), format!("{rotated:#?}")] {
+            assert!(
+                shown.contains("ci") && shown.contains("Secret(…)"),
+                "{shown}"
+            );
+            assert!(!shown.contains("0123"), "{shown}");
+        }
+        let mut bytes = Vec::new();
+        created.encode(&mut bytes);
+        assert_eq!(bytes.len(), created.encoded_len());
+        let read = CreateTokenResponse::decode(&bytes).expect("it is a message");
+        assert_eq!((read, read.token.reveal()), (created, "pelton_0123456789"));
+        let none = RotateTokenResponse::default();
+        assert_eq!(none.encoded_len(), 0);
+    }
 }

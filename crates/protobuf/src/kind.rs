@@ -1,6 +1,6 @@
 //! Kinds of fields: what each is in Rust, and how it is read and written.
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 
 use crate::reader::{DecodeError, Fault, Reader, Value};
 use crate::{writer, zigzag};
@@ -281,5 +281,60 @@ impl<'a> Scalar<'a> for Text {
     #[inline(always)]
     fn is_default(value: &&'a str) -> bool {
         value.is_empty()
+    }
+}
+
+/// A field of type `string` that holds a secret: [`Secret`].
+#[derive(Debug)]
+pub struct SecretText;
+
+/// A text that no log and no message may show.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Secret<'a>(&'a str);
+
+impl<'a> Secret<'a> {
+    /// A secret with this text.
+    pub const fn new(text: &'a str) -> Secret<'a> {
+        Secret(text)
+    }
+
+    /// Returns the text.
+    pub const fn reveal(&self) -> &'a str {
+        self.0
+    }
+}
+
+/// Shows nothing of it.
+impl fmt::Debug for Secret<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Secret(…)")
+    }
+}
+
+impl<'a> FieldKind<'a> for SecretText {
+    type Value = Secret<'a>;
+
+    const NAME: &'static str = Text::NAME;
+
+    #[inline(always)]
+    fn decode(value: Value<'a>) -> Result<Secret<'a>, DecodeError> {
+        Text::decode(value).map(Secret)
+    }
+
+    #[inline(always)]
+    fn encode(value: &Secret<'a>, number: u32, out: &mut Vec<u8>) {
+        Text::encode(&value.0, number, out);
+    }
+
+    #[inline(always)]
+    fn encoded_len(value: &Secret<'a>, number: u32) -> usize {
+        Text::encoded_len(&value.0, number)
+    }
+}
+
+impl<'a> Scalar<'a> for SecretText {
+    #[inline(always)]
+    fn is_default(value: &Secret<'a>) -> bool {
+        Text::is_default(&value.0)
     }
 }

@@ -63,8 +63,8 @@ pub mod writer;
 
 pub use field::{Embedded, Field, Optional, Repeated};
 pub use kind::{
-    Boolean, Bytes, Double, Enumeration, FieldKind, Fixed32, Fixed64, Int32, Int64, Scalar, Sint32,
-    Sint64, Text, Uint32, Uint64,
+    Boolean, Bytes, Double, Enumeration, FieldKind, Fixed32, Fixed64, Int32, Int64, Scalar, Secret,
+    SecretText, Sint32, Sint64, Text, Uint32, Uint64,
 };
 pub use list::{Elements, EncodedElements, List};
 pub use message::{EnumDescription, FieldDescription, Label, Message, Oneof};

@@ -15,6 +15,7 @@ macro_rules! value {
     ([$life:lifetime] member message $($message:tt)+) => { $($message)+ };
     ([$life:lifetime] member $kind:ident) => { $crate::value!([$life] $kind) };
     ([$life:lifetime] string) => { &$life str };
+    ([$life:lifetime] secret) => { $crate::Secret<$life> };
     ([$life:lifetime] bytes) => { &$life [u8] };
     ([$life:lifetime] uint64) => { u64 };
     ([$life:lifetime] uint32) => { u32 };
@@ -37,6 +38,7 @@ macro_rules! kind {
     (repeated $($kind:tt)+) => { $crate::Repeated<$crate::kind!($($kind)+)> };
     (message $($message:tt)+) => { $crate::Embedded<$($message)+> };
     (string) => { $crate::Text };
+    (secret) => { $crate::SecretText };
     (bytes) => { $crate::Bytes };
     (uint64) => { $crate::Uint64 };
     (uint32) => { $crate::Uint32 };
@@ -72,7 +74,8 @@ macro_rules! kind {
 /// ```
 ///
 /// The blocks `oneofs` and `reserved` may be left out. Fields are encoded in the order in which
-/// they stand here. Scalar types are called as in `.proto` files; one of an enum is `enumeration`.
+/// they stand here. Scalar types are called as in `.proto` files; one of an enum is `enumeration`,
+/// and a string that nothing may show is `secret`.
 /// A message that borrows nothing has no `<'a>`. With `"package.Name" in "outer."` errors name its
 /// fields as those of the message around it. With `reserved`, the number of the last field in the
 /// range that was given, 0 if none, is in the field `name`.

@@ -43,7 +43,7 @@ pub fn create_token(arguments: &CreateTokenArguments) -> Result<Exit, Failure> {
     let answer = CreateTokenResponse::decode(&answer).map_err(unreadable)?;
     let described = answer.description.unwrap_or_default();
     match binding.is_empty() {
-        true => place.show(answer.token, &described, &arguments.connection),
+        true => place.show(answer.token.reveal(), &described, &arguments.connection),
         // A server that does not know of bindings has made a token.
         false if described.binding.is_empty() => Err(Failure::Failed(format!(
             "the server does not know of bindings, and has made a token in its place: \
@@ -106,7 +106,7 @@ pub fn rotate_token(arguments: &RotateTokenArguments) -> Result<Exit, Failure> {
     let answer = place.if_made(called)?;
     let answer = RotateTokenResponse::decode(&answer).map_err(unreadable)?;
     let described = answer.description.unwrap_or_default();
-    place.show(answer.token, &described, &arguments.connection)
+    place.show(answer.token.reveal(), &described, &arguments.connection)
 }
 
 /// 0 is never in a request, and a mistake on the command line.

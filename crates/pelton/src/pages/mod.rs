@@ -2,6 +2,7 @@
 //! `UPDATE_DOCS=1 cargo test -p pelton pages` writes them anew.
 
 mod limits;
+mod rights;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -318,4 +319,9 @@ fn cli_page_is_up_to_date() {
 #[test]
 fn limits_page_is_up_to_date() {
     check_page("limits.md", &limits::page());
+}
+
+#[test]
+fn method_rights_page_is_up_to_date() {
+    check_page("method-rights.md", &rights::page());
 }

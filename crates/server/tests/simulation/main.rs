@@ -29,6 +29,7 @@ mod socket;
 mod states;
 mod time;
 mod timelines;
+mod tokens;
 mod values;
 mod world;
 

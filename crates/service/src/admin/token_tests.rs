@@ -100,7 +100,7 @@ impl Server {
         wanted.encode(&mut request);
         let answer = self.call(Method::AdminCreateToken, &request)?;
         let answer = CreateTokenResponse::decode(&answer).expect("it is a message");
-        assert_eq!(answer.token, "");
+        assert_eq!(answer.token.reveal(), "");
         let shown = answer.description.expect("it is described").binding;
         assert_eq!(shown, binding.to_lowercase());
         Ok(())
@@ -119,7 +119,7 @@ impl Server {
             (&*described.name, described.created_at_ms),
             (name, self.now_ms)
         );
-        Ok(answer.token.to_owned())
+        Ok(answer.token.reveal().to_owned())
     }
 
     pub(super) fn revoke(&self, name: &str, confirm_name: &str) -> Result<(), Status> {
@@ -145,7 +145,7 @@ impl Server {
         wanted.encode(&mut request);
         let answer = self.call(Method::AdminRotateToken, &request)?;
         let answer = RotateTokenResponse::decode(&answer).expect("it is a message");
-        Ok(answer.token.to_owned())
+        Ok(answer.token.reveal().to_owned())
     }
 
     pub(super) fn list(&self) -> Vec<Described> {

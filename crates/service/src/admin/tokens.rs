@@ -19,7 +19,7 @@ use api::admin::{
     CreateTokenResponse, ListTokensResponse, RevokeTokenResponse, RotateTokenResponse,
     TokenDescription,
 };
-use protobuf::writer;
+use protobuf::{Secret, writer};
 
 /// Characters of a binding that stand in a message.
 const BOUND_TO_CHARACTERS: usize = 200;
@@ -246,7 +246,7 @@ impl TokenCall {
         let is_new = matches!(self.wanted, TokenRequest::Create { .. });
         let words = Words::of(made);
         let rights = words.rights();
-        let token = token.as_ref().map_or("", |text| text.as_str());
+        let token = Secret::new(token.as_ref().map_or("", |text| text.as_str()));
         let description = Some(describe(made, (&words, &rights), now_ms));
         actions.respond(|out| match is_new {
             true => CreateTokenResponse { token, description }.encode(out),

@@ -26,16 +26,16 @@ const FORMAT_BOUND: u8 = 2;
 
 /// An identity as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct IdentityRecord {
+pub struct IdentityRecord {
     /// Who it is.
-    pub(crate) identity: Identity,
+    pub identity: Identity,
     /// When it was made, in milliseconds since 1970.
-    pub(crate) created_ms: u64,
+    pub created_ms: u64,
 }
 
 impl IdentityRecord {
     /// Returns the value of its entry.
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self) -> Vec<u8> {
         let identity = &self.identity;
         let format = match identity.binding() {
             None => FORMAT_TOKENS,
@@ -61,7 +61,7 @@ impl IdentityRecord {
     }
 
     /// Reads the entry of a name; `None`: it makes no sense.
-    pub(crate) fn decode(name: &[u8], value: &[u8]) -> Option<IdentityRecord> {
+    pub fn decode(name: &[u8], value: &[u8]) -> Option<IdentityRecord> {
         let mut reader = RecordReader::new(value);
         let format = reader.byte()?;
         let (created_ms, expires_ms) = (reader.number()?, reader.number()?);

@@ -88,6 +88,12 @@ impl Token {
     }
 }
 
+/// Returns whether two secrets are the same, and takes as long wherever they differ.
+pub fn is_same_secret(one: &[u8], other: &[u8]) -> bool {
+    let differing = (one.iter().zip(other)).fold(0, |bits, (one, other)| bits | (one ^ other));
+    one.len() == other.len() && differing == 0
+}
+
 /// The value of a digit.
 fn value_of(digit: u8) -> Option<u32> {
     let value = match digit {
@@ -258,6 +264,14 @@ mod tests {
             near[bit / 8] ^= 1 << (bit % 8);
             let near = Token::new(near);
             assert!(!key.is_hash_of(&hash, &near) && key.hash(&near) != hash);
+        }
+    }
+
+    #[test]
+    fn secrets_are_the_same_if_all_their_bytes_are() {
+        assert!(is_same_secret(b"", b"") && is_same_secret(b"abc", b"abc"));
+        for other in [&b""[..], b"ab", b"abcd", b"abd", b"bbc"] {
+            assert!(!is_same_secret(b"abc", other) && !is_same_secret(other, b"abc"));
         }
     }
 

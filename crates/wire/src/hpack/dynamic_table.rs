@@ -1,6 +1,7 @@
 //! The dynamic table. RFC 7541 sections 2.3.2 and 4.
 
 use std::collections::VecDeque;
+use std::fmt;
 
 use super::names::KnownName;
 use super::{DEFAULT_TABLE_BYTES, ENTRY_OVERHEAD_BYTES};
@@ -8,7 +9,6 @@ use super::{DEFAULT_TABLE_BYTES, ENTRY_OVERHEAD_BYTES};
 /// Entries, newest first, over one buffer of bytes. Entries are evicted in the order in which they
 /// came, so that the bytes in use are always one piece: new ones are appended, and when the buffer
 /// is full the piece moves to its front.
-#[derive(Debug)]
 pub(super) struct DynamicTable {
     entries: VecDeque<TableEntry>,
     /// Always [`SHORT_BYTES`] longer than what is used, so that a reader may copy a fixed length.
@@ -20,6 +20,14 @@ pub(super) struct DynamicTable {
     size: usize,
     max_size: usize,
     changes: u64,
+}
+
+/// Without what is in it, which may be secrets.
+impl fmt::Debug for DynamicTable {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (count, size) = (self.entries.len(), self.size);
+        write!(formatter, "DynamicTable({count} of {size} bytes)")
+    }
 }
 
 /// One entry: name and value stand side by side.

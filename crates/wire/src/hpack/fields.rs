@@ -1,5 +1,7 @@
 //! The decoded fields of one header block, in a reused arena.
 
+use std::fmt;
+
 use super::ENTRY_OVERHEAD_BYTES;
 use super::dynamic_table::{DynamicTable, SHORT_BYTES};
 use super::error::DecodeError;
@@ -41,7 +43,7 @@ pub struct Field<'a> {
 }
 
 /// A reused list of fields. Cleared and filled by [`super::Decoder::decode`].
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Fields {
     /// Longer than what is used, so that short pieces can be copied with a fixed length.
     arena: Vec<u8>,
@@ -49,6 +51,14 @@ pub struct Fields {
     entries: Vec<FieldEntry>,
     list_bytes: usize,
     all_valid: bool,
+}
+
+/// Without what is in them, which may be secrets.
+impl fmt::Debug for Fields {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (count, bytes) = (self.entries.len(), self.list_bytes);
+        write!(formatter, "Fields({count} of {bytes} bytes)")
+    }
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -1,6 +1,8 @@
 //! Header blocks that come in: gathered from their frames, decoded, and what they mean. RFC 9113
 //! sections 4.3, 6.10 and 8.
 
+use std::fmt;
+
 use super::config::{Config, Role};
 use super::error::{ConnectionError, ErrorCode};
 use super::headers::{self, Head, HeadInfo, Malformed};
@@ -23,7 +25,7 @@ pub(crate) struct BlockInfo {
 }
 
 /// A header block whose END_HEADERS has not arrived.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct PendingBlock {
     /// For stream 0: there is none.
     info: BlockInfo,
@@ -39,7 +41,6 @@ enum HeadAt {
 }
 
 /// The receiving end of a connection's headers.
-#[derive(Debug)]
 pub(crate) struct HeadReader {
     role: Role,
     short_ways: bool,
@@ -52,6 +53,17 @@ pub(crate) struct HeadReader {
     route: Option<u64>,
     head_at: HeadAt,
     block: PendingBlock,
+}
+
+/// Without the blocks that are remembered or not complete, which may have secrets.
+impl fmt::Debug for HeadReader {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = formatter.debug_struct("HeadReader");
+        shown.field("role", &self.role).field("info", &self.info);
+        shown
+            .field("decoder", &self.decoder)
+            .finish_non_exhaustive()
+    }
 }
 
 impl HeadReader {

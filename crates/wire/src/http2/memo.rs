@@ -9,7 +9,6 @@ use crate::hpack::Fields;
 use crate::limits;
 
 /// A block and what it means.
-#[derive(Debug)]
 struct MemoEntry {
     block: Vec<u8>,
     /// The decoder's count of changes when the block was decoded.
@@ -21,7 +20,7 @@ struct MemoEntry {
 }
 
 /// The remembered blocks of one connection.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Memo {
     entries: Vec<MemoEntry>,
     /// The entry that is replaced next.

@@ -37,6 +37,26 @@ fn a_head_can_be_read() {
     assert!(matches!(seen[0].event, Event::Request { end: false, .. }));
 }
 
+/// Tokens are in heads, and so in what a connection remembers of them.
+#[test]
+fn nothing_of_a_head_is_shown() {
+    let mut server = Endpoint::server();
+    let fields = [&CALL[..], &[("authorization", "zzzzzzzzz")]].concat();
+    for stream in [1, 3, 5] {
+        // The last one is not complete.
+        let mut frames = headers(stream, &fields, true);
+        if stream == 5 {
+            frames[4] &= !flag::END_HEADERS;
+        }
+        server.feed_with(&frames, |connection, _, _| {
+            assert_eq!(connection.head().authorization(), Some(&b"zzzzzzzzz"[..]));
+        });
+        let shown = format!("{:?}", server.connection);
+        let bytes = format!("{:?}", b"zzz").replace(['[', ']'], "");
+        assert!(!shown.contains(&bytes), "{shown}");
+    }
+}
+
 /// Who asks is found in one place, or in none: of two values nobody knows which one counts.
 #[test]
 fn there_is_one_authorization_or_none() {
