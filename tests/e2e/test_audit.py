@@ -159,7 +159,8 @@ def test_a_change_by_the_command_line_has_a_line(binary, tmp_path):
 def test_the_level_of_the_log_leaves_no_line_out(binary, tmp_path):
     config = tmp_path / "pelton.toml"
     config.write_text('log-level = "info"\n')
-    with serve(binary, tmp_path, "--config", str(config)) as server:
+    flags = ["--config", str(config), "--durability", "volatile"]
+    with serve(binary, tmp_path, *flags) as server:
         with open_channel(server.address) as channel:
             admin = admin_pb2_grpc.AdminStub(channel)
             for round in (1, 2):
