@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use net::ConnectionId;
-use service::identities::{Identity, IdentityKey, IdentityTable};
+use service::identities::{Identity, IdentityKey, IdentityTable, Proof};
 use service::{
     Administration, BlobAccess, CallClock, Caller, Code, DatabaseAccess, MessageParts, Method,
     Permissions, PlainResponse, RequestFlow, ResponseHeaders, ResponseMemory, Responses, SendRoom,
@@ -158,6 +158,10 @@ impl Permissions for CallStep<'_> {
     #[inline]
     fn identity(&self) -> Option<&Identity> {
         self.context.identities.get(self.identity)
+    }
+
+    fn proof(&self) -> Option<&Proof> {
+        self.context.identities.proof(self.identity)
     }
 }
 

@@ -44,6 +44,8 @@ struct Running {
     reads_from: Option<DatabaseId>,
     /// Wants to be woken when the topic it subscribed to changes.
     subscribed: bool,
+    /// Its caller was revoked, or has expired: it ends with the outcome of its commit.
+    is_orphan: bool,
 }
 
 impl Running {
@@ -258,11 +260,20 @@ impl CallTable {
         self.proofs_end_ms
     }
 
-    /// Returns whether a call ends with the outcome of the commit that it has under way.
-    pub fn ends_with_commit(&self, id: CallId) -> bool {
-        (self.calls.get(id)).is_some_and(|running| {
-            running.commits > 0 && running.method.kind() != Some(CallKind::Bidirectional)
-        })
+    /// Has a call end with the outcome of the commit that it has under way, as its caller is known
+    /// no more. Returns false if it has none, and is to be ended now.
+    pub fn end_with_commit(&mut self, id: CallId) -> bool {
+        let Some(running) = self.calls.get_mut(id) else {
+            return false;
+        };
+        running.is_orphan = true;
+        running.commits > 0 && running.method.kind() != Some(CallKind::Bidirectional)
+    }
+
+    /// Returns whether the caller of a call is known no more.
+    #[inline]
+    pub fn is_orphan(&self, id: CallId) -> bool {
+        self.calls.get(id).is_some_and(|running| running.is_orphan)
     }
 
     /// Returns the running call of a stream.
@@ -308,6 +319,7 @@ impl CallTable {
             commits: 0,
             reads_from: None,
             subscribed: false,
+            is_orphan: false,
         });
         self.proofs_end_ms = self.proofs_end_ms.min(proved.until_ms);
         // The token by which the stream names its call; 0 is a stream without one.

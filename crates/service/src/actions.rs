@@ -11,7 +11,7 @@ use bytes::Bytes;
 use store::blob::{Sealed, Work};
 use store::{Commit, Condition, DatabaseConfig, DatabaseId, Mode};
 
-use crate::identities::Identity;
+use crate::identities::{Identity, Proof};
 use crate::message_parts::MessageParts;
 use crate::shares::Caller;
 use crate::status::{Code, Status};
@@ -58,6 +58,10 @@ pub trait Permissions {
     /// Returns who calls, and what they may do; `None` if they were revoked or have expired, and
     /// the call is about to be ended.
     fn identity(&self) -> Option<&Identity>;
+
+    /// Returns what proves that, a token or a binding; `None` if the rights are those of a
+    /// listener, or there is no [`Permissions::identity`].
+    fn proof(&self) -> Option<&Proof>;
 }
 
 /// Reads and writes of databases.

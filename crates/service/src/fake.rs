@@ -19,7 +19,7 @@ use crate::actions::{
 use crate::call::{CallHead, CallSteps, Metadata, ServerInfo, Shared};
 use crate::figures::Figures;
 use crate::identities::{
-    DrawToken, Identities, Identity, IssuedToken, NEVER_MS, Token, TokenHash, TokenKey,
+    DrawToken, Identities, Identity, IssuedToken, NEVER_MS, Proof, Token, TokenHash, TokenKey,
 };
 use crate::message_parts::{MessagePart, MessageParts};
 use crate::method::{Method, served};
@@ -116,6 +116,8 @@ impl Metadata for Headers {
 /// What a call asked for, and what it is told.
 pub(crate) struct Recorder {
     pub identity: Option<Identity>,
+    /// `None`: a listener's.
+    pub proof: Option<Proof>,
     pub sent: Vec<Sent>,
     pub is_over: bool,
     pub can_send: bool,
@@ -170,6 +172,10 @@ pub(crate) struct Recorder {
 impl Permissions for Recorder {
     fn identity(&self) -> Option<&Identity> {
         self.identity.as_ref()
+    }
+
+    fn proof(&self) -> Option<&Proof> {
+        self.identity.as_ref().and(self.proof.as_ref())
     }
 }
 
@@ -516,6 +522,7 @@ impl Fake {
     ) -> Fake {
         let mut actions = Recorder {
             identity,
+            proof: None,
             sent: Vec::new(),
             is_over: false,
             can_send: true,

@@ -137,6 +137,10 @@ impl LoopState {
         self.step(http2, &mut io.output, id, |call, shared, step| {
             call.committed(outcome, shared, step)
         });
+        // It goes on, as one that decides anew: nobody is there any more for whom it could.
+        if self.calls.is_orphan(id) {
+            self.end_orphan(http2, io, id);
+        }
     }
 
     /// Tells a call about its task.
@@ -180,7 +184,7 @@ impl LoopState {
     /// The caller was revoked, or has expired. What is with the committer is done in any case, and
     /// a call that ends with it is told what became of it.
     pub(super) fn end_orphan(&mut self, http2: &mut Http2State, io: &mut Io, id: CallId) {
-        if !self.calls.ends_with_commit(id) {
+        if !self.calls.end_with_commit(id) {
             self.end(http2, io, id, Unauthenticated::Ended.status());
         }
     }

@@ -3,9 +3,9 @@
 
 use store::{CommitOutcome, Condition, DatabaseId, Decision, Expiry, Mode, Operation};
 
-use crate::actions::DatabaseAccess;
-use crate::identities::Identity;
+use crate::actions::{DatabaseAccess, Permissions};
 use crate::identities::record::{CHANGES_KEY, StoredIdentities};
+use crate::identities::{Identity, Unauthenticated};
 use crate::keyvalue::refusal;
 use crate::limits::{IDENTITIES_BYTES_MAX, TOKEN_CHANGE_TRIES};
 use crate::rights::Right;
@@ -29,6 +29,32 @@ pub(super) fn committed(outcome: &CommitOutcome<'_>, tries: u32) -> Result<Commi
         )),
         Decision::Failed { .. } => Ok(Committed::Again),
         Decision::Applied => Ok(Committed::Done),
+    }
+}
+
+/// Refuses those who may not make changes any more, as these identities are: the change that is
+/// decided on by them is committed only while they are as they are, so that none follows the
+/// revocation of its caller. What a listener gives, no change takes away.
+///
+/// # Errors
+/// If what proves the caller is gone or has expired, or its right was taken away.
+pub(super) fn check_caller(
+    stored: &StoredIdentities,
+    now_ms: u64,
+    actions: &impl Permissions,
+) -> Result<(), Status> {
+    let Some(identity) = actions.identity() else {
+        return Err(Unauthenticated::Ended.status());
+    };
+    let Some(proof) = actions.proof() else {
+        return Ok(());
+    };
+    let may_go_on = stored.find(identity.name()).is_some_and(|record| {
+        record.identity.is_good(proof, now_ms) && is_admin(&record.identity, now_ms)
+    });
+    match may_go_on {
+        true => Ok(()),
+        false => Err(Unauthenticated::Ended.status()),
     }
 }
 

@@ -2,10 +2,12 @@
 
 use store::{CommitOutcome, DatabaseId, ReadView};
 
-use super::identity_change::{Committed, check_bytes, commit_change, committed, is_admin};
+use super::identity_change::{
+    Committed, check_bytes, check_caller, commit_change, committed, is_admin,
+};
 use super::invalid;
 use super::token_request::{audited_rights, quoted, read_rights};
-use crate::actions::{Administration, CallClock, DatabaseAccess, Responses, SendRoom};
+use crate::actions::{Administration, CallClock, DatabaseAccess, Permissions, Responses, SendRoom};
 use crate::call::Shared;
 use crate::identities::record::StoredIdentities;
 use crate::identities::role::RoleRecord;
@@ -80,10 +82,11 @@ impl RoleCall {
         &mut self,
         shown: &ReadView<'_>,
         shared: &Shared,
-        actions: &mut (impl DatabaseAccess + Responses + SendRoom + CallClock),
+        actions: &mut (impl DatabaseAccess + Permissions + Responses + SendRoom + CallClock),
     ) -> Result<(), Status> {
         let mut stored = StoredIdentities::read(shown);
         let now_ms = actions.now_ms();
+        check_caller(&stored, now_ms, actions)?;
         let version = stored.changes_version;
         match &self.wanted {
             RoleRequest::List => {

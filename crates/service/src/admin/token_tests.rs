@@ -8,7 +8,7 @@ use store::{DatabaseId, ReadView};
 use crate::call::Shared;
 use crate::fake::{Fake, Sent, draw_token, shared};
 use crate::identities::record::StoredIdentities;
-use crate::identities::{Identities, TokenKey, Unauthenticated};
+use crate::identities::{Identities, Identity, Proof, TokenKey, Unauthenticated};
 use crate::limits::{
     BINDING_BYTES_MAX, GRANTS_MAX, IDENTITIES_MAX, TOKEN_CHANGE_TRIES, TOKEN_EXPIRY_MS_MAX,
     TOKEN_KEEP_MS_MAX, TOKEN_RIGHTS_BYTES_MAX,
@@ -63,8 +63,23 @@ impl Server {
         request: &[u8],
         between: &mut dyn FnMut(),
     ) -> Result<Vec<u8>, Status> {
+        self.call_as(None, method, request, between)
+    }
+
+    /// The same of a caller who has proved who they are, as the loop has found before.
+    pub(super) fn call_as(
+        &self,
+        caller: Option<(Identity, Proof)>,
+        method: Method,
+        request: &[u8],
+        between: &mut dyn FnMut(),
+    ) -> Result<Vec<u8>, Status> {
         let mut fake = Fake::new(method, &self.shared);
         fake.actions.now_ms = self.now_ms;
+        if let Some((identity, proof)) = caller {
+            fake.actions.identity = Some(identity);
+            fake.actions.proof = Some(proof);
+        }
         fake.message(request, true, &self.shared);
         while let Some(kept) = fake.actions.wanted_read.take() {
             let view = self.shared.store.view(DatabaseId::IDENTITIES);
@@ -157,6 +172,14 @@ impl Server {
         tokens
             .map(|one| described(&one.expect("it is a message")))
             .collect()
+    }
+
+    /// The caller who has this token, as a loop knows them now.
+    pub(super) fn caller(&self, token: &str) -> Option<(Identity, Proof)> {
+        let table = self.shared.identities.table();
+        let key = table.resolve(format!("Bearer {token}").as_bytes(), self.now_ms);
+        let key = key.expect("it is good");
+        Some((table.get(key)?.clone(), table.proof(key)?.clone()))
     }
 
     /// Who has this token.
@@ -504,6 +527,93 @@ fn a_change_that_another_one_has_overtaken_is_decided_anew() {
     refused(made, Code::Aborted, &["nothing was done"]);
     assert_eq!(turns, TOKEN_CHANGE_TRIES);
     assert!(server.list().iter().all(|one| one.name != "late"));
+}
+
+/// What is done to an administrator while a change of theirs is under way.
+type Deed = fn(&Server) -> Result<(), Status>;
+
+/// A change that is under way when its caller is revoked is not made when it is decided anew, also
+/// where the loop of the caller has not heard of that yet.
+#[test]
+fn no_change_is_made_by_who_was_revoked_while_it_was_under_way() {
+    let deeds: [(Deed, bool); 5] = [
+        (|server| server.revoke("thief", ""), false),
+        (|server| server.rotate("thief", 0, 0).map(drop), false),
+        (|server| server.rotate("thief", 1_000, 0).map(drop), true),
+        (
+            |server| server.create("other", &["read"], 0).map(drop),
+            true,
+        ),
+        // Somebody else has the name by then.
+        (
+            |server| {
+                server.revoke("thief", "")?;
+                server.create("thief", &["admin"], 0).map(drop)
+            },
+            false,
+        ),
+    ];
+    for (deed, may_go_on) in deeds {
+        for _ in 0..2 {
+            let server = Server::new(Rights::default());
+            for name in ["admin", "victim"] {
+                server.create(name, &["admin"], 0).expect("it can be made");
+            }
+            let (set_role, role) = &changes()[3];
+            server.call(*set_role, role).expect("it can be made");
+            for (method, request) in changes() {
+                for name in ["thief", "other"] {
+                    let _ = server.revoke(name, "");
+                }
+                let token = server.create("thief", &["admin"], 0).expect("it is made");
+                let mut decided = 0;
+                let made = server.call_as(server.caller(&token), method, &request, &mut || {
+                    decided += 1;
+                    if decided == 1 {
+                        deed(&server).expect("it can be done");
+                    }
+                });
+                match may_go_on {
+                    true => assert_eq!(made.map(drop), Ok(()), "{method:?}"),
+                    false => refused(made, Code::Unauthenticated, &["was revoked"]),
+                }
+                assert_eq!(decided, 2, "{method:?}");
+            }
+            let ghosts = server.list();
+            let ghosts = ghosts.iter().filter(|one| one.name == "ghost").count();
+            assert_eq!(ghosts, usize::from(may_go_on));
+        }
+    }
+}
+
+/// A request of each method that changes something, which can be made in this order.
+fn changes() -> Vec<(Method, Vec<u8>)> {
+    let encoded = |encode: &dyn Fn(&mut Vec<u8>)| {
+        let mut request = Vec::new();
+        encode(&mut request);
+        request
+    };
+    let rotate = RotateTokenRequest {
+        name: "victim",
+        keep_for_ms: 0,
+        expires_after_ms: 0,
+    };
+    let revoke = RevokeTokenRequest {
+        name: "victim",
+        confirm_name: "",
+    };
+    let set = SetRoleRequest {
+        name: "ghosts",
+        rights: (&["admin"][..]).into(),
+    };
+    let drop = DropRoleRequest { name: "ghosts" };
+    vec![
+        (Method::AdminCreateToken, create("ghost", &["admin"], 0)),
+        (Method::AdminRotateToken, encoded(&|out| rotate.encode(out))),
+        (Method::AdminRevokeToken, encoded(&|out| revoke.encode(out))),
+        (Method::AdminSetRole, encoded(&|out| set.encode(out))),
+        (Method::AdminDropRole, encoded(&|out| drop.encode(out))),
+    ]
 }
 
 /// Whoever has the list of hashes but not the key finds no token in it, and no token fits to it

@@ -5,9 +5,11 @@
 
 use store::{CommitOutcome, DatabaseId, ReadView};
 
-use super::identity_change::{Committed, check_bytes, commit_change, committed, is_admin};
+use super::identity_change::{
+    Committed, check_bytes, check_caller, commit_change, committed, is_admin,
+};
 use super::token_request::{NewProof, TokenRequest, quoted};
-use crate::actions::{Administration, CallClock, DatabaseAccess, Responses, SendRoom};
+use crate::actions::{Administration, CallClock, DatabaseAccess, Permissions, Responses, SendRoom};
 use crate::call::Shared;
 use crate::identities::record::{IdentityRecord, StoredIdentities};
 use crate::identities::{Binding, Identity, IssuedToken, NEVER_MS};
@@ -58,10 +60,11 @@ impl TokenCall {
         &mut self,
         shown: &ReadView<'_>,
         shared: &Shared,
-        actions: &mut (impl DatabaseAccess + Responses + SendRoom + CallClock),
+        actions: &mut (impl DatabaseAccess + Permissions + Responses + SendRoom + CallClock),
     ) -> Result<(), Status> {
         let mut stored = StoredIdentities::read(shown);
         let now_ms = actions.now_ms();
+        check_caller(&stored, now_ms, actions)?;
         match &self.wanted {
             TokenRequest::List => {
                 self.waits = !actions.can_send();

@@ -30,7 +30,7 @@ pub struct Identity {
 
 /// What proves an identity.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Proof {
+pub enum Proof {
     /// A token, by its hash.
     Token(TokenHash),
     /// What the peer's side of the connection shows.
@@ -197,7 +197,7 @@ impl Identity {
     }
 
     /// Returns whether one of its proofs has not expired.
-    pub(super) fn is_good(&self, proof: &Proof, now_ms: u64) -> bool {
+    pub(crate) fn is_good(&self, proof: &Proof, now_ms: u64) -> bool {
         (self.proofs()).any(|(other, expires_ms)| other == *proof && expires_ms > now_ms)
     }
 

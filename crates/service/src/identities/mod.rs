@@ -28,13 +28,14 @@ use crate::rights::{Right, Rights};
 
 pub use binding::{Binding, BindingError};
 pub use first_admin::FIRST_ADMIN;
-pub use identity::{Identity, IdentityError, IssuedToken, NEVER_MS, TOKENS_PER_IDENTITY_MAX};
+pub use identity::{
+    Identity, IdentityError, IssuedToken, NEVER_MS, Proof, TOKENS_PER_IDENTITY_MAX,
+};
 pub use record::IdentityRecord;
 pub use table::{IdentityKey, IdentityTable};
 pub use token::{TOKEN_BYTES, TOKEN_PREFIX, Token, TokenHash, TokenKey, is_same_secret};
 pub use unauthenticated::Unauthenticated;
 
-use identity::Proof;
 use record::StoredIdentities;
 
 /// Draws a token of random bytes. `None`: the system has none.

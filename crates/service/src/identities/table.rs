@@ -207,6 +207,14 @@ impl IdentityTable {
         (slot.generation == key.generation).then_some(&*holder.identity)
     }
 
+    /// Returns what proved the identity that a key names; `None`: nothing, as it is a listener's,
+    /// or it was revoked or has expired.
+    pub fn proof(&self, key: IdentityKey) -> Option<&Proof> {
+        self.get(key)?;
+        let holder = self.slots.get(key.slot as usize)?.holder.as_ref()?;
+        holder.proof.as_ref()
+    }
+
     /// Returns the key of the identity whose token the value of the header `authorization` has.
     ///
     /// # Errors

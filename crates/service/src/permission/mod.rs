@@ -171,8 +171,7 @@ fn shortened(text: &str) -> Box<str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::identities::{Identities, TokenKey};
-    use crate::identities::{IssuedToken, NEVER_MS, TokenHash};
+    use crate::identities::{Identities, IssuedToken, NEVER_MS, Proof, TokenHash, TokenKey};
     use crate::rights::Rights;
 
     struct Caller(Option<Identity>);
@@ -180,6 +179,10 @@ mod tests {
     impl Permissions for Caller {
         fn identity(&self) -> Option<&Identity> {
             self.0.as_ref()
+        }
+
+        fn proof(&self) -> Option<&Proof> {
+            None
         }
     }
 

@@ -25,7 +25,7 @@ use crate::actions::{
 use crate::call::{CallHead, CallSteps, Metadata, PlanReads, ServerInfo, Shared};
 use crate::fake::{caller, draw_token};
 use crate::figures::Figures;
-use crate::identities::{Identities, Identity, TokenKey};
+use crate::identities::{Identities, Identity, Proof, TokenKey};
 use crate::message_parts::{MessagePart, MessageParts};
 use crate::method::Method;
 use crate::services::Call;
@@ -383,6 +383,10 @@ impl<'a> Room<'a> {
 impl Permissions for Room<'_> {
     fn identity(&self) -> Option<&Identity> {
         self.identity.as_ref()
+    }
+
+    fn proof(&self) -> Option<&Proof> {
+        None
     }
 }
 
