@@ -100,6 +100,50 @@ def test_what_administrates_has_a_line(binary, tmp_path, form, level):
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
+def test_changes_of_roles_and_bindings_have_a_line(binary, tmp_path, form):
+    role, rights = "operators", ["read:orders", "write:a/b"]
+    binding = "san:dns:worker.example"
+    with serve(binary, tmp_path, "--log-format", form) as server:
+        count = len(wait_for_lines(server, 1))
+        with open_channel(server.address) as channel:
+            admin = admin_pb2_grpc.AdminStub(channel)
+            calls = [
+                (admin.SetRole, admin_pb2.SetRoleRequest(name=role, rights=rights)),
+                (admin.SetRole, admin_pb2.SetRoleRequest(name=role, rights=["read"])),
+                (
+                    admin.CreateToken,
+                    admin_pb2.CreateTokenRequest(
+                        name="worker", rights=[f"role:{role}"], binding=binding
+                    ),
+                ),
+                # In use, and so not dropped.
+                (admin.DropRole, admin_pb2.DropRoleRequest(name=role)),
+                (admin.RevokeToken, admin_pb2.RevokeTokenRequest(name="worker")),
+                (admin.DropRole, admin_pb2.DropRoleRequest(name=role)),
+                (admin.ListRoles, admin_pb2.ListRolesRequest()),
+            ]
+            for _ in range(2):
+                for call, request in calls:
+                    call.future(request, metadata=header(GOOD)).exception(SECONDS)
+                count += len(calls)
+                last = [parsed(line, form) for line in wait_for_lines(server, count)[-7:]]
+                assert {(one["event"], one["identity"], one["level"]) for one in last} == {
+                    ("token", "admin", "INFO")
+                }
+                names = ("method", "on", "detail", "outcome")
+                seen = [tuple(one.get(name) for name in names) for one in last]
+                assert [(method.split("/")[1], *rest) for method, *rest in seen] == [
+                    ("SetRole", role, "read:orders,write:a/b", "OK"),
+                    ("SetRole", role, "read", "OK"),
+                    ("CreateToken", "worker", f"role:{role} for {binding}", "OK"),
+                    ("DropRole", role, None, "FAILED_PRECONDITION"),
+                    ("RevokeToken", "worker", None, "OK"),
+                    ("DropRole", role, None, "OK"),
+                    ("ListRoles", None, None, "OK"),
+                ]
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
 def test_no_name_makes_a_line_or_shows_a_token(binary, tmp_path, form):
     names = ["a\nb", 'x" outcome="OK', "\u2028\u0085audit\u202e", "\x1b[2Jaudit", GOOD, "ä" * 5000]
     with serve(binary, tmp_path, "--log-format", form) as server:
@@ -115,6 +159,27 @@ def test_no_name_makes_a_line_or_shows_a_token(binary, tmp_path, form):
                 assert fields["outcome"] != "OK" and len(found[-1]) < 4000, found[-1]
                 assert found[-1].isprintable() and fields["event"] == "token", repr(found[-1])
         assert not TOKEN.search(server.log())
+
+
+def test_a_token_that_was_taken_for_a_name_is_in_no_line(binary, tmp_path):
+    with serve(binary, tmp_path, "--log-level", "trace") as server:
+        with open_channel(server.address) as channel:
+            admin = admin_pb2_grpc.AdminStub(channel)
+            kv = kv_pb2_grpc.KeyValueStub(channel)
+            for round in (1, 2):
+                for call, request in (
+                    (admin.RevokeToken, admin_pb2.RevokeTokenRequest(name=GOOD)),
+                    (admin.DropRole, admin_pb2.DropRoleRequest(name=GOOD)),
+                    (admin.DropDatabase, admin_pb2.DropDatabaseRequest(name=GOOD)),
+                    (kv.Get, kv_pb2.GetRequest(database=GOOD, key=b"k")),
+                    (channel.unary_unary(f"/{GOOD}/Get"), b""),
+                ):
+                    call.future(request, metadata=header(GOOD)).exception(SECONDS)
+                log = server.log
+                refused = "refused pelton.v1.KeyValue/Get"
+                wait_until(lambda: log().count(refused) == round, SECONDS, log)
+                wait_until(lambda: log().count("there is no such method") == round, SECONDS, log)
+        assert not TOKEN.search(server.log()), TOKEN.search(server.log())
 
 
 def test_denials_do_not_fill_the_log_and_are_counted(binary, tmp_path):
@@ -159,7 +224,7 @@ def test_a_change_by_the_command_line_has_a_line(binary, tmp_path):
 def test_the_level_of_the_log_leaves_no_line_out(binary, tmp_path):
     config = tmp_path / "pelton.toml"
     config.write_text('log-level = "info"\n')
-    flags = ["--config", str(config), "--durability", "volatile"]
+    flags = ["--config", str(config), "--data", str(tmp_path / "data")]
     with serve(binary, tmp_path, *flags) as server:
         with open_channel(server.address) as channel:
             admin = admin_pb2_grpc.AdminStub(channel)

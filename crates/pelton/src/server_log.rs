@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use net::{Notice, Notices, PeerAddress};
-use server::{AuditEvent, AuditRecord, Detail, FailedCall, audit_text};
+use server::{AuditEvent, AuditRecord, Detail, FailedCall, audit_text, without_tokens};
 use service::{Code, Method};
 use store::snapshot::SnapshotReport;
 use tracing::level_filters::LevelFilter;
@@ -128,8 +128,9 @@ impl server::Log for ServerLog {
         } = *call;
         let code = code.name();
         // Paths and some messages have what the peer sent: with escapes, it stays one line.
-        let path = path.strip_prefix('/').unwrap_or(path).escape_debug();
-        let message = message.escape_debug();
+        let path = without_tokens(path.strip_prefix('/').unwrap_or(path));
+        let message = without_tokens(message);
+        let (path, message) = (path.escape_debug(), message.escape_debug());
         match method.is_some_and(Method::has_silent_callers) {
             true => tracing::warn!("refused {path} from {peer} with {code}: {message}"),
             false => tracing::debug!("refused {path} from {peer} with {code}: {message}"),

@@ -86,6 +86,15 @@ impl<'a> AuditCaller<'a> {
 /// Returns a text of a caller as it may stand in a log: in one line, without what is no character
 /// to be seen, and without tokens, should somebody have taken one for a name.
 pub fn audit_text(text: &str) -> String {
+    let clean = without_tokens(text);
+    match clean.chars().all(|char| char == ' ' || is_plain(char)) {
+        true => clean,
+        false => clean.chars().flat_map(escaped).collect(),
+    }
+}
+
+/// Returns a text without the tokens that stand in it.
+pub fn without_tokens(text: &str) -> String {
     let mut rest = text;
     let mut clean = String::with_capacity(text.len());
     while let Some(at) = rest.find(TOKEN_PREFIX) {
@@ -100,10 +109,7 @@ pub fn audit_text(text: &str) -> String {
         rest = &found[if is_token { digits } else { 0 }..];
     }
     clean.push_str(rest);
-    match clean.chars().all(|char| char == ' ' || is_plain(char)) {
-        true => clean,
-        false => clean.chars().flat_map(escaped).collect(),
-    }
+    clean
 }
 
 /// Digits of base64 without padding that a token has.

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use net::ConnectionId;
-use service::identities::{Identity, IdentityKey, IdentityTable, NEVER_MS};
+use service::identities::{Identity, IdentityKey, IdentityTable, NEVER_MS, Unauthenticated};
 use service::method::CallKind;
 use service::{Call, Code, LoopFigures, Method, PlanReads, Shared, Status};
 use store::DatabaseId;
@@ -27,9 +27,7 @@ struct Running {
     method: Method,
     /// Whose call it is; [`IdentityKey::NOBODY`] of one whose refusal is delayed, which is not
     /// counted among calls that began.
-    identity: IdentityKey,
-    /// When what proved that is not valid any more, in milliseconds since 1970.
-    proved_until_ms: u64,
+    proved: Proved,
     call: Call,
     resources: CallResources,
     /// `u64::MAX`: the caller set no deadline.
@@ -50,7 +48,7 @@ struct Running {
 
 impl Running {
     fn is_refused(&self) -> bool {
-        self.identity == IdentityKey::NOBODY
+        self.proved.key == IdentityKey::NOBODY
     }
 }
 
@@ -147,8 +145,10 @@ pub(crate) struct CallTable {
     fresh: Vec<CallId>,
     /// Connections and tags of commits whose callers have left in this tick.
     abandoned: Vec<(ConnectionId, u64)>,
-    /// No proof of a running call ends before.
+    /// No proof of a running call ends before, nor of one whose answer waits.
     proofs_end_ms: u64,
+    /// Connections on which answers of calls wait that have ended.
+    unsent: usize,
     figures: LoopFigures,
     /// How long calls took; `None`: nobody wants to know.
     ended_calls: Option<EndedCalls>,
@@ -164,6 +164,7 @@ impl CallTable {
             fresh: Vec::new(),
             abandoned: Vec::new(),
             proofs_end_ms: NEVER_MS,
+            unsent: 0,
             figures,
             ended_calls: time_calls.then(EndedCalls::default),
         }
@@ -243,15 +244,82 @@ impl CallTable {
             let Some(running) = self.calls.get(id).filter(|running| !running.is_refused()) else {
                 continue;
             };
-            let is_known = identities.get(running.identity).is_some();
-            if is_known && running.proved_until_ms > now_ms {
-                proofs_end_ms = proofs_end_ms.min(running.proved_until_ms);
+            if running.proved.is_good(identities, now_ms) {
+                proofs_end_ms = proofs_end_ms.min(running.proved.until_ms);
             } else {
                 orphans.push(id);
             }
         }
         self.proofs_end_ms = proofs_end_ms;
         orphans
+    }
+
+    /// Returns whether answers of calls wait that have ended, and whose callers may be revoked.
+    #[inline]
+    pub fn has_unsent(&self) -> bool {
+        self.unsent > 0
+    }
+
+    /// Keeps in view what waits on the stream of a call that has ended. What a listener gives no
+    /// change takes away; what comes behind the end of its caller is cut off at once.
+    #[cold]
+    fn note_unsent(
+        &mut self,
+        context: &StepContext,
+        http2: &mut Http2State,
+        output: &mut Vec<u8>,
+        running: &Running,
+    ) {
+        let (identities, now_ms) = (&context.identities, context.clock.store_ms());
+        let identity = identities.get(running.proved.key);
+        if running.is_refused() || identity.is_some_and(Identity::is_anonymous) {
+            return;
+        }
+        if !running.proved.is_good(identities, now_ms) {
+            let status = Unauthenticated::Ended.status();
+            return http2.connection.cut_off(running.stream, output, &status);
+        }
+        self.unsent += usize::from(http2.unsent_answers.is_empty());
+        let answer = (running.stream, running.proved);
+        http2.unsent_answers.push(&http2.connection, answer);
+        self.proofs_end_ms = self.proofs_end_ms.min(running.proved.until_ms);
+    }
+
+    /// Cuts off the answers on a connection whose callers are not in the table any more, or prove
+    /// nothing any more.
+    pub fn cut_off_unsent(
+        &mut self,
+        context: &StepContext,
+        http2: &mut Http2State,
+        output: &mut Vec<u8>,
+    ) {
+        let (identities, now_ms) = (&context.identities, context.clock.store_ms());
+        let (answers, connection) = (&mut http2.unsent_answers, &mut http2.connection);
+        let orphans = answers.take_orphans(connection, identities, now_ms);
+        for stream in orphans {
+            connection.cut_off(stream, output, &Unauthenticated::Ended.status());
+        }
+        match answers.proofs_end_ms() {
+            Some(end_ms) => self.proofs_end_ms = self.proofs_end_ms.min(end_ms),
+            None => self.unsent -= 1,
+        }
+    }
+
+    /// Forgets the answers of a connection if nothing waits on it any more.
+    #[inline]
+    pub fn settle_unsent(&mut self, http2: &mut Http2State) {
+        if http2.connection.queued_bytes() == 0 {
+            self.forget_unsent(http2);
+        }
+    }
+
+    /// Forgets the answers of a connection.
+    #[inline]
+    pub fn forget_unsent(&mut self, http2: &mut Http2State) {
+        if !http2.unsent_answers.is_empty() {
+            http2.unsent_answers.clear();
+            self.unsent -= 1;
+        }
     }
 
     /// Returns when the proof of a running call may end next, in milliseconds since 1970.
@@ -290,7 +358,6 @@ impl CallTable {
     }
 
     /// Returns the stream of a call.
-    #[cfg(test)]
     pub fn stream(&self, id: CallId) -> Option<StreamKey> {
         self.calls.get(id).map(|running| running.stream)
     }
@@ -309,8 +376,7 @@ impl CallTable {
             connection: http2.link.id,
             stream,
             method,
-            identity: proved.key,
-            proved_until_ms: proved.until_ms,
+            proved,
             call: Call::Over,
             resources: CallResources::default(),
             deadline_ns,
@@ -359,7 +425,7 @@ impl CallTable {
         let mut actions = CallStep {
             id,
             method: running.method,
-            identity: running.identity,
+            identity: running.proved.key,
             link: &http2.link,
             stream: StreamHandle::new(&mut http2.connection, running.stream, output),
             message,
@@ -377,7 +443,7 @@ impl CallTable {
             http2.connection.reserve_more(running.stream, held_bytes);
         }
         if let Some(code) = effects.over {
-            self.over(context, http2, id, code);
+            self.over(context, (http2, output), id, code);
         } else if effects != Effects::default() {
             running.subscribed |= effects.subscribed;
             running.commits += effects.commits;
@@ -389,7 +455,13 @@ impl CallTable {
     }
 
     /// The call answered: it is no more.
-    fn over(&mut self, context: &StepContext, http2: &mut Http2State, id: CallId, code: Code) {
+    fn over(
+        &mut self,
+        context: &StepContext,
+        (http2, output): (&mut Http2State, &mut Vec<u8>),
+        id: CallId,
+        code: Code,
+    ) {
         if let Some(running) = self.calls.remove(id) {
             if running.commits > 0 && code == Code::DeadlineExceeded {
                 self.abandoned.push((running.connection, id.tag()));
@@ -397,6 +469,9 @@ impl CallTable {
             self.ended(context, http2, &running, code);
             http2.end_call();
             http2.connection.set_token(running.stream, 0);
+            if http2.connection.has_unsent(running.stream) {
+                self.note_unsent(context, http2, output, &running);
+            }
         }
     }
 
@@ -435,7 +510,7 @@ impl CallTable {
             self.refused -= 1;
             return;
         }
-        self.of_identities[running.identity.slot()] -= 1;
+        self.of_identities[running.proved.key.slot()] -= 1;
         let (settings, clock) = (&context.settings, &context.clock);
         self.figures.ended(running.method, code);
         if let Some(calls) = &mut self.ended_calls {
@@ -539,11 +614,11 @@ impl CallTable {
 fn audit_ended(context: &StepContext, http2: &mut Http2State, running: &Running, code: Code) {
     let audited = running.resources.audited.as_deref();
     let denial = running.resources.denial.as_deref();
-    let identity = context.identities.get(running.identity);
+    let identity = context.identities.get(running.proved.key);
     let ended = EndedCall {
         method: running.method,
         code,
-        key: identity.map(|_| running.identity),
+        key: identity.map(|_| running.proved.key),
         caller: audited.map_or_else(|| AuditCaller::of(identity), AuditedCall::caller),
         subject: audited.map_or("", AuditedCall::subject),
         detail: denial.or(audited.map(AuditedCall::detail)).unwrap_or(""),

@@ -19,6 +19,7 @@ use crate::limits;
 use crate::peer_identity::PeerIdentity;
 use crate::stream::StreamHandle;
 use crate::tls::HTTP2;
+use crate::unsent_answers::UnsentAnswers;
 use crate::wrong_tokens::ConnectionWrongTokens;
 
 /// A connection of this loop.
@@ -70,6 +71,8 @@ pub(crate) struct Http2State {
     running: usize,
     /// Short reads of its calls that wait until it has send capacity.
     pub deferred_reads: DeferredReads,
+    /// Answers of calls that have ended, and which wait for the peer's windows.
+    pub unsent_answers: UnsentAnswers,
     /// Memory for answers that calls have taken and that is not charged yet, in bytes.
     claimed_bytes: usize,
     /// A call has to try again to take some.
@@ -181,6 +184,7 @@ impl Http2State {
             has_let_in: false,
             running: 0,
             deferred_reads: DeferredReads::default(),
+            unsent_answers: UnsentAnswers::default(),
             claimed_bytes: 0,
             claim_failed: false,
             waits_for_turn: false,

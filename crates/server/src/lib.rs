@@ -57,6 +57,7 @@ pub mod tls;
 mod turn_queue;
 mod turns;
 mod unpack_queue;
+mod unsent_answers;
 mod write_path;
 mod wrong_tokens;
 
@@ -84,7 +85,7 @@ use wal::{Recovered, WriteError};
 use crate::account::Account;
 use crate::admission::Admission;
 use crate::audit::AuditTrail;
-pub use crate::audit_record::{AuditCaller, AuditEvent, AuditRecord, audit_text};
+pub use crate::audit_record::{AuditCaller, AuditEvent, AuditRecord, audit_text, without_tokens};
 use crate::blobs::{BlobLog, BlobThreads, LoopBlobs, Threads};
 use crate::clock::Clock;
 use crate::clock::SteadyTime;

@@ -45,6 +45,11 @@ impl Proved {
             until_ms: NEVER_MS,
         }
     }
+
+    /// Returns whether it proves somebody still.
+    pub fn is_good(&self, identities: &IdentityTable, now_ms: u64) -> bool {
+        identities.get(self.key).is_some() && self.until_ms > now_ms
+    }
 }
 
 impl PeerIdentity {

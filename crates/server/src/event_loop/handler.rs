@@ -180,8 +180,28 @@ impl LoopHandler {
 
     /// Ends the calls of those who were revoked, or have expired.
     fn end_orphans(&mut self, connections: &mut dyn Connections) {
+        if !self.state.take_other_identities() {
+            return;
+        }
+        if self.state.calls.has_unsent() {
+            self.cut_off_unsent(connections);
+        }
         for call in self.state.orphans() {
             self.with_call(connections, call, LoopState::end_orphan);
+        }
+    }
+
+    /// The same of those whose calls have ended, and whose answers wait.
+    fn cut_off_unsent(&mut self, connections: &mut dyn Connections) {
+        let states = self.slots.iter_mut().flatten();
+        let have_some = |http2: &&mut Http2State| !http2.unsent_answers.is_empty();
+        for http2 in states.filter_map(ConnectionState::http2).filter(have_some) {
+            if let Some(io) = connections.io(http2.link.id) {
+                http2.refresh_pause();
+                let LoopState { calls, context, .. } = &mut self.state;
+                calls.cut_off_unsent(context, http2, &mut io.output);
+                self.state.after_step(http2, io);
+            }
         }
     }
 
@@ -276,7 +296,7 @@ impl Handler for LoopHandler {
     }
 
     fn awaits_wake(&self) -> bool {
-        self.state.calls.len() > 0
+        self.state.awaits_end_of_identity()
     }
 
     fn is_idle(&self) -> bool {

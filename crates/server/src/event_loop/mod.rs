@@ -231,6 +231,7 @@ impl LoopState {
                 (self.calls).cancel(&self.context, http2, stream, cause);
             }
         }
+        self.calls.forget_unsent(http2);
         self.context.audit.close(&mut http2.denials, now_ns);
         debug_assert_eq!(
             http2.running_calls(),

@@ -182,9 +182,13 @@ impl LoopState {
     }
 
     /// The caller was revoked, or has expired. What is with the committer is done in any case, and
-    /// a call that ends with it is told what became of it.
+    /// a call that ends with it is told what became of it. What waits for the peer's windows is
+    /// dropped: it is for nobody any more, and the status would wait behind it.
     pub(super) fn end_orphan(&mut self, http2: &mut Http2State, io: &mut Io, id: CallId) {
         if !self.calls.end_with_commit(id) {
+            if let Some(stream) = self.calls.stream(id) {
+                http2.connection.drop_unsent(stream);
+            }
             self.end(http2, io, id, Unauthenticated::Ended.status());
         }
     }

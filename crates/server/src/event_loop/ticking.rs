@@ -31,20 +31,22 @@ impl LoopState {
         self.has_other_identities = true;
     }
 
-    /// The calls whose callers are not known any more, if that may have changed since this was
-    /// asked last.
+    /// Returns whether other callers may be known than when this was asked last.
+    #[inline]
+    pub(super) fn take_other_identities(&mut self) -> bool {
+        std::mem::take(&mut self.has_other_identities)
+    }
+
+    /// Returns the calls whose callers are not known any more.
     pub(super) fn orphans(&mut self) -> Vec<CallId> {
-        match std::mem::take(&mut self.has_other_identities) {
-            true => (self.calls).orphans(&self.context.identities, self.context.clock.store_ms()),
-            false => Vec::new(),
-        }
+        (self.calls).orphans(&self.context.identities, self.context.clock.store_ms())
     }
 
     /// When the identity of a running call may expire next: calls that begin later are looked at
     /// as they begin.
     fn expiry_ns(&self) -> Option<u64> {
         let at_ms = (self.context.identities.next_expiry_ms()).min(self.calls.proofs_end_ms());
-        if at_ms == NEVER_MS || self.calls.len() == 0 {
+        if at_ms == NEVER_MS || !self.awaits_end_of_identity() {
             return None;
         }
         let clock = &self.context.clock;
@@ -52,6 +54,12 @@ impl LoopState {
             .saturating_sub(clock.store_ms())
             .checked_mul(1_000_000)?;
         clock.tick_ns().checked_add(wait_ns)
+    }
+
+    /// Returns whether something ends when a caller is revoked: calls that run, and answers that
+    /// wait for their peers.
+    pub(super) fn awaits_end_of_identity(&self) -> bool {
+        self.calls.len() > 0 || self.calls.has_unsent()
     }
 
     /// Runs the committer over the writes of this tick. Returns whether there were some.

@@ -222,6 +222,7 @@ impl LoopState {
     #[inline]
     pub(super) fn after_step(&mut self, http2: &mut Http2State, io: &Io) {
         let pause = self.charge(http2, io);
+        self.calls.settle_unsent(http2);
         // What was taken is charged now.
         let claimed_bytes = http2.take_claimed_bytes();
         if claimed_bytes > 0 {

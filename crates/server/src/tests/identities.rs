@@ -310,3 +310,76 @@ fn a_revoked_token_begins_nothing_in_a_loop_that_slept() {
         assert_eq!(end_of(&mut pair, call), Some(Code::Unauthenticated));
     }
 }
+
+/// What was sent to a caller whose window is shut goes nowhere when the caller is revoked: neither
+/// the answer of a call that has ended, nor the messages of one that runs.
+#[test]
+fn what_waits_for_a_shut_window_ends_with_its_token() {
+    // EchoRequest: answer_bytes 1 000 000.
+    let large = [0x10, 0xc0, 0x84, 0x3d];
+    let stays = (2, "write", NEVER_MS);
+    for (method, ends, runs) in [(Method::EchoUnary, true, 0), (Method::EchoStream, false, 1)] {
+        let mut pair = Pair::of(Rights::default());
+        for _ in 0..2 {
+            let expires_ms = BEGIN_MS + pair.now_ns / 1_000_000 + 1_000;
+            for (all, waits_ns) in [
+                (&[(1, "write", NEVER_MS), stays][..], 0),
+                (&[(1, "write", expires_ms), stays], 1_000_000_000),
+            ] {
+                replace(&pair, all);
+                let before = pair.worker.account().charged_bytes();
+                let call = pair.call_with((&path(method), Some(&header(1))), &large, ends);
+                pair.turn();
+                pair.sent.clear();
+                let waiting = pair.worker.account().charged_bytes() - before;
+                assert!(waiting > 900_000, "{waiting}");
+                assert_eq!(pair.worker.running(), runs);
+                assert!(pair.worker.awaits_wake());
+                if waits_ns == 0 {
+                    replace(&pair, &[stays]);
+                } else {
+                    let due_ns = pair.worker.next_deadline_ns().expect("it expires");
+                    assert!(due_ns <= pair.now_ns + waits_ns, "the loop wakes by itself");
+                    pair.now_ns += waits_ns;
+                }
+                let codes = self::ends(&mut pair, [call, call]);
+                assert_eq!(codes[0], Some(Code::Unauthenticated), "{method:?}");
+                pair.client.forget(call);
+                pair.turn();
+                assert_eq!(pair.worker.account().charged_bytes(), before);
+                assert!(!pair.worker.awaits_wake(), "nothing is left to end");
+                assert_eq!(ask(&mut pair, Method::Get, Some(&header(2))), Code::Ok);
+            }
+        }
+    }
+}
+
+/// An answer that others have asked for, or that nobody can be revoked for, goes on waiting.
+#[test]
+fn what_waits_for_others_goes_on_when_somebody_is_revoked() {
+    // EchoRequest: answer_bytes 1 000 000.
+    let large = [0x10, 0xc0, 0x84, 0x3d];
+    let echo = path(Method::EchoUnary);
+    let mut pair = Pair::of(rights("read"));
+    for other in [None, Some(header(2))] {
+        for _ in 0..2 {
+            replace(&pair, &[(1, "write", NEVER_MS), (2, "write", NEVER_MS)]);
+            let gone = pair.call_with((&echo, Some(&header(1))), &large, true);
+            let stays = pair.call_with((&echo, other.as_deref()), &large, true);
+            pair.turn();
+            let opened = std::mem::take(&mut pair.sent);
+            replace(&pair, &[(2, "write", NEVER_MS)]);
+            let codes = ends(&mut pair, [gone, stays]);
+            assert_eq!(codes, [Some(Code::Unauthenticated), None]);
+            pair.client.forget(gone);
+            assert_eq!(pair.worker.awaits_wake(), other.is_some());
+            pair.sent = [opened, std::mem::take(&mut pair.sent)].concat();
+            let mut code = None;
+            for _ in 0..40 {
+                code = code.or_else(|| end_of(&mut pair, stays));
+            }
+            assert_eq!(code, Some(Code::Ok));
+            assert!(!pair.worker.awaits_wake(), "nothing waits any more");
+        }
+    }
+}

@@ -23,6 +23,29 @@ impl Connection {
         self.end_work(stream.slot);
     }
 
+    /// Drops what waits to be sent on a stream whose call runs, so that the status that is to end
+    /// it needs no window. What of a message has gone out stays a part of one.
+    pub fn drop_unsent(&mut self, stream: StreamKey) {
+        if self.streams.is_alive(stream) && !self.streams[stream.slot].is_work_done() {
+            self.drop_outbound(stream.slot);
+        }
+    }
+
+    /// Ends a stream at once whose call has ended and on which something waits still: that is
+    /// dropped, and `status` takes the place of that of the call. It needs no window (RFC 9113
+    /// section 6.9); the body of a plain response is cut off by RST_STREAM.
+    pub fn cut_off(&mut self, stream: StreamKey, out: &mut Vec<u8>, status: &Status) {
+        if !self.has_unsent(stream) || !self.streams[stream.slot].is_work_done() {
+            return;
+        }
+        if !self.streams[stream.slot].is_grpc() {
+            return self.reset(stream, out, ErrorCode::Cancel);
+        }
+        self.drop_outbound(stream.slot);
+        self.write_status(stream.slot, status, out);
+        self.close_if_over(stream.slot, Some(out));
+    }
+
     /// The layer above has done with a stream that was cancelled or has finished. It is the last
     /// call for this stream.
     pub fn forget(&mut self, stream: StreamKey) {

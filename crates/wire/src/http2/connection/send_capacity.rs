@@ -73,6 +73,13 @@ impl Connection {
         self.capacity.unsent_bytes()
     }
 
+    /// Returns whether something waits on a stream for the peer to take it.
+    #[inline]
+    pub fn has_unsent(&self, stream: StreamKey) -> bool {
+        let found = self.streams.get(stream);
+        found.is_some_and(|found| found.outbound.bytes() > 0)
+    }
+
     /// Returns whether a message was [put back](Connection::put_back), and waits until large
     /// messages may be produced. Passes over those of streams that have ended, which stay in the
     /// queue until it is gone on with.
