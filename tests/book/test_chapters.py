@@ -13,6 +13,7 @@ import toolchains
 PARTS = {"recipes.md": ["In Python", "In Go", "In Java", "In C++"]}
 # What a page or a part of it needs beside `pelton`, Python and a shell.
 NEEDS = {
+    "curl.md": [toolchains.curl_http2],
     "go.md": [toolchains.go, toolchains.protoc],
     "grpcurl.md": [toolchains.go, toolchains.grpcurl],
     "java.md": [toolchains.java],

@@ -58,6 +58,14 @@ def curl(tools):
     return {}
 
 
+def curl_http2(tools):
+    need("curl", "curl")
+    version = subprocess.run(["curl", "--version"], capture_output=True, text=True).stdout
+    if "HTTP2" not in version:
+        pytest.skip("the curl of this machine knows no HTTP/2")
+    return {}
+
+
 def grpcurl(tools):
     program = CACHE / f"grpcurl-{GRPCURL}" / "grpcurl"
     if not program.exists():

@@ -68,6 +68,15 @@ pelton put k v --database d
 pelton database create e @
 pelton database convert e --kind disk @
 pelton database list @
+pelton token create ci --rights read --expires 1h @
+pelton token create user --rights read --uid 7 @
+pelton token rotate ci --keep 1h @
+pelton token list @
+pelton token revoke ci @
+pelton role set r --rights read @
+pelton role set r --rights write @
+pelton role list @
+pelton role drop r @
 pelton backup b @
 pelton restore ../backups/b --verify-only @
 pelton restore ../backups/b --data restored @

@@ -328,7 +328,8 @@ protobuf::message! {
         3 created_at_ms: uint64,
         /// Milliseconds since 1970; 0 = never.
         4 expires_at_ms: uint64,
-        /// It has expired: no call gets in with it, and its name stays taken until it is revoked.
+        /// It has expired, or the secret of the data folder was lost: no call gets in with it, and
+        /// its name stays taken until it is revoked.
         5 expired: bool,
         /// It was rotated, and until this time, in milliseconds since 1970, the token before is
         /// good as well; 0 = it is not.
@@ -384,8 +385,9 @@ protobuf::message! {
         /// The field `name`.
         1 name: string,
         /// Must be the name again if this is the last token with the right `admin` on the whole
-        /// server, and callers without a token do not have it either: FAILED_PRECONDITION
-        /// otherwise. Nobody could make or revoke tokens any more.
+        /// server, or the last of these that does not expire, and callers without a token do not
+        /// have that right either: FAILED_PRECONDITION otherwise. Nobody could make or revoke
+        /// tokens any more.
         2 confirm_name: string,
     }
 
@@ -397,12 +399,21 @@ protobuf::message! {
         /// The field `name`.
         1 name: string,
         /// Milliseconds for which the token before is good as well, so that its holders can change
-        /// over; at most 30 days. 0 = it is revoked at once. If there are two, the older one is
+        /// over; at most 30 days. 0 = it is revoked at once, unless it is the caller's own: that
+        /// one is good for another hour, since the response may never reach the caller. If there
+        /// are two, the caller's own is the one before, else the newer one; the other one is
         /// revoked.
         2 keep_for_ms: uint64,
         /// Milliseconds from now, as in CreateTokenRequest; 0 = when it would have expired before.
         /// INVALID_ARGUMENT if it has expired and this is 0.
         3 expires_after_ms: uint64,
+        /// The caller's own token too is revoked at once if keep_for_ms is 0.
+        4 revoke_own: bool,
+        /// Must be the name again if the last token with the right `admin` on the whole server that
+        /// does not expire is to expire, and callers without a token do not have that right:
+        /// FAILED_PRECONDITION otherwise. Nobody could make or revoke tokens any more when it has
+        /// expired.
+        5 confirm_name: string,
     }
 
     /// The message `RotateTokenResponse`.

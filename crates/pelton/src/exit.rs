@@ -188,6 +188,14 @@ impl Failure {
         }
     }
 
+    /// Whether nobody knows if the server has done what was asked.
+    pub fn is_unknown(&self) -> bool {
+        use Code::{Cancelled, DeadlineExceeded, Internal, Unavailable, Unknown};
+        let open = [Cancelled, DeadlineExceeded, Internal, Unavailable, Unknown];
+        let is_open = |code| open.contains(&code);
+        matches!(self, Failure::Call(failure) if failure.status.is_none_or(is_open))
+    }
+
     /// Whether the server says that what the call was about is not there, so that nothing was done.
     pub fn is_about_nothing(&self) -> bool {
         matches!(self, Failure::Call(failure) if failure.status == Some(Code::NotFound))

@@ -1,6 +1,6 @@
 //! The token of the first administrator: made at a start, or given by a secret manager.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,7 +12,9 @@ use zeroize::Zeroizing;
 
 use crate::credentials::given_token;
 use crate::exit::Failure;
-use crate::secrets;
+use crate::limits::STDOUT_WAIT_MS;
+use crate::output;
+use crate::secrets::{self, TokenFile};
 use crate::settings::{ADMIN_TOKEN_VARIABLE, Settings};
 
 /// What is to become of the first administrator's token.
@@ -38,6 +40,16 @@ impl InitAdmin {
     pub fn new(settings: &Settings) -> Result<InitAdmin, Failure> {
         let file = ("--admin-token-file", settings.admin_token_file.as_deref());
         let source = match given_token(file, ADMIN_TOKEN_VARIABLE)? {
+            Some((_, from)) if settings.init_admin_file.is_some() || settings.init_admin => {
+                return Err(Failure::Usage(format!(
+                    "{from} gives the administrator's token, and {} has one made: take one of the \
+                     two",
+                    match settings.init_admin {
+                        true => "init-admin",
+                        false => "init-admin-file",
+                    }
+                )));
+            }
             Some((token, _)) => TokenSource::Given(token),
             None if settings.init_admin_file.is_some() => {
                 TokenSource::Made(settings.init_admin_file.clone())
@@ -101,13 +113,11 @@ impl InitAdmin {
             }
         }
         if let Some(token) = lock(&self.shown).take() {
-            let mut stdout = io::stdout().lock();
-            let told = writeln!(
-                stdout,
-                "token of the administrator `{FIRST_ADMIN}`, shown this once: {}",
+            let line = Zeroizing::new(format!(
+                "token of the administrator `{FIRST_ADMIN}`, shown this once: {}\n",
                 *token
-            );
-            if told.and_then(|()| stdout.flush()).is_err() {
+            ));
+            if output::print_patiently(line.as_bytes()).is_err() {
                 tracing::error!(
                     "the token `{FIRST_ADMIN}` was made, and standard output did not take it: \
                      docs/security.md says how to make another one"
@@ -135,18 +145,36 @@ fn make(
                 .into(),
         );
     }
-    let token = secrets::draw_token().ok_or("the system gives no random bytes")?;
     let Some(path) = place else {
+        output::wait_for_room(STDOUT_WAIT_MS).map_err(|error| {
+            format!(
+                "--init-admin: standard output does not take the administrator's token, and it is \
+                 shown only once: {error}"
+            )
+        })?;
+        let token = draw()?;
         *lock(shown) = Some(token.text());
         return Ok(token);
     };
-    let file = secrets::create_file("--init-admin-file", path);
-    let mut file = file.map_err(|error| error.to_string())?;
+    let file = TokenFile::take_up("--init-admin-file", path);
+    let (file, left) = file.map_err(|error| error.to_string())?;
+    if let Some(left) = left {
+        // Of a start that came no further: whoever has seen the file has this token.
+        tracing::info!(
+            "{} has a token, which a start has left that was cut off: it is taken",
+            path.display()
+        );
+        return token_of(&left);
+    }
     *lock(written) = Some(path.to_owned());
-    let text = token.text();
-    let kept = writeln!(file, "{}", *text).and_then(|()| file.sync_all());
-    kept.map_err(|error| format!("--init-admin-file {}: {error}", path.display()))?;
+    let token = draw()?;
+    file.write(&token.text())
+        .map_err(|error| error.to_string())?;
     Ok(token)
+}
+
+fn draw() -> Result<Token, String> {
+    secrets::draw_token().ok_or_else(|| "the system gives no random bytes".to_owned())
 }
 
 /// Returns whether standard output goes to somebody who reads it now.

@@ -170,3 +170,7 @@ pub const DEFRAGMENT_REST_TIMES: u64 = 10;
 /// A rest ends early when the process takes so much more than after the pass, as a part of what it
 /// may take beside its data.
 pub const DEFRAGMENT_GROWTH_PART: u64 = 8;
+
+/// How long a server that starts waits for whoever reads its standard output, 5 s: who is not there
+/// by then does not keep it from serving.
+pub const STDOUT_WAIT_MS: u64 = 5_000;

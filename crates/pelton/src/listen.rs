@@ -69,8 +69,24 @@ impl fmt::Display for Anonymous {
 /// Splits off what stands behind the mark, if that is there.
 fn split_anonymous(text: &str) -> Result<(&str, Option<Anonymous>), String> {
     match text.split_once(MARK) {
-        None => Ok((text, None)),
+        None => match misspelt(text) {
+            None => Ok((text, None)),
+            Some(mark) => Err(format!(
+                "`{text}`: behind an address stands `{MARK}` with what callers without a token may \
+                 do, not `{mark}`"
+            )),
+        },
         Some((before, rights)) => Ok((before, Some(rights.parse()?))),
+    }
+}
+
+/// Returns what stands in the place of the mark, and is none: `+anon=`. A path may have a plus.
+fn misspelt(text: &str) -> Option<&str> {
+    let at = text.rfind('+')?;
+    let rest = &text[at..];
+    match rest.find('=') {
+        Some(end) => Some(&rest[..=end]),
+        None => (!text.starts_with("unix:")).then_some(rest),
     }
 }
 
@@ -314,6 +330,10 @@ mod tests {
             "h:1,",
             ",h:1",
             "h:1+anonymous=read,,h:2",
+            "h:1+anon=none",
+            "h:1+Anonymous=read",
+            "h:1+anonymous",
+            "unix:/x+anonymus=none",
             "h:1+anonymous=none,read",
         ] {
             assert!(text.parse::<ListenAddresses>().is_err(), "{text}");

@@ -2,16 +2,54 @@
 
 use std::fmt;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::retry_on_intr;
 use serde_json::{Map, Value};
 
 use crate::arguments::OutputFormat;
 use crate::exit::Failure;
+use crate::limits::STDOUT_WAIT_MS;
 
 /// Writes a line to standard error. That nobody can read it, as behind a closed pipe or on a full
 /// device, changes nothing of what the command does: `eprintln!` would end the program there.
 pub fn note(text: impl fmt::Display) {
     let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Waits until standard output takes up to [`PIPE_BYTES`] at once.
+pub fn wait_for_room(ms: u64) -> io::Result<()> {
+    let stdout = io::stdout();
+    let mut polled = [PollFd::new(&stdout, PollFlags::OUT)];
+    let timeout = Timespec::try_from(Duration::from_millis(ms)).unwrap_or_default();
+    // A signal that comes meanwhile is for whoever handles it.
+    let ready = retry_on_intr(|| rustix::event::poll(&mut polled, Some(&timeout)))?;
+    let told = polled[0].revents();
+    match ready {
+        0 => Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "it is full, and nobody reads it",
+        )),
+        _ if told.intersects(PollFlags::ERR | PollFlags::NVAL) => Err(io::Error::new(
+            io::ErrorKind::BrokenPipe,
+            "nobody reads it any more",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// What a pipe takes at once if it takes anything: PIPE_BUF of Linux.
+const PIPE_BYTES: usize = 4096;
+
+/// Prints a text of a server, which goes on without somebody who reads that.
+pub fn print_patiently(text: &[u8]) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    for piece in text.chunks(PIPE_BYTES) {
+        wait_for_room(STDOUT_WAIT_MS)?;
+        stdout.write_all(piece).and_then(|()| stdout.flush())?;
+    }
+    Ok(())
 }
 
 /// How many of what: `1 entry`, `2 entries`.

@@ -1,10 +1,14 @@
 //! Secrets, of the random source of the operating system.
 
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 
 use ring::rand::{SecureRandom, SystemRandom};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::process::geteuid;
 use service::identities::Token;
 use store::FolderSecret;
 use zeroize::Zeroizing;
@@ -23,11 +27,124 @@ pub fn folder_secret() -> Result<FolderSecret, Failure> {
     Ok(FolderSecret::new(*bytes))
 }
 
-/// Makes a file for a secret, which only its owner can read. One that is there stays as it is.
-pub fn create_file(flag: &str, path: &Path) -> Result<File, Failure> {
-    let mut options = OpenOptions::new();
-    let made = options.write(true).create_new(true).mode(0o600).open(path);
-    made.map_err(|error| Failure::Failed(format!("{flag} {}: {error}", path.display())))
+/// What stands in a file that is to have a token, of the same length as one: so there is room for
+/// it on the disk. It is none.
+const PLACEHOLDER: &[u8; 51] = b"no token yet: this file is about to get one       \n";
+
+/// A new file for a token, which only its owner can read.
+pub struct TokenFile {
+    flag: &'static str,
+    path: PathBuf,
+    file: File,
+}
+
+impl TokenFile {
+    /// Makes the file, and room in it, on the device. One that is there stays as it is.
+    pub fn create(flag: &'static str, path: &Path) -> Result<TokenFile, Failure> {
+        let mut options = OpenOptions::new();
+        let made = options.write(true).create_new(true).mode(0o600).open(path);
+        let file = TokenFile {
+            flag,
+            path: path.to_owned(),
+            file: made.map_err(|error| failed(flag, path, &error))?,
+        };
+        let reserved = file.put(PLACEHOLDER).and_then(|()| sync_folder_of(path));
+        match reserved {
+            Ok(()) => Ok(file),
+            Err(error) => {
+                file.discard();
+                Err(failed(flag, path, &error))
+            }
+        }
+    }
+
+    /// The same; a file that a start has left here that was cut off is taken up, with the token
+    /// that stands in it, if it got so far.
+    pub fn take_up(
+        flag: &'static str,
+        path: &Path,
+    ) -> Result<(TokenFile, Option<Zeroizing<String>>), Failure> {
+        if std::fs::symlink_metadata(path).is_err() {
+            return TokenFile::create(flag, path).map(|file| (file, None));
+        }
+        let mut options = OpenOptions::new();
+        let flags = OFlags::NOFOLLOW.bits() | OFlags::NONBLOCK.bits();
+        let opened = options
+            .read(true)
+            .write(true)
+            .custom_flags(flags.cast_signed())
+            .open(path);
+        let file = opened.map_err(|error| failed(flag, path, &error))?;
+        let is_ours = file.metadata().is_ok_and(|of| {
+            of.is_file() && of.mode() & 0o077 == 0 && of.uid() == geteuid().as_raw()
+        });
+        // Large enough that it is not moved, which would leave a copy.
+        let mut text = Zeroizing::new(String::with_capacity(PLACEHOLDER.len() + 1));
+        let read = (&file)
+            .take(text.capacity() as u64)
+            .read_to_string(&mut text);
+        let token = Zeroizing::new(text.trim().to_owned());
+        let has_token = Token::parse(token.as_bytes()).is_some();
+        // After a loss of power it may be empty, or of zeros.
+        let is_unfinished = PLACEHOLDER.starts_with(text.as_bytes())
+            || text.bytes().all(|byte| byte == 0) && text.len() <= PLACEHOLDER.len();
+        if read.is_err() || !is_ours || !(has_token || is_unfinished) {
+            return Err(Failure::Failed(format!(
+                "{flag} {}: there is something of this name already, and not a token in a file \
+                 that only its owner can read, as a start makes it that is cut off: choose another \
+                 name, or remove it",
+                path.display()
+            )));
+        }
+        let file = TokenFile {
+            flag,
+            path: path.to_owned(),
+            file,
+        };
+        if has_token {
+            return Ok((file, Some(token)));
+        }
+        file.put(PLACEHOLDER)
+            .map_err(|error| failed(flag, path, &error))?;
+        Ok((file, None))
+    }
+
+    /// Writes the token, and returns when it is on the device.
+    pub fn write(&self, token: &str) -> Result<(), Failure> {
+        let text = Zeroizing::new(format!("{token}\n"));
+        let put = self.put(text.as_bytes());
+        put.map_err(|error| failed(self.flag, &self.path, &error))
+    }
+
+    fn put(&self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, 0)?;
+        self.file.set_len(bytes.len() as u64)?;
+        self.file.sync_all()
+    }
+
+    /// Removes the file: there is no token for it.
+    pub fn discard(&self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+fn failed(flag: &str, path: &Path, error: &io::Error) -> Failure {
+    Failure::Failed(format!("{flag} {}: {error}", path.display()))
+}
+
+/// Has the name of a new file outlive a loss of power, where the file system can.
+pub fn sync_folder_of(path: &Path) -> io::Result<()> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    match File::open(folder).and_then(|folder| folder.sync_all()) {
+        // It may be written to, and not read.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        // Some file systems know no such thing.
+        Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => Ok(()),
+        synced => synced,
+    }
 }
 
 fn random_bytes() -> Option<Zeroizing<[u8; 32]>> {

@@ -5,12 +5,12 @@ use std::sync::{Arc, mpsc};
 use service::identities::{FIRST_ADMIN, Token};
 use service::{Code, Shared};
 use store::durable::Durable;
-use store::{Decision, Outcomes, Refusal, WriteBatch};
+use store::{Decision, Outcomes, Refusal, Store, WriteBatch};
 
 use crate::audit_record::{AuditCaller, AuditEvent, AuditRecord};
 use crate::clock::TimeSource;
 use crate::storage::Unticked;
-use crate::{Log, load_identities};
+use crate::{Log, StartError, load_identities};
 
 /// Where the token of the first administrator comes from: asked only if there is none. What it has
 /// written somewhere must be there before the server knows the token.
@@ -37,6 +37,15 @@ pub enum FirstAdminError {
     /// Two identities cannot have the same token.
     #[error("the token given for `{FIRST_ADMIN}` is that of `{0}` already: give another one")]
     Taken(String),
+    /// Somebody else has the name.
+    #[error(
+        "there is a token `{FIRST_ADMIN}` without the right admin, which stays as it is, and no \
+         token with that right: start once with `--listen unix:PATH` and without this, and there \
+         either revoke it (`pelton token revoke {FIRST_ADMIN} --address unix:PATH`), or make an \
+         administrator of another name (`pelton token create NAME --rights admin --address \
+         unix:PATH`)"
+    )]
+    NameTaken,
     /// The log cannot take it.
     #[error("the token of `{FIRST_ADMIN}` cannot be kept: {0}")]
     Refused(Refusal),
@@ -62,6 +71,9 @@ pub(crate) fn make(
         let why = "there is no room on the disk to note the secret of the data folder";
         return Err(FirstAdminError::NoToken(why.into()));
     }
+    if identities.is_first_admin_taken(now_ms) {
+        return Err(FirstAdminError::NameTaken);
+    }
     let token = ask().map_err(FirstAdminError::NoToken)?;
     if let Some(name) = identities
         .name_of(&token)
@@ -71,48 +83,85 @@ pub(crate) fn make(
     }
     let batch = identities.first_admin(store, &token, now_ms);
     let mut batch = batch.map_err(|error| FirstAdminError::NoToken(error.to_string()))?;
-    let outcomes = match durable {
-        Some(durable) => commit(&mut batch, durable),
-        None => {
-            let mut outcomes = Outcomes::new();
-            let mut clock = Unticked(Arc::clone(time));
-            drop(store.committer().run(&mut batch, &mut clock, &mut outcomes));
-            outcomes
-        }
-    };
-    match outcomes.iter().next().map(|outcome| outcome.decision) {
-        Some(Decision::Applied) => {
-            load_identities(identities, store, now_ms, log);
-            log.audit(&AuditRecord {
-                event: AuditEvent::Token,
-                method: "serve",
-                subject: FIRST_ADMIN,
-                caller: AuditCaller::Operator,
-                peer: None,
-                code: Code::Ok,
-                detail: "admin",
-                suppressed: 0,
-            });
-            Ok(FirstAdmin::Made)
-        }
-        Some(Decision::Refused(why)) => Err(FirstAdminError::Refused(why)),
-        _ => Err(FirstAdminError::Refused(Refusal::OutcomeUnknown)),
-    }
+    commit(&mut batch, store, durable, time).map_err(FirstAdminError::Refused)?;
+    load_identities(identities, store, now_ms, log);
+    log.audit(&AuditRecord {
+        event: AuditEvent::Token,
+        method: "serve",
+        subject: FIRST_ADMIN,
+        caller: AuditCaller::Operator,
+        peer: None,
+        code: Code::Ok,
+        detail: "admin",
+        suppressed: 0,
+    });
+    Ok(FirstAdmin::Made)
 }
 
-/// Has a commit carried out, and waits until it is on the device.
-fn commit(batch: &mut WriteBatch, durable: &Durable) -> Outcomes {
+/// Looks whether tokens are hashed under the secret of the data folder. If not, none of them is
+/// good: with `accepts_loss` they are noted as such, else the server does not start.
+pub(crate) fn check_key(
+    accepts_loss: bool,
+    shared: &Shared,
+    durable: Option<&Durable>,
+    time: &Arc<dyn TimeSource>,
+    log: &dyn Log,
+) -> Result<(), StartError> {
+    let (store, identities) = (&shared.store, &shared.identities);
+    let count = match identities.of_other_key(store) {
+        // Without a secret there was no room for one, and the next start has it.
+        count if count == 0 || store.secret().is_none() => return Ok(()),
+        count if !accepts_loss => return Err(StartError::OtherSecret(count)),
+        count => count,
+    };
+    let mut batch = identities.invalidate(store);
+    commit(&mut batch, store, durable, time).map_err(StartError::NotInvalidated)?;
+    load_identities(identities, store, store.clock_ms(time.wall_ms()), log);
+    log.storage(&format!(
+        "the data folder has another secret than that under which tokens were hashed: {count} \
+         tokens have become invalid, until each is rotated"
+    ));
+    Ok(())
+}
+
+/// Has commits carried out, and waits until they are on the device.
+fn commit(
+    batch: &mut WriteBatch,
+    store: &Store,
+    durable: Option<&Durable>,
+    time: &Arc<dyn TimeSource>,
+) -> Result<(), Refusal> {
+    let mut left = batch.len();
+    let mut outcomes = Outcomes::new();
+    let Some(durable) = durable else {
+        let mut clock = Unticked(Arc::clone(time));
+        drop(store.committer().run(batch, &mut clock, &mut outcomes));
+        return check_applied(&outcomes);
+    };
     let (waker, woken) = mpsc::channel();
     let mailbox = durable.register(Box::new(move || {
         let _ = waker.send(());
     }));
     mailbox.submit(batch);
-    let mut outcomes = Outcomes::new();
-    while !mailbox.take(&mut outcomes) {
-        // The committer's thread has ended: there are no outcomes.
-        if woken.recv().is_err() {
-            break;
+    while left > 0 {
+        if mailbox.take(&mut outcomes) {
+            check_applied(&outcomes)?;
+            left = left.saturating_sub(outcomes.len());
+        } else if woken.recv().is_err() {
+            // The committer's thread has ended: there are no outcomes.
+            return Err(Refusal::OutcomeUnknown);
         }
     }
-    outcomes
+    Ok(())
+}
+
+fn check_applied(outcomes: &Outcomes) -> Result<(), Refusal> {
+    for outcome in outcomes.iter() {
+        match outcome.decision {
+            Decision::Applied => {}
+            Decision::Refused(why) => return Err(why),
+            Decision::Failed { .. } => return Err(Refusal::OutcomeUnknown),
+        }
+    }
+    Ok(())
 }

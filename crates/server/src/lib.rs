@@ -79,7 +79,7 @@ use store::backup::BackupRoot;
 use store::blob::BlobConfig;
 use store::descriptors::DescriptorPlan;
 use store::durable::{CommitLoop, ConvertError, Durable, Mailbox, OpenError, Waker};
-use store::{CreateError, FolderSecret, Kind, Store};
+use store::{CreateError, FolderSecret, Kind, Refusal, Store};
 use wal::{Recovered, WriteError};
 
 use crate::account::Account;
@@ -167,6 +167,16 @@ pub enum StartError {
     /// for.
     #[error("the default database cannot be made one of this kind: {0}")]
     NotConverted(ConvertError),
+    /// Tokens are hashed under another secret than that of the data folder.
+    #[error(
+        "the file `pelton-data` of the data folder is that of another one, or an older one: its \
+         secret is not that under which the {0} tokens in its log were hashed, and so none of \
+         them is good"
+    )]
+    OtherSecret(usize),
+    /// The same, and they could not be noted as invalid.
+    #[error("tokens of another secret could not be noted as invalid: {0}")]
+    NotInvalidated(Refusal),
     /// There is to be an administrator's token, and there is none.
     #[error("{0}")]
     FirstAdmin(FirstAdminError),
@@ -257,12 +267,18 @@ pub fn start(mut config: Config) -> Result<Server, StartError> {
         Arc::clone(&config.log),
     ));
     let ask = config.first_admin.take();
+    let accepts_loss = config.storage.accepts_loss();
     let (time, log) = (Arc::clone(&config.time), Arc::clone(&config.log));
     let parts = ServerParts::new(config, account, deferred_drop, readers, store, durable);
     loops.handle_signals().map_err(StartError::Signals)?;
     // Last of all: whoever has the token finds the server started.
-    let made = first_admin::make(ask, &parts.shared, parts.durable.as_deref(), &time, &*log);
-    let first_admin = made.map_err(StartError::FirstAdmin).inspect_err(|_| {
+    let (shared, durable) = (&parts.shared, parts.durable.as_deref());
+    let checked = first_admin::check_key(accepts_loss, shared, durable, &time, &*log);
+    let made = checked.and_then(|()| {
+        let made = first_admin::make(ask, shared, durable, &time, &*log);
+        made.map_err(StartError::FirstAdmin)
+    });
+    let first_admin = made.inspect_err(|_| {
         if let Some(durable) = &parts.durable {
             let _ = durable.stop();
         }

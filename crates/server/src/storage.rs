@@ -36,6 +36,13 @@ pub enum Storage {
     },
 }
 
+impl Storage {
+    /// Whether a loss of what the folder had is accepted.
+    pub(crate) fn accepts_loss(&self) -> bool {
+        matches!(self, Storage::Folder { log, .. } if log.accept_loss)
+    }
+}
+
 /// A store that is open.
 pub(crate) struct Opening {
     pub store: Store,
@@ -199,7 +206,8 @@ fn said(log: &dyn Log, event: Event) {
         Event::FolderRemade => log.storage(
             "the file `pelton-data` of the data folder was damaged and was made anew, as \
              --accept-loss allows: an end of the \
-             log that is missing was not noticed",
+             log that is missing was not noticed, and the secret under which tokens are hashed is \
+             another one",
         ),
     }
 }

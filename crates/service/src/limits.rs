@@ -242,8 +242,9 @@ pub const LARGE_ANSWER_BYTES: usize = 64 << 10;
 /// blob, each as long as it may be.
 pub const RIGHT_BYTES_MAX: usize = 2048;
 
-/// Identities of a server. Each takes a few hundred bytes, and each change makes a table of them
-/// anew. More than there are teams and programs that share one server.
+/// Identities of a server: tokens and bindings, also those that have expired, until somebody
+/// revokes them. Each takes a few hundred bytes, and each change makes a table of them anew. More
+/// than there are teams and programs that share one server.
 pub const IDENTITIES_MAX: usize = 1000;
 
 /// Rights of one identity. They are looked at one by one.
@@ -263,6 +264,10 @@ pub const TOKEN_EXPIRY_MS_MAX: u64 = 10 * 366 * 24 * 60 * 60 * 1000;
 /// Longest time for which the token before a rotation stays good, 30 days: who needs longer needs
 /// two tokens, with names of their own.
 pub const TOKEN_KEEP_MS_MAX: u64 = 30 * 24 * 60 * 60 * 1000;
+
+/// How long a token with which its holder has rotated it stays good if no time was named, 1 hour:
+/// whoever does not get the response, or cannot write it down, can call again.
+pub const TOKEN_KEEP_OWN_MS: u64 = 60 * 60 * 1000;
 
 /// Roles of a server. Each is looked for by its name in a short list, when the table of identities
 /// is made anew.

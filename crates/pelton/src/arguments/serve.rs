@@ -186,12 +186,14 @@ pub struct ServeArguments {
     ///
     /// It has several meanings. Where the log is damaged, cut short or gone: give up what comes
     /// after the damage, or is missing. Where the file `pelton-data` is damaged: make it anew from
-    /// what is there. Where more files are complete blobs that nothing names than a crash leaves:
-    /// move them into the folder `set-aside` of the data folder, where they stay for seven days; so
-    /// do folders of databases on disk that the log does not name. Where a database on disk is
-    /// damaged: move its folder alone there, where it stays until somebody removes it, and begin
-    /// this database anew with what the log still has of it. The message of the start that was
-    /// refused says which of them, and what is lost. Not needed after a crash or a power loss.
+    /// what is there, without the secret of the tokens, all of which become invalid; so they do
+    /// where it is the file of another folder. Where more files are complete blobs that nothing
+    /// names than a crash leaves: move them into the folder `set-aside` of the data folder, where
+    /// they stay for seven days; so do folders of databases on disk that the log does not name.
+    /// Where a database on disk is damaged: move its folder alone there, where it stays until
+    /// somebody removes it, and begin this database anew with what the log still has of it. The
+    /// message of the start that was refused says which of them, and what is lost. Not needed after
+    /// a crash or a power loss.
     #[arg(long)]
     #[serde(skip)]
     pub accept_loss: bool,

@@ -7,7 +7,7 @@ use service::identities::{Binding, BindingError};
 use service::rights::Grant;
 
 use super::store::ConnectionArguments;
-use crate::size::Span;
+use crate::size::{ParseError, Span};
 
 /// `pelton token …`
 #[derive(Debug, Subcommand)]
@@ -30,7 +30,9 @@ pub enum TokenCommand {
 
     /// Make another token for a name and its rights, and print it: it is shown this once
     ///
-    /// The one before is revoked at once, or when --keep says so. None of this name: exit code 1.
+    /// The one before is revoked at once, or when --keep says so; the one with which this command
+    /// itself calls an hour later, since the new one may never reach you. None of this name: exit
+    /// code 1.
     Rotate(RotateTokenArguments),
 }
 
@@ -98,6 +100,14 @@ fn certificate(text: &str) -> Result<Binding, String> {
     }
 }
 
+/// A time, or a zero without a unit.
+fn keep(text: &str) -> Result<Span, String> {
+    match text {
+        "0" => Ok(Span { ms: 0 }),
+        text => text.parse().map_err(|error: ParseError| error.to_string()),
+    }
+}
+
 fn user(text: &str) -> Result<Binding, String> {
     let binding = format!("uid:{text}").parse();
     binding.map_err(|error: BindingError| error.to_string())
@@ -133,13 +143,18 @@ pub struct RotateTokenArguments {
     pub name: String,
 
     /// How long the token before stays good, so that its holders can change over: 10min, 1h; at
-    /// most 30 days [default: it is revoked at once]
-    #[arg(long, value_name = "TIME")]
+    /// most 30 days; 0: it is revoked at once, also if it is the one of this command [default: 0,
+    /// or 1h if it is that one]
+    #[arg(long, value_name = "TIME", value_parser = keep)]
     pub keep: Option<Span>,
 
     /// Let the name expire so long from now [default: when it would have expired before]
     #[arg(long, value_name = "TIME")]
     pub expires: Option<Span>,
+
+    /// Let it expire even if nobody can make or revoke tokens any more then
+    #[arg(long, requires = "expires")]
+    pub last_admin: bool,
 
     #[command(flatten)]
     pub new: NewTokenArguments,

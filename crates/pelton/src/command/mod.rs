@@ -55,7 +55,7 @@ pub use transact::transact;
 use std::time::{Duration, Instant};
 
 use api::keyvalue::Entry;
-use client::{CallError, CallOptions, Channel, ChannelOptions, Code};
+use client::{CallError, CallOptions, Channel, ChannelOptions, Code, Credentials};
 use serde_json::{Map, Value};
 use service::Method;
 
@@ -79,11 +79,19 @@ struct Caller {
 
 impl Caller {
     fn connect(arguments: &ConnectionArguments) -> Result<Caller, Failure> {
+        Caller::connect_as(arguments, credentials(&arguments.credentials)?)
+    }
+
+    /// The same with these credentials, or without any.
+    fn connect_as(
+        arguments: &ConnectionArguments,
+        credentials: Option<Credentials>,
+    ) -> Result<Caller, Failure> {
         let timeout = Duration::from_millis(arguments.timeout.ms);
         let options = ChannelOptions {
             connect_timeout: timeout,
             tls: tls::client_tls(&arguments.tls)?,
-            credentials: credentials(&arguments.credentials)?,
+            credentials,
             ..ChannelOptions::default()
         };
         let channel = Channel::connect(&arguments.address, &options)

@@ -5,6 +5,7 @@ use api::admin::{
 };
 use service::Method;
 
+use super::token::warn_of_databases;
 use super::{Caller, unreadable};
 use crate::arguments::{DropRoleArguments, ListRolesArguments, SetRoleArguments};
 use crate::exit::{Exit, Failure};
@@ -23,6 +24,7 @@ pub fn set_role(arguments: &SetRoleArguments) -> Result<Exit, Failure> {
     let connection = &arguments.connection;
     let answer = Caller::connect(connection)?.unary(Method::AdminSetRole, &bytes)?;
     let answer = SetRoleResponse::decode(&answer).map_err(unreadable)?;
+    warn_of_databases(connection, &arguments.rights);
     let mut output = Output::new(connection.output);
     match (output.is_json(), answer.created) {
         (true, created) => output.object(object([("created", created.into())]))?,

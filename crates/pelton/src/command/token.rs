@@ -1,16 +1,18 @@
 //! `pelton token create|list|revoke|rotate`
 
-use std::fs::File;
-use std::io::Write;
-use std::path::Path;
+use std::io;
 
 use api::admin::{
-    CreateTokenRequest, CreateTokenResponse, ListTokensResponse, RevokeTokenRequest,
-    RotateTokenRequest, RotateTokenResponse, TokenDescription,
+    CreateTokenRequest, CreateTokenResponse, ListDatabasesResponse, ListTokensResponse,
+    RevokeTokenRequest, RotateTokenRequest, RotateTokenResponse, TokenDescription,
 };
+use rustix::fs::{FallocateFlags, FileType, fallocate};
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 use serde_json::{Map, Value};
 use service::Method;
 use service::limits::{TOKEN_EXPIRY_MS_MAX, TOKEN_KEEP_MS_MAX};
+use service::rights::Grant;
 use time::OffsetDateTime;
 
 use super::{Caller, unreadable};
@@ -19,8 +21,9 @@ use crate::arguments::{
     RevokeTokenArguments, RotateTokenArguments,
 };
 use crate::exit::{Exit, Failure};
-use crate::output::{Output, in_columns, note, object};
-use crate::secrets;
+use crate::interrupt::Interrupt;
+use crate::output::{Output, in_columns, note, object, wait_for_room};
+use crate::secrets::TokenFile;
 use crate::size::Span;
 
 /// Makes a token.
@@ -37,20 +40,69 @@ pub fn create_token(arguments: &CreateTokenArguments) -> Result<Exit, Failure> {
     };
     let mut bytes = Vec::new();
     request.encode(&mut bytes);
+    if !binding.is_empty() {
+        let bound = bind(&arguments.connection, &bytes)?;
+        warn_of_databases(&arguments.connection, &arguments.rights);
+        return Ok(bound);
+    }
     let place = NewToken::open(&arguments.new)?;
-    let called = call(&arguments.connection, Method::AdminCreateToken, &bytes);
-    let answer = place.if_made(called)?;
+    let answer = place.call(&arguments.connection, Method::AdminCreateToken, &bytes)?;
+    warn_of_databases(&arguments.connection, &arguments.rights);
     let answer = CreateTokenResponse::decode(&answer).map_err(unreadable)?;
     let described = answer.description.unwrap_or_default();
-    match binding.is_empty() {
-        true => place.show(answer.token.reveal(), &described, &arguments.connection),
+    let name = &arguments.name;
+    let again = format!("`pelton token revoke {name}` takes it back");
+    place.show(
+        answer.token.reveal(),
+        &described,
+        &arguments.connection,
+        &again,
+    )
+}
+
+/// Has a name bound to a certificate or a user.
+fn bind(connection: &ConnectionArguments, request: &[u8]) -> Result<Exit, Failure> {
+    let answer = call(connection, Method::AdminCreateToken, request)?;
+    let answer = CreateTokenResponse::decode(&answer).map_err(unreadable)?;
+    let described = answer.description.unwrap_or_default();
+    match described.binding.is_empty() {
         // A server that does not know of bindings has made a token.
-        false if described.binding.is_empty() => Err(Failure::Failed(format!(
+        true => Err(Failure::Failed(format!(
             "the server does not know of bindings, and has made a token in its place: \
              `pelton token revoke {}` takes it back",
             described.name
         ))),
-        false => show_bound(&described, &arguments.connection),
+        false => show_bound(&described, connection),
+    }
+}
+
+/// Says which rights are of databases that are not there: they may come, or be a slip.
+pub(super) fn warn_of_databases(connection: &ConnectionArguments, rights: &[Grant]) {
+    let named: Vec<&str> = rights.iter().filter_map(Grant::database).collect();
+    if named.iter().all(|name| name.is_empty()) {
+        return;
+    }
+    let Ok(answer) = call(connection, Method::AdminListDatabases, b"") else {
+        return;
+    };
+    let Ok(answer) = ListDatabasesResponse::decode(&answer) else {
+        return;
+    };
+    let there = |name: &str| {
+        let mut databases = answer.databases.iter();
+        databases.any(|one| {
+            let known = one.ok().and_then(|one| one.database);
+            known.is_some_and(|one| one.name == name)
+        })
+    };
+    for name in named
+        .into_iter()
+        .filter(|name| !name.is_empty() && !there(name))
+    {
+        note(format_args!(
+            "warning: there is no database `{name}`; the right holds there when one is made of \
+             this name"
+        ));
     }
 }
 
@@ -79,34 +131,52 @@ fn summary(described: &TokenDescription<'_>) -> Result<String, Failure> {
         0 => "it does not expire".into(),
         at_ms => format!("it expires {}", at(at_ms)),
     };
+    let previous = match described.previous_expires_at_ms {
+        0 => String::new(),
+        at_ms => format!("; the one before is good until {}", at(at_ms)),
+    };
     Ok(format!(
-        "{bound}{}; {expires}",
+        "{bound}{}; {expires}{previous}",
         rights(described)?.join(", ")
     ))
 }
 
 /// Makes another token for a name.
 pub fn rotate_token(arguments: &RotateTokenArguments) -> Result<Exit, Failure> {
+    let name = &*arguments.name;
     let request = RotateTokenRequest {
-        name: &arguments.name,
+        name,
         keep_for_ms: match arguments.keep {
             Some(Span { ms: 0 }) => 0,
             keep => some_time("--keep", keep, TOKEN_KEEP_MS_MAX)?,
         },
         expires_after_ms: some_time("--expires", arguments.expires, TOKEN_EXPIRY_MS_MAX)?,
+        revoke_own: arguments.keep.is_some(),
+        confirm_name: if arguments.last_admin { name } else { "" },
     };
     let mut bytes = Vec::new();
     request.encode(&mut bytes);
     let place = NewToken::open(&arguments.new)?;
-    let called = call(&arguments.connection, Method::AdminRotateToken, &bytes);
-    let name = &arguments.name;
-    let called = called.map_err(|failure| {
-        failure.or_miss(&format!("nothing rotated: there is no token `{name}`"))
-    });
-    let answer = place.if_made(called)?;
+    let called = place.call(&arguments.connection, Method::AdminRotateToken, &bytes);
+    let answer = called.map_err(|failure| match refused_as_last(failure) {
+        Ok(failure) => failure.with("make another one first, or rotate it with --last-admin"),
+        Err(failure) => failure.or_miss(&format!("nothing rotated: there is no token `{name}`")),
+    })?;
     let answer = RotateTokenResponse::decode(&answer).map_err(unreadable)?;
     let described = answer.description.unwrap_or_default();
-    place.show(answer.token.reveal(), &described, &arguments.connection)
+    let again = match described.previous_expires_at_ms {
+        0 => format!("`pelton token rotate {name}` makes another one"),
+        at_ms => format!(
+            "the one before is good until {}: `pelton token rotate {name}` makes another one",
+            at(at_ms)
+        ),
+    };
+    place.show(
+        answer.token.reveal(),
+        &described,
+        &arguments.connection,
+        &again,
+    )
 }
 
 /// 0 is never in a request, and a mistake on the command line.
@@ -135,68 +205,126 @@ fn call(
     Caller::connect(connection)?.unary(method, request)
 }
 
-/// Where a new token goes. A file is made before the token is, which nobody can ask for again.
-enum NewToken<'a> {
+/// Where a new token goes. There is room for it before the token is made: nobody can ask for it
+/// again.
+enum NewToken {
     Output,
-    File(&'a Path, File),
+    File(TokenFile),
 }
 
-impl NewToken<'_> {
-    fn open(arguments: &NewTokenArguments) -> Result<NewToken<'_>, Failure> {
+impl NewToken {
+    fn open(arguments: &NewTokenArguments) -> Result<NewToken, Failure> {
         match &arguments.to {
-            None => Ok(NewToken::Output),
-            Some(path) => Ok(NewToken::File(path, secrets::create_file("--to", path)?)),
+            None => check_output().map(|()| NewToken::Output),
+            Some(path) => Ok(NewToken::File(TokenFile::create("--to", path)?)),
         }
     }
 
-    /// Removes the file again where there is no token.
-    fn if_made<T>(&self, made: Result<T, Failure>) -> Result<T, Failure> {
-        if let (NewToken::File(path, _), Err(_)) = (self, &made) {
-            let _ = std::fs::remove_file(path);
+    /// Has the token made. A signal that comes meanwhile is noted, and the token comes to its place
+    /// all the same; a second one ends the program.
+    fn call(
+        &self,
+        connection: &ConnectionArguments,
+        method: Method,
+        request: &[u8],
+    ) -> Result<Vec<u8>, Failure> {
+        let interrupt = Interrupt::listen();
+        let called = Caller::connect(connection).and_then(|mut caller| {
+            if interrupt.is_set() {
+                let message = "interrupted: no token was made".to_owned();
+                return Err(Failure::Interrupted(message));
+            }
+            (caller.unary(method, request)).map_err(|failure| match failure.is_unknown() {
+                true => failure.with(
+                    "the token may have been made all the same, and nobody has it: `pelton token \
+                     list` shows its name",
+                ),
+                false => failure,
+            })
+        });
+        if let (NewToken::File(file), Err(_)) = (self, &called) {
+            file.discard();
         }
-        made
+        called
     }
 
+    /// Brings the token to its place. `again`: what to do if that does not take it.
     fn show(
         self,
         token: &str,
         described: &TokenDescription<'_>,
         connection: &ConnectionArguments,
+        again: &str,
     ) -> Result<Exit, Failure> {
         let mut fields = fields(described)?;
         let mut output = Output::new(connection.output);
-        match self {
+        let shown = match &self {
             NewToken::Output => {
                 fields.insert("token".into(), token.into());
-                match output.is_json() {
-                    true => output.object(fields)?,
-                    false => output.line(token)?,
-                }
+                let printed = output.either(token, || fields.clone());
+                printed.and_then(|()| output.flush())
             }
-            NewToken::File(path, mut file) => {
-                let written = writeln!(file, "{token}").and_then(|()| file.sync_all());
-                written.map_err(|error| {
-                    Failure::Failed(format!(
-                        "--to {}: {error}; the token was made, and nobody can ask for it again: \
-                         `pelton token rotate {}` makes another one",
-                        path.display(),
-                        described.name
-                    ))
-                })?;
-                if output.is_json() {
-                    output.object(fields)?;
-                }
-            }
-        }
-        output.end()?;
+            NewToken::File(file) => file.write(token),
+        };
+        shown.map_err(|failure| {
+            let why = match failure {
+                Failure::Failed(message) => message,
+                _ => "standard output was closed".into(),
+            };
+            Failure::Failed(format!(
+                "{why}; the token was made, and nobody can ask for it again: {again}"
+            ))
+        })?;
         note(format_args!(
             "{}: {}. The token is not shown again",
             described.name,
             summary(described)?
         ));
+        if matches!(self, NewToken::File(_)) && output.is_json() {
+            output.object(fields)?;
+        }
+        output.end()?;
         Ok(Exit::Done)
     }
 }
+
+/// Looks whether standard output will take a token, as far as that can be known: that somebody
+/// reads the pipe, or that there is room on the disk.
+fn check_output() -> Result<(), Failure> {
+    let stdout = io::stdout();
+    let refused = |why: &str| {
+        Err(Failure::Failed(format!(
+            "cannot write to standard output: {why}; no token was made"
+        )))
+    };
+    let stat = match rustix::fs::fstat(&stdout) {
+        Ok(stat) => stat,
+        Err(error) => return refused(&error.to_string()),
+    };
+    if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
+        let end = u64::try_from(stat.st_size).unwrap_or(0);
+        // Which the call below does not look at.
+        let most = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
+        if most.saturating_sub(end) < TOKEN_ROOM_BYTES {
+            return refused("the file may not grow (ulimit -f)");
+        }
+        let room = fallocate(&stdout, FallocateFlags::KEEP_SIZE, end, TOKEN_ROOM_BYTES);
+        return match room {
+            Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG | Errno::BADF)) => {
+                refused(&error.to_string())
+            }
+            // Not all file systems know this.
+            _ => Ok(()),
+        };
+    }
+    match wait_for_room(0) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => refused(&error.to_string()),
+        _ => Ok(()),
+    }
+}
+
+/// Room on a disk for what is printed of a token, also as JSON.
+const TOKEN_ROOM_BYTES: u64 = 4096;
 
 /// Takes a token back.
 pub fn revoke_token(arguments: &RevokeTokenArguments) -> Result<Exit, Failure> {
@@ -208,14 +336,9 @@ pub fn revoke_token(arguments: &RevokeTokenArguments) -> Result<Exit, Failure> {
     let mut request = Vec::new();
     RevokeTokenRequest { name, confirm_name }.encode(&mut request);
     let answer = call(&arguments.connection, Method::AdminRevokeToken, &request);
-    answer.map_err(|failure| match failure {
-        Failure::Call(mut failure) if failure.what.contains(LAST_ADMIN) => {
-            let told = failure.what.split(". Make another").next();
-            failure.what = told.unwrap_or_default().to_owned();
-            failure.hint = "make another one first, or revoke it with --last-admin".into();
-            Failure::Call(failure)
-        }
-        failure => failure.or_miss(&format!("nothing revoked: there is no token `{name}`")),
+    answer.map_err(|failure| match refused_as_last(failure) {
+        Ok(failure) => failure.with("make another one first, or revoke it with --last-admin"),
+        Err(failure) => failure.or_miss(&format!("nothing revoked: there is no token `{name}`")),
     })?;
     let mut output = Output::new(arguments.connection.output);
     match output.is_json() {
@@ -224,6 +347,20 @@ pub fn revoke_token(arguments: &RevokeTokenArguments) -> Result<Exit, Failure> {
     }
     output.end()?;
     Ok(Exit::Done)
+}
+
+/// Returns the refusal to take the last administrator away, without what the API says to do about
+/// it; `Err`: another failure.
+fn refused_as_last(failure: Failure) -> Result<Failure, Failure> {
+    match failure {
+        Failure::Call(mut failure) if failure.what.contains(LAST_ADMIN) => {
+            let told = failure.what.split(". Make another").next();
+            failure.what = told.unwrap_or_default().to_owned();
+            failure.hint.clear();
+            Ok(Failure::Call(failure))
+        }
+        failure => Err(failure),
+    }
 }
 
 /// What stands in the server's refusal to revoke the last administrator's token.
@@ -262,6 +399,8 @@ fn fields(token: &TokenDescription<'_>) -> Result<Map<String, Value>, Failure> {
     ]);
     if token.expires_at_ms > 0 {
         fields.insert("expires_at_ms".into(), token.expires_at_ms.into());
+    }
+    if token.expires_at_ms > 0 || token.expired {
         fields.insert("expired".into(), token.expired.into());
     }
     if token.previous_expires_at_ms > 0 {
@@ -294,6 +433,8 @@ fn table(tokens: &[TokenDescription<'_>]) -> Result<Vec<String>, Failure> {
 
 fn cells(token: &TokenDescription<'_>) -> Result<[String; COLUMNS.len()], Failure> {
     let expires = match token.expires_at_ms {
+        // The secret under which it was hashed is gone.
+        0 if token.expired => "never (invalid)".into(),
         0 => "never".into(),
         at_ms if token.expired => format!("{} (expired)", at(at_ms)),
         at_ms => at(at_ms),

@@ -1,6 +1,5 @@
 //! What the server prints when it serves.
 
-use std::io::Write as _;
 use std::net::SocketAddr;
 
 use server::Server;
@@ -11,6 +10,7 @@ use super::anonymous::words;
 use super::reach::Reach;
 use crate::certificate::ServerCertificate;
 use crate::durability::Durability;
+use crate::output::print_patiently;
 use crate::settings::Settings;
 use crate::size::{MemoryLimit, Size};
 
@@ -64,10 +64,7 @@ pub(super) fn announce(
     if settings.discard_uploads {
         text.push_str("uploads of gupload are thrown away (--discard-uploads)\n");
     }
-    let mut stdout = std::io::stdout().lock();
-    let _ = stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush());
+    let _ = print_patiently(text.as_bytes());
 }
 
 /// What the default database promises, and where its log is.

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use net::Address;
 use service::rights::{Grant, Rights, Scope};
+use store::Store;
 
 use super::reach::Reach;
 use crate::arguments::ClientAuth;
@@ -47,9 +48,9 @@ pub(super) fn check(settings: &Settings, has_tokens: bool) -> Result<(), Failure
         "{address} can be reached from the network, and there is no token yet: nobody could call \
          it. Either make the first token, an administrator's:\n    \
          pelton serve --listen {address} --init-admin\n\
-         or say what callers without a token may do there (none, read, write, read:DATABASE, \
-         service:kvstore; see pelton serve --help):\n    \
-         pelton serve --listen {address}+anonymous=write"
+         or say what callers without a token may do there, and no more than they need (none, \
+         read:DATABASE, write:DATABASE, service:kvstore; see pelton serve --help):\n    \
+         pelton serve --listen {address}+anonymous=read:default"
     )))
 }
 
@@ -60,6 +61,21 @@ pub(super) fn words(listen: &ListenAddress, reach: Reach) -> String {
         (Some(anonymous), _) => format!("; without a token: {anonymous}"),
         (None, Reach::Network) => "; without a token: none".to_owned(),
         (None, _) => String::new(),
+    }
+}
+
+/// Puts into the log which rights of callers without a token are of databases that are not there.
+pub(super) fn warn_of_databases(settings: &Settings, store: &Store) {
+    for listen in settings.addresses() {
+        let grants = listen.anonymous().map_or(&[][..], Anonymous::grants);
+        for name in grants.iter().filter_map(Grant::database) {
+            if !name.is_empty() && store.database(name).is_none() {
+                tracing::warn!(
+                    "callers without a token have a right in the database `{name}` at {listen}, \
+                     and there is none of this name: `pelton database create {name}` makes it"
+                );
+            }
+        }
     }
 }
 

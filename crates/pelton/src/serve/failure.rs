@@ -44,6 +44,12 @@ pub(super) fn start_failure(error: &StartError) -> Failure {
         StartError::Open(OpenError::Snapshot(ReadError::Damaged { .. })) => {
             "; nothing was changed. Put a whole copy of the file back, or restore a backup".into()
         }
+        StartError::OtherSecret(_) => {
+            "; put the file `pelton-data` of this folder back. --accept-loss starts without it: \
+             all these tokens become invalid, and --init-admin-file FILE beside it makes an \
+             administrator's token anew, with which the others are rotated"
+                .into()
+        }
         StartError::OtherKind(kind) => {
             let wanted = match kind {
                 store::Kind::Memory => KindArgument::Disk,

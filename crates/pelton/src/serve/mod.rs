@@ -113,6 +113,7 @@ pub fn serve(arguments: &ServeArguments, signals: StartSignals) -> Result<Exit, 
     log_found(&server);
     warn(&settings, server.addresses(), metrics_address);
     warn_of_kvstore_database(&settings.kvstore_database, &server.shared().store);
+    anonymous::warn_of_databases(&settings, &server.shared().store);
     run(server)
 }
 

@@ -4,6 +4,7 @@
 use store::{CommitOutcome, Condition, DatabaseId, Decision, Expiry, Mode, Operation};
 
 use crate::actions::{DatabaseAccess, Permissions};
+use crate::call::Shared;
 use crate::identities::record::{CHANGES_KEY, StoredIdentities};
 use crate::identities::{Identity, Unauthenticated};
 use crate::keyvalue::refusal;
@@ -62,9 +63,10 @@ pub(super) fn check_caller(
 pub(super) fn commit_change(
     key: &[u8],
     value: Option<&[u8]>,
-    changes_version: u64,
+    (changes_version, shared): (u64, &Shared),
     actions: &mut impl DatabaseAccess,
 ) {
+    let key_check = shared.identities.key().check_value();
     let operation = match value {
         Some(value) => put(key, value, Condition::None),
         None => Operation::Delete {
@@ -75,7 +77,7 @@ pub(super) fn commit_change(
     };
     let mut commit = actions.write(DatabaseId::IDENTITIES, Mode::Atomic);
     let is_as_seen = Condition::VersionIs(changes_version);
-    for operation in [&put(CHANGES_KEY, b"", is_as_seen), &operation] {
+    for operation in [&put(CHANGES_KEY, &key_check, is_as_seen), &operation] {
         let pushed = commit.push(operation);
         debug_assert_eq!(pushed, Ok(()), "a name and some rights fit");
     }
@@ -94,7 +96,7 @@ fn put<'a>(key: &'a [u8], value: &'a [u8], condition: Condition<'a>) -> Operatio
 
 /// Returns whether somebody may administrate tokens.
 pub(super) fn is_admin(identity: &Identity, now_ms: u64) -> bool {
-    identity.rights().on_server(Right::Admin) && identity.expires_ms() > now_ms
+    identity.rights().on_server(Right::Admin) && identity.is_usable(now_ms)
 }
 
 /// Refuses more rights of all identities together than may be.

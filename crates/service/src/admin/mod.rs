@@ -6,9 +6,11 @@
 //! its loops.
 
 mod identity_change;
+mod last_admin;
 #[cfg(test)]
 mod role_tests;
 mod roles;
+mod rotation;
 #[cfg(test)]
 mod task_tests;
 mod tasks;

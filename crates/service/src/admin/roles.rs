@@ -2,10 +2,9 @@
 
 use store::{CommitOutcome, DatabaseId, ReadView};
 
-use super::identity_change::{
-    Committed, check_bytes, check_caller, commit_change, committed, is_admin,
-};
+use super::identity_change::{Committed, check_bytes, check_caller, commit_change, committed};
 use super::invalid;
+use super::last_admin::{administrated_until_ms, loses_admin};
 use super::token_request::{audited_rights, quoted, read_rights};
 use crate::actions::{Administration, CallClock, DatabaseAccess, Permissions, Responses, SendRoom};
 use crate::call::Shared;
@@ -13,7 +12,7 @@ use crate::identities::record::StoredIdentities;
 use crate::identities::role::RoleRecord;
 use crate::limits::ROLES_MAX;
 use crate::method::Method;
-use crate::rights::{Grant, Right, Rights, is_role_name};
+use crate::rights::{Grant, Rights, is_role_name};
 use crate::status::{Code, Status};
 use api::admin::{
     DropRoleRequest, DropRoleResponse, ListRolesRequest, ListRolesResponse, RoleDescription,
@@ -87,7 +86,7 @@ impl RoleCall {
         let mut stored = StoredIdentities::read(shown);
         let now_ms = actions.now_ms();
         check_caller(&stored, now_ms, actions)?;
-        let version = stored.changes_version;
+        let seen = (stored.changes_version, shared);
         match &self.wanted {
             RoleRequest::List => {
                 self.waits = !actions.can_send();
@@ -106,11 +105,11 @@ impl RoleCall {
                 };
                 let value = role.encode();
                 check_set(role, &mut stored, shared, now_ms)?;
-                commit_change(&RoleRecord::key(name), Some(&value), version, actions);
+                commit_change(&RoleRecord::key(name), Some(&value), seen, actions);
             }
             RoleRequest::Drop { name } => {
                 check_drop(name, &stored)?;
-                commit_change(&RoleRecord::key(name), None, version, actions);
+                commit_change(&RoleRecord::key(name), None, seen, actions);
             }
         }
         self.tries += 1;
@@ -171,10 +170,7 @@ fn check_set(
     shared: &Shared,
     now_ms: u64,
 ) -> Result<(), Status> {
-    let has_admin = |stored: &StoredIdentities| {
-        (stored.records.iter()).any(|record| is_admin(&record.identity, now_ms))
-    };
-    let had_admin = has_admin(stored);
+    let before_ms = administrated_until_ms(stored.records.iter(), now_ms);
     let place = stored
         .roles
         .iter()
@@ -190,12 +186,20 @@ fn check_set(
     }
     stored.apply_roles();
     check_bytes(stored)?;
-    let is_open = shared.identities.is_open_for(Right::Admin);
-    match had_admin && !has_admin(stored) && !is_open {
+    let after_ms = administrated_until_ms(stored.records.iter(), now_ms);
+    match loses_admin(before_ms, after_ms, shared) {
         true => Err(Status::new(
             Code::FailedPrecondition,
-            "nobody would have the right admin any more, and so could make tokens or change \
-             roles: give it to somebody else first",
+            match after_ms {
+                0 => {
+                    "nobody would have the right admin any more, and so could make tokens or \
+                     change roles: give it to somebody else first"
+                }
+                _ => {
+                    "nobody would have the right admin any more when the tokens that have it have \
+                     expired: give it to somebody whose token does not expire first"
+                }
+            },
         )),
         false => Ok(()),
     }

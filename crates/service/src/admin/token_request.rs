@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::invalid;
+use super::rotation::Keep;
 use crate::actions::Administration;
 use crate::call::Shared;
 use crate::identities::{Binding, BindingError, Token};
@@ -31,8 +32,9 @@ pub(super) enum TokenRequest {
     },
     Rotate {
         name: Box<str>,
-        keep_for_ms: u64,
+        keep: Keep,
         expires_after_ms: u64,
+        is_confirmed: bool,
         token: Token,
     },
 }
@@ -143,15 +145,20 @@ fn check_bytes(bytes: usize) -> Result<(), Status> {
 }
 
 fn revoke(request: &RevokeTokenRequest<'_>) -> Result<TokenRequest, Status> {
-    if !request.confirm_name.is_empty() && request.confirm_name != request.name {
-        return Err(Status::invalid_argument(
-            "field confirm_name is another name than field name",
-        ));
-    }
     Ok(TokenRequest::Revoke {
         name: request.name.into(),
-        is_confirmed: !request.confirm_name.is_empty(),
+        is_confirmed: is_confirmed(request.name, request.confirm_name)?,
     })
+}
+
+fn is_confirmed(name: &str, confirm_name: &str) -> Result<bool, Status> {
+    match confirm_name {
+        "" => Ok(false),
+        confirmed if confirmed == name => Ok(true),
+        _ => Err(Status::invalid_argument(
+            "field confirm_name is another name than field name",
+        )),
+    }
 }
 
 fn rotate(request: &RotateTokenRequest<'_>, shared: &Shared) -> Result<TokenRequest, Status> {
@@ -165,8 +172,12 @@ fn rotate(request: &RotateTokenRequest<'_>, shared: &Shared) -> Result<TokenRequ
     }
     Ok(TokenRequest::Rotate {
         name: request.name.into(),
-        keep_for_ms: request.keep_for_ms,
+        keep: Keep {
+            for_ms: request.keep_for_ms,
+            revoke_own: request.revoke_own,
+        },
         expires_after_ms: request.expires_after_ms,
+        is_confirmed: is_confirmed(request.name, request.confirm_name)?,
         token: draw(shared)?,
     })
 }

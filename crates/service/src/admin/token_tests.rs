@@ -11,7 +11,7 @@ use crate::identities::record::StoredIdentities;
 use crate::identities::{Identities, Identity, Proof, TokenKey, Unauthenticated};
 use crate::limits::{
     BINDING_BYTES_MAX, GRANTS_MAX, IDENTITIES_MAX, TOKEN_CHANGE_TRIES, TOKEN_EXPIRY_MS_MAX,
-    TOKEN_KEEP_MS_MAX, TOKEN_RIGHTS_BYTES_MAX,
+    TOKEN_KEEP_MS_MAX, TOKEN_KEEP_OWN_MS, TOKEN_RIGHTS_BYTES_MAX,
 };
 use crate::method::Method;
 use crate::rights::{Right, Rights};
@@ -24,6 +24,8 @@ const START_MS: u64 = 1_000;
 pub(super) struct Server {
     shared: Shared,
     now_ms: u64,
+    /// The token with which is called.
+    own: Option<String>,
 }
 
 /// What is known of a token.
@@ -45,7 +47,11 @@ impl Server {
             ..shared()
         };
         let now_ms = START_MS;
-        Server { shared, now_ms }
+        Server {
+            shared,
+            now_ms,
+            own: None,
+        }
     }
 
     pub(super) fn shared(&self) -> &Shared {
@@ -63,7 +69,8 @@ impl Server {
         request: &[u8],
         between: &mut dyn FnMut(),
     ) -> Result<Vec<u8>, Status> {
-        self.call_as(None, method, request, between)
+        let caller = self.own.as_ref().and_then(|token| self.caller(token));
+        self.call_as(caller, method, request, between)
     }
 
     /// The same of a caller who has proved who they are, as the loop has found before.
@@ -151,12 +158,17 @@ impl Server {
         keep_for_ms: u64,
         after_ms: u64,
     ) -> Result<String, Status> {
-        let mut request = Vec::new();
         let wanted = RotateTokenRequest {
             name,
             keep_for_ms,
             expires_after_ms: after_ms,
+            ..RotateTokenRequest::default()
         };
+        self.rotate_as(&wanted)
+    }
+
+    fn rotate_as(&self, wanted: &RotateTokenRequest<'_>) -> Result<String, Status> {
+        let mut request = Vec::new();
         wanted.encode(&mut request);
         let answer = self.call(Method::AdminRotateToken, &request)?;
         let answer = RotateTokenResponse::decode(&answer).expect("it is a message");
@@ -295,6 +307,85 @@ fn a_rotated_token_is_kept_as_long_as_was_said() {
     assert_eq!(server.who(&third), Err(Unauthenticated::Unknown));
     assert_eq!(server.who(&fourth).as_deref(), Ok("ci"));
     refused(server.rotate("other", 0, 0), Code::NotFound, &["\"other\""]);
+}
+
+/// The response may never reach whoever rotates its own.
+#[test]
+fn the_callers_own_token_stays_good_for_an_hour_unless_told_otherwise() {
+    let mut server = Server::new(Rights::default());
+    let mut own = server.create("ci", &["admin"], 0).expect("it can be made");
+    for _ in 0..2 {
+        server.own = Some(own.clone());
+        // Both are lost, and the one that is left makes a third one.
+        let lost = server.rotate("ci", 0, 0).expect("it is there");
+        let until_ms = server.now_ms + TOKEN_KEEP_OWN_MS;
+        assert_eq!(server.list()[0].previous_expires_at_ms, until_ms);
+        server.now_ms += 10;
+        let second = server.rotate("ci", 0, 0).expect("it is there");
+        assert_eq!(server.who(&own).as_deref(), Ok("ci"));
+        assert_eq!(server.who(&lost), Err(Unauthenticated::Unknown));
+        // Not longer than was said at first.
+        assert_eq!(server.list()[0].previous_expires_at_ms, until_ms);
+        // That of somebody else goes at once, and the own too if that is asked for.
+        server.create("other", &["admin"], 0).expect("a free name");
+        let other = server.rotate("other", 0, 0).expect("it is there");
+        server.own = Some(other.clone());
+        let third = server.rotate("ci", 0, 0).expect("it is there");
+        for gone in [&own, &second] {
+            assert_eq!(server.who(gone), Err(Unauthenticated::Unknown));
+        }
+        server.own = Some(third.clone());
+        let wanted = RotateTokenRequest {
+            name: "ci",
+            revoke_own: true,
+            ..RotateTokenRequest::default()
+        };
+        own = server.rotate_as(&wanted).expect("it is there");
+        server.own = Some(own.clone());
+        assert_eq!(server.who(&third), Err(Unauthenticated::Unknown));
+        server.revoke("other", "").expect("it is there");
+    }
+    assert_eq!(server.list().len(), 1);
+}
+
+#[test]
+fn the_last_administrator_that_does_not_expire_is_kept_from_expiring() {
+    let mut server = Server::new(Rights::default());
+    for _ in 0..2 {
+        server.create("admin", &["admin"], 0).expect("a free name");
+        server.create("soon", &["admin"], 10).expect("a free name");
+        let last = &["\"admin\"", "the last token", "does not expire"];
+        refused(server.revoke("admin", ""), Code::FailedPrecondition, last);
+        refused(server.rotate("admin", 0, 9), Code::FailedPrecondition, last);
+        let wanted = |confirm_name| RotateTokenRequest {
+            name: "admin",
+            expires_after_ms: 9,
+            confirm_name,
+            ..RotateTokenRequest::default()
+        };
+        let wrong = server.rotate_as(&wanted("soon"));
+        refused(wrong, Code::InvalidArgument, &["another name"]);
+        // One that stays is enough, and none that expires is asked for.
+        server.create("other", &["admin"], 0).expect("a free name");
+        server.rotate("admin", 0, 9).expect("there is another one");
+        server.revoke("soon", "").expect("there is another one");
+        refused(
+            server.revoke("other", ""),
+            Code::FailedPrecondition,
+            &["other"],
+        );
+        server.rotate("admin", 0, 20).expect("it expires already");
+        server.revoke("other", "other").expect("it was confirmed");
+        refused(
+            server.revoke("admin", ""),
+            Code::FailedPrecondition,
+            &["the last token"],
+        );
+        server.rotate_as(&wanted("admin")).expect("it is there");
+        server.now_ms += 9;
+        server.revoke("admin", "").expect("it has expired");
+        assert_eq!(server.list(), []);
+    }
 }
 
 #[test]
@@ -596,7 +687,7 @@ fn changes() -> Vec<(Method, Vec<u8>)> {
     let rotate = RotateTokenRequest {
         name: "victim",
         keep_for_ms: 0,
-        expires_after_ms: 0,
+        ..RotateTokenRequest::default()
     };
     let revoke = RevokeTokenRequest {
         name: "victim",
@@ -656,6 +747,7 @@ fn a_stolen_list_of_hashes_is_of_no_use_without_its_key() {
 #[test]
 fn without_a_secret_or_random_bytes_there_are_no_tokens() {
     let server = Server {
+        own: None,
         shared: Shared {
             store: store::Store::in_memory(store::StoreConfig::new(1)).expect("it is sound"),
             draw_token: draw_token(),
@@ -666,6 +758,7 @@ fn without_a_secret_or_random_bytes_there_are_no_tokens() {
     let made = server.create("ci", &["read"], 0);
     refused(made, Code::FailedPrecondition, &["no secret yet"]);
     let server = Server {
+        own: None,
         shared: Shared {
             draw_token: Box::new(|| None),
             ..shared()

@@ -5,17 +5,16 @@
 
 use store::{CommitOutcome, DatabaseId, ReadView};
 
-use super::identity_change::{
-    Committed, check_bytes, check_caller, commit_change, committed, is_admin,
-};
+use super::identity_change::{Committed, check_bytes, check_caller, commit_change, committed};
+use super::last_admin::{administrated_until_ms, last_admin, loses_admin};
 use super::token_request::{NewProof, TokenRequest, quoted};
 use crate::actions::{Administration, CallClock, DatabaseAccess, Permissions, Responses, SendRoom};
 use crate::call::Shared;
 use crate::identities::record::{IdentityRecord, StoredIdentities};
-use crate::identities::{Binding, Identity, IssuedToken, NEVER_MS};
+use crate::identities::{Binding, Identity, IssuedToken, NEVER_MS, Proof};
 use crate::limits::IDENTITIES_MAX;
 use crate::method::Method;
-use crate::rights::{Grant, Right};
+use crate::rights::Grant;
 use crate::status::{Code, Status};
 use api::admin::{
     CreateTokenResponse, ListTokensResponse, RevokeTokenResponse, RotateTokenResponse,
@@ -81,15 +80,23 @@ impl TokenCall {
                 self.made = Some(made);
             }
             TokenRequest::Revoke { name, is_confirmed } => {
-                let record = find(&stored, name)?;
-                if !is_confirmed && is_last_admin(record, &stored, shared, now_ms) {
-                    return Err(last_admin(name));
+                find(&stored, name)?;
+                if !is_confirmed {
+                    check_admin(name, None, &stored, shared, now_ms)?;
                 }
             }
-            TokenRequest::Rotate { .. } => self.made = Some(self.rotated(&stored, shared, now_ms)?),
+            TokenRequest::Rotate {
+                name, is_confirmed, ..
+            } => {
+                let made = self.rotated(&stored, shared, (now_ms, actions.proof()))?;
+                if !is_confirmed {
+                    check_admin(name, Some(&made), &stored, shared, now_ms)?;
+                }
+                self.made = Some(made);
+            }
         }
         self.tries += 1;
-        self.commit(stored.changes_version, actions);
+        self.commit((stored.changes_version, shared), actions);
         Ok(())
     }
 
@@ -135,8 +142,12 @@ impl TokenCall {
             )));
         }
         if stored.records.len() >= IDENTITIES_MAX {
+            let records = stored.records.iter();
+            let unusable = records.filter(|record| !record.identity.is_usable(now_ms));
             return Err(Status::resource_exhausted(format!(
-                "there are {IDENTITIES_MAX} tokens, and there can be no more: revoke one first"
+                "there are {IDENTITIES_MAX} tokens, and there can be no more: revoke one first; {} \
+                 of them have expired",
+                unusable.count()
             )));
         }
         let expires_ms = expiry(*expires_after_ms, NEVER_MS, now_ms);
@@ -163,13 +174,14 @@ impl TokenCall {
         &self,
         stored: &StoredIdentities,
         shared: &Shared,
-        now_ms: u64,
+        (now_ms, own): (u64, Option<&Proof>),
     ) -> Result<IdentityRecord, Status> {
         let TokenRequest::Rotate {
             name,
-            keep_for_ms,
+            keep,
             expires_after_ms,
             token,
+            ..
         } = &self.wanted
         else {
             return Err(Status::internal("this call rotates no token"));
@@ -193,31 +205,20 @@ impl TokenCall {
             hash: shared.identities.key().hash(token),
             expires_ms: NEVER_MS,
         }];
-        // One that had expired is not good again for a while, since its name gets a later expiry.
-        let kept_until_ms = now_ms.saturating_add(*keep_for_ms).min(before.expires_ms());
-        if kept_until_ms > now_ms {
-            let newest = before.tokens().first();
-            tokens.extend(newest.map(|token| IssuedToken {
-                expires_ms: kept_until_ms,
-                ..*token
-            }));
-        }
+        tokens.extend(keep.token(before, own, now_ms));
+        let mut identity = Identity::new(name, before.granted().clone(), expires_ms, tokens)
+            .map_err(|error| Status::invalid_argument(error.to_string()))?;
+        stored.apply_roles_to(&mut identity);
         Ok(IdentityRecord {
-            identity: Identity::new(name, before.granted().clone(), expires_ms, tokens)
-                .map_err(|error| Status::invalid_argument(error.to_string()))?,
+            identity,
             created_ms: *created_ms,
         })
     }
 
-    /// Has the identity written or removed, unless one was changed since `changes_version`.
-    fn commit(&self, changes_version: u64, actions: &mut impl DatabaseAccess) {
+    /// Has the identity written or removed, unless one was changed since then.
+    fn commit(&self, seen: (u64, &Shared), actions: &mut impl DatabaseAccess) {
         let value = self.made.as_ref().map(IdentityRecord::encode);
-        commit_change(
-            self.name().as_bytes(),
-            value.as_deref(),
-            changes_version,
-            actions,
-        );
+        commit_change(self.name().as_bytes(), value.as_deref(), seen, actions);
     }
 
     /// The change was made, or has to be decided anew.
@@ -278,31 +279,22 @@ fn already_exists(name: &str) -> Status {
     )
 }
 
-#[cold]
-fn last_admin(name: &str) -> Status {
-    Status::new(
-        Code::FailedPrecondition,
-        format!(
-            "{} is the last token with the right admin, and callers without a token do not have \
-             it: nobody could make or revoke tokens any more. Make another one first, or give the \
-             name again in field confirm_name",
-            quoted(name)
-        ),
-    )
-}
-
-/// Returns whether nobody else may administrate tokens.
-fn is_last_admin(
-    record: &IdentityRecord,
+/// Refuses a change of a token, or its end, after which nobody could administrate tokens.
+fn check_admin(
+    name: &str,
+    made: Option<&IdentityRecord>,
     stored: &StoredIdentities,
     shared: &Shared,
     now_ms: u64,
-) -> bool {
-    let is_admin = |record: &&IdentityRecord| is_admin(&record.identity, now_ms);
-    let others = stored.records.iter().filter(|other| *other != record);
-    is_admin(&record)
-        && others.filter(is_admin).count() == 0
-        && !shared.identities.is_open_for(Right::Admin)
+) -> Result<(), Status> {
+    let records = stored.records.iter();
+    let others = (records.clone()).filter(|record| record.identity.name() != name);
+    let before_ms = administrated_until_ms(records, now_ms);
+    let after_ms = administrated_until_ms(others.chain(made), now_ms);
+    match loses_admin(before_ms, after_ms, shared) {
+        true => Err(last_admin(name, before_ms, after_ms)),
+        false => Ok(()),
+    }
 }
 
 fn expiry(expires_after_ms: u64, otherwise_ms: u64, now_ms: u64) -> u64 {
@@ -398,7 +390,7 @@ fn describe<'a>(
             NEVER_MS => 0,
             expires_ms => expires_ms,
         },
-        expired: identity.expires_ms() <= now_ms,
+        expired: !identity.is_usable(now_ms),
         previous_expires_at_ms: previous.map_or(0, |token| token.expires_ms),
         binding: &words.binding,
     }

@@ -15,8 +15,18 @@ impl Identities {
     /// Returns whether somebody with a token that is good has the right admin on the whole server.
     pub fn has_admin(&self, now_ms: u64) -> bool {
         let all = self.all();
-        let mut good = all.iter().filter(|identity| identity.expires_ms() > now_ms);
+        let mut good = all.iter().filter(|identity| identity.is_usable(now_ms));
         good.any(|identity| identity.rights().on_server(Right::Admin))
+    }
+
+    /// Returns whether somebody with other rights has the name of the first administrator, and
+    /// calls with it.
+    pub fn is_first_admin_taken(&self, now_ms: u64) -> bool {
+        let all = self.all();
+        let mut named = all.iter().filter(|identity| identity.name() == FIRST_ADMIN);
+        named.any(|identity| {
+            identity.is_usable(now_ms) && !identity.rights().on_server(Right::Admin)
+        })
     }
 
     /// Returns the name of whose token this is, good or not.
@@ -31,7 +41,7 @@ impl Identities {
     }
 
     /// Returns the commit that makes [`FIRST_ADMIN`] an administrator with this token, whatever it
-    /// was before: to be called where nobody else is one.
+    /// was before: to be called where nobody is one, and nobody else has the name.
     ///
     /// # Errors
     /// None that can happen: the name and the right are sound.
@@ -53,7 +63,7 @@ impl Identities {
         let mut batch = store.write_batch();
         let mut commit = batch.begin(0, DatabaseId::IDENTITIES, Mode::Atomic);
         for (key, value) in [
-            (CHANGES_KEY, Vec::new()),
+            (CHANGES_KEY, self.key().check_value().to_vec()),
             (FIRST_ADMIN.as_bytes(), record.encode()),
         ] {
             let pushed = commit.push(&Operation::Put {

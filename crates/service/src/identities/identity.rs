@@ -196,6 +196,25 @@ impl Identity {
         (tokens.chain(binding)).map(move |(proof, at_ms)| (proof, at_ms.min(expires_ms)))
     }
 
+    /// Returns whether anything proves it at this time.
+    pub fn is_usable(&self, now_ms: u64) -> bool {
+        (self.proofs()).any(|(_, expires_ms)| expires_ms > now_ms)
+    }
+
+    /// Returns the same identity without a token that is good, until it is rotated; `None`: it has
+    /// no tokens.
+    pub(super) fn invalidated(&self) -> Option<Identity> {
+        let ended = |token: &IssuedToken| IssuedToken {
+            expires_ms: 0,
+            ..*token
+        };
+        let tokens: Vec<IssuedToken> = self.tokens.iter().map(ended).collect();
+        (!tokens.is_empty()).then(|| Identity {
+            tokens,
+            ..self.clone()
+        })
+    }
+
     /// Returns whether one of its proofs has not expired.
     pub(crate) fn is_good(&self, proof: &Proof, now_ms: u64) -> bool {
         (self.proofs()).any(|(other, expires_ms)| other == *proof && expires_ms > now_ms)

@@ -7,6 +7,7 @@
 
 mod binding;
 mod first_admin;
+mod folder_key;
 mod identity;
 pub(crate) mod record;
 mod record_reader;

@@ -5,7 +5,10 @@ use std::ops::ControlFlow;
 
 use store::{Direction, Range, ReadView};
 #[cfg(doc)]
-use {crate::identities::Identities, store::DatabaseId};
+use {
+    crate::identities::{Identities, TokenKey},
+    store::DatabaseId,
+};
 
 use super::binding::Binding;
 use super::identity::Identity;
@@ -15,7 +18,8 @@ use crate::limits::{IDENTITIES_MAX, ROLES_MAX};
 use crate::rights::Rights;
 
 /// The key of the entry that each change of an identity writes too, so that of two at the same time
-/// one finds another version than it has seen. No identity has this name.
+/// one finds another version than it has seen. Its value tells under which key tokens are hashed
+/// ([`TokenKey::check_value`]). No identity has this name.
 pub(crate) const CHANGES_KEY: &[u8] = b"";
 
 /// The first byte of a value: which form the rest has. This one has tokens.
@@ -99,6 +103,8 @@ pub(crate) struct StoredIdentities {
     pub(crate) roles: Vec<RoleRecord>,
     /// The version of the entry that each change writes; 0: there was none.
     pub(crate) changes_version: u64,
+    /// The check value of the key under which their tokens are hashed; empty: it is not known.
+    pub(crate) key_check: Box<[u8]>,
     /// Entries that make no sense. Nobody is let in for them.
     pub(crate) unreadable: usize,
 }
@@ -111,6 +117,7 @@ impl StoredIdentities {
         let _ = view.scan(&Range::ALL, Direction::Forward, 0, u32::MAX, &mut |entry| {
             if entry.key == CHANGES_KEY {
                 stored.changes_version = entry.version;
+                stored.key_check = entry.value.bytes().into();
                 return ControlFlow::Continue(());
             }
             if RoleRecord::is_key(entry.key) {
@@ -134,11 +141,16 @@ impl StoredIdentities {
 
     /// Gives each identity what its roles grant.
     pub(crate) fn apply_roles(&mut self) {
-        let roles = &self.roles;
-        let find = |name: &str| roles.iter().find(|role| *role.name == *name);
-        for record in &mut self.records {
-            (record.identity).apply_roles(|name| find(name).map(|role| &role.rights));
+        let mut records = std::mem::take(&mut self.records);
+        for record in &mut records {
+            self.apply_roles_to(&mut record.identity);
         }
+        self.records = records;
+    }
+
+    /// Gives an identity what its roles grant.
+    pub(crate) fn apply_roles_to(&self, identity: &mut Identity) {
+        identity.apply_roles(|name| self.find_role(name).map(|role| &role.rights));
     }
 
     /// Returns how many bytes the rights of all identities have in text, those of roles wherever

@@ -16,6 +16,12 @@ pub const TOKEN_BYTES: usize = 32;
 /// Digits of base64url that these are: 42 of 6 bits, and one of 4.
 const DIGITS: usize = 43;
 
+/// Bytes by which a [`TokenKey`] is told from others.
+pub const KEY_CHECK_BYTES: usize = 16;
+
+/// What is hashed for that. It is shorter than the secret of a token, and so no token.
+const CHECKED_WORDS: &[u8] = b"the key of a data folder";
+
 /// The scheme of RFC 6750 section 2.1, which is not case-sensitive (RFC 9110 section 11.1).
 const SCHEME: &[u8] = b"bearer";
 
@@ -135,6 +141,16 @@ impl TokenKey {
             *byte = *of_tag;
         }
         TokenHash(hash)
+    }
+
+    /// Returns what tells this key from others, without giving anything of it away.
+    pub fn check_value(&self) -> [u8; KEY_CHECK_BYTES] {
+        let tag = hmac::sign(&self.0, CHECKED_WORDS);
+        let mut value = [0; KEY_CHECK_BYTES];
+        for (byte, of_tag) in value.iter_mut().zip(tag.as_ref()) {
+            *byte = *of_tag;
+        }
+        value
     }
 
     /// Returns whether this is the hash of the token. The comparison takes as long wherever they

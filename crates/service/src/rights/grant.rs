@@ -45,6 +45,17 @@ pub enum Grant {
     Role(Box<str>),
 }
 
+impl Grant {
+    /// Returns the name of the database in which it holds; `None`: it is of none by itself.
+    pub fn database(&self) -> Option<&str> {
+        match self {
+            Grant::In(_, Scope::Database(name)) => Some(name),
+            Grant::In(_, Scope::Blobs { database, .. }) => Some(database),
+            Grant::In(_, Scope::Server) | Grant::DropIn(_) | Grant::Role(_) => None,
+        }
+    }
+}
+
 /// A drop-in service that can be opened by itself: its original clients can send no token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropIn {

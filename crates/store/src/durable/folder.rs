@@ -493,8 +493,11 @@ pub enum FolderError {
     #[error(
         "{file}: this file, which says what belongs to the data folder, is damaged: put it back, \
          or restore a backup. `serve --accept-loss` makes it anew from what is there, and gives \
-         nothing up for that: the identity of the folder comes from its databases on disk, and the \
-         rest from its log; an end of the log that is missing is then not noticed"
+         no entries up for that: the identity of the folder comes from its databases on disk, and \
+         the rest from its log; an end of the log that is missing is then not noticed. But all \
+         tokens become invalid, since the secret under which they are hashed is in this file \
+         alone: `--init-admin-file FILE` beside it makes an administrator's token anew, with which \
+         the others are rotated"
     )]
     Damaged {
         /// The file.

@@ -151,6 +151,7 @@ impl Asked {
                     name,
                     keep_for_ms,
                     expires_after_ms,
+                    ..RotateTokenRequest::default()
                 }
                 .encode(&mut out);
             }

@@ -1,0 +1,48 @@
+//! Changes after which nobody could administrate tokens.
+
+use super::identity_change::is_admin;
+use super::token_request::quoted;
+use crate::call::Shared;
+use crate::identities::record::IdentityRecord;
+use crate::identities::{Identity, NEVER_MS};
+use crate::rights::Right;
+use crate::status::{Code, Status};
+
+/// Returns until when somebody may administrate tokens, in milliseconds since 1970; 0: nobody may.
+pub(super) fn administrated_until_ms<'a>(
+    records: impl Iterator<Item = &'a IdentityRecord>,
+    now_ms: u64,
+) -> u64 {
+    let identities = records.map(|record| &record.identity);
+    let admins = identities.filter(|identity| is_admin(identity, now_ms));
+    admins.map(Identity::expires_ms).max().unwrap_or(0)
+}
+
+/// Returns whether a change takes the last administrator away, or the last one that does not
+/// expire, from how long there was one before and is after it. Where callers without a token have
+/// the right it takes nothing.
+pub(super) fn loses_admin(before_ms: u64, after_ms: u64, shared: &Shared) -> bool {
+    let is_lost = match before_ms {
+        NEVER_MS => after_ms < NEVER_MS,
+        before_ms => before_ms > 0 && after_ms == 0,
+    };
+    is_lost && !shared.identities.is_open_for(Right::Admin)
+}
+
+/// The refusal of such a change of a token.
+#[cold]
+pub(super) fn last_admin(name: &str, before_ms: u64, after_ms: u64) -> Status {
+    let which = match (before_ms, after_ms) {
+        (NEVER_MS, 1..) => " that does not expire",
+        _ => "",
+    };
+    Status::new(
+        Code::FailedPrecondition,
+        format!(
+            "{} is the last token with the right admin{which}, and callers without a token do not \
+             have it: nobody could make or revoke tokens any more. Make another one first, or give \
+             the name again in field confirm_name",
+            quoted(name)
+        ),
+    )
+}
