@@ -1,8 +1,9 @@
 //! The lines of the audit trail: one for each call that administrates, and some for denials.
 
 use service::Method;
-use service::identities::{Identity, IssuedToken, NEVER_MS, TOKEN_BYTES, Token};
+use service::identities::{Identity, IdentityRecord, IssuedToken, NEVER_MS, TOKEN_BYTES, Token};
 use service::rights::{Grant, Rights};
+use store::{Clock, Condition, DatabaseId, Expiry, Mode, Operation, Outcomes, Store};
 use wire::grpc::{Code, Metadata};
 use wire::{ErrorCode, Event, RequestHead, StreamKey};
 
@@ -41,9 +42,46 @@ fn open(of_tokens: &[&str]) -> Pair {
         let made = Identity::new(&format!("n{number}"), rights(right), NEVER_MS, vec![issued]);
         made.expect("a sound identity")
     };
-    let all = of_tokens.iter().enumerate().map(one).collect();
+    let all: Vec<Identity> = of_tokens.iter().enumerate().map(one).collect();
+    store_identities(&pair.worker.shared().store, &all);
     identities.replace(all, 0).expect("they differ");
     pair
+}
+
+/// Puts them where changes of tokens look for who asks for them.
+fn store_identities(store: &Store, all: &[Identity]) {
+    let mut batch = store.write_batch();
+    let mut commit = batch.begin(0, DatabaseId::IDENTITIES, Mode::Atomic);
+    for identity in all {
+        let record = IdentityRecord {
+            identity: identity.clone(),
+            created_ms: 0,
+        };
+        let pushed = commit.push(&Operation::Put {
+            key: identity.name().as_bytes(),
+            value: &record.encode(),
+            condition: Condition::None,
+            expiry: Expiry::None,
+            want_previous: false,
+        });
+        pushed.expect("it fits");
+    }
+    commit.submit();
+    let mut outcomes = Outcomes::new();
+    drop((store.committer()).run(&mut batch, &mut Unmoved, &mut outcomes));
+}
+
+/// A clock that stands.
+struct Unmoved;
+
+impl Clock for Unmoved {
+    fn now_ns(&mut self) -> u64 {
+        0
+    }
+
+    fn now_ms(&mut self) -> u64 {
+        0
+    }
 }
 
 fn begin(pair: &mut Pair, method: Method, token: Option<u8>, message: &[u8]) -> StreamKey {
