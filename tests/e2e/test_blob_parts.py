@@ -183,8 +183,9 @@ def test_half_chunks_take_little_memory_and_leave_nothing(running, blob):
             held.append(uploading)
         assert unfinished() == 60
         grown = running.resident_bytes() - before
-        # Their connections, with buffers, and what waits to be stored: not the bytes that came.
-        assert grown < 60 * 700 * KIB, f"round {round}: {grown >> 10} KiB"
+        # Their connections, with buffers, what waits to be stored, and what a heap that is used for
+        # the first time takes: far less than the chunks of which half came.
+        assert grown < 60 * MIB, f"round {round}: {grown >> 10} KiB"
         response = upload(blob, "honest", data, chunk_bytes=100_000)
         assert response.applied
         for number, uploading in enumerate(held):

@@ -687,7 +687,9 @@ mod tests {
             let mut slow = Vec::new();
             for count in 1..=5 {
                 slow.push(begin_to_read(&endpoint));
-                assert_eq!(unread_bytes(), PAGE_BYTES * count.min(2), "{count}");
+                // Less than two where one was closed whose bytes are given back a moment later.
+                let kept = PAGE_BYTES..=PAGE_BYTES * count.min(2);
+                assert!(kept.contains(&unread_bytes()), "{count}");
             }
             let answer = ask(&endpoint, b"GET /metrics HTTP/1.1\r\n\r\n");
             assert_eq!(
@@ -701,8 +703,12 @@ mod tests {
             let mut stays = begin_to_read(&endpoint);
             stays.read_to_end(&mut Vec::new()).expect("it answers");
             let slow = [(); 3].map(|()| begin_to_read(&endpoint));
-            assert_eq!(unread_bytes(), 2 * PAGE_BYTES);
-            assert!(endpoint.scrapers.open().connections.len() >= 3);
+            {
+                let open = endpoint.scrapers.open();
+                assert!((PAGE_BYTES..=2 * PAGE_BYTES).contains(&open.unread_bytes));
+                // Those that do not read, and the one that stays.
+                assert!(open.connections.len() > open.unread_bytes / PAGE_BYTES);
+            }
             drop((stays, slow));
             wait_until_all_is_given_back();
         }
