@@ -127,12 +127,10 @@ impl CallStep<'_> {
         long_work.push_of(connection, counted, (work, self.id));
     }
 
-    /// Returns whose call it is, if what all calls of that take is counted: not if it is somebody
-    /// of this machine without a token.
+    /// Returns whose call it is, if what all calls of that take is counted.
     fn counted(&self) -> Option<IdentityKey> {
-        let is_anonymous = self.identity().is_none_or(Identity::is_anonymous);
-        let is_counted = !(self.link.is_local() && is_anonymous);
-        is_counted.then_some(self.identity)
+        let counted = self.link.counted(self.identity, self.identity());
+        counted.map(|caller| caller.key)
     }
 
     /// The call is about to put a write into the batch.

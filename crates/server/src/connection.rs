@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 
 use net::{AddressKey, ConnectionId, Io, Peer, PeerAddress};
+use service::identities::{Identity, IdentityKey};
 use service::{Caller, PeerKind, RefusedFor};
 use store::DatabaseId;
 use store::blob::UploadPeer;
@@ -11,7 +12,7 @@ use wire::http1::{self, Greeting};
 use wire::http2::frame;
 use wire::{CloseReason, Connection, ErrorCode, StreamKey};
 
-use crate::account::Holding;
+use crate::account::{CountedCaller, Holding};
 use crate::audit::ConnectionDenials;
 use crate::authorization::LastAuthorization;
 use crate::call_id::CallId;
@@ -138,6 +139,14 @@ impl Link {
     #[inline]
     pub fn is_local(&self) -> bool {
         matches!(self.peer, PeerKind::Unix | PeerKind::Loopback)
+    }
+
+    /// Returns who a caller is to the account; `None`: somebody of this machine without an
+    /// identity, of whom is not counted what all their calls take.
+    #[inline]
+    pub fn counted(&self, key: IdentityKey, identity: Option<&Identity>) -> Option<CountedCaller> {
+        let has_token = identity.is_some_and(|identity| !identity.is_anonymous());
+        (has_token || !self.is_local()).then_some(CountedCaller { key, has_token })
     }
 
     pub fn new(id: ConnectionId, peer: &Peer, holding: Holding, now_ns: u64) -> Link {

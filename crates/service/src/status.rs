@@ -2,6 +2,18 @@
 
 pub use wire::grpc::{Code, Status};
 
+use crate::limits::QUOTED_CHARACTERS;
+
+/// Returns as much of a text of a request as stands in a message.
+pub(crate) fn shortened(text: &str) -> String {
+    text.chars().take(QUOTED_CHARACTERS).collect()
+}
+
+/// Returns the same in quotes, with escapes for what is no character to be seen.
+pub(crate) fn quoted(text: &str) -> String {
+    format!("{:?}", shortened(text))
+}
+
 /// Returns the status of a method that takes one request (`path` names it) and got none.
 ///
 /// gRPC's table of status codes gives UNIMPLEMENTED to a wrong number of messages

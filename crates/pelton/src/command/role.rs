@@ -9,7 +9,7 @@ use super::token::warn_of_databases;
 use super::{Caller, unreadable};
 use crate::arguments::{DropRoleArguments, ListRolesArguments, SetRoleArguments};
 use crate::exit::{Exit, Failure};
-use crate::output::{Output, object};
+use crate::output::{Output, in_columns, object};
 
 /// Makes a role, or changes one.
 pub fn set_role(arguments: &SetRoleArguments) -> Result<Exit, Failure> {
@@ -61,12 +61,8 @@ pub fn list_roles(arguments: &ListRolesArguments) -> Result<Exit, Failure> {
     let answer = ListRolesResponse::decode(&answer).map_err(unreadable)?;
     let roles: Result<Vec<RoleDescription<'_>>, _> = answer.roles.iter().collect();
     let roles = roles.map_err(unreadable)?;
-    let names = roles.iter().map(|role| role.name.len());
-    let width = names.max().unwrap_or(0).max("NAME".len());
     let mut output = Output::new(connection.output);
-    if !output.is_json() {
-        output.line(&format!("{:<width$}  TOKENS  RIGHTS", "NAME"))?;
-    }
+    let mut rows = vec![["NAME", "TOKENS", "RIGHTS"].map(str::to_owned)];
     for role in &roles {
         let rights: Result<Vec<&str>, _> = role.rights.iter().collect();
         let rights = rights.map_err(unreadable)?;
@@ -77,10 +73,16 @@ pub fn list_roles(arguments: &ListRolesArguments) -> Result<Exit, Failure> {
                 ("created_at_ms", role.created_at_ms.into()),
                 ("tokens", role.tokens.into()),
             ]))?,
-            false => {
-                let (name, tokens, rights) = (role.name, role.tokens, rights.join(","));
-                output.line(&format!("{name:<width$}  {tokens:<6}  {rights}"))?;
-            }
+            false => rows.push([
+                role.name.to_owned(),
+                role.tokens.to_string(),
+                rights.join(","),
+            ]),
+        }
+    }
+    if !output.is_json() {
+        for line in in_columns(rows, [false; 3]) {
+            output.line(&line)?;
         }
     }
     output.end()?;

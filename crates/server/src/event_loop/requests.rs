@@ -81,11 +81,7 @@ impl LoopState {
         if let Err(status) = service::check_begin(method, identity, link.peer) {
             return Err(RefusedCaller::without_right(key, status));
         }
-        let has_identity = identity.is_some_and(|identity| !identity.is_anonymous());
-        let counted = (has_identity || !link.is_local()).then_some(CountedCaller {
-            key,
-            has_token: has_identity,
-        });
+        let counted = link.counted(key, identity);
         if counted.is_none() {
             return Ok(AdmittedCaller { proved, counted });
         }

@@ -1,15 +1,14 @@
 //! What changes of tokens and of roles have in common: they look at all identities, and are
 //! committed on the condition that nobody has changed one since.
 
-use store::{CommitOutcome, Condition, DatabaseId, Decision, Expiry, Mode, Operation};
+use store::{CommitOutcome, Condition, DatabaseId, Decision, Mode, Operation};
 
 use crate::actions::{DatabaseAccess, Permissions};
 use crate::call::Shared;
-use crate::identities::record::{CHANGES_KEY, StoredIdentities};
-use crate::identities::{Identity, Unauthenticated};
+use crate::identities::Unauthenticated;
+use crate::identities::record::{CHANGES_KEY, StoredIdentities, put_entry};
 use crate::keyvalue::refusal;
 use crate::limits::{IDENTITIES_BYTES_MAX, TOKEN_CHANGE_TRIES};
-use crate::rights::Right;
 use crate::status::{Code, Status};
 
 /// What came of a change.
@@ -51,7 +50,7 @@ pub(super) fn check_caller(
         return Ok(());
     };
     let may_go_on = stored.find(identity.name()).is_some_and(|record| {
-        record.identity.is_good(proof, now_ms) && is_admin(&record.identity, now_ms)
+        record.identity.is_good(proof, now_ms) && record.identity.is_admin(now_ms)
     });
     match may_go_on {
         true => Ok(()),
@@ -68,7 +67,7 @@ pub(super) fn commit_change(
 ) {
     let key_check = shared.identities.key().check_value();
     let operation = match value {
-        Some(value) => put(key, value, Condition::None),
+        Some(value) => put_entry(key, value, Condition::None),
         None => Operation::Delete {
             key,
             condition: Condition::None,
@@ -77,26 +76,11 @@ pub(super) fn commit_change(
     };
     let mut commit = actions.write(DatabaseId::IDENTITIES, Mode::Atomic);
     let is_as_seen = Condition::VersionIs(changes_version);
-    for operation in [&put(CHANGES_KEY, &key_check, is_as_seen), &operation] {
+    for operation in [&put_entry(CHANGES_KEY, &key_check, is_as_seen), &operation] {
         let pushed = commit.push(operation);
         debug_assert_eq!(pushed, Ok(()), "a name and some rights fit");
     }
     commit.submit();
-}
-
-fn put<'a>(key: &'a [u8], value: &'a [u8], condition: Condition<'a>) -> Operation<'a> {
-    Operation::Put {
-        key,
-        value,
-        condition,
-        expiry: Expiry::None,
-        want_previous: false,
-    }
-}
-
-/// Returns whether somebody may administrate tokens.
-pub(super) fn is_admin(identity: &Identity, now_ms: u64) -> bool {
-    identity.rights().on_server(Right::Admin) && identity.is_usable(now_ms)
 }
 
 /// Refuses more rights of all identities together than may be.

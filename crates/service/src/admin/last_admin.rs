@@ -1,12 +1,10 @@
 //! Changes after which nobody could administrate tokens.
 
-use super::identity_change::is_admin;
-use super::token_request::quoted;
 use crate::call::Shared;
 use crate::identities::record::IdentityRecord;
 use crate::identities::{Identity, NEVER_MS};
 use crate::rights::Right;
-use crate::status::{Code, Status};
+use crate::status::{Code, Status, quoted};
 
 /// Returns until when somebody may administrate tokens, in milliseconds since 1970; 0: nobody may.
 pub(super) fn administrated_until_ms<'a>(
@@ -14,7 +12,7 @@ pub(super) fn administrated_until_ms<'a>(
     now_ms: u64,
 ) -> u64 {
     let identities = records.map(|record| &record.identity);
-    let admins = identities.filter(|identity| is_admin(identity, now_ms));
+    let admins = identities.filter(|identity| identity.is_admin(now_ms));
     admins.map(Identity::expires_ms).max().unwrap_or(0)
 }
 

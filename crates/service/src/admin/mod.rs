@@ -33,11 +33,11 @@ use crate::actions::{
 use crate::call::{CallHead, CallSteps, PlanReads, Shared};
 use crate::keyvalue::messages::{Invalid, Rule};
 use crate::keyvalue::refusal;
-use crate::limits::{DURABILITY_INTERVAL_MS_MAX, QUOTED_CHARACTERS};
+use crate::limits::DURABILITY_INTERVAL_MS_MAX;
 use crate::method::Method;
 use crate::permission;
 use crate::rights::{DEFAULT_DATABASE, Right};
-use crate::status::{self, Code, Status};
+use crate::status::{self, Code, Status, quoted};
 use crate::task::TaskNews;
 use api::admin::{
     CreateDatabaseRequest, CreateDatabaseResponse, DatabaseDescription, DatabaseKind,
@@ -218,10 +218,6 @@ fn invalid(method: Method, invalid: impl Into<Invalid>) -> Status {
 
 // --- create
 
-/// A name that nobody gets: the default database has the empty one, and would be looked for under
-/// this. One of an older server stays what it is.
-const LOOKS_LIKE_DEFAULT: &str = "default";
-
 impl AdminCall {
     fn create_database(
         &mut self,
@@ -240,7 +236,9 @@ impl AdminCall {
         if store.database(wanted.name).is_some() {
             return answer_created(wanted.name, false, shared, actions);
         }
-        if wanted.name == LOOKS_LIKE_DEFAULT {
+        // The default database has the empty name, and would be looked for under this one. One of
+        // an older server stays what it is.
+        if wanted.name == DEFAULT_DATABASE {
             return Err(Status::invalid_argument(
                 "field database.name: the default database is there already, and has the empty \
                  name; a second one called \
@@ -449,9 +447,9 @@ fn not_dropped(error: &DropError) -> Status {
 
 #[cold]
 fn not_confirmed(name: &str, content: &DropError) -> Status {
-    let short: String = name.chars().take(QUOTED_CHARACTERS).collect();
+    let name = quoted(name);
     Status::invalid_argument(format!(
-        "field confirm_name: {short:?}: {content}; to drop it with all of that, give its name \
+        "field confirm_name: {name}: {content}; to drop it with all of that, give its name \
          here again"
     ))
 }

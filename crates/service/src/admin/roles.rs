@@ -5,15 +5,15 @@ use store::{CommitOutcome, DatabaseId, ReadView};
 use super::identity_change::{Committed, check_bytes, check_caller, commit_change, committed};
 use super::invalid;
 use super::last_admin::{administrated_until_ms, loses_admin};
-use super::token_request::{audited_rights, quoted, read_rights};
+use super::token_request::{audited_rights, read_rights};
 use crate::actions::{Administration, CallClock, DatabaseAccess, Permissions, Responses, SendRoom};
 use crate::call::Shared;
 use crate::identities::record::StoredIdentities;
 use crate::identities::role::RoleRecord;
 use crate::limits::ROLES_MAX;
 use crate::method::Method;
-use crate::rights::{Grant, Rights, is_role_name};
-use crate::status::{Code, Status};
+use crate::rights::{Grant, Rights, is_identity_name};
+use crate::status::{Code, Status, quoted};
 use api::admin::{
     DropRoleRequest, DropRoleResponse, ListRolesRequest, ListRolesResponse, RoleDescription,
     SetRoleRequest, SetRoleResponse,
@@ -145,7 +145,7 @@ impl RoleCall {
 }
 
 fn set(method: Method, request: &SetRoleRequest<'_>) -> Result<RoleRequest, Status> {
-    if !is_role_name(request.name) {
+    if !is_identity_name(request.name) {
         return Err(Status::invalid_argument(format!(
             "field name is {}; a role's name is one that a token may have",
             quoted(request.name)

@@ -5,11 +5,11 @@ use store::{Kind, Store};
 use super::{invalid, set_audited_database};
 use crate::actions::{Administration, Permissions, Responses, SendRoom};
 use crate::keyvalue::messages::Invalid;
-use crate::limits::{BACKUP_NAME_BYTES, QUOTED_CHARACTERS};
+use crate::limits::BACKUP_NAME_BYTES;
 use crate::method::Method;
 use crate::permission;
 use crate::rights::Right;
-use crate::status::Status;
+use crate::status::{Status, quoted};
 use crate::task::{Task, TaskNews, TaskRefusal};
 use api::admin::{
     BackupRequest, ConvertDatabaseRequest, ConvertProgress, DatabaseKind, SnapshotRequest,
@@ -72,8 +72,7 @@ pub(super) fn begin_convert(
 
 #[cold]
 fn unknown_database(name: &str) -> Status {
-    let short: String = name.chars().take(QUOTED_CHARACTERS).collect();
-    Status::not_found(format!("field name: there is no database {short:?}"))
+    Status::not_found(format!("field name: there is no database {}", quoted(name)))
 }
 
 /// The name becomes that of a folder: nothing in it may lead elsewhere.
@@ -85,9 +84,9 @@ fn check_name(name: &str) -> Result<(), Status> {
     if is_sound {
         return Ok(());
     }
-    let short: String = name.chars().take(QUOTED_CHARACTERS).collect();
+    let name = quoted(name);
     Err(Status::invalid_argument(format!(
-        "field name is {short:?}; a backup's name has 1 to {BACKUP_NAME_BYTES} letters, digits, \
+        "field name is {name}; a backup's name has 1 to {BACKUP_NAME_BYTES} letters, digits, \
          '-', '_' or '.', and \
          does not begin with '.'"
     )))

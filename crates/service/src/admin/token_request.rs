@@ -8,12 +8,12 @@ use crate::actions::Administration;
 use crate::call::Shared;
 use crate::identities::{Binding, BindingError, Token};
 use crate::limits::{
-    GRANTS_MAX, IDENTITY_NAME_BYTES_MAX, QUOTED_CHARACTERS, TOKEN_EXPIRY_MS_MAX, TOKEN_KEEP_MS_MAX,
+    GRANTS_MAX, IDENTITY_NAME_BYTES_MAX, TOKEN_EXPIRY_MS_MAX, TOKEN_KEEP_MS_MAX,
     TOKEN_RIGHTS_BYTES_MAX,
 };
 use crate::method::Method;
-use crate::rights::{Grant, Rights};
-use crate::status::{Code, Status};
+use crate::rights::{Grant, Rights, is_identity_name};
+use crate::status::{Code, Status, quoted};
 use api::admin::{CreateTokenRequest, ListTokensRequest, RevokeTokenRequest, RotateTokenRequest};
 use protobuf::DecodeError;
 
@@ -200,9 +200,8 @@ fn draw(shared: &Shared) -> Result<Token, Status> {
     token.ok_or_else(|| Status::internal("the operating system gives no random bytes"))
 }
 
-/// Names are those that databases may have, and shorter: people type them.
 fn check_name(name: &str) -> Result<(), Status> {
-    if name.len() <= IDENTITY_NAME_BYTES_MAX && store::is_database_name(name) {
+    if is_identity_name(name) {
         return Ok(());
     }
     Err(Status::invalid_argument(format!(
@@ -225,9 +224,4 @@ fn check_expiry(expires_after_ms: u64) -> Result<(), Status> {
 
 fn days(ms: u64) -> u64 {
     Duration::from_millis(ms).as_secs() / (24 * 60 * 60)
-}
-
-pub(super) fn quoted(name: &str) -> String {
-    let short: String = name.chars().take(QUOTED_CHARACTERS).collect();
-    format!("{short:?}")
 }

@@ -7,7 +7,7 @@ use store::{CommitOutcome, DatabaseId, ReadView};
 
 use super::identity_change::{Committed, check_bytes, check_caller, commit_change, committed};
 use super::last_admin::{administrated_until_ms, last_admin, loses_admin};
-use super::token_request::{NewProof, TokenRequest, quoted};
+use super::token_request::{NewProof, TokenRequest};
 use crate::actions::{Administration, CallClock, DatabaseAccess, Permissions, Responses, SendRoom};
 use crate::call::Shared;
 use crate::identities::record::{IdentityRecord, StoredIdentities};
@@ -15,7 +15,7 @@ use crate::identities::{Binding, Identity, IssuedToken, NEVER_MS, Proof};
 use crate::limits::IDENTITIES_MAX;
 use crate::method::Method;
 use crate::rights::Grant;
-use crate::status::{Code, Status};
+use crate::status::{Code, Status, quoted};
 use api::admin::{
     CreateTokenResponse, ListTokensResponse, RevokeTokenResponse, RotateTokenResponse,
     TokenDescription,

@@ -4,7 +4,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::limits::{BINDING_BYTES_MAX, QUOTED_CHARACTERS};
+use crate::limits::BINDING_BYTES_MAX;
+use crate::status::shortened;
 
 /// What an identity is bound to. Two are equal if they are proved by the same thing.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -159,10 +160,6 @@ fn check(name: &str, limit: usize, bad: impl Fn() -> BindingError) -> Result<&st
 fn is_label(label: &str) -> bool {
     let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
     (1..=63).contains(&label.len()) && label.bytes().all(is_inner)
-}
-
-fn shortened(text: &str) -> String {
-    text.chars().take(QUOTED_CHARACTERS).collect()
 }
 
 impl fmt::Display for Binding {

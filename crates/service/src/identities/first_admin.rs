@@ -1,12 +1,12 @@
 //! The token of the first administrator, which a server makes before it serves.
 
-use store::{Condition, DatabaseId, Expiry, Mode, Operation, Store, WriteBatch};
+use store::{Condition, DatabaseId, Mode, Store, WriteBatch};
 
 use super::Identities;
 use super::identity::{Identity, IdentityError, IssuedToken, NEVER_MS};
-use super::record::{CHANGES_KEY, IdentityRecord};
+use super::record::{CHANGES_KEY, IdentityRecord, put_entry};
 use super::token::Token;
-use crate::rights::{Right, Rights};
+use crate::rights::Rights;
 
 /// The name of the first administrator.
 pub const FIRST_ADMIN: &str = "admin";
@@ -14,9 +14,7 @@ pub const FIRST_ADMIN: &str = "admin";
 impl Identities {
     /// Returns whether somebody with a token that is good has the right admin on the whole server.
     pub fn has_admin(&self, now_ms: u64) -> bool {
-        let all = self.all();
-        let mut good = all.iter().filter(|identity| identity.is_usable(now_ms));
-        good.any(|identity| identity.rights().on_server(Right::Admin))
+        self.all().iter().any(|identity| identity.is_admin(now_ms))
     }
 
     /// Returns whether somebody with other rights has the name of the first administrator, and
@@ -24,9 +22,7 @@ impl Identities {
     pub fn is_first_admin_taken(&self, now_ms: u64) -> bool {
         let all = self.all();
         let mut named = all.iter().filter(|identity| identity.name() == FIRST_ADMIN);
-        named.any(|identity| {
-            identity.is_usable(now_ms) && !identity.rights().on_server(Right::Admin)
-        })
+        named.any(|identity| identity.is_usable(now_ms) && !identity.is_admin(now_ms))
     }
 
     /// Returns the name of whose token this is, good or not.
@@ -66,13 +62,7 @@ impl Identities {
             (CHANGES_KEY, self.key().check_value().to_vec()),
             (FIRST_ADMIN.as_bytes(), record.encode()),
         ] {
-            let pushed = commit.push(&Operation::Put {
-                key,
-                value: &value,
-                condition: Condition::None,
-                expiry: Expiry::None,
-                want_previous: false,
-            });
+            let pushed = commit.push(&put_entry(key, &value, Condition::None));
             debug_assert_eq!(pushed, Ok(()), "a name and a right fit");
         }
         commit.submit();
@@ -143,13 +133,7 @@ mod tests {
         let batch = identities.first_admin(store, &token, 1_000);
         let mut batch = batch.expect("it is sound");
         let mut commit = batch.begin(1, DatabaseId::IDENTITIES, Mode::Atomic);
-        let put = |key| Operation::Put {
-            key,
-            value: b"\x01 of no sense",
-            condition: Condition::None,
-            expiry: Expiry::None,
-            want_previous: false,
-        };
+        let put = |key| put_entry(key, b"\x01 of no sense", Condition::None);
         commit.push(&put(FIRST_ADMIN.as_bytes())).expect("it fits");
         commit.push(&put(b"other")).expect("it fits");
         commit.submit();

@@ -1,10 +1,10 @@
 //! Tokens that are hashed under another key than that of the data folder: the file with its secret
 //! was lost, or is that of another folder. None of them is good.
 
-use store::{Condition, DatabaseId, Expiry, Mode, Operation, ReadView, Store, WriteBatch};
+use store::{Condition, DatabaseId, Mode, ReadView, Store, WriteBatch};
 
 use super::Identities;
-use super::record::{CHANGES_KEY, IdentityRecord, StoredIdentities};
+use super::record::{CHANGES_KEY, IdentityRecord, StoredIdentities, put_entry};
 
 impl Identities {
     /// Returns how many identities have tokens that are hashed under another key than this.
@@ -55,13 +55,7 @@ fn invalidated(stored: &StoredIdentities) -> impl Iterator<Item = IdentityRecord
 
 fn put(batch: &mut WriteBatch, key: &[u8], value: &[u8]) {
     let mut commit = batch.begin(0, DatabaseId::IDENTITIES, Mode::Atomic);
-    let pushed = commit.push(&Operation::Put {
-        key,
-        value,
-        condition: Condition::None,
-        expiry: Expiry::None,
-        want_previous: false,
-    });
+    let pushed = commit.push(&put_entry(key, value, Condition::None));
     debug_assert_eq!(pushed, Ok(()), "it was there before");
     commit.submit();
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::binding::Binding;
 use super::token::TokenHash;
 use crate::limits::{GRANTS_MAX, IDENTITY_NAME_BYTES_MAX};
-use crate::rights::{Grant, Rights};
+use crate::rights::{Grant, Right, Rights};
 
 /// The time of what never expires.
 pub const NEVER_MS: u64 = u64::MAX;
@@ -199,6 +199,11 @@ impl Identity {
     /// Returns whether anything proves it at this time.
     pub fn is_usable(&self, now_ms: u64) -> bool {
         (self.proofs()).any(|(_, expires_ms)| expires_ms > now_ms)
+    }
+
+    /// Returns whether somebody can call with it and administrate tokens.
+    pub(crate) fn is_admin(&self, now_ms: u64) -> bool {
+        self.rights.on_server(Right::Admin) && self.is_usable(now_ms)
     }
 
     /// Returns the same identity without a token that is good, until it is rotated; `None`: it has

@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use store::{Direction, Range, ReadView};
+use store::{Condition, Direction, Expiry, Operation, Range, ReadView};
 #[cfg(doc)]
 use {
     crate::identities::{Identities, TokenKey},
@@ -21,6 +21,21 @@ use crate::rights::Rights;
 /// one finds another version than it has seen. Its value tells under which key tokens are hashed
 /// ([`TokenKey::check_value`]). No identity has this name.
 pub(crate) const CHANGES_KEY: &[u8] = b"";
+
+/// The write of an entry of identities, or of [`CHANGES_KEY`].
+pub(crate) fn put_entry<'a>(
+    key: &'a [u8],
+    value: &'a [u8],
+    condition: Condition<'a>,
+) -> Operation<'a> {
+    Operation::Put {
+        key,
+        value,
+        condition,
+        expiry: Expiry::None,
+        want_previous: false,
+    }
+}
 
 /// The first byte of a value: which form the rest has. This one has tokens.
 const FORMAT_TOKENS: u8 = 1;

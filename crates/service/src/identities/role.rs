@@ -1,7 +1,7 @@
 //! A role: a named set of grants, and how it stands in the store beside the identities.
 
 use crate::limits::{GRANTS_MAX, ROLES_MAX};
-use crate::rights::{Grant, Rights, is_role_name};
+use crate::rights::{Grant, Rights, is_identity_name};
 
 use super::record_reader::{RecordReader, push_text};
 
@@ -49,7 +49,7 @@ impl RoleRecord {
     pub(crate) fn decode(key: &[u8], value: &[u8]) -> Option<RoleRecord> {
         let name = std::str::from_utf8(key.strip_prefix(KEY_PREFIX)?).ok()?;
         let mut reader = RecordReader::new(value);
-        if !is_role_name(name) || reader.byte()? != FORMAT {
+        if !is_identity_name(name) || reader.byte()? != FORMAT {
             return None;
         }
         let created_ms = reader.number()?;

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::limits::{IDENTITY_NAME_BYTES_MAX, QUOTED_CHARACTERS, RIGHT_BYTES_MAX};
+use crate::limits::{IDENTITY_NAME_BYTES_MAX, RIGHT_BYTES_MAX};
+use crate::status::shortened;
 
 /// What a caller may do. Each includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -169,7 +170,7 @@ impl FromStr for Grant {
         }
         if word == "role" {
             let name = place.unwrap_or_default();
-            return match is_role_name(name) {
+            return match is_identity_name(name) {
                 true => Ok(Grant::Role(name.into())),
                 false => Err(GrantError::BadRole(shortened(name))),
             };
@@ -185,8 +186,9 @@ impl FromStr for Grant {
     }
 }
 
-/// Returns whether a role can have this name: those of databases, and shorter.
-pub(crate) fn is_role_name(name: &str) -> bool {
+/// Returns whether a role or a token can have this name: those of databases, and shorter, as
+/// people type them.
+pub(crate) fn is_identity_name(name: &str) -> bool {
     name.len() <= IDENTITY_NAME_BYTES_MAX && store::is_database_name(name)
 }
 
@@ -214,10 +216,6 @@ fn database(name: &str) -> Result<Box<str>, GrantError> {
         name if store::is_database_name(name) => Ok(name.into()),
         name => Err(GrantError::BadDatabase(shortened(name))),
     }
-}
-
-fn shortened(text: &str) -> String {
-    text.chars().take(QUOTED_CHARACTERS).collect()
 }
 
 #[cfg(test)]

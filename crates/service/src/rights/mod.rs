@@ -5,7 +5,7 @@
 
 mod grant;
 
-pub(crate) use grant::is_role_name;
+pub(crate) use grant::is_identity_name;
 pub use grant::{DEFAULT_DATABASE, DropIn, Grant, GrantError, Right, Scope};
 
 /// What a caller may do.

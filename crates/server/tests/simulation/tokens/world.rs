@@ -32,52 +32,31 @@ pub struct Counts {
 }
 
 impl Counts {
-    pub fn all(&self) -> [u64; 12] {
+    fn each(&mut self) -> [&mut u64; 12] {
         [
-            self.lives,
-            self.created,
-            self.revoked,
-            self.rotated,
-            self.listed,
-            self.good,
-            self.refused,
-            self.denied,
-            self.piped,
-            self.pipes_ended,
-            self.lost,
-            self.trouble,
+            &mut self.lives,
+            &mut self.created,
+            &mut self.revoked,
+            &mut self.rotated,
+            &mut self.listed,
+            &mut self.good,
+            &mut self.refused,
+            &mut self.denied,
+            &mut self.piped,
+            &mut self.pipes_ended,
+            &mut self.lost,
+            &mut self.trouble,
         ]
     }
 
+    pub fn all(mut self) -> [u64; 12] {
+        self.each().map(|count| *count)
+    }
+
     pub fn add(&mut self, other: &Counts) {
-        let [
-            lives,
-            created,
-            revoked,
-            rotated,
-            listed,
-            good,
-            refused,
-            denied,
-            piped,
-            pipes_ended,
-            lost,
-            trouble,
-        ] = std::array::from_fn(|at| self.all()[at] + other.all()[at]);
-        *self = Counts {
-            lives,
-            created,
-            revoked,
-            rotated,
-            listed,
-            good,
-            refused,
-            denied,
-            piped,
-            pipes_ended,
-            lost,
-            trouble,
-        };
+        for (count, more) in self.each().into_iter().zip(other.all()) {
+            *count += more;
+        }
     }
 }
 
