@@ -4,7 +4,7 @@ use std::io;
 
 use net::Address;
 use net::tls::TlsFailure;
-use wire::grpc::Status;
+use wire::grpc::{Code, Status};
 
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
@@ -93,6 +93,66 @@ pub enum CallError {
     },
 }
 
+impl CallError {
+    /// Returns whether the server may have done what the call asked for, or some of it. If not,
+    /// nothing was done, for certain: nothing was sent, or the server refused the call with a proof
+    /// of HTTP/2 (RFC 9113 sections 6.8 and 8.7), or with a status that is defined to be a refusal.
+    /// For a call with several requests the status concerns the last of them only.
+    pub fn may_have_happened(&self) -> bool {
+        match self {
+            CallError::Status(status) => !is_refusal(status),
+            CallError::NotBegun(_) | CallError::BadRequest { .. } => false,
+            CallError::DeadlineExceeded
+            | CallError::ConnectionLost { .. }
+            | CallError::BadAnswer { .. } => true,
+        }
+    }
+
+    /// Returns whether the same call can be made again without doing anything twice, and with a
+    /// prospect of another outcome. A call that is harmless to repeat, such as one that only reads,
+    /// may be repeated after other errors too: that only its caller knows.
+    pub fn is_safe_to_repeat(&self) -> bool {
+        match self {
+            CallError::Status(status) => pushback_ms(status).is_some(),
+            CallError::NotBegun(reason) => {
+                !matches!(reason, NotBegun::DeadlinePassed | NotBegun::PoolClosed)
+            }
+            CallError::DeadlineExceeded
+            | CallError::ConnectionLost { .. }
+            | CallError::BadAnswer { .. }
+            | CallError::BadRequest { .. } => false,
+        }
+    }
+}
+
+/// The trailer by which a server that did not begin with a call says when to try again (gRFC A6,
+/// "Pushback").
+const PUSHBACK: &str = "grpc-retry-pushback-ms";
+
+/// Returns after how many milliseconds the server wants the call again, if it has ended it with
+/// UNAVAILABLE and said so.
+pub(crate) fn pushback_ms(status: &Status) -> Option<u64> {
+    if status.code() != Code::Unavailable {
+        return None;
+    }
+    let value = status.metadata()?.get(PUSHBACK)?;
+    // A value that is negative, or no number, asks not to try again.
+    std::str::from_utf8(value).ok()?.parse().ok()
+}
+
+/// Returns whether a status is defined to mean that nothing was done.
+fn is_refusal(status: &Status) -> bool {
+    match status.code() {
+        Code::InvalidArgument
+        | Code::FailedPrecondition
+        | Code::OutOfRange
+        | Code::Unimplemented
+        | Code::Unauthenticated
+        | Code::PermissionDenied => true,
+        _ => pushback_ms(status).is_some(),
+    }
+}
+
 /// Why a call did not begin.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotBegun {
@@ -108,4 +168,100 @@ pub enum NotBegun {
         /// What is known of the reason.
         reason: String,
     },
+    /// No connection could be made to any address of the target.
+    #[error("there is no connection to the target ({reason}); try again")]
+    Unreachable {
+        /// Why the last attempt failed.
+        reason: String,
+    },
+    /// As many calls wait in the pool as may.
+    #[error("{limit} calls wait for their turn already, which is the limit; try again later")]
+    QueueFull {
+        /// The limit.
+        limit: usize,
+    },
+    /// The deadline passed before the call was sent.
+    #[error("the deadline passed before the call was sent")]
+    DeadlinePassed,
+    /// The pool was closed.
+    #[error("the pool was closed")]
+    PoolClosed,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::grpc::Metadata;
+
+    fn with_trailer(code: Code, value: &str) -> CallError {
+        let mut metadata = Metadata::new();
+        let pushed = metadata.push_received(PUSHBACK.as_bytes(), value.as_bytes());
+        pushed.expect("it can be received");
+        CallError::Status(Status::new(code, "later").with_metadata(metadata))
+    }
+
+    fn status(code: Code) -> CallError {
+        CallError::Status(Status::new(code, "a reason"))
+    }
+
+    fn facts(error: &CallError) -> (bool, bool) {
+        (error.may_have_happened(), error.is_safe_to_repeat())
+    }
+
+    const UNCERTAIN: (bool, bool) = (true, false);
+    const REFUSED: (bool, bool) = (false, false);
+    const REPEATABLE: (bool, bool) = (false, true);
+
+    #[test]
+    fn a_status_is_a_refusal_only_where_its_definition_says_so() {
+        for &code in Code::ALL {
+            let is_refusal = matches!(
+                code.name(),
+                "INVALID_ARGUMENT"
+                    | "FAILED_PRECONDITION"
+                    | "OUT_OF_RANGE"
+                    | "UNIMPLEMENTED"
+                    | "UNAUTHENTICATED"
+                    | "PERMISSION_DENIED"
+            );
+            let expected = if is_refusal { REFUSED } else { UNCERTAIN };
+            assert_eq!(facts(&status(code)), expected, "{}", code.name());
+        }
+    }
+
+    #[test]
+    fn a_pushback_of_unavailable_proves_that_nothing_was_done() {
+        assert_eq!(facts(&with_trailer(Code::Unavailable, "0")), REPEATABLE);
+        assert_eq!(facts(&with_trailer(Code::Unavailable, "1500")), REPEATABLE);
+        for value in ["-1", "soon"] {
+            let error = with_trailer(Code::Unavailable, value);
+            assert_eq!(facts(&error), UNCERTAIN, "{value}");
+        }
+        assert_eq!(facts(&with_trailer(Code::Internal, "0")), UNCERTAIN);
+    }
+
+    #[test]
+    fn what_did_not_begin_did_not_happen() {
+        let reason = || String::from("a reason");
+        for (error, expected) in [
+            (NotBegun::Refused, REPEATABLE),
+            (NotBegun::TooManyCalls, REPEATABLE),
+            (NotBegun::Closing { reason: reason() }, REPEATABLE),
+            (NotBegun::Unreachable { reason: reason() }, REPEATABLE),
+            (NotBegun::QueueFull { limit: 1 }, REPEATABLE),
+            (NotBegun::DeadlinePassed, REFUSED),
+            (NotBegun::PoolClosed, REFUSED),
+        ] {
+            let error = CallError::NotBegun(error);
+            assert_eq!(facts(&error), expected, "{error}");
+        }
+        for (error, expected) in [
+            (CallError::BadRequest { reason: reason() }, REFUSED),
+            (CallError::BadAnswer { reason: reason() }, UNCERTAIN),
+            (CallError::ConnectionLost { reason: reason() }, UNCERTAIN),
+            (CallError::DeadlineExceeded, UNCERTAIN),
+        ] {
+            assert_eq!(facts(&error), expected, "{error}");
+        }
+    }
 }
