@@ -59,6 +59,12 @@ impl Connection {
         self.life.is_open()
     }
 
+    /// Returns whether streams may still be opened, now or when others have ended: the connection
+    /// is not over, the peer has sent no GOAWAY, and identifiers are left.
+    pub fn takes_streams(&self) -> bool {
+        !self.life.is_going_away() && !self.life.has_used_all_ids()
+    }
+
     /// How many further streams may be opened now, as far as both sides' limits go.
     pub fn streams_left(&self) -> usize {
         let allowed = self.peer.max_streams().min(self.config.max_streams) as usize;
@@ -228,6 +234,7 @@ mod tests {
         let mut client = Connection::new(&Config::client(), 0);
         client.start(&mut out);
         client.life.skip_ids_to(MAX_31_BIT - 2);
+        assert!(client.takes_streams());
         let head = RequestHead::call("here", "/a.B/C");
         for id in [MAX_31_BIT - 2, MAX_31_BIT] {
             let stream = client.open(&mut out, &head).expect("a stream");
@@ -235,6 +242,7 @@ mod tests {
             client.reset(stream, &mut out, ErrorCode::Cancel);
         }
         out.clear();
+        assert!(!client.takes_streams());
         for _ in 0..2 {
             let refused = client.open(&mut out, &head);
             assert_eq!(refused, Err(OpenError::IdsExhausted));
