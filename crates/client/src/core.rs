@@ -163,6 +163,12 @@ impl Core {
         self.connection.has_peer_settings()
     }
 
+    /// Returns whether calls may still begin, now or when others have ended. If not, those that
+    /// run go on to their ends.
+    pub fn takes_calls(&self) -> bool {
+        self.connection.takes_streams()
+    }
+
     /// How many further calls the server allows now.
     pub fn calls_left(&self) -> usize {
         self.connection.streams_left()
@@ -295,6 +301,11 @@ impl Core {
     /// Whether something waits for room in the output, or for the server's windows.
     pub fn wants_transmit(&self) -> bool {
         self.connection.wants_transmit()
+    }
+
+    /// Returns whether messages wait for room in the output, or for the server's windows.
+    pub fn has_unsent(&self) -> bool {
+        self.connection.queued_bytes() > 0
     }
 
     /// Whether [`Core::poll`] has something to report without further input.

@@ -129,6 +129,14 @@ impl CallError {
 /// "Pushback").
 const PUSHBACK: &str = "grpc-retry-pushback-ms";
 
+/// Returns whether a server that ended a call with UNAVAILABLE said whether, and when, to try
+/// again.
+pub(crate) fn has_pushback(status: &Status) -> bool {
+    let metadata = status.metadata();
+    status.code() == Code::Unavailable
+        && metadata.is_some_and(|metadata| metadata.get(PUSHBACK).is_some())
+}
+
 /// Returns after how many milliseconds the server wants the call again, if it has ended it with
 /// UNAVAILABLE and said so.
 pub(crate) fn pushback_ms(status: &Status) -> Option<u64> {

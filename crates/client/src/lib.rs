@@ -34,8 +34,10 @@ mod error;
 pub mod limits;
 mod line;
 mod local;
+mod pool;
 mod socket;
 
+pub use bytes::Bytes;
 pub use channel::{
     CallInfo, CallOptions, Channel, ChannelOptions, HttpAnswer, SERVER_SPEAKS_TLS, ServerStreaming,
     StreamStep, Streaming,
@@ -50,5 +52,11 @@ pub use local::{
 pub use net::Address;
 pub use net::TcpFigures;
 pub use net::tls;
+pub use pool::{
+    Balancing, ConnectionStatistics, ConnectionTraffic, EndpointHealth, EndpointStatistics,
+    HealthCheck, PoolAction, PoolCall, PoolCallKey, PoolConnectionKey, PoolCounters, PoolEndpoint,
+    PoolEngine, PoolEvent, PoolMode, PoolOptions, PoolSize, PoolStage, PoolStatistics,
+    RetryOptions, SendError, WaitTimes,
+};
 pub use wire::grpc::{Code, Metadata, Status};
 pub use wire::{SharedBytes, StreamKey};

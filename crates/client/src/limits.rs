@@ -58,3 +58,79 @@ pub const SEAL_BYTES: usize = 256 << 10;
 
 /// Unsent bytes that a buffer of a local face keeps when it is empty again; a larger one is freed.
 pub const LOCAL_KEPT_OUTPUT_BYTES: usize = 512 << 10;
+
+// --- The pool ------------------------------------------------------------------------------------
+
+/// Connections of a pool to one address, by default, where their number is automatic. With 100
+/// streams each, the least that servers allow by custom, some thousands of calls.
+pub const POOL_CONNECTIONS: usize = 64;
+
+/// Calls of a pool in flight at once, by default: more wait in the pool, where they can be seen,
+/// instead of in the server.
+pub const POOL_CALLS: usize = 65_536;
+
+/// Calls in flight on one connection of a pool, by default, if its server allows as many.
+pub const POOL_CALLS_PER_CONNECTION: usize = 65_536;
+
+/// Calls that wait in a pool, by default; further ones are refused at once. Stops a caller that is
+/// faster than its server from filling the memory.
+pub const POOL_WAITING_CALLS: usize = 65_536;
+
+/// The largest message that a pool sends, by default: what [`MAX_MESSAGE_BYTES`] receives.
+pub const POOL_REQUEST_BYTES: usize = MAX_MESSAGE_BYTES;
+
+/// How long a connection beyond the smallest number may be of no use, by default: longer than the
+/// pauses of a program that works in bursts.
+pub const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Attempts for one call, the first included, by default: that of gRFC A6.
+pub const POOL_ATTEMPTS: u32 = 5;
+
+/// Tokens of a full retry budget, by default: a failure takes one, a success gives back a tenth,
+/// and below half nothing is retried (gRFC A6, "Throttling Retry Attempts"). Stops retries from
+/// doubling the load of a server that is failing.
+pub const POOL_RETRY_TOKENS: u32 = 100;
+
+/// Bytes of a request that are kept until its call is answered, so that it can be made again; a
+/// call that has sent more is not. Messages handed over as shared bytes are kept without a copy.
+pub const POOL_KEPT_BYTES: usize = 256 << 10;
+
+/// Messages of a request that are kept in the same time.
+pub const POOL_KEPT_MESSAGES: usize = 64;
+
+/// Bytes that an empty buffer for a request keeps for the next call of its slot.
+pub const POOL_KEPT_CAPACITY_BYTES: usize = 4 << 10;
+
+/// The first pause between two attempts to connect, and before a call is made again. Each further
+/// pause is 1.6 times as long, and each is varied by a fifth, so that clients of a server that came
+/// back do not all come at once.
+pub const POOL_FIRST_BACKOFF: Duration = Duration::from_millis(100);
+
+/// The longest pause between two attempts to connect.
+pub const POOL_LONGEST_BACKOFF: Duration = Duration::from_secs(30);
+
+/// How long a connection has to stand before its end is no reason for a pause: stops a server that
+/// accepts and hangs up from being called without end.
+pub const POOL_PROVEN_LIFE: Duration = Duration::from_secs(1);
+
+/// How often a pool looks at what is due in seconds, such as PINGs and idle connections.
+pub const POOL_TIMER_GRAIN: Duration = Duration::from_millis(100);
+
+/// How long the driver's busy time is summed up before a pool decides whether a connection
+/// saturates a core.
+pub const POOL_BUSY_WINDOW: Duration = Duration::from_secs(1);
+
+/// The busy part of a core, in percent, from which another connection is opened.
+pub const POOL_BUSY_PERCENT: u64 = 90;
+
+/// Connections to one address that may drain at once before no new one is opened, if fewer may be
+/// open: stops a server that sends GOAWAY and never ends its calls from costing a socket each time.
+pub const POOL_DRAINING: usize = 16;
+
+/// How long an answer of a health check may take before the address counts as not serving.
+pub const POOL_HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a connection may be silent while a call on it runs into its deadline before no further
+/// calls begin on it. Stops a connection whose other end is gone from swallowing calls until a PING
+/// finds that out.
+pub const POOL_SILENCE: Duration = Duration::from_secs(1);

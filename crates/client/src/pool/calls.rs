@@ -1,0 +1,235 @@
+//! The calls of a pool, waiting and in flight.
+
+use wire::StreamKey;
+use wire::grpc::Metadata;
+
+use super::event::{PoolCall, PoolCallKey};
+use super::kept::KeptMessages;
+
+/// How far a call has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CallStage {
+    /// The slot is free.
+    Free,
+    /// It waits for its turn, in the queue.
+    Waiting,
+    /// It waits for the time of its next attempt.
+    Delayed,
+    /// It has a stream.
+    Running {
+        /// The slot of its connection.
+        connection: u32,
+        stream: StreamKey,
+    },
+}
+
+/// What is fixed for a call when it begins.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CallTraits {
+    pub(super) is_repeatable: bool,
+    pub(super) waits_for_ready: bool,
+    pub(super) wants_head: bool,
+    pub(super) holds_messages: bool,
+    pub(super) compress: bool,
+    /// Its caller sends messages after it began.
+    pub(super) is_streaming: bool,
+}
+
+/// A call, or a free slot for one.
+#[derive(Debug)]
+pub(super) struct PoolCallState {
+    pub(super) generation: u32,
+    pub(super) tag: u64,
+    pub(super) stage: CallStage,
+    /// When it ends; `u64::MAX`: never.
+    pub(super) deadline_ns: u64,
+    /// When its last attempt began.
+    pub(super) opened_ns: u64,
+    /// Messages of the answer so far.
+    pub(super) messages: u64,
+    /// Attempts that have begun.
+    pub(super) attempts: u32,
+    pub(super) traits: CallTraits,
+    /// Something of an answer has been reported: it is not made again.
+    pub(super) has_delivered: bool,
+    /// More was sent than is kept: it is not made again.
+    pub(super) has_outgrown: bool,
+    /// Its caller has ended its side.
+    pub(super) is_send_ended: bool,
+    /// Its caller wants to know when it takes messages again.
+    pub(super) wants_writable: bool,
+    /// An attempt has failed that the server may have begun with.
+    pub(super) is_uncertain: bool,
+    pub(super) path: String,
+    pub(super) metadata: Option<Metadata>,
+    pub(super) kept: KeptMessages,
+}
+
+impl PoolCallState {
+    fn free() -> PoolCallState {
+        PoolCallState {
+            generation: 0,
+            tag: 0,
+            stage: CallStage::Free,
+            deadline_ns: u64::MAX,
+            opened_ns: 0,
+            messages: 0,
+            attempts: 0,
+            traits: CallTraits::default(),
+            has_delivered: false,
+            has_outgrown: false,
+            is_send_ended: false,
+            wants_writable: false,
+            is_uncertain: false,
+            path: String::new(),
+            metadata: None,
+            kept: KeptMessages::default(),
+        }
+    }
+
+    fn occupy(&mut self, tag: u64, call: &PoolCall<'_>, deadline_ns: u64) {
+        debug_assert_eq!(self.stage, CallStage::Free);
+        self.tag = tag;
+        self.stage = CallStage::Waiting;
+        self.deadline_ns = deadline_ns;
+        (self.messages, self.attempts) = (0, 0);
+        self.traits = CallTraits {
+            is_repeatable: call.is_repeatable,
+            waits_for_ready: call.waits_for_ready,
+            wants_head: call.wants_head,
+            holds_messages: call.holds_messages,
+            compress: call.compress,
+            is_streaming: false,
+        };
+        (self.has_delivered, self.has_outgrown, self.is_send_ended) = (false, false, false);
+        (self.wants_writable, self.is_uncertain) = (false, false);
+        self.path.clear();
+        self.path.push_str(call.path);
+    }
+
+    fn vacate(&mut self) {
+        self.stage = CallStage::Free;
+        self.generation = self.generation.wrapping_add(1);
+        self.metadata = None;
+        self.kept.clear();
+    }
+}
+
+/// Calls by slot. A slot is used again, the last freed first.
+#[derive(Debug, Default)]
+pub(super) struct PoolCalls {
+    slots: Vec<PoolCallState>,
+    free: Vec<u32>,
+    /// No deadline is earlier; `u64::MAX` if there is none.
+    next_deadline_ns: u64,
+}
+
+impl PoolCalls {
+    pub(super) fn new() -> PoolCalls {
+        PoolCalls {
+            next_deadline_ns: u64::MAX,
+            ..PoolCalls::default()
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Adds a call, in the stage `Waiting`.
+    pub(super) fn insert(
+        &mut self,
+        tag: u64,
+        call: &PoolCall<'_>,
+        deadline_ns: u64,
+    ) -> PoolCallKey {
+        self.next_deadline_ns = self.next_deadline_ns.min(deadline_ns);
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(PoolCallState::free());
+            // Bounded by the calls in flight and those that wait.
+            self.slots.len() as u32 - 1
+        });
+        let state = &mut self.slots[slot as usize];
+        state.occupy(tag, call, deadline_ns);
+        PoolCallKey {
+            slot,
+            generation: state.generation,
+        }
+    }
+
+    pub(super) fn get(&self, key: PoolCallKey) -> Option<&PoolCallState> {
+        let found = self.slots.get(key.slot as usize)?;
+        let is_it = found.generation == key.generation && found.stage != CallStage::Free;
+        is_it.then_some(found)
+    }
+
+    pub(super) fn get_mut(&mut self, key: PoolCallKey) -> Option<&mut PoolCallState> {
+        let found = self.slots.get_mut(key.slot as usize)?;
+        let is_it = found.generation == key.generation && found.stage != CallStage::Free;
+        is_it.then_some(found)
+    }
+
+    /// Returns the call that runs on a stream, by the token of the stream: one more than its slot.
+    pub(super) fn running(
+        &mut self,
+        token: u32,
+        connection: u32,
+        stream: StreamKey,
+    ) -> Option<(PoolCallKey, &mut PoolCallState)> {
+        let slot = token.checked_sub(1)?;
+        let found = self.slots.get_mut(slot as usize)?;
+        let key = PoolCallKey {
+            slot,
+            generation: found.generation,
+        };
+        let stage = CallStage::Running { connection, stream };
+        (found.stage == stage).then_some((key, found))
+    }
+
+    pub(super) fn remove(&mut self, key: PoolCallKey) {
+        if let Some(found) = self.get_mut(key) {
+            found.vacate();
+            self.free.push(key.slot);
+        }
+    }
+
+    /// All calls.
+    pub(super) fn keys(&self) -> impl Iterator<Item = PoolCallKey> {
+        (0..).zip(&self.slots).filter_map(|(slot, state)| {
+            (state.stage != CallStage::Free).then_some(PoolCallKey {
+                slot,
+                generation: state.generation,
+            })
+        })
+    }
+
+    /// When [`PoolCalls::take_expired`] may find something; `u64::MAX`: never.
+    pub(super) fn next_deadline_ns(&self) -> u64 {
+        self.next_deadline_ns
+    }
+
+    /// Adds the calls whose deadline has passed to a list.
+    ///
+    /// Deadlines are looked for by a walk, at the earliest that was ever set and has not been found
+    /// to be gone. Where all calls have the same time, that is once in this time for each set of
+    /// calls that run together, so that a deadline costs a call nothing.
+    pub(super) fn find_expired(&mut self, now_ns: u64, expired: &mut Vec<PoolCallKey>) {
+        if self.next_deadline_ns > now_ns {
+            return;
+        }
+        self.next_deadline_ns = u64::MAX;
+        for (slot, state) in (0..).zip(&self.slots) {
+            if state.stage == CallStage::Free {
+                continue;
+            }
+            if state.deadline_ns <= now_ns {
+                expired.push(PoolCallKey {
+                    slot,
+                    generation: state.generation,
+                });
+            } else {
+                self.next_deadline_ns = self.next_deadline_ns.min(state.deadline_ns);
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! How calls of a pool end, or are made again.
+
+use wire::grpc::{Code, Status};
+
+use super::PoolEngine;
+use super::backoff::pause_ns;
+use super::calls::CallStage;
+use super::event::{PoolCallKey, PoolEvent};
+use crate::error::{CallError, NotBegun, has_pushback, pushback_ms};
+use crate::limits;
+
+/// How an attempt ended.
+pub(super) enum AttemptEnd {
+    Succeeded(Status),
+    /// The server is leaving, and has not looked at it: nobody is to blame.
+    Unprocessed,
+    Failed(CallError),
+}
+
+impl PoolEngine {
+    /// Makes a call again whose attempt has failed, if that is right; ends it otherwise.
+    pub(super) fn retry_or_end(
+        &mut self,
+        call: PoolCallKey,
+        error: CallError,
+        is_free: bool,
+        now_ns: u64,
+        on: &mut impl FnMut(PoolEvent<'_>),
+    ) {
+        let Some(pause_ns) = self.retry_pause_ns(call, &error, is_free) else {
+            return self.finish(call, Err(error), on);
+        };
+        let Some(state) = self.calls.get_mut(call) else {
+            return;
+        };
+        state.is_uncertain |= error.may_have_happened();
+        self.counters.retries += 1;
+        self.waiting.count_time(now_ns);
+        if pause_ns == 0 {
+            self.waiting.push_front(call);
+        } else {
+            state.stage = CallStage::Delayed;
+            let at_ns = now_ns.saturating_add(pause_ns);
+            self.waiting.push_delayed(call, at_ns);
+        }
+    }
+
+    /// Returns how long to wait before a call is made again; `None`: it is not.
+    fn retry_pause_ns(
+        &mut self,
+        call: PoolCallKey,
+        error: &CallError,
+        is_free: bool,
+    ) -> Option<u64> {
+        let state = self.calls.get(call)?;
+        let is_kept = !state.has_delivered && !state.has_outgrown;
+        let (is_repeatable, attempts) = (state.traits.is_repeatable, state.attempts);
+        let asked_ms = match error {
+            CallError::NotBegun(NotBegun::Refused) => None,
+            CallError::Status(status) => match (pushback_ms(status), has_pushback(status)) {
+                (Some(ms), _) => Some(ms),
+                // The server asks not to try again.
+                (None, true) => return None,
+                (None, false) if status.code() == Code::Unavailable && is_repeatable => None,
+                _ => return None,
+            },
+            CallError::ConnectionLost { .. } if is_repeatable => None,
+            _ => return None,
+        };
+        // A failure is charged, whether this call is made again or not.
+        let has_tokens = is_free || self.budget.failed();
+        let may_wait = self.waiting.len() < self.options.max_waiting;
+        let has_attempts = attempts < self.options.retry.max_attempts;
+        if !(has_tokens && may_wait && has_attempts && is_kept) || self.close_ns.is_some() {
+            return None;
+        }
+        let is_first_proof = attempts == 1 && !error.may_have_happened();
+        Some(match asked_ms {
+            Some(ms) => ms.saturating_mul(1_000_000),
+            None if is_first_proof => 0,
+            None => self
+                .jitter
+                .vary(pause_ns(attempts.saturating_sub(1).max(1))),
+        })
+    }
+
+    /// Ends the calls whose deadline has passed.
+    pub(super) fn end_expired(&mut self, now_ns: u64, on: &mut impl FnMut(PoolEvent<'_>)) {
+        if self.calls.next_deadline_ns() > now_ns {
+            return;
+        }
+        let mut expired = std::mem::take(&mut self.ending);
+        self.calls.find_expired(now_ns, &mut expired);
+        self.waiting.count_time(now_ns);
+        for call in expired.drain(..) {
+            let error = self.deadline_error(call);
+            self.suspect_silence(call, now_ns);
+            self.stop_call(call);
+            self.finish(call, Err(error), on);
+        }
+        self.ending = expired;
+    }
+
+    /// Takes a connection out of use that was silent for all the time of a call, if that was long:
+    /// what is at its other end may be gone. Its other calls go on; if nothing is there, the
+    /// protocol's PING finds that out later.
+    fn suspect_silence(&mut self, call: PoolCallKey, now_ns: u64) {
+        let Some(state) = self.calls.get(call) else {
+            return;
+        };
+        let CallStage::Running { connection, .. } = state.stage else {
+            return;
+        };
+        let opened_ns = state.opened_ns;
+        let is_long = now_ns.saturating_sub(opened_ns) >= limits::POOL_SILENCE.as_nanos() as u64;
+        if is_long && self.connections[connection as usize].received_ns < opened_ns {
+            self.drain_connection(connection);
+        }
+    }
+
+    /// The error of a call whose deadline has passed.
+    fn deadline_error(&self, call: PoolCallKey) -> CallError {
+        let is_unsent = self.calls.get(call).is_some_and(|state| {
+            !state.is_uncertain && !matches!(state.stage, CallStage::Running { .. })
+        });
+        match is_unsent {
+            true => CallError::NotBegun(NotBegun::DeadlinePassed),
+            false => CallError::DeadlineExceeded,
+        }
+    }
+
+    /// Ends the calls that wait for a connection in vain.
+    pub(super) fn end_unreachable(&mut self, on: &mut impl FnMut(PoolEvent<'_>)) {
+        if self.waiting.queued() == 0 {
+            return;
+        }
+        let Some(reason) = self.unreachable() else {
+            return;
+        };
+        let mut ended = std::mem::take(&mut self.ending);
+        let waiting = self.waiting.iter_queued(&self.calls);
+        ended.extend(waiting.filter(|&key| {
+            self.calls
+                .get(key)
+                .is_some_and(|call| !call.traits.waits_for_ready)
+        }));
+        for call in ended.drain(..) {
+            self.waiting.forget(CallStage::Waiting);
+            let reason = reason.clone();
+            let is_uncertain = self.calls.get(call).is_some_and(|call| call.is_uncertain);
+            let error = match is_uncertain {
+                true => CallError::ConnectionLost { reason },
+                false => CallError::NotBegun(NotBegun::Unreachable { reason }),
+            };
+            self.finish(call, Err(error), on);
+        }
+        self.ending = ended;
+    }
+
+    /// Ends what waits in a pool that was closed, and what runs when its time is over.
+    pub(super) fn continue_closing(&mut self, now_ns: u64, on: &mut impl FnMut(PoolEvent<'_>)) {
+        let is_over = self.close_ns.is_some_and(|by_ns| by_ns <= now_ns);
+        let mut ended = std::mem::take(&mut self.ending);
+        if self.waiting.len() > 0 || is_over {
+            ended.extend(self.calls.keys());
+        }
+        self.waiting.count_time(now_ns);
+        for call in ended.drain(..) {
+            let Some(state) = self.calls.get(call) else {
+                continue;
+            };
+            let is_running = matches!(state.stage, CallStage::Running { .. });
+            let error = match is_running || state.is_uncertain {
+                true if is_running && !is_over => continue,
+                true => CallError::ConnectionLost {
+                    reason: "the pool was closed".into(),
+                },
+                false => CallError::NotBegun(NotBegun::PoolClosed),
+            };
+            self.stop_call(call);
+            self.finish(call, Err(error), on);
+        }
+        self.ending = ended;
+        self.needs_balance = true;
+    }
+}

@@ -1,0 +1,232 @@
+//! Whether addresses serve, by `grpc.health.v1.Health`
+//! (<https://github.com/grpc/grpc/blob/master/doc/health-checking.md>).
+
+use wire::grpc::Code;
+
+use super::PoolEngine;
+use super::backoff::pause_ns;
+use super::connection::PoolStage;
+use super::endpoint::EndpointHealth;
+use crate::core::{CallRequest, What};
+use crate::credentials::Credentials;
+use crate::limits;
+
+const CHECK: &str = "/grpc.health.v1.Health/Check";
+const WATCH: &str = "/grpc.health.v1.Health/Watch";
+
+/// `HealthCheckResponse.ServingStatus.SERVING`.
+const SERVING: u8 = 1;
+
+impl PoolEngine {
+    /// A connection is new: what is known of its address is asked for over it, if over no other.
+    pub(super) fn check_health_now(&mut self, slot: u32, now_ns: u64) {
+        let endpoint = self.connections[slot as usize].endpoint;
+        let state = &mut self.endpoints[endpoint];
+        if state.next_check_ns == u64::MAX {
+            state.next_check_ns = now_ns;
+        }
+        self.check_endpoint(endpoint, now_ns);
+    }
+
+    /// Asks the addresses whose turn it is, and gives up what was not answered.
+    pub(super) fn check_healths(&mut self, now_ns: u64) {
+        for endpoint in 0..self.endpoints.len() {
+            if self.endpoints[endpoint].check_give_up_ns <= now_ns {
+                if let Some(slot) = self.checker(endpoint) {
+                    self.stop_health_check(slot);
+                }
+                self.check_failed(endpoint, now_ns);
+            }
+            self.check_endpoint(endpoint, now_ns);
+        }
+    }
+
+    /// Returns the connection over which an address is being asked.
+    fn checker(&self, endpoint: usize) -> Option<u32> {
+        let is_checker = |slot: &u32| {
+            let connection = &self.connections[*slot as usize];
+            connection.endpoint == endpoint && connection.health_stream.is_some()
+        };
+        (0..self.connections.len() as u32).find(is_checker)
+    }
+
+    fn check_endpoint(&mut self, endpoint: usize, now_ns: u64) {
+        let Some(check) = &self.options.health else {
+            return;
+        };
+        if self.endpoints[endpoint].next_check_ns > now_ns || self.checker(endpoint).is_some() {
+            return;
+        }
+        let may_ask = |slot: &u32| {
+            let connection = &self.connections[*slot as usize];
+            connection.endpoint == endpoint
+                && connection.stage == PoolStage::Open
+                && connection.room(usize::MAX) > 0
+        };
+        let Some(slot) = (0..self.connections.len() as u32).find(may_ask) else {
+            return;
+        };
+        let state = &mut self.endpoints[endpoint];
+        let timeout_ns = limits::POOL_HEALTH_TIMEOUT.as_nanos() as u64;
+        let connection = &mut self.connections[slot as usize];
+        let Some(core) = connection.core.as_mut() else {
+            return;
+        };
+        let opened = core.open(&CallRequest {
+            path: if check.interval.is_some() {
+                CHECK
+            } else {
+                WATCH
+            },
+            authority: &state.endpoint.authority,
+            timeout_ns: check.interval.map(|_| timeout_ns),
+            metadata: self.options.credentials.as_ref().map(Credentials::metadata),
+            gzip: false,
+        });
+        if let Ok(stream) = opened {
+            core.send_with(stream, true, |out| write_request(&check.service, out));
+            connection.health_stream = Some(stream);
+            state.check_give_up_ns = now_ns.saturating_add(timeout_ns);
+            self.touch(slot);
+            self.refresh(slot);
+        }
+    }
+
+    /// Gives up asking over a connection; another is asked.
+    pub(super) fn stop_health_check(&mut self, slot: u32) {
+        let connection = &mut self.connections[slot as usize];
+        if let Some(stream) = connection.health_stream.take() {
+            let state = &mut self.endpoints[connection.endpoint];
+            state.check_give_up_ns = u64::MAX;
+            if let Some(core) = connection.core.as_mut() {
+                core.cancel(stream);
+            }
+            self.touch(slot);
+        }
+    }
+
+    /// Something happened to the stream of a health check.
+    pub(super) fn note_health(&mut self, slot: u32, what: What, now_ns: u64) {
+        let connection = &mut self.connections[slot as usize];
+        let endpoint = connection.endpoint;
+        match what {
+            What::Message => {
+                let (Some(core), Some(stream)) =
+                    (connection.core.as_mut(), connection.health_stream)
+                else {
+                    return;
+                };
+                let is_serving = is_serving(core.message());
+                core.release(stream);
+                let state = &mut self.endpoints[endpoint];
+                state.check_give_up_ns = u64::MAX;
+                state.check_failures = 0;
+                self.set_health(endpoint, is_serving);
+            }
+            What::Head { .. } | What::Writable => {}
+            ended => {
+                connection.health_stream = None;
+                self.endpoints[endpoint].check_give_up_ns = u64::MAX;
+                self.note_check_end(endpoint, &ended, now_ns);
+                self.refresh(slot);
+            }
+        }
+    }
+
+    fn note_check_end(&mut self, endpoint: usize, end: &What, now_ns: u64) {
+        let interval = self
+            .options
+            .health
+            .as_ref()
+            .and_then(|check| check.interval);
+        match end {
+            What::Ended(status) if status.code() == Code::Unimplemented => {
+                // Not asked again before there is another connection.
+                self.endpoints[endpoint].next_check_ns = u64::MAX;
+                self.set_health(endpoint, true);
+            }
+            What::Ended(status) if status.is_ok() => {
+                let first_ns = limits::POOL_FIRST_BACKOFF.as_nanos() as u64;
+                let pause_ns = interval.map_or(first_ns, |interval| {
+                    u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX)
+                });
+                self.endpoints[endpoint].next_check_ns = now_ns.saturating_add(pause_ns);
+            }
+            // Its connection ends, or refused it: that says nothing of the server.
+            What::Lost { .. } | What::NotBegun => {
+                let first_ns = limits::POOL_FIRST_BACKOFF.as_nanos() as u64;
+                self.endpoints[endpoint].next_check_ns = now_ns.saturating_add(first_ns);
+            }
+            _ => self.check_failed(endpoint, now_ns),
+        }
+    }
+
+    fn check_failed(&mut self, endpoint: usize, now_ns: u64) {
+        let state = &mut self.endpoints[endpoint];
+        state.check_failures = state.check_failures.saturating_add(1);
+        state.check_give_up_ns = u64::MAX;
+        let pause_ns = self.jitter.vary(pause_ns(state.check_failures));
+        state.next_check_ns = now_ns.saturating_add(pause_ns);
+        self.set_health(endpoint, false);
+    }
+
+    fn set_health(&mut self, endpoint: usize, is_healthy: bool) {
+        let health = match is_healthy {
+            true => EndpointHealth::Healthy,
+            false => EndpointHealth::Unhealthy,
+        };
+        if std::mem::replace(&mut self.endpoints[endpoint].health, health) != health {
+            for slot in 0..self.connections.len() as u32 {
+                self.refresh(slot);
+            }
+            self.needs_balance = true;
+        }
+    }
+}
+
+/// Writes a `HealthCheckRequest`: field 1, the service.
+fn write_request(service: &str, out: &mut Vec<u8>) {
+    if !service.is_empty() {
+        out.push(0x0a);
+        write_varint(service.len() as u64, out);
+        out.extend_from_slice(service.as_bytes());
+    }
+}
+
+fn write_varint(mut number: u64, out: &mut Vec<u8>) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+/// Returns whether a `HealthCheckResponse` says SERVING in its field 1. It has no other field.
+fn is_serving(message: &[u8]) -> bool {
+    message.starts_with(&[0x08, SERVING])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_names_its_service() {
+        let request = |service: &str| {
+            let mut out = Vec::new();
+            write_request(service, &mut out);
+            out
+        };
+        assert!(request("").is_empty());
+        assert_eq!(request("a.B"), b"\x0a\x03a.B");
+        assert_eq!(request(&"x".repeat(300))[..3], [0x0a, 0xac, 0x02]);
+    }
+
+    #[test]
+    fn only_serving_is_serving() {
+        assert!(is_serving(&[8, 1]));
+        for other in [&[][..], &[8, 0], &[8, 2], &[8, 3], &[8], &[1, 8]] {
+            assert!(!is_serving(other), "{other:?}");
+        }
+    }
+}
