@@ -3,8 +3,9 @@
 //! [`Core`] is one connection as a value, without a socket: requests, bytes and the time go in,
 //! what happened to each call comes out. [`Channel`] is its blocking face: it owns a socket, and
 //! the thread that calls it does the work. [`Local`] is its polled face: many connections to one
-//! server, many calls on each, and one thread that turns it. None of them knows what the messages
-//! mean.
+//! server, many calls on each, and one thread that turns it. [`LocalPool`] is the same with a pool
+//! ([`PoolEngine`]) that chooses the connections, opens and closes them. None of them knows what
+//! the messages mean.
 //!
 //! ```no_run
 //! use client::{CallOptions, Channel, ChannelOptions};
@@ -34,7 +35,9 @@ mod error;
 pub mod limits;
 mod line;
 mod local;
+mod local_pool;
 mod pool;
+mod sealed;
 mod socket;
 
 pub use bytes::Bytes;
@@ -49,6 +52,7 @@ pub use line::APPLICATION;
 pub use local::{
     CallKey, CallStart, ChannelKey, Ending, Happened, Local, LocalCounters, LocalOptions,
 };
+pub use local_pool::{LocalPool, LocalPoolOptions};
 pub use net::Address;
 pub use net::TcpFigures;
 pub use net::tls;

@@ -3,6 +3,8 @@
 mod common;
 #[path = "common/face.rs"]
 mod face;
+#[path = "common/pooled.rs"]
+mod pooled;
 
 use std::collections::HashMap;
 use std::thread::{self, JoinHandle};
@@ -11,6 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use client::tls::{ClientTls, ClientTlsOptions, FailureKind, Trust};
 use client::{
     APPLICATION, Address, CallOptions, Channel, ChannelOptions, ConnectError, Local, LocalOptions,
+    LocalPoolOptions,
 };
 use common::by_path;
 use face::{Face, Heard};
@@ -18,6 +21,7 @@ use net::tls::{ServerTls, ServerTlsOptions};
 use net::{
     Closed, ConnectionId, Connections, Handler, Io, Listen, LoopConfig, Loops, Peer, StopHandle,
 };
+use pooled::Pooled;
 use wire::{Connection, Event, StreamKey};
 
 /// A certificate that is its own authority, and its key.
@@ -231,6 +235,50 @@ fn calls_go_through_both_faces() {
         face.until(|heard| *heard == Heard::Ok(tag, 1));
         let answer = Heard::Message(tag, vec![tag as u8; 1 + 500 * tag as usize]);
         assert!(face.heard.contains(&answer), "{tag}");
+    }
+}
+
+/// A pool that uses this.
+fn pooled(address: &Address, tls: Option<&ClientTls>) -> Pooled {
+    let options = LocalPoolOptions {
+        tls: tls.cloned(),
+        ..pooled::of(2)
+    };
+    Pooled::new(address, options)
+}
+
+#[test]
+fn calls_go_through_a_pool() {
+    let one = Identity::new();
+    let server = Server::start(Some(one.server(None, &[APPLICATION])));
+    let mut pooled = pooled(&server.address, Some(&one.trusting()));
+    for _ in 0..2 {
+        for tag in 0..20 {
+            pooled.begin(tag, "/t.T/Echo", &vec![tag as u8; 50_000]);
+        }
+        for tag in 0..20 {
+            pooled.ended(tag).expect("it is answered");
+            assert_eq!(pooled.messages(tag), [vec![tag as u8; 50_000]]);
+        }
+        pooled.heard.clear();
+    }
+    pooled.close();
+}
+
+#[test]
+fn a_pool_says_why_there_is_no_tls() {
+    let (one, other) = (Identity::new(), Identity::new());
+    let with_tls = Server::start(Some(one.server(None, &[APPLICATION])));
+    let plain = Server::start(None);
+    for (server, tls, words) in [
+        (&with_tls, Some(other.trusting()), "certificate"),
+        (&with_tls, None, client::SERVER_SPEAKS_TLS),
+        (&plain, Some(one.trusting()), "does not speak TLS"),
+    ] {
+        let mut pooled = pooled(&server.address, tls.as_ref());
+        pooled.begin(1, "/t.T/Echo", b"question");
+        let error = pooled.ended(1).expect_err("there is no TLS").to_string();
+        assert!(error.contains(words), "{error}");
     }
 }
 

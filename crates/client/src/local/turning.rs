@@ -1,9 +1,8 @@
 //! A turn of the local face: dialing, writing, reading, and what happens by time.
 
-use std::fmt;
 use std::io;
 
-use net::tls::{TlsFailure, TlsPipe};
+use net::tls::TlsPipe;
 use net::{ConnectionId, Read, Written};
 use wire::grpc::Code;
 
@@ -12,10 +11,11 @@ use super::calls::Running;
 use super::channel::Stage;
 use super::happened::{ChannelKey, Ending, Happened};
 use crate::channel::foreign_greeting;
-use crate::core::{Core, What, describe};
+use crate::core::{What, describe};
 use crate::error::ConnectError;
 use crate::limits;
-use crate::line::{check_agreed, closed_in_handshake, in_words, tls_error};
+use crate::line::{closed_in_handshake, tls_error};
+use crate::sealed::{End, open, seal};
 use crate::socket::connect_error;
 
 impl Local {
@@ -113,8 +113,10 @@ impl Local {
             }
         }
         let output = core.output();
-        if let Some(pipe) = &mut channel.tls {
-            seal(output, pipe);
+        if let Some(pipe) = &mut channel.tls
+            && seal(output, pipe)
+        {
+            output.clear();
         }
         let bytes = match &channel.tls {
             Some(pipe) => pipe.output(),
@@ -158,7 +160,7 @@ impl Local {
                 let bytes = &self.buffer[..count];
                 let first = !std::mem::replace(&mut channel.has_received, true);
                 match &mut channel.tls {
-                    Some(pipe) => open(bytes, pipe, core).err(),
+                    Some(pipe) => open(bytes, pipe, &mut |plain| core.received(plain)).err(),
                     None => match foreign_greeting(bytes).filter(|_| first) {
                         Some(reason) => Some(End::Said(reason)),
                         None => {
@@ -338,45 +340,6 @@ impl Local {
         channel.vacate();
         self.free.push(key.slot);
     }
-}
-
-/// Why a socket is of no further use.
-enum End {
-    Said(&'static str),
-    Tls(TlsFailure),
-}
-
-impl fmt::Display for End {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            End::Said(reason) => f.write_str(reason),
-            End::Tls(failure) => failure.fmt(f),
-        }
-    }
-}
-
-/// Seals output, if nothing that was sealed waits for the socket.
-fn seal(output: &mut Vec<u8>, pipe: &mut TlsPipe) {
-    if output.is_empty() || pipe.is_handshaking() || !pipe.output().is_empty() {
-        return;
-    }
-    // Of a session that is over the next read tells why.
-    let _ = pipe.seal(output);
-    output.clear();
-}
-
-/// Opens what came; plaintext goes to the core.
-fn open(bytes: &[u8], pipe: &mut TlsPipe, core: &mut Core) -> Result<(), End> {
-    let was_handshaking = pipe.is_handshaking();
-    let opened = pipe.received(bytes, &mut |plain| core.received(plain));
-    opened.map_err(|failure| End::Tls(in_words(failure)))?;
-    if was_handshaking && !pipe.is_handshaking() {
-        check_agreed(pipe).map_err(End::Tls)?;
-    }
-    if pipe.peer_closed() {
-        return Err(End::Said("the server closed it"));
-    }
-    Ok(())
 }
 
 /// `end`: why the connection has ended, if the socket says so.

@@ -180,6 +180,11 @@ impl PoolEngine {
             || !self.retired.is_empty()
     }
 
+    /// Returns whether a driver has something to do before it waits.
+    pub fn is_busy(&self) -> bool {
+        self.has_events() || self.has_output() || !self.actions.is_empty()
+    }
+
     /// When [`PoolEngine::poll`] has something to do by time alone.
     pub fn next_deadline_ns(&self) -> Option<u64> {
         let at_ns = self

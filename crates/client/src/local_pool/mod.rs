@@ -1,0 +1,183 @@
+//! A pool for one thread, which owns its sockets and turns it.
+//!
+//! Nothing is shared and nothing runs by itself. A turn is: begin calls ([`LocalPool::engine`]),
+//! write each connection that has output once ([`LocalPool::flush`]), wait ([`LocalPool::wait`]),
+//! read each connection that has input once and hear what happened ([`LocalPool::receive`]). So a
+//! system call is shared by all calls that begin or end in a turn, and no lock is taken.
+
+mod wires;
+
+use std::fmt;
+use std::io;
+
+use net::tls::ClientTls;
+use net::{Address, OutgoingCounters, TcpFigures};
+
+use crate::error::ConnectError;
+use crate::limits;
+use crate::pool::{
+    PoolAction, PoolConnectionKey, PoolEndpoint, PoolEngine, PoolEvent, PoolOptions,
+};
+use crate::socket::connect_error;
+use wires::{LocalTarget, Wires};
+
+/// How a local pool is to be.
+#[derive(Clone, Debug, Default)]
+pub struct LocalPoolOptions {
+    /// How it uses its connections.
+    pub pool: PoolOptions,
+    /// TLS, with [`APPLICATION`](crate::APPLICATION) in ALPN; `None`: plain.
+    pub tls: Option<ClientTls>,
+    /// For whom the servers are to answer; `None`: each for its address.
+    pub authority: Option<String>,
+}
+
+/// Connections to one or more addresses, for one thread.
+///
+/// ```no_run
+/// use client::{LocalPool, LocalPoolOptions, PoolCall, PoolEvent};
+///
+/// let addresses = ["10.0.0.1:1978".parse()?, "10.0.0.2:1978".parse()?];
+/// let mut pool = LocalPool::new(&addresses, LocalPoolOptions::default(), 1, net::monotonic_ns())?;
+/// let check = PoolCall {
+///     path: "/grpc.health.v1.Health/Check",
+///     timeout_ns: Some(5_000_000_000),
+///     ..PoolCall::default()
+/// };
+/// for tag in 0..100 {
+///     pool.engine().begin(tag, &check, net::monotonic_ns(), |_request| {})?;
+/// }
+/// let mut left = 100;
+/// while left > 0 {
+///     pool.flush(net::monotonic_ns());
+///     pool.wait(None, net::monotonic_ns())?;
+///     pool.receive(net::monotonic_ns(), &mut |event| {
+///         if let PoolEvent::Ended { tag, result, .. } = event {
+///             println!("call {tag}: {result:?}");
+///             left -= 1;
+///         }
+///     });
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct LocalPool {
+    engine: PoolEngine,
+    wires: Wires,
+}
+
+impl LocalPool {
+    /// Looks up where the servers are. Waits for the resolver; connects to nothing yet. `seed` is
+    /// for the jitter of pauses: another one for each client.
+    ///
+    /// # Errors
+    /// If a host is not known, the token must not be sent to one of the addresses, or the system
+    /// gives no epoll set.
+    pub fn new(
+        addresses: &[Address],
+        options: LocalPoolOptions,
+        seed: u64,
+        now_ns: u64,
+    ) -> Result<LocalPool, ConnectError> {
+        let mut targets = Vec::with_capacity(addresses.len());
+        for address in addresses {
+            if let Some(credentials) = &options.pool.credentials {
+                credentials.check(address, options.tls.is_some())?;
+            }
+            targets.push(LocalTarget::resolve(address)?);
+        }
+        let endpoints = addresses.iter().map(|address| PoolEndpoint {
+            name: address.to_string(),
+            authority: options
+                .authority
+                .clone()
+                .unwrap_or_else(|| crate::channel::authority(address)),
+        });
+        let engine = PoolEngine::new(endpoints.collect(), options.pool, seed, now_ns);
+        let wires = Wires::new(targets, options.tls, limits::LOCAL_READ_BYTES)
+            .map_err(|error| no_epoll(addresses, error))?;
+        Ok(LocalPool { engine, wires })
+    }
+
+    /// The pool itself: where calls begin, take messages, and are cancelled; and its statistics.
+    pub fn engine(&mut self) -> &mut PoolEngine {
+        &mut self.engine
+    }
+
+    /// Writes each connection that has output once.
+    pub fn flush(&mut self, now_ns: u64) {
+        self.act(now_ns);
+        while let Some(key) = self.engine.next_output(now_ns) {
+            self.wires.write(key, &mut self.engine, now_ns);
+        }
+    }
+
+    /// Waits until there is something to receive, but not beyond `timeout_ns` (`None`: for ever),
+    /// nor beyond what is due here by time.
+    ///
+    /// # Errors
+    /// If the system refuses, which it has no reason to.
+    pub fn wait(&mut self, timeout_ns: Option<u64>, now_ns: u64) -> io::Result<()> {
+        let due_ns = self
+            .engine
+            .next_deadline_ns()
+            .map(|at_ns| at_ns.saturating_sub(now_ns));
+        let timeout_ns = [timeout_ns, due_ns].into_iter().flatten().min();
+        let is_busy = self.engine.is_busy();
+        self.wires
+            .sockets
+            .wait(if is_busy { Some(0) } else { timeout_ns })
+    }
+
+    /// After [`LocalPool::wait`]: reads each connection that is ready once, and reports what
+    /// happened to calls.
+    pub fn receive(&mut self, now_ns: u64, on: &mut impl FnMut(PoolEvent<'_>)) {
+        self.wires.receive(&mut self.engine, now_ns);
+        self.engine.poll(now_ns, on);
+        self.act(now_ns);
+    }
+
+    /// What was done with sockets so far.
+    pub fn socket_counters(&self) -> OutgoingCounters {
+        self.wires.sockets.counters()
+    }
+
+    /// What the kernel has counted for a connection, if it is one of TCP and the kernel says so.
+    pub fn tcp_figures(&mut self, key: PoolConnectionKey) -> Option<TcpFigures> {
+        let socket = self.wires.socket(key)?;
+        self.wires.sockets.tcp_figures(socket)
+    }
+
+    /// Does what the pool asks for.
+    fn act(&mut self, now_ns: u64) {
+        while let Some(action) = self.engine.next_action() {
+            match action {
+                PoolAction::Dial {
+                    connection,
+                    endpoint,
+                } => self
+                    .wires
+                    .dial(connection, endpoint, &mut self.engine, now_ns),
+                PoolAction::Close { connection, unsent } => self.wires.close(connection, &unsent),
+            }
+        }
+    }
+}
+
+fn no_epoll(addresses: &[Address], error: io::Error) -> ConnectError {
+    match addresses.first() {
+        Some(address) => connect_error(address, error),
+        None => ConnectError::Failed {
+            address: Address::Unix("".into()),
+            error,
+        },
+    }
+}
+
+impl fmt::Debug for LocalPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalPool")
+            .field("engine", &self.engine)
+            .field("sockets", &self.wires.sockets)
+            .finish()
+    }
+}

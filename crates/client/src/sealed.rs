@@ -1,0 +1,51 @@
+//! TLS between a socket that does not block and what speaks HTTP/2.
+
+use std::fmt;
+
+use net::tls::{TlsFailure, TlsPipe};
+
+use crate::line::{check_agreed, in_words};
+
+/// Why a socket is of no further use.
+pub(crate) enum End {
+    Said(&'static str),
+    Tls(TlsFailure),
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            End::Said(reason) => f.write_str(reason),
+            End::Tls(failure) => failure.fmt(f),
+        }
+    }
+}
+
+/// Seals all of `plain`, unless the two sides have yet to agree, or something that was sealed waits
+/// for the socket. Returns whether it did.
+pub(crate) fn seal(plain: &[u8], pipe: &mut TlsPipe) -> bool {
+    if plain.is_empty() || pipe.is_handshaking() || !pipe.output().is_empty() {
+        return false;
+    }
+    // Of a session that is over the next read reports why.
+    let _ = pipe.seal(plain);
+    true
+}
+
+/// Opens what came; plaintext goes to `take`.
+pub(crate) fn open(
+    bytes: &[u8],
+    pipe: &mut TlsPipe,
+    take: &mut dyn FnMut(&[u8]),
+) -> Result<(), End> {
+    let was_handshaking = pipe.is_handshaking();
+    let opened = pipe.received(bytes, take);
+    opened.map_err(|failure| End::Tls(in_words(failure)))?;
+    if was_handshaking && !pipe.is_handshaking() {
+        check_agreed(pipe).map_err(End::Tls)?;
+    }
+    if pipe.peer_closed() {
+        return Err(End::Said("the server closed it"));
+    }
+    Ok(())
+}
