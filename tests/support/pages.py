@@ -24,7 +24,7 @@ def blocks(text):
     found, opened = [], None
     lines = text.splitlines(keepends=True)
     for number, line in enumerate(lines):
-        fence = re.fullmatch(r"```(\w*)\n?", line)
+        fence = re.fullmatch(r"```([\w,]*)\n?", line)
         if fence and opened is None:
             mark = re.fullmatch(r"<!-- from (\S+) -->\n", lines[number - 1]) if number else None
             opened = Block(fence[1], "", number + 1, mark and mark[1])

@@ -64,3 +64,8 @@ pub use pool::{
 };
 pub use wire::grpc::{Code, Metadata, Status};
 pub use wire::{SharedBytes, StreamKey};
+
+/// The examples of docs/client.md.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/client.md")]
+struct Page;

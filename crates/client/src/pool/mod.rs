@@ -23,6 +23,7 @@ mod events;
 mod health;
 mod kept;
 mod options;
+mod prometheus;
 mod sockets;
 mod statistics;
 mod streaming;

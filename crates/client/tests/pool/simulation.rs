@@ -5,7 +5,10 @@
 
 use std::time::Duration;
 
-use client::{Balancing, Bytes, CallError, PoolCall, PoolCallKey, PoolMode, PoolOptions, PoolSize};
+use client::{
+    Balancing, Bytes, CallError, HealthCheck, PoolCall, PoolCallKey, PoolMode, PoolOptions,
+    PoolSize,
+};
 use testkit::{OnFailure, Random};
 
 use crate::server::Manners;
@@ -268,7 +271,14 @@ impl Run {
 }
 
 fn options(mode: PoolMode, random: &mut Random) -> PoolOptions {
+    let check = |interval| {
+        Some(HealthCheck {
+            service: String::new(),
+            interval,
+        })
+    };
     PoolOptions {
+        health: random.pick(&[None, check(None), check(Some(Duration::from_secs(1)))]),
         mode,
         size: match random.chance(50) {
             true => PoolSize::Fixed(1 + random.below(6_usize)),
@@ -287,7 +297,8 @@ fn options(mode: PoolMode, random: &mut Random) -> PoolOptions {
 
 fn bad_manners(random: &mut Random) -> Manners {
     Manners {
-        max_streams: Some(random.pick(&[1, 7, 30, 100])),
+        max_streams: Some(random.pick(&[2, 7, 30, 100])),
+        is_serving: random.pick(&[None, Some(true)]),
         latency_ns: 5 * MS,
         slow: (300, 3 * SECOND),
         refuse: 300,
