@@ -312,12 +312,19 @@ pub const WRONG_TOKENS_AT_ONCE_PER_ADDRESS: u64 = 256;
 /// others do, and their lines from filling the log.
 pub const WRONG_TOKEN_INTERVAL_MS: u64 = 100;
 
-/// Calls with a wrong token that wait for their refusal on one connection. Each is a stream and a
-/// call of the connection. At one more the connection is ended, or, if it has also calls that were
-/// let in, as that of a proxy has, the call is refused at once: others go on.
+/// Calls with a wrong token that wait on one connection, each for its own turn to be refused. Each
+/// is a stream and a call of the connection. One more waits as long as the last of them, or, if the
+/// connection has also calls that were let in, as that of a proxy has, is refused at once. The
+/// connection is not ended for it: others may share it that have not called yet.
 pub const WAITING_REFUSALS: u64 = 64;
 
-/// The same of all connections of one loop, some 1 KiB each: beyond it all are refused at once. So
+/// So much of the streams of a connection may be in use, in percent, for a call with a wrong token
+/// to wait for its refusal there: beyond it all are refused at once. So those who send wrong tokens
+/// do not use up the streams of others on the connection.
+pub const WAITING_REFUSALS_STREAMS_PERCENT: usize = 75;
+
+/// Calls with a wrong token that wait for their refusal on all connections of one loop, some 1 KiB
+/// each: beyond it all are refused at once. So
 /// those who send wrong tokens do not use up the calls of a loop ([`RUNNING_CALLS_PER_LOOP`]).
 pub const WAITING_REFUSALS_PER_LOOP: usize = 4_096;
 

@@ -30,8 +30,9 @@ pub(crate) enum RefusedWhen {
     Now,
     /// At this time, in nanoseconds.
     At(u64),
-    /// So many wait already that the connection is to be ended, unless others use it too.
-    TooMany,
+    /// So many wait already that it is refused at once if others use the connection too, and else
+    /// at this time.
+    Crowded(u64),
 }
 
 const OF_CONNECTION: Rate = Rate {
@@ -85,7 +86,7 @@ impl ConnectionWrongTokens {
         };
         let wait_ns = ahead_ns.saturating_sub(burst_ns);
         if wait_ns > most_ns {
-            return RefusedWhen::TooMany;
+            return RefusedWhen::Crowded(now_ns.saturating_add(most_ns));
         }
         self.pace = pace;
         match wait_ns {
@@ -120,8 +121,9 @@ mod tests {
                 let at_ns = now_ns + waiting * INTERVAL_NS;
                 assert_eq!(note(), RefusedWhen::At(at_ns));
             }
+            let last_ns = now_ns + limits::WAITING_REFUSALS * INTERVAL_NS;
             for _ in 0..2 {
-                assert_eq!(note(), RefusedWhen::TooMany);
+                assert_eq!(note(), RefusedWhen::Crowded(last_ns));
             }
             let later_ns = now_ns + INTERVAL_NS;
             let last_ns = later_ns + limits::WAITING_REFUSALS * INTERVAL_NS;

@@ -93,7 +93,8 @@ impl LoopState {
     }
 
     /// Refuses a call whose caller may not begin it: at once, or later if its connection sends one
-    /// wrong token after the other.
+    /// wrong token after the other. The connection goes on in any case: that of a proxy has others
+    /// on it, also before the first of them has come with a good token.
     #[cold]
     fn refuse_caller(
         &mut self,
@@ -109,35 +110,39 @@ impl LoopState {
         if audit::is_denial(status.code()) {
             self.audit_refusal(http2, method, refused.caller, &status);
         }
-        let when = match refused.has_wrong_token {
-            true => {
-                let (all, now_ns) = (&self.context.wrong_tokens, self.context.clock.tick_ns());
-                let address = http2.link.caller.address;
-                http2.wrong_tokens.note(all, address, now_ns)
-            }
-            false => RefusedWhen::Now,
+        let at_ns = match refused.has_wrong_token {
+            true => self.refused_at_ns(http2),
+            false => None,
         };
-        match when {
-            RefusedWhen::At(at_ns)
-                if self.calls.waiting_refusals() < limits::WAITING_REFUSALS_PER_LOOP =>
-            {
-                let caller = (method, Proved::by_table(IdentityKey::NOBODY));
-                self.begin_with(http2, io, stream, caller, end, |_, _, step| {
-                    Call::Refused(DelayedRefusal::started(status, at_ns, step))
-                });
-            }
-            RefusedWhen::TooMany if !http2.has_let_in => {
-                const WHY: &str = "it sent too many wrong tokens";
-                http2.connection.abort(WHY, &mut io.output);
-            }
-            RefusedWhen::Now | RefusedWhen::At(_) | RefusedWhen::TooMany => {
-                let mut stream = http2.stream(stream, &mut io.output);
-                match method.is_plain() {
-                    true => plain::fail(&mut stream, &status, false),
-                    false => stream.finish(status),
-                }
-            }
+        if let Some(at_ns) = at_ns {
+            let caller = (method, Proved::by_table(IdentityKey::NOBODY));
+            return self.begin_with(http2, io, stream, caller, end, |_, _, step| {
+                Call::Refused(DelayedRefusal::started(status, at_ns, step))
+            });
         }
+        let mut stream = http2.stream(stream, &mut io.output);
+        match method.is_plain() {
+            true => plain::fail(&mut stream, &status, false),
+            false => stream.finish(status),
+        }
+    }
+
+    /// Notes a wrong token of a connection. Returns until when the call waits for its refusal;
+    /// `None`: it is refused at once.
+    fn refused_at_ns(&self, http2: &mut Http2State) -> Option<u64> {
+        let (all, now_ns) = (&self.context.wrong_tokens, self.context.clock.tick_ns());
+        let address = http2.link.caller.address;
+        let at_ns = match http2.wrong_tokens.note(all, address, now_ns) {
+            RefusedWhen::Now => None,
+            RefusedWhen::At(at_ns) => Some(at_ns),
+            // Those who were let in need its streams more than these need to be slowed.
+            RefusedWhen::Crowded(at_ns) => (!http2.has_let_in).then_some(at_ns),
+        };
+        let streams = self.context.settings.http2.max_streams as usize;
+        let share = streams * limits::WAITING_REFUSALS_STREAMS_PERCENT / 100;
+        let has_room = http2.running_calls() < share
+            && self.calls.waiting_refusals() < limits::WAITING_REFUSALS_PER_LOOP;
+        at_ns.filter(|_| has_room)
     }
 
     #[cold]

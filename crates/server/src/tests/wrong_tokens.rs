@@ -1,4 +1,4 @@
-//! Calls with wrong tokens: refused at once, later, or with the end of their connection.
+//! Calls with wrong tokens: refused at once, or later.
 
 use service::identities::{Identity, IssuedToken, NEVER_MS, TOKEN_BYTES, Token};
 use service::rights::{Grant, Rights};
@@ -7,9 +7,14 @@ use wire::grpc::Code;
 use wire::{ErrorCode, Event, StreamKey};
 
 use super::path;
-use crate::limits::{WAITING_REFUSALS, WRONG_TOKEN_INTERVAL_MS, WRONG_TOKENS_AT_ONCE};
+use crate::limits::{
+    WAITING_REFUSALS, WAITING_REFUSALS_STREAMS_PERCENT, WRONG_TOKEN_INTERVAL_MS,
+    WRONG_TOKENS_AT_ONCE,
+};
 use crate::pair::Pair;
 
+/// Streams of a connection of [`Pair`].
+const MAX_STREAMS: usize = 100;
 const INTERVAL_NS: u64 = WRONG_TOKEN_INTERVAL_MS * 1_000_000;
 /// As long as it takes until nothing is left of what was sent.
 const LONG_NS: u64 = 1_000 * INTERVAL_NS;
@@ -163,24 +168,71 @@ fn what_comes_for_a_call_that_waits_for_its_refusal_is_charged_and_given_back() 
     }
 }
 
+/// As many wait as may for their own turns, and then `more` for the turn of the last of them.
+fn send_more_than_have_a_turn(pair: &mut Pair, more: u64) {
+    send_what_is_refused_at_once(pair);
+    for _ in 0..WAITING_REFUSALS + more {
+        send(pair, 9);
+    }
+    assert_eq!(ended(pair), []);
+    assert_eq!(pair.worker.running() as u64, WAITING_REFUSALS + more);
+}
+
+fn check_health(pair: &mut Pair) {
+    let call = pair.call_with((&path(Method::HealthCheck), None), b"", true);
+    assert_eq!(ended(pair), [(call, Code::Ok)]);
+}
+
+/// A proxy opens its connection with whatever its users send first. A health check, which needs no
+/// identity, makes no difference.
 #[test]
-fn a_connection_that_sends_nothing_else_is_ended_when_too_many_wait() {
-    for _ in 0..2 {
+fn a_connection_that_nobody_was_let_in_on_is_slowed_and_not_ended_when_too_many_wait() {
+    for has_checks in [false, true] {
         let mut pair = open();
-        send_what_is_refused_at_once(&mut pair);
-        for _ in 0..WAITING_REFUSALS {
-            send(&mut pair, 9);
+        for _ in 0..2 {
+            if has_checks {
+                check_health(&mut pair);
+            }
+            send_more_than_have_a_turn(&mut pair, 3);
+            if has_checks {
+                check_health(&mut pair);
+                send(&mut pair, 9);
+                assert_eq!(ended(&mut pair), [], "a check is no good call");
+            }
+            let waiting = pair.worker.running();
+            pair.now_ns += WAITING_REFUSALS * INTERVAL_NS - 1;
+            let before = ended(&mut pair).len();
+            assert_eq!(before as u64, WAITING_REFUSALS - 1);
+            pair.now_ns += 1;
+            assert_eq!(before + ended(&mut pair).len(), waiting);
+            assert_eq!(pair.worker.running(), 0);
+            assert!(!pair.io.is_closing());
         }
-        assert_eq!(ended(&mut pair), []);
-        assert_eq!(pair.worker.running() as u64, WAITING_REFUSALS);
-        assert!(!pair.io.is_closing());
-        send(&mut pair, 9);
-        ended(&mut pair);
-        assert!(pair.io.is_closing());
-        assert_eq!(pair.worker.running(), 0);
-        let said = pair.said.lock().expect("one thread").clone();
-        assert_eq!(said, ["it sent too many wrong tokens"]);
+        // The first good call of the connection, while others wait.
+        send_more_than_have_a_turn(&mut pair, 1);
+        let good = send(&mut pair, 1);
+        assert_eq!(ended(&mut pair), [(good, Code::Ok)]);
+        let call = send(&mut pair, 9);
+        assert_eq!(ended(&mut pair), [(call, Code::Unauthenticated)]);
         pair.close();
+        assert_eq!(pair.worker.running(), 0);
+        assert_eq!(pair.worker.account().charged_bytes(), 0);
+    }
+}
+
+#[test]
+fn what_waits_for_its_refusal_leaves_streams_of_its_connection_to_others() {
+    let mut pair = open();
+    let share = MAX_STREAMS * WAITING_REFUSALS_STREAMS_PERCENT / 100;
+    for _ in 0..2 {
+        send_more_than_have_a_turn(&mut pair, share as u64 - WAITING_REFUSALS);
+        for _ in 0..MAX_STREAMS {
+            let call = send(&mut pair, 9);
+            assert_eq!(ended(&mut pair), [(call, Code::Unauthenticated)]);
+        }
+        pair.now_ns += WAITING_REFUSALS * INTERVAL_NS;
+        assert_eq!(ended(&mut pair).len(), share);
+        assert_eq!(pair.worker.running(), 0);
     }
 }
 
