@@ -5,6 +5,7 @@ import os
 import pathlib
 import queue
 import shutil
+import signal
 import subprocess
 import time
 
@@ -230,6 +231,52 @@ def test_an_open_stream_ends_with_what_proves_it(binary, identity, authority, ho
                 assert get(others) == OK and kept.is_active()
             if how != "revoke":
                 token(binary, server, "revoke", "client")
+
+
+def test_a_connection_ends_when_its_authority_is_taken_away(binary, identity, authority, tmp_path):
+    """Twice, and that of another authority goes on; also where somebody else is bound to its name
+    meanwhile."""
+    other = Authority(tmp_path / "other", "another authority")
+    client = other.sign("client", names="DNS:client.example")
+    kept = authority.sign("kept", names="DNS:kept.example")
+    authorities = tmp_path / "authorities.pem"
+    both = authority.ca.read_text() + other.ca.read_text()
+    authorities.write_text(both)
+    flags = ["--tls-cert", identity[0], "--tls-key", identity[1], "--client-ca", authorities]
+    with Server(binary, *map(str, flags), listen=(CLOSED, ADMIN)) as server:
+        bind(binary, server, "client", "san:dns:client.example")
+        bind(binary, server, "kept", "san:dns:kept.example")
+        issued = token(binary, server, "create", "bearer", "--rights", "read").split()
+        bearer = next(word for word in issued if word.startswith("pelton_"))
+        for number in range(2):
+            with (
+                secure(server, authority, client) as channel,
+                secure(server, authority, client) as idle,
+                secure(server, authority, kept) as others,
+                pipe(others) as goes_on,
+                pipe(channel) as stream,
+            ):
+                assert get(idle) == OK and get(idle, bearer) == OK
+                authorities.write_text(authority.ca.read_text())
+                server.signal(signal.SIGHUP)
+                with pytest.raises(grpc.RpcError) as ended:
+                    next(stream)
+                assert ended.value.code() == UNAUTHENTICATED
+                assert "does not trust the certificate" in ended.value.details()
+                # A client connects again by itself, and is refused in the handshake.
+                for _ in range(2):
+                    assert get(channel) in (UNAUTHENTICATED, UNAVAILABLE)
+                    assert get(idle) in (UNAUTHENTICATED, UNAVAILABLE)
+                wait_until(lambda: get(idle, bearer) == UNAVAILABLE)
+                assert get(others) == OK and goes_on.is_active()
+            name = f"heir-{number}"
+            token(binary, server, "revoke", "client" if number == 0 else "heir-0")
+            bind(binary, server, name, "san:dns:client.example")
+            authorities.write_text(both)
+            server.signal(signal.SIGHUP)
+            wait_until(lambda: get_as(server, authority, client) == OK)
+    # Each time one was taken away.
+    assert server.log().count("connections whose certificate it has signed are ended") == 2
 
 
 def test_a_self_signed_certificate_is_known_by_its_fingerprint_and_signs_for_nobody(

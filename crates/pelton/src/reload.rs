@@ -10,7 +10,7 @@ use signal_hook::consts::SIGHUP;
 use signal_hook::low_level::pipe;
 
 use crate::arguments::ServeArguments;
-use crate::certificate::ServerCertificate;
+use crate::certificate::ServedCertificate;
 use crate::interrupt::is_hangup_ignored;
 use crate::log::Level;
 use crate::notify::Notifier;
@@ -44,7 +44,7 @@ pub fn on_hangup(
     level: Level,
     notifier: Arc<Notifier>,
     status: String,
-    certificate: Option<ServerCertificate>,
+    certificate: Option<ServedCertificate>,
 ) -> io::Result<()> {
     let (mut hangups, signal_end) = UnixStream::pair()?;
     pipe::register(SIGHUP, signal_end)?;

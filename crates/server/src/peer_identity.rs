@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use net::Peer;
-use net::tls::{PeerCertificate, SubjectName};
+use net::tls::{ClientTrust, PeerCertificate, SubjectName};
 use service::identities::{Binding, IdentityKey, IdentityTable, NEVER_MS, Unauthenticated};
 
 /// What proves who the peer is, as long as its connection lives.
@@ -16,11 +16,13 @@ pub(crate) struct PeerIdentity {
 }
 
 /// What a peer has shown, and whom that was found to prove.
-struct PeerProofs {
+pub(crate) struct PeerProofs {
     /// The fingerprint of its certificate, and those of its names that can be bound.
     certificate: Vec<Arc<Binding>>,
     /// When the certificate has expired, in milliseconds since 1970.
     certificate_end_ms: u64,
+    /// By which the certificate is checked again; `None`: it needs no check.
+    trust: Option<ClientTrust>,
     /// The user of its process.
     user: Option<Arc<Binding>>,
     /// Of the table in which it was looked up last.
@@ -60,6 +62,7 @@ impl PeerIdentity {
             Box::new(PeerProofs {
                 certificate: certificate.map_or_else(Vec::new, bindings),
                 certificate_end_ms: certificate.map_or(NEVER_MS, end_ms),
+                trust: certificate.and_then(|shown| shown.trust.clone()),
                 user: user.map(Arc::new),
                 version: None,
                 found: Err(Unauthenticated::Missing),
@@ -71,10 +74,23 @@ impl PeerIdentity {
         }
     }
 
+    /// Returns what the peer has shown if an authority was taken away since it was found good.
+    #[inline]
+    pub fn to_check(&mut self) -> Option<&mut PeerProofs> {
+        let needs_check = |trust: &ClientTrust| !trust.is_current();
+        let proofs = self.proofs.as_deref_mut()?;
+        proofs
+            .trust
+            .as_ref()
+            .is_some_and(needs_check)
+            .then_some(proofs)
+    }
+
     /// Returns whose calls those without a token are.
     ///
     /// # Errors
-    /// If what the peer has shown proves several, or somebody who has expired.
+    /// If what the peer has shown proves several, or somebody who has expired, or is not trusted any
+    /// more.
     #[inline]
     pub fn find(
         &mut self,
@@ -103,12 +119,21 @@ impl PeerProofs {
         }
     }
 
+    /// Returns whether the certificate, if there is one, is of an authority that is trusted now.
+    pub fn is_trusted(&mut self, now_ms: u64) -> bool {
+        let trust = self.trust.as_mut();
+        trust.is_none_or(|trust| trust.check(now_ms / 1_000))
+    }
+
     #[cold]
     fn look_up(
-        &self,
+        &mut self,
         listener: usize,
         (table, now_ms): (&IdentityTable, u64),
     ) -> Result<Proved, Unauthenticated> {
+        if !self.is_trusted(now_ms) {
+            return Err(Unauthenticated::CertificateNotTrusted);
+        }
         if let Some(key) = table.resolve_bindings(&self.certificate, now_ms)? {
             let until_ms = self.certificate_end_ms;
             return Ok(Proved { key, until_ms });
@@ -171,6 +196,7 @@ mod tests {
             fingerprint: [7; 32],
             not_after_s: 99,
             names,
+            trust: None,
         })
     }
 

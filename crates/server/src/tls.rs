@@ -99,6 +99,20 @@ impl Contents {
     }
 }
 
+/// What a look at the files has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// Nothing is new.
+    Same,
+    /// What they hold is used for new connections.
+    Replaced,
+    /// The same, and an authority of clients is not there any more: who was trusted by it is to be
+    /// looked for, by [`Identities::check_certificates`].
+    ///
+    /// [`Identities::check_certificates`]: service::identities::Identities::check_certificates
+    AuthorityGone,
+}
+
 /// TLS from files, and what they held when they were last looked at. Whoever owns it looks again
 /// from time to time.
 pub struct Certificates {
@@ -130,21 +144,23 @@ impl Certificates {
         &self.tls
     }
 
-    /// Looks whether the files have changed, and takes what they hold for new connections.
-    /// `Ok(false)`: nothing is new. What was tried once is not tried again unless `always`.
+    /// Looks whether the files have changed, and takes what they hold for new connections. What was
+    /// tried once is not tried again unless `always`.
     ///
     /// # Errors
     /// As [`Certificates::load`]; what was in use stays in use.
-    pub fn look(&mut self, now_s: u64, always: bool) -> Result<bool, TlsFilesError> {
+    pub fn look(&mut self, now_s: u64, always: bool) -> Result<Look, TlsFilesError> {
         let contents = self.files.read()?;
         if contents == self.tried && !always {
-            return Ok(false);
+            return Ok(Look::Same);
         }
         self.tried = contents;
         let is_optional = self.files.client_certificate_optional;
         let replaced = self.tls.replace(&self.tried.options(is_optional, now_s));
-        replaced.map_err(|error| self.files.wrong(error))?;
-        Ok(true)
+        match replaced.map_err(|error| self.files.wrong(error))? {
+            true => Ok(Look::AuthorityGone),
+            false => Ok(Look::Replaced),
+        }
     }
 }
 
@@ -229,15 +245,15 @@ mod tests {
         folder.renew(2080);
         let mut certificates = Certificates::load(folder.files(), NOW_S).expect("valid");
         let first = certificates.tls().validity();
-        assert!(matches!(certificates.look(NOW_S, false), Ok(false)));
-        assert!(matches!(certificates.look(NOW_S, true), Ok(true)));
+        assert!(matches!(certificates.look(NOW_S, false), Ok(Look::Same)));
+        assert!(matches!(certificates.look(NOW_S, true), Ok(Look::Replaced)));
 
         // Half of a renewal: the key is not there yet.
         let (certificate, key) = made(2090);
         folder.write("certificate.pem", &certificate);
         assert!(certificates.look(NOW_S, false).is_err());
         assert!(
-            matches!(certificates.look(NOW_S, false), Ok(false)),
+            matches!(certificates.look(NOW_S, false), Ok(Look::Same)),
             "said once"
         );
         assert!(
@@ -246,7 +262,10 @@ mod tests {
         );
         assert_eq!(certificates.tls().validity(), first);
         folder.write("key.pem", &key);
-        assert!(matches!(certificates.look(NOW_S, false), Ok(true)));
+        assert!(matches!(
+            certificates.look(NOW_S, false),
+            Ok(Look::Replaced)
+        ));
         assert!(certificates.tls().validity().not_after_s > first.not_after_s);
 
         fs::remove_file(folder.files().key).expect("it was there");

@@ -47,6 +47,13 @@ impl UnsentAnswers {
         orphans.map(|(stream, _)| stream).collect()
     }
 
+    /// Takes out the streams of all.
+    pub fn take_all(&mut self, connection: &Connection) -> Vec<StreamKey> {
+        self.forget_sent(connection);
+        let all = std::mem::take(&mut self.waiting).into_iter();
+        all.map(|(stream, _)| stream).collect()
+    }
+
     /// Returns when the proof of one of them ends next, in milliseconds since 1970.
     pub fn proofs_end_ms(&self) -> Option<u64> {
         let ends = self.waiting.iter().map(|(_, proved)| proved.until_ms);

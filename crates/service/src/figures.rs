@@ -128,7 +128,8 @@ impl From<Unauthenticated> for RefusedFor {
             }
             Unauthenticated::Ambiguous
             | Unauthenticated::BindingExpired
-            | Unauthenticated::CertificateExpired => RefusedFor::PeerIdentity,
+            | Unauthenticated::CertificateExpired
+            | Unauthenticated::CertificateNotTrusted => RefusedFor::PeerIdentity,
         }
     }
 }

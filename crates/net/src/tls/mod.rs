@@ -6,6 +6,7 @@
 
 mod certificate;
 mod client;
+mod client_trust;
 mod error;
 mod failure;
 mod peer_certificate;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 
 pub use certificate::{Validity, fingerprint};
 pub use client::{ClientTls, ClientTlsOptions, Trust};
+pub use client_trust::ClientTrust;
 pub use error::{ConfigPart, TlsConfigError};
 pub use failure::{CertificateFault, FailureKind, TlsFailure};
 pub use peer_certificate::{PeerCertificate, SubjectName};

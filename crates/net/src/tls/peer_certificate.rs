@@ -7,6 +7,7 @@ use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
 
 use super::certificate::sha256;
+use super::client_trust::ClientTrust;
 use crate::limits::CERTIFICATE_NAMES_MAX;
 
 /// A certificate that a client has shown, whose key it has, and that this side trusts.
@@ -19,6 +20,8 @@ pub struct PeerCertificate {
     /// Its subject alternative names, as they stand there; none if there are more than
     /// [`CERTIFICATE_NAMES_MAX`], or if one of them cannot be read.
     pub names: Vec<SubjectName>,
+    /// By which it can be checked again; `None`: it is good as long as the connection lives.
+    pub trust: Option<ClientTrust>,
 }
 
 /// A subject alternative name (RFC 5280 section 4.2.1.6) of a kind that can say who a client is.
@@ -42,6 +45,7 @@ impl PeerCertificate {
                 fingerprint,
                 not_after_s: 0,
                 names: Vec::new(),
+                trust: None,
             };
         };
         let content = certificate.tbs_certificate();
@@ -50,6 +54,7 @@ impl PeerCertificate {
             fingerprint,
             not_after_s: content.validity().not_after.to_unix_duration().as_secs(),
             names: names.map_or_else(Vec::new, |(_, names)| of_kinds(&names.0)),
+            trust: None,
         }
     }
 }

@@ -43,6 +43,21 @@ struct Current {
     config: Arc<ServerConfig>,
     validity: Validity,
     names_hosts: bool,
+    /// `None`: clients show no certificate.
+    clients: Option<Arc<ClientVerifier>>,
+    /// How often an authority of clients was taken away.
+    trust_version: u64,
+}
+
+impl Current {
+    /// Returns whether each of the authorities of clients is one of the other's too.
+    fn has_all_of(&self, other: &Current) -> bool {
+        match (&self.clients, &other.clients) {
+            (_, None) => true,
+            (None, Some(_)) => false,
+            (Some(own), Some(others)) => own.trusts_all_of(others),
+        }
+    }
 }
 
 impl ServerTls {
@@ -58,14 +73,38 @@ impl ServerTls {
 
     /// Takes another certificate, key and authorities for new connections; those that are open go
     /// on. Sessions from before are not resumed, so that whoever the new authorities would refuse
-    /// is refused.
+    /// is refused. Returns whether an authority was taken away: then the [`ClientTrust`] of open
+    /// connections is to be checked.
+    ///
+    /// [`ClientTrust`]: super::ClientTrust
     ///
     /// # Errors
     /// As [`ServerTls::new`]; what was in use stays in use then.
-    pub fn replace(&self, options: &ServerTlsOptions<'_>) -> Result<(), TlsConfigError> {
-        let made = make(options)?;
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = made;
-        Ok(())
+    pub fn replace(&self, options: &ServerTlsOptions<'_>) -> Result<bool, TlsConfigError> {
+        let mut made = make(options)?;
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let is_less = !made.has_all_of(&current);
+        made.trust_version = current.trust_version + u64::from(is_less);
+        *current = made;
+        Ok(is_less)
+    }
+
+    /// Returns how often authorities of clients were taken away.
+    pub fn trust_version(&self) -> u64 {
+        let current = self.current.read();
+        current
+            .unwrap_or_else(PoisonError::into_inner)
+            .trust_version
+    }
+
+    /// Returns what checks clients, and the version of its authorities.
+    pub(super) fn client_verifier(&self) -> (Option<Arc<ClientVerifier>>, u64) {
+        let Current {
+            clients,
+            trust_version,
+            ..
+        } = self.current();
+        (clients, trust_version)
     }
 
     /// How long the certificate in use is valid.
@@ -81,8 +120,13 @@ impl ServerTls {
 
     /// A session for a connection that was accepted.
     pub(crate) fn accept(&self) -> Result<Session, TlsFailure> {
-        UnbufferedServerConnection::new(self.current().config)
-            .map(Session::server)
+        let Current {
+            config,
+            trust_version,
+            ..
+        } = self.current();
+        UnbufferedServerConnection::new(config)
+            .map(|connection| Session::server(connection, (self.clone(), trust_version)))
             .map_err(|error| TlsFailure::of(&error, false))
     }
 
@@ -103,14 +147,18 @@ fn make(options: &ServerTlsOptions<'_>) -> Result<Current, TlsConfigError> {
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(|error| TlsConfigError::of(&error))?;
-    let builder = match options.client_authorities {
-        None => builder.with_no_client_auth(),
+    let clients = match options.client_authorities {
+        None => None,
         Some(text) => {
             let trusted = TrustedCertificates::of_clients(text)?;
             let is_mandatory = !options.client_certificate_optional;
             let verifier = ClientVerifier::new(trusted, is_mandatory, provider)?;
-            builder.with_client_cert_verifier(Arc::new(verifier))
+            Some(Arc::new(verifier))
         }
+    };
+    let builder = match &clients {
+        None => builder.with_no_client_auth(),
+        Some(verifier) => builder.with_client_cert_verifier(Arc::clone(verifier) as _),
     };
     let mut config = builder
         .with_single_cert(chain, key)
@@ -127,5 +175,7 @@ fn make(options: &ServerTlsOptions<'_>) -> Result<Current, TlsConfigError> {
         config: Arc::new(config),
         validity,
         names_hosts,
+        clients,
+        trust_version: 0,
     })
 }

@@ -11,7 +11,7 @@ use rustls::unbuffered::{
 use std::sync::Arc;
 
 use super::failure::{FailureKind, TlsFailure};
-use super::{Agreed, PeerCertificate};
+use super::{Agreed, ClientTrust, PeerCertificate, ServerTls};
 use crate::io::Input;
 
 /// The most plaintext in a record (RFC 8446 section 5.1).
@@ -41,6 +41,9 @@ pub(crate) struct Session {
     is_closed: bool,
     /// Something was understood, so the peer speaks TLS.
     has_understood: bool,
+    /// On the side of the server: by what the certificate of a client is checked, and the version
+    /// of its authorities when the connection was accepted.
+    accepted_by: Option<(ServerTls, u64)>,
 }
 
 enum Side {
@@ -54,17 +57,21 @@ type Common<D> = UnbufferedConnectionCommon<D>;
 type Process<D> = for<'c, 'i> fn(&'c mut Common<D>, &'i mut [u8]) -> UnbufferedStatus<'c, 'i, D>;
 
 impl Session {
-    pub(super) fn server(connection: UnbufferedServerConnection) -> Session {
-        Session::new(Side::Server(connection))
+    pub(super) fn server(
+        connection: UnbufferedServerConnection,
+        accepted_by: (ServerTls, u64),
+    ) -> Session {
+        Session::new(Side::Server(connection), Some(accepted_by))
     }
 
     pub(super) fn client(connection: UnbufferedClientConnection) -> Session {
-        Session::new(Side::Client(connection))
+        Session::new(Side::Client(connection), None)
     }
 
-    fn new(side: Side) -> Session {
+    fn new(side: Side, accepted_by: Option<(ServerTls, u64)>) -> Session {
         Session {
             side,
+            accepted_by,
             peer_closed: false,
             is_closed: false,
             has_understood: false,
@@ -93,11 +100,21 @@ impl Session {
                 None,
             ),
         };
-        let certificate = shown.and_then(|chain| chain.first());
+        let certificate = shown.and_then(|chain| {
+            let trust = self.accepted_by.as_ref().map(|(tls, version)| {
+                // What is checked again is what was checked at first.
+                ClientTrust::new(tls.clone(), *version, chain)
+            });
+            let certificate = PeerCertificate::of(chain.first()?);
+            Some(Arc::new(PeerCertificate {
+                trust,
+                ..certificate
+            }))
+        });
         Agreed {
             application: application.map(<[u8]>::to_vec),
             resumed: kind == Some(HandshakeKind::Resumed),
-            certificate: certificate.map(|leaf| Arc::new(PeerCertificate::of(leaf))),
+            certificate,
         }
     }
 

@@ -21,7 +21,7 @@ use x509_cert::Certificate;
 use x509_cert::certificate::Version;
 use x509_cert::der::Decode;
 use x509_cert::der::asn1::ObjectIdentifier;
-use x509_cert::ext::pkix::{BasicConstraints, ExtendedKeyUsage};
+use x509_cert::ext::pkix::{BasicConstraints, ExtendedKeyUsage, KeyUsage};
 
 use super::certificate::Validity;
 use super::error::TlsConfigError;
@@ -96,7 +96,18 @@ fn is_authority(der: &CertificateDer<'_>) -> Result<bool, TlsConfigError> {
     let content = certificate.tbs_certificate();
     let constraints = content.get_extension::<BasicConstraints>();
     let says_so = constraints.is_ok_and(|found| found.is_some_and(|(_, one)| one.ca));
-    Ok(says_so || content.version() != Version::V3)
+    let is_authority = says_so || content.version() != Version::V3;
+    Ok(is_authority && may_sign_certificates(der))
+}
+
+/// Whether the key of a certificate may sign others: it says so, or does not say for what it is
+/// (RFC 5280 section 4.2.1.3), which webpki does not look at. What cannot be read may not.
+fn may_sign_certificates(der: &CertificateDer<'_>) -> bool {
+    let Ok(certificate) = Certificate::from_der(der) else {
+        return false;
+    };
+    let usage = certificate.tbs_certificate().get_extension::<KeyUsage>();
+    usage.is_ok_and(|found| found.is_none_or(|(_, usage)| usage.key_cert_sign()))
 }
 
 /// A leaf that is byte for byte one that was given.
@@ -210,6 +221,8 @@ pub(super) struct ClientVerifier {
     by_authority: Option<Arc<dyn ClientCertVerifier>>,
     /// The subjects of all certificates that were given: clients choose by them what to show.
     hints: Vec<DistinguishedName>,
+    /// All certificates that were given, in order.
+    given: Vec<CertificateDer<'static>>,
     is_mandatory: bool,
     algorithms: WebPkiSupportedAlgorithms,
 }
@@ -231,13 +244,25 @@ impl ClientVerifier {
                 Some(built.map_err(|error| TlsConfigError::BadAuthorities(error.to_string()))?)
             }
         };
+        let mut given = trusted.leaves.clone();
+        given.sort_unstable_by(|one, other| one.as_ref().cmp(other.as_ref()));
         Ok(ClientVerifier {
             algorithms,
             leaves: trusted_leaves(trusted.leaves),
             by_authority,
             hints: trusted.hints,
+            given,
             is_mandatory,
         })
+    }
+
+    /// Returns whether all certificates that were given to the other were given to this one too.
+    pub(super) fn trusts_all_of(&self, other: &ClientVerifier) -> bool {
+        let is_here = |one: &CertificateDer<'_>| {
+            let by_bytes = |given: &CertificateDer<'_>| given.as_ref().cmp(one.as_ref());
+            self.given.binary_search_by(by_bytes).is_ok()
+        };
+        other.given.iter().all(is_here)
     }
 }
 
@@ -263,7 +288,9 @@ impl ClientCertVerifier for ClientVerifier {
         let Some(leaf) = find(&self.leaves, shown) else {
             let by_authority = self.by_authority.as_ref();
             let by_authority = by_authority.ok_or(CertificateError::UnknownIssuer)?;
-            return by_authority.verify_client_cert(shown, intermediates, now);
+            let may_sign = |one: &&CertificateDer<'_>| may_sign_certificates(one);
+            let intermediates: Vec<_> = intermediates.iter().filter(may_sign).cloned().collect();
+            return by_authority.verify_client_cert(shown, &intermediates, now);
         };
         leaf.check(CLIENT_AUTH, now)?;
         Ok(ClientCertVerified::assertion())

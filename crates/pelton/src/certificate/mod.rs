@@ -9,12 +9,15 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use net::tls::ServerTls;
-use server::tls::{Certificates, TlsFiles};
+use server::tls::{Certificates, Look, TlsFiles};
+use server::{Server, TimeSource};
+use service::Shared;
 
 use crate::arguments::ClientAuth;
 use crate::exit::Failure;
 use crate::limits::{CERTIFICATE_POLL_MS, CERTIFICATE_WARNING_S};
 use crate::settings::{CertificateSource, Settings};
+use crate::time_source::SystemTimeSource;
 
 pub use self_signed::SelfSigned;
 
@@ -31,6 +34,52 @@ pub struct ServerCertificate {
     watched: Arc<Mutex<Watched>>,
     /// What to tell the user of a certificate that was made for a first try.
     pub self_signed: Option<SelfSigned>,
+}
+
+/// The certificate of a server that runs.
+#[derive(Clone)]
+pub struct ServedCertificate {
+    certificate: ServerCertificate,
+    /// Whose connections are looked at when an authority is trusted no more.
+    shared: Arc<Shared>,
+}
+
+impl ServedCertificate {
+    /// That of this server.
+    pub fn new(certificate: &ServerCertificate, server: &Server) -> ServedCertificate {
+        ServedCertificate {
+            certificate: certificate.clone(),
+            shared: Arc::clone(server.shared()),
+        }
+    }
+
+    /// From now on changed files are taken by themselves. The thread ends with the process.
+    pub fn watch(&self) -> std::io::Result<()> {
+        let this = self.clone();
+        this.certificate.warn();
+        this.certificate.warn_of_names();
+        let thread = thread::Builder::new().name("pelton-certificate".into());
+        thread.spawn(move || {
+            loop {
+                thread::sleep(Duration::from_millis(CERTIFICATE_POLL_MS));
+                this.look(false);
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Takes the files anew if they have changed, and says in the log what came of it. `asked`: by
+    /// somebody who wants an answer.
+    pub fn look(&self, asked: bool) {
+        if self.certificate.look(asked) == Look::AuthorityGone {
+            tracing::info!(
+                "an authority is not in --client-ca any more: connections whose certificate it \
+                 has signed are ended"
+            );
+            let now_ms = SystemTimeSource.wall_ms();
+            self.shared.identities.check_certificates(now_ms);
+        }
+    }
 }
 
 struct Watched {
@@ -79,28 +128,14 @@ impl ServerCertificate {
         &self.tls
     }
 
-    /// From now on changed files are taken by themselves. The thread ends with the process.
-    pub fn watch(&self) -> std::io::Result<()> {
-        let this = self.clone();
-        this.warn();
-        this.warn_of_names();
-        let thread = thread::Builder::new().name("pelton-certificate".into());
-        thread.spawn(move || {
-            loop {
-                thread::sleep(Duration::from_millis(CERTIFICATE_POLL_MS));
-                this.look(false);
-            }
-        })?;
-        Ok(())
-    }
-
     /// Looks whether the files have changed, and says in the log what came of it. `asked`: by
-    /// somebody who wants an answer.
-    pub fn look(&self, asked: bool) {
+    /// somebody who wants an answer. Returns what became of them.
+    fn look(&self, asked: bool) -> Look {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        match watched.certificates.look(now_s(), asked) {
-            Ok(false) => {}
-            Ok(true) => {
+        let look = watched.certificates.look(now_s(), asked);
+        match &look {
+            Ok(Look::Same) => {}
+            Ok(Look::Replaced | Look::AuthorityGone) => {
                 tracing::info!(
                     "the certificate was read anew: it is valid for another {} days",
                     self.left_s() / 86_400
@@ -111,6 +146,7 @@ impl ServerCertificate {
         }
         drop(watched);
         self.warn();
+        look.unwrap_or(Look::Same)
     }
 
     /// Says once of each certificate that it is about to run out, and once that it has.

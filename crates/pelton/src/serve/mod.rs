@@ -19,7 +19,7 @@ use service::ServerInfo;
 
 use crate::activity;
 use crate::arguments::{Driver, ServeArguments};
-use crate::certificate::ServerCertificate;
+use crate::certificate::{ServedCertificate, ServerCertificate};
 use crate::cpus;
 use crate::exit::{Exit, Failure};
 use crate::init_admin::InitAdmin;
@@ -176,16 +176,17 @@ fn tell_manager(
     let failed = |error| no_thread("or signal", &error);
     let watchdog = watchdog::start(&notifier, server.pulse()).map_err(failed)?;
     let (to_tell, to_say) = (Arc::clone(&notifier), status.clone());
-    let certificate_too = certificate.cloned();
+    let certificate = certificate.map(|certificate| ServedCertificate::new(certificate, server));
+    let watched = certificate
+        .as_ref()
+        .map_or(Ok(()), ServedCertificate::watch);
+    watched.map_err(failed)?;
     if arguments.config.is_none() && certificate.is_none() {
         reload::stop_on_hangup(server.stop_handle()).map_err(failed)?;
     } else {
-        reload::on_hangup(arguments, settings, level, to_tell, to_say, certificate_too)
+        reload::on_hangup(arguments, settings, level, to_tell, to_say, certificate)
             .map_err(failed)?;
     }
-    certificate
-        .map_or(Ok(()), ServerCertificate::watch)
-        .map_err(failed)?;
     notifier.ready(&status);
     Ok(watchdog)
 }

@@ -4,6 +4,7 @@ use net::{Closed, ConnectionId, Connections, Handler, Io, Peer};
 use store::{DatabaseId, Decision, Outcomes};
 
 use super::LoopState;
+use super::trust::TrustWalk;
 use crate::call_id::CallId;
 use crate::connection::{ConnectionState, Http2State, Link};
 use crate::limits;
@@ -15,6 +16,7 @@ pub(crate) struct LoopHandler {
     /// The connections, by their slots.
     pub(super) slots: Vec<Option<ConnectionState>>,
     pub(super) state: LoopState,
+    pub(super) trust_walk: TrustWalk,
 }
 
 impl LoopHandler {
@@ -22,6 +24,7 @@ impl LoopHandler {
         LoopHandler {
             slots: Vec::new(),
             state,
+            trust_walk: TrustWalk::default(),
         }
     }
 
@@ -189,6 +192,7 @@ impl LoopHandler {
         for call in self.state.orphans() {
             self.with_call(connections, call, LoopState::end_orphan);
         }
+        self.trust_walk.begin_at(0);
     }
 
     /// The same of those whose calls have ended, and whose answers wait.
@@ -211,6 +215,20 @@ impl LoopHandler {
         }
     }
 
+    /// Takes no new calls on the connection of a slot, if there is one.
+    pub(super) fn drain_slot(
+        &mut self,
+        connections: &mut dyn Connections,
+        slot: usize,
+        now_ns: u64,
+    ) {
+        if let Some(state) = self.slots[slot].as_mut()
+            && let Some(io) = connections.io(state.link().id)
+        {
+            self.state.drain_connection(state, io, now_ns);
+        }
+    }
+
     /// While draining: ends the calls that only wait for their peer.
     fn cancel_idle_calls(&mut self, connections: &mut dyn Connections, now_ns: u64) {
         for call in self.state.overstayed(now_ns) {
@@ -229,6 +247,10 @@ impl Handler for LoopHandler {
         let holding = account.open(&peer.address, &self.state.waker);
         let mut link = Link::new(id, peer, holding, now_ns);
         self.state.connection_opened(&mut link, now_ns);
+        if link.identity.to_check().is_some() {
+            // An authority was taken away during its handshake.
+            self.trust_walk.begin_at(slot);
+        }
         self.slots[slot] = Some(ConnectionState::Undecided(Box::new(link)));
     }
 
@@ -270,6 +292,7 @@ impl Handler for LoopHandler {
     fn tick(&mut self, connections: &mut dyn Connections, now_ns: u64) {
         self.state.set_time(now_ns);
         self.end_orphans(connections);
+        self.end_distrusted(connections, now_ns);
         self.serve_reads(connections);
         self.serve_long_reads(connections);
         self.take_up_brought(connections);
@@ -292,7 +315,10 @@ impl Handler for LoopHandler {
     }
 
     fn next_deadline_ns(&self) -> Option<u64> {
-        self.state.next_deadline_ns()
+        match self.trust_walk.is_under_way() {
+            true => Some(self.state.tick_ns()),
+            false => self.state.next_deadline_ns(),
+        }
     }
 
     fn awaits_wake(&self) -> bool {
@@ -311,10 +337,8 @@ impl Handler for LoopHandler {
         self.state.set_time(now_ns);
         self.state.begin_drain(now_ns);
         self.wake_subscribers(connections);
-        for state in self.slots.iter_mut().flatten() {
-            if let Some(io) = connections.io(state.link().id) {
-                self.state.drain_connection(state, io, now_ns);
-            }
+        for slot in 0..self.slots.len() {
+            self.drain_slot(connections, slot, now_ns);
         }
     }
 
@@ -374,7 +398,7 @@ mod tests {
         let mut pair = Pair::open();
         let before = pair.worker.alarms();
         for (at_ns, alarms) in [(90, 1), (90, 1), (91, 1), (89, 2), (89, 2), (90, 2)] {
-            let LoopHandler { slots, state } = &mut pair.worker;
+            let LoopHandler { slots, state, .. } = &mut pair.worker;
             let open = slots[0].as_mut().expect("it is open");
             state.arm(open.link_mut(), at_ns);
             assert_eq!(pair.worker.alarms() - before, alarms, "{at_ns}");

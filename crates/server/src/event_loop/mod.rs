@@ -9,6 +9,7 @@ mod requests;
 mod steps;
 mod stopping;
 mod ticking;
+mod trust;
 mod visits;
 
 use std::collections::BTreeSet;

@@ -181,15 +181,26 @@ impl LoopState {
         self.end(http2, io, id, deadline_exceeded());
     }
 
-    /// The caller was revoked, or has expired. What is with the committer is done in any case, and
-    /// a call that ends with it is told what became of it. What waits for the peer's windows is
-    /// dropped: it is for nobody any more, and the status would wait behind it.
+    /// The caller was revoked, or has expired.
     pub(super) fn end_orphan(&mut self, http2: &mut Http2State, io: &mut Io, id: CallId) {
+        self.end_unauthenticated(http2, io, id, Unauthenticated::Ended);
+    }
+
+    /// Nobody knows any more whose a call is. What is with the committer is done in any case, and a
+    /// call that ends with it is told what became of it. What waits for the peer's windows is
+    /// dropped: it is for nobody any more, and the status would wait behind it.
+    pub(super) fn end_unauthenticated(
+        &mut self,
+        http2: &mut Http2State,
+        io: &mut Io,
+        id: CallId,
+        why: Unauthenticated,
+    ) {
         if !self.calls.end_with_commit(id) {
             if let Some(stream) = self.calls.stream(id) {
                 http2.connection.drop_unsent(stream);
             }
-            self.end(http2, io, id, Unauthenticated::Ended.status());
+            self.end(http2, io, id, why.status());
         }
     }
 

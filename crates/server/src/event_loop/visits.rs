@@ -376,7 +376,7 @@ mod tests {
         let bytes = account.limit_bytes() / 2;
         let mut now_ns = 1;
         for _ in 0..2 {
-            let LoopHandler { slots, state } = &mut pair.worker;
+            let LoopHandler { slots, state, .. } = &mut pair.worker;
             for bytes in [0, bytes] {
                 let held = Held {
                     charged_bytes: bytes,

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use net::Handler;
-use net::tls::{Agreed, PeerCertificate, SubjectName};
+use net::tls::{Agreed, ClientTrust, PeerCertificate, ServerTls, ServerTlsOptions, SubjectName};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use service::Method;
 use service::identities::{Identity, IssuedToken, NEVER_MS, TOKEN_BYTES, Token};
 use service::rights::Rights;
@@ -15,10 +16,16 @@ use crate::pair::Pair;
 
 /// A connection of a client with a certificate for `w.example`, valid until this second.
 fn with_certificate(anonymous: Rights, not_after_s: u64) -> Pair {
+    with_trust(anonymous, not_after_s, None)
+}
+
+/// The same; `trust`: by which it is checked again.
+fn with_trust(anonymous: Rights, not_after_s: u64, trust: Option<ClientTrust>) -> Pair {
     let certificate = PeerCertificate {
         fingerprint: [7; 32],
         not_after_s,
         names: vec![SubjectName::Dns("W.example".into())],
+        trust,
     };
     let agreed = Agreed {
         application: Some(b"h2".to_vec()),
@@ -143,5 +150,139 @@ fn the_user_of_a_unix_socket_has_the_rights_of_what_it_is_bound_to() {
             assert_eq!(ask(&mut pair, Method::Get, None), bound);
             bind(&pair, &[]);
         }
+    }
+}
+
+/// The same, valid from the beginning of time, which is that of these tests.
+fn valid(mut params: CertificateParams) -> CertificateParams {
+    params.not_before = rcgen::date_time_ymd(1970, 1, 1);
+    params
+}
+
+/// A server's TLS, and two authorities whose certificates it takes.
+struct TwoAuthorities {
+    own: [String; 2],
+    authorities: [CertifiedIssuer<'static, KeyPair>; 2],
+    tls: ServerTls,
+}
+
+impl TwoAuthorities {
+    fn new() -> TwoAuthorities {
+        let key = || KeyPair::generate().expect("random numbers");
+        let own_key = key();
+        let own = valid(CertificateParams::new(["localhost".into()]).expect("a name"));
+        let own = own.self_signed(&own_key).expect("signed").pem();
+        let own = [own, own_key.serialize_pem()];
+        let authorities = ["one", "two"].map(|name| {
+            let mut params = valid(CertificateParams::default());
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            (params.distinguished_name).push(rcgen::DnType::CommonName, name);
+            CertifiedIssuer::self_signed(params, key()).expect("signed")
+        });
+        let both = authorities[0].pem() + &authorities[1].pem();
+        let tls = ServerTls::new(&options(&own, &both)).expect("valid");
+        TwoAuthorities {
+            own,
+            authorities,
+            tls,
+        }
+    }
+
+    /// Has the server trust these only. Returns whether one was taken away.
+    fn trust_only(&self, which: &[usize]) -> bool {
+        let pem: String = which.iter().map(|&at| self.authorities[at].pem()).collect();
+        self.tls.replace(&options(&self.own, &pem)).expect("valid")
+    }
+
+    /// The trust in a client of one of them that connects now.
+    fn client_of(&self, which: usize) -> ClientTrust {
+        let key = KeyPair::generate().expect("random numbers");
+        let params = valid(CertificateParams::new(["w.example".into()]).expect("a name"));
+        let signed = params.signed_by(&key, &self.authorities[which]);
+        let chain = [signed.expect("signed").der().to_vec()];
+        ClientTrust::new(self.tls.clone(), self.tls.trust_version(), &chain)
+    }
+}
+
+fn options<'a>(own: &'a [String; 2], authorities: &'a str) -> ServerTlsOptions<'a> {
+    ServerTlsOptions {
+        certificate: own[0].as_bytes(),
+        key: own[1].as_bytes(),
+        client_authorities: Some(authorities.as_bytes()),
+        client_certificate_optional: false,
+        applications: &[b"h2"],
+        now_s: BEGIN_MS / 1_000,
+    }
+}
+
+/// What runs on it ends, with a token as without, and it takes no more calls.
+#[test]
+fn a_connection_ends_when_its_authority_is_trusted_no_more() {
+    let two = TwoAuthorities::new();
+    for _ in 0..2 {
+        let make = |which| {
+            let trust = Some(two.client_of(which));
+            let pair = with_trust(rights("write"), NEVER_MS, trust);
+            bind(&pair, &[(WORKER, "write", NEVER_MS)]);
+            pair
+        };
+        let (mut gone, mut stays) = (make(0), make(1));
+        let calls = [None, Some(header(1))].map(|header| {
+            let path = path(Method::HealthWatch);
+            gone.call_with((&path, header.as_deref()), b"", true)
+        });
+        gone.turn();
+        let others = open_streams(&mut stays, None);
+        assert_eq!(gone.worker.running(), 2);
+        assert!(two.trust_only(&[1]));
+        for pair in [&gone, &stays] {
+            pair.worker.shared().identities.check_certificates(BEGIN_MS);
+        }
+        assert_eq!(ends(&mut gone, calls), [Some(Code::Unauthenticated); 2]);
+        assert_eq!(gone.worker.running(), 0);
+        stays.turn();
+        assert_eq!(stays.worker.running(), 2, "{others:?}");
+        assert_eq!(ask(&mut stays, Method::Get, None), Code::Ok);
+        // The first GOAWAY, and the last one when the peer has answered a PING.
+        for _ in 0..3 {
+            gone.turn();
+        }
+        assert!(gone.client.close_reason().is_some() || gone.io.is_closing());
+        assert!(!stays.io.is_closing());
+        assert!(!two.trust_only(&[0, 1]));
+    }
+}
+
+/// Before a loop has come round to it, and where only calls bring a loop round.
+#[test]
+fn a_call_is_refused_when_the_authority_of_its_connection_is_trusted_no_more() {
+    let two = TwoAuthorities::new();
+    for _ in 0..2 {
+        let mut pair = with_trust(rights("write"), NEVER_MS, Some(two.client_of(0)));
+        bind(&pair, &[(WORKER, "write", NEVER_MS)]);
+        assert_eq!(ask(&mut pair, Method::Get, None), Code::Ok);
+        assert!(two.trust_only(&[1]));
+        (pair.worker.shared().identities).check_certificates(BEGIN_MS);
+        assert_eq!(ask(&mut pair, Method::Get, None), Code::Unauthenticated);
+        assert!(!two.trust_only(&[0, 1]));
+    }
+}
+
+/// One whose handshake was under way when the authority was taken away.
+#[test]
+fn a_connection_that_opens_too_late_is_not_served() {
+    let two = TwoAuthorities::new();
+    for _ in 0..2 {
+        let (late, good) = (two.client_of(0), two.client_of(1));
+        assert!(two.trust_only(&[1]));
+        for (trust, is_served) in [(late, false), (good, true)] {
+            let mut pair = with_trust(rights("write"), NEVER_MS, Some(trust));
+            for _ in 0..4 {
+                pair.turn();
+            }
+            let is_over = pair.io.is_closing() || pair.client.close_reason().is_some();
+            assert_eq!(is_over, !is_served);
+        }
+        assert!(!two.trust_only(&[0, 1]));
     }
 }

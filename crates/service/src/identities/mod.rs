@@ -164,6 +164,12 @@ impl Identities {
         has_expired
     }
 
+    /// Has the loops look anew whom the certificates of their connections prove, as an authority is
+    /// not trusted any more.
+    pub fn check_certificates(&self, now_ms: u64) {
+        self.renew(self.present(), now_ms);
+    }
+
     fn renew(&self, mut present: MutexGuard<'_, Present>, now_ms: u64) {
         let table = present.table.next(&present.identities, now_ms);
         self.version.store(table.version(), Ordering::Release);

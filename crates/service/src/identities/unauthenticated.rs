@@ -21,6 +21,9 @@ pub enum Unauthenticated {
     BindingExpired,
     /// The certificate of the connection was valid when that began, and is not any more.
     CertificateExpired,
+    /// The authority of the connection's certificate was trusted when that began, and is not any
+    /// more.
+    CertificateNotTrusted,
 }
 
 impl Unauthenticated {
@@ -32,7 +35,8 @@ impl Unauthenticated {
             | Unauthenticated::Ended
             | Unauthenticated::Ambiguous
             | Unauthenticated::BindingExpired
-            | Unauthenticated::CertificateExpired => false,
+            | Unauthenticated::CertificateExpired
+            | Unauthenticated::CertificateNotTrusted => false,
         }
     }
 
@@ -71,6 +75,10 @@ impl Unauthenticated {
                 Unauthenticated::CertificateExpired => {
                     "the certificate of this connection has expired since it was opened: connect \
                      again with a new one"
+                }
+                Unauthenticated::CertificateNotTrusted => {
+                    "the server does not trust the certificate of this connection any more, since \
+                     the authority that signed it was taken away: connect again with another one"
                 }
             },
         )
