@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use net::{Notice, Notices, PeerAddress};
-use server::{AuditEvent, AuditRecord, Detail, FailedCall, audit_text, without_tokens};
+use server::{AuditEvent, AuditRecord, Detail, FailedCall, audit_text};
+use service::identities::without_tokens;
 use service::{Code, Method};
 use store::snapshot::SnapshotReport;
 use tracing::level_filters::LevelFilter;

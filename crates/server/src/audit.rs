@@ -4,7 +4,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use net::PeerAddress;
-use service::identities::{Identity, IdentityKey};
+use service::identities::{Identity, IdentityKey, shortened_without_tokens};
 use service::{Code, Method};
 use store::blob::UploadPeer;
 
@@ -70,10 +70,9 @@ impl AuditedCall {
 }
 
 fn shortened(text: &str) -> Box<str> {
-    match text.char_indices().nth(limits::AUDIT_TEXT_CHARACTERS) {
-        None => text.into(),
-        Some((end, _)) => format!("{}…", &text[..end]).into(),
-    }
+    let (mut short, is_cut) = shortened_without_tokens(text, limits::AUDIT_TEXT_CHARACTERS);
+    short.extend(is_cut.then_some('…'));
+    short.into()
 }
 
 /// Returns whether a call that ends so was denied.
@@ -263,6 +262,8 @@ fn lock(limit: &Mutex<LineLimit>) -> MutexGuard<'_, LineLimit> {
 
 #[cfg(test)]
 mod tests {
+    use service::identities::{TOKEN_BYTES, TOKEN_PREFIX, Token};
+
     use super::*;
 
     const LONG_NS: u64 = 1_000_000_000_000;
@@ -271,6 +272,23 @@ mod tests {
         LineOwner::Address(UploadPeer::with_address(
             std::net::Ipv4Addr::from(number).into(),
         ))
+    }
+
+    /// Wherever the token stands that somebody has taken for a name.
+    #[test]
+    fn no_part_of_a_token_is_left_where_a_text_is_cut() {
+        let token = Token::new([7; TOKEN_BYTES]).text();
+        for before in [0, limits::AUDIT_TEXT_CHARACTERS - 30] {
+            let text = format!("{}{}", "n".repeat(before), *token);
+            let short = shortened(&text);
+            assert!(
+                !short.contains(&token[TOKEN_PREFIX.len()..][..4]),
+                "{short}"
+            );
+        }
+        let long = "ä".repeat(limits::AUDIT_TEXT_CHARACTERS);
+        assert_eq!(shortened(&format!("{long}b")), format!("{long}…").into());
+        assert_eq!(shortened(&long), long.into());
     }
 
     #[test]

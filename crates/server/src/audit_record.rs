@@ -2,7 +2,7 @@
 
 use net::PeerAddress;
 use service::Code;
-use service::identities::{Identity, TOKEN_BYTES, TOKEN_PREFIX};
+use service::identities::{Identity, without_tokens};
 
 /// One line of the audit trail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,28 +93,6 @@ pub fn audit_text(text: &str) -> String {
     }
 }
 
-/// Returns a text without the tokens that stand in it.
-pub fn without_tokens(text: &str) -> String {
-    let mut rest = text;
-    let mut clean = String::with_capacity(text.len());
-    while let Some(at) = rest.find(TOKEN_PREFIX) {
-        let (before, found) = rest.split_at(at + TOKEN_PREFIX.len());
-        let is_of_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_".contains(byte);
-        let digits = found.bytes().take_while(|byte| is_of_token(byte)).count();
-        clean.push_str(before);
-        let is_token = digits >= TOKEN_DIGITS;
-        if is_token {
-            clean.push('…');
-        }
-        rest = &found[if is_token { digits } else { 0 }..];
-    }
-    clean.push_str(rest);
-    clean
-}
-
-/// Digits of base64 without padding that a token has.
-const TOKEN_DIGITS: usize = (TOKEN_BYTES * 8).div_ceil(6);
-
 fn is_plain(char: char) -> bool {
     let mut escaped = char.escape_debug();
     "\"'\\".contains(char) || escaped.next() == Some(char)
@@ -130,6 +108,8 @@ fn escaped(char: char) -> impl Iterator<Item = char> {
 
 #[cfg(test)]
 mod tests {
+    use service::identities::TOKEN_PREFIX;
+
     use super::*;
 
     #[test]

@@ -85,7 +85,7 @@ use wal::{Recovered, WriteError};
 use crate::account::Account;
 use crate::admission::Admission;
 use crate::audit::AuditTrail;
-pub use crate::audit_record::{AuditCaller, AuditEvent, AuditRecord, audit_text, without_tokens};
+pub use crate::audit_record::{AuditCaller, AuditEvent, AuditRecord, audit_text};
 use crate::blobs::{BlobLog, BlobThreads, LoopBlobs, Threads};
 use crate::clock::Clock;
 use crate::clock::SteadyTime;

@@ -204,8 +204,8 @@ pub const DEAD_ALARMS: usize = 4_096;
 /// deferred_drop thread.
 pub const GARBAGE_QUEUE: usize = 64;
 
-/// Bytes of an unknown path that a status message repeats.
-pub const PATH_IN_MESSAGE_BYTES: usize = 256;
+/// Characters of an unknown path that a status message repeats.
+pub const PATH_IN_MESSAGE_CHARACTERS: usize = 256;
 
 /// How often a long task says at most how far it has come, in milliseconds: what a person sees as
 /// moving, and next to nothing for a loop.

@@ -2,11 +2,19 @@
 
 pub use wire::grpc::{Code, Status};
 
+use crate::identities::shortened_without_tokens;
 use crate::limits::QUOTED_CHARACTERS;
 
-/// Returns as much of a text of a request as stands in a message.
+/// Returns as much of a text of a request as stands in a message, without tokens.
 pub(crate) fn shortened(text: &str) -> String {
-    text.chars().take(QUOTED_CHARACTERS).collect()
+    shortened_without_tokens(text, QUOTED_CHARACTERS).0
+}
+
+/// Returns the same, which ends with `…` if there is more.
+pub(crate) fn shortened_with_dots(text: &str) -> String {
+    let (mut short, is_cut) = shortened_without_tokens(text, QUOTED_CHARACTERS);
+    short.extend(is_cut.then_some('…'));
+    short
 }
 
 /// Returns the same in quotes, with escapes for what is no character to be seen.

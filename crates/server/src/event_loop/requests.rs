@@ -1,9 +1,7 @@
 //! Events of a connection: requests that begin, what their callers send, and how calls end.
 
-use std::borrow::Cow;
-
 use net::Io;
-use service::identities::{IdentityKey, Unauthenticated};
+use service::identities::{IdentityKey, Unauthenticated, shortened_without_tokens};
 use service::method::Access;
 use service::{
     Call, CallHead, CallSteps, Code, DelayedRefusal, Method, RefusedFor, Shared, Status,
@@ -446,7 +444,8 @@ fn no_such_method(path: &[u8]) -> Status {
     Status::unimplemented(format!("there is no method {} here", lossy(path)))
 }
 
-/// Returns as much of a path as goes into a message.
-fn lossy(path: &[u8]) -> Cow<'_, str> {
-    String::from_utf8_lossy(&path[..path.len().min(limits::PATH_IN_MESSAGE_BYTES)])
+/// Returns as much of a path as goes into a message, without tokens.
+fn lossy(path: &[u8]) -> String {
+    let text = String::from_utf8_lossy(path);
+    shortened_without_tokens(&text, limits::PATH_IN_MESSAGE_CHARACTERS).0
 }

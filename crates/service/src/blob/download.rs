@@ -14,7 +14,7 @@ use crate::call::Shared;
 use crate::limits::DOWNLOAD_CHUNK_BYTES;
 use crate::method::Method;
 use crate::rights::Right;
-use crate::status::{Code, Status};
+use crate::status::{Code, Status, quoted};
 use api::blob::{BlobDescription, DownloadRequest, DownloadResponse};
 use protobuf::writer;
 
@@ -193,9 +193,5 @@ fn send(
 
 #[cold]
 fn not_found(name: &str) -> Status {
-    let short: String = name
-        .chars()
-        .take(crate::limits::QUOTED_CHARACTERS)
-        .collect();
-    Status::not_found(format!("field name: there is no blob {short:?}"))
+    Status::not_found(format!("field name: there is no blob {}", quoted(name)))
 }

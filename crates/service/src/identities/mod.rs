@@ -11,6 +11,7 @@ mod folder_key;
 mod identity;
 pub(crate) mod record;
 mod record_reader;
+mod redact;
 pub(crate) mod role;
 mod table;
 #[cfg(test)]
@@ -33,6 +34,7 @@ pub use identity::{
     Identity, IdentityError, IssuedToken, NEVER_MS, Proof, TOKENS_PER_IDENTITY_MAX,
 };
 pub use record::IdentityRecord;
+pub use redact::{shortened_without_tokens, without_tokens};
 pub use table::{IdentityKey, IdentityTable};
 pub use token::{TOKEN_BYTES, TOKEN_PREFIX, Token, TokenHash, TokenKey, is_same_secret};
 pub use unauthenticated::Unauthenticated;

@@ -14,7 +14,7 @@ pub const TOKEN_PREFIX: &str = "pelton_";
 pub const TOKEN_BYTES: usize = 32;
 
 /// Digits of base64url that these are: 42 of 6 bits, and one of 4.
-const DIGITS: usize = 43;
+pub(super) const DIGITS: usize = 43;
 
 /// Bytes by which a [`TokenKey`] is told from others.
 pub const KEY_CHECK_BYTES: usize = 16;

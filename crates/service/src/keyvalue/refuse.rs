@@ -9,11 +9,13 @@ use store::{DatabaseId, Limit, PushError, Refusal};
 use super::messages::{Invalid, Rule};
 use crate::actions::Permissions;
 use crate::call::Shared;
+use crate::identities::shortened_without_tokens;
 use crate::limits::ANSWER_BYTES_MAX;
+use crate::limits::QUOTED_CHARACTERS;
 use crate::method::Method;
 use crate::permission;
 use crate::rights::{DropIn, Right};
-use crate::status::{Code, Status, shortened};
+use crate::status::{Code, Status};
 
 /// Returns the id of a database by its name, to those who have a right on its entries. It is looked
 /// at first, so that a refusal does not tell whether there is such a database.
@@ -65,8 +67,8 @@ fn find(name: &str, shared: &Shared) -> Result<DatabaseId, Status> {
 
 #[cold]
 fn unknown_database(name: &str) -> Status {
-    let short = shortened(name);
-    let dots = if short.len() < name.len() { "…" } else { "" };
+    let (short, is_cut) = shortened_without_tokens(name, QUOTED_CHARACTERS);
+    let dots = if is_cut { "…" } else { "" };
     Status::not_found(format!(
         "field database: there is no database {short:?}{dots}"
     ))
@@ -210,8 +212,6 @@ pub(crate) fn refusal(refusal: Refusal) -> Status {
 #[cfg(test)]
 #[test]
 fn a_name_that_was_cut_short_says_so() {
-    use crate::limits::QUOTED_CHARACTERS;
-
     for (name, is_cut) in [
         ("ä".repeat(QUOTED_CHARACTERS), false),
         ("ä".repeat(QUOTED_CHARACTERS + 1), true),

@@ -9,10 +9,9 @@ mod by_method;
 
 use crate::actions::Permissions;
 use crate::identities::{Binding, Identity, Unauthenticated};
-use crate::limits::QUOTED_CHARACTERS;
 use crate::method::{Access, DatabaseName, Method};
 use crate::rights::{DropIn, Grant, Right, Scope};
-use crate::status::{Code, Status};
+use crate::status::{Code, Status, shortened_with_dots};
 
 /// From where a call comes, as far as it matters for what it may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,8 +95,8 @@ pub(crate) fn check_blobs(
         return Ok(());
     }
     let scope = Scope::Blobs {
-        database: shortened(database),
-        prefix: shortened(prefix),
+        database: shortened_with_dots(database).into(),
+        prefix: shortened_with_dots(prefix).into(),
     };
     Err(refused(identity, right, scope))
 }
@@ -112,7 +111,11 @@ pub(crate) fn has_drop_in(service: DropIn, actions: &impl Permissions) -> bool {
 fn refused_database(right: Right, database: &str, actions: &impl Permissions) -> Status {
     match actions.identity() {
         None => Unauthenticated::Ended.status(),
-        Some(identity) => refused(identity, right, Scope::Database(shortened(database))),
+        Some(identity) => refused(
+            identity,
+            right,
+            Scope::Database(shortened_with_dots(database).into()),
+        ),
     }
 }
 
@@ -161,17 +164,14 @@ fn in_plain_text(method: Method) -> Status {
     )
 }
 
-fn shortened(text: &str) -> Box<str> {
-    match text.char_indices().nth(QUOTED_CHARACTERS) {
-        None => text.into(),
-        Some((end, _)) => format!("{}…", &text[..end]).into(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::identities::{Identities, IssuedToken, NEVER_MS, Proof, TokenHash, TokenKey};
+    use crate::identities::{
+        Identities, IssuedToken, NEVER_MS, Proof, TOKEN_BYTES, TOKEN_PREFIX, Token, TokenHash,
+        TokenKey,
+    };
+    use crate::limits::QUOTED_CHARACTERS;
     use crate::rights::Rights;
 
     struct Caller(Option<Identity>);
@@ -341,6 +341,18 @@ mod tests {
             told.contains(&format!("{}…`", "ä".repeat(QUOTED_CHARACTERS))),
             "{told}"
         );
+        // Of a token that was taken for a name, no part is left where the name is cut.
+        let token = Token::new([7; TOKEN_BYTES]).text();
+        for before in [0, 10, QUOTED_CHARACTERS - 20, QUOTED_CHARACTERS - 2] {
+            let name = format!("{}{}", "n".repeat(before), *token);
+            for refused in [
+                check_database(Right::Read, &name, &caller),
+                check_blobs(Right::Read, ("b", &name), &caller),
+            ] {
+                let (_, told) = words(refused);
+                assert!(!told.contains(&token[TOKEN_PREFIX.len()..][..4]), "{told}");
+            }
+        }
         let caller = Caller(Some(without_token(&["read:a"])));
         assert_eq!(
             words(check_database(Right::Write, "a", &caller)),
