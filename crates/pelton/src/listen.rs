@@ -36,8 +36,8 @@ impl FromStr for Anonymous {
             return Ok(Anonymous(Vec::new()));
         }
         let grants = text.split(',').map(|right| {
-            let grant: Result<Grant, _> = right.parse();
-            grant.map_err(|error| format!("`{MARK}{text}`: {error}; or `{NOTHING}` alone"))
+            Grant::new(right)
+                .map_err(|error| format!("`{MARK}{text}`: {error}; or `{NOTHING}` alone"))
         });
         let grants: Vec<Grant> = grants.collect::<Result<_, _>>()?;
         if grants.iter().any(|grant| matches!(grant, Grant::Role(_))) {
@@ -132,7 +132,10 @@ impl FromStr for ListenAddresses {
 /// Returns whether a piece of a list is meant as a right, and not as an address.
 fn begins_a_right(piece: &str) -> bool {
     let word = piece.split(':').next().unwrap_or(piece);
-    matches!(word, "read" | "write" | "admin" | "service" | NOTHING)
+    matches!(
+        word,
+        "read" | "write" | "admin" | "service" | "role" | NOTHING
+    )
 }
 
 /// An address with what `tls:` or `plain:` in front of it and `+anonymous=` behind it say.
@@ -338,6 +341,9 @@ mod tests {
         ] {
             assert!(text.parse::<ListenAddresses>().is_err(), "{text}");
         }
+        let of_role = "h:1+anonymous=read:a,role:dev".parse::<ListenAddresses>();
+        let error = of_role.expect_err("it is no address either");
+        assert!(error.contains("only tokens have roles"), "{error}");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use api::admin::{
     DropRoleRequest, ListRolesResponse, RoleDescription, SetRoleRequest, SetRoleResponse,
 };
 use service::Method;
+use service::rights::shown_right;
 
 use super::token::warn_of_databases;
 use super::{Caller, unreadable};
@@ -74,9 +75,9 @@ pub fn list_roles(arguments: &ListRolesArguments) -> Result<Exit, Failure> {
                 ("tokens", role.tokens.into()),
             ]))?,
             false => rows.push([
-                role.name.to_owned(),
+                shown_right(role.name).into_owned(),
                 role.tokens.to_string(),
-                rights.join(","),
+                shown_rights(&rights),
             ]),
         }
     }
@@ -87,4 +88,21 @@ pub fn list_roles(arguments: &ListRolesArguments) -> Result<Exit, Failure> {
     }
     output.end()?;
     Ok(Exit::Done)
+}
+
+/// The rights in one text, in which each is told from the others.
+fn shown_rights(rights: &[&str]) -> String {
+    let shown = rights.iter().map(|right| shown_right(right));
+    shown.collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_right_of_a_role_is_taken_for_several_or_makes_a_line_of_its_own() {
+        let shown = shown_rights(&["read:a", "read:a/x,admin", "read:a/\nroot"]);
+        assert_eq!(shown, r#"read:a,"read:a/x,admin","read:a/\nroot""#);
+    }
 }

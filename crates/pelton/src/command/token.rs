@@ -12,7 +12,7 @@ use rustix::process::{Resource, getrlimit};
 use serde_json::{Map, Value};
 use service::Method;
 use service::limits::{TOKEN_EXPIRY_MS_MAX, TOKEN_KEEP_MS_MAX};
-use service::rights::Grant;
+use service::rights::{Grant, shown_right};
 use time::OffsetDateTime;
 
 use super::{Caller, unreadable};
@@ -137,7 +137,7 @@ fn summary(described: &TokenDescription<'_>) -> Result<String, Failure> {
     };
     Ok(format!(
         "{bound}{}; {expires}{previous}",
-        rights(described)?.join(", ")
+        shown_rights(described, ", ")?
     ))
 }
 
@@ -391,6 +391,12 @@ fn rights<'a>(token: &TokenDescription<'a>) -> Result<Vec<&'a str>, Failure> {
     rights.map_err(unreadable)
 }
 
+/// The rights in one text, in which each is told from the others.
+fn shown_rights(token: &TokenDescription<'_>, separator: &str) -> Result<String, Failure> {
+    let rights = rights(token)?.into_iter().map(shown_right);
+    Ok(rights.collect::<Vec<_>>().join(separator))
+}
+
 fn fields(token: &TokenDescription<'_>) -> Result<Map<String, Value>, Failure> {
     let mut fields = object([
         ("name", token.name.into()),
@@ -444,15 +450,15 @@ fn cells(token: &TokenDescription<'_>) -> Result<[String; COLUMNS.len()], Failur
         at_ms => at(at_ms),
     };
     Ok([
-        token.name.to_owned(),
+        shown_right(token.name).into_owned(),
         at(token.created_at_ms),
         expires,
         previous,
         match token.binding {
             "" => "-".into(),
-            binding => binding.to_owned(),
+            binding => shown_right(binding).into_owned(),
         },
-        rights(token)?.join(","),
+        shown_rights(token, ",")?,
     ])
 }
 
@@ -519,6 +525,26 @@ mod tests {
             assert_eq!(column, lines[0].find(COLUMNS[2]).expect("it is there"));
         }
         assert_eq!(lines.len(), expected.len());
+    }
+
+    /// A prefix of blobs may have any characters, and a server of an earlier version took them all.
+    #[test]
+    fn no_right_is_taken_for_several_or_makes_a_line_of_its_own() {
+        let rights = ["read:a/x,admin", "read:a/\nroot  never  admin"];
+        let token = TokenDescription {
+            name: "ci",
+            rights: (&rights[..]).into(),
+            ..TokenDescription::default()
+        };
+        let lines = table(&[token]).expect("they are messages");
+        let shown = r#""read:a/x,admin","read:a/\nroot  never  admin""#;
+        assert_eq!(lines.len(), 2);
+        assert!(lines[1].ends_with(shown), "{}", lines[1]);
+        let told = summary(&token).expect("it is a message");
+        assert!(
+            told.starts_with(&shown.replace(r#"","#, r#"", "#)),
+            "{told}"
+        );
     }
 
     #[test]

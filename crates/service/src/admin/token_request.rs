@@ -12,7 +12,7 @@ use crate::limits::{
     TOKEN_RIGHTS_BYTES_MAX,
 };
 use crate::method::Method;
-use crate::rights::{Grant, Rights, is_identity_name};
+use crate::rights::{Grant, Rights, is_identity_name, shown_right};
 use crate::status::{Code, Status, quoted};
 use api::admin::{CreateTokenRequest, ListTokensRequest, RevokeTokenRequest, RotateTokenRequest};
 use protobuf::DecodeError;
@@ -84,11 +84,11 @@ pub(super) fn audited_rights<'a>(
     rights: impl Iterator<Item = Result<&'a str, DecodeError>>,
     binding: &str,
 ) -> String {
-    let rights: Result<Vec<&str>, _> = rights.collect();
+    let rights: Result<Vec<_>, _> = rights.map(|right| right.map(shown_right)).collect();
     let rights = rights.unwrap_or_default().join(",");
     match binding {
         "" => rights,
-        _ => format!("{rights} for {binding}"),
+        _ => format!("{rights} for {}", shown_right(binding)),
     }
 }
 
@@ -125,7 +125,7 @@ pub(super) fn read_rights<'a>(
     for text in texts {
         let text = text.map_err(|error| invalid(method, error))?;
         bytes += text.len();
-        let grant: Result<Grant, _> = text.parse();
+        let grant = Grant::new(text);
         grants.push(
             grant.map_err(|error| Status::invalid_argument(format!("field rights: {error}")))?,
         );

@@ -10,7 +10,7 @@ mod by_method;
 use crate::actions::Permissions;
 use crate::identities::{Binding, Identity, Unauthenticated};
 use crate::method::{Access, DatabaseName, Method};
-use crate::rights::{DropIn, Grant, Right, Scope};
+use crate::rights::{DropIn, Grant, Right, Scope, shown_right};
 use crate::status::{Code, Status, shortened_with_dots};
 
 /// From where a call comes, as far as it matters for what it may do.
@@ -122,8 +122,8 @@ fn refused_database(right: Right, database: &str, actions: &impl Permissions) ->
 /// The caller lacks a right in a place.
 #[cold]
 fn refused(identity: &Identity, right: Right, scope: Scope) -> Status {
-    let needed = Grant::In(right, scope);
-    denied(identity, &format!("the right `{needed}`"))
+    let needed = Grant::In(right, scope).to_string();
+    denied(identity, &format!("the right `{}`", shown_right(&needed)))
 }
 
 /// The caller has a right nowhere.
@@ -340,6 +340,13 @@ mod tests {
         assert!(
             told.contains(&format!("{}…`", "ä".repeat(QUOTED_CHARACTERS))),
             "{told}"
+        );
+        assert_eq!(
+            words(check_database(Right::Write, "a`\nb", &caller)),
+            denied(
+                "the call needs the right `\"write:a`\\nb\"`: the token of \"ci\" is not good for \
+                 it"
+            )
         );
         // Of a token that was taken for a name, no part is left where the name is cut.
         let token = Token::new([7; TOKEN_BYTES]).text();

@@ -1,5 +1,6 @@
 //! One right, and how it is written: `read:orders`, `write:orders/images/`, `service:kvstore`.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -47,6 +48,18 @@ pub enum Grant {
 }
 
 impl Grant {
+    /// Reads a right that is new. Those that were given to somebody before keep what they have.
+    ///
+    /// # Errors
+    /// If it is none, or has a character in it that is not shown.
+    pub fn new(text: &str) -> Result<Grant, GrantError> {
+        let is_shown = |char: char| !char.is_control() && !HIDDEN.contains(&char);
+        match text.chars().all(is_shown) {
+            true => text.parse(),
+            false => Err(GrantError::Hidden(shortened(text))),
+        }
+    }
+
     /// Returns the name of the database in which it holds; `None`: it is of none by itself.
     pub fn database(&self) -> Option<&str> {
         match self {
@@ -54,6 +67,17 @@ impl Grant {
             Grant::In(_, Scope::Blobs { database, .. }) => Some(database),
             Grant::In(_, Scope::Server) | Grant::DropIn(_) | Grant::Role(_) => None,
         }
+    }
+}
+
+/// Returns the text of a right as it stands in a list or a sentence: in quotes, with escapes, if
+/// there is something in it that could end it there. Blobs may have any names, so a prefix could be
+/// taken for more rights than one, or for a line of its own.
+pub fn shown_right(text: &str) -> Cow<'_, str> {
+    let is_plain = |char: char| !", `".contains(char) && char.escape_debug().eq([char]);
+    match text.chars().all(is_plain) {
+        true => Cow::Borrowed(text),
+        false => Cow::Owned(format!("{text:?}")),
     }
 }
 
@@ -67,6 +91,12 @@ pub enum DropIn {
     /// `Ydb.Debug.V1.DebugService`.
     YdbPing,
 }
+
+/// Separators of lines, and characters that change the direction of a text.
+const HIDDEN: [char; 11] = [
+    '\u{2028}', '\u{2029}', '\u{202a}', '\u{202b}', '\u{202c}', '\u{202d}', '\u{202e}', '\u{2066}',
+    '\u{2067}', '\u{2068}', '\u{2069}',
+];
 
 /// The default database in a right: no other database can have this name.
 pub const DEFAULT_DATABASE: &str = "default";
@@ -149,6 +179,9 @@ pub enum GrantError {
         "admin of some blobs is no right: name the database alone, or write, which deletes too"
     )]
     AdminOfBlobs,
+    /// Nobody would see what is granted.
+    #[error("the right {0:?} has a control character in it, or one that is not shown")]
+    Hidden(String),
     /// It is too long.
     #[error("a right has {0} bytes, at most {RIGHT_BYTES_MAX} are allowed")]
     TooLong(usize),
@@ -244,6 +277,42 @@ mod tests {
         }
         let default = Grant::In(Right::Read, Scope::Database("".into()));
         assert_eq!("read:default".parse(), Ok(default));
+    }
+
+    #[test]
+    fn a_right_that_could_be_taken_for_others_stands_in_quotes() {
+        for (text, shown) in [
+            ("write:orders/images/", "write:orders/images/"),
+            ("read:a/größe", "read:a/größe"),
+            ("read:a/x,admin", r#""read:a/x,admin""#),
+            ("read:a/x for uid:0", r#""read:a/x for uid:0""#),
+            (r#"read:a/"x"#, r#""read:a/\"x""#),
+            (r"read:a/\", r#""read:a/\\""#),
+            ("read:a/`", r#""read:a/`""#),
+            ("read:a/\nb\u{202e}", r#""read:a/\nb\u{202e}""#),
+        ] {
+            assert_eq!(shown_right(text), shown);
+        }
+    }
+
+    /// What was given to somebody before stays readable.
+    #[test]
+    fn a_new_right_has_no_characters_that_are_not_shown() {
+        for text in [
+            "read:a/\n",
+            "read:a/x\u{202e}y",
+            "read:a/\u{2028}",
+            "read:a/\u{85}",
+        ] {
+            let error = Grant::new(text).expect_err(text);
+            assert_eq!(error, GrantError::Hidden(text.into()));
+            assert!(!error.to_string().contains(text), "{error}");
+            assert!(text.parse::<Grant>().is_ok());
+        }
+        for text in ["read:a/x,y z\"", "read:a/e\u{301}", "role:dev"] {
+            assert_eq!(Grant::new(text), text.parse());
+        }
+        assert_eq!(Grant::new("reads"), "reads".parse());
     }
 
     #[test]

@@ -6,7 +6,7 @@
 mod grant;
 
 pub(crate) use grant::is_identity_name;
-pub use grant::{DEFAULT_DATABASE, DropIn, Grant, GrantError, Right, Scope};
+pub use grant::{DEFAULT_DATABASE, DropIn, Grant, GrantError, Right, Scope, shown_right};
 
 /// What a caller may do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -97,7 +97,8 @@ impl Rights {
             Grant::In(right, Scope::Blobs { database, prefix }) => {
                 self.on_blobs(*right, database, prefix)
             }
-            Grant::DropIn(service) => self.on_drop_in(*service),
+            // Whoever may write everywhere may do what it does without its name.
+            Grant::DropIn(service) => self.on_drop_in(*service) || self.on_server(Right::Write),
             Grant::Role(_) => true,
         })
     }
@@ -187,6 +188,17 @@ mod tests {
             "service:gupload",
         ];
         let included = |one: &str, other: &str| rights(&[one]).include(&rights(&[other]));
+        for service in DropIn::ALL.map(|service| format!("service:{}", service.name())) {
+            for (one, expected) in [
+                ("admin", true),
+                ("write", true),
+                ("read", false),
+                ("write:default", false),
+                (&service, true),
+            ] {
+                assert_eq!(included(one, &service), expected, "{one} {service}");
+            }
+        }
         for (one, others) in [
             (
                 "read",
