@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use net::{Notice, Notices, PeerAddress};
 use server::{AuditEvent, AuditRecord, Detail, FailedCall, audit_text};
-use service::identities::without_tokens;
+use service::redact::without_tokens;
 use service::{Code, Method};
 use store::snapshot::SnapshotReport;
 use tracing::level_filters::LevelFilter;

@@ -2,11 +2,37 @@
 
 use std::sync::Arc;
 
-use service::identities::Unauthenticated;
 use service::{Code, RefusedFor, Status};
 
 use crate::account::{Account, Holding};
 use crate::limits;
+
+/// Why a call is refused before anybody asks whose it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ShedFor {
+    /// The server stops.
+    Stopping,
+    /// Its connection is one too many.
+    Connections,
+    /// Its connection is one too many from its address.
+    AddressConnections,
+    /// Too many calls are running.
+    RunningCalls,
+    /// The memory for requests and unsent answers is used up.
+    Buffers,
+}
+
+impl From<ShedFor> for RefusedFor {
+    fn from(reason: ShedFor) -> RefusedFor {
+        match reason {
+            ShedFor::Stopping => RefusedFor::Stopping,
+            ShedFor::Connections => RefusedFor::Connections,
+            ShedFor::AddressConnections => RefusedFor::AddressConnections,
+            ShedFor::RunningCalls => RefusedFor::RunningCalls,
+            ShedFor::Buffers => RefusedFor::Buffers,
+        }
+    }
+}
 
 /// The bounds on running work of one loop.
 pub(crate) struct Admission {
@@ -35,14 +61,14 @@ impl Admission {
         in_loop: usize,
         on_connection: usize,
         holding: &Holding,
-    ) -> Result<(), RefusedFor> {
+    ) -> Result<(), ShedFor> {
         let left = self.calls_per_loop.saturating_sub(in_loop);
         let most = (left / limits::LEFT_CALLS_SHARE).max(limits::CALLS_IN_ANY_CASE);
         if on_connection >= most {
-            return Err(RefusedFor::RunningCalls);
+            return Err(ShedFor::RunningCalls);
         }
         if self.account.is_overfull() && holding.has_sent_much() {
-            return Err(RefusedFor::Buffers);
+            return Err(ShedFor::Buffers);
         }
         Ok(())
     }
@@ -50,11 +76,11 @@ impl Admission {
     /// Whether a token may have another call, with so many calls running in its loop, and so many
     /// of them its own.
     #[inline]
-    pub fn admit_identity(&self, in_loop: usize, of_identity: usize) -> Result<(), RefusedFor> {
+    pub fn admit_identity(&self, in_loop: usize, of_identity: usize) -> Result<(), ShedFor> {
         let left = self.calls_per_loop.saturating_sub(in_loop);
         let share = left / limits::LEFT_CALLS_IDENTITY_SHARE;
         match of_identity >= share.max(limits::IDENTITY_CALLS_IN_ANY_CASE) {
-            true => Err(RefusedFor::RunningCalls),
+            true => Err(ShedFor::RunningCalls),
             false => Ok(()),
         }
     }
@@ -62,10 +88,10 @@ impl Admission {
     /// Whether a plain request that is no call may be answered on a connection with so many open
     /// streams. Its answer waits for nothing but its peer's windows: where not even small callers
     /// can be let in, those who hold more than a little get none.
-    pub fn admit_plain(&self, streams: usize, holding: &Holding) -> Result<(), RefusedFor> {
+    pub fn admit_plain(&self, streams: usize, holding: &Holding) -> Result<(), ShedFor> {
         let holds_much = streams > limits::CALLS_IN_ANY_CASE || !holding.is_small();
         match self.account.is_overfull() && holds_much {
-            true => Err(RefusedFor::Buffers),
+            true => Err(ShedFor::Buffers),
             false => Ok(()),
         }
     }
@@ -83,27 +109,19 @@ impl Admission {
 
 /// What a call is told that may not begin.
 #[cold]
-pub(crate) fn status(reason: RefusedFor) -> Status {
+pub(crate) fn status(reason: ShedFor) -> Status {
     match reason {
-        RefusedFor::Stopping => stopping(),
-        RefusedFor::Connections => shed(
+        ShedFor::Stopping => stopping(),
+        ShedFor::Connections => shed(
             "the server has as many connections as it may have (--max-connections), or no thread \
              for another one",
         ),
-        RefusedFor::AddressConnections => shed(
+        ShedFor::AddressConnections => shed(
             "there are as many connections from this address as there may be \
              (--max-connections-per-address)",
         ),
-        RefusedFor::RunningCalls => shed("too many calls are running"),
-        RefusedFor::Buffers => shed("the memory for requests and unsent answers is used up"),
-        RefusedFor::UnknownMethod => Status::unimplemented("there is no such method here"),
-        RefusedFor::TokenMissing => Unauthenticated::Missing.status(),
-        RefusedFor::TokenWrong | RefusedFor::TokenExpired => Unauthenticated::Unknown.status(),
-        RefusedFor::PeerIdentity => Unauthenticated::BindingExpired.status(),
-        RefusedFor::PermissionDenied => Status::new(
-            Code::PermissionDenied,
-            "the caller may not call this method",
-        ),
+        ShedFor::RunningCalls => shed("too many calls are running"),
+        ShedFor::Buffers => shed("the memory for requests and unsent answers is used up"),
     }
 }
 
@@ -146,7 +164,7 @@ mod tests {
                 ..Held::default()
             };
             large.change(held, 0);
-            assert_eq!(admission.admit(0, 0, &large), Err(RefusedFor::Buffers));
+            assert_eq!(admission.admit(0, 0, &large), Err(ShedFor::Buffers));
             assert_eq!(admission.admit(0, 0, &small), Ok(()));
             large.change(Held::default(), 0);
         }
@@ -165,7 +183,7 @@ mod tests {
             unsent_bytes: bytes,
             ..Held::default()
         };
-        let refused = Err(RefusedFor::Buffers);
+        let refused = Err(ShedFor::Buffers);
         let few = limits::CALLS_IN_ANY_CASE;
         for _ in 0..2 {
             others.change(unsent(1_000_000), 0);

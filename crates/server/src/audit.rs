@@ -4,7 +4,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use net::PeerAddress;
-use service::identities::{Identity, IdentityKey, shortened_without_tokens};
+use service::identities::{Identity, IdentityKey};
+use service::redact::shortened_without_tokens;
 use service::{Code, Method};
 use store::blob::UploadPeer;
 
@@ -28,6 +29,8 @@ pub(crate) struct AuditedCall {
 pub(crate) struct EndedCall<'a> {
     pub method: Method,
     pub code: Code,
+    /// It has done what it was to do, or that is under way.
+    pub may_have_changed: bool,
     /// Whose it is; `None`: not known.
     pub key: Option<IdentityKey>,
     pub caller: AuditCaller<'a>,
@@ -81,18 +84,51 @@ pub(crate) fn is_denial(code: Code) -> bool {
     matches!(code, Code::PermissionDenied | Code::Unauthenticated)
 }
 
-/// Returns what a line is about, of a call that has ended so.
-fn event_of(method: Method, code: Code) -> AuditEvent {
+/// Returns what a line is about, of a call that has ended so; `None`: calls of the method that are
+/// not denied have no line.
+fn event_of(method: Method, code: Code) -> Option<AuditEvent> {
     match method {
-        _ if is_denial(code) => AuditEvent::Denial,
+        _ if is_denial(code) => Some(AuditEvent::Denial),
         Method::AdminCreateToken
         | Method::AdminListTokens
         | Method::AdminRevokeToken
         | Method::AdminRotateToken
         | Method::AdminSetRole
         | Method::AdminListRoles
-        | Method::AdminDropRole => AuditEvent::Token,
-        _ => AuditEvent::Administration,
+        | Method::AdminDropRole => Some(AuditEvent::Token),
+        Method::AdminCreateDatabase
+        | Method::AdminDropDatabase
+        | Method::AdminConvertDatabase
+        | Method::AdminBackup
+        | Method::AdminSnapshot => Some(AuditEvent::Administration),
+        _ => None,
+    }
+}
+
+/// Which lines are bounded together, so that those of other kinds do not keep one from being there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LineKind {
+    Denial,
+    /// Whoever may change tokens and roles can hide behind no number of lines: each of these
+    /// changes has cost a synced commit.
+    TokenChange,
+    /// A change of databases, or a copy of them.
+    DatabaseChange,
+    /// A list, or a change that was refused.
+    Rest,
+}
+
+impl LineKind {
+    fn of(event: AuditEvent, ended: &EndedCall<'_>) -> LineKind {
+        match event {
+            AuditEvent::Denial => LineKind::Denial,
+            _ if !ended.may_have_changed => LineKind::Rest,
+            AuditEvent::Token => match ended.method {
+                Method::AdminListTokens | Method::AdminListRoles => LineKind::Rest,
+                _ => LineKind::TokenChange,
+            },
+            AuditEvent::Administration => LineKind::DatabaseChange,
+        }
     }
 }
 
@@ -100,7 +136,9 @@ fn event_of(method: Method, code: Code) -> AuditEvent {
 #[derive(Debug)]
 pub(crate) struct AuditTrail {
     denials: Mutex<LineLimit>,
-    actions: Mutex<LineLimit>,
+    changes: Mutex<LineLimit>,
+    /// Of lists, and of what was refused.
+    rest: Mutex<LineLimit>,
 }
 
 /// The lines of one connection about denials.
@@ -147,6 +185,13 @@ impl Default for AuditTrail {
                 of_all: rate(all, all_ms),
             })
         };
+        let administration = || {
+            let of_caller = (
+                limits::ACTION_LINES_PER_CALLER,
+                limits::ACTION_LINE_CALLER_MS,
+            );
+            limit(of_caller, (limits::ACTION_LINES, limits::ACTION_LINE_MS))
+        };
         AuditTrail {
             denials: limit(
                 (
@@ -155,13 +200,8 @@ impl Default for AuditTrail {
                 ),
                 (limits::DENIAL_LINES, limits::DENIAL_LINE_MS),
             ),
-            actions: limit(
-                (
-                    limits::ACTION_LINES_PER_CALLER,
-                    limits::ACTION_LINE_CALLER_MS,
-                ),
-                (limits::ACTION_LINES, limits::ACTION_LINE_MS),
-            ),
+            changes: administration(),
+            rest: administration(),
         }
     }
 }
@@ -181,10 +221,14 @@ impl AuditTrail {
             (AuditCaller::Token(_), Some(key)) => LineOwner::Identity(key),
             _ => of_address,
         };
-        let event = event_of(ended.method, ended.code);
-        let suppressed = match event {
-            AuditEvent::Denial => self.denial(denials, owner, now_ns),
-            AuditEvent::Administration | AuditEvent::Token => self.action(owner, now_ns),
+        let Some(event) = event_of(ended.method, ended.code) else {
+            return;
+        };
+        let suppressed = match LineKind::of(event, ended) {
+            LineKind::Denial => self.denial(denials, owner, now_ns),
+            LineKind::TokenChange => Some(0),
+            LineKind::DatabaseChange => lock(&self.changes).line(owner, 0, now_ns),
+            LineKind::Rest => lock(&self.rest).line(owner, 0, now_ns),
         };
         let Some(suppressed) = suppressed else {
             return;
@@ -217,12 +261,6 @@ impl AuditTrail {
         connection.pace.push(OF_CONNECTION, now_ns);
         let missed = std::mem::take(&mut connection.missed);
         lock(&self.denials).line(owner, missed, now_ns)
-    }
-
-    /// Returns whether there is a line for a call that administrates, and if so how many had none
-    /// before.
-    fn action(&self, owner: LineOwner, now_ns: u64) -> Option<u64> {
-        lock(&self.actions).line(owner, 0, now_ns)
     }
 
     /// The connection is gone: what had no line is counted by the next one.
@@ -263,6 +301,7 @@ fn lock(limit: &Mutex<LineLimit>) -> MutexGuard<'_, LineLimit> {
 #[cfg(test)]
 mod tests {
     use service::identities::{TOKEN_BYTES, TOKEN_PREFIX, Token};
+    use service::method::Access;
 
     use super::*;
 
@@ -351,14 +390,97 @@ mod tests {
         }
     }
 
+    /// Each method with the right admin is in the audit trail, also one that is added later, and no
+    /// other.
     #[test]
-    fn those_who_administrate_have_many_lines() {
+    fn each_method_that_administrates_has_an_event() {
+        for &method in Method::ALL {
+            let is_admin = method.entry().access == Access::Administer;
+            let event = event_of(method, Code::Ok);
+            assert_eq!(event.is_some(), is_admin, "{method:?}");
+            assert_eq!(
+                event_of(method, Code::PermissionDenied),
+                Some(AuditEvent::Denial)
+            );
+            let is_of_tokens = ["Token", "Role"]
+                .iter()
+                .any(|word| is_admin && method.label().rsplit('/').any(|name| name.contains(word)));
+            assert_eq!(event == Some(AuditEvent::Token), is_of_tokens, "{method:?}");
+        }
+    }
+
+    fn kind_of(method: Method, may_have_changed: bool) -> LineKind {
+        let ended = EndedCall {
+            method,
+            code: Code::Ok,
+            may_have_changed,
+            key: None,
+            caller: AuditCaller::Anonymous,
+            subject: "",
+            detail: "",
+        };
+        let event = event_of(method, Code::Ok);
+        LineKind::of(event.expect("it administrates"), &ended)
+    }
+
+    #[test]
+    fn changes_are_bounded_apart_from_lists_and_from_what_was_refused() {
+        for &method in Method::ALL {
+            let Some(event) = event_of(method, Code::Ok) else {
+                continue;
+            };
+            let is_list = method.label().contains("/List");
+            let changed = match event {
+                _ if is_list => LineKind::Rest,
+                AuditEvent::Token => LineKind::TokenChange,
+                _ => LineKind::DatabaseChange,
+            };
+            assert_eq!(kind_of(method, true), changed, "{method:?}");
+            assert_eq!(kind_of(method, false), LineKind::Rest, "{method:?}");
+        }
+    }
+
+    #[test]
+    fn those_who_administrate_have_many_lines_and_all_are_counted() {
+        let trail = AuditTrail::default();
+        for limit in [&trail.changes, &trail.rest] {
+            for round in 1..=2 {
+                let now_ns = round * LONG_NS;
+                let line = |number, now_ns| lock(limit).line(address(number), 0, now_ns);
+                let lines = (0..10_000).filter(|_| line(1, now_ns).is_some());
+                assert_eq!(lines.count() as u64, limits::ACTION_LINES_PER_CALLER);
+                assert_eq!(line(2, now_ns), Some(0));
+                let missed = 10_000 - limits::ACTION_LINES_PER_CALLER;
+                assert_eq!(line(1, now_ns + LONG_NS / 2), Some(missed));
+            }
+        }
+    }
+
+    /// What a connection had no line for stays counted where its caller, or all, have none left.
+    #[test]
+    fn denials_of_a_connection_are_counted_also_where_its_caller_has_no_line_left() {
         let trail = AuditTrail::default();
         for round in 1..=2 {
-            let now_ns = round * LONG_NS;
-            let lines = (0..10_000).filter(|_| trail.action(address(1), now_ns).is_some());
-            assert_eq!(lines.count() as u64, limits::ACTION_LINES_PER_CALLER);
-            assert!(trail.action(address(2), now_ns).is_some());
+            let mut now_ns = round * LONG_NS;
+            let mut one = ConnectionDenials::default();
+            let (mut denied, mut lines, mut told) = (0, 0, 0);
+            let mut deny = |connection: &mut ConnectionDenials, now_ns| {
+                let line = trail.denial(connection, address(1), now_ns);
+                denied += 1;
+                lines += u64::from(line.is_some());
+                told += line.unwrap_or(0);
+                line.is_some()
+            };
+            for _ in 0..limits::DENIAL_LINES_PER_CONNECTION + 5 {
+                deny(&mut one, now_ns);
+            }
+            // When the connection may have one again, others from there have used up all lines.
+            now_ns += limits::DENIAL_LINE_CONNECTION_MS * 1_000_000;
+            while deny(&mut ConnectionDenials::default(), now_ns) {}
+            assert!(!deny(&mut one, now_ns));
+            let later_ns = now_ns + LONG_NS / 2;
+            assert!(deny(&mut ConnectionDenials::default(), later_ns));
+            assert_eq!(lines + told, denied);
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use net::PeerAddress;
 use service::Code;
-use service::identities::{Identity, without_tokens};
+use service::identities::Identity;
+use service::redact::without_tokens;
 
 /// One line of the audit trail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +24,8 @@ pub struct AuditRecord<'a> {
     /// Why, if it was denied; else what is worth a line, such as the rights of a token. In the
     /// words of the request, too.
     pub detail: &'a str,
-    /// Lines of this kind that were left out before this one.
+    /// Lines of this kind (denials, changes of databases, all others) that were left out before
+    /// this one. Changes of tokens and roles always have one.
     pub suppressed: u64,
 }
 

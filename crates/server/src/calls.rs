@@ -634,6 +634,7 @@ fn audit_ended(context: &StepContext, http2: &mut Http2State, running: &Running,
     let ended = EndedCall {
         method: running.method,
         code,
+        may_have_changed: matches!(code, Code::Ok | Code::Unknown) || running.commits > 0,
         key: identity.map(|_| running.proved.key),
         caller: audited.map_or_else(|| AuditCaller::of(identity), AuditedCall::caller),
         subject: audited.map_or("", AuditedCall::subject),

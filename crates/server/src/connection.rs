@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use net::{AddressKey, ConnectionId, Io, Peer, PeerAddress};
 use service::identities::{Identity, IdentityKey};
-use service::{Caller, PeerKind, RefusedFor};
+use service::{Caller, PeerKind};
 use store::DatabaseId;
 use store::blob::UploadPeer;
 use wire::http1::{self, Greeting};
@@ -13,6 +13,7 @@ use wire::http2::frame;
 use wire::{CloseReason, Connection, ErrorCode, StreamKey};
 
 use crate::account::{CountedCaller, Holding};
+use crate::admission::ShedFor;
 use crate::audit::ConnectionDenials;
 use crate::authorization::LastAuthorization;
 use crate::call_id::CallId;
@@ -53,7 +54,7 @@ pub(crate) struct Link {
     /// answer.
     pub without_http2: bool,
     /// Beyond a limit of connections: its calls get UNAVAILABLE.
-    pub refused: Option<RefusedFor>,
+    pub refused: Option<ShedFor>,
 }
 
 /// A connection that speaks HTTP/2, and what its calls have on it.
@@ -175,8 +176,8 @@ impl Link {
                 .is_some_and(|agreed| agreed.application.as_deref() != Some(HTTP2)),
             refused: match (peer.over_limit, peer.is_over_address_limit()) {
                 (false, _) => None,
-                (true, false) => Some(RefusedFor::Connections),
-                (true, true) => Some(RefusedFor::AddressConnections),
+                (true, false) => Some(ShedFor::Connections),
+                (true, true) => Some(ShedFor::AddressConnections),
             },
         }
     }
@@ -433,7 +434,7 @@ mod tests {
             (tcp("[::1]:1"), PeerKind::Loopback),
             (tcp("192.0.2.1:1"), PeerKind::RemotePlain),
         ] {
-            for (over_limit, refused) in [(false, None), (true, Some(RefusedFor::Connections))] {
+            for (over_limit, refused) in [(false, None), (true, Some(ShedFor::Connections))] {
                 let peer = Peer {
                     address,
                     listener: 0,

@@ -353,15 +353,16 @@ pub const DENIAL_LINES: u64 = 1_000;
 /// In this time there is one more line about denials, in milliseconds.
 pub const DENIAL_LINE_MS: u64 = 100;
 
-/// Lines about calls that administrate, of one caller at once: more than any script does in a row.
-/// Whoever may administrate one database could fill the log with calls that are refused for what
-/// they ask.
+/// Lines about changes of databases, of one caller at once, and as many about lists and about calls
+/// that are refused: more than any script does in a row. Whoever may administrate one database
+/// could fill the log with calls that are refused for what they ask. Changes of tokens and roles
+/// always have a line.
 pub const ACTION_LINES_PER_CALLER: u64 = 1_000;
 
 /// In this time such a caller has one more line, in milliseconds.
 pub const ACTION_LINE_CALLER_MS: u64 = 100;
 
-/// The same of all who administrate.
+/// The same of all callers.
 pub const ACTION_LINES: u64 = 10_000;
 
 /// In this time there is one more line about calls that administrate, in milliseconds.

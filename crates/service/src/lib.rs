@@ -38,6 +38,7 @@ pub mod limits;
 mod message_parts;
 pub mod method;
 mod permission;
+pub mod redact;
 pub mod reflection;
 pub mod rights;
 pub mod services;

@@ -1,7 +1,11 @@
 //! Texts of callers without the tokens that stand in them, should somebody have taken one for a
 //! name.
 
-use super::token::{DIGITS, TOKEN_PREFIX};
+/// What each token begins with, so that those who search files for lost secrets find it.
+pub const TOKEN_PREFIX: &str = "pelton_";
+
+/// Digits of base64url that follow: 42 of 6 bits, and one of 4.
+pub(crate) const TOKEN_DIGITS: usize = 43;
 
 /// What stands in the place of the digits of a token.
 const REDACTED: char = '…';
@@ -56,7 +60,7 @@ fn token_bytes(text: &str) -> usize {
     };
     let is_of_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_".contains(byte);
     let digits = found.bytes().take_while(is_of_token).count();
-    match digits >= DIGITS {
+    match digits >= TOKEN_DIGITS {
         true => TOKEN_PREFIX.len() + digits,
         false => 0,
     }

@@ -2,8 +2,8 @@
 
 pub use wire::grpc::{Code, Status};
 
-use crate::identities::shortened_without_tokens;
 use crate::limits::QUOTED_CHARACTERS;
+use crate::redact::shortened_without_tokens;
 
 /// Returns as much of a text of a request as stands in a message, without tokens.
 pub(crate) fn shortened(text: &str) -> String {

@@ -69,6 +69,7 @@ impl LoopState {
         let ended = EndedCall {
             method,
             code: status.code(),
+            may_have_changed: false,
             key: identity.and(key),
             caller,
             subject: "",

@@ -1,8 +1,9 @@
 //! Events of a connection: requests that begin, what their callers send, and how calls end.
 
 use net::Io;
-use service::identities::{IdentityKey, Unauthenticated, shortened_without_tokens};
+use service::identities::{IdentityKey, Unauthenticated};
 use service::method::Access;
+use service::redact::shortened_without_tokens;
 use service::{
     Call, CallHead, CallSteps, Code, DelayedRefusal, Method, RefusedFor, Shared, Status,
 };
@@ -11,7 +12,7 @@ use wire::{Connection, Event, StreamKey};
 use super::LoopState;
 use crate::account::CountedCaller;
 use crate::actions::{Again, CallStep};
-use crate::admission;
+use crate::admission::{self, ShedFor};
 use crate::audit;
 use crate::authorization;
 use crate::calls::deadline_exceeded;
@@ -160,8 +161,8 @@ impl LoopState {
 
     /// Counts and logs a call that may not begin. Returns the status that ends it.
     #[cold]
-    fn refusal(&self, link: &Link, method: Method, reason: RefusedFor) -> Status {
-        self.calls.figures().refused(reason);
+    fn refusal(&self, link: &Link, method: Method, reason: ShedFor) -> Status {
+        self.calls.figures().refused(reason.into());
         let status = admission::status(reason);
         self.log_refusal(link, method, &status);
         status
@@ -191,7 +192,7 @@ impl LoopState {
         let admission = &self.context.admission;
         let streams = http2.connection.running();
         if let Err(reason) = admission.admit_plain(streams, &http2.link.holding) {
-            self.calls.figures().refused(reason);
+            self.calls.figures().refused(reason.into());
             return plain::shed(&mut http2.stream(stream, &mut io.output));
         }
         let answer = FixedResponse::to(&http2.connection);
@@ -214,7 +215,7 @@ impl LoopState {
             let status = self.refusal(&http2.link, method, reason);
             let mut stream = http2.stream(stream, &mut io.output);
             return match reason {
-                RefusedFor::Buffers | RefusedFor::RunningCalls => plain::shed(&mut stream),
+                ShedFor::Buffers | ShedFor::RunningCalls => plain::shed(&mut stream),
                 _ => plain::fail(&mut stream, &status, false),
             };
         }
@@ -229,9 +230,9 @@ impl LoopState {
         }
     }
 
-    fn admit(&self, http2: &Http2State) -> Result<(), RefusedFor> {
+    fn admit(&self, http2: &Http2State) -> Result<(), ShedFor> {
         if self.drain.is_some() {
-            return Err(RefusedFor::Stopping);
+            return Err(ShedFor::Stopping);
         }
         if let Some(reason) = http2.link.refused {
             return Err(reason);
@@ -408,10 +409,10 @@ impl RefusedCaller {
     }
 
     #[cold]
-    fn beyond_share(caller: IdentityKey, reason: RefusedFor) -> RefusedCaller {
+    fn beyond_share(caller: IdentityKey, reason: ShedFor) -> RefusedCaller {
         RefusedCaller {
             status: admission::status(reason),
-            reason,
+            reason: reason.into(),
             has_wrong_token: false,
             caller: Some(caller),
         }

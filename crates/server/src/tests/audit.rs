@@ -8,7 +8,9 @@ use wire::grpc::{Code, Metadata};
 use wire::{ErrorCode, Event, RequestHead, StreamKey};
 
 use super::path;
-use crate::limits::{DENIAL_LINE_CONNECTION_MS, DENIAL_LINES_PER_CONNECTION};
+use crate::limits::{
+    ACTION_LINES_PER_CALLER, DENIAL_LINE_CONNECTION_MS, DENIAL_LINES_PER_CONNECTION,
+};
 use crate::pair::Pair;
 
 fn header(number: u8) -> String {
@@ -193,6 +195,27 @@ fn changes_of_tokens_name_them_and_their_rights_and_who_has_made_them() {
     }
 }
 
+/// Whoever makes a token with a right that reads as several shows it as one.
+#[test]
+fn a_right_with_a_comma_is_not_taken_for_several() {
+    let mut pair = Pair::open();
+    for _ in 0..2 {
+        let wanted = message(&[(1, "ci"), (2, "read:a/x,admin"), (2, "read:b")]);
+        let code = call(&mut pair, Method::AdminCreateToken, None, &wanted);
+        assert_eq!(code, Code::Ok);
+        let line = r#"token|CreateToken|ci|"read:a/x,admin",read:b|(anonymous)|OK"#;
+        assert_eq!(lines(&pair), [line]);
+        let wanted = message(&[(1, "other"), (2, "read:a/\nb")]);
+        let code = call(&mut pair, Method::AdminCreateToken, None, &wanted);
+        assert_eq!(code, Code::InvalidArgument);
+        let line = r#"token|CreateToken|other|"read:a/\nb"|(anonymous)|INVALID_ARGUMENT"#;
+        assert_eq!(lines(&pair), [line]);
+        let name = message(&[(1, "ci")]);
+        call(&mut pair, Method::AdminRevokeToken, None, &name);
+        lines(&pair);
+    }
+}
+
 /// A caller that leaves has asked for it all the same.
 #[test]
 fn a_call_that_administrates_and_is_given_up_has_a_line() {
@@ -283,6 +306,44 @@ fn a_connection_that_is_denied_again_and_again_has_few_lines_and_all_are_counted
         pair.greet();
         call(&mut pair, Method::Get, None, b"");
         assert_eq!(lines(&pair).len(), 1);
+    }
+}
+
+/// However much somebody lists, or is refused, before he changes something.
+#[test]
+fn lists_and_refusals_hide_no_change() {
+    let mut pair = open(&["admin"]);
+    for _ in 0..2 {
+        pair.now_ns += 100 * DENIAL_LINE_CONNECTION_MS * 1_000_000;
+        for _ in 0..ACTION_LINES_PER_CALLER {
+            call(&mut pair, Method::AdminListRoles, Some(1), b"");
+        }
+        let refused = message(&[(1, "gone")]);
+        call(&mut pair, Method::AdminRevokeToken, Some(1), &refused);
+        assert_eq!(lines(&pair).len() as u64, ACTION_LINES_PER_CALLER);
+        for (method, request, line) in [
+            (
+                Method::AdminCreateToken,
+                message(&[(1, "hidden"), (2, "admin"), (4, "uid:7")]),
+                "token|CreateToken|hidden|admin for uid:7|n1|OK",
+            ),
+            (
+                Method::AdminRevokeToken,
+                message(&[(1, "hidden")]),
+                "token|RevokeToken|hidden||n1|OK",
+            ),
+            (
+                Method::AdminSetRole,
+                message(&[(1, "dev"), (2, "read")]),
+                "token|SetRole|dev|read|n1|OK",
+            ),
+        ] {
+            assert_eq!(call(&mut pair, method, Some(1), &request), Code::Ok);
+            assert_eq!(lines(&pair), [line]);
+        }
+        pair.now_ns += 100 * DENIAL_LINE_CONNECTION_MS * 1_000_000;
+        call(&mut pair, Method::AdminListRoles, Some(1), b"");
+        assert_eq!(lines(&pair), ["token|ListRoles|||n1|OK|1"]);
     }
 }
 

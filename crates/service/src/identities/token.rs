@@ -6,15 +6,10 @@ use ring::hmac;
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::limits::AUTHORIZATION_BYTES_MAX;
-
-/// What each token begins with, so that those who search files for lost secrets find it.
-pub const TOKEN_PREFIX: &str = "pelton_";
+use crate::redact::{TOKEN_DIGITS, TOKEN_PREFIX};
 
 /// Bytes of the secret.
 pub const TOKEN_BYTES: usize = 32;
-
-/// Digits of base64url that these are: 42 of 6 bits, and one of 4.
-pub(super) const DIGITS: usize = 43;
 
 /// Bytes by which a [`TokenKey`] is told from others.
 pub const KEY_CHECK_BYTES: usize = 16;
@@ -41,7 +36,7 @@ impl Token {
     /// write a token.
     pub fn parse(text: &[u8]) -> Option<Token> {
         let digits = text.strip_prefix(TOKEN_PREFIX.as_bytes())?;
-        let digits: &[u8; DIGITS] = digits.try_into().ok()?;
+        let digits: &[u8; TOKEN_DIGITS] = digits.try_into().ok()?;
         let mut bytes = Zeroizing::new([0; TOKEN_BYTES]);
         for (four, three) in digits.chunks(4).zip(bytes.chunks_mut(3)) {
             let mut bits = 0_u32;
@@ -78,7 +73,7 @@ impl Token {
 
     /// Returns the token as it is written: `pelton_` and 43 digits of base64url.
     pub fn text(&self) -> Zeroizing<String> {
-        let mut text = Zeroizing::new(String::with_capacity(TOKEN_PREFIX.len() + DIGITS));
+        let mut text = Zeroizing::new(String::with_capacity(TOKEN_PREFIX.len() + TOKEN_DIGITS));
         text.push_str(TOKEN_PREFIX);
         for three in self.0.chunks(3) {
             let bits = three

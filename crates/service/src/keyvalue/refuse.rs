@@ -9,11 +9,11 @@ use store::{DatabaseId, Limit, PushError, Refusal};
 use super::messages::{Invalid, Rule};
 use crate::actions::Permissions;
 use crate::call::Shared;
-use crate::identities::shortened_without_tokens;
 use crate::limits::ANSWER_BYTES_MAX;
 use crate::limits::QUOTED_CHARACTERS;
 use crate::method::Method;
 use crate::permission;
+use crate::redact::shortened_without_tokens;
 use crate::rights::{DropIn, Right};
 use crate::status::{Code, Status};
 
