@@ -147,7 +147,43 @@ impl fmt::Debug for LastAuthorization {
 
 #[cfg(test)]
 mod tests {
+    use service::identities::{Identities, Identity, IssuedToken, NEVER_MS, Token, TokenKey};
+    use service::rights::Rights;
+
     use super::*;
+
+    /// What a value is that is too long: nobody's, whatever came before it, and it leaves nothing
+    /// behind for what comes after it.
+    #[test]
+    fn a_value_that_is_too_long_has_no_identity_of_the_value_before() {
+        let identities = Identities::new(TokenKey::new(&[1; 32]), vec![Rights::default()]);
+        let token = Token::new([7; 32]);
+        let issued = IssuedToken {
+            hash: identities.key().hash(&token),
+            expires_ms: NEVER_MS,
+        };
+        let identity = Identity::new("ci", Rights::everything(), NEVER_MS, vec![issued]);
+        (identities.replace(vec![identity.expect("sound")], 0)).expect("one");
+        let table = identities.table();
+        let good = format!("Bearer {}", *token.text());
+        let spaces = " ".repeat(AUTHORIZATION_BYTES_MAX);
+        let too_long = good.replacen(' ', &spaces, 1);
+        let mut last = LastAuthorization::default();
+        for _ in 0..2 {
+            last.look_up(good.as_bytes(), &table, 0);
+            let (serial, found) = (last.serial, last.found);
+            assert!(found.is_ok());
+            for value in [too_long.as_bytes(), b"", too_long.as_bytes()] {
+                let before = last.serial;
+                last.look_up(value, &table, 0);
+                assert_eq!(last.found, Err(Unauthenticated::NoToken));
+                assert!(last.serial > serial && last.serial >= before);
+                assert!(last.value.is_empty());
+            }
+            last.look_up(good.as_bytes(), &table, 0);
+            assert_eq!(last.found, found);
+        }
+    }
 
     #[test]
     fn a_route_keeps_its_method_and_its_serial_apart() {

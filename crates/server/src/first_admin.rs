@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, mpsc};
 
-use service::identities::{FIRST_ADMIN, Token};
+use service::identities::{FIRST_ADMIN, Token, UsableBindings};
+use service::limits::IDENTITIES_MAX;
 use service::{Code, Shared};
 use store::durable::Durable;
 use store::{Decision, Outcomes, Refusal, Store, WriteBatch};
@@ -46,6 +47,13 @@ pub enum FirstAdminError {
          unix:PATH`)"
     )]
     NameTaken,
+    /// There are as many identities as there can be.
+    #[error(
+        "there is no room for the token `{FIRST_ADMIN}` beside {IDENTITIES_MAX} others, none of \
+         which has the right admin: start once with `--listen unix:PATH` and without this, and \
+         revoke one there (`pelton token revoke NAME --address unix:PATH`)"
+    )]
+    NoRoom,
     /// The log cannot take it.
     #[error("the token of `{FIRST_ADMIN}` cannot be kept: {0}")]
     Refused(Refusal),
@@ -55,7 +63,7 @@ pub enum FirstAdminError {
 pub(crate) fn make(
     ask: Option<Box<AskForToken>>,
     shared: &Shared,
-    durable: Option<&Durable>,
+    (durable, bindings): (Option<&Durable>, UsableBindings),
     time: &Arc<dyn TimeSource>,
     log: &dyn Log,
 ) -> Result<FirstAdmin, FirstAdminError> {
@@ -64,7 +72,7 @@ pub(crate) fn make(
     };
     let (store, identities) = (&shared.store, &shared.identities);
     let now_ms = store.clock_ms(time.wall_ms());
-    if identities.has_admin(now_ms) {
+    if identities.has_admin(bindings, now_ms) {
         return Ok(FirstAdmin::Exists);
     }
     if store.secret().is_none() {
@@ -73,6 +81,9 @@ pub(crate) fn make(
     }
     if identities.is_first_admin_taken(now_ms) {
         return Err(FirstAdminError::NameTaken);
+    }
+    if !identities.has_room_for_first_admin() {
+        return Err(FirstAdminError::NoRoom);
     }
     let token = ask().map_err(FirstAdminError::NoToken)?;
     if let Some(name) = identities

@@ -67,7 +67,7 @@ use net::{
     Address, BindError, CountersReader, Ended, LoopConfig, LoopStart, Loops, RunError, StopHandle,
     THREAD_LIMITS,
 };
-use service::identities::{DrawToken, Identities, TokenKey};
+use service::identities::{DrawToken, Identities, TokenKey, UsableBindings};
 use service::limits::{ANSWER_BYTES, ANSWER_BYTES_MAX};
 use service::method::served;
 use service::rights::Rights;
@@ -129,6 +129,8 @@ pub struct Config {
     pub draw_token: Box<DrawToken>,
     /// Gives the token of the first administrator if there is none; `None`: there need be none.
     pub first_admin: Option<Box<AskForToken>>,
+    /// Which bindings can be proved where it listens: others make nobody an administrator.
+    pub bindings: UsableBindings,
     /// Secret seed of the hash of keys, so that nobody can choose keys that collide.
     pub hash_seed: u64,
     /// Where time comes from.
@@ -266,7 +268,7 @@ pub fn start(mut config: Config) -> Result<Server, StartError> {
         brought_limit_bytes,
         Arc::clone(&config.log),
     ));
-    let ask = config.first_admin.take();
+    let (ask, bindings) = (config.first_admin.take(), config.bindings);
     let accepts_loss = config.storage.accepts_loss();
     let (time, log) = (Arc::clone(&config.time), Arc::clone(&config.log));
     let parts = ServerParts::new(config, account, deferred_drop, readers, store, durable);
@@ -275,7 +277,7 @@ pub fn start(mut config: Config) -> Result<Server, StartError> {
     let (shared, durable) = (&parts.shared, parts.durable.as_deref());
     let checked = first_admin::check_key(accepts_loss, shared, durable, &time, &*log);
     let made = checked.and_then(|()| {
-        let made = first_admin::make(ask, shared, durable, &time, &*log);
+        let made = first_admin::make(ask, shared, (durable, bindings), &time, &*log);
         made.map_err(StartError::FirstAdmin)
     });
     let first_admin = made.inspect_err(|_| {
@@ -473,15 +475,16 @@ fn identities(store: &Store, config: &Config) -> Identities {
     identities
 }
 
-/// Takes over what the store has of identities.
+/// Takes over what the store has of identities, and logs what is wrong with them, unless that was
+/// so before.
 pub(crate) fn load_identities(identities: &Identities, store: &Store, now_ms: u64, log: &dyn Log) {
-    match identities.load(store, now_ms) {
-        Ok(0) => {}
-        Ok(unreadable) => log.storage(&format!(
+    match identities.load_news(store, now_ms) {
+        None | Some(Ok(0)) => {}
+        Some(Ok(unreadable)) => log.storage(&format!(
             "{unreadable} tokens in the data folder make no sense and let nobody in: create them \
              anew"
         )),
-        Err(why) => log.storage(&format!(
+        Some(Err(why)) => log.storage(&format!(
             "the tokens in the data folder let nobody in, since {why}: `pelton token revoke` \
              removes one of them"
         )),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use net::{Closed, ConnectionId, Connections, Handler, Io, LoopConfig, Peer, PeerAddress};
-use service::identities::{DrawToken, Token};
+use service::identities::{DrawToken, Token, UsableBindings};
 use service::rights::Rights;
 use service::{Code, Method, ServerInfo};
 use store::FolderSecret;
@@ -524,6 +524,7 @@ pub(crate) fn config(log: Arc<dyn Log>, time: Arc<dyn TimeSource>) -> Config {
         secret: FolderSecret::new([1; 32]),
         draw_token: draw_token(),
         first_admin: None,
+        bindings: UsableBindings::ALL,
         hash_seed: 1,
         time,
         log,

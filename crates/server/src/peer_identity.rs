@@ -33,7 +33,7 @@ pub(crate) struct PeerProofs {
 /// An identity, and how long it is proved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Proved {
-    /// Whose calls those without a token are.
+    /// Who it is: the holder of a token or of a binding, or a listener's callers without either.
     pub key: IdentityKey,
     /// When its proof ends although it is in the table, in milliseconds since 1970.
     pub until_ms: u64,

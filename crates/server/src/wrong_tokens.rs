@@ -151,6 +151,28 @@ mod tests {
         }
     }
 
+    /// What was refused late does not count: beyond its burst an address has one more at once in
+    /// each interval, however many it sends meanwhile.
+    #[test]
+    fn an_address_beyond_its_burst_has_one_more_refused_at_once_in_each_interval() {
+        let all = WrongTokens::default();
+        for round in 0..2 {
+            let begin_ns = round * 1_000_000_000_000;
+            for _ in 0..limits::WRONG_TOKENS_AT_ONCE_PER_ADDRESS {
+                assert!(!all.note(address(1), begin_ns));
+            }
+            for interval in 0..5 {
+                let now_ns = begin_ns + interval * INTERVAL_NS;
+                if interval > 0 {
+                    assert!(!all.note(address(1), now_ns), "{interval}");
+                }
+                for part in 0..4 {
+                    assert!(all.note(address(1), now_ns + part * INTERVAL_NS / 4));
+                }
+            }
+        }
+    }
+
     #[test]
     fn addresses_beyond_the_bound_take_no_memory() {
         let all = WrongTokens::default();

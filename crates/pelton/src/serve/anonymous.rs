@@ -3,6 +3,9 @@
 use std::path::Path;
 
 use net::Address;
+use server::TimeSource;
+use service::Shared;
+use service::identities::UsableBindings;
 use service::rights::{Grant, Rights, Scope};
 use store::Store;
 
@@ -11,6 +14,7 @@ use crate::arguments::ClientAuth;
 use crate::exit::Failure;
 use crate::listen::{Anonymous, ListenAddress};
 use crate::settings::Settings;
+use crate::time_source::SystemTimeSource;
 
 /// Returns what callers without a token may do, by listener. If nothing was said: everything on
 /// this machine, nothing from elsewhere.
@@ -27,6 +31,24 @@ fn is_of_network(listen: &ListenAddress, settings: &Settings) -> bool {
     Reach::of(&listen.address, settings.unix_mode.0) == Reach::Network
 }
 
+/// Returns which bindings callers can prove at the addresses where the server listens.
+pub(super) fn usable_bindings(settings: &Settings) -> UsableBindings {
+    let has_certificate = settings.certificate().is_some();
+    let addresses = settings.addresses();
+    UsableBindings {
+        certificates: settings.client_ca.is_some()
+            && addresses.iter().any(|one| one.has_tls(has_certificate)),
+        users: (addresses.iter()).any(|one| matches!(one.address, Address::Unix(_))),
+    }
+}
+
+/// Returns whether anybody can prove who it is: tokens that have expired let nobody in, and so do
+/// bindings that nobody can show here.
+pub(super) fn has_usable_identity(settings: &Settings, shared: &Shared) -> bool {
+    let now_ms = shared.store.clock_ms(SystemTimeSource.wall_ms());
+    (shared.identities).has_usable(usable_bindings(settings), now_ms)
+}
+
 /// Refuses what [`check`] will refuse, where there can be no token yet, without a data folder, and
 /// none is to be made.
 pub(super) fn check_before_start(settings: &Settings, makes_token: bool) -> Result<(), Failure> {
@@ -38,15 +60,15 @@ pub(super) fn check_before_start(settings: &Settings, makes_token: bool) -> Resu
 
 /// Refuses to listen where everybody may come, nobody can prove who it is, and nothing was said of
 /// those who cannot.
-pub(super) fn check(settings: &Settings, has_tokens: bool) -> Result<(), Failure> {
+pub(super) fn check(settings: &Settings, has_identity: bool) -> Result<(), Failure> {
     let addresses = settings.addresses();
     let is_open = |one: &&ListenAddress| one.anonymous().is_none() && is_of_network(one, settings);
-    let Some(address) = addresses.iter().find(is_open).filter(|_| !has_tokens) else {
+    let Some(address) = addresses.iter().find(is_open).filter(|_| !has_identity) else {
         return Ok(());
     };
     Err(Failure::Failed(format!(
-        "{address} can be reached from the network, and there is no token yet: nobody could call \
-         it. Either make the first token, an administrator's:\n    \
+        "{address} can be reached from the network, and there is no token that is good: nobody \
+         could call it. Either make an administrator's token:\n    \
          pelton serve --listen {address} --init-admin\n\
          or say what callers without a token may do there, and no more than they need (none, \
          read:DATABASE, write:DATABASE, service:kvstore; see pelton serve --help):\n    \

@@ -19,7 +19,7 @@ use store::tree::TreeConfig;
 use wal::{LogConfig, LogId};
 
 use super::INFO;
-use super::anonymous::anonymous;
+use super::anonymous::{anonymous, usable_bindings};
 use super::failure::folder_failure;
 use crate::certificate::ServerCertificate;
 use crate::durability::Durability;
@@ -88,6 +88,7 @@ pub(super) fn config(
         secret: secrets::folder_secret()?,
         draw_token: Box::new(secrets::draw_token),
         first_admin: None,
+        bindings: usable_bindings(settings),
         hash_seed: random(),
         time: Arc::new(SystemTimeSource),
         log: Arc::new(ServerLog(Arc::clone(notifier))),

@@ -84,7 +84,10 @@ pub fn serve(arguments: &ServeArguments, signals: StartSignals) -> Result<Exit, 
         }
         start_failure(&error)
     })?;
-    anonymous::check(&settings, !server.shared().identities.all().is_empty())?;
+    anonymous::check(
+        &settings,
+        anonymous::has_usable_identity(&settings, server.shared()),
+    )?;
     signals.pass_on();
     let metrics_address = metrics.as_ref().map(Bound::address);
     let _metrics = metrics

@@ -140,6 +140,30 @@ fn open_streams_end_when_the_certificate_of_their_connection_does() {
     assert!(next_ns.is_none_or(|at_ns| at_ns > due_ns), "{next_ns:?}");
 }
 
+/// The end of a proof is waited for once: while others run, it keeps no loop awake.
+#[test]
+fn a_proof_that_has_ended_keeps_no_loop_awake_while_others_run() {
+    let end_s = BEGIN_MS / 1_000 + 5;
+    let mut pair = with_certificate(Rights::default(), end_s);
+    bind(&pair, &[(WORKER, "write", NEVER_MS)]);
+    let stays = pair.call_with((&path(Method::HealthWatch), Some(&header(1))), b"", true);
+    let ends = pair.call_with((&path(Method::HealthWatch), None), b"", true);
+    assert_eq!(end_of(&mut pair, stays), None);
+    assert_eq!(pair.worker.running(), 2);
+    pair.now_ns = 6 * 1_000_000_000;
+    assert_eq!(end_of(&mut pair, ends), Some(Code::Unauthenticated));
+    for _ in 0..2 {
+        pair.turn();
+        assert_eq!(pair.worker.running(), 1, "that of the token goes on");
+        let next_ns = pair.worker.next_deadline_ns();
+        assert!(
+            next_ns.is_none_or(|at_ns| at_ns > pair.now_ns),
+            "{next_ns:?}"
+        );
+        pair.now_ns += 1_000_000_000;
+    }
+}
+
 #[test]
 fn the_user_of_a_unix_socket_has_the_rights_of_what_it_is_bound_to() {
     for (user, bound) in [(1000, Code::Ok), (1001, Code::PermissionDenied)] {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use net::{Closed, ConnectionId, Connections, Handler, Io, LoopConfig, Peer, PeerAddress};
 use server::{Config, Silent, Simulated, Storage, TimeSource};
-use service::identities::Token;
+use service::identities::{Token, UsableBindings};
 use service::rights::Rights;
 use service::{ServerInfo, Shared};
 use store::FolderSecret;
@@ -90,6 +90,7 @@ impl Host {
             secret: FolderSecret::new([1; 32]),
             draw_token: Box::new(|| Some(Token::new([1; 32]))),
             first_admin: None,
+            bindings: UsableBindings::ALL,
             hash_seed: 1,
             time: time.clone(),
             log: Arc::new(Silent),

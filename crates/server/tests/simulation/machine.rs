@@ -9,7 +9,7 @@ use net::sim::Random;
 use net::{Closed, ConnectionId, Connections, Handler, Io, LoopConfig, Peer};
 use server::{Config, Silent, Simulated, Storage, TimeSource, simulated};
 use service::ServerInfo;
-use service::identities::{DrawToken, TOKEN_BYTES, Token};
+use service::identities::{DrawToken, TOKEN_BYTES, Token, UsableBindings};
 use service::rights::Rights;
 use store::blob::BlobConfig;
 use store::durable::{CommitLoop, Event, Opened};
@@ -297,6 +297,7 @@ fn config(seed: u64, time: Arc<VirtualTime>, storage: Storage) -> Config {
         secret: FolderSecret::new([1; 32]),
         draw_token: draw_token(),
         first_admin: None,
+        bindings: UsableBindings::ALL,
         hash_seed: seed,
         time,
         log: Arc::new(Silent),

@@ -1,9 +1,10 @@
-//! `pelton.v1.Admin`: databases, statistics, backups and snapshots.
+//! `pelton.v1.Admin`: databases, statistics, backups and snapshots, tokens, bindings and roles.
 //!
 //! `proto/pelton/v1/admin.proto` is the promise that this module keeps. Calls are rare, so each is
 //! served whole in one step, although a list of many databases may take longer than a step of a
 //! request should. Backups, snapshots and conversions are tasks, which the layer above does beside
-//! its loops.
+//! its loops. Calls about tokens and roles look at all identities, and commit on the condition that
+//! nobody has changed one since.
 
 mod identity_change;
 mod last_admin;

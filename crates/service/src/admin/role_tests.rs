@@ -216,3 +216,69 @@ fn the_rights_of_all_are_bounded_together() {
         .expect("it is too much at last");
     assert_eq!(refusal.code(), Code::ResourceExhausted);
 }
+
+/// When a role was made is when it was made, however often it is changed.
+#[test]
+fn a_role_that_is_changed_keeps_the_time_when_it_was_made() {
+    let mut server = Server::new(Rights::everything());
+    let created_ms = |server: &Server| {
+        let answer = server.call(Method::AdminListRoles, &[]);
+        let answer = answer.expect("it is there");
+        let answer = ListRolesResponse::decode(&answer).expect("it is a message");
+        let role = answer.roles.iter().next().expect("there is one");
+        role.expect("a message").created_at_ms
+    };
+    for _ in 0..2 {
+        let made_ms = server.now_ms;
+        assert_eq!(set(&server, "dev", &["read:a"]), Ok(true));
+        for rights in ["write:a", "read:b"] {
+            server.now_ms += 1_000;
+            assert_eq!(set(&server, "dev", &[rights]), Ok(false));
+            assert_eq!(created_ms(&server), made_ms);
+        }
+        drop_role(&server, "dev").expect("nobody has it");
+    }
+}
+
+/// Who may make changes is looked up when they are decided, and not as the loop of the caller knows
+/// it: neither an identity that has expired since, nor one whose role has become smaller.
+#[test]
+fn no_change_is_made_by_who_has_expired_or_whose_role_has_become_smaller() {
+    let mut server = Server::new(Rights::default());
+    server.create("admin", &["admin"], 0).expect("it is made");
+    let request = [(1, "ghosts"), (2, "admin")];
+    let mut message = Vec::new();
+    for (field, text) in request {
+        protobuf::writer::bytes(&mut message, field, text.as_bytes());
+    }
+    for _ in 0..2 {
+        assert_eq!(set(&server, "power", &["admin"]), Ok(true));
+        for expires in [true, false] {
+            let after_ms = if expires { 1_000 } else { 0 };
+            let token = server.create("thief", &["role:power"], after_ms);
+            let caller = server.caller(&token.expect("it is made"));
+            let may = |server: &Server, method| {
+                server.call_as(caller.clone(), method, &message, &mut || {})
+            };
+            for method in [Method::AdminSetRole, Method::AdminListRoles] {
+                assert_eq!(may(&server, method).map(drop), Ok(()));
+            }
+            match expires {
+                true => server.now_ms += 1_000,
+                false => assert_eq!(set(&server, "power", &["write"]), Ok(false)),
+            }
+            for method in [
+                Method::AdminSetRole,
+                Method::AdminListRoles,
+                Method::AdminListTokens,
+                Method::AdminCreateToken,
+            ] {
+                let refusal = may(&server, method);
+                refused(refusal, Code::Unauthenticated, &["was revoked"]);
+            }
+            server.revoke("thief", "").expect("it is there");
+            drop_role(&server, "ghosts").expect("nobody has it");
+        }
+        drop_role(&server, "power").expect("nobody has it");
+    }
+}

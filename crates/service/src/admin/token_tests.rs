@@ -23,7 +23,7 @@ const START_MS: u64 = 1_000;
 /// A server whose clock stands where the test sets it.
 pub(super) struct Server {
     shared: Shared,
-    now_ms: u64,
+    pub(super) now_ms: u64,
     /// The token with which is called.
     own: Option<String>,
 }

@@ -23,6 +23,23 @@ pub enum Binding {
     User(u32),
 }
 
+/// Which bindings a caller can prove, by how the server listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UsableBindings {
+    /// Somewhere certificates of clients are asked for, and checked.
+    pub certificates: bool,
+    /// Somewhere it listens on a UNIX socket.
+    pub users: bool,
+}
+
+impl UsableBindings {
+    /// All of them.
+    pub const ALL: UsableBindings = UsableBindings {
+        certificates: true,
+        users: true,
+    };
+}
+
 /// Why a text is no binding.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BindingError {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::binding::Binding;
+use super::binding::{Binding, UsableBindings};
 use super::token::TokenHash;
 use crate::limits::{GRANTS_MAX, IDENTITY_NAME_BYTES_MAX};
 use crate::rights::{Grant, Right, Rights};
@@ -51,7 +51,7 @@ pub struct IssuedToken {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
     /// The name has other characters, none, or too many.
-    #[error("a name has 1 to {IDENTITY_NAME_BYTES_MAX} letters, digits, '-', '_', '.', '@' or '/'")]
+    #[error("a name has 1 to {IDENTITY_NAME_BYTES_MAX} letters, digits, `-`, `_`, `.`, `@` or `/`")]
     Name,
     /// There are too many rights.
     #[error("there are {0} rights, at most {GRANTS_MAX} are allowed")]
@@ -199,6 +199,15 @@ impl Identity {
     /// Returns whether anything proves it at this time.
     pub fn is_usable(&self, now_ms: u64) -> bool {
         (self.proofs()).any(|(_, expires_ms)| expires_ms > now_ms)
+    }
+
+    /// Returns whether callers can prove it, where they can prove these bindings.
+    pub(super) fn is_provable(&self, bindings: UsableBindings) -> bool {
+        match self.binding() {
+            None => true,
+            Some(Binding::User(_)) => bindings.users,
+            Some(_) => bindings.certificates,
+        }
     }
 
     /// Returns whether somebody can call with it and administrate tokens.

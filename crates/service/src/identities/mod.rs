@@ -11,7 +11,6 @@ mod folder_key;
 mod identity;
 pub(crate) mod record;
 mod record_reader;
-mod redact;
 pub(crate) mod role;
 mod table;
 #[cfg(test)]
@@ -28,15 +27,16 @@ use store::{DatabaseId, ReadView, Store};
 use crate::limits::IDENTITIES_MAX;
 use crate::rights::{Right, Rights};
 
-pub use binding::{Binding, BindingError};
+pub use crate::redact::TOKEN_PREFIX;
+
+pub use binding::{Binding, BindingError, UsableBindings};
 pub use first_admin::FIRST_ADMIN;
 pub use identity::{
     Identity, IdentityError, IssuedToken, NEVER_MS, Proof, TOKENS_PER_IDENTITY_MAX,
 };
 pub use record::IdentityRecord;
-pub use redact::{shortened_without_tokens, without_tokens};
 pub use table::{IdentityKey, IdentityTable};
-pub use token::{TOKEN_BYTES, TOKEN_PREFIX, Token, TokenHash, TokenKey, is_same_secret};
+pub use token::{TOKEN_BYTES, Token, TokenHash, TokenKey, is_same_secret};
 pub use unauthenticated::Unauthenticated;
 
 use record::StoredIdentities;
@@ -54,8 +54,9 @@ pub struct Identities {
     version: AtomicU64,
     present: Mutex<Present>,
     wakers: Mutex<Vec<Weak<LoopWaker>>>,
-    /// Whoever looks into the store for identities: the last one has seen all changes.
-    loading: Mutex<()>,
+    /// Whoever looks into the store for identities: the last one has seen all changes. What came
+    /// of it.
+    loading: Mutex<Result<usize, IdentitiesError>>,
 }
 
 struct Present {
@@ -90,7 +91,7 @@ impl Identities {
                 table: Arc::new(table),
             }),
             wakers: Mutex::default(),
-            loading: Mutex::default(),
+            loading: Mutex::new(Ok(0)),
         }
     }
 
@@ -123,7 +124,27 @@ impl Identities {
     /// # Errors
     /// If two cannot be told apart, which no change leads to. Then nobody is let in.
     pub fn load(&self, store: &Store, now_ms: u64) -> Result<usize, IdentitiesError> {
-        let _turn = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.lock_loading();
+        last.clone_from(&self.load_in_turn(store, now_ms));
+        last.clone()
+    }
+
+    /// Does the same, and returns what came of it if it was something else the time before.
+    pub fn load_news(&self, store: &Store, now_ms: u64) -> Option<Result<usize, IdentitiesError>> {
+        let mut last = self.lock_loading();
+        let loaded = self.load_in_turn(store, now_ms);
+        let is_news = *last != loaded;
+        *last = loaded;
+        is_news.then(|| last.clone())
+    }
+
+    fn lock_loading(&self) -> MutexGuard<'_, Result<usize, IdentitiesError>> {
+        // A whole value takes the place of another: sound whoever panicked.
+        self.loading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The caller has locked `loading`, before the store is looked at.
+    fn load_in_turn(&self, store: &Store, now_ms: u64) -> Result<usize, IdentitiesError> {
         let Some(view) = store.view(DatabaseId::IDENTITIES) else {
             return Ok(0);
         };
