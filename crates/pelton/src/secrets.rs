@@ -46,7 +46,7 @@ impl TokenFile {
         let file = TokenFile {
             flag,
             path: path.to_owned(),
-            file: made.map_err(|error| failed(flag, path, &error))?,
+            file: made.map_err(|error| not_created(flag, path, &error))?,
         };
         let reserved = file.put(PLACEHOLDER).and_then(|()| sync_folder_of(path));
         match reserved {
@@ -128,6 +128,32 @@ impl TokenFile {
     }
 }
 
+/// Why there is no new file: what another command has left that was cut off can be removed.
+fn not_created(flag: &str, path: &Path, error: &io::Error) -> Failure {
+    if error.kind() != io::ErrorKind::AlreadyExists || !is_left_over(path) {
+        return failed(flag, path, error);
+    }
+    let path = path.display();
+    Failure::Failed(format!(
+        "{flag} {path}: a command that was cut off has left this file without a token. Remove it; \
+         if `pelton token list` shows the token nevertheless, `pelton token rotate NAME --to \
+         {path}` makes another one of its name"
+    ))
+}
+
+/// Returns whether a file waits for a token still.
+fn is_left_over(path: &Path) -> bool {
+    let flags = OFlags::NOFOLLOW.bits() | OFlags::NONBLOCK.bits();
+    let mut options = OpenOptions::new();
+    let opened = (options.read(true).custom_flags(flags.cast_signed())).open(path);
+    let mut found = Vec::new();
+    let read = opened.and_then(|file| {
+        let most = PLACEHOLDER.len() as u64 + 1;
+        file.take(most).read_to_end(&mut found)
+    });
+    read.is_ok() && found == PLACEHOLDER
+}
+
 fn failed(flag: &str, path: &Path, error: &io::Error) -> Failure {
     Failure::Failed(format!("{flag} {}: {error}", path.display()))
 }
@@ -151,4 +177,32 @@ fn random_bytes() -> Option<Zeroizing<[u8; 32]>> {
     let mut bytes = Zeroizing::new([0; 32]);
     SystemRandom::new().fill(&mut bytes[..]).ok()?;
     Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_was_left_without_a_token_is_told_from_others() {
+        let folder = std::env::temp_dir().join(format!("pelton-token-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder for temporary files");
+        let path = folder.join("token");
+        let refusal = || match TokenFile::create("--to", &path) {
+            Err(Failure::Failed(message)) => message,
+            other => panic!("it is refused, not {:?}", other.is_ok()),
+        };
+        for _ in 0..2 {
+            let left = TokenFile::create("--to", &path).expect("there is no such file");
+            let message = refusal();
+            assert!(message.contains("was cut off") && message.contains("rotate NAME"));
+            left.write("pelton_x").expect("it can be written");
+            assert!(!refusal().contains("was cut off"));
+            left.discard();
+            std::fs::create_dir(&path).expect("there is no such file");
+            assert!(!refusal().contains("was cut off"));
+            std::fs::remove_dir(&path).expect("it is there");
+        }
+        std::fs::remove_dir(&folder).expect("it is empty");
+    }
 }

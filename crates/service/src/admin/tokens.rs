@@ -272,8 +272,8 @@ fn already_exists(name: &str) -> Status {
     Status::new(
         Code::AlreadyExists,
         format!(
-            "field name: there is a token {} already; revoke it first, or rotate it for another \
-             one with the same rights",
+            "field name: there is a token {} already; rotate it for another one with the same \
+             rights, also where its token has reached nobody, or revoke it first",
             quoted(name)
         ),
     )
