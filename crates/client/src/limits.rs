@@ -98,15 +98,17 @@ pub const POOL_KEPT_BYTES: usize = 256 << 10;
 /// Messages of a request that are kept in the same time.
 pub const POOL_KEPT_MESSAGES: usize = 64;
 
-/// Bytes that an empty buffer for a request keeps for the next call of its slot.
-pub const POOL_KEPT_CAPACITY_BYTES: usize = 4 << 10;
+/// Bytes that an empty buffer for a request keeps for the next call of its slot: a small request.
+/// There is such a buffer for each call that has ever been in the pool at once.
+pub const POOL_KEPT_CAPACITY_BYTES: usize = 512;
 
 /// The first pause between two attempts to connect, and before a call is made again. Each further
 /// pause is 1.6 times as long, and each is varied by a fifth, so that clients of a server that came
 /// back do not all come at once.
 pub const POOL_FIRST_BACKOFF: Duration = Duration::from_millis(100);
 
-/// The longest pause between two attempts to connect.
+/// The longest pause between two attempts to connect, and the longest that a server may ask for
+/// before a call is made again: a call that would wait longer ends.
 pub const POOL_LONGEST_BACKOFF: Duration = Duration::from_secs(30);
 
 /// How long a connection has to stand before its end is no reason for a pause: stops a server that

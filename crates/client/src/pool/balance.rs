@@ -270,9 +270,10 @@ impl PoolEngine {
     /// Closes a connection that has not been needed for a while, of those beyond the smallest
     /// number.
     fn shrink(&mut self, now_ns: u64) {
-        let PoolSize::Automatic { .. } = self.options.size else {
+        let is_fixed = matches!(self.options.size, PoolSize::Fixed(_));
+        if is_fixed && self.options.mode != PoolMode::Short {
             return;
-        };
+        }
         let idle_ns = u64::try_from(self.options.idle_timeout.as_nanos()).unwrap_or(u64::MAX);
         if now_ns.saturating_sub(self.peak_since_ns) < idle_ns {
             return;

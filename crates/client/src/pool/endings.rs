@@ -27,7 +27,7 @@ impl PoolEngine {
         now_ns: u64,
         on: &mut impl FnMut(PoolEvent<'_>),
     ) {
-        let Some(pause_ns) = self.retry_pause_ns(call, &error, is_free) else {
+        let Some(pause_ns) = self.retry_pause_ns(call, &error, is_free, now_ns) else {
             return self.finish(call, Err(error), on);
         };
         let Some(state) = self.calls.get_mut(call) else {
@@ -51,10 +51,12 @@ impl PoolEngine {
         call: PoolCallKey,
         error: &CallError,
         is_free: bool,
+        now_ns: u64,
     ) -> Option<u64> {
         let state = self.calls.get(call)?;
         let is_kept = !state.has_delivered && !state.has_outgrown;
         let (is_repeatable, attempts) = (state.traits.is_repeatable, state.attempts);
+        let deadline_ns = state.deadline_ns;
         let asked_ms = match error {
             CallError::NotBegun(NotBegun::Refused) => None,
             CallError::Status(status) => match (pushback_ms(status), has_pushback(status)) {
@@ -75,13 +77,17 @@ impl PoolEngine {
             return None;
         }
         let is_first_proof = attempts == 1 && !error.may_have_happened();
-        Some(match asked_ms {
+        let pause_ns = match asked_ms {
             Some(ms) => ms.saturating_mul(1_000_000),
             None if is_first_proof => 0,
             None => self
                 .jitter
                 .vary(pause_ns(attempts.saturating_sub(1).max(1))),
-        })
+        };
+        // Whoever waits in vain is better told now.
+        let is_in_time = now_ns.saturating_add(pause_ns) < deadline_ns;
+        let is_short = asked_ms.is_none() || pause_ns <= longest_pause_ns();
+        (is_in_time && is_short).then_some(pause_ns)
     }
 
     /// Ends the calls whose deadline has passed.
@@ -183,4 +189,9 @@ impl PoolEngine {
         self.ending = ended;
         self.needs_balance = true;
     }
+}
+
+/// The longest pause that a server may ask for.
+fn longest_pause_ns() -> u64 {
+    limits::POOL_LONGEST_BACKOFF.as_nanos() as u64
 }

@@ -190,6 +190,7 @@ impl PoolEngine {
     pub fn next_deadline_ns(&self) -> Option<u64> {
         let at_ns = self
             .next_timers_ns
+            .min(self.close_ns.unwrap_or(u64::MAX))
             .min(self.calls.next_deadline_ns())
             .min(self.waiting.next_delayed_ns());
         (!self.is_closed()).then_some(at_ns)

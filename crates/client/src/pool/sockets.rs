@@ -135,11 +135,13 @@ impl PoolEngine {
             output.shrink_to(crate::limits::LOCAL_KEPT_OUTPUT_BYTES);
         }
         // What did not fit under the bound of the output follows in the next turn.
-        if !is_blocked && (!is_empty || core.wants_transmit()) {
-            self.touch(slot);
-        }
+        let has_more = !is_empty || core.wants_transmit();
         if is_blocked {
             self.refresh(slot);
+        } else if has_more {
+            self.touch(slot);
+        } else {
+            self.note_shut(slot, now_ns);
         }
     }
 

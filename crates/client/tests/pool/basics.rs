@@ -1,6 +1,9 @@
 //! Calls, limits and ends, each state twice.
 
-use client::{CallError, NotBegun, PoolCall, PoolOptions, PoolSize, PoolStatistics, SendError};
+use client::{
+    Bytes, CallError, ConnectionStatistics, NotBegun, PoolCall, PoolOptions, PoolSize,
+    PoolStatistics, SendError,
+};
 
 use crate::server::Manners;
 use crate::world::{Heard, MS, SECOND, World};
@@ -357,6 +360,74 @@ fn a_stream_takes_what_may_wait_and_goes_on_when_it_is_writable() {
         world.assert_at_rest();
         world.cut_all();
         world.run_for(SECOND);
+    }
+}
+
+/// Begins a call with a large request, which is not copied.
+fn upload(world: &mut World, tag: u64) {
+    world.done.resize(10, 0);
+    let now_ns = world.now_ns;
+    let begun = world.engine.begin_shared(tag, &call(ECHO), now_ns, |out| {
+        out.extend_from_slice(&tag.to_le_bytes());
+        Some(Bytes::from(vec![0; 15 << 20]))
+    });
+    begun.expect("there is room");
+}
+
+#[test]
+fn an_upload_delays_no_small_call_of_its_connection() {
+    let mut world = world(fixed(1), Manners::default());
+    world.weather.latency_ns = MS;
+    world.run_for(SECOND);
+    for _ in 0..2 {
+        upload(&mut world, 0);
+        world.run_for(10 * MS);
+        for _ in 0..3 {
+            world.begin(1, &call(ECHO)).expect("there is room");
+            // One round trip for itself, and one for the window of the connection, which the
+            // upload has used up.
+            world.run_for(4 * MS);
+            let endings = world.endings();
+            assert!(matches!(endings[..], [(1, Ok(()))]), "{endings:?}");
+        }
+        assert_eq!(world.statistics().in_flight, 1, "the upload goes on");
+        world.run_for(60 * SECOND);
+        assert_eq!(world.endings().len(), 1);
+        world.assert_at_rest();
+    }
+}
+
+#[test]
+fn small_calls_take_a_connection_that_is_not_held_up() {
+    let mut world = world(fixed(2), Manners::default());
+    world.weather.latency_ns = MS;
+    world.run_for(SECOND);
+    for _ in 0..2 {
+        world.weather.block = 1;
+        upload(&mut world, 0);
+        world.turn();
+        world.weather.block = 0;
+        let held_up = |connection: &ConnectionStatistics| connection.waits_for_socket;
+        assert_eq!(
+            world
+                .statistics()
+                .connections
+                .iter()
+                .filter(|c| held_up(c))
+                .count(),
+            1
+        );
+        for tag in 1..5 {
+            world.begin(tag, &call(ECHO)).expect("there is room");
+        }
+        for connection in world.statistics().connections {
+            let expected = if held_up(&connection) { 1 } else { 4 };
+            assert_eq!(connection.in_flight, expected);
+        }
+        world.run_for(60 * SECOND);
+        assert_eq!(world.endings().len(), 5);
+        let waited_ns = world.statistics().traffic.socket_wait_ns;
+        assert!(waited_ns > 0 && world.statistics().traffic.window_wait_ns > 0);
     }
 }
 

@@ -137,6 +137,26 @@ fn a_short_connection_has_one_call() {
 }
 
 #[test]
+fn a_short_connection_that_no_call_took_is_closed() {
+    let options = PoolOptions {
+        mode: PoolMode::Short,
+        idle_timeout: Duration::from_secs(10),
+        ..fixed(3)
+    };
+    let mut world = world(options, Manners::default());
+    for _ in 0..2 {
+        let now_ns = world.now_ns;
+        let unused = world.engine.begin(1, &call(ECHO), now_ns, |_| {});
+        world.turn();
+        world.engine.cancel(unused.expect("it waits"), now_ns);
+        world.run_for(SECOND);
+        assert_eq!(world.open_links(), 1);
+        world.run_for(30 * SECOND);
+        assert_eq!(world.open_links(), 0);
+    }
+}
+
+#[test]
 fn the_least_loaded_connection_takes_the_call() {
     let mut world = World::new(fixed(2), vec![slow(), slow()], 7);
     world.run_for(SECOND);

@@ -118,6 +118,30 @@ fn a_pushback_is_waited_for_and_a_status_is_not_repeated_unless_it_may_be() {
 }
 
 #[test]
+fn a_call_that_would_wait_too_long_for_its_next_attempt_ends_at_once() {
+    for (push_back_ms, timeout_ns) in [(5_000, Some(4 * SECOND)), (60_000, None)] {
+        let busy = Manners {
+            push_back: 1,
+            push_back_ms,
+            ..Manners::default()
+        };
+        let mut world = world(fixed(1), busy);
+        world.run_for(SECOND);
+        for _ in 0..2 {
+            let timed = PoolCall {
+                timeout_ns,
+                ..call(ECHO)
+            };
+            world.begin(1, &timed).expect("there is room");
+            world.run_for(100 * MS);
+            let (_, ending) = world.endings().pop().expect("it has ended");
+            assert!(matches!(ending, Err(CallError::Status(_))), "{ending:?}");
+        }
+        assert_eq!(world.statistics().counters.retries, 0);
+    }
+}
+
+#[test]
 fn a_lost_connection_ends_a_call_unless_it_may_be_repeated() {
     let slow = Manners {
         slow: (1, 100 * MS),

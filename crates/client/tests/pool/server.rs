@@ -22,6 +22,8 @@ pub struct Manners {
     pub cut_off: u64,
     /// UNAVAILABLE with a pushback.
     pub push_back: u64,
+    /// How long the pushback is; 0: 20 ms.
+    pub push_back_ms: u64,
     /// UNAVAILABLE after the request was done.
     pub unavailable: u64,
     /// What `Health` says; `None`: it is not implemented.
@@ -216,7 +218,11 @@ impl Server {
         let (is_chat, is_silent) = (path == "/t.T/Chat", path == "/t.T/Silent");
         if !is_chat && chance(around.random, around.manners.push_back) {
             around.deeds.pushed_back += 1;
-            return self.push_back(stream);
+            let ms = match around.manners.push_back_ms {
+                0 => 20,
+                ms => ms,
+            };
+            return self.push_back(stream, ms);
         }
         around.done.push(payload.clone());
         if is_silent {
@@ -240,9 +246,9 @@ impl Server {
         around.answer_at(at_ns, stream, answer, payload);
     }
 
-    fn push_back(&mut self, stream: StreamKey) {
+    fn push_back(&mut self, stream: StreamKey, ms: u64) {
         let mut metadata = Metadata::new();
-        let pushed = metadata.push_received(b"grpc-retry-pushback-ms", b"20");
+        let pushed = metadata.push_received(b"grpc-retry-pushback-ms", ms.to_string().as_bytes());
         pushed.expect("it is metadata");
         let status = Status::new(Code::Unavailable, "not now").with_metadata(metadata);
         self.connection.finish(stream, &mut self.output, &status);

@@ -415,8 +415,14 @@ impl World {
         let Some(server) = self.link(key).and_then(|link| link.server.as_mut()) else {
             return;
         };
-        server.transmit(now_ns);
         let mut bytes = std::mem::take(&mut server.output);
+        loop {
+            server.transmit(now_ns);
+            if server.output.is_empty() {
+                break;
+            }
+            bytes.append(&mut server.output);
+        }
         let is_over = server.is_over();
         if bytes.len() > 1 && self.random.once_in(8) {
             let at = 1 + self.random.below(bytes.len() - 1);
