@@ -27,6 +27,7 @@ pub mod keyvalue;
 pub mod kvstore;
 mod method;
 pub mod reflection;
+pub mod rpc;
 pub mod ydb_ping;
 
 pub use method::{CallKind, Method};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use api::CallKind;
-use prost_reflect::{Cardinality, FieldDescriptor, Kind};
+use prost_reflect::{Cardinality, FieldDescriptor, Kind, MethodDescriptor};
 use protobuf::{FieldDescription, Label};
 
 use crate::cases::{ENUMS, METHODS};
@@ -100,6 +100,15 @@ fn every_enum_of_pelton_begins_with_unspecified() {
     }
 }
 
+pub fn kind_of(method: &MethodDescriptor) -> CallKind {
+    match (method.is_client_streaming(), method.is_server_streaming()) {
+        (false, false) => CallKind::Unary,
+        (false, true) => CallKind::ServerStreaming,
+        (true, false) => CallKind::ClientStreaming,
+        (true, true) => CallKind::Bidirectional,
+    }
+}
+
 #[test]
 fn every_method_is_described_as_in_its_file() {
     let mut in_files = BTreeSet::new();
@@ -111,12 +120,7 @@ fn every_method_is_described_as_in_its_file() {
         if service.full_name() == "grpc.testing.UnimplementedService" {
             continue;
         }
-        let kind = match (method.is_client_streaming(), method.is_server_streaming()) {
-            (false, false) => CallKind::Unary,
-            (false, true) => CallKind::ServerStreaming,
-            (true, false) => CallKind::ClientStreaming,
-            (true, true) => CallKind::Bidirectional,
-        };
+        let kind = kind_of(&method);
         in_files.insert((
             format!("{}/{}", service.full_name(), method.name()),
             format!("{kind:?}"),

@@ -4,6 +4,7 @@
 mod cases;
 mod descriptions;
 mod random;
+mod rpcs;
 mod wire;
 
 use std::collections::BTreeSet;
