@@ -28,6 +28,7 @@ use crate::plain;
 use crate::settings::{FailedCall, Settings};
 use crate::stream::StreamHandle;
 use crate::tasks::{LoopTasks, TaskHandle};
+use crate::waiting_request::WaitingRequest;
 use crate::wrong_tokens::WrongTokens;
 
 /// What the steps of the calls of a loop work with.
@@ -56,6 +57,8 @@ pub(crate) struct CallResources {
     pub audited: Option<Box<AuditedCall>>,
     /// What the caller was told who may not do what the call asks for.
     pub denial: Option<Box<str>>,
+    /// Its request, if that waits for its turn among long work.
+    pub request: Option<Box<WaitingRequest>>,
 }
 
 /// What a step asks to be given once more, or otherwise.

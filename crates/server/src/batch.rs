@@ -28,6 +28,8 @@ pub(crate) enum LongWork {
     Read(DatabaseId),
     /// It is woken.
     Step,
+    /// It takes up its request.
+    Request,
 }
 
 /// The short reads of one tick, with the bytes kept for them. Taken out of the batch as a whole
@@ -92,6 +94,12 @@ impl TickBatch {
     #[inline]
     pub fn write_bytes(&self) -> usize {
         self.writes.bytes() + self.disk_writes.bytes()
+    }
+
+    /// Drops the commits of calls that have ended, by their tags in order.
+    pub fn remove_abandoned(&mut self, tags: &[u64]) {
+        self.writes.remove_abandoned(tags);
+        self.disk_writes.remove_abandoned(tags);
     }
 
     /// Whether something is to be written.

@@ -1,5 +1,7 @@
 //! The running calls of one loop, and their steps.
 
+mod long_requests;
+
 use bytes::Bytes;
 use net::ConnectionId;
 use service::identities::{Identity, IdentityKey, IdentityTable, NEVER_MS, Unauthenticated};

@@ -58,6 +58,7 @@ mod turn_queue;
 mod turns;
 mod unpack_queue;
 mod unsent_answers;
+mod waiting_request;
 mod write_path;
 mod wrong_tokens;
 

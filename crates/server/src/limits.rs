@@ -22,6 +22,11 @@ pub const READS_WARMED_TOGETHER: usize = 128;
 /// on in the next tick, so that short requests are served in between.
 pub const LONG_READS_PER_TICK_US: u64 = 100;
 
+/// From how many bytes on the request of a Batch or Transact waits for its turn among the long work
+/// of its loop: some hundred operations, which take a tenth of a millisecond to be taken up. Stops
+/// large requests from taking a loop's time one behind the other, also for callers who have left.
+pub const LONG_REQUEST_BYTES: usize = 16 << 10;
+
 /// Slices of long reads in one tick if fewer calls want one: where they are short, a scan alone
 /// would else have a tick for each page. A bound beside the time, as in a simulation that stands
 /// still.

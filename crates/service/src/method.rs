@@ -275,6 +275,11 @@ impl Method {
         matches!(self.entry().access, ReadOrWrite | Write | Administer)
     }
 
+    /// Returns whether one request of the method may have thousands of operations.
+    pub const fn has_many_operations(self) -> bool {
+        matches!(self, Method::Batch | Method::Transact)
+    }
+
     /// Returns whether a call administrates, and so has a line in the audit trail.
     #[inline]
     pub const fn administrates(self) -> bool {

@@ -329,8 +329,17 @@ impl WriteBatch {
     pub fn abandon(&mut self, from: usize, tags: &[u64]) {
         self.before.forget_lack();
         for commit in self.logged.iter_mut().skip(from) {
-            let is_finished = commit.whole.is_some() || commit.database.is_hidden();
-            commit.is_abandoned |= !is_finished && tags.binary_search(&commit.tag).is_ok();
+            commit.is_abandoned |= is_abandoned(commit, tags);
+        }
+    }
+
+    /// Removes the commits whose caller has left, as [`WriteBatch::abandon`] would mark them: they
+    /// have no outcome. For a batch of which nothing was submitted and read. `tags` is in order.
+    pub fn remove_abandoned(&mut self, tags: &[u64]) {
+        self.commits.retain(|commit| !is_abandoned(commit, tags));
+        self.logged.retain(|commit| !is_abandoned(commit, tags));
+        if self.is_empty() {
+            self.clear();
         }
     }
 
@@ -431,6 +440,13 @@ impl WriteBatch {
         self.known = Some((id, known));
         known
     }
+}
+
+/// Whether a commit is for nobody any more if the callers with these tags have left: others wait
+/// for one on a hidden index, or about a database as a whole.
+fn is_abandoned(commit: &CommitRecord, tags: &[u64]) -> bool {
+    let is_finished = commit.whole.is_some() || commit.database.is_hidden();
+    !is_finished && tags.binary_search(&commit.tag).is_ok()
 }
 
 /// What a batch knows of a database.
@@ -639,6 +655,41 @@ mod tests {
             assert_eq!(abandoned(&batch), [6, 7]);
             batch.clear();
             assert!(batch.is_empty() && batch.bytes() == 0);
+        }
+    }
+
+    /// What is left has its operations, wherever they stand.
+    #[test]
+    fn commits_that_are_removed_leave_the_others_whole() {
+        let mut config = StoreConfig::new(1);
+        config.default_database.durability = Durability::Synced;
+        let store = Store::new(config, true, None).expect("the configuration is well");
+        let mut batch = store.write_batch();
+        for round in 0..2 {
+            for tag in 1..=3_u8 {
+                let mut commit = batch.begin(tag.into(), DatabaseId::DEFAULT, Mode::Atomic);
+                let put = Operation::Put {
+                    key: &[tag],
+                    value: b"value",
+                    condition: Condition::None,
+                    expiry: Expiry::None,
+                    want_previous: false,
+                };
+                commit.push(&put).expect("it fits");
+                commit.submit();
+            }
+            batch.remove_abandoned(&[0, 2]);
+            let keys = batch.logged().iter().map(|commit| {
+                let operation = batch.operation(commit.first);
+                (commit.tag, batch.key(operation).to_vec())
+            });
+            let expected = [1, 3].map(|tag| (u64::from(tag), vec![tag]));
+            assert!(keys.eq(expected), "round {round}");
+            batch.drop_database(4, DatabaseId::DEFAULT);
+            batch.remove_abandoned(&[1, 3, 4]);
+            assert_eq!(batch.len(), 1, "others wait for a drop");
+            batch.clear();
+            assert_eq!((batch.len(), batch.bytes()), (0, 0));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod handler;
 mod logging;
+mod long_requests;
 #[cfg(test)]
 mod probes;
 mod reading;

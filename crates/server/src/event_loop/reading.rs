@@ -201,6 +201,7 @@ impl LoopHandler {
                     self.serve_long_read(connections, store.index_view(database), call);
                 }
                 LongWork::Step => self.with_call(connections, call, LoopState::wake),
+                LongWork::Request => self.with_call(connections, call, LoopState::take_up_request),
             }
             if self.state.context.clock.read_ns() >= until_ns {
                 break;

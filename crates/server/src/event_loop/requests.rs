@@ -309,6 +309,9 @@ impl LoopState {
         };
         let message = http2.connection.take_message();
         let bytes = message.bytes(io.input.bytes());
+        if bytes.len() >= limits::LONG_REQUEST_BYTES && self.calls.has_long_request(id) {
+            return self.defer_request(http2, io, (id, stream), message, last);
+        }
         let by_itself = message.shared();
         let again = self.step_with(
             http2,

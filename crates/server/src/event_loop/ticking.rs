@@ -72,9 +72,13 @@ impl LoopState {
         self.calls.len() > 0 || self.calls.has_unsent()
     }
 
-    /// Runs the committer over the writes of this tick. Returns whether there were some.
+    /// Runs the committer over the writes of this tick, but for those that were taken back in it.
+    /// Returns whether there were some.
     pub(super) fn commit(&mut self, outcomes: &mut Outcomes) -> bool {
         let context = &mut self.context;
+        if self.calls.has_abandoned() && context.batch.has_writes() {
+            context.batch.remove_abandoned(&self.calls.abandoned_tags());
+        }
         if !context.batch.has_writes() {
             return false;
         }

@@ -7,6 +7,7 @@ mod disk_writes;
 mod identities;
 mod interop;
 mod logs;
+mod long_requests;
 mod peers;
 mod shares;
 mod stop;

@@ -1,0 +1,33 @@
+//! Requests that wait for their turn, and commits that were taken back.
+
+use super::CallTable;
+use crate::call_id::CallId;
+use crate::waiting_request::WaitingRequest;
+
+impl CallTable {
+    /// Returns whether a large request of a call has many operations.
+    pub fn has_long_request(&self, id: CallId) -> bool {
+        let running = self.calls.get(id);
+        running.is_some_and(|running| running.method.has_many_operations())
+    }
+
+    /// Keeps the request of a call until its turn.
+    pub fn keep_request(&mut self, id: CallId, request: WaitingRequest) {
+        if let Some(running) = self.calls.get_mut(id) {
+            running.resources.request = Some(Box::new(request));
+        }
+    }
+
+    /// Takes out the request of a call that waits.
+    pub fn take_request(&mut self, id: CallId) -> Option<Box<WaitingRequest>> {
+        self.calls.get_mut(id)?.resources.request.take()
+    }
+
+    /// Returns the tags of commits whose callers have left in this tick, in order.
+    #[cold]
+    pub fn abandoned_tags(&self) -> Vec<u64> {
+        let mut tags: Vec<_> = self.abandoned.iter().map(|&(_, tag)| tag).collect();
+        tags.sort_unstable();
+        tags
+    }
+}
