@@ -1,6 +1,7 @@
 //! How many connections each peer address has.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::limits::REFUSALS_PER_ADDRESS;
@@ -40,15 +41,33 @@ impl Addresses {
         }
     }
 
+    /// Whether peers at this address are bounded together, if there is a bound.
+    pub(crate) fn bounds(&self, peer: &PeerAddress) -> bool {
+        matches!(peer, PeerAddress::Tcp(_)) && (self.counts_loopback || !peer.is_local())
+    }
+
+    fn counted(&self, peer: &PeerAddress) -> Option<AddressKey> {
+        match peer {
+            PeerAddress::Tcp(address) if self.limit > 0 && self.bounds(peer) => {
+                Some(AddressKey::of(address.ip()))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether one more connection from `peer` would be one too many.
+    pub(crate) fn is_full(&self, peer: &PeerAddress) -> bool {
+        self.counted(peer).is_some_and(|key| {
+            let open = lock(&self.open);
+            open.get(&key).is_some_and(|&count| count >= self.limit)
+        })
+    }
+
     /// Counts one more connection from `peer`.
     pub(crate) fn admit(&self, peer: &PeerAddress) -> Admitted {
-        let PeerAddress::Tcp(address) = peer else {
+        let Some(key) = self.counted(peer) else {
             return Admitted::Yes(None);
         };
-        if self.limit == 0 || (peer.is_local() && !self.counts_loopback) {
-            return Admitted::Yes(None);
-        }
-        let key = AddressKey::of(address.ip());
         let mut open = lock(&self.open);
         let count = open.entry(key).or_default();
         if *count >= self.limit.saturating_add(REFUSALS_PER_ADDRESS) {
@@ -61,6 +80,7 @@ impl Addresses {
             open: Arc::clone(&self.open),
             key,
             is_over,
+            is_counted: AtomicBool::new(true),
         }));
         match is_over {
             true => Admitted::Refuse(place),
@@ -78,9 +98,15 @@ struct CountedConnection {
     open: Arc<OpenConnections>,
     key: AddressKey,
     is_over: bool,
+    is_counted: AtomicBool,
 }
 
 impl AddressPlace {
+    /// Leaves the count before the last copy goes: the connection is about to end.
+    pub(crate) fn release(&self) {
+        self.0.leave();
+    }
+
     /// Whether there are too many connections from its address.
     pub(crate) fn is_over(&self) -> bool {
         self.0.is_over
@@ -95,8 +121,12 @@ impl PartialEq for AddressPlace {
 
 impl Eq for AddressPlace {}
 
-impl Drop for CountedConnection {
-    fn drop(&mut self) {
+impl CountedConnection {
+    /// Once, whoever asks for it.
+    fn leave(&self) {
+        if !self.is_counted.swap(false, Ordering::Relaxed) {
+            return;
+        }
         let mut open = lock(&self.open);
         if let Some(count) = open.get_mut(&self.key) {
             *count -= 1;
@@ -104,6 +134,12 @@ impl Drop for CountedConnection {
                 open.remove(&self.key);
             }
         }
+    }
+}
+
+impl Drop for CountedConnection {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 

@@ -90,11 +90,7 @@ impl LoopConfig {
     /// What each loop needs to know of TLS.
     pub(crate) fn security(&self) -> Security {
         let listeners = self.listen.iter().map(|listen| listen.tls.clone());
-        Security::new(
-            listeners.collect(),
-            self.limit_loopback,
-            self.notices.clone(),
-        )
+        Security::new(listeners.collect(), self.notices.clone())
     }
 }
 

@@ -11,6 +11,7 @@ use crate::io::Io;
 use crate::limits::TICK_INPUT_BYTES;
 use crate::port::{Interest, Port, Readiness, TransferError};
 use crate::table::{Connection, ConnectionTable, ReadAhead};
+use crate::tls::{FailureKind, TlsFailure};
 
 mod ahead;
 mod handshakes;
@@ -188,6 +189,10 @@ impl<P: Port> LoopCore<P> {
             return 0;
         };
         let readable = connection.begin_turn();
+        if connection.is_handshaking() && self.security.handshakes.is_crowded_out(id) {
+            self.fail(id, &TlsFailure::new(FailureKind::CrowdedOut), now_ns);
+            return 0;
+        }
         if connection.is_lingering() {
             self.discard_input(id);
             return 0;

@@ -14,13 +14,14 @@ use crate::epoll::{Epoll, Token};
 use crate::handler::{Handler, Peer};
 use crate::limits::{
     ACCEPT_BACKOFF_MS, ACCEPTS_PER_BUSY_TICK, ACCEPTS_PER_TICK, ADDRESS_NOTICE_MS,
-    HANDSHAKES_DUE_PAUSE_MS,
+    HANDSHAKES_DUE_PAUSE_MS, HANDSHAKES_PER_ADDRESS,
 };
 use crate::listener::Listener;
 use crate::notice::{Notice, Notices};
 use crate::peer_address::PeerAddress;
 use crate::socket::peer_user;
 use crate::spread::{LoopShared, Placement};
+use crate::unfinished::UnfinishedHandshakes;
 
 /// A deadline further away than this is not worth reading the clock again for.
 const FAR_DEADLINE_NS: u64 = 1_000_000_000;
@@ -189,6 +190,7 @@ pub(crate) struct Acceptor {
     max_connections: u64,
     max_refusals: u64,
     addresses: Addresses,
+    unfinished: UnfinishedHandshakes,
     max_connections_per_address: usize,
     /// Before then the log says nothing of addresses with too many connections.
     address_notice_ns: u64,
@@ -224,6 +226,7 @@ impl Acceptor {
             max_connections: config.max_connections as u64,
             max_refusals: config.max_refusals() as u64,
             addresses: Addresses::new(config.max_connections_per_address, config.limit_loopback),
+            unfinished: UnfinishedHandshakes::default(),
             max_connections_per_address: config.max_connections_per_address,
             address_notice_ns: 0,
             dropped: 0,
@@ -310,6 +313,11 @@ impl Acceptor {
                     self.ready.rotate_left(1); // listeners take turns
                     if let Some(mut peer) = self.admit(address, listener as usize, now_ns) {
                         peer.user = peer_user(&socket, &peer.address);
+                        if let Err(error) = self.note_handshake(&socket, &mut peer) {
+                            self.unfinished.end_oldest();
+                            self.pause(epoll, listener, error, now_ns);
+                            return None;
+                        }
                         return Some((socket, peer));
                     }
                 }
@@ -328,8 +336,49 @@ impl Acceptor {
         None
     }
 
+    /// A connection with TLS is one of those whose handshakes are not finished.
+    fn note_handshake(&self, socket: &OwnedFd, peer: &mut Peer) -> Result<(), Errno> {
+        if self.has_tls(peer.listener) {
+            peer.handshake =
+                Some((self.unfinished).begin(socket, &peer.address, peer.place.clone())?);
+        }
+        Ok(())
+    }
+
+    fn has_tls(&self, listener: usize) -> bool {
+        (self.secure.iter()).any(|&index| index as usize == listener)
+    }
+
+    /// Ends handshakes that are not finished where one more connection would be one too many, so
+    /// that they shut nobody out. Returns whether the connection finds room as far as their own
+    /// bounds go.
+    fn make_room(&self, address: &PeerAddress, is_secure: bool) -> bool {
+        if is_secure {
+            let is_bounded = self.addresses.bounds(address);
+            if is_bounded
+                && self.unfinished.of(address) >= HANDSHAKES_PER_ADDRESS
+                && !self.unfinished.end_oldest_of(address)
+            {
+                return false;
+            }
+            if self.unfinished.len() >= self.placement.max_handshakes()
+                && !self.unfinished.end_oldest()
+            {
+                return false;
+            }
+        }
+        if self.addresses.is_full(address) {
+            self.unfinished.end_oldest_of(address);
+        }
+        true
+    }
+
     /// The peer of a new connection, and whether it is to be refused; `None`: it is closed at once.
     fn admit(&mut self, address: PeerAddress, listener: usize, now_ns: u64) -> Option<Peer> {
+        if !self.make_room(&address, self.has_tls(listener)) {
+            self.dropped += 1;
+            return None;
+        }
         let over_limit = self.over_limit()?;
         let admitted = self.addresses.admit(&address);
         if !matches!(admitted, Admitted::Yes(_)) && now_ns >= self.address_notice_ns {
@@ -353,6 +402,7 @@ impl Acceptor {
             outgoing: false,
             over_limit,
             place,
+            handshake: None,
             tls: None,
             user: None,
         })
@@ -362,7 +412,8 @@ impl Acceptor {
     /// politely.
     fn over_limit(&mut self) -> Option<bool> {
         let open = self.placement.open(self.max_connections);
-        let over = open >= self.max_connections;
+        // The one that ends makes room as soon as its loop has looked.
+        let over = open >= self.max_connections && !self.unfinished.end_oldest();
         if over && !self.at_limit {
             let max_connections = self.max_connections as usize;
             self.notices
@@ -437,6 +488,10 @@ mod tests {
 
         fn is_behind_with_handshakes(&self) -> bool {
             *self.0.lock().expect("no panic") == u64::MAX
+        }
+
+        fn max_handshakes(&self) -> usize {
+            usize::MAX
         }
 
         fn place(&mut self, socket: OwnedFd, peer: Peer, _: u64) -> Option<(OwnedFd, Peer)> {

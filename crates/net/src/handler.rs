@@ -8,6 +8,7 @@ use crate::addresses::AddressPlace;
 use crate::io::Io;
 use crate::peer_address::PeerAddress;
 use crate::tls::Agreed;
+use crate::unfinished::HandshakePlace;
 
 /// Names one connection of one loop. Never reused: the slot is, the pair is not (until 2^32
 /// connections have come and gone in one slot).
@@ -40,6 +41,9 @@ pub struct Peer {
     pub over_limit: bool,
     /// Its place in the count of connections from its address; `None` if it is not counted.
     pub place: Option<AddressPlace>,
+    /// Its place among the TLS handshakes that are not finished; `None`: it is plain, or there is
+    /// no bound of them.
+    pub handshake: Option<HandshakePlace>,
     /// What was agreed on with TLS; `None`: the connection is plain.
     pub tls: Option<Agreed>,
     /// The user of the process at the other end of a UNIX socket when it connected.

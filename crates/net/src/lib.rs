@@ -71,6 +71,7 @@ mod supervisor;
 mod table;
 mod thread;
 pub mod tls;
+mod unfinished;
 mod wake;
 
 pub use address::{Address, AddressError};
@@ -88,3 +89,4 @@ pub use peer_address::{AddressKey, PeerAddress};
 pub use run::{Ended, LoopStart, RunError, THREAD_LIMITS};
 pub use spread::CountersReader;
 pub use thread::{make_waits_precise, pin_thread};
+pub use unfinished::HandshakePlace;

@@ -195,11 +195,19 @@ pub const HANDSHAKES_ASKED: usize = 1_024;
 /// others there are, in milliseconds: a round trip around the world, and a lost packet.
 pub const HANDSHAKE_ANSWER_MS: u64 = 1_000;
 
-/// TLS handshakes under way in one loop from one address (an IPv4 address, or an IPv6 network of 64
-/// bits). One more closes the peer of that address that has been waited for longest. Leaves the
-/// larger part of what a loop can have to others, and is far above what clients behind one address
-/// begin at once. Peers on this machine are bounded only with `LoopConfig::limit_loopback`.
+/// TLS handshakes from one address (an IPv4 address, or an IPv6 network of 64 bits) that are not
+/// finished, of all loops and threads. One more ends the oldest of them whose peer is waited for;
+/// it is closed itself if none is. Half-open handshakes then take a part of `max_connections` and
+/// `max_connections_per_address` only, and where one of these is reached, they give way as well:
+/// they shut nobody out. Far above what clients behind one address begin at once. Peers on this
+/// machine are bounded only with `LoopConfig::limit_loopback`.
 pub const HANDSHAKES_PER_ADDRESS: usize = 256;
+
+/// TLS handshakes of the blocking driver that are not finished, each with a thread. One more ends,
+/// of the address with most, the oldest whose peer is waited for. Stops half-open handshakes from
+/// taking most of the threads that there may be, and is above what so many threads compute in the
+/// time of a round trip.
+pub const HANDSHAKES_OF_THREADS: usize = 4_096;
 
 /// TLS handshakes of each loop, on average, that wait for their turn, from which on nothing is
 /// accepted at addresses with TLS: the others wait in the kernel, in the order in which they came.

@@ -12,7 +12,7 @@ use crate::Address;
 use crate::config::{Driver, LoopConfig};
 use crate::event_loop::Acceptor;
 use crate::handler::Handler;
-use crate::limits::MAX_THREADS;
+use crate::limits::{HANDSHAKES_ASKED, HANDSHAKES_OF_THREADS, HANDSHAKES_PER_LOOP, MAX_THREADS};
 use crate::listener::{BindError, Listener};
 use crate::notice::Notice;
 use crate::pool::{Door, ThreadPool};
@@ -187,6 +187,16 @@ impl Drop for Signals {
     }
 }
 
+/// Descriptors for handshakes that are not finished, beside those of their connections.
+fn of_handshakes(config: &LoopConfig) -> usize {
+    let most = match config.driver {
+        _ if config.listen.iter().all(|listen| listen.tls.is_none()) => 0,
+        Driver::EventLoops => (HANDSHAKES_PER_LOOP + HANDSHAKES_ASKED) * config.threads,
+        Driver::Blocking => HANDSHAKES_OF_THREADS,
+    };
+    most.min(config.max_connections)
+}
+
 /// Raises the soft limit on file descriptors, often 1024, as far as the connections need and the
 /// hard limit allows.
 fn allow_descriptors(config: &LoopConfig) {
@@ -198,7 +208,7 @@ fn allow_descriptors(config: &LoopConfig) {
         Driver::Blocking => config.max_connections,
     };
     let needed = (config.max_connections + config.max_refusals() + of_loops) as u64;
-    let needed = needed + OTHER_DESCRIPTORS;
+    let needed = needed + OTHER_DESCRIPTORS + of_handshakes(config) as u64;
     let limit = getrlimit(Resource::Nofile);
     let Some(current) = limit.current.filter(|&current| current < needed) else {
         return;

@@ -9,7 +9,7 @@ use rustix::fd::OwnedFd;
 
 use crate::config::LoopConfig;
 use crate::handler::Peer;
-use crate::limits::{SPARE_THREADS, THREAD_NOTICE_MS};
+use crate::limits::{HANDSHAKES_OF_THREADS, SPARE_THREADS, THREAD_NOTICE_MS};
 use crate::notice::{Notice, Notices};
 use crate::permits::Permits;
 use crate::reports::Reports;
@@ -227,6 +227,10 @@ impl Placement for Door {
         false
     }
 
+    fn max_handshakes(&self) -> usize {
+        HANDSHAKES_OF_THREADS
+    }
+
     fn place(&mut self, socket: OwnedFd, peer: Peer, now_ns: u64) -> Option<(OwnedFd, Peer)> {
         self.placed += 1;
         if peer.over_limit {
@@ -260,6 +264,7 @@ mod tests {
             outgoing: false,
             over_limit: false,
             place: None,
+            handshake: None,
             tls: None,
             user: None,
         };

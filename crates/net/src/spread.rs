@@ -7,7 +7,7 @@ use rustix::fd::OwnedFd;
 
 use crate::counters::{CounterCells, LoopCounters};
 use crate::handler::{Peer, Waker};
-use crate::limits::HANDSHAKES_DUE;
+use crate::limits::{HANDSHAKES_ASKED, HANDSHAKES_DUE, HANDSHAKES_PER_LOOP};
 use crate::wake::EventfdWaker;
 
 /// What other threads need of a loop.
@@ -157,6 +157,9 @@ pub(crate) trait Placement: Send {
     /// Returns whether so many TLS handshakes wait for their turn that no more should come.
     fn is_behind_with_handshakes(&self) -> bool;
 
+    /// Returns how many TLS handshakes may be unfinished at once.
+    fn max_handshakes(&self) -> usize;
+
     /// Finds the place of one more connection; gives it back if that is the accepting loop.
     fn place(&mut self, socket: OwnedFd, peer: Peer, now_ns: u64) -> Option<(OwnedFd, Peer)>;
 }
@@ -200,6 +203,10 @@ impl Placement for Spread {
         let due = |one: &Arc<LoopShared>| one.counters.handshakes_due.get();
         let due: u64 = self.loops.iter().map(due).sum();
         due >= (HANDSHAKES_DUE * self.loops.len()) as u64
+    }
+
+    fn max_handshakes(&self) -> usize {
+        (HANDSHAKES_PER_LOOP + HANDSHAKES_ASKED) * self.loops.len()
     }
 
     fn place(&mut self, socket: OwnedFd, peer: Peer, _: u64) -> Option<(OwnedFd, Peer)> {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use common::tls::{APPLICATIONS, Authority, Identity, Secured, read_to_end};
 use common::{Directory, Habits, Server, blocking, eventually, one_loop};
-use net::limits::{HANDSHAKES_PER_LOOP, PIPE_KEPT_BYTES};
+use net::limits::{HANDSHAKES_PER_ADDRESS, HANDSHAKES_PER_LOOP, PIPE_KEPT_BYTES};
 use net::sim::Random;
 use net::tls::{
     CertificateFault, ClientTls, ClientTlsOptions, FailureKind, ServerTls, ServerTlsOptions,
@@ -409,6 +409,102 @@ fn half_open_handshakes_are_bounded_and_keep_nobody_out() {
     assert_eq!(oldest.read(&mut [0]).expect("closed"), 0);
     // A stop does not wait for them.
     assert!(server.stop().expect("no failure").drained);
+}
+
+/// Opens connections one after the other that go no further than the first message, or than the
+/// connection itself.
+fn open_half_way(server: &Server, hello: &[u8], count: usize) -> Vec<TcpStream> {
+    let open = |_| {
+        let opened = server.sum(|one| one.opened);
+        let mut stream = server.connect();
+        eventually("it is open", || server.sum(|one| one.opened) > opened);
+        if !hello.is_empty() {
+            stream.write_all(hello).expect("open");
+            stream.read_exact(&mut [0]).expect("an answer");
+        }
+        stream
+    };
+    (0..count).map(open).collect()
+}
+
+fn assert_served(client: &mut Secured) {
+    client.send(b"x");
+    assert_eq!(client.receive(1).expect("echo"), b"x");
+}
+
+/// Where connections are bounded, of one address or of all, those whose handshake is not finished
+/// make room for whoever comes, and those that are served stay.
+#[test]
+fn half_open_handshakes_up_to_a_limit_of_connections_shut_nobody_out() {
+    const MOST: usize = 12;
+    let authority = Authority::new();
+    let hello = {
+        let server = Server::start(with_tls(one_loop(), authority.server()));
+        let client = Secured::new(server.connect(), &authority.client());
+        client.pipe.output().to_vec()
+    };
+    let of_address = |config| LoopConfig {
+        max_connections_per_address: MOST,
+        limit_loopback: true,
+        ..config
+    };
+    let of_all = |config| LoopConfig {
+        max_connections: MOST,
+        ..config
+    };
+    let (both, other) = ([one_loop(), blocking(8)], [one_loop(), blocking(8)]);
+    for config in (both.map(of_address).into_iter()).chain(other.map(of_all)) {
+        let server = Server::start(with_tls(config, authority.server()));
+        let mut kept = connect(&server, &authority.client());
+        for hello in [&hello[..], b"", &hello, b""] {
+            let before = server.sum(|one| one.failed_crowded_out);
+            let half_open = open_half_way(&server, hello, 2 * MOST);
+            for _ in 0..2 {
+                assert_served(&mut connect(&server, &authority.client()));
+                assert_served(&mut kept);
+            }
+            let crowded_out = server.sum(|one| one.failed_crowded_out) - before;
+            assert!(crowded_out > MOST as u64, "{crowded_out}");
+            let mut oldest = &half_open[0];
+            while oldest.read(&mut [0; 4096]).is_ok_and(|count| count > 0) {}
+            drop(half_open);
+            eventually("all but one are gone", || {
+                server.sum(|one| one.connections) == 1
+            });
+        }
+        let refused = server.sum(|one| one.refused + one.refused_by_address);
+        assert_eq!(refused, 0);
+        kept.close();
+        assert!(server.stop().expect("no failure").drained);
+    }
+}
+
+#[test]
+fn an_address_has_its_bound_of_half_open_handshakes() {
+    let authority = Authority::new();
+    for config in [one_loop(), blocking(8)] {
+        let config = LoopConfig {
+            limit_loopback: true,
+            ..config
+        };
+        let server = Server::start(with_tls(config, authority.server()));
+        for round in 1..=2 {
+            let half_open = open_half_way(&server, b"", HANDSHAKES_PER_ADDRESS + 5);
+            eventually("the oldest are closed", || {
+                server.sum(|one| one.failed_crowded_out) == 5 * round
+            });
+            for (at, stream) in half_open.iter().enumerate() {
+                stream.set_nonblocking(true).expect("open");
+                let (mut stream, is_closed) = (stream, at < 5);
+                eventually("it is closed if it is among the oldest", || {
+                    stream.read(&mut [0]).is_ok_and(|count| count == 0) == is_closed
+                });
+            }
+            drop(half_open);
+            eventually("all are gone", || server.sum(|one| one.connections) == 0);
+        }
+        assert!(server.stop().expect("no failure").drained);
+    }
 }
 
 #[test]

@@ -441,6 +441,7 @@ mod tests {
                     outgoing: false,
                     over_limit,
                     place: None,
+                    handshake: None,
                     tls: None,
                     user: None,
                 };

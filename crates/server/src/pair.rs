@@ -312,6 +312,7 @@ impl Pair {
             outgoing: false,
             over_limit,
             place: None,
+            handshake: None,
             tls,
             user,
         };

@@ -207,6 +207,7 @@ mod tests {
             outgoing: false,
             over_limit: false,
             place: None,
+            handshake: None,
             tls: certificate.map(|certificate| Agreed {
                 application: None,
                 resumed: false,

@@ -5,11 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::mem;
 
 use crate::handler::ConnectionId;
-use crate::limits::{
-    HANDSHAKE_ANSWER_MS, HANDSHAKE_MS, HANDSHAKES_ASKED, HANDSHAKES_PER_ADDRESS,
-    HANDSHAKES_PER_LOOP,
-};
+use crate::limits::{HANDSHAKE_ANSWER_MS, HANDSHAKE_MS, HANDSHAKES_ASKED, HANDSHAKES_PER_LOOP};
 use crate::peer_address::{AddressKey, PeerAddress};
+use crate::unfinished::HandshakePlace;
 
 const NS_PER_MS: u64 = 1_000_000;
 
@@ -38,11 +36,9 @@ pub(super) struct Handshakes {
     paused_until_ns: Option<u64>,
     /// By the time at which they must be done; with some that are.
     deadlines: VecDeque<(u64, ConnectionId)>,
-    /// Whether peers on this machine are bounded by address, too.
-    counts_local: bool,
 }
 
-/// Peers that share their turns and their bound. `None`: those without an address.
+/// Peers that share their turns. `None`: those without an address.
 type HandshakeSource = Option<AddressKey>;
 
 struct Handshake {
@@ -54,6 +50,8 @@ struct Handshake {
     is_asked: bool,
     /// Whether bytes have come, so that this side is waited for.
     is_due: bool,
+    /// Its place among those of all loops.
+    place: Option<HandshakePlace>,
 }
 
 #[derive(Default)]
@@ -76,18 +74,13 @@ pub(super) enum HandshakeTurn {
 }
 
 impl Handshakes {
-    pub(super) fn new(counts_local: bool) -> Handshakes {
-        Handshakes {
-            counts_local,
-            ..Handshakes::default()
-        }
-    }
-
-    /// Adds a handshake. Returns the one to be closed for it, if there are too many.
+    /// Adds a handshake, whose peer is waited for from now on. Returns the one to be closed
+    /// for it, if there are too many.
     pub(super) fn begin(
         &mut self,
         id: ConnectionId,
         peer: &PeerAddress,
+        place: Option<HandshakePlace>,
         now_ns: u64,
     ) -> Option<ConnectionId> {
         let source = source_of(peer);
@@ -96,16 +89,14 @@ impl Handshakes {
             since_ns: now_ns,
             is_asked: false,
             is_due: false,
+            place,
         };
+        handshake.note_due();
         self.under_way.insert(id, handshake);
         self.expect_end(id, now_ns);
         let of_source = self.sources.entry(source).or_default();
         of_source.count += 1;
         of_source.silent.insert((now_ns, id));
-        let is_bounded = source.is_some() && (self.counts_local || !peer.is_local());
-        if is_bounded && of_source.count > HANDSHAKES_PER_ADDRESS {
-            return of_source.least_worth(now_ns);
-        }
         if self.under_way.len() - self.asked > HANDSHAKES_PER_LOOP {
             let all = self.sources.values();
             let largest = all.max_by_key(|one| one.silent.len() + one.due.len());
@@ -133,6 +124,7 @@ impl Handshakes {
         if mem::replace(&mut handshake.is_due, true) {
             return;
         }
+        handshake.note_due();
         self.due += 1;
         let Some(of_source) = self.sources.get_mut(&handshake.source) else {
             return;
@@ -140,7 +132,8 @@ impl Handshakes {
         of_source
             .waiting(handshake)
             .remove(&(handshake.since_ns, id));
-        if handshake.is_asked {
+        // One that was ended for another costs nothing, and does not wait for those that do.
+        if handshake.is_asked || handshake.is_crowded_out() {
             self.answered.push_back(id);
             return;
         }
@@ -188,6 +181,7 @@ impl Handshakes {
     fn serve(&mut self, id: ConnectionId) -> HandshakeTurn {
         if let Some(handshake) = self.under_way.get_mut(&id) {
             handshake.is_due = false;
+            handshake.note_due();
             self.due -= 1;
             if let Some(of_source) = self.sources.get_mut(&handshake.source) {
                 of_source
@@ -245,6 +239,9 @@ impl Handshakes {
         let Some(handshake) = self.under_way.remove(&id) else {
             return;
         };
+        if let Some(place) = &handshake.place {
+            place.finish();
+        }
         if self.under_way.is_empty() {
             self.deadlines.clear();
         }
@@ -271,6 +268,13 @@ impl Handshakes {
         if of_source.count == 0 {
             self.sources.remove(&source);
         }
+    }
+
+    /// Whether this one was ended for another, of whichever loop.
+    pub(super) fn is_crowded_out(&self, id: ConnectionId) -> bool {
+        self.under_way
+            .get(&id)
+            .is_some_and(Handshake::is_crowded_out)
     }
 
     /// How many wait for their turn.
@@ -305,6 +309,20 @@ impl Handshakes {
     }
 }
 
+impl Handshake {
+    /// Those who look for one to end see whether the peer is waited for.
+    fn note_due(&self) {
+        if let Some(place) = &self.place {
+            place.set_waits_for_peer(!self.is_due);
+        }
+    }
+
+    fn is_crowded_out(&self) -> bool {
+        let place = self.place.as_ref();
+        place.is_some_and(HandshakePlace::is_crowded_out)
+    }
+}
+
 impl SourceHandshakes {
     /// Returns the peers that are waited for as that of `handshake` is.
     fn waiting(&mut self, handshake: &Handshake) -> &mut BTreeSet<(u64, ConnectionId)> {
@@ -314,25 +332,8 @@ impl SourceHandshakes {
         }
     }
 
-    /// Returns whom to close: the peer that has been silent for longest, else the one that has left
-    /// this side's flight without an answer for longest, if it had its time, else the last that
-    /// came.
-    fn least_worth(&self, now_ns: u64) -> Option<ConnectionId> {
-        let had_its_time = |&&(since_ns, _): &&(u64, ConnectionId)| {
-            now_ns.saturating_sub(since_ns) >= HANDSHAKE_ANSWER_MS * NS_PER_MS
-        };
-        let mut old = self.asked.first().filter(had_its_time).into_iter();
-        match self.silent.len() {
-            // The last that came is always silent.
-            0 | 1 => old
-                .next()
-                .map(|&(_, id)| id)
-                .or_else(|| self.least_worth_unasked()),
-            _ => self.least_worth_unasked(),
-        }
-    }
-
-    /// The same of those that were not asked.
+    /// Returns whom of those that were not asked to close: the peer that has been silent for
+    /// longest, else the last that came.
     fn least_worth_unasked(&self) -> Option<ConnectionId> {
         let oldest = self.silent.first().map(|&(_, id)| id);
         oldest.or_else(|| self.due.back().copied())
@@ -381,7 +382,7 @@ mod tests {
 
     #[test]
     fn addresses_take_turns_and_who_has_answered_goes_first() {
-        let mut handshakes = Handshakes::new(false);
+        let mut handshakes = Handshakes::default();
         for _ in 0..2 {
             for slot in 0..6 {
                 let from = if slot < 5 {
@@ -389,7 +390,7 @@ mod tests {
                 } else {
                     "192.0.2.2:9"
                 };
-                assert_eq!(handshakes.begin(id(slot), &peer(from), 0), None);
+                assert_eq!(handshakes.begin(id(slot), &peer(from), None, 0), None);
                 handshakes.bytes_came(id(slot));
                 handshakes.bytes_came(id(slot));
             }
@@ -410,10 +411,10 @@ mod tests {
 
     #[test]
     fn peers_that_bring_a_byte_now_and_then_hold_up_no_newcomer() {
-        let mut handshakes = Handshakes::new(false);
+        let mut handshakes = Handshakes::default();
         for _ in 0..2 {
             for slot in 0..4 {
-                handshakes.begin(id(slot), &peer("192.0.2.1:9"), 0);
+                handshakes.begin(id(slot), &peer("192.0.2.1:9"), None, 0);
                 handshakes.bytes_came(id(slot));
             }
             for slot in 0..2 {
@@ -441,61 +442,17 @@ mod tests {
     }
 
     #[test]
-    fn one_address_has_its_bound_and_loses_whom_it_has_left_waiting_longest() {
-        let mut handshakes = Handshakes::new(false);
-        let answer_ns = HANDSHAKE_ANSWER_MS * NS_PER_MS;
-        let other = HANDSHAKES_PER_ADDRESS + 5;
-        for _ in 0..2 {
-            for slot in 0..HANDSHAKES_PER_ADDRESS {
-                assert_eq!(handshakes.begin(id(slot), &peer("192.0.2.1:9"), 1), None);
-            }
-            assert_eq!(handshakes.begin(id(other), &peer("192.0.2.2:9"), 0), None);
-            // 0 is asked, 1 is due: the oldest silent one is 2.
-            handshakes.bytes_came(id(0));
-            handshakes.bytes_came(id(1));
-            assert_eq!(turn(&mut handshakes, 1), Some(Ok(0)));
-            handshakes.flight_sent(id(0), 1);
-            let more = HANDSHAKES_PER_ADDRESS;
-            assert_eq!(
-                handshakes.begin(id(more), &peer("192.0.2.1:9"), 2),
-                Some(id(2))
-            );
-            handshakes.end(id(2));
-            // With all others due or asked a moment ago, the last that came goes.
-            (3..=more).for_each(|slot| handshakes.bytes_came(id(slot)));
-            let last = more + 1;
-            let mut begin = |now_ns| handshakes.begin(id(last), &peer("192.0.2.1:9"), now_ns);
-            assert_eq!(begin(answer_ns), Some(id(last)));
-            handshakes.end(id(last));
-            let mut begin = |now_ns| handshakes.begin(id(last), &peer("192.0.2.1:9"), now_ns);
-            assert_eq!(begin(1 + answer_ns), Some(id(0)), "it has had its time");
-            (0..=other).for_each(|slot| handshakes.end(id(slot)));
-            assert_empty(&handshakes);
-        }
-    }
-
-    #[test]
-    fn peers_on_this_machine_are_bounded_by_address_only_if_asked_for() {
-        for (counts_local, address) in [(false, "127.0.0.1:9"), (true, "127.0.0.1:9")] {
-            let mut handshakes = Handshakes::new(counts_local);
-            let crowded_out = (0..=HANDSHAKES_PER_ADDRESS)
-                .filter(|&slot| handshakes.begin(id(slot), &peer(address), 0).is_some());
-            assert_eq!(crowded_out.count(), usize::from(counts_local));
-        }
-    }
-
-    #[test]
     fn the_address_with_most_loses_its_oldest_silent_peer() {
-        let mut handshakes = Handshakes::new(false);
+        let mut handshakes = Handshakes::default();
         let first = PeerAddress::Unix;
         for _ in 0..2 {
-            assert_eq!(handshakes.begin(id(0), &peer("192.0.2.1:9"), 0), None);
+            assert_eq!(handshakes.begin(id(0), &peer("192.0.2.1:9"), None, 0), None);
             for slot in 1..HANDSHAKES_PER_LOOP {
-                assert_eq!(handshakes.begin(id(slot), &first, 1), None);
+                assert_eq!(handshakes.begin(id(slot), &first, None, 1), None);
             }
             let more = HANDSHAKES_PER_LOOP;
             assert_eq!(
-                handshakes.begin(id(more), &peer("192.0.2.3:9"), 2),
+                handshakes.begin(id(more), &peer("192.0.2.3:9"), None, 2),
                 Some(id(1))
             );
             (0..=more).for_each(|slot| handshakes.end(id(slot)));
@@ -506,7 +463,7 @@ mod tests {
     /// Has as many peers asked as can be at a time, the first of them a moment before the others.
     fn ask_as_many_as_can_be(handshakes: &mut Handshakes, begin_ns: u64) {
         for slot in 0..HANDSHAKES_ASKED {
-            handshakes.begin(id(slot), &PeerAddress::Unix, begin_ns);
+            handshakes.begin(id(slot), &PeerAddress::Unix, None, begin_ns);
             handshakes.bytes_came(id(slot));
             assert_eq!(turn(handshakes, begin_ns), Some(Ok(slot as u32)));
             handshakes.flight_sent(id(slot), begin_ns + u64::from(slot > 0));
@@ -515,12 +472,12 @@ mod tests {
 
     #[test]
     fn no_more_peers_are_asked_than_can_have_the_time_to_answer() {
-        let mut handshakes = Handshakes::new(false);
+        let mut handshakes = Handshakes::default();
         let answer_ns = HANDSHAKE_ANSWER_MS * NS_PER_MS;
         for begin_ns in [5, 5 + 9 * answer_ns] {
             ask_as_many_as_can_be(&mut handshakes, begin_ns);
             let late = HANDSHAKES_ASKED;
-            handshakes.begin(id(late), &PeerAddress::Unix, begin_ns);
+            handshakes.begin(id(late), &PeerAddress::Unix, None, begin_ns);
             handshakes.bytes_came(id(late));
             assert!(handshakes.has_turn());
             assert_eq!(turn(&mut handshakes, begin_ns + 1), None);
@@ -538,7 +495,7 @@ mod tests {
             );
             // One that ends makes room at once.
             handshakes.flight_sent(id(late), begin_ns + answer_ns);
-            handshakes.begin(id(0), &PeerAddress::Unix, begin_ns);
+            handshakes.begin(id(0), &PeerAddress::Unix, None, begin_ns);
             handshakes.bytes_came(id(0));
             assert_eq!(turn(&mut handshakes, begin_ns + answer_ns), None);
             assert!(!handshakes.has_turn());
@@ -554,11 +511,10 @@ mod tests {
         }
     }
 
-    /// What an asked peer sends is looked at, and does not give it more time to answer; nor does
-    /// what a silent one sends make it younger than others.
+    /// What an asked peer sends is looked at, and does not give it more time to answer.
     #[test]
     fn bytes_that_bring_a_handshake_no_further_do_not_renew_its_time() {
-        let mut handshakes = Handshakes::new(false);
+        let mut handshakes = Handshakes::default();
         let answer_ns = HANDSHAKE_ANSWER_MS * NS_PER_MS;
         for begin_ns in [5, 5 + 9 * answer_ns] {
             ask_as_many_as_can_be(&mut handshakes, begin_ns);
@@ -567,23 +523,10 @@ mod tests {
                 handshakes.bytes_came(id(0));
                 assert_eq!(turn(&mut handshakes, begin_ns + step_ns), Some(Ok(0)));
             }
-            handshakes.begin(id(late), &PeerAddress::Unix, begin_ns);
+            handshakes.begin(id(late), &PeerAddress::Unix, None, begin_ns);
             handshakes.bytes_came(id(late));
             assert_eq!(turn(&mut handshakes, begin_ns + answer_ns), Some(Err(0)));
             (0..=late).for_each(|slot| handshakes.end(id(slot)));
-            assert_empty(&handshakes);
-
-            for slot in 0..=HANDSHAKES_PER_ADDRESS {
-                let now_ns = begin_ns + u64::from(slot > 0);
-                if slot == HANDSHAKES_PER_ADDRESS {
-                    handshakes.bytes_came(id(0));
-                    assert_eq!(turn(&mut handshakes, now_ns + 1), Some(Ok(0)));
-                }
-                let closed = handshakes.begin(id(slot), &peer("192.0.2.1:9"), now_ns);
-                let expected = (slot == HANDSHAKES_PER_ADDRESS).then_some(id(0));
-                assert_eq!(closed, expected);
-            }
-            (0..=HANDSHAKES_PER_ADDRESS).for_each(|slot| handshakes.end(id(slot)));
             assert_empty(&handshakes);
         }
     }
@@ -592,12 +535,12 @@ mod tests {
     /// have an entry for each handshake of [`HANDSHAKE_MS`].
     #[test]
     fn handshakes_that_are_done_do_not_stay_among_the_deadlines() {
-        let mut handshakes = Handshakes::new(false);
+        let mut handshakes = Handshakes::default();
         let most = 4 * (HANDSHAKES_PER_LOOP + HANDSHAKES_ASKED);
         for flights in [0, 1] {
-            handshakes.begin(id(0), &PeerAddress::Unix, 0);
+            handshakes.begin(id(0), &PeerAddress::Unix, None, 0);
             for other in (1..=2 * most).map(id) {
-                handshakes.begin(other, &PeerAddress::Unix, 1);
+                handshakes.begin(other, &PeerAddress::Unix, None, 1);
                 (0..flights).for_each(|_| handshakes.flight_sent(other, 1));
                 handshakes.end(other);
                 assert!(handshakes.deadlines.len() <= most);
@@ -614,11 +557,11 @@ mod tests {
 
     #[test]
     fn who_waits_for_this_side_is_not_late() {
-        let mut handshakes = Handshakes::new(false);
+        let mut handshakes = Handshakes::default();
         let whole_ns = HANDSHAKE_MS * NS_PER_MS;
         for begin_ns in [0, 5 * whole_ns] {
-            handshakes.begin(id(0), &PeerAddress::Unix, begin_ns);
-            handshakes.begin(id(1), &PeerAddress::Unix, begin_ns);
+            handshakes.begin(id(0), &PeerAddress::Unix, None, begin_ns);
+            handshakes.begin(id(1), &PeerAddress::Unix, None, begin_ns);
             handshakes.bytes_came(id(0));
             assert_eq!(handshakes.next_overdue(begin_ns + whole_ns - 1), None);
             assert_eq!(handshakes.next_overdue(begin_ns + whole_ns), Some(id(1)));

@@ -26,22 +26,17 @@ pub(crate) struct Security {
 }
 
 impl Security {
-    /// `counts_local`: peers on this machine are bounded by their address, too.
-    pub(crate) fn new(
-        listeners: Vec<Option<ServerTls>>,
-        counts_local: bool,
-        notices: Arc<dyn Notices>,
-    ) -> Security {
+    pub(crate) fn new(listeners: Vec<Option<ServerTls>>, notices: Arc<dyn Notices>) -> Security {
         Security {
             listeners,
             outgoing: None,
-            handshakes: Handshakes::new(counts_local),
+            handshakes: Handshakes::default(),
             notices,
         }
     }
 
     pub(crate) fn none() -> Security {
-        Security::new(Vec::new(), false, Arc::new(Silent))
+        Security::new(Vec::new(), Arc::new(Silent))
     }
 
     pub(crate) fn simulated(
@@ -50,7 +45,7 @@ impl Security {
     ) -> Security {
         Security {
             outgoing: connect,
-            ..Security::new(vec![accept], false, Arc::new(Silent))
+            ..Security::new(vec![accept], Arc::new(Silent))
         }
     }
 
@@ -71,8 +66,8 @@ impl Security {
 impl<P: Port> LoopCore<P> {
     /// A connection with TLS was taken in.
     pub(super) fn begin_handshake(&mut self, id: ConnectionId, peer: &Peer, now_ns: u64) {
-        let handshakes = &mut self.security.handshakes;
-        if let Some(crowded_out) = handshakes.begin(id, &peer.address, now_ns) {
+        let (handshakes, place) = (&mut self.security.handshakes, peer.handshake.clone());
+        if let Some(crowded_out) = handshakes.begin(id, &peer.address, place, now_ns) {
             let failure = TlsFailure::new(FailureKind::CrowdedOut);
             self.fail(crowded_out, &failure, now_ns);
         }

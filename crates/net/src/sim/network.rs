@@ -97,6 +97,7 @@ impl Network {
                 outgoing,
                 over_limit: false,
                 place: None,
+                handshake: None,
                 tls: None,
                 user: None,
             };

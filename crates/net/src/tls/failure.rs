@@ -24,7 +24,7 @@ pub enum FailureKind {
     /// The handshake had more than [`HANDSHAKE_BYTES`](crate::limits::HANDSHAKE_BYTES).
     TooLarge,
     /// Too many were under way, and this peer had been waited for longest
-    /// ([`HANDSHAKES_PER_LOOP`](crate::limits::HANDSHAKES_PER_LOOP) and those below).
+    /// ([`HANDSHAKES_PER_LOOP`](crate::limits::HANDSHAKES_PER_LOOP) and those below it).
     CrowdedOut,
 }
 

@@ -63,6 +63,7 @@ impl Handler for Echo {
         // Its place would be counted for as long as it is kept.
         let seen = Peer {
             place: None,
+            handshake: None,
             ..peer.clone()
         };
         self.habits.peers.lock().expect("no panic").push(seen);

@@ -346,6 +346,7 @@ mod tests {
                 outgoing: false,
                 over_limit: false,
                 place: None,
+                handshake: None,
                 tls: None,
                 user: None,
             };

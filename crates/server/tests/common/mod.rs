@@ -124,6 +124,7 @@ impl Host {
             outgoing: false,
             over_limit,
             place: None,
+            handshake: None,
             tls: None,
             user: None,
         };

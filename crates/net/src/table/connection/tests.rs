@@ -36,6 +36,7 @@ fn peer(outgoing: bool) -> Peer {
         outgoing,
         over_limit: false,
         place: None,
+        handshake: None,
         tls: None,
         user: None,
     }
