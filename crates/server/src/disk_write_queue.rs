@@ -12,7 +12,7 @@ use crate::readers::{LoopReaders, ReadAheadId};
 /// The batches of one connection that are not with the committer yet, in order.
 #[derive(Default)]
 pub(crate) struct DiskWriteQueue {
-    waiting: VecDeque<Place>,
+    waiting: VecDeque<BatchState>,
     /// The number of the first one.
     first: u64,
     /// Of keys and values in all of them.
@@ -22,8 +22,8 @@ pub(crate) struct DiskWriteQueue {
     abandoned: VecDeque<(u64, u64)>,
 }
 
-/// Where a batch is.
-enum Place {
+/// How far a batch has come.
+enum BatchState {
     AtReader,
     /// Here, to be read when there is room for what its commits must know.
     Unread(Box<WriteBatch>),
@@ -46,13 +46,13 @@ impl DiskWriteQueue {
         self.bytes += batch.bytes();
         let number = self.first + self.waiting.len() as u64;
         if !batch.wants_reads() {
-            self.waiting.push_back(Place::Ready(batch));
+            self.waiting.push_back(BatchState::Ready(batch));
             self.go_on(targets.mailbox);
         } else if self.is_stuck() {
             // What would be read now would be in the way of the first one.
-            self.waiting.push_back(Place::Unread(batch));
+            self.waiting.push_back(BatchState::Unread(batch));
         } else {
-            self.waiting.push_back(Place::AtReader);
+            self.waiting.push_back(BatchState::AtReader);
             self.read(number, batch, targets);
         }
     }
@@ -62,7 +62,7 @@ impl DiskWriteQueue {
         self.first
     }
 
-    /// Has a batch read for which there is a place.
+    /// Has a batch read whose state is [`BatchState::AtReader`].
     fn read(&mut self, number: u64, batch: Box<WriteBatch>, targets: Targets<'_>) {
         let id = ReadAheadId {
             connection: targets.connection,
@@ -93,48 +93,48 @@ impl DiskWriteQueue {
     ) {
         let at = (number - self.first) as usize;
         debug_assert!(
-            matches!(self.waiting[at], Place::AtReader),
+            matches!(self.waiting[at], BatchState::AtReader),
             "a batch comes back once, and none before it has gone"
         );
         self.mark_abandoned(&mut batch);
         self.waiting[at] = if read >= batch.len() {
-            Place::Ready(batch)
+            BatchState::Ready(batch)
         } else if at == 0 && read > 0 {
             let mut rest = Box::new(batch.next_batch());
             batch.split_off(read, &mut rest);
             self.bytes -= batch.bytes();
             mailbox.submit(&mut batch);
-            Place::Unread(rest)
+            BatchState::Unread(rest)
         } else {
             // What it holds would be missed by those before it.
             batch.forget_reads();
-            Place::Unread(batch)
+            BatchState::Unread(batch)
         };
         self.go_on(mailbox);
     }
 
     /// Whether the first batch waits for room.
     pub fn is_stuck(&self) -> bool {
-        matches!(self.waiting.front(), Some(Place::Unread(_)))
+        matches!(self.waiting.front(), Some(BatchState::Unread(_)))
     }
 
     /// Has the first batch read again, which waits for room. Returns its number if a reader has it
     /// now.
     pub fn try_again(&mut self, targets: Targets<'_>) -> Option<u64> {
         let (number, first) = (self.first, self.waiting.front_mut()?);
-        match std::mem::replace(first, Place::AtReader) {
-            Place::Unread(batch) => self.read(number, batch, targets),
+        match std::mem::replace(first, BatchState::AtReader) {
+            BatchState::Unread(batch) => self.read(number, batch, targets),
             other => *first = other,
         }
-        let is_at_reader = matches!(self.waiting.front(), Some(Place::AtReader));
+        let is_at_reader = matches!(self.waiting.front(), Some(BatchState::AtReader));
         (is_at_reader && self.first == number).then_some(number)
     }
 
     /// Notes that the caller of some commits has left, by their tag: nothing is read for those that
     /// are here, and they are refused when they get to the committer.
     pub fn abandon(&mut self, tag: u64) {
-        for place in &mut self.waiting {
-            if let Place::Unread(batch) | Place::Ready(batch) = place {
+        for state in &mut self.waiting {
+            if let BatchState::Unread(batch) | BatchState::Ready(batch) = state {
                 batch.abandon(0, &[tag]);
             }
         }
@@ -152,7 +152,7 @@ impl DiskWriteQueue {
     }
 
     fn go_on(&mut self, mailbox: &Mailbox) {
-        while let Some(Place::Ready(ready)) = self.waiting.front_mut() {
+        while let Some(BatchState::Ready(ready)) = self.waiting.front_mut() {
             self.bytes -= ready.bytes();
             mailbox.submit(ready);
             self.waiting.pop_front();
@@ -168,13 +168,13 @@ impl DiskWriteQueue {
     /// The batches behind the first one make room for it: otherwise it could wait for what they
     /// hold, and they for it.
     fn give_back_reads(&mut self) {
-        for place in self.waiting.iter_mut().skip(1) {
-            match std::mem::replace(place, Place::AtReader) {
-                Place::Ready(mut batch) if batch.wants_reads() => {
+        for state in self.waiting.iter_mut().skip(1) {
+            match std::mem::replace(state, BatchState::AtReader) {
+                BatchState::Ready(mut batch) if batch.wants_reads() => {
                     batch.forget_reads();
-                    *place = Place::Unread(batch);
+                    *state = BatchState::Unread(batch);
                 }
-                other => *place = other,
+                other => *state = other,
             }
         }
     }

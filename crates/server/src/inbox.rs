@@ -1,4 +1,4 @@
-//! What other threads have brought for one loop.
+//! Results of other threads for one loop.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -263,10 +263,10 @@ pub fn start(mut config: Config) -> Result<Server, StartError> {
             let _ = durable.stop();
         })?;
     }
-    let brought_limit_bytes = limits::BROUGHT_BYTES.min(account_bytes(&config) / 2);
+    let result_limit_bytes = limits::READ_RESULT_BYTES.min(account_bytes(&config) / 2);
     let readers = Readers::Pool(Pool::new(
         store.clone(),
-        brought_limit_bytes,
+        result_limit_bytes,
         Arc::clone(&config.log),
     ));
     let (ask, bindings) = (config.first_admin.take(), config.bindings);

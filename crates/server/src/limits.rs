@@ -266,11 +266,11 @@ pub const READS_OF_OWN_JOB: usize = 8;
 /// few enough that several readers get something to do when many are asked for.
 pub const READS_PER_JOB: usize = 32;
 
-/// Bytes that readers have brought and loops have not taken up yet, or are about to bring, above
-/// which readers wait: sixteen times what one run of a job usually brings at most. Half of the
-/// account of [`BUFFERED_BYTES_SHARE`] where that is less. Beside it, one run at a time may bring
+/// Bytes that readers have read and loops have not taken up yet, or are about to read, above
+/// which readers wait: sixteen times what one run of a job usually reads at most. Half of the
+/// account of [`BUFFERED_BYTES_SHARE`] where that is less. Beside it, one run at a time may read
 /// what its call needs, if that is more than usual.
-pub const BROUGHT_BYTES: usize = 64 << 20;
+pub const READ_RESULT_BYTES: usize = 64 << 20;
 
 /// How often a loop says in the log that a database on disk could not be read, in milliseconds:
 /// thousands of calls may find the same damage.

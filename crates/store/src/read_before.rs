@@ -50,16 +50,16 @@ pub(crate) struct ReadBefore {
     lacked_room: bool,
 }
 
-/// Where something was looked up.
+/// The tree in which something was looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct TreeOrigin {
     generation: Generation,
     lineage: Generation,
 }
 
-impl Place {
-    fn of(tree: &TreeIndex) -> Place {
-        Place {
+impl TreeOrigin {
+    fn of(tree: &TreeIndex) -> TreeOrigin {
+        TreeOrigin {
             generation: tree.generation(),
             lineage: tree.lineage(),
         }
@@ -79,7 +79,7 @@ struct Looked {
     database: DatabaseId,
     /// An operation in the batch that has the key.
     operation: usize,
-    place: Place,
+    origin: TreeOrigin,
     found: Found,
 }
 
@@ -87,7 +87,7 @@ struct Looked {
 #[derive(Clone, Copy, Debug)]
 struct LookedWhole {
     database: DatabaseId,
-    place: Place,
+    origin: TreeOrigin,
     sequence: u64,
     is_empty: bool,
 }
@@ -146,7 +146,7 @@ impl ReadBefore {
         hash: u64,
     ) -> Option<&Found> {
         let looked = self.looked(operations, tree.generation().database, key, hash)?;
-        let is_cleared = looked.place.is_cleared_in(tree)?;
+        let is_cleared = looked.origin.is_cleared_in(tree)?;
         Some(if is_cleared {
             &Found::Absent
         } else {
@@ -159,7 +159,7 @@ impl ReadBefore {
         let database = tree.generation().database;
         let of_it = |looked: &&LookedWhole| looked.database == database;
         let looked = self.wholes.iter().rfind(of_it)?;
-        let was_empty = looked.place.is_cleared_in(tree)? || looked.is_empty;
+        let was_empty = looked.origin.is_cleared_in(tree)? || looked.is_empty;
         Some(was_empty && last_change <= looked.sequence)
     }
 
@@ -226,7 +226,7 @@ impl ReadBefore {
             room: store.read_room(),
             operations,
             view: &view,
-            place: Place::of(&tree),
+            origin: TreeOrigin::of(&tree),
             database,
             done: DatabaseRead::default(),
         };
@@ -270,7 +270,7 @@ struct Reading<'a> {
     room: &'a Arc<ReadRoom>,
     operations: &'a Operations,
     view: &'a TreeView,
-    place: Place,
+    origin: TreeOrigin,
     database: DatabaseId,
     done: DatabaseRead,
 }
@@ -317,7 +317,7 @@ impl Reading<'_> {
                 hash,
                 database: self.database,
                 operation: place,
-                place: self.place,
+                origin: self.origin,
                 found,
             };
             self.before
@@ -368,7 +368,7 @@ impl Reading<'_> {
         });
         self.before.wholes.push(LookedWhole {
             database: self.database,
-            place: self.place,
+            origin: self.origin,
             sequence: self.view.sequence(),
             is_empty,
         });

@@ -1,4 +1,4 @@
-//! What a call is shown of a database: the index in memory itself, or what was fetched for it.
+//! The read view of one call: the index in memory itself, or what was prefetched for the call.
 
 use std::ops::ControlFlow;
 
@@ -70,7 +70,7 @@ impl<'a> ReadView<'a> {
     /// See [`View::get`].
     ///
     /// # Errors
-    /// If the call had not wished this key.
+    /// If the call had not planned this key.
     #[inline]
     pub fn get(&self, key: &[u8], hash: u64, now_ms: u64) -> Result<Option<Entry<'_>>, NotFetched> {
         match &self.0 {
@@ -82,7 +82,7 @@ impl<'a> ReadView<'a> {
     /// See [`View::scan`]. Of a fetched page no more can be walked than was fetched.
     ///
     /// # Errors
-    /// If the call had not wished this range in this direction.
+    /// If the call had not planned this range in this direction.
     pub fn scan<'v>(
         &'v self,
         range: &Range<'_>,
@@ -100,7 +100,7 @@ impl<'a> ReadView<'a> {
     /// See [`View::count`].
     ///
     /// # Errors
-    /// If the call had not wished this range to be counted.
+    /// If the call had not planned this range to be counted.
     pub fn count(
         &self,
         range: &Range<'_>,
@@ -139,6 +139,6 @@ impl Fetched {
     /// Takes out of a plan the reads of calls that look at single keys, all of which were read
     /// lately and have not changed since. `None`: there are none. Never waits for the device.
     pub fn at_once(tree: &TreeIndex, plan: &mut ReadPlan, store: &Store) -> Option<Fetched> {
-        Fetched::at_once_in(tree, plan, store.history_id())
+        Fetched::from_cache_in(tree, plan, store.history_id())
     }
 }

@@ -1,10 +1,10 @@
-//! Reads that wait for the device, done beside the loops.
+//! Reads that wait for the device, on threads of their own.
 //!
-//! A loop makes jobs of what its calls wish of databases on disk, and of what their writes must
-//! know before they can be decided. Threads of a [`Pool`] do them, and leave what they brought in
-//! the inbox of the loop. That holds for the threads of the blocking driver, too: so one bound
-//! holds for all reads from the device and for what they bring, and a device that does not answer
-//! takes no permit to compute.
+//! A loop makes jobs of what its calls plan to read of databases on disk, and of what their writes
+//! must know before they can be decided. Threads of a [`Pool`] run them and put each
+//! [`ReaderResult`] into the inbox of the loop. The threads of the blocking driver use the same
+//! pool: so one bound holds for all reads from the device and for their results, and a device that
+//! does not respond takes no permit to compute.
 
 mod pool;
 mod queue;
@@ -22,7 +22,7 @@ use store::{ReadAhead, Store, WriteBatch};
 
 use crate::SharedWaker;
 use crate::inbox::Inbox;
-pub(crate) use pool::{Brought, Pool};
+pub(crate) use pool::{Pool, ReaderResult};
 use queue::{Asker, Asking, Length};
 
 /// Who does the jobs of a loop.
@@ -73,7 +73,7 @@ impl Job {
     }
 }
 
-/// What a reader gives back.
+/// What a job of a reader results in.
 pub(crate) enum Done {
     /// For calls that read; there may be more of the same job.
     Fetched(Fetched),
@@ -131,9 +131,9 @@ impl Readers {
 /// The readers of a server, seen from one of its loops.
 pub(crate) struct LoopReaders {
     readers: Readers,
-    inbox: Arc<Inbox<Brought>>,
-    /// What has come and was not looked at yet.
-    waiting: VecDeque<Brought>,
+    inbox: Arc<Inbox<ReaderResult>>,
+    /// Results that were taken from the inbox and not returned by `next` yet.
+    waiting: VecDeque<ReaderResult>,
     /// What says to the readers that a connection has left; for those that had jobs of their own.
     leaving: HashMap<ConnectionId, Arc<AtomicBool>>,
 }
@@ -149,7 +149,7 @@ impl LoopReaders {
         }
     }
 
-    /// Has the few keys fetched that calls of a connection wish. What that brings comes out of
+    /// Starts a fetch of a few keys for calls of a connection. Its results come out of
     /// [`LoopReaders::next`], in one piece or several.
     pub fn fetch(&mut self, connection: ConnectionId, fetch: Fetch) -> Result<(), Full<Fetch>> {
         self.fetch_as(connection.into(), fetch, Length::Short, None)
@@ -189,7 +189,7 @@ impl LoopReaders {
                     && let Ok(fetched) = fetch.run(store, usize::MAX)
                 {
                     let result = Done::Fetched(fetched);
-                    self.waiting.push_back(Brought::free(result));
+                    self.waiting.push_back(ReaderResult::free(result));
                 }
                 Ok(())
             }
@@ -278,7 +278,7 @@ impl LoopReaders {
             Readers::Inline(_) => {
                 let failure = sweep(store, &mut batch);
                 let done = Done::Swept { batch, failure };
-                self.waiting.push_back(Brought::free(done));
+                self.waiting.push_back(ReaderResult::free(done));
             }
             Readers::Pool(pool) => {
                 let asker = Asker::Loop(self.number());
@@ -289,9 +289,9 @@ impl LoopReaders {
         }
     }
 
-    /// The next of what was brought. Costs next to nothing while there is nothing.
+    /// Returns the next result. Costs next to nothing while there is none.
     #[inline]
-    pub fn next(&mut self) -> Option<Brought> {
+    pub fn next(&mut self) -> Option<ReaderResult> {
         if self.waiting.is_empty() {
             self.inbox.take(&mut self.waiting);
         }
@@ -303,9 +303,8 @@ impl LoopReaders {
         self.waiting.is_empty() && self.inbox.is_over()
     }
 
-    /// Whether something was brought that was not looked at yet: also what lies where the readers
-    /// put it, since they have called the waker for it, once, and a tick may have ended before it
-    /// got there.
+    /// Whether there are results that `next` has not returned yet, in the inbox too: the readers
+    /// call the waker once for them, and a tick may have ended before it got there.
     pub fn has_brought(&self) -> bool {
         !self.waiting.is_empty() || self.inbox.has_some()
     }

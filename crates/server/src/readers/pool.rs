@@ -15,17 +15,17 @@ use crate::limits;
 use crate::settings::Log;
 use crate::threads::{JobQueue, ThreadPool};
 
-/// What one run of a fetch brings at most, unless one call alone needs more.
+/// What one run of a fetch reads at most, unless one call alone needs more.
 const CLAIM_BYTES: usize = store::tree::limits::FETCHED_BYTES;
 
 /// A few threads, begun when there is something for them to do.
 pub(crate) struct Pool {
     store: Store,
-    brought_limit_bytes: usize,
+    result_limit_bytes: usize,
     figures: Arc<ReaderFigures>,
     threads: Arc<ThreadPool<ReadQueue<Waiting>>>,
     room: Mutex<Room>,
-    /// Something that was brought was taken up.
+    /// A result was dropped.
     has_room: Condvar,
 }
 
@@ -34,15 +34,15 @@ pub(super) struct Waiting {
     job: Job,
     asking: Asking,
     /// Where its results go.
-    inbox: Arc<Inbox<Brought>>,
+    inbox: Arc<Inbox<ReaderResult>>,
     /// Whose room they take.
     pool: Arc<Pool>,
 }
 
 #[derive(Default)]
 struct Room {
-    /// Bytes that were brought and are still there, or are about to be brought.
-    brought_bytes: usize,
+    /// Bytes of results that are still there, and of those that are about to be read.
+    result_bytes: usize,
     /// One run has a claim beyond the room, so that a call that needs much has its turn.
     is_overdrawn: bool,
     is_stopping: bool,
@@ -59,21 +59,21 @@ impl Room {
     fn add(&mut self, claim: Claim) {
         match claim.is_beyond {
             true => self.is_overdrawn = true,
-            false => self.brought_bytes += claim.bytes,
+            false => self.result_bytes += claim.bytes,
         }
     }
 
     fn subtract(&mut self, claim: Claim) {
         match claim.is_beyond {
             true => self.is_overdrawn = false,
-            false => self.brought_bytes -= claim.bytes,
+            false => self.result_bytes -= claim.bytes,
         }
     }
 }
 
 /// What became of a fetch.
 enum Ran {
-    /// All is brought, or nobody wants it any more.
+    /// All is read, or nobody wants it any more.
     Over,
     /// Its next call needs so many bytes.
     Needs(Fetch, usize),
@@ -109,8 +109,8 @@ impl JobQueue for ReadQueue<Waiting> {
     }
 }
 
-/// What a reader has brought. While it is there, its bytes count.
-pub(crate) struct Brought {
+/// The result of a read. Its bytes count against the limit of the pool until it is dropped.
+pub(crate) struct ReaderResult {
     /// `None`: it was taken out.
     result: Option<Done>,
     claim: Claim,
@@ -118,23 +118,23 @@ pub(crate) struct Brought {
     pool: Option<Arc<Pool>>,
 }
 
-impl Brought {
-    /// Something that counts nowhere.
-    pub(super) fn free(result: Done) -> Brought {
-        Brought {
+impl ReaderResult {
+    /// Returns a result that counts against no limit.
+    pub(super) fn free(result: Done) -> ReaderResult {
+        ReaderResult {
             result: Some(result),
             claim: Claim::default(),
             pool: None,
         }
     }
 
-    /// Takes it out.
+    /// Takes the result out; `None` if it was taken before.
     pub fn take(&mut self) -> Option<Done> {
         self.result.take()
     }
 }
 
-impl Drop for Brought {
+impl Drop for ReaderResult {
     fn drop(&mut self) {
         if let Some(pool) = &self.pool {
             pool.settle(self.claim, Claim::default());
@@ -185,12 +185,12 @@ impl Waiting {
             Job::ReadAhead { id, mut batch } => {
                 let read = batch.read_ahead();
                 let result = Done::Ahead { id, batch, read };
-                pool.bring(result, Claim::default(), &inbox);
+                pool.put_result(result, Claim::default(), &inbox);
             }
             Job::Sweep { mut batch } => {
                 let failure = sweep(&pool.store, &mut batch);
                 let result = Done::Swept { batch, failure };
-                pool.bring(result, Claim::default(), &inbox);
+                pool.put_result(result, Claim::default(), &inbox);
             }
         }
         None
@@ -198,15 +198,15 @@ impl Waiting {
 }
 
 impl Pool {
-    /// At most `brought_limit_bytes` may wait for loops, or be on their way to them, and what one
-    /// call needs that needs more than a run usually brings.
-    pub fn new(store: Store, brought_limit_bytes: usize, log: Arc<dyn Log>) -> Arc<Pool> {
+    /// At most `result_limit_bytes` may wait for loops, or be on their way to them, and what one
+    /// call needs that needs more than a run usually reads.
+    pub fn new(store: Store, result_limit_bytes: usize, log: Arc<dyn Log>) -> Arc<Pool> {
         let figures: Arc<ReaderFigures> = Arc::default();
         let queue = ReadQueue::new(Arc::clone(&figures));
         let idle = Duration::from_millis(limits::IDLE_THREAD_MS);
         Arc::new(Pool {
             store,
-            brought_limit_bytes,
+            result_limit_bytes,
             figures,
             threads: ThreadPool::new(
                 ("pelton-reader", "reading databases on disk"),
@@ -225,7 +225,7 @@ impl Pool {
         self: &Arc<Pool>,
         asking: impl Into<Asking>,
         job: Job,
-        inbox: &Arc<Inbox<Brought>>,
+        inbox: &Arc<Inbox<ReaderResult>>,
     ) -> Result<(), Full<Job>> {
         let mut state = self.threads.lock();
         let jobs = state.queue.ready() + 1;
@@ -267,8 +267,8 @@ impl Pool {
         drop(jobs);
     }
 
-    /// Lets no job begin any more, and waits for the end of those that run. What they bring is for
-    /// nobody.
+    /// Lets no job begin any more, and waits for the end of those that run. Their results
+    /// are dropped.
     pub fn stop(&self) {
         self.lock().is_stopping = true;
         self.has_room.notify_all();
@@ -281,7 +281,7 @@ impl Pool {
         mut fetch: Fetch,
         (mut needed_bytes, most_bytes): (usize, usize),
         is_wanted: impl Fn() -> bool,
-        inbox: &Inbox<Brought>,
+        inbox: &Inbox<ReaderResult>,
     ) -> Ran {
         while !fetch.is_done() && is_wanted() {
             let Some(claim) = self.claim_room(needed_bytes) else {
@@ -296,7 +296,7 @@ impl Pool {
                         ..claim
                     };
                     self.settle(claim, after);
-                    self.bring(Done::Fetched(fetched), after, inbox);
+                    self.put_result(Done::Fetched(fetched), after, inbox);
                 }
                 Err(NeedsBytes(bytes)) => {
                     self.settle(claim, Claim::default());
@@ -311,15 +311,15 @@ impl Pool {
         Ran::Over
     }
 
-    fn bring(self: &Arc<Pool>, result: Done, claim: Claim, inbox: &Inbox<Brought>) {
-        inbox.put(Brought {
+    fn put_result(self: &Arc<Pool>, result: Done, claim: Claim, inbox: &Inbox<ReaderResult>) {
+        inbox.put(ReaderResult {
             result: Some(result),
             claim,
             pool: Some(Arc::clone(self)),
         });
     }
 
-    /// Claims room for what one run of a fetch brings, before it is there, and waits until there is
+    /// Claims room for what one run of a fetch reads, before it is there, and waits until there is
     /// some. `None`: the server stops.
     fn claim_room(&self, bytes: usize) -> Option<Claim> {
         let mut state = self.lock();
@@ -339,8 +339,8 @@ impl Pool {
 
     /// Whether another run may begin: if nothing waits, always.
     fn has_room(&self, state: &Room, bytes: usize) -> bool {
-        let brought_bytes = state.brought_bytes.saturating_add(bytes);
-        state.brought_bytes == 0 || brought_bytes <= self.brought_limit_bytes
+        let result_bytes = state.result_bytes.saturating_add(bytes);
+        state.result_bytes == 0 || result_bytes <= self.result_limit_bytes
     }
 
     /// This is there, or on its way, instead of that.
@@ -362,8 +362,8 @@ impl Pool {
     }
 
     #[cfg(test)]
-    pub fn brought_bytes(&self) -> usize {
-        self.lock().brought_bytes
+    pub fn result_bytes(&self) -> usize {
+        self.lock().result_bytes
     }
 
     fn lock(&self) -> MutexGuard<'_, Room> {

@@ -78,7 +78,7 @@ impl Bench {
         let pool = pooled.then(|| {
             Pool::new(
                 store.clone(),
-                limits::BROUGHT_BYTES,
+                limits::READ_RESULT_BYTES,
                 Arc::new(crate::settings::Silent),
             )
         });
@@ -593,10 +593,10 @@ fn so_many_jobs_wait_and_no_more() {
     let all = limits::READ_JOBS - limits::READERS..=limits::READ_JOBS + limits::READERS;
     assert!(all.contains(&accepted), "{accepted}");
     drop(held);
-    let (mut brought, mut seen) = (VecDeque::new(), 0);
+    let (mut results, mut seen) = (VecDeque::new(), 0);
     while seen < accepted {
-        inbox.take(&mut brought);
-        seen += brought.drain(..).count();
+        inbox.take(&mut results);
+        seen += results.drain(..).count();
         std::thread::yield_now();
     }
     assert_eq!(bench.get_ok("").as_deref(), Some(&b"disk"[..]));
@@ -636,7 +636,7 @@ fn reads_of_a_connection_that_has_gone_are_not_done() {
     Readers::Pool(Arc::clone(&pool)).stop();
     bench.turn();
     assert!(bench.pair.worker.readers_are_idle());
-    assert_eq!(pool.brought_bytes(), 0);
+    assert_eq!(pool.result_bytes(), 0);
 }
 
 #[test]
@@ -731,7 +731,7 @@ fn large_answers_that_nobody_takes_hold_readers_back() {
     let inbox = Inbox::new(Arc::new(move || {
         let _ = news.send(());
     }));
-    let jobs = 3 * limits::BROUGHT_BYTES / job_bytes;
+    let jobs = 3 * limits::READ_RESULT_BYTES / job_bytes;
     for tag in 0..jobs {
         let mut plan = ReadPlan::default();
         plan.begin(tag as u64, b"");
@@ -744,27 +744,27 @@ fn large_answers_that_nobody_takes_hold_readers_back() {
         };
         assert!(pool.submit(Asker::Loop(1), job, &inbox).is_ok());
     }
-    // No job brings more than is claimed for it beforehand.
-    let bound = limits::BROUGHT_BYTES;
-    while pool.brought_bytes() + store::tree::limits::FETCHED_BYTES <= bound {
+    // No job reads more than is claimed for it beforehand.
+    let bound = limits::READ_RESULT_BYTES;
+    while pool.result_bytes() + store::tree::limits::FETCHED_BYTES <= bound {
         std::thread::yield_now();
     }
     // Without the bound they would go on now; with it, nothing comes, however long this waits.
     for _ in 0..300 {
-        assert!(pool.brought_bytes() <= bound);
+        assert!(pool.result_bytes() <= bound);
         std::thread::sleep(Duration::from_millis(1));
     }
-    let (mut brought, mut seen) = (VecDeque::new(), 0);
+    let (mut results, mut seen) = (VecDeque::new(), 0);
     while seen < jobs {
-        inbox.take(&mut brought);
-        if brought.is_empty() {
+        inbox.take(&mut results);
+        if results.is_empty() {
             let news = arrived.recv_timeout(LONGEST_WAIT);
             news.expect("readers go on when there is room");
         }
-        assert!(pool.brought_bytes() <= bound);
-        seen += brought.drain(..).count();
+        assert!(pool.result_bytes() <= bound);
+        seen += results.drain(..).count();
     }
-    assert_eq!(pool.brought_bytes(), 0);
+    assert_eq!(pool.result_bytes(), 0);
 }
 
 #[test]
@@ -879,7 +879,7 @@ fn what_comes_while_a_tick_serves_others_is_not_slept_over() {
     });
     let mut readers = LoopReaders::new(Readers::Inline(bench.store.clone()), waker);
     let something = || {
-        Brought::free(Done::Swept {
+        ReaderResult::free(Done::Swept {
             batch: Box::new(bench.store.write_batch()),
             failure: None,
         })
@@ -925,7 +925,7 @@ fn a_read_goes_on_when_a_write_before_it_has_ended() {
         while bench.pair.worker.http2().deferred_reads.is_empty() {
             assert!(
                 std::time::Instant::now() < deadline,
-                "the read was not brought"
+                "the read has no result"
             );
             std::thread::sleep(Duration::from_millis(1));
             bench.note_ends();
@@ -1043,7 +1043,7 @@ fn nothing_is_read_for_a_connection_that_has_gone() {
         Fetch::new(tree.clone(), &mut plan)
     };
     for _ in 0..2 {
-        // More than there are readers; each brings more than the room for what is brought.
+        // More than there are readers; each reads more than the room for results.
         for job in 0..40 {
             let asked = readers.fetch_own(id(1), fetch(job * 100..job * 100 + 40));
             assert!(asked.is_ok());
@@ -1052,20 +1052,18 @@ fn nothing_is_read_for_a_connection_that_has_gone() {
             readers.fetch(id(1), fetch(9_000..9_002)).is_ok(),
             "9001 is of another one"
         );
-        woken
-            .recv_timeout(LONGEST_WAIT)
-            .expect("something is brought");
+        woken.recv_timeout(LONGEST_WAIT).expect("there is a result");
         readers.forget(id(1), &|tag| (tag == 9_001).then(|| id(2)));
         assert!(readers.leaving.is_empty());
         let (mut done, mut others) = (0, 0);
         let deadline = std::time::Instant::now() + LONGEST_WAIT;
         while !readers.is_idle() {
             assert!(std::time::Instant::now() < deadline, "{done} done");
-            let Some(mut brought) = readers.next() else {
+            let Some(mut result) = readers.next() else {
                 let _ = woken.recv_timeout(Duration::from_millis(1));
                 continue;
             };
-            if let Some(Done::Fetched(fetched)) = brought.take() {
+            if let Some(Done::Fetched(fetched)) = result.take() {
                 for call in fetched.calls() {
                     done += 1;
                     others += u32::from(call.tag() >= 9_000);
@@ -1074,7 +1072,7 @@ fn nothing_is_read_for_a_connection_that_has_gone() {
         }
         assert_eq!(others, 2, "what is shared is done");
         assert!(done < 40 * 40 / 2, "{done} of 1600");
-        assert_eq!(pool.brought_bytes(), 0);
+        assert_eq!(pool.result_bytes(), 0);
         assert_eq!(pool.figures().waiting_jobs.load(Ordering::Relaxed), 0);
     }
 }
@@ -1088,7 +1086,7 @@ fn what_waits_for_a_connection_that_has_gone_is_taken_from_the_readers() {
     let tree = (bench.store.tree(DatabaseId::DEFAULT)).expect("it is on disk");
     // Nobody else has jobs for it, as the loop of the bench has for its own.
     let log = Arc::new(crate::settings::Silent);
-    let pool = Pool::new(bench.store.clone(), limits::BROUGHT_BYTES, log);
+    let pool = Pool::new(bench.store.clone(), limits::READ_RESULT_BYTES, log);
     let figures = pool.figures();
     let waiting = || figures.waiting_jobs.load(Ordering::Relaxed);
     let mut readers = LoopReaders::new(Readers::Pool(Arc::clone(&pool)), Arc::new(|| {}));
@@ -1116,11 +1114,11 @@ fn what_waits_for_a_connection_that_has_gone_is_taken_from_the_readers() {
         let deadline = std::time::Instant::now() + LONGEST_WAIT;
         while !readers.is_idle() {
             assert!(std::time::Instant::now() < deadline, "{done:?}");
-            let Some(mut brought) = readers.next() else {
+            let Some(mut result) = readers.next() else {
                 std::thread::yield_now();
                 continue;
             };
-            if let Some(Done::Fetched(fetched)) = brought.take() {
+            if let Some(Done::Fetched(fetched)) = result.take() {
                 for call in fetched.calls() {
                     done[call.tag() as usize] += 1;
                 }

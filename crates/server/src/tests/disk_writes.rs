@@ -122,8 +122,8 @@ impl Bench {
     fn next_done(&mut self) -> Done {
         let woken = self.woken.recv_timeout(Duration::from_secs(60));
         woken.expect("a reader gives a sign when it is done");
-        let mut brought = self.readers.next().expect("it is there");
-        brought.take().expect("it is taken once")
+        let mut result = self.readers.next().expect("it is there");
+        result.take().expect("it is taken once")
     }
 
     /// What a reader gives back arrives.
@@ -352,7 +352,7 @@ fn batches_that_come_back_in_another_order_go_in_theirs() {
     let log = Arc::new(crate::settings::Silent);
     let mut pool = None;
     let mut bench = Bench::with_readers(6, |store| {
-        let made = Pool::new(store.clone(), limits::BROUGHT_BYTES, log);
+        let made = Pool::new(store.clone(), limits::READ_RESULT_BYTES, log);
         Readers::Pool(Arc::clone(pool.insert(made)))
     });
     for _ in 0..2 {

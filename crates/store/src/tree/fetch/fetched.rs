@@ -1,8 +1,8 @@
-//! What was brought for calls, and how they are shown it.
+//! What was prefetched for calls, and the view of it that each call gets.
 
 use std::cell::Cell;
 use std::fmt;
-use std::ops::{ControlFlow, Range as Place};
+use std::ops::{ControlFlow, Range as IndexRange};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -18,30 +18,33 @@ use crate::tree::value::Stored;
 use crate::tree::view::TreeView;
 use crate::value::{Entry, Value};
 
-/// What was brought for some calls.
+/// What was prefetched for some calls.
 pub struct Fetched {
     pub(super) plan: Arc<ReadPlan>,
     pub(super) sequence: u64,
     pub(super) history_id: u64,
     /// The first call that this is for.
     pub(super) first: usize,
-    pub(super) calls: Vec<Brought>,
+    pub(super) calls: Vec<Prefetched>,
     /// `None`: there is no entry of that key.
     pub(super) entries: Vec<Option<FetchedEntry>>,
     pub(super) bytes: usize,
 }
 
-/// What was brought for a call.
-pub(super) enum Brought {
-    /// It wished nothing.
+/// What was prefetched for a call.
+pub(super) enum Prefetched {
+    /// The call planned no read.
     Nothing,
     /// For its keys from the first on.
     Keys {
         first_key: usize,
-        entries: Place<usize>,
+        entries: IndexRange<usize>,
     },
     /// Live entries of its range, in order.
-    Page { entries: Place<usize>, end: End },
+    Page {
+        entries: IndexRange<usize>,
+        end: End,
+    },
     /// Entries of a part of its range.
     Count {
         count: u64,
@@ -74,7 +77,7 @@ enum FetchedValue {
     Stored { bytes: Slice, head: usize },
     /// Large: handed on without a copy by the loop.
     Shared(Bytes),
-    /// Not wished.
+    /// Not planned: a page of keys only.
     LeftOut,
 }
 
@@ -207,7 +210,7 @@ fn shared_value(stored: &Slice, head: usize) -> Bytes {
 }
 
 impl Fetched {
-    /// What was brought, call by call.
+    /// What was prefetched, call by call.
     pub fn calls(&self) -> impl Iterator<Item = FetchedCall<'_>> {
         (0..self.calls.len()).map(|place| FetchedCall {
             fetched: self,
@@ -215,7 +218,7 @@ impl Fetched {
         })
     }
 
-    /// Bytes of keys and values that were brought.
+    /// Bytes of keys and values that were prefetched.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -232,7 +235,7 @@ impl fmt::Debug for Fetched {
     }
 }
 
-/// What was brought for one call.
+/// What was prefetched for one call.
 #[derive(Clone, Copy, Debug)]
 pub struct FetchedCall<'a> {
     fetched: &'a Fetched,
@@ -255,30 +258,30 @@ impl<'a> FetchedCall<'a> {
     /// # Errors
     /// If the tree is damaged, or the device refused.
     pub(crate) fn view(&self) -> Result<FetchedView<'a>, &'a TreeError> {
-        let brought = &self.fetched.calls[self.place];
-        if let Brought::Failed(why) = brought {
+        let prefetched = &self.fetched.calls[self.place];
+        if let Prefetched::Failed(why) = prefetched {
             return Err(why);
         }
         Ok(FetchedView {
             fetched: self.fetched,
-            wish: &self.fetched.plan.calls[self.fetched.first + self.place].wish,
-            brought,
+            read: &self.fetched.plan.calls[self.fetched.first + self.place].read,
+            prefetched,
             next: Cell::new(0),
         })
     }
 }
 
-/// A call looked at something that it had not wished.
+/// A call looked at something that it had not planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotFetched;
 
-/// One call's sight of a tree, made of what was brought for it.
+/// One call's sight of a tree, made of what was prefetched for it.
 pub(crate) struct FetchedView<'a> {
     fetched: &'a Fetched,
-    wish: &'a PlannedRead,
-    brought: &'a Brought,
+    read: &'a PlannedRead,
+    prefetched: &'a Prefetched,
     /// The key that is looked at next, if keys are looked at in the order in which they were
-    /// wished.
+    /// planned.
     next: Cell<usize>,
 }
 
@@ -292,7 +295,7 @@ impl<'a> FetchedView<'a> {
     }
 
     pub(crate) fn get(&self, key: &[u8], now_ms: u64) -> Result<Option<Entry<'a>>, NotFetched> {
-        let Brought::Keys { first_key, entries } = self.brought else {
+        let Prefetched::Keys { first_key, entries } = self.prefetched else {
             return Err(NotFetched);
         };
         let key_at = |place: usize| self.fetched.plan.key_at(first_key + place);
@@ -317,16 +320,16 @@ impl<'a> FetchedView<'a> {
         visit: &mut dyn FnMut(&Entry<'a>) -> ControlFlow<()>,
     ) -> Result<ScanEnd<'a>, NotFetched> {
         let (
-            Brought::Page { entries, end },
+            Prefetched::Page { entries, end },
             PlannedRead::Page {
-                range: wished,
+                range: planned,
                 page,
             },
-        ) = (self.brought, self.wish)
+        ) = (self.prefetched, self.read)
         else {
             return Err(NotFetched);
         };
-        if self.fetched.plan.range(wished) != *range || page.direction != direction {
+        if self.fetched.plan.range(planned) != *range || page.direction != direction {
             return Err(NotFetched);
         }
         let mut rows_left = budget_rows.max(1);
@@ -354,15 +357,15 @@ impl<'a> FetchedView<'a> {
         &self,
         range: &Range<'_>,
     ) -> Result<(u64, Option<&'a [u8]>, bool), NotFetched> {
-        match (self.brought, self.wish) {
+        match (self.prefetched, self.read) {
             (
-                Brought::Count {
+                Prefetched::Count {
                     count,
                     passed,
                     is_estimate,
                 },
-                PlannedRead::Count { range: wished, .. },
-            ) if self.fetched.plan.range(wished) == *range => {
+                PlannedRead::Count { range: planned, .. },
+            ) if self.fetched.plan.range(planned) == *range => {
                 Ok((*count, passed.as_deref(), *is_estimate))
             }
             _ => Err(NotFetched),

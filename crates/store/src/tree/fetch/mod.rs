@@ -5,7 +5,7 @@
 //! it; the loop shows each call what was [`Fetched`] for it. All of this owns its bytes and holds
 //! no lock.
 
-mod at_once;
+mod cached;
 mod fetched;
 mod plan;
 
@@ -13,10 +13,10 @@ mod plan;
 mod tests;
 
 use std::fmt;
-use std::ops::{ControlFlow, Range as Place};
+use std::ops::{ControlFlow, Range as IndexRange};
 use std::sync::Arc;
 
-use fetched::{Brought, End};
+use fetched::{End, Prefetched};
 pub use fetched::{Fetched, FetchedCall, NotFetched};
 pub(crate) use fetched::{FetchedEntry, FetchedView};
 use plan::{PageRequest as Page, PlannedRead};
@@ -33,12 +33,12 @@ use crate::value::is_expired;
 pub struct Fetch {
     tree: TreeIndex,
     plan: Arc<ReadPlan>,
-    /// The first call for which nothing was brought yet.
+    /// The first call for which nothing was prefetched yet.
     next: usize,
 }
 
 impl Fetch {
-    /// What these plan need. They are taken out.
+    /// Begins to read what these calls plan. They are taken out of the plan.
     pub fn new(tree: TreeIndex, plan: &mut ReadPlan) -> Fetch {
         Fetch {
             tree,
@@ -47,22 +47,23 @@ impl Fetch {
         }
     }
 
-    /// What is wished.
+    /// Returns the planned reads.
     pub fn plan(&self) -> &ReadPlan {
         &self.plan
     }
 
-    /// Whether something was brought for each call.
+    /// Whether something was prefetched for each call.
     pub fn is_done(&self) -> bool {
         self.next == self.plan.len()
     }
 
     /// Reads for the next calls, all from one view: at least for one call, and for no further one
-    /// when what was brought has more than [`FETCHED_BYTES`](limits::FETCHED_BYTES), or would need
-    /// more than `most_bytes`. May wait for the device. The history is that of the view's sequence.
+    /// when what was prefetched has more than [`FETCHED_BYTES`](limits::FETCHED_BYTES), or would
+    /// need more than `most_bytes`. May wait for the device. The history is that of the view's
+    /// sequence.
     ///
     /// # Errors
-    /// If already the first call needs more than `most_bytes`: then nothing was brought.
+    /// If already the first call needs more than `most_bytes`: then nothing was prefetched.
     pub(crate) fn run_in(
         &mut self,
         history_id: u64,
@@ -85,8 +86,8 @@ impl Fetch {
         let first = self.next;
         let mut calls = Vec::with_capacity(self.plan.len() - first);
         while self.next < self.plan.len() {
-            match run.call(&self.plan.calls[self.next].wish) {
-                Ok(brought) => calls.push(brought),
+            match run.call(&self.plan.calls[self.next].read) {
+                Ok(prefetched) => calls.push(prefetched),
                 Err(needs) if calls.is_empty() => return Err(needs),
                 // It is the first one of the next run.
                 Err(_) => break,
@@ -108,19 +109,19 @@ impl Fetch {
     }
 }
 
-/// A call needs more bytes than its fetch may bring: at least so many.
+/// A call needs more bytes than its fetch may prefetch: at least so many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NeedsBytes(pub usize);
 
-/// Why nothing is brought for a call.
-enum NotBrought {
+/// Why nothing is prefetched for a call.
+enum PrefetchError {
     Needs(NeedsBytes),
     Failed(TreeError),
 }
 
-impl From<TreeError> for NotBrought {
-    fn from(error: TreeError) -> NotBrought {
-        NotBrought::Failed(error)
+impl From<TreeError> for PrefetchError {
+    fn from(error: TreeError) -> PrefetchError {
+        PrefetchError::Failed(error)
     }
 }
 
@@ -142,7 +143,7 @@ struct Run<'a> {
     now_ms: u64,
     /// Some table has blocks that are charged before they are read.
     has_large: bool,
-    /// What may be brought.
+    /// What may be prefetched.
     most_bytes: usize,
     /// `None`: there is no entry of that key.
     entries: Vec<Option<FetchedEntry>>,
@@ -150,10 +151,10 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn call(&mut self, wish: &PlannedRead) -> Result<Brought, NeedsBytes> {
+    fn call(&mut self, read: &PlannedRead) -> Result<Prefetched, NeedsBytes> {
         let (first, bytes) = (self.entries.len(), self.bytes);
-        let brought = match wish {
-            PlannedRead::Nothing => Ok(Brought::Nothing),
+        let prefetched = match read {
+            PlannedRead::Nothing => Ok(Prefetched::Nothing),
             PlannedRead::Keys { keys, value_bytes } => self.keys(keys.clone(), *value_bytes),
             PlannedRead::Page { range, page } => self.page(&self.plan.range(range), page),
             PlannedRead::Count {
@@ -162,27 +163,27 @@ impl Run<'_> {
                 may_estimate,
             } => self.count(&self.plan.range(range), *rows, *may_estimate),
         };
-        brought.or_else(|why| {
+        prefetched.or_else(|why| {
             self.entries.truncate(first);
             self.bytes = bytes;
             match why {
-                NotBrought::Needs(needs) => Err(needs),
-                NotBrought::Failed(why) => Ok(Brought::Failed(Arc::new(why))),
+                PrefetchError::Needs(needs) => Err(needs),
+                PrefetchError::Failed(why) => Ok(Prefetched::Failed(Arc::new(why))),
             }
         })
     }
 
     /// Looks whether so much more may be read.
-    fn admit(&self, read_bytes: usize) -> Result<(), NotBrought> {
+    fn admit(&self, read_bytes: usize) -> Result<(), PrefetchError> {
         let needed_bytes = self.bytes.saturating_add(read_bytes);
         match needed_bytes <= self.most_bytes {
             true => Ok(()),
-            false => Err(NotBrought::Needs(NeedsBytes(needed_bytes))),
+            false => Err(PrefetchError::Needs(NeedsBytes(needed_bytes))),
         }
     }
 
     /// The same for a walk over a range: each source holds a block at a time.
-    fn admit_walk(&self, range: &Range<'_>) -> Result<(), NotBrought> {
+    fn admit_walk(&self, range: &Range<'_>) -> Result<(), PrefetchError> {
         if !self.has_large {
             return Ok(());
         }
@@ -194,7 +195,7 @@ impl Run<'_> {
 
     /// Returns what reads of these keys take as far as their blocks are large, up to the one with
     /// which they come to more than `value_bytes`.
-    fn needed_bytes(&self, keys: Place<usize>, value_bytes: usize) -> usize {
+    fn needed_bytes(&self, keys: IndexRange<usize>, value_bytes: usize) -> usize {
         let mut needed_bytes = 0;
         for place in keys {
             needed_bytes += self.view.read_bytes(self.plan.key_at(place));
@@ -205,7 +206,11 @@ impl Run<'_> {
         needed_bytes
     }
 
-    fn keys(&mut self, keys: Place<usize>, value_bytes: usize) -> Result<Brought, NotBrought> {
+    fn keys(
+        &mut self,
+        keys: IndexRange<usize>,
+        value_bytes: usize,
+    ) -> Result<Prefetched, PrefetchError> {
         if self.has_large {
             self.admit(self.needed_bytes(keys.clone(), value_bytes))?;
         }
@@ -219,16 +224,16 @@ impl Run<'_> {
             self.bytes += bytes;
             left = bytes_left.checked_sub(bytes);
             self.entries.push(found);
-            // Many of them: what is brought beyond what was claimed is one value below a large one.
+            // Many of them: what is prefetched beyond the claim is one value below a large one.
             self.admit(0)?;
         }
-        Ok(Brought::Keys {
+        Ok(Prefetched::Keys {
             first_key: keys.start,
             entries: first..self.entries.len(),
         })
     }
 
-    fn page(&mut self, range: &Range<'_>, page: &Page) -> Result<Brought, NotBrought> {
+    fn page(&mut self, range: &Range<'_>, page: &Page) -> Result<Prefetched, PrefetchError> {
         self.admit_walk(range)?;
         let first = self.entries.len();
         let first_bytes = self.bytes;
@@ -274,7 +279,7 @@ impl Run<'_> {
             (Ok(Some(key)), _) => End::Passed(key),
             (Ok(None), _) => End::Complete,
         };
-        Ok(Brought::Page {
+        Ok(Prefetched::Page {
             entries: first..self.entries.len(),
             end,
         })
@@ -285,20 +290,20 @@ impl Run<'_> {
         range: &Range<'_>,
         rows: u32,
         may_estimate: bool,
-    ) -> Result<Brought, NotBrought> {
+    ) -> Result<Prefetched, PrefetchError> {
         self.admit_walk(range)?;
         let (counted, walked_rows) = self.view.count_rows(range, self.now_ms, rows)?;
         // Where a step ended earlier, among removed entries, there may be few others: an estimate
         // would be poor.
         let is_estimate = may_estimate && counted.passed.is_some() && walked_rows >= rows.max(1);
         Ok(if is_estimate {
-            Brought::Count {
+            Prefetched::Count {
                 count: self.view.estimate(range).max(counted.count),
                 passed: None,
                 is_estimate,
             }
         } else {
-            Brought::Count {
+            Prefetched::Count {
                 count: counted.count,
                 passed: counted.passed.map(Into::into),
                 is_estimate,

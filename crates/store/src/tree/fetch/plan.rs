@@ -1,6 +1,6 @@
-//! What calls will look at, said beforehand.
+//! What calls will look at, recorded before they run.
 
-use std::ops::{Bound, Range as Place};
+use std::ops::{Bound, Range as IndexRange};
 
 use crate::range::{Direction, Range};
 
@@ -9,27 +9,27 @@ use crate::range::{Direction, Range};
 pub struct ReadPlan {
     pub(super) calls: Vec<CallReads>,
     /// Where the single keys stand.
-    keys: Vec<Place<usize>>,
+    keys: Vec<IndexRange<usize>>,
     bytes: Vec<u8>,
 }
 
-/// What one call plan.
+/// The reads that one call plans.
 #[derive(Debug)]
 pub(super) struct CallReads {
     pub(super) tag: u64,
-    kept: Place<usize>,
-    pub(super) wish: PlannedRead,
+    kept: IndexRange<usize>,
+    pub(super) read: PlannedRead,
 }
 
 /// One of the ways to look at a database.
 #[derive(Debug)]
 pub(super) enum PlannedRead {
-    /// The call did not say.
+    /// Nothing was planned.
     Nothing,
     /// The entries of some keys, up to the one with which their values come to more than so many
     /// bytes.
     Keys {
-        keys: Place<usize>,
+        keys: IndexRange<usize>,
         value_bytes: usize,
     },
     /// Entries of a range, one after the other.
@@ -48,8 +48,8 @@ pub(super) enum PlannedRead {
 /// A range whose keys stand in the bytes of the plan.
 #[derive(Debug)]
 pub(super) struct StoredRange {
-    start: Bound<Place<usize>>,
-    end: Bound<Place<usize>>,
+    start: Bound<IndexRange<usize>>,
+    end: Bound<IndexRange<usize>>,
 }
 
 /// How much of a range a page takes.
@@ -61,18 +61,18 @@ pub struct PageRequest {
     pub keys_only: bool,
     /// Entries to walk, at least one.
     pub rows: u32,
-    /// Live entries to bring.
+    /// Live entries to prefetch.
     pub entries: u64,
-    /// Bytes of keys and values to bring, unless the first entry alone has more.
+    /// Bytes of keys and values to prefetch, unless the first entry alone has more.
     pub bytes: usize,
 }
 
 impl ReadPlan {
-    /// Begins the plan of the next call. `tag` and `kept` come back with what is brought for it.
+    /// Begins the plan of the next call. `tag` and `kept` come back with what is prefetched for it.
     pub fn begin(&mut self, tag: u64, kept: &[u8]) {
         let kept = self.keep(kept);
-        let wish = PlannedRead::Nothing;
-        self.calls.push(CallReads { tag, kept, wish });
+        let read = PlannedRead::Nothing;
+        self.calls.push(CallReads { tag, kept, read });
     }
 
     /// The call will look at the entry of a key.
@@ -91,20 +91,20 @@ impl ReadPlan {
             self.keys.push(key);
         }
         let keys = first..self.keys.len();
-        self.wish(PlannedRead::Keys { keys, value_bytes });
+        self.plan_read(PlannedRead::Keys { keys, value_bytes });
     }
 
     /// The call will scan a part of a range.
     pub fn page(&mut self, range: &Range<'_>, page: PageRequest) {
         let range = self.keep_range(range);
-        self.wish(PlannedRead::Page { range, page });
+        self.plan_read(PlannedRead::Page { range, page });
     }
 
     /// The call will count a part of a range: at most `rows` entries, but at least one.
     /// `may_estimate`: if these are not all, an estimate of the whole range will do.
     pub fn count(&mut self, range: &Range<'_>, rows: u32, may_estimate: bool) {
         let range = self.keep_range(range);
-        self.wish(PlannedRead::Count {
+        self.plan_read(PlannedRead::Count {
             range,
             rows,
             may_estimate,
@@ -143,7 +143,7 @@ impl ReadPlan {
         self.calls.len()
     }
 
-    /// How many single keys they wish.
+    /// How many single keys they plan to read.
     pub fn key_count(&self) -> usize {
         self.keys.len()
     }
@@ -158,17 +158,17 @@ impl ReadPlan {
         self.calls.iter().map(|call| call.tag)
     }
 
-    fn wish(&mut self, wish: PlannedRead) {
+    fn plan_read(&mut self, read: PlannedRead) {
         let call = self.calls.last_mut();
-        let call = call.expect("a call's plan begin with `begin`");
+        let call = call.expect("a call's plan begins with `begin`");
         debug_assert!(
-            matches!(call.wish, PlannedRead::Nothing),
+            matches!(call.read, PlannedRead::Nothing),
             "a call looks at one thing in a step"
         );
-        call.wish = wish;
+        call.read = read;
     }
 
-    fn keep(&mut self, bytes: &[u8]) -> Place<usize> {
+    fn keep(&mut self, bytes: &[u8]) -> IndexRange<usize> {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
         start..self.bytes.len()
@@ -190,7 +190,7 @@ impl ReadPlan {
     }
 
     pub(super) fn range(&self, range: &StoredRange) -> Range<'_> {
-        let at = |place: &Place<usize>| &self.bytes[place.clone()];
+        let at = |place: &IndexRange<usize>| &self.bytes[place.clone()];
         Range {
             start: range.start.as_ref().map(at),
             end: range.end.as_ref().map(at),

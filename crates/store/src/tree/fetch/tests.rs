@@ -133,18 +133,18 @@ fn keys_of_several_calls_are_what_they_are() {
             assert_eq!(shown.sequence(), last.sequence);
             // In another order too.
             for key in keys.iter().chain(keys.iter().rev()) {
-                let found = shown.get(key, 0, NOW_MS).expect("it was wished");
+                let found = shown.get(key, 0, NOW_MS).expect("it was planned");
                 let found = found.map(|one| (one.value.to_vec(), one.version, one.expires_ms));
                 assert_eq!(found.as_ref(), live.get(key), "seed {seed}");
             }
-            assert_eq!(shown.get(b"not wished", 0, NOW_MS), Err(NotFetched));
+            assert_eq!(shown.get(b"not planned", 0, NOW_MS), Err(NotFetched));
             seen += 1;
         }
         assert_eq!(seen, calls.len());
     }
 }
 
-/// What needs no reader is the same as what a reader would have brought.
+/// What needs no reader is the same as what a reader would have prefetched.
 #[test]
 fn what_is_there_at_once_is_what_is_there() {
     let mut served = 0;
@@ -161,15 +161,15 @@ fn what_is_there_at_once_is_what_is_there() {
                 plan.keys(usize::MAX, keys.iter().map(Vec::as_slice));
             }
             let calls = plan.len();
-            let at_once = Fetched::at_once(bench.writer.index(), &mut plan, &bench.store);
-            served += at_once.as_ref().map_or(0, |fetched| fetched.calls.len());
-            let parts: Vec<Fetched> = at_once.into_iter().chain(bench.fetch(&mut plan)).collect();
+            let cached = Fetched::at_once(bench.writer.index(), &mut plan, &bench.store);
+            served += cached.as_ref().map_or(0, |fetched| fetched.calls.len());
+            let parts: Vec<Fetched> = cached.into_iter().chain(bench.fetch(&mut plan)).collect();
             let live = bench.live();
             let last = bench.log.last().expect("there are commits").sequence;
             let shown_calls = parts.iter().flat_map(Fetched::calls).inspect(|call| {
                 let shown = shown(call);
                 assert_eq!(shown.sequence(), last);
-                let found = shown.get(call.kept(), 0, NOW_MS).expect("it was wished");
+                let found = shown.get(call.kept(), 0, NOW_MS).expect("it was planned");
                 let found = found.map(|one| (one.value.to_vec(), one.version, one.expires_ms));
                 assert_eq!(found.as_ref(), live.get(call.kept()), "seed {seed}");
             });
@@ -239,7 +239,7 @@ fn walk(bench: &Bench, bounds: &(Bound<Vec<u8>>, Bound<Vec<u8>>), page: PageRequ
         });
         assert!(entries <= page.entries && entries <= u64::from(page.rows));
         assert!(bytes <= page.bytes || entries <= 1);
-        match end.expect("it was wished") {
+        match end.expect("it was planned") {
             crate::ScanEnd::Complete => return found,
             crate::ScanEnd::BudgetSpent(key) => passed = Some(key.to_vec()),
             crate::ScanEnd::Stopped => unreachable!("nobody stops"),
@@ -296,7 +296,7 @@ fn counted(
     let parts = bench.fetch(&mut plan);
     let call = parts[0].calls().next().expect("one was begun");
     let shown = shown(&call);
-    let counted = shown.count(range, NOW_MS, rows).expect("it was wished");
+    let counted = shown.count(range, NOW_MS, rows).expect("it was planned");
     let passed = counted.passed.map(<[u8]>::to_vec);
     (counted.count, passed, counted.is_estimate)
 }
@@ -364,7 +364,7 @@ fn an_estimate_of_many_entries_is_near() {
 }
 
 #[test]
-fn what_is_brought_at_once_has_a_bound() {
+fn a_prefetch_has_a_bound_in_bytes() {
     let mut bench = Bench::new(2);
     let value = vec![7; 1 << 20];
     let sequence = bench.log.last().expect("there are commits").sequence + 1;
@@ -384,7 +384,7 @@ fn what_is_brought_at_once_has_a_bound() {
         assert!(part.bytes() <= limits::FETCHED_BYTES + value.len());
         for call in part.calls() {
             let shown = shown(&call);
-            let found = shown.get(call.kept(), 0, NOW_MS).expect("it was wished");
+            let found = shown.get(call.kept(), 0, NOW_MS).expect("it was planned");
             let found = found.expect("it was put").value;
             assert!(matches!(found, crate::Value::Shared(bytes) if bytes.len() == value.len()));
         }
@@ -420,11 +420,11 @@ fn keys_and_ranges_that_no_tree_can_hold_are_answered() {
         .keys()
         .filter(|key| range.contains(key))
         .count();
-    assert_eq!(counted.expect("it was wished").count, all as u64);
+    assert_eq!(counted.expect("it was planned").count, all as u64);
 }
 
 #[test]
-fn a_call_that_wished_nothing_is_shown_nothing() {
+fn a_call_that_planned_nothing_finds_nothing() {
     let bench = Bench::new(4);
     let mut plan = ReadPlan::default();
     plan.begin(1, b"");

@@ -108,16 +108,16 @@ fn look(index: &TreeIndex, store: &Store) -> [Option<u64>; 2] {
         plan.key(&key.to_be_bytes());
     }
     let before = index.sequence();
-    let at_once = Fetched::at_once(index, &mut plan, store);
+    let cached = Fetched::at_once(index, &mut plan, store);
     let rest = (!plan.is_empty()).then(|| {
         let fetched = Fetch::new(index.clone(), &mut plan).run(store, usize::MAX);
         fetched.expect("it may need all")
     });
-    [at_once, rest].map(|fetched| {
+    [cached, rest].map(|fetched| {
         let fetched = fetched?;
         for call in fetched.calls() {
             let shown = ReadView::fetched(&call).expect("the tree is whole");
-            let found = shown.get(call.kept(), 0, 0).expect("it was wished");
+            let found = shown.get(call.kept(), 0, 0).expect("it was planned");
             let (version, sequence) = (found.map(|entry| entry.version), shown.sequence());
             assert!(sequence >= before, "older than what was there before");
             let expected = (call.tag() != sequence % KEYS).then_some(sequence);
@@ -143,8 +143,8 @@ fn nothing_old_is_served_at_once() {
             let (done, looks, served, store) = (&done, &looks, &served, &store);
             scope.spawn(move || {
                 while !done.load(Ordering::Acquire) {
-                    let [at_once, _] = look(&index, store);
-                    served.fetch_add(at_once.unwrap_or(0), Ordering::Relaxed);
+                    let [cached, _] = look(&index, store);
+                    served.fetch_add(cached.unwrap_or(0), Ordering::Relaxed);
                     looks.fetch_add(1, Ordering::Release);
                 }
             })

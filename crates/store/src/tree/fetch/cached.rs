@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::fetched::{Brought, Fetched, FetchedEntry};
+use super::fetched::{Fetched, FetchedEntry, Prefetched};
 use super::plan::{PlannedRead, ReadPlan};
 use crate::tree::index::TreeIndex;
 
@@ -10,7 +10,7 @@ impl Fetched {
     /// Takes out of some plan those of calls that look at single keys, all of which were read
     /// lately and have not changed since. `None`: there are none. Never waits for the device. The
     /// history is that of the tree's sequences.
-    pub(crate) fn at_once_in(
+    pub(crate) fn from_cache_in(
         tree: &TreeIndex,
         plan: &mut ReadPlan,
         history_id: u64,
@@ -20,7 +20,7 @@ impl Fetched {
         let mut calls = Vec::new();
         let mut is_found = Vec::with_capacity(plan.len());
         for call in &plan.calls {
-            let found = find(tree, plan, &call.wish, &mut entries);
+            let found = find(tree, plan, &call.read, &mut entries);
             is_found.push(found.is_some());
             calls.extend(found);
         }
@@ -45,10 +45,10 @@ impl Fetched {
 fn find(
     tree: &TreeIndex,
     plan: &ReadPlan,
-    wish: &PlannedRead,
+    read: &PlannedRead,
     entries: &mut Vec<Option<FetchedEntry>>,
-) -> Option<Brought> {
-    let PlannedRead::Keys { keys, value_bytes } = wish else {
+) -> Option<Prefetched> {
+    let PlannedRead::Keys { keys, value_bytes } = read else {
         return None;
     };
     let first = entries.len();
@@ -64,7 +64,7 @@ fn find(
         left = bytes_left.checked_sub(entry.bytes());
         entries.push(Some(entry));
     }
-    Some(Brought::Keys {
+    Some(Prefetched::Keys {
         first_key: keys.start,
         entries: first..entries.len(),
     })
