@@ -20,15 +20,15 @@ fn lines(answer: &Answer) -> Vec<Value> {
 fn an_atomic_batch_does_all_or_nothing() {
     let server = Server::start();
     let input = br#"
-        {"operation":"put","key":"a","value":"1"}
-        {"operation":"put","key":"/w==","key_encoding":"base64","value":"00ff","value_encoding":"hex"}
+    {"operation":"put","key":"a","value":"1"}
+    {"operation":"put","key":"/w==","key_encoding":"base64","value":"00ff","value_encoding":"hex"}
 
-        {"operation":"append","key":"a","value":"2"}
-        {"operation":"increment","key":"n","delta":5,"initial":10}
-        {"operation":"get","key":"a"}
-        {"operation":"get","key":"none"}
-        {"operation":"delete","key":"none"}
-        {"operation":"delete","key":"n","return_previous":true}"#;
+    {"operation":"append","key":"a","value":"2"}
+    {"operation":"increment","key":"n","delta":5,"initial":10}
+    {"operation":"get","key":"a"}
+    {"operation":"get","key":"none"}
+    {"operation":"delete","key":"none"}
+    {"operation":"delete","key":"n","return_previous":true}"#;
     let batch = server.run_with_input(&["batch"], input);
     assert_eq!(batch.code, 0, "{batch:?}");
     assert_eq!(

@@ -1,6 +1,7 @@
 //! The whole way: find, draw, build, run, report.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -29,33 +30,14 @@ pub fn examine(arguments: &Arguments) -> Result<(), String> {
         .library
         .clone()
         .ok_or("the package has no library")?;
-    let excluded = if arguments.files.is_empty() {
-        sources::exclusions()
-    } else {
-        Vec::new()
-    };
-    let mut mutants = sources::mutants(&root, &library, &excluded)?;
-    if !arguments.files.is_empty() {
-        mutants.retain(|mutant| {
-            let name = mutant.file.to_string_lossy();
-            arguments
-                .files
-                .iter()
-                .any(|part| name.contains(part.as_str()))
-        });
-    }
+    let mut mutants = asked_mutants(arguments, &root, &library)?;
     if arguments.list {
         mutants
             .iter()
             .for_each(|mutant| println!("{}", mutant.name()));
         return Ok(());
     }
-    let seed = arguments.seed.unwrap_or_else(|| {
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        now.as_secs() ^ u64::from(now.subsec_nanos())
-    });
+    let seed = arguments.seed.unwrap_or_else(seed_of_now);
     println!("{}: {} mutants, seed {seed}", package.name, mutants.len());
     let candidates = mutants.len();
     let mut wanted = arguments.sample;
@@ -86,29 +68,7 @@ pub fn examine(arguments: &Arguments) -> Result<(), String> {
         .nth(2)
         .and_then(Path::file_name)
         .map(|name| name.to_os_string());
-    let mut baselines = Vec::new();
-    for program in &programs {
-        let baseline = run::baseline(program, &scratch.join("run"), BASELINE_TIMEOUT)?;
-        println!(
-            "tests {}/{}: {:.1} s, reach {} mutants{}",
-            program.package,
-            program.name,
-            baseline.duration.as_secs_f64(),
-            baseline.reached.len(),
-            if baseline.skipped.is_empty() {
-                ""
-            } else {
-                "; some fail without a mutant"
-            },
-        );
-        baselines.push(baseline);
-    }
-    // Those of the crate itself first, and the quick ones first.
-    baselines.sort_by_key(|baseline| {
-        let is_own =
-            Some(baseline.program.package.as_str()) == own.as_deref().and_then(|own| own.to_str());
-        (!is_own, baseline.duration)
-    });
+    let baselines = all_baselines(&programs, &scratch, own.as_deref().and_then(OsStr::to_str))?;
 
     let fates = all_fates(arguments, &drawn, &mutants, &baselines, &scratch)?;
     let last = drawn.last().map_or(0, |last| last + 1);
@@ -125,6 +85,63 @@ pub fn examine(arguments: &Arguments) -> Result<(), String> {
             .collect(),
     };
     write_report(&report, &root, &scratch, arguments.retry.is_some())
+}
+
+/// The mutants of a library: those of the files that the caller names, or of all files that are not
+/// excluded.
+fn asked_mutants(
+    arguments: &Arguments,
+    root: &Path,
+    library: &Path,
+) -> Result<Vec<Mutant>, String> {
+    if arguments.files.is_empty() {
+        return sources::mutants(root, library, &sources::exclusions());
+    }
+    let mut mutants = sources::mutants(root, library, &[])?;
+    mutants.retain(|mutant| {
+        let name = mutant.file.to_string_lossy();
+        let mut parts = arguments.files.iter();
+        parts.any(|part| name.contains(part.as_str()))
+    });
+    Ok(mutants)
+}
+
+fn seed_of_now() -> u64 {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    now.as_secs() ^ u64::from(now.subsec_nanos())
+}
+
+/// Runs each program without a mutant. Those of the package `own` come first, and the quick ones
+/// first.
+fn all_baselines(
+    programs: &[TestProgram],
+    scratch: &Path,
+    own: Option<&str>,
+) -> Result<Vec<Baseline>, String> {
+    let mut baselines = Vec::new();
+    for program in programs {
+        let baseline = run::baseline(program, &scratch.join("run"), BASELINE_TIMEOUT)?;
+        println!(
+            "tests {}/{}: {:.1} s, reach {} mutants{}",
+            program.package,
+            program.name,
+            baseline.duration.as_secs_f64(),
+            baseline.reached.len(),
+            if baseline.skipped.is_empty() {
+                ""
+            } else {
+                "; some fail without a mutant"
+            },
+        );
+        baselines.push(baseline);
+    }
+    baselines.sort_by_key(|baseline| {
+        let is_own = Some(baseline.program.package.as_str()) == own;
+        (!is_own, baseline.duration)
+    });
+    Ok(baselines)
 }
 
 /// Builds with at least as many mutants as are wanted, if there are that many that compile.

@@ -170,7 +170,10 @@ mod tests {
         let other = "syntax = \"proto3\"; package t; message Inner { bytes raw = 1; }";
         let main = "syntax = \"proto3\"; package t; import \"other.proto\";
             message Question { string text = 1; repeated int32 numbers = 2; Inner inner = 3; }
-            service T { rpc Ask(Question) returns (Inner); rpc Watch(Question) returns (stream Inner); }";
+            service T {
+                rpc Ask(Question) returns (Inner);
+                rpc Watch(Question) returns (stream Inner);
+            }";
         std::fs::write(folder.join("other.proto"), other).expect("it is written");
         std::fs::write(folder.join("main.proto"), main).expect("it is written");
         let set = protox::compile(["main.proto"], [&folder]).expect("it is well formed");

@@ -69,7 +69,8 @@ of their own.
 With `--output json` the error that ends a command with code 2, 3, 129, 130 or 143, or for which
 code 1 has no object, is one JSON object on standard error:
 
-    {\"error\":\"…\",\"address\":\"127.0.0.1:1978\",\"status\":\"NOT_FOUND\",\"hint\":\"…\",\"exit_code\":3}
+    {\"error\":\"…\",\"address\":\"127.0.0.1:1978\",\"status\":\"NOT_FOUND\",\
+    \"hint\":\"…\",\"exit_code\":3}
 
 `error` says what happened, and to what; `hint` what to do, `address` which server it was, and
 `status` the gRPC status that it gave, each where there is one; `exit_code` is that of the program.

@@ -150,36 +150,70 @@ impl<'a> Check<'a> {
                     self.refusal(*key, *condition, *version, record);
                 }
             }
+            (Asked::Delete { .. }, Answer::Delete { .. }) => self.deletion(record),
             (
-                Asked::Delete {
-                    key,
-                    condition,
-                    previous: wanted,
-                },
-                Answer::Delete {
-                    deleted,
-                    version,
-                    previous,
+                Asked::WriteGroup { .. } | Asked::Transact { .. } | Asked::ReadMany(_),
+                Answer::Batch { .. } | Answer::Unmet { .. } | Answer::Failed { .. },
+            ) => self.batch(record),
+            (Asked::Scan { .. }, Answer::Pages(pages)) => self.pages(pages, record),
+            (
+                Asked::Count(keys),
+                Answer::Count {
+                    count,
+                    views,
                     sequence,
                 },
-            ) => {
-                if *deleted {
-                    let found = Seen::version(*version);
-                    self.before(*key, *sequence, *condition, Some(found), record);
-                    if *wanted {
-                        self.before(*key, *sequence, *condition, Some(*previous), record);
-                    }
-                } else if *version == 0 {
-                    self.within(*key, None, record);
-                } else {
-                    assert_ne!(
-                        *condition,
-                        If::Always,
-                        "{record:?} found something and left it"
-                    );
-                    self.refusal(*key, *condition, *version, record);
+            )
+                // Several slices show no moment, as the answer says.
+                if *views == 1 => {
+                    self.count(keys.clone(), *count, *sequence, record);
                 }
+            _ => {}
+        }
+    }
+
+    fn deletion(&mut self, record: &Record) {
+        let Outcome::Answered(Answer::Delete {
+            deleted,
+            version,
+            previous,
+            sequence,
+        }) = &record.outcome
+        else {
+            return;
+        };
+        let Asked::Delete {
+            key,
+            condition,
+            previous: wanted,
+        } = &record.asked
+        else {
+            return;
+        };
+        if *deleted {
+            let found = Seen::version(*version);
+            self.before(*key, *sequence, *condition, Some(found), record);
+            if *wanted {
+                self.before(*key, *sequence, *condition, Some(*previous), record);
             }
+        } else if *version == 0 {
+            self.within(*key, None, record);
+        } else {
+            assert_ne!(
+                *condition,
+                If::Always,
+                "{record:?} found something and left it"
+            );
+            self.refusal(*key, *condition, *version, record);
+        }
+    }
+
+    /// Several operations in one call.
+    fn batch(&mut self, record: &Record) {
+        let Outcome::Answered(answer) = &record.outcome else {
+            return;
+        };
+        match (&record.asked, answer) {
             (Asked::WriteGroup { first, if_version }, Answer::Batch { sequence, .. }) => {
                 let condition = if_version.map_or(If::Always, If::Version);
                 self.before(*first, *sequence, condition, None, record);
@@ -219,19 +253,6 @@ impl<'a> Check<'a> {
                 );
                 self.reads(keys, results, *sequence, record);
             }
-            (Asked::Scan { .. }, Answer::Pages(pages)) => self.pages(pages, record),
-            (
-                Asked::Count(keys),
-                Answer::Count {
-                    count,
-                    views,
-                    sequence,
-                },
-            )
-                // Several slices show no moment, as the answer says.
-                if *views == 1 => {
-                    self.count(keys.clone(), *count, *sequence, record);
-                }
             _ => {}
         }
     }

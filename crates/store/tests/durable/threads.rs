@@ -419,18 +419,8 @@ fn a_stop_is_never_overlooked() {
     }
 }
 
-/// A segment that is needed at once is waited for; and an interval is kept although nothing comes.
-#[test]
-fn large_commits_and_late_syncs() {
-    let folder = TestFolder::new("large");
-    let mut config = config();
-    config.default_database.durability = Durability::Interval { ms: 20 };
-    let disk = open_folder(&folder.0).expect("it is empty");
-    let Opened {
-        store, committer, ..
-    } = Store::open(config, disk, &log_config()).expect("it is empty");
-    let durable = Durable::start(committer, clock(), nothing_but_snapshots());
-    let durable = durable.expect("threads can be started");
+/// Sends 20 commits at once, each of which is larger than a segment, and waits for their outcomes.
+fn commit_more_than_a_segment_each(store: &Store, durable: &Durable) {
     let this = thread::current();
     let mailbox = durable.register(Box::new(move || this.unpark()));
     let mut batch = store.write_batch();
@@ -444,16 +434,31 @@ fn large_commits_and_late_syncs() {
         mailbox.submit(&mut batch);
         assert!(mailbox.waiting_bytes() <= sent_bytes);
     }
-    let (mut answered, mut outcomes) = (0, Outcomes::new());
-    while answered < 20 {
+    let (mut decided, mut outcomes) = (0, Outcomes::new());
+    while decided < 20 {
         while mailbox.take(&mut outcomes) {
             let applied = |decision| assert_eq!(decision, Decision::Applied);
             (outcomes.iter()).for_each(|outcome| applied(outcome.decision));
-            answered += outcomes.len();
+            decided += outcomes.len();
         }
         thread::park_timeout(Duration::from_millis(100));
     }
     assert_eq!(mailbox.waiting_bytes(), 0, "all are decided");
+}
+
+/// A segment that is needed at once is waited for; and an interval is kept although nothing comes.
+#[test]
+fn large_commits_and_late_syncs() {
+    let folder = TestFolder::new("large");
+    let mut config = config();
+    config.default_database.durability = Durability::Interval { ms: 20 };
+    let disk = open_folder(&folder.0).expect("it is empty");
+    let Opened {
+        store, committer, ..
+    } = Store::open(config, disk, &log_config()).expect("it is empty");
+    let durable = Durable::start(committer, clock(), nothing_but_snapshots());
+    let durable = durable.expect("threads can be started");
+    commit_more_than_a_segment_each(&store, &durable);
     assert!(durable.sync());
     let last_sequence = store
         .view(DatabaseId::DEFAULT)

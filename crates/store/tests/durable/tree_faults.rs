@@ -187,87 +187,83 @@ fn figures_of_a_database_on_disk_are_those_of_its_files() {
     }
 }
 
+/// Creates a database on disk whose folder cannot be made, and sees the failure that names it.
+fn create_without_a_folder(client: &mut Client, name: &str) -> (DatabaseId, Obstacles) {
+    // Numbers are given out in their order.
+    let before = format!("before-{name}");
+    assert_eq!(client.create(&before, Kind::Memory), APPLIED);
+    let before = client.id(&before).to_string();
+    let number = before.parse::<u32>().expect("it is a number") + 1;
+    let obstacles = Obstacles::put(&client.made, number);
+    assert_eq!(client.create(name, Kind::Disk), APPLIED, "{name}");
+    let id = client.id(name);
+    assert_eq!(id.to_string(), number.to_string());
+    let failed = client.made.rounds.flush_trees();
+    let text = failed.expect_err("it is in the way").to_string();
+    assert!(text.contains(&format!("{id}-")), "{text}");
+    assert!(!client.made.rounds.has_failed());
+    (id, obstacles)
+}
+
+/// Databases beside it take commits, on disk and in memory, and reach the device.
+fn others_go_on(client: &mut Client, good: DatabaseId, round: usize) {
+    for database in [good, DatabaseId::DEFAULT] {
+        let key = format!("beside {round}");
+        let decision = client.commit(database, &[put(key.as_bytes(), b"v")]);
+        assert_eq!(decision, APPLIED);
+        assert!(client.has(database, key.as_bytes()));
+    }
+    client.made.rounds.seal_trees();
+    assert!(client.made.rounds.flush_trees().is_err());
+    let good_tree = client.made.store.tree(good).expect("it is on disk");
+    assert!(!good_tree.wants_flush(), "its flush had nothing in its way");
+
+    // One more folder is not even begun.
+    let one_more = client.create("one-more", Kind::Disk);
+    assert_eq!(one_more, refused(Refusal::NoFolder));
+    let in_memory = client.create(&format!("in-memory-{round}"), Kind::Memory);
+    assert_eq!(in_memory, APPLIED);
+}
+
+/// A database without a folder takes commits in memory, up to a bound; what does not grow is taken
+/// beyond it.
+fn goes_on_in_memory_up_to_a_bound(client: &mut Client, database: DatabaseId) {
+    let mut written = 0u32;
+    let value = [7; 500];
+    let last = loop {
+        match client.commit(database, &[put(&written.to_be_bytes(), &value)]) {
+            Decision::Applied => written += 1,
+            other => break other,
+        }
+        assert!(written < 1000, "without end");
+    };
+    assert_eq!(last, refused(Refusal::DiskFailed));
+    assert!(written >= 5, "{written}");
+    for number in 0..written {
+        assert!(client.has(database, &number.to_be_bytes()));
+    }
+    let deletion = client.commit(database, &[delete(&0u32.to_be_bytes())]);
+    assert_eq!(deletion, APPLIED);
+    assert!(!client.has(database, &0u32.to_be_bytes()));
+}
+
 #[test]
 fn a_folder_that_cannot_be_made_concerns_its_database_alone() {
     let mut client = Client::new();
     assert_eq!(client.create("good", Kind::Disk), APPLIED);
     client.made.rounds.flush_trees().expect("there is room");
+    let good = client.id("good");
     for round in 0..2 {
         let name = format!("bad-{round}");
-        // Numbers are given out in their order.
-        assert_eq!(
-            client.create(&format!("before-{name}"), Kind::Memory),
-            APPLIED
-        );
-        let before = client.id(&format!("before-{name}")).to_string();
-        let number = before.parse::<u32>().expect("it is a number") + 1;
-        let obstacles = Obstacles::put(&client.made, number);
-        assert_eq!(client.create(&name, Kind::Disk), APPLIED, "round {round}");
-        let bad = client.id(&name);
-        assert_eq!(bad.to_string(), number.to_string());
-        let error = client
-            .made
-            .rounds
-            .flush_trees()
-            .expect_err("it is in the way");
-        let text = error.to_string();
-        assert!(text.contains(&format!("{bad}-")), "{text}");
-        assert!(!client.made.rounds.has_failed());
-
-        // Others go on, on disk and in memory, and reach the device.
-        let good = client.id("good");
-        for database in [good, DatabaseId::DEFAULT] {
-            let key = format!("beside {round}");
-            assert_eq!(
-                client.commit(database, &[put(key.as_bytes(), b"v")]),
-                APPLIED
-            );
-            assert!(client.has(database, key.as_bytes()));
-        }
-        client.made.rounds.seal_trees();
-        assert!(client.made.rounds.flush_trees().is_err());
-        let good_tree = client.made.store.tree(good).expect("it is on disk");
-        assert!(!good_tree.wants_flush(), "its flush had nothing in its way");
-
-        // One more folder is not even begun.
-        let one_more = client.create("one-more", Kind::Disk);
-        assert_eq!(one_more, refused(Refusal::NoFolder));
-        assert_eq!(
-            client.create(&format!("in-memory-{round}"), Kind::Memory),
-            APPLIED
-        );
-
-        // The database itself goes on in memory, up to a bound.
-        let mut written = 0u32;
-        let value = [7; 500];
-        let last = loop {
-            match client.commit(bad, &[put(&written.to_be_bytes(), &value)]) {
-                Decision::Applied => written += 1,
-                other => break other,
-            }
-            assert!(written < 1000, "without end");
-        };
-        assert_eq!(last, refused(Refusal::DiskFailed));
-        assert!(written >= 5, "{written}");
-        for number in 0..written {
-            assert!(client.has(bad, &number.to_be_bytes()));
-        }
-        // What does not grow is taken.
-        assert_eq!(client.commit(bad, &[delete(&0u32.to_be_bytes())]), APPLIED);
-        assert!(!client.has(bad, &0u32.to_be_bytes()));
-
+        let (bad, obstacles) = create_without_a_folder(&mut client, &name);
+        others_go_on(&mut client, good, round);
+        goes_on_in_memory_up_to_a_bound(&mut client, bad);
+        // It is over when the folder can be made, or at a restart.
+        drop(obstacles);
         if round == 0 {
-            // It is over when the folder can be made.
-            drop(obstacles);
-            client
-                .made
-                .rounds
-                .flush_trees()
-                .expect("nothing is in the way");
+            let made = client.made.rounds.flush_trees();
+            made.expect("nothing is in the way");
             assert_eq!(client.commit(bad, &[put(b"after", b"v")]), APPLIED);
-        } else {
-            // Or at a restart.
-            drop(obstacles);
         }
         let state = state_of(&client.made.store);
         client.made.crash(2, &mut client.clock);

@@ -279,22 +279,7 @@ impl Bench {
                 call.writable(shared, &mut room);
             }
         }
-        assert!(
-            room.batch.is_empty(),
-            "a write was submitted and not waited for"
-        );
-        let status = room.status.expect("the loop has ended");
-        Ended {
-            messages: room.messages,
-            status,
-            ticks,
-            waited_ns: room.now_ns,
-            held: room.held,
-            begins: room.begins,
-            claims: room.claims,
-            reads_again: room.reads_again,
-            shared_bytes: room.shared_bytes,
-        }
+        room.ended(ticks)
     }
 }
 
@@ -331,6 +316,25 @@ pub(crate) struct Room<'a> {
 }
 
 impl<'a> Room<'a> {
+    /// What came of the call, which has its status.
+    fn ended(self, ticks: usize) -> Ended {
+        assert!(
+            self.batch.is_empty(),
+            "a write was submitted and not waited for"
+        );
+        Ended {
+            messages: self.messages,
+            status: self.status.expect("the loop has ended"),
+            ticks,
+            waited_ns: self.now_ns,
+            held: self.held,
+            begins: self.begins,
+            claims: self.claims,
+            reads_again: self.reads_again,
+            shared_bytes: self.shared_bytes,
+        }
+    }
+
     fn new(batch: &'a mut WriteBatch) -> Room<'a> {
         Room {
             batch,

@@ -52,19 +52,22 @@ fn visible(bench: &Bench) -> BTreeMap<String, Vec<u8>> {
     names.filter_map(read).collect()
 }
 
-#[test]
-fn a_backup_has_the_content_of_each_blob_at_its_cut_whatever_is_replaced_meanwhile() {
-    let disk = testkit::simulated_disk(3);
-    let mut bench = Bench::open(config(), &disk).expect("it is empty");
+/// A bench with the blobs n0 to n3.
+fn with_four_blobs(disk: &SimulatedDisk) -> Bench {
+    let mut bench = Bench::open(config(), disk).expect("it is empty");
     for name in 0..4 {
         let data = content(name, 100_000);
         bench
             .upload(&format!("n{name}"), &data, 30_000)
             .expect("it fits");
     }
-    let target = testkit::simulated_disk(4);
+    bench
+}
+
+/// A backup during which blobs are deleted and replaced; returns what was visible at its cut.
+fn backup_during_changes(bench: &mut Bench, target: &SimulatedDisk) -> BTreeMap<String, Vec<u8>> {
     let mut random = Random::new(5);
-    let at_cut = backup(&mut bench, &target, &mut |bench, step| {
+    backup(bench, target, &mut |bench, step| {
         let name = format!("n{}", random.below(4));
         if random.once_in(3) {
             bench.delete(&name).expect("the log goes on");
@@ -72,16 +75,34 @@ fn a_backup_has_the_content_of_each_blob_at_its_cut_whatever_is_replaced_meanwhi
             let data = content(100 + step as u64, 80_000);
             bench.upload(&name, &data, 30_000).expect("it fits");
         }
-    });
+    })
+}
+
+/// The path of some blob's content in a backup.
+fn path_of_a_content(bench: &Bench, target: &SimulatedDisk) -> String {
+    let name = bench.files(target).pop().expect("there are contents");
+    format!("blobs/{name}")
+}
+
+fn verify(target: &SimulatedDisk) -> Result<backup::Verified, RestoreError> {
+    backup::verify(target, &mut |_, _| ControlFlow::Continue(()))
+}
+
+#[test]
+fn a_backup_has_the_content_of_each_blob_at_its_cut_whatever_is_replaced_meanwhile() {
+    let disk = testkit::simulated_disk(3);
+    let mut bench = with_four_blobs(&disk);
+    let target = testkit::simulated_disk(4);
+    let at_cut = backup_during_changes(&mut bench, &target);
     assert_ne!(visible(&bench), at_cut, "something has changed since");
     // What was kept for the backup is gone.
     let blobs = visible(&bench).len();
     assert_eq!(bench.files(&disk).len(), blobs);
 
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let verified = backup::verify(&target, &mut |done_bytes, total_bytes| {
         assert!(done_bytes <= total_bytes);
-        told.push((done_bytes, total_bytes));
+        reported.push((done_bytes, total_bytes));
         ControlFlow::Continue(())
     });
     let verified = verified.unwrap_or_else(|error| panic!("{error}"));
@@ -89,14 +110,19 @@ fn a_backup_has_the_content_of_each_blob_at_its_cut_whatever_is_replaced_meanwhi
     let content_bytes = at_cut.values().map(Vec::len).sum::<usize>() as u64;
     assert_eq!(verified.blob_bytes, content_bytes);
     let all_bytes = verified.manifest.bytes() + content_bytes;
-    assert_eq!(told.last(), Some(&(all_bytes, all_bytes)));
+    assert_eq!(reported.last(), Some(&(all_bytes, all_bytes)));
     let restored = testkit::simulated_disk(6);
     restore(&target, &restored).expect("it is whole");
     let restored = Bench::open(config(), &restored).expect("it was restored");
     assert_eq!(visible(&restored), at_cut);
+}
 
-    let name = bench.files(&target).pop().expect("there are contents");
-    let path = format!("blobs/{name}");
+#[test]
+fn a_change_of_any_byte_of_a_content_in_a_backup_is_found() {
+    let mut bench = with_four_blobs(&testkit::simulated_disk(3));
+    let target = testkit::simulated_disk(4);
+    backup_during_changes(&mut bench, &target);
+    let path = path_of_a_content(&bench, &target);
     // What no checksum covers: padding behind the name, between and behind the marks, and what was
     // added.
     let whole = target.contents(&path);
@@ -111,14 +137,14 @@ fn a_backup_has_the_content_of_each_blob_at_its_cut_whatever_is_replaced_meanwhi
                 file.write_all_at(b"more", end).expect("there is room");
             }
         }
-        let verified = backup::verify(&damaged, &mut |_, _| ControlFlow::Continue(()));
+        let verified = verify(&damaged);
         let is_changed = matches!(verified, Err(RestoreError::Changed { .. }));
         assert!(is_changed, "{place:?}: {verified:?}");
         let refused = restore(&damaged, &testkit::simulated_disk(7));
         assert!(refused.is_err(), "{place:?}");
     }
     target.flip(&path, 70_000, 4);
-    let verified = backup::verify(&target, &mut |_, _| ControlFlow::Continue(()));
+    let verified = verify(&target);
     assert!(
         matches!(verified, Err(RestoreError::Changed { .. })),
         "{verified:?}"
@@ -128,8 +154,16 @@ fn a_backup_has_the_content_of_each_blob_at_its_cut_whatever_is_replaced_meanwhi
         matches!(refused, Err(RestoreError::Changed { .. })),
         "{refused:?}"
     );
+}
+
+#[test]
+fn a_content_that_a_backup_lacks_or_does_not_name_is_found() {
+    let mut bench = with_four_blobs(&testkit::simulated_disk(3));
+    let target = testkit::simulated_disk(4);
+    backup_during_changes(&mut bench, &target);
+    let path = path_of_a_content(&bench, &target);
     target.remove(&path).expect("it is there");
-    let verified = backup::verify(&target, &mut |_, _| ControlFlow::Continue(()));
+    let verified = verify(&target);
     assert!(
         matches!(verified, Err(RestoreError::Missing { .. })),
         "{verified:?}"
@@ -137,7 +171,7 @@ fn a_backup_has_the_content_of_each_blob_at_its_cut_whatever_is_replaced_meanwhi
     target
         .create("blobs/00000000000000009999.blob")
         .expect("there is room");
-    let verified = backup::verify(&target, &mut |_, _| ControlFlow::Continue(()));
+    let verified = verify(&target);
     assert!(
         matches!(verified, Err(RestoreError::Foreign { .. })),
         "{verified:?}"

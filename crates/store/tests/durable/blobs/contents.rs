@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use store::blob::{Chunk, Content, Description, End, UploadError, key};
+use store::blob::{Chunk, Content, Description, End, Upload, UploadError, key};
 use store::{Condition, DatabaseId, OperationStatus};
 
 use super::{Bench, DATABASE, Told, begin, chunk, config, content, crc32c, end_of};
@@ -237,45 +237,54 @@ fn a_chunk_that_is_written_before_its_end_counts_only_with_it() {
     }
 }
 
+/// Bytes of the chunk that the upload "a" ends before it begins an open one.
+const WHOLE_BYTES: usize = 100_000;
+
+fn used_bytes(bench: &Bench) -> u64 {
+    bench.blobs().used(DATABASE).bytes
+}
+
+/// Resumes the upload "a" where its last whole chunk ended, or starts it, and leaves a chunk open.
+fn resume_with_an_open_chunk(bench: &Bench, data: &[u8]) -> Upload {
+    let stored = bench.blobs().stored_bytes(DATABASE, "a", b"id");
+    let offset = stored.unwrap_or(0);
+    let upload = bench.start(&begin("a", "id", offset)).expect("it goes on");
+    if offset == 0 {
+        write_chunk(&upload, &data[..WHOLE_BYTES]);
+    }
+    let piece = &data[offset as usize..][..90_000];
+    upload.write(piece, &[open(piece)], 1_000).expect("it fits");
+    assert_eq!(used_bytes(bench), offset.max(WHOLE_BYTES as u64) + 90_000);
+    upload
+}
+
+fn write_chunk(upload: &Upload, chunk: &[u8]) {
+    upload
+        .write(chunk, &[rest(chunk, crc32c::crc32c(chunk))], 1_000)
+        .expect("it fits");
+}
+
 #[test]
 fn what_is_left_of_a_chunk_that_was_cut_off_goes_on_where_it_began() {
     let disk = testkit::simulated_disk(3);
     let mut bench = Bench::open(config(), &disk).expect("it is empty");
     let data = content(1, 300_000);
-    let (whole, cut) = data.split_at(100_000);
-    let used = |bench: &Bench| bench.blobs().used(DATABASE).bytes;
-    let go_on = |bench: &Bench| {
-        let offset = bench
-            .blobs()
-            .stored_bytes(DATABASE, "a", b"id")
-            .unwrap_or(0);
-        let upload = bench.start(&begin("a", "id", offset)).expect("it goes on");
-        let piece = &data[offset as usize..][..90_000];
-        if offset == 0 {
-            upload
-                .write(whole, &[rest(whole, crc32c::crc32c(whole))], 1_000)
-                .expect("it fits");
-        }
-        upload.write(piece, &[open(piece)], 1_000).expect("it fits");
-        assert_eq!(used(bench), offset.max(100_000) + 90_000);
-        upload
-    };
     // Its stream ends; another takes it; the server is killed; the machine is.
     for _ in 0..2 {
-        drop(go_on(&bench));
-        assert_eq!(used(&bench), 100_000);
-        let before = go_on(&bench);
+        drop(resume_with_an_open_chunk(&bench, &data));
+        assert_eq!(used_bytes(&bench), WHOLE_BYTES as u64);
+        let before = resume_with_an_open_chunk(&bench, &data);
         let after = bench
-            .start(&begin("a", "id", 100_000))
+            .start(&begin("a", "id", WHOLE_BYTES as u64))
             .expect("it is taken");
-        assert_eq!(used(&bench), 100_000);
+        assert_eq!(used_bytes(&bench), WHOLE_BYTES as u64);
         assert!(matches!(
             before.write(b"x", &[open(b"x")], 1_000),
             Err(UploadError::TakenOver)
         ));
         drop((before, after));
         for power in [false, true] {
-            let upload = go_on(&bench);
+            let upload = resume_with_an_open_chunk(&bench, &data);
             match power {
                 true => disk.lose_power(),
                 false => disk.kill(),
@@ -285,24 +294,27 @@ fn what_is_left_of_a_chunk_that_was_cut_off_goes_on_where_it_began() {
             bench = Bench::open(config(), &disk).expect("nothing is lost");
             assert_eq!(
                 bench.blobs().stored_bytes(DATABASE, "a", b"id"),
-                Some(100_000)
+                Some(WHOLE_BYTES as u64)
             );
-            assert_eq!(used(&bench), 100_000);
+            assert_eq!(used_bytes(&bench), WHOLE_BYTES as u64);
         }
     }
-    // Discarded while a chunk is open: nothing is left.
-    let upload = go_on(&bench);
+}
+
+#[test]
+fn an_upload_that_is_discarded_while_a_chunk_is_open_leaves_nothing() {
+    let disk = testkit::simulated_disk(3);
+    let mut bench = Bench::open(config(), &disk).expect("it is empty");
+    let data = content(1, 300_000);
+    let upload = resume_with_an_open_chunk(&bench, &data);
     assert_eq!(bench.blobs().discard_uploads(DATABASE, "a", b"id"), 1);
     drop(upload);
-    assert_eq!((used(&bench), bench.files(&disk)), (0, Vec::new()));
+    assert_eq!((used_bytes(&bench), bench.files(&disk)), (0, Vec::new()));
 
     let upload = bench.start(&begin("a", "id", 0)).expect("there is room");
-    upload
-        .write(whole, &[rest(whole, crc32c::crc32c(whole))], 1_000)
-        .expect("it fits");
-    upload
-        .write(cut, &[rest(cut, crc32c::crc32c(cut))], 1_000)
-        .expect("it fits");
+    let (whole, cut) = data.split_at(WHOLE_BYTES);
+    write_chunk(&upload, whole);
+    write_chunk(&upload, cut);
     let sealed = upload.finish(&end_of(&data), 1_000).expect("it is whole");
     bench
         .describe("a", sealed, Condition::None)
