@@ -1,6 +1,8 @@
 """Rows of script/bench that must not count when what they are about did not happen."""
 
+import collections
 import pathlib
+import socket
 import statistics
 import sys
 import types
@@ -9,6 +11,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "script"))
 import blob_rows
+import client_rows
 import reclaim_rows
 
 FIGURES = {"p50_us": 100, "p99_us": 900, "p999_us": 1_500, "longest_us": 2_000}
@@ -83,3 +86,96 @@ def test_a_drop_that_has_failed_is_void():
     [goal] = reclaim_rows.goals(bench_with(results), goal_line)
     assert goal.endswith(": 3.0")
     assert reclaim_rows.goals(bench_with({bad: results[bad]}), goal_line) == []
+
+
+CLIENT_ROW = collections.namedtuple("Row", "name text measure options")(
+    "client-get", "Get", None, ("get",)
+)
+
+
+def client_bench(cells, missing=()):
+    results = {
+        (f"client-get-{in_flight}", series): runs for (in_flight, series), runs in cells.items()
+    }
+    return types.SimpleNamespace(results=results, missing_clients=dict(missing))
+
+
+def client_page(cells, missing=()):
+    return client_rows.section(client_bench(cells, missing), [CLIENT_ROW], "", goal_line)
+
+
+def rates(*calls_per_s, **more):
+    return [{"calls": 1, "failures": 0, "calls_per_s": rate} | more for rate in calls_per_s]
+
+
+def test_a_client_whose_calls_failed_is_named_and_not_shown():
+    good, bad = rates(1_000, 1_100), rates(77_700, 77_700)
+    bad[1] |= {"failures": 3, "first_failure": "refused"}
+    page = client_page({(1, "cpp-1"): good, (2, "cpp-1"): bad, (2, "go-1"): good})
+    assert "77.7" not in page
+    assert "- Not shown: gRPC C++, 1 channel, Get, 2 in flight: 3 failures" in page
+    assert "refused" in page
+    assert "| 2 | – | 1.1 k |" in page
+
+
+def test_a_client_that_could_not_be_built_is_named():
+    page = client_page(
+        {(1, "pelton-1"): rates(1)}, {"grpc-go-client": "there is no `protoc`"}.items()
+    )
+    [line] = [line for line in page.splitlines() if "Missing" in line]
+    assert "grpc-go-client" in line and "there is no `protoc`" in line
+    assert client_page({}) == ""
+
+
+def test_shares_are_of_one_run_each():
+    # The machine was half as fast in the second and third run.
+    cells = {
+        (1, "pelton-1"): rates(100_000, 50_000, 50_000),
+        (2, "pelton-1"): rates(150_000, 75_000, 60_000),
+        (4, "pelton-1"): rates(150_000, 60_000, 60_000),
+    }
+    page = client_page(cells)
+    assert "| 2 | 75.0 k × 1.50 |" in page
+    assert "| 4 | 60.0 k × 1.00 |" in page
+    assert "least share of the calls/s at half as many: 1.0" in page
+
+
+@pytest.mark.parametrize(
+    "output, errors, failure",
+    [
+        ("", "no connection", "no connection"),
+        ("", "", "it printed no result"),
+        ('{"calls": 5, "failures": 0, "misses": 5}', "", "the key was not found"),
+        ('{"calls": 0, "failures": 0}', "", "no call ended"),
+        ('{"calls": 5, "failures": 1, "first_failure": "refused"}', "", "refused"),
+    ],
+)
+def test_a_client_that_did_not_do_its_work_has_failures(output, errors, failure):
+    figures = client_rows.result_of(output, errors)
+    assert figures["failures"] > 0 and figures["first_failure"] == failure
+    assert client_rows.result_of('{"calls": 5, "failures": 0}', "")["failures"] == 0
+
+
+def test_connections_and_their_segments_are_counted():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        before = client_rows.look_at_sockets(port)
+        if before is None:
+            pytest.skip("the kernel of this machine tells nothing of its sockets")
+        clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(3)]
+        accepted = [listener.accept()[0] for _ in clients]
+        for _ in range(5):
+            clients[0].send(b"calls")
+            assert accepted[0].recv(100) == b"calls"
+        after = client_rows.look_at_sockets(port)
+        assert (before.connections, after.connections) == (0, 3)
+        assert after.segments - before.segments == 5
+        for one in clients + accepted:
+            one.close()
+
+
+def test_calls_of_a_segment_are_those_of_the_time_between_the_looks():
+    looks = [client_rows.Look(10.0, 1, 100), client_rows.Look(10.5, 1, 350)]
+    figures = client_rows.socket_figures(looks, {"calls_per_s": 1_000.0})
+    assert figures == {"open_connections": 1, "calls_per_segment": 2.0}
+    assert client_rows.socket_figures([None, None], {"calls_per_s": 1_000.0}) == {}
