@@ -10,6 +10,8 @@ flags and one form of result; `pelton load` is Pelton's.
 import collections
 import contextlib
 import json
+import os
+import pathlib
 import shutil
 import socket
 import statistics
@@ -27,6 +29,11 @@ PATIENCE_S = 30
 # When the sockets are looked at, in parts of the measured time: within it, whatever time a client
 # takes to start.
 LOOKED_AT = (0.25, 0.75)
+
+# A run beside which other programs took more of both CPUs than this is done again, so often at
+# most, and the quietest one counts.
+QUIET_SHARE = 0.05
+TRIES = 3
 
 PING = "Ydb.Debug.V1.DebugService/PingPlainGrpc"
 TITLES = {"get": "Get", "ping": "Ping"}
@@ -108,17 +115,30 @@ def measure_clients(bench, row):
         bench.paths |= paths
     with contextlib.closing(bench.start("pelton")) as process:
         bench.pelton_load(process, "--fill", "--calls", "1000", "--warm-up", "0s")
-        for run in range(bench.options.runs):
+        for _ in range(bench.options.runs):
             for in_flight in QUICK_IN_FLIGHT if bench.options.quick else IN_FLIGHT:
                 for series in SERIES:
                     if bench.has(series.program):
-                        figures = client_figures(bench, process, series, method, in_flight)
-                        figures["run"] = run
+                        figures = quietest_run(bench, process, series, method, in_flight)
                         bench.record(cell_row(row, in_flight), series.name, figures)
 
 
 def cell_row(row, in_flight):
     return row._replace(name=f"{row.name}-{in_flight}")
+
+
+def quietest_run(bench, process, series, method, in_flight):
+    """The figures of one run, or of the quietest of some; of the first that has failures."""
+    quietest = None
+    for _ in range(1 if bench.options.quick else TRIES):
+        figures = client_figures(bench, process, series, method, in_flight)
+        share = figures.get("others_share", 0)
+        failed = bool(figures.get("failures"))
+        if quietest is None or share < quietest["others_share"] or failed:
+            quietest = {"others_share": share} | figures
+        if share <= QUIET_SHARE or failed:
+            break
+    return quietest
 
 
 def client_figures(bench, process, series, method, in_flight):
@@ -132,14 +152,16 @@ def client_figures(bench, process, series, method, in_flight):
     looks = []
     for part in LOOKED_AT:
         time.sleep(max(0, begun + part * seconds - time.monotonic()))
-        looks.append(look_at_sockets(port))
+        looks.append((look_at_sockets(port), look_at_processors([client.pid, process.pid])))
     try:
         output, errors = client.communicate(timeout=seconds + PATIENCE_S)
     except subprocess.TimeoutExpired:
         client.kill()
         client.communicate()
         return {"failures": 1, "first_failure": "it did not end"}
-    return result_of(output, errors) | socket_figures(looks, result_of(output, errors))
+    figures = result_of(output, errors)
+    sockets, processors = zip(*looks, strict=True)
+    return figures | socket_figures(sockets, figures) | processor_figures(processors)
 
 
 def result_of(output, errors):
@@ -228,6 +250,33 @@ def socket_figures(looks, figures):
     return found
 
 
+# CPU seconds of the whole machine, lost ones included, and of some processes.
+Processors = collections.namedtuple("Processors", "at busy_s own_s")
+IDLE_COLUMNS = (3, 4)
+
+
+def look_at_processors(pids):
+    columns = pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:9]
+    busy = sum(int(ticks) for at, ticks in enumerate(columns) if at not in IDLE_COLUMNS)
+    tasks = [path for pid in pids for path in pathlib.Path(f"/proc/{pid}/task").glob("*")]
+    own_ns = sum(map(task_ns, tasks))
+    return Processors(time.monotonic(), busy / os.sysconf("SC_CLK_TCK"), own_ns / 1e9)
+
+
+def task_ns(path):
+    """CPU time of a thread, of none any more if it has ended."""
+    with contextlib.suppress(OSError):
+        return int((path / "schedstat").read_text().split()[0])
+    return 0
+
+
+def processor_figures(looks):
+    """What others than the client and the server took, as a share of two CPUs."""
+    first, last = looks
+    others_s = (last.busy_s - first.busy_s) - (last.own_s - first.own_s)
+    return {"others_share": max(0, others_s / (last.at - first.at) / 2)}
+
+
 # --------------------------------------------------------------------------------------------------
 # The page
 
@@ -242,16 +291,13 @@ def section(bench, rows, conditions, goal_line):
         title = TITLES[row.options[0]]
         parts.append(summary_table(bench, row, title))
         parts += [matrix(bench, row, f"{title}: {text}", show) for text, show in MATRICES.items()]
-    goals = [goal for row in measured for goal in goal_lines(bench, row, goal_line)]
-    if goals:
-        parts.append("\n".join(["| goal | at most | measured | met |", "|---|---|---|---|", *goals]))
+    if goals := [goal for row in measured for goal in goal_lines(bench, row, goal_line)]:
+        parts.append("\n".join(["| goal | bound | measured | met |", "|---|---|---|---|", *goals]))
     return "\n\n".join(parts)
 
 
 def names_of(row):
-    return [
-        (cell_row(row, in_flight).name, series.name) for in_flight in IN_FLIGHT for series in SERIES
-    ]
+    return [(cell_row(row, n).name, series.name) for n in IN_FLIGHT for series in SERIES]
 
 
 def client_lines(bench):
@@ -263,6 +309,19 @@ def client_lines(bench):
         if "client" in figures
     }
     lines = [f"- Other clients: {', '.join(sorted(versions)) or 'none'}"]
+    shares = [
+        figures["others_share"]
+        for cell in bench.results.values()
+        for figures in cell
+        if "others_share" in figures
+    ]
+    if shares:
+        lines.append(
+            "- Beside client and server, other programs took "
+            f"{statistics.median(shares) * 100:.0f} % of both CPUs (median; at most "
+            f"{max(shares) * 100:.0f} %); runs with more than {QUIET_SHARE * 100:.0f} % were done "
+            f"again, up to {TRIES} times in all, and the quietest one counts"
+        )
     for name, reason in getattr(bench, "missing_clients", {}).items():
         lines.append(f"- Missing: `{name}`, which could not be built here: {reason}")
     return lines

@@ -1,6 +1,7 @@
 """Rows of script/bench that must not count when what they are about did not happen."""
 
 import collections
+import os
 import pathlib
 import socket
 import statistics
@@ -179,3 +180,22 @@ def test_calls_of_a_segment_are_those_of_the_time_between_the_looks():
     figures = client_rows.socket_figures(looks, {"calls_per_s": 1_000.0})
     assert figures == {"open_connections": 1, "calls_per_segment": 2.0}
     assert client_rows.socket_figures([None, None], {"calls_per_s": 1_000.0}) == {}
+
+
+def test_of_several_runs_the_quietest_counts(monkeypatch):
+    def quietest(*runs, quick=False):
+        left = [{"failures": 0, "calls_per_s": rate, "others_share": share} for rate, share in runs]
+        monkeypatch.setattr(client_rows, "client_figures", lambda *_: left.pop(0))
+        bench = types.SimpleNamespace(options=types.SimpleNamespace(quick=quick))
+        return client_rows.quietest_run(bench, None, None, "get", 1)["calls_per_s"], len(left)
+
+    assert quietest((1, 0.5), (2, 0.2), (3, 0.4), (4, 0.0)) == (2, 1)
+    assert quietest((1, 0.5), (2, 0.0), (3, 0.0)) == (2, 1)
+    assert quietest((1, 0.5), (2, 0.0), quick=True) == (1, 1)
+
+
+def test_what_others_take_is_a_share_of_both_processors():
+    looks = [client_rows.Processors(5.0, 100.0, 50.0), client_rows.Processors(6.0, 101.5, 51.1)]
+    assert client_rows.processor_figures(looks)["others_share"] == pytest.approx(0.2)
+    mine = client_rows.look_at_processors([os.getpid()])
+    assert 0 < mine.own_s < mine.busy_s

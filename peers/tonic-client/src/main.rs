@@ -1,5 +1,5 @@
-//! A client of tonic in a closed loop, on one thread: see peers/README.md for its flags and its line
-//! of JSON.
+//! A client of tonic in a closed loop, on one thread: see peers/README.md for its flags and its
+//! line of JSON.
 //!
 //! A task for each call in flight, and generated clients: the way of tonic's documentation. No call
 //! has a deadline.
