@@ -230,12 +230,6 @@ impl CallTable {
         self.calls.ids()
     }
 
-    /// Returns the running calls of a connection, for the rare walk of its end.
-    pub fn of_connection(&self, id: ConnectionId) -> Vec<CallId> {
-        let is_of_it = |call: &CallId| self.connection(*call) == Some(id);
-        self.ids().filter(is_of_it).collect()
-    }
-
     /// Returns the running calls that wait for a topic.
     pub fn subscribers(&self) -> impl Iterator<Item = CallId> + '_ {
         let is_subscribed =
@@ -310,16 +304,6 @@ impl CallTable {
         match answers.proofs_end_ms() {
             Some(end_ms) => self.proofs_end_ms = self.proofs_end_ms.min(end_ms),
             None => self.unsent -= 1,
-        }
-    }
-
-    /// Cuts off all answers on a connection whose peer is not trusted any more.
-    pub fn cut_off_all_unsent(&mut self, http2: &mut Http2State, output: &mut Vec<u8>) {
-        let (answers, connection) = (&mut http2.unsent_answers, &mut http2.connection);
-        self.unsent -= usize::from(!answers.is_empty());
-        for stream in answers.take_all(connection) {
-            let status = Unauthenticated::CertificateNotTrusted.status();
-            connection.cut_off(stream, output, &status);
         }
     }
 

@@ -76,7 +76,7 @@ impl PeerIdentity {
 
     /// Returns what the peer has shown if an authority was taken away since it was found good.
     #[inline]
-    pub fn to_check(&mut self) -> Option<&mut PeerProofs> {
+    pub fn unchecked(&mut self) -> Option<&mut PeerProofs> {
         let needs_check = |trust: &ClientTrust| !trust.is_current();
         let proofs = self.proofs.as_deref_mut()?;
         proofs

@@ -99,9 +99,9 @@ impl Contents {
     }
 }
 
-/// What a look at the files has found.
+/// What came of the files when they were looked at again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum Reloaded {
     /// Nothing is new.
     Same,
     /// What they hold is used for new connections.
@@ -149,17 +149,17 @@ impl Certificates {
     ///
     /// # Errors
     /// As [`Certificates::load`]; what was in use stays in use.
-    pub fn look(&mut self, now_s: u64, always: bool) -> Result<Look, TlsFilesError> {
+    pub fn look(&mut self, now_s: u64, always: bool) -> Result<Reloaded, TlsFilesError> {
         let contents = self.files.read()?;
         if contents == self.tried && !always {
-            return Ok(Look::Same);
+            return Ok(Reloaded::Same);
         }
         self.tried = contents;
         let is_optional = self.files.client_certificate_optional;
         let replaced = self.tls.replace(&self.tried.options(is_optional, now_s));
         match replaced.map_err(|error| self.files.wrong(error))? {
-            true => Ok(Look::AuthorityGone),
-            false => Ok(Look::Replaced),
+            true => Ok(Reloaded::AuthorityGone),
+            false => Ok(Reloaded::Replaced),
         }
     }
 }
@@ -245,15 +245,21 @@ mod tests {
         folder.renew(2080);
         let mut certificates = Certificates::load(folder.files(), NOW_S).expect("valid");
         let first = certificates.tls().validity();
-        assert!(matches!(certificates.look(NOW_S, false), Ok(Look::Same)));
-        assert!(matches!(certificates.look(NOW_S, true), Ok(Look::Replaced)));
+        assert!(matches!(
+            certificates.look(NOW_S, false),
+            Ok(Reloaded::Same)
+        ));
+        assert!(matches!(
+            certificates.look(NOW_S, true),
+            Ok(Reloaded::Replaced)
+        ));
 
         // Half of a renewal: the key is not there yet.
         let (certificate, key) = made(2090);
         folder.write("certificate.pem", &certificate);
         assert!(certificates.look(NOW_S, false).is_err());
         assert!(
-            matches!(certificates.look(NOW_S, false), Ok(Look::Same)),
+            matches!(certificates.look(NOW_S, false), Ok(Reloaded::Same)),
             "said once"
         );
         assert!(
@@ -264,7 +270,7 @@ mod tests {
         folder.write("key.pem", &key);
         assert!(matches!(
             certificates.look(NOW_S, false),
-            Ok(Look::Replaced)
+            Ok(Reloaded::Replaced)
         ));
         assert!(certificates.tls().validity().not_after_s > first.not_after_s);
 

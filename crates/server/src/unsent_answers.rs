@@ -47,11 +47,10 @@ impl UnsentAnswers {
         orphans.map(|(stream, _)| stream).collect()
     }
 
-    /// Takes out the streams of all.
-    pub fn take_all(&mut self, connection: &Connection) -> Vec<StreamKey> {
+    /// Returns the streams of all.
+    pub fn streams(&mut self, connection: &Connection) -> Vec<StreamKey> {
         self.forget_sent(connection);
-        let all = std::mem::take(&mut self.waiting).into_iter();
-        all.map(|(stream, _)| stream).collect()
+        self.waiting.iter().map(|&(stream, _)| stream).collect()
     }
 
     /// Returns when the proof of one of them ends next, in milliseconds since 1970.

@@ -1,19 +1,73 @@
 //! Whether the certificate that a client has shown is trusted still.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
 
-use super::server::ServerTls;
+use super::trusted_leaf::ClientVerifier;
+
+/// The authorities by which the certificates of clients are checked. A handle: clones share what
+/// [`ClientAuthorities::replace`] changes.
+#[derive(Clone, Debug)]
+pub struct ClientAuthorities {
+    current: Arc<RwLock<Checked>>,
+}
+
+#[derive(Clone, Debug)]
+struct Checked {
+    /// `None`: clients show no certificate.
+    by: Option<Arc<ClientVerifier>>,
+    /// How often an authority was taken away.
+    version: u64,
+}
+
+impl ClientAuthorities {
+    pub(super) fn new(verifier: Option<Arc<ClientVerifier>>) -> ClientAuthorities {
+        let checked = Checked {
+            by: verifier,
+            version: 0,
+        };
+        ClientAuthorities {
+            current: Arc::new(RwLock::new(checked)),
+        }
+    }
+
+    /// Takes others from now on. Returns whether one of those before is not among them.
+    pub(super) fn replace(&self, verifier: Option<Arc<ClientVerifier>>) -> bool {
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let is_less = match (&current.by, &verifier) {
+            (None, _) => false,
+            (Some(_), None) => true,
+            (Some(before), Some(now)) => !now.trusts_all_of(before),
+        };
+        *current = Checked {
+            by: verifier,
+            version: current.version + u64::from(is_less),
+        };
+        is_less
+    }
+
+    /// Returns how often one was taken away.
+    pub fn version(&self) -> u64 {
+        // Nothing under this lock can panic half-way.
+        let current = self.current.read();
+        current.unwrap_or_else(PoisonError::into_inner).version
+    }
+
+    fn checked(&self) -> Checked {
+        let current = self.current.read();
+        current.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
 
 /// What a client has shown, to be checked again when an authority is no longer trusted. It keeps
 /// the certificates of its chain, some kilobytes.
 #[derive(Clone)]
 pub struct ClientTrust {
-    tls: ServerTls,
+    authorities: ClientAuthorities,
     /// The certificate of the client, followed by those of the authorities between it and a root.
     chain: Arc<[CertificateDer<'static>]>,
     /// That of the authorities by which it was found good last.
@@ -22,11 +76,15 @@ pub struct ClientTrust {
 
 impl ClientTrust {
     /// The trust in a chain of certificates in DER, the client's first, that was found good by the
-    /// authorities of this version: see [`ServerTls::trust_version`].
-    pub fn new<D: AsRef<[u8]>>(tls: ServerTls, version: u64, chain: &[D]) -> ClientTrust {
+    /// authorities of this version.
+    pub fn new<D: AsRef<[u8]>>(
+        authorities: ClientAuthorities,
+        version: u64,
+        chain: &[D],
+    ) -> ClientTrust {
         let owned = |der: &D| CertificateDer::from(der.as_ref().to_vec());
         ClientTrust {
-            tls,
+            authorities,
             chain: chain.iter().map(owned).collect(),
             version,
         }
@@ -34,7 +92,7 @@ impl ClientTrust {
 
     /// Returns whether no authority was taken away since the chain was found good.
     pub fn is_current(&self) -> bool {
-        self.version == self.tls.trust_version()
+        self.version == self.authorities.version()
     }
 
     /// Returns whether the chain is good at this time, in seconds since 1970. The signatures are
@@ -43,9 +101,9 @@ impl ClientTrust {
         if self.is_current() {
             return true;
         }
-        let (verifier, version) = self.tls.client_verifier();
+        let Checked { by, version } = self.authorities.checked();
         let now = UnixTime::since_unix_epoch(Duration::from_secs(now_s));
-        let is_good = match (verifier, self.chain.split_first()) {
+        let is_good = match (by, self.chain.split_first()) {
             (Some(verifier), Some((shown, intermediates))) => verifier
                 .verify_client_cert(shown, intermediates, now)
                 .is_ok(),
@@ -84,7 +142,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::tls::ServerTlsOptions;
+    use crate::tls::{ServerTls, ServerTlsOptions};
 
     const NOW_S: u64 = 1_800_000_000;
 
@@ -143,9 +201,9 @@ mod tests {
         let both = [gone.pem(), stays.pem()].concat();
         let tls = ServerTls::new(&own.options(&both)).expect("valid");
         for round in 0..2 {
-            let version = tls.trust_version();
+            let version = tls.clients().version();
             assert_eq!(version, 2 * round, "two were taken away in each round");
-            let trust = |by| ClientTrust::new(tls.clone(), version, &[signed(by)]);
+            let trust = |by| ClientTrust::new(tls.clients().clone(), version, &[signed(by)]);
             let (mut of_gone, mut of_other) = (trust(&gone), trust(&stays));
             let new = authority("new").pem();
             // The same, in another order; and one more.
@@ -176,10 +234,10 @@ mod tests {
     fn authorities_that_cannot_be_read_take_nobodys_trust() {
         let (own, authority) = (Own::new(), authority("one"));
         let tls = ServerTls::new(&own.options(&authority.pem())).expect("valid");
-        let mut trust = ClientTrust::new(tls.clone(), 0, &[signed(&authority)]);
+        let mut trust = ClientTrust::new(tls.clients().clone(), 0, &[signed(&authority)]);
         assert!(tls.replace(&own.options("no certificate")).is_err());
         assert!(trust.is_current() && trust.check(NOW_S));
-        let nobody = ClientTrust::new(tls.clone(), 7, &[] as &[Vec<u8>]).check(NOW_S);
+        let nobody = ClientTrust::new(tls.clients().clone(), 7, &[] as &[Vec<u8>]).check(NOW_S);
         assert!(!nobody, "an empty chain proves nobody");
     }
 
@@ -189,7 +247,7 @@ mod tests {
         let (own, gone, stays) = (Own::new(), authority("gone"), authority("stays"));
         let both = [gone.pem(), stays.pem()].concat();
         let tls = ServerTls::new(&own.options(&both)).expect("valid");
-        let mut trust = ClientTrust::new(tls.clone(), 0, &[signed(&stays)]);
+        let mut trust = ClientTrust::new(tls.clients().clone(), 0, &[signed(&stays)]);
         assert_eq!(tls.replace(&own.options(&stays.pem())), Ok(true));
         assert!(!trust.check(u64::from(u32::MAX) * 32), "millennia later");
         assert!(trust.check(NOW_S));
@@ -201,7 +259,8 @@ mod tests {
         let (own, root) = (Own::new(), authority("root"));
         let tls = ServerTls::new(&own.options(&root.pem())).expect("valid");
         // Looked at anew, as in a handshake.
-        let is_good = |chain: &[Vec<u8>]| ClientTrust::new(tls.clone(), 9, chain).check(NOW_S);
+        let is_good =
+            |chain: &[Vec<u8>]| ClientTrust::new(tls.clients().clone(), 9, chain).check(NOW_S);
         for (usages, vouches) in [
             (&[][..], true),
             (&[KeyUsagePurpose::KeyCertSign], true),
@@ -215,7 +274,7 @@ mod tests {
             let root = CertifiedIssuer::self_signed(authority_params("own", usages), key());
             let root = root.expect("signed");
             let other = ServerTls::new(&own.options(&root.pem())).expect("valid");
-            let mut trust = ClientTrust::new(other, 9, &[signed(&root)]);
+            let mut trust = ClientTrust::new(other.clients().clone(), 9, &[signed(&root)]);
             assert_eq!(trust.check(NOW_S), vouches, "{usages:?}");
         }
     }

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 pub use certificate::{Validity, fingerprint};
 pub use client::{ClientTls, ClientTlsOptions, Trust};
-pub use client_trust::ClientTrust;
+pub use client_trust::{ClientAuthorities, ClientTrust};
 pub use error::{ConfigPart, TlsConfigError};
 pub use failure::{CertificateFault, FailureKind, TlsFailure};
 pub use peer_certificate::{PeerCertificate, SubjectName};

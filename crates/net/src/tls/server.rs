@@ -7,6 +7,7 @@ use rustls::crypto::ring::Ticketer;
 use rustls::server::{NoServerSessionStorage, UnbufferedServerConnection};
 
 use super::certificate::{self, Validity};
+use super::client_trust::ClientAuthorities;
 use super::error::TlsConfigError;
 use super::provider::provider;
 use super::session::Session;
@@ -36,6 +37,7 @@ pub struct ServerTlsOptions<'a> {
 #[derive(Clone, Debug)]
 pub struct ServerTls {
     current: Arc<RwLock<Current>>,
+    clients: ClientAuthorities,
 }
 
 #[derive(Clone, Debug)]
@@ -43,21 +45,6 @@ struct Current {
     config: Arc<ServerConfig>,
     validity: Validity,
     names_hosts: bool,
-    /// `None`: clients show no certificate.
-    clients: Option<Arc<ClientVerifier>>,
-    /// How often an authority of clients was taken away.
-    trust_version: u64,
-}
-
-impl Current {
-    /// Returns whether each of the authorities of clients is one of the other's too.
-    fn has_all_of(&self, other: &Current) -> bool {
-        match (&self.clients, &other.clients) {
-            (_, None) => true,
-            (None, Some(_)) => false,
-            (Some(own), Some(others)) => own.trusts_all_of(others),
-        }
-    }
 }
 
 impl ServerTls {
@@ -66,8 +53,10 @@ impl ServerTls {
     /// # Errors
     /// If something cannot be read, does not fit together, or is not valid now.
     pub fn new(options: &ServerTlsOptions<'_>) -> Result<ServerTls, TlsConfigError> {
+        let (current, verifier) = make(options)?;
         Ok(ServerTls {
-            current: Arc::new(RwLock::new(make(options)?)),
+            current: Arc::new(RwLock::new(current)),
+            clients: ClientAuthorities::new(verifier),
         })
     }
 
@@ -81,30 +70,15 @@ impl ServerTls {
     /// # Errors
     /// As [`ServerTls::new`]; what was in use stays in use then.
     pub fn replace(&self, options: &ServerTlsOptions<'_>) -> Result<bool, TlsConfigError> {
-        let mut made = make(options)?;
-        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        let is_less = !made.has_all_of(&current);
-        made.trust_version = current.trust_version + u64::from(is_less);
-        *current = made;
-        Ok(is_less)
+        let (current, verifier) = make(options)?;
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = current;
+        // Behind it: see `accept`.
+        Ok(self.clients.replace(verifier))
     }
 
-    /// Returns how often authorities of clients were taken away.
-    pub fn trust_version(&self) -> u64 {
-        let current = self.current.read();
-        current
-            .unwrap_or_else(PoisonError::into_inner)
-            .trust_version
-    }
-
-    /// Returns what checks clients, and the version of its authorities.
-    pub(super) fn client_verifier(&self) -> (Option<Arc<ClientVerifier>>, u64) {
-        let Current {
-            clients,
-            trust_version,
-            ..
-        } = self.current();
-        (clients, trust_version)
+    /// Returns the authorities by which clients are checked.
+    pub fn clients(&self) -> &ClientAuthorities {
+        &self.clients
     }
 
     /// How long the certificate in use is valid.
@@ -120,13 +94,11 @@ impl ServerTls {
 
     /// A session for a connection that was accepted.
     pub(crate) fn accept(&self) -> Result<Session, TlsFailure> {
-        let Current {
-            config,
-            trust_version,
-            ..
-        } = self.current();
-        UnbufferedServerConnection::new(config)
-            .map(|connection| Session::server(connection, (self.clone(), trust_version)))
+        // Before the authorities: one that is taken away in between is looked for once more.
+        let version = self.clients.version();
+        let accepted_by = (self.clients.clone(), version);
+        UnbufferedServerConnection::new(self.current().config)
+            .map(|connection| Session::server(connection, accepted_by))
             .map_err(|error| TlsFailure::of(&error, false))
     }
 
@@ -137,7 +109,10 @@ impl ServerTls {
     }
 }
 
-fn make(options: &ServerTlsOptions<'_>) -> Result<Current, TlsConfigError> {
+/// Returns what is new, and what checks clients by it.
+fn make(
+    options: &ServerTlsOptions<'_>,
+) -> Result<(Current, Option<Arc<ClientVerifier>>), TlsConfigError> {
     let chain = pem::certificates(options.certificate)?;
     let validity = Validity::of(&chain[0])?;
     validity.check(options.now_s)?;
@@ -171,11 +146,10 @@ fn make(options: &ServerTlsOptions<'_>) -> Result<Current, TlsConfigError> {
     // Tickets hold the session at the client: nothing to bound here.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.ticketer = Ticketer::new().map_err(|_| TlsConfigError::NoRandomness)?;
-    Ok(Current {
+    let current = Current {
         config: Arc::new(config),
         validity,
         names_hosts,
-        clients,
-        trust_version: 0,
-    })
+    };
+    Ok((current, clients))
 }

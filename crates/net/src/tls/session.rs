@@ -11,7 +11,7 @@ use rustls::unbuffered::{
 use std::sync::Arc;
 
 use super::failure::{FailureKind, TlsFailure};
-use super::{Agreed, ClientTrust, PeerCertificate, ServerTls};
+use super::{Agreed, ClientAuthorities, ClientTrust, PeerCertificate};
 use crate::io::Input;
 
 /// The most plaintext in a record (RFC 8446 section 5.1).
@@ -43,7 +43,7 @@ pub(crate) struct Session {
     has_understood: bool,
     /// On the side of the server: by what the certificate of a client is checked, and the version
     /// of its authorities when the connection was accepted.
-    accepted_by: Option<(ServerTls, u64)>,
+    accepted_by: Option<(ClientAuthorities, u64)>,
 }
 
 enum Side {
@@ -59,7 +59,7 @@ type Process<D> = for<'c, 'i> fn(&'c mut Common<D>, &'i mut [u8]) -> UnbufferedS
 impl Session {
     pub(super) fn server(
         connection: UnbufferedServerConnection,
-        accepted_by: (ServerTls, u64),
+        accepted_by: (ClientAuthorities, u64),
     ) -> Session {
         Session::new(Side::Server(connection), Some(accepted_by))
     }
@@ -68,7 +68,7 @@ impl Session {
         Session::new(Side::Client(connection), None)
     }
 
-    fn new(side: Side, accepted_by: Option<(ServerTls, u64)>) -> Session {
+    fn new(side: Side, accepted_by: Option<(ClientAuthorities, u64)>) -> Session {
         Session {
             side,
             accepted_by,
@@ -101,9 +101,9 @@ impl Session {
             ),
         };
         let certificate = shown.and_then(|chain| {
-            let trust = self.accepted_by.as_ref().map(|(tls, version)| {
+            let trust = self.accepted_by.as_ref().map(|(authorities, version)| {
                 // What is checked again is what was checked at first.
-                ClientTrust::new(tls.clone(), *version, chain)
+                ClientTrust::new(authorities.clone(), *version, chain)
             });
             let certificate = PeerCertificate::of(chain.first()?);
             Some(Arc::new(PeerCertificate {

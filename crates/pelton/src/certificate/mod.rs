@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use net::tls::ServerTls;
-use server::tls::{Certificates, Look, TlsFiles};
+use server::tls::{Certificates, Reloaded, TlsFiles};
 use server::{Server, TimeSource};
 use service::Shared;
 
@@ -71,7 +71,7 @@ impl ServedCertificate {
     /// Takes the files anew if they have changed, and says in the log what came of it. `asked`: by
     /// somebody who wants an answer.
     pub fn look(&self, asked: bool) {
-        if self.certificate.look(asked) == Look::AuthorityGone {
+        if self.certificate.look(asked) == Reloaded::AuthorityGone {
             tracing::info!(
                 "an authority is not in --client-ca any more: connections whose certificate it \
                  has signed are ended"
@@ -130,12 +130,12 @@ impl ServerCertificate {
 
     /// Looks whether the files have changed, and says in the log what came of it. `asked`: by
     /// somebody who wants an answer. Returns what became of them.
-    fn look(&self, asked: bool) -> Look {
+    fn look(&self, asked: bool) -> Reloaded {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         let look = watched.certificates.look(now_s(), asked);
         match &look {
-            Ok(Look::Same) => {}
-            Ok(Look::Replaced | Look::AuthorityGone) => {
+            Ok(Reloaded::Same) => {}
+            Ok(Reloaded::Replaced | Reloaded::AuthorityGone) => {
                 tracing::info!(
                     "the certificate was read anew: it is valid for another {} days",
                     self.left_s() / 86_400
@@ -146,7 +146,7 @@ impl ServerCertificate {
         }
         drop(watched);
         self.warn();
-        look.unwrap_or(Look::Same)
+        look.unwrap_or(Reloaded::Same)
     }
 
     /// Says once of each certificate that it is about to run out, and once that it has.

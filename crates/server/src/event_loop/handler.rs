@@ -1,6 +1,7 @@
 //! What the driver calls, in the order of a tick.
 
 use net::{Closed, ConnectionId, Connections, Handler, Io, Peer};
+use service::identities::Unauthenticated;
 use store::{DatabaseId, Decision, Outcomes};
 
 use super::LoopState;
@@ -209,6 +210,62 @@ impl LoopHandler {
         }
     }
 
+    /// Ends connections whose certificate is of an authority that was taken away, as many as there
+    /// is time for in a tick: their calls, and then themselves.
+    #[inline]
+    pub(super) fn end_distrusted(&mut self, connections: &mut dyn Connections, now_ns: u64) {
+        if self.trust_walk.is_under_way() {
+            self.walk_distrusted(connections, now_ns);
+        }
+    }
+
+    #[cold]
+    fn walk_distrusted(&mut self, connections: &mut dyn Connections, now_ns: u64) {
+        let now_ms = self.state.now_ms();
+        let mut checks = 0;
+        for slot in self.trust_walk.take_next().unwrap_or_default()..self.slots.len() {
+            let Some(state) = self.slots[slot].as_mut() else {
+                continue;
+            };
+            let Some(identity) = state.link_mut().identity.unchecked() else {
+                continue;
+            };
+            if checks == limits::CERTIFICATE_CHECKS_PER_TICK {
+                self.trust_walk.begin_at(slot);
+                return;
+            }
+            checks += 1;
+            if !identity.is_trusted(now_ms) {
+                let id = state.link().id;
+                self.end_calls_of(connections, id);
+                self.drain_slot(connections, slot, now_ns);
+            }
+        }
+    }
+
+    /// Ends the calls of a connection whose certificate is not trusted any more, and cuts off the
+    /// answers of those that have ended.
+    fn end_calls_of(&mut self, connections: &mut dyn Connections, id: ConnectionId) {
+        const WHY: Unauthenticated = Unauthenticated::CertificateNotTrusted;
+        let calls = &self.state.calls;
+        let is_of_it = |call: &CallId| calls.connection(*call) == Some(id);
+        let of_it: Vec<CallId> = calls.ids().filter(is_of_it).collect();
+        for call in of_it {
+            self.with_call(connections, call, |state, http2, io, call| {
+                state.end_unauthenticated(http2, io, call, WHY);
+            });
+        }
+        let http2 = LoopHandler::http2_of(&mut self.slots, id);
+        if let (Some(http2), Some(io)) = (http2, connections.io(id)) {
+            http2.refresh_pause();
+            for stream in http2.unsent_answers.streams(&http2.connection) {
+                (http2.connection).cut_off(stream, &mut io.output, &WHY.status());
+            }
+            self.state.calls.forget_unsent(http2);
+            self.state.after_step(http2, io);
+        }
+    }
+
     fn wake_subscribers(&mut self, connections: &mut dyn Connections) {
         for call in self.state.subscribers_to_wake() {
             self.with_call(connections, call, LoopState::wake);
@@ -247,7 +304,7 @@ impl Handler for LoopHandler {
         let holding = account.open(&peer.address, &self.state.waker);
         let mut link = Link::new(id, peer, holding, now_ns);
         self.state.connection_opened(&mut link, now_ns);
-        if link.identity.to_check().is_some() {
+        if link.identity.unchecked().is_some() {
             // An authority was taken away during its handshake.
             self.trust_walk.begin_at(slot);
         }

@@ -224,7 +224,11 @@ impl TwoAuthorities {
         let params = valid(CertificateParams::new(["w.example".into()]).expect("a name"));
         let signed = params.signed_by(&key, &self.authorities[which]);
         let chain = [signed.expect("signed").der().to_vec()];
-        ClientTrust::new(self.tls.clone(), self.tls.trust_version(), &chain)
+        ClientTrust::new(
+            self.tls.clients().clone(),
+            self.tls.clients().version(),
+            &chain,
+        )
     }
 }
 
