@@ -5,7 +5,10 @@
 //! the thread that calls it does the work. [`Local`] is its polled face: many connections to one
 //! server, many calls on each, and one thread that turns it. [`LocalPool`] is the same with a pool
 //! ([`PoolEngine`]) that chooses the connections, opens and closes them. None of them knows what
-//! the messages mean.
+//! the messages mean: they take bytes, and call any gRPC service.
+//!
+//! [`typed`] is the other way to call: [`typed::KeyValue`] makes calls of `pelton.v1` over a
+//! [`Channel`], with values in the place of bytes.
 //!
 //! ```no_run
 //! use client::{CallOptions, Channel, ChannelOptions};
@@ -39,6 +42,7 @@ mod local_pool;
 mod pool;
 mod sealed;
 mod socket;
+pub mod typed;
 
 pub use bytes::Bytes;
 pub use channel::{
