@@ -56,6 +56,20 @@ impl Epoll {
         })
     }
 
+    /// Returns a second way to wait for the same set, with events of its own: what one reports, the
+    /// other does not have to wait for.
+    pub(crate) fn try_clone(&self) -> io::Result<Epoll> {
+        Ok(Epoll {
+            set: self.set.try_clone()?,
+            events: Vec::with_capacity(EVENTS_PER_TICK),
+        })
+    }
+
+    /// Exchanges the events that were reported last.
+    pub(crate) fn swap_events(&mut self, other: &mut Epoll) {
+        std::mem::swap(&mut self.events, &mut other.events);
+    }
+
     /// Reports the wake-up event: once for each write, so that it needs no reading.
     pub(crate) fn add_wake(&self, event: impl AsFd) -> io::Result<()> {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;

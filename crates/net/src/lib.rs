@@ -84,7 +84,10 @@ pub use io::{Input, Io};
 pub use listener::BindError;
 pub use loops::{Loops, StopHandle};
 pub use notice::{Notice, Notices, Silent};
-pub use outgoing::{Endpoint, Outgoing, OutgoingCounters, Read, Ready, TcpFigures, Written};
+pub use outgoing::{
+    Endpoint, Outgoing, OutgoingCounters, OutgoingPoller, OutgoingWaker, Read, Ready, TcpFigures,
+    Written,
+};
 pub use peer_address::{AddressKey, PeerAddress};
 pub use run::{Ended, LoopStart, RunError, THREAD_LIMITS};
 pub use spread::CountersReader;

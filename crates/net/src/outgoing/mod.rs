@@ -6,6 +6,7 @@
 
 mod diagnosis;
 mod endpoint;
+mod poller;
 
 use std::io;
 
@@ -24,6 +25,7 @@ use crate::slab::Slab;
 
 pub use diagnosis::TcpFigures;
 pub use endpoint::Endpoint;
+pub use poller::{OutgoingPoller, OutgoingWaker};
 
 use diagnosis::Diagnosis;
 
@@ -161,7 +163,22 @@ impl Outgoing {
         self.epoll.wait(timeout_ns)
     }
 
-    /// Who is ready, one after the other, after [`Outgoing::wait`].
+    /// Returns a place to wait for these sockets while others use them.
+    ///
+    /// # Errors
+    /// If the system gives no descriptors.
+    pub fn poller(&self) -> io::Result<OutgoingPoller> {
+        OutgoingPoller::new(&self.epoll)
+    }
+
+    /// Takes what a poller of these sockets has waited for, as [`Outgoing::wait`] would.
+    pub fn take_events(&mut self, poller: &mut OutgoingPoller) {
+        self.counters.waits += poller.take_waits();
+        self.next_event = 0;
+        self.epoll.swap_events(poller.epoll());
+    }
+
+    /// Who is ready, one after the other, after [`Outgoing::wait`] or [`Outgoing::take_events`].
     pub fn next_ready(&mut self) -> Option<Ready> {
         while self.next_event < self.epoll.event_count() {
             let (token, readiness) = self.epoll.event(self.next_event);
