@@ -4,8 +4,9 @@
 //! what happened to each call comes out. [`Channel`] is its blocking face: it owns a socket, and
 //! the thread that calls it does the work. [`Local`] is its polled face: many connections to one
 //! server, many calls on each, and one thread that turns it. [`LocalPool`] is the same with a pool
-//! ([`PoolEngine`]) that chooses the connections, opens and closes them. None of them knows what
-//! the messages mean: they take bytes, and call any gRPC service.
+//! ([`PoolEngine`]) that chooses the connections, opens and closes them. [`SharedPool`] is that
+//! pool for any number of threads and futures. None of them knows what the messages mean: they take
+//! bytes, and call any gRPC service.
 //!
 //! [`typed`] is the other way to call: [`typed::KeyValue`] makes calls of `pelton.v1` over a
 //! [`Channel`], with values in the place of bytes.
@@ -41,6 +42,7 @@ mod local;
 mod local_pool;
 mod pool;
 mod sealed;
+mod shared_pool;
 mod socket;
 pub mod typed;
 
@@ -66,6 +68,7 @@ pub use pool::{
     PoolEngine, PoolEvent, PoolMode, PoolOptions, PoolSize, PoolStage, PoolStatistics,
     RetryOptions, SendError, WaitTimes,
 };
+pub use shared_pool::{SharedPool, UnaryFuture};
 pub use wire::grpc::{Code, Metadata, Status};
 pub use wire::{SharedBytes, StreamKey};
 

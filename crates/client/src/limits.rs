@@ -136,3 +136,16 @@ pub const POOL_HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
 /// calls begin on it. Stops a connection whose other end is gone from swallowing calls until a PING
 /// finds that out.
 pub const POOL_SILENCE: Duration = Duration::from_secs(1);
+
+/// Calls that were submitted to a shared pool and not taken yet. Who finds it full works for all
+/// until there is room, so this only bounds how long one thread works in a row.
+pub const SHARED_SUBMISSIONS: usize = 4096;
+
+/// Calls that have ended whose memory a shared pool keeps for the next ones.
+pub const SHARED_KEPT_CALLS: usize = 1024;
+
+/// The buffers of a call that are kept for the next one are not larger.
+pub const SHARED_KEPT_CAPACITY_BYTES: usize = 16 << 10;
+
+/// The longest time that the thread of a shared pool sleeps while it has nothing to do.
+pub const SHARED_LONGEST_SLEEP: Duration = Duration::from_secs(1);

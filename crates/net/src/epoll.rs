@@ -1,6 +1,7 @@
 //! Sockets of the kernel, reported by epoll.
 
 use std::io;
+use std::mem::MaybeUninit;
 
 use rustix::event::{PollFd, PollFlags, epoll, poll};
 use rustix::fd::{AsFd, OwnedFd};
@@ -44,7 +45,7 @@ impl Token {
 /// One epoll set and the events it reported last.
 pub(crate) struct Epoll {
     set: OwnedFd,
-    events: Vec<epoll::Event>,
+    events: Vec<(Token, Readiness)>,
 }
 
 impl Epoll {
@@ -110,9 +111,14 @@ impl Epoll {
                 Err(error) => return Err(error.into()),
             }
         }
-        let into = rustix::buffer::spare_capacity(&mut self.events);
-        match epoll::wait(&self.set, into, timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
+        // Not kept as the kernel gives them: that type cannot go from thread to thread.
+        let mut space = [const { MaybeUninit::uninit() }; EVENTS_PER_TICK];
+        match epoll::wait(&self.set, &mut space[..], timeout.as_ref()) {
+            Ok((reported, _)) => {
+                self.events.extend(reported.iter().map(parsed));
+                Ok(())
+            }
+            Err(Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
@@ -122,17 +128,20 @@ impl Epoll {
     }
 
     pub(crate) fn event(&self, index: usize) -> (Token, Readiness) {
-        let event = self.events[index];
-        let flags = event.flags;
-        let dead = flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR);
-        let readiness = Readiness {
-            readable: dead || flags.contains(epoll::EventFlags::IN),
-            writable: dead || flags.contains(epoll::EventFlags::OUT),
-            hung_up: dead,
-        };
-        let data = event.data;
-        (Token::from_bits(data.u64()), readiness)
+        self.events[index]
     }
+}
+
+/// What an event is about, and what it reports.
+fn parsed(event: &epoll::Event) -> (Token, Readiness) {
+    let (flags, data) = (event.flags, event.data);
+    let dead = flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR);
+    let readiness = Readiness {
+        readable: dead || flags.contains(epoll::EventFlags::IN),
+        writable: dead || flags.contains(epoll::EventFlags::OUT),
+        hung_up: dead,
+    };
+    (Token::from_bits(data.u64()), readiness)
 }
 
 impl Port for Epoll {

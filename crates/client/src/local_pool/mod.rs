@@ -11,7 +11,7 @@ use std::fmt;
 use std::io;
 
 use net::tls::ClientTls;
-use net::{Address, OutgoingCounters, TcpFigures};
+use net::{Address, OutgoingCounters, OutgoingPoller, TcpFigures};
 
 use crate::error::ConnectError;
 use crate::limits;
@@ -136,6 +136,16 @@ impl LocalPool {
         self.act(now_ns);
     }
 
+    /// A place to wait for the sockets while others turn the pool.
+    pub(crate) fn poller(&self) -> io::Result<OutgoingPoller> {
+        self.wires.sockets.poller()
+    }
+
+    /// Takes what the poller has waited for, as [`LocalPool::wait`] would.
+    pub(crate) fn take_events(&mut self, poller: &mut OutgoingPoller) {
+        self.wires.sockets.take_events(poller);
+    }
+
     /// What was done with sockets so far.
     pub fn socket_counters(&self) -> OutgoingCounters {
         self.wires.sockets.counters()
@@ -163,7 +173,7 @@ impl LocalPool {
     }
 }
 
-fn no_epoll(addresses: &[Address], error: io::Error) -> ConnectError {
+pub(crate) fn no_epoll(addresses: &[Address], error: io::Error) -> ConnectError {
     match addresses.first() {
         Some(address) => connect_error(address, error),
         None => ConnectError::Failed {

@@ -1,0 +1,77 @@
+//! A call that a future waits for.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+
+use super::call::{SharedCall, Submission, Waiter};
+use super::sync::lock;
+use super::{SharedPool, unreachable_result};
+use crate::error::CallError;
+
+/// A unary call that runs: resolves to its answer. Dropping it cancels the call.
+#[must_use = "a call whose future is dropped is cancelled"]
+pub struct UnaryFuture {
+    pool: SharedPool,
+    /// Until the result was taken.
+    call: Option<Arc<SharedCall>>,
+}
+
+impl UnaryFuture {
+    pub(super) fn new(pool: SharedPool, call: Arc<SharedCall>) -> UnaryFuture {
+        UnaryFuture {
+            pool,
+            call: Some(call),
+        }
+    }
+
+    fn count_end(&self) {
+        let shared = &self.pool.handle.shared;
+        shared.futures.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Future for UnaryFuture {
+    type Output = Result<Vec<u8>, CallError>;
+
+    /// After it has returned a result, returns an error.
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(call) = self.call.as_ref() else {
+            return Poll::Ready(unreachable_result().map(|()| Vec::new()));
+        };
+        let mut state = lock(&call.state);
+        let Some(result) = state.take_result() else {
+            match &mut state.waiter {
+                Some(Waiter::Task(waker)) => waker.clone_from(context.waker()),
+                other => *other = Some(Waiter::Task(context.waker().clone())),
+            }
+            return Poll::Pending;
+        };
+        let answer = std::mem::take(&mut state.answer);
+        drop(state);
+        self.count_end();
+        if let Some(call) = self.call.take() {
+            self.pool.handle.shared.keep(call);
+        }
+        Poll::Ready(result.map(|()| answer))
+    }
+}
+
+impl Drop for UnaryFuture {
+    fn drop(&mut self) {
+        if let Some(call) = self.call.take() {
+            // What has ended meanwhile has no name in the engine any more.
+            let shared = &self.pool.handle.shared;
+            shared.submit(Submission::Cancel(call), None);
+            self.count_end();
+        }
+    }
+}
+
+impl std::fmt::Debug for UnaryFuture {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("UnaryFuture").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,311 @@
+//! A pool for any number of threads and futures.
+//!
+//! Callers submit their calls without waiting for each other. Who finds the pool free works for
+//! all: takes what was submitted, and writes it together. Who finds it taken goes on; the other
+//! looks again after it has released the pool ([`protocol`]).
+//!
+//! One thread waits in the kernel for all, without holding the pool, so that others write
+//! meanwhile. It is a caller that waits for its own call, if there is one, as the hand-over to
+//! another thread would cost more than the call; the pool's own thread does it for futures, and
+//! does what is due by time when nobody waits.
+
+mod call;
+mod driver;
+mod future;
+mod protocol;
+mod reactor;
+mod sync;
+
+use std::cell::Cell;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use crossbeam_queue::ArrayQueue;
+use net::{Address, OutgoingPoller, OutgoingWaker};
+
+use crate::error::{CallError, ConnectError};
+use crate::limits;
+use crate::local_pool::{LocalPool, LocalPoolOptions, no_epoll};
+use crate::pool::{PoolCall, PoolStatistics};
+use call::{SharedCall, Submission, Waiter};
+use driver::{Driver, DriverTurn};
+use protocol::{Combiner, Seat};
+use sync::lock;
+
+pub use future::UnaryFuture;
+
+/// Connections to one or more addresses, for any number of threads and futures. A clone is the same
+/// pool; when the last one is dropped, calls that run end.
+///
+/// ```no_run
+/// use client::{LocalPoolOptions, PoolCall, SharedPool};
+///
+/// let pool = SharedPool::new(&["127.0.0.1:1978".parse()?], LocalPoolOptions::default(), 1)?;
+/// let check = PoolCall {
+///     path: "/grpc.health.v1.Health/Check",
+///     timeout_ns: Some(5_000_000_000),
+///     ..PoolCall::default()
+/// };
+/// // This thread waits:
+/// let answer = pool.unary(&check, b"")?;
+/// // Any executor waits:
+/// let answer = pool.unary_future(&check, b"");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct SharedPool {
+    handle: Arc<PoolHandle>,
+}
+
+/// All clones have it; the pool's own thread does not.
+struct PoolHandle {
+    shared: Arc<SharedState>,
+    reactor: Thread,
+}
+
+struct SharedState {
+    combiner: Combiner<Driver, Submission>,
+    seat: Seat<SharedCall>,
+    /// Only for the thread that has the seat.
+    poller: Mutex<OutgoingPoller>,
+    waker: OutgoingWaker,
+    /// Calls of futures that have not ended.
+    futures: AtomicUsize,
+    kept: ArrayQueue<Arc<SharedCall>>,
+    is_closing: AtomicBool,
+}
+
+thread_local! {
+    /// Who is to be woken by this thread; kept, so that nothing is allocated anew.
+    static WOKEN: Cell<Vec<Waiter>> = const { Cell::new(Vec::new()) };
+}
+
+impl SharedPool {
+    /// Looks up where the servers are, and starts the pool's thread. Waits for the resolver;
+    /// connects to nothing yet. `seed` is for the jitter of pauses: another one for each client.
+    ///
+    /// # Errors
+    /// If a host is not known, the token must not be sent to one of the addresses, or the system
+    /// gives no epoll set or no thread.
+    pub fn new(
+        addresses: &[Address],
+        options: LocalPoolOptions,
+        seed: u64,
+    ) -> Result<SharedPool, ConnectError> {
+        let pool = LocalPool::new(addresses, options, seed, net::monotonic_ns())?;
+        let poller = pool.poller().map_err(|error| no_epoll(addresses, error))?;
+        let waker = poller.waker();
+        let driver = Driver::new(pool, waker.clone());
+        let shared = Arc::new(SharedState {
+            combiner: Combiner::new(driver, limits::SHARED_SUBMISSIONS),
+            seat: Seat::new(),
+            poller: Mutex::new(poller),
+            waker,
+            futures: AtomicUsize::new(0),
+            kept: ArrayQueue::new(limits::SHARED_KEPT_CALLS),
+            is_closing: AtomicBool::new(false),
+        });
+        let reactor =
+            reactor::start(Arc::clone(&shared)).map_err(|error| no_epoll(addresses, error))?;
+        let handle = Arc::new(PoolHandle { shared, reactor });
+        Ok(SharedPool { handle })
+    }
+
+    /// Calls a unary method, and waits for its answer.
+    ///
+    /// # Errors
+    /// If the call ends with another status than OK, or without one.
+    pub fn unary(&self, call: &PoolCall<'_>, request: &[u8]) -> Result<Vec<u8>, CallError> {
+        let mut answer = Vec::new();
+        self.unary_into(call, request, &mut answer)?;
+        Ok(answer)
+    }
+
+    /// The same, with the answer in `answer` instead of what was there. A caller that uses the same
+    /// buffer again needs no allocation.
+    ///
+    /// # Errors
+    /// As [`SharedPool::unary`].
+    pub fn unary_into(
+        &self,
+        call: &PoolCall<'_>,
+        request: &[u8],
+        answer: &mut Vec<u8>,
+    ) -> Result<(), CallError> {
+        let shared = &self.handle.shared;
+        let own = shared.prepare(call, request);
+        lock(&own.state).waiter = Some(Waiter::Thread(thread::current()));
+        shared.submit(Submission::Begin(Arc::clone(&own)), Some(&own));
+        while !own.phase.is_done() {
+            if shared.seat.take_or_park(&own, thread::park) {
+                shared.drive(&own);
+                self.leave_seat();
+            }
+        }
+        let result = {
+            let mut state = lock(&own.state);
+            std::mem::swap(&mut state.answer, answer);
+            state.take_result()
+        };
+        shared.keep(own);
+        result.unwrap_or_else(|| unreachable_result())
+    }
+
+    /// Calls a unary method. The call has begun when this returns; dropping the future cancels it.
+    /// Any executor can poll it.
+    pub fn unary_future(&self, call: &PoolCall<'_>, request: &[u8]) -> UnaryFuture {
+        let shared = &self.handle.shared;
+        let own = shared.prepare(call, request);
+        shared.futures.fetch_add(1, Ordering::SeqCst);
+        shared.submit(Submission::Begin(Arc::clone(&own)), None);
+        if shared.seat.try_take() {
+            self.leave_seat();
+        }
+        UnaryFuture::new(self.clone(), own)
+    }
+
+    /// Returns what is in flight, what waits and why, and what was counted.
+    pub fn statistics(&self) -> PoolStatistics {
+        let (mut driver, _) = self.handle.shared.combiner.acquire();
+        let statistics = driver.statistics();
+        drop(driver);
+        self.handle.shared.serve(None);
+        statistics
+    }
+
+    /// Takes no new calls from now on, in any clone. Those that run may go on for `grace`.
+    pub fn close(&self, grace: Duration) {
+        self.handle.close(grace);
+    }
+
+    /// Gives the seat to who needs it.
+    fn leave_seat(&self) {
+        let shared = &self.handle.shared;
+        if !shared.seat.leave() && shared.needs_reactor() {
+            self.handle.reactor.unpark();
+        }
+    }
+}
+
+impl PoolHandle {
+    fn close(&self, grace: Duration) {
+        let grace_ns = u64::try_from(grace.as_nanos()).unwrap_or(u64::MAX);
+        self.shared.submit(Submission::Close { grace_ns }, None);
+        self.shared.is_closing.store(true, Ordering::SeqCst);
+        self.reactor.unpark();
+        self.shared.waker.wake();
+    }
+}
+
+impl Drop for PoolHandle {
+    fn drop(&mut self) {
+        self.close(Duration::ZERO);
+    }
+}
+
+impl SharedState {
+    fn prepare(&self, call: &PoolCall<'_>, request: &[u8]) -> Arc<SharedCall> {
+        let own = self.kept.pop();
+        let own = own.unwrap_or_else(|| Arc::new(SharedCall::new()));
+        own.prepare(call, request, net::monotonic_ns());
+        own
+    }
+
+    /// Keeps a call whose result was taken for the next one.
+    fn keep(&self, call: Arc<SharedCall>) {
+        let mut state = lock(&call.state);
+        state.request.clear();
+        state.answer.clear();
+        state.request.shrink_to(limits::SHARED_KEPT_CAPACITY_BYTES);
+        state.answer.shrink_to(limits::SHARED_KEPT_CAPACITY_BYTES);
+        drop(state);
+        // One too many is freed.
+        let _ = self.kept.push(call);
+    }
+
+    fn submit(&self, submission: Submission, own: Option<&Arc<SharedCall>>) {
+        with_turn(own, |turn| {
+            self.combiner
+                .submit(submission, |driver, queue| driver.turn(queue, turn));
+        });
+    }
+
+    fn serve(&self, own: Option<&Arc<SharedCall>>) {
+        with_turn(own, |turn| {
+            self.combiner
+                .serve(|driver, queue| driver.turn(queue, turn));
+        });
+    }
+
+    /// With the seat: waits in the kernel for all until the call has ended.
+    fn drive(&self, own: &Arc<SharedCall>) {
+        if own.phase.begin_polling() {
+            return;
+        }
+        let mut poller = lock(&self.poller);
+        while !own.phase.is_done() {
+            self.poll(&mut poller, Some(own), u64::MAX);
+        }
+    }
+
+    /// With the seat: waits in the kernel once, not longer than `longest_ns`, and does what follows
+    /// from it.
+    fn poll(&self, poller: &mut OutgoingPoller, own: Option<&Arc<SharedCall>>, longest_ns: u64) {
+        let wait_ns = self.combiner.acquire().0.begin_waiting();
+        self.serve_if_submitted(own);
+        if own.is_some_and(|own| own.phase.is_done()) {
+            return;
+        }
+        let wait_ns = wait_ns.unwrap_or(u64::MAX).min(longest_ns);
+        let waited = poller.wait((wait_ns != u64::MAX).then_some(wait_ns));
+        debug_assert!(waited.is_ok(), "the epoll set is valid: {waited:?}");
+        with_turn(own, |turn| {
+            let (mut driver, queue) = self.combiner.acquire();
+            driver.take_events(poller, turn);
+            driver.turn(queue, turn);
+        });
+        self.serve_if_submitted(own);
+    }
+
+    /// After the token was held: takes what was submitted meanwhile.
+    fn serve_if_submitted(&self, own: Option<&Arc<SharedCall>>) {
+        if self.combiner.has_submissions() {
+            self.serve(own);
+        }
+    }
+
+    fn needs_reactor(&self) -> bool {
+        self.futures.load(Ordering::SeqCst) > 0 || self.is_closing.load(Ordering::SeqCst)
+    }
+}
+
+/// Works with the token, and wakes others once it is released.
+fn with_turn(own: Option<&Arc<SharedCall>>, work: impl FnOnce(&mut DriverTurn<'_>)) {
+    let mut turn = DriverTurn {
+        own,
+        woken: WOKEN.take(),
+    };
+    work(&mut turn);
+    for waiter in turn.woken.drain(..) {
+        waiter.wake();
+    }
+    WOKEN.set(turn.woken);
+}
+
+/// A call is done only with a result.
+fn unreachable_result() -> Result<(), CallError> {
+    Err(CallError::ConnectionLost {
+        reason: "a fault of the pool: a call has ended without a result".into(),
+    })
+}
+
+impl fmt::Debug for SharedPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedPool")
+            .field("futures", &self.handle.shared.futures)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,177 @@
+//! A shared pool over real sockets: threads, futures, and what ends calls.
+
+mod common;
+#[path = "common/pooled.rs"]
+mod pooled;
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use client::{CallError, Code, NotBegun, PoolCall, SharedPool, UnaryFuture};
+use common::{by_path, serve_all};
+use pooled::of;
+
+const TIMEOUT_NS: u64 = 20_000_000_000;
+
+fn call(path: &str) -> PoolCall<'_> {
+    PoolCall {
+        path,
+        timeout_ns: Some(TIMEOUT_NS),
+        ..PoolCall::default()
+    }
+}
+
+fn pool(connections: usize) -> (SharedPool, thread::JoinHandle<()>) {
+    let (address, server) = serve_all(by_path, connections);
+    let pool = SharedPool::new(&[address], of(connections), 7).expect("the address is known");
+    (pool, server)
+}
+
+/// All that was counted fits together, and nothing is left.
+fn assert_nothing_left(pool: &SharedPool) {
+    let until = Instant::now() + Duration::from_nanos(TIMEOUT_NS);
+    loop {
+        let statistics = pool.statistics();
+        let counters = statistics.counters;
+        let ended = counters.succeeded + counters.failed + counters.cancelled;
+        if statistics.in_flight == 0 && counters.begun == ended {
+            return;
+        }
+        assert!(Instant::now() < until, "{statistics:?}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_thread_drives_its_own_calls() {
+    let (pool, server) = pool(1);
+    for number in 0..100_u8 {
+        let answer = pool.unary(&call("/t.T/Echo"), &[number; 30]);
+        assert_eq!(answer.expect("it is answered"), [number; 30]);
+    }
+    assert_nothing_left(&pool);
+    drop(pool);
+    server.join().expect("it ends with the connection");
+}
+
+#[test]
+fn many_threads_and_futures_each_have_their_own_answers() {
+    let (pool, server) = pool(2);
+    let run = |thread: u32| {
+        for number in 0..300_u32 {
+            let identity = [thread.to_be_bytes(), number.to_be_bytes()].concat();
+            let answer = match thread % 2 {
+                0 => pool.unary(&call("/t.T/Echo"), &identity),
+                _ => pollster::block_on(pool.unary_future(&call("/t.T/Echo"), &identity)),
+            };
+            assert_eq!(answer.expect("it is answered"), identity);
+        }
+    };
+    thread::scope(|scope| {
+        for thread in 0..8 {
+            let run = &run;
+            scope.spawn(move || run(thread));
+        }
+    });
+    assert_nothing_left(&pool);
+    assert_eq!(pool.statistics().counters.succeeded, 2400);
+    drop(pool);
+    server.join().expect("it ends with the connections");
+}
+
+#[test]
+fn futures_that_are_dropped_cancel_their_calls() {
+    let (pool, server) = pool(1);
+    for _ in 0..2 {
+        let silent: Vec<UnaryFuture> = (0..20)
+            .map(|_| pool.unary_future(&call("/t.T/Silent"), b"x"))
+            .collect();
+        let mut one = pin!(pool.unary_future(&call("/t.T/Silent"), b"x"));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(matches!(one.as_mut().poll(&mut context), Poll::Pending));
+        drop(silent);
+        let answer = pollster::block_on(pool.unary_future(&call("/t.T/Echo"), b"y"));
+        assert_eq!(answer.expect("others go on"), b"y");
+    }
+    assert_nothing_left(&pool);
+    assert_eq!(pool.statistics().counters.cancelled, 42);
+    drop(pool);
+    server.join().expect("it ends with the connection");
+}
+
+#[test]
+fn a_deadline_ends_calls_of_threads_and_futures() {
+    let (pool, server) = pool(1);
+    let short = PoolCall {
+        timeout_ns: Some(20_000_000),
+        ..call("/t.T/Silent")
+    };
+    for _ in 0..2 {
+        let ended = pool.unary(&short, b"x");
+        assert!(
+            matches!(ended, Err(CallError::DeadlineExceeded)),
+            "{ended:?}"
+        );
+        let ended = pollster::block_on(pool.unary_future(&short, b"x"));
+        assert!(
+            matches!(ended, Err(CallError::DeadlineExceeded)),
+            "{ended:?}"
+        );
+    }
+    let past = PoolCall {
+        timeout_ns: Some(0),
+        ..short
+    };
+    let refused = pool.unary(&past, b"x");
+    let is_refused = matches!(refused, Err(CallError::NotBegun(NotBegun::DeadlinePassed)));
+    assert!(is_refused, "{refused:?}");
+    assert_nothing_left(&pool);
+    drop(pool);
+    server.join().expect("it ends with the connection");
+}
+
+#[test]
+fn a_status_and_a_missing_message_are_errors() {
+    let (pool, server) = pool(1);
+    let failed = pool.unary(&call("/t.T/Fail"), b"x");
+    let is_it = |error: &CallError| match error {
+        CallError::Status(status) => status.code() == Code::ResourceExhausted,
+        _ => false,
+    };
+    assert!(failed.as_ref().is_err_and(is_it), "{failed:?}");
+    for path in ["/t.T/None", "/t.T/Stream"] {
+        let wrong = pool.unary(&call(path), b"xx");
+        assert!(
+            matches!(wrong, Err(CallError::BadAnswer { .. })),
+            "{wrong:?}"
+        );
+    }
+    drop(pool);
+    server.join().expect("it ends with the connection");
+}
+
+#[test]
+fn closing_ends_what_runs_and_refuses_what_follows() {
+    let (pool, server) = pool(1);
+    pool.unary(&call("/t.T/Echo"), b"x")
+        .expect("it is answered");
+    let future = pool.unary_future(&call("/t.T/Silent"), b"x");
+    let other = pool.clone();
+    let waiting = thread::spawn(move || other.unary(&call("/t.T/Silent"), b"x"));
+    while pool.statistics().in_flight < 2 {
+        thread::yield_now();
+    }
+    for _ in 0..2 {
+        pool.close(Duration::ZERO);
+    }
+    assert!(waiting.join().expect("no panic").is_err());
+    assert!(pollster::block_on(future).is_err());
+    let refused = pool.unary(&call("/t.T/Echo"), b"x");
+    let is_refused = matches!(refused, Err(CallError::NotBegun(NotBegun::PoolClosed)));
+    assert!(is_refused, "{refused:?}");
+    server.join().expect("it ends with the connection");
+    assert_nothing_left(&pool);
+}
