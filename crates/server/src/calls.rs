@@ -333,11 +333,10 @@ impl CallTable {
     /// Has a call end with the outcome of the commit that it has under way, as its caller is known
     /// no more. Returns false if it has none, and is to be ended now.
     pub fn end_with_commit(&mut self, id: CallId) -> bool {
-        let Some(running) = self.calls.get_mut(id) else {
-            return false;
-        };
-        running.is_orphan = true;
-        running.commits > 0 && running.method.kind() != Some(CallKind::Bidirectional)
+        self.calls.get_mut(id).is_some_and(|running| {
+            running.is_orphan = true;
+            running.commits > 0 && running.method.kind() != Some(CallKind::Bidirectional)
+        })
     }
 
     /// Returns whether the caller of a call is known no more.

@@ -89,8 +89,8 @@ impl PeerIdentity {
     /// Returns whose calls those without a token are.
     ///
     /// # Errors
-    /// If what the peer has shown proves several, or somebody who has expired, or is not trusted any
-    /// more.
+    /// If what the peer has shown proves several, or somebody who has expired, or is no longer
+    /// trusted.
     #[inline]
     pub fn find(
         &mut self,

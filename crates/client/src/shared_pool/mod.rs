@@ -151,7 +151,7 @@ impl SharedPool {
             state.take_result()
         };
         shared.keep(own);
-        result.unwrap_or_else(|| unreachable_result())
+        result.unwrap_or_else(unreachable_result)
     }
 
     /// Calls a unary method. The call has begun when this returns; dropping the future cancels it.
