@@ -188,7 +188,7 @@ def test_a_token_decides_on_a_connection_with_a_certificate(binary, identity, au
 def pipe(channel):
     """A stream that has had one answer."""
     requests = queue.SimpleQueue()
-    stream = kv_pb2_grpc.KeyValueStub(channel).Pipe(iter(requests.get, None))
+    stream = kv_pb2_grpc.KeyValueStub(channel).Pipe(iter(requests.get, None), timeout=90)
     operation = kv_pb2.Operation(get=kv_pb2.Operation.Get(key=b"key"))
     requests.put(kv_pb2.PipeRequest(operations=[operation]))
     next(stream)
