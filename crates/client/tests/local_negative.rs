@@ -9,11 +9,12 @@ mod raw;
 use std::thread::JoinHandle;
 
 use client::{CallError, CallStart, ChannelKey, Code, NotBegun};
-use testkit::frames::message;
 use wire::http2::frame::kind;
 
 use face::{Face, Heard, heard};
-use raw::{ErrorCode, INITIAL_WINDOW_SIZE, MAX_CONCURRENT_STREAMS, Raw, serve_raw};
+use raw::{
+    ErrorCode, INITIAL_WINDOW_SIZE, MAX_CONCURRENT_STREAMS, RESETS_WITHOUT_A_STATUS, Raw, serve_raw,
+};
 
 const PATH: &str = "/t.T/M";
 
@@ -45,11 +46,6 @@ fn is_end(heard: &Heard) -> bool {
         heard,
         Heard::Connected(_) | Heard::Disconnected(..) | Heard::Message(..) | Heard::Writable(_)
     )
-}
-
-fn begin(raw: &mut Raw) -> u32 {
-    raw.settings(&[]);
-    raw.request()
 }
 
 #[test]
@@ -86,7 +82,7 @@ fn goaway_lets_what_has_begun_end_and_takes_no_more() {
 #[test]
 fn goaway_with_an_error_names_it() {
     let (ended, heard) = one_call(|raw| {
-        let stream = begin(raw);
+        let stream = raw.begin();
         raw.goaway(stream, ErrorCode::EnhanceYourCalm);
     });
     assert_eq!(
@@ -98,25 +94,7 @@ fn goaway_with_an_error_names_it() {
 
 #[test]
 fn a_reset_without_a_status_is_internal() {
-    let after_head = |raw: &mut Raw| {
-        let stream = begin(raw);
-        raw.headers(stream);
-        raw.reset(stream, ErrorCode::NoError);
-    };
-    let during_data = |raw: &mut Raw| {
-        let stream = begin(raw);
-        raw.headers(stream);
-        raw.frame(kind::DATA, 0, stream, &message(&[7; 1_000])[..500]);
-        raw.reset(stream, ErrorCode::NoError);
-    };
-    let after_data = |raw: &mut Raw| {
-        let stream = begin(raw);
-        raw.headers(stream);
-        raw.message(stream, b"whole", None, 16_384);
-        raw.reset(stream, ErrorCode::NoError);
-    };
-    let scripts: [fn(&mut Raw); 3] = [after_head, during_data, after_data];
-    for (script, messages) in scripts.into_iter().zip([0, 0, 1]) {
+    for (script, messages) in RESETS_WITHOUT_A_STATUS {
         let (ended, heard) = one_call(script);
         assert_eq!(ended, Heard::Failed(1, Code::Internal));
         let came = heard
@@ -129,13 +107,13 @@ fn a_reset_without_a_status_is_internal() {
 #[test]
 fn a_flood_of_pings_and_a_push_end_the_connection() {
     let flood = |raw: &mut Raw| {
-        begin(raw);
+        raw.begin();
         for _ in 0..100_000 {
             raw.ping([9; 8]);
         }
     };
     let push = |raw: &mut Raw| {
-        let stream = begin(raw);
+        let stream = raw.begin();
         raw.frame(kind::PUSH_PROMISE, 4, stream, &[0, 0, 0, 2, 0x82]);
         let goaway = raw.wait_for("GOAWAY", |frame| frame.kind == kind::GOAWAY);
         assert_eq!(
@@ -245,7 +223,7 @@ fn a_reset_at_the_deadline_is_the_deadline() {
     const TIMEOUT_NS: u64 = 3_600_000_000_000;
     for late_ns in [0, TIMEOUT_NS] {
         let (mut face, channel, server) = connect(|raw| {
-            let stream = begin(raw);
+            let stream = raw.begin();
             raw.reset(stream, ErrorCode::Cancel);
         });
         // The acknowledgement of settings comes first, so that the next thing to read is the reset.

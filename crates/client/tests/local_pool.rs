@@ -20,7 +20,9 @@ use wire::http2::frame::kind;
 
 use common::{by_path, listen, serve_all};
 use pooled::{PoolHeard, Pooled, call, of};
-use raw::{ErrorCode, INITIAL_WINDOW_SIZE, MAX_CONCURRENT_STREAMS, Raw, serve_raw};
+use raw::{
+    ErrorCode, INITIAL_WINDOW_SIZE, MAX_CONCURRENT_STREAMS, RESETS_WITHOUT_A_STATUS, Raw, serve_raw,
+};
 
 const PATH: &str = "/t.T/M";
 
@@ -140,11 +142,6 @@ fn one_call(scripts: Vec<fn(&mut Raw)>) -> (Result<(), CallError>, usize) {
     (ended, messages)
 }
 
-fn begin(raw: &mut Raw) -> u32 {
-    raw.settings(&[]);
-    raw.request()
-}
-
 #[test]
 fn goaway_lets_what_has_begun_end_and_the_rest_is_made_again_on_another_connection() {
     let (address, server) = serve_raw(vec![
@@ -157,7 +154,7 @@ fn goaway_lets_what_has_begun_end_and_the_rest_is_made_again_on_another_connecti
             raw.answer(first, b"last");
         },
         |raw| {
-            let stream = begin(raw);
+            let stream = raw.begin();
             raw.answer(stream, b"again");
         },
     ]);
@@ -175,7 +172,7 @@ fn goaway_lets_what_has_begun_end_and_the_rest_is_made_again_on_another_connecti
 #[test]
 fn goaway_with_an_error_is_a_lost_connection() {
     let (ended, _) = one_call(vec![|raw| {
-        let stream = begin(raw);
+        let stream = raw.begin();
         raw.goaway(stream, ErrorCode::EnhanceYourCalm);
     }]);
     let error = ended.expect_err("the server may have begun");
@@ -185,25 +182,7 @@ fn goaway_with_an_error_is_a_lost_connection() {
 
 #[test]
 fn a_reset_without_a_status_is_internal() {
-    let after_head = |raw: &mut Raw| {
-        let stream = begin(raw);
-        raw.headers(stream);
-        raw.reset(stream, ErrorCode::NoError);
-    };
-    let during_data = |raw: &mut Raw| {
-        let stream = begin(raw);
-        raw.headers(stream);
-        raw.frame(kind::DATA, 0, stream, &message(&[7; 1_000])[..500]);
-        raw.reset(stream, ErrorCode::NoError);
-    };
-    let after_data = |raw: &mut Raw| {
-        let stream = begin(raw);
-        raw.headers(stream);
-        raw.message(stream, b"whole", None, 16_384);
-        raw.reset(stream, ErrorCode::NoError);
-    };
-    let scripts: [fn(&mut Raw); 3] = [after_head, during_data, after_data];
-    for (script, expected) in scripts.into_iter().zip([0, 0, 1]) {
+    for (script, expected) in RESETS_WITHOUT_A_STATUS {
         let (ended, messages) = one_call(vec![script]);
         let Err(CallError::Status(status)) = ended else {
             panic!("{ended:?}");
@@ -215,7 +194,7 @@ fn a_reset_without_a_status_is_internal() {
 #[test]
 fn padding_and_pings_in_between_change_nothing() {
     let (ended, messages) = one_call(vec![|raw| {
-        let stream = begin(raw);
+        let stream = raw.begin();
         raw.ping([1; 8]);
         raw.headers(stream);
         raw.ping([2; 8]);
@@ -233,13 +212,13 @@ fn padding_and_pings_in_between_change_nothing() {
 #[test]
 fn a_flood_of_pings_and_a_push_end_the_connection() {
     let flood = |raw: &mut Raw| {
-        begin(raw);
+        raw.begin();
         for _ in 0..100_000 {
             raw.ping([9; 8]);
         }
     };
     let push = |raw: &mut Raw| {
-        let stream = begin(raw);
+        let stream = raw.begin();
         raw.frame(kind::PUSH_PROMISE, 4, stream, &[0, 0, 0, 2, 0x82]);
         raw.wait_for("GOAWAY", |frame| frame.kind == kind::GOAWAY);
     };
@@ -335,7 +314,7 @@ fn refused_streams_are_made_again_and_the_last_refusal_is_the_error() {
 #[test]
 fn a_server_that_dies_in_the_middle_is_a_lost_connection() {
     let (ended, _) = one_call(vec![|raw| {
-        let stream = begin(raw);
+        let stream = raw.begin();
         raw.headers(stream);
         raw.frame(kind::DATA, 0, stream, &message(&[7; 1_000])[..500]);
     }]);

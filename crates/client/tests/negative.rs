@@ -40,17 +40,12 @@ fn one_call(script: fn(&mut Raw)) -> Result<Vec<u8>, CallError> {
     answer
 }
 
-fn begin(raw: &mut Raw) -> u32 {
-    raw.settings(&[]);
-    raw.request()
-}
-
 /// Both windows of a call are large before its request is out, so that no answer waits for them to
 /// grow.
 #[test]
 fn windows_are_large_from_the_beginning() {
     let answer = one_call(|raw| {
-        let stream = begin(raw);
+        let stream = raw.begin();
         let large = client::limits::WINDOW_BYTES;
         let of_streams = [&INITIAL_WINDOW_SIZE.to_be_bytes()[..], &large.to_be_bytes()].concat();
         assert!(raw.seen.iter().any(|frame| frame.kind == kind::SETTINGS
@@ -112,13 +107,13 @@ fn a_window_update_alone_makes_a_call_writable() {
 #[test]
 fn goaway() {
     let going_away = |raw: &mut Raw| {
-        let stream = begin(raw);
+        let stream = raw.begin();
         // In one go: whoever has the answer knows.
         raw.goaway(stream, ErrorCode::NoError);
         raw.answer(stream, b"last");
     };
     let staying = |raw: &mut Raw| {
-        let stream = begin(raw);
+        let stream = raw.begin();
         raw.answer(stream, b"first");
     };
     let (address, server) = serve_raw(vec![going_away, staying]);
@@ -139,7 +134,7 @@ fn goaway() {
 #[test]
 fn goaway_before_the_call_was_looked_at() {
     let result = one_call(|raw| {
-        begin(raw);
+        raw.begin();
         raw.goaway(0, ErrorCode::NoError);
     });
     let Err(CallError::NotBegun(_)) = result else {
@@ -150,7 +145,7 @@ fn goaway_before_the_call_was_looked_at() {
 #[test]
 fn goaway_with_an_error_names_it() {
     let error = one_call(|raw| {
-        let stream = begin(raw);
+        let stream = raw.begin();
         raw.goaway(stream, ErrorCode::EnhanceYourCalm);
     });
     let error = error.expect_err("no answer came");
@@ -161,7 +156,7 @@ fn goaway_with_an_error_names_it() {
 #[test]
 fn rst_after_header() {
     let result = one_call(|raw| {
-        let stream = begin(raw);
+        let stream = raw.begin();
         raw.headers(stream);
         raw.reset(stream, ErrorCode::NoError);
     });
@@ -174,7 +169,7 @@ fn rst_after_header() {
 #[test]
 fn rst_during_data() {
     let result = one_call(|raw| {
-        let stream = begin(raw);
+        let stream = raw.begin();
         raw.headers(stream);
         let whole = message(&[7; 1_000]);
         raw.frame(kind::DATA, 0, stream, &whole[..500]);
@@ -187,7 +182,7 @@ fn rst_during_data() {
 }
 
 fn reset_after_data(raw: &mut Raw) {
-    let stream = begin(raw);
+    let stream = raw.begin();
     raw.headers(stream);
     raw.message(stream, b"whole", None, 16_384);
     raw.reset(stream, ErrorCode::NoError);
@@ -221,7 +216,7 @@ fn rst_after_data() {
 #[test]
 fn ping() {
     let (address, server) = serve_raw(vec![|raw| {
-        let stream = begin(raw);
+        let stream = raw.begin();
         raw.ping([1; 8]);
         raw.headers(stream);
         raw.ping([2; 8]);
@@ -245,7 +240,7 @@ fn ping() {
 #[test]
 fn ping_flood() {
     let error = one_call(|raw| {
-        begin(raw);
+        raw.begin();
         for _ in 0..100_000 {
             raw.ping([9; 8]);
         }
@@ -411,7 +406,7 @@ impl Windows {
 #[test]
 fn a_push_ends_the_connection() {
     let error = one_call(|raw| {
-        let stream = begin(raw);
+        let stream = raw.begin();
         raw.frame(
             kind::PUSH_PROMISE,
             flag::END_HEADERS,

@@ -203,7 +203,7 @@ impl PoolCalls {
         })
     }
 
-    /// When [`PoolCalls::take_expired`] may find something; `u64::MAX`: never.
+    /// When [`PoolCalls::find_expired`] may find something; `u64::MAX`: never.
     pub(super) fn next_deadline_ns(&self) -> u64 {
         self.next_deadline_ns
     }

@@ -30,7 +30,7 @@ pub struct Raw {
 }
 
 /// Runs `script` for each connection in turn, and `scripts.len()` connections in all.
-pub fn serve_raw(scripts: Vec<fn(&mut Raw)>) -> (Address, JoinHandle<()>) {
+pub fn serve_raw(scripts: Vec<Script>) -> (Address, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it is bound").to_string();
     let server = thread::spawn(move || {
@@ -162,6 +162,12 @@ impl Raw {
         }
     }
 
+    /// Says nothing in the settings, and returns the stream of the first request.
+    pub fn begin(&mut self) -> u32 {
+        self.settings(&[]);
+        self.request()
+    }
+
     /// The stream of the next request that is complete.
     pub fn request(&mut self) -> u32 {
         self.wait_for("a request", Frame::ends_stream).stream
@@ -174,5 +180,40 @@ impl Raw {
         }
     }
 }
+
+/// What a server does on one connection.
+pub type Script = fn(&mut Raw);
+
+/// Servers that end a call with RST_STREAM and no status, each with the messages that came before:
+/// behind the head, in the midst of a message, and behind one.
+pub const RESETS_WITHOUT_A_STATUS: [(Script, usize); 3] = [
+    (
+        |raw| {
+            let stream = raw.begin();
+            raw.headers(stream);
+            raw.reset(stream, ErrorCode::NoError);
+        },
+        0,
+    ),
+    (
+        |raw| {
+            let stream = raw.begin();
+            raw.headers(stream);
+            let half = &frames::message(&[7; 1_000])[..500];
+            raw.frame(kind::DATA, 0, stream, half);
+            raw.reset(stream, ErrorCode::NoError);
+        },
+        0,
+    ),
+    (
+        |raw| {
+            let stream = raw.begin();
+            raw.headers(stream);
+            raw.message(stream, b"whole", None, 16_384);
+            raw.reset(stream, ErrorCode::NoError);
+        },
+        1,
+    ),
+];
 
 const HEAD: [(&str, &str); 2] = [(":status", "200"), ("content-type", "application/grpc")];

@@ -215,30 +215,22 @@ impl World {
     /// Lets the servers of an endpoint say whether they serve.
     pub fn set_serving(&mut self, endpoint: usize, is_serving: bool) {
         self.manners[endpoint].is_serving = Some(is_serving);
-        for slot in 0..self.links.len() {
-            if let Some(link) = self.links[slot]
-                .as_mut()
-                .filter(|link| link.endpoint == endpoint)
-            {
-                let key = link.key;
-                if let Some(server) = link.server.as_mut() {
-                    server.set_serving(is_serving);
-                }
-                self.answer_later(key);
-            }
-        }
+        self.for_servers_of(endpoint, |server, _| server.set_serving(is_serving));
     }
 
     /// Lets the servers of an endpoint begin a graceful end.
     pub fn drain(&mut self, endpoint: usize) {
+        self.for_servers_of(endpoint, |server, now_ns| server.drain(now_ns));
+    }
+
+    /// Does something with the servers of an endpoint, whose answers follow.
+    fn for_servers_of(&mut self, endpoint: usize, act: impl Fn(&mut Server, u64)) {
         for slot in 0..self.links.len() {
-            if let Some(link) = self.links[slot]
-                .as_mut()
-                .filter(|link| link.endpoint == endpoint)
-            {
+            let link = self.links[slot].as_mut();
+            if let Some(link) = link.filter(|link| link.endpoint == endpoint) {
                 let key = link.key;
                 if let Some(server) = link.server.as_mut() {
-                    server.drain(self.now_ns);
+                    act(server, self.now_ns);
                 }
                 self.answer_later(key);
             }

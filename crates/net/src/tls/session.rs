@@ -101,15 +101,12 @@ impl Session {
             ),
         };
         let certificate = shown.and_then(|chain| {
-            let trust = self.accepted_by.as_ref().map(|(authorities, version)| {
-                // What is checked again is what was checked at first.
+            let mut certificate = PeerCertificate::of(chain.first()?);
+            let accepted_by = self.accepted_by.as_ref();
+            certificate.trust = accepted_by.map(|(authorities, version)| {
                 ClientTrust::new(authorities.clone(), *version, chain)
             });
-            let certificate = PeerCertificate::of(chain.first()?);
-            Some(Arc::new(PeerCertificate {
-                trust,
-                ..certificate
-            }))
+            Some(Arc::new(certificate))
         });
         Agreed {
             application: application.map(<[u8]>::to_vec),

@@ -213,17 +213,17 @@ impl LoopHandler {
     /// Ends connections whose certificate is of an authority that was taken away, as many as there
     /// is time for in a tick: their calls, and then themselves.
     #[inline]
-    pub(super) fn end_distrusted(&mut self, connections: &mut dyn Connections, now_ns: u64) {
-        if self.trust_walk.is_under_way() {
-            self.walk_distrusted(connections, now_ns);
+    fn end_distrusted(&mut self, connections: &mut dyn Connections, now_ns: u64) {
+        if let Some(from) = self.trust_walk.take_next() {
+            self.walk_distrusted(connections, from, now_ns);
         }
     }
 
     #[cold]
-    fn walk_distrusted(&mut self, connections: &mut dyn Connections, now_ns: u64) {
-        let now_ms = self.state.now_ms();
+    fn walk_distrusted(&mut self, connections: &mut dyn Connections, from: usize, now_ns: u64) {
+        let now_ms = self.state.context.clock.store_ms();
         let mut checks = 0;
-        for slot in self.trust_walk.take_next().unwrap_or_default()..self.slots.len() {
+        for slot in from..self.slots.len() {
             let Some(state) = self.slots[slot].as_mut() else {
                 continue;
             };
@@ -273,12 +273,7 @@ impl LoopHandler {
     }
 
     /// Takes no new calls on the connection of a slot, if there is one.
-    pub(super) fn drain_slot(
-        &mut self,
-        connections: &mut dyn Connections,
-        slot: usize,
-        now_ns: u64,
-    ) {
+    fn drain_slot(&mut self, connections: &mut dyn Connections, slot: usize, now_ns: u64) {
         if let Some(state) = self.slots[slot].as_mut()
             && let Some(io) = connections.io(state.link().id)
         {
@@ -373,7 +368,7 @@ impl Handler for LoopHandler {
 
     fn next_deadline_ns(&self) -> Option<u64> {
         match self.trust_walk.is_under_way() {
-            true => Some(self.state.tick_ns()),
+            true => Some(self.state.context.clock.tick_ns()),
             false => self.state.next_deadline_ns(),
         }
     }

@@ -37,16 +37,6 @@ impl LoopState {
         std::mem::take(&mut self.has_other_identities)
     }
 
-    /// Returns the time of the tick, in milliseconds since 1970.
-    pub(super) fn now_ms(&self) -> u64 {
-        self.context.clock.store_ms()
-    }
-
-    /// Returns the time of the tick.
-    pub(super) fn tick_ns(&self) -> u64 {
-        self.context.clock.tick_ns()
-    }
-
     /// Returns the calls whose callers are not known any more.
     pub(super) fn orphans(&mut self) -> Vec<CallId> {
         (self.calls).orphans(&self.context.identities, self.context.clock.store_ms())

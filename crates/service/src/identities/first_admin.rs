@@ -17,17 +17,19 @@ impl Identities {
     /// Returns whether somebody can call who has the right admin on the whole server: with a token
     /// that is good, or with one of these bindings.
     pub fn has_admin(&self, bindings: UsableBindings, now_ms: u64) -> bool {
-        let all = self.all();
-        let mut provable = (all.iter()).filter(|identity| identity.is_provable(bindings));
-        provable.any(|identity| identity.is_admin(now_ms))
+        self.has_provable(bindings, |identity| identity.is_admin(now_ms))
     }
 
     /// Returns whether anybody can prove who it is: with a token that is good, or with one of these
     /// bindings.
     pub fn has_usable(&self, bindings: UsableBindings, now_ms: u64) -> bool {
+        self.has_provable(bindings, |identity| identity.is_usable(now_ms))
+    }
+
+    fn has_provable(&self, bindings: UsableBindings, is: impl Fn(&Identity) -> bool) -> bool {
         let all = self.all();
         let mut provable = (all.iter()).filter(|identity| identity.is_provable(bindings));
-        provable.any(|identity| identity.is_usable(now_ms))
+        provable.any(|identity| is(identity))
     }
 
     /// Returns whether [`FIRST_ADMIN`] can be made, or made anew.
