@@ -21,12 +21,10 @@ def load(bench, process, *options, duration_ms=None, warm_up_ms=None):
     """One run of `pelton load` on the generator's CPU; its figures, named as those of the other
     generator."""
     warm_up_ms = warm_up_ms or bench.options.warm_up_ms
-    times = [
-        "--duration",
-        f"{duration_ms or bench.options.duration_ms}ms",
-        "--warm-up",
-        f"{warm_up_ms}ms",
-    ]
+    times = ["--warm-up", f"{warm_up_ms}ms"]
+    # A run of so many calls has no other end.
+    if "--calls" not in options:
+        times += ["--duration", f"{duration_ms or bench.options.duration_ms}ms"]
     target = ["--address", process.address, "--server-pid", str(process.pid)]
     # Into the default one, unless a row says where.
     database = [] if "--database" in options else ["--database="]

@@ -13,6 +13,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "script"))
 import blob_rows
 import client_rows
+import framed_rows
 import reclaim_rows
 
 FIGURES = {"p50_us": 100, "p99_us": 900, "p999_us": 1_500, "longest_us": 2_000}
@@ -199,3 +200,19 @@ def test_what_others_take_is_a_share_of_both_processors():
     assert client_rows.processor_figures(looks)["others_share"] == pytest.approx(0.2)
     mine = client_rows.look_at_processors([os.getpid()])
     assert 0 < mine.own_s < mine.busy_s
+
+
+def test_framed_protocols_are_compared_with_the_first_series_and_void_runs_are_named():
+    row_type = collections.namedtuple("Row", "name text measure options")
+    rows = framed_rows.rows_of(row_type)
+    eight = rows[-1]
+    one = {"calls_per_s": 200.0, "server_us": 2.0, "mean_us": 7.5, "void": True}
+    other = {"calls_per_s": 100.0, "server_us": 3.0, "mean_us": 9.0}
+    names = [series.name for series in eight.options[1]]
+    results = {(eight.name, names[0]): [one, one], (eight.name, names[1]): [other]}
+    lines = framed_rows.section(bench_with(results), rows, "- a machine").splitlines()
+    first, second = (line for line in lines if line.startswith(("| baidu_std |", "| gRPC |")))
+    assert first.endswith("| 1.00 | 1.00 |") and second.endswith("| 0.50 | 1.50 |")
+    assert "| 200 | 8 |" in first and "| – |" in first
+    assert "- 8 × 100, baidu_std: the generator was the limit in 2 of 2 runs" in lines
+    assert not framed_rows.section(bench_with({}), rows, "- a machine")

@@ -18,6 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 import grpc  # noqa: E402
+from framed_attackers import FRAMED_BEHAVIOURS, FramedStock  # noqa: E402
 from methods import BLOB, discover, requests  # noqa: E402
 from raw import (  # noqa: E402
     ACK,
@@ -157,6 +158,7 @@ class Peer:
 class World:
     def __init__(self, address, rng, stock, end):
         self.address, self.rng, self.stock, self.end = address, rng, stock, end
+        self.framed = FramedStock(stock, rng)
         self.counts = {}
 
     def is_over(self):
@@ -386,6 +388,7 @@ BEHAVIOURS = [
     odd_frames,
     window_by_window,
     reads_all,
+    *FRAMED_BEHAVIOURS,
 ]
 
 

@@ -21,6 +21,7 @@ stubs.generate(ROOT / "proto")
 
 import grpc  # noqa: E402
 from blob_client import download, stub, upload  # noqa: E402
+from framed_client import FramedConnection, bytes_field, call_frame  # noqa: E402
 from grpc_health.v1 import health_pb2, health_pb2_grpc  # noqa: E402
 from pelton.v1 import admin_pb2, admin_pb2_grpc, kv_pb2_grpc  # noqa: E402
 from pelton.v1 import blob_pb2  # noqa: E402
@@ -303,6 +304,64 @@ class Asker(Client):
         self.step()
 
 
+class FramedPairs(Pairs):
+    """Keys and values of one database over baidu_std, and echoes: three calls are on their way at
+    once."""
+
+    def run(self):
+        self.doing = f"calls over baidu_std in {self.database}"
+        try:
+            while time.monotonic() < self.end:
+                with FramedConnection(self, CALL_SECONDS) as self.connection:
+                    while time.monotonic() < self.end:
+                        self.step()
+                        time.sleep(0.002)
+                        if not self.keeps_connection:
+                            break
+        except BaseException as failure:  # noqa: B902 - told in the summary
+            self.failures.append(f"{self.doing}: {failure!r}")
+
+    @property
+    def host_port(self):
+        host, port = self.address.rsplit(":", 1)
+        return host, int(port)
+
+    def step(self):
+        """Echo, Put and Get leave together, and their responses come in any order. Put and Get are
+        of different keys: which of them is done first is not said."""
+        key = self.prefix + b"%02d" % self.rng.randrange(KEYS)
+        other = self.prefix + b"%02d" % ((int(key[-2:]) + 1) % KEYS)
+        value = self.value()
+        put = pb.PutRequest(database=self.database, key=key, value=value)
+        get = pb.GetRequest(database=self.database, key=other)
+        begin, first = time.monotonic(), 3 * self.number
+        service = "pelton.v1.KeyValue"
+        self.connection.send(
+            call_frame(
+                "example.EchoService",
+                "Echo",
+                bytes_field(1, value),
+                b"attached",
+                correlation_id=first,
+            )
+            + call_frame(service, "Put", put.SerializeToString(), correlation_id=first + 1)
+            + call_frame("KeyValue", "Get", get.SerializeToString(), correlation_id=first + 2)
+        )
+        responses = {}
+        for _ in range(3):
+            response = self.connection.response()
+            self.seconds.append((time.monotonic() - begin, "baidu_std"))
+            self.expect(response.error_code, 0, f"the error code of {response}")
+            responses[response.correlation_id] = response
+        self.expect(sorted(responses), [first, first + 1, first + 2], "correlation ids")
+        self.expect(responses[first].body, bytes_field(1, value), "the echo")
+        self.expect(responses[first].attachment, b"attached", "the attachment")
+        self.expect(pb.PutResponse.FromString(responses[first + 1].body).applied, True, "applied")
+        found = pb.GetResponse.FromString(responses[first + 2].body)
+        self.expect(found.value, self.ledger.get(other, b""), "the value")
+        self.ledger[key] = value
+
+
 def percentile(seconds, percent):
     ordered = sorted(seconds) or [0.0]
     return round(1000 * ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))], 2)
@@ -316,6 +375,8 @@ def main():
         for keeps in (True, False):
             prefix = f"{seed}/{number}/{keeps}/".encode()
             clients.append(Pairs(address, prefix, end, keeps, database, prefix))
+            prefix = f"{seed}/framed/{number}/{keeps}/".encode()
+            clients.append(FramedPairs(address, prefix, end, keeps, database, prefix))
     clients.append(Blobs(address, seed, end, True, databases[-1], f"honest/{seed}/"))
     clients.append(Asker(address, seed, end, False))
     for client in clients:

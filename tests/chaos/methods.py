@@ -60,7 +60,8 @@ def requests(method, rng):
     if known and rng.random() < 0.6:
         return [part.SerializeToString() for part in known(method.input, rng)]
     count = rng.choice([0, 1, 1, 2, 5, 30]) if method.client_streaming else 1
-    return [filled(method.input(), rng).SerializeToString() for _ in range(count)]
+    # Partial: fields that are required may be missing.
+    return [filled(method.input(), rng).SerializePartialToString() for _ in range(count)]
 
 
 def key(rng):

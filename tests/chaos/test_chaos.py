@@ -31,9 +31,9 @@ from server import Server, open_channel, wait_until
 SEED = os.environ.get("PELTON_SEED", str(random.randrange(1 << 32)))
 SECONDS = float(os.environ.get("PELTON_CHAOS_SECONDS", "15"))
 QUIET_SECONDS = min(4.0, SECONDS)
-# Of all attackers at a time; the honest ones have some ten.
+# Of all attackers at a time; the honest ones have some fifteen.
 CONNECTIONS = 80
-HONEST_CONNECTIONS = 20
+HONEST_CONNECTIONS = 24
 LIMIT_BYTES = 128 * MIB
 # Few, and enough for all of these connections: with a thread for each, a connection has two.
 DESCRIPTORS = {"event-loop": 400, "blocking": 700}

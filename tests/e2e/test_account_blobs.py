@@ -10,7 +10,19 @@ from flood import MIB, Flood, Honest, judge, status_bytes
 from metrics_page import counter
 from pelton.v1 import admin_pb2, admin_pb2_grpc
 from pelton.v1 import blob_pb2 as pb
-from raw import MAX_WINDOW, WINDOW_UPDATE, Connection, frame, grpc_message, settings_payload
+from raw import (
+    END_HEADERS,
+    HEADERS,
+    MAX_WINDOW,
+    WINDOW_UPDATE,
+    Answer,
+    Connection,
+    frame,
+    grpc_message,
+    literal_block,
+    request_block,
+    settings_payload,
+)
 from server import Server, open_channel, wait_until
 
 DOWNLOAD = "/pelton.v1.Blob/Download"
@@ -165,6 +177,8 @@ def test_a_stop_while_downloads_are_not_read(binary, place):
 
 
 HALVES = 10_000
+CONNECTIONS = 40
+STREAMS = 4_096
 
 
 def test_half_uploads_of_those_who_have_gone(binary, tmp_path):
@@ -222,6 +236,59 @@ def assert_uploads(server, name):
                 assert upload(stub(channel), blob, CONTENT[:100_000], **fields).applied
             except grpc.RpcError as error:
                 raise AssertionError(f"{error.code()}: {error.details()}") from None
+
+
+def plain_puts(number):
+    """The head of a PUT of a blob whose content never comes."""
+    path = f"/blob/empty/{number}"
+    fields = [(":method", "PUT"), (":scheme", "http"), (":path", path), (":authority", "test")]
+    return literal_block(fields)
+
+
+def gupload_calls(_):
+    """The same of an upload to gupload."""
+    return request_block("/messaging.GuploadService/Upload")
+
+
+@pytest.mark.parametrize("head", [plain_puts, gupload_calls])
+def test_uploads_that_bring_nothing(binary, tmp_path, head):
+    """40 connections with all the streams that they may have, each with an upload that has begun:
+    one address has half of the places, the others are refused, and newcomers are served."""
+    limit_bytes = 64 * MIB
+    flags = ["--data", str(tmp_path / "data"), "--memory-limit", "64MiB"]
+    with Server(binary, *flags) as server:
+        before_bytes = status_bytes(server.process.pid, "VmRSS")
+        floods = []
+        try:
+            with Honest(server.address) as honest:
+                for at in range(CONNECTIONS):
+                    floods.append(Flood(server.address))
+                    begin_streams(floods[-1], head, at)
+                    floods[-1].poll(0.01)
+                honest.wait_rounds(10)
+                # The calls of the honest client, and the question.
+                assert 100 <= running_calls(server) <= 500 + 3
+        finally:
+            for flood in floods:
+                flood.socket.close()
+        judge(server, limit_bytes, CONNECTIONS + 4, honest)
+        with open_channel(server.address) as channel:
+            wait_until(lambda: not open_uploads(channel), 60, "uploads of the others are open")
+            assert upload(stub(channel), "behind", CONTENT[:100_000]).applied
+        assert_all_is_given_back(server, limit_bytes, before_bytes)
+
+
+def begin_streams(flood, head, at):
+    streams = range(flood.next_stream, flood.next_stream + 2 * STREAMS, 2)
+    frames = [frame(HEADERS, END_HEADERS, one, head(STREAMS * at + one)) for one in streams]
+    flood.next_stream = streams.stop
+    flood.answers |= {one: Answer() for one in streams}
+    flood.socket.settimeout(10)
+    try:
+        flood.socket.sendall(b"".join(frames))
+    except OSError:
+        # The server reads no more of it, or has closed it to make room.
+        pass
 
 
 def test_a_client_alone_that_reads_late(binary, place):

@@ -12,7 +12,8 @@ import time
 
 import grpc
 import pytest
-from blob_client import CODE, begin, chunk, crc32c, end, pattern, stub
+from blob_client import CODE, begin, chunk, end, pattern, stub
+from checksum import crc32c
 from certificates import Authority
 from pelton.v1 import blob_pb2 as pb
 from relay import Faults, Relay

@@ -4,7 +4,8 @@ the bare bytes of a client that does what it likes."""
 import random
 
 import pytest
-from blob_client import CODE, begin, chunk, crc32c, download, end, pattern, stub, upload
+from blob_client import CODE, begin, chunk, download, end, pattern, stub, upload
+from checksum import crc32c
 from pelton.v1 import admin_pb2, admin_pb2_grpc
 from pelton.v1 import blob_pb2 as pb
 from pelton.v1 import kv_pb2, kv_pb2_grpc

@@ -9,7 +9,8 @@ import time
 
 import grpc
 import pytest
-from blob_client import CODE, begin, chunk, crc32c, download, end, pattern, stub, upload
+from blob_client import CODE, begin, chunk, download, end, pattern, stub, upload
+from checksum import crc32c
 from pelton.v1 import admin_pb2, admin_pb2_grpc
 from pelton.v1 import blob_pb2 as pb
 from server import Server, expect_status, open_channel, wait_until

@@ -11,7 +11,8 @@ import random
 
 import metrics_page
 import pytest
-from blob_client import begin, crc32c, end, stub, upload
+from blob_client import begin, end, stub, upload
+from checksum import crc32c
 from pelton.v1 import blob_pb2 as pb
 from pelton.v1 import kv_pb2, kv_pb2_grpc
 from raw import (

@@ -1,8 +1,10 @@
 """The bytes of `pelton load`, read by somebody else's HPACK decoder and frame by frame."""
 
 import collections
+import os
 import re
 import socket
+import struct
 import subprocess
 import threading
 
@@ -12,6 +14,7 @@ from raw import (
     DATA,
     END_HEADERS,
     END_STREAM,
+    GOAWAY,
     HEADERS,
     PING,
     PREFACE,
@@ -28,7 +31,8 @@ REQUEST = b"a request of some bytes"
 class Recorder:
     """A server for one connection that answers every call, and keeps what came."""
 
-    def __init__(self):
+    def __init__(self, goaway_after=None):
+        self.goaway_after = goaway_after
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
         self.heads = []
@@ -60,11 +64,19 @@ class Recorder:
                 self.bodies[number] += payload
                 if flags & END_STREAM:
                     self.ended.append(number)
+                    if len(self.ended) == self.goaway_after:
+                        peer.sendall(frame(GOAWAY, 0, 0, self.complaint(number)))
+                        return
                     peer.sendall(self.answer(encoder, number))
             elif kind == SETTINGS and not flags & ACK:
                 peer.sendall(frame(SETTINGS, ACK))
             elif kind == PING and not flags & ACK:
                 peer.sendall(frame(PING, ACK, 0, payload))
+
+    @staticmethod
+    def complaint(number):
+        """The last stream, ENHANCE_YOUR_CALM, and why."""
+        return struct.pack(">II", number, 11) + b"too many resets"
 
     @staticmethod
     def answer(encoder, number):
@@ -113,7 +125,9 @@ def test_every_head_is_what_was_asked_for(binary, tmp_path):
         "--authority",
         "somebody.example",
     ]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    # The token of a Pelton server is not for this one: the heads below have no `authorization`.
+    with_token = os.environ | {"PELTON_TOKEN": "pelton_" + 43 * "A"}
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, env=with_token)
     recorder.close()
     assert recorder.failure is None, recorder.failure
     assert "calls: 500 succeeded, 0 failed" in result.stdout, result.stdout + result.stderr
@@ -147,3 +161,17 @@ def test_every_head_is_what_was_asked_for(binary, tmp_path):
         assert recorder.bodies[number] == grpc_message(REQUEST)
     assert len(traces) == 500, "another value in each call"
     assert all(re.fullmatch(r"[0-9a-f]{32}", trace) for trace in traces)
+
+
+def test_the_reason_of_a_server_that_ends_a_connection_is_told(binary, tmp_path):
+    request = tmp_path / "request"
+    request.write_bytes(REQUEST)
+    recorder = Recorder(goaway_after=20)
+    command = [binary, "load", "--address", recorder.address, "--connections", "1"]
+    command += ["--method", "a.B/C", "--data-file", str(request), "--in-flight", "1"]
+    command += ["--duration", "1s", "--warm-up", "0s"]
+    load = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    recorder.close()
+    out, err = load.communicate(timeout=60)
+    assert "too many resets (EnhanceYourCalm)" in out, out + err
+    assert "stopping" not in out, out

@@ -122,7 +122,7 @@ def test_the_credential_of_the_unit_is_the_first_token(binary, tmp_path):
 
 
 @pytest.mark.parametrize("storage", ["folder", "a folder that is there", "volatile"])
-def test_both_commands_of_a_refused_start_mend_it(binary, tmp_path, storage):
+def test_both_flags_that_a_refused_start_names_mend_it(binary, tmp_path, storage):
     """They are taken out of the message, and run."""
     for number in range(2):
         place = ["--durability", "volatile"]
@@ -136,9 +136,10 @@ def test_both_commands_of_a_refused_start_mend_it(binary, tmp_path, storage):
             capture_output=True, text=True, timeout=60, env=plain_environment(),
         )  # fmt: skip
         assert refused.returncode != 0
-        commands = re.findall(r"^ *pelton (serve .*)$", refused.stderr, re.MULTILINE)
-        assert len(commands) == 2, refused.stderr
-        by_token, by_word = (shlex.split(command)[1:] for command in commands)
+        flags = re.findall(r"^ +(--.*)$", refused.stderr, re.MULTILINE)
+        assert len(flags) == 2, refused.stderr
+        by_token, by_word = (shlex.split(flag) for flag in flags)
+        by_token = ["--listen", "0.0.0.0:0", *by_token]
         # The one with the word first: it makes no token, and the other one needs none to be there.
         with Server(binary, *by_word, *place, listen=(), count=1) as server:
             assert get(server.address) == OK

@@ -38,6 +38,8 @@ RIGHTS = [
     "service:kvstore",
     "service:gupload",
     "service:ydb-ping",
+    "service:brpc-echo",
+    "service:srpc-benchmark",
 ]
 
 

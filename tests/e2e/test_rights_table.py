@@ -44,6 +44,8 @@ RIGHTS = [
     "service:kvstore",
     "service:gupload",
     "service:ydb-ping",
+    "service:brpc-echo",
+    "service:srpc-benchmark",
 ]
 # No longer good, by how that came.
 GONE = ["revoked", "rotated", "expired"]

@@ -2,12 +2,16 @@
 
 import grpc
 import pytest
+from flood import Flood, Honest
 from google.protobuf import descriptor_pb2, descriptor_pool
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
 from pelton.v1 import echo_pb2, kv_pb2
-from server import expect_status
+from raw import MAX_WINDOW, grpc_message
+from server import Server, expect_status, wait_until
 
+# As many as fit into the window with which a stream begins.
+QUESTIONS = 5_000
 SERVING = health_pb2.HealthCheckResponse.SERVING
 
 
@@ -73,6 +77,31 @@ def test_reflection_lists_the_services(reflect):
         "grpc.reflection.v1.ServerReflection",
         "grpc.reflection.v1alpha.ServerReflection",
     } <= names
+
+
+def test_questions_without_end_keep_nobody_waiting(binary):
+    """8 connections ask for all services again and again, and get each answer; others are served in
+    between."""
+    question = reflection_pb2.ServerReflectionRequest(list_services="").SerializeToString()
+    questions = grpc_message(question) * QUESTIONS
+    windows = {"window": MAX_WINDOW, "connection_window": MAX_WINDOW}
+    path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
+    with Server(binary, "--threads", "1") as server:
+        floods = [Flood(server.address, **windows) for _ in range(8)]
+        with Honest(server.address) as honest:
+            for _ in range(2):
+                for flood in floods:
+                    flood.calls(path, lambda _: questions, 1)
+                honest.wait_rounds(10)
+                for flood in floods:
+                    is_over = lambda flood=flood: flood.ended() == len(flood.answers)  # noqa: E731
+                    wait_until(lambda: flood.poll(0.1) or is_over(), 60)  # noqa: B023
+        for flood in floods:
+            assert flood.statuses() == {0: 2}
+            flood.socket.close()
+        one = floods[0].data_bytes // (2 * QUESTIONS)
+        assert one > 100 and [flood.data_bytes for flood in floods] == [2 * QUESTIONS * one] * 8
+        assert not honest.problems()
 
 
 def normal(file):

@@ -133,8 +133,9 @@ def test_grpcio_speaks_tls_on_one_address_and_plain_on_the_other(secure, authori
         assert put_and_get(channel) == b"value"
     with grpc.insecure_channel(secure.addresses[1]) as channel:
         assert put_and_get(channel) == b"value"
-    secure.wait_for_log(f"listening on {secure.addresses[0]} (HTTP/2 and gRPC with TLS)")
-    secure.wait_for_log(f"listening on {secure.addresses[1]} (plain HTTP/2 and gRPC)")
+    secure.wait_for_log(f"listening on {secure.addresses[0]} (TLS: gRPC, HTTP/2, baidu_std, SRPC)")
+    spoken = "gRPC, HTTP/2, baidu_std, SRPC"
+    secure.wait_for_log(f"listening on {secure.addresses[1]} (plain: {spoken})")
 
 
 def test_large_messages_and_streams(secure, authority):

@@ -241,6 +241,13 @@ def test_the_first_administrators_token_goes_into_a_file_of_its_own(binary, tmp_
     with Server(binary, *flags, listen=(CLOSED,)) as server:
         assert get(server.address, token) == OK
         assert not file.exists()
+    # The token of another server is none of this one, however often it is started.
+    file.write_text(token + "\n")
+    file.chmod(0o600)
+    for _ in range(2):
+        refused = ["--data", str(tmp_path / "refused"), "--init-admin-file", str(file)]
+        with pytest.raises(AssertionError, match="not of this data folder"):
+            Server(binary, *refused, listen=(CLOSED,))
     # A file that is there stays as it is, and there is no token that nobody knows.
     file.write_text("mine\n")
     other = ["--data", str(tmp_path / "other"), "--init-admin-file", str(file)]

@@ -3,23 +3,9 @@
 import zlib
 
 import grpc
+from checksum import crc32c
 from pelton.v1 import blob_pb2 as pb
 from pelton.v1 import blob_pb2_grpc
-
-# CRC32C (Castagnoli), reflected, by a table: Python's zlib has another polynomial.
-TABLE = []
-for index in range(256):
-    crc = index
-    for _ in range(8):
-        crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
-    TABLE.append(crc)
-
-
-def crc32c(data, crc=0):
-    crc ^= 0xFFFFFFFF
-    for byte in data:
-        crc = TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
-    return crc ^ 0xFFFFFFFF
 
 
 def begin(name, **fields):

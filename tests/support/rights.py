@@ -10,7 +10,7 @@ import re
 
 import grpc
 import pages
-from compat import gupload_pb2
+from compat import brpc_echo_pb2, gupload_pb2
 from google.protobuf import descriptor_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 from pelton.v1 import admin_pb2 as admin
@@ -98,7 +98,7 @@ def reflected(channel):
         for data in response.file_descriptor_response.file_descriptor_proto:
             file = descriptor_pb2.FileDescriptorProto.FromString(data)
             for one in file.service:
-                if f"{file.package}.{one.name}" != service.name:
+                if f"{file.package}.{one.name}".lstrip(".") != service.name:
                     continue
                 for method in one.method:
                     kind = (method.client_streaming, method.server_streaming)
@@ -205,6 +205,9 @@ REQUESTS = {
     "messaging.GuploadService/Upload": lambda _: gupload_pb2.Chunk(Content=b"x"),
     "Ydb.Debug.V1.DebugService/PingPlainGrpc": nothing,
     "Ydb.Debug.V1.DebugService/PingStream": nothing,
+    "example.EchoService/Echo": lambda _: brpc_echo_pb2.EchoRequest(message="x"),
+    "BenchmarkPB/echo_pb": nothing,
+    "BenchmarkPB/slow_pb": nothing,
 }
 # Plain requests: method and path.
 PLAIN_REQUESTS = {

@@ -23,7 +23,8 @@ SECONDS = 120
 CHANGING = [
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z", "TIMESTAMP"),
     # As long as the time that it stands for: it is in columns.
-    (r"\d{4}-\d\d-\d\d \d\d:\d\dZ", "DATE-AND-MINUTE-Z"),
+    (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ", "DATE-AND-TO-SECOND-Z"),
+    (r"\(process \d+\)", "(process PROCESS)"),
     (r"pelton_[\w-]{43}", "pelton_TOKEN"),
     (r"sport = :\d+", "sport = :PORT"),
     (r"127\.0\.0\.1:\d{5}", "FREE_ADDRESS"),

@@ -340,7 +340,7 @@ protobuf::message! {
     }
 
     /// The message `CreateTokenRequest`.
-    pub struct CreateTokenRequest<'a> = "pelton.v1.CreateTokenRequest" {
+    pub struct CreateTokenRequest<'a> = "pelton.v1.CreateTokenRequest" [request] {
         /// As in TokenDescription. ALREADY_EXISTS if there is a token of this name, also one that
         /// has expired. RESOURCE_EXHAUSTED if there are too many (1 000).
         1 name: string,
@@ -348,8 +348,9 @@ protobuf::message! {
         /// whole server; on a database with its blobs (`read:orders`; `read:default` for the one
         /// without a name); or on the blobs of a database whose names begin so
         /// (`write:orders/images/`). Or `service:NAME` for all that a drop-in service does:
-        /// `kvstore`, `gupload`, `ydb-ping`. Or `role:NAME` for what a role grants, which must be
-        /// there. Together at most 3 072 bytes. INVALID_ARGUMENT says what is wrong with one.
+        /// `kvstore`, `gupload`, `ydb-ping`, `brpc-echo`, `srpc-benchmark`. Or `role:NAME` for what
+        /// a role grants, which must be there. Together at most 3 072 bytes. INVALID_ARGUMENT says
+        /// what is wrong with one.
         2 rights: repeated string,
         /// Milliseconds from now, at most 10 years; 0 = never.
         3 expires_after_ms: uint64,
@@ -437,7 +438,7 @@ protobuf::message! {
     }
 
     /// The message `SetRoleRequest`.
-    pub struct SetRoleRequest<'a> = "pelton.v1.SetRoleRequest" {
+    pub struct SetRoleRequest<'a> = "pelton.v1.SetRoleRequest" [request] {
         /// As in RoleDescription. RESOURCE_EXHAUSTED if there are too many (100), or if the rights
         /// of all tokens, with those of their roles, become too many (12 MiB of text).
         1 name: string,

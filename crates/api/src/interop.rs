@@ -103,7 +103,8 @@ protobuf::message! {
     }
 
     /// The message `StreamingOutputCallRequest`.
-    pub struct StreamingOutputCallRequest<'a> = "grpc.testing.StreamingOutputCallRequest" {
+    pub struct StreamingOutputCallRequest<'a> =
+        "grpc.testing.StreamingOutputCallRequest" [request] {
         /// One message of the answer for each.
         2 response_parameters: repeated message ResponseParameters,
         /// The field `payload`.

@@ -486,7 +486,7 @@ protobuf::message! {
     }
 
     /// The message `BatchRequest`.
-    pub struct BatchRequest<'a> = "pelton.v1.BatchRequest" {
+    pub struct BatchRequest<'a> = "pelton.v1.BatchRequest" [request] {
         /// The field `database`.
         1 database: string,
         /// The field `mode`.
@@ -531,7 +531,7 @@ protobuf::message! {
     }
 
     /// The message `TransactRequest`.
-    pub struct TransactRequest<'a> = "pelton.v1.TransactRequest" {
+    pub struct TransactRequest<'a> = "pelton.v1.TransactRequest" [request] {
         /// The field `database`.
         1 database: string,
         /// By default at most 10 000 together with the operations of both lists
@@ -623,7 +623,7 @@ protobuf::message! {
     }
 
     /// The message `PipeRequest`.
-    pub struct PipeRequest<'a> = "pelton.v1.PipeRequest" {
+    pub struct PipeRequest<'a> = "pelton.v1.PipeRequest" [request] {
         /// Of the whole Pipe: read from the first message. INVALID_ARGUMENT if a later one names
         /// another; it may leave it out.
         1 database: string,

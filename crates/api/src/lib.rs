@@ -19,6 +19,7 @@
 
 pub mod admin;
 pub mod blob;
+pub mod brpc_echo;
 pub mod echo;
 pub mod gupload;
 pub mod health;
@@ -28,6 +29,7 @@ pub mod kvstore;
 mod method;
 pub mod reflection;
 pub mod rpc;
+pub mod srpc_benchmark;
 pub mod ydb_ping;
 
 pub use method::{CallKind, Method};

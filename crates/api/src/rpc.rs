@@ -1,12 +1,13 @@
 //! Methods with the types of their messages.
 //!
-//! Each method of `pelton.v1` is described once here, for every kind of client: its path and kind
-//! of call ([`Rpc::METHOD`]), what goes there and what comes back, which encode and decode
-//! themselves, and what happens if a call is made again ([`Rpc::repetition`]).
+//! Each method of `pelton.v1`, and of the health service, is described once here, for every kind of
+//! client: its path and kind of call ([`Rpc::METHOD`]), what goes there and what comes back, which
+//! encode and decode themselves, and what happens if a call is made again ([`Rpc::repetition`]).
 
 pub mod admin;
 pub mod blob;
 pub mod echo;
+pub mod health;
 pub mod keyvalue;
 
 use protobuf::Message;

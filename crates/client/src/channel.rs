@@ -1,7 +1,9 @@
-//! The blocking face: one connection, and the thread that calls does the work.
+//! The blocking interface: one connection, and the thread that calls does the work.
 
+mod server_streaming;
 mod streaming;
 
+pub use server_streaming::ServerStreaming;
 pub use streaming::{StreamStep, Streaming};
 
 use std::time::{Duration, Instant};
@@ -11,9 +13,9 @@ use net::tls::ClientTls;
 use wire::StreamKey;
 use wire::grpc::{Code, Metadata};
 
-use crate::core::{CallRequest, Core, What, describe};
+use crate::core::{CallEventKind, CallRequest, Core, describe};
 use crate::credentials::Credentials;
-use crate::error::{CallError, ConnectError, NotBegun};
+use crate::error::{CallError, ConnectError, NotBegun, bad_answer, only_message};
 use crate::limits;
 use crate::line::Line;
 use crate::socket::Received;
@@ -53,6 +55,9 @@ pub struct CallOptions<'a> {
     /// Whether the messages of the client are compressed with gzip, which the server has to know.
     /// Messages of the server may always be.
     pub compress: bool,
+    /// Whether the initial metadata of a stream are wanted. A [`Channel`] has them in any case;
+    /// over a pool, a call is not made again any more once they have come.
+    pub wants_head: bool,
 }
 
 /// What came with the answer of a call, beside its messages and its status.
@@ -92,6 +97,8 @@ pub struct Channel {
     /// Why the socket can no longer be used.
     broken: Option<String>,
     info: CallInfo,
+    /// The head of the answer to the last call has come.
+    has_head: bool,
 }
 
 impl Channel {
@@ -124,6 +131,7 @@ impl Channel {
             has_received: false,
             broken: None,
             info: CallInfo::default(),
+            has_head: false,
         })
     }
 
@@ -137,13 +145,19 @@ impl Channel {
         request: &[u8],
         options: &CallOptions<'_>,
     ) -> Result<Vec<u8>, CallError> {
-        let mut answers = self.server_streaming(path, request, options)?;
-        let first = answers.next_message()?;
-        let answer = first.ok_or_else(|| bad_answer("it has no message"))?;
-        match answers.next_message()? {
-            None => Ok(answer),
-            Some(_) => Err(bad_answer("it has more than one message")),
-        }
+        self.unary_with(path, |out| out.extend_from_slice(request), options)
+    }
+
+    /// The same; `encode` appends the request to what is to be sent, so that a large one is there
+    /// once.
+    pub(crate) fn unary_with(
+        &mut self,
+        path: &str,
+        encode: impl FnOnce(&mut Vec<u8>),
+        options: &CallOptions<'_>,
+    ) -> Result<Vec<u8>, CallError> {
+        let mut answers = self.server_streaming_with(path, encode, options)?;
+        only_message(answers.next_message()?, answers.next_message()?)
     }
 
     /// Calls a method that answers with any number of messages.
@@ -156,14 +170,19 @@ impl Channel {
         request: &[u8],
         options: &CallOptions<'_>,
     ) -> Result<ServerStreaming<'_>, CallError> {
+        self.server_streaming_with(path, |out| out.extend_from_slice(request), options)
+    }
+
+    /// The same, as [`Channel::unary_with`].
+    pub(crate) fn server_streaming_with(
+        &mut self,
+        path: &str,
+        encode: impl FnOnce(&mut Vec<u8>),
+        options: &CallOptions<'_>,
+    ) -> Result<ServerStreaming<'_>, CallError> {
         let call = self.begin(path, options)?;
-        self.core.send(call, request, true);
-        Ok(ServerStreaming {
-            channel: self,
-            call,
-            deadline: options.deadline,
-            is_over: false,
-        })
+        self.core.send_with(call, true, encode);
+        Ok(ServerStreaming::new(self, call, options.deadline))
     }
 
     /// Calls a method to which any number of messages go, and which answers with any number of
@@ -190,7 +209,7 @@ impl Channel {
         let timeout = options
             .deadline
             .map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        self.info = CallInfo::default();
+        (self.info, self.has_head) = (CallInfo::default(), false);
         let both = match (options.metadata, &self.credentials) {
             (Some(metadata), Some(credentials)) => {
                 let mut metadata = metadata.clone();
@@ -244,8 +263,8 @@ impl Channel {
         };
         loop {
             match self.next(call, options.deadline)? {
-                What::Head { http_status } => answer.status = http_status,
-                What::Message => {
+                CallEventKind::Head { http_status } => answer.status = http_status,
+                CallEventKind::Message => {
                     let room = limits::HTTP_BODY_BYTES - answer.body.len();
                     let piece = self.core.message();
                     answer
@@ -253,8 +272,8 @@ impl Channel {
                         .extend_from_slice(&piece[..piece.len().min(room)]);
                     self.core.release(call);
                 }
-                What::Writable => {}
-                What::Ended(status) if status.is_ok() => {
+                CallEventKind::Writable => {}
+                CallEventKind::Ended(status) if status.is_ok() => {
                     // An answer without a body has its head in the same event.
                     if answer.status == 0 {
                         answer.status = self.core.http_status();
@@ -280,7 +299,11 @@ impl Channel {
     }
 
     /// What happens next to `call` before the deadline, at which the call is given up.
-    fn next(&mut self, call: StreamKey, deadline: Option<Instant>) -> Result<What, CallError> {
+    fn next(
+        &mut self,
+        call: StreamKey,
+        deadline: Option<Instant>,
+    ) -> Result<CallEventKind, CallError> {
         self.next_until(call, deadline).ok_or_else(|| {
             self.cancel(call);
             CallError::DeadlineExceeded
@@ -289,23 +312,27 @@ impl Channel {
 
     /// What happens next to `call`, `None` if nothing does until then; what has come by now is seen
     /// in any case. What happens to other calls, which were given up, is passed over.
-    pub(crate) fn next_until(&mut self, call: StreamKey, until: Option<Instant>) -> Option<What> {
+    pub(crate) fn next_until(
+        &mut self,
+        call: StreamKey,
+        until: Option<Instant>,
+    ) -> Option<CallEventKind> {
         let (mut has_looked, mut has_flushed) = (false, false);
         loop {
-            while let Some(happening) = self.core.poll(self.now_ns()) {
-                if happening.call == call {
-                    self.note(&happening.what);
+            while let Some(event) = self.core.poll(self.now_ns()) {
+                if event.call == call {
+                    self.note(&event.kind);
                     if self.core.close_reason().is_some() {
                         // The server is to learn why, and nobody may look at this connection again.
                         self.send();
                     }
-                    return Some(happening.what);
+                    return Some(event.kind);
                 }
             }
             if let Some(reason) = self.core.close_reason() {
                 let reason = describe(reason);
                 self.send();
-                return Some(What::Lost { reason });
+                return Some(CallEventKind::Lost { reason });
             }
             // What goes out now may make the call writable, which is to be told before anything is
             // waited for.
@@ -321,16 +348,24 @@ impl Channel {
         }
     }
 
-    fn note(&mut self, what: &What) {
-        match what {
-            What::Head { .. } => self.info.initial_metadata = self.core.initial_metadata(),
-            What::Message => self.info.message_was_compressed = self.core.message_was_compressed(),
-            What::Ended(status) => {
+    fn note(&mut self, kind: &CallEventKind) {
+        match kind {
+            CallEventKind::Head { .. } => {
+                self.info.initial_metadata = self.core.initial_metadata();
+                self.has_head = true;
+            }
+            CallEventKind::Message => {
+                self.info.message_was_compressed = self.core.message_was_compressed()
+            }
+            CallEventKind::Ended(status) => {
                 if let Some(metadata) = status.metadata() {
                     self.info.trailing_metadata = metadata.clone();
                 }
             }
-            What::Writable | What::NotBegun | What::Lost { .. } | What::BadAnswer { .. } => {}
+            CallEventKind::Writable
+            | CallEventKind::NotBegun
+            | CallEventKind::Lost { .. }
+            | CallEventKind::BadAnswer { .. } => {}
         }
     }
 
@@ -418,28 +453,29 @@ impl Channel {
     }
 
     fn end(&mut self, reason: String) {
-        self.broken.get_or_insert(reason);
         self.core.disconnected();
+        let reason = self.core.server_reason().unwrap_or(reason);
+        self.broken.get_or_insert(reason);
     }
 
     /// The error that the end of a call with this deadline stands for.
-    pub(crate) fn error_of(&self, end: What, deadline: Option<Instant>) -> CallError {
+    pub(crate) fn error_of(&self, end: CallEventKind, deadline: Option<Instant>) -> CallError {
         match end {
             // A server that keeps the deadline may reset the call at it, before anybody here has
             // looked at the clock.
-            What::Ended(status)
+            CallEventKind::Ended(status)
                 if status.code() == Code::Cancelled
                     && deadline.is_some_and(|deadline| Instant::now() >= deadline) =>
             {
                 CallError::DeadlineExceeded
             }
-            What::Ended(status) => CallError::Status(status),
-            What::NotBegun => CallError::NotBegun(NotBegun::Refused),
-            What::Lost { reason } => CallError::ConnectionLost {
+            CallEventKind::Ended(status) => CallError::Status(status),
+            CallEventKind::NotBegun => CallError::NotBegun(NotBegun::Refused),
+            CallEventKind::Lost { reason } => CallError::ConnectionLost {
                 reason: self.broken.clone().unwrap_or(reason),
             },
-            What::BadAnswer { reason } => bad_answer(reason),
-            What::Head { .. } | What::Message | What::Writable => {
+            CallEventKind::BadAnswer { reason } => bad_answer(reason),
+            CallEventKind::Head { .. } | CallEventKind::Message | CallEventKind::Writable => {
                 unreachable!("only what ends a call is asked about")
             }
         }
@@ -490,75 +526,10 @@ const FIRST_FRAME_BYTES: u32 = 16_384;
 /// frame's header has.
 const GREETING_TEXT_BYTES: usize = 9;
 
-fn bad_answer(reason: &str) -> CallError {
-    CallError::BadAnswer {
-        reason: reason.into(),
-    }
-}
-
 /// For whom the server is to answer (`:authority`).
 pub(crate) fn authority(address: &Address) -> String {
     match address {
         Address::Tcp { .. } => address.to_string(),
         Address::Unix(_) => "localhost".into(),
-    }
-}
-
-/// The messages of a call that is under way, in order. Dropped early: the call is given up.
-#[derive(Debug)]
-pub struct ServerStreaming<'a> {
-    channel: &'a mut Channel,
-    call: StreamKey,
-    deadline: Option<Instant>,
-    is_over: bool,
-}
-
-impl ServerStreaming<'_> {
-    /// Gives up at another time from now on. The server still knows the first deadline.
-    pub fn set_deadline(&mut self, deadline: Option<Instant>) {
-        self.deadline = deadline;
-    }
-
-    /// The next message; `None` when the call has ended with status OK.
-    ///
-    /// # Errors
-    /// If it has ended in any other way.
-    pub fn next_message(&mut self) -> Result<Option<Vec<u8>>, CallError> {
-        while !self.is_over {
-            match self.channel.next(self.call, self.deadline) {
-                Ok(What::Message) => {
-                    let message = self.channel.core.message().to_vec();
-                    self.channel.core.release(self.call);
-                    return Ok(Some(message));
-                }
-                Ok(What::Head { .. } | What::Writable) => {}
-                Ok(What::Ended(status)) if status.is_ok() => self.is_over = true,
-                Ok(end) => {
-                    self.is_over = true;
-                    return Err(self.channel.error_of(end, self.deadline));
-                }
-                Err(error) => {
-                    self.is_over = true;
-                    return Err(error);
-                }
-            }
-        }
-        Ok(None)
-    }
-}
-
-impl Iterator for ServerStreaming<'_> {
-    type Item = Result<Vec<u8>, CallError>;
-
-    fn next(&mut self) -> Option<Result<Vec<u8>, CallError>> {
-        self.next_message().transpose()
-    }
-}
-
-impl Drop for ServerStreaming<'_> {
-    fn drop(&mut self) {
-        if !self.is_over {
-            self.channel.cancel(self.call);
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! One connection without a socket: what every face of this crate stands on.
+//! One connection without a socket: what all interfaces of this crate stand on.
 
 use wire::grpc::{Code, Metadata, Status};
 use wire::{
@@ -29,18 +29,18 @@ pub struct CallRequest<'a> {
 
 /// Something happened to a call.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Happening {
+pub struct CallEvent {
     /// To which call.
     pub call: StreamKey,
     /// What [`Core::set_token`] named it; 0 if it was not named.
     pub token: u32,
     /// What happened.
-    pub what: What,
+    pub kind: CallEventKind,
 }
 
 /// What happened to a call. The last four end it: nothing follows, and the call is forgotten.
 #[derive(Clone, Debug, PartialEq)]
-pub enum What {
+pub enum CallEventKind {
     /// The head of the answer is there.
     Head {
         /// 200 if all is well.
@@ -213,7 +213,7 @@ impl Core {
         self.connection.close_send(call, &mut self.output);
     }
 
-    /// Whether a further message would be sent soon. If not, [`What::Writable`] follows.
+    /// Whether a further message would be sent soon. If not, [`CallEventKind::Writable`] follows.
     pub fn can_send(&self, call: StreamKey) -> bool {
         self.connection.is_writable(call)
     }
@@ -239,7 +239,7 @@ impl Core {
     }
 
     /// What happened next.
-    pub fn poll(&mut self, now_ns: u64) -> Option<Happening> {
+    pub fn poll(&mut self, now_ns: u64) -> Option<CallEvent> {
         loop {
             let event = self.connection.poll_event(
                 &self.input,
@@ -252,13 +252,13 @@ impl Core {
                 self.consumed = 0;
                 return None;
             };
-            if let Some(happening) = self.translate(event) {
-                return Some(happening);
+            if let Some(event) = self.translate(event) {
+                return Some(event);
             }
         }
     }
 
-    /// The bytes of the last [`What::Message`], until the next `poll`.
+    /// The bytes of the last [`CallEventKind::Message`], until the next `poll`.
     pub fn message(&self) -> &[u8] {
         self.connection.message(&self.input)
     }
@@ -268,7 +268,7 @@ impl Core {
         self.connection.message_was_compressed()
     }
 
-    /// The metadata of the last [`What::Head`], until the next `poll`.
+    /// The metadata of the last [`CallEventKind::Head`], until the next `poll`.
     pub fn initial_metadata(&self) -> Metadata {
         let mut metadata = Metadata::new();
         for (name, value) in self.connection.head().metadata() {
@@ -328,23 +328,32 @@ impl Core {
         self.connection.close_reason()
     }
 
+    /// What the server said by GOAWAY when it ended the connection for an error.
+    pub fn server_reason(&self) -> Option<String> {
+        self.close_reason()
+            .filter(|reason| matches!(reason, CloseReason::Refused { .. }))
+            .map(CloseReason::to_string)
+    }
+
     /// An event of the connection in the words of a call, `None` for what no caller needs to know.
-    fn translate(&mut self, event: Event) -> Option<Happening> {
-        let (call, what, over) = match event {
+    fn translate(&mut self, event: Event) -> Option<CallEvent> {
+        let (call, kind, over) = match event {
             Event::Response { stream, .. } => (
                 stream,
-                What::Head {
+                CallEventKind::Head {
                     http_status: self.http_status(),
                 },
                 false,
             ),
             Event::Message { stream, .. } | Event::Body { stream, .. } => {
-                (stream, What::Message, false)
+                (stream, CallEventKind::Message, false)
             }
-            Event::Writable { stream } => (stream, What::Writable, false),
-            Event::Finished { stream } => {
-                (stream, What::Ended(self.connection.status().clone()), true)
-            }
+            Event::Writable { stream } => (stream, CallEventKind::Writable, false),
+            Event::Finished { stream } => (
+                stream,
+                CallEventKind::Ended(self.connection.status().clone()),
+                true,
+            ),
             Event::Cancelled { stream, cause } => (stream, self.cancelled(cause), true),
             // No client asks for parts.
             Event::HalfClosed { .. } | Event::Request { .. } | Event::Part { .. } => return None,
@@ -353,18 +362,18 @@ impl Core {
         if over {
             self.connection.forget(call);
         }
-        Some(Happening { call, token, what })
+        Some(CallEvent { call, token, kind })
     }
 
-    fn cancelled(&self, cause: Cause) -> What {
+    fn cancelled(&self, cause: Cause) -> CallEventKind {
         let reason = match cause {
-            Cause::Refused => return What::NotBegun,
-            Cause::Reset(code) => return What::Ended(reset_status(code)),
+            Cause::Refused => return CallEventKind::NotBegun,
+            Cause::Reset(code) => return CallEventKind::Ended(reset_status(code)),
             Cause::ConnectionClosed => {
                 let reason = self
                     .close_reason()
                     .map_or_else(|| "it was closed".into(), describe);
-                return What::Lost { reason };
+                return CallEventKind::Lost { reason };
             }
             Cause::MessageTooLarge => "a message is larger than this client accepts",
             Cause::NoMemory => "there is no memory for more of its messages",
@@ -375,7 +384,7 @@ impl Core {
             }
             Cause::Violation(_) => "it breaks the rules of HTTP/2",
         };
-        What::BadAnswer { reason }
+        CallEventKind::BadAnswer { reason }
     }
 }
 

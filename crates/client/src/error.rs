@@ -2,6 +2,7 @@
 
 use std::io;
 
+use api::rpc::Repetition;
 use net::Address;
 use net::tls::TlsFailure;
 use wire::grpc::{Code, Status};
@@ -60,7 +61,7 @@ pub enum ConnectError {
 }
 
 /// Why a call has no answer.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum CallError {
     /// The server ended the call with this status.
     #[error("{0}")]
@@ -109,8 +110,9 @@ impl CallError {
     }
 
     /// Returns whether the same call can be made again without doing anything twice, and with a
-    /// prospect of another outcome. A call that is harmless to repeat, such as one that only reads,
-    /// may be repeated after other errors too: that only its caller knows.
+    /// prospect of another outcome, whatever it does. A call that is harmless to repeat, such as
+    /// one that only reads, may be repeated after other errors too:
+    /// [`CallError::allows_repetition`].
     pub fn is_safe_to_repeat(&self) -> bool {
         match self {
             CallError::Status(status) => pushback_ms(status).is_some(),
@@ -122,6 +124,45 @@ impl CallError {
             | CallError::BadAnswer { .. }
             | CallError::BadRequest { .. } => false,
         }
+    }
+}
+
+impl CallError {
+    /// Returns whether a call of which a repetition does this can be made again without doing
+    /// anything twice, and with a prospect of another outcome. A typed call knows its `repetition`.
+    ///
+    /// After one that takes effect [at most once](Repetition::AtMostOnce), a response that nothing
+    /// was done may mean that the first call did it.
+    pub fn allows_repetition(&self, repetition: Repetition) -> bool {
+        let may_pass = match self {
+            // If it allows to try again, that is safe in any case.
+            CallError::Status(status) if has_pushback(status) => false,
+            CallError::Status(status) => matches!(
+                status.code(),
+                Code::Unavailable | Code::Aborted | Code::DeadlineExceeded | Code::Cancelled
+            ),
+            CallError::DeadlineExceeded | CallError::ConnectionLost { .. } => true,
+            CallError::NotBegun(_) | CallError::BadAnswer { .. } | CallError::BadRequest { .. } => {
+                false
+            }
+        };
+        self.is_safe_to_repeat() || (may_pass && repetition != Repetition::MayRepeat)
+    }
+}
+
+/// Returns the error of what came back and is no answer.
+pub(crate) fn bad_answer(reason: impl Into<String>) -> CallError {
+    CallError::BadAnswer {
+        reason: reason.into(),
+    }
+}
+
+/// Returns the only message of a call that is to have one. `second`: what came behind the first.
+pub(crate) fn only_message<T>(first: Option<T>, second: Option<T>) -> Result<T, CallError> {
+    let message = first.ok_or_else(|| bad_answer("it has no message"))?;
+    match second {
+        None => Ok(message),
+        Some(_) => Err(bad_answer("it has more than one message")),
     }
 }
 
@@ -246,6 +287,38 @@ mod tests {
             assert_eq!(facts(&error), UNCERTAIN, "{value}");
         }
         assert_eq!(facts(&with_trailer(Code::Internal, "0")), UNCERTAIN);
+    }
+
+    #[test]
+    fn what_repeats_without_harm_may_be_repeated_after_what_may_pass() {
+        let lost = CallError::ConnectionLost {
+            reason: "a reason".into(),
+        };
+        for error in [
+            lost,
+            CallError::DeadlineExceeded,
+            status(Code::Unavailable),
+            status(Code::Aborted),
+        ] {
+            assert!(error.allows_repetition(Repetition::Harmless), "{error}");
+            assert!(error.allows_repetition(Repetition::AtMostOnce), "{error}");
+            assert!(!error.allows_repetition(Repetition::MayRepeat), "{error}");
+        }
+        let proven = with_trailer(Code::Unavailable, "0");
+        assert!(proven.allows_repetition(Repetition::MayRepeat));
+        let refused = NotBegun::Refused;
+        assert!(CallError::NotBegun(refused).allows_repetition(Repetition::MayRepeat));
+        for error in [
+            status(Code::NotFound),
+            status(Code::InvalidArgument),
+            with_trailer(Code::Unavailable, "-1"),
+            CallError::NotBegun(NotBegun::PoolClosed),
+            CallError::BadAnswer {
+                reason: "a reason".into(),
+            },
+        ] {
+            assert!(!error.allows_repetition(Repetition::Harmless), "{error}");
+        }
     }
 
     #[test]

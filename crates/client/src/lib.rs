@@ -1,15 +1,16 @@
 //! Channels to a gRPC server.
 //!
 //! [`Core`] is one connection as a value, without a socket: requests, bytes and the time go in,
-//! what happened to each call comes out. [`Channel`] is its blocking face: it owns a socket, and
-//! the thread that calls it does the work. [`Local`] is its polled face: many connections to one
-//! server, many calls on each, and one thread that turns it. [`LocalPool`] is the same with a pool
-//! ([`PoolEngine`]) that chooses the connections, opens and closes them. [`SharedPool`] is that
-//! pool for any number of threads and futures. None of them knows what the messages mean: they take
-//! bytes, and call any gRPC service.
+//! what happened to each call comes out. [`Channel`] is its blocking interface: it owns a socket,
+//! and the thread that calls it does the work. [`Local`] is its polled interface: many connections
+//! to one server, many calls on each, and one thread that turns it. [`LocalPool`] is the same with
+//! a pool ([`PoolEngine`]) that chooses the connections, opens and closes them. [`SharedPool`] is
+//! that pool for any number of threads and futures. None of them knows what the messages mean: they
+//! take bytes, and call any gRPC service.
 //!
-//! [`typed`] is the other way to call: [`typed::KeyValue`] makes calls of `pelton.v1` over a
-//! [`Channel`], with values in the place of bytes.
+//! [`typed`] is the other way to call: [`typed::KeyValue`], [`typed::Blobs`] and [`typed::Admin`]
+//! make calls of `pelton.v1` over a [`Channel`] or a [`SharedPool`], with values in the place of
+//! bytes.
 //!
 //! ```no_run
 //! use client::{CallOptions, Channel, ChannelOptions};
@@ -35,6 +36,7 @@
 mod channel;
 mod core;
 mod credentials;
+mod dialing;
 mod error;
 pub mod limits;
 mod line;
@@ -51,7 +53,7 @@ pub use channel::{
     CallInfo, CallOptions, Channel, ChannelOptions, HttpAnswer, SERVER_SPEAKS_TLS, ServerStreaming,
     StreamStep, Streaming,
 };
-pub use core::{CallRequest, Core, Happening, What};
+pub use core::{CallEvent, CallEventKind, CallRequest, Core};
 pub use credentials::Credentials;
 pub use error::{CallError, ConnectError, NotBegun};
 pub use line::APPLICATION;
@@ -68,7 +70,8 @@ pub use pool::{
     PoolEngine, PoolEvent, PoolMode, PoolOptions, PoolSize, PoolStage, PoolStatistics,
     RetryOptions, SendError, WaitTimes,
 };
-pub use shared_pool::{SharedPool, UnaryFuture};
+pub use shared_pool::{PoolStream, PoolStreamReceiver, PoolStreamSender, SharedPool, UnaryFuture};
+pub use wire::framed::{FramedStatus, Protocol as FramedProtocol, StatusMeaning};
 pub use wire::grpc::{Code, Metadata, Status};
 pub use wire::{SharedBytes, StreamKey};
 

@@ -31,32 +31,41 @@ pub const WRITE_TIMEOUT: Duration = Duration::from_millis(20);
 /// far away still fits into what sockets take.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 
+/// Content of a blob in a chunk of a typed upload: a size at which a message's own cost does not
+/// count, and which fits into any server's limit.
+pub const UPLOAD_CHUNK_BYTES: usize = 256 << 10;
+
 /// The body of a plain HTTP answer that is kept. Stops a server that never ends.
 pub const HTTP_BODY_BYTES: usize = 1 << 20;
 
-// --- The local face ------------------------------------------------------------------------------
+// --- Local ---------------------------------------------------------------------------------------
 
-/// Connections of one local face, by default. What most systems let a process open, and a slip of
+/// Connections of one `Local`, by default. What most systems let a process open, and a slip of
 /// the finger does not reach.
 pub const LOCAL_CHANNELS: usize = 65_536;
 
-/// Calls in flight on one connection of a local face, by default: far more than servers allow.
+/// Calls in flight on one connection of a `Local`, by default: far more than servers allow.
 /// Keeps the table of calls bounded where a server names no limit.
 pub const LOCAL_CALLS_PER_CHANNEL: usize = 65_536;
 
-/// Bytes that a local face takes from a socket in one read: the answers of some thousand small
+/// Bytes that a `Local` takes from a socket in one read: the answers of some thousand small
 /// calls.
 pub const LOCAL_READ_BYTES: usize = 256 << 10;
 
-/// How often a local face looks whether a connection attempt or a deadline of the protocol has
+/// How often a `Local` looks whether a connection attempt or a deadline of the protocol has
 /// passed, which are seconds long: looking at each connection in each turn would cost more than the
 /// calls.
 pub const LOCAL_TIMER_GRAIN: Duration = Duration::from_millis(100);
 
+/// Bytes of requests of baidu_std or SRPC that wait for a socket of a `Local`, beyond which no
+/// further call begins on its connection: what a brpc client lets wait
+/// (`socket_max_unwritten_bytes`). There are no windows that would hold them back.
+pub const LOCAL_FRAMED_UNSENT_BYTES: usize = 64 << 20;
+
 /// Bytes that are sealed with TLS ahead of a socket.
 pub const SEAL_BYTES: usize = 256 << 10;
 
-/// Unsent bytes that a buffer of a local face keeps when it is empty again; a larger one is freed.
+/// Unsent bytes that a buffer of a `Local` keeps when it is empty again; a larger one is freed.
 pub const LOCAL_KEPT_OUTPUT_BYTES: usize = 512 << 10;
 
 // --- The pool ------------------------------------------------------------------------------------
@@ -92,7 +101,8 @@ pub const POOL_ATTEMPTS: u32 = 5;
 pub const POOL_RETRY_TOKENS: u32 = 100;
 
 /// Bytes of a request that are kept until its call is answered, so that it can be made again; a
-/// call that has sent more is not. Messages handed over as shared bytes are kept without a copy.
+/// call that sends a further message is not. The message that passes this is kept whole, as is that
+/// of a unary call. Messages handed over as shared bytes are kept without a copy, and do not count.
 pub const POOL_KEPT_BYTES: usize = 256 << 10;
 
 /// Messages of a request that are kept in the same time.
@@ -147,5 +157,27 @@ pub const SHARED_KEPT_CALLS: usize = 1024;
 /// The buffers of a call that are kept for the next one are not larger.
 pub const SHARED_KEPT_CAPACITY_BYTES: usize = 16 << 10;
 
-/// The longest time that the thread of a shared pool sleeps while it has nothing to do.
+/// The longest time that the thread of a shared pool waits in the kernel for futures before it
+/// looks whether there are any.
 pub const SHARED_LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+/// Messages that a stream of a shared pool has taken from its caller and no connection has taken:
+/// so many bytes, and one message. A sender that is faster than its server waits.
+pub const SHARED_STREAM_SEND_BYTES: usize = 64 << 10;
+
+/// Messages of a stream of a shared pool that may wait for their caller while the server is allowed
+/// to send on. A server can send one window more, and a message. Stops a server that is faster than
+/// its caller from filling the memory.
+pub const SHARED_STREAM_RECEIVE_BYTES: usize = 64 << 10;
+
+/// Bytes of a stream of a shared pool that are consumed before the server is told: less than half
+/// of the smallest window, so that it need not wait for that.
+pub const SHARED_STREAM_RELEASE_BYTES: usize = 16 << 10;
+
+/// When the thread of a shared pool looks after a stream that has something to send and for which
+/// no thread waits. While it lasts, each time twice as long after the time before, up to
+/// [`SHARED_LONGEST_UNATTENDED`].
+pub const SHARED_FIRST_UNATTENDED: Duration = Duration::from_millis(10);
+
+/// See [`SHARED_FIRST_UNATTENDED`]: a server that takes nothing costs ten looks a second.
+pub const SHARED_LONGEST_UNATTENDED: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! TLS between a socket that does not block and what speaks HTTP/2.
+//! TLS between a socket that does not block and what a connection carries.
 
 use std::fmt;
 
@@ -32,18 +32,28 @@ pub(crate) fn seal(plain: &[u8], pipe: &mut TlsPipe) -> bool {
     true
 }
 
-/// Opens what came; plaintext goes to `take`.
+/// Opens what came; plaintext goes to `take`. The server must have chosen HTTP/2.
 pub(crate) fn open(
     bytes: &[u8],
     pipe: &mut TlsPipe,
     take: &mut dyn FnMut(&[u8]),
 ) -> Result<(), End> {
     let was_handshaking = pipe.is_handshaking();
-    let opened = pipe.received(bytes, take);
-    opened.map_err(|failure| End::Tls(in_words(failure)))?;
-    if was_handshaking && !pipe.is_handshaking() {
+    let opened = receive(bytes, pipe, take);
+    if was_handshaking && !pipe.is_handshaking() && !matches!(opened, Err(End::Tls(_))) {
         check_agreed(pipe).map_err(End::Tls)?;
     }
+    opened
+}
+
+/// The same whatever the server has chosen.
+pub(crate) fn receive(
+    bytes: &[u8],
+    pipe: &mut TlsPipe,
+    take: &mut dyn FnMut(&[u8]),
+) -> Result<(), End> {
+    let opened = pipe.received(bytes, take);
+    opened.map_err(|failure| End::Tls(in_words(failure)))?;
     if pipe.peer_closed() {
         return Err(End::Said("the server closed it"));
     }

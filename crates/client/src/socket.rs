@@ -138,14 +138,44 @@ fn is_nothing(error: &io::Error) -> bool {
     )
 }
 
+/// What a failure to connect means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DialFailure {
+    /// Nothing on the port, or no socket at the path.
+    NobodyListens,
+    TimedOut,
+    Other,
+}
+
+impl DialFailure {
+    fn of(error: &io::Error) -> DialFailure {
+        match error.kind() {
+            // Only a path is not found: the addresses of a host are looked up before.
+            io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => {
+                DialFailure::NobodyListens
+            }
+            io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => DialFailure::TimedOut,
+            _ => DialFailure::Other,
+        }
+    }
+}
+
+/// Returns the error of a connection that could not be made.
 pub(crate) fn connect_error(address: &Address, error: io::Error) -> ConnectError {
     let address = address.clone();
-    let is_unix = matches!(address, Address::Unix(_));
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused => ConnectError::NobodyListens { address },
-        io::ErrorKind::NotFound if is_unix => ConnectError::NobodyListens { address },
-        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => ConnectError::TimedOut { address },
-        _ => ConnectError::Failed { address, error },
+    match DialFailure::of(&error) {
+        DialFailure::NobodyListens => ConnectError::NobodyListens { address },
+        DialFailure::TimedOut => ConnectError::TimedOut { address },
+        DialFailure::Other => ConnectError::Failed { address, error },
+    }
+}
+
+/// The same as words for a pool, which knows its addresses.
+pub(crate) fn connect_reason(error: &io::Error) -> String {
+    match DialFailure::of(error) {
+        DialFailure::NobodyListens => "nobody listens there".into(),
+        DialFailure::TimedOut => "no answer in time".into(),
+        DialFailure::Other => error.to_string(),
     }
 }
 
@@ -175,6 +205,22 @@ mod tests {
             matches!(error, ConnectError::NobodyListens { .. }),
             "{error:?}"
         );
+    }
+
+    #[test]
+    fn an_error_and_the_words_of_a_pool_say_the_same() {
+        let address: Address = "unix:/a.sock".parse().expect("an address");
+        for kind in [
+            io::ErrorKind::ConnectionRefused,
+            io::ErrorKind::NotFound,
+            io::ErrorKind::TimedOut,
+            io::ErrorKind::WouldBlock,
+            io::ErrorKind::PermissionDenied,
+        ] {
+            let words = connect_reason(&kind.into());
+            let error = connect_error(&address, kind.into()).to_string();
+            assert!(error.contains(&format!(": {words}")), "{error}: {words}");
+        }
     }
 
     #[test]

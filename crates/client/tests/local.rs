@@ -1,166 +1,174 @@
-//! The local face against `wire`'s server role.
+//! `Local` against `wire`'s server role.
 
 mod common;
-#[path = "common/face.rs"]
-mod face;
+#[path = "common/local_client.rs"]
+mod local_client;
 
 use std::net::TcpStream;
 use std::time::Duration;
 
 use client::{CallStart, Code, ConnectError, Local, LocalOptions};
 use common::{by_path, listen, serve_all};
-use face::{Face, Heard};
+use local_client::{LocalClient, Reported};
 
 #[test]
 fn calls_of_a_turn_share_one_write() {
     let (address, server) = serve_all(by_path, 2);
-    let mut face = Face::new(&address);
-    let channels = [face.connect(), face.connect()];
-    face.turn_quiet();
-    let before = face.local.counters();
+    let mut local_client = LocalClient::new(&address);
+    let channels = [local_client.connect(), local_client.connect()];
+    local_client.turn_quiet();
+    let before = local_client.local.counters(net::monotonic_ns());
     for tag in 0..200 {
-        face.begin(
+        local_client.begin(
             channels[tag as usize % 2],
             tag,
             "/t.T/Echo",
             &tag.to_be_bytes(),
         );
     }
-    face.local.flush(Face::now_ns());
-    let after = face.local.counters();
+    local_client.local.flush(LocalClient::now_ns());
+    let after = local_client.local.counters(net::monotonic_ns());
     assert_eq!(after.writes - before.writes, 2, "one for each connection");
     assert_eq!(after.begun - before.begun, 200);
     let mut ended = 0;
     while ended < 200 {
-        face.turn();
-        ended = face
-            .heard
+        local_client.turn();
+        ended = local_client
+            .reported
             .iter()
-            .filter(|heard| matches!(heard, Heard::Ok(..)))
+            .filter(|reported| matches!(reported, Reported::Ok(..)))
             .count();
     }
     for tag in 0..200_u64 {
-        let message = Heard::Message(tag, tag.to_be_bytes().to_vec());
+        let message = Reported::Message(tag, tag.to_be_bytes().to_vec());
         assert_eq!(
-            face.heard.iter().filter(|heard| **heard == message).count(),
+            local_client
+                .reported
+                .iter()
+                .filter(|reported| **reported == message)
+                .count(),
             1
         );
         assert_eq!(
-            face.heard
+            local_client
+                .reported
                 .iter()
-                .filter(|heard| **heard == Heard::Ok(tag, 1))
+                .filter(|reported| **reported == Reported::Ok(tag, 1))
                 .count(),
             1
         );
     }
-    assert_eq!(face.local.counters().ended, 200);
-    drop(face);
+    assert_eq!(local_client.local.counters(net::monotonic_ns()).ended, 200);
+    drop(local_client);
     server.join().expect("it ends with the connections");
 }
 
 #[test]
 fn every_end_is_told_once() {
     let (address, server) = serve_all(by_path, 1);
-    let mut face = Face::new(&address);
-    let channel = face.connect();
-    face.begin(channel, 1, "/t.T/Fail", b"");
-    face.begin(channel, 2, "/t.T/Refuse", b"");
-    face.begin(channel, 3, "/t.T/None", b"x");
-    face.begin(channel, 4, "/t.T/Stream", b"123");
-    face.begin_within(channel, 5, "/t.T/Silent", b"", Some(20_000_000));
-    let cancelled = face.begin(channel, 6, "/t.T/Silent", b"");
-    face.local.cancel(cancelled);
-    face.begin(channel, 7, "/t.T/Silent", b"x");
+    let mut local_client = LocalClient::new(&address);
+    let channel = local_client.connect();
+    local_client.begin(channel, 1, "/t.T/Fail", b"");
+    local_client.begin(channel, 2, "/t.T/Refuse", b"");
+    local_client.begin(channel, 3, "/t.T/None", b"x");
+    local_client.begin(channel, 4, "/t.T/Stream", b"123");
+    local_client.begin_within(channel, 5, "/t.T/Silent", b"", Some(20_000_000));
+    let cancelled = local_client.begin(channel, 6, "/t.T/Silent", b"");
+    local_client.local.cancel(cancelled);
+    local_client.begin(channel, 7, "/t.T/Silent", b"x");
     for expected in [
-        Heard::Failed(1, Code::ResourceExhausted),
-        Heard::NotBegun(2),
-        Heard::Ok(3, 0),
-        Heard::Ok(4, 3),
-        Heard::DeadlineExceeded(5),
+        Reported::Failed(1, Code::ResourceExhausted),
+        Reported::NotBegun(2),
+        Reported::Ok(3, 0),
+        Reported::Ok(4, 3),
+        Reported::DeadlineExceeded(5),
     ] {
-        face.until(|heard| *heard == expected);
+        local_client.until(|reported| *reported == expected);
     }
-    assert_eq!(face.local.counters().ended, 6);
-    face.local.close_channel(channel);
-    assert_eq!(face.local.room(channel), 0);
-    face.turn_quiet();
+    assert_eq!(local_client.local.counters(net::monotonic_ns()).ended, 6);
+    local_client.local.close_channel(channel);
+    assert_eq!(local_client.local.room(channel), 0);
+    local_client.turn_quiet();
     let about = |tag: u64| {
-        face.heard
+        local_client
+            .reported
             .iter()
-            .filter(move |heard| match heard {
-                Heard::Ok(it, _) | Heard::Failed(it, _) | Heard::Lost(it) => *it == tag,
+            .filter(move |reported| match reported {
+                Reported::Ok(it, _) | Reported::Failed(it, _) | Reported::Lost(it) => *it == tag,
                 _ => false,
             })
             .count()
     };
-    assert_eq!(about(6) + about(7), 0, "{:?}", face.heard);
-    assert_eq!(face.local.counters().ended, 7);
-    drop(face);
+    assert_eq!(about(6) + about(7), 0, "{:?}", local_client.reported);
+    assert_eq!(local_client.local.counters(net::monotonic_ns()).ended, 7);
+    drop(local_client);
     server.join().expect("it ends with the connection");
 }
 
 #[test]
 fn streams_go_both_ways() {
     let (address, server) = serve_all(by_path, 1);
-    let mut face = Face::new(&address);
-    let channel = face.connect();
+    let mut local_client = LocalClient::new(&address);
+    let channel = local_client.connect();
     let start = CallStart {
         path: "/t.T/Chat",
         timeout_ns: None,
         metadata: None,
     };
-    let call = face
+    let call = local_client
         .local
-        .begin_streaming(channel, 9, &start, Face::now_ns())
+        .begin_streaming(channel, 9, &start, LocalClient::now_ns())
         .expect("there is room");
     for number in 0..3_u8 {
-        assert!(face.local.can_send(call));
-        face.local.send(call, false, |out| out.push(number));
-        face.until(|heard| *heard == Heard::Message(9, vec![number]));
+        assert!(local_client.local.can_send(call));
+        local_client.local.send(call, false, |out| out.push(number));
+        local_client.until(|reported| *reported == Reported::Message(9, vec![number]));
     }
     // More than the server's window takes: it is told when there is room again.
     let large = vec![1; 3 << 20];
-    face.local
+    local_client
+        .local
         .send(call, false, |out| out.extend_from_slice(&large));
-    assert!(!face.local.can_send(call));
-    face.until(|heard| *heard == Heard::Writable(9));
-    face.local.send(call, true, |out| out.push(9));
-    face.until(|heard| *heard == Heard::Ok(9, 5));
-    drop(face);
+    assert!(!local_client.local.can_send(call));
+    local_client.until(|reported| *reported == Reported::Writable(9));
+    local_client.local.send(call, true, |out| out.push(9));
+    local_client.until(|reported| *reported == Reported::Ok(9, 5));
+    drop(local_client);
     server.join().expect("it ends with the connection");
 }
 
 #[test]
 fn a_connection_that_ends_takes_its_calls_with_it() {
     let (address, listener) = listen();
-    let mut face = Face::new(&address);
-    let channel = face
+    let mut local_client = LocalClient::new(&address);
+    let channel = local_client
         .local
-        .open_channel(Face::now_ns())
+        .open_channel(LocalClient::now_ns())
         .expect("there is room");
     let (peer, _) = listener.accept().expect("it connects");
     // Empty SETTINGS of a server that then says no more.
     std::io::Write::write_all(&mut &peer, &[0, 0, 0, 4, 0, 0, 0, 0, 0]).expect("connected");
-    face.until(|heard| *heard == Heard::Connected(channel));
-    face.begin(channel, 1, "/t.T/Echo", b"x");
-    face.turn_quiet();
+    local_client.until(|reported| *reported == Reported::Connected(channel));
+    local_client.begin(channel, 1, "/t.T/Echo", b"x");
+    local_client.turn_quiet();
     drop(peer);
-    face.until(|heard| *heard == Heard::Lost(1));
-    face.until(|heard| matches!(heard, Heard::Disconnected(it, _) if *it == channel));
-    let lost = face
-        .heard
+    local_client.until(|reported| *reported == Reported::Lost(1));
+    local_client
+        .until(|reported| matches!(reported, Reported::Disconnected(it, _) if *it == channel));
+    let lost = local_client
+        .reported
         .iter()
-        .position(|heard| *heard == Heard::Lost(1))
-        .expect("heard");
-    let gone = face
-        .heard
+        .position(|reported| *reported == Reported::Lost(1))
+        .expect("reported");
+    let gone = local_client
+        .reported
         .iter()
-        .position(|heard| matches!(heard, Heard::Disconnected(..)))
-        .expect("heard");
-    assert!(lost < gone, "first the calls: {:?}", face.heard);
-    let again = face
+        .position(|reported| matches!(reported, Reported::Disconnected(..)))
+        .expect("reported");
+    assert!(lost < gone, "first the calls: {:?}", local_client.reported);
+    let again = local_client
         .local
-        .open_channel(Face::now_ns())
+        .open_channel(LocalClient::now_ns())
         .expect("there is room");
     assert_eq!(again.slot, channel.slot);
     assert_ne!(again, channel, "the name is not given again");
@@ -170,14 +178,23 @@ fn a_connection_that_ends_takes_its_calls_with_it() {
 fn failures_to_connect_are_told() {
     let (address, listener) = listen();
     drop(listener);
-    let mut face = Face::new(&address);
-    let channel = face.local.open_channel(Face::now_ns()).expect("room");
-    let told = face.until(|heard| matches!(heard, Heard::Disconnected(it, _) if *it == channel));
+    let mut local_client = LocalClient::new(&address);
+    let channel = local_client
+        .local
+        .open_channel(LocalClient::now_ns())
+        .expect("room");
+    let told = local_client
+        .until(|reported| matches!(reported, Reported::Disconnected(it, _) if *it == channel));
     assert!(format!("{told:?}").contains("nobody listens"), "{told:?}");
 
-    let mut face = Face::new(&"unix:/nowhere/at/all.sock".parse().expect("an address"));
-    let channel = face.local.open_channel(Face::now_ns()).expect("room");
-    let told = face.until(|heard| matches!(heard, Heard::Disconnected(it, _) if *it == channel));
+    let mut local_client =
+        LocalClient::new(&"unix:/nowhere/at/all.sock".parse().expect("an address"));
+    let channel = local_client
+        .local
+        .open_channel(LocalClient::now_ns())
+        .expect("room");
+    let told = local_client
+        .until(|reported| matches!(reported, Reported::Disconnected(it, _) if *it == channel));
     assert!(format!("{told:?}").contains("nobody listens"), "{told:?}");
 
     let unknown = "no-such-host.invalid:1".parse().expect("an address");
@@ -195,12 +212,16 @@ fn a_server_that_says_nothing_is_given_up() {
         connect_timeout_ns: 50_000_000,
         ..LocalOptions::default()
     };
-    let mut face = Face {
+    let mut local_client = LocalClient {
         local: Local::new(&address, options).expect("the address is known"),
-        heard: Vec::new(),
+        reported: Vec::new(),
     };
-    let channel = face.local.open_channel(Face::now_ns()).expect("room");
-    let told = face.until(|heard| matches!(heard, Heard::Disconnected(it, _) if *it == channel));
+    let channel = local_client
+        .local
+        .open_channel(LocalClient::now_ns())
+        .expect("room");
+    let told = local_client
+        .until(|reported| matches!(reported, Reported::Disconnected(it, _) if *it == channel));
     assert!(
         format!("{told:?}").contains("no answer in time"),
         "{told:?}"
@@ -210,13 +231,17 @@ fn a_server_that_says_nothing_is_given_up() {
 #[test]
 fn another_protocol_is_named() {
     let (address, listener) = listen();
-    let mut face = Face::new(&address);
-    let channel = face.local.open_channel(Face::now_ns()).expect("room");
+    let mut local_client = LocalClient::new(&address);
+    let channel = local_client
+        .local
+        .open_channel(LocalClient::now_ns())
+        .expect("room");
     let (peer, _): (TcpStream, _) = listener.accept().expect("it connects");
     peer.set_write_timeout(Some(Duration::from_secs(5)))
         .expect("a socket");
     std::io::Write::write_all(&mut &peer, b"HTTP/1.1 400 Bad Request\r\n\r\n").expect("connected");
-    let told = face.until(|heard| matches!(heard, Heard::Disconnected(it, _) if *it == channel));
+    let told = local_client
+        .until(|reported| matches!(reported, Reported::Disconnected(it, _) if *it == channel));
     assert!(format!("{told:?}").contains("HTTP/1.1"), "{told:?}");
 }
 

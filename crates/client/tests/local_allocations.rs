@@ -1,4 +1,4 @@
-//! A unary call of the local face allocates nothing once its connection has warmed up.
+//! A unary call of a `Local` allocates nothing once its connection has warmed up.
 
 mod common;
 

@@ -19,7 +19,7 @@ use testkit::frames::message;
 use wire::http2::frame::kind;
 
 use common::{by_path, listen, serve_all};
-use pooled::{PoolHeard, Pooled, call, of};
+use pooled::{PoolReported, Pooled, call, of};
 use raw::{
     ErrorCode, INITIAL_WINDOW_SIZE, MAX_CONCURRENT_STREAMS, RESETS_WITHOUT_A_STATUS, Raw, serve_raw,
 };
@@ -39,7 +39,7 @@ fn calls_share_connections_and_each_has_its_answer() {
             pooled.ended(tag).expect("it is answered");
             assert_eq!(pooled.messages(tag), [[tag as u8; 30]], "round {round}");
         }
-        pooled.heard.clear();
+        pooled.reported.clear();
         let statistics = pooled.statistics();
         let begun: Vec<_> = statistics.connections.iter().map(|c| c.begun).collect();
         assert_eq!(begun, [50 * (round + 1), 50 * (round + 1)]);
@@ -68,7 +68,7 @@ fn a_stream_goes_both_ways() {
         }
         pooled.ended(7).expect("it is answered");
         assert_eq!(pooled.messages(7), [[0], [1], [2], [3], [4]]);
-        pooled.heard.clear();
+        pooled.reported.clear();
     }
     pooled.close();
     server.join().expect("it ends with the connections");
@@ -383,9 +383,9 @@ fn a_target_that_is_not_there_is_named_at_once() {
     assert!(words.contains("nobody listens there"), "{words}");
     assert!(
         !pooled
-            .heard
+            .reported
             .iter()
-            .any(|heard| matches!(heard, PoolHeard::Ended(..)))
+            .any(|reported| matches!(reported, PoolReported::Ended(..)))
     );
     pooled.close();
 }

@@ -3,47 +3,17 @@
 mod common;
 #[path = "common/pooled.rs"]
 mod pooled;
+#[path = "common/sharing.rs"]
+mod sharing;
 
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use client::{CallError, Code, NotBegun, PoolCall, SharedPool, UnaryFuture};
-use common::{by_path, serve_all};
-use pooled::of;
-
-const TIMEOUT_NS: u64 = 20_000_000_000;
-
-fn call(path: &str) -> PoolCall<'_> {
-    PoolCall {
-        path,
-        timeout_ns: Some(TIMEOUT_NS),
-        ..PoolCall::default()
-    }
-}
-
-fn pool(connections: usize) -> (SharedPool, thread::JoinHandle<()>) {
-    let (address, server) = serve_all(by_path, connections);
-    let pool = SharedPool::new(&[address], of(connections), 7).expect("the address is known");
-    (pool, server)
-}
-
-/// All that was counted fits together, and nothing is left.
-fn assert_nothing_left(pool: &SharedPool) {
-    let until = Instant::now() + Duration::from_nanos(TIMEOUT_NS);
-    loop {
-        let statistics = pool.statistics();
-        let counters = statistics.counters;
-        let ended = counters.succeeded + counters.failed + counters.cancelled;
-        if statistics.in_flight == 0 && counters.begun == ended {
-            return;
-        }
-        assert!(Instant::now() < until, "{statistics:?}");
-        thread::sleep(Duration::from_millis(1));
-    }
-}
+use client::{CallError, Code, NotBegun, PoolCall, UnaryFuture};
+use sharing::{assert_nothing_left, call, pool};
 
 #[test]
 fn a_thread_drives_its_own_calls() {
@@ -105,8 +75,11 @@ fn futures_that_are_dropped_cancel_their_calls() {
 #[test]
 fn a_deadline_ends_calls_of_threads_and_futures() {
     let (pool, server) = pool(1);
+    // Connected, so that each call begins: one whose time is over before has another error.
+    pool.unary(&call("/t.T/Echo"), b"x")
+        .expect("it is answered");
     let short = PoolCall {
-        timeout_ns: Some(20_000_000),
+        timeout_ns: Some(500_000_000),
         ..call("/t.T/Silent")
     };
     for _ in 0..2 {

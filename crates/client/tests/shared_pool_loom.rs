@@ -20,6 +20,7 @@ mod sync {
     pub(super) struct SubmissionQueue<T> {
         items: Mutex<VecDeque<T>>,
         capacity: usize,
+        steps: AtomicU32,
     }
 
     impl<T> SubmissionQueue<T> {
@@ -27,7 +28,14 @@ mod sync {
             SubmissionQueue {
                 items: Mutex::new(VecDeque::new()),
                 capacity,
+                steps: AtomicU32::new(0),
             }
+        }
+
+        /// A step between the last look at the queue and the unlocking of the state, before which
+        /// and after which others submit: loom lets no other thread in at the release of a lock.
+        pub(super) fn step(&self) {
+            self.steps.fetch_add(1, Ordering::SeqCst);
         }
 
         pub(super) fn push(&self, item: T) -> Result<(), T> {
@@ -36,6 +44,8 @@ mod sync {
                 return Err(item);
             }
             items.push_back(item);
+            drop(items);
+            self.step();
             Ok(())
         }
 
@@ -52,7 +62,7 @@ mod sync {
 use loom::sync::Arc;
 use loom::thread::{self, Thread};
 
-use protocol::{CallPhase, Combiner, Seat, Sitter};
+use protocol::{CallPhase, Combiner, Follower, Leadership};
 use sync::SubmissionQueue;
 
 fn model(check: impl Fn() + Sync + Send + 'static) {
@@ -65,6 +75,7 @@ fn count(total: &mut u32, queue: &SubmissionQueue<u32>) {
     while let Some(item) = queue.pop() {
         *total += item;
     }
+    queue.step();
 }
 
 /// Two others and this thread submit; nothing is left when all have returned.
@@ -79,7 +90,29 @@ fn no_submission_is_left(capacity: usize) {
         for other in others {
             other.join().expect("no panic");
         }
-        assert_eq!(*combiner.acquire().0, 7);
+        assert_eq!(combiner.with(|total, _| *total, count), 7);
+    });
+}
+
+/// Who submits while another thread combines goes on, and the other one looks again.
+#[test]
+fn no_submission_is_left_behind_by_who_waited_for_the_lock() {
+    model(|| {
+        let combiner = Arc::new(Combiner::new(0, 4));
+        let other = {
+            let combiner = Arc::clone(&combiner);
+            thread::spawn(move || combiner.submit(1, count))
+        };
+        let before = combiner.with(
+            |total, queue| {
+                queue.step();
+                *total
+            },
+            count,
+        );
+        assert!(before <= 1);
+        other.join().expect("no panic");
+        assert_eq!(combiner.with(|total, _| *total, count), 1);
     });
 }
 
@@ -98,7 +131,7 @@ struct Caller {
     thread: Thread,
 }
 
-impl Sitter for Caller {
+impl Follower for Caller {
     fn phase(&self) -> &CallPhase {
         &self.phase
     }
@@ -116,36 +149,57 @@ fn caller() -> Arc<Caller> {
 }
 
 /// Waits for a call as the pool does; whoever polls finishes its own call.
-fn wait(seat: &Seat<Caller>, own: &Arc<Caller>) {
+fn wait(leadership: &Leadership<Caller>, own: &Arc<Caller>) {
     while !own.phase.is_done() {
-        if seat.take_or_park(own, thread::park) {
+        if leadership.acquire_or_park(own, thread::park) {
             if !own.phase.begin_polling() {
                 own.phase.finish();
             }
-            seat.leave();
+            leadership.release();
         }
     }
 }
 
 #[test]
-fn the_seat_goes_from_caller_to_caller_and_is_free_in_the_end() {
+fn the_leadership_goes_from_caller_to_caller_and_is_free_in_the_end() {
     model(|| {
-        let seat = Arc::new(Seat::new());
+        let leadership = Arc::new(Leadership::new());
         let other = {
-            let seat = Arc::clone(&seat);
-            thread::spawn(move || wait(&seat, &caller()))
+            let leadership = Arc::clone(&leadership);
+            thread::spawn(move || wait(&leadership, &caller()))
         };
-        wait(&seat, &caller());
+        wait(&leadership, &caller());
         other.join().expect("no panic");
-        assert!(seat.try_take());
+        assert!(leadership.try_acquire());
     });
 }
 
 #[test]
-fn a_call_that_others_finish_while_it_is_given_the_seat_passes_it_on() {
+fn a_call_that_ended_while_it_waited_is_not_promoted_when_it_is_used_again() {
     model(|| {
-        let seat = Arc::new(Seat::new());
-        assert!(seat.try_take());
+        let leadership = Arc::new(Leadership::new());
+        assert!(leadership.try_acquire());
+        let own = caller();
+        let finishing = {
+            let own = Arc::clone(&own);
+            thread::spawn(move || {
+                own.phase.finish();
+                own.thread.unpark();
+            })
+        };
+        assert!(!leadership.acquire_or_park(&own, thread::park));
+        finishing.join().expect("no panic");
+        own.phase.reset();
+        assert!(!leadership.release(), "nobody waits");
+        assert!(leadership.try_acquire());
+    });
+}
+
+#[test]
+fn a_call_that_others_finish_while_it_is_promoted_passes_the_leadership_on() {
+    model(|| {
+        let leadership = Arc::new(Leadership::new());
+        assert!(leadership.try_acquire());
         let own = caller();
         let finishing = {
             let own = Arc::clone(&own);
@@ -155,22 +209,22 @@ fn a_call_that_others_finish_while_it_is_given_the_seat_passes_it_on() {
             })
         };
         let leaving = {
-            let seat = Arc::clone(&seat);
+            let leadership = Arc::clone(&leadership);
             thread::spawn(move || {
-                seat.leave();
+                leadership.release();
             })
         };
         while !own.phase.is_done() {
-            if seat.take_or_park(&own, thread::park) {
+            if leadership.acquire_or_park(&own, thread::park) {
                 // The other finishes it, as one does who writes for all.
                 while !own.phase.is_done() {
                     thread::yield_now();
                 }
-                seat.leave();
+                leadership.release();
             }
         }
         finishing.join().expect("no panic");
         leaving.join().expect("no panic");
-        assert!(seat.try_take());
+        assert!(leadership.try_acquire());
     });
 }

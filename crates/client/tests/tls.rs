@@ -1,8 +1,8 @@
 //! Both faces over TLS, against `wire`'s server role behind an event loop of `net`.
 
 mod common;
-#[path = "common/face.rs"]
-mod face;
+#[path = "common/local_client.rs"]
+mod local_client;
 #[path = "common/pooled.rs"]
 mod pooled;
 
@@ -16,7 +16,7 @@ use client::{
     LocalPoolOptions,
 };
 use common::by_path;
-use face::{Face, Heard};
+use local_client::{LocalClient, Reported};
 use net::tls::{ServerTls, ServerTlsOptions};
 use net::{
     Closed, ConnectionId, Connections, Handler, Io, Listen, LoopConfig, Loops, Peer, StopHandle,
@@ -182,14 +182,14 @@ impl Server {
         Channel::connect(&self.address, &options)
     }
 
-    fn face(&self, tls: &ClientTls) -> Face {
+    fn local_client(&self, tls: &ClientTls) -> LocalClient {
         let options = LocalOptions {
             tls: Some(tls.clone()),
             ..LocalOptions::default()
         };
-        Face {
+        LocalClient {
             local: Local::new(&self.address, options).expect("the address is known"),
-            heard: Vec::new(),
+            reported: Vec::new(),
         }
     }
 }
@@ -225,16 +225,16 @@ fn calls_go_through_both_faces() {
     drop(stream);
     drop(channel);
 
-    let mut face = server.face(&tls);
-    let channels = [face.connect(), face.connect()];
+    let mut local_client = server.local_client(&tls);
+    let channels = [local_client.connect(), local_client.connect()];
     for tag in 0..100 {
         let request = vec![tag as u8; 1 + 500 * tag as usize];
-        face.begin(channels[tag as usize % 2], tag, "/t.T/Echo", &request);
+        local_client.begin(channels[tag as usize % 2], tag, "/t.T/Echo", &request);
     }
     for tag in 0..100 {
-        face.until(|heard| *heard == Heard::Ok(tag, 1));
-        let answer = Heard::Message(tag, vec![tag as u8; 1 + 500 * tag as usize]);
-        assert!(face.heard.contains(&answer), "{tag}");
+        local_client.until(|reported| *reported == Reported::Ok(tag, 1));
+        let answer = Reported::Message(tag, vec![tag as u8; 1 + 500 * tag as usize]);
+        assert!(local_client.reported.contains(&answer), "{tag}");
     }
 }
 
@@ -260,7 +260,7 @@ fn calls_go_through_a_pool() {
             pooled.ended(tag).expect("it is answered");
             assert_eq!(pooled.messages(tag), [vec![tag as u8; 50_000]]);
         }
-        pooled.heard.clear();
+        pooled.reported.clear();
     }
     pooled.close();
 }
@@ -314,10 +314,14 @@ fn both_faces_say_why_there_is_no_tls() {
             ConnectError::Tls { failure, .. } => assert_eq!(failure.kind, kind, "{failure}"),
             other => panic!("{other}"),
         }
-        let mut face = server.face(&tls);
-        let channel = face.local.open_channel(Face::now_ns()).expect("room");
-        let heard = face.until(|heard| matches!(heard, Heard::Disconnected(..)));
-        let Heard::Disconnected(which, reason) = heard else {
+        let mut local_client = server.local_client(&tls);
+        let channel = local_client
+            .local
+            .open_channel(LocalClient::now_ns())
+            .expect("room");
+        let reported =
+            local_client.until(|reported| matches!(reported, Reported::Disconnected(..)));
+        let Reported::Disconnected(which, reason) = reported else {
             unreachable!("it is one")
         };
         assert!(which == channel && reason.contains(words), "{reason}");

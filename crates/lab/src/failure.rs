@@ -2,13 +2,15 @@
 
 use std::fmt;
 
-use client::Code;
+use client::{Code, FramedStatus};
 
 /// Why a call counts as failed, for counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FailureKind {
     /// The server ended it with this status.
     Status(u8),
+    /// The server ended it with this error of baidu_std or SRPC.
+    FramedError(FramedStatus),
     /// The time given to it has passed, and the server had not answered.
     DeadlineExceeded,
     /// The server did not begin with it.
@@ -29,6 +31,7 @@ impl fmt::Display for FailureKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             FailureKind::Status(number) => Code::from_u8(*number).name(),
+            FailureKind::FramedError(status) => return status.fmt(f),
             FailureKind::DeadlineExceeded => "deadline passed here",
             FailureKind::NotBegun => "refused by the server",
             FailureKind::ConnectionLost => "connection lost",

@@ -76,6 +76,11 @@ pub const DIALS_AT_ONCE: usize = 64;
 /// hammered.
 pub const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
 
+/// How long a run of a number of calls goes on while no connection stands and none can be made: a
+/// server that restarts is back before, and one that is gone for good does not keep the run
+/// forever.
+pub const SERVER_GONE: Duration = Duration::from_secs(10);
+
 /// How long calls that were begun in time may take to end after the last one has begun. What is
 /// still open then counts as unfinished.
 pub const DRAIN: Duration = Duration::from_secs(5);
@@ -116,6 +121,13 @@ pub const RATE_SHARE_PERCENT: u64 = 99;
 /// How often an open loop looks whether the calls that end keep up with those that come due: how
 /// exactly a result can say since when they do not.
 pub const LOOK_BEHIND: Duration = Duration::from_millis(10);
+
+/// Bytes of a message for an echo service: what a brpc server takes, with room for the rest of its
+/// frame.
+pub const MAX_ECHO_BYTES: usize = 63 << 20;
+
+/// Services that are named of a server that has not the one that was asked for.
+pub const SHOWN_SERVICES_MAX: usize = 20;
 
 /// Files of descriptors that a server's reflection may bring.
 pub const MAX_DESCRIPTOR_FILES: usize = 2_000;

@@ -83,6 +83,8 @@ pub struct Tally {
     pub server_allows: u64,
     /// Connections lost and made again.
     pub reconnects: u64,
+    /// The run ended early because no connection could be made for [`limits::SERVER_GONE`].
+    pub is_server_gone: bool,
     /// Calls that ended at any time, warm-up included.
     pub ended: u64,
     /// When the last call ended.
@@ -113,6 +115,7 @@ impl Default for Tally {
             oldest_unfinished_ns: 0,
             server_allows: u64::MAX,
             reconnects: 0,
+            is_server_gone: false,
             ended: 0,
             last_end_ns: 0,
         }
@@ -213,6 +216,7 @@ impl Tally {
         self.oldest_unfinished_ns = self.oldest_unfinished_ns.max(other.oldest_unfinished_ns);
         self.server_allows = self.server_allows.min(other.server_allows);
         self.reconnects += other.reconnects;
+        self.is_server_gone |= other.is_server_gone;
         self.ended += other.ended;
         self.last_end_ns = self.last_end_ns.max(other.last_end_ns);
     }
@@ -230,6 +234,7 @@ pub fn count_as(ending: &Ending<'_>, verdict: Option<Verdict>) -> Result<bool, F
             Some(Verdict::Unreadable) | None => Err(FailureKind::BadAnswer),
         },
         Ending::Status { status, .. } => Err(FailureKind::Status(status.code() as u8)),
+        Ending::FramedError { status, .. } => Err(FailureKind::FramedError(*status)),
         Ending::DeadlineExceeded => Err(FailureKind::DeadlineExceeded),
         Ending::NotBegun => Err(FailureKind::NotBegun),
         Ending::ConnectionLost { .. } => Err(FailureKind::ConnectionLost),
@@ -244,6 +249,10 @@ pub fn describe(ending: &Ending<'_>) -> String {
             format!("the answer has {messages} messages, or one that is not what it should be")
         }
         Ending::Status { status, .. } => status.to_string(),
+        Ending::FramedError { status, text: "" } => {
+            format!("{status}: {}", status.meaning())
+        }
+        Ending::FramedError { status, text } => format!("{status}, {}: {text}", status.meaning()),
         Ending::DeadlineExceeded => "no answer before the deadline".into(),
         Ending::NotBegun => "the server did not begin with it".into(),
         Ending::ConnectionLost { reason } => (*reason).into(),
@@ -291,6 +300,7 @@ mod tests {
             oldest_unfinished_ns: factor * 11,
             server_allows: factor * 12,
             reconnects: factor * 13,
+            is_server_gone: factor == 100,
             ended: factor * 14,
             last_end_ns: factor * 15,
         }
@@ -330,6 +340,7 @@ mod tests {
                 (sum.reconnects, sum.ended, sum.last_end_ns),
                 (1_313, 1_414, 1_500)
             );
+            assert!(sum.is_server_gone, "one thread saw it");
         }
     }
 

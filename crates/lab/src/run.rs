@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
-use client::{Address, Local, LocalCounters, LocalOptions, TcpFigures};
+use client::{Address, FramedProtocol, Local, LocalCounters, LocalOptions, TcpFigures};
 use net::{make_waits_precise, monotonic_ns, pin_thread};
 
 use crate::limits;
@@ -13,7 +13,7 @@ use crate::measure::{Tally, Window};
 use crate::pacing::{Pace, time_left};
 use crate::process;
 use crate::stalls::{self, Stalls};
-use crate::worker::{LoadWorker, RunError, WorkerPlan};
+use crate::worker::{ConnectionMode, LoadWorker, RunError, WorkerPlan};
 use crate::workload::Workload;
 
 /// How long a run goes on.
@@ -32,6 +32,8 @@ pub struct LoadPlan {
     pub address: Address,
     /// How long connecting may take.
     pub connect_timeout: Duration,
+    /// What calls are made over; `None`: gRPC.
+    pub framed: Option<FramedProtocol>,
     /// TLS of all connections; `None`: they are plain.
     pub tls: Option<client::tls::ClientTls>,
     /// For whom the server is to answer; `None`: the address.
@@ -345,6 +347,8 @@ impl ThreadResult {
         sum.bytes_in += counters.bytes_in;
         sum.bytes_out += counters.bytes_out;
         sum.dials += counters.dials;
+        sum.socket_wait_ns += counters.socket_wait_ns;
+        sum.window_wait_ns += counters.window_wait_ns;
     }
 }
 
@@ -408,12 +412,18 @@ impl<W: Workload> Turning<W> {
             },
             ..plan.worker.clone()
         };
-        let options = LocalOptions {
+        let mut options = LocalOptions {
             connect_timeout_ns: plan.connect_timeout.as_nanos() as u64,
             authority: plan.authority.clone(),
             tls: plan.tls.clone(),
+            framed: plan.framed,
             ..LocalOptions::default()
         };
+        // So a connection whose call is given up is closed, as others do: its response would come
+        // while the next call runs.
+        if plan.framed.is_some() && plan.worker.mode != ConnectionMode::Multiplexed {
+            options.max_calls_per_channel = 1;
+        }
         let connect = |error: client::ConnectError| RunError::Connect(error.to_string());
         let mut local = Local::new(&plan.address, options).map_err(connect)?;
         let mut worker = LoadWorker::new(worker_plan, make(index));
@@ -477,7 +487,7 @@ impl<W: Workload> Turning<W> {
         shared: &Shared,
     ) -> Result<ThreadResult, RunError> {
         let window = timeline.window;
-        let counted_before = self.local.counters();
+        let counted_before = self.local.counters(monotonic_ns());
         let tcp_before = self.tcp();
         // Until then nothing is due.
         while let Some(left) = time_left(timeline.begin_ns, monotonic_ns()) {
@@ -506,7 +516,7 @@ impl<W: Workload> Turning<W> {
                 break;
             }
         }
-        let counters = difference(&self.local.counters(), &counted_before);
+        let counters = difference(&self.local.counters(monotonic_ns()), &counted_before);
         let tcp = self.tcp().zip(tcp_before);
         Ok(ThreadResult {
             counters,
@@ -552,6 +562,8 @@ fn difference(after: &LocalCounters, before: &LocalCounters) -> LocalCounters {
         bytes_in: after.bytes_in - before.bytes_in,
         bytes_out: after.bytes_out - before.bytes_out,
         dials: after.dials - before.dials,
+        socket_wait_ns: after.socket_wait_ns - before.socket_wait_ns,
+        window_wait_ns: after.window_wait_ns - before.window_wait_ns,
     }
 }
 
@@ -611,6 +623,8 @@ mod tests {
             bytes_in: of(6),
             bytes_out: of(7),
             dials: of(8),
+            socket_wait_ns: of(9),
+            window_wait_ns: of(10),
         }
     }
 

@@ -68,6 +68,8 @@ fn with_bad_port(text: &str) -> String {
 
 fn url(text: &str) -> String {
     let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
+    // Names of gRPC, such as dns:///host:port, have an empty authority.
+    let rest = rest.trim_start_matches('/');
     let rest = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let port = if rest.contains(':') { "" } else { ":PORT" };
     let tls = if scheme == "https" { ", and --tls" } else { "" };
@@ -168,6 +170,7 @@ mod tests {
             ("http://127.0.0.1:1978", "write 127.0.0.1:1978"),
             ("https://[::1]:1978/path", "write [::1]:1978, and --tls"),
             ("grpc://host", "write host:PORT"),
+            ("dns:///host:1978", "write host:1978"),
         ] {
             assert!(cause(url).to_string().ends_with(written), "{}", cause(url));
         }

@@ -92,6 +92,9 @@ pub(crate) struct ConnectionThread {
     give_back: fn(),
     /// The bytes that it had moved when it last gave memory back to the allocator.
     given_back_at_bytes: u64,
+    /// It has given back once. The rest of what was under way then is worth it, too, however little
+    /// is moved until it goes.
+    owes_rest: bool,
     waiter: Arc<Waiter>,
     arrivals: Vec<(OwnedFd, Peer)>,
     notices: Arc<dyn Notices>,
@@ -132,6 +135,7 @@ impl ConnectionThread {
             is_at_rest: false,
             give_back: config.give_back,
             given_back_at_bytes: 0,
+            owes_rest: false,
             waiter: Waiter::of_this_thread(),
             arrivals: Vec::new(),
             notices: config.notices.clone(),
@@ -248,7 +252,10 @@ impl ConnectionThread {
         self.is_at_rest = true;
         let counters = self.shared.counters();
         let moved_bytes = counters.bytes_in.get() + counters.bytes_out.get();
-        if moved_bytes >= self.given_back_at_bytes + limits::GIVE_BACK_BYTES {
+        let is_much = moved_bytes >= self.given_back_at_bytes + limits::GIVE_BACK_BYTES;
+        let is_rest = self.owes_rest && moved_bytes > self.given_back_at_bytes;
+        if is_much || is_rest {
+            self.owes_rest = is_much;
             self.given_back_at_bytes = moved_bytes;
             (self.give_back)();
         }

@@ -30,6 +30,9 @@ pub(crate) struct LoopCore<P: Port> {
     table: ConnectionTable<P::Socket>,
     /// Who has a turn due, first come first served. What one tick has no time for stays in front.
     queue: VecDeque<ConnectionId>,
+    /// Who has used up a turn and goes on, behind those in `queue`: who brings more than a turn's
+    /// work at once waits for those who bring less (RFC 8290 section 4.2, "new" and "old" queues).
+    unfinished: VecDeque<ConnectionId>,
     /// Connections in a lingering close, by deadline.
     lingering: VecDeque<(u64, ConnectionId)>,
     stall_check_ns: u64,
@@ -55,6 +58,7 @@ impl<P: Port> LoopCore<P> {
             handler,
             table: ConnectionTable::new(Buffers::new(counters.clone())),
             queue: VecDeque::new(),
+            unfinished: VecDeque::new(),
             lingering: VecDeque::new(),
             stall_check_ns: 0,
             write_stall_ns: write_stall_ms.saturating_mul(1_000_000),
@@ -152,8 +156,8 @@ impl<P: Port> LoopCore<P> {
 
     /// Whether a tick is due without anything being reported.
     pub(crate) fn has_work(&self) -> bool {
-        let has_turns = !self.queue.is_empty() || self.security.handshakes.has_turn();
-        has_turns || self.table.has_touched()
+        let has_turns = !self.queue.is_empty() || !self.unfinished.is_empty();
+        has_turns || self.security.handshakes.has_turn() || self.table.has_touched()
     }
 
     fn enqueue(&mut self, id: ConnectionId) {
@@ -162,28 +166,42 @@ impl<P: Port> LoopCore<P> {
         {
             match connection.is_handshaking() {
                 true => self.security.handshakes.bytes_came(id),
+                false if connection.io().is_unfinished() => self.unfinished.push_back(id),
                 false => self.queue.push_back(id),
             }
         }
     }
 
-    /// One turn for each connection that stands in the queue now, as long as the tick's input
-    /// allowance lasts.
+    /// One turn for each connection that stands in the queues now, as long as the tick's input
+    /// allowance lasts. One of those that go on has its turn in any case.
     fn serve_queue(&mut self, now_ns: u64) {
-        let mut allowance = TICK_INPUT_BYTES;
-        for _ in 0..self.queue.len() {
-            if allowance == 0 {
+        let allowance = self.serve_some(|core| &mut core.queue, (0, TICK_INPUT_BYTES), now_ns);
+        self.serve_some(|core| &mut core.unfinished, (1, allowance), now_ns);
+        let turns_left = self.queue.len() + self.unfinished.len();
+        self.counters.turns_left.set(turns_left as u64);
+    }
+
+    /// One turn for each connection that stands in a queue now, as long as the allowance lasts;
+    /// `least` of them have theirs in any case. Returns what is left of the allowance.
+    fn serve_some(
+        &mut self,
+        queue: impl Fn(&mut Self) -> &mut VecDeque<ConnectionId>,
+        (least, mut allowance): (usize, usize),
+        now_ns: u64,
+    ) -> usize {
+        for index in 0..queue(self).len() {
+            if allowance == 0 && index >= least {
                 break;
             }
-            let Some(id) = self.queue.pop_front() else {
+            let Some(id) = queue(self).pop_front() else {
                 break;
             };
             allowance = allowance.saturating_sub(self.turn(id, now_ns));
         }
-        self.counters.turns_left.set(self.queue.len() as u64);
+        allowance
     }
 
-    /// One connection's turn. The answer is how many bytes the handler consumed.
+    /// One connection's turn. Returns how many bytes the handler consumed, or took as long as.
     fn turn(&mut self, id: ConnectionId, now_ns: u64) -> usize {
         let Some(connection) = self.table.get(id) else {
             return 0;
@@ -270,7 +288,7 @@ impl<P: Port> LoopCore<P> {
             let shown_bytes = io.input.len();
             io.set_unfinished(false);
             handler.received(id, io, now_ns);
-            consumed_bytes = shown_bytes - io.input.len();
+            consumed_bytes = (shown_bytes - io.input.len()).max(io.take_turn_cost());
         });
         if let Some((connection, buffers)) = self.table.with_buffers(id) {
             buffers.settle_input(&mut connection.io_mut().input);

@@ -35,6 +35,14 @@ pub fn monotonic_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
+/// What a loop waits for, made before its thread: a limit on descriptors refuses the start, and
+/// does not end a server that serves.
+pub(crate) struct LoopSockets {
+    pub(crate) epoll: Epoll,
+    /// Only the first loop accepts.
+    pub(crate) acceptor: Option<Acceptor>,
+}
+
 pub(crate) struct EventLoop {
     index: usize,
     core: LoopCore<Epoll>,
@@ -50,10 +58,10 @@ impl EventLoop {
         index: usize,
         config: &LoopConfig,
         shared: Arc<LoopShared>,
-        acceptor: Option<Acceptor>,
+        sockets: LoopSockets,
         handler: Box<dyn Handler>,
     ) -> io::Result<EventLoop> {
-        let epoll = Epoll::new()?;
+        let LoopSockets { epoll, acceptor } = sockets;
         epoll.add_wake(shared.waker())?;
         if let Some(acceptor) = &acceptor {
             acceptor.register(&epoll)?;

@@ -15,6 +15,7 @@ pub struct Input {
 
 impl Input {
     /// All unconsumed bytes, in the order received.
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
@@ -121,6 +122,8 @@ pub struct Io {
     written: usize,
     end_of_input: bool,
     unfinished: bool,
+    /// What the handler's turn has cost, in [`limits::TICK_INPUT_BYTES`].
+    turn_cost_bytes: usize,
     reading_paused: bool,
     closing: Closing,
 }
@@ -178,6 +181,18 @@ impl Io {
     /// Whether the connection waits for another turn.
     pub fn is_unfinished(&self) -> bool {
         self.unfinished
+    }
+
+    /// Reports that this turn has taken as long as the handling of so many input bytes usually
+    /// does: counted in [`limits::TICK_INPUT_BYTES`] if it is more than what was consumed. For
+    /// input that is small and makes much work.
+    pub fn set_turn_cost(&mut self, bytes: usize) {
+        self.turn_cost_bytes = bytes;
+    }
+
+    /// Returns what [`Io::set_turn_cost`] has reported since the driver last asked, and forgets it.
+    pub fn take_turn_cost(&mut self) -> usize {
+        std::mem::take(&mut self.turn_cost_bytes)
     }
 
     /// The peer ended its side: after the bytes in `input` nothing follows.

@@ -52,9 +52,9 @@ pub const ACCEPT_BACKOFF_MS: u64 = 100;
 /// next.
 pub const EVENTS_PER_TICK: usize = 256;
 
-/// Input bytes that handlers consume per tick and loop, after which the remaining connections wait
-/// for the next tick. Bounds the time between a request's arrival and its answer when many large
-/// inputs arrive.
+/// Input bytes that handlers consume per tick and loop, or report to have taken as long as, after
+/// which the remaining connections wait for the next tick. Bounds the time between a request's
+/// arrival and its answer when many large inputs arrive, or small ones that make much work.
 pub const TICK_INPUT_BYTES: usize = 256 * 1024;
 
 /// Unconsumed input of one connection, and the largest read. A handler must be able to go on with
@@ -118,7 +118,13 @@ pub const DRAIN_MS: u64 = 10_000;
 /// for draining.
 pub const STOP_FLUSH_MS: u64 = 2_000;
 
-/// The same where draining took all of its time: what a stop takes beyond that.
+/// During that time, a peer that takes no byte of waiting output for so long is closed: one that
+/// takes nothing must not hold a stop. The kernel reports room in a socket when a third of its
+/// buffer is free, so that a peer that goes on reading shows it well within this.
+pub const STOP_STALL_MS: u64 = 500;
+
+/// The time for the rest of the output where draining took all of its time: what a stop takes
+/// beyond that.
 pub const STOP_FLUSH_LEAST_MS: u64 = 250;
 
 /// Threads that one server may have: far above any machine, below what a slip of the finger costs.
@@ -154,8 +160,8 @@ pub const THREAD_NOTICE_MS: u64 = 10_000;
 pub const RECEIVE_WAIT_MS: u64 = 100;
 
 /// Bytes that a thread of the blocking driver has received and sent since it last gave memory back,
-/// from which on it does so when it rests: with less there is little to give, and who makes a small
-/// call each second should not pay for it.
+/// from which on it does so when it rests, and once more at the next rest: with less there is
+/// little to give, and who makes a small call each second should not pay for it.
 pub const GIVE_BACK_BYTES: u64 = 64 * 1024;
 
 /// Deadlines nearer than this are waited for with nanosecond precision, at the price of one more

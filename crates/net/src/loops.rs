@@ -10,7 +10,8 @@ use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM};
 
 use crate::Address;
 use crate::config::{Driver, LoopConfig};
-use crate::event_loop::Acceptor;
+use crate::epoll::Epoll;
+use crate::event_loop::{Acceptor, LoopSockets};
 use crate::handler::Handler;
 use crate::limits::{HANDSHAKES_ASKED, HANDSHAKES_OF_THREADS, HANDSHAKES_PER_LOOP, MAX_THREADS};
 use crate::listener::{BindError, Listener};
@@ -27,6 +28,8 @@ pub struct Loops {
     listeners: Vec<Listener>,
     addresses: Vec<Address>,
     list: LoopList,
+    /// One for each loop.
+    epolls: Vec<Epoll>,
     /// Where signals, stop handles and threads report.
     control: UnixStream,
     reports: Arc<Reports>,
@@ -54,6 +57,10 @@ impl Loops {
             Driver::Blocking => 1,
         };
         let list = LoopList::new(loops).map_err(BindError::System)?;
+        let epolls = (0..loops)
+            .map(|_| Epoll::new())
+            .collect::<io::Result<Vec<_>>>()
+            .map_err(BindError::System)?;
         let (reports, control) = Reports::new().map_err(BindError::System)?;
         let listeners = config
             .listen
@@ -69,6 +76,7 @@ impl Loops {
             listeners,
             addresses,
             list,
+            epolls,
             control,
             reports,
             signals: None,
@@ -118,6 +126,7 @@ impl Loops {
             config,
             listeners,
             list,
+            epolls,
             control,
             reports,
             impatient,
@@ -140,8 +149,9 @@ impl Loops {
         let crew = Crew::new(&config, &list, &reports, pool.as_ref(), &make);
         std::thread::scope(|scope| {
             let mut supervisor = Supervisor::new(scope, &crew, &impatient);
-            for index in 0..first_loops.len() {
-                supervisor.start_loop(index, acceptor.take());
+            for (index, epoll) in epolls.into_iter().enumerate() {
+                let acceptor = acceptor.take();
+                supervisor.start_loop(index, LoopSockets { epoll, acceptor });
             }
             supervisor.run(&control)
         })

@@ -8,7 +8,7 @@ use std::thread::{Builder, Scope, ScopedJoinHandle};
 
 use crate::blocking::{ConnectionThread, ThreadEnd};
 use crate::config::LoopConfig;
-use crate::event_loop::{Acceptor, EventLoop, monotonic_ns};
+use crate::event_loop::{EventLoop, LoopSockets, monotonic_ns};
 use crate::handler::Handler;
 use crate::limits::SAME_SIGNAL_MS;
 use crate::notice::Notice;
@@ -52,23 +52,24 @@ where
     M: Fn(&LoopStart) -> Box<dyn Handler> + Sync,
 {
     /// On the thread of a loop.
-    fn run(&self, start: &LoopStart, acceptor: Option<Acceptor>) -> io::Result<ThreadEnd> {
+    fn run(&self, start: &LoopStart, sockets: Option<LoopSockets>) -> io::Result<ThreadEnd> {
         // Dropped last, also when the handler panics.
         let _end = ReportEnd::new(self.reports, start.index);
         pin(start.index, self.config);
         let handler = (self.make)(start);
         let shared = self.loops.get(start.index);
-        match self.pool {
-            Some(pool) if start.one_connection => {
-                let pool = Arc::clone(pool);
-                ConnectionThread::new(start.index, self.config, shared, pool, handler).run()
-            }
-            _ => {
+        match (sockets, self.pool) {
+            (Some(sockets), _) => {
                 let event_loop =
-                    EventLoop::new(start.index, self.config, shared, acceptor, handler)?;
+                    EventLoop::new(start.index, self.config, shared, sockets, handler)?;
                 let in_time = event_loop.run()?;
                 Ok(ThreadEnd::Stopped { in_time })
             }
+            (None, Some(pool)) => {
+                let pool = Arc::clone(pool);
+                ConnectionThread::new(start.index, self.config, shared, pool, handler).run()
+            }
+            (None, None) => Ok(ThreadEnd::Stopped { in_time: true }),
         }
     }
 }
@@ -112,25 +113,22 @@ where
     }
 
     /// Starts a loop that is there from the beginning.
-    pub(crate) fn start_loop(&mut self, index: usize, acceptor: Option<Acceptor>) {
-        if let Err(error) = self.spawn(index, false, acceptor) {
+    pub(crate) fn start_loop(&mut self, index: usize, sockets: LoopSockets) {
+        if let Err(error) = self.spawn(index, Some(sockets)) {
             self.fail(RunError::Thread(error));
         }
     }
 
     fn start_connection_thread(&mut self, slot: usize) {
-        if let (Err(error), Some(pool)) = (self.spawn(slot, true, None), self.crew.pool) {
+        if let (Err(error), Some(pool)) = (self.spawn(slot, None), self.crew.pool) {
             pool.not_started(slot, error, monotonic_ns());
         }
     }
 
-    fn spawn(
-        &mut self,
-        index: usize,
-        one_connection: bool,
-        acceptor: Option<Acceptor>,
-    ) -> io::Result<()> {
+    /// Starts the thread of a loop with these sockets, or of one connection.
+    fn spawn(&mut self, index: usize, sockets: Option<LoopSockets>) -> io::Result<()> {
         let crew = self.crew;
+        let one_connection = sockets.is_none();
         let start = LoopStart {
             index,
             is_door: crew.pool.is_some() && !one_connection,
@@ -143,7 +141,7 @@ where
         if one_connection {
             thread = thread.stack_size(crew.config.thread_stack_bytes);
         }
-        let thread = thread.spawn_scoped(self.scope, move || crew.run(&start, acceptor))?;
+        let thread = thread.spawn_scoped(self.scope, move || crew.run(&start, sockets))?;
         if index >= self.threads.len() {
             self.threads.resize_with(index + 1, || None);
         }

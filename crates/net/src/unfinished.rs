@@ -300,12 +300,14 @@ mod tests {
             found => panic!("{found:?}"),
         };
         for _ in 0..2 {
-            let begun = [(), ()].map(|()| begin(&all, "192.0.2.1:1", admit()));
+            // Its connection has a copy until its loop closes it, as here.
+            let places = [(), ()].map(|()| admit());
+            let begun = (places.clone()).map(|place| begin(&all, "192.0.2.1:1", place));
             assert!(addresses.is_full(&one));
             assert!(all.end_oldest_of(&one) && !addresses.is_full(&one));
             let other = admit();
             assert!(addresses.is_full(&one));
-            drop(begun);
+            drop((begun, places));
             assert!(!addresses.is_full(&one));
             drop((admit(), other));
         }

@@ -9,8 +9,8 @@ use std::rc::Rc;
 use common::scripted::{BUFFER_BYTES, MS, Pair, Scripted, joined, linked_with, pair};
 use net::limits::{
     DRAIN_MS, HANDSHAKE_BYTES, HANDSHAKE_MS, HANDSHAKE_STEPS_PER_TICK, HANDSHAKES_PER_LOOP,
-    INPUT_BUFFER_BYTES, LINGER_MS, OUTPUT_HIGH_WATER_BYTES, OUTPUT_LOW_WATER_BYTES,
-    STOP_FLUSH_LEAST_MS, STOP_FLUSH_MS, TICK_INPUT_BYTES, WRITE_STALL_MS,
+    INPUT_BUFFER_BYTES, LINGER_MS, OUTPUT_HIGH_WATER_BYTES, OUTPUT_LOW_WATER_BYTES, STOP_FLUSH_MS,
+    STOP_STALL_MS, TICK_INPUT_BYTES, WRITE_STALL_MS,
 };
 use net::sim::{Faults, Network, Timing};
 use net::{Closed, Io};
@@ -195,26 +195,26 @@ fn a_stop_ends_with_the_last_connection_and_does_not_wait_for_its_deadline() {
     );
 }
 
-/// Whoever asks for a stop waits for the drain and for peers that read nothing: for both together.
+/// Whoever asks for a stop waits for the drain, and hardly for peers that read nothing.
 #[test]
-fn peers_that_read_nothing_are_waited_for_within_the_time_of_the_drain() {
-    for (works_for_ms, ends_after_ms) in [
-        (0, STOP_FLUSH_MS),
-        (DRAIN_MS / 2, DRAIN_MS / 2 + STOP_FLUSH_MS),
-        (DRAIN_MS - STOP_FLUSH_MS / 2, DRAIN_MS),
-        (DRAIN_MS - 50, DRAIN_MS - 50 + STOP_FLUSH_LEAST_MS),
-        (2 * DRAIN_MS, DRAIN_MS + STOP_FLUSH_LEAST_MS),
+fn peers_that_read_nothing_do_not_hold_a_stop_beyond_the_drain() {
+    for (works_for_ms, drained_after_ms) in [
+        (0, 0),
+        (DRAIN_MS / 2, DRAIN_MS / 2),
+        (DRAIN_MS - 50, DRAIN_MS - 50),
+        (2 * DRAIN_MS, DRAIN_MS),
     ] {
         let mut pair = waiting(1);
         pair.at_server.borrow_mut().busy = works_for_ms > 0;
         pair.network.stop(pair.server);
-        let work_ms = works_for_ms.min(ends_after_ms - 20);
-        pair.network.run_for(work_ms * MS);
-        pair.at_server.borrow_mut().busy = false;
+        if works_for_ms > 0 {
+            pair.network.run_for((drained_after_ms - 20) * MS);
+            assert!(!pair.network.has_ended(pair.server), "{works_for_ms}");
+            pair.network.run_for(20 * MS);
+        }
+        pair.at_server.borrow_mut().busy = works_for_ms > drained_after_ms;
         pair.network.wake(pair.server);
-        pair.network.run_for((ends_after_ms - 20 - work_ms) * MS);
-        assert!(!pair.network.has_ended(pair.server), "{works_for_ms}");
-        pair.network.run_for(40 * MS);
+        pair.network.run_for((STOP_STALL_MS + 40) * MS);
         assert!(pair.network.has_ended(pair.server), "{works_for_ms}");
     }
 }
@@ -457,6 +457,75 @@ fn a_tick_takes_as_much_input_as_its_bound_and_leaves_the_rest_to_the_next() {
     let by_tick = reads_by_tick(&mut pair, per_tick + 3);
     assert_eq!(by_tick, [per_tick, 3]);
     assert_eq!(pair.counted().turns_left, 0);
+}
+
+/// A server whose turns take as long as `turns_per_tick` in a tick, and one connection that needs
+/// `turns` of them.
+fn with_long_turns(turns_per_tick: usize, turns: usize) -> Pair {
+    const TURN_BYTES: usize = 10;
+    let server = Scripted {
+        turn_bytes: TURN_BYTES,
+        turn_cost_bytes: TICK_INPUT_BYTES / turns_per_tick,
+        ..Scripted::default()
+    };
+    let client = Scripted {
+        greeting: vec![1; turns * TURN_BYTES],
+        ..Scripted::default()
+    };
+    pair(BUFFER_BYTES, server, client)
+}
+
+#[test]
+fn a_tick_takes_as_many_turns_as_they_cost() {
+    const CONNECTIONS: usize = 10;
+    for turns_per_tick in [1, 4] {
+        let mut pair = with_long_turns(turns_per_tick, 1);
+        for _ in 1..CONNECTIONS {
+            pair.network.connect(pair.client, pair.server);
+        }
+        let by_tick = reads_by_tick(&mut pair, CONNECTIONS as u64);
+        let mut expected = vec![turns_per_tick as u64; CONNECTIONS / turns_per_tick];
+        let rest = CONNECTIONS % turns_per_tick;
+        expected.extend((rest > 0).then_some(rest as u64));
+        assert_eq!(by_tick, expected);
+    }
+}
+
+/// Who brings more than a turn's work at once does not keep those waiting who bring little, however
+/// many there are of the first; and is not kept waiting for ever by the second.
+#[test]
+fn who_goes_on_has_a_turn_behind_those_who_begin() {
+    const MANY: usize = 10;
+    const FEW: usize = 3;
+    let mut pair = with_long_turns(1, 20 * MANY);
+    for _ in 1..MANY {
+        pair.network.connect(pair.client, pair.server);
+    }
+    pair.run_until("all of them go on", |pair| {
+        let server = pair.at_server.borrow();
+        server.open.len() == MANY && server.open.iter().all(|id| server.turns.contains(id))
+    });
+    let going_on = pair.at_server.borrow().open.clone();
+    pair.at_client.borrow_mut().greeting.clear();
+    for _ in 0..FEW {
+        pair.network.connect(pair.client, pair.server);
+    }
+    pair.run_until("they are connected", |pair| {
+        pair.at_server.borrow().open.len() == MANY + FEW
+    });
+    for _ in 0..2 {
+        pair.at_server.borrow_mut().turns.clear();
+        pair.at_client.borrow_mut().later = vec![1];
+        pair.network.wake(pair.client);
+        let begin = |pair: &Pair| -> Vec<bool> {
+            let server = pair.at_server.borrow();
+            let turns = server.turns.iter().map(|id| !going_on.contains(id));
+            turns.skip_while(|begins| !begins).collect()
+        };
+        pair.run_until("all had a turn", |pair| begin(pair).len() >= 2 * FEW);
+        // Each tick has one of both, in this order, while there are both.
+        assert_eq!(begin(&pair)[..2 * FEW], [true, false].repeat(FEW));
+    }
 }
 
 #[test]

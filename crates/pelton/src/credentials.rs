@@ -12,6 +12,7 @@ use service::identities::Token;
 use zeroize::Zeroizing;
 
 use crate::arguments::CredentialArguments;
+use crate::arguments::TOKEN_FILE_VARIABLE;
 use crate::exit::Failure;
 use crate::output::note;
 use crate::settings::TOKEN_VARIABLE;
@@ -33,6 +34,12 @@ pub fn credentials(arguments: &CredentialArguments) -> Result<Option<Credentials
         true => credentials.also_without_tls(),
         false => credentials,
     }))
+}
+
+/// Whether variables name a token, whatever is in it.
+pub fn is_token_in_environment() -> bool {
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    is_set(TOKEN_VARIABLE) || is_set(TOKEN_FILE_VARIABLE)
 }
 
 /// Returns the token that was given, in the file of a flag or else in a variable, and where it was.

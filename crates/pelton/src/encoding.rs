@@ -60,34 +60,71 @@ pub fn show_key(key: &[u8], encoding: KeyEncoding) -> String {
 /// for what is not UTF-8, and for blanks at either end, which a shell's `read` would take away.
 /// [`unescape`] takes it back.
 pub fn escape(bytes: &[u8]) -> String {
+    let mut out = Vec::with_capacity(bytes.len());
+    escape_into(&mut out, bytes);
+    String::from_utf8(out).expect("what is not UTF-8 is escaped")
+}
+
+/// The same, behind what is there already.
+pub fn escape_into(out: &mut Vec<u8>, bytes: &[u8]) {
     let is_blank = |byte: &&u8| **byte == b' ';
     let (before, rest) = bytes.split_at(bytes.iter().take_while(is_blank).count());
     let behind = rest.iter().rev().take_while(is_blank).count();
     let (middle, behind) = rest.split_at(rest.len() - behind);
-    let mut out = String::with_capacity(bytes.len());
-    escape_bytes(&mut out, before);
-    escape_middle(&mut out, middle);
-    escape_bytes(&mut out, behind);
-    out
+    escape_bytes(out, before);
+    escape_middle(out, middle);
+    escape_bytes(out, behind);
 }
 
-fn escape_middle(out: &mut String, bytes: &[u8]) {
-    for chunk in bytes.utf8_chunks() {
-        for character in chunk.valid().chars() {
-            match character {
-                '\n' => out.push_str("\\n"),
-                '\t' => out.push_str("\\t"),
-                '\r' => out.push_str("\\r"),
-                '\\' => out.push_str("\\\\"),
-                control if control.is_control() || is_unseen(control) => {
-                    let mut utf8 = [0; 4];
-                    escape_bytes(out, control.encode_utf8(&mut utf8).as_bytes());
-                }
-                plain => out.push(plain),
-            }
+/// Bytes that begin no character of several bytes are looked up, without a branch for each kind.
+fn escape_middle(out: &mut Vec<u8>, bytes: &[u8]) {
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        let Some(character) = long_character(&bytes[at..]) else {
+            let (text, length) = SHOWN[usize::from(byte)];
+            out.extend_from_slice(&text);
+            out.truncate(out.len() - text.len() + length);
+            at += 1;
+            continue;
+        };
+        let utf8 = &bytes[at..at + character.len_utf8()];
+        match character.is_control() || is_unseen(character) {
+            true => escape_bytes(out, utf8),
+            false => out.extend_from_slice(utf8),
         }
-        escape_bytes(out, chunk.invalid());
+        at += utf8.len();
     }
+}
+
+/// How a byte by itself is shown, and how much of that there is.
+const SHOWN: [([u8; 4], usize); 256] = {
+    let mut shown = [([0; 4], 4); 256];
+    let mut byte = 0;
+    while byte < shown.len() {
+        shown[byte] = match byte as u8 {
+            b'\n' => (*b"\\n  ", 2),
+            b'\t' => (*b"\\t  ", 2),
+            b'\r' => (*b"\\r  ", 2),
+            b'\\' => (*b"\\\\  ", 2),
+            plain @ b' '..=b'~' => ([plain, 0, 0, 0], 1),
+            _ => (ESCAPED[byte], 4),
+        };
+        byte += 1;
+    }
+    shown
+};
+
+/// The character with which bytes begin, if they begin with one of several bytes in UTF-8.
+#[inline]
+fn long_character(bytes: &[u8]) -> Option<char> {
+    let length = match bytes.first()? {
+        0xc2..=0xdf => 2,
+        0xe0..=0xef => 3,
+        0xf0..=0xf4 => 4,
+        _ => return None,
+    };
+    let text = std::str::from_utf8(bytes.get(..length)?).ok()?;
+    text.chars().next()
 }
 
 /// Characters that nobody sees, that end a line somewhere, or that turn the order of what is
@@ -128,9 +165,22 @@ fn unescape(text: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-fn escape_bytes(out: &mut String, bytes: &[u8]) {
+/// Each byte as [`escape_bytes`] writes it.
+const ESCAPED: [[u8; 4]; 256] = {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut escaped = [*b"\\x00"; 256];
+    let mut byte = 0;
+    while byte < escaped.len() {
+        escaped[byte][2] = DIGITS[byte >> 4];
+        escaped[byte][3] = DIGITS[byte & 15];
+        byte += 1;
+    }
+    escaped
+};
+
+fn escape_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     for byte in bytes {
-        write!(out, "\\x{byte:02x}").expect("a String takes what is written");
+        out.extend_from_slice(&ESCAPED[usize::from(*byte)]);
     }
 }
 
@@ -191,6 +241,10 @@ mod tests {
         assert_eq!(escape("grün\t\n\r\\".as_bytes()), "grün\\t\\n\\r\\\\");
         assert_eq!(escape(&[0x1b, b'[', 0xc3]), "\\x1b[\\xc3");
         assert_eq!(
+            escape(b"\xe2\x82\xac\xe2\x82a\xe2"),
+            "\u{20ac}\\xe2\\x82a\\xe2"
+        );
+        assert_eq!(
             escape("\u{85}".as_bytes()),
             "\\xc2\\x85",
             "a control character of two bytes"
@@ -218,6 +272,7 @@ mod tests {
             b"\\x41",
             "\u{202e}\u{200b}\u{feff}x\u{85}".as_bytes(),
             b"\xff\xfe caf\xc3",
+            b"\xe2\x82\xac\xe2\x82a\xe2\xed\xa0\x80\xf4\x90\x80\x80\xc0\x80",
         ] {
             there_and_back(bytes);
         }

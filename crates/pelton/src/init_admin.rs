@@ -15,7 +15,7 @@ use crate::exit::Failure;
 use crate::limits::STDOUT_WAIT_MS;
 use crate::output;
 use crate::secrets::{self, TokenFile};
-use crate::settings::{ADMIN_TOKEN_VARIABLE, Settings};
+use crate::settings::{ADMIN_TOKEN_VARIABLE, FORMAT_FILE, Settings};
 
 /// What is to become of the first administrator's token.
 pub struct InitAdmin {
@@ -57,6 +57,9 @@ impl InitAdmin {
             None if settings.init_admin => TokenSource::Made(None),
             None => TokenSource::Nobody,
         };
+        if let TokenSource::Made(Some(path)) = &source {
+            check_file(path, settings.folder())?;
+        }
         Ok(InitAdmin {
             source,
             shown: Arc::default(),
@@ -80,7 +83,10 @@ impl InitAdmin {
             TokenSource::Made(place) => {
                 let (place, shown) = (place.clone(), Arc::clone(&self.shown));
                 let written = Arc::clone(&self.written);
-                Some(Box::new(move || make(place.as_deref(), &shown, &written)))
+                Some(Box::new(move || match &place {
+                    None => make_shown(&shown),
+                    Some(path) => make_in_file(path, &written),
+                }))
             }
         }
     }
@@ -105,7 +111,7 @@ impl InitAdmin {
                  is not looked at (pelton token list)"
             ),
             (FirstAdmin::Made, TokenSource::Made(Some(path))) => tracing::info!(
-                "the token `{FIRST_ADMIN}` was made and lies in {}",
+                "the token of `{FIRST_ADMIN}`, with the right admin, lies in {}",
                 path.display()
             ),
             (FirstAdmin::Made, _) => {
@@ -131,13 +137,9 @@ fn token_of(text: &str) -> Result<Token, String> {
     Token::parse(text.as_bytes()).ok_or_else(|| "the administrator's token is none".to_owned())
 }
 
-/// Makes a token, and writes it where it is found before anybody could need it.
-fn make(
-    place: Option<&Path>,
-    shown: &Mutex<Option<Zeroizing<String>>>,
-    written: &Mutex<Option<PathBuf>>,
-) -> Result<Token, String> {
-    if place.is_none() && !is_seen_once() {
+/// Makes a token that goes to standard output once the server listens.
+fn make_shown(shown: &Mutex<Option<Zeroizing<String>>>) -> Result<Token, String> {
+    if !is_seen_once() {
         return Err(
             "--init-admin: the administrator's token is not written to standard output, which is \
              neither a terminal nor a pipe: a file or log would keep it; --init-admin-file FILE \
@@ -145,23 +147,42 @@ fn make(
                 .into(),
         );
     }
-    let Some(path) = place else {
-        output::wait_for_room(STDOUT_WAIT_MS).map_err(|error| {
-            format!(
-                "--init-admin: standard output does not take the administrator's token, and it is \
-                 shown only once: {error}"
-            )
-        })?;
-        let token = draw()?;
-        *lock(shown) = Some(token.text());
-        return Ok(token);
-    };
+    output::wait_for_room(STDOUT_WAIT_MS).map_err(|error| {
+        format!(
+            "--init-admin: standard output does not take the administrator's token, and it is \
+             shown only once: {error}"
+        )
+    })?;
+    let token = draw()?;
+    *lock(shown) = Some(token.text());
+    Ok(token)
+}
+
+/// Refuses a file with a token where the data folder is new: no start before can have been cut off
+/// in it, so that the token is one of another server.
+fn check_file(path: &Path, folder: Option<&Path>) -> Result<(), Failure> {
+    let is_new = folder.is_some_and(|folder| !folder.join(FORMAT_FILE).exists());
+    if !is_new || !secrets::has_token(path) {
+        return Ok(());
+    }
+    Err(Failure::Failed(format!(
+        "--init-admin-file {}: there is a token in this file already, and it is not of this data \
+         folder, which is new: choose another name, remove the file if nobody needs its token, or \
+         have this server take the same token by --admin-token-file {0}",
+        path.display()
+    )))
+}
+
+/// Makes a token, and writes it into this file before anybody could need it. One that is there
+/// already is taken.
+fn make_in_file(path: &Path, written: &Mutex<Option<PathBuf>>) -> Result<Token, String> {
     let file = TokenFile::take_up("--init-admin-file", path);
     let (file, left) = file.map_err(|error| error.to_string())?;
     if let Some(left) = left {
         // Of a start that came no further: whoever has seen the file has this token.
-        tracing::info!(
-            "{} has a token, which a start has left that was cut off: it is taken",
+        tracing::warn!(
+            "there is a token in {} already, of a start that came no further, or of another \
+             server, and no administrator here: it becomes the token of `{FIRST_ADMIN}`",
             path.display()
         );
         return token_of(&left);

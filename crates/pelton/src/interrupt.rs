@@ -15,8 +15,15 @@ use signal_hook::{flag, low_level::pipe};
 use crate::arguments::OutputFormat;
 use crate::exit::{Exit, Failure};
 
-/// Set by the first signal, once there is somebody who looks.
-static NOTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+/// What the first signal does: whoever comes first, the command or the signal, decides it for good.
+enum FirstSignal {
+    /// It is noted here, and the command looks.
+    IsNoted(Arc<AtomicBool>),
+    /// It ends the program, and has come.
+    Ends,
+}
+
+static FIRST_SIGNAL: OnceLock<FirstSignal> = OnceLock::new();
 
 /// From now on a file that would grow beyond the limit of the process is an error of its write, as
 /// a full disk is, and not the end of the program without a word.
@@ -34,7 +41,11 @@ impl Interrupt {
     /// how far it came, and take away what it has made for itself; a further one ends the program
     /// at once, if it was not sent together with the first.
     pub fn listen() -> Interrupt {
-        let noted = Arc::clone(NOTED.get_or_init(Arc::default));
+        let noted = match FIRST_SIGNAL.get_or_init(|| FirstSignal::IsNoted(Arc::default())) {
+            FirstSignal::IsNoted(noted) => Arc::clone(noted),
+            // The command must not begin what nobody will finish.
+            FirstSignal::Ends => wait_for_end(),
+        };
         let is_impatient = Arc::default();
         // Two at once are told as SIGTERM: whoever sends that knows what he asks for.
         flag::register(SIGTERM, Exit::terminated_flag()).expect("this signal may be handled");
@@ -65,6 +76,13 @@ impl Interrupt {
     }
 }
 
+/// Another thread ends the program.
+fn wait_for_end() -> ! {
+    loop {
+        thread::park();
+    }
+}
+
 /// Whether SIGHUP was ignored when the program began: whoever began it wants it to outlive its
 /// terminal, as `nohup` does. To be asked before anything handles that signal.
 pub fn is_hangup_ignored() -> bool {
@@ -77,7 +95,7 @@ pub fn is_hangup_ignored() -> bool {
 /// Whether a signal has come since [`Interrupt::listen`]; without that it ends the program by
 /// itself.
 pub fn is_noted() -> bool {
-    (NOTED.get()).is_some_and(|noted| noted.load(Ordering::Relaxed))
+    matches!(FIRST_SIGNAL.get(), Some(FirstSignal::IsNoted(noted)) if noted.load(Ordering::Relaxed))
 }
 
 /// What is said when a signal ends the program.
@@ -98,16 +116,16 @@ pub fn end_at_signal(format: OutputFormat) {
         if signals.read_exact(&mut [0]).is_err() {
             return;
         }
-        if let Some(noted) = NOTED.get() {
-            // It may have come just before the command began to note them.
+        // It may have come just before the command began to note them.
+        if let FirstSignal::IsNoted(noted) = FIRST_SIGNAL.get_or_init(|| FirstSignal::Ends) {
             noted.store(true, Ordering::Relaxed);
-        } else {
-            let message = MESSAGE.lock().unwrap_or_else(PoisonError::into_inner);
-            let text = (message.as_ref()).map_or_else(of_calls, |message| message());
-            let failure = Failure::Interrupted(text);
-            failure.report(format);
-            std::process::exit(i32::from(failure.exit() as u8));
+            return;
         }
+        let message = MESSAGE.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = (message.as_ref()).map_or_else(of_calls, |message| message());
+        let failure = Failure::Interrupted(text);
+        failure.report(format);
+        std::process::exit(i32::from(failure.exit() as u8));
     });
     if spawned.is_err() {
         return;

@@ -233,6 +233,20 @@ pub struct OwnedOperation {
 }
 
 impl OwnedOperation {
+    /// Writes a value, in any case.
+    pub fn put(key: Vec<u8>, value: Vec<u8>, expiry: Option<Expiry>) -> OwnedOperation {
+        OwnedOperation {
+            kind: JsonOperationKind::Put,
+            key,
+            value,
+            condition: OwnedCondition::None,
+            expiry,
+            want_previous: false,
+            delta: 0,
+            initial: 0,
+        }
+    }
+
     /// The operation for a request.
     pub fn borrow(&self) -> Operation<'_> {
         let (key, value, condition) = (&self.key[..], &self.value[..], self.condition.borrow());

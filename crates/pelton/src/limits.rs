@@ -71,15 +71,15 @@ pub const MEMORY_FREE_AGAIN_PERCENT: u64 = 95;
 /// For so many looks after the last refusal memory counts as full.
 pub const MEMORY_FULL_LOOKS: u32 = 3;
 
-/// A limit on the address space (`ulimit -v`) must leave so many bytes beyond what is mapped at the
-/// start: with less, a server that announces memory for data ends when it has taken a part of that,
-/// since stacks of threads, databases on disk and what the allocator sets aside need the rest.
-pub const ADDRESS_SPACE_LEAST_BYTES: u64 = 256 * 1024 * 1024;
+/// A limit on the address space (`ulimit -v`) or on data (`ulimit -d`) must leave so many bytes
+/// beyond the program itself: with less, a server that announces memory for data ends when it has
+/// taken a part of that, since stacks of threads, databases on disk, requests of large values and
+/// what the allocator sets aside need the rest. With 330 MiB values of 1 MiB ended it.
+pub const RESOURCE_LIMIT_LEAST_BYTES: u64 = 512 * 1024 * 1024;
 
-/// Of what a limit on the address space (`ulimit -v`) leaves beyond what is mapped at the start so
-/// many percent count as memory: the rest is for the stacks of threads, mapped files, and what the
-/// allocator sets aside and does not use.
-pub const ADDRESS_SPACE_PERCENT: u64 = 50;
+/// Of what such a limit leaves beyond the program itself so many percent count as memory: the rest
+/// is for the stacks of threads, mapped files, and what the allocator sets aside and does not use.
+pub const RESOURCE_LIMIT_PERCENT: u64 = 50;
 
 /// Below this memory limit the server does without pages of 2 MiB, in bytes. They make a large
 /// store faster to read. But each thread has a few that are used in part, and what is freed goes

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use net::Address;
-use service::rights::{Grant, Rights};
+use service::rights::{Grant, GrantError, Rights};
 
 /// What stands between an address and what callers without a token may do there.
 const MARK: &str = "+anonymous=";
@@ -36,8 +36,15 @@ impl FromStr for Anonymous {
             return Ok(Anonymous(Vec::new()));
         }
         let grants = text.split(',').map(|right| {
-            Grant::new(right)
-                .map_err(|error| format!("`{MARK}{text}`: {error}; or `{NOTHING}` alone"))
+            Grant::new(right).map_err(|error| {
+                let error = match error {
+                    GrantError::UnknownRight(right) => format!(
+                        "{right:?} is no right: read, write, admin or service:NAME is expected"
+                    ),
+                    error => error.to_string(),
+                };
+                format!("`{MARK}{text}`: {error}; or `{NOTHING}` alone")
+            })
         });
         let grants: Vec<Grant> = grants.collect::<Result<_, _>>()?;
         if grants.iter().any(|grant| matches!(grant, Grant::Role(_))) {
@@ -115,6 +122,8 @@ impl FromStr for ListenAddresses {
     fn from_str(text: &str) -> Result<ListenAddresses, String> {
         let mut addresses: Vec<String> = Vec::new();
         for piece in text.split(',') {
+            // From a variable or a file they come as people write lists.
+            let piece = piece.trim();
             match addresses.last_mut() {
                 // Rights are separated by commas as well.
                 Some(last) if last.contains(MARK) && begins_a_right(piece) => {
@@ -361,7 +370,10 @@ mod tests {
         }
         for (text, why) in [
             ("h:1+anonymous=", "is no right"),
-            ("h:1+anonymous=all", "is no right"),
+            (
+                "h:1+anonymous=all",
+                "is no right: read, write, admin or service:NAME is expected; or `none` alone",
+            ),
             ("h:1+anonymous=read,none", "is no right"),
             ("h:1+anonymous=service:redis", "no drop-in service"),
             ("h:1+anonymous=admin:a/b", "of some blobs"),
@@ -375,6 +387,17 @@ mod tests {
         let many = vec!["read"; service::limits::GRANTS_MAX + 1].join(",");
         let error = format!("h:1+anonymous={many}").parse::<ListenAddress>();
         assert!(error.expect_err("too many").contains("at most"));
+    }
+
+    #[test]
+    fn blanks_around_the_addresses_of_a_list_mean_nothing() {
+        let list = |text: &str| text.parse::<ListenAddresses>().expect(text).0;
+        let tight = list("127.0.0.1:1+anonymous=read,write:a,tls:h:2");
+        assert_eq!(tight.len(), 2);
+        assert_eq!(
+            list(" 127.0.0.1:1+anonymous=read , write:a,\ttls:h:2\n"),
+            tight
+        );
     }
 
     #[test]

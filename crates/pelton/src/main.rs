@@ -38,6 +38,7 @@ mod memory;
 mod metrics;
 mod notify;
 mod output;
+mod own_files;
 #[cfg(test)]
 mod pages;
 mod process_memory;
@@ -126,7 +127,13 @@ fn end_usage(error: &clap::Error, format: OutputFormat) -> ! {
         note(Value::Object(report::usage_fields(error)));
         std::process::exit(Exit::Usage as i32);
     }
-    error.exit()
+    match error.print() {
+        Err(failed) if !error.use_stderr() => {
+            note(format_args!("pelton: {}", Failure::output(failed)));
+            std::process::exit(Exit::Failed as i32)
+        }
+        _ => std::process::exit(error.exit_code()),
+    }
 }
 
 fn run(
@@ -137,6 +144,7 @@ fn run(
     match command {
         Command::Serve(arguments) => {
             let signals = signals.unwrap_or_else(StartSignals::listen);
+            own_files::deny_others();
             serve::serve(arguments, signals.map_err(Failure::signals)?)
         }
         Command::Put(arguments) => command::put(arguments),
@@ -176,7 +184,10 @@ fn run(
         Command::Ls(arguments) => command::scan(&arguments.as_scan()),
         Command::Count(arguments) => command::count(arguments),
         Command::Echo(arguments) => command::echo(arguments),
-        Command::Load(arguments) => command::load(arguments),
+        Command::Load(arguments) => command::load(
+            arguments,
+            arguments::is_on_command_line(matches, "token_file"),
+        ),
         Command::Status(arguments) => command::status(arguments),
         Command::Log(LogCommand::Inspect(arguments)) => command::inspect_log(arguments),
         Command::Log(LogCommand::Verify(arguments)) => command::verify_log(arguments),

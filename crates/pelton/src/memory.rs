@@ -4,7 +4,7 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::limits::{ADDRESS_SPACE_LEAST_BYTES, ADDRESS_SPACE_PERCENT};
+use crate::limits::{RESOURCE_LIMIT_LEAST_BYTES, RESOURCE_LIMIT_PERCENT};
 use crate::size::Size;
 
 /// What bounds the memory of this process.
@@ -57,38 +57,87 @@ pub fn allowed_bytes(root: &Path) -> Option<(u64, Bound)> {
     known.min_by_key(|(bytes, _)| *bytes)
 }
 
-/// Fails where a limit on the address space leaves too little for a server, in words.
-pub fn check_address_space(root: &Path) -> Result<(), String> {
-    let Some(limit) = soft_limit(root, "Max address space") else {
-        return Ok(());
-    };
-    let mapped = mapped_bytes(root);
-    let least = mapped.saturating_add(ADDRESS_SPACE_LEAST_BYTES);
-    if limit >= least {
-        return Ok(());
-    }
-    Err(format!(
-        "the limit on the address space of this process is {}, too little for a server: it needs \
-         {} at least; raise it (`ulimit -v {}`, LimitAS= of systemd), or bound the memory with a \
-         control group (MemoryMax= of systemd)",
-        Size::rounded(limit),
-        Size::rounded(least),
-        least.div_ceil(1024)
-    ))
+/// A resource limit beyond which the kernel gives no memory, so that the process ends.
+struct ResourceLimit {
+    /// Its line in `/proc/self/limits`.
+    line: &'static str,
+    /// What it bounds.
+    bounded: &'static str,
+    /// The flag of the shell's `ulimit`.
+    flag: &'static str,
+    /// The setting of systemd.
+    setting: &'static str,
+    /// The parts of the program that count, in `/proc/self/status`.
+    program: &'static [&'static str],
 }
 
-/// The soft limits in `/proc/self/limits`: above them the kernel gives no memory, and the process
-/// ends. The address space has more than what is used: the program, stacks of threads, mapped
-/// files, and what the allocator has set aside.
+/// Of its address space the program itself, its libraries and its stack have taken a part at the
+/// start. What the allocator has set aside does not count: it is for data.
+const ADDRESS_SPACE: ResourceLimit = ResourceLimit {
+    line: "Max address space",
+    bounded: "the address space",
+    flag: "-v",
+    setting: "LimitAS",
+    program: &["VmExe:", "VmLib:", "VmStk:"],
+};
+
+/// Private memory that can be written, the stacks of threads included (setrlimit(2), RLIMIT_DATA).
+const DATA: ResourceLimit = ResourceLimit {
+    line: "Max data size",
+    bounded: "the data",
+    flag: "-d",
+    setting: "LimitDATA",
+    program: &[],
+};
+
+impl ResourceLimit {
+    /// Returns the soft limit in bytes, and what the program itself takes of it; `None`: there is
+    /// no limit.
+    fn read(&self, root: &Path) -> Option<(u64, u64)> {
+        let limit = soft_limit(root, self.line)?;
+        Some((limit, taken_bytes(root, self.program)))
+    }
+
+    /// Returns what of it may be used for memory. There is more that counts: stacks of threads,
+    /// mapped files, and what the allocator has set aside.
+    fn allowed_bytes(&self, root: &Path) -> Option<u64> {
+        let (limit, taken) = self.read(root)?;
+        Some(limit.saturating_sub(taken) / 100 * RESOURCE_LIMIT_PERCENT)
+    }
+
+    /// Fails where it leaves too little for a server, in words.
+    fn check(&self, root: &Path) -> Result<(), String> {
+        let Some((limit, taken)) = self.read(root) else {
+            return Ok(());
+        };
+        let least = taken.saturating_add(RESOURCE_LIMIT_LEAST_BYTES);
+        if limit >= least {
+            return Ok(());
+        }
+        Err(format!(
+            "the limit on {} of this process is {}, too little for a server: it needs {} at \
+             least; raise it (`ulimit {} {}`, {}= of systemd), or bound the memory with a control \
+             group (MemoryMax= of systemd)",
+            self.bounded,
+            Size::rounded(limit),
+            Size::rounded(least),
+            self.flag,
+            least.div_ceil(1024),
+            self.setting
+        ))
+    }
+}
+
+/// Fails where a limit on the address space, or on data, leaves too little for a server, in words.
+pub fn check_resource_limits(root: &Path) -> Result<(), String> {
+    ADDRESS_SPACE.check(root)?;
+    DATA.check(root)
+}
+
 fn resource_limit_bytes(root: &Path) -> Option<u64> {
-    let address_space = soft_limit(root, "Max address space").map(|limit| {
-        let left = limit.saturating_sub(mapped_bytes(root));
-        left / 100 * ADDRESS_SPACE_PERCENT
-    });
-    [address_space, soft_limit(root, "Max data size")]
-        .into_iter()
-        .flatten()
-        .min()
+    let limits = [ADDRESS_SPACE, DATA];
+    let allowed = limits.iter().filter_map(|limit| limit.allowed_bytes(root));
+    allowed.min()
 }
 
 /// `None`: there is none.
@@ -98,13 +147,10 @@ fn soft_limit(root: &Path, name: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// What of its address space the program itself has used up, according to `/proc/self/status`, and
-/// nothing where that cannot be read. What the allocator has set aside does not count: it is for
-/// data.
-fn mapped_bytes(root: &Path) -> u64 {
+/// The sum of these lines of `/proc/self/status`, and nothing where that cannot be read.
+fn taken_bytes(root: &Path, parts: &[&str]) -> u64 {
     let status = fs::read_to_string(root.join("proc/self/status")).unwrap_or_default();
     let kib = |line: &str| {
-        let parts = ["VmExe:", "VmLib:", "VmStk:"];
         let text = parts.iter().find_map(|part| line.strip_prefix(part))?;
         text.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
     };
@@ -246,9 +292,18 @@ mod tests {
             (
                 "1000000",
                 "unlimited",
-                (10_000 * ADDRESS_SPACE_PERCENT, Bound::ResourceLimit),
+                (10_000 * RESOURCE_LIMIT_PERCENT, Bound::ResourceLimit),
             ),
-            ("1000000", "4096", (4_096, Bound::ResourceLimit)),
+            (
+                "1000000",
+                "4100",
+                (41 * RESOURCE_LIMIT_PERCENT, Bound::ResourceLimit),
+            ),
+            (
+                "unlimited",
+                "1000000",
+                (10_000 * RESOURCE_LIMIT_PERCENT, Bound::ResourceLimit),
+            ),
             ("unlimited", "900000000000", (16 << 20, Bound::Machine)),
         ] {
             let files = [MEMINFO, ("proc/self/limits", &limits(space, data))];
@@ -270,25 +325,43 @@ mod tests {
             let root = machine("space", &[memory, status, ("proc/self/limits", &limits)]);
             (
                 allowed_bytes(&root).expect("it is known").0,
-                check_address_space(&root),
+                check_resource_limits(&root),
             )
         };
         let mapped = 40_000 * 1024;
-        let least = mapped + ADDRESS_SPACE_LEAST_BYTES;
+        let least = mapped + RESOURCE_LIMIT_LEAST_BYTES;
         let (allowed, checked) = check(&least.to_string());
         assert_eq!(checked, Ok(()));
         assert_eq!(
             allowed,
-            ADDRESS_SPACE_LEAST_BYTES / 100 * ADDRESS_SPACE_PERCENT
+            RESOURCE_LIMIT_LEAST_BYTES / 100 * RESOURCE_LIMIT_PERCENT
         );
         let (_, checked) = check(&(least - 1).to_string());
         let words = checked.expect_err("it is too little");
         assert!(
-            words.contains("ulimit -v 302144") && words.contains("LimitAS="),
+            words.contains("ulimit -v 564288") && words.contains("LimitAS="),
             "{words}"
         );
         assert!(check("1000").1.is_err());
         assert_eq!(check("1000").0, 0);
         assert_eq!(check("unlimited"), (16_384_000 * 1024, Ok(())));
+    }
+
+    #[test]
+    fn a_limit_on_data_that_leaves_too_little_is_refused() {
+        for (missing, is_enough) in [(0, true), (1, false), (0, true), (1, false)] {
+            let limit = RESOURCE_LIMIT_LEAST_BYTES - missing;
+            let limits = format!("Max data size             {limit}   unlimited    bytes\n");
+            let root = machine("data", &[MEMINFO, ("proc/self/limits", &limits)]);
+            match check_resource_limits(&root) {
+                Ok(()) => assert!(is_enough),
+                Err(words) => {
+                    assert!(!is_enough);
+                    let is_named =
+                        words.contains("ulimit -d 524288") && words.contains("LimitDATA=");
+                    assert!(is_named && words.contains("on the data"), "{words}");
+                }
+            }
+        }
     }
 }

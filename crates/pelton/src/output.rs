@@ -127,6 +127,11 @@ impl Output {
         self.write(|writer| writeln!(writer, "{text}"))
     }
 
+    /// Prints bytes as they are.
+    pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.write(|writer| writer.write_all(bytes))
+    }
+
     fn write(
         &mut self,
         write: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> io::Result<()>,

@@ -67,28 +67,18 @@ impl TokenFile {
         if std::fs::symlink_metadata(path).is_err() {
             return TokenFile::create(flag, path).map(|file| (file, None));
         }
-        let mut options = OpenOptions::new();
-        let flags = OFlags::NOFOLLOW.bits() | OFlags::NONBLOCK.bits();
-        let opened = options
-            .read(true)
-            .write(true)
-            .custom_flags(flags.cast_signed())
-            .open(path);
+        let opened = open_there(path);
         let file = opened.map_err(|error| failed(flag, path, &error))?;
-        let is_ours = file.metadata().is_ok_and(|of| {
-            of.is_file() && of.mode() & 0o077 == 0 && of.uid() == geteuid().as_raw()
-        });
-        // Large enough that it is not moved, which would leave a copy.
-        let mut text = Zeroizing::new(String::with_capacity(PLACEHOLDER.len() + 1));
-        let read = (&file)
-            .take(text.capacity() as u64)
-            .read_to_string(&mut text);
+        let is_ours = is_for_owner_only(&file);
+        let text = read_token(&file);
+        let is_unread = text.is_err();
+        let text = text.unwrap_or_default();
         let token = Zeroizing::new(text.trim().to_owned());
         let has_token = Token::parse(token.as_bytes()).is_some();
         // After a loss of power it may be empty, or of zeros.
         let is_unfinished = PLACEHOLDER.starts_with(text.as_bytes())
             || text.bytes().all(|byte| byte == 0) && text.len() <= PLACEHOLDER.len();
-        if read.is_err() || !is_ours || !(has_token || is_unfinished) {
+        if is_unread || !is_ours || !(has_token || is_unfinished) {
             return Err(Failure::Failed(format!(
                 "{flag} {}: there is something of this name already, and not a token in a file \
                  that only its owner can read, as a start makes it that is cut off: choose another \
@@ -128,10 +118,45 @@ impl TokenFile {
     }
 }
 
+/// Returns whether there is a token in a file that only its owner can read.
+pub fn has_token(path: &Path) -> bool {
+    let found = open_there(path).ok().filter(is_for_owner_only);
+    let text = found.and_then(|file| read_token(&file).ok());
+    text.is_some_and(|text| Token::parse(text.trim().as_bytes()).is_some())
+}
+
+/// Opens a file that is there, and waits for nobody.
+fn open_there(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW.bits() | OFlags::NONBLOCK.bits();
+    let mut options = OpenOptions::new();
+    let options = options.read(true).write(true);
+    options.custom_flags(flags.cast_signed()).open(path)
+}
+
+fn is_for_owner_only(file: &File) -> bool {
+    file.metadata()
+        .is_ok_and(|of| of.is_file() && of.mode() & 0o077 == 0 && of.uid() == geteuid().as_raw())
+}
+
+/// Reads what may be a token, and one byte more than one has.
+fn read_token(file: &File) -> io::Result<Zeroizing<String>> {
+    // Large enough that it is not moved, which would leave a copy.
+    let mut text = Zeroizing::new(String::with_capacity(PLACEHOLDER.len() + 1));
+    let most = text.capacity() as u64;
+    file.take(most).read_to_string(&mut text).map(|_| text)
+}
+
 /// Why there is no new file: what another command has left that was cut off can be removed.
 fn not_created(flag: &str, path: &Path, error: &io::Error) -> Failure {
-    if error.kind() != io::ErrorKind::AlreadyExists || !is_left_over(path) {
+    if error.kind() != io::ErrorKind::AlreadyExists {
         return failed(flag, path, error);
+    }
+    if !is_left_over(path) {
+        return Failure::Failed(format!(
+            "{flag} {}: there is something of this name already, and it stays as it is: choose \
+             another name, or remove it first if nobody needs it",
+            path.display()
+        ));
     }
     let path = path.display();
     Failure::Failed(format!(
@@ -155,7 +180,15 @@ fn is_left_over(path: &Path) -> bool {
 }
 
 fn failed(flag: &str, path: &Path, error: &io::Error) -> Failure {
-    Failure::Failed(format!("{flag} {}: {error}", path.display()))
+    let is_link = std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+    match is_link {
+        true => Failure::Failed(format!(
+            "{flag} {}: this is a symbolic link, which is not followed: name the file itself, or \
+             remove the link",
+            path.display()
+        )),
+        false => Failure::Failed(format!("{flag} {}: {error}", path.display())),
+    }
 }
 
 /// Has the name of a new file outlive a loss of power, where the file system can.
@@ -182,6 +215,18 @@ fn random_bytes() -> Option<Zeroizing<[u8; 32]>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_symbolic_link_for_a_token_is_named_as_what_it_is() {
+        let name = format!("pelton-token-link-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::os::unix::fs::symlink("/nowhere/at/all", &path).expect("it is new");
+        let refused = TokenFile::take_up("--to", &path).map(|_| ());
+        std::fs::remove_file(&path).expect("it is there");
+        let message = refused.expect_err("it is not followed").to_string();
+        assert!(message.contains("this is a symbolic link"), "{message}");
+        assert!(message.contains("--to ") && message.contains(&*path.to_string_lossy()));
+    }
 
     #[test]
     fn a_file_that_was_left_without_a_token_is_told_from_others() {

@@ -32,13 +32,15 @@ impl Notices for ServerLog {
 impl server::Log for ServerLog {
     fn refused_greeting(&self, what: &'static str, peer: &PeerAddress) {
         tracing::warn!(
-            "refused a connection from {peer}: {what}; this port speaks HTTP/2 and gRPC"
+            "refused a connection from {peer}: {what}; this port speaks gRPC, HTTP/2, baidu_std \
+             and SRPC"
         );
     }
 
     fn connection_error(&self, why: &'static str, peer: &PeerAddress) {
         tracing::warn!(
-            "ended a connection from {peer}, whose peer broke a rule or a limit of HTTP/2: {why}"
+            "ended a connection from {peer}, whose peer broke a rule or a limit of its protocol: \
+             {why}"
         );
     }
 

@@ -134,13 +134,25 @@ impl FromStr for Size {
 impl fmt::Display for Size {
     /// The largest binary unit that divides the size, so that reading it back gives the same.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let binary = SIZE_UNITS[5..].iter().rev();
-        for (name, factor) in binary {
-            if self.0 >= *factor && self.0.is_multiple_of(*factor) {
-                return write!(f, "{}{name}", self.0 / factor);
-            }
+        /// From so many of a unit on, a decimal one may say the same in fewer digits: 1TB.
+        const MANY: u64 = 100_000;
+        let whole = |units: &'static [(&'static str, u64)]| {
+            let mut units = units.iter().rev();
+            let unit =
+                units.find(|(_, factor)| self.0 >= *factor && self.0.is_multiple_of(*factor));
+            unit.map(|(name, factor)| (self.0 / factor, *name))
+        };
+        let decimal = || whole(&SIZE_UNITS[1..5]);
+        let shown = match whole(&SIZE_UNITS[5..]) {
+            Some((count, name)) if count >= MANY => decimal()
+                .filter(|(fewer, _)| *fewer < count)
+                .or(Some((count, name))),
+            binary => binary,
+        };
+        match shown {
+            Some((count, name)) => write!(f, "{count}{name}"),
+            None => write!(f, "{}", self.0),
         }
-        write!(f, "{}", self.0)
     }
 }
 
@@ -335,6 +347,19 @@ mod tests {
             (3 << 50, "3072 TiB"),
         ] {
             assert_eq!(people(bytes), text);
+        }
+    }
+
+    #[test]
+    fn a_size_in_decimal_units_is_shown_in_these() {
+        for (bytes, text) in [
+            (1_000_000_000_000, "1TB"),
+            (64 << 20, "64MiB"),
+            (4_000_000, "4000000"),
+            (3 << 50, "3072TiB"),
+        ] {
+            assert_eq!(Size(bytes).to_string(), text);
+            assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
         }
     }
 

@@ -319,3 +319,28 @@ fn a_stop_after_the_log_has_failed_is_no_clean_one() {
     assert_eq!(server.run(["get", "k"]).code, 0, "reads go on");
     assert_eq!(server.stop("TERM").0, 3);
 }
+
+/// The folder holds the secret under which tokens are hashed.
+#[test]
+fn only_its_own_user_can_read_what_a_server_makes() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new("own-files");
+    let modes = |path: &std::path::Path| {
+        let metadata = std::fs::metadata(path).expect("it is there");
+        metadata.permissions().mode() & 0o077
+    };
+    for _ in 0..2 {
+        let mut command = support::pelton_at(std::path::Path::new("sh"));
+        command.args(["-c", "umask 0; exec \"$0\" \"$@\""]);
+        command.arg(support::pelton().get_program());
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data"]);
+        let server = Server::spawn(command.arg(folder.data()));
+        assert_eq!(server.run(["put", "k", "v"]).code, 0);
+        drop(server);
+        assert_eq!(modes(&folder.data()), 0);
+        for entry in std::fs::read_dir(folder.data()).expect("it is there") {
+            let path = entry.expect("it lists").path();
+            assert_eq!(modes(&path), 0, "{}", path.display());
+        }
+    }
+}

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::process::{Command, Stdio};
 
 use serde_json::json;
-use support::{Server, run};
+use support::{Server, pelton, run};
 
 #[test]
 fn put_get_delete() {
@@ -880,6 +880,23 @@ fn a_message_names_the_method_once() {
 }
 
 /// As where a variable is not set in a job of cron or systemd: nothing is not taken for a value.
+/// A file that is too long for every server is not even read: this one has no blocks.
+#[test]
+fn a_file_that_no_server_takes_is_refused_at_once() {
+    let folder = support::Folder::new("huge-value");
+    let path = folder.0.join("huge");
+    let file = fs::File::create(&path).expect("it is made");
+    file.set_len(1 << 40).expect("the file system has holes");
+    let words = ["put", "k", "--address", "127.0.0.1:1", "--file"];
+    let refused = support::run_with_timeout(pelton().args(words).arg(&path));
+    assert_eq!(refused.code, 3, "{refused:?}");
+    assert!(
+        refused.stderr.contains("more than 1073741824 bytes"),
+        "{refused:?}"
+    );
+    assert!(refused.stderr.contains("pelton upload"), "{refused:?}");
+}
+
 #[test]
 fn a_value_is_not_read_from_the_null_device_or_a_closed_input() {
     let server = Server::start();

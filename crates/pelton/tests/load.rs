@@ -5,13 +5,12 @@ mod support;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use support::{Answer, Server, TIMEOUT, pelton, run};
+use support::{Answer, Server, TIMEOUT, Temporary, pelton, run};
 
 /// A short load of the default database, if the flags name no other one; its result as JSON.
 fn load(server: &Server, flags: &[&str]) -> (Answer, Value) {
@@ -479,6 +478,70 @@ fn an_open_loop_that_falls_behind_says_so() {
     assert!(json["behind_since_s"].as_f64() < Some(0.4), "{json}");
 }
 
+/// A token that nobody knows, to see whether it is sent.
+fn some_token() -> String {
+    format!("pelton_{}", "A".repeat(43))
+}
+
+#[test]
+fn the_token_of_the_environment_goes_to_no_method_of_another_server() {
+    // A token that it does not know is refused by this server, so that a sent one shows.
+    let server = Server::start();
+    let token = Temporary::new("token", some_token().as_bytes());
+    let words = [
+        "load",
+        "--method",
+        "pelton.v1.Echo/Unary",
+        "--data",
+        "{}",
+        "--calls",
+        "10",
+        "--warm-up",
+        "0s",
+    ];
+    for (variable, value) in [
+        ("PELTON_TOKEN", some_token()),
+        ("PELTON_TOKEN_FILE", token.name().to_owned()),
+    ] {
+        let answer = run(server.command(words).env(variable, &value));
+        assert!(
+            answer.text().contains("10 succeeded, 0 failed"),
+            "{answer:?}"
+        );
+        assert!(answer.stderr.contains("is not sent"), "{answer:?}");
+    }
+    let own = ["--metadata", "authorization=Bearer mine"];
+    let named = ["--token-file", token.name()];
+    let sent = run(&mut server.command(words.into_iter().chain(named)));
+    assert_eq!(sent.code, 3, "{sent:?}");
+    assert!(!sent.stderr.contains("is not sent"), "{sent:?}");
+    let both = run(&mut server.command(words.into_iter().chain(named).chain(own)));
+    assert_eq!(both.code, 2, "{both:?}");
+    assert!(both.stderr.contains("would both be sent"), "{both:?}");
+    let own = run(server
+        .command(words.into_iter().chain(own))
+        .env("PELTON_TOKEN", some_token()));
+    assert_ne!(own.code, 2, "{own:?}");
+}
+
+#[test]
+fn a_load_goes_to_a_database_only_where_that_is_named_on_the_command_line() {
+    let server = Server::start();
+    let created = server.run(["database", "create", "real", "--durability", "volatile"]);
+    assert_eq!(created.code, 0, "{created:?}");
+    let words = ["load", "--mix", "put=100", "--keys", "10", "--calls", "20"];
+    let answer = run(server.command(words).env("PELTON_DATABASE", "real"));
+    assert!(answer.text().contains("put=100, 10 keys on "), "{answer:?}");
+    assert_eq!(server.run(["count", "--database", "real"]).text(), "0\n");
+    for (name, shown) in [
+        ("real", "10 keys in the database `real` on "),
+        ("", "10 keys in the default database on "),
+    ] {
+        let answer = run(&mut server.command(words.into_iter().chain(["--database", name])));
+        assert!(answer.text().contains(shown), "{answer:?}");
+    }
+}
+
 #[test]
 fn any_unary_method_is_called_by_reflection_or_descriptors() {
     let server = Server::start();
@@ -526,26 +589,6 @@ fn any_unary_method_is_called_by_reflection_or_descriptors() {
     );
 }
 
-struct Temporary(PathBuf);
-
-impl Temporary {
-    fn new(name: &str, bytes: &[u8]) -> Temporary {
-        let path = std::env::temp_dir().join(format!("pelton-load-{name}-{}", std::process::id()));
-        std::fs::write(&path, bytes).expect("the folder is ours");
-        Temporary(path)
-    }
-
-    fn name(&self) -> &str {
-        self.0.to_str().expect("it is text")
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
 #[test]
 fn wrong_usage_is_explained() {
     let server = Server::start();
@@ -566,6 +609,11 @@ fn wrong_usage_is_explained() {
         (&["--metadata", "x"], "name=value"),
         (&["--calls", "1", "--duration", "1s"], "cannot be used with"),
         (&["--duration", "0s"], "measures nothing"),
+        (&["--deadline", "0s"], "leaves no time"),
+        (
+            &["--method", "no.Such/Method", "--data", "{}"],
+            "pelton.v1.Blob, pelton.v1.Echo",
+        ),
         (
             &["--pin", "4000"],
             "--pin names CPU 4000, which is not possible",
@@ -615,10 +663,6 @@ fn what_cannot_be_done_is_told() {
         (
             &["--method", "a.B/C", "--data-file", "/nowhere/at/all"],
             "/nowhere/at/all",
-        ),
-        (
-            &["--method", "no.Such/Method", "--data", "{}"],
-            "--descriptor-set",
         ),
     ] {
         let (answer, _) = load(&server, flags);
@@ -828,6 +872,31 @@ fn a_server_that_dies_in_the_midst_is_told() {
     let kinds = json["failures_by_kind"].as_str().expect("text");
     assert!(kinds.starts_with("connection lost: "), "{json}");
     assert!(json["succeeded"].as_u64() > Some(0), "{json}");
+}
+
+/// The server is gone for good: the run ends by itself, says so, and how far it came.
+#[test]
+fn a_run_of_calls_ends_by_itself_when_its_server_is_gone() {
+    let server = Server::start();
+    let flags = ["load", "--mix=put=100", "--calls=1000000000", "--database="];
+    let process = server
+        .command(flags.into_iter().chain(["--warm-up=0s", "--threads=2"]))
+        .args(["--connections=2"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let until = Instant::now() + TIMEOUT;
+    while server.run(["count"]).text() == "0\n" {
+        assert!(Instant::now() < until, "nothing arrives");
+        thread::sleep(Duration::from_millis(10));
+    }
+    server.kill();
+    let output = process.wait_with_output().expect("it ends");
+    let text = String::from_utf8(output.stdout).expect("text");
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.starts_with("VOID: the server is gone"), "{text}");
+    assert!(text.contains("of 1000000000 calls"), "{text}");
 }
 
 #[test]

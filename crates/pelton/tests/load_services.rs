@@ -5,7 +5,7 @@ mod support;
 use std::net::TcpListener;
 
 use serde_json::Value;
-use support::{Answer, Server, pelton, run};
+use support::{Answer, Server, Temporary, pelton, run};
 
 fn server(flags: &[&str]) -> Server {
     Server::with(&[&["--listen", "127.0.0.1:0"], flags].concat())
@@ -273,5 +273,34 @@ fn no_server_is_said() {
         let answer = run(pelton().args(["load", service, "--address", &address]));
         assert_eq!(answer.code, 3, "{answer:?}");
         assert!(answer.stderr.contains("--address"), "{answer:?}");
+    }
+}
+
+/// The services may be those of another system, who is not to have a token of Pelton: only one that
+/// is named on the command line is sent.
+#[test]
+fn the_token_of_the_environment_goes_to_no_service_of_another_system() {
+    // A token that it does not know is refused by this server, so that a sent one shows.
+    let server = server(&[]);
+    let token = format!("pelton_{}", "A".repeat(43));
+    let file = Temporary::new("token", token.as_bytes());
+    let kvstore = ["kvstore", "--value-mean=10"];
+    for words in [&kvstore[..], &["ping", "--warm-up=0s", "--in-flight=1"]] {
+        let words = ["load"].iter().chain(words).chain(&["--duration=300ms"]);
+        let words: Vec<&str> = words.copied().collect();
+        for (variable, value) in [
+            ("PELTON_TOKEN", token.as_str()),
+            ("PELTON_TOKEN_FILE", file.name()),
+        ] {
+            let answer = run(server.command(&words).env(variable, value));
+            assert!(answer.code <= 1, "{answer:?}");
+            assert!(!answer.stderr.contains("UNAUTHENTICATED"), "{answer:?}");
+            assert!(answer.stderr.contains("is not sent"), "{answer:?}");
+        }
+        let named = run(server.command(&words).args(["--token-file", file.name()]));
+        let shown = [named.stdout.clone(), named.stderr.clone().into_bytes()].concat();
+        let shown = String::from_utf8_lossy(&shown);
+        assert!(shown.contains("UNAUTHENTICATED"), "{named:?}");
+        assert!(!named.stderr.contains("is not sent"), "{named:?}");
     }
 }

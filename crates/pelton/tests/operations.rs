@@ -289,7 +289,7 @@ fn a_peer_that_speaks_something_else_is_named() {
         assert!(answered.starts_with(answer), "{answered}");
         let line = server.line_with("refused a connection from 127.0.0.1:");
         assert!(
-            line.contains(words) && line.contains("speaks HTTP/2 and gRPC"),
+            line.contains(words) && line.contains("speaks gRPC, HTTP/2, baidu_std and SRPC"),
             "{line}"
         );
     }

@@ -196,6 +196,16 @@ fn a_process_whose_address_space_is_too_small() {
 }
 
 #[test]
+fn a_process_whose_limit_on_data_is_too_small() {
+    let folder = filled("data-limit");
+    let mut limited = pelton_at(Path::new("sh"));
+    limited.args(["-c", "ulimit -d 300000; exec \"$0\" \"$@\""]);
+    limited.arg(pelton().get_program());
+    let words = ["limit on the data", "ulimit -d", "LimitDATA="];
+    refused(&folder, &mut limited, &folder.data(), &words);
+}
+
+#[test]
 fn a_folder_that_is_in_use() {
     let (folder, _) = without_snapshot("in-use");
     let server = Server::durable(&folder.data(), &FLAGS);

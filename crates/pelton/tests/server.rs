@@ -3,8 +3,9 @@
 mod support;
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,8 +21,10 @@ fn it_says_what_listens_where() {
         "{greeting}"
     );
     let address = &server.addresses[0];
-    let line =
-        format!("listening on {address} (plain HTTP/2 and gRPC): reachable from this machine only");
+    let line = format!(
+        "listening on {address} (plain: gRPC, HTTP/2, baidu_std, SRPC): reachable from this \
+         machine only"
+    );
     assert!(greeting.contains(&line), "{greeting}");
     assert!(
         greeting.contains("volatile: everything is lost when the server stops"),
@@ -166,6 +169,82 @@ fn status_and_echo() {
     );
 }
 
+/// Health needs no right, and the rest is left out.
+#[test]
+fn the_status_of_a_server_is_told_without_a_token() {
+    let server = Server::with(&["--listen", "127.0.0.1:0+anonymous=none"]);
+    let status = server.run(["status"]);
+    assert_eq!(status.code, 0, "{status:?}");
+    let serving = format!("{} is SERVING\nserver: ", server.addresses[0]);
+    assert!(status.text().starts_with(&serving), "{status:?}");
+    assert!(status.text().contains("--token-file"), "{status:?}");
+    let json = server.run(["status", "--output", "json"]).json();
+    assert_eq!(json["status"], "SERVING", "{json}");
+    assert!(json["round_trip_us"].is_null(), "{json}");
+    assert!(json.get("history_id").is_none(), "{json}");
+}
+
+#[test]
+fn a_server_for_the_network_says_what_to_add_to_its_command() {
+    for (flags, parts) in [
+        (
+            &["--listen", "0.0.0.0:0"][..],
+            &[
+                "\n    --init-admin\n",
+                "\n    --listen 0.0.0.0:0+anonymous=",
+            ][..],
+        ),
+        (
+            &["--original-ports=0.0.0.0", "--listen", "127.0.0.1:0"],
+            &["\n    --original-ports=0.0.0.0+anonymous=service:gupload,service:ydb-ping\n"],
+        ),
+    ] {
+        let mut command = pelton();
+        command
+            .args(["serve", "--durability", "volatile"])
+            .args(flags);
+        let refused = support::run_with_timeout(&mut command);
+        assert_eq!(refused.code, 3, "{refused:?}");
+        for part in parts {
+            assert!(refused.stderr.contains(part), "{part}: {refused:?}");
+        }
+    }
+}
+
+#[test]
+fn help_that_cannot_be_written_is_a_failure() {
+    let full = fs::OpenOptions::new().write(true).open("/dev/full");
+    let answer = run(pelton().arg("--help").stdout(full.expect("Linux has it")));
+    assert_eq!(answer.code, 3, "{answer:?}");
+    assert!(answer.stderr.contains("standard output"), "{answer:?}");
+}
+
+/// Nothing tells a closed output from /dev/null, as the standard library opens that in its place.
+#[test]
+fn no_token_is_made_for_an_output_that_is_closed() {
+    let server = Server::start();
+    for output in [">&-", "> /dev/null"] {
+        for command in ["create x --rights read", "rotate x"] {
+            let mut shell = support::pelton_at("sh".as_ref());
+            let words = format!("exec \"$0\" token {command} {output}");
+            shell.args(["-c", &words, env!("CARGO_BIN_EXE_pelton")]);
+            let answer = run(shell.env("PELTON_ADDRESS", &server.addresses[0]));
+            assert_eq!(answer.code, 3, "{answer:?}");
+            assert!(answer.stderr.contains("no token was made"), "{answer:?}");
+        }
+    }
+    let list = server.run(["token", "list", "--output", "json"]);
+    assert_eq!(list.text(), "", "{list:?}");
+
+    let folder = Folder::new("token-file");
+    let file = folder.0.join("there");
+    fs::write(&file, "mine").expect("the folder is there");
+    let words = ["token", "create", "x", "--rights", "read", "--to"];
+    let there = run(server.command(words).arg(&file));
+    assert_eq!(there.code, 3, "{there:?}");
+    assert!(there.stderr.contains("choose another name"), "{there:?}");
+}
+
 /// The command begins before the server does.
 #[test]
 fn a_server_is_waited_for() {
@@ -195,6 +274,41 @@ fn a_server_is_waited_for() {
     assert!(begin.elapsed() >= Duration::from_millis(300));
     assert!(nobody.stderr.contains("nobody listens there"), "{nobody:?}");
     assert!(nobody.stderr.contains("waited for 0.3 s"), "{nobody:?}");
+}
+
+/// With hardly any descriptors a start is refused; a server that says it listens goes on.
+#[test]
+fn a_server_with_too_few_descriptors_is_refused_before_it_listens() {
+    let (mut refused, mut served) = (0, 0);
+    for most in 14..40 {
+        let words = format!("ulimit -n {most}; exec \"$@\"");
+        let mut command = support::pelton_at(Path::new("/bin/sh"));
+        command
+            .args(["-c", &words, "sh", env!("CARGO_BIN_EXE_pelton"), "serve"])
+            .args(["--listen", "127.0.0.1:0", "--durability", "volatile"])
+            .args(["--threads", "4"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        let mut process = command.spawn().expect("there is a shell");
+        let lines = BufReader::new(process.stdout.take().expect("piped")).lines();
+        let listens =
+            |line: std::io::Result<String>| line.is_ok_and(|line| line.contains("listening on"));
+        if lines.into_iter().any(listens) {
+            thread::sleep(Duration::from_millis(200));
+            let ended = process.try_wait().expect("the child is ours");
+            assert_eq!(ended, None, "{most}");
+            process.kill().expect("the child is ours");
+            served += 1;
+        } else {
+            refused += 1;
+        }
+        let code = process.wait().expect("the child is ours").code();
+        assert!(matches!(code, None | Some(3)), "{most}: {code:?}");
+        if served > 3 {
+            break;
+        }
+    }
+    assert!(refused > 0 && served > 0, "{refused} {served}");
 }
 
 #[test]

@@ -80,7 +80,8 @@ macro_rules! kind {
 /// fields as those of the message around it. With `reserved`, the number of the last field in the
 /// range that was given, 0 if none, is in the field `name`.
 ///
-/// `[length_first]` before the fields sets [`Message::IS_LENGTH_FIRST`].
+/// `[length_first]` before the fields sets [`Message::IS_LENGTH_FIRST`], and `[request]` sets
+/// [`Message::FIELDS_MAX`] to that of a request with a list.
 ///
 /// `Name::NUMBERS.field` is the number of a field, for those who write a message piece by piece.
 #[macro_export]
@@ -213,7 +214,7 @@ macro_rules! message {
                         Ok(())
                     }
 
-                    let mut reader = $crate::Reader::new(message);
+                    let mut reader = $crate::Reader::bounded(message, Self::FIELDS_MAX);
                     loop {
                         match reader.next_field() {
                             Ok(Some((number, value))) => {
@@ -253,6 +254,7 @@ macro_rules! message {
         };
     };
     (@option length_first) => { const IS_LENGTH_FIRST: bool = true; };
+    (@option request) => { const FIELDS_MAX: u32 = $crate::limits::REQUEST_FIELDS_MAX; };
     (@path [] $field:ident) => { stringify!($field) };
     (@path [$prefix:literal] $field:ident) => { concat!($prefix, stringify!($field)) };
     // A struct has a lifetime or not, and its fields the same one or any.

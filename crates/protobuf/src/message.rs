@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+use crate::limits::{LIST_FIELDS_MAX, MESSAGE_FIELDS_MAX};
 use crate::reader::{DecodeError, Fault, Value};
 
 /// How many values a field may have.
@@ -30,6 +31,18 @@ pub struct FieldDescription {
     pub label: Label,
 }
 
+/// Returns whether one of the fields is repeated.
+const fn has_list(fields: &[FieldDescription]) -> bool {
+    let mut rest = fields;
+    while let [first, others @ ..] = rest {
+        if matches!(first.label, Label::Repeated) {
+            return true;
+        }
+        rest = others;
+    }
+    false
+}
+
 /// A message of protobuf, described by [`message!`](crate::message!).
 pub trait Message<'a>: Clone + Debug + Default + PartialEq {
     /// Its full name.
@@ -40,6 +53,12 @@ pub trait Message<'a>: Clone + Debug + Default + PartialEq {
 
     /// Its oneofs: the name of each, and its fields.
     const ONEOFS: &'static [(&'static str, &'static [FieldDescription])];
+
+    /// How many fields it may have, those included that are not known or come again.
+    const FIELDS_MAX: u32 = match has_list(Self::FIELDS) {
+        true => LIST_FIELDS_MAX,
+        false => MESSAGE_FIELDS_MAX,
+    };
 
     /// Whether its length is computed before it is encoded within another message, which is cheaper
     /// for large ones: else those of 128 bytes and more are moved when their length is known.

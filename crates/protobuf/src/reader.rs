@@ -6,7 +6,7 @@ use std::fmt;
 use super::{FIELD_NUMBER_MAX, FIXED32, FIXED64, GROUP_END, GROUP_START, LENGTH_DELIMITED, VARINT};
 #[cfg(doc)]
 use crate::limits::MERGED_PARTS_MAX;
-use crate::limits::PROTOBUF_GROUP_DEPTH_MAX;
+use crate::limits::{LIST_FIELDS_MAX, PROTOBUF_GROUP_DEPTH_MAX};
 
 /// Why a message cannot be decoded, and at which of its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +42,8 @@ pub enum Fault {
     NotUtf8,
     /// A message with a repeated field comes in more than [`MERGED_PARTS_MAX`] pieces.
     TooManyParts,
+    /// The message has more fields than one of its kind may have.
+    TooManyFields,
 }
 
 impl DecodeError {
@@ -81,6 +83,7 @@ impl fmt::Display for Fault {
             Fault::TooDeep => "groups are nested too deeply",
             Fault::NotUtf8 => "the string is not UTF-8",
             Fault::TooManyParts => "the message around it comes in too many pieces",
+            Fault::TooManyFields => "the message has too many fields",
         })
     }
 }
@@ -177,12 +180,25 @@ impl<'a> Value<'a> {
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     rest: &'a [u8],
+    /// Tags that may still be read.
+    fields_left: u32,
 }
 
 impl<'a> Reader<'a> {
-    /// A reader at the first field of `message`.
+    /// A reader at the first field of `message`, which may have [`LIST_FIELDS_MAX`] fields.
+    #[inline(always)]
     pub fn new(message: &'a [u8]) -> Reader<'a> {
-        Reader { rest: message }
+        Reader::bounded(message, LIST_FIELDS_MAX)
+    }
+
+    /// A reader at the first field of `message`, which may have so many fields, those within groups
+    /// included.
+    #[inline(always)]
+    pub fn bounded(message: &'a [u8], fields_max: u32) -> Reader<'a> {
+        Reader {
+            rest: message,
+            fields_left: fields_max,
+        }
     }
 
     /// Whether the end of the message has been reached.
@@ -255,6 +271,8 @@ impl<'a> Reader<'a> {
     #[inline(always)]
     fn tag(&mut self) -> Result<(u32, u32), DecodeError> {
         let outside = |fault| DecodeError::new(0, fault);
+        let left = self.fields_left.checked_sub(1);
+        self.fields_left = left.ok_or_else(|| outside(Fault::TooManyFields))?;
         let tag = self.varint().map_err(outside)?;
         let number = tag >> 3;
         if number == 0 || number > u64::from(FIELD_NUMBER_MAX) {
@@ -411,6 +429,30 @@ mod tests {
         assert_eq!(fault(&[0x25, 1, 2, 3]), (4, Fault::Truncated));
         assert_eq!(fault(&[0x80]), (0, Fault::Truncated));
         assert_eq!(fault(&[0x08]), (1, Fault::Truncated));
+    }
+
+    #[test]
+    fn a_message_has_no_more_fields_than_it_may() {
+        let read = |message: &[u8], fields_max| {
+            let mut count = 0;
+            let reader = Reader::bounded(message, fields_max);
+            let result = reader.for_each(|_, _| {
+                count += 1;
+                Ok(())
+            });
+            (count, result.map_err(|error| error.fault))
+        };
+        let three = [0x08, 1, 0x08, 2, 0x12, 0];
+        assert_eq!(read(&three, 3), (3, Ok(())));
+        assert_eq!(read(&three, 2), (2, Err(Fault::TooManyFields)));
+        assert_eq!(read(&[], 0), (0, Ok(())));
+        // Begin and end of a group, what is in it, and the groups in it count as well.
+        let groups = [0x0b, 0x08, 1, 0x13, 0x14, 0x0c, 0x0b, 0x0c, 0x08, 1];
+        assert_eq!(read(&groups, 8), (1, Ok(())));
+        for fields_max in 0..8 {
+            let expected = (0, Err(Fault::TooManyFields));
+            assert_eq!(read(&groups, fields_max), expected, "{fields_max}");
+        }
     }
 
     #[test]

@@ -16,8 +16,12 @@
 //! connections of that token go first that hold most and move least together.
 
 mod claimed;
+mod held;
+mod idle;
+mod looks;
 mod parties;
 mod shared_body;
+mod weight;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -31,9 +35,13 @@ use wire::Pause;
 use crate::SharedWaker;
 use crate::limits;
 use claimed::Claimed;
+pub(crate) use held::Held;
+use idle::{IdleConnections, IdlePlace};
+use looks::{ConnectionLooks, Looks};
 pub(crate) use parties::CountedCaller;
 use parties::{Parties, Party, PartyHolding};
 use shared_body::{SharedBody, SharedCharge};
+use weight::sort_by_weight;
 
 /// What all peers of a server make it hold, and how much that may be.
 #[derive(Debug)]
@@ -58,6 +66,10 @@ pub(crate) struct Account {
     verdicts: AtomicU64,
     /// A connection receives a large message although there is no memory left for it.
     is_overdrawn: AtomicBool,
+    /// When connections that wait look again.
+    looks: Looks,
+    /// Those that make room for others.
+    idle: IdleConnections,
 }
 
 /// Asks a loop for a tick.
@@ -98,6 +110,8 @@ impl Account {
             evicted: Arc::default(),
             verdicts: AtomicU64::new(0),
             is_overdrawn: AtomicBool::new(false),
+            looks: Looks::default(),
+            idle: IdleConnections::default(),
         })
     }
 
@@ -227,10 +241,12 @@ impl Account {
             sent_bytes: 0,
             owed_bytes: 0,
             moved_ns: 0,
-            changed_ns: 0,
+            taken_ns: 0,
             waits_for_memory: false,
             holder: None,
             is_evicted: false,
+            looks: ConnectionLooks::default(),
+            idle: None,
         }
     }
 
@@ -350,43 +366,8 @@ impl Holder {
     }
 }
 
-/// Puts those first that hold most and move least, with all connections of their token that are
-/// here; of one token, those that do so by themselves.
-fn sort_by_weight(holders: &mut [&Arc<Holder>], now_ns: u64) {
-    let mut of_identities: HashMap<*const PartyHolding, u128> = HashMap::new();
-    for holder in holders.iter() {
-        if let Some(identity) = &holder.identity {
-            *of_identities.entry(Arc::as_ptr(identity)).or_default() += holder.weight(now_ns);
-        }
-    }
-    holders.sort_by_cached_key(|holder| {
-        let weight = holder.weight(now_ns);
-        let identity = holder.identity.as_ref().map(Arc::as_ptr);
-        let together = identity.and_then(|identity| of_identities.get(&identity));
-        std::cmp::Reverse((together.copied().unwrap_or(weight), weight))
-    });
-}
-
 fn stands_still(moved_ns: u64, allowed_ms: u64, now_ns: u64) -> bool {
     now_ns.saturating_sub(moved_ns) >= allowed_ms * 1_000_000
-}
-
-/// What a connection holds, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Held {
-    /// Without bodies that it shares with others.
-    pub charged_bytes: usize,
-    /// With them, and without what is only set aside.
-    pub all_bytes: usize,
-    /// What of that has yet to come from the peer: charged before it does.
-    pub expected_bytes: usize,
-    /// What waits to be sent, or is set aside for it.
-    pub unsent_bytes: usize,
-    /// What has waited and was sent, ever.
-    pub sent_bytes: u64,
-    /// A whole request of the peer waits for memory, and the peer has taken what it was sent, but
-    /// for a little.
-    pub waits_for_memory: bool,
 }
 
 /// What one connection makes the server hold. Given back when it is dropped.
@@ -412,12 +393,15 @@ pub(crate) struct Holding {
     /// How much less that must become until the connection counts as moving.
     owed_bytes: usize,
     moved_ns: u64,
-    /// When it last changed at all.
-    changed_ns: u64,
+    /// When its peer last took some of what waits to be sent, or that began to wait.
+    taken_ns: u64,
     waits_for_memory: bool,
     holder: Option<Arc<Holder>>,
     /// The connection is ended to relieve the account, and counted.
     is_evicted: bool,
+    looks: ConnectionLooks,
+    /// Its place among those that make room for others, if it is one.
+    idle: Option<IdlePlace>,
 }
 
 impl Holding {
@@ -425,8 +409,12 @@ impl Holding {
     /// what of that waits to be sent.
     #[inline]
     pub fn change(&mut self, held: Held, now_ns: u64) {
-        self.unsent_bytes = held.unsent_bytes;
         let sent_bytes = held.sent_bytes - self.sent_bytes;
+        let begins_to_wait = self.unsent_bytes == 0 && held.unsent_bytes > 0;
+        if sent_bytes > 0 || begins_to_wait {
+            self.taken_ns = now_ns;
+        }
+        self.unsent_bytes = held.unsent_bytes;
         if sent_bytes > 0 {
             self.sent_bytes = held.sent_bytes;
             let sent_bytes = usize::try_from(sent_bytes).unwrap_or(usize::MAX);
@@ -462,7 +450,6 @@ impl Holding {
             identity.replace(self.held_bytes, held_bytes);
         }
         (self.charged_bytes, self.held_bytes) = (charged_bytes, held_bytes);
-        self.changed_ns = now_ns;
         self.show();
         self.relieve(now_ns);
     }
@@ -633,9 +620,9 @@ impl Holding {
         true
     }
 
-    /// When what it holds last changed; `None`: it holds nothing.
-    pub fn changed_ns(&self) -> Option<u64> {
-        (self.held_bytes > 0).then_some(self.changed_ns)
+    /// When its peer last took some of what waited to be sent, or that began to wait.
+    pub fn taken_ns(&self) -> u64 {
+        self.taken_ns
     }
 
     /// Looks whether the account is to be relieved, for the sake of this connection: one that only
@@ -669,6 +656,10 @@ impl Holding {
 
 impl Drop for Holding {
     fn drop(&mut self) {
+        self.looks.end(&self.account.looks);
+        if self.idle.is_some() {
+            self.account.idle.remove(self.number);
+        }
         replace(&self.account.charged, self.charged_bytes, 0);
         self.address.replace(self.held_bytes, 0);
         if let Some((_, identity)) = &self.identity {

@@ -27,7 +27,7 @@ use crate::limits;
 use crate::plain;
 use crate::settings::{FailedCall, Settings};
 use crate::stream::StreamHandle;
-use crate::tasks::{LoopTasks, TaskHandle};
+use crate::tasks::{LoopTasks, TaskCaller, TaskHandle};
 use crate::waiting_request::WaitingRequest;
 use crate::wrong_tokens::WrongTokens;
 
@@ -51,14 +51,41 @@ pub(crate) struct StepContext {
 pub(crate) struct CallResources {
     /// Of a plain request: its answer has begun.
     has_plain_head: bool,
+    /// What few calls have: each of the others moves and drops no more than this.
+    rare: Option<Box<RareResources>>,
+}
+
+/// What few calls have.
+#[derive(Default)]
+pub(crate) struct RareResources {
     /// What is done for it beside the loop.
     task: Option<TaskHandle>,
     /// Of a call that administrates.
-    pub audited: Option<Box<AuditedCall>>,
+    pub audited: Option<AuditedCall>,
     /// What the caller was told who may not do what the call asks for.
     pub denial: Option<Box<str>>,
     /// Its request, if that waits for its turn among long work.
-    pub request: Option<Box<WaitingRequest>>,
+    pub request: Option<WaitingRequest>,
+}
+
+impl CallResources {
+    /// Returns what few calls have, if this one has some of it.
+    #[inline]
+    pub fn rare(&self) -> Option<&RareResources> {
+        self.rare.as_deref()
+    }
+
+    /// Returns the same, to be changed.
+    #[inline]
+    pub fn rare_mut(&mut self) -> Option<&mut RareResources> {
+        self.rare.as_deref_mut()
+    }
+
+    /// Returns the same; from now on the call has some of it.
+    #[cold]
+    pub fn make_rare(&mut self) -> &mut RareResources {
+        self.rare.get_or_insert_default()
+    }
 }
 
 /// What a step asks to be given once more, or otherwise.
@@ -136,6 +163,15 @@ impl CallStep<'_> {
         counted.map(|caller| caller.key)
     }
 
+    /// Returns whose place the call takes among tasks that wait.
+    fn task_caller(&self) -> TaskCaller {
+        match self.link.counted(self.identity, self.identity()) {
+            Some(caller) if caller.has_token => TaskCaller::Token(caller.key),
+            Some(_) => TaskCaller::Address(self.link.caller.address),
+            None => TaskCaller::Connection(self.link.caller.connection),
+        }
+    }
+
     /// The call is about to put a write into the batch.
     fn note_write(&mut self) {
         let ConnectionId { slot, generation } = self.link.id;
@@ -194,7 +230,8 @@ impl DatabaseAccess for CallStep<'_> {
 
 impl Administration for CallStep<'_> {
     fn set_audited(&mut self, subject: &str, detail: &str) {
-        if let Some(audited) = &mut self.resources.audited {
+        let rare = self.resources.rare_mut();
+        if let Some(audited) = rare.and_then(|rare| rare.audited.as_mut()) {
             audited.set(subject, detail);
         }
     }
@@ -220,8 +257,10 @@ impl Administration for CallStep<'_> {
     }
 
     fn start_task(&mut self, task: Task) -> Result<(), TaskRefusal> {
-        debug_assert!(self.resources.task.is_none(), "a call has one task");
-        self.resources.task = Some(self.context.tasks.start(task, self.id)?);
+        let caller = self.task_caller();
+        let task = self.context.tasks.start(task, caller, self.id)?;
+        let before = self.resources.make_rare().task.replace(task);
+        debug_assert!(before.is_none(), "a call has one task");
         Ok(())
     }
 }
@@ -245,6 +284,10 @@ impl BlobAccess for CallStep<'_> {
 }
 
 impl Responses for CallStep<'_> {
+    fn echo_attachment(&mut self) {
+        self.stream.echo_attachment();
+    }
+
     fn message(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
         self.stream.send_message(encode);
     }
@@ -478,7 +521,7 @@ impl CallStep<'_> {
     #[cold]
     fn note_failure(&mut self, status: &Status) {
         if audit::is_denial(status.code()) {
-            self.resources.denial = Some(status.message().into());
+            self.resources.make_rare().denial = Some(status.message().into());
         }
         self.log_failure(status.code(), status.message());
     }

@@ -4,9 +4,9 @@ use std::fmt;
 
 use service::identities::{IdentityKey, IdentityTable, Unauthenticated, is_same_secret};
 use service::limits::AUTHORIZATION_BYTES_MAX;
-use wire::Connection;
 
 use crate::peer_identity::{PeerIdentity, Proved};
+use crate::rpc_connection::RpcConnection;
 
 /// Where the head of a call leads: which method, and which value of the header `authorization` it
 /// has. The connection remembers it with the bytes of the head.
@@ -62,7 +62,7 @@ impl LastAuthorization {
     #[inline]
     pub fn identify(
         &mut self,
-        connection: &mut Connection,
+        connection: &mut RpcConnection,
         method: u8,
         peer: &mut PeerIdentity,
         (table, now_ms): (&IdentityTable, u64),
@@ -82,7 +82,7 @@ impl LastAuthorization {
     /// The same for a request of which nothing is remembered.
     pub fn identify_plain(
         &mut self,
-        connection: &Connection,
+        connection: &RpcConnection,
         peer: &mut PeerIdentity,
         (table, now_ms): (&IdentityTable, u64),
     ) -> Result<Proved, Unauthenticated> {
@@ -92,7 +92,12 @@ impl LastAuthorization {
 
     /// Looks up whose the head is that came last. Returns the serial of its value.
     #[inline]
-    fn look_up_head(&mut self, connection: &Connection, table: &IdentityTable, now_ms: u64) -> u64 {
+    fn look_up_head(
+        &mut self,
+        connection: &RpcConnection,
+        table: &IdentityTable,
+        now_ms: u64,
+    ) -> u64 {
         let Some(value) = connection.head().authorization() else {
             return WITHOUT;
         };
@@ -134,7 +139,7 @@ impl LastAuthorization {
 
 /// Returns the route of the head that came last, if its bytes are remembered.
 #[inline]
-pub(crate) fn remembered(connection: &Connection) -> Option<HeadRoute> {
+pub(crate) fn remembered(connection: &RpcConnection) -> Option<HeadRoute> {
     connection.head_route().map(HeadRoute)
 }
 

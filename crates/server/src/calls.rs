@@ -1,10 +1,13 @@
 //! The running calls of one loop, and their steps.
 
+mod counts;
 mod long_requests;
+mod slab;
+mod unsent;
 
 use bytes::Bytes;
 use net::ConnectionId;
-use service::identities::{Identity, IdentityKey, IdentityTable, NEVER_MS, Unauthenticated};
+use service::identities::{Identity, IdentityKey, IdentityTable, NEVER_MS};
 use service::method::CallKind;
 use service::{Call, Code, LoopFigures, Method, PlanReads, Shared, Status};
 use store::DatabaseId;
@@ -12,15 +15,14 @@ use store::tree::ReadPlan;
 use wire::{Cause, StreamKey};
 
 use crate::actions::{CallResources, CallStep, Effects, StepContext};
-use crate::audit::{self, AuditedCall, EndedCall};
-use crate::audit_record::AuditCaller;
+use crate::audit::AuditedCall;
 use crate::call_id::CallId;
 use crate::connection::Http2State;
-use crate::durations::EndedCalls;
 use crate::peer_identity::Proved;
-use crate::settings::Detail;
 use crate::stream::StreamHandle;
 use crate::timers::{Timer, Timers};
+use counts::CallCounts;
+use slab::Slab;
 
 /// One running call: where it came from, and its state machine.
 struct Running {
@@ -54,95 +56,10 @@ impl Running {
     }
 }
 
-struct CallSlot {
-    generation: u32,
-    running: Option<Running>,
-}
-
-/// A slab of running calls. Slots are reused, so the steady state allocates nothing.
-#[derive(Default)]
-struct Slab {
-    slots: Vec<CallSlot>,
-    free: Vec<u32>,
-}
-
-impl Slab {
-    fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
-    }
-
-    fn insert(&mut self, running: Running) -> CallId {
-        if let Some(index) = self.free.pop() {
-            let slot = &mut self.slots[index as usize];
-            debug_assert!(slot.running.is_none(), "a free slot holds no call");
-            slot.running = Some(running);
-            return CallId {
-                index,
-                generation: slot.generation,
-            };
-        }
-        let index =
-            u32::try_from(self.slots.len()).expect("running calls are bounded far below 2^32");
-        self.slots.push(CallSlot {
-            generation: 0,
-            running: Some(running),
-        });
-        CallId {
-            index,
-            generation: 0,
-        }
-    }
-
-    fn get(&self, id: CallId) -> Option<&Running> {
-        let slot = self.slots.get(id.index as usize)?;
-        slot.running
-            .as_ref()
-            .filter(|_| slot.generation == id.generation)
-    }
-
-    fn get_mut(&mut self, id: CallId) -> Option<&mut Running> {
-        let slot = self.slots.get_mut(id.index as usize)?;
-        if slot.generation == id.generation {
-            slot.running.as_mut()
-        } else {
-            None
-        }
-    }
-
-    /// The id of the call that is in a slot now. The stream that carries `index` as its token is
-    /// alive, so is its call.
-    fn current(&self, index: u32) -> Option<CallId> {
-        let slot = self.slots.get(index as usize)?;
-        slot.running.as_ref()?;
-        Some(CallId {
-            index,
-            generation: slot.generation,
-        })
-    }
-
-    fn remove(&mut self, id: CallId) -> Option<Running> {
-        let slot = self.slots.get_mut(id.index as usize)?;
-        if slot.generation != id.generation {
-            return None;
-        }
-        let running = slot.running.take()?;
-        slot.generation = slot.generation.wrapping_add(1);
-        self.free.push(id.index);
-        Some(running)
-    }
-
-    fn ids(&self) -> impl Iterator<Item = CallId> + '_ {
-        (0..self.slots.len() as u32).filter_map(|index| self.current(index))
-    }
-}
-
 /// The running calls of one loop.
 pub(crate) struct CallTable {
     calls: Slab,
-    /// Calls among them that wait for their refusal.
-    refused: usize,
-    /// How many of them each identity has, by its slot.
-    of_identities: Vec<usize>,
+    counts: CallCounts,
     /// Calls with a deadline that began in this tick: only those that outlive it get an alarm.
     fresh: Vec<CallId>,
     /// Connections and tags of commits whose callers have left in this tick.
@@ -151,9 +68,6 @@ pub(crate) struct CallTable {
     proofs_end_ms: u64,
     /// Connections on which answers of calls wait that have ended.
     unsent: usize,
-    figures: LoopFigures,
-    /// How long calls took; `None`: nobody wants to know.
-    ended_calls: Option<EndedCalls>,
 }
 
 impl CallTable {
@@ -161,20 +75,17 @@ impl CallTable {
     pub fn new(figures: LoopFigures, time_calls: bool) -> CallTable {
         CallTable {
             calls: Slab::default(),
-            refused: 0,
-            of_identities: Vec::new(),
+            counts: CallCounts::new(figures, time_calls),
             fresh: Vec::new(),
             abandoned: Vec::new(),
             proofs_end_ms: NEVER_MS,
             unsent: 0,
-            figures,
-            ended_calls: time_calls.then(EndedCalls::default),
         }
     }
 
     /// Returns what is counted of the loop.
     pub fn figures(&self) -> &LoopFigures {
-        &self.figures
+        &self.counts.figures
     }
 
     /// Returns how many calls run.
@@ -186,7 +97,7 @@ impl CallTable {
     #[cold]
     pub fn set_audited(&mut self, id: CallId, identity: Option<&Identity>) {
         if let (Some(running), Some(identity)) = (self.calls.get_mut(id), identity) {
-            running.resources.audited = Some(Box::new(AuditedCall::of(identity)));
+            running.resources.make_rare().audited = Some(AuditedCall::of(identity));
         }
     }
 
@@ -197,32 +108,19 @@ impl CallTable {
 
     /// Returns how many of them wait for their refusal.
     pub fn waiting_refusals(&self) -> usize {
-        self.refused
+        self.counts.refused
     }
 
     /// Returns how many calls of an identity run.
     #[inline]
     pub fn of_identity(&self, identity: IdentityKey) -> usize {
-        self.of_identities
-            .get(identity.slot())
-            .map_or(0, |calls| *calls)
+        self.counts.of_identity(identity)
     }
 
     /// Returns how many calls each identity has that has some, by its slot.
     #[cfg(test)]
     pub fn of_identities(&self) -> Vec<usize> {
-        let counts = self.of_identities.iter().copied();
-        counts.filter(|calls| *calls > 0).collect()
-    }
-
-    #[inline]
-    fn begin_of_identity(&mut self, identity: IdentityKey) {
-        let slot = identity.slot();
-        if slot >= self.of_identities.len() {
-            // There are as many slots as tokens and listeners.
-            self.of_identities.resize(slot + 1, 0);
-        }
-        self.of_identities[slot] += 1;
+        self.counts.of_identities()
     }
 
     /// Returns every running call, for the rare walks of draining and topic changes.
@@ -254,74 +152,6 @@ impl CallTable {
         }
         self.proofs_end_ms = proofs_end_ms;
         orphans
-    }
-
-    /// Returns whether answers of calls wait that have ended, and whose callers may be revoked.
-    #[inline]
-    pub fn has_unsent(&self) -> bool {
-        self.unsent > 0
-    }
-
-    /// Keeps in view what waits on the stream of a call that has ended. What a listener gives no
-    /// change takes away; what comes behind the end of its caller is cut off at once.
-    #[cold]
-    fn note_unsent(
-        &mut self,
-        context: &StepContext,
-        http2: &mut Http2State,
-        output: &mut Vec<u8>,
-        running: &Running,
-    ) {
-        let (identities, now_ms) = (&context.identities, context.clock.store_ms());
-        let identity = identities.get(running.proved.key);
-        if running.is_refused() || identity.is_some_and(Identity::is_anonymous) {
-            return;
-        }
-        if !running.proved.is_good(identities, now_ms) {
-            let status = Unauthenticated::Ended.status();
-            return http2.connection.cut_off(running.stream, output, &status);
-        }
-        self.unsent += usize::from(http2.unsent_answers.is_empty());
-        let answer = (running.stream, running.proved);
-        http2.unsent_answers.push(&http2.connection, answer);
-        self.proofs_end_ms = self.proofs_end_ms.min(running.proved.until_ms);
-    }
-
-    /// Cuts off the answers on a connection whose callers are not in the table any more, or prove
-    /// nothing any more.
-    pub fn cut_off_unsent(
-        &mut self,
-        context: &StepContext,
-        http2: &mut Http2State,
-        output: &mut Vec<u8>,
-    ) {
-        let (identities, now_ms) = (&context.identities, context.clock.store_ms());
-        let (answers, connection) = (&mut http2.unsent_answers, &mut http2.connection);
-        let orphans = answers.take_orphans(connection, identities, now_ms);
-        for stream in orphans {
-            connection.cut_off(stream, output, &Unauthenticated::Ended.status());
-        }
-        match answers.proofs_end_ms() {
-            Some(end_ms) => self.proofs_end_ms = self.proofs_end_ms.min(end_ms),
-            None => self.unsent -= 1,
-        }
-    }
-
-    /// Forgets the answers of a connection if nothing waits on it any more.
-    #[inline]
-    pub fn settle_unsent(&mut self, http2: &mut Http2State) {
-        if http2.connection.queued_bytes() == 0 {
-            self.forget_unsent(http2);
-        }
-    }
-
-    /// Forgets the answers of a connection.
-    #[inline]
-    pub fn forget_unsent(&mut self, http2: &mut Http2State) {
-        if !http2.unsent_answers.is_empty() {
-            http2.unsent_answers.clear();
-            self.unsent -= 1;
-        }
     }
 
     /// Returns when the proof of a running call may end next, in milliseconds since 1970.
@@ -392,13 +222,7 @@ impl CallTable {
         // The token by which the stream names its call; 0 is a stream without one.
         http2.connection.set_token(stream, id.index + 1);
         http2.begin_call();
-        match proved.key {
-            IdentityKey::NOBODY => self.refused += 1,
-            _ => {
-                self.begin_of_identity(proved.key);
-                self.figures.started(method);
-            }
-        }
+        self.counts.begin(method, proved.key);
         id
     }
 
@@ -463,17 +287,21 @@ impl CallTable {
         id: CallId,
         code: Code,
     ) {
-        if let Some(running) = self.calls.remove(id) {
-            if running.commits > 0 && code == Code::DeadlineExceeded {
-                self.abandoned.push((running.connection, id.tag()));
-            }
-            self.ended(context, http2, &running, code);
-            http2.end_call();
-            http2.connection.set_token(running.stream, 0);
-            if http2.connection.has_unsent(running.stream) {
-                self.note_unsent(context, http2, output, &running);
-            }
+        // It stays where it is until then: to move it would cost more than all else here.
+        let Some(running) = self.calls.get(id) else {
+            return;
+        };
+        if running.commits > 0 && code == Code::DeadlineExceeded {
+            self.abandoned.push((running.connection, id.tag()));
         }
+        self.counts.end(context, http2, running, code);
+        http2.end_call();
+        if http2.connection.end_call(running.stream)
+            && let Some(running) = self.calls.remove(id)
+        {
+            return self.note_unsent(context, http2, output, (&running, code));
+        }
+        self.calls.free(id);
     }
 
     /// Ends the call of a stream that is gone.
@@ -485,7 +313,7 @@ impl CallTable {
         cause: Cause,
     ) {
         if let Some(id) = self.of_stream(http2, stream)
-            && let Some(running) = self.calls.remove(id)
+            && let Some(running) = self.calls.get(id)
         {
             http2.end_call();
             if running.commits > 0 {
@@ -493,37 +321,10 @@ impl CallTable {
             }
             // What the caller has seen, if it has seen anything.
             let code = cause.told().unwrap_or(Code::Cancelled);
-            self.ended(context, http2, &running, code);
+            self.counts.end(context, http2, running, code);
+            self.calls.free(id);
         }
         http2.connection.forget(stream);
-    }
-
-    /// Counts a call that has ended.
-    #[inline]
-    fn ended(
-        &mut self,
-        context: &StepContext,
-        http2: &mut Http2State,
-        running: &Running,
-        code: Code,
-    ) {
-        if running.is_refused() {
-            self.refused -= 1;
-            return;
-        }
-        self.of_identities[running.proved.key.slot()] -= 1;
-        let (settings, clock) = (&context.settings, &context.clock);
-        self.figures.ended(running.method, code);
-        if let Some(calls) = &mut self.ended_calls {
-            calls.add(running.method, running.begin_ns, clock, &self.figures);
-        }
-        if settings.log.detail() >= Detail::Calls {
-            let took_ns = clock.read_ns().saturating_sub(running.begin_ns);
-            (settings.log).call_ended(running.method, code, took_ns, &http2.link.address);
-        }
-        if running.resources.audited.is_some() || audit::is_denial(code) {
-            audit_ended(context, http2, running, code);
-        }
     }
 
     /// A commit of a call has its outcome.
@@ -538,12 +339,19 @@ impl CallTable {
         (self.calls.get(id)).is_some_and(|running| running.commits > 0)
     }
 
-    /// Returns whether it is not this server's turn to do something for a call.
-    pub fn only_waits(&self, http2: &Http2State, id: CallId) -> bool {
+    /// Returns whether a call waits for an event, for its refusal, or for more of its request.
+    pub fn is_idle(&self, http2: &Http2State, id: CallId) -> bool {
         (self.calls.get(id)).is_some_and(|running| {
-            running.subscribed
-                || running.is_refused()
-                || http2.connection.waits_for_peer(running.stream)
+            let awaits_request = || http2.connection.awaits_request(running.stream);
+            running.subscribed || running.is_refused() || awaits_request()
+        })
+    }
+
+    /// Returns whether a call waits until the peer takes some of what is sent to it, or to others
+    /// on its connection.
+    pub fn awaits_taking(&self, http2: &Http2State, id: CallId) -> bool {
+        (self.calls.get(id)).is_some_and(|running| {
+            http2.connection.awaits_taking(running.stream) || http2.deferred_reads.contains(id)
         })
     }
 
@@ -599,36 +407,13 @@ impl CallTable {
     /// Ends a tick: gives calls that outlived the one in which they began an alarm for their
     /// deadline, and counts how long those took that have ended.
     pub fn end_tick(&mut self, context: &StepContext, timers: &mut Timers) {
-        if let Some(calls) = &mut self.ended_calls {
-            calls.count(&context.clock, &self.figures);
-        }
+        self.counts.end_tick(&context.clock);
         for id in self.fresh.drain(..) {
             if let Some(running) = self.calls.get(id) {
                 timers.set(running.deadline_ns, Timer::Deadline(id));
             }
         }
     }
-}
-
-/// Notes the end of a call that administrates, or that was denied, in the audit trail.
-#[cold]
-fn audit_ended(context: &StepContext, http2: &mut Http2State, running: &Running, code: Code) {
-    let audited = running.resources.audited.as_deref();
-    let denial = running.resources.denial.as_deref();
-    let identity = context.identities.get(running.proved.key);
-    let ended = EndedCall {
-        method: running.method,
-        code,
-        may_have_changed: matches!(code, Code::Ok | Code::Unknown) || running.commits > 0,
-        key: identity.map(|_| running.proved.key),
-        caller: audited.map_or_else(|| AuditCaller::of(identity), AuditedCall::caller),
-        subject: audited.map_or("", AuditedCall::subject),
-        detail: denial.or(audited.map(AuditedCall::detail)).unwrap_or(""),
-    };
-    let Http2State { link, denials, .. } = http2;
-    let now_ns = context.clock.tick_ns();
-    let (log, peer) = (&*context.settings.log, (&link.address, link.caller.address));
-    (context.audit).note(log, peer, denials, &ended, now_ns);
 }
 
 /// The status of a call whose deadline has passed.

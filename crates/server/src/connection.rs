@@ -8,9 +8,10 @@ use service::identities::{Identity, IdentityKey};
 use service::{Caller, PeerKind};
 use store::DatabaseId;
 use store::blob::UploadPeer;
+use wire::framed::Protocol;
 use wire::http1::{self, Greeting};
 use wire::http2::frame;
-use wire::{CloseReason, Connection, ErrorCode, StreamKey};
+use wire::{CloseReason, ErrorCode, StreamKey};
 
 use crate::account::{CountedCaller, Holding};
 use crate::admission::ShedFor;
@@ -19,6 +20,7 @@ use crate::authorization::LastAuthorization;
 use crate::call_id::CallId;
 use crate::limits;
 use crate::peer_identity::PeerIdentity;
+use crate::rpc_connection::RpcConnection;
 use crate::stream::StreamHandle;
 use crate::tls::HTTP2;
 use crate::unsent_answers::UnsentAnswers;
@@ -28,7 +30,7 @@ use crate::wrong_tokens::ConnectionWrongTokens;
 pub(crate) enum ConnectionState {
     /// The first bytes have not decided yet what it speaks.
     Undecided(Box<Link>),
-    /// It speaks HTTP/2.
+    /// It speaks HTTP/2, or another protocol that carries calls.
     Http2(Box<Http2State>),
     /// Answered and to be closed: what still comes is not looked at.
     Over(Box<Link>),
@@ -57,10 +59,10 @@ pub(crate) struct Link {
     pub refused: Option<ShedFor>,
 }
 
-/// A connection that speaks HTTP/2, and what its calls have on it.
+/// A connection that carries calls, and what these have on it.
 pub(crate) struct Http2State {
     pub link: Link,
-    pub connection: Connection,
+    pub connection: RpcConnection,
     /// Whose its calls are.
     pub authorization: LastAuthorization,
     /// What it has sent of wrong tokens.
@@ -108,7 +110,7 @@ impl DeferredReads {
 
     /// Returns whether there are some that may go on.
     #[inline]
-    pub fn may_go_on(&self, connection: &Connection) -> bool {
+    pub fn may_go_on(&self, connection: &RpcConnection) -> bool {
         !self.waiting.is_empty()
             && match self.is_large {
                 true => connection.has_large_capacity(),
@@ -121,6 +123,11 @@ impl DeferredReads {
         self.is_large = false;
         let count = self.waiting.len().min(limits::READS_RESUMED);
         self.waiting.drain(..count)
+    }
+
+    /// Returns whether the read of a call waits.
+    pub fn contains(&self, call: CallId) -> bool {
+        (self.waiting.iter()).any(|&(_, other, _)| other == call)
     }
 
     /// Returns whether none waits.
@@ -184,7 +191,7 @@ impl Link {
 }
 
 impl Http2State {
-    pub fn new(link: Link, connection: Connection) -> Http2State {
+    pub fn new(link: Link, connection: RpcConnection) -> Http2State {
         Http2State {
             link,
             connection,
@@ -292,7 +299,7 @@ impl ConnectionState {
         }
     }
 
-    /// Returns the connection if it speaks HTTP/2.
+    /// Returns the connection if it carries calls.
     #[inline]
     pub fn http2(&mut self) -> Option<&mut Http2State> {
         match self {
@@ -324,6 +331,8 @@ fn upload_peer(address: &PeerAddress) -> UploadPeer {
 /// What the first bytes of a connection say.
 pub(crate) enum Opening {
     Http2,
+    /// baidu_std or SRPC.
+    Framed(Protocol),
     /// More bytes are needed.
     Wait,
     /// The peer said nothing and went, as those do who only look whether somebody listens.
@@ -333,7 +342,7 @@ pub(crate) enum Opening {
     Refuse(&'static str),
 }
 
-/// Looks at the first bytes, and answers those that are not HTTP/2.
+/// Looks at the first bytes, and answers those that are no protocol of this port.
 pub(crate) fn open(io: &mut Io, about: &str, without_http2: bool) -> Opening {
     match http1::recognise(io.input.bytes()) {
         Greeting::Http2 if without_http2 => {
@@ -345,6 +354,8 @@ pub(crate) fn open(io: &mut Io, about: &str, without_http2: bool) -> Opening {
             Opening::Refuse("HTTP/2 over TLS without h2 in ALPN")
         }
         Greeting::Http2 => Opening::Http2,
+        Greeting::BaiduStd => Opening::Framed(Protocol::BaiduStd),
+        Greeting::Srpc => Opening::Framed(Protocol::Srpc),
         Greeting::NeedMore if !io.end_of_input() => Opening::Wait,
         Greeting::Http1 => {
             io.output.extend_from_slice(&http1::answer(about));

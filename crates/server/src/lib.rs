@@ -45,6 +45,7 @@ mod peer_identity;
 mod plain;
 mod pulse;
 mod readers;
+mod rpc_connection;
 mod settings;
 mod storage;
 mod stream;

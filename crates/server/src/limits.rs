@@ -5,6 +5,13 @@
 /// 200 µs that no step may exceed.
 pub const EVENTS_PER_TURN: usize = 1_024;
 
+/// Input bytes that take as long as one of [`EVENTS_PER_TURN`], of the
+/// [`net::limits::TICK_INPUT_BYTES`] of a tick, which is so bounded at 4 096 events, some 600 µs.
+/// Stops messages of five bytes from having fifty thousand of them in a tick. As many bytes of
+/// responses that are made within the turn count as an event as well: a question of a few bytes for
+/// all services takes the time of ten messages.
+pub const EVENT_COST_BYTES: usize = 64;
+
 /// Bytes that a connection's messages become when they are decompressed which count as one of
 /// [`EVENTS_PER_TURN`]: both take some 0.15 µs.
 pub const UNPACKED_BYTES_PER_EVENT: usize = 128;
@@ -81,8 +88,8 @@ pub const REFUSED_CONNECTION_LIFE_MS: u64 = 1_000;
 pub const RETRY_PUSHBACK_MS: u64 = 100;
 
 /// After the stop signal, how long a call that waits for its peer may still go on before it is
-/// ended with UNAVAILABLE, in milliseconds. Calls that the server itself has still to answer go on
-/// until `--drain-timeout`.
+/// ended with UNAVAILABLE, and then how long a peer may take nothing of what waits for it, in
+/// milliseconds. Calls that the server itself has still to answer go on until `--drain-timeout`.
 pub const DRAIN_IDLE_MS: u64 = 500;
 
 /// How long before the end of `--drain-timeout` the calls that still run are ended with
@@ -121,6 +128,22 @@ pub const WAITING_WRITES_SHARE: usize = 4;
 /// The part of what may wait in one loop for the committer, a half, beyond which nothing more is
 /// read from those whose token holds as much: others go on until the whole is used up.
 pub const WAITING_WRITES_IDENTITY_SHARE: usize = 2;
+
+/// How long a connection that carries baidu_std or SRPC must have been idle, in milliseconds, to be
+/// ended when a newcomer finds no place: longer than the pauses of a busy client. These protocols
+/// have no PING, so that one whose peer has gone without a word would keep its place for ever.
+pub const FRAMED_IDLE_MS: u64 = 5_000;
+
+/// How often at most such a one is ended, in milliseconds: the place of one is free by then, also
+/// where its thread has to wake up. Stops a newcomer that comes again at once from having all of
+/// them ended.
+pub const MAKE_ROOM_MS: u64 = 100;
+
+/// How far the looks of all connections that wait are apart, in milliseconds: for memory, or for
+/// the committer. Where more wait than have theirs within the time that each would take, each looks
+/// less often. Stops thousands of connections that wait from taking a processor with it, above all
+/// with a thread each.
+pub const LOOK_SPACING_MS: u64 = 1;
 
 /// How often a connection looks whether less waits for the committer where nobody has said so, in
 /// milliseconds.
@@ -216,6 +239,14 @@ pub const PATH_IN_MESSAGE_CHARACTERS: usize = 256;
 /// moving, and next to nothing for a loop.
 pub const TASK_PROGRESS_MS: u64 = 100;
 
+/// Backups, snapshots and conversions that may wait while another one runs, one of each token (or
+/// address): nobody keeps others from theirs by always asking for the next one.
+pub const WAITING_TASKS: usize = 16;
+
+/// How long such a one waits for its turn at most, in milliseconds, before it ends with
+/// UNAVAILABLE: longer than what is small takes, and not as long as a large backup.
+pub const TASK_WAIT_MS: u64 = 60_000;
+
 /// While the memory for buffers is used up and the windows of all connections are shut: how often
 /// each looks whether they may open again, in milliseconds.
 pub const WINDOWS_SHUT_MS: u64 = 100;
@@ -310,9 +341,9 @@ pub const BLOB_SMALL_READ_BYTES: usize = 64 << 10;
 /// more than an honest client sends with a token that was revoked, until somebody looks.
 pub const WRONG_TOKENS_AT_ONCE: u64 = 16;
 
-/// The same of all connections from one address, beyond which connections from there have none
-/// refused at once: a proxy with some such clients is within it. Stops connections that are opened
-/// for a few wrong tokens each.
+/// The same of all connections from one address. Beyond it each connection from there has one
+/// refused in each [`WRONG_TOKEN_INTERVAL_MS`] from the first on: a proxy with some such clients is
+/// within it. Stops connections that are opened for a few wrong tokens each.
 pub const WRONG_TOKENS_AT_ONCE_PER_ADDRESS: u64 = 256;
 
 /// In this time one more call with a wrong token is refused, of a connection that has sent more

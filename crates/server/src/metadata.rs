@@ -1,8 +1,9 @@
 //! The metadata of a request, for the few methods that look at it.
 
 use service::{Metadata, Method};
-use wire::Connection;
 use wire::grpc::metadata::AUTHORIZATION;
+
+use crate::rpc_connection::RpcConnection;
 
 /// Name and value.
 type Field = (Box<[u8]>, Box<[u8]>);
@@ -12,14 +13,15 @@ type Field = (Box<[u8]>, Box<[u8]>);
 pub(crate) struct Snapshot(Vec<Field>);
 
 impl Snapshot {
-    pub fn of(connection: &Connection, method: Method) -> Snapshot {
+    pub fn of(connection: &RpcConnection, method: Method) -> Snapshot {
         let copy = |(name, value): (&[u8], &[u8])| (name.into(), value.into());
         let is_secret = |name: &[u8]| name == AUTHORIZATION.as_bytes();
         let may_be_copied = |(name, _): &(&[u8], &[u8])| !is_secret(name);
-        let head = connection.head();
         if method.is_plain() {
+            let head = connection.head();
             Snapshot(head.fields().filter(may_be_copied).map(copy).collect())
         } else if method.reads_metadata() {
+            let head = connection.head();
             Snapshot(head.metadata().filter(may_be_copied).map(copy).collect())
         } else {
             Snapshot(Vec::new())

@@ -314,6 +314,44 @@ mod tests {
         assert_eq!(who(&mut both, &some, 0), Err(Unauthenticated::Ambiguous));
     }
 
+    /// The listener of these tests gives its anonymous callers a right: a fallback would be seen.
+    #[test]
+    fn a_binding_that_is_not_good_falls_back_neither_to_the_user_nor_to_the_listener() {
+        let some = identities(&[
+            ("old-user", "uid:1", 50),
+            ("user", "uid:2", NEVER_MS),
+            ("one", "san:dns:one.example", NEVER_MS),
+            ("two", "san:dns:two.example", NEVER_MS),
+            ("expired", "san:dns:expired.example", 50),
+        ]);
+        let ambiguous = vec![dns("one.example"), dns("two.example")];
+        let expired = vec![dns("expired.example")];
+        let (ends, several) = (Unauthenticated::BindingExpired, Unauthenticated::Ambiguous);
+        let cases = [
+            (None, Some(1), Ok("old-user".to_owned()), ends),
+            (Some(expired.clone()), None, Ok("expired".to_owned()), ends),
+            (Some(expired), Some(2), Ok("expired".to_owned()), ends),
+            (Some(ambiguous.clone()), None, Err(several), several),
+            (Some(ambiguous), Some(2), Err(several), several),
+            // A certificate without a binding leaves the word to the user.
+            (Some(vec![]), Some(1), Ok("old-user".to_owned()), ends),
+        ];
+        for now_ms in [0, 49, 50, 51] {
+            some.expire(now_ms);
+            for (names, user, before, after) in &cases {
+                let expected = match now_ms < 50 {
+                    true => before.clone(),
+                    false => Err(*after),
+                };
+                let mut peer = peer(names.clone().and_then(certificate), *user);
+                for _ in 0..2 {
+                    let found = who(&mut peer, &some, now_ms);
+                    assert_eq!(found, expected, "{names:?} {user:?} {now_ms}");
+                }
+            }
+        }
+    }
+
     /// Whatever the names of a certificate are, it proves somebody only by a name that is his.
     #[test]
     fn arbitrary_names_never_prove_somebody_else() {

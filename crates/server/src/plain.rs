@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 use service::{Code, Status};
-use wire::{Connection, ErrorCode};
+use wire::ErrorCode;
 
+use crate::rpc_connection::RpcConnection;
 use crate::stream::StreamHandle;
 
 const TEXT: [(&str, &str); 1] = [("content-type", "text/plain; charset=utf-8")];
@@ -33,7 +34,7 @@ impl FixedResponse {
     ];
 
     /// The answer to the request whose head came last.
-    pub fn to(connection: &Connection) -> FixedResponse {
+    pub fn to(connection: &RpcConnection) -> FixedResponse {
         let head = connection.head();
         match (head.method(), head.path()) {
             (b"GET" | b"HEAD", b"/") => FixedResponse::About,

@@ -2,13 +2,14 @@
 
 use bytes::Bytes;
 use service::Status;
-use wire::{Charge, Connection, ErrorCode, MessagePart, Pause, SharedBytes, StreamKey};
+use wire::{Charge, ErrorCode, MessagePart, Pause, SharedBytes, StreamKey};
 
 use crate::limits;
+use crate::rpc_connection::RpcConnection;
 
 /// A stream of a connection, with the output into which its connection writes.
 pub(crate) struct StreamHandle<'a> {
-    connection: &'a mut Connection,
+    connection: &'a mut RpcConnection,
     key: StreamKey,
     output: &'a mut Vec<u8>,
 }
@@ -16,7 +17,7 @@ pub(crate) struct StreamHandle<'a> {
 impl<'a> StreamHandle<'a> {
     #[inline]
     pub fn new(
-        connection: &'a mut Connection,
+        connection: &'a mut RpcConnection,
         key: StreamKey,
         output: &'a mut Vec<u8>,
     ) -> StreamHandle<'a> {
@@ -211,6 +212,13 @@ impl<'a> StreamHandle<'a> {
     /// Has messages come in parts.
     pub fn take_parts(&mut self) {
         self.connection.take_parts(self.key);
+    }
+
+    /// Has the attachment of the request go with the response.
+    pub fn echo_attachment(&mut self) {
+        if let Some(framed) = self.connection.as_framed() {
+            framed.echo_attachment(self.key);
+        }
     }
 
     /// Returns whether the message that came last was compressed.

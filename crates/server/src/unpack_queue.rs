@@ -96,8 +96,9 @@ impl UnpackQueue {
 }
 
 /// How many events of other connections a message costs that was decompressed when it was found.
-pub(crate) fn cost_in_events(connection: &wire::Connection) -> usize {
-    connection.unpacked_bytes() / limits::UNPACKED_BYTES_PER_EVENT
+#[inline]
+pub(crate) fn cost_in_events(unpacked_bytes: usize) -> usize {
+    unpacked_bytes / limits::UNPACKED_BYTES_PER_EVENT
 }
 
 #[cfg(test)]

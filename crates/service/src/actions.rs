@@ -118,6 +118,10 @@ pub trait BlobAccess {
 
 /// The messages of a gRPC response, and the status that ends it.
 pub trait Responses {
+    /// Has what came with the request beside its message go with the response: the attachment of
+    /// baidu_std. Over other protocols there is none.
+    fn echo_attachment(&mut self) {}
+
     /// Sends one message of a stream of answers.
     fn message(&mut self, encode: impl FnOnce(&mut Vec<u8>));
 

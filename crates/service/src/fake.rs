@@ -126,6 +126,7 @@ pub(crate) struct Recorder {
     pub wake_at_ns: Option<u64>,
     pub is_subscribed: bool,
     pub is_held: bool,
+    pub echoes_attachment: bool,
     pub now_ns: u64,
     pub now_ms: u64,
     pub initial: Headers,
@@ -248,6 +249,10 @@ impl BlobAccess for Recorder {
 }
 
 impl Responses for Recorder {
+    fn echo_attachment(&mut self) {
+        self.echoes_attachment = true;
+    }
+
     fn message(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
         assert!(!self.is_over, "nothing follows the end");
         let mut bytes = Vec::new();
@@ -533,6 +538,7 @@ impl Fake {
             puts_back: false,
             is_subscribed: false,
             is_held: false,
+            echoes_attachment: false,
             now_ns: 1_000,
             now_ms: 1_700_000_000_000,
             initial: Headers::default(),

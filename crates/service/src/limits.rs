@@ -75,6 +75,9 @@ pub const ECHO_ANSWER_BYTES_MAX: u32 = 4_000_000;
 /// do not pile up.
 pub const ECHO_DELAY_MS_MAX: u32 = 60_000;
 
+/// How much later the slow method of SRPC's benchmark answers, in milliseconds.
+pub const SRPC_SLOW_MS: u64 = 15;
+
 /// Largest payload that the echo service keeps during a delay: with [`WAITING_CALLS_MAX`] calls,
 /// 160 MB in all.
 pub const ECHO_DELAYED_PAYLOAD_BYTES_MAX: usize = 16 * 1024;

@@ -228,6 +228,50 @@ methods! {
         YdbPingUnary Grpc(api::ydb_ping::PING_PLAIN_GRPC), AnyRight, Nowhere;
         YdbPingStream Grpc(api::ydb_ping::PING_STREAM), AnyRight, Nowhere;
     }
+    BrpcEcho {
+        BrpcEcho Grpc(api::brpc_echo::ECHO), AnyRight, Nowhere;
+    }
+    SrpcBenchmark {
+        SrpcEchoPb Grpc(api::srpc_benchmark::ECHO_PB), AnyRight, Nowhere;
+        SrpcSlowPb Grpc(api::srpc_benchmark::SLOW_PB), AnyRight, Nowhere;
+    }
+}
+
+/// Returns the method that the path of a request names that came otherwise than over HTTP/2: a
+/// service may be named without its package.
+pub fn route_of_any(path: &[u8]) -> Option<Method> {
+    route(path).or_else(|| route_of_short(path))
+}
+
+fn route_of_short(path: &[u8]) -> Option<Method> {
+    let (service, method) = names(path)?;
+    let is_it = |other: &&Method| {
+        let found = other.path().rsplit_once('/');
+        found.is_some_and(|(full, name)| name == method && short(full) == service)
+    };
+    Method::ALL.iter().find(is_it).copied()
+}
+
+/// Returns whether there is a service that such a path names.
+pub fn has_service(path: &[u8]) -> bool {
+    names(path).is_some_and(|(service, _)| {
+        let mut methods = Method::ALL.iter().filter(|method| !method.is_plain());
+        methods.any(|method| {
+            let full = method.service_label();
+            full == service || short(full) == service
+        })
+    })
+}
+
+/// Splits a path into the names of service and method.
+fn names(path: &[u8]) -> Option<(&str, &str)> {
+    let path = str::from_utf8(path.strip_prefix(b"/")?).ok()?;
+    path.rsplit_once('/')
+}
+
+/// Returns the name of a service without its package.
+fn short(full: &str) -> &str {
+    full.rsplit_once('.').map_or(full, |(_, name)| name)
 }
 
 impl Method {
@@ -293,6 +337,8 @@ impl Method {
             Service::Kvstore => Some(DropIn::Kvstore),
             Service::Gupload | Service::HttpGupload => Some(DropIn::Gupload),
             Service::YdbPing => Some(DropIn::YdbPing),
+            Service::BrpcEcho => Some(DropIn::BrpcEcho),
+            Service::SrpcBenchmark => Some(DropIn::SrpcBenchmark),
             _ => None,
         }
     }
@@ -348,7 +394,7 @@ mod tests {
     const NEVER_SERVED: &str = "grpc.testing.UnimplementedService/";
 
     /// All methods that `api` describes.
-    const DESCRIBED: [&[api::Method]; 10] = [
+    const DESCRIBED: [&[api::Method]; 12] = [
         api::keyvalue::METHODS,
         api::blob::METHODS,
         api::admin::METHODS,
@@ -359,6 +405,8 @@ mod tests {
         api::kvstore::METHODS,
         api::gupload::METHODS,
         api::ydb_ping::METHODS,
+        api::brpc_echo::METHODS,
+        api::srpc_benchmark::METHODS,
     ];
 
     /// The methods that the compiled `.proto` files declare.
@@ -419,7 +467,13 @@ mod tests {
             Service::ReflectionV1,
             Service::ReflectionV1Alpha,
         ];
-        let touches_nothing = [Service::Echo, Service::Interop, Service::YdbPing];
+        let touches_nothing = [
+            Service::Echo,
+            Service::Interop,
+            Service::YdbPing,
+            Service::BrpcEcho,
+            Service::SrpcBenchmark,
+        ];
         let as_the_request_says = [M::Batch, M::Transact, M::Pipe];
         for &method in Method::ALL {
             let expected = match method {
@@ -475,6 +529,8 @@ mod tests {
                 Service::Kvstore => Some(DropIn::Kvstore),
                 Service::Gupload | Service::HttpGupload => Some(DropIn::Gupload),
                 Service::YdbPing => Some(DropIn::YdbPing),
+                Service::BrpcEcho => Some(DropIn::BrpcEcho),
+                Service::SrpcBenchmark => Some(DropIn::SrpcBenchmark),
                 _ => None,
             };
             assert_eq!(method.drop_in(), expected, "{method:?}");
@@ -507,9 +563,38 @@ mod tests {
     }
 
     #[test]
+    fn services_have_a_short_name_where_there_is_no_header() {
+        for (path, method) in [
+            ("/pelton.v1.KeyValue/Get", Some(Method::Get)),
+            ("/KeyValue/Get", Some(Method::Get)),
+            ("/Health/Check", Some(Method::HealthCheck)),
+            ("/EchoService/Echo", Some(Method::BrpcEcho)),
+            ("/BenchmarkPB/echo_pb", Some(Method::SrpcEchoPb)),
+            ("/v1.KeyValue/Get", None),
+            ("/KeyValue/get", None),
+            ("/KeyValue", None),
+            ("KeyValue/Get", None),
+            ("//Get", None),
+            ("/Blob/PUT", None),
+            ("/", None),
+        ] {
+            assert_eq!(route_of_any(path.as_bytes()), method, "{path}");
+        }
+        for &method in Method::ALL.iter().filter(|method| !method.is_plain()) {
+            let full = format!("/{}", method.path());
+            assert_eq!(route_of_any(full.as_bytes()), Some(method), "{full}");
+        }
+        assert!(has_service(b"/KeyValue/No") && has_service(b"/pelton.v1.KeyValue/No"));
+        assert!(!has_service(b"/No/Get") && !has_service(b"/http.Gupload/upload"));
+        assert!(!has_service(b"\xff/Get") && !has_service(b""));
+    }
+
+    #[test]
     fn services_are_listed_in_order_and_the_one_behind_a_flag_last() {
         let always = [
+            "BenchmarkPB",
             "Ydb.Debug.V1.DebugService",
+            "example.EchoService",
             "grpc.health.v1.Health",
             "grpc.reflection.v1.ServerReflection",
             "grpc.reflection.v1alpha.ServerReflection",

@@ -8,8 +8,10 @@ use crate::actions::Actions;
 use crate::admin::AdminCall;
 use crate::blob::BlobCall;
 use crate::call::{CallHead, CallSteps, PlanReads, ServerInfo, Shared};
+use crate::compat::brpc_echo::BrpcEchoCall;
 use crate::compat::gupload::GuploadCall;
 use crate::compat::kvstore::KvstoreCall;
+use crate::compat::srpc_benchmark::SrpcBenchmarkCall;
 use crate::compat::ydb_ping::YdbPingCall;
 use crate::delayed_refusal::DelayedRefusal;
 use crate::echo::EchoCall;
@@ -84,6 +86,8 @@ services! {
     Kvstore(KvstoreCall): Kvstore;
     Gupload(GuploadCall): Gupload | HttpGupload;
     YdbPing(YdbPingCall): YdbPing;
+    BrpcEcho(BrpcEchoCall): BrpcEcho;
+    SrpcBenchmark(SrpcBenchmarkCall): SrpcBenchmark;
     Http(HttpCall): HttpBlob;
 }
 
@@ -163,8 +167,10 @@ pub fn greeting(server: &ServerInfo) -> String {
         "{name} {version}: a key-value and blob server over gRPC.\n\
          This port serves pelton.v1.KeyValue, pelton.v1.Blob, pelton.v1.Echo, \
          grpc.health.v1.Health, server reflection,\n\
-         io.grpc.KeyValueService, messaging.GuploadService and Ydb.Debug.V1.DebugService over \
-         HTTP/2, with TLS or without. Try: pelton status\n\
+         io.grpc.KeyValueService, messaging.GuploadService, Ydb.Debug.V1.DebugService, \
+         example.EchoService and BenchmarkPB over HTTP/2,\n\
+         and their unary methods over baidu_std and SRPC, with TLS or without. Try: pelton \
+         status\n\
          Blobs are at /blob/NAME, for clients that begin with HTTP/2: curl \
          --http2-prior-knowledge\n"
     )

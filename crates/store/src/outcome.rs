@@ -380,8 +380,8 @@ pub enum Refusal {
     NotDropped(DropError),
     /// There is no room on the disk for more of the log.
     #[error(
-        "the disk has no room for more of the log; nothing was done; free some space there; reads \
-         go on"
+        "the disk has no room for the next file of the log, whose size --log-segment says; nothing \
+         was done; free some space there; reads go on"
     )]
     LogFull,
     /// No more of the log can be made ready, for another reason than want of room.

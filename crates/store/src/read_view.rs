@@ -138,7 +138,7 @@ impl Fetch {
 impl Fetched {
     /// Takes out of a plan the reads of calls that look at single keys, all of which were read
     /// lately and have not changed since. `None`: there are none. Never waits for the device.
-    pub fn at_once(tree: &TreeIndex, plan: &mut ReadPlan, store: &Store) -> Option<Fetched> {
+    pub fn from_cache(tree: &TreeIndex, plan: &mut ReadPlan, store: &Store) -> Option<Fetched> {
         Fetched::from_cache_in(tree, plan, store.history_id())
     }
 }

@@ -15,6 +15,10 @@ const MAX_METHOD_BYTES: usize = 20;
 pub enum Greeting {
     /// The whole preface of HTTP/2.
     Http2,
+    /// The magic bytes of baidu_std.
+    BaiduStd,
+    /// Those of SRPC.
+    Srpc,
     /// A request line of HTTP/1.0 or HTTP/1.1: to be answered with [`answer`] and closed.
     Http1,
     /// A TLS client hello, on a port without TLS: to be closed.
@@ -37,6 +41,10 @@ pub fn recognise(bytes: &[u8]) -> Greeting {
         recognise_tls(bytes)
     } else if bytes[0] == RESP_ARRAY {
         recognise_redis(bytes)
+    } else if bytes.starts_with(b"PRPC") {
+        Greeting::BaiduStd
+    } else if bytes.starts_with(b"SRPC") {
+        Greeting::Srpc
     } else {
         recognise_http1(bytes)
     }

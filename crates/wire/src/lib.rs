@@ -1,4 +1,4 @@
-//! HTTP/2, HPACK and gRPC as pure state machines.
+//! HTTP/2, HPACK and gRPC, baidu_std and SRPC as pure state machines.
 //!
 //! Nothing here does I/O, reads a clock or draws a random number: a [`Connection`] is a value that
 //! takes bytes and the time, and returns events and bytes. Whatever moves the bytes can use it. Two
@@ -17,7 +17,8 @@
 //! - [`http2`] has the connection, [`http2::frame`] the layout of frames.
 //! - [`hpack`] encodes and decodes header blocks.
 //! - [`grpc`] has messages, compression, statuses and metadata.
-//! - [`http1`] recognises what is not HTTP/2.
+//! - [`framed`] has baidu_std and SRPC.
+//! - [`http1`] recognises what a connection begins with.
 //! - [`limits`] bounds what a peer can make a connection hold and do, each with its reason.
 
 // What ships does not panic: docs/internals/panics.md.
@@ -32,6 +33,7 @@
     )
 )]
 
+pub mod framed;
 pub mod grpc;
 pub mod hpack;
 pub mod http1;

@@ -216,6 +216,32 @@ pub const SHARED_MESSAGE_SPARE_PART: usize = 64;
 /// connections that once had as many streams as they may and keep the memory for them ever after.
 pub const KEPT_STREAM_PLACES: usize = 256;
 
+// --- baidu_std and SRPC --------------------------------------------------------------------------
+
+/// Bytes of the metadata of a frame of baidu_std or SRPC: names, user fields and what proves who
+/// calls, as in a header list of HTTP/2. They lie whole in the input before they are read. A frame
+/// with more ends the connection.
+pub const FRAMED_META_BYTES: usize = 15_360;
+
+/// Bytes of message and attachment of a frame, as of a brpc server (`max_body_size`), or
+/// [`MAX_MESSAGE_BYTES`] if that is more. A frame that announces more ends the connection; what is
+/// larger than a message may be is thrown away as it comes, and its call fails.
+pub const FRAMED_BODY_BYTES: usize = 64 << 20;
+
+/// Bytes of message and attachment of a request that a client sends: the largest value that a
+/// server can be set to store, and room for the fields beside it. The 32 bits of a frame's length
+/// have room for it. A call with more does not begin.
+pub const FRAMED_REQUEST_BYTES: usize = (1 << 30) + (1 << 20);
+
+/// Bytes of the metadata of a request that are remembered, so that the next ones that are the same
+/// but for their correlation ids need not be decoded: twice what clients send by custom.
+pub const FRAMED_KNOWN_META_BYTES: usize = 256;
+
+/// How long a draining server goes on refusing calls on a connection of baidu_std or SRPC before it
+/// ends, in milliseconds: the protocols cannot tell a client to send no more, so that calls that
+/// are on their way come to a clear error.
+pub const FRAMED_DRAIN_MS: u64 = 200;
+
 // --- Time ----------------------------------------------------------------------------------------
 
 /// How long waiting data may make no progress, see [`PROGRESS_SHARE`], before the connection ends,
@@ -300,6 +326,10 @@ pub const SMALL_DATA_BYTES: u32 = 256;
 
 /// What the budget for small DATA frames regains each second.
 pub const SMALL_DATA_PER_SECOND: u32 = 25_600;
+
+/// Bytes of the text of a GOAWAY that are kept, to tell the caller why a server ended the
+/// connection.
+pub const GOAWAY_TEXT_BYTES_MAX: usize = 128;
 
 // --- gRPC ----------------------------------------------------------------------------------------
 

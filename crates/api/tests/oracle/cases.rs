@@ -163,6 +163,10 @@ cases! {
     "io.grpc.DeleteResponse" api::kvstore::DeleteResponse;
     "messaging.Chunk" api::gupload::Chunk;
     "messaging.UploadStatus" api::gupload::UploadStatus;
+    "example.EchoRequest" api::brpc_echo::EchoRequest;
+    "example.EchoResponse" api::brpc_echo::EchoResponse;
+    "FixLengthPBMsg" api::srpc_benchmark::FixLengthPbMsg;
+    "EmptyPBMsg" api::srpc_benchmark::EmptyPbMsg;
     "Ydb.Debug.V1.PlainGrpcRequest" api::ydb_ping::PlainGrpcRequest;
     "Ydb.Debug.V1.PlainGrpcResponse" api::ydb_ping::PlainGrpcResponse;
     "grpc.reflection.v1alpha.ServerReflectionRequest" api::reflection::ServerReflectionRequest;
@@ -201,4 +205,6 @@ pub const METHODS: &[&[api::Method]] = &[
     api::kvstore::METHODS,
     api::gupload::METHODS,
     api::ydb_ping::METHODS,
+    api::brpc_echo::METHODS,
+    api::srpc_benchmark::METHODS,
 ];

@@ -53,3 +53,19 @@ fn every_message_of_the_files_has_a_case() {
     assert_eq!(in_files, in_cases);
     assert_eq!(in_cases.len(), CASES.len(), "each once");
 }
+
+/// Those that a newer version adds, or an encoder writes twice, are not too many.
+#[test]
+fn a_message_without_lists_has_at_most_half_of_the_fields_that_are_read() {
+    for message in POOL.all_messages() {
+        let has_list = message
+            .fields()
+            .any(|field| field.is_list() || field.is_map());
+        let count = message.fields().len() as u32;
+        let name = message.full_name();
+        assert!(
+            has_list || 2 * count <= protobuf::limits::MESSAGE_FIELDS_MAX,
+            "{name} has {count} fields"
+        );
+    }
+}

@@ -11,11 +11,11 @@ use crate::descriptions::kind_of;
 const DESCRIPTOR_SET: &[u8] = include_bytes!("../../../service/src/descriptor_set.bin");
 
 #[test]
-fn every_method_of_pelton_v1_has_a_description_with_its_kind_and_types() {
+fn every_method_of_pelton_v1_and_health_has_a_description_with_its_kind_and_types() {
     let pool = DescriptorPool::decode(DESCRIPTOR_SET).expect("the committed set is valid");
     let in_set: BTreeSet<[String; 4]> = pool
         .services()
-        .filter(|service| service.package_name() == "pelton.v1")
+        .filter(|service| matches!(service.package_name(), "pelton.v1" | "grpc.health.v1"))
         .flat_map(|service| service.methods().collect::<Vec<_>>())
         .map(|method| {
             let service = method.parent_service().full_name().to_owned();
@@ -32,6 +32,7 @@ fn every_method_of_pelton_v1_has_a_description_with_its_kind_and_types() {
         rpc::blob::RPCS,
         rpc::admin::RPCS,
         rpc::echo::RPCS,
+        rpc::health::RPCS,
     ];
     let described: Vec<[String; 4]> = services
         .concat()

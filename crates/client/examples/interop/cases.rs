@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use api::interop::{SimpleRequest, StreamingInputCallRequest, StreamingOutputCallRequest};
-use client::{CallError, CallOptions, Channel, Code, Metadata, Status, StreamStep, Streaming};
+use client::{CallError, CallOptions, Code, Metadata, Status, StreamStep};
 
+use crate::caller::{Caller, CallerStream};
 use crate::messages::{
     aggregated_size, boolean, echo_status, encode, output_request, payload, payload_body,
     simple_request, wanted,
@@ -13,7 +14,7 @@ use crate::messages::{
 /// Why a case has failed.
 pub type Trouble = Box<dyn std::error::Error>;
 pub type Outcome = Result<(), Trouble>;
-pub type Case = fn(&mut Channel) -> Outcome;
+pub type Case = fn(&mut Caller) -> Outcome;
 
 pub const ALL: &[(&str, Case)] = &[
     ("empty_unary", empty_unary),
@@ -79,12 +80,12 @@ fn expect_status<T>(result: Result<T, CallError>, code: Code) -> Result<Status, 
     }
 }
 
-fn empty_unary(channel: &mut Channel) -> Outcome {
+fn empty_unary(channel: &mut Caller) -> Outcome {
     let answer = channel.unary(EMPTY, b"", &soon())?;
     expect(answer.is_empty(), "the answer is not empty")
 }
 
-fn large_unary(channel: &mut Channel) -> Outcome {
+fn large_unary(channel: &mut Caller) -> Outcome {
     let request = simple_request(LARGE_RESPONSE, LARGE_REQUEST);
     let answer = channel.unary(UNARY, &encode(&request), &soon())?;
     expect_zeros(&answer, LARGE_RESPONSE)
@@ -92,7 +93,7 @@ fn large_unary(channel: &mut Channel) -> Outcome {
 
 /// Not one of the public cases: those on compressed requests need a server that looks at the flag,
 /// which few do.
-fn large_unary_compressed(channel: &mut Channel) -> Outcome {
+fn large_unary_compressed(channel: &mut Caller) -> Outcome {
     let options = CallOptions {
         compress: true,
         ..soon()
@@ -102,7 +103,7 @@ fn large_unary_compressed(channel: &mut Channel) -> Outcome {
     expect_zeros(&answer, LARGE_RESPONSE)
 }
 
-fn client_compressed_unary(channel: &mut Channel) -> Outcome {
+fn client_compressed_unary(channel: &mut Caller) -> Outcome {
     let request = |compressed| SimpleRequest {
         expect_compressed: boolean(compressed),
         ..simple_request(LARGE_RESPONSE, LARGE_REQUEST)
@@ -118,13 +119,13 @@ fn client_compressed_unary(channel: &mut Channel) -> Outcome {
     Ok(())
 }
 
-fn server_compressed_unary(channel: &mut Channel) -> Outcome {
+fn server_compressed_unary(channel: &mut Caller) -> Outcome {
     for compressed in [true, false] {
         let request = SimpleRequest {
             response_compressed: boolean(compressed),
             ..simple_request(LARGE_RESPONSE, LARGE_REQUEST)
         };
-        let answer = channel.unary(UNARY, &encode(&request), &soon())?;
+        let answer = channel.unary_with_info(UNARY, &encode(&request), &soon())?;
         expect_zeros(&answer, LARGE_RESPONSE)?;
         let was_compressed = channel.last_call().message_was_compressed;
         expect(
@@ -136,7 +137,7 @@ fn server_compressed_unary(channel: &mut Channel) -> Outcome {
 }
 
 /// The next message; the call must not end before it.
-fn next(call: &mut Streaming<'_>) -> Result<Vec<u8>, Trouble> {
+fn next(call: &mut CallerStream<'_>) -> Result<Vec<u8>, Trouble> {
     loop {
         match call.poll(TIMEOUT)? {
             StreamStep::Message(message) => return Ok(message),
@@ -146,7 +147,7 @@ fn next(call: &mut Streaming<'_>) -> Result<Vec<u8>, Trouble> {
     }
 }
 
-fn expect_end(call: &mut Streaming<'_>) -> Outcome {
+fn expect_end(call: &mut CallerStream<'_>) -> Outcome {
     loop {
         match call.poll(TIMEOUT)? {
             StreamStep::Message(_) => return Err("a message too many".into()),
@@ -156,7 +157,7 @@ fn expect_end(call: &mut Streaming<'_>) -> Outcome {
     }
 }
 
-fn client_streaming(channel: &mut Channel) -> Outcome {
+fn client_streaming(channel: &mut Caller) -> Outcome {
     let mut call = channel.streaming(STREAMING_INPUT, &soon())?;
     for size in REQUEST_SIZES {
         let request = StreamingInputCallRequest {
@@ -171,7 +172,7 @@ fn client_streaming(channel: &mut Channel) -> Outcome {
     expect_end(&mut call)
 }
 
-fn client_compressed_streaming(channel: &mut Channel) -> Outcome {
+fn client_compressed_streaming(channel: &mut Caller) -> Outcome {
     let request = |size, compressed| StreamingInputCallRequest {
         payload: payload(size),
         expect_compressed: boolean(compressed),
@@ -197,17 +198,16 @@ fn client_compressed_streaming(channel: &mut Channel) -> Outcome {
     expect_end(&mut call)
 }
 
-fn server_streaming(channel: &mut Channel) -> Outcome {
+fn server_streaming(channel: &mut Caller) -> Outcome {
     let all = RESPONSE_SIZES.map(|size| wanted(size, None));
     let request = output_request(&all, 0);
     let answers = channel.server_streaming(STREAMING_OUTPUT, &encode(&request), &soon())?;
-    let answers: Vec<Vec<u8>> = answers.collect::<Result<_, _>>()?;
     expect(answers.len() == 4, format!("{} messages", answers.len()))?;
     let mut pairs = answers.iter().zip(RESPONSE_SIZES);
     pairs.try_for_each(|(answer, size)| expect_zeros(answer, size))
 }
 
-fn server_compressed_streaming(channel: &mut Channel) -> Outcome {
+fn server_compressed_streaming(channel: &mut Caller) -> Outcome {
     let both = [(31_415, true), (92_653, false)];
     let all = both.map(|(size, compressed)| wanted(size, Some(compressed)));
     let mut call = channel.streaming(STREAMING_OUTPUT, &soon())?;
@@ -215,7 +215,7 @@ fn server_compressed_streaming(channel: &mut Channel) -> Outcome {
     call.close_send();
     for (size, compressed) in both {
         expect_zeros(&next(&mut call)?, size)?;
-        let was_compressed = call.info().message_was_compressed;
+        let was_compressed = call.message_was_compressed();
         expect(
             was_compressed == compressed,
             format!("compressed: {was_compressed}, asked for {compressed}"),
@@ -224,7 +224,7 @@ fn server_compressed_streaming(channel: &mut Channel) -> Outcome {
     expect_end(&mut call)
 }
 
-fn ping_pong(channel: &mut Channel) -> Outcome {
+fn ping_pong(channel: &mut Caller) -> Outcome {
     let mut call = channel.streaming(FULL_DUPLEX, &soon())?;
     for (request, response) in REQUEST_SIZES.into_iter().zip(RESPONSE_SIZES) {
         let one = [wanted(response, None)];
@@ -235,7 +235,7 @@ fn ping_pong(channel: &mut Channel) -> Outcome {
     expect_end(&mut call)
 }
 
-fn empty_stream(channel: &mut Channel) -> Outcome {
+fn empty_stream(channel: &mut Caller) -> Outcome {
     let mut call = channel.streaming(FULL_DUPLEX, &soon())?;
     call.close_send();
     expect_end(&mut call)
@@ -244,7 +244,7 @@ fn empty_stream(channel: &mut Channel) -> Outcome {
 const INITIAL: &str = "x-grpc-test-echo-initial";
 const TRAILING: &str = "x-grpc-test-echo-trailing-bin";
 
-fn custom_metadata(channel: &mut Channel) -> Outcome {
+fn custom_metadata(channel: &mut Caller) -> Outcome {
     let mut metadata = Metadata::new();
     metadata.push_ascii(INITIAL, "test_initial_metadata_value")?;
     metadata.push_binary(TRAILING, [0xab, 0xab, 0xab])?;
@@ -253,7 +253,7 @@ fn custom_metadata(channel: &mut Channel) -> Outcome {
         ..soon()
     };
     let request = simple_request(LARGE_RESPONSE, LARGE_REQUEST);
-    channel.unary(UNARY, &encode(&request), &options)?;
+    channel.unary_with_info(UNARY, &encode(&request), &options)?;
     expect_echo(channel)?;
     let mut call = channel.streaming(FULL_DUPLEX, &options)?;
     let one = [wanted(LARGE_RESPONSE, None)];
@@ -265,7 +265,7 @@ fn custom_metadata(channel: &mut Channel) -> Outcome {
     expect_echo(channel)
 }
 
-fn expect_echo(channel: &Channel) -> Outcome {
+fn expect_echo(channel: &Caller) -> Outcome {
     let info = channel.last_call();
     let initial = info.initial_metadata.get(INITIAL);
     expect(
@@ -279,7 +279,7 @@ fn expect_echo(channel: &Channel) -> Outcome {
     )
 }
 
-fn status_code_and_message(channel: &mut Channel) -> Outcome {
+fn status_code_and_message(channel: &mut Caller) -> Outcome {
     const MESSAGE: &str = "test status message";
     let request = SimpleRequest {
         response_status: echo_status(2, MESSAGE),
@@ -301,7 +301,7 @@ fn status_code_and_message(channel: &mut Channel) -> Outcome {
     expect(streamed.message() == MESSAGE, streamed.message())
 }
 
-fn special_status_message(channel: &mut Channel) -> Outcome {
+fn special_status_message(channel: &mut Caller) -> Outcome {
     const MESSAGE: &str =
         "\t\ntest with whitespace\r\nand Unicode BMP \u{263a} and non-BMP \u{1f608}\t\n";
     let request = SimpleRequest {
@@ -315,23 +315,23 @@ fn special_status_message(channel: &mut Channel) -> Outcome {
     expect(status.message() == MESSAGE, status.message())
 }
 
-fn unimplemented_method(channel: &mut Channel) -> Outcome {
+fn unimplemented_method(channel: &mut Caller) -> Outcome {
     let path = "/grpc.testing.TestService/UnimplementedCall";
     expect_status(channel.unary(path, b"", &soon()), Code::Unimplemented).map(drop)
 }
 
-fn unimplemented_service(channel: &mut Channel) -> Outcome {
+fn unimplemented_service(channel: &mut Caller) -> Outcome {
     let path = "/grpc.testing.UnimplementedService/UnimplementedCall";
     expect_status(channel.unary(path, b"", &soon()), Code::Unimplemented).map(drop)
 }
 
 /// To give a call up is to drop it here: it has no status then, and the channel must go on.
-fn cancel_after_begin(channel: &mut Channel) -> Outcome {
+fn cancel_after_begin(channel: &mut Caller) -> Outcome {
     drop(channel.streaming(STREAMING_INPUT, &soon())?);
     empty_unary(channel)
 }
 
-fn cancel_after_first_response(channel: &mut Channel) -> Outcome {
+fn cancel_after_first_response(channel: &mut Caller) -> Outcome {
     let mut call = channel.streaming(FULL_DUPLEX, &soon())?;
     let one = [wanted(31_415, None)];
     call.send(&encode(&output_request(&one, 27_182)));
@@ -340,7 +340,7 @@ fn cancel_after_first_response(channel: &mut Channel) -> Outcome {
     empty_unary(channel)
 }
 
-fn timeout_on_sleeping_server(channel: &mut Channel) -> Outcome {
+fn timeout_on_sleeping_server(channel: &mut Caller) -> Outcome {
     let options = CallOptions {
         deadline: Some(Instant::now() + Duration::from_millis(1)),
         ..CallOptions::default()

@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use wire::StreamKey;
+use wire::grpc::Metadata;
 
 use super::{CallInfo, Channel};
-use crate::core::What;
+use crate::core::CallEventKind;
 use crate::error::CallError;
 use crate::limits;
 
@@ -29,6 +30,8 @@ pub struct Streaming<'a> {
     call: StreamKey,
     deadline: Option<Instant>,
     is_over: bool,
+    /// How the call has failed, until the next message was asked for.
+    failure: Option<CallError>,
 }
 
 impl<'a> Streaming<'a> {
@@ -42,6 +45,7 @@ impl<'a> Streaming<'a> {
             call,
             deadline,
             is_over: false,
+            failure: None,
         }
     }
 
@@ -80,6 +84,29 @@ impl<'a> Streaming<'a> {
         self.channel.last_call()
     }
 
+    /// Sends what waits, and returns the initial metadata of the answer if they come within `wait`,
+    /// or have come; they may come long before the first message. Empty if the server sends only a
+    /// status.
+    ///
+    /// # Errors
+    /// If the call has failed before; [`Streaming::poll`] returns the same.
+    pub fn poll_initial_metadata(&mut self, wait: Duration) -> Result<Option<Metadata>, CallError> {
+        self.channel.send();
+        let until = Instant::now() + wait;
+        while !self.channel.has_head && !self.is_over {
+            match self.next_event(until) {
+                Ok(None) => return Ok(None),
+                Ok(Some(_)) => {}
+                Err(error) => self.failure = Some(error),
+            }
+        }
+        let failure = self.failure.as_ref().filter(|_| !self.channel.has_head);
+        match failure {
+            Some(error) => Err(error.clone()),
+            None => Ok(Some(self.info().initial_metadata.clone())),
+        }
+    }
+
     /// Ends the client's side: no message follows.
     pub fn close_send(&mut self) {
         if !self.is_over {
@@ -106,34 +133,48 @@ impl<'a> Streaming<'a> {
         take: impl FnOnce(&[u8]) -> M,
     ) -> Result<StreamStep<M>, CallError> {
         if self.is_over {
-            return Ok(StreamStep::Ended);
+            return self.failure.take().map_or(Ok(StreamStep::Ended), Err);
         }
         self.channel.send();
         let until = Instant::now() + wait;
-        let until = self.deadline.map_or(until, |deadline| deadline.min(until));
         loop {
-            match self.channel.next_until(self.call, Some(until)) {
-                None if self.deadline == Some(until) => {
-                    self.is_over = true;
-                    self.channel.cancel(self.call);
-                    return Err(CallError::DeadlineExceeded);
-                }
-                Some(What::Message) => {
+            match self.next_event(until)? {
+                Some(CallEventKind::Message) => {
                     let taken = take(self.channel.core.message());
                     self.channel.core.release(self.call);
                     return Ok(StreamStep::Message(taken));
                 }
-                Some(What::Head { .. }) => {}
-                Some(What::Writable) | None => return Ok(StreamStep::Nothing),
-                Some(What::Ended(status)) if status.is_ok() => {
-                    self.is_over = true;
-                    return Ok(StreamStep::Ended);
-                }
-                Some(end) => {
-                    self.is_over = true;
-                    return Err(self.channel.error_of(end, self.deadline));
-                }
+                Some(CallEventKind::Head { .. }) => {}
+                Some(CallEventKind::Ended(_)) => return Ok(StreamStep::Ended),
+                Some(_) | None => return Ok(StreamStep::Nothing),
             }
+        }
+    }
+
+    /// Takes what happens next, `None` if nothing does until then. The call is over with any end,
+    /// of which only that with status OK is no error.
+    fn next_event(&mut self, until: Instant) -> Result<Option<CallEventKind>, CallError> {
+        let until = self.deadline.map_or(until, |deadline| deadline.min(until));
+        match self.channel.next_until(self.call, Some(until)) {
+            None if self.deadline == Some(until) => {
+                self.is_over = true;
+                self.channel.cancel(self.call);
+                Err(CallError::DeadlineExceeded)
+            }
+            Some(CallEventKind::Ended(status)) if status.is_ok() => {
+                self.is_over = true;
+                Ok(Some(CallEventKind::Ended(status)))
+            }
+            Some(
+                end @ (CallEventKind::Ended(_)
+                | CallEventKind::NotBegun
+                | CallEventKind::Lost { .. }
+                | CallEventKind::BadAnswer { .. }),
+            ) => {
+                self.is_over = true;
+                Err(self.channel.error_of(end, self.deadline))
+            }
+            event => Ok(event),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The calls in flight of a local face.
+//! The calls in flight of a `Local`.
 
 use super::happened::{CallKey, ChannelKey};
 

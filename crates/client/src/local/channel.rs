@@ -1,10 +1,12 @@
-//! One connection of a local face.
+//! One connection of a `Local`.
 
 use net::ConnectionId;
 use net::tls::TlsPipe;
 
+use super::carrier::Carrier;
 use super::happened::ChannelKey;
-use crate::core::Core;
+use crate::dialing::DialAttempt;
+use crate::pool::ConnectionTraffic;
 
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,20 +26,19 @@ pub(super) enum Stage {
 pub(super) struct LocalChannel {
     pub(super) stage: Stage,
     pub(super) generation: u32,
-    pub(super) core: Option<Core>,
+    pub(super) carrier: Option<Carrier>,
     pub(super) socket: Option<ConnectionId>,
     /// Between the two, once the socket stands.
     pub(super) tls: Option<TlsPipe>,
-    /// The endpoint that is being tried, or stands.
-    pub(super) endpoint: usize,
-    /// The one that was tried first.
-    pub(super) first_endpoint: usize,
+    pub(super) attempt: DialAttempt,
     /// While dialing or greeting.
     pub(super) give_up_ns: u64,
     /// Stands in the list of those with output.
     pub(super) is_dirty: bool,
     /// The last write was short: nothing is written until the socket takes bytes again.
     pub(super) is_blocked: bool,
+    /// How long it waits for what.
+    pub(super) waits: ConnectionTraffic,
     pub(super) has_received: bool,
 }
 
@@ -46,23 +47,23 @@ impl LocalChannel {
         LocalChannel {
             stage: Stage::Vacant,
             generation: 0,
-            core: None,
+            carrier: None,
             socket: None,
             tls: None,
-            endpoint: 0,
-            first_endpoint: 0,
+            attempt: DialAttempt::default(),
             give_up_ns: 0,
             is_dirty: false,
             is_blocked: false,
+            waits: ConnectionTraffic::default(),
             has_received: false,
         }
     }
 
-    pub(super) fn occupy(&mut self, config: &wire::Config, now_ns: u64, give_up_ns: u64) {
+    pub(super) fn occupy(&mut self, carrier: Carrier, give_up_ns: u64) {
         debug_assert_eq!(self.stage, Stage::Vacant);
         *self = LocalChannel {
             stage: Stage::Dialing,
-            core: Some(Core::new(config, now_ns)),
+            carrier: Some(carrier),
             give_up_ns,
             // It may still stand in the list under its former name, which only costs a look.
             is_dirty: self.is_dirty,

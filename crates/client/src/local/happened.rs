@@ -1,13 +1,14 @@
-//! What the local face is asked for, and what it tells.
+//! What a `Local` is asked for, and what it reports.
 
 use net::tls::ClientTls;
 use wire::StreamKey;
+use wire::framed::{FramedStatus, Protocol};
 use wire::grpc::{Metadata, Status};
 
 use crate::error::ConnectError;
 use crate::limits;
 
-/// How a local face is to be.
+/// The options of a [`Local`](crate::Local).
 #[derive(Clone, Debug)]
 pub struct LocalOptions {
     /// Connections at once. [`limits::LOCAL_CHANNELS`].
@@ -22,6 +23,9 @@ pub struct LocalOptions {
     pub authority: Option<String>,
     /// TLS, with [`APPLICATION`](crate::APPLICATION) in ALPN; `None`: plain.
     pub tls: Option<ClientTls>,
+    /// Calls are made over this protocol instead of gRPC. It has unary calls alone, and no
+    /// authority. What metadata of the name `authorization` have proves who calls.
+    pub framed: Option<Protocol>,
 }
 
 impl Default for LocalOptions {
@@ -33,6 +37,7 @@ impl Default for LocalOptions {
             max_message_bytes: limits::MAX_MESSAGE_BYTES,
             authority: None,
             tls: None,
+            framed: None,
         }
     }
 }
@@ -59,7 +64,8 @@ pub struct CallKey {
 pub struct CallStart<'a> {
     /// `/package.Service/Method`.
     pub path: &'a str,
-    /// How long the call may take. The server is told, and the call ends here when it has passed.
+    /// How long the call may take. The server is told, unless the connection carries SRPC, and the
+    /// call ends here when it has passed.
     pub timeout_ns: Option<u64>,
     /// What goes with the request.
     pub metadata: Option<&'a Metadata>,
@@ -114,6 +120,13 @@ pub enum Ending<'a> {
         /// Messages of the answer.
         messages: u64,
     },
+    /// The server ended it with this error of baidu_std or SRPC.
+    FramedError {
+        /// Its number.
+        status: FramedStatus,
+        /// What the server says; SRPC has no word for it.
+        text: &'a str,
+    },
     /// The time given to it has passed.
     DeadlineExceeded,
     /// The server did not begin with it: it is safe to try it again.
@@ -130,7 +143,7 @@ pub enum Ending<'a> {
     },
 }
 
-/// What a local face has done.
+/// What a [`Local`](crate::Local) has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LocalCounters {
     /// Calls begun.
@@ -149,4 +162,9 @@ pub struct LocalCounters {
     pub bytes_out: u64,
     /// Connections begun.
     pub dials: u64,
+    /// How long sockets took nothing, though there was something to write, summed up over the
+    /// connections.
+    pub socket_wait_ns: u64,
+    /// How long something waited for the server's flow-control windows, and for nothing else.
+    pub window_wait_ns: u64,
 }

@@ -1,42 +1,43 @@
-//! The local face: many connections to one server, turned by the thread that uses them.
+//! The polled interface: many connections to one server, turned by the thread that uses them.
 //!
 //! Nothing is shared and nothing runs by itself. A turn is: begin calls ([`Local::begin`]), write
 //! each connection that has output once ([`Local::flush`]), wait ([`Local::wait`]), read each
-//! connection that has input once and hear what happened ([`Local::receive`]). So a system call is
+//! connection that has input once and take what happened ([`Local::receive`]). So a system call is
 //! shared by all calls that begin or end in a turn. Time is passed in.
 
 mod calls;
+mod carrier;
 mod channel;
+mod framed;
 mod happened;
 mod turning;
 
 use std::fmt;
 use std::io;
 
-use net::{Address, Endpoint, Outgoing, TcpFigures};
-use wire::SharedBytes;
+use net::{Address, Outgoing, TcpFigures};
+use wire::{SharedBytes, StreamKey};
 
 use crate::core::CallRequest;
+use crate::dialing::{DialTarget, SocketOwners};
 use crate::error::{CallError, ConnectError, NotBegun};
 use crate::limits;
+use crate::pool::ConnectionTraffic;
 use crate::socket::connect_error;
 use calls::{Calls, Running};
+use carrier::Carrier;
 use channel::{LocalChannel, Stage};
 pub use happened::{CallKey, CallStart, ChannelKey, Ending, Happened, LocalCounters, LocalOptions};
 
 /// Many connections to one server, for one thread.
 pub struct Local {
-    address: Address,
+    target: DialTarget,
     authority: String,
-    endpoints: Vec<Endpoint>,
-    /// The endpoint that stood last: the next connection tries it first.
-    preferred: usize,
     options: LocalOptions,
     sockets: Outgoing,
     channels: Vec<LocalChannel>,
     free: Vec<u32>,
-    /// Which channel has the socket in this slot.
-    by_socket: Vec<u32>,
+    owners: SocketOwners,
     calls: Calls,
     /// Channels with output, each once.
     dirty: Vec<u32>,
@@ -52,6 +53,8 @@ pub struct Local {
     head: Vec<u8>,
     next_timers_ns: u64,
     begun: u64,
+    /// How long connections waited that are gone.
+    past_waits: ConnectionTraffic,
 }
 
 impl Local {
@@ -60,25 +63,19 @@ impl Local {
     /// # Errors
     /// If the host is not known, or the system gives no epoll set.
     pub fn new(address: &Address, options: LocalOptions) -> Result<Local, ConnectError> {
-        let unknown = |error| ConnectError::UnknownHost {
-            address: address.clone(),
-            error,
-        };
-        let endpoints = Endpoint::resolve(address).map_err(unknown)?;
+        let target = DialTarget::resolve(address)?;
         let sockets = Outgoing::new().map_err(|error| connect_error(address, error))?;
         Ok(Local {
-            address: address.clone(),
+            target,
             authority: options
                 .authority
                 .clone()
                 .unwrap_or_else(|| crate::channel::authority(address)),
-            endpoints,
-            preferred: 0,
             options,
             sockets,
             channels: Vec::new(),
             free: Vec::new(),
-            by_socket: Vec::new(),
+            owners: SocketOwners::default(),
             calls: Calls::default(),
             dirty: Vec::new(),
             eventful: Vec::new(),
@@ -88,6 +85,7 @@ impl Local {
             head: Vec::new(),
             next_timers_ns: 0,
             begun: 0,
+            past_waits: ConnectionTraffic::default(),
         })
     }
 
@@ -101,7 +99,7 @@ impl Local {
                 "there are {} connections already",
                 self.options.max_channels
             );
-            return Err(connect_error(&self.address, io::Error::other(full)));
+            return Err(connect_error(&self.target.address, io::Error::other(full)));
         }
         let slot = self.free.pop().unwrap_or_else(|| {
             self.channels.push(LocalChannel::vacant());
@@ -115,9 +113,10 @@ impl Local {
             max_streams: u32::try_from(self.options.max_calls_per_channel).unwrap_or(u32::MAX),
             ..wire::Config::client()
         };
-        channel.occupy(&config, now_ns, now_ns + self.options.connect_timeout_ns);
+        let carrier = Carrier::new(self.options.framed, &config, now_ns);
+        channel.occupy(carrier, now_ns + self.options.connect_timeout_ns);
         let key = channel.key(slot);
-        self.dial_preferred(key);
+        self.dial(key);
         Ok(key)
     }
 
@@ -133,13 +132,14 @@ impl Local {
     pub fn room(&self, key: ChannelKey) -> usize {
         match self.channels.get(key.slot as usize) {
             Some(channel) if channel.is(key) && channel.stage == Stage::Open => {
-                channel.core.as_ref().map_or(0, |core| core.calls_left())
+                (channel.carrier.as_ref()).map_or(0, Carrier::calls_left)
             }
             _ => 0,
         }
     }
 
-    /// Begins a unary call, or one with one request and many answers. `encode` appends the request.
+    /// Begins a unary call, or over HTTP/2 one with one request and many answers. `encode` appends
+    /// the request.
     ///
     /// # Errors
     /// If it cannot begin now; nothing has been sent then.
@@ -151,15 +151,13 @@ impl Local {
         now_ns: u64,
         encode: impl FnOnce(&mut Vec<u8>),
     ) -> Result<CallKey, CallError> {
-        let call = self.begin_streaming(channel, tag, start, now_ns)?;
-        if let Some(core) = self.core(channel) {
-            core.send_with(call.stream, true, encode);
-        }
-        Ok(call)
+        self.open_call(channel, tag, start, now_ns, |carrier, request| {
+            carrier.begin(request, encode)
+        })
     }
 
     /// The same for a request of which others hold a part: `encode` appends its head, and returns
-    /// what follows, which is copied only as it goes out; `None`: nothing does.
+    /// what follows, which over HTTP/2 is copied only as it goes out; `None`: nothing does.
     ///
     /// # Errors
     /// As [`Local::begin`].
@@ -171,9 +169,14 @@ impl Local {
         now_ns: u64,
         encode: impl FnOnce(&mut Vec<u8>) -> Option<SharedBytes>,
     ) -> Result<CallKey, CallError> {
-        let call = self.begin_streaming(channel, tag, start, now_ns)?;
-        self.send_shared(call, true, encode);
-        Ok(call)
+        let mut head = std::mem::take(&mut self.head);
+        head.clear();
+        let body = encode(&mut head);
+        let begun = self.open_call(channel, tag, start, now_ns, |carrier, request| {
+            carrier.begin_shared(request, &head, body)
+        });
+        self.keep_head(head);
+        begun
     }
 
     /// Begins a call to which messages go by [`Local::send`].
@@ -187,6 +190,17 @@ impl Local {
         start: &CallStart<'_>,
         now_ns: u64,
     ) -> Result<CallKey, CallError> {
+        self.open_call(channel, tag, start, now_ns, Carrier::open)
+    }
+
+    fn open_call(
+        &mut self,
+        channel: ChannelKey,
+        tag: u64,
+        start: &CallStart<'_>,
+        now_ns: u64,
+        open: impl FnOnce(&mut Carrier, &CallRequest<'_>) -> Result<StreamKey, CallError>,
+    ) -> Result<CallKey, CallError> {
         let closing = || {
             CallError::NotBegun(NotBegun::Closing {
                 reason: "there is no connection".into(),
@@ -194,7 +208,7 @@ impl Local {
         };
         let found = self.channels.get_mut(channel.slot as usize);
         let found = found.filter(|found| found.is(channel) && found.stage == Stage::Open);
-        let Some(core) = found.and_then(|found| found.core.as_mut()) else {
+        let Some(carrier) = found.and_then(|found| found.carrier.as_mut()) else {
             return Err(closing());
         };
         let request = CallRequest {
@@ -204,7 +218,7 @@ impl Local {
             metadata: start.metadata,
             gzip: false,
         };
-        let stream = core.open(&request)?;
+        let stream = open(carrier, &request)?;
         let call = CallKey { channel, stream };
         let deadline_ns = start
             .timeout_ns
@@ -215,7 +229,7 @@ impl Local {
             deadline_ns,
             messages: 0,
         });
-        core.set_token(stream, token);
+        carrier.set_token(stream, token);
         self.begun += 1;
         self.touch(channel.slot);
         Ok(call)
@@ -240,12 +254,14 @@ impl Local {
         head.clear();
         let body = encode(&mut head);
         if let Some(core) = self.core(call.channel) {
-            match body {
-                Some(body) => core.send_shared(call.stream, last, &head, body),
-                None => core.send(call.stream, &head, last),
-            }
+            carrier::send_shared(core, call.stream, last, &head, body);
             self.touch(call.channel.slot);
         }
+        self.keep_head(head);
+    }
+
+    /// Keeps an empty buffer for the next message of which others hold a part.
+    fn keep_head(&mut self, mut head: Vec<u8>) {
         head.shrink_to(limits::LOCAL_KEPT_OUTPUT_BYTES);
         self.head = head;
     }
@@ -264,16 +280,17 @@ impl Local {
             .is_some_and(|core| core.can_send(call.stream))
     }
 
-    /// Gives a call up: the server is told, and nothing more is heard of it.
+    /// Gives a call up: nothing more is heard of it. The server is told over HTTP/2; baidu_std and
+    /// SRPC have no word for it.
     pub fn cancel(&mut self, call: CallKey) {
         let Some(channel) = self.channels.get_mut(call.channel.slot as usize) else {
             return;
         };
         if channel.is(call.channel)
-            && let Some(core) = channel.core.as_mut()
-            && self.calls.remove_call(core.token(call.stream), call)
+            && let Some(carrier) = channel.carrier.as_mut()
+            && self.calls.remove_call(carrier.token(call.stream), call)
         {
-            core.cancel(call.stream);
+            carrier.cancel(call.stream);
             self.touch(call.channel.slot);
         }
     }
@@ -311,12 +328,15 @@ impl Local {
     /// it.
     pub fn receive(&mut self, now_ns: u64, on: &mut impl FnMut(Happened<'_>)) {
         while let Some(ready) = self.sockets.next_ready() {
-            let slot = self.by_socket[ready.id.slot as usize];
-            let channel = &mut self.channels[slot as usize];
-            if channel.socket != Some(ready.id) {
+            let slot = self.owners.get(ready.id);
+            let found = self.channels.get_mut(slot as usize);
+            let Some(channel) = found.filter(|channel| channel.socket == Some(ready.id)) else {
                 continue;
+            };
+            if ready.writable {
+                channel.is_blocked = false;
+                channel.waits.set_blocked(false, now_ns);
             }
-            channel.is_blocked &= !ready.writable;
             let key = channel.key(slot);
             if channel.stage == Stage::Dialing && !self.dialed(key, ready.id) {
                 continue;
@@ -342,9 +362,13 @@ impl Local {
             .min()
     }
 
-    /// What has been done so far.
-    pub fn counters(&self) -> LocalCounters {
+    /// What has been done so far. Waits that are not over count up to now.
+    pub fn counters(&self, now_ns: u64) -> LocalCounters {
         let sockets = self.sockets.counters();
+        let mut waits = self.past_waits;
+        for channel in &self.channels {
+            waits.add(&channel.waits.until(now_ns));
+        }
         LocalCounters {
             begun: self.begun,
             ended: self.begun - self.calls.len() as u64,
@@ -354,6 +378,8 @@ impl Local {
             bytes_in: sockets.bytes_in,
             bytes_out: sockets.bytes_out,
             dials: sockets.dials,
+            socket_wait_ns: waits.socket_wait_ns,
+            window_wait_ns: waits.window_wait_ns,
         }
     }
 
@@ -368,8 +394,13 @@ impl Local {
         channel.is(key).then_some(channel)
     }
 
+    fn carrier(&mut self, key: ChannelKey) -> Option<&mut Carrier> {
+        self.channel(key)?.carrier.as_mut()
+    }
+
+    /// Returns what has calls of several messages.
     fn core(&mut self, key: ChannelKey) -> Option<&mut crate::Core> {
-        self.channel(key)?.core.as_mut()
+        self.carrier(key)?.http2()
     }
 
     fn touch(&mut self, slot: u32) {
@@ -384,7 +415,7 @@ impl Local {
 impl fmt::Debug for Local {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Local")
-            .field("address", &self.address)
+            .field("address", &self.target.address)
             .field("channels", &(self.channels.len() - self.free.len()))
             .field("calls", &self.calls.len())
             .finish_non_exhaustive()

@@ -1,69 +1,48 @@
-//! A turn of the local face: dialing, writing, reading, and what happens by time.
+//! A turn of a `Local`: dialing, writing, reading, and what happens by time.
 
 use std::io;
 
 use net::tls::TlsPipe;
 use net::{ConnectionId, Read, Written};
+use wire::framed::CallEnd;
 use wire::grpc::Code;
 
 use super::Local;
-use super::calls::Running;
+use super::calls::{Calls, Running};
+use super::carrier::{Carrier, CarrierEnd, CarrierEvent, CarrierEventKind, OK};
 use super::channel::Stage;
 use super::happened::{ChannelKey, Ending, Happened};
-use crate::channel::foreign_greeting;
-use crate::core::{What, describe};
+use crate::core::CallEventKind;
 use crate::error::ConnectError;
 use crate::limits;
 use crate::line::{closed_in_handshake, tls_error};
-use crate::sealed::{End, open, seal};
+use crate::sealed::{End, seal};
 use crate::socket::connect_error;
 
 impl Local {
-    /// Connects to the endpoint that stood last, or else to the others. What fails at once is told
-    /// in the next turn.
-    pub(super) fn dial_preferred(&mut self, key: ChannelKey) {
-        let first = self.preferred;
+    /// Connects to the endpoint that accepted last, or else to the others. What fails at once is
+    /// reported in the next turn.
+    pub(super) fn dial(&mut self, key: ChannelKey) {
+        let attempt = self.target.attempt();
         if let Some(channel) = self.channel(key) {
-            channel.first_endpoint = first;
-            self.dial(key, first);
+            channel.attempt = attempt;
+            self.dial_next(key, None);
         }
     }
 
-    fn dial(&mut self, key: ChannelKey, endpoint: usize) {
-        let dialed = self.sockets.dial(&self.endpoints[endpoint]);
-        let Some(channel) = self.channel(key) else {
-            return;
-        };
-        channel.endpoint = endpoint;
-        match dialed {
+    /// Tries the endpoints that are left; after the last the connection has failed.
+    fn dial_next(&mut self, key: ChannelKey, failure: Option<io::Error>) {
+        let channel = &mut self.channels[key.slot as usize];
+        channel.socket = None;
+        match (self.target).dial(&mut channel.attempt, &mut self.sockets, failure) {
             Ok(id) => {
                 channel.socket = Some(id);
-                let slot = id.slot as usize;
-                if self.by_socket.len() <= slot {
-                    self.by_socket.resize(slot + 1, u32::MAX);
-                }
-                self.by_socket[slot] = key.slot;
+                self.owners.set(id, key.slot);
             }
-            Err(error) => self.dial_next(key, error),
-        }
-    }
-
-    /// Tries the next endpoint that the address stands for; after the last the connection has
-    /// failed.
-    fn dial_next(&mut self, key: ChannelKey, error: io::Error) {
-        let count = self.endpoints.len();
-        let Some(channel) = self.channel(key) else {
-            return;
-        };
-        channel.socket = None;
-        let next = (channel.endpoint + 1) % count;
-        // Its own first one: what is preferred may have changed, since another channel stands by
-        // now.
-        if next == channel.first_endpoint {
-            let error = connect_error(&self.address, error);
-            self.failed.push((key, error));
-        } else {
-            self.dial(key, next);
+            Err(error) => {
+                let error = connect_error(&self.target.address, error);
+                self.failed.push((key, error));
+            }
         }
     }
 
@@ -73,24 +52,30 @@ impl Local {
             Ok(()) => {
                 let channel = &mut self.channels[key.slot as usize];
                 channel.stage = Stage::Greeting;
-                self.preferred = channel.endpoint;
+                self.target.accepted(channel.attempt);
                 match self
                     .options
                     .tls
                     .as_ref()
-                    .map(|tls| tls.connect(&self.address))
+                    .map(|tls| tls.connect(&self.target.address))
                 {
-                    None => {}
+                    None => {
+                        // There is nothing to wait for if the server greets nobody.
+                        if channel.carrier.as_ref().is_some_and(Carrier::is_ready) {
+                            self.eventful.push(key);
+                        }
+                    }
                     Some(Ok(pipe)) => channel.tls = Some(pipe),
                     Some(Err(failure)) => {
-                        self.failed.push((key, tls_error(&self.address, failure)));
+                        self.failed
+                            .push((key, tls_error(&self.target.address, failure)));
                         return false;
                     }
                 }
                 true
             }
             Err(error) => {
-                self.dial_next(key, error);
+                self.dial_next(key, Some(error));
                 false
             }
         }
@@ -99,20 +84,20 @@ impl Local {
     pub(super) fn write(&mut self, slot: u32, now_ns: u64) {
         let channel = &mut self.channels[slot as usize];
         let key = channel.key(slot);
-        let (Some(core), Some(socket)) = (channel.core.as_mut(), channel.socket) else {
+        let (Some(carrier), Some(socket)) = (channel.carrier.as_mut(), channel.socket) else {
             return;
         };
         if channel.stage == Stage::Dialing || channel.is_blocked {
             return;
         }
-        if core.wants_transmit() {
-            core.transmit(now_ns);
+        if carrier.wants_transmit() {
+            carrier.transmit(now_ns);
             // A call can take more, though the server said nothing.
-            if core.has_events() {
+            if carrier.has_events() {
                 self.eventful.push(key);
             }
         }
-        let output = core.output();
+        let output = carrier.output();
         if let Some(pipe) = &mut channel.tls
             && seal(output, pipe)
         {
@@ -123,8 +108,9 @@ impl Local {
             None => output,
         };
         if bytes.is_empty() {
-            return;
+            return channel.waits.set_shut(carrier.has_unsent(), now_ns);
         }
+        channel.waits.set_shut(false, now_ns);
         let written = self.sockets.write(socket, bytes);
         let is_all = written == Written::Bytes(bytes.len());
         match (written, &mut channel.tls) {
@@ -134,11 +120,14 @@ impl Local {
             (Written::Broken, _) => return output.clear(),
         }
         channel.is_blocked = !is_all;
+        channel.waits.set_blocked(!is_all, now_ns);
         if is_all {
             output.shrink_to(limits::LOCAL_KEPT_OUTPUT_BYTES);
             // What did not fit under the bound of the output follows in the next turn.
-            if core.wants_transmit() {
+            if carrier.wants_transmit() {
                 self.touch(slot);
+            } else {
+                channel.waits.set_shut(carrier.has_unsent(), now_ns);
             }
         }
     }
@@ -151,7 +140,7 @@ impl Local {
         on: &mut impl FnMut(Happened<'_>),
     ) {
         let channel = &mut self.channels[key.slot as usize];
-        let Some(core) = channel.core.as_mut() else {
+        let Some(carrier) = channel.carrier.as_mut() else {
             return;
         };
         let is_handshaking = channel.tls.as_ref().is_some_and(TlsPipe::is_handshaking);
@@ -160,11 +149,11 @@ impl Local {
                 let bytes = &self.buffer[..count];
                 let first = !std::mem::replace(&mut channel.has_received, true);
                 match &mut channel.tls {
-                    Some(pipe) => open(bytes, pipe, &mut |plain| core.received(plain)).err(),
-                    None => match foreign_greeting(bytes).filter(|_| first) {
+                    Some(pipe) => carrier.open_sealed(bytes, pipe).err(),
+                    None => match carrier.foreign_greeting(bytes).filter(|_| first) {
                         Some(reason) => Some(End::Said(reason)),
                         None => {
-                            core.received(bytes);
+                            carrier.received(bytes);
                             None
                         }
                     },
@@ -175,8 +164,10 @@ impl Local {
             Read::End => Some(End::Said("the server closed it")),
             Read::Broken => Some(End::Said("the server reset it")),
         };
+        let mut told = None;
         if end.is_some() {
-            core.disconnected();
+            carrier.disconnected();
+            told = carrier.server_reason();
         }
         if channel
             .tls
@@ -186,12 +177,17 @@ impl Local {
         {
             self.touch(key.slot);
         }
-        let reason = end.as_ref().map(End::to_string);
+        let reason = end
+            .as_ref()
+            .map(|end| told.clone().unwrap_or_else(|| end.to_string()));
         self.hear(key, reason.as_deref(), now_ns, on);
         if let Some(end) = end {
             let error = match end {
-                End::Tls(failure) => tls_error(&self.address, failure),
-                End::Said(reason) => connect_error(&self.address, io::Error::other(reason)),
+                End::Tls(failure) => tls_error(&self.target.address, failure),
+                End::Said(reason) => {
+                    let reason = told.unwrap_or_else(|| reason.to_owned());
+                    connect_error(&self.target.address, io::Error::other(reason))
+                }
             };
             self.failed.push((key, error));
         }
@@ -215,46 +211,20 @@ impl Local {
         on: &mut impl FnMut(Happened<'_>),
     ) {
         let channel = &mut self.channels[key.slot as usize];
-        let Some(core) = channel.core.as_mut() else {
+        let Some(carrier) = channel.carrier.as_mut() else {
             return;
         };
-        while let Some(happening) = core.poll(now_ns) {
-            match happening.what {
-                What::Message => {
-                    if let Some(running) = self.calls.get_mut(happening.token) {
-                        running.messages += 1;
-                        on(Happened::Message {
-                            tag: running.tag,
-                            bytes: core.message(),
-                        });
-                    }
-                    core.release(happening.call);
-                }
-                What::Head { .. } => {}
-                What::Writable => {
-                    if let Some(running) = self.calls.get_mut(happening.token) {
-                        on(Happened::Writable { tag: running.tag });
-                    }
-                }
-                ended => {
-                    if let Some(running) = self.calls.remove(happening.token) {
-                        let ending = ending(&ended, &running, end, now_ns);
-                        on(Happened::Ended {
-                            tag: running.tag,
-                            channel: key,
-                            ending,
-                        });
-                    }
-                }
-            }
+        while let Some(event) = carrier.poll(now_ns) {
+            report(carrier, &mut self.calls, event, (key, end, now_ns), on);
         }
-        if channel.stage == Stage::Greeting && core.is_ready() {
+        let is_handshaking = channel.tls.as_ref().is_some_and(TlsPipe::is_handshaking);
+        if channel.stage == Stage::Greeting && carrier.is_ready() && !is_handshaking {
             channel.stage = Stage::Open;
             on(Happened::Connected { channel: key });
         }
-        let has_output = !core.output().is_empty() || core.wants_transmit();
-        if let (Some(reason), None) = (core.close_reason(), end) {
-            let error = connect_error(&self.address, io::Error::other(describe(reason)));
+        let has_output = !carrier.output().is_empty() || carrier.wants_transmit();
+        if let (Some(reason), None) = (carrier.close_reason(), end) {
+            let error = connect_error(&self.target.address, io::Error::other(reason));
             self.failed.push((key, error));
         }
         if has_output {
@@ -268,8 +238,8 @@ impl Local {
         self.calls.take_expired(now_ns, &mut expired);
         for running in expired.drain(..) {
             let channel = running.call.channel;
-            if let Some(core) = self.core(channel) {
-                core.cancel(running.call.stream);
+            if let Some(carrier) = self.carrier(channel) {
+                carrier.cancel(running.call.stream);
                 self.touch(channel.slot);
             }
             on(Happened::Ended {
@@ -298,15 +268,17 @@ impl Local {
         let key = channel.key(slot);
         let is_connecting = matches!(channel.stage, Stage::Dialing | Stage::Greeting);
         if is_connecting && channel.give_up_ns <= now_ns {
-            let address = self.address.clone();
+            let address = self.target.address.clone();
             self.failed.push((key, ConnectError::TimedOut { address }));
             return;
         }
-        if let Some(core) = channel.core.as_mut()
+        if let Some(carrier) = channel.carrier.as_mut()
             && channel.stage != Stage::Dialing
-            && core.next_deadline_ns().is_some_and(|at_ns| at_ns <= now_ns)
+            && carrier
+                .next_deadline_ns()
+                .is_some_and(|at_ns| at_ns <= now_ns)
         {
-            core.deadline_passed(now_ns);
+            carrier.deadline_passed(now_ns);
             self.hear(key, None, now_ns, on);
         }
     }
@@ -320,10 +292,14 @@ impl Local {
             // The protocol's last word may say why to the server too.
             self.write(key.slot, now_ns);
             let reason = error.to_string();
-            if let Some(core) = self.core(key) {
-                core.disconnected();
+            if let Some(carrier) = self.carrier(key) {
+                carrier.disconnected();
             }
             self.hear(key, Some(&reason), now_ns, on);
+            if let Some(channel) = self.channel(key) {
+                channel.waits.set_blocked(false, now_ns);
+                channel.waits.set_shut(false, now_ns);
+            }
             self.vacate(key);
             on(Happened::Disconnected {
                 channel: key,
@@ -337,34 +313,114 @@ impl Local {
         if let Some(socket) = channel.socket {
             self.sockets.close(socket);
         }
+        self.past_waits.add(&channel.waits);
         channel.vacate();
         self.free.push(key.slot);
     }
 }
 
+/// Reports what happened to a call.
+fn report(
+    carrier: &mut Carrier,
+    calls: &mut Calls,
+    event: CarrierEvent,
+    (key, end, now_ns): (ChannelKey, Option<&str>, u64),
+    on: &mut impl FnMut(Happened<'_>),
+) {
+    match event.kind {
+        CarrierEventKind::Message { call, last: false } => {
+            if let Some(running) = calls.get_mut(event.token) {
+                running.messages += 1;
+                on(Happened::Message {
+                    tag: running.tag,
+                    bytes: carrier.message(),
+                });
+            }
+            carrier.release(call);
+        }
+        CarrierEventKind::Message { last: true, .. } => {
+            if let Some(running) = calls.remove(event.token) {
+                let (tag, bytes) = (running.tag, carrier.message());
+                on(Happened::Message { tag, bytes });
+                on(Happened::Ended {
+                    tag,
+                    channel: key,
+                    ending: Ending::Status {
+                        status: &OK,
+                        messages: 1,
+                    },
+                });
+            }
+        }
+        CarrierEventKind::Nothing => {}
+        CarrierEventKind::Writable => {
+            if let Some(running) = calls.get_mut(event.token) {
+                on(Happened::Writable { tag: running.tag });
+            }
+        }
+        CarrierEventKind::Ended(ended) => {
+            let closed = match &ended {
+                CarrierEnd::Framed(CallEnd::Lost) => carrier.close_reason(),
+                _ => None,
+            };
+            let end = end.or(closed.as_deref());
+            if let Some(running) = calls.remove(event.token) {
+                on(Happened::Ended {
+                    tag: running.tag,
+                    channel: key,
+                    ending: match &ended {
+                        CarrierEnd::Http2(kind) => ending(kind, &running, end, now_ns),
+                        CarrierEnd::Framed(ended) => framed_ending(ended, end),
+                    },
+                });
+            }
+        }
+    }
+}
+
 /// `end`: why the connection has ended, if the socket says so.
-fn ending<'a>(what: &'a What, running: &Running, end: Option<&'a str>, now_ns: u64) -> Ending<'a> {
-    match what {
+fn ending<'a>(
+    kind: &'a CallEventKind,
+    running: &Running,
+    end: Option<&'a str>,
+    now_ns: u64,
+) -> Ending<'a> {
+    match kind {
         // A server that keeps the deadline may reset the call at it, and that may be heard before
         // it passes here.
-        What::Ended(status)
+        CallEventKind::Ended(status)
             if status.code() == Code::Cancelled
                 && running.deadline_ns.is_some_and(|at_ns| at_ns <= now_ns) =>
         {
             Ending::DeadlineExceeded
         }
-        What::Ended(status) => Ending::Status {
+        CallEventKind::Ended(status) => Ending::Status {
             status,
             messages: running.messages,
         },
-        What::NotBegun => Ending::NotBegun,
-        What::Lost { reason } => Ending::ConnectionLost {
+        CallEventKind::NotBegun => Ending::NotBegun,
+        CallEventKind::Lost { reason } => Ending::ConnectionLost {
             reason: end.unwrap_or(reason),
         },
-        What::BadAnswer { reason } => Ending::BadAnswer { reason },
-        What::Head { .. } | What::Message | What::Writable => {
+        CallEventKind::BadAnswer { reason } => Ending::BadAnswer { reason },
+        CallEventKind::Head { .. } | CallEventKind::Message | CallEventKind::Writable => {
             unreachable!("only what ends a call is asked about")
         }
+    }
+}
+
+/// The same of a call over baidu_std or SRPC.
+fn framed_ending<'a>(ended: &'a CallEnd, end: Option<&'a str>) -> Ending<'a> {
+    match ended {
+        CallEnd::Error { status, text } => Ending::FramedError {
+            status: *status,
+            text,
+        },
+        CallEnd::BadResponse(reason) => Ending::BadAnswer { reason },
+        // A response comes as a message.
+        CallEnd::Lost | CallEnd::Response => Ending::ConnectionLost {
+            reason: end.unwrap_or("it was closed"),
+        },
     }
 }
 
@@ -390,10 +446,10 @@ mod tests {
         drop(gone);
         let address: Address = "127.0.0.1:1".parse().expect("an address");
         let mut local = Local::new(&address, LocalOptions::default()).expect("it is resolved");
-        local.endpoints = endpoints;
+        local.target.endpoints = endpoints;
         let key = local.open_channel(0).expect("there is room");
         // Another channel has found it.
-        local.preferred = 1;
+        local.target.preferred = 1;
         let begin = Instant::now();
         while local.channels[key.slot as usize].stage == Stage::Dialing {
             assert!(begin.elapsed() < Duration::from_secs(10), "it takes long");
@@ -404,6 +460,6 @@ mod tests {
                 }
             });
         }
-        assert_eq!(local.channels[key.slot as usize].endpoint, 1);
+        assert_eq!(local.channels[key.slot as usize].attempt.endpoint, 1);
     }
 }

@@ -5,7 +5,7 @@
 //! read each connection that has input once and hear what happened ([`LocalPool::receive`]). So a
 //! system call is shared by all calls that begin or end in a turn, and no lock is taken.
 
-mod wires;
+mod connections;
 
 use std::fmt;
 use std::io;
@@ -13,13 +13,14 @@ use std::io;
 use net::tls::ClientTls;
 use net::{Address, OutgoingCounters, OutgoingPoller, TcpFigures};
 
+use crate::dialing::DialTarget;
 use crate::error::ConnectError;
 use crate::limits;
 use crate::pool::{
     PoolAction, PoolConnectionKey, PoolEndpoint, PoolEngine, PoolEvent, PoolOptions,
 };
 use crate::socket::connect_error;
-use wires::{LocalTarget, Wires};
+use connections::LocalConnections;
 
 /// How a local pool is to be.
 #[derive(Clone, Debug, Default)]
@@ -62,7 +63,7 @@ pub struct LocalPoolOptions {
 /// ```
 pub struct LocalPool {
     engine: PoolEngine,
-    wires: Wires,
+    connections: LocalConnections,
 }
 
 impl LocalPool {
@@ -83,7 +84,7 @@ impl LocalPool {
             if let Some(credentials) = &options.pool.credentials {
                 credentials.check(address, options.tls.is_some())?;
             }
-            targets.push(LocalTarget::resolve(address)?);
+            targets.push(DialTarget::resolve(address)?);
         }
         let endpoints = addresses.iter().map(|address| PoolEndpoint {
             name: address.to_string(),
@@ -93,9 +94,12 @@ impl LocalPool {
                 .unwrap_or_else(|| crate::channel::authority(address)),
         });
         let engine = PoolEngine::new(endpoints.collect(), options.pool, seed, now_ns);
-        let wires = Wires::new(targets, options.tls, limits::LOCAL_READ_BYTES)
+        let connections = LocalConnections::new(targets, options.tls, limits::LOCAL_READ_BYTES)
             .map_err(|error| no_epoll(addresses, error))?;
-        Ok(LocalPool { engine, wires })
+        Ok(LocalPool {
+            engine,
+            connections,
+        })
     }
 
     /// The pool itself: where calls begin, take messages, and are cancelled; and its statistics.
@@ -107,7 +111,7 @@ impl LocalPool {
     pub fn flush(&mut self, now_ns: u64) {
         self.act(now_ns);
         while let Some(key) = self.engine.next_output(now_ns) {
-            self.wires.write(key, &mut self.engine, now_ns);
+            self.connections.write(key, &mut self.engine, now_ns);
         }
     }
 
@@ -123,7 +127,7 @@ impl LocalPool {
             .map(|at_ns| at_ns.saturating_sub(now_ns));
         let timeout_ns = [timeout_ns, due_ns].into_iter().flatten().min();
         let is_busy = self.engine.is_busy();
-        self.wires
+        self.connections
             .sockets
             .wait(if is_busy { Some(0) } else { timeout_ns })
     }
@@ -131,30 +135,30 @@ impl LocalPool {
     /// After [`LocalPool::wait`]: reads each connection that is ready once, and reports what
     /// happened to calls.
     pub fn receive(&mut self, now_ns: u64, on: &mut impl FnMut(PoolEvent<'_>)) {
-        self.wires.receive(&mut self.engine, now_ns);
+        self.connections.receive(&mut self.engine, now_ns);
         self.engine.poll(now_ns, on);
         self.act(now_ns);
     }
 
     /// A place to wait for the sockets while others turn the pool.
     pub(crate) fn poller(&self) -> io::Result<OutgoingPoller> {
-        self.wires.sockets.poller()
+        self.connections.sockets.poller()
     }
 
     /// Takes what the poller has waited for, as [`LocalPool::wait`] would.
     pub(crate) fn take_events(&mut self, poller: &mut OutgoingPoller) {
-        self.wires.sockets.take_events(poller);
+        self.connections.sockets.take_events(poller);
     }
 
     /// What was done with sockets so far.
     pub fn socket_counters(&self) -> OutgoingCounters {
-        self.wires.sockets.counters()
+        self.connections.sockets.counters()
     }
 
     /// What the kernel has counted for a connection, if it is one of TCP and the kernel says so.
     pub fn tcp_figures(&mut self, key: PoolConnectionKey) -> Option<TcpFigures> {
-        let socket = self.wires.socket(key)?;
-        self.wires.sockets.tcp_figures(socket)
+        let socket = self.connections.socket(key)?;
+        self.connections.sockets.tcp_figures(socket)
     }
 
     /// Does what the pool asks for.
@@ -165,9 +169,11 @@ impl LocalPool {
                     connection,
                     endpoint,
                 } => self
-                    .wires
+                    .connections
                     .dial(connection, endpoint, &mut self.engine, now_ns),
-                PoolAction::Close { connection, unsent } => self.wires.close(connection, &unsent),
+                PoolAction::Close { connection, unsent } => {
+                    self.connections.close(connection, &unsent)
+                }
             }
         }
     }
@@ -187,7 +193,7 @@ impl fmt::Debug for LocalPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LocalPool")
             .field("engine", &self.engine)
-            .field("sockets", &self.wires.sockets)
+            .field("sockets", &self.connections.sockets)
             .finish()
     }
 }

@@ -97,4 +97,19 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn a_success_gives_back_a_tenth_of_a_token() {
+        for (successes, is_retried) in [(60, false), (61, true)] {
+            let mut budget = RetryBudget::new(10);
+            while budget.tenths > 0 {
+                budget.failed();
+            }
+            for _ in 0..successes {
+                budget.succeeded();
+            }
+            // More than half has to be left behind the failure.
+            assert_eq!(budget.failed(), is_retried, "{successes}");
+        }
+    }
 }

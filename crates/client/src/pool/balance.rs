@@ -210,15 +210,40 @@ impl PoolEngine {
     /// Does what is due in seconds.
     pub(super) fn pass_timers(&mut self, now_ns: u64) {
         let grain_ns = limits::POOL_TIMER_GRAIN.as_nanos() as u64;
-        let mut next_ns = now_ns + 10 * grain_ns;
+        let mut next_ns = u64::MAX;
         for slot in 0..self.connections.len() as u32 {
             next_ns = next_ns.min(self.pass_connection_timers(slot, now_ns));
         }
-        self.next_timers_ns = next_ns.max(now_ns + grain_ns);
+        let tick_ns = now_ns + 10 * grain_ns;
+        self.next_timers_ns = next_ns.min(tick_ns).max(now_ns + grain_ns);
         self.look_at_busy_times(now_ns);
         self.check_healths(now_ns);
         self.shrink(now_ns);
         self.needs_balance = true;
+        let has_calls = self.in_flight > 0 || self.waiting.len() > 0 || self.has_begun;
+        // Health checks have times of their own.
+        self.is_idle = !has_calls && self.options.health.is_none() && self.close_ns.is_none();
+        self.has_begun = false;
+        if self.is_idle {
+            self.next_timers_ns = next_ns.min(self.idle_due_ns()).max(now_ns + grain_ns);
+        }
+    }
+
+    /// Returns when something is due for a pool without calls, beside its connections' own timers.
+    fn idle_due_ns(&self) -> u64 {
+        let connections = self.connections.len() - self.free.len();
+        match self.is_size_fixed() || connections <= self.kept_in_all() {
+            true => u64::MAX,
+            false => self.peak_since_ns.saturating_add(self.idle_timeout_ns()),
+        }
+    }
+
+    /// A call begins in a pool that has slept: its timers go on.
+    pub(super) fn wake_timers(&mut self, now_ns: u64) {
+        let tick_ns = 10 * limits::POOL_TIMER_GRAIN.as_nanos() as u64;
+        self.is_idle = false;
+        self.next_timers_ns = self.next_timers_ns.min(now_ns + tick_ns);
+        (self.busy_since_ns, self.peak_since_ns) = (now_ns, now_ns);
     }
 
     /// Does what is due for a connection, and returns when something is next.
@@ -270,12 +295,10 @@ impl PoolEngine {
     /// Closes a connection that has not been needed for a while, of those beyond the smallest
     /// number.
     fn shrink(&mut self, now_ns: u64) {
-        let is_fixed = matches!(self.options.size, PoolSize::Fixed(_));
-        if is_fixed && self.options.mode != PoolMode::Short {
+        if self.is_size_fixed() {
             return;
         }
-        let idle_ns = u64::try_from(self.options.idle_timeout.as_nanos()).unwrap_or(u64::MAX);
-        if now_ns.saturating_sub(self.peak_since_ns) < idle_ns {
+        if now_ns.saturating_sub(self.peak_since_ns) < self.idle_timeout_ns() {
             return;
         }
         let peak = std::mem::replace(&mut self.peak_in_flight, self.in_flight);
@@ -300,6 +323,21 @@ impl PoolEngine {
                 self.drain_connection(slot as u32);
             }
         }
+    }
+
+    /// Returns whether no connection is ever closed for being of no use.
+    fn is_size_fixed(&self) -> bool {
+        let is_fixed = matches!(self.options.size, PoolSize::Fixed(_));
+        is_fixed && self.options.mode != PoolMode::Short
+    }
+
+    fn idle_timeout_ns(&self) -> u64 {
+        u64::try_from(self.options.idle_timeout.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// How many connections exist whether they are of use or not.
+    fn kept_in_all(&self) -> usize {
+        self.kept_connections() * self.endpoints.len()
     }
 
     /// How many calls a connection takes in all.

@@ -47,7 +47,7 @@ impl PoolEngine {
         let key = self.admit(tag, call, now_ns)?;
         let limit_bytes = self.options.max_request_bytes;
         if let Some(state) = self.calls.get_mut(key) {
-            let bytes = state.kept.push(encode).len();
+            let bytes = state.kept.push(state.compresses, encode).len();
             state.is_send_ended = true;
             if bytes > limit_bytes {
                 self.calls.remove(key);
@@ -94,6 +94,10 @@ impl PoolEngine {
         }
         let deadline_ns =
             timeout_ns.map_or(u64::MAX, |timeout_ns| now_ns.saturating_add(timeout_ns));
+        self.has_begun = true;
+        if self.is_idle {
+            self.wake_timers(now_ns);
+        }
         let key = self.calls.insert(tag, call, deadline_ns);
         if let Some(state) = self.calls.get_mut(key) {
             state.metadata = merged(call.metadata, self.options.credentials.as_ref());
@@ -233,7 +237,6 @@ impl PoolEngine {
                 }
             };
             core.set_token(stream, key.slot + 1);
-            core.set_compress(stream, state.traits.compress);
             state.stage = CallStage::Running {
                 connection: slot,
                 stream,
@@ -277,6 +280,7 @@ pub(super) fn send_kept(
     message: &KeptMessage,
     last: bool,
 ) {
+    core.set_compress(stream, message.compress);
     match &message.body {
         None => core.send(stream, &message.head, last),
         Some(body) => core.send_shared(stream, last, &message.head, body.clone().into()),

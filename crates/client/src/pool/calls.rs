@@ -30,6 +30,7 @@ pub(super) struct CallTraits {
     pub(super) waits_for_ready: bool,
     pub(super) wants_head: bool,
     pub(super) holds_messages: bool,
+    /// The request names gzip.
     pub(super) compress: bool,
     /// Its caller sends messages after it began.
     pub(super) is_streaming: bool,
@@ -49,6 +50,8 @@ pub(super) struct PoolCallState {
     pub(super) messages: u64,
     /// Attempts that have begun.
     pub(super) attempts: u32,
+    /// Pauses of growing length between them.
+    pub(super) pauses: u32,
     pub(super) traits: CallTraits,
     /// Something of an answer has been reported: it is not made again.
     pub(super) has_delivered: bool,
@@ -56,6 +59,8 @@ pub(super) struct PoolCallState {
     pub(super) has_outgrown: bool,
     /// Its caller has ended its side.
     pub(super) is_send_ended: bool,
+    /// Messages from here on are sent in gzip.
+    pub(super) compresses: bool,
     /// Its caller wants to know when it takes messages again.
     pub(super) wants_writable: bool,
     /// An attempt has failed that the server may have begun with.
@@ -75,10 +80,12 @@ impl PoolCallState {
             opened_ns: 0,
             messages: 0,
             attempts: 0,
+            pauses: 0,
             traits: CallTraits::default(),
             has_delivered: false,
             has_outgrown: false,
             is_send_ended: false,
+            compresses: false,
             wants_writable: false,
             is_uncertain: false,
             path: String::new(),
@@ -92,7 +99,7 @@ impl PoolCallState {
         self.tag = tag;
         self.stage = CallStage::Waiting;
         self.deadline_ns = deadline_ns;
-        (self.messages, self.attempts) = (0, 0);
+        (self.messages, self.attempts, self.pauses) = (0, 0, 0);
         self.traits = CallTraits {
             is_repeatable: call.is_repeatable,
             waits_for_ready: call.waits_for_ready,
@@ -103,6 +110,7 @@ impl PoolCallState {
         };
         (self.has_delivered, self.has_outgrown, self.is_send_ended) = (false, false, false);
         (self.wants_writable, self.is_uncertain) = (false, false);
+        self.compresses = call.compress;
         self.path.clear();
         self.path.push_str(call.path);
     }

@@ -67,7 +67,7 @@ impl PoolEngine {
     }
 
     /// How many calls may be in flight on a connection on which so many have begun.
-    fn max_calls(&self, begun: u64) -> usize {
+    pub(super) fn max_calls(&self, begun: u64) -> usize {
         match self.options.mode {
             PoolMode::Multiplexed => self.options.max_calls_per_connection,
             PoolMode::Exclusive => 1,

@@ -28,7 +28,8 @@ impl PoolEngine {
         on: &mut impl FnMut(PoolEvent<'_>),
     ) {
         let Some(pause_ns) = self.retry_pause_ns(call, &error, is_free, now_ns) else {
-            return self.finish(call, Err(error), on);
+            let is_uncertain = self.calls.get(call).is_some_and(|state| state.is_uncertain);
+            return self.finish(call, Err(of_all_attempts(error, is_uncertain)), on);
         };
         let Some(state) = self.calls.get_mut(call) else {
             return;
@@ -69,7 +70,7 @@ impl PoolEngine {
             CallError::ConnectionLost { .. } if is_repeatable => None,
             _ => return None,
         };
-        // A failure is charged, whether this call is made again or not.
+        // A failure that another attempt could follow is charged, whether it follows or not.
         let has_tokens = is_free || self.budget.failed();
         let may_wait = self.waiting.len() < self.options.max_waiting;
         let has_attempts = attempts < self.options.retry.max_attempts;
@@ -80,9 +81,13 @@ impl PoolEngine {
         let pause_ns = match asked_ms {
             Some(ms) => ms.saturating_mul(1_000_000),
             None if is_first_proof => 0,
-            None => self
-                .jitter
-                .vary(pause_ns(attempts.saturating_sub(1).max(1))),
+            None => {
+                let pauses = self.calls.get_mut(call).map_or(1, |state| {
+                    state.pauses = state.pauses.saturating_add(1);
+                    state.pauses
+                });
+                self.jitter.vary(pause_ns(pauses))
+            }
         };
         // Whoever waits in vain is better told now.
         let is_in_time = now_ns.saturating_add(pause_ns) < deadline_ns;
@@ -188,6 +193,17 @@ impl PoolEngine {
         }
         self.ending = ended;
         self.needs_balance = true;
+    }
+}
+
+/// Returns the error of a call whose last attempt failed with this one. That the server refused
+/// the last attempt says nothing of an earlier one that it may have begun with.
+fn of_all_attempts(last: CallError, is_uncertain: bool) -> CallError {
+    match is_uncertain && !last.may_have_happened() {
+        true => CallError::ConnectionLost {
+            reason: format!("an earlier attempt got no answer, and the last one failed: {last}"),
+        },
+        false => last,
     }
 }
 

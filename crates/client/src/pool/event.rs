@@ -51,7 +51,8 @@ pub struct PoolCall<'a> {
     /// The server may send on only when messages are released ([`super::PoolEngine::release`]);
     /// otherwise a message counts as consumed when it has been reported.
     pub holds_messages: bool,
-    /// Messages of the client are compressed with gzip, which the server has to know.
+    /// Messages of the client are compressed with gzip, which the server has to know; of a stream,
+    /// as long as nothing else is set ([`super::PoolEngine::set_compress`]).
     pub compress: bool,
 }
 

@@ -8,7 +8,7 @@ use super::calls::CallStage;
 use super::connection::PoolStage;
 use super::endings::AttemptEnd;
 use super::event::{PoolCallKey, PoolEvent};
-use crate::core::{What, describe};
+use crate::core::{CallEventKind, describe};
 use crate::error::{CallError, NotBegun};
 
 impl PoolEngine {
@@ -26,18 +26,18 @@ impl PoolEngine {
             let Some(core) = connection.core.as_mut() else {
                 return;
             };
-            let Some(happening) = core.poll(now_ns) else {
+            let Some(event) = core.poll(now_ns) else {
                 break;
             };
-            if connection.health_stream == Some(happening.call) {
-                self.note_health(slot, happening.what, now_ns);
+            if connection.health_stream == Some(event.call) {
+                self.note_health(slot, event.kind, now_ns);
                 continue;
             }
-            let (token, stream) = (happening.token, happening.call);
-            match happening.what {
-                What::Message => self.report_message(slot, token, stream, on),
-                What::Head { .. } => self.report_head(slot, token, stream, on),
-                What::Writable => {
+            let (token, stream) = (event.token, event.call);
+            match event.kind {
+                CallEventKind::Message => self.report_message(slot, token, stream, on),
+                CallEventKind::Head { .. } => self.report_head(slot, token, stream, on),
+                CallEventKind::Writable => {
                     if let Some((call, state)) = self.calls.running(token, slot, stream) {
                         state.wants_writable = false;
                         let tag = state.tag;
@@ -105,7 +105,7 @@ impl PoolEngine {
         &mut self,
         call: PoolCallKey,
         slot: u32,
-        what: What,
+        kind: CallEventKind,
         end: Option<&str>,
         now_ns: u64,
         on: &mut impl FnMut(PoolEvent<'_>),
@@ -118,23 +118,23 @@ impl PoolEngine {
             return;
         };
         let is_late = state.deadline_ns <= now_ns;
-        let ended = match what {
-            What::Ended(status) if status.is_ok() => AttemptEnd::Succeeded(status),
+        let ended = match kind {
+            CallEventKind::Ended(status) if status.is_ok() => AttemptEnd::Succeeded(status),
             // A server that keeps the deadline may reset the call at it, and that may be seen
             // before it passes here.
-            What::Ended(status) if status.code() == Code::Cancelled && is_late => {
+            CallEventKind::Ended(status) if status.code() == Code::Cancelled && is_late => {
                 AttemptEnd::Failed(CallError::DeadlineExceeded)
             }
-            What::Ended(status) => AttemptEnd::Failed(CallError::Status(status)),
-            What::NotBegun if is_leaving => AttemptEnd::Unprocessed,
-            What::NotBegun => AttemptEnd::Failed(CallError::NotBegun(NotBegun::Refused)),
-            What::Lost { reason } => AttemptEnd::Failed(CallError::ConnectionLost {
+            CallEventKind::Ended(status) => AttemptEnd::Failed(CallError::Status(status)),
+            CallEventKind::NotBegun if is_leaving => AttemptEnd::Unprocessed,
+            CallEventKind::NotBegun => AttemptEnd::Failed(CallError::NotBegun(NotBegun::Refused)),
+            CallEventKind::Lost { reason } => AttemptEnd::Failed(CallError::ConnectionLost {
                 reason: end.map_or(reason, str::to_owned),
             }),
-            What::BadAnswer { reason } => AttemptEnd::Failed(CallError::BadAnswer {
+            CallEventKind::BadAnswer { reason } => AttemptEnd::Failed(CallError::BadAnswer {
                 reason: reason.into(),
             }),
-            What::Head { .. } | What::Message | What::Writable => return,
+            CallEventKind::Head { .. } | CallEventKind::Message | CallEventKind::Writable => return,
         };
         // It has no stream from here on.
         state.stage = CallStage::Waiting;

@@ -1,21 +1,19 @@
 //! Whether addresses serve, by `grpc.health.v1.Health`
 //! (<https://github.com/grpc/grpc/blob/master/doc/health-checking.md>).
 
+use api::health::{HealthCheckRequest, HealthCheckResponse, ServingStatus};
 use wire::grpc::Code;
 
 use super::PoolEngine;
 use super::backoff::pause_ns;
 use super::connection::PoolStage;
 use super::endpoint::EndpointHealth;
-use crate::core::{CallRequest, What};
+use crate::core::{CallEventKind, CallRequest};
 use crate::credentials::Credentials;
 use crate::limits;
 
 const CHECK: &str = "/grpc.health.v1.Health/Check";
 const WATCH: &str = "/grpc.health.v1.Health/Watch";
-
-/// `HealthCheckResponse.ServingStatus.SERVING`.
-const SERVING: u8 = 1;
 
 impl PoolEngine {
     /// A connection is new: what is known of its address is asked for over it, if over no other.
@@ -84,7 +82,10 @@ impl PoolEngine {
             gzip: false,
         });
         if let Ok(stream) = opened {
-            core.send_with(stream, true, |out| write_request(&check.service, out));
+            core.send_with(stream, true, |out| {
+                let service = &check.service;
+                HealthCheckRequest { service }.encode(out);
+            });
             connection.health_stream = Some(stream);
             state.check_give_up_ns = now_ns.saturating_add(timeout_ns);
             self.touch(slot);
@@ -106,11 +107,11 @@ impl PoolEngine {
     }
 
     /// Something happened to the stream of a health check.
-    pub(super) fn note_health(&mut self, slot: u32, what: What, now_ns: u64) {
+    pub(super) fn note_health(&mut self, slot: u32, kind: CallEventKind, now_ns: u64) {
         let connection = &mut self.connections[slot as usize];
         let endpoint = connection.endpoint;
-        match what {
-            What::Message => {
+        match kind {
+            CallEventKind::Message => {
                 let (Some(core), Some(stream)) =
                     (connection.core.as_mut(), connection.health_stream)
                 else {
@@ -123,7 +124,7 @@ impl PoolEngine {
                 state.check_failures = 0;
                 self.set_health(endpoint, is_serving);
             }
-            What::Head { .. } | What::Writable => {}
+            CallEventKind::Head { .. } | CallEventKind::Writable => {}
             ended => {
                 connection.health_stream = None;
                 self.endpoints[endpoint].check_give_up_ns = u64::MAX;
@@ -133,19 +134,19 @@ impl PoolEngine {
         }
     }
 
-    fn note_check_end(&mut self, endpoint: usize, end: &What, now_ns: u64) {
+    fn note_check_end(&mut self, endpoint: usize, end: &CallEventKind, now_ns: u64) {
         let interval = self
             .options
             .health
             .as_ref()
             .and_then(|check| check.interval);
         match end {
-            What::Ended(status) if status.code() == Code::Unimplemented => {
+            CallEventKind::Ended(status) if status.code() == Code::Unimplemented => {
                 // Not asked again before there is another connection.
                 self.endpoints[endpoint].next_check_ns = u64::MAX;
                 self.set_health(endpoint, true);
             }
-            What::Ended(status) if status.is_ok() => {
+            CallEventKind::Ended(status) if status.is_ok() => {
                 let first_ns = limits::POOL_FIRST_BACKOFF.as_nanos() as u64;
                 let pause_ns = interval.map_or(first_ns, |interval| {
                     u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX)
@@ -153,7 +154,7 @@ impl PoolEngine {
                 self.endpoints[endpoint].next_check_ns = now_ns.saturating_add(pause_ns);
             }
             // Its connection ends, or refused it: that says nothing of the server.
-            What::Lost { .. } | What::NotBegun => {
+            CallEventKind::Lost { .. } | CallEventKind::NotBegun => {
                 let first_ns = limits::POOL_FIRST_BACKOFF.as_nanos() as u64;
                 self.endpoints[endpoint].next_check_ns = now_ns.saturating_add(first_ns);
             }
@@ -184,26 +185,10 @@ impl PoolEngine {
     }
 }
 
-/// Writes a `HealthCheckRequest`: field 1, the service.
-fn write_request(service: &str, out: &mut Vec<u8>) {
-    if !service.is_empty() {
-        out.push(0x0a);
-        write_varint(service.len() as u64, out);
-        out.extend_from_slice(service.as_bytes());
-    }
-}
-
-fn write_varint(mut number: u64, out: &mut Vec<u8>) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
-}
-
-/// Returns whether a `HealthCheckResponse` says SERVING in its field 1. It has no other field.
+/// Returns whether a `HealthCheckResponse` says SERVING.
 fn is_serving(message: &[u8]) -> bool {
-    message.starts_with(&[0x08, SERVING])
+    HealthCheckResponse::decode(message)
+        .is_ok_and(|response| response.status == ServingStatus::Serving as i32)
 }
 
 #[cfg(test)]
@@ -211,21 +196,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_names_its_service() {
-        let request = |service: &str| {
-            let mut out = Vec::new();
-            write_request(service, &mut out);
-            out
-        };
-        assert!(request("").is_empty());
-        assert_eq!(request("a.B"), b"\x0a\x03a.B");
-        assert_eq!(request(&"x".repeat(300))[..3], [0x0a, 0xac, 0x02]);
-    }
-
-    #[test]
     fn only_serving_is_serving() {
-        assert!(is_serving(&[8, 1]));
-        for other in [&[][..], &[8, 0], &[8, 2], &[8, 3], &[8], &[1, 8]] {
+        // The last value of a field counts, and fields that are not known are passed over.
+        for serving in [&[8, 1][..], &[8, 2, 8, 1], &[16, 5, 8, 1], &[8, 0x81, 0]] {
+            assert!(is_serving(serving), "{serving:?}");
+        }
+        for other in [
+            &[][..],
+            &[8, 0],
+            &[8, 2],
+            &[8, 3],
+            &[8],
+            &[1, 8],
+            &[8, 1, 8, 2],
+        ] {
             assert!(!is_serving(other), "{other:?}");
         }
     }

@@ -11,6 +11,8 @@ pub(super) struct KeptMessage {
     pub(super) head: Vec<u8>,
     /// What follows, held by others too.
     pub(super) body: Option<Bytes>,
+    /// It is sent in gzip, if its call has named that.
+    pub(super) compress: bool,
 }
 
 impl KeptMessage {
@@ -33,6 +35,7 @@ impl KeptMessages {
     /// Adds a message that `encode` appends, and returns it.
     pub(super) fn push(
         &mut self,
+        compress: bool,
         encode: impl FnOnce(&mut Vec<u8>) -> Option<Bytes>,
     ) -> &KeptMessage {
         if self.count == self.messages.len() {
@@ -40,6 +43,7 @@ impl KeptMessages {
         }
         let message = &mut self.messages[self.count];
         message.body = encode(&mut message.head);
+        message.compress = compress;
         self.count += 1;
         self.bytes += message.head.len();
         message
@@ -93,11 +97,11 @@ mod tests {
     fn messages_are_kept_in_order_and_buffers_are_used_again() {
         let mut kept = KeptMessages::default();
         for _ in 0..2 {
-            kept.push(|out| {
+            kept.push(false, |out| {
                 out.extend_from_slice(b"one");
                 None
             });
-            kept.push(|out| {
+            kept.push(false, |out| {
                 out.push(b'2');
                 Some(Bytes::from_static(b"shared"))
             });
@@ -107,10 +111,24 @@ mod tests {
             assert_eq!((kept.iter().count(), kept.bytes), (1, 3));
             kept.restart();
             assert_eq!((kept.iter().count(), kept.bytes), (0, 0));
-            kept.push(|_| None);
+            kept.push(false, |_| None);
             kept.clear();
             kept.pop();
             assert_eq!((kept.iter().count(), kept.bytes), (0, 0));
+        }
+    }
+
+    /// Each has its own, whatever its buffer was used for before.
+    #[test]
+    fn each_message_is_compressed_or_not() {
+        let mut kept = KeptMessages::default();
+        for compress in [true, false, true] {
+            kept.push(compress, |_| None);
+            kept.push(!compress, |_| None);
+            let all: Vec<_> = kept.iter().map(|message| message.compress).collect();
+            assert_eq!(all, [compress, !compress]);
+            kept.pop();
+            kept.pop();
         }
     }
 
@@ -118,7 +136,7 @@ mod tests {
     fn a_large_buffer_is_given_back() {
         let mut kept = KeptMessages::default();
         let large = limits::POOL_KEPT_BYTES;
-        kept.push(|out| {
+        kept.push(false, |out| {
             out.resize(large, 0);
             None
         });
@@ -128,7 +146,7 @@ mod tests {
         assert!(kept.messages[0].head.capacity() < large);
         for _ in 0..limits::POOL_KEPT_MESSAGES {
             assert!(kept.has_room());
-            kept.push(|_| None);
+            kept.push(false, |_| None);
         }
         assert!(!kept.has_room());
     }

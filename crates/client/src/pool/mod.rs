@@ -85,6 +85,10 @@ pub struct PoolEngine {
     needs_balance: bool,
     /// The next look at what is due by time.
     next_timers_ns: u64,
+    /// Nothing is in flight and nothing has begun for a while: only what is due is looked at.
+    is_idle: bool,
+    /// A call has begun since timers were last looked at.
+    has_begun: bool,
     /// Connections that are to be closed, since they have no calls and get no more.
     retired: Vec<PoolConnectionKey>,
     /// What went through connections that are gone.
@@ -138,6 +142,8 @@ impl PoolEngine {
             counters: PoolCounters::default(),
             needs_balance: true,
             next_timers_ns: now_ns,
+            is_idle: false,
+            has_begun: false,
             retired: Vec::new(),
             past_traffic: ConnectionTraffic::default(),
             has_saturated: false,
@@ -184,6 +190,12 @@ impl PoolEngine {
     /// Returns whether a driver has something to do before it waits.
     pub fn is_busy(&self) -> bool {
         self.has_events() || self.has_output() || !self.actions.is_empty()
+    }
+
+    /// Returns whether there were no calls for a while, so that nothing is looked at but what is
+    /// due. The next call ends that.
+    pub fn is_idle(&self) -> bool {
+        self.is_idle
     }
 
     /// When [`PoolEngine::poll`] has something to do by time alone.

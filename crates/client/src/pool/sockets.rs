@@ -93,6 +93,20 @@ impl PoolEngine {
         !self.dirty.is_empty()
     }
 
+    /// Returns whether something is under way that goes on only when sockets report: connections
+    /// that are being made, calls that wait for one, and bytes that wait for a socket or a window.
+    /// Looks at each connection.
+    pub fn has_unsent(&self) -> bool {
+        let mut connections = self.connections.iter();
+        self.waiting.queued() > 0
+            || connections.any(|connection| {
+                matches!(connection.stage, PoolStage::Dialing | PoolStage::Greeting)
+                    || connection.is_dirty
+                    || connection.is_blocked
+                    || connection.is_shut
+            })
+    }
+
     /// Returns what is to be written for a connection that [`PoolEngine::next_output`] returned,
     /// without TLS. What was taken is reported by [`PoolEngine::written`], and stays in front until
     /// then.
@@ -161,6 +175,10 @@ impl PoolEngine {
     pub fn note_busy(&mut self, connection: PoolConnectionKey, busy_ns: u64) {
         if let Some(found) = self.connection(connection) {
             found.busy_ns = found.busy_ns.saturating_add(busy_ns);
+            self.has_begun = true;
+            if std::mem::take(&mut self.is_idle) {
+                self.next_timers_ns = 0;
+            }
         }
     }
 

@@ -62,7 +62,8 @@ pub struct EndpointStatistics {
     pub connections: usize,
     /// Connections to it that have been open.
     pub opened: u64,
-    /// Failures to connect since it last could be.
+    /// Attempts to connect that failed, and connections that ended before they were of use, since a
+    /// call last succeeded on a new connection or one that had stood for a second ended.
     pub failures: u32,
     /// Why the last attempt to connect failed, if the last one did.
     pub last_failure: Option<String>,
@@ -109,7 +110,7 @@ impl PoolEngine {
                 endpoint: connection.endpoint,
                 stage: connection.stage,
                 in_flight: connection.in_flight,
-                room: connection.room(self.options.max_calls_per_connection),
+                room: connection.room(self.max_calls(connection.begun)),
                 begun: connection.begun,
                 waits_for_socket: connection.is_blocked,
                 waits_for_window: connection.is_shut,

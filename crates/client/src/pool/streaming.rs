@@ -55,7 +55,7 @@ impl PoolEngine {
         if state.has_outgrown {
             state.kept.restart();
         }
-        let message = state.kept.push(encode);
+        let message = state.kept.push(state.compresses, encode);
         let bytes = message.len();
         if bytes > limit_bytes {
             state.kept.pop();
@@ -69,6 +69,14 @@ impl PoolEngine {
             self.touch(connection);
         }
         Ok(())
+    }
+
+    /// Sets whether the messages of a call from here on are compressed with gzip; only in a call
+    /// that began with [`compress`](super::PoolCall::compress).
+    pub fn set_compress(&mut self, call: PoolCallKey, compress: bool) {
+        if let Some(state) = self.calls.get_mut(call) {
+            state.compresses = compress && state.traits.compress;
+        }
     }
 
     /// Ends the caller's side of a call without a further message.
@@ -96,10 +104,13 @@ impl PoolEngine {
             return false;
         };
         match state.stage {
-            CallStage::Running { connection, stream } => self.connections[connection as usize]
-                .core
-                .as_ref()
-                .is_some_and(|core| core.can_send(stream)),
+            CallStage::Running { connection, stream } => {
+                let core = self.connections[connection as usize].core.as_ref();
+                let can_send = core.is_some_and(|core| core.can_send(stream));
+                // The stream reports it, unless the call is made again on another one.
+                state.wants_writable |= !can_send;
+                can_send
+            }
             _ => {
                 let has_room = state.kept.has_room();
                 state.wants_writable |= !has_room;

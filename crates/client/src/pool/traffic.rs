@@ -23,7 +23,7 @@ pub struct ConnectionTraffic {
 
 impl ConnectionTraffic {
     /// Adds what another connection did, which is gone.
-    pub(super) fn add(&mut self, other: &ConnectionTraffic) {
+    pub(crate) fn add(&mut self, other: &ConnectionTraffic) {
         self.bytes_in += other.bytes_in;
         self.bytes_out += other.bytes_out;
         self.reads += other.reads;
@@ -32,7 +32,7 @@ impl ConnectionTraffic {
         self.window_wait_ns += other.window_wait_ns;
     }
 
-    pub(super) fn set_blocked(&mut self, is_blocked: bool, now_ns: u64) {
+    pub(crate) fn set_blocked(&mut self, is_blocked: bool, now_ns: u64) {
         note_wait(
             &mut self.blocked_since_ns,
             &mut self.socket_wait_ns,
@@ -41,7 +41,7 @@ impl ConnectionTraffic {
         );
     }
 
-    pub(super) fn set_shut(&mut self, is_shut: bool, now_ns: u64) {
+    pub(crate) fn set_shut(&mut self, is_shut: bool, now_ns: u64) {
         note_wait(
             &mut self.shut_since_ns,
             &mut self.window_wait_ns,
@@ -51,7 +51,7 @@ impl ConnectionTraffic {
     }
 
     /// The same with what waits by now counted to the end.
-    pub(super) fn until(mut self, now_ns: u64) -> ConnectionTraffic {
+    pub(crate) fn until(mut self, now_ns: u64) -> ConnectionTraffic {
         for (since, sum) in [
             (self.blocked_since_ns, &mut self.socket_wait_ns),
             (self.shut_since_ns, &mut self.window_wait_ns),

@@ -1,31 +1,14 @@
 //! One call of a shared pool, between its caller and who works for it.
 
-use std::sync::{Arc, Mutex};
-use std::task::Waker;
-use std::thread::Thread;
+use std::sync::Mutex;
 
 use wire::grpc::Metadata;
 
-use super::protocol::{CallPhase, Sitter};
+use super::protocol::{CallPhase, Follower};
 use super::sync::lock;
-use crate::error::CallError;
+use super::turn::Waiter;
+use crate::error::{CallError, only_message};
 use crate::pool::{PoolCall, PoolCallKey};
-
-/// Who is to be woken when a call has ended.
-#[derive(Debug)]
-pub(super) enum Waiter {
-    Thread(Thread),
-    Task(Waker),
-}
-
-impl Waiter {
-    pub(super) fn wake(self) {
-        match self {
-            Waiter::Thread(thread) => thread.unpark(),
-            Waiter::Task(waker) => waker.wake(),
-        }
-    }
-}
 
 /// What a call begins with, how it ended, and who waits for it. Used again by later calls.
 #[derive(Debug)]
@@ -34,13 +17,51 @@ pub(super) struct SharedCall {
     pub(super) state: Mutex<SharedCallState>,
 }
 
+/// What a call begins with, owned.
 #[derive(Debug, Default)]
-pub(super) struct SharedCallState {
+pub(super) struct CallStart {
     path: String,
     metadata: Option<Metadata>,
-    /// The rest of what it begins with; the borrowed parts are those above.
-    start: PoolCall<'static>,
-    pub(super) begun_ns: u64,
+    /// The rest; the borrowed parts are those above.
+    rest: PoolCall<'static>,
+    begun_ns: u64,
+}
+
+impl CallStart {
+    pub(super) fn set(&mut self, call: &PoolCall<'_>, now_ns: u64) {
+        self.path.clear();
+        self.path.push_str(call.path);
+        self.metadata = call.metadata.cloned();
+        self.rest = PoolCall {
+            path: "",
+            metadata: None,
+            ..*call
+        };
+        self.begun_ns = now_ns;
+    }
+
+    pub(super) fn wants_head(&self) -> bool {
+        self.rest.wants_head
+    }
+
+    /// What the engine begins with. The time that it took to get there counts.
+    pub(super) fn call(&self, now_ns: u64) -> PoolCall<'_> {
+        let passed_ns = now_ns.saturating_sub(self.begun_ns);
+        PoolCall {
+            path: &self.path,
+            metadata: self.metadata.as_ref(),
+            timeout_ns: self
+                .rest
+                .timeout_ns
+                .map(|timeout_ns| timeout_ns.saturating_sub(passed_ns)),
+            ..self.rest
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct SharedCallState {
+    pub(super) start: CallStart,
     pub(super) request: Vec<u8>,
     pub(super) answer: Vec<u8>,
     pub(super) messages: u64,
@@ -62,15 +83,7 @@ impl SharedCall {
     pub(super) fn prepare(&self, call: &PoolCall<'_>, request: &[u8], now_ns: u64) {
         self.phase.reset();
         let mut state = lock(&self.state);
-        state.path.clear();
-        state.path.push_str(call.path);
-        state.metadata = call.metadata.cloned();
-        state.start = PoolCall {
-            path: "",
-            metadata: None,
-            ..*call
-        };
-        state.begun_ns = now_ns;
+        state.start.set(call, now_ns);
         state.request.clear();
         state.request.extend_from_slice(request);
         state.answer.clear();
@@ -80,37 +93,16 @@ impl SharedCall {
 }
 
 impl SharedCallState {
-    /// What the engine begins with. The time that it took to get there counts.
-    pub(super) fn start(&self, now_ns: u64) -> PoolCall<'_> {
-        let passed_ns = now_ns.saturating_sub(self.begun_ns);
-        PoolCall {
-            path: &self.path,
-            metadata: self.metadata.as_ref(),
-            timeout_ns: self
-                .start
-                .timeout_ns
-                .map(|timeout_ns| timeout_ns.saturating_sub(passed_ns)),
-            ..self.start
-        }
-    }
-
     /// Takes how it ended: a unary call has one message.
     pub(super) fn take_result(&mut self) -> Option<Result<(), CallError>> {
-        let wrong = |reason: &str| {
-            Err(CallError::BadAnswer {
-                reason: reason.into(),
-            })
-        };
-        Some(match (self.result.take()?, self.messages) {
-            (Ok(()), 0) => wrong("it has no message"),
-            (Ok(()), 1) => Ok(()),
-            (Ok(()), _) => wrong("it has more than one message"),
-            (error, _) => error,
-        })
+        let has = |count| (self.messages >= count).then_some(());
+        let (first, second) = (has(1), has(2));
+        let result = self.result.take()?;
+        Some(result.and_then(|()| only_message(first, second)))
     }
 }
 
-impl Sitter for SharedCall {
+impl Follower for SharedCall {
     fn phase(&self) -> &CallPhase {
         &self.phase
     }
@@ -122,10 +114,32 @@ impl Sitter for SharedCall {
     }
 }
 
-/// What callers submit.
-#[derive(Debug)]
-pub(super) enum Submission {
-    Begin(Arc<SharedCall>),
-    Cancel(Arc<SharedCall>),
-    Close { grace_ns: u64 },
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_before_the_engine_sees_a_call_counts_for_its_deadline() {
+        let mut start = CallStart::default();
+        for (timeout_ns, passed_ns, left_ns) in [
+            (None, 70, None),
+            (Some(100), 0, Some(100)),
+            (Some(100), 70, Some(30)),
+            (Some(100), 100, Some(0)),
+            (Some(100), 1_000, Some(0)),
+        ] {
+            let call = PoolCall {
+                path: "/a.B/C",
+                timeout_ns,
+                is_repeatable: true,
+                ..PoolCall::default()
+            };
+            start.set(&call, 5_000);
+            let begun = start.call(5_000 + passed_ns);
+            assert_eq!(begun.timeout_ns, left_ns, "{timeout_ns:?} {passed_ns}");
+            assert_eq!((begun.path, begun.is_repeatable), ("/a.B/C", true));
+        }
+        start.set(&PoolCall::default(), 5_000);
+        assert_eq!(start.call(9_000).timeout_ns, None);
+    }
 }

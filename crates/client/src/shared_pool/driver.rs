@@ -1,11 +1,15 @@
-//! What the thread with the token does for all.
+//! What the combining thread does for all.
 
 use std::sync::Arc;
 
 use net::{OutgoingPoller, OutgoingWaker};
 
-use super::call::{SharedCall, Submission, Waiter};
+use super::call::SharedCall;
+use super::call_table::{CallTable, TableEntry};
+use super::stream::{SharedStream, cancelled};
+use super::submission::Submission;
 use super::sync::{SubmissionQueue, lock};
+use super::turn::DriverTurn;
 use crate::error::CallError;
 use crate::limits;
 use crate::local_pool::LocalPool;
@@ -18,45 +22,11 @@ pub(super) struct Driver {
     calls: CallTable,
     /// Until when the thread in the kernel waits, at most.
     waits_until_ns: u64,
+    /// It waits as in an idle pool: whoever begins a call is to have its place.
+    waits_idle: bool,
     waker: OutgoingWaker,
-}
-
-/// Calls by tag.
-#[derive(Debug, Default)]
-struct CallTable {
-    calls: Vec<Option<Arc<SharedCall>>>,
-    free: Vec<u32>,
-}
-
-impl CallTable {
-    fn insert(&mut self, call: Arc<SharedCall>) -> u32 {
-        match self.free.pop() {
-            Some(tag) => {
-                self.calls[tag as usize] = Some(call);
-                tag
-            }
-            None => {
-                self.calls.push(Some(call));
-                (self.calls.len() - 1) as u32
-            }
-        }
-    }
-
-    fn get(&self, tag: u64) -> Option<&Arc<SharedCall>> {
-        self.calls.get(tag as usize)?.as_ref()
-    }
-
-    fn remove(&mut self, tag: u64) -> Option<Arc<SharedCall>> {
-        let call = self.calls.get_mut(tag as usize)?.take()?;
-        self.free.push(tag as u32);
-        Some(call)
-    }
-}
-
-/// For whom a thread works, and who is to be woken when it has released the token.
-pub(super) struct DriverTurn<'a> {
-    pub(super) own: Option<&'a Arc<SharedCall>>,
-    pub(super) woken: Vec<Waiter>,
+    /// Streams that take messages again; kept, so that nothing is allocated anew.
+    writable: Vec<Arc<SharedStream>>,
 }
 
 impl Driver {
@@ -65,7 +35,9 @@ impl Driver {
             pool,
             calls: CallTable::default(),
             waits_until_ns: 0,
+            waits_idle: false,
             waker,
+            writable: Vec::new(),
         }
     }
 
@@ -77,6 +49,10 @@ impl Driver {
             match queue.pop() {
                 Some(Submission::Begin(call)) => self.begin(call, now_ns, turn),
                 Some(Submission::Cancel(call)) => self.cancel(&call, now_ns),
+                Some(Submission::BeginStream(stream)) => self.begin_stream(&stream, now_ns, turn),
+                Some(Submission::Send(stream)) => self.pump(&stream, turn),
+                Some(Submission::Release(stream)) => self.release(&stream),
+                Some(Submission::CancelStream(stream)) => self.cancel_stream(&stream, now_ns, turn),
                 Some(Submission::Close { grace_ns }) => {
                     self.pool.engine().close(grace_ns, now_ns);
                 }
@@ -89,15 +65,16 @@ impl Driver {
             self.pool.flush(now_ns);
         }
         let due_ns = self.pool.engine().next_deadline_ns().unwrap_or(u64::MAX);
-        if self.pool.engine().is_busy() || due_ns < self.waits_until_ns {
-            self.waits_until_ns = 0;
+        let ends_idleness = self.waits_idle && !self.pool.engine().is_idle();
+        if self.pool.engine().is_busy() || due_ns < self.waits_until_ns || ends_idleness {
+            (self.waits_until_ns, self.waits_idle) = (0, false);
             self.waker.wake();
         }
     }
 
     /// Takes what the poller has waited for.
     pub(super) fn take_events(&mut self, poller: &mut OutgoingPoller, turn: &mut DriverTurn<'_>) {
-        self.waits_until_ns = 0;
+        (self.waits_until_ns, self.waits_idle) = (0, false);
         self.pool.take_events(poller);
         self.receive(net::monotonic_ns(), turn);
     }
@@ -111,6 +88,7 @@ impl Driver {
             false => engine.next_deadline_ns().unwrap_or(u64::MAX),
         };
         self.waits_until_ns = until_ns;
+        self.waits_idle = engine.is_idle();
         (until_ns != u64::MAX).then(|| until_ns.saturating_sub(now_ns))
     }
 
@@ -118,23 +96,42 @@ impl Driver {
         self.pool.engine().next_deadline_ns()
     }
 
+    /// Returns whether something is under way that no answer of a server may follow from.
+    pub(super) fn has_unsent(&mut self) -> bool {
+        self.pool.engine().has_unsent()
+    }
+
+    pub(super) fn is_idle(&mut self) -> bool {
+        self.pool.engine().is_idle()
+    }
+
     pub(super) fn is_closed(&mut self) -> bool {
         self.pool.engine().is_closed()
     }
 
     pub(super) fn statistics(&mut self) -> PoolStatistics {
-        self.pool.engine().statistics(net::monotonic_ns())
+        let statistics = self.pool.engine().statistics(net::monotonic_ns());
+        debug_assert_eq!(
+            self.calls.len(),
+            statistics.in_flight
+                + statistics.waiting_for_permit
+                + statistics.waiting_for_connection
+                + statistics.waiting_for_stream
+                + statistics.waiting_for_pause,
+            "each call of the engine has a tag, and no other"
+        );
+        statistics
     }
 
     fn begin(&mut self, call: Arc<SharedCall>, now_ns: u64, turn: &mut DriverTurn<'_>) {
-        let tag = self.calls.insert(Arc::clone(&call));
+        let tag = self.calls.insert(TableEntry::Unary(Arc::clone(&call)));
         let mut state = lock(&call.state);
-        let begun = self
-            .pool
-            .engine()
-            .begin(u64::from(tag), &state.start(now_ns), now_ns, |out| {
-                out.extend_from_slice(&state.request);
-            });
+        let begun =
+            self.pool
+                .engine()
+                .begin(u64::from(tag), &state.start.call(now_ns), now_ns, |out| {
+                    out.extend_from_slice(&state.request);
+                });
         match begun {
             Ok(key) => state.key = Some((tag, key)),
             Err(error) => {
@@ -153,23 +150,87 @@ impl Driver {
         }
     }
 
+    fn begin_stream(&mut self, stream: &Arc<SharedStream>, now_ns: u64, turn: &mut DriverTurn<'_>) {
+        let tag = self.calls.insert(TableEntry::Stream(Arc::clone(stream)));
+        let mut state = lock(&stream.state);
+        let call = state.start.call(now_ns);
+        let engine = self.pool.engine();
+        match engine.begin_streaming(u64::from(tag), &call, now_ns) {
+            Ok(key) => {
+                state.key = Some((tag, key));
+                drop(state);
+                self.pump(stream, turn);
+            }
+            Err(error) => {
+                drop(state);
+                self.calls.remove(u64::from(tag));
+                stream.end(Err(error), &self.waker, turn);
+            }
+        }
+    }
+
+    fn pump(&mut self, stream: &SharedStream, turn: &mut DriverTurn<'_>) {
+        stream.pump(self.pool.engine(), &self.waker, turn);
+    }
+
+    fn release(&mut self, stream: &SharedStream) {
+        let key = lock(&stream.state).key;
+        if let Some((_, key)) = key {
+            self.pool.engine().release(key);
+        }
+    }
+
+    fn cancel_stream(&mut self, stream: &SharedStream, now_ns: u64, turn: &mut DriverTurn<'_>) {
+        let key = lock(&stream.state).key;
+        if let Some((tag, key)) = key {
+            self.calls.remove(u64::from(tag));
+            self.pool.engine().cancel(key, now_ns);
+            stream.end(Err(cancelled()), &self.waker, turn);
+        }
+    }
+
     fn receive(&mut self, now_ns: u64, turn: &mut DriverTurn<'_>) {
-        let (calls, waker) = (&mut self.calls, &self.waker);
+        self.report(now_ns, turn);
+        let mut writable = std::mem::take(&mut self.writable);
+        for stream in writable.drain(..) {
+            self.pump(&stream, turn);
+        }
+        self.writable = writable;
+    }
+
+    fn report(&mut self, now_ns: u64, turn: &mut DriverTurn<'_>) {
+        let (calls, waker, writable) = (&mut self.calls, &self.waker, &mut self.writable);
         self.pool.receive(now_ns, &mut |event| match event {
-            PoolEvent::Message { tag, bytes, .. } => {
-                if let Some(call) = calls.get(tag) {
+            PoolEvent::Message {
+                tag,
+                bytes,
+                compressed,
+                ..
+            } => match calls.get(tag) {
+                Some(TableEntry::Unary(call)) => {
                     let mut state = lock(&call.state);
                     state.messages += 1;
                     state.answer.clear();
                     state.answer.extend_from_slice(bytes);
                 }
-            }
-            PoolEvent::Ended { tag, result, .. } => {
-                if let Some(call) = calls.remove(tag) {
-                    finish(&call, result.map(|_| ()), waker, turn);
+                Some(TableEntry::Stream(stream)) => stream.receive(bytes, compressed, waker, turn),
+                None => {}
+            },
+            PoolEvent::Ended { tag, result, .. } => match calls.remove(tag) {
+                Some(TableEntry::Unary(call)) => finish(&call, result.map(|_| ()), waker, turn),
+                Some(TableEntry::Stream(stream)) => stream.end(result.cloned(), waker, turn),
+                None => {}
+            },
+            PoolEvent::Head { tag, metadata, .. } => {
+                if let Some(TableEntry::Stream(stream)) = calls.get(tag) {
+                    stream.receive_head(metadata, waker, turn);
                 }
             }
-            PoolEvent::Head { .. } | PoolEvent::Writable { .. } => {}
+            PoolEvent::Writable { tag, .. } => {
+                if let Some(TableEntry::Stream(stream)) = calls.get(tag) {
+                    writable.push(Arc::clone(stream));
+                }
+            }
         });
     }
 }
@@ -186,13 +247,63 @@ fn finish(
     state.result = Some(result);
     let waiter = state.waiter.take();
     // Under the lock: a future that takes the result makes it free for the next call.
-    let is_polling = call.phase.finish();
-    drop(state);
-    if turn.own.is_some_and(|own| Arc::ptr_eq(own, call)) {
-        return;
+    turn.complete(&call.phase, waiter, waker);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::local_pool::LocalPoolOptions;
+    use crate::pool::PoolCall;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn submit(driver: &mut Driver, timeout_ns: u64) {
+        let queue = SubmissionQueue::new(1);
+        let call = PoolCall {
+            path: "/t.T/Silent",
+            timeout_ns: Some(timeout_ns),
+            ..PoolCall::default()
+        };
+        let own = Arc::new(SharedCall::new());
+        own.prepare(&call, b"x", net::monotonic_ns());
+        queue.push(Submission::Begin(own)).expect("there is room");
+        let mut turn = DriverTurn {
+            own: None,
+            woken: Vec::new(),
+        };
+        driver.turn(&queue, &mut turn);
     }
-    if is_polling {
-        waker.wake();
+
+    /// A server that says nothing, so that nothing but time ends the wait in the kernel.
+    #[test]
+    fn a_call_with_an_earlier_deadline_than_the_wait_in_the_kernel_ends_it() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
+        let address = listener.local_addr().expect("it has one").to_string();
+        let address = address.parse().expect("it is one");
+        let options = LocalPoolOptions::default();
+        let pool = LocalPool::new(&[address], options, 1, net::monotonic_ns()).expect("sound");
+        let waker = pool.poller().expect("there is an epoll set").waker();
+        let mut driver = Driver::new(pool, waker);
+        submit(&mut driver, 3_600 * SECOND);
+        for _ in 0..2 {
+            let is_kept = (0..1_000).any(|_| {
+                driver.begin_waiting();
+                let until_ns = driver.waits_until_ns;
+                submit(&mut driver, 3_600 * SECOND);
+                // Timers that are due soon end it as well.
+                let is_long = until_ns > net::monotonic_ns() + SECOND / 2;
+                let is_kept = is_long && driver.waits_until_ns == until_ns;
+                thread::sleep(Duration::from_millis(if is_kept { 0 } else { 10 }));
+                is_kept
+            });
+            assert!(is_kept, "a later deadline does not end it");
+            submit(&mut driver, SECOND / 100);
+            assert_eq!(driver.waits_until_ns, 0, "an earlier one ends it");
+        }
     }
-    turn.woken.extend(waiter);
 }

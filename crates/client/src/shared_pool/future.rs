@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
-use super::call::{SharedCall, Submission, Waiter};
+use super::call::SharedCall;
+use super::submission::Submission;
 use super::sync::lock;
+use super::turn::Waiter;
 use super::{SharedPool, unreachable_result};
 use crate::error::CallError;
 

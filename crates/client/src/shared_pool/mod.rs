@@ -10,13 +10,19 @@
 //! does what is due by time when nobody waits.
 
 mod call;
+mod call_table;
 mod driver;
 mod future;
+mod message_queue;
 mod protocol;
 mod reactor;
+mod stream;
+mod stream_handle;
+mod submission;
 mod sync;
+mod turn;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -30,12 +36,15 @@ use crate::error::{CallError, ConnectError};
 use crate::limits;
 use crate::local_pool::{LocalPool, LocalPoolOptions, no_epoll};
 use crate::pool::{PoolCall, PoolStatistics};
-use call::{SharedCall, Submission, Waiter};
-use driver::{Driver, DriverTurn};
-use protocol::{Combiner, Seat};
+use call::SharedCall;
+use driver::Driver;
+use protocol::{CallPhase, Combiner, Follower, Leadership};
+use submission::Submission;
 use sync::lock;
+use turn::{DriverTurn, Waiter};
 
 pub use future::UnaryFuture;
+pub use stream_handle::{PoolStream, PoolStreamReceiver, PoolStreamSender};
 
 /// Connections to one or more addresses, for any number of threads and futures. A clone is the same
 /// pool; when the last one is dropped, calls that run end.
@@ -68,12 +77,15 @@ struct PoolHandle {
 
 struct SharedState {
     combiner: Combiner<Driver, Submission>,
-    seat: Seat<SharedCall>,
-    /// Only for the thread that has the seat.
+    leadership: Leadership<dyn Follower + Send + Sync>,
+    /// Only for the leader.
     poller: Mutex<OutgoingPoller>,
     waker: OutgoingWaker,
-    /// Calls of futures that have not ended.
+    /// Calls of futures that have not ended, and streams that futures have waited for.
     futures: AtomicUsize,
+    /// Something was submitted for which nobody may wait: the pool's thread looks after it.
+    is_unattended: AtomicBool,
+    max_request_bytes: usize,
     kept: ArrayQueue<Arc<SharedCall>>,
     is_closing: AtomicBool,
 }
@@ -95,16 +107,19 @@ impl SharedPool {
         options: LocalPoolOptions,
         seed: u64,
     ) -> Result<SharedPool, ConnectError> {
+        let max_request_bytes = options.pool.max_request_bytes;
         let pool = LocalPool::new(addresses, options, seed, net::monotonic_ns())?;
         let poller = pool.poller().map_err(|error| no_epoll(addresses, error))?;
         let waker = poller.waker();
         let driver = Driver::new(pool, waker.clone());
         let shared = Arc::new(SharedState {
             combiner: Combiner::new(driver, limits::SHARED_SUBMISSIONS),
-            seat: Seat::new(),
+            leadership: Leadership::new(),
             poller: Mutex::new(poller),
             waker,
             futures: AtomicUsize::new(0),
+            is_unattended: AtomicBool::new(false),
+            max_request_bytes,
             kept: ArrayQueue::new(limits::SHARED_KEPT_CALLS),
             is_closing: AtomicBool::new(false),
         });
@@ -138,13 +153,8 @@ impl SharedPool {
         let shared = &self.handle.shared;
         let own = shared.prepare(call, request);
         lock(&own.state).waiter = Some(Waiter::Thread(thread::current()));
-        shared.submit(Submission::Begin(Arc::clone(&own)), Some(&own));
-        while !own.phase.is_done() {
-            if shared.seat.take_or_park(&own, thread::park) {
-                shared.drive(&own);
-                self.leave_seat();
-            }
-        }
+        shared.submit(Submission::Begin(Arc::clone(&own)), Some(&own.phase));
+        self.wait(&own);
         let result = {
             let mut state = lock(&own.state);
             std::mem::swap(&mut state.answer, answer);
@@ -161,19 +171,13 @@ impl SharedPool {
         let own = shared.prepare(call, request);
         shared.futures.fetch_add(1, Ordering::SeqCst);
         shared.submit(Submission::Begin(Arc::clone(&own)), None);
-        if shared.seat.try_take() {
-            self.leave_seat();
-        }
+        self.wake_reactor();
         UnaryFuture::new(self.clone(), own)
     }
 
     /// Returns what is in flight, what waits and why, and what was counted.
     pub fn statistics(&self) -> PoolStatistics {
-        let (mut driver, _) = self.handle.shared.combiner.acquire();
-        let statistics = driver.statistics();
-        drop(driver);
-        self.handle.shared.serve(None);
-        statistics
+        self.handle.shared.with_driver(None, Driver::statistics)
     }
 
     /// Takes no new calls from now on, in any clone. Those that run may go on for `grace`.
@@ -181,10 +185,38 @@ impl SharedPool {
         self.handle.close(grace);
     }
 
-    /// Gives the seat to who needs it.
-    fn leave_seat(&self) {
+    /// Waits until the phase is done, in the kernel for all if nobody else does.
+    fn wait<S: Follower + Send + Sync + 'static>(&self, own: &Arc<S>) {
         let shared = &self.handle.shared;
-        if !shared.seat.leave() && shared.needs_reactor() {
+        while !own.phase().is_done() {
+            let follower: Arc<dyn Follower + Send + Sync> = Arc::<S>::clone(own);
+            if shared.leadership.acquire_or_park(&follower, thread::park) {
+                shared.drive(own.phase());
+                self.release_leadership();
+            }
+        }
+    }
+
+    /// After a future was counted: lets the pool's thread wait in the kernel, unless another one
+    /// does.
+    fn wake_reactor(&self) {
+        if self.handle.shared.leadership.try_acquire() {
+            self.release_leadership();
+        }
+    }
+
+    /// After something was submitted for which nobody may wait.
+    fn note_unattended(&self) {
+        let is_unattended = &self.handle.shared.is_unattended;
+        if !is_unattended.load(Ordering::SeqCst) && !is_unattended.swap(true, Ordering::SeqCst) {
+            self.handle.reactor.unpark();
+        }
+    }
+
+    /// Passes the leadership on to a thread that needs it.
+    fn release_leadership(&self) {
+        let shared = &self.handle.shared;
+        if !shared.leadership.release() && shared.needs_reactor() {
             self.handle.reactor.unpark();
         }
     }
@@ -226,55 +258,55 @@ impl SharedState {
         let _ = self.kept.push(call);
     }
 
-    fn submit(&self, submission: Submission, own: Option<&Arc<SharedCall>>) {
+    fn submit(&self, submission: Submission, own: Option<&CallPhase>) {
         with_turn(own, |turn| {
             self.combiner
                 .submit(submission, |driver, queue| driver.turn(queue, turn));
         });
     }
 
-    fn serve(&self, own: Option<&Arc<SharedCall>>) {
+    /// Locks the driver, runs `first`, and takes what was submitted meanwhile.
+    fn with_driver<R>(&self, own: Option<&CallPhase>, first: impl FnOnce(&mut Driver) -> R) -> R {
         with_turn(own, |turn| {
-            self.combiner
-                .serve(|driver, queue| driver.turn(queue, turn));
-        });
+            self.combiner.with(
+                |driver, _| first(driver),
+                |driver, queue| driver.turn(queue, turn),
+            )
+        })
     }
 
-    /// With the seat: waits in the kernel for all until the call has ended.
-    fn drive(&self, own: &Arc<SharedCall>) {
-        if own.phase.begin_polling() {
+    /// As the leader: waits in the kernel for all until the call has ended.
+    fn drive(&self, own: &CallPhase) {
+        if own.begin_polling() {
             return;
         }
         let mut poller = lock(&self.poller);
-        while !own.phase.is_done() {
+        while !own.is_done() {
             self.poll(&mut poller, Some(own), u64::MAX);
         }
     }
 
-    /// With the seat: waits in the kernel once, not longer than `longest_ns`, and does what follows
+    /// As the leader: waits in the kernel once, not longer than `longest_ns`, and does what follows
     /// from it.
-    fn poll(&self, poller: &mut OutgoingPoller, own: Option<&Arc<SharedCall>>, longest_ns: u64) {
-        let wait_ns = self.combiner.acquire().0.begin_waiting();
-        self.serve_if_submitted(own);
-        if own.is_some_and(|own| own.phase.is_done()) {
+    fn poll(&self, poller: &mut OutgoingPoller, own: Option<&CallPhase>, longest_ns: u64) {
+        let wait_ns = self.with_driver(own, Driver::begin_waiting);
+        if own.is_some_and(CallPhase::is_done) {
             return;
         }
         let wait_ns = wait_ns.unwrap_or(u64::MAX).min(longest_ns);
         let waited = poller.wait((wait_ns != u64::MAX).then_some(wait_ns));
         debug_assert!(waited.is_ok(), "the epoll set is valid: {waited:?}");
         with_turn(own, |turn| {
-            let (mut driver, queue) = self.combiner.acquire();
-            driver.take_events(poller, turn);
-            driver.turn(queue, turn);
+            let turn = RefCell::new(turn);
+            self.combiner.with(
+                |driver, queue| {
+                    let turn = &mut **turn.borrow_mut();
+                    driver.take_events(poller, turn);
+                    driver.turn(queue, turn);
+                },
+                |driver, queue| driver.turn(queue, &mut turn.borrow_mut()),
+            );
         });
-        self.serve_if_submitted(own);
-    }
-
-    /// After the token was held: takes what was submitted meanwhile.
-    fn serve_if_submitted(&self, own: Option<&Arc<SharedCall>>) {
-        if self.combiner.has_submissions() {
-            self.serve(own);
-        }
     }
 
     fn needs_reactor(&self) -> bool {
@@ -282,17 +314,18 @@ impl SharedState {
     }
 }
 
-/// Works with the token, and wakes others once it is released.
-fn with_turn(own: Option<&Arc<SharedCall>>, work: impl FnOnce(&mut DriverTurn<'_>)) {
+/// Combines, and wakes others once the combiner is unlocked.
+fn with_turn<R>(own: Option<&CallPhase>, work: impl FnOnce(&mut DriverTurn<'_>) -> R) -> R {
     let mut turn = DriverTurn {
         own,
         woken: WOKEN.take(),
     };
-    work(&mut turn);
+    let result = work(&mut turn);
     for waiter in turn.woken.drain(..) {
         waiter.wake();
     }
     WOKEN.set(turn.woken);
+    result
 }
 
 /// A call is done only with a result.

@@ -1,46 +1,50 @@
-//! Who works for whom: the token of those who write, and the seat of the one who waits in the
-//! kernel.
+//! Which thread works for which others.
+//!
+//! Who writes is decided by flat combining (Hendler, Incze, Shavit and Tzafrir, 2010): the thread
+//! that has locked the [`Combiner`] does what all others have submitted. Who waits in the kernel is
+//! decided as in the pattern leader/followers (Schmidt and others, 2000): one thread at a time has
+//! the [`Leadership`], the others are parked.
 //!
 //! Stands by itself, so that `tests/shared_pool_loom.rs` can go through all its orders of steps.
 
 use std::collections::VecDeque;
 
-use super::sync::{Arc, AtomicU32, Mutex, MutexGuard, Ordering, SubmissionQueue, fence, lock};
+use super::sync::{Arc, AtomicU32, Mutex, Ordering, SubmissionQueue, fence, lock};
 
 /// State that one thread at a time works on, for all that submitted something.
 #[derive(Debug)]
 pub(super) struct Combiner<D, T> {
-    /// Who has locked it has the token.
-    token: Mutex<D>,
+    /// The thread that has locked it combines.
+    state: Mutex<D>,
     submissions: SubmissionQueue<T>,
 }
 
 impl<D, T> Combiner<D, T> {
     pub(super) fn new(state: D, capacity: usize) -> Combiner<D, T> {
         Combiner {
-            token: Mutex::new(state),
+            state: Mutex::new(state),
             submissions: SubmissionQueue::new(capacity),
         }
     }
 
     /// Submits something, and works for all if nobody else does. When this returns, the submission
-    /// has been taken, or who has the token will look for it after having released it.
+    /// has been taken, or the combining thread will look for it after having unlocked the state.
     pub(super) fn submit(&self, mut item: T, mut work: impl FnMut(&mut D, &SubmissionQueue<T>)) {
         while let Err(returned) = self.submissions.push(item) {
             // Full: work until there is room.
             item = returned;
-            work(&mut lock(&self.token), &self.submissions);
+            work(&mut lock(&self.state), &self.submissions);
         }
         self.serve(work);
     }
 
-    /// Works until no submission is left, unless somebody else has the token.
+    /// Works until no submission is left, unless another thread combines.
     pub(super) fn serve(&self, mut work: impl FnMut(&mut D, &SubmissionQueue<T>)) {
         loop {
-            // Either the other thread's look below finds what was submitted here, or the token is
-            // seen free here.
+            // Either the other thread's look below finds what was submitted here, or the state is
+            // seen unlocked here.
             fence(Ordering::SeqCst);
-            let Ok(mut state) = self.token.try_lock() else {
+            let Ok(mut state) = self.state.try_lock() else {
                 return;
             };
             work(&mut state, &self.submissions);
@@ -52,21 +56,25 @@ impl<D, T> Combiner<D, T> {
         }
     }
 
-    /// After [`Combiner::acquire`] was over: whether [`Combiner::serve`] has something to do.
-    pub(super) fn has_submissions(&self) -> bool {
+    /// Locks the state, runs `first` on it, and works for those who submitted something meanwhile:
+    /// they rely on that.
+    pub(super) fn with<R>(
+        &self,
+        first: impl FnOnce(&mut D, &SubmissionQueue<T>) -> R,
+        work: impl FnMut(&mut D, &SubmissionQueue<T>),
+    ) -> R {
+        let result = first(&mut lock(&self.state), &self.submissions);
         fence(Ordering::SeqCst);
-        !self.submissions.is_empty()
-    }
-
-    /// Waits for the token. Who has had it looks at [`Combiner::has_submissions`] afterwards.
-    pub(super) fn acquire(&self) -> (MutexGuard<'_, D>, &SubmissionQueue<T>) {
-        (lock(&self.token), &self.submissions)
+        if !self.submissions.is_empty() {
+            self.serve(work);
+        }
+        result
     }
 }
 
 /// Bits of a [`CallPhase`].
 const DONE: u32 = 1;
-const SEATED: u32 = 2;
+const PROMOTED: u32 = 2;
 const POLLING: u32 = 4;
 
 /// How far a call with a thread that waits for it has come.
@@ -86,15 +94,15 @@ impl CallPhase {
         self.0.load(Ordering::Acquire) & DONE != 0
     }
 
-    /// Its thread was given the seat.
-    fn is_seated(&self) -> bool {
-        self.0.load(Ordering::Acquire) & SEATED != 0
+    /// Returns whether its thread was made the leader.
+    fn is_promoted(&self) -> bool {
+        self.0.load(Ordering::Acquire) & PROMOTED != 0
     }
 
-    /// Gives its thread the seat, unless the call is done.
-    fn seat(&self) -> bool {
+    /// Makes its thread the leader, unless the call is done.
+    fn promote(&self) -> bool {
         self.0
-            .compare_exchange(0, SEATED, Ordering::AcqRel, Ordering::Acquire)
+            .compare_exchange(0, PROMOTED, Ordering::AcqRel, Ordering::Acquire)
             .is_ok()
     }
 
@@ -109,80 +117,81 @@ impl CallPhase {
     }
 }
 
-/// What waits for the seat.
-pub(super) trait Sitter {
+/// A call whose thread is parked while another one leads.
+pub(super) trait Follower {
     fn phase(&self) -> &CallPhase;
     /// Wakes the thread that waits.
     fn unpark(&self);
 }
 
-/// The right to wait in the kernel for all: one thread has it at a time.
+/// The right to wait in the kernel for all: one thread, the leader, has it at a time.
 #[derive(Debug)]
-pub(super) struct Seat<S>(Mutex<SeatState<S>>);
+pub(super) struct Leadership<S: ?Sized>(Mutex<LeadershipState<S>>);
 
 #[derive(Debug)]
-struct SeatState<S> {
-    is_taken: bool,
+struct LeadershipState<S: ?Sized> {
+    is_held: bool,
     parked: VecDeque<Arc<S>>,
 }
 
-impl<S: Sitter> Seat<S> {
-    pub(super) fn new() -> Seat<S> {
-        Seat(Mutex::new(SeatState {
-            is_taken: false,
+impl<S: Follower + ?Sized> Leadership<S> {
+    pub(super) fn new() -> Leadership<S> {
+        Leadership(Mutex::new(LeadershipState {
+            is_held: false,
             parked: VecDeque::new(),
         }))
     }
 
-    /// Takes the seat if it is free.
-    pub(super) fn try_take(&self) -> bool {
-        !std::mem::replace(&mut lock(&self.0).is_taken, true)
+    /// Becomes the leader if there is none.
+    pub(super) fn try_acquire(&self) -> bool {
+        !std::mem::replace(&mut lock(&self.0).is_held, true)
     }
 
-    /// Returns once the call is done, which is `false`, or its thread has the seat. `park` waits
-    /// until the thread is unparked.
-    pub(super) fn take_or_park(&self, sitter: &Arc<S>, mut park: impl FnMut()) -> bool {
+    /// Returns once the call is done, which is `false`, or its thread leads. `park` waits until the
+    /// thread is unparked.
+    pub(super) fn acquire_or_park(&self, follower: &Arc<S>, mut park: impl FnMut()) -> bool {
         {
             let mut state = lock(&self.0);
-            if sitter.phase().is_done() {
+            if follower.phase().is_done() {
                 return false;
             }
-            if !state.is_taken {
-                state.is_taken = true;
+            if !state.is_held {
+                state.is_held = true;
                 return true;
             }
-            state.parked.push_back(Arc::clone(sitter));
+            state.parked.push_back(Arc::clone(follower));
         }
         loop {
-            if sitter.phase().is_seated() {
+            if follower.phase().is_promoted() {
                 return true;
             }
-            if sitter.phase().is_done() {
+            if follower.phase().is_done() {
                 break;
             }
             park();
         }
         let mut state = lock(&self.0);
-        let place = state.parked.iter().position(|it| Arc::ptr_eq(it, sitter));
+        let is_own = |it: &Arc<S>| std::ptr::eq(it.phase(), follower.phase());
+        let place = state.parked.iter().position(is_own);
         if let Some(place) = place {
             state.parked.remove(place);
         }
-        sitter.phase().is_seated()
+        follower.phase().is_promoted()
     }
 
-    /// Gives the seat to a thread that waits for its call, or leaves it. Returns whether somebody
-    /// has it now.
-    pub(super) fn leave(&self) -> bool {
+    /// Makes a parked thread the leader; there is none if nobody waits. Returns whether there is a
+    /// leader now.
+    pub(super) fn release(&self) -> bool {
         let mut state = lock(&self.0);
         while let Some(next) = state.parked.pop_front() {
-            // What is done goes without the seat.
-            if next.phase().seat() {
+            // A call that is done needs no leadership.
+            if next.phase().promote() {
                 drop(state);
                 next.unpark();
                 return true;
             }
         }
-        state.is_taken = false;
+        state.is_held = false;
         false
     }
 }

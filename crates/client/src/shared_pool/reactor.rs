@@ -7,6 +7,7 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use super::SharedState;
+use super::driver::Driver;
 use super::sync::lock;
 use crate::limits;
 
@@ -18,46 +19,79 @@ pub(super) fn start(shared: Arc<SharedState>) -> io::Result<Thread> {
 }
 
 fn run(shared: &SharedState) {
+    let mut pause = limits::SHARED_FIRST_UNATTENDED;
+    let mut has_paused = false;
     loop {
         let is_closing = shared.is_closing.load(Ordering::SeqCst);
-        if is_closing && shared.combiner.acquire().0.is_closed() {
+        if is_closing && shared.with_driver(None, Driver::is_closed) {
             return;
         }
-        if shared.seat.try_take() {
+        if shared.leadership.try_acquire() {
             poll_for_futures(shared);
-            if !shared.seat.leave() && shared.needs_reactor() {
+            if !shared.leadership.release() && shared.needs_reactor() {
                 continue;
             }
         }
-        sleep(shared);
+        if has_paused {
+            pause = match has_unattended(shared) {
+                true => (2 * pause).min(limits::SHARED_LONGEST_UNATTENDED),
+                false => limits::SHARED_FIRST_UNATTENDED,
+            };
+        }
+        has_paused = shared.is_unattended.load(Ordering::SeqCst);
+        match has_paused {
+            // Whoever has submitted it may be about to wait for it, and then needs no other thread.
+            true => thread::park_timeout(pause),
+            false => sleep(shared),
+        }
     }
 }
 
-/// With the seat: polls while there are futures, or once without waiting.
+/// Returns whether something is under way for which nobody may wait, after a poll.
+fn has_unattended(shared: &SharedState) -> bool {
+    // Cleared first: what is submitted from here on sets it again.
+    shared.is_unattended.store(false, Ordering::SeqCst);
+    let has_unsent = shared.with_driver(None, Driver::has_unsent);
+    if has_unsent {
+        shared.is_unattended.store(true, Ordering::SeqCst);
+    }
+    has_unsent
+}
+
+/// As the leader: polls while there are futures or the pool is idle, or once without waiting.
+///
+/// Whoever begins a call in an idle pool ends its idleness, and so becomes the leader. That costs a
+/// hand-over; but an idle pool has to learn of servers that leave.
 fn poll_for_futures(shared: &SharedState) {
     let mut poller = lock(&shared.poller);
     loop {
-        let needs_me = shared.needs_reactor();
-        let longest_ns = match needs_me {
-            true => limits::SHARED_LONGEST_SLEEP.as_nanos() as u64,
-            false => 0,
+        let longest_ns = if shared.needs_reactor() {
+            limits::SHARED_LONGEST_SLEEP.as_nanos() as u64
+        } else if is_idle(shared) {
+            u64::MAX
+        } else {
+            0
         };
         shared.poll(&mut poller, None, longest_ns);
         let is_closing = shared.is_closing.load(Ordering::SeqCst);
-        if !shared.needs_reactor() || (is_closing && shared.combiner.acquire().0.is_closed()) {
+        let is_needed = shared.needs_reactor() || is_idle(shared);
+        if !is_needed || (is_closing && shared.with_driver(None, Driver::is_closed)) {
             return;
         }
     }
+}
+
+fn is_idle(shared: &SharedState) -> bool {
+    shared.with_driver(None, Driver::is_idle)
 }
 
 /// Sleeps until somebody needs this thread, or something is due.
 fn sleep(shared: &SharedState) {
-    let due_ns = shared.combiner.acquire().0.next_deadline_ns();
-    shared.serve_if_submitted(None);
-    let left_ns = due_ns.map_or(u64::MAX, |due_ns| {
-        due_ns.saturating_sub(net::monotonic_ns())
-    });
-    // A deadline that has passed is for whoever has the seat, which may take a moment.
-    let left = Duration::from_nanos(left_ns).max(Duration::from_millis(1));
-    thread::park_timeout(left.min(limits::SHARED_LONGEST_SLEEP));
+    let due_ns = shared.with_driver(None, Driver::next_deadline_ns);
+    let Some(due_ns) = due_ns else {
+        return thread::park();
+    };
+    let left = Duration::from_nanos(due_ns.saturating_sub(net::monotonic_ns()));
+    // A deadline that has passed is for the leader, which may take a moment.
+    thread::park_timeout(left.max(Duration::from_millis(1)));
 }

@@ -53,6 +53,14 @@ pub fn listen() -> (Address, TcpListener) {
     )
 }
 
+/// Says what a server says first.
+pub fn greet(mut socket: &TcpStream) {
+    let mut connection = Connection::new(&wire::Config::server(), 0);
+    let mut output = Vec::new();
+    connection.start(&mut output);
+    socket.write_all(&output).expect("the client is there");
+}
+
 fn run(mut socket: TcpStream, answer: Answer) {
     let origin = Instant::now();
     let now_ns = || origin.elapsed().as_nanos() as u64;

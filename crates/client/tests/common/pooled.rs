@@ -1,4 +1,4 @@
-//! A local pool that remembers what it heard.
+//! A local pool that keeps what it reported.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
@@ -9,9 +9,9 @@ use client::{
 
 const TIMEOUT_NS: u64 = 20_000_000_000;
 
-/// What was heard, without the borrowed parts.
+/// What was reported, without the borrowed parts.
 #[derive(Debug)]
-pub enum PoolHeard {
+pub enum PoolReported {
     Message(u64, Vec<u8>),
     Writable(u64),
     Ended(u64, Result<(), CallError>),
@@ -19,7 +19,7 @@ pub enum PoolHeard {
 
 pub struct Pooled {
     pub pool: LocalPool,
-    pub heard: Vec<PoolHeard>,
+    pub reported: Vec<PoolReported>,
 }
 
 /// A pool with so many connections.
@@ -46,7 +46,7 @@ impl Pooled {
         let pool = LocalPool::new(addresses, options, 7, Pooled::now_ns());
         Pooled {
             pool: pool.expect("the address is known"),
-            heard: Vec::new(),
+            reported: Vec::new(),
         }
     }
 
@@ -59,16 +59,16 @@ impl Pooled {
         self.pool.flush(Pooled::now_ns());
         let waited = self.pool.wait(Some(wait_ns), Pooled::now_ns());
         waited.expect("waiting works");
-        let heard = &mut self.heard;
+        let reported = &mut self.reported;
         self.pool
             .receive(Pooled::now_ns(), &mut |event| match event {
                 PoolEvent::Head { .. } => {}
                 PoolEvent::Message { tag, bytes, .. } => {
-                    heard.push(PoolHeard::Message(tag, bytes.to_vec()));
+                    reported.push(PoolReported::Message(tag, bytes.to_vec()));
                 }
-                PoolEvent::Writable { tag, .. } => heard.push(PoolHeard::Writable(tag)),
+                PoolEvent::Writable { tag, .. } => reported.push(PoolReported::Writable(tag)),
                 PoolEvent::Ended { tag, result, .. } => {
-                    heard.push(PoolHeard::Ended(tag, result.map(|_| ())));
+                    reported.push(PoolReported::Ended(tag, result.map(|_| ())));
                 }
             });
     }
@@ -77,7 +77,11 @@ impl Pooled {
     pub fn until(&mut self, mut is_so: impl FnMut(&mut Pooled) -> bool) {
         let until_ns = Pooled::now_ns() + TIMEOUT_NS;
         while !is_so(self) {
-            assert!(Pooled::now_ns() < until_ns, "only heard {:?}", self.heard);
+            assert!(
+                Pooled::now_ns() < until_ns,
+                "only reported {:?}",
+                self.reported
+            );
             self.turn(20_000_000);
         }
     }
@@ -85,13 +89,13 @@ impl Pooled {
     /// Turns until a call has ended, and returns how.
     pub fn ended(&mut self, tag: u64) -> Result<(), CallError> {
         let place = |pooled: &Pooled| {
-            let is_it = |heard: &PoolHeard| matches!(heard, PoolHeard::Ended(of, _) if *of == tag);
-            pooled.heard.iter().position(is_it)
+            let is_it = |it: &PoolReported| matches!(it, PoolReported::Ended(of, _) if *of == tag);
+            pooled.reported.iter().position(is_it)
         };
         self.until(|pooled| place(pooled).is_some());
         let place = place(self).expect("it has ended");
-        match self.heard.remove(place) {
-            PoolHeard::Ended(_, result) => result,
+        match self.reported.remove(place) {
+            PoolReported::Ended(_, result) => result,
             _ => unreachable!("found above"),
         }
     }
@@ -110,8 +114,8 @@ impl Pooled {
 
     /// The messages of a call.
     pub fn messages(&self, tag: u64) -> Vec<&[u8]> {
-        let messages = self.heard.iter().filter_map(|heard| match heard {
-            PoolHeard::Message(of, bytes) if *of == tag => Some(&bytes[..]),
+        let messages = self.reported.iter().filter_map(|reported| match reported {
+            PoolReported::Message(of, bytes) if *of == tag => Some(&bytes[..]),
             _ => None,
         });
         messages.collect()

@@ -5,8 +5,8 @@ use client::{
     PoolStatistics, SendError,
 };
 
-use crate::server::Manners;
-use crate::world::{Heard, MS, SECOND, World};
+use crate::server::ServerBehavior;
+use crate::simulated::{MS, Reported, SECOND, SimulatedPool};
 
 pub fn call(path: &str) -> PoolCall<'_> {
     PoolCall {
@@ -17,8 +17,8 @@ pub fn call(path: &str) -> PoolCall<'_> {
 
 pub const ECHO: &str = "/t.T/Echo";
 
-pub fn world(options: PoolOptions, manners: Manners) -> World {
-    World::new(options, vec![manners], 7)
+pub fn simulated(options: PoolOptions, behavior: ServerBehavior) -> SimulatedPool {
+    SimulatedPool::new(options, vec![behavior], 7)
 }
 
 pub fn fixed(count: usize) -> PoolOptions {
@@ -28,7 +28,7 @@ pub fn fixed(count: usize) -> PoolOptions {
     }
 }
 
-impl World {
+impl SimulatedPool {
     pub fn begin(&mut self, tag: u64, call: &PoolCall<'_>) -> Result<(), CallError> {
         if self.done.len() <= tag as usize {
             self.done.resize(tag as usize + 1, 0);
@@ -41,10 +41,10 @@ impl World {
 
     /// Returns how the calls ended of which that was reported, by tag.
     pub fn endings(&mut self) -> Vec<(u64, Result<(), CallError>)> {
-        let heard = self.take_heard().into_iter();
-        let mut endings: Vec<_> = heard
-            .filter_map(|(tag, _, heard)| match heard {
-                Heard::Ended(result) => Some((tag, result)),
+        let reported = self.take_reported().into_iter();
+        let mut endings: Vec<_> = reported
+            .filter_map(|(tag, _, reported)| match reported {
+                Reported::Ended(result) => Some((tag, result)),
                 _ => None,
             })
             .collect();
@@ -84,25 +84,25 @@ impl World {
 
 #[test]
 fn calls_that_begin_together_leave_in_one_write_and_are_answered() {
-    let mut world = world(fixed(1), Manners::default());
-    world.run_for(SECOND);
+    let mut simulated = simulated(fixed(1), ServerBehavior::default());
+    simulated.run_for(SECOND);
     for round in 0..2 {
-        let writes = world.writes;
+        let writes = simulated.writes;
         for tag in 0..100 {
-            world
+            simulated
                 .begin(round * 100 + tag, &call(ECHO))
                 .expect("there is room");
         }
-        world.turn();
-        assert_eq!(world.writes, writes + 1);
-        world.run_for(SECOND);
-        let endings = world.endings();
+        simulated.turn();
+        assert_eq!(simulated.writes, writes + 1);
+        simulated.run_for(SECOND);
+        let endings = simulated.endings();
         assert_eq!(endings.len(), 100);
         assert!(
             endings.iter().all(|(_, result)| result.is_ok()),
             "{endings:?}"
         );
-        world.assert_at_rest();
+        simulated.assert_at_rest();
     }
 }
 
@@ -113,19 +113,19 @@ fn calls_above_the_permits_wait_and_above_the_queue_are_refused() {
         max_waiting: 2,
         ..fixed(1)
     };
-    let slow = Manners {
+    let slow = ServerBehavior {
         slow: (1, 100 * MS),
-        ..Manners::default()
+        ..ServerBehavior::default()
     };
-    let mut world = world(options, slow);
-    world.run_for(SECOND);
+    let mut simulated = simulated(options, slow);
+    simulated.run_for(SECOND);
     for round in 0..2 {
         for tag in 0..5 {
-            world
+            simulated
                 .begin(round * 10 + tag, &call(ECHO))
                 .expect("there is room");
         }
-        let refused = world.begin(9, &call(ECHO));
+        let refused = simulated.begin(9, &call(ECHO));
         assert!(
             matches!(
                 refused,
@@ -133,15 +133,15 @@ fn calls_above_the_permits_wait_and_above_the_queue_are_refused() {
             ),
             "{refused:?}"
         );
-        let statistics = world.engine.statistics(world.now_ns);
+        let statistics = simulated.engine.statistics(simulated.now_ns);
         assert_eq!(
             (statistics.in_flight, statistics.waiting_for_permit),
             (3, 2)
         );
-        world.run_for(SECOND);
-        assert_eq!(world.endings().len(), 5);
-        world.assert_at_rest();
-        let times = world.engine.statistics(world.now_ns).wait_times;
+        simulated.run_for(SECOND);
+        assert_eq!(simulated.endings().len(), 5);
+        simulated.assert_at_rest();
+        let times = simulated.engine.statistics(simulated.now_ns).wait_times;
         let expected_ns = (round + 1) * 2 * 100 * MS;
         assert_eq!((times.permit_ns, times.stream_ns), (expected_ns, 0));
     }
@@ -153,38 +153,38 @@ fn what_cannot_be_is_refused_before_anything_is_sent() {
         max_request_bytes: 100,
         ..fixed(1)
     };
-    let mut world = world(options, Manners::default());
-    world.run_for(SECOND);
-    let writes = world.writes;
+    let mut simulated = simulated(options, ServerBehavior::default());
+    simulated.run_for(SECOND);
+    let writes = simulated.writes;
     let past = PoolCall {
         timeout_ns: Some(0),
         ..call(ECHO)
     };
     for _ in 0..2 {
-        let refused = world.begin(1, &past);
+        let refused = simulated.begin(1, &past);
         assert!(
             matches!(refused, Err(CallError::NotBegun(NotBegun::DeadlinePassed))),
             "{refused:?}"
         );
-        let now_ns = world.now_ns;
-        let refused = (world.engine).begin(1, &call(ECHO), now_ns, |out| out.resize(101, 0));
+        let now_ns = simulated.now_ns;
+        let refused = (simulated.engine).begin(1, &call(ECHO), now_ns, |out| out.resize(101, 0));
         assert!(
             matches!(refused, Err(CallError::BadRequest { .. })),
             "{refused:?}"
         );
-        let chat = (world.engine).begin_streaming(2, &call("/t.T/Chat"), now_ns);
+        let chat = (simulated.engine).begin_streaming(2, &call("/t.T/Chat"), now_ns);
         let chat = chat.expect("there is room");
-        let sent = world.engine.send(chat, false, |out| out.resize(101, 0));
+        let sent = simulated.engine.send(chat, false, |out| out.resize(101, 0));
         let limit_bytes = 100;
         let bytes = 101;
         assert_eq!(sent, Err(SendError::TooLarge { bytes, limit_bytes }));
-        world.engine.cancel(chat, now_ns);
-        let sent = world.engine.send(chat, false, |_| {});
+        simulated.engine.cancel(chat, now_ns);
+        let sent = simulated.engine.send(chat, false, |_| {});
         assert_eq!(sent, Err(SendError::Ended));
     }
-    assert_eq!(world.writes, writes);
-    world.assert_at_rest();
-    world.echo(3).expect("the pool is as before");
+    assert_eq!(simulated.writes, writes);
+    simulated.assert_at_rest();
+    simulated.echo(3).expect("the pool is as before");
 }
 
 #[test]
@@ -193,27 +193,27 @@ fn a_pool_that_was_closed_refuses_calls_and_ends_those_that_wait() {
         max_in_flight: 2,
         ..fixed(2)
     };
-    let slow = Manners {
+    let slow = ServerBehavior {
         slow: (1, 300 * MS),
-        ..Manners::default()
+        ..ServerBehavior::default()
     };
     for (grace_ns, finishes) in [(SECOND, true), (100 * MS, false)] {
-        let mut world = world(options.clone(), slow.clone());
-        world.run_for(SECOND);
+        let mut simulated = simulated(options.clone(), slow.clone());
+        simulated.run_for(SECOND);
         for tag in 0..3 {
-            world.begin(tag, &call(ECHO)).expect("there is room");
+            simulated.begin(tag, &call(ECHO)).expect("there is room");
         }
-        world.turn();
+        simulated.turn();
         for _ in 0..2 {
-            world.engine.close(grace_ns, world.now_ns);
-            let refused = world.begin(9, &call(ECHO));
+            simulated.engine.close(grace_ns, simulated.now_ns);
+            let refused = simulated.begin(9, &call(ECHO));
             assert!(
                 matches!(refused, Err(CallError::NotBegun(NotBegun::PoolClosed))),
                 "{refused:?}"
             );
         }
-        world.run_for(grace_ns);
-        let endings = world.endings();
+        simulated.run_for(grace_ns);
+        let endings = simulated.endings();
         assert_eq!(endings.len(), 3, "{endings:?}");
         for (tag, ending) in endings {
             match (tag, finishes) {
@@ -228,39 +228,39 @@ fn a_pool_that_was_closed_refuses_calls_and_ends_those_that_wait() {
                 }
             }
         }
-        assert!(world.engine.is_closed());
+        assert!(simulated.engine.is_closed());
         assert_eq!(
-            (world.open_links(), world.engine.next_deadline_ns()),
+            (simulated.open_links(), simulated.engine.next_deadline_ns()),
             (0, None)
         );
-        world.assert_at_rest();
+        simulated.assert_at_rest();
     }
 }
 
 #[test]
 fn deadlines_pass_for_calls_that_run_and_for_calls_that_wait() {
-    let one = Manners {
+    let one = ServerBehavior {
         max_streams: Some(1),
-        ..Manners::default()
+        ..ServerBehavior::default()
     };
-    let mut world = world(fixed(1), one);
-    world.run_for(SECOND);
+    let mut simulated = simulated(fixed(1), one);
+    simulated.run_for(SECOND);
     for round in 0..2 {
         let silent = PoolCall {
             timeout_ns: Some(300 * MS),
             ..call("/t.T/Silent")
         };
-        world.begin(0, &silent).expect("there is room");
-        world.begin(1, &silent).expect("it may wait");
-        let statistics = world.statistics();
+        simulated.begin(0, &silent).expect("there is room");
+        simulated.begin(1, &silent).expect("it may wait");
+        let statistics = simulated.statistics();
         assert_eq!(
             (statistics.in_flight, statistics.waiting_for_stream),
             (1, 1)
         );
-        world.run_for(299 * MS);
-        assert!(world.endings().is_empty());
-        world.run_for(MS);
-        let endings = world.endings();
+        simulated.run_for(299 * MS);
+        assert!(simulated.endings().is_empty());
+        simulated.run_for(MS);
+        let endings = simulated.endings();
         let [(0, Err(CallError::DeadlineExceeded)), (1, Err(unsent))] = &endings[..] else {
             panic!("{endings:?}");
         };
@@ -268,14 +268,14 @@ fn deadlines_pass_for_calls_that_run_and_for_calls_that_wait() {
             unsent,
             CallError::NotBegun(NotBegun::DeadlinePassed)
         ));
-        assert_eq!(world.done[1], 0);
-        assert_eq!(world.done[0], round + 1);
-        world.assert_at_rest();
+        assert_eq!(simulated.done[1], 0);
+        assert_eq!(simulated.done[0], round + 1);
+        simulated.assert_at_rest();
         assert_eq!(
-            world.statistics().wait_times.stream_ns,
+            simulated.statistics().wait_times.stream_ns,
             (u64::from(round) + 1) * 300 * MS
         );
-        world.echo(2).expect("its stream is free");
+        simulated.echo(2).expect("its stream is free");
     }
 }
 
@@ -286,36 +286,40 @@ fn cancelled_calls_are_not_reported_and_make_room() {
         max_waiting: 1,
         ..fixed(1)
     };
-    let mut world = world(options, Manners::default());
-    world.run_for(SECOND);
+    let mut simulated = simulated(options, ServerBehavior::default());
+    simulated.run_for(SECOND);
     for _ in 0..200 {
-        let now_ns = world.now_ns;
-        let running = world.engine.begin(0, &call("/t.T/Silent"), now_ns, |_| {});
-        let waiting = world.engine.begin(1, &call(ECHO), now_ns, |_| {});
+        let now_ns = simulated.now_ns;
+        let running = simulated
+            .engine
+            .begin(0, &call("/t.T/Silent"), now_ns, |_| {});
+        let waiting = simulated.engine.begin(1, &call(ECHO), now_ns, |_| {});
         let (running, waiting) = (running.expect("room"), waiting.expect("room"));
-        world.engine.cancel(waiting, now_ns);
-        world.engine.cancel(waiting, now_ns);
-        world.begin(2, &call(ECHO)).expect("there is room again");
-        world.engine.cancel(running, now_ns);
-        world.run_for(SECOND);
-        let endings = world.endings();
+        simulated.engine.cancel(waiting, now_ns);
+        simulated.engine.cancel(waiting, now_ns);
+        simulated
+            .begin(2, &call(ECHO))
+            .expect("there is room again");
+        simulated.engine.cancel(running, now_ns);
+        simulated.run_for(SECOND);
+        let endings = simulated.endings();
         assert!(matches!(endings[..], [(2, Ok(()))]), "{endings:?}");
-        world.assert_at_rest();
+        simulated.assert_at_rest();
     }
-    assert_eq!(world.statistics().counters.cancelled, 400);
+    assert_eq!(simulated.statistics().counters.cancelled, 400);
 }
 
 #[test]
 fn a_stream_takes_what_may_wait_and_goes_on_when_it_is_writable() {
-    let mut world = world(fixed(1), Manners::default());
+    let mut simulated = simulated(fixed(1), ServerBehavior::default());
     for _ in 0..2 {
-        let now_ns = world.now_ns;
+        let now_ns = simulated.now_ns;
         let chat = PoolCall {
             holds_messages: true,
             wants_head: true,
             ..call("/t.T/Chat")
         };
-        let chat = world
+        let chat = simulated
             .engine
             .begin_streaming(5, &chat, now_ns)
             .expect("room");
@@ -323,93 +327,95 @@ fn a_stream_takes_what_may_wait_and_goes_on_when_it_is_writable() {
         for _ in 0..1000 {
             while sent < 100 {
                 let last = sent == 99;
-                match world
+                match simulated
                     .engine
                     .send(chat, last, |out| out.resize(100_000, sent))
                 {
                     Ok(()) => sent += 1,
                     Err(error) => {
                         assert_eq!(error, SendError::NotWritable);
-                        assert!(!world.engine.can_send(chat));
+                        assert!(!simulated.engine.can_send(chat));
                         break;
                     }
                 }
             }
-            world.run_for(10 * MS);
-            let heard = world.take_heard();
-            for (_, _, what) in heard {
+            simulated.run_for(10 * MS);
+            let reported = simulated.take_reported();
+            for (_, _, what) in reported {
                 match what {
-                    Heard::Message(bytes) => {
+                    Reported::Message(bytes) => {
                         assert_eq!(bytes, vec![received; 100_000]);
                         received += 1;
-                        world.engine.release(chat);
+                        simulated.engine.release(chat);
                     }
-                    Heard::Ended(result) => {
+                    Reported::Ended(result) => {
                         result.expect("it is answered");
                         assert_eq!((sent, received), (100, 100));
                     }
-                    Heard::Head | Heard::Writable => {}
+                    Reported::Head | Reported::Writable => {}
                 }
             }
             if received == 100 {
                 break;
             }
         }
-        world.run_for(SECOND);
-        world.take_heard();
-        world.assert_at_rest();
-        world.cut_all();
-        world.run_for(SECOND);
+        simulated.run_for(SECOND);
+        simulated.take_reported();
+        simulated.assert_at_rest();
+        simulated.cut_all();
+        simulated.run_for(SECOND);
     }
 }
 
 /// Begins a call with a large request, which is not copied.
-fn upload(world: &mut World, tag: u64) {
-    world.done.resize(10, 0);
-    let now_ns = world.now_ns;
-    let begun = world.engine.begin_shared(tag, &call(ECHO), now_ns, |out| {
-        out.extend_from_slice(&tag.to_le_bytes());
-        Some(Bytes::from(vec![0; 15 << 20]))
-    });
+fn upload(simulated: &mut SimulatedPool, tag: u64) {
+    simulated.done.resize(10, 0);
+    let now_ns = simulated.now_ns;
+    let begun = simulated
+        .engine
+        .begin_shared(tag, &call(ECHO), now_ns, |out| {
+            out.extend_from_slice(&tag.to_le_bytes());
+            Some(Bytes::from(vec![0; 15 << 20]))
+        });
     begun.expect("there is room");
 }
 
 #[test]
 fn an_upload_delays_no_small_call_of_its_connection() {
-    let mut world = world(fixed(1), Manners::default());
-    world.weather.latency_ns = MS;
-    world.run_for(SECOND);
+    let mut simulated = simulated(fixed(1), ServerBehavior::default());
+    simulated.fault_rates.latency_ns = MS;
+    simulated.run_for(SECOND);
     for _ in 0..2 {
-        upload(&mut world, 0);
-        world.run_for(10 * MS);
+        upload(&mut simulated, 0);
+        simulated.run_for(10 * MS);
         for _ in 0..3 {
-            world.begin(1, &call(ECHO)).expect("there is room");
+            simulated.begin(1, &call(ECHO)).expect("there is room");
             // One round trip for itself, and one for the window of the connection, which the
             // upload has used up.
-            world.run_for(4 * MS);
-            let endings = world.endings();
+            simulated.run_for(4 * MS);
+            let endings = simulated.endings();
             assert!(matches!(endings[..], [(1, Ok(()))]), "{endings:?}");
         }
-        assert_eq!(world.statistics().in_flight, 1, "the upload goes on");
-        world.run_for(60 * SECOND);
-        assert_eq!(world.endings().len(), 1);
-        world.assert_at_rest();
+        assert_eq!(simulated.statistics().in_flight, 1, "the upload goes on");
+        simulated.run_for(60 * SECOND);
+        assert_eq!(simulated.endings().len(), 1);
+        simulated.assert_at_rest();
     }
 }
 
 #[test]
 fn small_calls_take_a_connection_that_is_not_held_up() {
-    let mut world = world(fixed(2), Manners::default());
-    world.weather.latency_ns = MS;
-    world.run_for(SECOND);
+    let mut simulated = simulated(fixed(2), ServerBehavior::default());
+    simulated.fault_rates.latency_ns = MS;
+    simulated.run_for(SECOND);
     for _ in 0..2 {
-        world.weather.block = 1;
-        upload(&mut world, 0);
-        world.turn();
-        world.weather.block = 0;
+        simulated.fault_rates.block = 1;
+        upload(&mut simulated, 0);
+        simulated.turn();
+        simulated.fault_rates.block = 0;
         let held_up = |connection: &ConnectionStatistics| connection.waits_for_socket;
         assert_eq!(
-            world
+            simulated
                 .statistics()
                 .connections
                 .iter()
@@ -418,51 +424,53 @@ fn small_calls_take_a_connection_that_is_not_held_up() {
             1
         );
         for tag in 1..5 {
-            world.begin(tag, &call(ECHO)).expect("there is room");
+            simulated.begin(tag, &call(ECHO)).expect("there is room");
         }
-        for connection in world.statistics().connections {
+        for connection in simulated.statistics().connections {
             let expected = if held_up(&connection) { 1 } else { 4 };
             assert_eq!(connection.in_flight, expected);
         }
-        world.run_for(60 * SECOND);
-        assert_eq!(world.endings().len(), 5);
-        let waited_ns = world.statistics().traffic.socket_wait_ns;
-        assert!(waited_ns > 0 && world.statistics().traffic.window_wait_ns > 0);
+        simulated.run_for(60 * SECOND);
+        assert_eq!(simulated.endings().len(), 5);
+        let waited_ns = simulated.statistics().traffic.socket_wait_ns;
+        assert!(waited_ns > 0 && simulated.statistics().traffic.window_wait_ns > 0);
     }
 }
 
 #[test]
 fn messages_that_are_held_shut_the_window_of_their_server() {
-    let mut world = world(fixed(1), Manners::default());
-    world.run_for(SECOND);
-    let now_ns = world.now_ns;
+    let mut simulated = simulated(fixed(1), ServerBehavior::default());
+    simulated.run_for(SECOND);
+    let now_ns = simulated.now_ns;
     let chat = PoolCall {
         holds_messages: true,
         ..call("/t.T/Chat")
     };
-    let chat = world
+    let chat = simulated
         .engine
         .begin_streaming(5, &chat, now_ns)
         .expect("room");
     for _ in 0..100 {
-        while world.engine.can_send(chat) {
-            let sent = world.engine.send(chat, false, |out| out.resize(10_000, 0));
+        while simulated.engine.can_send(chat) {
+            let sent = simulated
+                .engine
+                .send(chat, false, |out| out.resize(10_000, 0));
             sent.expect("it is writable");
         }
-        world.run_for(10 * MS);
+        simulated.run_for(10 * MS);
     }
-    let held = |world: &mut World| {
-        let heard = world.take_heard().into_iter();
-        heard
-            .filter(|(_, _, heard)| matches!(heard, Heard::Message(_)))
+    let held = |simulated: &mut SimulatedPool| {
+        let reported = simulated.take_reported().into_iter();
+        reported
+            .filter(|(_, _, reported)| matches!(reported, Reported::Message(_)))
             .count()
     };
-    let before = held(&mut world);
+    let before = held(&mut simulated);
     assert!((1..100).contains(&before), "{before} messages of 10 kB");
-    world.run_for(10 * SECOND);
-    assert_eq!(held(&mut world), 0);
-    world.engine.release(chat);
-    world.run_for(SECOND);
-    assert!(held(&mut world) > 0);
-    world.echo(6).expect("others go on");
+    simulated.run_for(10 * SECOND);
+    assert_eq!(held(&mut simulated), 0);
+    simulated.engine.release(chat);
+    simulated.run_for(SECOND);
+    assert!(held(&mut simulated) > 0);
+    simulated.echo(6).expect("others go on");
 }

@@ -2,7 +2,10 @@
 
 mod basics;
 mod modes;
+mod repeated;
+mod reports;
 mod retries;
+mod retry_limits;
 mod server;
+mod simulated;
 mod simulation;
-mod world;

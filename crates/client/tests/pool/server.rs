@@ -1,4 +1,4 @@
-//! A server of the simulated world: `wire`'s server role without a socket, which answers by path
+//! A server of the simulation: `wire`'s server role without a socket, which answers by path
 //! and misbehaves by chance.
 
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use wire::{Connection, ErrorCode, Event, StreamKey};
 
 /// How a server behaves. Chances are once in so many requests; 0: never.
 #[derive(Clone, Debug, Default)]
-pub struct Manners {
+pub struct ServerBehavior {
     pub max_streams: Option<u32>,
     /// How long an answer takes, at most.
     pub latency_ns: u64,
@@ -28,13 +28,15 @@ pub struct Manners {
     pub unavailable: u64,
     /// What `Health` says; `None`: it is not implemented.
     pub is_serving: Option<bool>,
+    /// `Health` says nothing.
+    pub is_health_silent: bool,
     /// Never sends anything.
     pub is_mute: bool,
 }
 
 /// What servers did, to all requests together.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Deeds {
+pub struct ServerCounts {
     pub requests: u64,
     pub refused: u64,
     pub drained: u64,
@@ -46,9 +48,9 @@ pub struct Deeds {
 }
 
 /// What a server works with, and what comes of it.
-pub struct Surroundings<'a> {
-    pub manners: &'a Manners,
-    pub deeds: &'a mut Deeds,
+pub struct ServerContext<'a> {
+    pub behavior: &'a ServerBehavior,
+    pub server_counts: &'a mut ServerCounts,
     pub random: &'a mut Random,
     pub now_ns: u64,
     /// The messages of requests that were looked at.
@@ -57,14 +59,14 @@ pub struct Surroundings<'a> {
     pub due: Vec<(u64, Due)>,
 }
 
-impl Surroundings<'_> {
+impl ServerContext<'_> {
     fn latency_ns(&mut self) -> u64 {
-        let (once_in, slow_ns) = self.manners.slow;
+        let (once_in, slow_ns) = self.behavior.slow;
         if chance(self.random, once_in) {
-            self.deeds.slow += 1;
+            self.server_counts.slow += 1;
             return slow_ns;
         }
-        self.random.below(self.manners.latency_ns.max(1))
+        self.random.below(self.behavior.latency_ns.max(1))
     }
 
     fn answer_at(&mut self, at_ns: u64, stream: StreamKey, answer: AnswerKind, payload: Vec<u8>) {
@@ -108,9 +110,9 @@ pub struct Server {
 }
 
 impl Server {
-    pub fn new(manners: &Manners, now_ns: u64) -> Server {
+    pub fn new(behavior: &ServerBehavior, now_ns: u64) -> Server {
         let config = wire::Config {
-            max_streams: manners.max_streams.unwrap_or(4096),
+            max_streams: behavior.max_streams.unwrap_or(4096),
             ..wire::Config::server()
         };
         let mut connection = Connection::new(&config, now_ns);
@@ -132,7 +134,7 @@ impl Server {
     }
 
     /// Takes bytes.
-    pub fn receive(&mut self, bytes: &[u8], around: &mut Surroundings<'_>) {
+    pub fn receive(&mut self, bytes: &[u8], around: &mut ServerContext<'_>) {
         self.input.extend_from_slice(bytes);
         let (mut consumed, now_ns) = (0, around.now_ns);
         loop {
@@ -145,7 +147,7 @@ impl Server {
             match event {
                 Event::Request { stream, end } => {
                     assert!(!end, "gRPC requests have messages here");
-                    around.deeds.requests += 1;
+                    around.server_counts.requests += 1;
                     self.request(stream, around);
                 }
                 Event::Message { stream, last } => {
@@ -154,11 +156,11 @@ impl Server {
                     self.message(stream, last, payload, around);
                 }
                 Event::HalfClosed { stream } => {
-                    let at_ns = now_ns + around.manners.latency_ns;
+                    let at_ns = now_ns + around.behavior.latency_ns;
                     around.answer_at(at_ns, stream, AnswerKind::End, Vec::new());
                 }
                 Event::Cancelled { stream, .. } => {
-                    around.deeds.cancelled += 1;
+                    around.server_counts.cancelled += 1;
                     self.paths.remove(&stream.id);
                     self.connection.forget(stream);
                 }
@@ -169,27 +171,27 @@ impl Server {
         self.transmit(now_ns);
     }
 
-    fn request(&mut self, stream: StreamKey, around: &mut Surroundings<'_>) {
+    fn request(&mut self, stream: StreamKey, around: &mut ServerContext<'_>) {
         let path = String::from_utf8_lossy(self.connection.head().path()).into_owned();
         let is_health = path.starts_with("/grpc.health");
         if stream.id > self.last_stream {
             return self.ignore(stream);
         }
-        if !is_health && chance(around.random, around.manners.refuse) {
-            around.deeds.refused += 1;
+        if !is_health && chance(around.random, around.behavior.refuse) {
+            around.server_counts.refused += 1;
             self.connection
                 .reset(stream, &mut self.output, ErrorCode::RefusedStream);
             return;
         }
-        if !is_health && chance(around.random, around.manners.cut_off) {
-            around.deeds.cut_off += 1;
+        if !is_health && chance(around.random, around.behavior.cut_off) {
+            around.server_counts.cut_off += 1;
             self.last_stream = self.highest;
             frame::write_goaway(&mut self.output, self.highest, ErrorCode::NoError, "");
             return self.ignore(stream);
         }
         self.highest = stream.id;
-        if chance(around.random, around.manners.drain) {
-            around.deeds.drained += 1;
+        if chance(around.random, around.behavior.drain) {
+            around.server_counts.drained += 1;
             self.connection.drain(&mut self.output, around.now_ns);
         }
         self.paths.insert(stream.id, path);
@@ -206,19 +208,20 @@ impl Server {
         stream: StreamKey,
         last: bool,
         payload: Vec<u8>,
-        around: &mut Surroundings<'_>,
+        around: &mut ServerContext<'_>,
     ) {
         let Some(path) = self.paths.get(&stream.id) else {
             return;
         };
         if path.starts_with("/grpc.health") {
             let is_watch = path.ends_with("Watch");
-            return self.answer_health(stream, is_watch, around.manners);
+            return self.answer_health(stream, is_watch, around.behavior);
         }
         let (is_chat, is_silent) = (path == "/t.T/Chat", path == "/t.T/Silent");
-        if !is_chat && chance(around.random, around.manners.push_back) {
-            around.deeds.pushed_back += 1;
-            let ms = match around.manners.push_back_ms {
+        let is_head = path == "/t.T/Head";
+        if !is_chat && chance(around.random, around.behavior.push_back) {
+            around.server_counts.pushed_back += 1;
+            let ms = match around.behavior.push_back_ms {
                 0 => 20,
                 ms => ms,
             };
@@ -228,9 +231,12 @@ impl Server {
         if is_silent {
             return;
         }
+        if is_head {
+            return write_head(&mut self.output, stream);
+        }
         if is_chat {
             // The answers of a chat keep their order.
-            let at_ns = around.now_ns + around.manners.latency_ns;
+            let at_ns = around.now_ns + around.behavior.latency_ns;
             around.answer_at(at_ns, stream, AnswerKind::Chat, payload);
             if last {
                 around.answer_at(at_ns, stream, AnswerKind::End, Vec::new());
@@ -238,8 +244,8 @@ impl Server {
             return;
         }
         let mut answer = AnswerKind::Unary;
-        if chance(around.random, around.manners.unavailable) {
-            around.deeds.unavailable += 1;
+        if chance(around.random, around.behavior.unavailable) {
+            around.server_counts.unavailable += 1;
             answer = AnswerKind::Unavailable;
         }
         let at_ns = around.now_ns + around.latency_ns();
@@ -255,9 +261,12 @@ impl Server {
         self.paths.remove(&stream.id);
     }
 
-    fn answer_health(&mut self, stream: StreamKey, is_watch: bool, manners: &Manners) {
+    fn answer_health(&mut self, stream: StreamKey, is_watch: bool, behavior: &ServerBehavior) {
         let out = &mut self.output;
-        let Some(is_serving) = manners.is_serving else {
+        if behavior.is_health_silent {
+            return;
+        }
+        let Some(is_serving) = behavior.is_serving else {
             let status = Status::unimplemented("no health here");
             return self.connection.finish(stream, out, &status);
         };
@@ -313,6 +322,16 @@ impl Server {
     pub fn transmit(&mut self, now_ns: u64) {
         self.connection.transmit(&mut self.output, now_ns);
     }
+}
+
+/// The head of a gRPC response alone: no server of ours sends it before a message.
+fn write_head(out: &mut Vec<u8>, stream: StreamKey) {
+    // `:status: 200` by its index, `content-type` by that of its name (RFC 7541, 6.1 and 6.2.2).
+    let block = b"\x88\x0f\x10\x10application/grpc";
+    // Length, HEADERS, END_HEADERS, stream (RFC 9113, 4.1 and 6.2).
+    out.extend_from_slice(&[0, 0, block.len() as u8, 1, 4]);
+    out.extend_from_slice(&stream.id.to_be_bytes());
+    out.extend_from_slice(block);
 }
 
 pub fn chance(random: &mut Random, once_in: u64) -> bool {

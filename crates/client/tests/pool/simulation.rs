@@ -11,8 +11,8 @@ use client::{
 };
 use testkit::{OnFailure, Random};
 
-use crate::server::Manners;
-use crate::world::{Heard, MS, SECOND, Weather, World, tag_of};
+use crate::server::ServerBehavior;
+use crate::simulated::{FaultRates, MS, Reported, SECOND, SimulatedPool, tag_of};
 
 /// Of all runs of this file together, if the environment does not say otherwise.
 const CALLS: u64 = 2_500_000;
@@ -53,11 +53,13 @@ struct Tally {
 }
 
 struct Run {
-    world: World,
+    simulated: SimulatedPool,
     records: Vec<Record>,
     open: u64,
     tally: Tally,
     random: Random,
+    /// Servers that allow one stream at a time.
+    single_servers: u64,
 }
 
 impl Run {
@@ -92,9 +94,9 @@ impl Run {
         };
         let length = record.length;
         self.records.push(record);
-        self.world.done.push(0);
-        let now_ns = self.world.now_ns;
-        let engine = &mut self.world.engine;
+        self.simulated.done.push(0);
+        let now_ns = self.simulated.now_ns;
+        let engine = &mut self.simulated.engine;
         let begun = if is_chat {
             engine.begin_streaming(tag, &call, now_ns)
         } else {
@@ -135,7 +137,7 @@ impl Run {
         while record.sent < record.to_send {
             let last = record.sent + 1 == record.to_send;
             let number = record.sent;
-            let sent = self.world.engine.send(key, last, |out| {
+            let sent = self.simulated.engine.send(key, last, |out| {
                 out.extend_from_slice(&tag.to_le_bytes());
                 out.extend_from_slice(&number.to_le_bytes());
             });
@@ -154,29 +156,29 @@ impl Run {
         if let Some(key) = record.key.filter(|_| !record.is_over) {
             record.is_over = true;
             record.is_cancelled = true;
-            self.world.engine.cancel(key, self.world.now_ns);
+            self.simulated.engine.cancel(key, self.simulated.now_ns);
             self.open -= 1;
             self.tally.cancelled += 1;
         }
     }
 
     fn look(&mut self) {
-        for (tag, key, heard) in self.world.take_heard() {
+        for (tag, key, reported) in self.simulated.take_reported() {
             let record = &mut self.records[tag as usize];
             assert_eq!(record.key, Some(key), "{tag}");
             assert!(
                 !record.is_over,
-                "{heard:?} after the end of {tag}: {record:?}"
+                "{reported:?} after the end of {tag}: {record:?}"
             );
-            match heard {
-                Heard::Head => {}
-                Heard::Message(bytes) => {
+            match reported {
+                Reported::Head => {}
+                Reported::Message(bytes) => {
                     assert_eq!(tag_of(&bytes), Some(tag), "an answer of another call");
                     if record.is_chat {
                         let number = tag_of(&bytes[8..]);
                         assert_eq!(number, Some(record.received), "chat {tag}");
                         record.received += 1;
-                        self.world.engine.release(key);
+                        self.simulated.engine.release(key);
                     } else {
                         assert_eq!(bytes.len(), 8 + record.length);
                         assert!(bytes[8..].iter().all(|&byte| byte == tag as u8));
@@ -184,8 +186,8 @@ impl Run {
                     }
                     record.has_answer = true;
                 }
-                Heard::Writable => self.send_on(tag),
-                Heard::Ended(result) => self.end(tag, result),
+                Reported::Writable => self.send_on(tag),
+                Reported::Ended(result) => self.end(tag, result),
             }
         }
     }
@@ -202,7 +204,7 @@ impl Run {
             }
             Err(error) => {
                 if !error.may_have_happened() && !record.is_repeatable {
-                    let done = self.world.done[tag as usize];
+                    let done = self.simulated.done[tag as usize];
                     assert_eq!(done, 0, "{tag} was done, and ended with {error}");
                 }
                 self.tally.failed += 1;
@@ -227,46 +229,50 @@ impl Run {
             if self.random.once_in(20) {
                 self.cancel_some();
             }
-            self.world.turn();
-            self.world.step(self.world.now_ns + SECOND);
+            self.simulated.turn();
+            self.simulated.step(self.simulated.now_ns + SECOND);
             self.look();
             check += 1;
             if check % 64 == 0 {
-                let statistics = self.world.engine.statistics(self.world.now_ns);
+                let statistics = self.simulated.engine.statistics(self.simulated.now_ns);
                 self.tally.waited_for_stream += statistics.waiting_for_stream as u64;
             }
         }
         for _ in 0..100 {
-            self.world.run_for(SECOND);
+            self.simulated.run_for(SECOND);
             self.look();
         }
         assert_eq!(self.open, 0, "calls that have not ended");
         for (tag, record) in self.records.iter().enumerate() {
             assert!(record.is_over, "{tag} {record:?}");
-            let done = u64::from(self.world.done[tag]);
+            let done = u64::from(self.simulated.done[tag]);
             let most = if record.is_chat { record.to_send } else { 1 };
             assert!(
                 record.is_repeatable || done <= most,
                 "{tag} was done {done} times: {record:?}"
             );
         }
-        self.world.assert_at_rest();
+        self.simulated.assert_at_rest();
     }
 
     /// Closes the pool, and looks whether all goes.
     fn close(&mut self) {
-        self.world.engine.close(SECOND, self.world.now_ns);
-        self.world.run_for(2 * SECOND);
-        assert!(self.world.engine.is_closed(), "{:?}", self.world.engine);
-        assert_eq!(self.world.open_links(), 0);
-        let statistics = self.world.engine.statistics(self.world.now_ns);
+        self.simulated.engine.close(SECOND, self.simulated.now_ns);
+        self.simulated.run_for(2 * SECOND);
+        assert!(
+            self.simulated.engine.is_closed(),
+            "{:?}",
+            self.simulated.engine
+        );
+        assert_eq!(self.simulated.open_links(), 0);
+        let statistics = self.simulated.engine.statistics(self.simulated.now_ns);
         assert!(statistics.connections.is_empty());
         let counters = statistics.counters;
         assert_eq!(counters.succeeded, self.tally.succeeded, "{counters:?}");
         assert_eq!(counters.failed, self.tally.failed, "{counters:?}");
         assert_eq!(counters.cancelled, self.tally.cancelled, "{counters:?}");
         assert_eq!(counters.refused, self.tally.refused, "{counters:?}");
-        assert_eq!(counters.dials, self.world.closed, "{counters:?}");
+        assert_eq!(counters.dials, self.simulated.closed, "{counters:?}");
     }
 }
 
@@ -295,9 +301,14 @@ fn options(mode: PoolMode, random: &mut Random) -> PoolOptions {
     }
 }
 
-fn bad_manners(random: &mut Random) -> Manners {
-    Manners {
-        max_streams: Some(random.pick(&[2, 7, 30, 100])),
+/// `may_be_single`: it may allow one stream at a time.
+fn bad_manners(random: &mut Random, may_be_single: bool) -> ServerBehavior {
+    let max_streams = match may_be_single && random.chance(30) {
+        true => 1,
+        false => random.pick(&[2, 7, 30, 100]),
+    };
+    ServerBehavior {
+        max_streams: Some(max_streams),
         is_serving: random.pick(&[None, Some(true)]),
         latency_ns: 5 * MS,
         slow: (300, 3 * SECOND),
@@ -306,7 +317,7 @@ fn bad_manners(random: &mut Random) -> Manners {
         cut_off: 500,
         push_back: 300,
         unavailable: 400,
-        ..Manners::default()
+        ..ServerBehavior::default()
     }
 }
 
@@ -314,9 +325,18 @@ fn simulate(mode: PoolMode, calls: u64, seed: u64) -> Run {
     let _on_failure = OnFailure::of_seed(seed);
     let mut random = Random::new(seed);
     let options = options(mode, &mut random);
-    let manners = (0..4).map(|_| bad_manners(&mut random)).collect();
-    let mut world = World::new(options, manners, seed);
-    world.weather = Weather {
+    // A health check that stays open would take the only stream.
+    let watches = options.health.as_ref();
+    let may_be_single = watches.is_none_or(|check| check.interval.is_some());
+    let behavior: Vec<_> = (0..4)
+        .map(|_| bad_manners(&mut random, may_be_single))
+        .collect();
+    let singles = behavior
+        .iter()
+        .filter(|it| it.max_streams == Some(1))
+        .count();
+    let mut simulated = SimulatedPool::new(options, behavior, seed);
+    simulated.fault_rates = FaultRates {
         cut: 400,
         half_open: 400,
         block: 50,
@@ -325,11 +345,12 @@ fn simulate(mode: PoolMode, calls: u64, seed: u64) -> Run {
         latency_ns: MS / 2,
     };
     let mut run = Run {
-        world,
+        simulated,
         records: Vec::new(),
         open: 0,
         tally: Tally::default(),
         random,
+        single_servers: singles as u64,
     };
     run.run(calls);
     run.close();
@@ -341,7 +362,7 @@ fn each_call_ends_once_and_nothing_is_done_twice() {
     let first_seed = from_environment("PELTON_SEED").unwrap_or(1);
     let calls = from_environment("PELTON_POOL_CALLS").unwrap_or(CALLS);
     let rounds = 20;
-    let (mut begun, mut faults) = (0, [0; 12]);
+    let (mut begun, mut faults, mut single_servers) = (0, [0; 12], 0);
     for round in 0..rounds {
         let mode = match round % 10 {
             0 => PoolMode::Exclusive,
@@ -349,27 +370,30 @@ fn each_call_ends_once_and_nothing_is_done_twice() {
             _ => PoolMode::Multiplexed,
         };
         let run = simulate(mode, calls / rounds, first_seed + round);
-        let (deeds, weather) = (run.world.deeds, run.world.weather_counts);
+        let (server_counts, fault_rates) =
+            (run.simulated.server_counts, run.simulated.fault_counts);
         let counts = [
-            deeds.refused,
-            deeds.drained,
-            deeds.cut_off,
-            deeds.pushed_back,
-            deeds.unavailable,
-            deeds.slow,
-            weather.cut,
-            weather.half_open,
-            weather.block,
-            weather.refused_dials,
-            weather.lost_dials,
+            server_counts.refused,
+            server_counts.drained,
+            server_counts.cut_off,
+            server_counts.pushed_back,
+            server_counts.unavailable,
+            server_counts.slow,
+            fault_rates.cut,
+            fault_rates.half_open,
+            fault_rates.block,
+            fault_rates.refused_dials,
+            fault_rates.lost_dials,
             run.tally.waited_for_stream,
         ];
+        single_servers += run.single_servers;
         begun += run.tally.succeeded + run.tally.failed + run.tally.cancelled;
         for (sum, count) in faults.iter_mut().zip(counts) {
             *sum += count;
         }
     }
-    println!("{begun} calls, faults: {faults:?}");
+    println!("{begun} calls, faults: {faults:?}, {single_servers} servers of one stream");
+    assert!(calls < CALLS || single_servers >= 10, "{single_servers}");
     assert!(
         calls < CALLS || begun >= 1_000_000 && faults.iter().all(|&count| count >= 1000),
         "too few: {begun} calls, faults {faults:?}"

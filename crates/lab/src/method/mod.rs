@@ -44,6 +44,14 @@ pub enum MethodError {
     /// The service is not among the descriptors.
     #[error("there is no service `{0}`")]
     NoService(String),
+    /// The server has no such service; these it has.
+    #[error("the server has no service `{name}`; it has {known}")]
+    NotServed {
+        /// What was asked for.
+        name: String,
+        /// The services that there are.
+        known: String,
+    },
     /// The service has no such method; these it has.
     #[error("there is no method `{name}`; the service has {known}")]
     NoMethod {

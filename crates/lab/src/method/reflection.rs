@@ -21,21 +21,32 @@ const METHODS: [api::Method; 2] = [
     reflection::SERVER_REFLECTION_INFO_V1ALPHA,
 ];
 
-/// The `FileDescriptorSet` of a symbol: its file, and all that it needs.
+/// The `FileDescriptorSet` of a service: its file, and all that it needs.
 ///
 /// # Errors
-/// If the server does not say.
+/// If the server does not say, or has no such service.
 pub fn descriptors_of(
     channel: &mut Channel,
-    symbol: &str,
+    service: &str,
     timeout: Duration,
 ) -> Result<Vec<u8>, MethodError> {
     let until = Instant::now() + timeout;
     let mut last = None;
     for method in METHODS {
         let path = format!("/{}", method.path);
-        match ask_all(channel, &path, symbol, until) {
+        match ask_all(channel, &path, service, until) {
             Err(Refusal::Unimplemented) => last = Some("it has no reflection".to_owned()),
+            Err(Refusal::Unknown(reason)) => {
+                return Err(match services(channel, &path, until) {
+                    Ok(known) if !known.iter().any(|one| one == service) => {
+                        MethodError::NotServed {
+                            name: service.to_owned(),
+                            known: shown(&known),
+                        }
+                    }
+                    _ => MethodError::NoReflection(reason),
+                });
+            }
             Err(Refusal::Said(reason)) => return Err(MethodError::NoReflection(reason)),
             Ok(set) => return Ok(set),
         }
@@ -46,7 +57,45 @@ pub fn descriptors_of(
 enum Refusal {
     /// The server does not know this version of the service.
     Unimplemented,
+    /// There is nothing of this name.
+    Unknown(String),
     Said(String),
+}
+
+/// Names in a message, of which there may be great many.
+fn shown(names: &[String]) -> String {
+    let mut text = names
+        .iter()
+        .take(limits::SHOWN_SERVICES_MAX)
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(", ");
+    if names.is_empty() {
+        text.push_str("none that it tells of");
+    } else if names.len() > limits::SHOWN_SERVICES_MAX {
+        text.push_str(&format!(
+            " and {} others",
+            names.len() - limits::SHOWN_SERVICES_MAX
+        ));
+    }
+    text
+}
+
+/// The services of a server.
+fn services(channel: &mut Channel, path: &str, until: Instant) -> Result<Vec<String>, Refusal> {
+    let options = CallOptions {
+        deadline: Some(until),
+        ..CallOptions::default()
+    };
+    let mut call = channel.streaming(path, &options)?;
+    let answer = ask(&mut call, ReflectionQuery::ListServices(""), until)?;
+    let unreadable = |_| Refusal::Said("its answer cannot be read".into());
+    let answer = ServerReflectionResponse::decode(&answer).map_err(unreadable)?;
+    let Some(ReflectionAnswer::ListServicesResponse(list)) = answer.message_response else {
+        return Err(Refusal::Said("its answer has no services".into()));
+    };
+    let names = list.service.iter().flatten();
+    Ok(names.map(|service| service.name.to_owned()).collect())
 }
 
 impl From<CallError> for Refusal {
@@ -132,7 +181,10 @@ impl Files {
                     "" => "it gives no reason",
                     text => text,
                 };
-                return Err(Refusal::Said(text.to_owned()));
+                return Err(match error.error_code == i32::from(Code::NotFound as u8) {
+                    true => Refusal::Unknown(text.to_owned()),
+                    false => Refusal::Said(text.to_owned()),
+                });
             }
             _ => return Err(Refusal::Said("its answer has no files".into())),
         };
@@ -190,7 +242,7 @@ mod tests {
     fn reason(taken: Result<(), Refusal>) -> Option<String> {
         match taken {
             Ok(()) => None,
-            Err(Refusal::Said(reason)) => Some(reason),
+            Err(Refusal::Said(reason) | Refusal::Unknown(reason)) => Some(reason),
             Err(Refusal::Unimplemented) => panic!("a file is no such answer"),
         }
     }

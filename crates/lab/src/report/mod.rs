@@ -8,6 +8,7 @@ mod void;
 pub use kvstore::KvstoreReport;
 pub use ping::PingTable;
 
+use client::FramedProtocol;
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
 
@@ -139,6 +140,23 @@ impl Report {
         per(server_ns as f64 / 1e3, self.outcome.tally.ended_in_window)
     }
 
+    /// Calls that were under way on average: the sum of their times by the measured time (Little's
+    /// law). Those that failed or never ended are not known by their times.
+    fn mean_in_flight(&self) -> Option<f64> {
+        per(
+            call_ns(&self.outcome.tally.uncorrected_ns),
+            self.outcome.elapsed_ns,
+        )
+    }
+
+    /// How long calls have waited between when they were due and when they were sent, summed up:
+    /// for a free place, and for the generator.
+    fn unsent_wait_s(&self) -> f64 {
+        let tally = &self.outcome.tally;
+        let wait_ns = call_ns(&tally.latency_ns) - call_ns(&tally.uncorrected_ns);
+        wait_ns.max(0.0) / 1e9
+    }
+
     fn calls_per_system_call(&self) -> Option<f64> {
         let counters = &self.outcome.counters;
         let system_calls = counters.reads + counters.writes + counters.waits;
@@ -170,6 +188,7 @@ impl Report {
             ("void_reasons", self.void.join("; ").into()),
             ("noise", json!(self.noise)),
             ("address", self.plan.address.to_string().into()),
+            ("protocol", protocol_name(&self.plan).into()),
             ("what", self.what.as_str().into()),
             ("mode", format!("{:?}", worker.mode).to_lowercase().into()),
             ("loop", open.into()),
@@ -239,6 +258,13 @@ impl Report {
                 "calls_per_system_call",
                 optional(self.calls_per_system_call()),
             ),
+            ("mean_in_flight", optional(self.mean_in_flight())),
+            ("unsent_wait_s", rounded(self.unsent_wait_s())),
+            ("socket_wait_s", rounded(seconds(counters.socket_wait_ns))),
+            ("window_wait_s", rounded(seconds(counters.window_wait_ns))),
+            ("connections_dialed", counters.dials.into()),
+            ("bytes_out", counters.bytes_out.into()),
+            ("bytes_in", counters.bytes_in.into()),
             ("bytes_out_per_call", per_call(Some(counters.bytes_out))),
             ("bytes_in_per_call", per_call(Some(counters.bytes_in))),
             (
@@ -254,6 +280,15 @@ impl Report {
                 tcp.map_or(Value::Null, |tcp| tcp.retransmits.into()),
             ),
         ]));
+    }
+}
+
+/// What a plan's calls are made over.
+fn protocol_name(plan: &LoadPlan) -> &'static str {
+    match plan.framed {
+        None => "grpc",
+        Some(FramedProtocol::BaiduStd) => "baidu_std",
+        Some(FramedProtocol::Srpc) => "srpc",
     }
 }
 
@@ -274,6 +309,11 @@ fn add_latencies(fields: &mut Map<String, Value>, prefix: &str, histogram: &Hist
         mean.map_or(Value::Null, rounded),
     );
     fields.insert(format!("{prefix}max_us"), max.map_or(Value::Null, rounded));
+}
+
+/// The sum of what was recorded, as precisely as a histogram knows it.
+fn call_ns(histogram: &Histogram<u64>) -> f64 {
+    histogram.mean() * histogram.len() as f64
 }
 
 /// `None` if nothing was recorded.

@@ -14,6 +14,7 @@ use crate::worker::{ConnectionMode, WorkerPlan};
 pub(super) fn plan(pace: Pace) -> LoadPlan {
     LoadPlan {
         address: "127.0.0.1:1978".parse().expect("an address"),
+        framed: None,
         tls: None,
         connect_timeout: Duration::from_secs(1),
         authority: None,
@@ -66,6 +67,9 @@ pub(super) fn outcome() -> LoadOutcome {
             reads: 100,
             writes: 50,
             waits: 50,
+            dials: 3,
+            socket_wait_ns: 250_000_000,
+            window_wait_ns: 1_500_000_000,
             ..LocalCounters::default()
         },
         tcp: None,
@@ -86,11 +90,17 @@ fn figures_have_their_names() {
     assert_eq!(fields["server_us"], 5.0);
     assert_eq!(fields["calls_per_system_call"], 5.0);
     assert_eq!(fields["misses"], 100);
+    assert_eq!(fields["socket_wait_s"], 0.25);
+    assert_eq!(fields["window_wait_s"], 1.5);
+    assert_eq!(fields["connections_dialed"], 3);
+    assert_eq!(fields["unsent_wait_s"], 0.0);
+    // 1000 calls of half a millisecond in a second.
     assert_eq!(fields["segments_out_per_call"], Value::Null);
     let near = |name: &str, expected: f64| {
         let value = fields[name].as_f64().expect(name);
         assert!((value / expected - 1.0).abs() < 0.002, "{name}: {value}");
     };
+    near("mean_in_flight", 0.501);
     near("p50_us", 500.0);
     near("p99_us", 990.0);
     near("p9999_us", 1_000.0);
@@ -143,6 +153,9 @@ fn text_says_what_was_seen() {
         "own lag",
         "server 5.000 µs, generator 2.000 µs",
         "calls per system call: 5.000",
+        "in flight: 0.5 on average",
+        "calls 0.000 s to be sent, connections 0.250 s for their sockets, 1.500 s for the server's \
+         windows; 3 dialed",
     ] {
         assert!(text.contains(part), "{part:?} is not in\n{text}");
     }
@@ -341,6 +354,9 @@ fn distinct() -> LoadOutcome {
             waits: 300,
             bytes_in: 7_000,
             bytes_out: 9_000,
+            dials: 21,
+            socket_wait_ns: 22_000_000,
+            window_wait_ns: 23_000_000,
             ..LocalCounters::default()
         },
         tcp: Some(client::TcpFigures {
@@ -350,6 +366,19 @@ fn distinct() -> LoadOutcome {
         }),
         was_stopped: true,
     }
+}
+
+fn expected_waits() -> serde_json::Map<String, Value> {
+    let waits = json!({
+        "mean_in_flight": 0.006,
+        "unsent_wait_s": 0.002,
+        "socket_wait_s": 0.022,
+        "window_wait_s": 0.023,
+        "connections_dialed": 21,
+        "bytes_out": 9_000,
+        "bytes_in": 7_000,
+    });
+    waits.as_object().expect("an object").clone()
 }
 
 #[test]
@@ -399,8 +428,10 @@ fn each_figure_is_its_own() {
         "segments_in_per_call": 1.4,
         "retransmits": 19,
     });
-    let expected = expected.as_object().expect("an object");
-    for (name, value) in expected {
+    let mut expected = expected.as_object().expect("an object").clone();
+    expected.extend(expected_waits());
+    expected.insert("protocol".into(), "grpc".into());
+    for (name, value) in &expected {
         assert_eq!(&fields[name], value, "{name}");
     }
     // The others are latencies: four times seven, and the reasons.
@@ -441,7 +472,7 @@ fn the_text_has_a_line_for_each_thing_to_know() {
              --connections or --in-flight give more places",
             "  the server allows 3 calls at once on a connection, fewer than --in-flight",
             "  connections made again: 17",
-            "latency (µs)        p50       p90       p99     p99.9    p99.99       max",
+            "latency (µs)       mean       p50       p90       p99     p99.9    p99.99       max",
         ]
     );
     for (line, name) in lines[11..15]
@@ -449,7 +480,7 @@ fn the_text_has_a_line_for_each_thing_to_know() {
         .zip(["corrected", "uncorrected", "own lag", "machine"])
     {
         assert!(line.starts_with(&format!("{name:<13}")), "{line}");
-        assert_eq!(line.chars().count(), 13 + 6 * 10, "{line}");
+        assert_eq!(line.chars().count(), 13 + 7 * 10, "{line}");
     }
     assert_eq!(
         lines[15..],
@@ -458,6 +489,8 @@ fn the_text_has_a_line_for_each_thing_to_know() {
              61 % of the time)",
             "calls per system call: 2.000; TCP segments per call: 1.300 out, 1.400 in; \
              retransmits: 19",
+            "in flight: 0.0 on average; waited: calls 0.002 s to be sent, connections 0.022 s for \
+             their sockets, 0.023 s for the server's windows; 21 dialed",
         ]
     );
 }
@@ -472,7 +505,7 @@ fn the_text_of_a_good_run_is_short() {
     let text = |plan: &LoadPlan| Report::new("Get".into(), plan, outcome.clone(), 1).text();
     let all = text(&plan);
     let lines: Vec<&str> = all.lines().collect();
-    assert_eq!(lines.len(), 6, "{all}");
+    assert_eq!(lines.len(), 7, "{all}");
     assert_eq!(
         lines[..2],
         [

@@ -65,8 +65,12 @@ fn load(report: &Report) -> String {
     } else {
         ""
     };
+    let over = match report.plan.framed {
+        None => String::new(),
+        Some(_) => format!(" over {}", super::protocol_name(&report.plan)),
+    };
     format!(
-        "{} on {}: {shape}, {pace}, {threads} thread{plural}, {:.3} s{early}",
+        "{} on {}{over}: {shape}, {pace}, {threads} thread{plural}, {:.3} s{early}",
         report.what,
         report.plan.address,
         seconds(report.outcome.elapsed_ns)
@@ -143,7 +147,7 @@ fn notes(report: &Report) -> Vec<String> {
 fn latencies(report: &Report) -> Vec<String> {
     let tally = &report.outcome.tally;
     let mut head = format!("{:<13}", "latency (µs)");
-    for name in ["p50", "p90", "p99", "p99.9", "p99.99", "max"] {
+    for name in ["mean", "p50", "p90", "p99", "p99.9", "p99.99", "max"] {
         write!(head, "{name:>WIDTH$}").expect("a String takes what is written");
     }
     let mut lines = vec![head];
@@ -163,7 +167,9 @@ fn latencies(report: &Report) -> Vec<String> {
 fn row(name: &str, histogram: &Histogram<u64>) -> String {
     let mut line = format!("{name:<13}");
     let quantiles = QUANTILES.map(|(_, quantile)| quantile_us(histogram, quantile));
-    for value in quantiles.into_iter().chain([quantile_us(histogram, 1.0)]) {
+    let mean = (!histogram.is_empty()).then(|| histogram.mean() / 1e3);
+    let max = quantile_us(histogram, 1.0);
+    for value in [mean].into_iter().chain(quantiles).chain([max]) {
         let cell = value.map_or_else(|| "–".into(), |value| format!("{value:.1}"));
         // From ten seconds on a figure is wider than its column.
         write!(line, " {cell:>width$}", width = WIDTH - 1).expect("a String takes what is written");
@@ -200,5 +206,28 @@ fn costs(report: &Report) -> Vec<String> {
         .expect("a String takes what is written");
     }
     lines.push(line);
+    lines.push(waits(report));
     lines
+}
+
+/// What was under way, and what waited for what.
+fn waits(report: &Report) -> String {
+    let counters = &report.outcome.counters;
+    let in_flight = report
+        .mean_in_flight()
+        .map_or_else(|| "–".into(), |mean| format!("{mean:.1}"));
+    let mut line = format!("in flight: {in_flight} on average; waited: ");
+    if report.is_open_loop() {
+        let unsent_s = report.unsent_wait_s();
+        write!(line, "calls {unsent_s:.3} s to be sent, ").expect("a String takes what is written");
+    }
+    write!(
+        line,
+        "connections {:.3} s for their sockets, {:.3} s for the server's windows; {} dialed",
+        seconds(counters.socket_wait_ns),
+        seconds(counters.window_wait_ns),
+        counters.dials
+    )
+    .expect("a String takes what is written");
+    line
 }

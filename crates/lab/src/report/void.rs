@@ -7,6 +7,15 @@ use crate::run::{Length, LoadOutcome, LoadPlan};
 /// Why a result must not be believed; empty: it may.
 pub(super) fn reasons(plan: &LoadPlan, outcome: &LoadOutcome) -> Vec<String> {
     let mut reasons = Vec::new();
+    if let (true, Length::Calls(calls)) = (outcome.tally.is_server_gone, plan.length) {
+        reasons.push(format!(
+            "the server is gone: no connection to {} could be made for {} s, and the run ended \
+             after {} of {calls} calls",
+            plan.address,
+            limits::SERVER_GONE.as_secs(),
+            outcome.tally.succeeded + outcome.tally.failures() + outcome.tally.unfinished
+        ));
+    }
     if outcome.busiest_percent > limits::BUSY_PERCENT as f64 {
         reasons.push(format!(
             "the generator is the limit: a thread of it was on its CPU for {:.0} % of the time; \

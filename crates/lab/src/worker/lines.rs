@@ -45,6 +45,7 @@ pub(super) struct Pipe<S> {
 #[derive(Debug)]
 pub(super) struct Line<S> {
     pub(super) channel: Option<ChannelKey>,
+    /// Set by [`Lines::set_open`], which counts.
     pub(super) is_open: bool,
     pub(super) in_flight: usize,
     /// No call begins on it any more; it is closed, and made again, when the last one has ended.
@@ -116,6 +117,10 @@ impl<S> Line<S> {
 #[derive(Debug)]
 pub(super) struct Lines<S> {
     all: Vec<Line<S>>,
+    /// How many connections stand.
+    open: usize,
+    /// Since when none stands although one was wanted.
+    none_open_since_ns: Option<u64>,
     /// Those on which calls may perhaps begin, each once.
     offered: VecDeque<usize>,
     /// Those whose connection is to be looked after, each once.
@@ -144,6 +149,8 @@ impl<S> Lines<S> {
     pub(super) fn new(count: usize, pipes: usize) -> Lines<S> {
         Lines {
             all: (0..count).map(|_| Line::new(pipes)).collect(),
+            open: 0,
+            none_open_since_ns: None,
             offered: VecDeque::new(),
             to_mend: Vec::new(),
             by_slot: Vec::new(),
@@ -153,12 +160,30 @@ impl<S> Lines<S> {
 
     /// How many connections stand.
     pub(super) fn open(&self) -> usize {
-        self.all.iter().filter(|line| line.is_open).count()
+        self.open
+    }
+
+    fn set_open(&mut self, line: usize, is_open: bool) {
+        match (
+            std::mem::replace(&mut self.all[line].is_open, is_open),
+            is_open,
+        ) {
+            (false, true) => self.open += 1,
+            (true, false) => self.open -= 1,
+            _ => {}
+        }
+    }
+
+    /// When no connection has stood for [`limits::SERVER_GONE`]; `None`: one stands, or none was
+    /// wanted since.
+    pub(super) fn gone_ns(&self) -> Option<u64> {
+        let since_ns = self.none_open_since_ns?;
+        Some(since_ns.saturating_add(limits::SERVER_GONE.as_nanos() as u64))
     }
 
     /// Whether all connections stand.
     pub(super) fn all_open(&self) -> bool {
-        self.all.iter().all(|line| line.is_open)
+        self.open == self.all.len()
     }
 
     pub(super) fn channels(&self) -> impl Iterator<Item = ChannelKey> + '_ {
@@ -229,7 +254,8 @@ impl<S> Lines<S> {
 
     pub(super) fn connected(&mut self, channel: ChannelKey) {
         if let Some(line) = self.of(channel) {
-            self.all[line].is_open = true;
+            self.set_open(line, true);
+            self.none_open_since_ns = None;
             self.offer(line);
             if self.all[line].waiting_call.is_some() {
                 self.mend(line);
@@ -248,9 +274,9 @@ impl<S> Lines<S> {
 impl<W: Workload, T: Transport> LoadWorker<W, T> {
     /// Begins to connect a line.
     pub(super) fn dial(&mut self, line: usize, transport: &mut T, now_ns: u64) {
+        self.lines.set_open(line, false);
         let found = &mut self.lines[line];
         found.redial_ns = None;
-        found.is_open = false;
         found.is_retiring = false;
         match transport.open_channel(now_ns) {
             Ok(channel) => self.lines.bind(line, channel),
@@ -292,10 +318,10 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
         }
         if found.is_retiring && found.in_flight == 0 {
             found.is_retiring = false;
-            found.is_open = false;
             if let Some(channel) = found.channel.take() {
                 transport.close_channel(channel);
             }
+            self.lines.set_open(line, false);
             if self.plan.mode == ConnectionMode::Short {
                 self.lines.offer(line);
             } else {
@@ -313,10 +339,13 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
     }
 
     fn not_connected(&mut self, line: usize, error: &ConnectError, now_ns: u64) {
+        self.lines.set_open(line, false);
+        if self.lines.open == 0 {
+            self.lines.none_open_since_ns.get_or_insert(now_ns);
+        }
         let found = &mut self.lines[line];
         debug_assert_eq!(found.in_flight, 0, "calls end before their connection");
         found.channel = None;
-        found.is_open = false;
         found.is_retiring = false;
         for pipe in &mut found.pipes {
             debug_assert!(pipe.waiting.is_empty(), "calls end before their connection");

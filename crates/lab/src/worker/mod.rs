@@ -234,6 +234,10 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
         if self.is_running && self.is_over(now_ns) {
             self.give_up_backlog(now_ns);
         }
+        if self.is_running && self.gone_ns().is_some_and(|at_ns| now_ns >= at_ns) {
+            self.tally.is_server_gone = true;
+            self.stop(now_ns);
+        }
         (self.turn_bytes, self.is_cut) = (0, false);
         if self.is_running {
             self.take_up_due(now_ns);
@@ -241,6 +245,11 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
             self.look_behind(now_ns);
         }
         self.fatal.take().map_or(Ok(()), Err)
+    }
+
+    /// When the run ends because its server is gone. One that has its time ends by that.
+    fn gone_ns(&self) -> Option<u64> {
+        self.plan.calls.and_then(|_| self.lines.gone_ns())
     }
 
     /// No further call begins, whatever is still due.
@@ -309,7 +318,8 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
         };
         let end_ns = until_ns.saturating_add(drain_ns);
         let end_ns = (self.is_running && until_ns != u64::MAX).then_some(end_ns);
-        [scheduled_ns, self.lines.next_mend_ns(), end_ns]
+        let gone_ns = self.gone_ns().filter(|_| self.is_running);
+        [scheduled_ns, self.lines.next_mend_ns(), end_ns, gone_ns]
             .into_iter()
             .flatten()
             .min()

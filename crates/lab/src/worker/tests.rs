@@ -1166,3 +1166,100 @@ fn a_connection_that_cannot_be_made_is_fatal_before_the_load() {
     let text = "after 1 connections of this thread were open";
     assert!(error.to_string().contains(text), "{error}");
 }
+
+/// A run of a number of calls ends when its server is gone for good, and goes on when it is back in
+/// time. None of it hangs where an attempt to connect is never answered.
+#[test]
+fn a_run_of_calls_ends_when_its_server_is_gone() {
+    let gone_ns = limits::SERVER_GONE.as_nanos() as u64;
+    let window = Window {
+        from_ns: MS,
+        until_ns: u64::MAX,
+    };
+    let modes = [ConnectionMode::Multiplexed, ConnectionMode::Short];
+    for (mode, connecting) in modes.into_iter().flat_map(|mode| {
+        let ways = [Connecting::Refuses, Connecting::Ignores, Connecting::Fails];
+        ways.map(|way| (mode, way))
+    }) {
+        let calls = WorkerPlan {
+            mode,
+            calls: Some(1_000_000),
+            ..plan(Pace::Closed, 1, 1)
+        };
+        let mut fake = Fake::new(MS, 0..0);
+        let workload = SameRequest::new("/t.T/Echo".into(), Vec::new());
+        let mut worker = LoadWorker::new(calls, workload);
+        worker.connect(&mut fake, 0);
+        deliver(&mut worker, &mut fake, 2_000);
+        worker.begin(MS, window);
+        worker.turn(&mut fake, MS).expect("calls can be made");
+        // All that stands ends, and nothing can be made any more.
+        fake.connecting = connecting;
+        let channel = fake.begun.keys().next().copied().expect("one is open");
+        let answers = std::mem::take(&mut fake.events);
+        for next in answers.into_values() {
+            if let Next::Answer(tag, channel) = next {
+                fake.at(2 * MS, Next::Lost(tag, channel));
+            }
+        }
+        fake.at(2 * MS, Next::Gone(channel));
+        let mut now_ns = 2 * MS;
+        for _ in 0..10_000 {
+            deliver(&mut worker, &mut fake, now_ns);
+            worker.turn(&mut fake, now_ns).expect("the run goes on");
+            if worker.is_finished(now_ns) {
+                break;
+            }
+            let event_ns = fake.events.keys().next().map(|(at_ns, _)| *at_ns);
+            let due_ns = worker.next_due_ns();
+            let next_ns = [event_ns, due_ns].into_iter().flatten().min();
+            now_ns = next_ns.expect("something ends it");
+        }
+        assert!(worker.is_finished(now_ns), "{mode:?} {connecting:?}");
+        assert_eq!(now_ns, 2 * MS + gone_ns, "{mode:?} {connecting:?}");
+        let tally = worker.finish(now_ns);
+        assert!(tally.is_server_gone, "{mode:?} {connecting:?}");
+    }
+}
+
+/// One connection that stands is a server, however long another one is refused.
+#[test]
+fn a_server_that_refuses_some_connections_is_not_gone() {
+    let calls = WorkerPlan {
+        calls: Some(40_000),
+        ..plan(Pace::Closed, 2, 1)
+    };
+    let window = Window {
+        from_ns: MS,
+        until_ns: u64::MAX,
+    };
+    let mut fake = Fake::new(MS, 0..0);
+    let workload = SameRequest::new("/t.T/Echo".into(), Vec::new());
+    let mut worker = LoadWorker::new(calls, workload);
+    worker.connect(&mut fake, 0);
+    deliver(&mut worker, &mut fake, 2_000);
+    worker.begin(MS, window);
+    worker.turn(&mut fake, MS).expect("calls can be made");
+    fake.connecting = Connecting::Refuses;
+    let first = fake
+        .events
+        .first_key_value()
+        .map(|(key, next)| (*key, *next));
+    let Some((key, Next::Answer(tag, channel))) = first else {
+        panic!("a call is under way");
+    };
+    fake.events.remove(&key);
+    fake.at(key.0, Next::Lost(tag, channel));
+    fake.at(key.0, Next::Gone(channel));
+    let mut now_ns = key.0;
+    while !worker.is_finished(now_ns) {
+        deliver(&mut worker, &mut fake, now_ns);
+        worker.turn(&mut fake, now_ns).expect("the run goes on");
+        let event_ns = fake.events.keys().next().map(|(at_ns, _)| *at_ns);
+        let next_ns = [event_ns, worker.next_due_ns()].into_iter().flatten().min();
+        now_ns = next_ns.unwrap_or(now_ns).max(now_ns);
+    }
+    let tally = worker.finish(now_ns);
+    assert!(!tally.is_server_gone && now_ns > 3 * limits::SERVER_GONE.as_nanos() as u64);
+    assert_eq!((tally.succeeded, tally.failures()), (39_999, 1));
+}

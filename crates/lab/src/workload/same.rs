@@ -12,6 +12,8 @@ use crate::verdict::Verdict;
 pub struct SameRequest {
     path: String,
     request: Bytes,
+    /// What each answer has to be; `None`: any message.
+    answer: Option<Bytes>,
 }
 
 impl SameRequest {
@@ -20,6 +22,15 @@ impl SameRequest {
         SameRequest {
             path,
             request: request.into(),
+            answer: None,
+        }
+    }
+
+    /// The same where each answer has to be this message.
+    pub fn answered_by(self, answer: Vec<u8>) -> SameRequest {
+        SameRequest {
+            answer: Some(answer.into()),
+            ..self
         }
     }
 }
@@ -45,7 +56,10 @@ impl Workload for SameRequest {
         Some(self.request.clone().into())
     }
 
-    fn judge(&self, _kind: usize, _ticket: u32, _answer: &[u8]) -> Verdict {
-        Verdict::Good
+    fn judge(&self, _kind: usize, _ticket: u32, answer: &[u8]) -> Verdict {
+        match self.answer.as_ref().is_none_or(|wanted| wanted == answer) {
+            true => Verdict::Good,
+            false => Verdict::Wrong,
+        }
     }
 }

@@ -289,6 +289,7 @@ pub fn plan(server: &Server, length: Length) -> LoadPlan {
     LoadPlan {
         address: server.address.clone(),
         connect_timeout: TIMEOUT,
+        framed: None,
         tls: None,
         authority: None,
         threads: 1,

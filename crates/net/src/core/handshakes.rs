@@ -349,7 +349,11 @@ fn source_of(peer: &PeerAddress) -> HandshakeSource {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+
     use super::*;
+    use crate::unfinished::UnfinishedHandshakes;
 
     fn peer(text: &str) -> PeerAddress {
         PeerAddress::Tcp(text.parse().expect("an address"))
@@ -552,6 +556,53 @@ mod tests {
             );
             handshakes.end(id(0));
             assert_empty(&handshakes);
+        }
+    }
+
+    /// Both flights of a handshake, of which a second one follows HelloRetryRequest, give the peer
+    /// its time anew, and it is still one peer that was asked.
+    #[test]
+    fn a_second_flight_renews_the_time_and_counts_no_second_peer() {
+        let mut handshakes = Handshakes::default();
+        let whole_ns = HANDSHAKE_MS * NS_PER_MS;
+        for begin_ns in [0, 5 * whole_ns] {
+            handshakes.begin(id(0), &PeerAddress::Unix, None, begin_ns);
+            for flight_ns in [begin_ns + 1, begin_ns + whole_ns / 2] {
+                handshakes.bytes_came(id(0));
+                assert_eq!(turn(&mut handshakes, flight_ns), Some(Ok(0)));
+                handshakes.flight_sent(id(0), flight_ns);
+                assert_eq!(handshakes.asked, 1);
+            }
+            let until_ns = begin_ns + whole_ns / 2 + whole_ns;
+            assert_eq!(handshakes.next_overdue(until_ns - 1), None);
+            assert_eq!(handshakes.next_overdue(until_ns), Some(id(0)));
+            handshakes.end(id(0));
+            assert_empty(&handshakes);
+        }
+    }
+
+    /// It would be crowded out again, in the place of one that costs something.
+    #[test]
+    fn a_handshake_that_is_over_has_no_place_among_those_of_its_address() {
+        let all = UnfinishedHandshakes::default();
+        let from = peer("192.0.2.1:9");
+        let mut handshakes = Handshakes::default();
+        for is_crowded_out in [true, false] {
+            let (near, _far) = UnixStream::pair().expect("there are descriptors");
+            let near = OwnedFd::from(near);
+            let place = all
+                .begin(&near, &from, None)
+                .expect("there are descriptors");
+            assert_eq!(handshakes.begin(id(0), &from, Some(place.clone()), 0), None);
+            if is_crowded_out {
+                assert!(all.end_oldest_of(&from));
+                assert!(place.is_crowded_out() && handshakes.is_crowded_out(id(0)));
+            }
+            // It leaves with the handshake, though a copy of its place is still there.
+            handshakes.end(id(0));
+            assert!(!all.end_oldest_of(&from) && !all.end_oldest());
+            assert_empty(&handshakes);
+            drop(place);
         }
     }
 

@@ -68,6 +68,10 @@ impl<P: Port> LoopCore<P> {
         self.phase != StopPhase::Running
     }
 
+    pub(super) fn is_flushing(&self) -> bool {
+        matches!(self.phase, StopPhase::Flushing { .. })
+    }
+
     pub(super) fn stop_deadline_ns(&self) -> Option<u64> {
         match self.phase {
             StopPhase::Draining { until_ns } | StopPhase::Flushing { until_ns } => Some(until_ns),
@@ -95,7 +99,7 @@ impl<P: Port> LoopCore<P> {
 
     /// At the end of a tick: the last connection may be gone.
     pub(super) fn end_if_empty(&mut self) {
-        if matches!(self.phase, StopPhase::Flushing { .. }) && self.table.len() == 0 {
+        if self.is_flushing() && self.table.len() == 0 {
             self.phase = StopPhase::Ended;
         }
     }
@@ -108,6 +112,7 @@ impl<P: Port> LoopCore<P> {
         self.phase = StopPhase::Flushing {
             until_ns: drained_until_ns.clamp(least_ns, most_ns),
         };
+        self.check_stalls_at_once(now_ns);
         for id in self.table.ids() {
             if let Some(io) = self.table.hand_out(id) {
                 io.close_when_written();

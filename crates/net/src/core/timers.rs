@@ -2,6 +2,7 @@
 
 use super::LoopCore;
 use crate::handler::{Closed, ConnectionId};
+use crate::limits::STOP_STALL_MS;
 use crate::port::Port;
 
 /// How often waiting connections are looked through, as a part of the stall limit: a stalled
@@ -53,12 +54,25 @@ impl<P: Port> LoopCore<P> {
         }
     }
 
+    /// The limit has changed: whoever is stalled by it is closed in the next tick.
+    pub(super) fn check_stalls_at_once(&mut self, now_ns: u64) {
+        self.stall_check_ns = now_ns;
+    }
+
     fn stall_check_period_ns(&self) -> u64 {
-        (self.write_stall_ns / STALL_CHECKS_PER_LIMIT).max(1_000_000)
+        (self.stall_limit_ns() / STALL_CHECKS_PER_LIMIT).max(1_000_000)
+    }
+
+    /// How long a peer may take nothing of what waits for it.
+    fn stall_limit_ns(&self) -> u64 {
+        match self.is_flushing() {
+            true => self.write_stall_ns.min(STOP_STALL_MS * 1_000_000),
+            false => self.write_stall_ns,
+        }
     }
 
     fn close_stalled(&mut self, now_ns: u64) {
-        for id in self.table.stalled(now_ns, self.write_stall_ns) {
+        for id in self.table.stalled(now_ns, self.stall_limit_ns()) {
             self.counters.stalled.add(1);
             self.close(id, Closed::Stalled, now_ns);
         }

@@ -82,6 +82,11 @@ impl Network {
     /// Opens a connection: both handlers see `opened` now, `from` with `Peer::outgoing`. If `to`
     /// stops, `from` sees the end of input at once.
     pub fn connect(&mut self, from: NodeId, to: NodeId) {
+        self.connect_as(from, to, None);
+    }
+
+    /// The same; `to` sees that this user has opened it, as over a UNIX socket.
+    pub fn connect_as(&mut self, from: NodeId, to: NodeId, user: Option<u32>) {
         let (near, far) = self.fabric.borrow_mut().link(from.0, to.0);
         for (node, end, other, outgoing) in [(from, near, to, true), (to, far, from, false)] {
             let now_ns = self.now_ns();
@@ -99,7 +104,7 @@ impl Network {
                 place: None,
                 handshake: None,
                 tls: None,
-                user: None,
+                user: user.filter(|_| !outgoing),
             };
             node.core.open(end, &peer, now_ns);
             node.due = true;

@@ -21,6 +21,12 @@ pub struct Scripted {
     pub paused: bool,
     /// Says that its work is done.
     pub busy: bool,
+    /// Takes so much in a turn, and goes on with the rest in another; 0: all.
+    pub turn_bytes: usize,
+    /// What it says that a turn has cost.
+    pub turn_cost_bytes: usize,
+    /// Whose turns there were, in order.
+    pub turns: Vec<ConnectionId>,
     pub open: Vec<ConnectionId>,
     pub received: Vec<u8>,
     pub writable: usize,
@@ -35,9 +41,16 @@ impl Handler for Scripted {
         io.pause_reading(self.paused);
     }
 
-    fn received(&mut self, _: ConnectionId, io: &mut Io, _: u64) {
-        self.received.extend_from_slice(io.input.bytes());
-        io.input.consume(io.input.len());
+    fn received(&mut self, id: ConnectionId, io: &mut Io, _: u64) {
+        self.turns.push(id);
+        let taken = match self.turn_bytes {
+            0 => io.input.len(),
+            bytes => bytes.min(io.input.len()),
+        };
+        self.received.extend_from_slice(&io.input.bytes()[..taken]);
+        io.input.consume(taken);
+        io.set_turn_cost(self.turn_cost_bytes);
+        io.set_unfinished(!io.input.is_empty());
         self.ends += usize::from(io.end_of_input());
         if self.close_now {
             io.output.extend_from_slice(b"nobody reads this");

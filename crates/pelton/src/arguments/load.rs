@@ -39,6 +39,10 @@ pub struct LoadArguments {
     )]
     pub timeout: Span,
 
+    /// What calls are made over
+    #[arg(long, value_name = "PROTOCOL", value_enum, default_value_t = LoadProtocol::Grpc)]
+    pub protocol: LoadProtocol,
+
     #[command(flatten)]
     pub tls: TlsArguments,
 
@@ -78,8 +82,9 @@ pub struct LoadArguments {
     pub pipe: bool,
 
     /// The database to load, whose entries are overwritten and left behind; '' is the default
-    /// database [default: one that is made like the default database, and removed at the end]
-    #[arg(long, value_name = "NAME", env = "PELTON_DATABASE")]
+    /// database [default: one that is made like the default database, and removed at the end,
+    /// whatever PELTON_DATABASE says]
+    #[arg(long, value_name = "NAME")]
     pub database: Option<String>,
 
     /// How many keys; `incr` has as many counters of its own
@@ -108,9 +113,21 @@ pub struct LoadArguments {
     #[arg(long, conflicts_with = "method")]
     pub fill: bool,
 
-    /// Call this unary method instead: package.Service/Method
+    /// Call this unary method instead: package.Service/Method. No token goes with it but one that
+    /// --token-file names on this command line
     #[arg(long, value_name = "METHOD", requires = "request")]
     pub method: Option<MethodName>,
+
+    /// Call an echo service instead, with messages of so many bytes: example.EchoService/Echo of
+    /// brpc's examples, with --protocol srpc BenchmarkPB/echo_pb of SRPC's benchmark. No token goes
+    /// with it but one that --token-file names on this command line
+    #[arg(
+        long,
+        value_name = "SIZE",
+        conflicts_with_all = ["method", "mix", "batch", "pipe", "fill"],
+        value_parser = parse_echo_size
+    )]
+    pub echo: Option<usize>,
 
     /// Its request as JSON, or `@FILE`: the JSON is in this file, `@-`: on standard input; what the
     /// method takes is asked from the server by reflection
@@ -135,9 +152,10 @@ pub struct LoadArguments {
     #[arg(long, value_name = "NUMBER", value_parser = parse_in_flight)]
     pub in_flight: Option<usize>,
 
-    /// How connections are used
-    #[arg(long, value_name = "MODE", value_enum, default_value_t = LoadMode::Multiplexed)]
-    pub mode: LoadMode,
+    /// How connections are used; brpc calls the first two `single` and `pooled`, which are taken
+    /// too [default: multiplexed, with --protocol srpc exclusive]
+    #[arg(long, value_name = "MODE", value_enum)]
+    pub mode: Option<LoadMode>,
 
     /// Open loop: so many calls a second, whether the server keeps up or not; without it each place
     /// sends its next call when its last one was answered
@@ -206,12 +224,26 @@ pub struct LoadArguments {
     pub seed: u64,
 }
 
+/// What calls are made over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LoadProtocol {
+    /// HTTP/2
+    Grpc,
+    /// the default protocol of brpc
+    #[value(name = "baidu_std")]
+    BaiduStd,
+    /// that of SRPC, which carries one call at a time on a connection
+    Srpc,
+}
+
 /// How connections are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LoadMode {
     /// several calls at a time on each
+    #[value(alias = "single")]
     Multiplexed,
     /// one call at a time on each
+    #[value(alias = "pooled")]
     Exclusive,
     /// a new connection for each call
     Short,
@@ -267,6 +299,18 @@ fn parse_value_sizes(text: &str) -> Result<ValueSizes, String> {
                 .into(),
         ),
     }
+}
+
+fn parse_echo_size(text: &str) -> Result<usize, String> {
+    let size: Size = text.parse().map_err(|error| format!("{error}"))?;
+    let bytes = usize::try_from(size.0).ok();
+    let bytes = bytes.filter(|bytes| (1..=limits::MAX_ECHO_BYTES).contains(bytes));
+    bytes.ok_or_else(|| {
+        format!(
+            "write a size from 1 to {}",
+            Size(limits::MAX_ECHO_BYTES as u64)
+        )
+    })
 }
 
 fn parse_metadata(text: &str) -> Result<MetadataField, String> {

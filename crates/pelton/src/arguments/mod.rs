@@ -28,12 +28,12 @@ pub use bulk::{
     TransactArguments,
 };
 pub use client_auth::ClientAuth;
-pub use credentials::CredentialArguments;
+pub use credentials::{CredentialArguments, TOKEN_FILE_VARIABLE};
 pub use database::{
     ConvertDatabaseArguments, CreateDatabaseArguments, DatabaseCommand, DropDatabaseArguments,
     KindArgument, ListDatabasesArguments,
 };
-pub use load::{LoadArguments, LoadArrivals, LoadMode};
+pub use load::{LoadArguments, LoadArrivals, LoadMode, LoadProtocol};
 pub use load_services::{
     KvstoreLoadArguments, LoadFormat, LoadKeys, LoadService, LoadTarget, PingConnections,
     PingLoadArguments,
@@ -57,7 +57,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue};
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, CommandFactory, Parser, Subcommand};
 
 /// What stands below the help of `pelton` itself.
 const EXIT_CODES: &str = "\
@@ -189,7 +190,10 @@ pub enum Command {
     #[command(subcommand)]
     Blob(BlobCommand),
 
-    /// Create, list, remove and convert databases; only on the machine of the server
+    /// Create, list, remove and convert databases
+    ///
+    /// All but listing takes the right `admin`, which callers without a token usually have on the
+    /// machine of the server only; from another machine it goes over TLS.
     #[command(subcommand)]
     Database(DatabaseCommand),
 
@@ -203,7 +207,9 @@ pub enum Command {
     #[command(subcommand)]
     Role(RoleCommand),
 
-    /// Copy all databases of a running server into a folder; only on the machine of the server
+    /// Have a running server copy all its databases into a folder on its machine
+    ///
+    /// This takes the right `admin`, from another machine over TLS.
     ///
     /// The copy shows everything as it was at one commit, while writes go on. It appears under
     /// --backup-root of the server. Of volatile databases only the description is in it. Ctrl-C
@@ -217,17 +223,17 @@ pub enum Command {
     /// nothing is left behind.
     Restore(RestoreArguments),
 
-    /// Have a running server write a snapshot now, so that it needs less of its log; only on the
-    /// machine of the server
+    /// Have a running server write a snapshot now, so that it needs less of its log
     ///
-    /// The server does so by itself as the log grows.
+    /// The server does so by itself as the log grows. This takes the right `admin`, from another
+    /// machine over TLS.
     Snapshot(SnapshotArguments),
 
     /// Send bytes to the server and back, to see what a call costs
     Echo(EchoArguments),
 
-    /// Ask a server whether it is ready, what it is, how far away, and (on its own machine) what it
-    /// holds
+    /// Ask a server whether it is ready, what it is, and, where the caller has the right, how far
+    /// away, and what it holds
     Status(StatusArguments),
 
     /// Load a running gRPC server, and measure it
@@ -404,6 +410,17 @@ pub fn with_variable(
         error.insert(ContextKind::InvalidArg, ContextValue::String(shown));
     }
     error
+}
+
+/// Whether an argument of the chosen command (the innermost: `load kvstore`) stands on the command
+/// line, and does not come from a variable.
+pub fn is_on_command_line(matches: &ArgMatches, id: &str) -> bool {
+    let mut chosen = matches;
+    while let Some((_, inner)) = chosen.subcommand() {
+        chosen = inner;
+    }
+    // Without a command no argument has a value, and asking for one that is not known panics.
+    chosen.try_contains_id(id).is_ok() && chosen.value_source(id) == Some(ValueSource::CommandLine)
 }
 
 /// The same commands, for which a variable that is set to nothing is not set: so scripts and files

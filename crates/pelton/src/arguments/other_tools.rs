@@ -265,6 +265,21 @@ pub(super) const FLAGS: &[(&str, &str, &str)] = &[
     ("serve", "-p", "`--listen HOST:PORT` says where to listen"),
     (
         "serve",
+        "--tls-client-ca",
+        "`--client-ca FILE` asks clients for certificates that these have signed",
+    ),
+    (
+        "serve",
+        "--tls-ca",
+        "`--client-ca FILE` asks clients for certificates that these have signed",
+    ),
+    (
+        "",
+        "--tls-client-ca",
+        "`--tls-ca FILE` says whose certificates a server may show",
+    ),
+    (
+        "serve",
         "--host",
         "`--listen HOST:PORT` says where to listen",
     ),

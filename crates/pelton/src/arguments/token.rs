@@ -57,8 +57,8 @@ pub struct CreateTokenArguments {
     ///
     /// Alone it holds on the whole server; with `:DATABASE` behind it in this database (`default`
     /// is the one without a name); with `:DATABASE/PREFIX` for its blobs whose names begin so. Or
-    /// `service:NAME` for all that a drop-in service does: kvstore, gupload or ydb-ping. Or
-    /// `role:NAME` for what a role grants.
+    /// `service:NAME` for all that a drop-in service does: kvstore, gupload, ydb-ping, brpc-echo or
+    /// srpc-benchmark. Or `role:NAME` for what a role grants.
     #[arg(long, value_name = "RIGHTS", required = true, value_delimiter = ',')]
     pub rights: Vec<Grant>,
 
@@ -91,9 +91,13 @@ pub struct CreateTokenArguments {
 }
 
 fn certificate(text: &str) -> Result<Binding, String> {
-    let binding: Binding = text
-        .parse()
-        .map_err(|error: BindingError| error.to_string())?;
+    let binding: Binding = text.parse().map_err(|error: BindingError| match error {
+        BindingError::UnknownKind(text) => format!(
+            "{text:?} is none of `san:dns:NAME`, `san:uri:URI`, `san:email:ADDRESS` and \
+             `sha256:HEX`"
+        ),
+        error => error.to_string(),
+    })?;
     match binding {
         Binding::User(_) => Err("a user is given by --uid".into()),
         binding => Ok(binding),

@@ -3,7 +3,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use net::tls::{Validity, fingerprint};
@@ -136,6 +136,8 @@ fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
         .create_new(true)
         .mode(mode)
         .open(&unfinished)?;
+    // The umask has taken something off.
+    file.set_permissions(fs::Permissions::from_mode(mode))?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(&unfinished, path)
@@ -145,7 +147,6 @@ fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
 mod tests {
     use super::*;
     use server::tls::{Certificates, TlsFiles};
-    use std::os::unix::fs::PermissionsExt;
 
     const NOW_S: u64 = 1_800_000_000;
 

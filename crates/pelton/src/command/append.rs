@@ -1,11 +1,11 @@
 //! `pelton append`
 
-use api::keyvalue::{AppendRequest, AppendResponse};
-use service::Method;
+use api::keyvalue::AppendRequest;
+use api::rpc::keyvalue::Append;
 
 use super::put::found;
 use super::value::{condition, value};
-use super::{Caller, Key, in_database, say_miss, unreadable};
+use super::{Caller, Key, in_database, say_miss};
 use crate::arguments::AppendArguments;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, bytes, object};
@@ -15,18 +15,15 @@ pub fn append(arguments: &AppendArguments) -> Result<Exit, Failure> {
     let database = &arguments.database;
     let key = Key::new(&arguments.key, database)?;
     let value = value(&arguments.value, "pelton append KEY VALUE")?;
-    let mut request = Vec::with_capacity(value.len() + key.bytes.len() + 64);
-    AppendRequest {
+    let request = AppendRequest {
         database: &database.database,
         key: &key.bytes,
         value: &value,
         condition: condition(&arguments.condition),
         ..AppendRequest::default()
-    }
-    .encode(&mut request);
-
-    let answer = Caller::connect(&database.connection)?.unary(Method::Append, &request)?;
-    let answer = AppendResponse::decode(&answer).map_err(unreadable)?;
+    };
+    let reply = Caller::connect(&database.connection)?.call::<Append>(&request)?;
+    let answer = reply.message();
     let done = answer
         .applied
         .then_some("the bytes are appended all the same");

@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use api::admin::{BackupProgress, BackupRequest, SnapshotResponse};
+use api::admin::{BackupProgress, BackupRequest, SnapshotRequest, SnapshotResponse};
+use api::rpc::Rpc;
+use api::rpc::admin::{Backup, Snapshot};
 use client::{CallOptions, StreamStep};
-use service::Method;
 
-use super::{Caller, call_failure, path, unreadable};
+use super::{Caller, call_failure, unreadable};
 use crate::arguments::{BackupArguments, SnapshotArguments};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
@@ -24,9 +25,7 @@ pub(super) const SILENCE: Duration = Duration::from_secs(60);
 pub fn backup(arguments: &BackupArguments) -> Result<Exit, Failure> {
     let interrupt = Interrupt::listen();
     let mut caller = Caller::connect(&arguments.connection)?;
-    let mut request = Vec::new();
     let name = &arguments.name;
-    BackupRequest { name }.encode(&mut request);
     let progress = ProgressLine::bytes("copying");
     let mut output = Output::new(arguments.connection.output).optional();
     let mut is_complete = false;
@@ -34,14 +33,12 @@ pub fn backup(arguments: &BackupArguments) -> Result<Exit, Failure> {
         longest: Some(SILENCE),
         interrupted: "interrupted; the server gives it up",
     };
-    wait(
+    wait::<Backup>(
         &mut caller,
-        Method::AdminBackup,
-        &request,
+        &BackupRequest { name },
         &task_wait,
         &interrupt,
-        &mut |answer| {
-            let told = BackupProgress::decode(answer).map_err(unreadable)?;
+        &mut |told: BackupProgress<'_>| {
             progress.set_of(told.written_bytes, told.total_bytes);
             if told.complete {
                 is_complete = true;
@@ -92,14 +89,13 @@ pub fn snapshot(arguments: &SnapshotArguments) -> Result<Exit, Failure> {
         longest: None,
         interrupted: "interrupted; the server goes on with it",
     };
-    wait(
+    wait::<Snapshot>(
         &mut caller,
-        Method::AdminSnapshot,
-        b"",
+        &SnapshotRequest {},
         &task_wait,
         &interrupt,
-        &mut |answer| {
-            made = Some(SnapshotResponse::decode(answer).map_err(unreadable)?);
+        &mut |told: SnapshotResponse| {
+            made = Some(told);
             Ok(())
         },
     )?;
@@ -132,20 +128,17 @@ pub(super) struct TaskWait {
 }
 
 /// Calls a method and shows its answers to `visit` until it ends, or the user has enough of it.
-pub(super) fn wait(
+pub(super) fn wait<M: Rpc>(
     caller: &mut Caller,
-    method: Method,
-    request: &[u8],
+    request: &M::Request<'_>,
     task_wait: &TaskWait,
     interrupt: &Interrupt,
-    visit: &mut dyn FnMut(&[u8]) -> Result<(), Failure>,
+    visit: &mut impl FnMut(M::Response<'_>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let address = caller.address.clone();
-    let failed = |error| call_failure(&address, method.path(), &error);
-    let mut call = caller
-        .channel
-        .streaming(&path(method), &CallOptions::default())
-        .map_err(failed)?;
+    let (address, called) = (&caller.address, M::METHOD.path);
+    let failed = |error| call_failure(address, called, &error);
+    let call = caller.channel.call_streaming::<M>(&CallOptions::default());
+    let mut call = call.map_err(failed)?;
     call.send(request);
     call.close_send();
     let mut last = Instant::now();
@@ -155,9 +148,9 @@ pub(super) fn wait(
             return Err(Failure::Interrupted(task_wait.interrupted.into()));
         }
         match call.poll(LOOK).map_err(failed)? {
-            StreamStep::Message(answer) => {
+            StreamStep::Message(reply) => {
                 last = Instant::now();
-                visit(&answer)?;
+                visit(reply.message())?;
             }
             StreamStep::Ended => return Ok(()),
             StreamStep::Nothing
@@ -166,8 +159,7 @@ pub(super) fn wait(
                     .is_some_and(|longest| last.elapsed() >= longest) =>
             {
                 return Err(Failure::Failed(format!(
-                    "{} on {address}: the server has said nothing for {SILENCE:.0?}",
-                    method.path()
+                    "{called} on {address}: the server has said nothing for {SILENCE:.0?}"
                 )));
             }
             StreamStep::Nothing => {}

@@ -6,8 +6,7 @@ use api::keyvalue::{
     BatchMode, BatchRequest, BatchResponse, Operation, OperationResult, PipeAnswers, PipeRequest,
     ResultBody,
 };
-use protobuf::DecodeError;
-use service::Method;
+use api::rpc::keyvalue::Batch;
 use service::limits::ANSWER_BYTES_MAX;
 
 use super::pipe::{self, GROUP_BYTES, GROUP_OPERATIONS, PipeGroup, PipeOutcome};
@@ -84,17 +83,15 @@ fn atomic(
     }
     let database = &arguments.database;
     let borrowed: Vec<Operation<'_>> = read.iter().map(|(_, one)| one.borrow()).collect();
-    let mut request = Vec::with_capacity(bytes);
-    BatchRequest {
+    let request = BatchRequest {
         database: &database.database,
         mode: BatchMode::Atomic.number(),
         operations: borrowed[..].into(),
         max_answer_bytes: ANSWER_BYTES_MAX,
         ..BatchRequest::default()
-    }
-    .encode(&mut request);
-    let answer = Caller::connect(&database.connection)?.unary(Method::Batch, &request)?;
-    let answer = BatchResponse::decode(&answer).map_err(unreadable)?;
+    };
+    let reply = Caller::connect(&database.connection)?.call::<Batch>(&request)?;
+    let answer = reply.message();
     let places: Vec<InputPlace> = read.iter().map(|(place, _)| *place).collect();
     let mut output = Output::new(database.connection.output);
     let verdict = if answer.applied {
@@ -122,7 +119,7 @@ pub fn print_all(
 ) -> Result<Verdict, Failure> {
     let mut worst = Verdict::Done;
     let mut count = 0;
-    for (place, result) in places.iter().zip(&answer.results) {
+    for (place, result) in places.iter().zip(answer.results.iter().flatten()) {
         let result = known(result)?;
         let verdict = judge(place, &result);
         if verdict != Verdict::Done || !failures_only {
@@ -165,8 +162,7 @@ pub fn print_failed(
     Ok(judge(place, &result).max(Verdict::Unmet))
 }
 
-fn known(result: Result<OperationResult<'_>, DecodeError>) -> Result<ResultBody<'_>, Failure> {
-    let result = result.map_err(unreadable)?;
+fn known(result: OperationResult<'_>) -> Result<ResultBody<'_>, Failure> {
     result
         .result
         .ok_or_else(|| unreadable("a result of a kind that this version does not know"))
@@ -180,22 +176,26 @@ fn independent(
 ) -> Result<Exit, Failure> {
     let interrupt = Interrupt::listen();
     let mut caller = Caller::connect(&arguments.database.connection)?;
-    let database = arguments.database.database.clone();
     let answers = if arguments.failures_only {
         PipeAnswers::FailuresOnly
     } else {
         PipeAnswers::All
     };
-    let groups = pipe::read_ahead(grouped(database, answers, operations))?;
+    let request = PipeRequest {
+        database: &arguments.database.database,
+        answers: answers.number(),
+        max_answer_bytes: ANSWER_BYTES_MAX,
+        ..PipeRequest::default()
+    };
+    let groups = pipe::read_ahead(grouped(operations))?;
     let mut progress = BatchProgress {
         output: Output::new(arguments.database.connection.output).optional(),
         failures_only: arguments.failures_only,
         worst: Verdict::Done,
         answered: 0,
     };
-    let ended = pipe::run(&mut caller, &groups, &interrupt, &mut |places, outcome| {
-        progress.take(places, outcome)
-    });
+    let mut take = |places: &[_], outcome: PipeOutcome<'_>| progress.take(places, outcome);
+    let ended = pipe::run(&mut caller, request, &groups, &interrupt, &mut take);
     let BatchProgress {
         output,
         worst,
@@ -230,8 +230,6 @@ fn what_was_done(answered: u64, is_settled: bool) -> String {
 
 /// Makes groups of operations: what has been read by now, up to the bounds of a group.
 fn grouped(
-    database: String,
-    answers: PipeAnswers,
     mut operations: Operations<impl Read>,
 ) -> impl FnMut() -> Result<Option<PipeGroup<InputPlace>>, Failure> {
     let (mut failed, mut is_over) = (None, false);
@@ -239,7 +237,7 @@ fn grouped(
         if let Some(failure) = failed.take() {
             return Err(failure);
         }
-        let mut group: Vec<(InputPlace, OwnedOperation)> = Vec::new();
+        let (mut places, mut group) = (Vec::new(), Vec::new());
         let (mut bytes, mut values) = (0, 0);
         let has_room = |count, bytes, values| {
             count < GROUP_OPERATIONS && bytes < GROUP_BYTES && values < GROUP_VALUES
@@ -252,7 +250,8 @@ fn grouped(
                 Ok(Some((number, operation))) => {
                     bytes += operation.request_bytes();
                     values += usize::from(operation.wants_value());
-                    group.push((InputPlace::of(&operation, number), operation));
+                    places.push(InputPlace::of(&operation, number));
+                    group.push(operation);
                 }
                 Ok(None) => is_over = true,
                 // What stands before it is still to be done.
@@ -266,20 +265,9 @@ fn grouped(
         if group.is_empty() {
             return Ok(None);
         }
-        let borrowed: Vec<Operation<'_>> = group.iter().map(|(_, one)| one.borrow()).collect();
-        let mut request = Vec::with_capacity(bytes + database.len() + 64);
-        PipeRequest {
-            database: &database,
-            mode: BatchMode::Independent.number(),
-            operations: borrowed[..].into(),
-            max_answer_bytes: ANSWER_BYTES_MAX,
-            answers: answers.number(),
-            ..PipeRequest::default()
-        }
-        .encode(&mut request);
         Ok(Some(PipeGroup {
-            request,
-            places: group.into_iter().map(|(place, _)| place).collect(),
+            operations: group,
+            places,
         }))
     }
 }

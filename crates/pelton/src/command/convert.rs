@@ -1,7 +1,7 @@
 //! `pelton database convert`
 
 use api::admin::{ConvertDatabaseRequest, ConvertProgress, DatabaseKind};
-use service::Method;
+use api::rpc::admin::ConvertDatabase;
 
 use super::backup::{SILENCE, TaskWait, wait};
 use super::database::is_meant_as_default;
@@ -20,10 +20,8 @@ pub fn convert_database(arguments: &ConvertDatabaseArguments) -> Result<Exit, Fa
         KindArgument::Memory => (DatabaseKind::Memory, "in memory"),
         KindArgument::Disk => (DatabaseKind::Disk, "on disk"),
     };
-    let mut request = Vec::new();
     let name = &arguments.name;
     let kind = kind.number();
-    ConvertDatabaseRequest { name, kind }.encode(&mut request);
     let progress = ProgressLine::entries_of("converting");
     let mut end = None;
     let task_wait = TaskWait {
@@ -31,14 +29,12 @@ pub fn convert_database(arguments: &ConvertDatabaseArguments) -> Result<Exit, Fa
         interrupted: "interrupted; the server gives it up, unless it was just done: `pelton \
                       database list` tells",
     };
-    wait(
+    wait::<ConvertDatabase>(
         &mut caller,
-        Method::AdminConvertDatabase,
-        &request,
+        &ConvertDatabaseRequest { name, kind },
         &task_wait,
         &interrupt,
-        &mut |answer| {
-            let told = ConvertProgress::decode(answer).map_err(unreadable)?;
+        &mut |told: ConvertProgress| {
             progress.set_of(told.copied_entries, told.total_entries);
             end = told.complete.then_some(told);
             Ok(())

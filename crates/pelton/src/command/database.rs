@@ -1,12 +1,11 @@
 //! `pelton database create|list|drop`
 
 use api::admin::{
-    CreateDatabaseRequest, CreateDatabaseResponse, DatabaseDescription, DatabaseKind,
-    DatabaseStatistics, DropDatabaseRequest, DropDatabaseResponse, DurabilityMode,
-    ListDatabasesResponse,
+    CreateDatabaseRequest, DatabaseDescription, DatabaseKind, DatabaseStatistics,
+    DropDatabaseRequest, DurabilityMode, ListDatabasesRequest,
 };
+use api::rpc::admin::{CreateDatabase, DropDatabase, ListDatabases};
 use serde_json::{Map, Value};
-use service::Method;
 
 use super::{Caller, say_miss, unreadable};
 use crate::arguments::{
@@ -36,12 +35,10 @@ pub fn create_database(arguments: &CreateDatabaseArguments) -> Result<Exit, Fail
         quota_bytes: arguments.quota.map_or(0, |size| size.0),
         max_value_bytes: arguments.max_value.map_or(0, |size| size.0),
     };
-    let mut request = Vec::new();
     let database = Some(database);
-    CreateDatabaseRequest { database }.encode(&mut request);
-    let answer =
-        Caller::connect(&arguments.connection)?.unary(Method::AdminCreateDatabase, &request)?;
-    let answer = CreateDatabaseResponse::decode(&answer).map_err(unreadable)?;
+    let request = CreateDatabaseRequest { database };
+    let reply = Caller::connect(&arguments.connection)?.call::<CreateDatabase>(&request)?;
+    let answer = reply.message();
     let described = answer.database.unwrap_or_default();
     check(&described)?;
     let mut output = Output::new(arguments.connection.output);
@@ -72,10 +69,10 @@ pub fn create_database(arguments: &CreateDatabaseArguments) -> Result<Exit, Fail
 
 /// Lists all databases.
 pub fn list_databases(arguments: &ListDatabasesArguments) -> Result<Exit, Failure> {
-    let answer = Caller::connect(&arguments.connection)?.unary(Method::AdminListDatabases, b"")?;
-    let answer = ListDatabasesResponse::decode(&answer).map_err(unreadable)?;
-    let databases: Result<Vec<DatabaseStatistics<'_>>, _> = answer.databases.iter().collect();
-    let databases = databases.map_err(unreadable)?;
+    let mut caller = Caller::connect(&arguments.connection)?;
+    let reply = caller.call::<ListDatabases>(&ListDatabasesRequest {})?;
+    let databases = reply.message().databases;
+    let databases: Vec<DatabaseStatistics<'_>> = databases.iter().flatten().collect();
     for database in databases.iter().filter_map(|one| one.database.as_ref()) {
         check(database)?;
     }
@@ -169,21 +166,17 @@ fn cells(statistics: &DatabaseStatistics<'_>) -> [String; COLUMNS.len()] {
 
 /// Removes a database.
 pub fn drop_database(arguments: &DropDatabaseArguments) -> Result<Exit, Failure> {
-    let mut request = Vec::new();
-    DropDatabaseRequest {
+    let request = DropDatabaseRequest {
         name: &arguments.name,
         confirm_name: if arguments.with_content {
             &arguments.name
         } else {
             ""
         },
-    }
-    .encode(&mut request);
-    let mut caller = Caller::connect(&arguments.connection)?;
-    let answer = caller.unary(Method::AdminDropDatabase, &request);
-    let answer = answer.map_err(|failure| not_empty(&arguments.name, failure))?;
-    let answer = DropDatabaseResponse::decode(&answer).map_err(unreadable)?;
-    let dropped = answer.dropped;
+    };
+    let reply = Caller::connect(&arguments.connection)?.call::<DropDatabase>(&request);
+    let reply = reply.map_err(|failure| not_empty(&arguments.name, failure))?;
+    let dropped = reply.message().dropped;
     let mut output = Output::new(arguments.connection.output);
     if output.is_json() {
         output.object(object([("dropped", dropped.into())]))?;

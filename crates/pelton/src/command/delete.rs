@@ -2,14 +2,12 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use api::keyvalue::{Condition, DeleteRequest, DeleteResponse};
-use service::Method;
+use api::keyvalue::{Condition, DeleteRequest};
+use api::rpc::keyvalue::Delete;
 
 use super::delete_range::delete_range;
 use super::put::found;
-use super::{
-    Caller, Key, in_database, insert_previous, say_miss, show_previous, unreadable, wildcard_hint,
-};
+use super::{Caller, Key, in_database, insert_previous, say_miss, show_previous, wildcard_hint};
 use crate::arguments::DeleteArguments;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, object};
@@ -26,18 +24,15 @@ pub fn delete(arguments: &DeleteArguments) -> Result<Exit, Failure> {
         (None, Some(value)) => Some(Condition::IfValue(value.as_bytes())),
         (None, None) => None,
     };
-    let mut request = Vec::new();
-    DeleteRequest {
+    let request = DeleteRequest {
         database: &database.database,
         key: &key.bytes,
         return_previous: arguments.previous,
         condition,
         ..DeleteRequest::default()
-    }
-    .encode(&mut request);
-
-    let answer = Caller::connect(&database.connection)?.unary(Method::Delete, &request)?;
-    let answer = DeleteResponse::decode(&answer).map_err(unreadable)?;
+    };
+    let reply = Caller::connect(&database.connection)?.call::<Delete>(&request)?;
+    let answer = reply.message();
     let done = answer.deleted.then_some("the key is deleted all the same");
     let mut output = Output::new(database.connection.output).after(done);
     if output.is_json() {

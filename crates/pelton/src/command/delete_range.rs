@@ -3,14 +3,15 @@
 use std::time::Instant;
 
 use api::keyvalue::{
-    BatchMode, BatchRequest, BatchResponse, DeleteOperation, Keys, Operation, OperationBody,
-    ResultBody, ScanPage, ScanRequest,
+    BatchMode, BatchRequest, DeleteOperation, Keys, Operation, OperationBody, ResultBody,
+    ScanRequest,
 };
+use api::rpc::Rpc;
+use api::rpc::keyvalue::{Batch, Scan};
 use client::CallOptions;
-use service::Method;
 
 use super::results::code_name;
-use super::{Caller, call_failure, path, unreadable};
+use super::{Caller, call_failure, unreadable};
 use crate::arguments::DeleteArguments;
 use crate::encoding::decode_key;
 use crate::exit::{Exit, Failure};
@@ -88,18 +89,15 @@ impl Range<'_> {
                 }))
             })
             .collect();
-        let mut request = Vec::new();
-        BatchRequest {
+        let request = BatchRequest {
             database: self.database,
             mode: BatchMode::Independent.number(),
             operations: operations[..].into(),
             ..BatchRequest::default()
-        }
-        .encode(&mut request);
-        let answer = self.caller.unary(Method::Batch, &request)?;
-        let answer = BatchResponse::decode(&answer).map_err(unreadable)?;
-        for result in &answer.results {
-            match result.map_err(unreadable)?.result {
+        };
+        let reply = self.caller.call::<Batch>(&request)?;
+        for result in reply.message().results.iter().flatten() {
+            match result.result {
                 Some(ResultBody::Delete(result)) => *deleted += u64::from(result.deleted),
                 Some(ResultBody::Failure(failure)) => {
                     let code = code_name(failure.code);
@@ -116,34 +114,30 @@ impl Range<'_> {
     /// The next keys, and whether there are none behind them.
     fn next_group(&mut self) -> Result<(Vec<Vec<u8>>, bool), Failure> {
         let limit = self.left.min(limits::DELETE_GROUP_KEYS);
-        let mut request = Vec::new();
-        ScanRequest {
+        let request = ScanRequest {
             database: self.database,
             keys: (!self.prefix.is_empty()).then_some(Keys::Prefix(&self.prefix)),
             keys_only: true,
             limit,
             start_after: self.last.as_deref(),
             ..ScanRequest::default()
-        }
-        .encode(&mut request);
+        };
         let Caller {
             channel,
             address,
             timeout,
         } = &mut self.caller;
-        let failed = |error| call_failure(address, Method::Scan.path(), &error);
-        let options = CallOptions::default();
-        let pages = channel.server_streaming(&path(Method::Scan), &request, &options);
+        let failed = |error| call_failure(address, Scan::METHOD.path, &error);
+        let pages = channel.call_server_streaming::<Scan>(&request, &CallOptions::default());
         let mut pages = pages.map_err(failed)?;
         let (mut group, mut bytes) = (Vec::new(), 0);
         loop {
             pages.set_deadline(Some(Instant::now() + *timeout));
-            let Some(page) = pages.next_message().map_err(failed)? else {
+            let Some(page) = pages.next_reply().map_err(failed)? else {
                 return Ok((group, true));
             };
-            let page = ScanPage::decode(&page).map_err(unreadable)?;
-            for entry in &page.entries {
-                let entry = entry.map_err(unreadable)?;
+            let page = page.message();
+            for entry in page.entries.iter().flatten() {
                 bytes += entry.key.len();
                 group.push(entry.key.to_vec());
             }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use api::echo::{EchoRequest, EchoResponse};
-use service::Method;
+use api::echo::EchoRequest;
+use api::rpc::echo::Unary;
 
 use super::{Caller, unreadable};
 use crate::arguments::{ConnectionArguments, EchoArguments};
@@ -41,17 +41,14 @@ pub fn echo(arguments: &EchoArguments) -> Result<Exit, Failure> {
 
 /// One call of Echo, the answer compared with what was sent.
 pub(super) fn round_trip(caller: &mut Caller, payload: &[u8]) -> Result<Duration, Failure> {
-    let mut request = Vec::with_capacity(payload.len() + 16);
-    EchoRequest {
+    let request = EchoRequest {
         payload,
         ..EchoRequest::default()
-    }
-    .encode(&mut request);
+    };
     let begin = Instant::now();
-    let answer = caller.unary(Method::EchoUnary, &request)?;
+    let reply = caller.call::<Unary>(&request)?;
     let time = begin.elapsed();
-    let returned = EchoResponse::decode(&answer).map_err(unreadable)?;
-    if returned.payload != payload {
+    if reply.message().payload != payload {
         return Err(unreadable("what came back is not what was sent"));
     }
     Ok(time)

@@ -5,11 +5,11 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use api::keyvalue::{CountPrecision, CountRequest, CountResponse, Entry, ScanRequest};
-use service::Method;
+use api::keyvalue::{CountPrecision, CountRequest, Entry, ScanRequest};
+use api::rpc::keyvalue::Count;
 
+use super::Caller;
 use super::resumable_scan::{EntrySink, ResumableScan};
-use super::{Caller, unreadable};
 use crate::arguments::{ExportArguments, ExportFormat};
 use crate::exit::{Exit, Failure};
 use crate::export_format::ExportWriter;
@@ -62,15 +62,12 @@ pub fn export(arguments: &ExportArguments) -> Result<Exit, Failure> {
 }
 
 fn count(caller: &mut Caller, database: &str) -> Result<u64, Failure> {
-    let mut request = Vec::new();
-    CountRequest {
+    let request = CountRequest {
         database,
         precision: CountPrecision::Estimate.number(),
         ..CountRequest::default()
-    }
-    .encode(&mut request);
-    let answer = caller.unary(Method::Count, &request)?;
-    Ok(CountResponse::decode(&answer).map_err(unreadable)?.count)
+    };
+    Ok(caller.call::<Count>(&request)?.message().count)
 }
 
 /// An export on its way out.

@@ -1,10 +1,10 @@
 //! `pelton get`
 
-use api::keyvalue::{GetRequest, GetResponse};
-use service::Method;
+use api::keyvalue::GetRequest;
+use api::rpc::keyvalue::Get;
 
 use super::value::NUMBER_BYTES;
-use super::{Caller, Key, in_database, say_miss, unreadable, wildcard_hint};
+use super::{Caller, Key, in_database, say_miss, wildcard_hint};
 use crate::arguments::GetArguments;
 use crate::encoding::insert_bytes;
 use crate::exit::{Exit, Failure};
@@ -14,16 +14,13 @@ use crate::output::{Output, bytes, object};
 pub fn get(arguments: &GetArguments) -> Result<Exit, Failure> {
     let database = &arguments.database;
     let key = Key::new(&arguments.key, database)?;
-    let mut request = Vec::new();
-    GetRequest {
+    let request = GetRequest {
         database: &database.database,
         key: &key.bytes,
         ..GetRequest::default()
-    }
-    .encode(&mut request);
-
-    let answer = Caller::connect(&database.connection)?.unary(Method::Get, &request)?;
-    let answer = GetResponse::decode(&answer).map_err(unreadable)?;
+    };
+    let reply = Caller::connect(&database.connection)?.call::<Get>(&request)?;
+    let answer = reply.message();
     let number = arguments.number.then(|| number_of(answer.value));
     let mut output = Output::new(database.connection.output);
     if output.is_json() {

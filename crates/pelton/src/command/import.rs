@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use api::keyvalue::{
-    BatchMode, Expiry, Operation, OperationBody, PipeAnswers, PipeRequest, PutOperation,
-};
+use api::keyvalue::{Expiry, PipeAnswers, PipeRequest};
 use service::limits::TIME_TO_LIVE_MS_MAX;
 
 use super::pipe::{self, GROUP_BYTES, GROUP_OPERATIONS, PipeGroup, PipeOutcome};
@@ -18,6 +16,7 @@ use crate::exit::{Exit, Failure};
 use crate::export_format::{ExportEntry, ExportReader};
 use crate::input::{self, NamedInput};
 use crate::interrupt::Interrupt;
+use crate::json::OwnedOperation;
 use crate::output::{self, Output, object};
 use crate::progress::ProgressLine;
 
@@ -42,16 +41,16 @@ pub fn import(arguments: &ImportArguments) -> Result<Exit, Failure> {
     let unit = reader.unit();
     let expired = Arc::new(AtomicU64::new(0));
     let read = Arc::new(AtomicU64::new(0));
-    let database = arguments.database.clone();
-    let groups = pipe::read_ahead(grouped(
-        database,
-        Arc::clone(&expired),
-        Arc::clone(&read),
-        reader,
-    ))?;
+    let request = PipeRequest {
+        database: &arguments.database,
+        answers: PipeAnswers::FailuresOnly.number(),
+        ..PipeRequest::default()
+    };
+    let groups = pipe::read_ahead(grouped(Arc::clone(&expired), Arc::clone(&read), reader))?;
     let (mut entries, mut last_place) = (0, None);
     let ended = pipe::run(
         &mut caller,
+        request,
         &groups,
         &interrupt,
         &mut |places: &[u64], outcome| {
@@ -97,7 +96,6 @@ fn check(input: NamedInput, interrupt: &Interrupt) -> Result<u64, Failure> {
 /// Makes groups of Puts: what has been read by now, up to the bounds of a group. Counts those that
 /// had `expired`, and those that were `read` and may have been sent.
 fn grouped(
-    database: String,
     expired: Arc<AtomicU64>,
     read: Arc<AtomicU64>,
     mut reader: ExportReader<impl Read>,
@@ -107,7 +105,7 @@ fn grouped(
         if let Some(failure) = failed.take() {
             return Err(failure);
         }
-        let mut group: Vec<(u64, ExportEntry, Option<Expiry>)> = Vec::new();
+        let (mut places, mut group) = (Vec::new(), Vec::new());
         let mut bytes = 0;
         while !is_over && group.len() < GROUP_OPERATIONS && bytes < GROUP_BYTES {
             if !group.is_empty() && reader.may_wait() {
@@ -117,7 +115,9 @@ fn grouped(
                 Ok(Some((number, entry))) => match expiry(entry.expires_at_ms, now_ms()) {
                     Some(expiry) => {
                         bytes += entry.key.len() + entry.value.len() + 64;
-                        group.push((number, entry, expiry));
+                        let ExportEntry { key, value, .. } = entry;
+                        places.push(number);
+                        group.push(OwnedOperation::put(key, value, expiry));
                     }
                     None => drop(expired.fetch_add(1, Ordering::Relaxed)),
                 },
@@ -134,28 +134,11 @@ fn grouped(
             return Ok(None);
         }
         read.fetch_add(group.len() as u64, Ordering::Relaxed);
-        let operations: Vec<Operation<'_>> = group.iter().map(put).collect();
-        let mut request = Vec::with_capacity(bytes + database.len() + 64);
-        PipeRequest {
-            database: &database,
-            mode: BatchMode::Independent.number(),
-            operations: operations[..].into(),
-            answers: PipeAnswers::FailuresOnly.number(),
-            ..PipeRequest::default()
-        }
-        .encode(&mut request);
-        let places = group.iter().map(|(number, ..)| *number).collect();
-        Ok(Some(PipeGroup { request, places }))
+        Ok(Some(PipeGroup {
+            operations: group,
+            places,
+        }))
     }
-}
-
-fn put((_, entry, expiry): &(u64, ExportEntry, Option<Expiry>)) -> Operation<'_> {
-    Operation::from(OperationBody::Put(PutOperation {
-        key: &entry.key,
-        value: &entry.value,
-        expiry: *expiry,
-        ..PutOperation::default()
-    }))
 }
 
 /// The time to live that is left of an expiry, if there is one; `None` if it has passed.

@@ -1,11 +1,11 @@
 //! `pelton incr`
 
 use api::keyvalue::{IncrementRefusal, IncrementRequest, IncrementResponse};
-use service::Method;
+use api::rpc::keyvalue::Increment;
 
 use super::put::found;
 use super::value::condition;
-use super::{Caller, Key, in_database, say_miss, unreadable};
+use super::{Caller, Key, in_database, say_miss};
 use crate::arguments::IncrementArguments;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, object};
@@ -14,19 +14,16 @@ use crate::output::{Output, object};
 pub fn increment(arguments: &IncrementArguments) -> Result<Exit, Failure> {
     let database = &arguments.database;
     let key = Key::new(&arguments.key, database)?;
-    let mut request = Vec::new();
-    IncrementRequest {
+    let request = IncrementRequest {
         database: &database.database,
         key: &key.bytes,
         delta: arguments.delta,
         initial: arguments.initial,
         condition: condition(&arguments.condition),
         ..IncrementRequest::default()
-    }
-    .encode(&mut request);
-
-    let answer = Caller::connect(&database.connection)?.unary(Method::Increment, &request)?;
-    let answer = IncrementResponse::decode(&answer).map_err(unreadable)?;
+    };
+    let reply = Caller::connect(&database.connection)?.call::<Increment>(&request)?;
+    let answer = reply.message();
     let done = answer.applied.then_some("the number is added all the same");
     let mut output = Output::new(database.connection.output).after(done);
     if output.is_json() {

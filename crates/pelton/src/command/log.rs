@@ -14,9 +14,7 @@ use crate::arguments::{InspectLogArguments, LogArguments};
 use crate::encoding::{escape, insert_bytes};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, bytes, counted, databases, entries_and_blobs, object};
-
-/// The file by which a data folder is known.
-pub(super) const FORMAT_FILE: &str = "pelton-data";
+use crate::settings::FORMAT_FILE;
 
 /// Bytes of a value that are shown of a record.
 const SHOWN_BYTES: usize = 64;

@@ -55,6 +55,8 @@ pub use transact::transact;
 use std::time::{Duration, Instant};
 
 use api::keyvalue::Entry;
+use api::rpc::{Repetition, Rpc};
+use client::typed::Reply;
 use client::{CallError, CallOptions, Channel, ChannelOptions, Code, Credentials};
 use serde_json::{Map, Value};
 use service::Method;
@@ -112,22 +114,28 @@ impl Caller {
     }
 
     /// Calls a unary method.
-    fn unary(&mut self, method: Method, request: &[u8]) -> Result<Vec<u8>, Failure> {
+    fn call<M: Rpc>(&mut self, request: &M::Request<'_>) -> Result<Reply<M>, Failure> {
+        self.try_call::<M>(request)
+            .map_err(|error| self.failure::<M>(&error))
+    }
+
+    /// The same, for who looks at the error.
+    fn try_call<M: Rpc>(&mut self, request: &M::Request<'_>) -> Result<Reply<M>, CallError> {
         let options = self.options();
-        interrupt::note_calls(match method.changes_content() {
-            true => CallStage::Writing,
-            false => CallStage::Reading,
+        interrupt::note_calls(match M::repetition(request) {
+            Repetition::Harmless => CallStage::Reading,
+            Repetition::AtMostOnce | Repetition::MayRepeat => CallStage::Writing,
         });
-        let answer = self.channel.unary(&path(method), request, &options);
-        if answer.is_ok() {
+        let reply = self.channel.call::<M>(request, &options);
+        if reply.is_ok() {
             interrupt::note_calls(CallStage::Ended);
         }
-        answer.map_err(|error| self.failure(method, &error))
+        reply
     }
 
     /// The failure of a call in words.
-    fn failure(&self, method: Method, error: &CallError) -> Failure {
-        late_failure(&self.address, self.timeout, method.path(), error)
+    fn failure<M: Rpc>(&self, error: &CallError) -> Failure {
+        late_failure(&self.address, self.timeout, M::METHOD.path, error)
     }
 }
 
@@ -335,10 +343,6 @@ fn unreadable(error: impl std::fmt::Display) -> Failure {
     Failure::Failed(format!(
         "the server's answer cannot be understood ({error}); is it a pelton server?"
     ))
-}
-
-fn path(method: Method) -> String {
-    format!("/{}", method.path())
 }
 
 /// A key of the command line: its bytes, and how to show it in a message.

@@ -6,13 +6,16 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use api::keyvalue::{self, BatchResponse, PipeResponse};
-use client::{CallOptions, StreamStep, Streaming};
-use service::Method;
+use api::keyvalue::{self, BatchMode, BatchResponse, Operation, PipeRequest, PipeResponse};
+use api::rpc::Rpc;
+use api::rpc::keyvalue::Pipe as PipeMethod;
+use client::typed::Exchange;
+use client::{CallOptions, StreamStep};
 
-use super::{Caller, call_failure, path, unreadable};
+use super::{Caller, call_failure, unreadable};
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
+use crate::json::OwnedOperation;
 
 /// Operations sent as one group: enough to make the cost of a group small for each.
 pub const GROUP_OPERATIONS: usize = 1_000;
@@ -32,9 +35,9 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// Some operations that are sent together.
 pub struct PipeGroup<Place> {
-    /// The message of the Pipe.
-    pub request: Vec<u8>,
-    /// Where each operation comes from.
+    /// The operations.
+    pub operations: Vec<OwnedOperation>,
+    /// Where each of them comes from.
     pub places: Vec<Place>,
 }
 
@@ -74,24 +77,31 @@ pub fn read_ahead<Place: Send + 'static>(
     Ok(receiver)
 }
 
-/// Sends all groups, and hands over what became of each, in their order.
+/// Sends all groups, each operation for itself, and hands over what became of each group, in their
+/// order. `request` is what all groups have in common.
 ///
 /// What ends the input early (an error in it, Ctrl-C) is the result only when all that was sent
 /// before is answered.
-pub fn run<Place>(
-    caller: &mut Caller,
+pub fn run<'a, Place>(
+    caller: &'a mut Caller,
+    request: PipeRequest<'a>,
     groups: &Receiver<Result<PipeGroup<Place>, Failure>>,
     interrupt: &Interrupt,
     handle: &mut Handle<'_, Place>,
 ) -> Result<(), Failure> {
-    let (address, timeout) = (caller.address.clone(), caller.timeout);
-    let failed = |error| call_failure(&address, Method::Pipe.path(), &error);
-    let stream = caller
-        .channel
-        .streaming(&path(Method::Pipe), &CallOptions::default())
-        .map_err(failed)?;
+    let Caller {
+        channel,
+        address,
+        timeout,
+    } = caller;
+    let failed = |error| call_failure(address, PipeMethod::METHOD.path, &error);
+    let exchange = channel.call_streaming(&CallOptions::default());
     let mut pipe = Pipe {
-        stream,
+        exchange: exchange.map_err(failed)?,
+        request: PipeRequest {
+            mode: BatchMode::Independent.number(),
+            ..request
+        },
         under_way: VecDeque::new(),
         done: 0,
         is_closed: false,
@@ -104,18 +114,19 @@ pub fn run<Place>(
         }
         let mut wait = pipe.send_next(groups);
         loop {
-            match pipe.stream.poll(wait).map_err(failed)? {
-                StreamStep::Message(answer) => pipe.answered(&answer, handle)?,
+            match pipe.exchange.poll(wait).map_err(failed)? {
+                StreamStep::Message(reply) => pipe.answered(&reply.message(), handle)?,
                 StreamStep::Nothing => break,
                 StreamStep::Ended => return pipe.end(),
             }
             wait = Duration::ZERO;
         }
-        if pipe.last_progress.elapsed() >= timeout && (pipe.is_closed || !pipe.under_way.is_empty())
+        if pipe.last_progress.elapsed() >= *timeout
+            && (pipe.is_closed || !pipe.under_way.is_empty())
         {
             return Err(Failure::Failed(format!(
                 "{} on {address}: no answer for {:.1?}; --timeout says how long to wait",
-                Method::Pipe.path(),
+                PipeMethod::METHOD.path,
                 timeout
             )));
         }
@@ -123,7 +134,8 @@ pub fn run<Place>(
 }
 
 struct Pipe<'a, Place> {
-    stream: Streaming<'a>,
+    exchange: Exchange<'a, PipeMethod>,
+    request: PipeRequest<'a>,
     /// What was sent and is not answered.
     under_way: VecDeque<Vec<Place>>,
     done: u64,
@@ -136,7 +148,7 @@ impl<Place> Pipe<'_, Place> {
     /// Sends the next group if there is one and room for it; returns how long the network may be
     /// waited for.
     fn send_next(&mut self, groups: &Receiver<Result<PipeGroup<Place>, Failure>>) -> Duration {
-        let has_room = self.stream.can_send() && self.under_way.len() < GROUPS_UNDER_WAY;
+        let has_room = self.exchange.can_send() && self.under_way.len() < GROUPS_UNDER_WAY;
         if self.is_closed || !has_room {
             return LOOK;
         }
@@ -145,7 +157,12 @@ impl<Place> Pipe<'_, Place> {
                 if self.under_way.is_empty() {
                     self.last_progress = Instant::now();
                 }
-                self.stream.send(&group.request);
+                let operations = group.operations.iter().map(OwnedOperation::borrow);
+                let operations: Vec<Operation<'_>> = operations.collect();
+                self.exchange.send_with_others(&PipeRequest {
+                    operations: operations[..].into(),
+                    ..self.request
+                });
                 self.under_way.push_back(group.places);
             }
             Ok(Err(failure)) => self.close(Some(failure)),
@@ -159,12 +176,15 @@ impl<Place> Pipe<'_, Place> {
         self.is_closed = true;
         self.ended_by = ended_by;
         self.last_progress = Instant::now();
-        self.stream.close_send();
+        self.exchange.close_send();
     }
 
-    fn answered(&mut self, answer: &[u8], handle: &mut Handle<'_, Place>) -> Result<(), Failure> {
+    fn answered(
+        &mut self,
+        answer: &PipeResponse<'_>,
+        handle: &mut Handle<'_, Place>,
+    ) -> Result<(), Failure> {
         self.last_progress = Instant::now();
-        let answer = PipeResponse::decode(answer).map_err(unreadable)?;
         while self.done < answer.done {
             let places = self
                 .under_way
@@ -175,8 +195,7 @@ impl<Place> Pipe<'_, Place> {
                 _ if self.done != answer.batch_number => PipeOutcome::Done,
                 (_, Some(failure)) => PipeOutcome::Refused(failure),
                 (Some(batch), None) => {
-                    let indexes: Result<Vec<u32>, _> = answer.result_indexes.iter().collect();
-                    let indexes = indexes.map_err(unreadable)?;
+                    let indexes: Vec<u32> = answer.result_indexes.iter().flatten().collect();
                     PipeOutcome::Answered(batch, (!indexes.is_empty()).then_some(indexes))
                 }
                 (None, None) => PipeOutcome::Done,

@@ -8,7 +8,7 @@ use crate::arguments::{OutputFormat, ProtoArguments};
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 
-use super::log::FORMAT_FILE as DATA_FOLDER_FILE;
+use crate::settings::FORMAT_FILE as DATA_FOLDER_FILE;
 
 macro_rules! proto_files {
     ($($path:literal)*) => {
@@ -19,8 +19,10 @@ macro_rules! proto_files {
 }
 
 proto_files! {
+    "compat/brpc_echo.proto"
     "compat/gupload.proto"
     "compat/kvstore.proto"
+    "compat/srpc_benchmark.proto"
     "compat/ydb_ping.proto"
     "grpc/health/v1/health.proto"
     "grpc/reflection/v1/reflection.proto"

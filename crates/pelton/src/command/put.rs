@@ -1,10 +1,10 @@
 //! `pelton put`
 
-use api::keyvalue::{Condition, Expiry, PutRequest, PutResponse};
-use service::Method;
+use api::keyvalue::{Condition, Expiry, PutRequest};
+use api::rpc::keyvalue::Put;
 
 use super::value::{condition, number, value};
-use super::{Caller, Key, in_database, insert_previous, say_miss, show_previous, unreadable};
+use super::{Caller, Key, in_database, insert_previous, say_miss, show_previous};
 use crate::arguments::PutArguments;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, object};
@@ -27,8 +27,7 @@ pub fn put(arguments: &PutArguments) -> Result<Exit, Failure> {
         Some(time_to_live) => Some(Expiry::TimeToLiveMs(time_to_live.ms)),
         None => (arguments.keep_ttl).then_some(Expiry::KeepTimeToLive(true)),
     };
-    let mut request = Vec::with_capacity(value.len() + key.bytes.len() + 64);
-    PutRequest {
+    let request = PutRequest {
         database: &database.database,
         key: &key.bytes,
         value: &value,
@@ -36,11 +35,9 @@ pub fn put(arguments: &PutArguments) -> Result<Exit, Failure> {
         condition,
         expiry,
         ..PutRequest::default()
-    }
-    .encode(&mut request);
-
-    let answer = Caller::connect(&database.connection)?.unary(Method::Put, &request)?;
-    let answer = PutResponse::decode(&answer).map_err(unreadable)?;
+    };
+    let reply = Caller::connect(&database.connection)?.call::<Put>(&request)?;
+    let answer = reply.message();
     let done = answer
         .applied
         .then_some("the value is written all the same");

@@ -3,17 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use api::keyvalue::{
-    CountPrecision, CountRequest, CountResponse, Direction, Entry, KeyRange, Keys, ScanRequest,
-};
-use service::Method;
+use api::keyvalue::{CountPrecision, CountRequest, Direction, Entry, KeyRange, Keys, ScanRequest};
+use api::rpc::keyvalue::Count;
 
+use super::Caller;
 use super::resumable_scan::{EntrySink, ResumableScan};
-use super::{Caller, unreadable};
 use crate::arguments::{
     CountArguments, DatabaseArguments, KeyEncoding, RangeArguments, ScanArguments, quoted,
 };
-use crate::encoding::{decode_key, escape, insert_bytes, show_key};
+use crate::encoding::{decode_key, escape_into, insert_bytes, show_key};
 use crate::exit::{Exit, Failure};
 use crate::interrupt;
 use crate::output::{Output, entries, object};
@@ -69,17 +67,14 @@ pub fn count(arguments: &CountArguments) -> Result<Exit, Failure> {
         true => CountPrecision::Estimate,
         false => CountPrecision::Unspecified,
     };
-    let mut request = Vec::new();
-    CountRequest {
+    let request = CountRequest {
         database: &database.database,
         precision: precision.number(),
         keys: range.keys(),
         ..CountRequest::default()
-    }
-    .encode(&mut request);
-
-    let answer = Caller::connect(&database.connection)?.unary(Method::Count, &request)?;
-    let answer = CountResponse::decode(&answer).map_err(unreadable)?;
+    };
+    let reply = Caller::connect(&database.connection)?.call::<Count>(&request)?;
+    let answer = reply.message();
     let mut output = Output::new(database.connection.output);
     output.either(&answer.count.to_string(), || {
         object([
@@ -122,6 +117,7 @@ pub fn scan(arguments: &ScanArguments) -> Result<Exit, Failure> {
     let mut printing = Printing {
         arguments,
         output: Output::new(database.connection.output),
+        line: Vec::new(),
         printed,
     };
     let scan = ResumableScan::new(&database.connection, request);
@@ -153,13 +149,15 @@ fn start_after_flag(key: &[u8], encoding: KeyEncoding) -> String {
 struct Printing<'a> {
     arguments: &'a ScanArguments,
     output: Output,
+    /// The line of an entry, whose memory is used again.
+    line: Vec<u8>,
     /// Entries that were written out, for the message of a signal.
     printed: Arc<AtomicU64>,
 }
 
 impl EntrySink for Printing<'_> {
     fn entry(&mut self, entry: &Entry<'_>) -> Result<(), Failure> {
-        print_entry(&mut self.output, entry, self.arguments)
+        print_entry(&mut self.output, &mut self.line, entry, self.arguments)
     }
 
     fn page(&mut self, entries: u64) -> Result<(), Failure> {
@@ -175,17 +173,19 @@ impl EntrySink for Printing<'_> {
 
 fn print_entry(
     output: &mut Output,
+    line: &mut Vec<u8>,
     entry: &Entry<'_>,
     arguments: &ScanArguments,
 ) -> Result<(), Failure> {
     if !output.is_json() {
-        let key = show_key(entry.key, arguments.database.key_encoding);
-        let text = if arguments.keys_only {
-            key
-        } else {
-            format!("{key}\t{}", escape(entry.value))
-        };
-        return output.line(&text);
+        line.clear();
+        line.extend_from_slice(show_key(entry.key, arguments.database.key_encoding).as_bytes());
+        if !arguments.keys_only {
+            line.push(b'\t');
+            escape_into(line, entry.value);
+        }
+        line.push(b'\n');
+        return output.bytes(line);
     }
     let mut fields = object([]);
     insert_bytes(&mut fields, "key", entry.key);

@@ -17,12 +17,14 @@ use crate::arguments::RestoreArguments;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::output::{Output, bytes, databases, entries, object};
+use crate::own_files;
 use crate::progress::ProgressLine;
 use crate::serve::random;
 use crate::time_source::SystemTimeSource;
 
 /// Makes a data folder of a backup, or checks one.
 pub fn restore(arguments: &RestoreArguments) -> Result<Exit, Failure> {
+    own_files::deny_others();
     let name = arguments.backup.display();
     let source = RealDisk::open_read_only(&arguments.backup).map_err(|error| {
         // `pelton backup NAME` makes it where the server says.

@@ -7,10 +7,12 @@
 use std::time::{Duration, Instant};
 
 use api::keyvalue::{Entry, ScanPage, ScanRequest};
+use api::rpc::Rpc;
+use api::rpc::keyvalue::Scan;
 use client::{CallError, CallOptions, StreamStep};
-use service::Method;
+use protobuf::DecodeError;
 
-use super::{Caller, late_failure, path, unreadable};
+use super::{Caller, late_failure, unreadable};
 use crate::arguments::ConnectionArguments;
 use crate::exit::Failure;
 
@@ -101,42 +103,44 @@ impl<'a> ResumableScan<'a> {
     }
 
     /// What is left of the scan.
-    fn rest(&self) -> Vec<u8> {
-        let mut request = Vec::new();
-        let rest = ScanRequest {
+    fn rest(&self) -> ScanRequest<'_> {
+        ScanRequest {
             limit: match self.request.limit {
                 0 => 0,
                 limit => limit - self.entries,
             },
             start_after: self.last_key.as_deref().or(self.request.start_after),
             ..self.request
-        };
-        rest.encode(&mut request);
-        request
+        }
     }
 
     /// Scans on one connection, as far as that brings it. The time of `--timeout` begins anew with
     /// each page, since a scan may be long.
     fn attempt(&mut self, caller: &mut Caller, sink: &mut impl EntrySink) -> Result<(), Ended> {
-        let (address, timeout) = (caller.address.clone(), caller.timeout);
+        let Caller {
+            channel,
+            address,
+            timeout,
+        } = caller;
+        let timeout = *timeout;
         let ended = |error: CallError| {
-            let failure = late_failure(&address, timeout, Method::Scan.path(), &error);
+            let failure = late_failure(address, timeout, Scan::METHOD.path, &error);
             match error {
                 CallError::ConnectionLost { .. } | CallError::NotBegun(_) => Ended::Lost(failure),
                 _ => Ended::Refused(failure),
             }
         };
-        let called = path(Method::Scan);
-        let scan = (caller.channel).streaming(&called, &CallOptions::default());
+        let scan = channel.call_streaming::<Scan>(&CallOptions::default());
         let mut scan = scan.map_err(ended)?;
         scan.send(&self.rest());
         scan.close_send();
         let (mut is_complete, mut last_page) = (false, Instant::now());
         loop {
             sink.check_interrupt(self.entries).map_err(Ended::Given)?;
-            match scan.poll(LOOK.min(timeout)).map_err(ended)? {
-                StreamStep::Message(page) => {
-                    is_complete |= self.take(&page, sink)?;
+            let step = scan.poll_with(LOOK.min(timeout), |page| self.take(page, sink));
+            match step.map_err(ended)? {
+                StreamStep::Message(is_last) => {
+                    is_complete |= is_last?;
                     last_page = Instant::now();
                 }
                 StreamStep::Ended if is_complete => return Ok(()),
@@ -153,9 +157,13 @@ impl<'a> ResumableScan<'a> {
     }
 
     /// Hands a page to the sink. Returns whether it is the last one.
-    fn take(&mut self, page: &[u8], sink: &mut impl EntrySink) -> Result<bool, Ended> {
+    fn take(
+        &mut self,
+        page: Result<ScanPage<'_>, DecodeError>,
+        sink: &mut impl EntrySink,
+    ) -> Result<bool, Ended> {
         let refused = |error| Ended::Refused(unreadable(error));
-        let page = ScanPage::decode(page).map_err(refused)?;
+        let page = page.map_err(refused)?;
         let mut last_key = None;
         for entry in &page.entries {
             let entry = entry.map_err(refused)?;

@@ -1,13 +1,11 @@
 //! `pelton role set|list|drop`
 
-use api::admin::{
-    DropRoleRequest, ListRolesResponse, RoleDescription, SetRoleRequest, SetRoleResponse,
-};
-use service::Method;
+use api::admin::{DropRoleRequest, ListRolesRequest, SetRoleRequest};
+use api::rpc::admin::{DropRole, ListRoles, SetRole};
 use service::rights::shown_right;
 
+use super::Caller;
 use super::token::warn_of_databases;
-use super::{Caller, unreadable};
 use crate::arguments::{DropRoleArguments, ListRolesArguments, SetRoleArguments};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, in_columns, object};
@@ -20,14 +18,11 @@ pub fn set_role(arguments: &SetRoleArguments) -> Result<Exit, Failure> {
         name: &arguments.name,
         rights: (&rights[..]).into(),
     };
-    let mut bytes = Vec::new();
-    request.encode(&mut bytes);
     let connection = &arguments.connection;
-    let answer = Caller::connect(connection)?.unary(Method::AdminSetRole, &bytes)?;
-    let answer = SetRoleResponse::decode(&answer).map_err(unreadable)?;
+    let reply = Caller::connect(connection)?.call::<SetRole>(&request)?;
     warn_of_databases(connection, &arguments.rights);
     let mut output = Output::new(connection.output);
-    match (output.is_json(), answer.created) {
+    match (output.is_json(), reply.message().created) {
         (true, created) => output.object(object([("created", created.into())]))?,
         (false, true) => output.line("created")?,
         (false, false) => output.line("changed")?,
@@ -39,11 +34,9 @@ pub fn set_role(arguments: &SetRoleArguments) -> Result<Exit, Failure> {
 /// Removes a role.
 pub fn drop_role(arguments: &DropRoleArguments) -> Result<Exit, Failure> {
     let name = &*arguments.name;
-    let mut request = Vec::new();
-    DropRoleRequest { name }.encode(&mut request);
     let connection = &arguments.connection;
-    let answer = Caller::connect(connection)?.unary(Method::AdminDropRole, &request);
-    answer.map_err(|failure| {
+    let dropped = Caller::connect(connection)?.call::<DropRole>(&DropRoleRequest { name });
+    dropped.map_err(|failure| {
         failure.or_miss(&format!("nothing dropped: there is no role `{name}`"))
     })?;
     let mut output = Output::new(connection.output);
@@ -58,15 +51,11 @@ pub fn drop_role(arguments: &DropRoleArguments) -> Result<Exit, Failure> {
 /// Lists all roles.
 pub fn list_roles(arguments: &ListRolesArguments) -> Result<Exit, Failure> {
     let connection = &arguments.connection;
-    let answer = Caller::connect(connection)?.unary(Method::AdminListRoles, b"")?;
-    let answer = ListRolesResponse::decode(&answer).map_err(unreadable)?;
-    let roles: Result<Vec<RoleDescription<'_>>, _> = answer.roles.iter().collect();
-    let roles = roles.map_err(unreadable)?;
+    let reply = Caller::connect(connection)?.call::<ListRoles>(&ListRolesRequest {})?;
     let mut output = Output::new(connection.output);
     let mut rows = vec![["NAME", "TOKENS", "RIGHTS"].map(str::to_owned)];
-    for role in &roles {
-        let rights: Result<Vec<&str>, _> = role.rights.iter().collect();
-        let rights = rights.map_err(unreadable)?;
+    for role in reply.message().roles.iter().flatten() {
+        let rights: Vec<&str> = role.rights.iter().flatten().collect();
         match output.is_json() {
             true => output.object(object([
                 ("name", role.name.into()),

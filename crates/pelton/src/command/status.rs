@@ -3,14 +3,15 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use api::admin::StatisticsResponse;
-use api::health::{HealthCheckResponse, ServingStatus};
+use api::admin::{StatisticsRequest, StatisticsResponse};
+use api::health::{HealthCheckRequest, ServingStatus};
+use api::rpc::admin::Statistics;
+use api::rpc::health::Check;
+use client::typed::Reply;
 use client::{CallError, Code};
-use protobuf::Message;
 use serde_json::{Map, Value};
-use service::Method;
 
-use super::{Caller, echo, path, unreadable};
+use super::{Caller, echo};
 use crate::arguments::{ConnectionArguments, StatusArguments};
 use crate::encoding::escape;
 use crate::exit::{Exit, Failure};
@@ -22,8 +23,8 @@ use crate::size::Size;
 /// machine's scheduler.
 const ROUND_TRIPS: usize = 5;
 
-/// Asks a server whether it is ready, what it is, how far away, and, on its own machine, what it
-/// holds.
+/// Asks a server whether it is ready, what it is, and, if the caller has a right, how far away, and
+/// what it holds.
 pub fn status(arguments: &StatusArguments) -> Result<Exit, Failure> {
     if let Some(wait) = arguments.wait {
         return wait_until_ready(&arguments.connection, Duration::from_millis(wait.ms));
@@ -31,17 +32,11 @@ pub fn status(arguments: &StatusArguments) -> Result<Exit, Failure> {
     let mut caller = Caller::connect(&arguments.connection)?;
     let serving = health(&mut caller)?;
     let server = greeting(&mut caller)?;
-    let round_trip = (0..ROUND_TRIPS)
-        .map(|_| echo::round_trip(&mut caller, b""))
-        .try_fold(Duration::MAX, |least, time| {
-            time.map(|time| least.min(time))
-        })?;
-
+    let round_trip = told((0..ROUND_TRIPS).try_fold(Duration::MAX, |least, _| {
+        echo::round_trip(&mut caller, b"").map(|time| least.min(time))
+    }))?;
     let figures = figures(&mut caller)?;
-    let figures = figures.as_deref().map(StatisticsResponse::decode);
-    let figures = figures.transpose().map_err(unreadable)?;
-    let sound = figures.as_ref().map_or(Ok(()), Message::validate);
-    sound.map_err(unreadable)?;
+    let figures = figures.as_ref().map(Reply::message);
 
     let word = word(serving);
     let mut output = Output::new(arguments.connection.output);
@@ -50,7 +45,10 @@ pub fn status(arguments: &StatusArguments) -> Result<Exit, Failure> {
             ("address", caller.address.as_str().into()),
             ("status", word.into()),
             ("server", server.as_str().into()),
-            ("round_trip_us", (round_trip.as_nanos() as f64 / 1e3).into()),
+            (
+                "round_trip_us",
+                round_trip.map_or(Value::Null, |time| (time.as_nanos() as f64 / 1e3).into()),
+            ),
         ]);
         if let Some(figures) = &figures {
             insert_figures(&mut fields, figures);
@@ -59,7 +57,13 @@ pub fn status(arguments: &StatusArguments) -> Result<Exit, Failure> {
     } else {
         output.line(&format!("{} is {word}", caller.address))?;
         output.line(&format!("server: {server}"))?;
-        output.line(&format!("round trip: {round_trip:.1?}"))?;
+        output.line(&match round_trip {
+            Some(time) => format!("round trip: {time:.1?}"),
+            None => {
+                "what it holds and the round trip are for callers with a right: --token-file FILE"
+                    .to_owned()
+            }
+        })?;
         for line in figures.iter().flat_map(lines) {
             output.line(&line)?;
         }
@@ -121,19 +125,29 @@ fn word(serving: bool) -> &'static str {
 
 /// Whether the server as a whole is ready.
 fn health(caller: &mut Caller) -> Result<bool, Failure> {
-    let answer = caller.unary(Method::HealthCheck, b"")?;
-    let answer = HealthCheckResponse::decode(&answer).map_err(unreadable)?;
-    Ok(answer.status == ServingStatus::Serving.number())
+    let reply = caller.call::<Check>(&HealthCheckRequest::default())?;
+    Ok(reply.message().status == ServingStatus::Serving.number())
 }
 
-/// What the server holds and has done; `None` if it tells that only to callers on its own machine.
-fn figures(caller: &mut Caller) -> Result<Option<Vec<u8>>, Failure> {
-    let method = Method::AdminStatistics;
-    let options = caller.options();
-    match caller.channel.unary(&path(method), b"", &options) {
-        Ok(answer) => Ok(Some(answer)),
-        Err(CallError::Status(status)) if status.code() == Code::PermissionDenied => Ok(None),
-        Err(error) => Err(caller.failure(method, &error)),
+/// What a call brought; `None` if callers like this one have no right to it.
+fn told<T>(called: Result<T, Failure>) -> Result<Option<T>, Failure> {
+    match called {
+        Err(Failure::Call(call)) if call.status.is_some_and(is_without_right) => Ok(None),
+        called => called.map(Some),
+    }
+}
+
+/// Statuses of a server that does not tell callers like this one.
+fn is_without_right(code: Code) -> bool {
+    matches!(code, Code::PermissionDenied | Code::Unauthenticated)
+}
+
+/// What the server holds and has done; `None` if callers like this one have no right to know.
+fn figures(caller: &mut Caller) -> Result<Option<Reply<Statistics>>, Failure> {
+    match caller.try_call::<Statistics>(&StatisticsRequest {}) {
+        Ok(reply) => Ok(Some(reply)),
+        Err(CallError::Status(status)) if is_without_right(status.code()) => Ok(None),
+        Err(error) => Err(caller.failure::<Statistics>(&error)),
     }
 }
 
@@ -173,8 +187,8 @@ fn lines(figures: &StatisticsResponse<'_>) -> Vec<String> {
         ));
         if log.full {
             lines.push(
-                "no space or no inodes are left on the disk: writes that grow are refused \
-                        until there is room"
+                "no space or no inodes are left on the disk: writes that grow are refused until \
+                 there is room for the next file of the log, --log-segment bytes"
                     .into(),
             );
         }

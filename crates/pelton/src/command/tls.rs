@@ -1,6 +1,7 @@
 //! TLS as the command line asks for it, and what to do when it fails.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use client::tls::{
@@ -65,6 +66,14 @@ pub fn connect_failure(address: &Address, error: &ConnectError) -> Failure {
         },
         ConnectError::TokenWithoutTls { .. } => {
             "--tls or --tls-ca speaks TLS; --token-without-tls sends the token all the same".into()
+        }
+        ConnectError::Failed {
+            address: Address::Unix(_),
+            error,
+        } if error.kind() == ErrorKind::PermissionDenied => {
+            "this user may not open the socket, or a folder on its path: by default only the user \
+             of the server may, --unix-mode 660 of `pelton serve` lets its group in"
+                .into()
         }
         _ => CONNECT_HINT.into(),
     };
@@ -160,4 +169,22 @@ pub fn call_hint(error: &CallError) -> &'static str {
     } else {
         ""
     }
+}
+
+#[cfg(test)]
+#[test]
+fn a_socket_that_may_not_be_opened_names_the_mode() {
+    let text = |address: &str, kind: ErrorKind| {
+        let address: Address = address.parse().expect(address);
+        let error = ConnectError::Failed {
+            address: address.clone(),
+            error: kind.into(),
+        };
+        connect_failure(&address, &error).to_string()
+    };
+    let denied = ErrorKind::PermissionDenied;
+    assert!(text("unix:/a.sock", denied).contains("--unix-mode 660"));
+    // Elsewhere it is a firewall.
+    assert!(!text("127.0.0.1:1", denied).contains("--unix-mode"));
+    assert!(!text("unix:/a.sock", ErrorKind::OutOfMemory).contains("--unix-mode"));
 }

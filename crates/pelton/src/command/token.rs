@@ -3,19 +3,21 @@
 use std::io;
 
 use api::admin::{
-    CreateTokenRequest, CreateTokenResponse, ListDatabasesResponse, ListTokensResponse,
-    RevokeTokenRequest, RotateTokenRequest, RotateTokenResponse, TokenDescription,
+    CreateTokenRequest, ListDatabasesRequest, ListTokensRequest, RevokeTokenRequest,
+    RotateTokenRequest, TokenDescription,
 };
+use api::rpc::Rpc;
+use api::rpc::admin::{CreateToken, ListDatabases, ListTokens, RevokeToken, RotateToken};
+use client::typed::Reply;
 use rustix::fs::{FallocateFlags, FileType, fallocate};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{Resource, getrlimit};
 use serde_json::{Map, Value};
-use service::Method;
 use service::limits::{TOKEN_EXPIRY_MS_MAX, TOKEN_KEEP_MS_MAX};
 use service::rights::{Grant, shown_right};
 use time::OffsetDateTime;
 
-use super::{Caller, unreadable};
+use super::Caller;
 use crate::arguments::{
     ConnectionArguments, CreateTokenArguments, ListTokensArguments, NewTokenArguments,
     RevokeTokenArguments, RotateTokenArguments,
@@ -35,20 +37,22 @@ pub fn create_token(arguments: &CreateTokenArguments) -> Result<Exit, Failure> {
     let request = CreateTokenRequest {
         name: &arguments.name,
         rights: (&rights[..]).into(),
-        expires_after_ms: some_time("--expires", arguments.expires, TOKEN_EXPIRY_MS_MAX)?,
+        expires_after_ms: some_time(
+            ("--expires", "it does not expire"),
+            arguments.expires,
+            TOKEN_EXPIRY_MS_MAX,
+        )?,
         binding: &binding,
     };
-    let mut bytes = Vec::new();
-    request.encode(&mut bytes);
     if !binding.is_empty() {
-        let bound = bind(&arguments.connection, &bytes)?;
+        let bound = bind(&arguments.connection, &request)?;
         warn_of_databases(&arguments.connection, &arguments.rights);
         return Ok(bound);
     }
     let place = NewToken::open(&arguments.new)?;
-    let answer = place.call(&arguments.connection, Method::AdminCreateToken, &bytes)?;
+    let reply = place.call::<CreateToken>(&arguments.connection, &request)?;
     warn_of_databases(&arguments.connection, &arguments.rights);
-    let answer = CreateTokenResponse::decode(&answer).map_err(unreadable)?;
+    let answer = reply.message();
     let described = answer.description.unwrap_or_default();
     let name = &arguments.name;
     let again = format!("`pelton token revoke {name}` takes it back");
@@ -61,10 +65,12 @@ pub fn create_token(arguments: &CreateTokenArguments) -> Result<Exit, Failure> {
 }
 
 /// Has a name bound to a certificate or a user.
-fn bind(connection: &ConnectionArguments, request: &[u8]) -> Result<Exit, Failure> {
-    let answer = call(connection, Method::AdminCreateToken, request)?;
-    let answer = CreateTokenResponse::decode(&answer).map_err(unreadable)?;
-    let described = answer.description.unwrap_or_default();
+fn bind(
+    connection: &ConnectionArguments,
+    request: &CreateTokenRequest<'_>,
+) -> Result<Exit, Failure> {
+    let reply = Caller::connect(connection)?.call::<CreateToken>(request)?;
+    let described = reply.message().description.unwrap_or_default();
     match described.binding.is_empty() {
         // A server that does not know of bindings has made a token.
         true => Err(Failure::Failed(format!(
@@ -82,18 +88,15 @@ pub(super) fn warn_of_databases(connection: &ConnectionArguments, rights: &[Gran
     if named.iter().all(|name| name.is_empty()) {
         return;
     }
-    let Ok(answer) = call(connection, Method::AdminListDatabases, b"") else {
+    let listed = Caller::connect(connection)
+        .and_then(|mut caller| caller.call::<ListDatabases>(&ListDatabasesRequest {}));
+    let Ok(reply) = listed else {
         return;
     };
-    let Ok(answer) = ListDatabasesResponse::decode(&answer) else {
-        return;
-    };
+    let databases = reply.message().databases;
     let there = |name: &str| {
-        let mut databases = answer.databases.iter();
-        databases.any(|one| {
-            let known = one.ok().and_then(|one| one.database);
-            known.is_some_and(|one| one.name == name)
-        })
+        let known = databases.iter().flatten().filter_map(|one| one.database);
+        known.into_iter().any(|one| one.name == name)
     };
     for name in named
         .into_iter()
@@ -113,16 +116,16 @@ fn show_bound(
 ) -> Result<Exit, Failure> {
     let mut output = Output::new(connection.output);
     match output.is_json() {
-        true => output.object(fields(described)?)?,
+        true => output.object(fields(described))?,
         false => output.line("bound")?,
     }
     output.end()?;
-    note(format_args!("{}: {}", described.name, summary(described)?));
+    note(format_args!("{}: {}", described.name, summary(described)));
     Ok(Exit::Done)
 }
 
 /// What is said of a new identity.
-fn summary(described: &TokenDescription<'_>) -> Result<String, Failure> {
+fn summary(described: &TokenDescription<'_>) -> String {
     let bound = match described.binding {
         "" => String::new(),
         binding => format!("{binding}; "),
@@ -135,10 +138,10 @@ fn summary(described: &TokenDescription<'_>) -> Result<String, Failure> {
         0 => String::new(),
         at_ms => format!("; the one before is good until {}", at(at_ms)),
     };
-    Ok(format!(
+    format!(
         "{bound}{}; {expires}{previous}",
-        shown_rights(described, ", ")?
-    ))
+        shown_rights(described, ", ")
+    )
 }
 
 /// Makes another token for a name.
@@ -148,29 +151,25 @@ pub fn rotate_token(arguments: &RotateTokenArguments) -> Result<Exit, Failure> {
         name,
         keep_for_ms: match arguments.keep {
             Some(Span { ms: 0 }) => 0,
-            keep => some_time("--keep", keep, TOKEN_KEEP_MS_MAX)?,
+            keep => some_time(("--keep", UNCHANGED), keep, TOKEN_KEEP_MS_MAX)?,
         },
-        expires_after_ms: some_time("--expires", arguments.expires, TOKEN_EXPIRY_MS_MAX)?,
+        expires_after_ms: some_time(
+            ("--expires", UNCHANGED),
+            arguments.expires,
+            TOKEN_EXPIRY_MS_MAX,
+        )?,
         revoke_own: arguments.keep.is_some(),
         confirm_name: if arguments.last_admin { name } else { "" },
     };
-    let mut bytes = Vec::new();
-    request.encode(&mut bytes);
     let place = NewToken::open(&arguments.new)?;
-    let called = place.call(&arguments.connection, Method::AdminRotateToken, &bytes);
-    let answer = called.map_err(|failure| match refused_as_last(failure) {
+    let called = place.call::<RotateToken>(&arguments.connection, &request);
+    let reply = called.map_err(|failure| match refused_as_last(failure) {
         Ok(failure) => failure.with("make another one first, or rotate it with --last-admin"),
         Err(failure) => failure.or_miss(&format!("nothing rotated: there is no token `{name}`")),
     })?;
-    let answer = RotateTokenResponse::decode(&answer).map_err(unreadable)?;
+    let answer = reply.message();
     let described = answer.description.unwrap_or_default();
-    let again = match described.previous_expires_at_ms {
-        0 => format!("`pelton token rotate {name}` makes another one"),
-        at_ms => format!(
-            "the one before is good until {}: `pelton token rotate {name}` makes another one",
-            at(at_ms)
-        ),
-    };
+    let again = way_back(name, described.previous_expires_at_ms);
     place.show(
         answer.token.reveal(),
         &described,
@@ -179,8 +178,30 @@ pub fn rotate_token(arguments: &RotateTokenArguments) -> Result<Exit, Failure> {
     )
 }
 
-/// 0 is never in a request, and a mistake on the command line.
-fn some_time(flag: &str, span: Option<Span>, most_ms: u64) -> Result<u64, Failure> {
+/// What can be done about a new token that was lost, as long as the one before is good.
+fn way_back(name: &str, previous_expires_at_ms: u64) -> String {
+    match previous_expires_at_ms {
+        0 => format!(
+            "the one before is good no longer; an administrator's `pelton token rotate {name}` \
+             makes another one"
+        ),
+        at_ms => format!(
+            "the one before is good until {}: `pelton token rotate {name}` makes another one",
+            at(at_ms)
+        ),
+    }
+}
+
+/// What becomes of the expiry of a name without --expires.
+const UNCHANGED: &str = "it does not change";
+
+/// 0 is never in a request, and a mistake on the command line. `without`: what holds without the
+/// flag.
+fn some_time(
+    (flag, without): (&str, &str),
+    span: Option<Span>,
+    most_ms: u64,
+) -> Result<u64, Failure> {
     match span {
         Some(Span { ms }) if ms > most_ms => {
             let days = most_ms / DAY_MS;
@@ -189,21 +210,13 @@ fn some_time(flag: &str, span: Option<Span>, most_ms: u64) -> Result<u64, Failur
             )))
         }
         Some(Span { ms: 0 }) => Err(Failure::Usage(format!(
-            "{flag} 0: it would have expired at once; without {flag} it does not change"
+            "{flag} 0: it would have expired at once; without {flag} {without}"
         ))),
         span => Ok(span.map_or(0, |span| span.ms)),
     }
 }
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
-
-fn call(
-    connection: &ConnectionArguments,
-    method: Method,
-    request: &[u8],
-) -> Result<Vec<u8>, Failure> {
-    Caller::connect(connection)?.unary(method, request)
-}
 
 /// Where a new token goes. There is room for it before the token is made: nobody can ask for it
 /// again.
@@ -222,19 +235,18 @@ impl NewToken {
 
     /// Has the token made. A signal that comes meanwhile is noted, and the token comes to its place
     /// all the same; a second one ends the program.
-    fn call(
+    fn call<M: Rpc>(
         &self,
         connection: &ConnectionArguments,
-        method: Method,
-        request: &[u8],
-    ) -> Result<Vec<u8>, Failure> {
+        request: &M::Request<'_>,
+    ) -> Result<Reply<M>, Failure> {
         let interrupt = Interrupt::listen();
         let called = Caller::connect(connection).and_then(|mut caller| {
             if interrupt.is_set() {
                 let message = "interrupted: no token was made".to_owned();
                 return Err(Failure::Interrupted(message));
             }
-            (caller.unary(method, request)).map_err(|failure| match failure.is_unknown() {
+            (caller.call::<M>(request)).map_err(|failure| match failure.is_unknown() {
                 true => failure.with(
                     "the token may have been made all the same, and nobody has it: `pelton token \
                      list` shows its name",
@@ -256,7 +268,7 @@ impl NewToken {
         connection: &ConnectionArguments,
         again: &str,
     ) -> Result<Exit, Failure> {
-        let mut fields = fields(described)?;
+        let mut fields = fields(described);
         let mut output = Output::new(connection.output);
         let shown = match &self {
             NewToken::Output => {
@@ -278,7 +290,7 @@ impl NewToken {
         note(format_args!(
             "{}: {}. The token is not shown again",
             described.name,
-            summary(described)?
+            summary(described)
         ));
         if matches!(self, NewToken::File(_)) && output.is_json() {
             output.object(fields)?;
@@ -301,6 +313,19 @@ fn check_output() -> Result<(), Failure> {
         Ok(stat) => stat,
         Err(error) => return refused(&error.to_string()),
     };
+    // What a program finds that is started without standard output (`>&-`): the standard library
+    // opens it so, and nothing tells the one from the other.
+    let null = rustix::fs::stat("/dev/null");
+    let is_device = FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice;
+    if is_device && null.is_ok_and(|null| null.st_rdev == stat.st_rdev) {
+        return refused(
+            "it is closed, or /dev/null, where nobody can read it; --to FILE writes it into a file",
+        );
+    }
+    // A device that takes nothing (/dev/full) does not take nothing either.
+    if is_device && let Err(error) = retry_on_intr(|| rustix::io::write(&stdout, &[])) {
+        return refused(&error.to_string());
+    }
     if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
         let end = u64::try_from(stat.st_size).unwrap_or(0);
         // Which the call below does not look at.
@@ -333,10 +358,9 @@ pub fn revoke_token(arguments: &RevokeTokenArguments) -> Result<Exit, Failure> {
         true => name,
         false => "",
     };
-    let mut request = Vec::new();
-    RevokeTokenRequest { name, confirm_name }.encode(&mut request);
-    let answer = call(&arguments.connection, Method::AdminRevokeToken, &request);
-    answer.map_err(|failure| match refused_as_last(failure) {
+    let request = RevokeTokenRequest { name, confirm_name };
+    let revoked = Caller::connect(&arguments.connection)?.call::<RevokeToken>(&request);
+    revoked.map_err(|failure| match refused_as_last(failure) {
         Ok(failure) => failure.with("make another one first, or revoke it with --last-admin"),
         Err(failure) => failure.or_miss(&format!("nothing revoked: there is no token `{name}`")),
     })?;
@@ -368,17 +392,16 @@ const LAST_ADMIN: &str = "is the last token with the right admin";
 
 /// Lists all tokens.
 pub fn list_tokens(arguments: &ListTokensArguments) -> Result<Exit, Failure> {
-    let answer = call(&arguments.connection, Method::AdminListTokens, b"")?;
-    let answer = ListTokensResponse::decode(&answer).map_err(unreadable)?;
-    let tokens: Result<Vec<TokenDescription<'_>>, _> = answer.tokens.iter().collect();
-    let tokens = tokens.map_err(unreadable)?;
+    let mut caller = Caller::connect(&arguments.connection)?;
+    let reply = caller.call::<ListTokens>(&ListTokensRequest {})?;
+    let tokens: Vec<TokenDescription<'_>> = reply.message().tokens.iter().flatten().collect();
     let mut output = Output::new(arguments.connection.output);
     if output.is_json() {
         for token in &tokens {
-            output.object(fields(token)?)?;
+            output.object(fields(token))?;
         }
     } else {
-        for line in table(&tokens)? {
+        for line in table(&tokens) {
             output.line(&line)?;
         }
     }
@@ -386,21 +409,20 @@ pub fn list_tokens(arguments: &ListTokensArguments) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn rights<'a>(token: &TokenDescription<'a>) -> Result<Vec<&'a str>, Failure> {
-    let rights: Result<Vec<&str>, _> = token.rights.iter().collect();
-    rights.map_err(unreadable)
+fn rights<'a>(token: &TokenDescription<'a>) -> Vec<&'a str> {
+    token.rights.iter().flatten().collect()
 }
 
 /// The rights in one text, in which each is told from the others.
-fn shown_rights(token: &TokenDescription<'_>, separator: &str) -> Result<String, Failure> {
-    let rights = rights(token)?.into_iter().map(shown_right);
-    Ok(rights.collect::<Vec<_>>().join(separator))
+fn shown_rights(token: &TokenDescription<'_>, separator: &str) -> String {
+    let rights = rights(token).into_iter().map(shown_right);
+    rights.collect::<Vec<_>>().join(separator)
 }
 
-fn fields(token: &TokenDescription<'_>) -> Result<Map<String, Value>, Failure> {
+fn fields(token: &TokenDescription<'_>) -> Map<String, Value> {
     let mut fields = object([
         ("name", token.name.into()),
-        ("rights", rights(token)?.into()),
+        ("rights", rights(token).into()),
         ("created_at_ms", token.created_at_ms.into()),
     ]);
     if token.expires_at_ms > 0 {
@@ -416,7 +438,7 @@ fn fields(token: &TokenDescription<'_>) -> Result<Map<String, Value>, Failure> {
     if !token.binding.is_empty() {
         fields.insert("binding".into(), token.binding.into());
     }
-    Ok(fields)
+    fields
 }
 
 /// The columns of `pelton token list`; the last one has any length.
@@ -429,15 +451,13 @@ const COLUMNS: [&str; 6] = [
     "RIGHTS",
 ];
 
-fn table(tokens: &[TokenDescription<'_>]) -> Result<Vec<String>, Failure> {
+fn table(tokens: &[TokenDescription<'_>]) -> Vec<String> {
     let mut rows = vec![COLUMNS.map(str::to_owned)];
-    for token in tokens {
-        rows.push(cells(token)?);
-    }
-    Ok(in_columns(rows, [false; COLUMNS.len()]))
+    rows.extend(tokens.iter().map(cells));
+    in_columns(rows, [false; COLUMNS.len()])
 }
 
-fn cells(token: &TokenDescription<'_>) -> Result<[String; COLUMNS.len()], Failure> {
+fn cells(token: &TokenDescription<'_>) -> [String; COLUMNS.len()] {
     let expires = match token.expires_at_ms {
         // The secret under which it was hashed is gone.
         0 if token.expired => "never (invalid)".into(),
@@ -449,7 +469,7 @@ fn cells(token: &TokenDescription<'_>) -> Result<[String; COLUMNS.len()], Failur
         0 => "-".into(),
         at_ms => at(at_ms),
     };
-    Ok([
+    [
         shown_right(token.name).into_owned(),
         at(token.created_at_ms),
         expires,
@@ -458,8 +478,8 @@ fn cells(token: &TokenDescription<'_>) -> Result<[String; COLUMNS.len()], Failur
             "" => "-".into(),
             binding => shown_right(binding).into_owned(),
         },
-        shown_rights(token, ",")?,
-    ])
+        shown_rights(token, ","),
+    ]
 }
 
 /// A time as people write it, in UTC.
@@ -468,12 +488,13 @@ fn at(ms: u64) -> String {
     match OffsetDateTime::from_unix_timestamp(seconds) {
         Err(_) => format!("{ms} ms after 1970"),
         Ok(time) => format!(
-            "{}-{:02}-{:02} {:02}:{:02}Z",
+            "{}-{:02}-{:02} {:02}:{:02}:{:02}Z",
             time.year(),
             u8::from(time.month()),
             time.day(),
             time.hour(),
-            time.minute()
+            time.minute(),
+            time.second()
         ),
     }
 }
@@ -481,6 +502,14 @@ fn at(ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lost_token_is_made_again_by_the_one_before_while_that_is_good() {
+        let kept = way_back("ci", 1_700_000_000_000);
+        assert!(kept.starts_with("the one before is good until 2023-11-14 22:13:20Z: `pelton"));
+        let gone = way_back("ci", 0);
+        assert!(gone.starts_with("the one before is good no longer; an administrator's"));
+    }
 
     #[test]
     fn tokens_are_listed_in_columns() {
@@ -499,13 +528,13 @@ mod tests {
             binding: "san:dns:worker.example",
             ..token
         };
-        let lines = table(&[token, expired]).expect("they are messages");
+        let lines = table(&[token, expired]);
         let cells = |line: &String| {
             let cells = line.split("  ").map(|cell| cell.trim().to_owned());
             cells.filter(|cell| !cell.is_empty()).collect::<Vec<_>>()
         };
         let rights = "read:orders,write:default/images/";
-        let created = "2023-11-14 22:13Z";
+        let created = "2023-11-14 22:13:20Z";
         let previous = "18446744073709551615 ms after 1970";
         let expected = [
             COLUMNS,
@@ -513,7 +542,7 @@ mod tests {
             [
                 "a-longer-name",
                 created,
-                "2027-01-15 08:00Z (expired)",
+                "2027-01-15 08:00:00Z (expired)",
                 previous,
                 "san:dns:worker.example",
                 rights,
@@ -536,11 +565,11 @@ mod tests {
             rights: (&rights[..]).into(),
             ..TokenDescription::default()
         };
-        let lines = table(&[token]).expect("they are messages");
+        let lines = table(&[token]);
         let shown = r#""read:a/x,admin","read:a/\nroot  never  admin""#;
         assert_eq!(lines.len(), 2);
         assert!(lines[1].ends_with(shown), "{}", lines[1]);
-        let told = summary(&token).expect("it is a message");
+        let told = summary(&token);
         assert!(
             told.starts_with(&shown.replace(r#"","#, r#"", "#)),
             "{told}"
@@ -549,8 +578,14 @@ mod tests {
 
     #[test]
     fn a_time_of_nothing_and_one_that_is_too_long_are_refused() {
-        let time = |ms| some_time("--expires", Some(Span { ms }), 7).ok();
+        let time = |ms| some_time(("--expires", UNCHANGED), Some(Span { ms }), 7).ok();
         assert_eq!([0, 5, 7, 8].map(time), [None, Some(5), Some(7), None]);
-        assert_eq!(some_time("--expires", None, 7).ok(), Some(0));
+        assert_eq!(some_time(("--expires", UNCHANGED), None, 7).ok(), Some(0));
+        let refused = some_time(("--expires", "it does not expire"), Some(Span { ms: 0 }), 7);
+        let told = refused.expect_err("it would have expired").to_string();
+        assert!(
+            told.ends_with("without --expires it does not expire"),
+            "{told}"
+        );
     }
 }

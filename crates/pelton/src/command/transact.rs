@@ -2,14 +2,14 @@
 
 use std::io::Read;
 
-use api::keyvalue::{Comparison, Operation, TransactRequest, TransactResponse};
+use api::keyvalue::{Comparison, Operation, TransactRequest};
+use api::rpc::keyvalue::Transact;
 use serde::Deserialize;
-use service::Method;
 use service::limits::ANSWER_BYTES_MAX;
 
+use super::Caller;
 use super::batch::{print_all, print_failed};
 use super::results::{InputPlace, Unit, Verdict};
-use super::{Caller, unreadable};
 use crate::arguments::TransactArguments;
 use crate::exit::{Exit, Failure};
 use crate::input::{self, LINE_BYTES_MAX, unreadable as unreadable_input};
@@ -48,9 +48,25 @@ pub fn transact(arguments: &TransactArguments) -> Result<Exit, Failure> {
     let when_unmet = operations("when_unmet", json.when_unmet).map_err(wrong)?;
 
     let database = &arguments.database;
-    let request = encode(&database.database, &comparisons, &when_met, &when_unmet);
-    let answer = Caller::connect(&database.connection)?.unary(Method::Transact, &request)?;
-    let answer = TransactResponse::decode(&answer).map_err(unreadable)?;
+    let compared: Vec<Comparison<'_>> = comparisons
+        .iter()
+        .map(|(key, condition)| Comparison {
+            key,
+            condition: condition.comparand(),
+        })
+        .collect();
+    let met: Vec<Operation<'_>> = when_met.iter().map(OwnedOperation::borrow).collect();
+    let unmet: Vec<Operation<'_>> = when_unmet.iter().map(OwnedOperation::borrow).collect();
+    let request = TransactRequest {
+        database: &database.database,
+        comparisons: compared[..].into(),
+        when_met: met[..].into(),
+        when_unmet: unmet[..].into(),
+        max_answer_bytes: ANSWER_BYTES_MAX,
+        ..TransactRequest::default()
+    };
+    let reply = Caller::connect(&database.connection)?.call::<Transact>(&request)?;
+    let answer = reply.message();
     let chosen = if answer.met { &when_met } else { &when_unmet };
     let places: Vec<InputPlace> = (1..)
         .zip(chosen)
@@ -105,34 +121,6 @@ fn operations(
             (one.0.decode()).map_err(|error| format!("{list}, operation {number}: {error}"))
         })
         .collect()
-}
-
-fn encode(
-    database: &str,
-    comparisons: &[(Vec<u8>, OwnedCondition)],
-    when_met: &[OwnedOperation],
-    when_unmet: &[OwnedOperation],
-) -> Vec<u8> {
-    let comparisons: Vec<Comparison<'_>> = comparisons
-        .iter()
-        .map(|(key, condition)| Comparison {
-            key,
-            condition: condition.comparand(),
-        })
-        .collect();
-    let met: Vec<Operation<'_>> = when_met.iter().map(OwnedOperation::borrow).collect();
-    let unmet: Vec<Operation<'_>> = when_unmet.iter().map(OwnedOperation::borrow).collect();
-    let mut request = Vec::new();
-    TransactRequest {
-        database,
-        comparisons: comparisons[..].into(),
-        when_met: met[..].into(),
-        when_unmet: unmet[..].into(),
-        max_answer_bytes: ANSWER_BYTES_MAX,
-        ..TransactRequest::default()
-    }
-    .encode(&mut request);
-    request
 }
 
 #[cfg(test)]

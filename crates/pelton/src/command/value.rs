@@ -1,6 +1,6 @@
 //! The value and the condition of a command that writes.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{self, IsTerminal, Read};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -47,7 +47,7 @@ pub fn value(arguments: &ValueArguments, usage: &str) -> Result<Vec<u8>, Failure
              empty value), use --file FILE, or pipe it in"
         ))),
         _ => {
-            let value = read_value(io::stdin().lock(), "standard input")?;
+            let value = read_value(io::stdin().lock(), "standard input", 0)?;
             match value.is_empty() {
                 true => Err(input::empty(
                     "standard input",
@@ -94,19 +94,32 @@ pub fn number(text: &[u8], name: &str) -> Result<[u8; NUMBER_BYTES], Failure> {
 fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
     let name = path.display().to_string();
     let file = File::open(path).map_err(|error| unreadable(&name, &error))?;
-    read_value(file, &name)
+    // What is no regular file has no length that could be known before.
+    let known = file.metadata().ok().filter(Metadata::is_file);
+    let expected_bytes = known.map_or(0, |known| known.len());
+    if expected_bytes > VALUE_BYTES_MAX {
+        return Err(too_long(&name));
+    }
+    read_value(file, &name, expected_bytes)
 }
 
-fn read_value(source: impl Read, name: &str) -> Result<Vec<u8>, Failure> {
-    let mut value = Vec::new();
+/// Reads all of a source that has probably so many bytes, for which there is memory at once.
+fn read_value(source: impl Read, name: &str, expected_bytes: u64) -> Result<Vec<u8>, Failure> {
+    // One more, so that the end is found without more memory.
+    let mut value = Vec::with_capacity(usize::try_from(expected_bytes).unwrap_or(0) + 1);
     source
         .take(VALUE_BYTES_MAX + 1)
         .read_to_end(&mut value)
         .map_err(|error| unreadable(name, &error))?;
     if value.len() as u64 > VALUE_BYTES_MAX {
-        return Err(Failure::Failed(format!(
-            "{name} has more than {VALUE_BYTES_MAX} bytes, the most that any value can have"
-        )));
+        return Err(too_long(name));
     }
     Ok(value)
+}
+
+fn too_long(name: &str) -> Failure {
+    Failure::Failed(format!(
+        "{name} has more than {VALUE_BYTES_MAX} bytes, the most that any value can have; `pelton \
+         upload` stores content of any size"
+    ))
 }

@@ -101,7 +101,9 @@ What is missing, and what that means:
 | the server | all | 3 |
 | the file of `--config`, of a certificate or of a key | `serve`, `config`, `--tls-…` | 3 |
 
-When whoever reads the output goes away (`pelton scan | head`), the program ends quietly with 0.
+When whoever reads the output goes away (`pelton scan | head`), the program ends quietly with 0. A
+standard output that was closed (`>&-`) is the same to it as `/dev/null`, since nothing in the
+process tells one from the other: what would have been printed is lost, with 0.
 
 ";
 

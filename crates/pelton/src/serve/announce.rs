@@ -26,13 +26,13 @@ pub(super) fn announce(
     let mut text = format!("{} {}\n", INFO.name, INFO.version);
     for (address, listen) in server.addresses().iter().zip(&settings.addresses()) {
         let reach = Reach::of(address, settings.unix_mode.0);
-        let spoken = match listen.has_tls(certificate.is_some()) {
-            true => "HTTP/2 and gRPC with TLS",
-            false => "plain HTTP/2 and gRPC",
+        let secured = match listen.has_tls(certificate.is_some()) {
+            true => "TLS",
+            false => "plain",
         };
         let may = words(listen, reach);
         text.push_str(&format!(
-            "listening on {address} ({spoken}): {reach}{may}\n"
+            "listening on {address} ({secured}: gRPC, HTTP/2, baidu_std, SRPC): {reach}{may}\n"
         ));
     }
     if let Some(made) = certificate.and_then(|certificate| certificate.self_signed.as_ref()) {

@@ -68,12 +68,30 @@ pub(super) fn check(settings: &Settings, has_identity: bool) -> Result<(), Failu
     };
     Err(Failure::Failed(format!(
         "{address} can be reached from the network, and there is no token that is good: nobody \
-         could call it. Either make an administrator's token:\n    \
-         pelton serve --listen {address} --init-admin\n\
-         or say what callers without a token may do there, and no more than they need (none, \
-         read:DATABASE, write:DATABASE, service:kvstore; see pelton serve --help):\n    \
-         pelton serve --listen {address}+anonymous=read:default"
+         could call it. {}",
+        advice(settings, address)
     )))
+}
+
+/// What to add to the command: its other flags stay as they are.
+fn advice(settings: &Settings, address: &ListenAddress) -> String {
+    let original = settings.original_ports.as_ref();
+    match original.filter(|original| original.addresses().any(|one| one == *address)) {
+        Some(original) => format!(
+            "Its original clients can send no token. Say behind the host which of the two services \
+             everybody may use, and leave out what is not needed:\n    \
+             --original-ports={original}+anonymous=service:gupload,service:ydb-ping\n\
+             or leave nothing but the machine itself:\n    \
+             --original-ports"
+        ),
+        None => format!(
+            "Either have an administrator's token made, by one more flag:\n    \
+             --init-admin\n\
+             or say what callers without a token may do there, and no more than they need (none, \
+             read:DATABASE, write:DATABASE, service:kvstore; see pelton serve --help):\n    \
+             --listen {address}+anonymous=read:default"
+        ),
+    }
 }
 
 /// Returns what the line of a listener says of callers without a token; nothing if they may do

@@ -63,7 +63,7 @@ pub(super) fn config(
             drain_ms: settings.drain_timeout.ms,
             handle_signals: true,
             notices: Arc::new(ServerLog(Arc::clone(notifier))),
-            give_back: allocator::give_back,
+            give_back: allocator::give_back_all,
             ..LoopConfig::default()
         },
         server: INFO,

@@ -29,7 +29,8 @@ pub(super) fn start_failure(error: &StartError) -> Failure {
         StartError::Bind(_) => "; --listen says where to listen".into(),
         StartError::Open(OpenError::Folder(error)) => return folder_failure(error),
         StartError::Open(OpenError::Log(wal::OpenError::Damaged { .. })) => {
-            "; nothing was changed. --accept-loss starts with what is whole, and gives up the rest"
+            "; nothing was changed. --accept-loss starts with what is whole, and gives up the \
+             rest, revocations of tokens included"
                 .into()
         }
         StartError::Open(OpenError::Orphans { .. }) => format!(

@@ -14,7 +14,7 @@ const UNKNOWN_MEMORY_LIMIT_BYTES: u64 = 1 << 30;
 
 /// Bounds what the process takes of memory, before there are threads. Returns the limit.
 pub(super) fn prepare(settings: &Settings) -> Result<u64, Failure> {
-    memory::check_address_space(Path::new("/")).map_err(Failure::Failed)?;
+    memory::check_resource_limits(Path::new("/")).map_err(Failure::Failed)?;
     allocator::share_arena_of_c_library();
     allocator::leave_pages_to_all();
     let memory_limit_bytes = memory_limit_bytes(settings.memory_limit);

@@ -38,6 +38,10 @@ pub(super) fn log_recovered(recovered: &Recovered) {
     } = recovered;
     if let Some(loss) = &recovered.loss {
         tracing::warn!("a part of the log was given up, as --accept-loss says: {loss}");
+        tracing::warn!(
+            "changes of tokens and roles in that part are undone: tokens that were revoked or \
+             rotated in it are good again; look at `pelton token list`, and revoke them once more"
+        );
     }
     let records = counted(*records, "record", "records");
     if recovered.created {

@@ -34,6 +34,9 @@ pub const DEFAULT_PORT: u16 = 1978;
 /// The data folder unless told otherwise, in the folder in which the server is started.
 pub const DEFAULT_FOLDER: &str = "pelton-data";
 
+/// The file by which a data folder is known.
+pub const FORMAT_FILE: &str = "pelton-data";
+
 /// Share of the memory this process may use that keys and values may take by default, in percent.
 /// The rest is for connections, for the allocator's slack, and for whatever else runs there.
 const MEMORY_SHARE_PERCENT: u8 = 70;

@@ -268,3 +268,23 @@ impl Drop for Server {
         let _ = self.process.wait();
     }
 }
+
+pub struct Temporary(PathBuf);
+
+impl Temporary {
+    pub fn new(name: &str, bytes: &[u8]) -> Temporary {
+        let path = std::env::temp_dir().join(format!("pelton-test-{name}-{}", std::process::id()));
+        std::fs::write(&path, bytes).expect("the folder is ours");
+        Temporary(path)
+    }
+
+    pub fn name(&self) -> &str {
+        self.0.to_str().expect("it is text")
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}

@@ -14,13 +14,13 @@ impl CallTable {
     /// Keeps the request of a call until its turn.
     pub fn keep_request(&mut self, id: CallId, request: WaitingRequest) {
         if let Some(running) = self.calls.get_mut(id) {
-            running.resources.request = Some(Box::new(request));
+            running.resources.make_rare().request = Some(request);
         }
     }
 
     /// Takes out the request of a call that waits.
-    pub fn take_request(&mut self, id: CallId) -> Option<Box<WaitingRequest>> {
-        self.calls.get_mut(id)?.resources.request.take()
+    pub fn take_request(&mut self, id: CallId) -> Option<WaitingRequest> {
+        self.calls.get_mut(id)?.resources.rare_mut()?.request.take()
     }
 
     /// Returns the tags of commits whose callers have left in this tick, in order.

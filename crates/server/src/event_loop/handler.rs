@@ -6,6 +6,7 @@ use store::{DatabaseId, Decision, Outcomes};
 
 use super::LoopState;
 use super::trust::TrustWalk;
+use crate::admission::ShedFor;
 use crate::call_id::CallId;
 use crate::connection::{ConnectionState, Http2State, Link};
 use crate::limits;
@@ -166,7 +167,8 @@ impl LoopHandler {
 
     /// Brings calls the news of their tasks.
     fn tell_of_tasks(&mut self, connections: &mut dyn Connections) {
-        for (call, news) in self.state.context.tasks.take_news() {
+        let now_ns = self.state.context.clock.tick_ns();
+        for (call, news) in self.state.context.tasks.take_news(now_ns) {
             self.with_call(connections, call, |state, http2, io, call| {
                 state.task_news(http2, io, call, &news)
             });
@@ -193,7 +195,7 @@ impl LoopHandler {
         for call in self.state.orphans() {
             self.with_call(connections, call, LoopState::end_orphan);
         }
-        self.trust_walk.begin_at(0);
+        self.trust_walk.begin_for(&self.state.context.identities);
     }
 
     /// The same of those whose calls have ended, and whose answers wait.
@@ -258,8 +260,8 @@ impl LoopHandler {
         let http2 = LoopHandler::http2_of(&mut self.slots, id);
         if let (Some(http2), Some(io)) = (http2, connections.io(id)) {
             http2.refresh_pause();
-            for stream in http2.unsent_answers.streams(&http2.connection) {
-                (http2.connection).cut_off(stream, &mut io.output, &WHY.status());
+            for answer in http2.unsent_answers.all(&http2.connection) {
+                (http2.connection).cut_off(answer.stream, &mut io.output, &WHY.status());
             }
             self.state.calls.forget_unsent(http2);
             self.state.after_step(http2, io);
@@ -281,10 +283,31 @@ impl LoopHandler {
         }
     }
 
-    /// While draining: ends the calls that only wait for their peer.
+    /// While draining: ends the calls that only wait for their peer, and cuts off what is sent to
+    /// peers that take nothing.
     fn cancel_idle_calls(&mut self, connections: &mut dyn Connections, now_ns: u64) {
-        for call in self.state.overstayed(now_ns) {
-            self.with_call(connections, call, LoopState::end_for_stop);
+        if !self.state.is_look_due(now_ns) {
+            return;
+        }
+        let (slots, state) = (&mut self.slots, &mut self.state);
+        let mut is_stalled = |slot: &Option<ConnectionState>| {
+            (slot.as_ref()).is_some_and(|connection| state.is_stalled(connection, now_ns))
+        };
+        // Before the first is ended: what that sets free is no sign of any peer.
+        let stalled: Vec<bool> = slots.iter().map(&mut is_stalled).collect();
+        let calls: Vec<CallId> = self.state.calls.ids().collect();
+        for call in calls {
+            let id = self.state.calls.connection(call);
+            let is_stalled = id.is_some_and(|id| stalled.get(id.slot as usize) == Some(&true));
+            self.with_call(connections, call, |state, http2, io, call| {
+                state.end_for_stop(http2, io, call, is_stalled);
+            });
+        }
+        let slots = self.slots.iter_mut().zip(stalled);
+        for state in slots.filter_map(|(slot, is_stalled)| slot.as_mut().filter(|_| is_stalled)) {
+            if let Some(io) = connections.io(state.link().id) {
+                self.state.cut_off_stalled(state, io);
+            }
         }
     }
 }
@@ -299,6 +322,11 @@ impl Handler for LoopHandler {
         let holding = account.open(&peer.address, &self.state.waker);
         let mut link = Link::new(id, peer, holding, now_ns);
         self.state.connection_opened(&mut link, now_ns);
+        if let Some(reason) = link.refused {
+            let is_of_address = reason == ShedFor::AddressConnections;
+            let account = &self.state.context.admission.account;
+            account.make_room(is_of_address.then_some(&peer.address), now_ns);
+        }
         if link.identity.unchecked().is_some() {
             // An authority was taken away during its handshake.
             self.trust_walk.begin_at(slot);
@@ -347,7 +375,7 @@ impl Handler for LoopHandler {
         self.end_distrusted(connections, now_ns);
         self.serve_reads(connections);
         self.serve_long_reads(connections);
-        self.take_up_brought(connections);
+        self.handle_reader_results(connections);
         self.tell_of_blobs(connections);
         self.state.read_ahead_again();
         self.serve_writes(connections);
@@ -631,7 +659,7 @@ mod tests {
             pair.call("/pelton.v1.Echo/Unary", &[0x10, 0xc0, 0x84, 0x3d]);
             pair.turn();
             pair.stop();
-            let (mut finished, mut turns) = (false, 0);
+            let (mut code, mut turns) = (None, 0);
             while !pair.worker.is_drained() {
                 turns += 1;
                 assert!(turns < 50, "the drain has an end");
@@ -640,11 +668,16 @@ mod tests {
                     pair.sent.clear();
                 }
                 let events = pair.turn();
-                finished |= events
-                    .iter()
-                    .any(|event| matches!(event, Event::Finished { .. }));
+                let is_end = |event: &Event| matches!(event, Event::Finished { .. });
+                if events.iter().any(is_end) {
+                    code = Some(pair.client.status().code());
+                }
             }
-            assert_eq!(finished, takes);
+            let end = match takes {
+                true => Code::Ok,
+                false => Code::Unavailable,
+            };
+            assert_eq!(code, Some(end));
             assert!(
                 turns > 4 || !takes,
                 "more pieces than the drain has time for: {turns}"

@@ -43,6 +43,9 @@ impl LoopState {
                 _ if link.refused.is_some() => {
                     "there are as many connections as there may be".to_owned()
                 }
+                _ if link.holding.makes_room() => {
+                    "it was idle, and another needed its place".into()
+                }
                 ConnectionState::Http2(_) => "the peer closed the connection".into(),
                 ConnectionState::Undecided(_) => {
                     "the peer closed it before it had said anything".into()

@@ -44,7 +44,7 @@ impl LoopState {
         else {
             return;
         };
-        let WaitingRequest { bytes, last } = *request;
+        let WaitingRequest { bytes, last } = request;
         http2.stream(stream, &mut io.output).hold_request(0);
         let by_itself = (bytes.len() >= wire::limits::SHARED_MESSAGE_BYTES).then_some(&bytes);
         let again = self.step_with(

@@ -19,7 +19,8 @@ use std::sync::Arc;
 use net::{Closed, ConnectionId, Io};
 use service::Shared;
 use store::durable::Mailbox;
-use wire::{Connection, Event};
+use wire::Event;
+use wire::framed::Protocol;
 
 use crate::SharedWaker;
 use crate::actions::StepContext;
@@ -34,6 +35,7 @@ use crate::deferred_drop::DeferredDrop;
 use crate::drain::Drain;
 use crate::limits;
 use crate::readers::LoopReaders;
+use crate::rpc_connection::RpcConnection;
 use crate::settings::{Detail, Settings};
 use crate::tasks::LoopTasks;
 use crate::timers::Timers;
@@ -171,27 +173,42 @@ impl LoopState {
         let Some(ConnectionState::Undecided(link)) = slot else {
             return false;
         };
-        let refused = match open(io, &self.context.settings.about, link.without_http2) {
+        let opened = match open(io, &self.context.settings.about, link.without_http2) {
             Opening::Wait => return false,
             Opening::Gone => {
                 io.close_when_written();
                 return false;
             }
-            Opening::Http2 => None,
-            Opening::Refuse(what) => Some(what),
+            Opening::Http2 => Ok(None),
+            Opening::Framed(protocol) => Ok(Some(protocol)),
+            Opening::Refuse(what) => Err(what),
         };
         if let Some(ConnectionState::Undecided(link)) = slot.take() {
-            *slot = Some(match refused {
-                None => self.start_http2(link, io, now_ns),
-                Some(what) => self.refuse(link, io, what),
+            *slot = Some(match opened {
+                Ok(protocol) => self.start(link, protocol, io, now_ns),
+                Err(what) => self.refuse(link, io, what),
             });
         }
-        refused.is_none()
+        opened.is_ok()
     }
 
-    fn start_http2(&mut self, link: Box<Link>, io: &mut Io, now_ns: u64) -> ConnectionState {
-        let mut connection = Connection::new(&self.context.settings.http2, now_ns);
-        connection.start(&mut io.output);
+    /// Begins with a protocol that carries calls: HTTP/2 if it is no other.
+    fn start(
+        &mut self,
+        link: Box<Link>,
+        protocol: Option<Protocol>,
+        io: &mut Io,
+        now_ns: u64,
+    ) -> ConnectionState {
+        let (mut link, config) = (link, &self.context.settings.http2);
+        let mut connection = match protocol {
+            None => RpcConnection::http2(config, &mut io.output, now_ns),
+            Some(protocol) => {
+                let address = link.address;
+                link.holding.allow_making_room(&address);
+                RpcConnection::framed(protocol, config, now_ns)
+            }
+        };
         if link.refused.is_some() || self.drain.is_some() {
             connection.drain(&mut io.output, now_ns);
         }

@@ -25,7 +25,7 @@ impl LoopHandler {
 
     /// News of tasks whose calls are gone, taken off.
     pub fn tell_nobody(&mut self) -> usize {
-        let news = self.state.context.tasks.take_news();
+        let news = self.state.context.tasks.take_news(0);
         let calls = &self.state.calls;
         news.iter()
             .filter(|(call, _)| !calls.is_running(*call))

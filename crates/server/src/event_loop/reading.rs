@@ -113,8 +113,8 @@ impl LoopHandler {
                 calls.plan_read(read.call, reads.kept(read), &mut plan);
             }
             let store = &self.state.shared.store;
-            if let Some(fetched) = Fetched::at_once(tree, &mut plan, store) {
-                self.show_fetched(connections, &fetched);
+            if let Some(fetched) = Fetched::from_cache(tree, &mut plan, store) {
+                self.deliver_fetched(connections, &fetched);
             }
             if !plan.is_empty() {
                 let job = Fetch::new(tree.clone(), &mut plan);
@@ -148,15 +148,15 @@ impl LoopHandler {
         }
     }
 
-    /// Takes up what readers have brought, until its share of the tick is used up.
-    pub(super) fn take_up_brought(&mut self, connections: &mut dyn Connections) {
-        let Some(mut brought) = self.state.readers.next() else {
+    /// Handles results of readers, until their share of the tick is used up.
+    pub(super) fn handle_reader_results(&mut self, connections: &mut dyn Connections) {
+        let Some(mut result) = self.state.readers.next() else {
             return;
         };
         let until_ns = self.state.context.clock.read_ns() + limits::LONG_READS_PER_TICK_US * 1_000;
         loop {
-            match brought.take() {
-                Some(Done::Fetched(fetched)) => self.show_fetched(connections, &fetched),
+            match result.take() {
+                Some(Done::Fetched(fetched)) => self.deliver_fetched(connections, &fetched),
                 Some(Done::Ahead { id, batch, read }) => {
                     self.state.read_ahead_is_done(id, batch, read);
                 }
@@ -167,18 +167,18 @@ impl LoopHandler {
                 break;
             }
             match self.state.readers.next() {
-                Some(next) => brought = next,
+                Some(next) => result = next,
                 None => break,
             }
         }
     }
 
-    /// Shows calls what was fetched for them. Those that are gone get nothing.
-    fn show_fetched(&mut self, connections: &mut dyn Connections, fetched: &Fetched) {
+    /// Delivers to calls what was fetched for them. Calls that are gone get nothing.
+    fn deliver_fetched(&mut self, connections: &mut dyn Connections, fetched: &Fetched) {
         for fetched in fetched.calls() {
             let call = CallId::from_tag(fetched.tag());
             self.with_call(connections, call, |state, http2, io, call| {
-                state.show_fetched(http2, io, call, &fetched)
+                state.deliver_fetched(http2, io, call, &fetched)
             });
         }
     }

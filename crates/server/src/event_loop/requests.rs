@@ -2,12 +2,12 @@
 
 use net::Io;
 use service::identities::{IdentityKey, Unauthenticated};
-use service::method::Access;
+use service::method::{Access, CallKind};
 use service::redact::shortened_without_tokens;
 use service::{
     Call, CallHead, CallSteps, Code, DelayedRefusal, Method, RefusedFor, Shared, Status,
 };
-use wire::{Connection, Event, StreamKey};
+use wire::{Event, StreamKey};
 
 use super::LoopState;
 use crate::account::CountedCaller;
@@ -21,6 +21,7 @@ use crate::limits;
 use crate::metadata::Snapshot;
 use crate::peer_identity::Proved;
 use crate::plain::{self, FixedResponse};
+use crate::rpc_connection::RpcConnection;
 use crate::settings::FailedCall;
 use crate::wrong_tokens::RefusedWhen;
 
@@ -61,6 +62,10 @@ impl LoopState {
             (http2.authorization).identify(connection, method as u8, peer, at)
         };
         match self.check_begin(&http2.link, method, found) {
+            // Who may not call it is told that, as over gRPC.
+            Ok(_) if http2.connection.is_framed() && method.kind() != Some(CallKind::Unary) => {
+                self.refuse_streaming(http2, io, stream, method);
+            }
             Ok(identity) => self.begin(http2, io, stream, (method, identity), end),
             Err(refused) => self.refuse_caller(http2, io, stream, (method, refused), end),
         }
@@ -156,6 +161,28 @@ impl LoopState {
             message: "there is no such method",
             peer: &http2.link.address,
         });
+        if let Some(framed) = http2.connection.as_framed() {
+            let has_service = service::method::has_service(framed.head().path());
+            return framed.finish_unknown(stream, &mut io.output, has_service);
+        }
+        http2.stream(stream, &mut io.output).finish(status);
+    }
+
+    /// Refuses a call with streams on a connection that has none.
+    #[cold]
+    fn refuse_streaming(
+        &mut self,
+        http2: &mut Http2State,
+        io: &mut Io,
+        stream: StreamKey,
+        method: Method,
+    ) {
+        self.calls.figures().refused(RefusedFor::UnknownMethod);
+        let path = method.path();
+        let status = Status::unimplemented(format!(
+            "{path} has streams, which this protocol has not: call it over gRPC"
+        ));
+        self.log_refusal(&http2.link, method, &status);
         http2.stream(stream, &mut io.output).finish(status);
     }
 
@@ -436,10 +463,19 @@ impl RefusedCaller {
     }
 }
 
-fn route(connection: &Connection) -> Option<Method> {
+#[inline(always)]
+fn route(connection: &RpcConnection) -> Option<Method> {
     match authorization::remembered(connection) {
         Some(route) => Some(Method::ALL[usize::from(route.method())]),
-        None => service::route(connection.head().path()),
+        None => find_route(connection),
+    }
+}
+
+#[inline(never)]
+fn find_route(connection: &RpcConnection) -> Option<Method> {
+    match connection.head().path() {
+        path if connection.is_framed() => service::method::route_of_any(path),
+        path => service::route(path),
     }
 }
 

@@ -94,7 +94,7 @@ impl LoopState {
     }
 
     /// Shows a call what was fetched for it.
-    pub(super) fn show_fetched(
+    pub(super) fn deliver_fetched(
         &mut self,
         http2: &mut Http2State,
         io: &mut Io,

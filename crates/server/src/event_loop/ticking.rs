@@ -214,7 +214,7 @@ impl LoopState {
     /// Returns when the loop is to tick next although nothing comes in.
     pub(super) fn next_deadline_ns(&self) -> Option<u64> {
         let has_work = self.context.batch.has_work();
-        if self.calls.has_abandoned() || has_work || self.readers.has_brought() {
+        if self.calls.has_abandoned() || has_work || self.readers.has_results() {
             return Some(0);
         }
         let next = [
@@ -223,6 +223,7 @@ impl LoopState {
             self.sweep_due_ns(),
             self.expiry_ns(),
             self.writes.retry_ns(),
+            self.context.tasks.next_deadline_ns(),
         ];
         next.into_iter().flatten().min()
     }

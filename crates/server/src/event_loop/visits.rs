@@ -1,12 +1,13 @@
 //! Visits to a connection: its events one after the other, and what each visit ends with.
 
 use net::{ConnectionId, Io};
-use wire::{Connection, Event, Pause};
+use wire::{Event, Pause};
 
 use super::{LoopRole, LoopState};
 use crate::account::Held;
 use crate::connection::{ConnectionState, Http2State, Link};
 use crate::limits;
+use crate::rpc_connection::RpcConnection;
 use crate::timers::Timer;
 use crate::unpack_queue;
 
@@ -33,6 +34,7 @@ impl LoopState {
             if self.holds_back(&mut http2.link, now_ns) {
                 break true;
             }
+            let output_before = io.output.len();
             let (input, output) = (io.input.bytes(), &mut io.output);
             let next = (http2.connection).poll_event(input, &mut consumed, output, now_ns);
             let Some(event) = next else {
@@ -40,6 +42,8 @@ impl LoopState {
             };
             turns = turns.saturating_sub(1 + extra_cost(&http2.connection));
             self.event(http2, io, event);
+            let made_bytes = io.output.len().saturating_sub(output_before);
+            turns = turns.saturating_sub(made_bytes / limits::EVENT_COST_BYTES);
             self.note_growth(http2, io);
             if turns == 0 || io.output_is_full() {
                 io.set_unfinished(true);
@@ -56,6 +60,7 @@ impl LoopState {
             }
         };
         io.input.consume(consumed);
+        io.set_turn_cost((limits::EVENTS_PER_TURN - turns) * limits::EVENT_COST_BYTES);
         self.unpack_queue.note(http2);
         self.after_walk(http2, io, is_held_back, now_ns);
     }
@@ -75,7 +80,7 @@ impl LoopState {
                 false => self.held_back_by_share.insert(link.id),
             };
             // If all of them were given up, the committer has nobody to wake.
-            self.arm(link, now_ns + limits::HELD_BACK_RETRY_MS * 1_000_000);
+            self.look_again(link, limits::HELD_BACK_RETRY_MS, now_ns);
         }
         holds_back
     }
@@ -147,14 +152,52 @@ impl LoopState {
             if now_ns >= waits.since_ns + limits::STARVED_MS * 1_000_000 {
                 http2.link.holding.relieve_starved(waits.bytes, now_ns);
             }
-            self.arm(&mut http2.link, now_ns + limits::TURN_RETRY_MS * 1_000_000);
+            self.look_again(&mut http2.link, limits::TURN_RETRY_MS, now_ns);
         }
         // Behind it, as it may have found memory for a message.
         self.unpack_queue.settle(http2);
+        if http2.connection.is_framed() {
+            self.after_walk_of_framed(http2, io, now_ns);
+        }
         if let Some(at_ns) = http2.connection.next_deadline_ns() {
             self.arm(&mut http2.link, at_ns);
         }
+        http2.link.holding.end_visit();
         self.log_error(http2);
+    }
+
+    /// What a visit to a connection of baidu_std or SRPC also ends with.
+    fn after_walk_of_framed(&mut self, http2: &mut Http2State, io: &mut Io, now_ns: u64) {
+        let Some(framed) = http2.connection.as_framed() else {
+            return;
+        };
+        if framed.has_events() {
+            // What came of the message lies in the input, which may be full.
+            self.revisit.push(http2.link.id);
+        }
+        if !Self::note_idle(http2, io, now_ns) {
+            return;
+        }
+        if io.output.is_empty() {
+            // Without lingering, which would keep the place. What the peer sends in this moment is
+            // lost, and was not looked at.
+            io.close_now();
+        } else {
+            // Somebody reads the last response, however slowly: it is not over.
+            http2.link.holding.note_idle(None, now_ns);
+            Self::note_idle(http2, io, now_ns);
+        }
+    }
+
+    /// Notes since when a connection of baidu_std or SRPC is idle, if it is. Returns whether it has
+    /// to go, to make room for another.
+    fn note_idle(http2: &mut Http2State, io: &Io, now_ns: u64) -> bool {
+        let Some(framed) = http2.connection.as_framed() else {
+            return false;
+        };
+        let is_idle = framed.is_idle() && io.input.is_empty();
+        let calls = is_idle.then(|| framed.begun_calls());
+        http2.link.holding.note_idle(calls, now_ns)
     }
 
     /// Charges what a connection holds now, and holds back what is produced for its peer
@@ -180,7 +223,7 @@ impl LoopState {
         if pause != Pause::No {
             link.holding.relieve(now_ns);
             // What is held may shrink elsewhere, while this peer can do nothing but wait.
-            self.arm(link, now_ns + limits::WINDOWS_SHUT_MS * 1_000_000);
+            self.look_again(link, limits::WINDOWS_SHUT_MS, now_ns);
         }
         if http2.link.holding.evict_if_condemned() {
             const WHY: &str = "it held most of what all peers may hold, and did not move";
@@ -197,7 +240,8 @@ impl LoopState {
             return;
         }
         let links = slots.iter().flatten().map(ConnectionState::link);
-        let condemned = links.filter(|link| link.holding.is_condemned());
+        let condemned =
+            links.filter(|link| link.holding.is_condemned() || link.holding.makes_room());
         self.revisit.extend(condemned.map(|link| link.id));
     }
 
@@ -235,15 +279,23 @@ impl LoopState {
             self.revisit.push(http2.link.id);
         }
         let now_ns = self.context.clock.tick_ns();
+        if http2.connection.is_framed() {
+            // A response that comes between visits leaves it idle as well.
+            Self::note_idle(http2, io, now_ns);
+        }
         if http2.take_failed_claim() {
-            self.arm(&mut http2.link, now_ns + limits::CLAIM_RETRY_MS * 1_000_000);
+            self.look_again(&mut http2.link, limits::CLAIM_RETRY_MS, now_ns);
         }
         if pause != Pause::No {
-            self.arm(
-                &mut http2.link,
-                now_ns + limits::WINDOWS_SHUT_MS * 1_000_000,
-            );
+            self.look_again(&mut http2.link, limits::WINDOWS_SHUT_MS, now_ns);
         }
+    }
+
+    /// Has a connection visited again that waits for what others give back: so many milliseconds
+    /// from now, or later where many wait.
+    fn look_again(&mut self, link: &mut Link, retry_ms: u64, now_ns: u64) {
+        let at_ns = link.holding.next_look_ns(retry_ms, now_ns);
+        self.arm(link, at_ns);
     }
 
     /// Sets the connection's alarm, unless one rings before.
@@ -273,25 +325,26 @@ fn ends_a_request(event: Event) -> bool {
 
 /// What an event costs more than others, in events.
 #[inline]
-fn extra_cost(connection: &Connection) -> usize {
+fn extra_cost(connection: &RpcConnection) -> usize {
     match connection.message_was_compressed() {
-        true => unpack_queue::cost_in_events(connection),
+        true => unpack_queue::cost_in_events(connection.unpacked_bytes()),
         false => 0,
     }
 }
 
 /// What a connection holds, with the output that the driver has yet to write.
 #[inline]
-pub(crate) fn held(connection: &Connection, io: &Io) -> Held {
+pub(crate) fn held(connection: &RpcConnection, io: &Io) -> Held {
     let output_bytes = large_output_bytes(io);
-    let calls_bytes = calls_bytes(connection.running());
-    let all_bytes = connection.held_bytes() + output_bytes + calls_bytes;
+    let memory = connection.memory();
+    let calls_bytes = calls_bytes(memory.running);
+    let all_bytes = memory.held_bytes + output_bytes + calls_bytes;
     Held {
-        charged_bytes: connection.buffered_bytes() + output_bytes + calls_bytes,
+        charged_bytes: memory.buffered_bytes + output_bytes + calls_bytes,
         all_bytes,
-        expected_bytes: connection.expected_bytes(),
-        unsent_bytes: connection.unsent_bytes() + output_bytes,
-        sent_bytes: connection.sent_bytes(),
+        expected_bytes: memory.expected_bytes,
+        unsent_bytes: memory.unsent_bytes + output_bytes,
+        sent_bytes: memory.sent_bytes,
         // Of nobody who holds little is it asked.
         waits_for_memory: all_bytes >= limits::SMALL_HOLDING_BYTES
             && (connection.has_put_back() || connection.has_proven_waiting())

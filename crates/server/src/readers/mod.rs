@@ -305,7 +305,7 @@ impl LoopReaders {
 
     /// Whether there are results that `next` has not returned yet, in the inbox too: the readers
     /// call the waker once for them, and a tick may have ended before it got there.
-    pub fn has_brought(&self) -> bool {
+    pub fn has_results(&self) -> bool {
         !self.waiting.is_empty() || self.inbox.has_some()
     }
 }

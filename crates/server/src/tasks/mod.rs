@@ -1,14 +1,16 @@
 //! Tasks: work that calls ask for and that takes too long for a loop. One runs at a time, on a
-//! thread of its own.
+//! thread of its own; a few others wait for their turn, one of each caller.
 //!
 //! The call keeps a [`TaskHandle`]; when that goes, whatever the reason, the task is told to stop
 //! and cleans up behind itself. News go into the inbox of the loop that the call lives on.
 
 mod convert;
 mod jobs;
+mod queue;
 #[cfg(test)]
 mod tests;
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use api::admin::{BackupProgress, ConvertProgress, SnapshotResponse};
-use service::{Task, TaskFailure, TaskNews, TaskRefusal};
+use service::{Task, TaskFailure, TaskFailureKind, TaskNews, TaskRefusal};
 
 use crate::SharedWaker;
 use crate::call_id::CallId;
@@ -27,6 +29,8 @@ use crate::settings::Log;
 use crate::threads;
 
 pub(crate) use jobs::StorageJobs;
+pub(crate) use queue::TaskCaller;
+use queue::{TaskQueue, WaitingTask};
 
 /// What tasks do. An object, so that tests can put others in its place.
 pub(crate) trait Jobs: Send + Sync {
@@ -95,6 +99,7 @@ pub(crate) struct Tasks {
 #[derive(Default)]
 struct TaskState {
     running: Option<Running>,
+    waiting: TaskQueue,
     is_stopping: bool,
 }
 
@@ -113,11 +118,11 @@ impl Tasks {
         })
     }
 
-    /// Begins a task whose news go to `call`.
+    /// Begins a task whose news go to `call`, or lets it wait for its turn.
     pub fn start(
         self: &Arc<Tasks>,
         task: Task,
-        call: CallId,
+        (caller, call): (TaskCaller, CallId),
         inbox: &Arc<Inbox<(CallId, News)>>,
     ) -> Result<TaskHandle, TaskRefusal> {
         if let Some(refusal) = self.jobs.refuse(&task) {
@@ -127,34 +132,107 @@ impl Tasks {
         if state.is_stopping {
             return Err(TaskRefusal::Stopping);
         }
-        if state.running.is_some() {
-            return Err(TaskRefusal::Busy);
-        }
         let cancel = Arc::new(AtomicBool::new(false));
-        let work = TaskThread {
-            tasks: Arc::clone(self),
+        let work = WaitingTask {
             task,
+            caller,
             call,
             inbox: Arc::clone(inbox),
             cancel: Arc::clone(&cancel),
+            until_ns: self.time.monotonic_ns() + limits::TASK_WAIT_MS * 1_000_000,
         };
+        let until_ns = work.until_ns;
+        let waits_until_ns = if state.running.is_some() {
+            state.waiting.push(work).map_err(|_| TaskRefusal::Busy)?;
+            Some(until_ns)
+        } else {
+            self.begin(&mut state, work)?;
+            None
+        };
+        Ok(TaskHandle {
+            cancel,
+            tasks: Arc::clone(self),
+            waits_until_ns,
+        })
+    }
+
+    /// Begins a task on a thread of its own.
+    fn begin(
+        self: &Arc<Tasks>,
+        state: &mut TaskState,
+        work: WaitingTask,
+    ) -> Result<(), TaskRefusal> {
+        let cancel = Arc::clone(&work.cancel);
+        let tasks = Arc::clone(self);
         let what = "a backup, snapshot or conversion";
-        let thread = threads::begin("pelton-task", what, &*self.log, move || work.run());
+        let thread = threads::begin("pelton-task", what, &*self.log, move || tasks.run(work));
         let thread = thread.ok_or(TaskRefusal::NoThread)?;
-        let handle = TaskHandle(Arc::clone(&cancel));
         // The thread waits for the lock before it says that it is done.
         state.running = Some(Running { thread, cancel });
-        Ok(handle)
+        Ok(())
+    }
+
+    /// Does a task, and those that wait behind it, on the same thread.
+    fn run(&self, first: WaitingTask) {
+        let mut next = Some(first);
+        while let Some(work) = next {
+            let mut watch = Watch {
+                cancel: &work.cancel,
+                inbox: &work.inbox,
+                call: work.call,
+                time: &*self.time,
+                told_ns: None,
+            };
+            let news = match self.jobs.run(&work.task, &mut watch) {
+                Ok(done) => News::Done(done),
+                Err(failure) => News::Failed(failure),
+            };
+            // Before the call hears of the end and another one can begin.
+            next = self.next();
+            tell(&work.inbox, work.call, news);
+        }
+    }
+
+    /// Takes out the task whose turn it is, which runs from now on; none does if there is none.
+    /// After a stop there is nothing to take.
+    fn next(&self) -> Option<WaitingTask> {
+        let mut state = self.lock();
+        let next = state.waiting.pop(self.time.monotonic_ns());
+        match (&next, &mut state.running) {
+            (Some(next), Some(running)) => running.cancel = Arc::clone(&next.cancel),
+            (_, running) => *running = None,
+        }
+        next
+    }
+
+    /// Forgets what waits and is not wanted any more, so that its place is free.
+    fn forget_cancelled(&self) {
+        let forgotten = self.lock().waiting.take_cancelled();
+        drop(forgotten);
+    }
+
+    /// Ends the wait of those of a loop whose time is over: its calls hear of it.
+    fn end_waits(&self, inbox: &Arc<Inbox<(CallId, News)>>, now_ns: u64) {
+        let over = self.lock().waiting.take_over(inbox, now_ns);
+        for work in over {
+            let failure = TaskFailure {
+                kind: TaskFailureKind::NotNow,
+                message: TaskRefusal::Busy.status().message().into(),
+            };
+            tell(&work.inbox, work.call, News::Failed(failure));
+        }
     }
 
     /// Lets no task begin any more, and waits for the end of the one that runs, which is told to
     /// stop.
     pub fn stop(&self) {
-        let running = {
+        let (running, waiting) = {
             let mut state = self.lock();
             state.is_stopping = true;
-            state.running.take()
+            (state.running.take(), std::mem::take(&mut state.waiting))
         };
+        // Their calls have ended.
+        drop(waiting);
         if let Some(running) = running {
             running.cancel.store(true, Ordering::Relaxed);
             // In a build that unwinds, a task that panicked has reported it; the log is still
@@ -169,42 +247,20 @@ impl Tasks {
     }
 }
 
-/// A task, seen from its call: dropped, the task stops.
-#[derive(Debug)]
-pub(crate) struct TaskHandle(Arc<AtomicBool>);
+/// A task, seen from its call: dropped, the task stops, or does not begin.
+pub(crate) struct TaskHandle {
+    cancel: Arc<AtomicBool>,
+    tasks: Arc<Tasks>,
+    /// `None`: it did not have to wait.
+    waits_until_ns: Option<u64>,
+}
 
 impl Drop for TaskHandle {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-/// A task on its thread.
-struct TaskThread {
-    tasks: Arc<Tasks>,
-    task: Task,
-    call: CallId,
-    inbox: Arc<Inbox<(CallId, News)>>,
-    cancel: Arc<AtomicBool>,
-}
-
-impl TaskThread {
-    fn run(self) {
-        let mut watch = Watch {
-            cancel: &self.cancel,
-            inbox: &self.inbox,
-            call: self.call,
-            time: &*self.tasks.time,
-            told_ns: None,
-        };
-        let news = match self.tasks.jobs.run(&self.task, &mut watch) {
-            Ok(done) => News::Done(done),
-            Err(failure) => News::Failed(failure),
-        };
-        // Before the call hears of the end and another one can begin. After a stop there is nothing
-        // to take.
-        self.tasks.lock().running = None;
-        tell(&self.inbox, self.call, news);
+        self.cancel.store(true, Ordering::Relaxed);
+        if self.waits_until_ns.is_some() {
+            self.tasks.forget_cancelled();
+        }
     }
 }
 
@@ -254,21 +310,44 @@ impl Watch<'_> {
 pub(crate) struct LoopTasks {
     tasks: Arc<Tasks>,
     inbox: Arc<Inbox<(CallId, News)>>,
+    /// When to look whether the wait of some is over; `u64::MAX`: none waits.
+    look_ns: Cell<u64>,
 }
 
 impl LoopTasks {
     pub fn new(tasks: Arc<Tasks>, waker: SharedWaker) -> LoopTasks {
-        let inbox = Inbox::new(waker);
-        LoopTasks { tasks, inbox }
+        LoopTasks {
+            tasks,
+            inbox: Inbox::new(waker),
+            look_ns: Cell::new(u64::MAX),
+        }
     }
 
-    pub fn start(&self, task: Task, call: CallId) -> Result<TaskHandle, TaskRefusal> {
-        self.tasks.start(task, call, &self.inbox)
+    pub fn start(
+        &self,
+        task: Task,
+        caller: TaskCaller,
+        call: CallId,
+    ) -> Result<TaskHandle, TaskRefusal> {
+        let handle = self.tasks.start(task, (caller, call), &self.inbox)?;
+        let until_ns = handle.waits_until_ns.unwrap_or(u64::MAX);
+        self.look_ns.set(self.look_ns.get().min(until_ns));
+        Ok(handle)
     }
 
-    /// Takes the news that have come.
-    pub fn take_news(&self) -> VecDeque<(CallId, News)> {
+    /// Takes the news that have come by now.
+    pub fn take_news(&self, now_ns: u64) -> VecDeque<(CallId, News)> {
+        if self.look_ns.get() <= now_ns {
+            self.tasks.end_waits(&self.inbox, now_ns);
+            let next_ns = self.tasks.lock().waiting.next_end_ns(&self.inbox);
+            self.look_ns.set(next_ns);
+        }
         self.inbox.take_all()
+    }
+
+    /// Returns when the wait of one ends next, if one waits.
+    pub fn next_deadline_ns(&self) -> Option<u64> {
+        Some(self.look_ns.get()).filter(|at_ns| *at_ns < u64::MAX)
     }
 
     /// Returns whether no news can come any more.

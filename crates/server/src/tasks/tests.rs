@@ -10,7 +10,7 @@ use service::{Task, TaskFailure, TaskFailureKind, TaskRefusal};
 use wire::grpc::Code;
 use wire::{Event, StreamKey};
 
-use super::{Done, Jobs, News, TaskProgress, Watch, tell};
+use super::{Done, Jobs, News, TaskCaller, TaskProgress, Tasks, Watch, tell};
 use crate::call_id::CallId;
 use crate::clock::TimeSource;
 use crate::inbox::Inbox;
@@ -248,17 +248,82 @@ fn only_the_newest_progress_of_a_call_waits_for_its_loop() {
 fn one_task_runs_at_a_time_and_the_next_when_it_has_ended() {
     let mut room = Room::new();
     let first = room.call(BACKUP, NAMED_A);
-    for path in [BACKUP, SNAPSHOT] {
-        let second = room.call(path, if path == BACKUP { NAMED_A } else { b"" });
-        assert_eq!(room.wait_for_end(second), Code::Unavailable);
-    }
+    let second = room.call(SNAPSHOT, b"");
+    // Its caller has a place already.
+    let third = room.call(SNAPSHOT, b"");
+    assert_eq!(room.wait_for_end(third), Code::Unavailable);
+    assert!(!(room.events).contains(&Event::Finished { stream: second }));
     room.order(Order::End(Err(failure(TaskFailureKind::Device))));
     assert_eq!(room.wait_for_end(first), Code::Unavailable);
+    room.order(Order::End(Ok(snapshot())));
+    assert_eq!(room.wait_for_end(second), Code::Ok);
     // The very next call finds the place free.
     for _ in 0..50 {
         let next = room.call(SNAPSHOT, b"");
         room.order(Order::End(Ok(snapshot())));
         assert_eq!(room.wait_for_end(next), Code::Ok);
+    }
+}
+
+#[test]
+fn a_task_waits_for_its_turn_for_a_time_and_not_when_its_caller_has_gone() {
+    let mut room = Room::new();
+    let first = room.call(BACKUP, NAMED_A);
+    for _ in 0..2 {
+        let waits = room.call(SNAPSHOT, b"");
+        let Pair { client, sent, .. } = &mut room.pair;
+        client.reset(waits, sent, wire::ErrorCode::Cancel);
+        client.forget(waits);
+        room.turn();
+        let waits = room.call(SNAPSHOT, b"");
+        room.pair.now_ns += limits::TASK_WAIT_MS * 1_000_000 - 1;
+        room.turn();
+        assert!(!room.events.contains(&Event::Finished { stream: waits }));
+        room.pair.now_ns += 1;
+        // Nothing comes from the client.
+        let due_ns = net::Handler::next_deadline_ns(&room.pair.worker);
+        assert!(due_ns.is_some_and(|due_ns| due_ns <= room.pair.now_ns));
+        assert_eq!(room.wait_for_end(waits), Code::Unavailable);
+    }
+    room.order(Order::End(Err(failure(TaskFailureKind::Device))));
+    assert_eq!(room.wait_for_end(first), Code::Unavailable);
+    assert!(room.pair.tasks.lock().running.is_none());
+}
+
+/// One that always asks for the next one, with however many calls, is one of those that take turns.
+#[test]
+fn each_caller_has_one_place_among_those_that_wait() {
+    let room = Room::new();
+    let tasks: Arc<Tasks> = Arc::clone(&room.pair.tasks);
+    let inbox = Inbox::new(Arc::new(|| {}));
+    let start = |caller: u64, call: u64| {
+        let of = (TaskCaller::Connection(caller), CallId::from_tag(call));
+        tasks.start(Task::Snapshot, of, &inbox)
+    };
+    let mut held = vec![start(0, 0).expect("none runs")];
+    for caller in 0..limits::WAITING_TASKS as u64 {
+        held.push(start(caller, 1 + caller).expect("it has none"));
+        assert_eq!(start(caller, 99).err(), Some(TaskRefusal::Busy));
+    }
+    assert_eq!(
+        start(77, 98).err(),
+        Some(TaskRefusal::Busy),
+        "all are taken"
+    );
+    drop(held.remove(2));
+    held.push(start(77, 98).expect("a place is free again"));
+    // In the order in which they came.
+    let calls = [0, 1].into_iter().chain(3..=limits::WAITING_TASKS as u64);
+    for call in calls.chain([98]) {
+        room.order(Order::End(Ok(snapshot())));
+        let until = Instant::now() + TIMEOUT;
+        let mut news = inbox.take_all();
+        while news.is_empty() {
+            assert!(Instant::now() < until, "{call}");
+            std::thread::yield_now();
+            news = inbox.take_all();
+        }
+        assert_eq!(news, [(CallId::from_tag(call), News::Done(snapshot()))]);
     }
 }
 
@@ -306,7 +371,7 @@ fn a_stop_ends_a_task_that_takes_too_long_once_and_waits_for_it() {
         tasks
             .start(
                 Task::Snapshot,
-                crate::call_id::CallId::from_tag(0),
+                (TaskCaller::Connection(0), CallId::from_tag(0)),
                 &Inbox::new(Arc::new(|| {}))
             )
             .err(),
@@ -331,8 +396,8 @@ fn without_a_thread_it_is_said_so() {
     let tasks = Arc::clone(&room.pair.tasks);
     let start = || {
         let inbox = Inbox::new(Arc::new(|| {}));
-        let call = crate::call_id::CallId::from_tag(0);
-        tasks.start(Task::Snapshot, call, &inbox).map(drop)
+        let of = (TaskCaller::Connection(0), CallId::from_tag(0));
+        tasks.start(Task::Snapshot, of, &inbox).map(drop)
     };
     crate::threads::NO_THREADS.set(true);
     assert_eq!(start(), Err(TaskRefusal::NoThread));

@@ -56,7 +56,7 @@ fn store_identities(store: &Store, all: &[Identity]) {
     let mut commit = batch.begin(0, DatabaseId::IDENTITIES, Mode::Atomic);
     for identity in all {
         let record = IdentityRecord {
-            identity: identity.clone(),
+            identity: identity.clone().into(),
             created_ms: 0,
         };
         let pushed = commit.push(&Operation::Put {

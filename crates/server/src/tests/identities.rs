@@ -29,7 +29,7 @@ pub(super) fn header(number: u8) -> String {
 }
 
 /// Makes these the identities of the server: the number of a token, a right, and when it expires.
-fn replace(pair: &Pair, all: &[(u8, &str, u64)]) {
+pub(super) fn replace(pair: &Pair, all: &[(u8, &str, u64)]) {
     let identities = &pair.worker.shared().identities;
     let one = |&(number, right, expires_ms): &(u8, &str, u64)| {
         let issued = IssuedToken {
@@ -372,7 +372,7 @@ fn what_waits_for_others_goes_on_when_somebody_is_revoked() {
             let codes = ends(&mut pair, [gone, stays]);
             assert_eq!(codes, [Some(Code::Unauthenticated), None]);
             pair.client.forget(gone);
-            assert_eq!(pair.worker.awaits_wake(), other.is_some());
+            assert!(pair.worker.awaits_wake(), "an answer waits");
             pair.sent = [opened, std::mem::take(&mut pair.sent)].concat();
             let mut code = None;
             for _ in 0..40 {

@@ -281,6 +281,29 @@ fn a_connection_ends_when_its_authority_is_trusted_no_more() {
     }
 }
 
+/// A walk over all connections for each change of a token would make changes slow where there are
+/// many connections.
+#[test]
+fn connections_are_not_looked_at_for_changes_of_identities() {
+    let two = TwoAuthorities::new();
+    let mut pair = with_trust(rights("write"), NEVER_MS, Some(two.client_of(0)));
+    bind(&pair, &[(WORKER, "write", NEVER_MS)]);
+    open_streams(&mut pair, None);
+    let running = pair.worker.running();
+    for _ in 0..2 {
+        assert!(two.trust_only(&[1]));
+        // Nobody has said yet that an authority is gone: a walk would find that.
+        bind(&pair, &[(WORKER, "write", NEVER_MS)]);
+        pair.turn();
+        assert_eq!(pair.worker.running(), running);
+        assert!(!two.trust_only(&[0, 1]));
+    }
+    assert!(two.trust_only(&[1]));
+    (pair.worker.shared().identities).check_certificates(BEGIN_MS);
+    pair.turn();
+    assert_eq!(pair.worker.running(), 0);
+}
+
 /// Before a loop has come round to it, and where only calls bring a loop round.
 #[test]
 fn a_call_is_refused_when_the_authority_of_its_connection_is_trusted_no_more() {

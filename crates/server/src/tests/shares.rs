@@ -5,7 +5,9 @@ use service::Method;
 use wire::{Event, RequestHead, StreamKey};
 
 use super::path;
-use crate::limits::{EVENTS_PER_TURN, LONG_READS_PER_TICK_US, UNPACKED_BYTES_PER_EVENT};
+use crate::limits::{
+    EVENT_COST_BYTES, EVENTS_PER_TURN, LONG_READS_PER_TICK_US, UNPACKED_BYTES_PER_EVENT,
+};
 use crate::pair::Pair;
 
 /// Opens a stream of Echo.
@@ -45,6 +47,55 @@ fn a_connection_brings_so_many_events_in_a_tick_and_the_rest_in_the_next() {
         assert!(!pair.io.is_unfinished());
         // A peer that sends nothing more is done with when what it has sent is.
         assert_eq!(pair.io.is_closing(), has_ended);
+    }
+}
+
+/// Messages of five bytes are little input and much work.
+#[test]
+fn a_turn_costs_by_its_events() {
+    let mut pair = Pair::open();
+    let stream = open_echo(&mut pair, false);
+    pair.turn();
+    assert_eq!(pair.io.take_turn_cost(), EVENT_COST_BYTES, "the head");
+    for _ in 0..2 {
+        for _ in 0..EVENTS_PER_TURN + 3 {
+            (pair.client).send_message(stream, &mut pair.sent, |_| {});
+        }
+        for events in [EVENTS_PER_TURN, 3] {
+            assert_eq!(answered(&mut pair), events);
+            assert_eq!(pair.io.take_turn_cost(), events * EVENT_COST_BYTES);
+        }
+    }
+}
+
+/// A question of a few bytes can have a response of many, which takes its time to make.
+#[test]
+fn what_is_made_in_a_turn_counts_as_what_is_brought() {
+    const EVENTS: usize = 10;
+    let config = wire::Config {
+        stream_window: Some(4 << 20),
+        connection_window: Some(4 << 20),
+        ..wire::Config::client()
+    };
+    let mut pair = Pair::accepted(false);
+    pair.client = wire::Connection::new(&config, 0);
+    pair.greet();
+    let stream = open_echo(&mut pair, false);
+    pair.turn();
+    for _ in 0..2 {
+        let messages = EVENTS_PER_TURN;
+        for _ in 0..messages {
+            pair.client.send_message(stream, &mut pair.sent, |out| {
+                // EchoRequest: answer_bytes.
+                protobuf::writer::uint64(out, 2, (EVENTS * EVENT_COST_BYTES) as u64);
+            });
+        }
+        let mut left = messages;
+        while left > 0 {
+            let count = answered(&mut pair);
+            assert_eq!(count, left.min(EVENTS_PER_TURN.div_ceil(1 + EVENTS)));
+            left -= count;
+        }
     }
 }
 

@@ -15,6 +15,7 @@ use wire::grpc::Code;
 use wire::{Event, RequestHead, StreamKey};
 
 use super::path;
+use crate::limits;
 use crate::pair::Pair;
 use crate::readers::Readers;
 
@@ -272,4 +273,61 @@ fn a_worker_is_idle_when_nothing_is_under_way() {
         bench.pair.accept(false);
         bench.pair.greet();
     }
+}
+
+/// Its answers wait, and calls wait behind them: none is waited for beyond the time that a peer
+/// has, and nobody is invited to repeat what has been done.
+#[test]
+fn a_stop_does_not_wait_for_a_peer_that_takes_nothing() {
+    const READS: usize = 3;
+    let put = |value: &[u8], want_previous| {
+        let (mut message, database) = (Vec::new(), "");
+        let operation = Operation::Put {
+            key: b"key",
+            value,
+            condition: Condition::None,
+            expiry: Expiry::None,
+            want_previous,
+        };
+        OperationRequest {
+            database,
+            operation,
+        }
+        .encode(&mut message);
+        message
+    };
+    let mut pair = Pair::open();
+    let stored = pair.call(&path(Method::Put), &put(&[7; 500_000], false));
+    let is_stored = |events: Vec<Event>| events.contains(&Event::Finished { stream: stored });
+    assert!((0..50).any(|_| is_stored(pair.turn())));
+    pair.client.forget(stored);
+    pair.turn();
+    // From now on it says nothing but this. EchoRequest: answer_bytes 500 000.
+    let read = pair.call(&path(Method::EchoUnary), &[0x10, 0xa0, 0xc2, 0x1e]);
+    let written = pair.call(&path(Method::Put), &put(b"", true));
+    pair.serve();
+    assert_eq!(pair.worker.running(), 0, "both are answered");
+    let behind = [(); READS].map(|()| pair.call(&path(Method::Get), b""));
+    let sent = std::mem::take(&mut pair.sent);
+    pair.receive(&sent);
+    let _others = pair.fill_account();
+    pair.serve();
+    assert_eq!(pair.worker.running(), READS, "they wait for memory");
+    pair.stop();
+    pair.now_ns += limits::DRAIN_IDLE_MS * 1_000_000;
+    pair.tick_without_input();
+    assert!(pair.worker.is_drained());
+    let mut codes = Vec::new();
+    for _ in 0..50 {
+        for event in pair.take() {
+            if let Event::Finished { stream } = event {
+                codes.push((stream, pair.client.status().code()));
+                pair.client.forget(stream);
+            }
+        }
+    }
+    codes.sort_by_key(|(stream, _)| stream.id);
+    let mut expected = vec![(read, Code::Unavailable), (written, Code::Unknown)];
+    expected.extend(behind.map(|stream| (stream, Code::Unavailable)));
+    assert_eq!(codes, expected);
 }

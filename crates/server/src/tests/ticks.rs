@@ -104,17 +104,22 @@ fn a_drain_ticks_when_its_idle_timeout_ends_and_when_its_last_calls_do() {
         pair.sent.clear();
         pair.turn();
         let last_call_ns = (DRAIN_MS - limits::LAST_CALL_MS) * MILLISECOND_NS;
-        for step_ms in [700, 100, 900] {
+        // It looks now and then whether a peer has stopped to take its answer: nothing else tells.
+        for (step_ms, wait_ms) in [(700, 500), (100, 400), (900, 500)] {
             pair.now_ns += step_ms * MILLISECOND_NS;
-            let expected_ns = match has_call {
-                true => stopped_ns + last_call_ns - pair.now_ns,
-                // Nothing else tells that a peer has stopped to take its answer.
-                false => TIMEOUT_NS,
-            };
             pair.sent.clear();
             pair.turn();
+            let expected_ns = wait_ms * MILLISECOND_NS;
             assert_eq!(wait_ns(&pair), Some(expected_ns), "{has_call}");
         }
+        pair.now_ns = stopped_ns + last_call_ns - MILLISECOND_NS;
+        pair.sent.clear();
+        pair.turn();
+        let last_wait_ns = match has_call {
+            true => MILLISECOND_NS,
+            false => TIMEOUT_NS,
+        };
+        assert_eq!(wait_ns(&pair), Some(last_wait_ns), "{has_call}");
         for (now_ns, calls) in [(last_call_ns - 1, usize::from(has_call)), (last_call_ns, 0)] {
             pair.now_ns = stopped_ns + now_ns;
             pair.sent.clear();
@@ -257,4 +262,42 @@ fn a_connection_without_memory_for_its_large_message_looks_for_it_soon() {
         assert!(events.contains(&wire::Event::Finished { stream: call }));
         pair.client.forget(call);
     }
+}
+
+/// Each as often as if it were alone would be all that the server does, above all where each has a
+/// thread.
+#[test]
+fn connections_that_wait_look_the_less_often_the_more_of_them_there_are() {
+    const OTHERS: u64 = 500;
+    let mut pair = Pair::open();
+    let account = std::sync::Arc::clone(pair.worker.account());
+    let wake: crate::SharedWaker = std::sync::Arc::new(|| {});
+    let full = pair.fill_account();
+    assert!(account.try_overdraft(false));
+    pair.call("/pelton.v1.KeyValue/Get", &[0xff; 1 << 20]);
+    for _ in 0..3 {
+        pair.turn();
+    }
+    assert_eq!(wait_ns(&pair), Some(limits::TURN_RETRY_MS * MILLISECOND_NS));
+    for _ in 0..2 {
+        let mut others = Vec::new();
+        for _ in 0..OTHERS {
+            let mut other = account.open(&net::PeerAddress::Simulated(9), &wake);
+            other.next_look_ns(limits::TURN_RETRY_MS, pair.now_ns);
+            others.push(other);
+        }
+        // It looks again, and then behind them.
+        pair.now_ns += 2 * limits::WINDOWS_SHUT_MS * MILLISECOND_NS;
+        pair.turn();
+        let wait_ms = wait_ns(&pair).map(|ns| ns / MILLISECOND_NS);
+        let round_ms = OTHERS * limits::LOOK_SPACING_MS;
+        let is_behind = |ms: u64| (round_ms / 2..=round_ms).contains(&ms);
+        assert!(wait_ms.is_some_and(is_behind), "{wait_ms:?}");
+        // They are gone, and nobody waits for them.
+        drop(others);
+        pair.now_ns += round_ms * MILLISECOND_NS;
+        pair.turn();
+        assert_eq!(wait_ns(&pair), Some(limits::TURN_RETRY_MS * MILLISECOND_NS));
+    }
+    drop(full);
 }

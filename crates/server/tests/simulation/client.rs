@@ -5,13 +5,65 @@ use std::rc::Rc;
 
 use net::{Closed, ConnectionId, Connections, Handler, Io, Peer};
 
+use super::framed_socket::FramedSocket;
 use super::socket::Socket;
 use super::world::World;
 
 /// The handler of a node with clients.
 pub struct Client {
     world: Rc<RefCell<World>>,
-    sockets: Vec<Option<Socket>>,
+    sockets: Vec<Option<AnySocket>>,
+}
+
+/// A connection, by what it speaks.
+enum AnySocket {
+    Http2(Box<Socket>),
+    Framed(Box<FramedSocket>),
+}
+
+impl AnySocket {
+    /// The first one of a node speaks HTTP/2: scripts have calls of every kind.
+    fn new(id: ConnectionId, world: &mut World, io: &mut Io, now_ns: u64) -> AnySocket {
+        match id.slot > 0 && world.random.below(4) == 0 {
+            true => AnySocket::Framed(Box::new(FramedSocket::new(id, world))),
+            false => AnySocket::Http2(Box::new(Socket::new(id, world, &mut io.output, now_ns))),
+        }
+    }
+
+    fn id(&self) -> ConnectionId {
+        match self {
+            AnySocket::Http2(socket) => socket.id,
+            AnySocket::Framed(socket) => socket.id,
+        }
+    }
+
+    fn receive(&mut self, world: &mut World, io: &mut Io, now_ns: u64) {
+        match self {
+            AnySocket::Http2(socket) => socket.receive(world, io, now_ns),
+            AnySocket::Framed(socket) => socket.receive(world, io),
+        }
+    }
+
+    fn act(&mut self, world: &mut World, io: &mut Io, now_ns: u64) {
+        match self {
+            AnySocket::Http2(socket) => socket.act(world, io, now_ns),
+            AnySocket::Framed(socket) => socket.act(world, io, now_ns),
+        }
+    }
+
+    fn lose(self, world: &mut World) {
+        match self {
+            AnySocket::Http2(socket) => socket.lose(world),
+            AnySocket::Framed(socket) => socket.lose(world),
+        }
+    }
+
+    fn next_deadline_ns(&self) -> Option<u64> {
+        match self {
+            AnySocket::Http2(socket) => socket.next_deadline_ns(),
+            AnySocket::Framed(socket) => socket.next_deadline_ns(),
+        }
+    }
 }
 
 impl Client {
@@ -27,11 +79,11 @@ impl Client {
         self.sockets.iter().flatten().count()
     }
 
-    fn socket(&mut self, id: ConnectionId) -> Option<&mut Socket> {
+    fn socket(&mut self, id: ConnectionId) -> Option<&mut AnySocket> {
         self.sockets
             .get_mut(id.slot as usize)?
             .as_mut()
-            .filter(|socket| socket.id == id)
+            .filter(|socket| socket.id() == id)
     }
 }
 
@@ -40,7 +92,7 @@ impl Handler for Client {
         let mut world = self.world.borrow_mut();
         world.now_ns = now_ns;
         world.counts.connections += 1;
-        let socket = Socket::new(id, &mut world, &mut io.output, now_ns);
+        let socket = AnySocket::new(id, &mut world, io, now_ns);
         let slot = id.slot as usize;
         if slot >= self.sockets.len() {
             self.sockets.resize_with(slot + 1, || None);
@@ -62,7 +114,7 @@ impl Handler for Client {
     }
 
     fn closed(&mut self, id: ConnectionId, _: Closed, now_ns: u64) {
-        let slot = self.sockets[id.slot as usize].take_if(|socket| socket.id == id);
+        let slot = self.sockets[id.slot as usize].take_if(|socket| socket.id() == id);
         let mut world = self.world.borrow_mut();
         world.now_ns = now_ns;
         if let Some(socket) = slot {
@@ -74,7 +126,7 @@ impl Handler for Client {
         let mut world = self.world.borrow_mut();
         world.now_ns = now_ns;
         for socket in self.sockets.iter_mut().flatten() {
-            if let Some(io) = connections.io(socket.id) {
+            if let Some(io) = connections.io(socket.id()) {
                 socket.act(&mut world, io, now_ns);
             }
         }
@@ -82,7 +134,7 @@ impl Handler for Client {
 
     fn next_deadline_ns(&self) -> Option<u64> {
         let sockets = self.sockets.iter().flatten();
-        sockets.filter_map(Socket::next_deadline_ns).min()
+        sockets.filter_map(AnySocket::next_deadline_ns).min()
     }
 
     fn stop(&mut self, _: &mut dyn Connections, _: u64) {}

@@ -34,6 +34,10 @@ counts! {
     cancelled,
     /// Ended by the end of their connection.
     lost,
+    /// Answered over baidu_std or SRPC.
+    framed,
+    /// Of those that ended with their connection at a stop.
+    framed_lost,
     connections,
     pauses,
     pipes,

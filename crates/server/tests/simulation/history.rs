@@ -118,6 +118,14 @@ impl Asked {
     }
 
     /// Whether it is about keys.
+    /// Whether one message comes for one that is sent.
+    pub fn is_unary(&self) -> bool {
+        !matches!(
+            self,
+            Asked::Scan { .. } | Asked::EchoStream { .. } | Asked::Watch | Asked::Silent
+        )
+    }
+
     pub fn is_about_keys(&self) -> bool {
         let is_read = matches!(
             self,

@@ -18,12 +18,14 @@ mod durable;
 mod expiry;
 mod facts;
 mod fate;
+mod framed_socket;
 mod history;
 mod keys;
 mod lies;
 mod lives;
 mod machine;
 mod messages;
+mod reading_pause;
 mod round;
 mod socket;
 mod states;
@@ -50,7 +52,7 @@ const STEADY_CALLS: u64 = 34_000;
 
 /// Rounds of a usual run in which it dies: together a million operations, and a thousand of
 /// each fault.
-const DYING_ROUNDS: u64 = 145;
+const DYING_ROUNDS: u64 = 152;
 
 /// Calls of one of them: more would only make the log longer that each start reads.
 const DYING_CALLS: u64 = 4_000;
@@ -153,6 +155,7 @@ impl Sum {
             counts.deadlines,
             counts.cancelled,
             counts.lost,
+            counts.framed,
             counts.connections,
             counts.pauses,
         ];

@@ -11,6 +11,7 @@ use super::call::Call;
 use super::databases;
 use super::history::{Asked, Outcome, Record};
 use super::messages;
+use super::reading_pause::ReadingPause;
 use super::world::{Begun, Manners, World};
 
 const MILLISECOND_NS: u64 = 1_000_000;
@@ -23,7 +24,7 @@ pub struct Socket {
     calls: BTreeMap<u32, Call>,
     /// How many calls are in flight at most.
     in_flight: usize,
-    paused_until_ns: Option<u64>,
+    pause: ReadingPause,
     /// The server takes no more calls.
     is_leaving: bool,
 }
@@ -43,7 +44,7 @@ impl Socket {
             connection,
             calls: BTreeMap::new(),
             in_flight: 1 + world.random.below(if world.has_log { 12 } else { 40 }) as usize,
-            paused_until_ns: None,
+            pause: ReadingPause::default(),
             is_leaving: false,
         }
     }
@@ -140,7 +141,8 @@ impl Socket {
     }
 
     pub fn next_deadline_ns(&self) -> Option<u64> {
-        let deadlines = [self.connection.next_deadline_ns(), self.paused_until_ns];
+        let pause_ns = self.pause.next_deadline_ns();
+        let deadlines = [self.connection.next_deadline_ns(), pause_ns];
         deadlines.into_iter().flatten().min()
     }
 
@@ -154,10 +156,7 @@ impl Socket {
             self.connection.deadline_passed(&mut io.output, now_ns);
             self.receive(world, io, now_ns);
         }
-        if self.paused_until_ns.is_some_and(|at_ns| at_ns <= now_ns) {
-            self.paused_until_ns = None;
-            io.pause_reading(false);
-        }
+        self.pause.end_if_due(io, now_ns);
         if io.is_closing() {
             return;
         }
@@ -179,11 +178,7 @@ impl Socket {
         if world.left == 0 {
             return;
         }
-        if world.random.chance(6_000) && self.paused_until_ns.is_none() {
-            world.counts.pauses += 1;
-            io.pause_reading(true);
-            self.paused_until_ns = Some(now_ns + world.random.between(1, 300) * MILLISECOND_NS);
-        }
+        self.pause.begin_by_chance(world, io, now_ns);
         if world.random.chance(10_000) && !self.calls.is_empty() {
             let which = world.random.below(self.calls.len() as u64) as usize;
             let stream = *self.calls.keys().nth(which).expect("there are so many");

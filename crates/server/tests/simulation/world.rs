@@ -178,6 +178,22 @@ impl World {
         })
     }
 
+    /// The next random call that is unary, which begins now.
+    pub fn begin_unary(&mut self, life: usize) -> Option<u64> {
+        if self.left == 0 || self.is_holding || !self.script.is_empty() {
+            return None;
+        }
+        self.left -= 1;
+        self.counts.calls += 1;
+        loop {
+            if let (db, Begin::One(asked)) = self.choose()
+                && asked.is_unary()
+            {
+                return Some(self.record(db, asked, life));
+            }
+        }
+    }
+
     fn record(&mut self, database: Db, asked: Asked, life: usize) -> u64 {
         self.counts.begun(&asked);
         self.open += 1;

@@ -6,10 +6,29 @@ use store::{CommitOutcome, Condition, DatabaseId, Decision, Mode, Operation};
 use crate::actions::{DatabaseAccess, Permissions};
 use crate::call::Shared;
 use crate::identities::Unauthenticated;
-use crate::identities::record::{CHANGES_KEY, StoredIdentities, put_entry};
+use crate::identities::record::{CHANGES_KEY, IdentityRecord, StoredIdentities, put_entry};
 use crate::keyvalue::refusal;
 use crate::limits::{IDENTITIES_BYTES_MAX, TOKEN_CHANGE_TRIES};
 use crate::status::{Code, Status};
+
+/// A change that was decided: of the entry of an identity or a role.
+pub(super) struct DecidedChange {
+    pub(super) key: Vec<u8>,
+    /// `None`: the entry is removed.
+    pub(super) value: Option<Vec<u8>>,
+    pub(super) made: Made,
+}
+
+/// What a change makes, as its response tells.
+pub(super) enum Made {
+    /// It removes something.
+    Nothing,
+    Identity(IdentityRecord),
+    Role {
+        /// There was none of its name.
+        is_new: bool,
+    },
+}
 
 /// What came of a change.
 pub(super) enum Committed {
@@ -83,9 +102,8 @@ pub(super) fn commit_change(
     commit.submit();
 }
 
-/// Refuses more rights of all identities together than may be.
-pub(super) fn check_bytes(stored: &StoredIdentities) -> Result<(), Status> {
-    let bytes = stored.text_bytes();
+/// Refuses more bytes of the rights of all identities together than may be.
+pub(super) fn check_bytes(bytes: usize) -> Result<(), Status> {
     match bytes <= IDENTITIES_BYTES_MAX {
         true => Ok(()),
         false => Err(Status::resource_exhausted(format!(

@@ -11,7 +11,7 @@ pub(super) fn administrated_until_ms<'a>(
     records: impl Iterator<Item = &'a IdentityRecord>,
     now_ms: u64,
 ) -> u64 {
-    let identities = records.map(|record| &record.identity);
+    let identities = records.map(|record| &*record.identity);
     let admins = identities.filter(|identity| identity.is_admin(now_ms));
     admins.map(Identity::expires_ms).max().unwrap_or(0)
 }

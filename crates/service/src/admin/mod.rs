@@ -6,8 +6,10 @@
 //! its loops. Calls about tokens and roles look at all identities, and commit on the condition that
 //! nobody has changed one since.
 
+mod identity_call;
 mod identity_change;
 mod last_admin;
+mod role_request;
 #[cfg(test)]
 mod role_tests;
 mod roles;
@@ -46,9 +48,8 @@ use api::admin::{
     ListDatabasesResponse, LogStatistics as LogMessage, MethodStatistics, StatisticsRequest,
     StatisticsResponse,
 };
+use identity_call::IdentityCall;
 use protobuf::writer;
-use roles::RoleCall;
-use tokens::TokenCall;
 
 /// A call of `pelton.v1.Admin` that waits for its request, or for the commit that it asked for.
 pub struct AdminCall {
@@ -59,10 +60,8 @@ pub struct AdminCall {
     lists: bool,
     /// The database that is being made or dropped.
     name: Box<str>,
-    /// Of a call about tokens, once its request is there.
-    token: Option<Box<TokenCall>>,
-    /// The same of a call about roles.
-    role: Option<Box<RoleCall>>,
+    /// Of a call about tokens or roles, once its request is there.
+    identity_call: Option<Box<IdentityCall>>,
 }
 
 impl AdminCall {
@@ -78,18 +77,18 @@ impl AdminCall {
             is_under_way: false,
             lists: false,
             name: Box::default(),
-            token: None,
-            role: None,
+            identity_call: None,
         }
     }
 
-    fn begin_token(
+    fn begin_identity_call(
         &mut self,
         bytes: &[u8],
         shared: &Shared,
         actions: &mut (impl DatabaseAccess + Administration),
     ) -> Result<(), Status> {
-        self.token = Some(TokenCall::begin(self.method, bytes, shared, actions)?);
+        let call = IdentityCall::begin(self.method, bytes, shared, actions)?;
+        self.identity_call = Some(Box::new(call));
         Ok(())
     }
 }
@@ -114,10 +113,10 @@ where
             Method::AdminCreateToken
             | Method::AdminListTokens
             | Method::AdminRevokeToken
-            | Method::AdminRotateToken => self.begin_token(bytes, shared, actions),
-            Method::AdminSetRole | Method::AdminListRoles | Method::AdminDropRole => {
-                RoleCall::begin(self.method, bytes, actions).map(|call| self.role = Some(call))
-            }
+            | Method::AdminRotateToken
+            | Method::AdminSetRole
+            | Method::AdminListRoles
+            | Method::AdminDropRole => self.begin_identity_call(bytes, shared, actions),
             method => Err(Status::unimplemented(method.path())),
         };
         if let Err(status) = served {
@@ -135,21 +134,15 @@ where
         if self.lists {
             actions.step_later();
         }
-        if let Some(token) = &mut self.token {
-            token.writable(actions);
-        }
-        if let Some(role) = &mut self.role {
-            role.writable(actions);
+        if let Some(call) = &mut self.identity_call {
+            call.writable(actions);
         }
     }
 
     fn read(&mut self, shown: &ReadView<'_>, _kept: &[u8], shared: &Shared, actions: &mut A) {
-        let decided = match (&mut self.token, &mut self.role) {
-            (Some(token), _) => token.read(shown, shared, actions),
-            (None, Some(role)) => role.read(shown, shared, actions),
-            (None, None) => Ok(()),
-        };
-        if let Err(status) = decided {
+        if let Some(call) = &mut self.identity_call
+            && let Err(status) = call.read(shown, shared, actions)
+        {
             actions.finish(status);
         }
     }
@@ -170,15 +163,11 @@ where
 
     /// The catalogue was changed, or the change was refused.
     fn committed(&mut self, outcome: &CommitOutcome<'_>, shared: &Shared, actions: &mut A) {
-        let changed = match (&mut self.token, &mut self.role) {
-            (Some(token), _) => Some(token.committed(outcome, actions)),
-            (None, Some(role)) => Some(role.committed(outcome, actions)),
-            (None, None) => None,
-        };
-        match changed {
-            Some(Err(status)) => return actions.finish(status),
-            Some(Ok(())) => return,
-            None => {}
+        if let Some(call) = &mut self.identity_call {
+            if let Err(status) = call.committed(outcome, actions) {
+                actions.finish(status);
+            }
+            return;
         }
         let created = self.method == Method::AdminCreateDatabase;
         let answered = match outcome.decision {

@@ -20,23 +20,26 @@ use protobuf::DecodeError;
 /// What is asked for.
 pub(super) enum TokenRequest {
     List,
-    Create {
-        name: Box<str>,
-        rights: Rights,
-        expires_after_ms: u64,
-        proof: NewProof,
-    },
-    Revoke {
-        name: Box<str>,
-        is_confirmed: bool,
-    },
-    Rotate {
-        name: Box<str>,
-        keep: Keep,
-        expires_after_ms: u64,
-        is_confirmed: bool,
-        token: Token,
-    },
+    Create(TokenCreation),
+    Revoke { name: Box<str>, is_confirmed: bool },
+    Rotate(TokenRotation),
+}
+
+/// An identity that is to be made.
+pub(super) struct TokenCreation {
+    pub(super) name: Box<str>,
+    pub(super) rights: Rights,
+    pub(super) expires_after_ms: u64,
+    pub(super) proof: NewProof,
+}
+
+/// A token that is to take the place of another.
+pub(super) struct TokenRotation {
+    pub(super) name: Box<str>,
+    pub(super) keep: Keep,
+    pub(super) expires_after_ms: u64,
+    pub(super) is_confirmed: bool,
+    pub(super) token: Token,
 }
 
 /// What is to prove a new identity.
@@ -100,7 +103,7 @@ fn create(request: &CreateTokenRequest<'_>, shared: &Shared) -> Result<TokenRequ
         (request.rights.len(), request.rights.iter()),
     )?;
     check_bytes(bytes + request.binding.len())?;
-    Ok(TokenRequest::Create {
+    Ok(TokenRequest::Create(TokenCreation {
         name: request.name.into(),
         rights,
         expires_after_ms: request.expires_after_ms,
@@ -108,7 +111,7 @@ fn create(request: &CreateTokenRequest<'_>, shared: &Shared) -> Result<TokenRequ
             "" => NewProof::Token(draw(shared)?),
             text => NewProof::Binding(binding(text)?),
         },
-    })
+    }))
 }
 
 /// Reads rights, and returns how many bytes they have in text.
@@ -170,7 +173,7 @@ fn rotate(request: &RotateTokenRequest<'_>, shared: &Shared) -> Result<TokenRequ
             days(TOKEN_KEEP_MS_MAX)
         )));
     }
-    Ok(TokenRequest::Rotate {
+    Ok(TokenRequest::Rotate(TokenRotation {
         name: request.name.into(),
         keep: Keep {
             for_ms: request.keep_for_ms,
@@ -179,7 +182,7 @@ fn rotate(request: &RotateTokenRequest<'_>, shared: &Shared) -> Result<TokenRequ
         expires_after_ms: request.expires_after_ms,
         is_confirmed: is_confirmed(request.name, request.confirm_name)?,
         token: draw(shared)?,
-    })
+    }))
 }
 
 fn binding(text: &str) -> Result<Binding, Status> {

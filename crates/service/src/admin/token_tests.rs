@@ -7,7 +7,6 @@ use store::{DatabaseId, ReadView};
 
 use crate::call::Shared;
 use crate::fake::{Fake, Sent, draw_token, shared};
-use crate::identities::record::StoredIdentities;
 use crate::identities::{Identities, Identity, Proof, TokenKey, Unauthenticated};
 use crate::limits::{
     BINDING_BYTES_MAX, GRANTS_MAX, IDENTITIES_MAX, TOKEN_CHANGE_TRIES, TOKEN_EXPIRY_MS_MAX,
@@ -518,7 +517,7 @@ fn there_are_so_many_tokens_and_no_more() {
         let name = format!("token-{number:04}");
         let identity = crate::identities::Identity::new(&name, rights, u64::MAX, vec![issued]);
         crate::identities::record::IdentityRecord {
-            identity: identity.expect("it is sound"),
+            identity: identity.expect("it is sound").into(),
             created_ms: 1,
         }
     };
@@ -717,7 +716,8 @@ fn a_stolen_list_of_hashes_is_of_no_use_without_its_key() {
         .expect("it can be made");
     let view = server.shared.store.view(DatabaseId::IDENTITIES);
     let view = view.expect("it is always there");
-    let stored = StoredIdentities::read(&ReadView::memory(&view));
+    let read = server.shared.identities.read(&ReadView::memory(&view));
+    let stored = read.stored();
     let mut bytes = Vec::new();
     for record in &stored.records {
         bytes.extend(record.encode());
@@ -735,7 +735,10 @@ fn a_stolen_list_of_hashes_is_of_no_use_without_its_key() {
     let header = format!("Bearer {token}");
     for key in [[1; 32], [2; 32]] {
         let elsewhere = Identities::new(TokenKey::new(&key), vec![Rights::default()]);
-        let identities = stored.records.iter().map(|record| record.identity.clone());
+        let identities = stored
+            .records
+            .iter()
+            .map(|record| (*record.identity).clone());
         elsewhere
             .replace(identities.collect(), START_MS)
             .expect("they are sound");

@@ -1,19 +1,15 @@
-//! CreateToken, ListTokens, RevokeToken and RotateToken.
-//!
-//! A change looks at all identities, decides, and commits what it has decided on the condition that
-//! nobody has changed one since. If somebody has, it looks again.
+//! CreateToken, ListTokens, RevokeToken and RotateToken: what is decided, and the responses.
 
-use store::{CommitOutcome, DatabaseId, ReadView};
+use std::sync::Arc;
 
-use super::identity_change::{Committed, check_bytes, check_caller, commit_change, committed};
+use super::identity_change::{DecidedChange, Made, check_bytes};
 use super::last_admin::{administrated_until_ms, last_admin, loses_admin};
-use super::token_request::{NewProof, TokenRequest};
-use crate::actions::{Administration, CallClock, DatabaseAccess, Permissions, Responses, SendRoom};
+use super::token_request::{NewProof, TokenCreation, TokenRequest, TokenRotation};
+use crate::actions::{CallClock, Responses};
 use crate::call::Shared;
 use crate::identities::record::{IdentityRecord, StoredIdentities};
 use crate::identities::{Binding, Identity, IssuedToken, NEVER_MS, Proof};
 use crate::limits::IDENTITIES_MAX;
-use crate::method::Method;
 use crate::rights::Grant;
 use crate::status::{Code, Status, quoted};
 use api::admin::{
@@ -25,241 +21,137 @@ use protobuf::{Secret, writer};
 /// Characters of a binding that stand in a message.
 const BOUND_TO_CHARACTERS: usize = 200;
 
-/// A call about tokens, from its request to its response.
-pub(super) struct TokenCall {
-    wanted: TokenRequest,
-    /// How often a change was decided.
-    tries: u32,
-    /// The identity, as the commit under way makes it.
-    made: Option<IdentityRecord>,
-    /// A list that waits until it can be sent.
-    waits: bool,
-}
-
-impl TokenCall {
-    /// Takes the request up, and asks for all identities.
-    pub(super) fn begin(
-        method: Method,
-        bytes: &[u8],
-        shared: &Shared,
-        actions: &mut (impl DatabaseAccess + Administration),
-    ) -> Result<Box<TokenCall>, Status> {
-        let wanted = TokenRequest::read(method, bytes, shared, actions)?;
-        actions.read_long(DatabaseId::IDENTITIES);
-        Ok(Box::new(TokenCall {
-            wanted,
-            tries: 0,
-            made: None,
-            waits: false,
-        }))
-    }
-
-    /// Decides, with all identities at hand.
-    pub(super) fn read(
-        &mut self,
-        shown: &ReadView<'_>,
-        shared: &Shared,
-        actions: &mut (impl DatabaseAccess + Permissions + Responses + SendRoom + CallClock),
-    ) -> Result<(), Status> {
-        let mut stored = StoredIdentities::read(shown);
-        let now_ms = actions.now_ms();
-        check_caller(&stored, now_ms, actions)?;
-        match &self.wanted {
-            TokenRequest::List => {
-                self.waits = !actions.can_send();
-                if !self.waits {
-                    list(&stored, now_ms, actions);
-                }
-                return Ok(());
-            }
-            TokenRequest::Create { .. } => {
-                let made = self.created(&stored, shared, now_ms)?;
-                stored.records.push(made.clone());
-                stored.apply_roles();
-                check_bytes(&stored)?;
-                self.made = Some(made);
-            }
-            TokenRequest::Revoke { name, is_confirmed } => {
-                find(&stored, name)?;
-                if !is_confirmed {
-                    check_admin(name, None, &stored, shared, now_ms)?;
-                }
-            }
-            TokenRequest::Rotate {
-                name, is_confirmed, ..
-            } => {
-                let made = self.rotated(&stored, shared, (now_ms, actions.proof()))?;
-                if !is_confirmed {
-                    check_admin(name, Some(&made), &stored, shared, now_ms)?;
-                }
-                self.made = Some(made);
-            }
-        }
-        self.tries += 1;
-        self.commit((stored.changes_version, shared), actions);
-        Ok(())
-    }
-
-    /// Goes on with a list that has waited.
-    pub(super) fn writable(&mut self, actions: &mut (impl DatabaseAccess + SendRoom)) {
-        if self.waits && actions.can_send() {
-            self.waits = false;
-            actions.read_long(DatabaseId::IDENTITIES);
-        }
-    }
-
-    fn name(&self) -> &str {
-        match &self.wanted {
-            TokenRequest::List => "",
-            TokenRequest::Create { name, .. }
-            | TokenRequest::Revoke { name, .. }
-            | TokenRequest::Rotate { name, .. } => name,
-        }
-    }
-
-    fn created(
-        &self,
-        stored: &StoredIdentities,
-        shared: &Shared,
-        now_ms: u64,
-    ) -> Result<IdentityRecord, Status> {
-        let TokenRequest::Create {
-            name,
-            rights,
-            expires_after_ms,
-            proof,
-        } = &self.wanted
-        else {
-            return Err(Status::internal("this call makes no token"));
-        };
-        if stored.find(name).is_some() {
-            return Err(already_exists(name));
-        }
-        if let Some(role) = rights.roles().find(|role| stored.find_role(role).is_none()) {
-            return Err(Status::invalid_argument(format!(
-                "field rights: there is no role {}",
-                quoted(role)
-            )));
-        }
-        if stored.records.len() >= IDENTITIES_MAX {
-            let records = stored.records.iter();
-            let unusable = records.filter(|record| !record.identity.is_usable(now_ms));
-            return Err(Status::resource_exhausted(format!(
-                "there are {IDENTITIES_MAX} tokens, and there can be no more: revoke one first; {} \
-                 of them have expired",
-                unusable.count()
-            )));
-        }
-        let expires_ms = expiry(*expires_after_ms, NEVER_MS, now_ms);
-        let identity = match proof {
-            NewProof::Token(token) => {
-                let issued = IssuedToken {
-                    hash: shared.identities.key().hash(token),
-                    expires_ms: NEVER_MS,
-                };
-                Identity::new(name, rights.clone(), expires_ms, vec![issued])
-            }
-            NewProof::Binding(binding) => {
-                check_unbound(binding, stored)?;
-                Identity::bound(name, rights.clone(), expires_ms, binding.clone())
-            }
-        };
-        Ok(IdentityRecord {
-            identity: identity.map_err(|error| Status::invalid_argument(error.to_string()))?,
-            created_ms: now_ms,
-        })
-    }
-
-    fn rotated(
-        &self,
-        stored: &StoredIdentities,
-        shared: &Shared,
-        (now_ms, own): (u64, Option<&Proof>),
-    ) -> Result<IdentityRecord, Status> {
-        let TokenRequest::Rotate {
-            name,
-            keep,
-            expires_after_ms,
-            token,
-            ..
-        } = &self.wanted
-        else {
-            return Err(Status::internal("this call rotates no token"));
-        };
-        let IdentityRecord {
-            identity: before,
-            created_ms,
-        } = find(stored, name)?;
-        if let Some(binding) = before.binding() {
-            return Err(has_no_token(name, binding));
-        }
-        let expires_ms = expiry(*expires_after_ms, before.expires_ms(), now_ms);
-        if expires_ms <= now_ms {
-            return Err(Status::invalid_argument(format!(
-                "field expires_after_ms is 0, and the token {} has expired: say when the new one \
-                 is to expire",
-                quoted(name)
-            )));
-        }
-        let mut tokens = vec![IssuedToken {
-            hash: shared.identities.key().hash(token),
-            expires_ms: NEVER_MS,
-        }];
-        tokens.extend(keep.token(before, own, now_ms));
-        let mut identity = Identity::new(name, before.granted().clone(), expires_ms, tokens)
-            .map_err(|error| Status::invalid_argument(error.to_string()))?;
-        stored.apply_roles_to(&mut identity);
-        Ok(IdentityRecord {
-            identity,
-            created_ms: *created_ms,
-        })
-    }
-
-    /// Has the identity written or removed, unless one was changed since then.
-    fn commit(&self, seen: (u64, &Shared), actions: &mut impl DatabaseAccess) {
-        let value = self.made.as_ref().map(IdentityRecord::encode);
-        commit_change(self.name().as_bytes(), value.as_deref(), seen, actions);
-    }
-
-    /// The change was made, or has to be decided anew.
-    pub(super) fn committed(
-        &mut self,
-        outcome: &CommitOutcome<'_>,
-        actions: &mut (impl DatabaseAccess + Responses + CallClock),
-    ) -> Result<(), Status> {
-        match committed(outcome, self.tries)? {
-            Committed::Again => actions.read_long(DatabaseId::IDENTITIES),
-            Committed::Done => self.respond(actions),
-        }
-        Ok(())
-    }
-
-    fn respond(&self, actions: &mut (impl Responses + CallClock)) {
-        let now_ms = actions.now_ms();
-        let Some(made) = &self.made else {
-            return actions.respond(|out| RevokeTokenResponse {}.encode(out));
-        };
-        let token = match &self.wanted {
-            TokenRequest::Create {
-                proof: NewProof::Token(token),
-                ..
-            }
-            | TokenRequest::Rotate { token, .. } => Some(token.text()),
-            _ => None,
-        };
-        let is_new = matches!(self.wanted, TokenRequest::Create { .. });
-        let words = Words::of(made);
-        let rights = words.rights();
-        let token = Secret::new(token.as_ref().map_or("", |text| text.as_str()));
-        let description = Some(describe(made, (&words, &rights), now_ms));
-        actions.respond(|out| match is_new {
-            true => CreateTokenResponse { token, description }.encode(out),
-            false => RotateTokenResponse { token, description }.encode(out),
-        });
-    }
-}
-
 // --- decisions
+
+/// Decides on a change of a token, or of an identity that is bound, for a caller whom `own` proves.
+pub(super) fn decide(
+    request: &TokenRequest,
+    stored: &StoredIdentities,
+    shared: &Shared,
+    (now_ms, own): (u64, Option<&Proof>),
+) -> Result<DecidedChange, Status> {
+    let (name, made) = match request {
+        TokenRequest::List => return Err(Status::internal("a list changes nothing")),
+        TokenRequest::Create(creation) => {
+            let made = created(creation, stored, shared, now_ms)?;
+            check_bytes(stored.text_bytes() + made.identity.text_bytes())?;
+            (&creation.name, Some(made))
+        }
+        TokenRequest::Revoke { name, is_confirmed } => {
+            find(stored, name)?;
+            if !is_confirmed {
+                check_admin(name, None, stored, shared, now_ms)?;
+            }
+            (name, None)
+        }
+        TokenRequest::Rotate(rotation) => {
+            let made = rotated(rotation, stored, shared, (now_ms, own))?;
+            if !rotation.is_confirmed {
+                check_admin(&rotation.name, Some(&made), stored, shared, now_ms)?;
+            }
+            (&rotation.name, Some(made))
+        }
+    };
+    Ok(DecidedChange {
+        key: name.as_bytes().to_vec(),
+        value: made.as_ref().map(IdentityRecord::encode),
+        made: made.map_or(Made::Nothing, Made::Identity),
+    })
+}
+
+fn created(
+    request: &TokenCreation,
+    stored: &StoredIdentities,
+    shared: &Shared,
+    now_ms: u64,
+) -> Result<IdentityRecord, Status> {
+    let TokenCreation {
+        name,
+        rights,
+        expires_after_ms,
+        proof,
+    } = request;
+    if stored.find(name).is_some() {
+        return Err(already_exists(name));
+    }
+    if let Some(role) = rights.roles().find(|role| stored.find_role(role).is_none()) {
+        return Err(Status::invalid_argument(format!(
+            "field rights: there is no role {}",
+            quoted(role)
+        )));
+    }
+    if stored.records.len() >= IDENTITIES_MAX {
+        let records = stored.records.iter();
+        let unusable = records.filter(|record| !record.identity.is_usable(now_ms));
+        return Err(Status::resource_exhausted(format!(
+            "there are {IDENTITIES_MAX} tokens, and there can be no more: revoke one first; {} \
+             of them have expired",
+            unusable.count()
+        )));
+    }
+    let expires_ms = expiry(*expires_after_ms, NEVER_MS, now_ms);
+    let identity = match proof {
+        NewProof::Token(token) => {
+            let issued = IssuedToken {
+                hash: shared.identities.key().hash(token),
+                expires_ms: NEVER_MS,
+            };
+            Identity::new(name, rights.clone(), expires_ms, vec![issued])
+        }
+        NewProof::Binding(binding) => {
+            check_unbound(binding, stored)?;
+            Identity::bound(name, rights.clone(), expires_ms, binding.clone())
+        }
+    };
+    let mut identity = identity.map_err(|error| Status::invalid_argument(error.to_string()))?;
+    stored.apply_roles_to(&mut identity);
+    Ok(IdentityRecord {
+        identity: Arc::new(identity),
+        created_ms: now_ms,
+    })
+}
+
+fn rotated(
+    request: &TokenRotation,
+    stored: &StoredIdentities,
+    shared: &Shared,
+    (now_ms, own): (u64, Option<&Proof>),
+) -> Result<IdentityRecord, Status> {
+    let TokenRotation {
+        name,
+        keep,
+        expires_after_ms,
+        token,
+        ..
+    } = request;
+    let IdentityRecord {
+        identity: before,
+        created_ms,
+    } = find(stored, name)?;
+    if let Some(binding) = before.binding() {
+        return Err(has_no_token(name, binding));
+    }
+    let expires_ms = expiry(*expires_after_ms, before.expires_ms(), now_ms);
+    if expires_ms <= now_ms {
+        return Err(Status::invalid_argument(format!(
+            "field expires_after_ms is 0, and the token {} has expired: say when the new one \
+             is to expire",
+            quoted(name)
+        )));
+    }
+    let mut tokens = vec![IssuedToken {
+        hash: shared.identities.key().hash(token),
+        expires_ms: NEVER_MS,
+    }];
+    tokens.extend(keep.token(before, own, now_ms));
+    let mut identity = Identity::new(name, before.granted().clone(), expires_ms, tokens)
+        .map_err(|error| Status::invalid_argument(error.to_string()))?;
+    stored.apply_roles_to(&mut identity);
+    Ok(IdentityRecord {
+        identity: Arc::new(identity),
+        created_ms: *created_ms,
+    })
+}
 
 fn find<'a>(stored: &'a StoredIdentities, name: &str) -> Result<&'a IdentityRecord, Status> {
     stored
@@ -306,7 +198,7 @@ fn expiry(expires_after_ms: u64, otherwise_ms: u64, now_ms: u64) -> u64 {
 
 /// Refuses a binding that proves somebody already.
 fn check_unbound(binding: &Binding, stored: &StoredIdentities) -> Result<(), Status> {
-    let mut identities = stored.records.iter().map(|record| &record.identity);
+    let mut identities = stored.records.iter().map(|record| &*record.identity);
     match identities.find(|identity| identity.binding() == Some(binding)) {
         None => Ok(()),
         Some(other) => Err(Status::new(
@@ -338,7 +230,37 @@ fn has_no_token(name: &str, binding: &Binding) -> Status {
 
 // --- responses
 
-fn list(stored: &StoredIdentities, now_ms: u64, actions: &mut impl Responses) {
+/// Responds to a change that was made.
+pub(super) fn respond(
+    request: &TokenRequest,
+    made: &Made,
+    actions: &mut (impl Responses + CallClock),
+) {
+    let now_ms = actions.now_ms();
+    let Made::Identity(made) = made else {
+        return actions.respond(|out| RevokeTokenResponse {}.encode(out));
+    };
+    let token = match request {
+        TokenRequest::Create(TokenCreation {
+            proof: NewProof::Token(token),
+            ..
+        })
+        | TokenRequest::Rotate(TokenRotation { token, .. }) => Some(token.text()),
+        _ => None,
+    };
+    let is_new = matches!(request, TokenRequest::Create(_));
+    let words = Words::of(made);
+    let rights = words.rights();
+    let token = Secret::new(token.as_ref().map_or("", |text| text.as_str()));
+    let description = Some(describe(made, (&words, &rights), now_ms));
+    actions.respond(|out| match is_new {
+        true => CreateTokenResponse { token, description }.encode(out),
+        false => RotateTokenResponse { token, description }.encode(out),
+    });
+}
+
+/// Responds with all identities.
+pub(super) fn list(stored: &StoredIdentities, now_ms: u64, actions: &mut impl Responses) {
     actions.respond(|out| {
         for record in &stored.records {
             let words = Words::of(record);

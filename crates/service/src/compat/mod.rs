@@ -5,10 +5,12 @@
 //! those of the original, as far as it has such a case; the rest is as in `pelton.v1`. The `.proto`
 //! files are in `proto/compat`.
 
+pub mod brpc_echo;
 pub mod gupload;
 #[cfg(test)]
 pub(crate) mod gupload_tests;
 pub mod kvstore;
+pub mod srpc_benchmark;
 #[cfg(test)]
 mod tests;
 pub mod ydb_ping;

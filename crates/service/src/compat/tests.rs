@@ -266,3 +266,51 @@ fn what_is_no_ping_is_refused() {
     fake.half_closed(&shared);
     assert_eq!(fake.take_sent(), [Sent::Status(Status::OK)]);
 }
+
+#[test]
+fn an_echo_of_brpc_comes_back_with_its_attachment_and_must_have_its_field() {
+    let shared = shared();
+    for message in [&b"\x0a\x05hello"[..], b"\x0a\0"] {
+        let mut fake = Fake::new(Method::BrpcEcho, &shared);
+        assert!(fake.actions.echoes_attachment);
+        fake.message(message, true, &shared);
+        assert_eq!(fake.take_sent(), [Sent::Response(message.to_vec())]);
+    }
+    for message in [&b""[..], b"\x0a\x05hell", b"\x0a\x01\xff"] {
+        let mut fake = Fake::new(Method::BrpcEcho, &shared);
+        fake.message(message, true, &shared);
+        let status = fake.take_status().expect("ended");
+        assert_eq!(status.code(), Code::InvalidArgument);
+        let end = format!("request_size={}", message.len());
+        assert!(
+            status
+                .message()
+                .starts_with("Fail to parse request=example.EchoRequest")
+        );
+        assert!(status.message().ends_with(&end), "{}", status.message());
+    }
+}
+
+#[test]
+fn the_benchmark_of_srpc_is_answered_with_nothing_at_once_or_later() {
+    let shared = shared();
+    for _ in 0..2 {
+        let mut fake = Fake::new(Method::SrpcEchoPb, &shared);
+        fake.message(b"\x0a\x02rr", true, &shared);
+        assert_eq!(fake.take_sent(), [Sent::Response(Vec::new())]);
+        let mut fake = Fake::new(Method::SrpcSlowPb, &shared);
+        fake.message(b"\x0a\x02rr", true, &shared);
+        assert_eq!((fake.take_sent().len(), shared.waiting.count()), (0, 1));
+        fake.actions.now_ns += 14_999_999;
+        fake.woken(&shared);
+        assert_eq!(fake.take_sent().len(), 0);
+        fake.actions.now_ns += 1;
+        fake.woken(&shared);
+        assert_eq!(fake.take_sent(), [Sent::Response(Vec::new())]);
+        assert_eq!(shared.waiting.count(), 0);
+    }
+    let mut fake = Fake::new(Method::SrpcEchoPb, &shared);
+    fake.message(b"\x0a\x02r", true, &shared);
+    let status = fake.take_status().expect("ended");
+    assert_eq!(status.code(), Code::InvalidArgument);
+}

@@ -74,7 +74,7 @@ impl Identities {
         };
         let rights = Rights::everything();
         let record = IdentityRecord {
-            identity: Identity::new(FIRST_ADMIN, rights, NEVER_MS, vec![issued])?,
+            identity: Identity::new(FIRST_ADMIN, rights, NEVER_MS, vec![issued])?.into(),
             created_ms: now_ms,
         };
         let mut batch = store.write_batch();
@@ -115,7 +115,6 @@ mod tests {
         }
     }
 
-    /// Also where somebody has had the name and is an administrator no more.
     /// What is wrong with the entries is news once, until something else is.
     #[test]
     fn what_came_of_a_load_is_told_when_it_was_something_else_before() {
@@ -189,6 +188,7 @@ mod tests {
         run(store, &mut batch);
     }
 
+    /// Also where somebody has had the name and is an administrator no more.
     #[test]
     fn the_first_administrator_takes_the_place_of_what_had_its_name() {
         let shared = shared();

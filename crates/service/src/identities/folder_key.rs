@@ -1,6 +1,8 @@
 //! Tokens that are hashed under another key than that of the data folder: the file with its secret
 //! was lost, or is that of another folder. None of them is good.
 
+use std::sync::Arc;
+
 use store::{Condition, DatabaseId, Mode, ReadView, Store, WriteBatch};
 
 use super::Identities;
@@ -9,7 +11,7 @@ use super::record::{CHANGES_KEY, IdentityRecord, StoredIdentities, put_entry};
 impl Identities {
     /// Returns how many identities have tokens that are hashed under another key than this.
     pub fn of_other_key(&self, store: &Store) -> usize {
-        let stored = stored(store);
+        let stored = self.stored(store);
         let is_other =
             !stored.key_check.is_empty() && *stored.key_check != self.key().check_value();
         match is_other {
@@ -21,7 +23,7 @@ impl Identities {
     /// Returns the commits after which all of these are known as not good, until they are rotated.
     /// They may be carried out in part, and then again.
     pub fn invalidate(&self, store: &Store) -> WriteBatch {
-        let stored = stored(store);
+        let stored = self.stored(store);
         let mut batch = store.write_batch();
         for record in invalidated(&stored) {
             put(
@@ -34,12 +36,12 @@ impl Identities {
         put(&mut batch, CHANGES_KEY, &self.key().check_value());
         batch
     }
-}
 
-fn stored(store: &Store) -> StoredIdentities {
-    match store.view(DatabaseId::IDENTITIES) {
-        Some(view) => StoredIdentities::read(&ReadView::memory(&view)),
-        None => StoredIdentities::default(),
+    fn stored(&self, store: &Store) -> StoredIdentities {
+        match store.view(DatabaseId::IDENTITIES) {
+            Some(view) => self.read(&ReadView::memory(&view)).stored().clone(),
+            None => StoredIdentities::default(),
+        }
     }
 }
 
@@ -47,7 +49,7 @@ fn invalidated(stored: &StoredIdentities) -> impl Iterator<Item = IdentityRecord
     stored.records.iter().filter_map(|record| {
         let identity = record.identity.invalidated()?;
         Some(IdentityRecord {
-            identity,
+            identity: Arc::new(identity),
             ..*record
         })
     })

@@ -12,6 +12,7 @@ mod identity;
 pub(crate) mod record;
 mod record_reader;
 pub(crate) mod role;
+mod stored;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -39,7 +40,7 @@ pub use table::{IdentityKey, IdentityTable};
 pub use token::{TOKEN_BYTES, Token, TokenHash, TokenKey, is_same_secret};
 pub use unauthenticated::Unauthenticated;
 
-use record::StoredIdentities;
+use stored::IdentitySnapshot;
 
 /// Draws a token of random bytes. `None`: the system has none.
 pub type DrawToken = dyn Fn() -> Option<Token> + Send + Sync;
@@ -57,6 +58,8 @@ pub struct Identities {
     /// Whoever looks into the store for identities: the last one has seen all changes. What came
     /// of it.
     loading: Mutex<Result<usize, IdentitiesError>>,
+    /// The last look into the store, of which the next one decodes no more than has changed.
+    last_read: Mutex<Arc<IdentitySnapshot>>,
 }
 
 struct Present {
@@ -92,6 +95,7 @@ impl Identities {
             }),
             wakers: Mutex::default(),
             loading: Mutex::new(Ok(0)),
+            last_read: Mutex::default(),
         }
     }
 
@@ -148,14 +152,31 @@ impl Identities {
         let Some(view) = store.view(DatabaseId::IDENTITIES) else {
             return Ok(0);
         };
-        let stored = StoredIdentities::read(&ReadView::memory(&view));
+        let read = self.read(&ReadView::memory(&view));
         drop(view);
-        let records = stored.records.into_iter();
-        let replaced = self.replace(records.map(|record| record.identity).collect(), now_ms);
+        let records = read.stored().records.iter();
+        let identities = records.map(|record| Arc::clone(&record.identity));
+        let replaced = self.replace_shared(identities.collect(), now_ms);
         if replaced.is_err() {
             self.replace(Vec::new(), now_ms)?;
         }
-        replaced.map(|()| stored.unreadable)
+        replaced.map(|()| read.stored().unreadable)
+    }
+
+    /// Returns the identities that a view of their index shows. Decodes what has changed since this
+    /// was called last.
+    pub(crate) fn read(&self, view: &ReadView<'_>) -> Arc<IdentitySnapshot> {
+        let earlier = Arc::clone(&self.lock_last_read());
+        let read = Arc::new(IdentitySnapshot::read_after(&earlier, view));
+        *self.lock_last_read() = Arc::clone(&read);
+        read
+    }
+
+    fn lock_last_read(&self) -> MutexGuard<'_, Arc<IdentitySnapshot>> {
+        // A whole value takes the place of another: sound whoever panicked.
+        self.last_read
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes another table of these identities, and has the loops take it over.
@@ -163,8 +184,15 @@ impl Identities {
     /// # Errors
     /// If there are too many of them, or two cannot be told apart. Then nothing changes.
     pub fn replace(&self, identities: Vec<Identity>, now_ms: u64) -> Result<(), IdentitiesError> {
+        self.replace_shared(identities.into_iter().map(Arc::new).collect(), now_ms)
+    }
+
+    fn replace_shared(
+        &self,
+        identities: Vec<Arc<Identity>>,
+        now_ms: u64,
+    ) -> Result<(), IdentitiesError> {
         check(&identities)?;
-        let identities: Vec<_> = identities.into_iter().map(Arc::new).collect();
         let mut present = self.present();
         present.identities = identities;
         self.renew(present, now_ms);
@@ -190,11 +218,17 @@ impl Identities {
     /// Has the loops look anew whom the certificates of their connections prove, as an authority is
     /// not trusted any more.
     pub fn check_certificates(&self, now_ms: u64) {
-        self.renew(self.present(), now_ms);
+        let present = self.present();
+        let table = present.table.next(&present.identities, now_ms);
+        self.publish(present, table.with_certificate_check());
     }
 
-    fn renew(&self, mut present: MutexGuard<'_, Present>, now_ms: u64) {
+    fn renew(&self, present: MutexGuard<'_, Present>, now_ms: u64) {
         let table = present.table.next(&present.identities, now_ms);
+        self.publish(present, table);
+    }
+
+    fn publish(&self, mut present: MutexGuard<'_, Present>, table: IdentityTable) {
         self.version.store(table.version(), Ordering::Release);
         present.table = Arc::new(table);
         drop(present);
@@ -232,11 +266,11 @@ impl fmt::Debug for Identities {
 }
 
 /// Looks whether there can be all of these beside each other.
-fn check(identities: &[Identity]) -> Result<(), IdentitiesError> {
+fn check(identities: &[Arc<Identity>]) -> Result<(), IdentitiesError> {
     if identities.len() > IDENTITIES_MAX {
         return Err(IdentitiesError::TooMany(identities.len()));
     }
-    let mut names: Vec<&str> = identities.iter().map(Identity::name).collect();
+    let mut names: Vec<&str> = identities.iter().map(|identity| identity.name()).collect();
     names.sort_unstable();
     if let Some(two) = names.windows(2).find(|two| two[0] == two[1]) {
         return Err(IdentitiesError::SameName(two[0].to_owned()));

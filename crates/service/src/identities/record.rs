@@ -1,9 +1,9 @@
 //! How identities stand in the store: an entry for each in the hidden index
 //! [`DatabaseId::IDENTITIES`], under its name.
 
-use std::ops::ControlFlow;
+use std::sync::Arc;
 
-use store::{Condition, Direction, Expiry, Operation, Range, ReadView};
+use store::{Condition, Expiry, Operation};
 #[cfg(doc)]
 use {
     crate::identities::{Identities, TokenKey},
@@ -14,6 +14,7 @@ use super::binding::Binding;
 use super::identity::Identity;
 use super::record_reader::{RecordReader, push_text};
 use super::role::RoleRecord;
+#[cfg(doc)]
 use crate::limits::{IDENTITIES_MAX, ROLES_MAX};
 use crate::rights::Rights;
 
@@ -46,8 +47,8 @@ const FORMAT_BOUND: u8 = 2;
 /// An identity as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentityRecord {
-    /// Who it is.
-    pub identity: Identity,
+    /// Who it is. Looks at the store share it as long as its entry is the same.
+    pub identity: Arc<Identity>,
     /// When it was made, in milliseconds since 1970.
     pub created_ms: u64,
 }
@@ -101,7 +102,7 @@ impl IdentityRecord {
             Ok(binding) => Identity::bound(name, rights, expires_ms, binding),
             Err(tokens) => Identity::new(name, rights, expires_ms, tokens),
         };
-        let identity = identity.ok()?;
+        let identity = Arc::new(identity.ok()?);
         reader.is_at_end().then_some(IdentityRecord {
             identity,
             created_ms,
@@ -110,7 +111,7 @@ impl IdentityRecord {
 }
 
 /// All identities that a store has.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct StoredIdentities {
     /// In the order of their names; at most [`IDENTITIES_MAX`].
     pub(crate) records: Vec<IdentityRecord>,
@@ -125,40 +126,19 @@ pub(crate) struct StoredIdentities {
 }
 
 impl StoredIdentities {
-    /// Reads the index.
-    pub(crate) fn read(view: &ReadView<'_>) -> StoredIdentities {
-        let mut stored = StoredIdentities::default();
-        // They are kept in memory, so that nothing need be fetched, and never expire as entries.
-        let _ = view.scan(&Range::ALL, Direction::Forward, 0, u32::MAX, &mut |entry| {
-            if entry.key == CHANGES_KEY {
-                stored.changes_version = entry.version;
-                stored.key_check = entry.value.bytes().into();
-                return ControlFlow::Continue(());
-            }
-            if RoleRecord::is_key(entry.key) {
-                match RoleRecord::decode(entry.key, entry.value.bytes()) {
-                    Some(role) if stored.roles.len() < ROLES_MAX => stored.roles.push(role),
-                    _ => stored.unreadable += 1,
-                }
-                return ControlFlow::Continue(());
-            }
-            match IdentityRecord::decode(entry.key, entry.value.bytes()) {
-                Some(record) if stored.records.len() < IDENTITIES_MAX => {
-                    stored.records.push(record)
-                }
-                _ => stored.unreadable += 1,
-            }
-            ControlFlow::Continue(())
-        });
-        stored.apply_roles();
-        stored
-    }
-
-    /// Gives each identity what its roles grant.
-    pub(crate) fn apply_roles(&mut self) {
+    /// Has a role in the place of the one with its name, or beside the others, and gives those what
+    /// it grants who have it.
+    pub(crate) fn set_role(&mut self, role: RoleRecord) {
+        let name = role.name.clone();
+        match self.role_place(&name) {
+            Ok(at) => self.roles[at] = role,
+            Err(at) => self.roles.insert(at, role),
+        }
         let mut records = std::mem::take(&mut self.records);
-        for record in &mut records {
-            self.apply_roles_to(&mut record.identity);
+        let has_it = |identity: &Identity| identity.granted().roles().any(|one| one == &*name);
+        let identities = records.iter_mut().map(|record| &mut record.identity);
+        for identity in identities.filter(|identity| has_it(identity)) {
+            self.apply_roles_to(Arc::make_mut(identity));
         }
         self.records = records;
     }
@@ -177,7 +157,13 @@ impl StoredIdentities {
 
     /// Returns the role of a name.
     pub(crate) fn find_role(&self, name: &str) -> Option<&RoleRecord> {
-        self.roles.iter().find(|role| *role.name == *name)
+        let at = self.role_place(name).ok()?;
+        self.roles.get(at)
+    }
+
+    /// Returns where the role of a name is, or would be.
+    pub(super) fn role_place(&self, name: &str) -> Result<usize, usize> {
+        self.roles.binary_search_by(|role| (*role.name).cmp(name))
     }
 
     /// Returns that of a name.
@@ -207,7 +193,7 @@ mod tests {
         let tokens = (0..tokens).map(token).collect();
         let identity = Identity::new("ci.main", rights, 5_000, tokens);
         IdentityRecord {
-            identity: identity.expect("a sound identity"),
+            identity: Arc::new(identity.expect("a sound identity")),
             created_ms: 77,
         }
     }
@@ -246,7 +232,7 @@ mod tests {
         let binding = binding.parse().expect("a binding");
         let identity = Identity::bound("ci.main", Rights::new(grants), 5_000, binding);
         IdentityRecord {
-            identity: identity.expect("a sound identity"),
+            identity: Arc::new(identity.expect("a sound identity")),
             created_ms: 77,
         }
     }

@@ -33,6 +33,11 @@ impl RoleRecord {
         key.starts_with(KEY_PREFIX)
     }
 
+    /// Returns the name of the role in the key of its entry.
+    pub(super) fn name_in(key: &[u8]) -> Option<&[u8]> {
+        key.strip_prefix(KEY_PREFIX)
+    }
+
     /// Returns the value of its entry.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut value = vec![FORMAT];
@@ -47,7 +52,7 @@ impl RoleRecord {
 
     /// Reads an entry; `None`: it makes no sense.
     pub(crate) fn decode(key: &[u8], value: &[u8]) -> Option<RoleRecord> {
-        let name = std::str::from_utf8(key.strip_prefix(KEY_PREFIX)?).ok()?;
+        let name = std::str::from_utf8(RoleRecord::name_in(key)?).ok()?;
         let mut reader = RecordReader::new(value);
         if !is_identity_name(name) || reader.byte()? != FORMAT {
             return None;

@@ -45,6 +45,9 @@ struct Holder {
     proof: Option<Proof>,
 }
 
+/// A proof that is good, and whose it is; `None`: it has its slot.
+type GoodProof = (Proof, Option<Arc<Identity>>);
+
 /// All identities of a moment: those of listeners first, then one slot for each proof that is good.
 /// It never changes; a change makes another table.
 #[derive(Debug)]
@@ -57,6 +60,8 @@ pub struct IdentityTable {
     by_proof: Vec<(Proof, Option<u32>)>,
     /// When the next proof expires.
     next_expiry_ms: u64,
+    /// How often certificates were to be checked anew.
+    certificate_checks: u64,
 }
 
 impl IdentityTable {
@@ -78,6 +83,7 @@ impl IdentityTable {
             slots,
             by_proof: Vec::new(),
             next_expiry_ms: NEVER_MS,
+            certificate_checks: 0,
         }
     }
 
@@ -92,6 +98,7 @@ impl IdentityTable {
             slots: self.slots.clone(),
             by_proof: Vec::new(),
             next_expiry_ms: NEVER_MS,
+            certificate_checks: self.certificate_checks,
         };
         let mut good = table.sort_out(identities, now_ms);
         table.keep_or_free(&mut good);
@@ -100,12 +107,20 @@ impl IdentityTable {
         table
     }
 
+    /// Has the loops that take over this table look anew whether certificates are trusted.
+    pub(super) fn with_certificate_check(mut self) -> IdentityTable {
+        self.certificate_checks += 1;
+        self
+    }
+
+    /// Returns how often certificates were to be checked anew: a loop that has seen the number has
+    /// no reason to look at its connections.
+    pub fn certificate_checks(&self) -> u64 {
+        self.certificate_checks
+    }
+
     /// Returns the proofs that are good, in order, and notes the others as expired.
-    fn sort_out(
-        &mut self,
-        identities: &[Arc<Identity>],
-        now_ms: u64,
-    ) -> Vec<(Proof, Arc<Identity>)> {
+    fn sort_out(&mut self, identities: &[Arc<Identity>], now_ms: u64) -> Vec<GoodProof> {
         let mut good = Vec::new();
         for identity in identities {
             for (proof, expires_ms) in identity.proofs() {
@@ -113,7 +128,7 @@ impl IdentityTable {
                     self.by_proof.push((proof, None));
                 } else {
                     self.next_expiry_ms = self.next_expiry_ms.min(expires_ms);
-                    good.push((proof, Arc::clone(identity)));
+                    good.push((proof, Some(Arc::clone(identity))));
                 }
             }
         }
@@ -121,20 +136,24 @@ impl IdentityTable {
         good
     }
 
-    /// Takes those proofs out of `good` that keep their slots, and frees the slots of all others.
-    fn keep_or_free(&mut self, good: &mut Vec<(Proof, Arc<Identity>)>) {
+    /// Takes the identities out of `good` whose proofs keep their slots, and frees the slots of all
+    /// others.
+    fn keep_or_free(&mut self, good: &mut [GoodProof]) {
         for (index, slot) in self.slots.iter_mut().enumerate().skip(self.listeners) {
             let Some(holder) = &mut slot.holder else {
                 continue;
             };
             let found = (holder.proof.as_ref())
                 .and_then(|proof| good.binary_search_by(|(other, _)| other.cmp(proof)).ok())
-                .filter(|&at| good[at].1.goes_on_for(&holder.identity));
-            match found {
-                Some(at) => {
-                    let (proof, identity) = good.remove(at);
+                .and_then(|at| good.get_mut(at));
+            let kept = found.and_then(|(proof, identity)| {
+                let goes_on = |identity: &mut Arc<Identity>| identity.goes_on_for(&holder.identity);
+                Some((&*proof, identity.take_if(goes_on)?))
+            });
+            match kept {
+                Some((proof, identity)) => {
                     holder.identity = identity;
-                    self.by_proof.push((proof, Some(index as u32)));
+                    self.by_proof.push((proof.clone(), Some(index as u32)));
                 }
                 None => {
                     slot.holder = None;
@@ -144,10 +163,12 @@ impl IdentityTable {
         }
     }
 
-    /// Gives each of these proofs a slot.
-    fn place(&mut self, good: Vec<(Proof, Arc<Identity>)>) {
+    /// Gives each of these proofs a slot that has none yet.
+    fn place(&mut self, good: Vec<GoodProof>) {
         let mut from = self.listeners;
-        for (proof, identity) in good {
+        let without = good.into_iter();
+        let without = without.filter_map(|(proof, identity)| Some((proof, identity?)));
+        for (proof, identity) in without {
             let is_free = |slot: &ProofSlot| slot.holder.is_none();
             let index = match self.slots[from..].iter().position(is_free) {
                 Some(ahead) => from + ahead,

@@ -3,6 +3,7 @@
 //!
 //! Every message says what was wrong, with what, and the numbers given and allowed.
 
+use protobuf::Fault;
 use store::tree::TreeError;
 use store::{DatabaseId, Limit, PushError, Refusal};
 
@@ -163,6 +164,7 @@ pub(super) fn invalid_operation(
 fn code_of(invalid: Invalid) -> Code {
     match invalid.rule {
         Rule::NotServed => Code::Unimplemented,
+        Rule::Malformed(Fault::TooManyFields) => Code::ResourceExhausted,
         Rule::Malformed(_) | Rule::Broken(_) => Code::InvalidArgument,
     }
 }

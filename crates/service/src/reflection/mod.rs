@@ -29,6 +29,11 @@ static INDEX: LazyLock<Index<'static>> = LazyLock::new(|| {
     Index::new(DESCRIPTOR_SET).expect("a test reads the committed descriptor set")
 });
 
+/// The response to a question for all services, with `grpc.testing.TestService` or without. To make
+/// it takes ten times as long as the rest of a question.
+static SERVICES: LazyLock<Vec<u8>> = LazyLock::new(|| service_list(false));
+static SERVICES_WITH_INTEROP: LazyLock<Vec<u8>> = LazyLock::new(|| service_list(true));
+
 /// A call of the reflection service: it remembers nothing from one question to the next.
 pub struct ReflectionCall;
 
@@ -75,8 +80,12 @@ impl<A: Responses + SendRoom + RequestFlow> CallSteps<A> for ReflectionCall {
 /// `message_response`
 enum ReflectionResult<'a> {
     Files(Vec<&'a [u8]>),
-    Extensions { message: &'a str, numbers: Vec<i32> },
-    Services(Vec<&'static str>),
+    Extensions {
+        message: &'a str,
+        numbers: Vec<i32>,
+    },
+    /// As it stands in the response.
+    Services(&'static [u8]),
     Error(Code, String),
 }
 
@@ -128,7 +137,10 @@ fn answer<'a>(
                 format!("there is no message {message:?} here"),
             ),
         },
-        Some(Query::ListServices(_)) => ReflectionResult::Services(served(interop).collect()),
+        Some(Query::ListServices(_)) => ReflectionResult::Services(match interop {
+            true => &SERVICES_WITH_INTEROP,
+            false => &SERVICES,
+        }),
         None => ReflectionResult::Error(
             Code::InvalidArgument,
             "the field message_request says nothing that this server knows".to_owned(),
@@ -168,11 +180,7 @@ fn encode(
             })
             .encode(out);
         }
-        ReflectionResult::Services(names) => {
-            let services: Vec<_> = names.iter().map(|name| ServiceResponse { name }).collect();
-            let service = (&services[..]).into();
-            ReflectionAnswer::ListServicesResponse(ListServiceResponse { service }).encode(out);
-        }
+        ReflectionResult::Services(list) => out.extend_from_slice(list),
         ReflectionResult::Error(code, error_message) => {
             ReflectionAnswer::ErrorResponse(ErrorResponse {
                 error_code: *code as i32,
@@ -181,4 +189,14 @@ fn encode(
             .encode(out);
         }
     }
+}
+
+fn service_list(interop: bool) -> Vec<u8> {
+    let services: Vec<_> = served(interop)
+        .map(|name| ServiceResponse { name })
+        .collect();
+    let service = (&services[..]).into();
+    let mut out = Vec::new();
+    ReflectionAnswer::ListServicesResponse(ListServiceResponse { service }).encode(&mut out);
+    out
 }

@@ -68,6 +68,21 @@ impl Grant {
             Grant::In(_, Scope::Server) | Grant::DropIn(_) | Grant::Role(_) => None,
         }
     }
+
+    /// Returns how many bytes it has in text.
+    pub(super) fn text_bytes(&self) -> usize {
+        let (word, place_bytes) = match self {
+            Grant::In(right, Scope::Server) => return right.name().len(),
+            Grant::In(right, Scope::Database(name)) => (right.name(), shown_database(name).len()),
+            Grant::In(right, Scope::Blobs { database, prefix }) => {
+                let database = shown_database(database);
+                (right.name(), database.len() + "/".len() + prefix.len())
+            }
+            Grant::DropIn(service) => ("service", service.name().len()),
+            Grant::Role(name) => ("role", name.len()),
+        };
+        word.len() + ":".len() + place_bytes
+    }
 }
 
 /// Returns the text of a right as it stands in a list or a sentence: in quotes, with escapes, if
@@ -90,6 +105,10 @@ pub enum DropIn {
     Gupload,
     /// `Ydb.Debug.V1.DebugService`.
     YdbPing,
+    /// `example.EchoService`.
+    BrpcEcho,
+    /// `BenchmarkPB`.
+    SrpcBenchmark,
 }
 
 /// Separators of lines, and characters that change the direction of a text.
@@ -117,7 +136,13 @@ impl Right {
 
 impl DropIn {
     /// All of them.
-    pub const ALL: [DropIn; 3] = [DropIn::Kvstore, DropIn::Gupload, DropIn::YdbPing];
+    pub const ALL: [DropIn; 5] = [
+        DropIn::Kvstore,
+        DropIn::Gupload,
+        DropIn::YdbPing,
+        DropIn::BrpcEcho,
+        DropIn::SrpcBenchmark,
+    ];
 
     /// Returns the word for it.
     pub const fn name(self) -> &'static str {
@@ -125,6 +150,8 @@ impl DropIn {
             DropIn::Kvstore => "kvstore",
             DropIn::Gupload => "gupload",
             DropIn::YdbPing => "ydb-ping",
+            DropIn::BrpcEcho => "brpc-echo",
+            DropIn::SrpcBenchmark => "srpc-benchmark",
         }
     }
 }
@@ -160,7 +187,10 @@ pub enum GrantError {
     #[error("{0:?} is no right: read, write, admin, role:NAME, or service:NAME is expected")]
     UnknownRight(String),
     /// There is no such drop-in service.
-    #[error("there is no drop-in service {0:?}: kvstore, gupload and ydb-ping can be named")]
+    #[error(
+        "there is no drop-in service {0:?}: kvstore, gupload, ydb-ping, brpc-echo and \
+         srpc-benchmark can be named"
+    )]
     UnknownService(String),
     /// No role can have this name.
     #[error("no role can be named {0:?}")]
@@ -273,6 +303,7 @@ mod tests {
         ] {
             let grant: Grant = text.parse().expect(text);
             assert_eq!(grant.to_string(), text);
+            assert_eq!(grant.text_bytes(), text.len());
             assert_eq!(grant.to_string().parse(), Ok(grant));
         }
         let default = Grant::In(Right::Read, Scope::Database("".into()));

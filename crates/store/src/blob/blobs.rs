@@ -13,7 +13,7 @@ use wal::disk::Disk;
 use super::error::ReadError;
 use super::layout::file_name;
 use super::limits;
-use super::open_content::{Buffers, Readers};
+use super::open_content::{Buffers, OpenContents};
 use super::permit::Permit;
 use super::stream::UploadKey;
 use super::unfinished::{Over, Unfinished};
@@ -134,7 +134,8 @@ pub struct Blobs {
     runner: RwLock<Arc<dyn Runner>>,
     pub(super) buffers: Mutex<Buffers>,
     pub(super) upload_descriptors: DescriptorBudget,
-    pub(super) content_descriptors: DescriptorBudget,
+    /// Locked after `state`, or without it.
+    pub(super) open_contents: Mutex<OpenContents>,
     observer: RwLock<Option<Arc<dyn Observer>>>,
     /// Uploads that were lost to errors of the disk, and to the needs of others, since the start.
     failed_uploads: AtomicU64,
@@ -159,8 +160,8 @@ pub(super) struct BlobsState {
     pub(super) uploads: HashMap<UploadKey, Arc<Unfinished>>,
     /// What each database has.
     pub(super) used: BTreeMap<DatabaseId, BlobUse>,
-    /// Contents that are read.
-    pub(super) readers: HashMap<u64, Readers>,
+    /// How many read each content that is read.
+    pub(super) readers: HashMap<u64, u32>,
     /// Contents that go when nobody needs them any more.
     pub(super) orphans: BTreeMap<u64, Orphan>,
     /// Backups that need all contents that were described since they began.
@@ -222,7 +223,7 @@ impl Blobs {
             disk,
             aside,
             upload_descriptors: DescriptorBudget::new(config.open_uploads),
-            content_descriptors: DescriptorBudget::new(config.open_contents),
+            open_contents: Mutex::new(OpenContents::new(config.open_contents)),
             config,
             state: Mutex::new(state),
             runner: RwLock::new(Arc::new(Inline)),

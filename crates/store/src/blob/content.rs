@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 
 use super::blobs::Blobs;
 use super::check_error::CheckError;
 use super::description::Description;
 use super::error::ReadError;
 use super::layout::{HEAD_BYTES, Identity, file_name};
-use super::open_content::{OpenContent, Readers};
+use super::open_content::OpenContent;
 use super::permit::Permit;
 use super::reader::{ContentFile, aligned};
 
@@ -20,7 +19,6 @@ pub struct Content {
     blobs: Arc<Blobs>,
     number: u64,
     size_bytes: u64,
-    file: Mutex<Option<Arc<OpenContent>>>,
 }
 
 /// Some of a content: what was asked for, and what had to be read with it.
@@ -41,12 +39,11 @@ impl Blobs {
     /// content goes only after a later one is visible.
     pub fn open_content(self: &Arc<Blobs>, description: &Description<'_>) -> Arc<Content> {
         let mut state = self.state.lock();
-        state.readers.entry(description.number).or_default().enter();
+        *state.readers.entry(description.number).or_default() += 1;
         Arc::new(Content {
             blobs: Arc::clone(self),
             number: description.number,
             size_bytes: description.size_bytes,
-            file: Mutex::new(None),
         })
     }
 }
@@ -83,37 +80,22 @@ impl Content {
         })
     }
 
+    /// The file, which may have been closed for others since the last piece.
     fn file(&self) -> Result<Arc<OpenContent>, ReadError> {
-        let mut known = self.file.lock();
-        if let Some(file) = &*known {
-            return Ok(Arc::clone(file));
+        if let Some(file) = self.blobs.open_contents.lock().get(self.number) {
+            return Ok(file);
         }
-        let shared = {
-            let state = self.blobs.state.lock();
-            state.readers.get(&self.number).and_then(Readers::file)
-        };
-        let file = match shared {
-            Some(file) => file,
-            None => {
-                let file = self.open()?;
-                let mut state = self.blobs.state.lock();
-                if let Some(readers) = state.readers.get_mut(&self.number) {
-                    readers.set_file(&file);
-                }
-                file
-            }
-        };
-        *known = Some(Arc::clone(&file));
-        Ok(file)
+        let file = self.open()?;
+        Ok(self.blobs.open_contents.lock().keep(self.number, file))
     }
 
     fn open(&self) -> Result<Arc<OpenContent>, ReadError> {
-        let descriptors = &self.blobs.content_descriptors;
-        let permit = descriptors
-            .acquire()
-            .ok_or_else(|| ReadError::Descriptors {
-                limit: descriptors.limit(),
-            })?;
+        let free = {
+            let mut contents = self.blobs.open_contents.lock();
+            let limit = contents.limit();
+            (contents.acquire()).ok_or(ReadError::Descriptors { limit })?
+        };
+        drop(free.closed);
         let opened = self.blobs.disk.open(&file_name(self.number));
         let file = opened.map_err(|error| self.error(error.into()))?;
         let mut page = vec![0; HEAD_BYTES as usize];
@@ -124,7 +106,7 @@ impl Content {
             return Err(self.error(CheckError::Damaged));
         }
         let file = ContentFile::new(file, self.size_bytes);
-        Ok(OpenContent::new(file, permit))
+        Ok(OpenContent::new(file, free.permit))
     }
 
     fn error(&self, error: CheckError) -> ReadError {
@@ -142,11 +124,15 @@ impl Content {
 impl Drop for Content {
     fn drop(&mut self) {
         let mut state = self.blobs.state.lock();
-        if let Some(readers) = state.readers.get_mut(&self.number)
-            && readers.leave()
-        {
+        let Some(readers) = state.readers.get_mut(&self.number) else {
+            return;
+        };
+        *readers -= 1;
+        if *readers == 0 {
             state.readers.remove(&self.number);
+            let file = self.blobs.open_contents.lock().remove(self.number);
             self.blobs.remove_orphans(state, &[self.number]);
+            drop(file);
         }
     }
 }

@@ -172,10 +172,10 @@ pub enum ReadError {
         /// The file, as a user would name it.
         file: String,
     },
-    /// As many contents are open as may be.
+    /// As many contents are read from at this moment as may be open.
     #[error(
-        "{limit} blobs are open for reading, as many as the server's limit on open files allows \
-         (ulimit -n); try again"
+        "{limit} blobs are read at this moment, as many as may be open: OPEN_CONTENTS, or a share \
+         of the server's limit on open files (ulimit -n); try again"
     )]
     Descriptors {
         /// How many.

@@ -74,7 +74,8 @@ pub const IDLE_UPLOAD_BYTES: u64 = 64 << 30;
 pub const OPEN_UPLOADS: usize = 1_024;
 
 /// Contents of blobs that may be open for reading at a time, with the same rule. Downloads of one
-/// blob share one.
+/// blob share one, and one from which nobody reads at this moment is closed for another: it bounds
+/// descriptors, not downloads.
 pub const OPEN_CONTENTS: usize = 1_024;
 
 /// How often room is looked for, where others take what was made free.

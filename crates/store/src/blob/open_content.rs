@@ -1,64 +1,115 @@
 //! What those who read contents share: open files, and buffers.
 
-use std::sync::{Arc, Weak};
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
 use super::check_error::CheckError;
 use super::limits;
 use super::reader::ContentFile;
-use crate::descriptor_budget::DescriptorPermit;
-
-/// Those who read a content.
-#[derive(Debug, Default)]
-pub(super) struct Readers {
-    count: u32,
-    /// They share one file.
-    file: Weak<OpenContent>,
-}
-
-impl Readers {
-    /// One more reads.
-    pub(super) fn enter(&mut self) {
-        self.count += 1;
-    }
-
-    /// One reads no more; returns whether it was the last.
-    pub(super) fn leave(&mut self) -> bool {
-        self.count -= 1;
-        self.count == 0
-    }
-
-    /// Returns the file that they share, if one of them has opened it.
-    pub(super) fn file(&self) -> Option<Arc<OpenContent>> {
-        self.file.upgrade()
-    }
-
-    /// Sets the file that they share.
-    pub(super) fn set_file(&mut self, file: &Arc<OpenContent>) {
-        self.file = Arc::downgrade(file);
-    }
-}
+use crate::descriptor_budget::{DescriptorBudget, DescriptorPermit};
 
 /// The file of a content, and the descriptor that it takes.
 #[derive(Debug)]
 pub(super) struct OpenContent {
     file: ContentFile,
-    _permit: DescriptorPermit,
+    permit: DescriptorPermit,
 }
 
 impl OpenContent {
     /// A content that is open, with the descriptor that it takes.
     pub(super) fn new(file: ContentFile, permit: DescriptorPermit) -> Arc<OpenContent> {
-        Arc::new(OpenContent {
-            file,
-            _permit: permit,
-        })
+        Arc::new(OpenContent { file, permit })
     }
 
     /// Fills the buffer from `offset` on: see [`ContentFile::read`].
     pub(super) fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), CheckError> {
         self.file.read(offset, buffer)
+    }
+}
+
+/// The files of contents that are read, each shared by all who read its content. One that nobody
+/// reads from at this moment is closed for another one if there are as many as there may be, and
+/// opened again when its turn comes: who has stopped to take a blob keeps nobody from theirs. It
+/// is the same content then: it stays as long as somebody reads it, and its number is never used
+/// again.
+#[derive(Debug)]
+pub(super) struct OpenContents {
+    descriptors: DescriptorBudget,
+    /// By the number of their content.
+    files: HashMap<u64, UsedFile>,
+    uses: u64,
+}
+
+#[derive(Debug)]
+struct UsedFile {
+    file: Arc<OpenContent>,
+    last_use: u64,
+}
+
+/// A descriptor for a file that is to be opened.
+#[derive(Debug)]
+pub(super) struct FreeDescriptor {
+    pub(super) permit: DescriptorPermit,
+    /// The file that is to be closed before.
+    pub(super) closed: Option<ContentFile>,
+}
+
+impl OpenContents {
+    /// None, and there may be so many.
+    pub(super) fn new(limit: usize) -> OpenContents {
+        OpenContents {
+            descriptors: DescriptorBudget::new(limit),
+            files: HashMap::new(),
+            uses: 0,
+        }
+    }
+
+    /// Returns how many there may be.
+    pub(super) fn limit(&self) -> usize {
+        self.descriptors.limit()
+    }
+
+    /// Returns the file of a content, if it is open.
+    pub(super) fn get(&mut self, number: u64) -> Option<Arc<OpenContent>> {
+        self.uses += 1;
+        let used = self.files.get_mut(&number)?;
+        used.last_use = self.uses;
+        Some(Arc::clone(&used.file))
+    }
+
+    /// Keeps the file of a content, unless somebody else has opened it meanwhile. Returns the one
+    /// that is kept.
+    pub(super) fn keep(&mut self, number: u64, file: Arc<OpenContent>) -> Arc<OpenContent> {
+        self.get(number).unwrap_or_else(|| {
+            let used = UsedFile {
+                file: Arc::clone(&file),
+                last_use: self.uses,
+            };
+            self.files.insert(number, used);
+            file
+        })
+    }
+
+    /// Takes out the file of a content that nobody reads any more.
+    pub(super) fn remove(&mut self, number: u64) -> Option<Arc<OpenContent>> {
+        self.files.remove(&number).map(|used| used.file)
+    }
+
+    /// Acquires a descriptor: a free one, or that of the file that was used least lately. `None`:
+    /// all are read from at this moment.
+    pub(super) fn acquire(&mut self) -> Option<FreeDescriptor> {
+        if let Some(permit) = self.descriptors.acquire() {
+            let closed = None;
+            return Some(FreeDescriptor { permit, closed });
+        }
+        let is_unused = |used: &UsedFile| Arc::strong_count(&used.file) == 1;
+        let unused = self.files.iter().filter(|(_, used)| is_unused(used));
+        let (&number, _) = unused.min_by_key(|(_, used)| used.last_use)?;
+        let OpenContent { file, permit } = Arc::into_inner(self.remove(number)?)?;
+        let closed = Some(file);
+        Some(FreeDescriptor { permit, closed })
     }
 }
 

@@ -213,7 +213,10 @@ pub(super) fn lock(disk: &dyn Disk) -> Result<FolderLock, FolderError> {
         folder: disk.describe(LOCK_NAME),
         source,
     })?;
-    lock.ok_or_else(|| FolderError::Locked { folder: folder() })
+    lock.ok_or_else(|| FolderError::Locked {
+        folder: folder(),
+        holder: disk.lock_holder(),
+    })
 }
 
 /// What the folder says of itself; `None`: it is empty. A folder of somebody else is an error.
@@ -451,10 +454,15 @@ impl SegmentListener for FolderFile {
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
     /// Another server uses it.
-    #[error("{folder}: another server uses this data folder; stop it, or choose another folder")]
+    #[error(
+        "{folder}: another server uses this data folder{}; stop it, or choose another folder",
+        holder.map_or_else(String::new, |process| format!(" (process {process})"))
+    )]
     Locked {
         /// The folder.
         folder: String,
+        /// Its process, if that is known.
+        holder: Option<u32>,
     },
     /// There is something in it, and it is not a data folder.
     #[error(

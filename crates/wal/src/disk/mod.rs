@@ -135,6 +135,11 @@ pub trait Disk: Debug + Send + Sync {
     /// Takes the lock of the folder, for as long as the guard lives. `None`: somebody else has it.
     fn lock(&self) -> io::Result<Option<FolderLock>>;
 
+    /// Returns the process that has the lock, if the system shows it.
+    fn lock_holder(&self) -> Option<u32> {
+        None
+    }
+
     /// How many bytes can still be written, as far as known.
     fn free_bytes(&self) -> io::Result<u64>;
 

@@ -1,7 +1,7 @@
 //! The file layer on the file system.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -143,6 +143,27 @@ fn flocked(
     }
 }
 
+/// Bytes of the system's table of locks that are looked through: some ten thousand locks.
+const LOCKS_BYTES_MAX: u64 = 1 << 20;
+
+/// Returns the process that holds a lock of flock(2) on a file, by the table of proc_locks(5). The
+/// lock of a process that this one cannot see has none, or one below 1.
+fn lock_holder_in(table: &str, file: &fs::Metadata) -> Option<u32> {
+    let device = file.dev();
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let place = format!("{major:02x}:{minor:02x}:{}", file.ino());
+    table.lines().find_map(|line| {
+        // `1: FLOCK  ADVISORY  WRITE 4242 08:02:1234 0 EOF`; one that waits has `->` in front.
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        match words[..] {
+            [_, "FLOCK", _, _, process, at, ..] if at == place => {
+                process.parse().ok().filter(|&process| process > 0)
+            }
+            _ => None,
+        }
+    })
+}
+
 /// Whether an open folder is still at its path; an error if it is surely not.
 pub fn check_place(folder: &File, path: &Path) -> io::Result<()> {
     let ours = match folder.metadata() {
@@ -257,6 +278,18 @@ impl Disk for RealDisk {
         flocked(folder, Some(file), FlockOperation::NonBlockingLockExclusive)
     }
 
+    fn lock_holder(&self) -> Option<u32> {
+        let locked = [
+            self.open_subfolder("."),
+            self.open_file(LOCK_NAME, OFlags::RDONLY),
+        ];
+        let mut text = String::new();
+        let table = File::open("/proc/locks").ok()?;
+        table.take(LOCKS_BYTES_MAX).read_to_string(&mut text).ok()?;
+        let of = |file: File| lock_holder_in(&text, &file.metadata().ok()?);
+        locked.into_iter().flatten().find_map(of)
+    }
+
     fn free_bytes(&self) -> io::Result<u64> {
         let room = fstatvfs(&self.folder)?;
         Ok(room.f_bavail.saturating_mul(room.f_frsize))
@@ -345,6 +378,41 @@ mod tests {
             (name, bytes)
         };
         names.into_iter().map(read).collect()
+    }
+
+    #[test]
+    fn the_holder_of_a_lock_is_found_in_the_table_of_the_system() {
+        let path = std::env::temp_dir().join(format!("wal-holder-{}", std::process::id()));
+        let disk = RealDisk::open_or_create(&path).expect("a writable folder");
+        assert_eq!(disk.lock_holder(), None);
+        let lock = disk.lock().expect("it can be locked").expect("it is free");
+        let text = fs::read_to_string("/proc/locks").unwrap_or_default();
+        if text.contains("FLOCK") {
+            assert_eq!(disk.lock_holder(), Some(std::process::id()));
+        }
+        drop(lock);
+        let file = fs::metadata(&path).expect("it is there");
+        let (device, inode) = (file.dev(), file.ino());
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        let line = |kind: &str, process: &str, inode: u64| {
+            format!("1: {kind}  ADVISORY  WRITE {process} {major:02x}:{minor:02x}:{inode} 0 EOF\n")
+        };
+        for (table, expected) in [
+            (line("FLOCK", "42", inode), Some(42)),
+            (
+                line("FLOCK", "7", inode + 1) + &line("FLOCK", "42", inode),
+                Some(42),
+            ),
+            (line("POSIX", "42", inode), None),
+            (line("-> FLOCK", "42", inode), None),
+            // One that this process cannot see, or that nobody has any more.
+            (line("FLOCK", "0", inode), None),
+            (line("FLOCK", "-1", inode), None),
+            ("1: FLOCK".into(), None),
+        ] {
+            assert_eq!(lock_holder_in(&table, &file), expected, "{table}");
+        }
+        fs::remove_dir_all(&path).expect("it is there");
     }
 
     #[test]

@@ -48,6 +48,8 @@ pub(crate) struct Capacity {
     sent_bytes: u64,
     /// Bytes of `unsent_bytes` that are shared with others.
     shared_bytes: usize,
+    /// Bytes that have gone out and take memory until what follows them has.
+    out_bytes: usize,
     /// Bytes set aside for what calls are about to send.
     reserved_bytes: usize,
     /// Bytes that calls hold ready for the peer.
@@ -79,6 +81,7 @@ impl Capacity {
             unsent_bytes: 0,
             sent_bytes: 0,
             shared_bytes: 0,
+            out_bytes: 0,
             reserved_bytes: 0,
             ready_bytes: 0,
             kept_bytes: 0,
@@ -121,6 +124,11 @@ impl Capacity {
         self.unsent_bytes
     }
 
+    /// Returns the bytes that have gone out and take memory until what follows them has.
+    pub(crate) fn out_bytes(&self) -> usize {
+        self.out_bytes
+    }
+
     /// Returns the bytes that wait to be sent, or are set aside for it.
     #[inline]
     pub(crate) fn claimed_bytes(&self) -> usize {
@@ -136,6 +144,7 @@ impl Capacity {
     /// without what is shared with others.
     pub(crate) fn charged_bytes(&self) -> usize {
         self.unsent_bytes - self.shared_bytes
+            + self.out_bytes
             + self.reserved_bytes
             + self.ready_bytes
             + self.kept_bytes
@@ -144,7 +153,7 @@ impl Capacity {
 
     /// Returns the same with what is shared, and without what is only set aside.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.unsent_bytes + self.ready_bytes + self.kept_bytes + self.extra_bytes
+        self.unsent_bytes + self.out_bytes + self.ready_bytes + self.kept_bytes + self.extra_bytes
     }
 
     /// Counts bytes that wait from now on.
@@ -165,6 +174,13 @@ impl Capacity {
         self.unsent_bytes -= bytes;
         self.shared_bytes -= shared_bytes;
         self.sent_bytes += bytes as u64;
+    }
+
+    /// Counts how many bytes of what waits on a stream have gone out and take memory all the same,
+    /// instead of how many did before.
+    #[inline]
+    pub(crate) fn count_out(&mut self, before: usize, after: usize) {
+        self.out_bytes = self.out_bytes - before + after;
     }
 
     /// Takes out of the count what is not sent any more, and how much of it was shared.
@@ -459,6 +475,12 @@ mod tests {
             assert_eq!(capacity.held_bytes(), 23_400);
             capacity.release(stream);
             capacity.count_sent(8_000, 6_000);
+            capacity.count_out(0, 2_000);
+            assert_eq!(
+                (capacity.charged_bytes(), capacity.held_bytes()),
+                (5_000, 14_000)
+            );
+            capacity.count_out(2_000, 0);
             capacity.count_dropped(12_000, 9_000);
             assert_eq!((capacity.charged_bytes(), capacity.held_bytes()), (0, 0));
         }

@@ -113,6 +113,13 @@ pub enum CloseReason {
     Drained,
     /// The peer closed its side, or the transport broke.
     PeerGone,
+    /// The server ended it with a GOAWAY that names an error. Client only.
+    Refused {
+        /// The error.
+        code: ErrorCode,
+        /// What the server says about it, in printable ASCII; may be empty.
+        text: Box<str>,
+    },
     /// The peer did something that ends the connection; it was told by GOAWAY.
     Error {
         /// What the GOAWAY says.
@@ -127,6 +134,12 @@ impl fmt::Display for CloseReason {
         match self {
             CloseReason::Drained => formatter.write_str("drained"),
             CloseReason::PeerGone => formatter.write_str("the peer closed the connection"),
+            CloseReason::Refused { code, text } if text.is_empty() => {
+                write!(formatter, "the server ended it ({code:?})")
+            }
+            CloseReason::Refused { code, text } => {
+                write!(formatter, "the server ended it: {text} ({code:?})")
+            }
             CloseReason::Error { code, why } => write!(formatter, "{why} ({code:?})"),
         }
     }

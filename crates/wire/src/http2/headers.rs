@@ -60,6 +60,16 @@ impl HeadInfo {
         takes_gzip: false,
     };
 
+    /// Returns the head of a gRPC call that came otherwise than over HTTP/2.
+    pub(crate) fn of_call(path_at: u8, authorization_at: Option<u8>) -> HeadInfo {
+        HeadInfo {
+            kind: BodyKind::Grpc,
+            path: path_at,
+            authorization: authorization_at.unwrap_or(NOWHERE),
+            ..HeadInfo::EMPTY
+        }
+    }
+
     /// Reads the head of a request. RFC 9113 section 8.3.1.
     pub(crate) fn of_request(fields: &Fields) -> Result<HeadInfo, Malformed> {
         let info = HeadInfo::read(fields)?;

@@ -40,7 +40,7 @@ impl TakenMessage {
     }
 
     /// What was gathered: to be shared if whoever keeps it keeps little memory beside it.
-    fn owned(bytes: Vec<u8>) -> TakenMessage {
+    pub(crate) fn owned(bytes: Vec<u8>) -> TakenMessage {
         let spare = bytes.capacity() - bytes.len();
         let is_kept_whole = spare <= bytes.len() / limits::SHARED_MESSAGE_SPARE_PART;
         match bytes.len() >= limits::SHARED_MESSAGE_BYTES && is_kept_whole {

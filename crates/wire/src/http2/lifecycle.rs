@@ -2,8 +2,9 @@
 //! sections 3.4, 5.1.1 and 6.8.
 
 use super::config::Role;
-use super::error::{CloseReason, ConnectionError};
+use super::error::{CloseReason, ConnectionError, ErrorCode};
 use super::frame::{FrameHeader, MAX_31_BIT, PREFACE, flag, kind};
+use crate::limits::GOAWAY_TEXT_BYTES_MAX;
 
 /// How far the handshake of a connection has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub(crate) struct Lifecycle {
     close_reason: Option<CloseReason>,
     /// Client: the last stream that the peer's GOAWAY lets live.
     peer_goaway: Option<u32>,
+    /// Client: the error that the peer's GOAWAY names.
+    peer_error: Option<CloseReason>,
     /// Server: the highest stream that the peer has opened.
     highest_peer_id: u32,
     /// Client: the next stream that we open.
@@ -53,6 +56,7 @@ impl Lifecycle {
             draining: Draining::No,
             close_reason: None,
             peer_goaway: None,
+            peer_error: None,
             highest_peer_id: 0,
             next_id: 1,
         }
@@ -76,11 +80,16 @@ impl Lifecycle {
         self.close_reason.as_ref()
     }
 
-    /// Ends the connection. The first reason stands; returns whether it was this one.
+    /// Ends the connection. The first reason stands; returns whether it was this one. A peer that
+    /// has named an error by GOAWAY, and then ends the connection, has ended it for that.
     pub(crate) fn close(&mut self, reason: CloseReason) -> bool {
         let is_first = self.close_reason.is_none();
         if is_first {
-            self.close_reason = Some(reason);
+            let told = match reason {
+                CloseReason::Drained | CloseReason::PeerGone => self.peer_error.take(),
+                _ => None,
+            };
+            self.close_reason = Some(told.unwrap_or(reason));
         }
         is_first
     }
@@ -199,6 +208,20 @@ impl Lifecycle {
         Some(self.highest_peer_id)
     }
 
+    /// Client: the peer's GOAWAY names this error, with this text.
+    pub(crate) fn peer_complains(&mut self, code: ErrorCode, text: &[u8]) {
+        if code == ErrorCode::NoError {
+            return;
+        }
+        let text = &text[..text.len().min(GOAWAY_TEXT_BYTES_MAX)];
+        let shown = text.iter().map(|&byte| match byte {
+            b' '..=b'~' => char::from(byte),
+            _ => '?',
+        });
+        let text = shown.collect::<String>().into_boxed_str();
+        self.peer_error = Some(CloseReason::Refused { code, text });
+    }
+
     /// Client: the peer goes, and lets streams up to `last` live.
     pub(crate) fn peer_goes(&mut self, last: u32) -> Result<(), ConnectionError> {
         // "Endpoints MUST NOT increase the value they send in the last stream identifier" (RFC 9113
@@ -298,5 +321,28 @@ mod tests {
             assert_eq!(life.peer_goes(last).is_ok(), is_allowed, "{last}");
         }
         assert!(life.is_going_away() && life.ends_with_last_stream());
+    }
+
+    #[test]
+    fn a_server_that_names_an_error_has_ended_the_connection_for_it() {
+        let told = |code, text: &[u8], reason: CloseReason| {
+            let mut life = Lifecycle::new(Role::Client);
+            life.peer_complains(code, text);
+            assert!(life.close(reason));
+            life.close_reason().expect("it is closed").to_string()
+        };
+        let calm = ErrorCode::EnhanceYourCalm;
+        for reason in [CloseReason::Drained, CloseReason::PeerGone] {
+            assert_eq!(
+                told(calm, b"too many resets\n", reason.clone()),
+                "the server ended it: too many resets? (EnhanceYourCalm)"
+            );
+            let nothing = told(calm, b"", reason.clone());
+            assert_eq!(nothing, "the server ended it (EnhanceYourCalm)");
+            let shown = reason.to_string();
+            assert_eq!(told(ErrorCode::NoError, b"bye", reason), shown);
+        }
+        let long = told(calm, &[b'x'; 70_000], CloseReason::Drained);
+        assert!(long.len() < GOAWAY_TEXT_BYTES_MAX + 100, "{}", long.len());
     }
 }

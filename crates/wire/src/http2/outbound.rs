@@ -81,6 +81,9 @@ const APPEND_BELOW_BYTES: usize = 16 << 10;
 /// Copying less costs less than a piece of its own.
 const SHARE_FROM_BYTES: usize = 2 << 10;
 
+/// Memory beyond what waits in a piece that is not worth giving back.
+const SPARE_BYTES: usize = 64 << 10;
+
 impl Outbound {
     /// Body bytes that wait.
     #[inline]
@@ -138,8 +141,30 @@ impl Outbound {
         let before = bytes.len();
         write(bytes);
         let added = bytes.len() - before;
+        if added > SPARE_BYTES && bytes.capacity() - bytes.len() > SPARE_BYTES {
+            bytes.shrink_to_fit();
+        }
         self.bytes += added;
         added
+    }
+
+    /// Appends all of a buffer but its first `sent` bytes, which have gone out. Returns how many it
+    /// appended.
+    pub(crate) fn own(&mut self, bytes: Vec<u8>, sent: usize) -> usize {
+        let added = bytes.len() - sent;
+        self.bytes += added;
+        self.push(OutboundPiece::Owned { bytes, sent });
+        added
+    }
+
+    /// Returns the bytes that have gone out and take memory all the same, as what follows them in
+    /// their piece has not.
+    #[inline]
+    pub(crate) fn sent_bytes(&self) -> usize {
+        match self.pieces.front() {
+            Some(OutboundPiece::Owned { sent, .. }) => *sent,
+            _ => 0,
+        }
     }
 
     /// Appends a body. It is not copied before it fits, unless it is short. Returns the bytes that
@@ -249,6 +274,29 @@ mod tests {
             assert_eq!(out, TEXT);
             outbound.share_whole(Bytes::from_static(&TEXT).into());
         }
+    }
+
+    #[test]
+    fn a_buffer_that_is_taken_whole_is_held_until_all_of_it_is_out() {
+        let (mut outbound, mut pool) = (Outbound::default(), BufferPool::default());
+        for _ in 0..2 {
+            assert_eq!(outbound.own(b"xxabcdef".to_vec(), 2), 6);
+            let mut out = Vec::new();
+            for (left, sent) in [(5, 3), (4, 4), (1, 7), (0, 0)] {
+                outbound.take(outbound.bytes() - left, &mut out, &mut pool);
+                assert_eq!((outbound.bytes(), outbound.sent_bytes()), (left, sent));
+            }
+            assert_eq!(out, b"abcdef");
+        }
+        // A message that was made with much more memory than it needs keeps none of that.
+        let written = outbound.write(&mut pool, |bytes| {
+            bytes.reserve(4 * SPARE_BYTES);
+            bytes.resize(2 * SPARE_BYTES, 7);
+        });
+        let Some(OutboundPiece::Owned { bytes, .. }) = outbound.pieces.back() else {
+            panic!("it is not there");
+        };
+        assert!(written == bytes.len() && bytes.capacity() <= written + SPARE_BYTES);
     }
 
     #[test]

@@ -163,8 +163,10 @@ impl SendQueue {
         let is_end = count == waiting && stream.outbound.ends_bare();
         let flags = if is_end { flag::END_STREAM } else { 0 };
         frame::write_header(out, count, kind::DATA, flags, stream.id());
+        let out_before = stream.outbound.sent_bytes();
         let shared = stream.outbound.take(count, out, pool);
         capacity.count_sent(count, shared);
+        capacity.count_out(out_before, stream.outbound.sent_bytes());
         stream.send_window.take(count);
         self.window.take(count);
         if count == waiting {

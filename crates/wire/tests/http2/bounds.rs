@@ -132,16 +132,17 @@ fn a_call_waits_for_its_peer_in_any_of_these_ways() {
     };
     let mut server = Endpoint::server_with(&config, &[(4, 100)]);
     let stream = requests(&server.feed(&call(1)))[0];
-    assert!(server.connection.waits_for_peer(stream), "for its end");
+    assert!(server.connection.awaits_request(stream), "for its end");
     server.feed(&data(1, b"", true));
-    assert!(!server.connection.waits_for_peer(stream));
+    assert!(!server.connection.awaits_request(stream));
+    assert!(!server.connection.awaits_taking(stream));
     for _ in 0..2 {
         server.connection.set_pause(Pause::All);
         assert!(!server.connection.can_send(stream));
-        assert!(server.connection.waits_for_peer(stream), "for capacity");
+        assert!(server.connection.awaits_taking(stream), "for capacity");
         server.connection.set_pause(Pause::No);
         assert_eq!(server.feed(b"")[0].event, Event::Writable { stream });
-        assert!(!server.connection.waits_for_peer(stream));
+        assert!(!server.connection.awaits_taking(stream));
 
         let (connection, out) = (&mut server.connection, &mut server.output);
         connection.send_message(stream, out, |out| out.resize(out.len() + 95, 7));
@@ -149,26 +150,26 @@ fn a_call_waits_for_its_peer_in_any_of_these_ways() {
             (connection.unsent_bytes(), connection.send_room(stream)),
             (0, 0)
         );
-        assert!(connection.waits_for_peer(stream), "for room");
+        assert!(connection.awaits_taking(stream), "for room");
         server.feed(&window_update(1, 100));
-        assert!(!server.connection.waits_for_peer(stream));
+        assert!(!server.connection.awaits_taking(stream));
 
         let (connection, out) = (&mut server.connection, &mut server.output);
         connection.send_message(stream, out, |out| out.resize(out.len() + 1_095, 7));
-        assert!(connection.waits_for_peer(stream), "to take what waits");
+        assert!(connection.awaits_taking(stream), "to take what waits");
         server.feed(&window_update(1, 1_100));
-        assert!(!server.connection.waits_for_peer(stream));
+        assert!(!server.connection.awaits_taking(stream));
     }
     // A first message that is kept back.
     server.connection.set_pause(Pause::All);
     let deferred = requests(&server.feed(&unary(3, b"a")))[0];
-    assert!(server.connection.waits_for_peer(deferred));
+    assert!(server.connection.awaits_taking(deferred));
     server.connection.set_pause(Pause::No);
     assert_eq!(messages(&server.feed(b"")), [b"a"]);
-    assert!(!server.connection.waits_for_peer(deferred));
+    assert!(!server.connection.awaits_taking(deferred));
     server.feed(&rst(1, ErrorCode::Cancel));
     assert!(
-        server.connection.waits_for_peer(stream),
+        server.connection.awaits_taking(stream),
         "it takes nothing more"
     );
 }

@@ -73,6 +73,50 @@ fn an_answer_waits_for_the_window_of_the_connection() {
     assert_eq!(server.connection.running(), 0);
 }
 
+/// However much of it the peer has taken: so much memory it takes. The output is no place for it,
+/// since what waits there keeps all of its memory.
+#[test]
+fn a_large_answer_is_held_until_its_last_byte_is_out() {
+    const BYTES: usize = 1 << 20;
+    let body = |out: &mut Vec<u8>| out.resize(out.len() + BYTES, 7);
+    for is_cancelled in [false, true] {
+        let (mut server, streams) = server_with_calls(&[(4, 10_000)], 2);
+        // Something waits in the output already.
+        (server.connection).respond(streams[0], &mut server.output, |out| out.push(1));
+        let waiting = server.output.clone();
+        (server.connection).respond(streams[1], &mut server.output, body);
+        assert!(
+            server.output.capacity() < BYTES / 2,
+            "{}",
+            server.output.capacity()
+        );
+        assert!(server.output.starts_with(&waiting));
+        server.frames();
+        let held_bytes = server.connection.held_bytes();
+        assert!((BYTES..BYTES + 1_000).contains(&held_bytes), "{held_bytes}");
+        assert_eq!(server.connection.buffered_bytes(), held_bytes);
+        server.feed(&window_update(0, BYTES as u32));
+        let left = (BYTES - 10_000) as u32;
+        server.feed(&window_update(3, left));
+        while server.connection.wants_transmit() {
+            server.connection.transmit(&mut server.output, 0);
+            server.frames();
+        }
+        assert_eq!(
+            server.connection.unsent_bytes(),
+            5,
+            "but for a prefix it has gone out"
+        );
+        assert_eq!(server.connection.held_bytes(), held_bytes);
+        match is_cancelled {
+            true => server.feed(&rst(3, ErrorCode::Cancel)),
+            false => server.feed(&window_update(3, 5)),
+        };
+        assert_eq!(server.connection.held_bytes(), 0);
+        assert_eq!(server.connection.buffered_bytes(), 0);
+    }
+}
+
 #[test]
 fn the_initial_window_changes_streams_that_exist_and_may_make_them_negative() {
     let (mut server, streams) = server_with_calls(&[(4, 5)], 1);

@@ -40,7 +40,7 @@ fn a_stream_whose_window_is_shut_is_told_when_it_opens() {
     for round in 0..2 {
         assert_eq!(server.connection.send_room(stream), 0);
         assert!(server.connection.can_send(stream));
-        assert!(server.connection.waits_for_peer(stream));
+        assert!(server.connection.awaits_taking(stream));
         // Room of the connection is of no use to it.
         assert_eq!(server.feed(&window_update(0, 10_000)), []);
         assert!(!server.connection.take_progress(stream));

@@ -5,11 +5,13 @@ use std::path::Path;
 use std::time::Instant;
 
 use api::blob::{DownloadRequest, DownloadResponse};
+use api::rpc::Rpc;
+use api::rpc::blob::Download;
 use client::{CallError, CallOptions, StreamStep};
-use service::Method;
+use protobuf::DecodeError;
 use wire::grpc::Code;
 
-use super::super::{Caller, call_failure, in_database, path, wildcard_hint};
+use super::super::{Caller, call_failure, in_database, wildcard_hint};
 use super::attempts::{Ended, LONGEST_POLL, Transfers, ended};
 use super::below;
 use super::part::BlobSource;
@@ -166,29 +168,25 @@ impl Downloading<'_> {
         target: &DownloadTarget,
         sink: &mut Sink<'_>,
     ) -> Result<(), Ended> {
-        let mut request = Vec::new();
-        DownloadRequest {
+        let request = DownloadRequest {
             database: &self.arguments.place.database,
             name: &target.name,
             offset: sink.state.bytes,
             length_bytes: 0,
             chunk_bytes: self.chunk_bytes,
             if_version: sink.is_known.then_some(sink.state.source.version),
-        }
-        .encode(&mut request);
-        let (address, timeout) = (caller.address.clone(), caller.timeout);
-        let called = path(Method::BlobDownload);
-        let failure =
-            |error: &CallError| call_failure(&address, Method::BlobDownload.path(), error);
-        let streaming = caller.channel.streaming(&called, &CallOptions::default());
+        };
+        let (address, timeout) = (&caller.address, caller.timeout);
+        let failure = |error: &CallError| call_failure(address, Download::METHOD.path, error);
+        let streaming = (caller.channel).call_streaming::<Download>(&CallOptions::default());
         let mut streaming = streaming.map_err(|error| ended(failure(&error), &error))?;
         streaming.send(&request);
         streaming.close_send();
         let mut moved = Instant::now();
         loop {
             self.transfers.check_interrupt()?;
-            let take = |message: &[u8]| self.take(message, sink);
-            match streaming.poll_with(timeout.min(LONGEST_POLL), take) {
+            let wait = timeout.min(LONGEST_POLL);
+            match streaming.poll_with(wait, |response| self.take(response, sink)) {
                 Err(error) => return Err(self.refused(failure(&error), &error, sink)),
                 Ok(StreamStep::Message(taken)) => {
                     taken?;
@@ -218,12 +216,16 @@ impl Downloading<'_> {
         }
     }
 
-    fn take(&self, message: &[u8], sink: &mut Sink<'_>) -> Result<(), Ended> {
+    fn take(
+        &self,
+        response: Result<DownloadResponse<'_>, DecodeError>,
+        sink: &mut Sink<'_>,
+    ) -> Result<(), Ended> {
         let damaged = || {
             let name = &sink.target.name;
             Ended::Again(Failure::Failed(format!("`{name}` was damaged on its way")))
         };
-        let response = DownloadResponse::decode(message).map_err(|_| damaged())?;
+        let response = response.map_err(|_| damaged())?;
         let data = response.data;
         let is_sound = |expected| expected == crc32c::crc32c(data);
         if !response.crc32c.is_none_or(is_sound) {

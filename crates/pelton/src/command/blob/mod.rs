@@ -13,14 +13,12 @@ pub use download::download;
 pub use upload::upload;
 pub use uploads::uploads;
 
-use api::blob::{
-    BlobDescription, DeleteBlobRequest, DeleteBlobResponse, ListRequest, ListResponse, StatRequest,
-    StatResponse,
-};
+use api::blob::{BlobDescription, DeleteBlobRequest, ListRequest, StatRequest};
+use api::rpc::Rpc;
+use api::rpc::blob::{Delete, List, Stat};
 use serde_json::{Map, Value};
-use service::Method;
 
-use super::{Caller, in_database, path, say_miss, unreadable, wildcard_hint};
+use super::{Caller, in_database, late_failure, say_miss, wildcard_hint};
 use crate::arguments::{
     BlobArguments, BlobPlaceArguments, DeleteBlobArguments, ListBlobsArguments,
 };
@@ -34,45 +32,48 @@ const NAMES_AT_ONCE: u64 = 1_000;
 /// Prints the blobs of a database.
 pub fn list_blobs(arguments: &ListBlobsArguments) -> Result<Exit, Failure> {
     let place = &arguments.place;
-    let mut request = Vec::new();
-    ListRequest {
+    let request = ListRequest {
         database: &place.database,
         prefix: &arguments.prefix,
         start_after: &arguments.start_after,
         limit: arguments.limit.unwrap_or(0),
-    }
-    .encode(&mut request);
+    };
     let mut caller = Caller::connect(&place.connection)?;
-    let (address, timeout, options) = (caller.address.clone(), caller.timeout, caller.options());
-    let failed = |error| super::late_failure(&address, timeout, Method::BlobList.path(), &error);
     let mut output = Output::new(place.connection.output);
-    let pages = caller
-        .channel
-        .server_streaming(&path(Method::BlobList), &request, &options);
-    let mut pages = pages.map_err(failed)?;
-    while let Some(page) = pages.next_message().map_err(failed)? {
-        for blob in &ListResponse::decode(&page).map_err(unreadable)?.blobs {
-            let blob = blob.map_err(unreadable)?;
-            let line = format!("{}\t{}\t{}", blob.size_bytes, blob.version, blob.name);
-            output.either(&line, || fields(&blob))?;
-        }
-    }
+    each_blob(&mut caller, &request, |blob| {
+        let line = format!("{}\t{}\t{}", blob.size_bytes, blob.version, blob.name);
+        output.either(&line, || fields(blob))
+    })?;
     output.end()?;
     Ok(Exit::Done)
+}
+
+/// Lists blobs, and visits each as its page comes.
+fn each_blob(
+    caller: &mut Caller,
+    request: &ListRequest<'_>,
+    mut visit: impl FnMut(&BlobDescription<'_>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let (address, timeout, options) = (&caller.address, caller.timeout, caller.options());
+    let failed = |error| late_failure(address, timeout, List::METHOD.path, &error);
+    let pages = (caller.channel).call_server_streaming::<List>(request, &options);
+    let mut pages = pages.map_err(failed)?;
+    while let Some(page) = pages.next_reply().map_err(failed)? {
+        (page.message().blobs.iter().flatten()).try_for_each(|blob| visit(&blob))?;
+    }
+    Ok(())
 }
 
 /// Describes a blob.
 pub fn stat_blob(arguments: &BlobArguments) -> Result<Exit, Failure> {
     let place = &arguments.place;
-    let mut request = Vec::new();
-    StatRequest {
+    let request = StatRequest {
         database: &place.database,
         name: &arguments.name,
         upload_id: &[],
-    }
-    .encode(&mut request);
-    let answer = Caller::connect(&place.connection)?.unary(Method::BlobStat, &request)?;
-    let answer = StatResponse::decode(&answer).map_err(unreadable)?;
+    };
+    let reply = Caller::connect(&place.connection)?.call::<Stat>(&request)?;
+    let answer = reply.message();
     let mut output = Output::new(place.connection.output);
     let Some(blob) = answer.blob.filter(|_| answer.found) else {
         if output.is_json() {
@@ -108,15 +109,12 @@ pub fn delete_blob(arguments: &DeleteBlobArguments) -> Result<Exit, Failure> {
 
 /// Asks the server to remove a blob; the answer returns whether it was there, and its version.
 fn remove(caller: &mut Caller, name: &str, database: &str) -> Result<(bool, u64), Failure> {
-    let mut request = Vec::new();
-    DeleteBlobRequest {
+    let request = DeleteBlobRequest {
         database,
         name,
         ..DeleteBlobRequest::default()
-    }
-    .encode(&mut request);
-    let answer = caller.unary(Method::BlobDelete, &request)?;
-    let answer = DeleteBlobResponse::decode(&answer).map_err(unreadable)?;
+    };
+    let answer = caller.call::<Delete>(&request)?.message();
     Ok((answer.deleted, answer.version))
 }
 
@@ -207,26 +205,17 @@ fn some_names(
     prefix: &str,
     start_after: &str,
 ) -> Result<(Vec<String>, bool), Failure> {
-    let mut request = Vec::new();
-    ListRequest {
+    let request = ListRequest {
         database,
         prefix,
         start_after,
         limit: NAMES_AT_ONCE,
-    }
-    .encode(&mut request);
-    let (address, timeout, options) = (caller.address.clone(), caller.timeout, caller.options());
-    let failed = |error| super::late_failure(&address, timeout, Method::BlobList.path(), &error);
-    let pages = caller
-        .channel
-        .server_streaming(&path(Method::BlobList), &request, &options);
-    let mut pages = pages.map_err(failed)?;
+    };
     let mut names = Vec::new();
-    while let Some(page) = pages.next_message().map_err(failed)? {
-        for blob in &ListResponse::decode(&page).map_err(unreadable)?.blobs {
-            names.push(blob.map_err(unreadable)?.name.to_owned());
-        }
-    }
+    each_blob(caller, &request, |blob| {
+        names.push(blob.name.to_owned());
+        Ok(())
+    })?;
     let is_last = (names.len() as u64) < NAMES_AT_ONCE;
     Ok((names, is_last))
 }

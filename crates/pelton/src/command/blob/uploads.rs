@@ -4,12 +4,11 @@ use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use api::blob::{
-    DiscardUploadsRequest, DiscardUploadsResponse, ListUploadsRequest, ListUploadsResponse,
-    UploadDescription,
+    DiscardUploadsRequest, ListUploadsRequest, ListUploadsResponse, UploadDescription,
 };
-use service::Method;
+use api::rpc::blob::{DiscardUploads, ListUploads};
 
-use super::super::{Caller, in_database, say_miss, unreadable};
+use super::super::{Caller, in_database, say_miss};
 use crate::arguments::UploadsArguments;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, bytes, counted, object};
@@ -18,14 +17,10 @@ use crate::output::{Output, bytes, counted, object};
 pub fn uploads(arguments: &UploadsArguments) -> Result<Exit, Failure> {
     let place = &arguments.place;
     let mut caller = Caller::connect(&place.connection)?;
-    let mut request = Vec::new();
-    ListUploadsRequest {
+    let reply = caller.call::<ListUploads>(&ListUploadsRequest {
         database: &place.database,
-    }
-    .encode(&mut request);
-    let answer = caller.unary(Method::BlobListUploads, &request)?;
-    let found = ListUploadsResponse::decode(&answer).map_err(unreadable)?;
-    let wanted = wanted(arguments, &found)?;
+    })?;
+    let wanted = wanted(arguments, &reply.message());
     if arguments.discard.is_some() || arguments.discard_all {
         return discard(arguments, &mut caller, &wanted);
     }
@@ -42,11 +37,10 @@ pub fn uploads(arguments: &UploadsArguments) -> Result<Exit, Failure> {
 fn wanted<'a>(
     arguments: &UploadsArguments,
     found: &ListUploadsResponse<'a>,
-) -> Result<Vec<(UploadDescription<'a>, u64)>, Failure> {
+) -> Vec<(UploadDescription<'a>, u64)> {
     let now_ms = now_ms();
     let mut wanted = Vec::new();
-    for upload in &found.uploads {
-        let upload = upload.map_err(unreadable)?;
+    for upload in found.uploads.iter().flatten() {
         let age_ms = now_ms.saturating_sub(upload.touched_at_ms);
         let is_named = arguments
             .discard
@@ -56,7 +50,7 @@ fn wanted<'a>(
             wanted.push((upload, age_ms));
         }
     }
-    Ok(wanted)
+    wanted
 }
 
 /// Discards uploads, and prints how many there still were.
@@ -68,17 +62,14 @@ fn discard(
     let place = &arguments.place;
     let (mut discarded, mut discarded_bytes) = (0, 0);
     for (upload, _) in uploads {
-        let mut request = Vec::new();
-        DiscardUploadsRequest {
+        let reply = caller.call::<DiscardUploads>(&DiscardUploadsRequest {
             database: &place.database,
             name: upload.name,
             upload_id: upload.upload_id,
-        }
-        .encode(&mut request);
-        let answer = caller.unary(Method::BlobDiscardUploads, &request)?;
-        let answer = DiscardUploadsResponse::decode(&answer).map_err(unreadable)?;
-        if answer.discarded > 0 {
-            discarded += answer.discarded;
+        })?;
+        let count = reply.message().discarded;
+        if count > 0 {
+            discarded += count;
             discarded_bytes += upload.stored_bytes;
         }
     }

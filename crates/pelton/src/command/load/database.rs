@@ -15,6 +15,11 @@ use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::output::note;
 
+/// What to do where the database cannot be made because the server does not speak gRPC.
+const NEEDS_GRPC: &str = "the database of a load is made over gRPC whatever --protocol says: a \
+                          server of brpc or SRPC is loaded with --echo SIZE, or --method with \
+                          --data-file";
+
 /// Records of one Batch while every key is stored once: few enough that a batch of usual values
 /// stays far below what a server takes.
 const FILL_RECORDS: usize = 100;
@@ -44,7 +49,10 @@ pub(super) fn load_database(
     if arguments.database.is_some() {
         return load_pelton(arguments, &load, plan, interrupt);
     }
-    let own = OwnDatabase::create(arguments)?;
+    let own = OwnDatabase::create(arguments).map_err(|failure| match plan.framed {
+        Some(_) => failure.with(NEEDS_GRPC),
+        None => failure,
+    })?;
     let load = PeltonLoad {
         database: own.name().to_owned(),
         ..load
@@ -101,7 +109,12 @@ fn load_pelton(
         PeltonShape::Batch(count) => format!(" in batches of {count}"),
         PeltonShape::Pipe(count) => format!(" in a Pipe, {count} a message"),
     };
-    let what = format!("{}{sent}, {} keys", load.mix, load.keys);
+    let place = match arguments.database.as_deref() {
+        None => String::new(),
+        Some("") => " in the default database".to_owned(),
+        Some(name) => format!(" in the database `{name}`"),
+    };
+    let what = format!("{}{sent}, {} keys{place}", load.mix, load.keys);
     Ok(Report::new(what, plan, outcome, operations as u64))
 }
 
@@ -116,6 +129,8 @@ fn fill(load: &PeltonLoad, plan: &LoadPlan, interrupt: &Interrupt) -> Result<(),
     let records = (FILL_BYTES / load.values.max_bytes().max(1)).clamp(1, FILL_RECORDS);
     let fill = load.fill(records);
     let mut filling = plan.clone();
+    // Whatever is measured: it fills several places of a connection, which SRPC has not.
+    filling.framed = None;
     filling.worker.mode = ConnectionMode::Multiplexed;
     filling.worker.in_flight = CLOSED_IN_FLIGHT;
     filling.worker.pace = Pace::Closed;

@@ -1,6 +1,7 @@
 //! `pelton load`
 
 mod database;
+mod echo;
 mod live_line;
 mod method;
 mod own_database;
@@ -16,20 +17,22 @@ use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::output::Output;
 use database::load_database;
+use echo::load_echo;
 use method::load_method;
 
-/// Loads a server and prints what was measured.
-pub fn load(arguments: &LoadArguments) -> Result<Exit, Failure> {
+/// Loads a server and prints what was measured. `is_token_named`: --token-file stands on the
+/// command line.
+pub fn load(arguments: &LoadArguments, is_token_named: bool) -> Result<Exit, Failure> {
     match &arguments.service {
-        Some(LoadService::Kvstore(arguments)) => services::load_kvstore(arguments),
-        Some(LoadService::Ping(arguments)) => services::load_ping(arguments),
-        None => load_server(arguments),
+        Some(LoadService::Kvstore(arguments)) => services::load_kvstore(arguments, is_token_named),
+        Some(LoadService::Ping(arguments)) => services::load_ping(arguments, is_token_named),
+        None => load_server(arguments, is_token_named),
     }
 }
 
 /// Loads a Pelton server, or any method of another one, and prints what was measured.
-fn load_server(arguments: &LoadArguments) -> Result<Exit, Failure> {
-    let plan = plan::plan(arguments)?;
+fn load_server(arguments: &LoadArguments, is_token_named: bool) -> Result<Exit, Failure> {
+    let plan = plan::plan(arguments, is_token_named)?;
     if let Some(process) = arguments.server_pid {
         lab::process_cpu_ns(process).map_err(|error| {
             Failure::Failed(format!(
@@ -39,9 +42,10 @@ fn load_server(arguments: &LoadArguments) -> Result<Exit, Failure> {
         })?;
     }
     let interrupt = Interrupt::listen();
-    let report = match &arguments.method {
-        Some(method) => load_method(arguments, method, &plan, &interrupt)?,
-        None => load_database(arguments, &plan, &interrupt)?,
+    let report = match (&arguments.method, arguments.echo) {
+        (Some(method), _) => load_method(arguments, method, &plan, &interrupt)?,
+        (None, Some(bytes)) => load_echo(bytes, &plan, &interrupt)?,
+        (None, None) => load_database(arguments, &plan, &interrupt)?,
     };
     print(&report, arguments.format)?;
     verdict(&report, &arguments.address, &interrupt)
@@ -58,6 +62,7 @@ pub(super) fn verdict(
     if outcome.tally.succeeded == 0 {
         let why = match report.has_failures() {
             true => "the result says why",
+            false if outcome.tally.is_server_gone => "the server is gone",
             false if is_interrupted => {
                 return Err(Failure::Interrupted(format!(
                     "no call to {address} succeeded: it was interrupted before any ended that was \

@@ -4,20 +4,25 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use api::admin::{
-    CreateDatabaseRequest, CreateDatabaseResponse, DatabaseDescription, DatabaseKind,
-    DropDatabaseRequest, DropDatabaseResponse, ListDatabasesResponse, StatisticsResponse,
+    CreateDatabaseRequest, DatabaseDescription, DatabaseKind, DropDatabaseRequest,
+    ListDatabasesRequest, StatisticsRequest,
 };
 use api::keyvalue::GetRequest;
+use api::rpc::admin::{CreateDatabase, DropDatabase, ListDatabases, Statistics};
+use api::rpc::keyvalue::Get;
 use client::Code;
-use service::Method;
 
 use crate::arguments::{ConnectionArguments, LoadArguments, OutputFormat};
-use crate::command::{Caller, unreadable};
+use crate::command::Caller;
 use crate::exit::Failure;
 
 /// What to do where a database cannot be made.
 const NAME_ONE: &str = "--database names one to use instead, in which entries are written and left \
                         behind; '' is the default database";
+
+/// What to do where the server is no Pelton server.
+const NO_PELTON: &str = "it is no Pelton server, which has this method: to load a service of \
+                         another one take --method package.Service/Method --data JSON";
 
 /// Bytes of values below which nobody asks whether they fit: any server has room for them.
 const WORTH_ASKING_BYTES: u64 = 16 << 20;
@@ -42,20 +47,18 @@ pub fn check_memory(arguments: &LoadArguments, database: Option<&str>) -> Result
     }
     let mut caller = Caller::connect(&connection(arguments))?;
     // What the server does not tell is no reason to refuse.
-    let Ok(list) = caller.unary(Method::AdminListDatabases, b"") else {
+    let Ok(list) = caller.call::<ListDatabases>(&ListDatabasesRequest {}) else {
         return Ok(());
     };
-    let list = ListDatabasesResponse::decode(&list).unwrap_or_default();
-    let mut found = list.databases.iter().flatten();
+    let mut found = list.message().databases.iter().flatten();
     let is_in_memory = found.any(|found| {
         let found = found.database.unwrap_or_default();
         found.name == database.unwrap_or_default() && found.kind == DatabaseKind::Memory.number()
     });
-    let Ok(figures) = caller.unary(Method::AdminStatistics, b"") else {
+    let Ok(figures) = caller.call::<Statistics>(&StatisticsRequest {}) else {
         return Ok(());
     };
-    let figures = StatisticsResponse::decode(&figures).map_err(unreadable)?;
-    let limit = figures.memory_limit_bytes;
+    let limit = figures.message().memory_limit_bytes;
     if !is_in_memory || limit == 0 || bytes <= limit {
         return Ok(());
     }
@@ -72,16 +75,15 @@ pub fn check_memory(arguments: &LoadArguments, database: Option<&str>) -> Result
 
 /// Refuses a load of a database that is not there, by asking it for a key.
 pub fn check_existence(arguments: &LoadArguments, database: &str) -> Result<(), Failure> {
-    let mut request = Vec::new();
-    GetRequest {
+    let request = GetRequest {
         database,
         key: b"load",
         ..GetRequest::default()
-    }
-    .encode(&mut request);
+    };
     let mut caller = Caller::connect(&connection(arguments))?;
-    match caller.unary(Method::Get, &request) {
+    match caller.call::<Get>(&request) {
         Err(Failure::Call(call)) if call.status == Some(Code::NotFound) => Err(Failure::Call(call)),
+        Err(failure) if is_foreign(&failure) => Err(failure.with(NO_PELTON)),
         // Whatever else there is to say, the load itself finds out, and counts it.
         _ => Ok(()),
     }
@@ -108,6 +110,7 @@ impl OwnDatabase {
         let mut caller = Caller::connect(&connection)?;
         let created = create(&mut caller);
         let name = created.map_err(|failure| match &failure {
+            failure_of_another if is_foreign(failure_of_another) => failure.with(NO_PELTON),
             Failure::Call(call) if call.status.is_some_and(is_no_admin) => failure.with(NAME_ONE),
             _ => failure,
         })?;
@@ -121,18 +124,16 @@ impl OwnDatabase {
 
     /// Removes it with all that is in it.
     pub fn remove(self) -> Result<(), Failure> {
-        let mut request = Vec::new();
-        DropDatabaseRequest {
+        let request = DropDatabaseRequest {
             name: &self.name,
             confirm_name: &self.name,
-        }
-        .encode(&mut request);
+        };
         // A server that was full of this load's connections may not have seen yet that they are
         // gone.
         let until = Instant::now() + Duration::from_millis(self.connection.timeout.ms);
         let dropped = loop {
             let dropped = Caller::connect(&self.connection)
-                .and_then(|mut caller| caller.unary(Method::AdminDropDatabase, &request));
+                .and_then(|mut caller| caller.call::<DropDatabase>(&request));
             match dropped {
                 Err(Failure::Call(call))
                     if call.status == Some(Code::Unavailable) && Instant::now() < until =>
@@ -147,45 +148,34 @@ impl OwnDatabase {
              removes it",
             self.name
         );
-        let answer = dropped.map_err(|failure| failure.with(&left))?;
-        DropDatabaseResponse::decode(&answer).map_err(unreadable)?;
-        Ok(())
+        dropped.map(drop).map_err(|failure| failure.with(&left))
     }
+}
+
+/// Whether a server does not know a method that every Pelton server has.
+fn is_foreign(failure: &Failure) -> bool {
+    matches!(failure, Failure::Call(call) if call.status == Some(Code::Unimplemented))
 }
 
 /// Statuses of a server that lets nobody, or not us, make databases.
 fn is_no_admin(code: Code) -> bool {
-    matches!(
-        code,
-        Code::PermissionDenied | Code::Unimplemented | Code::Unauthenticated
-    )
+    matches!(code, Code::PermissionDenied | Code::Unauthenticated)
 }
 
 fn create(caller: &mut Caller) -> Result<String, Failure> {
-    let list = caller.unary(Method::AdminListDatabases, b"")?;
-    let mut model = DatabaseDescription::default();
-    for database in &ListDatabasesResponse::decode(&list)
-        .map_err(unreadable)?
-        .databases
-    {
-        let database = database.map_err(unreadable)?.database.unwrap_or_default();
-        if database.name.is_empty() {
-            model = database;
-        }
-    }
+    let list = caller.call::<ListDatabases>(&ListDatabasesRequest {})?;
+    let listed = list.message().databases;
+    let mut listed = listed.iter().flatten().filter_map(|one| one.database);
+    let model = listed.find(|database| database.name.is_empty());
+    let model = model.unwrap_or_default();
     loop {
         let name = fresh_name();
-        let mut request = Vec::new();
         let database = Some(DatabaseDescription {
             name: &name,
             ..model
         });
-        CreateDatabaseRequest { database }.encode(&mut request);
-        let answer = caller.unary(Method::AdminCreateDatabase, &request)?;
-        let is_new = CreateDatabaseResponse::decode(&answer)
-            .map_err(unreadable)?
-            .created;
-        if is_new {
+        let reply = caller.call::<CreateDatabase>(&CreateDatabaseRequest { database })?;
+        if reply.message().created {
             return Ok(name);
         }
     }

@@ -2,24 +2,49 @@
 
 use std::time::Duration;
 
-use client::Credentials;
-use lab::{Arrivals, ConnectionMode, Length, LoadPlan, Pace, WorkerPlan};
+use client::{Credentials, FramedProtocol};
+use lab::{Arrivals, ConnectionMode, Length, LoadPlan, MetadataField, Pace, WorkerPlan};
 use net::Address;
 
 use crate::arguments::{
-    CpuList, CredentialArguments, LoadArguments, LoadArrivals, LoadMode, TlsArguments,
+    CpuList, CredentialArguments, LoadArguments, LoadArrivals, LoadMode, LoadProtocol, TlsArguments,
 };
 use crate::command::tls::{client_tls, connect_failure};
 use crate::cpus;
-use crate::credentials::credentials;
+use crate::credentials::{credentials, is_token_in_environment};
 use crate::exit::Failure;
+use crate::output::note;
 
 /// Places for calls on a connection, without and with --rate.
 pub(super) const CLOSED_IN_FLIGHT: usize = 16;
 const OPEN_IN_FLIGHT: usize = 1_000;
 
+/// What is said of a deadline that no call can keep.
+pub(super) const NO_DEADLINE: &str =
+    "--deadline 0s leaves no time for any call; write 1s or so, or leave it out";
+
+/// What proves who calls where the service may be anybody's, who is not to have the token of the
+/// environment: only one that --token-file names. `what` brings that service in.
+pub(super) fn foreign_credentials(
+    address: &Address,
+    tls: &TlsArguments,
+    arguments: &CredentialArguments,
+    (what, is_token_named): (&str, bool),
+) -> Result<Option<Credentials>, Failure> {
+    if is_token_named {
+        return load_credentials(address, tls, arguments);
+    }
+    if is_token_in_environment() {
+        note(format_args!(
+            "pelton: the token of the environment is not sent with {what}; --token-file FILE sends \
+             one"
+        ));
+    }
+    Ok(None)
+}
+
 /// What proves who calls, if it may be sent there.
-pub(super) fn load_credentials(
+fn load_credentials(
     address: &Address,
     tls: &TlsArguments,
     arguments: &CredentialArguments,
@@ -32,17 +57,42 @@ pub(super) fn load_credentials(
     Ok(credentials)
 }
 
-/// Returns the plan of a run.
+/// What proves who calls. With `--method` and `--echo` that may be a service of anybody.
+fn plan_credentials(
+    arguments: &LoadArguments,
+    is_token_named: bool,
+) -> Result<Option<Credentials>, Failure> {
+    let (address, tls) = (&arguments.address, &arguments.tls);
+    let foreign = [
+        (arguments.method.is_some(), "--method"),
+        (arguments.echo.is_some(), "--echo"),
+    ];
+    let credentials = match foreign.iter().find(|(is_given, _)| *is_given) {
+        Some((_, what)) => {
+            let named = (*what, is_token_named);
+            foreign_credentials(address, tls, &arguments.credentials, named)?
+        }
+        None => load_credentials(address, tls, &arguments.credentials)?,
+    };
+    let is_own = |field: &MetadataField| field.name == "authorization";
+    if credentials.is_some() && arguments.metadata.iter().any(is_own) {
+        return Err(Failure::Usage(
+            "--metadata authorization= and a token (--token-file, PELTON_TOKEN_FILE or \
+             PELTON_TOKEN) would both be sent: leave one of them out"
+                .into(),
+        ));
+    }
+    Ok(credentials)
+}
+
+/// Returns the plan of a run. `is_token_named`: --token-file stands on the command line.
 ///
 /// # Errors
 /// If flags contradict each other.
-pub(super) fn plan(arguments: &LoadArguments) -> Result<LoadPlan, Failure> {
-    let mode = match arguments.mode {
-        LoadMode::Multiplexed => ConnectionMode::Multiplexed,
-        LoadMode::Exclusive => ConnectionMode::Exclusive,
-        LoadMode::Short => ConnectionMode::Short,
-    };
+pub(super) fn plan(arguments: &LoadArguments, is_token_named: bool) -> Result<LoadPlan, Failure> {
+    let mode = mode(arguments)?;
     check(arguments, mode)?;
+    check_protocol(arguments)?;
     check_pin(arguments.pin.as_ref())?;
     let pace = match arguments.rate {
         None => Pace::Closed,
@@ -66,6 +116,7 @@ pub(super) fn plan(arguments: &LoadArguments) -> Result<LoadPlan, Failure> {
     Ok(LoadPlan {
         address: arguments.address.clone(),
         connect_timeout: Duration::from_millis(arguments.timeout.ms),
+        framed: framed(arguments.protocol),
         tls: client_tls(&arguments.tls)?,
         authority: arguments.authority.clone(),
         threads: arguments.threads,
@@ -84,11 +135,7 @@ pub(super) fn plan(arguments: &LoadArguments) -> Result<LoadPlan, Failure> {
                 .deadline
                 .map(|span| span.ms.saturating_mul(1_000_000)),
             metadata: arguments.metadata.clone(),
-            credentials: load_credentials(
-                &arguments.address,
-                &arguments.tls,
-                &arguments.credentials,
-            )?,
+            credentials: plan_credentials(arguments, is_token_named)?,
             calls: None,
             seed: arguments.seed,
         },
@@ -100,6 +147,45 @@ pub(super) fn plan(arguments: &LoadArguments) -> Result<LoadPlan, Failure> {
         stop_on_failure: false,
         server_process: arguments.server_pid,
     })
+}
+
+/// Returns how connections are used.
+fn mode(arguments: &LoadArguments) -> Result<ConnectionMode, Failure> {
+    let is_srpc = arguments.protocol == LoadProtocol::Srpc;
+    match arguments.mode {
+        None if is_srpc => Ok(ConnectionMode::Exclusive),
+        Some(LoadMode::Multiplexed) if is_srpc => Err(Failure::Usage(
+            "a connection of --protocol srpc carries one call at a time; take --mode exclusive or \
+             short, and more --connections"
+                .into(),
+        )),
+        None | Some(LoadMode::Multiplexed) => Ok(ConnectionMode::Multiplexed),
+        Some(LoadMode::Exclusive) => Ok(ConnectionMode::Exclusive),
+        Some(LoadMode::Short) => Ok(ConnectionMode::Short),
+    }
+}
+
+/// Returns what calls are made over, if it is not gRPC.
+fn framed(protocol: LoadProtocol) -> Option<FramedProtocol> {
+    match protocol {
+        LoadProtocol::Grpc => None,
+        LoadProtocol::BaiduStd => Some(FramedProtocol::BaiduStd),
+        LoadProtocol::Srpc => Some(FramedProtocol::Srpc),
+    }
+}
+
+/// Checks that the protocol has what the other flags ask for.
+fn check_protocol(arguments: &LoadArguments) -> Result<(), Failure> {
+    let only_grpc = [
+        (arguments.pipe, "--pipe"),
+        (arguments.authority.is_some(), "--authority"),
+    ];
+    match only_grpc.iter().find(|(is_given, _)| *is_given) {
+        Some((_, flag)) if arguments.protocol != LoadProtocol::Grpc => Err(Failure::Usage(
+            format!("{flag} goes only with --protocol grpc"),
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Checks that the CPUs of `--pin` may be used, before anything is made on a server.
@@ -128,6 +214,9 @@ fn check(arguments: &LoadArguments, mode: ConnectionMode) -> Result<(), Failure>
         return usage(
             "--pipe needs connections that last; take --mode multiplexed or exclusive".into(),
         );
+    }
+    if arguments.deadline.is_some_and(|deadline| deadline.ms == 0) {
+        return usage(NO_DEADLINE.into());
     }
     if arguments.calls.is_none() && arguments.duration.ms == 0 {
         return usage("--duration 0 measures nothing; write 10s or so".into());

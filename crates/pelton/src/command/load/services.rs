@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use client::Credentials;
 use lab::{
     ConnectionMode, KeyUse, KvstoreDeletes, KvstoreLeft, KvstoreLoad, KvstoreReport,
     KvstoreWorkload, Length, LoadPlan, Pace, Ping, PingTable, Report, WorkerPlan,
 };
 
-use super::plan::{check_pin, load_credentials};
+use super::plan::{NO_DEADLINE, check_pin, foreign_credentials};
 use super::print_lines;
 use super::run::run;
 use crate::arguments::{
@@ -23,8 +24,12 @@ use crate::size::Span;
 /// Calls at a time of the article's client.
 const KVSTORE_IN_FLIGHT: usize = 100;
 
-/// Loads the key-value example.
-pub fn load_kvstore(arguments: &KvstoreLoadArguments) -> Result<Exit, Failure> {
+/// Loads the key-value example. `is_token_named`: --token-file stands on the command line.
+pub fn load_kvstore(
+    arguments: &KvstoreLoadArguments,
+    is_token_named: bool,
+) -> Result<Exit, Failure> {
+    let credentials = target_credentials(&arguments.target, ("load kvstore", is_token_named))?;
     let in_flight = match arguments.blocking {
         true => 1,
         false => arguments.in_flight.unwrap_or(KVSTORE_IN_FLIGHT),
@@ -45,7 +50,7 @@ pub fn load_kvstore(arguments: &KvstoreLoadArguments) -> Result<Exit, Failure> {
             &arguments.target,
             (arguments.warm_up, arguments.duration),
             (1, in_flight),
-            seed,
+            (seed, credentials),
         )?
     };
     let left = KvstoreLeft::default();
@@ -109,7 +114,8 @@ fn delete_left(
     let why = match lab::run(&plan, |_| deletes.again(), &mut |_| true) {
         Err(error) => error.to_string(),
         Ok(outcome) => match outcome.tally.failures() + outcome.tally.unfinished {
-            0 => return Ok(()),
+            0 if !outcome.tally.is_server_gone => return Ok(()),
+            0 => format!("the server at {} is gone", plan.address),
             failed => format!(
                 "{failed} Deletes failed, the first: {}",
                 outcome
@@ -125,8 +131,10 @@ fn delete_left(
     )))
 }
 
-/// Loads the service of pings, once for each number of pings in flight.
-pub fn load_ping(arguments: &PingLoadArguments) -> Result<Exit, Failure> {
+/// Loads the service of pings, once for each number of pings in flight. `is_token_named`:
+/// --token-file stands on the command line.
+pub fn load_ping(arguments: &PingLoadArguments, is_token_named: bool) -> Result<Exit, Failure> {
+    let credentials = target_credentials(&arguments.target, ("load ping", is_token_named))?;
     let interrupt = Interrupt::listen();
     let ping = Ping {
         streaming: arguments.streaming,
@@ -134,7 +142,7 @@ pub fn load_ping(arguments: &PingLoadArguments) -> Result<Exit, Failure> {
     let mut table = PingTable::default();
     let mut exit = Exit::Done;
     for in_flight in arguments.in_flight.first..=arguments.in_flight.last {
-        let plan = ping_plan(arguments, in_flight)?;
+        let plan = ping_plan(arguments, in_flight, credentials.clone())?;
         let outcome = run(&plan, |_| ping, &interrupt)?;
         table.add(in_flight, &outcome);
         let report = Report::new("pings".into(), &plan, outcome, 1);
@@ -170,14 +178,29 @@ fn ping_result(arguments: &PingLoadArguments, table: &PingTable) -> String {
     }
 }
 
-fn ping_plan(arguments: &PingLoadArguments, in_flight: usize) -> Result<LoadPlan, Failure> {
+/// What proves who calls: other systems have these services too.
+fn target_credentials(
+    target: &LoadTarget,
+    named: (&str, bool),
+) -> Result<Option<Credentials>, Failure> {
+    foreign_credentials(&target.address, &target.tls, &target.credentials, named)
+}
+
+fn ping_plan(
+    arguments: &PingLoadArguments,
+    in_flight: usize,
+    credentials: Option<Credentials>,
+) -> Result<LoadPlan, Failure> {
     check_pin(arguments.pin.as_ref())?;
+    if arguments.deadline.ms == 0 {
+        return Err(Failure::Usage(NO_DEADLINE.into()));
+    }
     let shape = match arguments.connections {
         PingConnections::One => (1, in_flight),
         PingConnections::PerWorker => (in_flight, 1),
     };
     let times = (arguments.warm_up, arguments.duration);
-    let mut plan = plan(&arguments.target, times, shape, 1)?;
+    let mut plan = plan(&arguments.target, times, shape, (1, credentials))?;
     plan.stop_on_failure = true;
     let pin = arguments.pin.as_ref();
     plan.pin = pin.map_or_else(Vec::new, |cpus| cpus.0.clone());
@@ -207,7 +230,7 @@ fn plan(
     target: &LoadTarget,
     (warm_up, duration): (Span, Span),
     (connections, in_flight): (usize, usize),
-    seed: u64,
+    (seed, credentials): (u64, Option<Credentials>),
 ) -> Result<LoadPlan, Failure> {
     if duration.ms == 0 {
         let text = "--duration 0 measures nothing; write 10s or so";
@@ -215,6 +238,7 @@ fn plan(
     }
     Ok(LoadPlan {
         address: target.address.clone(),
+        framed: None,
         tls: client_tls(&target.tls)?,
         connect_timeout: Duration::from_millis(target.timeout.ms),
         authority: None,
@@ -229,7 +253,7 @@ fn plan(
             pace: Pace::Closed,
             deadline_ns: None,
             metadata: Vec::new(),
-            credentials: load_credentials(&target.address, &target.tls, &target.credentials)?,
+            credentials,
             calls: None,
             seed,
         },

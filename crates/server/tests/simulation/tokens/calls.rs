@@ -9,7 +9,9 @@ use store::{Condition, Expiry, Mode, Operation};
 use testkit::keyvalue::{OperationRequest, encode_pipe};
 use wire::grpc::{Code, Status};
 
+use super::bindings;
 use super::model::{Fate, NEVER, NameState, Span, TokenFact, Verdict};
+use super::roles::{self, Right, RoleState};
 use super::world::World;
 
 /// A call.
@@ -17,7 +19,7 @@ use super::world::World;
 pub enum Asked {
     Create {
         name: usize,
-        right: &'static str,
+        right: Right,
         expires_after_ms: u64,
     },
     Revoke {
@@ -26,6 +28,21 @@ pub enum Asked {
     Rotate {
         name: usize,
         keep_for_ms: u64,
+    },
+    /// Or drop it.
+    SetRole {
+        role: usize,
+        to: RoleState,
+    },
+    /// Binds an identity to a user, or revokes it.
+    Bind {
+        user: usize,
+        to: RoleState,
+    },
+    /// A write of a user, without a token.
+    WriteAs {
+        user: usize,
+        span: Span,
     },
     /// Those of one who administrates: nobody else changes their names.
     List {
@@ -84,7 +101,7 @@ pub fn batch(write: usize) -> Vec<u8> {
 }
 
 /// A status that says nothing of a token: the disk is in trouble, and nobody knows what was done.
-fn is_trouble(code: Code) -> bool {
+pub fn is_trouble(code: Code) -> bool {
     matches!(
         code,
         Code::Unavailable | Code::ResourceExhausted | Code::DataLoss | Code::Unknown
@@ -93,7 +110,7 @@ fn is_trouble(code: Code) -> bool {
 
 /// A status of a change that says that nothing was done: the log has failed before, or others have
 /// changed tokens at the same moment.
-fn has_done_nothing(code: Code) -> bool {
+pub fn has_done_nothing(code: Code) -> bool {
     matches!(code, Code::FailedPrecondition | Code::Aborted)
 }
 
@@ -103,9 +120,19 @@ impl Asked {
             Asked::Create { .. } => "/pelton.v1.Admin/CreateToken",
             Asked::Revoke { .. } => "/pelton.v1.Admin/RevokeToken",
             Asked::Rotate { .. } => "/pelton.v1.Admin/RotateToken",
+            Asked::SetRole {
+                to: RoleState::Absent,
+                ..
+            } => "/pelton.v1.Admin/DropRole",
+            Asked::SetRole { .. } => "/pelton.v1.Admin/SetRole",
             Asked::List { .. } => "/pelton.v1.Admin/ListTokens",
             Asked::Get { .. } => "/pelton.v1.KeyValue/Get",
-            Asked::Write { .. } => "/pelton.v1.KeyValue/Put",
+            Asked::Bind {
+                to: RoleState::Absent,
+                ..
+            } => "/pelton.v1.Admin/RevokeToken",
+            Asked::Bind { .. } => "/pelton.v1.Admin/CreateToken",
+            Asked::Write { .. } | Asked::WriteAs { .. } => "/pelton.v1.KeyValue/Put",
             Asked::Pipe { .. } => "/pelton.v1.KeyValue/Pipe",
         }
     }
@@ -129,7 +156,8 @@ impl Asked {
                 right,
                 expires_after_ms,
             } => {
-                let (name, rights) = (name_of(name), [right]);
+                let (name, right) = (name_of(name), right.text());
+                let rights = [&*right];
                 let rights = (&rights[..]).into();
                 CreateTokenRequest {
                     name: &name,
@@ -155,6 +183,9 @@ impl Asked {
                 }
                 .encode(&mut out);
             }
+            Asked::SetRole { role, to } => roles::request(&mut world.model, role, to, &mut out),
+            Asked::Bind { user, to } => bindings::request(&mut world.model, user, to, &mut out),
+            Asked::WriteAs { .. } => operation(put(b"u"), &mut out),
             Asked::List { .. } => {}
             Asked::Get { .. } => operation(Operation::Get { key: b"k" }, &mut out),
             Asked::Write { write, .. } => operation(put(key_of(write).as_bytes()), &mut out),
@@ -187,6 +218,9 @@ impl Asked {
             Asked::Rotate { name, keep_for_ms } => {
                 rotated(world, (name, keep_for_ms), answer, status);
             }
+            Asked::SetRole { role, to } => roles::changed(world, role, to, answer, status),
+            Asked::Bind { user, to } => bindings::changed(world, user, to, status),
+            Asked::WriteAs { user, span } => bindings::written(world, user, span, status),
             Asked::List { names } => listed(world, names, answer, status),
             Asked::Get { token, span } => {
                 if let Some(verdict) = verdict(world, status) {
@@ -207,10 +241,13 @@ impl Asked {
     /// Nobody knows how it ended.
     pub fn lost(self, world: &mut World) {
         world.counts.lost += 1;
-        if let Asked::Create { name, .. } | Asked::Revoke { name } | Asked::Rotate { name, .. } =
-            self
-        {
-            world.lose(name);
+        match self {
+            Asked::Create { name, .. } | Asked::Revoke { name } | Asked::Rotate { name, .. } => {
+                world.lose(name);
+            }
+            Asked::SetRole { role, .. } => world.lose_role(role),
+            Asked::Bind { user, .. } => world.lose_role(bindings::fact_of(user)),
+            _ => {}
         }
     }
 }
@@ -241,12 +278,18 @@ fn verdict(world: &mut World, status: &Status) -> Option<Verdict> {
 }
 
 fn written(world: &mut World, token: usize, write: usize, status: &Status) {
-    let can_write = world.model.tokens[token].can_write;
+    let right = world.model.tokens[token].right;
+    let is_of_role = matches!(right, Right::Role(_));
     if status.code() == Code::PermissionDenied {
-        assert!(!can_write, "{status:?} for {:?}", world.model.tokens[token]);
+        assert!(
+            world.model.may_have_been(write, RoleState::Read),
+            "{status:?} for {:?}",
+            world.model.tokens[token]
+        );
         world.model.check_write(write, Verdict::Good);
         world.model.writes[write].fate = Fate::Refused;
         world.counts.denied += 1;
+        world.counts.role_denied += u64::from(is_of_role);
         return;
     }
     let Some(verdict) = verdict(world, status) else {
@@ -254,9 +297,10 @@ fn written(world: &mut World, token: usize, write: usize, status: &Status) {
     };
     world.model.check_write(write, verdict);
     assert!(
-        can_write || verdict == Verdict::NotGood,
-        "a token that reads has written"
+        verdict == Verdict::NotGood || world.model.may_have_been(write, RoleState::Write),
+        "a token that reads has written: {right:?}"
     );
+    world.counts.role_written += u64::from(is_of_role && verdict == Verdict::Good);
     world.model.writes[write].fate = match verdict {
         Verdict::Good => Fate::Acknowledged,
         Verdict::NotGood => Fate::Refused,
@@ -275,7 +319,7 @@ fn is_sure(world: &mut World, name: usize, status: &Status) -> bool {
 
 fn new_token(
     world: &mut World,
-    (name, can_write): (usize, bool),
+    (name, right): (usize, Right),
     token: &str,
     description: Option<TokenDescription<'_>>,
 ) -> usize {
@@ -291,7 +335,7 @@ fn new_token(
     };
     world.model.tokens.push(TokenFact {
         header: format!("Bearer {token}"),
-        can_write,
+        right,
         may_end_at,
         ended_at: NEVER,
         ended_ms: NEVER,
@@ -300,7 +344,7 @@ fn new_token(
     world.model.tokens.len() - 1
 }
 
-fn created(world: &mut World, (name, right): (usize, &str), answer: &[u8], status: &Status) {
+fn created(world: &mut World, (name, right): (usize, Right), answer: &[u8], status: &Status) {
     if !is_sure(world, name, status) {
         return;
     }
@@ -313,7 +357,7 @@ fn created(world: &mut World, (name, right): (usize, &str), answer: &[u8], statu
             );
             let answer = CreateTokenResponse::decode(answer).expect("it is a message");
             let token = answer.token.reveal();
-            let made = new_token(world, (name, right == "write"), token, answer.description);
+            let made = new_token(world, (name, right), token, answer.description);
             world.model.end(state.tokens());
             world.learn(name, Some(vec![made]));
             world.counts.created += 1;
@@ -379,10 +423,10 @@ fn rotated(world: &mut World, (name, keep_for_ms): (usize, u64), answer: &[u8], 
         kept_until_ms => kept_until_ms,
     };
     let before = state.tokens().to_vec();
-    let can_write = world.rights[name] == "write";
+    let right = world.rights[name];
     let made = new_token(
         world,
-        (name, can_write),
+        (name, right),
         answer.token.reveal(),
         answer.description,
     );

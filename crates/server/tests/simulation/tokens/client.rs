@@ -8,6 +8,7 @@ use wire::grpc::Metadata;
 use wire::{CloseReason, Config, Connection, Event, RequestHead, StreamKey};
 
 use super::super::time::wall_ms;
+use super::bindings;
 use super::calls::{Asked, batch};
 use super::model::Span;
 use super::world::World;
@@ -42,6 +43,11 @@ impl Client {
             world,
             socket: None,
         }
+    }
+
+    /// The user as whom it connects; `None`: those who administrate have what their listener gives.
+    pub fn user(&self) -> Option<u32> {
+        bindings::user_of(self.number).map(bindings::number_of)
     }
 
     pub fn is_connected(&self) -> bool {

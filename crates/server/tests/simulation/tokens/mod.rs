@@ -5,11 +5,15 @@
 //! has failing writes and syncs, or is killed, and is started again. Every answer, and at the end
 //! every write, is held against the [`model`]: what was taken back and acknowledged never comes
 //! back, and nothing takes effect that was asked for with it afterwards; what nobody has taken back
-//! is good, whatever happened.
+//! is good, whatever happened. Some tokens have a role, which is changed and dropped meanwhile:
+//! they may do what it granted at a moment of their call. Other identities are bound to users,
+//! whose calls have no token.
 
+mod bindings;
 mod calls;
 mod client;
 mod model;
+mod roles;
 mod world;
 
 use std::cell::RefCell;
@@ -150,7 +154,8 @@ impl Round {
         while !self.world.borrow().is_idle() {
             for (node, client) in &self.clients {
                 if !client.borrow().is_connected() {
-                    self.network.connect(*node, self.server);
+                    let user = client.borrow().user();
+                    self.network.connect_as(*node, self.server, user);
                 }
                 self.network.wake(*node);
             }

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeSet;
 
+use super::roles::{Right, RoleFact, RoleState};
+
 /// Later than every moment.
 pub const NEVER: u64 = u64::MAX;
 
@@ -16,7 +18,7 @@ const CLOCK_STALE_MS: u64 = 2;
 pub struct TokenFact {
     /// The value of the header.
     pub header: String,
-    pub can_write: bool,
+    pub right: Right,
     /// From this moment on it may be good no longer: somebody has asked for that.
     pub may_end_at: u64,
     /// From this moment on it is not good: a revocation was acknowledged, or a call was refused.
@@ -81,15 +83,17 @@ pub enum Verdict {
 pub struct Model {
     pub tokens: Vec<TokenFact>,
     pub names: Vec<NameState>,
+    pub roles: Vec<RoleFact>,
     pub writes: Vec<WriteFact>,
     moment: u64,
     now_ms: u64,
 }
 
 impl Model {
-    pub fn new(names: usize) -> Model {
+    pub fn new(names: usize, roles: usize) -> Model {
         Model {
             names: vec![NameState::Absent; names],
+            roles: vec![RoleFact::ABSENT; roles],
             ..Model::default()
         }
     }
@@ -177,6 +181,16 @@ impl Model {
         }
     }
 
+    /// Whether the right of the token of a write may have been such while it ran.
+    pub fn may_have_been(&self, write: usize, state: RoleState) -> bool {
+        let WriteFact { token, span, .. } = self.writes[write];
+        match self.tokens[token].right {
+            Right::Read => state == RoleState::Read,
+            Right::Write => state == RoleState::Write,
+            Right::Role(role) => self.roles[role].may_have_been(state, span),
+        }
+    }
+
     pub fn check_write(&mut self, write: usize, verdict: Verdict) {
         let WriteFact { token, span, .. } = self.writes[write];
         self.check(token, span, verdict);
@@ -203,6 +217,10 @@ impl Model {
             assert!(
                 !(is_there && self.must_not_be_good(write.token, write.span)),
                 "{number} took effect after the end of its token: {write:?} {fact:?}"
+            );
+            assert!(
+                !is_there || self.may_have_been(number, RoleState::Write),
+                "{number} took effect without the right: {write:?} {fact:?}"
             );
         }
     }

@@ -2,8 +2,10 @@
 
 use net::sim::Random;
 
+use super::bindings;
 use super::calls::Asked;
 use super::model::{Model, NameState};
+use super::roles::{Right, RoleState};
 
 /// Names of each client that administrates.
 pub const NAMES_OF_EACH: usize = 3;
@@ -29,10 +31,19 @@ pub struct Counts {
     pub pipes_ended: u64,
     pub lost: u64,
     pub trouble: u64,
+    pub roles_set: u64,
+    pub roles_dropped: u64,
+    pub roles_in_use: u64,
+    pub role_written: u64,
+    pub role_denied: u64,
+    pub bound: u64,
+    pub unbound: u64,
+    pub bound_written: u64,
+    pub bound_denied: u64,
 }
 
 impl Counts {
-    fn each(&mut self) -> [&mut u64; 12] {
+    fn each(&mut self) -> [&mut u64; 21] {
         [
             &mut self.lives,
             &mut self.created,
@@ -46,10 +57,19 @@ impl Counts {
             &mut self.pipes_ended,
             &mut self.lost,
             &mut self.trouble,
+            &mut self.roles_set,
+            &mut self.roles_dropped,
+            &mut self.roles_in_use,
+            &mut self.role_written,
+            &mut self.role_denied,
+            &mut self.bound,
+            &mut self.unbound,
+            &mut self.bound_written,
+            &mut self.bound_denied,
         ]
     }
 
-    pub fn all(mut self) -> [u64; 12] {
+    pub fn all(mut self) -> [u64; 21] {
         self.each().map(|count| *count)
     }
 
@@ -68,10 +88,12 @@ pub struct World {
     /// or was that nobody knows what became of it. The change may still be on its way there and
     /// take effect after others, or with the next start.
     lost_in: Vec<Option<u64>>,
+    /// The same of each role.
+    roles_lost_in: Vec<Option<u64>>,
     /// In which life of the server the answer was asked for that has just come.
     pub answer_life: u64,
     /// The right of each name.
-    pub rights: Vec<&'static str>,
+    pub rights: Vec<Right>,
     /// Calls still to begin.
     pub left: u64,
     pub ended: u64,
@@ -85,11 +107,13 @@ impl World {
         let names = ADMINS * NAMES_OF_EACH;
         World {
             random: Random::new(seed),
-            model: Model::new(names),
+            // Those of roles, and behind them those of bindings.
+            model: Model::new(names, 2 * ADMINS),
             counts: Counts::default(),
             lost_in: vec![None; names],
+            roles_lost_in: vec![None; 2 * ADMINS],
             answer_life: 0,
-            rights: vec!["write"; names],
+            rights: vec![Right::Write; names],
             left: calls,
             ended: 0,
             open: 0,
@@ -127,11 +151,22 @@ impl World {
         self.model.names[name] = NameState::Unsure(tokens);
     }
 
+    /// Whether a change of a role may be on its way whose answer nobody waits for any more.
+    pub fn is_loose_role(&self, role: usize) -> bool {
+        self.roles_lost_in[role] >= Some(self.answer_life)
+    }
+
+    /// Nobody knows what became of a change of a role.
+    pub fn lose_role(&mut self, role: usize) {
+        self.roles_lost_in[role] = Some(self.counts.lives);
+    }
+
     /// The next call of a client; `None`: there is no token to call with.
     pub fn choose(&mut self, client: usize) -> Option<Asked> {
         match client {
             0..ADMINS => Some(self.administrate(client)),
             _ if client >= CLIENTS - PIPERS => self.pipe(),
+            _ if self.random.below(4) == 0 => self.call_as(client),
             _ => self.call(),
         }
     }
@@ -139,12 +174,36 @@ impl World {
     fn administrate(&mut self, client: usize) -> Asked {
         let names = client * NAMES_OF_EACH..(client + 1) * NAMES_OF_EACH;
         let name = names.start + self.random.below(NAMES_OF_EACH as u64) as usize;
-        match (self.state(name), self.random.below(12)) {
+        // Each has a role of its own as well.
+        let role = client;
+        match (self.state(name), self.random.below(20)) {
+            (_, 16..18) => Asked::Bind {
+                user: client,
+                to: [RoleState::Read, RoleState::Write][self.random.below(2) as usize],
+            },
+            (_, 18..) => Asked::Bind {
+                user: client,
+                to: RoleState::Absent,
+            },
             (_, 0) => Asked::List { names },
+            (_, 12..15) => Asked::SetRole {
+                role,
+                to: [RoleState::Read, RoleState::Write][self.random.below(2) as usize],
+            },
+            (_, 15) => Asked::SetRole {
+                role,
+                to: RoleState::Absent,
+            },
             (NameState::Absent, 1..) | (_, 1) => {
-                let right = ["read", "write", "write"][self.random.below(3) as usize];
+                let is_there = self.model.roles[role].is_surely_there();
                 if self.state(name) == NameState::Absent {
-                    self.rights[name] = right;
+                    self.rights[name] = match self.random.below(5) {
+                        0 => Right::Read,
+                        1..3 if is_there => Right::Role(role),
+                        _ => Right::Write,
+                    };
+                } else if self.rights[name] == Right::Role(role) && !is_there {
+                    return Asked::Revoke { name };
                 }
                 let expires_after_ms = match self.random.below(3) {
                     0 => 5 + self.random.below(300),
@@ -186,10 +245,16 @@ impl World {
         })
     }
 
+    fn call_as(&mut self, client: usize) -> Option<Asked> {
+        let user = bindings::user_of(client)?;
+        let span = self.model.begin();
+        Some(Asked::WriteAs { user, span })
+    }
+
     fn pipe(&mut self) -> Option<Asked> {
         let token = self
             .token()
-            .filter(|&token| self.model.tokens[token].can_write)?;
+            .filter(|&token| self.model.tokens[token].right == Right::Write)?;
         let span = self.model.begin();
         let sent = vec![self.model.begin_write(token)];
         Some(Asked::Pipe {

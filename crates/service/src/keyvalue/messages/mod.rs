@@ -87,6 +87,13 @@ impl From<DecodeError> for Invalid {
 impl fmt::Display for Invalid {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.field, self.rule) {
+            (_, Rule::Malformed(Fault::TooManyFields)) => {
+                write!(
+                    formatter,
+                    "{}, or too many operations",
+                    Fault::TooManyFields
+                )
+            }
             ("", Rule::Malformed(fault)) => {
                 write!(formatter, "the message is no protobuf message: {fault}")
             }

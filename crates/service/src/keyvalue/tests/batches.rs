@@ -581,3 +581,36 @@ fn broken_operations_are_named_and_nothing_is_done() {
     let words = ended.refusal(Code::InvalidArgument);
     assert!(words.contains("field mode is not a BatchMode"), "{words}");
 }
+
+/// Tiny fields by the hundred thousand would keep the decoder busy long before they are counted.
+#[test]
+fn a_request_with_far_too_many_fields_is_refused_before_it_is_read_to_its_end() {
+    use protobuf::limits::{MESSAGE_FIELDS_MAX, REQUEST_FIELDS_MAX};
+    // Key and operations, empty.
+    let (key, operation) = ([0x12, 0], [0x1a, 0]);
+    for (method, field, allowed) in [
+        (Method::Get, key, MESSAGE_FIELDS_MAX),
+        (Method::Batch, operation, REQUEST_FIELDS_MAX),
+        (Method::Transact, operation, REQUEST_FIELDS_MAX),
+    ] {
+        for round in 0..2 {
+            let mut bench = Bench::new();
+            let mut message = field.repeat(allowed as usize);
+            let usual = bench.call(method, &message).status;
+            assert!(
+                !usual.message().contains("too many fields"),
+                "{round}: {usual:?}"
+            );
+            message.extend(field);
+            // What follows is not looked at: it is no field.
+            message.push(0x07);
+            let refused = bench.call(method, &message).status;
+            assert_eq!(
+                refused.code(),
+                Code::ResourceExhausted,
+                "{round}: {refused:?}"
+            );
+            assert!(refused.message().contains("too many fields"), "{refused:?}");
+        }
+    }
+}

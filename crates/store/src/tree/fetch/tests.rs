@@ -161,7 +161,7 @@ fn what_is_there_at_once_is_what_is_there() {
                 plan.keys(usize::MAX, keys.iter().map(Vec::as_slice));
             }
             let calls = plan.len();
-            let cached = Fetched::at_once(bench.writer.index(), &mut plan, &bench.store);
+            let cached = Fetched::from_cache(bench.writer.index(), &mut plan, &bench.store);
             served += cached.as_ref().map_or(0, |fetched| fetched.calls.len());
             let parts: Vec<Fetched> = cached.into_iter().chain(bench.fetch(&mut plan)).collect();
             let live = bench.live();

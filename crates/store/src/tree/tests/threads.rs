@@ -108,7 +108,7 @@ fn look(index: &TreeIndex, store: &Store) -> [Option<u64>; 2] {
         plan.key(&key.to_be_bytes());
     }
     let before = index.sequence();
-    let cached = Fetched::at_once(index, &mut plan, store);
+    let cached = Fetched::from_cache(index, &mut plan, store);
     let rest = (!plan.is_empty()).then(|| {
         let fetched = Fetch::new(index.clone(), &mut plan).run(store, usize::MAX);
         fetched.expect("it may need all")

@@ -84,6 +84,36 @@ fn opened(bench: &Bench, name: &str, look: impl FnOnce(&Description<'_>)) -> Arc
     bench.blobs().open_content(&description)
 }
 
+/// Of many downloads that are not taken each holds its content, and none a descriptor that others
+/// need; each goes on with what it began with.
+#[test]
+fn more_contents_are_read_than_may_be_open() {
+    let disk = testkit::simulated_disk(1);
+    let mut config = config();
+    config.blobs.open_contents = 2;
+    let mut bench = Bench::open(config, &disk).expect("it is empty");
+    let names = ["a", "b", "c", "d", "e"];
+    let of = |at: usize| content(at as u64, 65_536 * 3);
+    for (at, name) in names.iter().enumerate() {
+        bench.upload(name, &of(at), 65_536).expect("it fits");
+    }
+    let contents: Vec<_> = names
+        .iter()
+        .map(|name| opened(&bench, name, |_| ()))
+        .collect();
+    // What is replaced and deleted meanwhile, and its file closed, stays for who reads it.
+    bench
+        .upload("a", &content(99, 65_536 * 3), 65_536)
+        .expect("it fits");
+    for piece in 0..3 {
+        for (at, content) in contents.iter().enumerate() {
+            let read = content.read(piece * 65_536, 65_536).expect("it is whole");
+            assert_eq!(read.bytes[..], of(at)[piece as usize * 65_536..][..65_536]);
+        }
+    }
+    assert_eq!(bench.read("a"), Some(content(99, 65_536 * 3)));
+}
+
 #[test]
 fn memory_of_pieces_is_used_again_once_nobody_has_them() {
     let disk = testkit::simulated_disk(1);

@@ -208,6 +208,7 @@ impl Connection {
     pub(super) fn drop_outbound(&mut self, slot: u32) {
         let stream = &mut self.streams[slot];
         let dropped = stream.outbound.bytes();
+        self.capacity.count_out(stream.outbound.sent_bytes(), 0);
         let shared = stream.outbound.clear(&mut self.pool);
         self.queue.leave(stream);
         self.capacity.count_dropped(dropped, shared);

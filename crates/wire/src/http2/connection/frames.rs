@@ -249,6 +249,8 @@ impl Connection {
             return Ok(());
         }
         self.life.peer_goes(last)?;
+        let code = ErrorCode::from_wire(frame::read_u32(&payload[4..]));
+        self.life.peer_complains(code, &payload[8..]);
         let refused: Vec<_> = self.streams.keys().filter(|key| key.id > last).collect();
         for key in refused {
             if !self.streams[key.slot].is_dead() {

@@ -373,6 +373,7 @@ impl Connection {
             + self.pool.memory_bytes()
             + self.unfinished.bytes()
             + self.capacity.unsent_bytes()
+            + self.capacity.out_bytes()
             + self.message.memory_bytes()
             + self.events.capacity() * size_of::<Event>()
             + self.resumed.capacity() * size_of::<StreamKey>()

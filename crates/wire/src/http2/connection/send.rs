@@ -22,7 +22,7 @@ pub enum MessagePart<'a> {
 }
 
 impl MessagePart<'_> {
-    fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             MessagePart::Own(bytes) => bytes,
             MessagePart::Shared(bytes, _) => bytes,
@@ -249,10 +249,23 @@ impl Connection {
             self.guard.data_sent();
             return true;
         }
-        let added = stream.outbound.write(&mut self.pool, |bytes| {
-            bytes.extend_from_slice(&out[start + HEADER_BYTES..])
-        });
-        out.truncate(start);
+        let added = match out.len() > self.config.output_bound_bytes {
+            // The output would stay as large as the message for as long as anything waits in it.
+            true => {
+                let before = out[..start].to_vec();
+                let whole = std::mem::replace(out, before);
+                let out_bytes = start + HEADER_BYTES;
+                self.capacity.count_out(0, out_bytes);
+                stream.outbound.own(whole, out_bytes)
+            }
+            false => {
+                let added = stream.outbound.write(&mut self.pool, |bytes| {
+                    bytes.extend_from_slice(&out[start + HEADER_BYTES..])
+                });
+                out.truncate(start);
+                added
+            }
+        };
         self.queued(slot, added, out);
         false
     }

@@ -61,6 +61,12 @@ impl Connection {
         self.is_writable(stream) && self.capacity.admit(need, stream, &mut self.streams)
     }
 
+    /// Returns the bytes that have gone out and take memory all the same, as what follows them in
+    /// their message has not.
+    pub fn out_bytes(&self) -> usize {
+        self.capacity.out_bytes()
+    }
+
     /// Returns the bytes that wait to be sent, or are set aside for it; shared bodies count in
     /// full.
     pub fn unsent_bytes(&self) -> usize {
@@ -99,12 +105,20 @@ impl Connection {
         (self.streams.get(stream)).is_some_and(|found| found.is_writable(share_bytes))
     }
 
-    /// Returns whether the peer makes the call of a stream wait: it has not ended its side, or does
-    /// not take what is sent to it.
-    pub fn waits_for_peer(&self, stream: StreamKey) -> bool {
-        !self.is_writable(stream)
-            || (self.streams.get(stream))
-                .is_some_and(|found| !found.is_receive_closed() || found.claims.is_waiting())
+    /// Returns whether the call of a stream waits for more of its request: the peer has not ended
+    /// its side.
+    pub fn awaits_request(&self, stream: StreamKey) -> bool {
+        (self.streams.get(stream)).is_some_and(|found| !found.is_receive_closed())
+    }
+
+    /// Returns whether the call of a stream waits until the peer takes some of what is sent to it,
+    /// on this stream or on others.
+    pub fn awaits_taking(&self, stream: StreamKey) -> bool {
+        let is_waiting = (self.streams.get(stream)).is_some_and(|found| {
+            let claims = &found.claims;
+            claims.is_waiting() || claims.is_put_back()
+        });
+        is_waiting || !self.is_writable(stream)
     }
 
     /// Sets aside bytes for what the call of a stream will send next, instead of what was set aside

@@ -9,15 +9,17 @@ use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 use api::blob::{
-    StatRequest, StatResponse, UploadBegin, UploadChunk, UploadEnd, UploadPart, UploadResponse,
+    StatRequest, UploadBegin, UploadChunk, UploadEnd, UploadPart, UploadRequest, UploadResponse,
 };
+use api::rpc::Rpc;
+use api::rpc::blob::{Stat, Upload};
+use client::typed::Reply;
 use client::{CallOptions, StreamStep};
-use service::Method;
 
 use super::attempts::{Ended, LONGEST_POLL, Transfers, ended};
 use crate::arguments::UploadArguments;
 use crate::command::put::found;
-use crate::command::{Caller, call_failure, path, unreadable};
+use crate::command::{Caller, call_failure};
 use crate::exit::{CallFailure, Exit, Failure};
 use crate::input;
 use crate::output::{Output, bytes, object};
@@ -183,20 +185,13 @@ impl Uploading<'_> {
         caller: &mut Caller,
         source: &UploadSource,
         upload_id: &[u8],
-    ) -> Result<Vec<u8>, Ended> {
-        let mut request = Vec::new();
-        StatRequest {
+    ) -> Result<Reply<Stat>, Ended> {
+        let stat = caller.try_call::<Stat>(&StatRequest {
             database: &self.arguments.place.database,
             name: &source.name,
             upload_id,
-        }
-        .encode(&mut request);
-        let options = caller.options();
-        let answer = (caller.channel).unary(&path(Method::BlobStat), &request, &options);
-        answer.map_err(|error| {
-            let failure = caller.failure(Method::BlobStat, &error);
-            ended(failure, &error)
-        })
+        });
+        stat.map_err(|error| ended(caller.failure::<Stat>(&error), &error))
     }
 
     /// How much the server has of an unfinished upload of this file; `None`: there is none.
@@ -205,8 +200,8 @@ impl Uploading<'_> {
         caller: &mut Caller,
         source: &UploadSource,
     ) -> Result<Option<u64>, Ended> {
-        let answer = self.stat(caller, source, &source.upload_id)?;
-        let answer = StatResponse::decode(&answer).map_err(unreadable)?;
+        let reply = self.stat(caller, source, &source.upload_id)?;
+        let answer = reply.message();
         Ok(answer.found.then_some(answer.stored_bytes))
     }
 
@@ -222,8 +217,8 @@ impl Uploading<'_> {
         if Some(summed.bytes) != source.size_bytes {
             return Ok(None);
         }
-        let answer = self.stat(caller, source, &[])?;
-        let answer = StatResponse::decode(&answer).map_err(unreadable)?;
+        let reply = self.stat(caller, source, &[])?;
+        let answer = reply.message();
         let size_bytes = summed.bytes;
         summed
             .up_to(file, size_bytes)
@@ -248,21 +243,19 @@ impl Uploading<'_> {
         read: &mut dyn FnMut(&mut [u8], u64) -> io::Result<usize>,
         shown: &mut i64,
     ) -> Result<Stored, Ended> {
-        let (address, timeout) = (caller.address.clone(), caller.timeout);
+        let (address, timeout) = (&caller.address, caller.timeout);
         let failed = |error| {
-            let failure = call_failure(&address, Method::BlobUpload.path(), &error);
+            let failure = call_failure(address, Upload::METHOD.path, &error);
             ended(failure, &error)
         };
         let options = CallOptions {
             compress: self.arguments.compress,
             ..CallOptions::default()
         };
-        let streaming = caller
-            .channel
-            .streaming(&path(Method::BlobUpload), &options);
+        let streaming = caller.channel.call_streaming::<Upload>(&options);
         let mut streaming = streaming.map_err(failed)?;
         streaming.set_compress(self.arguments.compress);
-        streaming.send_with_others(|out| self.begin(source, summed.bytes).encode(out));
+        streaming.send_with_others(&self.begin(source, summed.bytes));
 
         let mut ahead = Ahead::new(self.chunk_bytes);
         let (mut is_over, mut answer) = (false, None);
@@ -271,7 +264,7 @@ impl Uploading<'_> {
             self.transfers.check_interrupt()?;
             while !is_over && streaming.can_send() {
                 let read = ahead.next(|buffer| read(buffer, summed.bytes));
-                let Some(data) = brought(read, source)? else {
+                let Some(data) = next_data(read, source)? else {
                     // The server is listened to while a pipe brings nothing.
                     moved = Instant::now();
                     break;
@@ -282,10 +275,10 @@ impl Uploading<'_> {
                 }
                 if data.is_empty() {
                     is_over = true;
-                    streaming.send_with_others(|out| end(summed.crc32c).encode(out));
+                    streaming.send_with_others(&end(summed.crc32c));
                     streaming.close_send();
                 } else {
-                    streaming.send_with_others(|out| chunk(data).encode(out));
+                    streaming.send_with_others(&chunk(data));
                     summed.add(data);
                     self.transfers.moved(data.len() as i64);
                     *shown += data.len() as i64;
@@ -298,7 +291,7 @@ impl Uploading<'_> {
                 GLANCE
             };
             match streaming.poll(wait.min(LONGEST_POLL)).map_err(failed)? {
-                StreamStep::Message(message) => answer = Some(message),
+                StreamStep::Message(reply) => answer = Some(reply),
                 StreamStep::Ended => break,
                 StreamStep::Nothing if moved.elapsed() > self.stall_timeout(timeout) => {
                     let message = format!("{address} took nothing for {timeout:?}");
@@ -307,6 +300,7 @@ impl Uploading<'_> {
                 StreamStep::Nothing => {}
             }
         }
+        let answer = answer.as_ref().map(Reply::message);
         self.stored(source, summed, &answer.unwrap_or_default())
     }
 
@@ -316,8 +310,8 @@ impl Uploading<'_> {
         timeout.max(Duration::from_secs(10)) * 3
     }
 
-    fn begin<'a>(&'a self, source: &'a UploadSource, offset: u64) -> UploadPart<'a> {
-        UploadPart::Begin(UploadBegin {
+    fn begin<'a>(&'a self, source: &'a UploadSource, offset: u64) -> UploadRequest<'a> {
+        part(UploadPart::Begin(UploadBegin {
             database: &self.arguments.place.database,
             name: &source.name,
             upload_id: &source.upload_id,
@@ -326,7 +320,7 @@ impl Uploading<'_> {
             content_type: &self.arguments.content_type,
             if_version: self.if_version(),
             ..UploadBegin::default()
-        })
+        }))
     }
 
     /// Which version the name must have; 0: there must be none.
@@ -355,9 +349,8 @@ impl Uploading<'_> {
         &self,
         source: &UploadSource,
         summed: &Summed,
-        answer: &[u8],
+        answer: &UploadResponse<'_>,
     ) -> Result<Stored, Ended> {
-        let answer = UploadResponse::decode(answer).map_err(unreadable)?;
         let blob = answer.blob.unwrap_or_default();
         if !answer.applied && self.if_version().is_some() {
             return Err(Ended::Final(self.miss(&source.name, blob.version)));
@@ -377,7 +370,7 @@ impl Uploading<'_> {
 }
 
 /// Returns what a source has brought, be it its end; `None`: nothing yet.
-fn brought<'a>(
+fn next_data<'a>(
     read: io::Result<&'a [u8]>,
     source: &UploadSource,
 ) -> Result<Option<&'a [u8]>, Failure> {
@@ -388,16 +381,20 @@ fn brought<'a>(
     }
 }
 
-fn chunk(data: &[u8]) -> UploadPart<'_> {
-    UploadPart::Chunk(UploadChunk {
-        data,
-        crc32c: Some(crc32c::crc32c(data)),
-    })
+fn part(part: UploadPart<'_>) -> UploadRequest<'_> {
+    UploadRequest { part: Some(part) }
 }
 
-fn end(crc32c: u32) -> UploadPart<'static> {
-    UploadPart::End(UploadEnd {
+fn chunk(data: &[u8]) -> UploadRequest<'_> {
+    part(UploadPart::Chunk(UploadChunk {
+        data,
+        crc32c: Some(crc32c::crc32c(data)),
+    }))
+}
+
+fn end(crc32c: u32) -> UploadRequest<'static> {
+    part(UploadPart::End(UploadEnd {
         crc32c: Some(crc32c),
         sha256: &[],
-    })
+    }))
 }

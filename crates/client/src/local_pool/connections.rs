@@ -3,82 +3,56 @@
 use std::io;
 
 use net::tls::{ClientTls, TlsPipe};
-use net::{Address, ConnectionId, Endpoint, Outgoing, Read, Written};
+use net::{ConnectionId, Outgoing, Read, Written};
 
-use crate::error::ConnectError;
+use crate::dialing::{DialAttempt, DialTarget, SocketOwners};
 use crate::line::{closed_in_handshake, in_words};
 use crate::pool::{PoolConnectionKey, PoolEngine};
 use crate::sealed::{End, open, seal};
-
-/// An address, and what its name stands for.
-#[derive(Debug)]
-pub(super) struct LocalTarget {
-    pub(super) address: Address,
-    endpoints: Vec<Endpoint>,
-    /// The endpoint that stood last: the next connection tries it first.
-    preferred: usize,
-}
-
-impl LocalTarget {
-    pub(super) fn resolve(address: &Address) -> Result<LocalTarget, ConnectError> {
-        let unknown = |error| ConnectError::UnknownHost {
-            address: address.clone(),
-            error,
-        };
-        Ok(LocalTarget {
-            address: address.clone(),
-            endpoints: Endpoint::resolve(address).map_err(unknown)?,
-            preferred: 0,
-        })
-    }
-}
+use crate::socket::connect_reason;
 
 /// What a connection of the pool has in the system.
 #[derive(Debug)]
-struct Wire {
+struct LocalConnection {
     key: PoolConnectionKey,
     /// The number of its address.
     target: usize,
     socket: Option<ConnectionId>,
     tls: Option<TlsPipe>,
     is_dialing: bool,
-    /// The endpoint of its address that is being tried, or stands.
-    endpoint: usize,
-    /// Endpoints that are still to be tried.
-    tries_left: usize,
+    attempt: DialAttempt,
 }
 
 /// The sockets of a pool, and one place to wait for all of them.
-pub(super) struct Wires {
-    pub(super) targets: Vec<LocalTarget>,
+pub(super) struct LocalConnections {
+    pub(super) targets: Vec<DialTarget>,
     tls: Option<ClientTls>,
     pub(super) sockets: Outgoing,
     /// By the slot of the connection.
-    wires: Vec<Option<Wire>>,
-    /// By the slot of the socket: the slot of its connection.
-    by_socket: Vec<u32>,
+    connections: Vec<Option<LocalConnection>>,
+    owners: SocketOwners,
     buffer: Box<[u8]>,
 }
 
-impl Wires {
+impl LocalConnections {
     pub(super) fn new(
-        targets: Vec<LocalTarget>,
+        targets: Vec<DialTarget>,
         tls: Option<ClientTls>,
         read_bytes: usize,
-    ) -> io::Result<Wires> {
-        Ok(Wires {
+    ) -> io::Result<LocalConnections> {
+        Ok(LocalConnections {
             targets,
             tls,
             sockets: Outgoing::new()?,
-            wires: Vec::new(),
-            by_socket: Vec::new(),
+            connections: Vec::new(),
+            owners: SocketOwners::default(),
             buffer: vec![0; read_bytes].into_boxed_slice(),
         })
     }
 
     pub(super) fn socket(&self, key: PoolConnectionKey) -> Option<ConnectionId> {
-        let wire = self.wires.get(key.slot as usize)?.as_ref()?;
-        wire.socket.filter(|_| wire.key == key)
+        let connection = self.connections.get(key.slot as usize)?.as_ref()?;
+        connection.socket.filter(|_| connection.key == key)
     }
 
     /// Begins to connect.
@@ -90,18 +64,16 @@ impl Wires {
         now_ns: u64,
     ) {
         let slot = key.slot as usize;
-        if self.wires.len() <= slot {
-            self.wires.resize_with(slot + 1, || None);
+        if self.connections.len() <= slot {
+            self.connections.resize_with(slot + 1, || None);
         }
-        let found = &self.targets[target];
-        self.wires[slot] = Some(Wire {
+        self.connections[slot] = Some(LocalConnection {
             key,
             target,
             socket: None,
             tls: None,
             is_dialing: true,
-            endpoint: found.preferred,
-            tries_left: found.endpoints.len(),
+            attempt: self.targets[target].attempt(),
         });
         self.dial_next(slot, None, engine, now_ns);
     }
@@ -110,51 +82,40 @@ impl Wires {
     fn dial_next(
         &mut self,
         slot: usize,
-        mut failure: Option<io::Error>,
+        failure: Option<io::Error>,
         engine: &mut PoolEngine,
         now_ns: u64,
     ) {
-        let Some(wire) = self.wires[slot].as_mut() else {
+        let Some(connection) = self.connections[slot].as_mut() else {
             return;
         };
-        let endpoints = &self.targets[wire.target].endpoints;
-        while wire.tries_left > 0 {
-            if failure.is_some() {
-                wire.endpoint = (wire.endpoint + 1) % endpoints.len();
+        let target = &self.targets[connection.target];
+        match target.dial(&mut connection.attempt, &mut self.sockets, failure) {
+            Ok(id) => {
+                connection.socket = Some(id);
+                self.owners.set(id, slot as u32);
             }
-            wire.tries_left -= 1;
-            match self.sockets.dial(&endpoints[wire.endpoint]) {
-                Ok(id) => {
-                    wire.socket = Some(id);
-                    let socket_slot = id.slot as usize;
-                    if self.by_socket.len() <= socket_slot {
-                        self.by_socket.resize(socket_slot + 1, u32::MAX);
-                    }
-                    self.by_socket[socket_slot] = slot as u32;
-                    return;
-                }
-                Err(error) => failure = Some(error),
+            Err(error) => {
+                engine.disconnected(connection.key, &connect_reason(&error), now_ns);
+                self.connections[slot] = None;
             }
         }
-        let reason = failure.map_or_else(|| "it has no address".into(), in_plain_words);
-        engine.disconnected(wire.key, &reason, now_ns);
-        self.wires[slot] = None;
     }
 
     /// Writes the output of a connection once.
     pub(super) fn write(&mut self, key: PoolConnectionKey, engine: &mut PoolEngine, now_ns: u64) {
-        let Some(wire) = self
-            .wires
+        let Some(connection) = self
+            .connections
             .get_mut(key.slot as usize)
             .and_then(Option::as_mut)
         else {
             return;
         };
-        let Some(socket) = wire.socket.filter(|_| wire.key == key) else {
+        let Some(socket) = connection.socket.filter(|_| connection.key == key) else {
             return;
         };
         let output = engine.output(key);
-        let (taken, is_all, is_broken) = match &mut wire.tls {
+        let (taken, is_all, is_broken) = match &mut connection.tls {
             None => match self.sockets.write(socket, output) {
                 Written::Bytes(count) => (count, count == output.len(), false),
                 Written::Broken => (output.len(), true, true),
@@ -172,18 +133,18 @@ impl Wires {
 
     /// Closes a connection, after what the socket takes at once of what is unsent.
     pub(super) fn close(&mut self, key: PoolConnectionKey, unsent: &[u8]) {
-        let Some(wire) = self
-            .wires
+        let Some(connection) = self
+            .connections
             .get_mut(key.slot as usize)
-            .and_then(|wire| wire.take_if(|wire| wire.key == key))
+            .and_then(|connection| connection.take_if(|connection| connection.key == key))
         else {
             return;
         };
-        let Some(socket) = wire.socket else {
+        let Some(socket) = connection.socket else {
             return;
         };
-        match wire.tls {
-            _ if wire.is_dialing => {}
+        match connection.tls {
+            _ if connection.is_dialing => {}
             None if unsent.is_empty() => {}
             None => {
                 self.sockets.write(socket, unsent);
@@ -200,18 +161,19 @@ impl Wires {
     /// Takes what the sockets that are ready have.
     pub(super) fn receive(&mut self, engine: &mut PoolEngine, now_ns: u64) {
         while let Some(ready) = self.sockets.next_ready() {
-            let slot = self.by_socket[ready.id.slot as usize] as usize;
-            let found = self.wires.get_mut(slot).and_then(Option::as_mut);
-            let Some(wire) = found.filter(|wire| wire.socket == Some(ready.id)) else {
+            let slot = self.owners.get(ready.id) as usize;
+            let found = self.connections.get_mut(slot).and_then(Option::as_mut);
+            let Some(connection) = found.filter(|connection| connection.socket == Some(ready.id))
+            else {
                 continue;
             };
-            if wire.is_dialing {
+            if connection.is_dialing {
                 if !self.dialed(slot, ready.id, engine, now_ns) {
                     continue;
                 }
             } else if ready.writable {
-                let key = wire.key;
-                let has_sent = match wire.tls.as_mut() {
+                let key = connection.key;
+                let has_sent = match connection.tls.as_mut() {
                     Some(pipe) => write_sealed(&mut self.sockets, ready.id, pipe).0,
                     None => true,
                 };
@@ -234,25 +196,25 @@ impl Wires {
         now_ns: u64,
     ) -> bool {
         let outcome = self.sockets.finish_dialing(id);
-        let Some(wire) = self.wires[slot].as_mut() else {
+        let Some(connection) = self.connections[slot].as_mut() else {
             return false;
         };
         if let Err(error) = outcome {
-            wire.socket = None;
+            connection.socket = None;
             self.dial_next(slot, Some(error), engine, now_ns);
             return false;
         }
-        wire.is_dialing = false;
-        let target = &mut self.targets[wire.target];
-        target.preferred = wire.endpoint;
+        connection.is_dialing = false;
+        let target = &mut self.targets[connection.target];
+        target.accepted(connection.attempt);
         match self.tls.as_ref().map(|tls| tls.connect(&target.address)) {
-            None => engine.connected(wire.key, now_ns),
+            None => engine.connected(connection.key, now_ns),
             Some(Ok(mut pipe)) => {
                 write_sealed(&mut self.sockets, id, &mut pipe);
-                wire.tls = Some(pipe);
+                connection.tls = Some(pipe);
             }
             Some(Err(failure)) => {
-                engine.disconnected(wire.key, &in_words(failure).to_string(), now_ns);
+                engine.disconnected(connection.key, &in_words(failure).to_string(), now_ns);
                 return false;
             }
         }
@@ -260,15 +222,15 @@ impl Wires {
     }
 
     fn read(&mut self, slot: usize, id: ConnectionId, engine: &mut PoolEngine, now_ns: u64) {
-        let Some(wire) = self.wires[slot].as_mut() else {
+        let Some(connection) = self.connections[slot].as_mut() else {
             return;
         };
-        let key = wire.key;
-        let was_handshaking = wire.tls.as_ref().is_some_and(TlsPipe::is_handshaking);
+        let key = connection.key;
+        let was_handshaking = connection.tls.as_ref().is_some_and(TlsPipe::is_handshaking);
         let end = match self.sockets.read(id, &mut self.buffer) {
             Read::Bytes(count) => {
                 let bytes = &self.buffer[..count];
-                match &mut wire.tls {
+                match &mut connection.tls {
                     None => {
                         engine.received(key, bytes, now_ns);
                         None
@@ -325,14 +287,5 @@ fn write_sealed(sockets: &mut Outgoing, socket: ConnectionId, pipe: &mut TlsPipe
             (pipe.output().is_empty(), false)
         }
         Written::Broken => (false, true),
-    }
-}
-
-/// What a failure to connect means, without the address.
-fn in_plain_words(error: io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => "nobody listens there".into(),
-        io::ErrorKind::TimedOut => "no answer in time".into(),
-        _ => error.to_string(),
     }
 }

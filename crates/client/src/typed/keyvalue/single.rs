@@ -1,100 +1,19 @@
-//! `pelton.v1.KeyValue`: calls for one key, and the number of keys.
+//! Calls for one key, and the number of keys.
 
 use std::time::Duration;
 
 use api::keyvalue::{
-    AppendRequest, AppendResponse, Condition, CountPrecision, CountRequest, CountResponse,
-    DeleteRequest, DeleteResponse, Entry, Expiry, GetRequest, GetResponse, IncrementRefusal,
-    IncrementRequest, IncrementResponse, KeyRange, Keys, PutRequest, PutResponse,
+    AppendResponse, Condition, CountPrecision, DeleteResponse, Entry, Expiry, GetResponse,
+    IncrementRefusal, IncrementResponse, KeyRange, Keys, PutResponse,
 };
-use api::rpc::keyvalue::{Append, Count, Delete, Get, Increment, Put};
+use api::rpc::keyvalue::{Append, Count, Delete, Get, Increment, Put, Scan};
 
-use super::{Call, TypedMethod};
-
-/// The keys of a database.
-#[derive(Debug)]
-pub struct KeyValue<'c, C> {
-    over: &'c mut C,
-    database: &'c str,
-}
-
-impl<'c, C> KeyValue<'c, C> {
-    /// Returns the keys of the default database.
-    pub fn new(over: &'c mut C) -> KeyValue<'c, C> {
-        KeyValue::of(over, "")
-    }
-
-    /// Returns the keys of the database `database`.
-    pub fn of(over: &'c mut C, database: &'c str) -> KeyValue<'c, C> {
-        KeyValue { over, database }
-    }
-
-    /// Reads the value of a key; `None`: there is no such key.
-    pub fn get<'a>(&'a mut self, key: &'a [u8]) -> Call<'a, Get, C> {
-        let request = GetRequest {
-            database: self.database,
-            key,
-            ..GetRequest::default()
-        };
-        Call::new(self.over, request)
-    }
-
-    /// Writes the value of a key, which never expires unless the call says so.
-    pub fn put<'a>(&'a mut self, key: &'a [u8], value: &'a [u8]) -> Call<'a, Put, C> {
-        let request = PutRequest {
-            database: self.database,
-            key,
-            value,
-            ..PutRequest::default()
-        };
-        Call::new(self.over, request)
-    }
-
-    /// Removes a key.
-    pub fn delete<'a>(&'a mut self, key: &'a [u8]) -> Call<'a, Delete, C> {
-        let request = DeleteRequest {
-            database: self.database,
-            key,
-            ..DeleteRequest::default()
-        };
-        Call::new(self.over, request)
-    }
-
-    /// Adds bytes at the end of the value of a key; a missing key counts as an empty value.
-    pub fn append<'a>(&'a mut self, key: &'a [u8], value: &'a [u8]) -> Call<'a, Append, C> {
-        let request = AppendRequest {
-            database: self.database,
-            key,
-            value,
-            ..AppendRequest::default()
-        };
-        Call::new(self.over, request)
-    }
-
-    /// Adds to a number; a missing key counts as 0, or as the call says.
-    pub fn increment<'a>(&'a mut self, key: &'a [u8], delta: i64) -> Call<'a, Increment, C> {
-        let request = IncrementRequest {
-            database: self.database,
-            key,
-            delta,
-            ..IncrementRequest::default()
-        };
-        Call::new(self.over, request)
-    }
-
-    /// Counts the keys: all of the database, unless the call says which.
-    pub fn count(&mut self) -> Call<'_, Count, C> {
-        let request = CountRequest {
-            database: self.database,
-            ..CountRequest::default()
-        };
-        Call::new(self.over, request)
-    }
-}
+use crate::typed::call::rounded_up_ms;
+use crate::typed::{Call, Reply, TypedMethod};
 
 macro_rules! conditional {
     ($($method:ident),*) => { $(
-        impl<'a, C> Call<'a, $method, C> {
+        impl<'a, O> Call<'a, $method, O> {
             /// Only if the key has this version; 0: only if it is absent.
             pub fn if_version(self, version: u64) -> Self {
                 self.on(Condition::IfVersion(version))
@@ -125,12 +44,10 @@ macro_rules! conditional {
 
 conditional!(Put, Delete, Append, Increment);
 
-impl<C> Call<'_, Put, C> {
+impl<O> Call<'_, Put, O> {
     /// The entry expires so long after the commit. Rounded up to a millisecond.
     pub fn time_to_live(mut self, time_to_live: Duration) -> Self {
-        let ms = time_to_live.as_nanos().div_ceil(1_000_000);
-        let ms = u64::try_from(ms).unwrap_or(u64::MAX);
-        self.request.expiry = Some(Expiry::TimeToLiveMs(ms));
+        self.request.expiry = Some(Expiry::TimeToLiveMs(rounded_up_ms(time_to_live)));
         self
     }
 
@@ -147,7 +64,7 @@ impl<C> Call<'_, Put, C> {
     }
 }
 
-impl<C> Call<'_, Delete, C> {
+impl<O> Call<'_, Delete, O> {
     /// The outcome has the entry as it was before.
     pub fn return_previous(mut self) -> Self {
         self.request.return_previous = true;
@@ -155,7 +72,7 @@ impl<C> Call<'_, Delete, C> {
     }
 }
 
-impl<C> Call<'_, Increment, C> {
+impl<O> Call<'_, Increment, O> {
     /// What a missing key counts as.
     pub fn initial(mut self, initial: i64) -> Self {
         self.request.initial = initial;
@@ -163,19 +80,27 @@ impl<C> Call<'_, Increment, C> {
     }
 }
 
-impl<'a, C> Call<'a, Count, C> {
-    /// Only keys that begin with these bytes.
-    pub fn prefix(mut self, prefix: &'a [u8]) -> Self {
-        self.request.keys = Some(Keys::Prefix(prefix));
-        self
-    }
+macro_rules! ranged {
+    ($($method:ident),*) => { $(
+        impl<'a, O> Call<'a, $method, O> {
+            /// Only keys that begin with these bytes.
+            pub fn prefix(mut self, prefix: &'a [u8]) -> Self {
+                self.request.keys = Some(Keys::Prefix(prefix));
+                self
+            }
 
-    /// Only keys from `start` on and before `end`; empty: from the first, to the last.
-    pub fn range(mut self, start: &'a [u8], end: &'a [u8]) -> Self {
-        self.request.keys = Some(Keys::Range(KeyRange { start, end }));
-        self
-    }
+            /// Only keys from `start` on and before `end`; empty: from the first, to the last.
+            pub fn range(mut self, start: &'a [u8], end: &'a [u8]) -> Self {
+                self.request.keys = Some(Keys::Range(KeyRange { start, end }));
+                self
+            }
+        }
+    )* };
+}
 
+ranged!(Count, Scan);
+
+impl<O> Call<'_, Count, O> {
     /// An estimate will do where an exact number takes long.
     pub fn estimate(mut self) -> Self {
         self.request.precision = CountPrecision::Estimate.number();
@@ -203,7 +128,7 @@ impl StoredValue {
         }
     }
 
-    fn of(entry: &Entry<'_>) -> StoredValue {
+    pub(super) fn of(entry: &Entry<'_>) -> StoredValue {
         StoredValue::new(entry.value, entry.version, entry.expires_at_ms)
     }
 }
@@ -211,10 +136,14 @@ impl StoredValue {
 impl TypedMethod for Get {
     type Outcome = Option<StoredValue>;
 
-    fn outcome(get: GetResponse<'_>) -> Option<StoredValue> {
-        get.found
-            .then(|| StoredValue::new(get.value, get.version, get.expires_at_ms))
+    fn outcome(reply: Reply<Get>) -> Option<StoredValue> {
+        found_value(&reply.message())
     }
+}
+
+/// Returns what a get has found.
+pub(super) fn found_value(get: &GetResponse<'_>) -> Option<StoredValue> {
+    (get.found).then(|| StoredValue::new(get.value, get.version, get.expires_at_ms))
 }
 
 /// What became of a put.
@@ -228,15 +157,21 @@ pub struct PutOutcome {
     pub previous: Option<StoredValue>,
 }
 
-impl TypedMethod for Put {
-    type Outcome = PutOutcome;
-
-    fn outcome(put: PutResponse<'_>) -> PutOutcome {
+impl PutOutcome {
+    pub(super) fn of(put: &PutResponse<'_>) -> PutOutcome {
         PutOutcome {
             applied: put.applied,
             version: put.version,
             previous: put.previous.as_ref().map(StoredValue::of),
         }
+    }
+}
+
+impl TypedMethod for Put {
+    type Outcome = PutOutcome;
+
+    fn outcome(reply: Reply<Put>) -> PutOutcome {
+        PutOutcome::of(&reply.message())
     }
 }
 
@@ -253,16 +188,22 @@ pub struct DeleteOutcome {
     pub sequence: u64,
 }
 
-impl TypedMethod for Delete {
-    type Outcome = DeleteOutcome;
-
-    fn outcome(delete: DeleteResponse<'_>) -> DeleteOutcome {
+impl DeleteOutcome {
+    pub(super) fn of(delete: &DeleteResponse<'_>) -> DeleteOutcome {
         DeleteOutcome {
             deleted: delete.deleted,
             version: delete.version,
             previous: delete.previous.as_ref().map(StoredValue::of),
             sequence: delete.sequence,
         }
+    }
+}
+
+impl TypedMethod for Delete {
+    type Outcome = DeleteOutcome;
+
+    fn outcome(reply: Reply<Delete>) -> DeleteOutcome {
+        DeleteOutcome::of(&reply.message())
     }
 }
 
@@ -277,15 +218,21 @@ pub struct AppendOutcome {
     pub length: u64,
 }
 
-impl TypedMethod for Append {
-    type Outcome = AppendOutcome;
-
-    fn outcome(append: AppendResponse) -> AppendOutcome {
+impl AppendOutcome {
+    pub(super) fn of(append: &AppendResponse) -> AppendOutcome {
         AppendOutcome {
             applied: append.applied,
             version: append.version,
             length: append.length,
         }
+    }
+}
+
+impl TypedMethod for Append {
+    type Outcome = AppendOutcome;
+
+    fn outcome(reply: Reply<Append>) -> AppendOutcome {
+        AppendOutcome::of(&reply.message())
     }
 }
 
@@ -302,10 +249,8 @@ pub struct IncrementOutcome {
     pub refusal: Option<IncrementRefusal>,
 }
 
-impl TypedMethod for Increment {
-    type Outcome = IncrementOutcome;
-
-    fn outcome(increment: IncrementResponse) -> IncrementOutcome {
+impl IncrementOutcome {
+    pub(super) fn of(increment: &IncrementResponse) -> IncrementOutcome {
         let refusal = IncrementRefusal::from_number(increment.refusal);
         IncrementOutcome {
             applied: increment.applied,
@@ -313,6 +258,14 @@ impl TypedMethod for Increment {
             version: increment.version,
             refusal: refusal.filter(|&refusal| refusal != IncrementRefusal::Unspecified),
         }
+    }
+}
+
+impl TypedMethod for Increment {
+    type Outcome = IncrementOutcome;
+
+    fn outcome(reply: Reply<Increment>) -> IncrementOutcome {
+        IncrementOutcome::of(&reply.message())
     }
 }
 
@@ -328,7 +281,8 @@ pub struct CountOutcome {
 impl TypedMethod for Count {
     type Outcome = CountOutcome;
 
-    fn outcome(count: CountResponse<'_>) -> CountOutcome {
+    fn outcome(reply: Reply<Count>) -> CountOutcome {
+        let count = reply.message();
         CountOutcome {
             count: count.count,
             exact: count.exact,

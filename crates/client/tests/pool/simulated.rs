@@ -9,14 +9,14 @@ use client::{
 };
 use testkit::Random;
 
-use crate::server::{Deeds, Due, Manners, Server, Surroundings, chance};
+use crate::server::{Due, Server, ServerBehavior, ServerContext, ServerCounts, chance};
 
 pub const MS: u64 = 1_000_000;
 pub const SECOND: u64 = 1_000 * MS;
 
 /// What the network does. Chances are once in so many writes of the client; 0: never.
 #[derive(Clone, Debug, Default)]
-pub struct Weather {
+pub struct FaultRates {
     /// The connection is cut, and what was on its way is lost.
     pub cut: u64,
     /// Nothing arrives any more in either direction, without a word.
@@ -32,7 +32,7 @@ pub struct Weather {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-pub struct WeatherCounts {
+pub struct FaultCounts {
     pub cut: u64,
     pub half_open: u64,
     pub block: u64,
@@ -48,7 +48,7 @@ struct Link {
     is_open: bool,
 }
 
-enum Incident {
+enum SimulatedEvent {
     Dialed,
     DialRefused,
     ToServer(Vec<u8>),
@@ -61,55 +61,55 @@ enum Incident {
 
 /// What was reported of a call.
 #[derive(Debug)]
-pub enum Heard {
+pub enum Reported {
     Head,
     Message(Vec<u8>),
     Writable,
     Ended(Result<(), CallError>),
 }
 
-pub struct World {
+pub struct SimulatedPool {
     pub engine: PoolEngine,
     pub now_ns: u64,
-    pub manners: Vec<Manners>,
-    pub weather: Weather,
+    pub behavior: Vec<ServerBehavior>,
+    pub fault_rates: FaultRates,
     pub random: Random,
-    pub deeds: Deeds,
-    pub weather_counts: WeatherCounts,
+    pub server_counts: ServerCounts,
+    pub fault_counts: FaultCounts,
     /// By tag: how often a server has looked at a request.
     pub done: Vec<u8>,
     /// What was reported since this was last taken.
-    pub heard: Vec<(u64, PoolCallKey, Heard)>,
+    pub reported: Vec<(u64, PoolCallKey, Reported)>,
     /// Writes, and calls to them.
     pub writes: u64,
     links: Vec<Option<Link>>,
-    incidents: BinaryHeap<Reverse<(u64, u64)>>,
-    bodies: std::collections::HashMap<u64, (PoolConnectionKey, Incident)>,
-    next_incident: u64,
+    events: BinaryHeap<Reverse<(u64, u64)>>,
+    bodies: std::collections::HashMap<u64, (PoolConnectionKey, SimulatedEvent)>,
+    next_event: u64,
     pub closed: u64,
 }
 
-impl World {
-    pub fn new(options: PoolOptions, manners: Vec<Manners>, seed: u64) -> World {
-        let endpoints = (0..manners.len()).map(|number| PoolEndpoint {
+impl SimulatedPool {
+    pub fn new(options: PoolOptions, behavior: Vec<ServerBehavior>, seed: u64) -> SimulatedPool {
+        let endpoints = (0..behavior.len()).map(|number| PoolEndpoint {
             name: format!("server-{number}"),
             authority: format!("server-{number}:1"),
         });
-        World {
+        SimulatedPool {
             engine: PoolEngine::new(endpoints.collect(), options, seed, 0),
             now_ns: 0,
-            manners,
-            weather: Weather::default(),
+            behavior,
+            fault_rates: FaultRates::default(),
             random: Random::new(seed),
-            deeds: Deeds::default(),
-            weather_counts: WeatherCounts::default(),
+            server_counts: ServerCounts::default(),
+            fault_counts: FaultCounts::default(),
             done: Vec::new(),
-            heard: Vec::new(),
+            reported: Vec::new(),
             writes: 0,
             links: Vec::new(),
-            incidents: BinaryHeap::new(),
+            events: BinaryHeap::new(),
             bodies: std::collections::HashMap::new(),
-            next_incident: 0,
+            next_event: 0,
             closed: 0,
         }
     }
@@ -119,19 +119,19 @@ impl World {
         loop {
             self.act();
             self.flush();
-            let heard = &mut self.heard;
+            let reported = &mut self.reported;
             self.engine.poll(self.now_ns, &mut |event| {
                 let (call, tag, what) = match event {
-                    PoolEvent::Head { call, tag, .. } => (call, tag, Heard::Head),
+                    PoolEvent::Head { call, tag, .. } => (call, tag, Reported::Head),
                     PoolEvent::Message {
                         call, tag, bytes, ..
-                    } => (call, tag, Heard::Message(bytes.to_vec())),
-                    PoolEvent::Writable { call, tag } => (call, tag, Heard::Writable),
+                    } => (call, tag, Reported::Message(bytes.to_vec())),
+                    PoolEvent::Writable { call, tag } => (call, tag, Reported::Writable),
                     PoolEvent::Ended {
                         call, tag, result, ..
-                    } => (call, tag, Heard::Ended(result.map(|_| ()))),
+                    } => (call, tag, Reported::Ended(result.map(|_| ()))),
                 };
-                heard.push((tag, call, what));
+                reported.push((tag, call, what));
             });
             let has_more = self.engine.has_events() || self.engine.has_output();
             if !has_more && self.act() == 0 {
@@ -143,21 +143,21 @@ impl World {
     /// Goes on to what happens next, and does what can be done then. Returns whether there was
     /// anything before `until_ns`.
     pub fn step(&mut self, until_ns: u64) -> bool {
-        let incident_ns = self.incidents.peek().map(|Reverse((at_ns, _))| *at_ns);
+        let event_ns = self.events.peek().map(|Reverse((at_ns, _))| *at_ns);
         let due_ns = self.engine.next_deadline_ns();
-        let next_ns = [incident_ns, due_ns].into_iter().flatten().min();
+        let next_ns = [event_ns, due_ns].into_iter().flatten().min();
         let Some(next_ns) = next_ns.filter(|&at_ns| at_ns <= until_ns) else {
             self.now_ns = until_ns;
             self.turn();
             return false;
         };
         self.now_ns = self.now_ns.max(next_ns);
-        while let Some(&Reverse((at_ns, number))) = self.incidents.peek()
+        while let Some(&Reverse((at_ns, number))) = self.events.peek()
             && at_ns <= self.now_ns
         {
-            self.incidents.pop();
-            if let Some((key, incident)) = self.bodies.remove(&number) {
-                self.happen(key, incident);
+            self.events.pop();
+            if let Some((key, event)) = self.bodies.remove(&number) {
+                self.apply(key, event);
             }
         }
         self.turn();
@@ -170,8 +170,8 @@ impl World {
         while self.step(until_ns) {}
     }
 
-    pub fn take_heard(&mut self) -> Vec<(u64, PoolCallKey, Heard)> {
-        std::mem::take(&mut self.heard)
+    pub fn take_reported(&mut self) -> Vec<(u64, PoolCallKey, Reported)> {
+        std::mem::take(&mut self.reported)
     }
 
     /// Connections whose sockets stand.
@@ -187,7 +187,7 @@ impl World {
     pub fn cut_all(&mut self) {
         let keys: Vec<_> = self.links.iter().flatten().map(|link| link.key).collect();
         for key in keys {
-            self.happen(key, Incident::Cut);
+            self.apply(key, SimulatedEvent::Cut);
         }
     }
 
@@ -199,7 +199,7 @@ impl World {
             .map(|link| link.key)
             .collect();
         for key in keys {
-            self.happen(key, Incident::Cut);
+            self.apply(key, SimulatedEvent::Cut);
         }
     }
 
@@ -214,7 +214,7 @@ impl World {
 
     /// Lets the servers of an endpoint say whether they serve.
     pub fn set_serving(&mut self, endpoint: usize, is_serving: bool) {
-        self.manners[endpoint].is_serving = Some(is_serving);
+        self.behavior[endpoint].is_serving = Some(is_serving);
         self.for_servers_of(endpoint, |server, _| server.set_serving(is_serving));
     }
 
@@ -237,11 +237,11 @@ impl World {
         }
     }
 
-    fn later(&mut self, after_ns: u64, key: PoolConnectionKey, incident: Incident) {
-        self.next_incident += 1;
+    fn later(&mut self, after_ns: u64, key: PoolConnectionKey, event: SimulatedEvent) {
+        self.next_event += 1;
         let at_ns = self.now_ns + after_ns;
-        self.incidents.push(Reverse((at_ns, self.next_incident)));
-        self.bodies.insert(self.next_incident, (key, incident));
+        self.events.push(Reverse((at_ns, self.next_event)));
+        self.bodies.insert(self.next_event, (key, event));
     }
 
     fn link(&mut self, key: PoolConnectionKey) -> Option<&mut Link> {
@@ -264,7 +264,7 @@ impl World {
                         .link(connection)
                         .is_some_and(|link| link.server.is_some())
                     {
-                        self.happen(connection, Incident::ToServer(unsent));
+                        self.apply(connection, SimulatedEvent::ToServer(unsent));
                     }
                     if self.link(connection).is_some() {
                         self.links[connection.slot as usize] = None;
@@ -288,14 +288,14 @@ impl World {
             is_half_open: false,
             is_open: false,
         });
-        let latency_ns = self.weather.latency_ns;
-        if chance(&mut self.random, self.weather.refuse_dial) {
-            self.weather_counts.refused_dials += 1;
-            self.later(latency_ns, key, Incident::DialRefused);
-        } else if chance(&mut self.random, self.weather.lose_dial) {
-            self.weather_counts.lost_dials += 1;
+        let latency_ns = self.fault_rates.latency_ns;
+        if chance(&mut self.random, self.fault_rates.refuse_dial) {
+            self.fault_counts.refused_dials += 1;
+            self.later(latency_ns, key, SimulatedEvent::DialRefused);
+        } else if chance(&mut self.random, self.fault_rates.lose_dial) {
+            self.fault_counts.lost_dials += 1;
         } else {
-            self.later(latency_ns, key, Incident::Dialed);
+            self.later(latency_ns, key, SimulatedEvent::Dialed);
         }
     }
 
@@ -304,69 +304,74 @@ impl World {
             let mut bytes = self.engine.output(key).to_vec();
             assert!(!bytes.is_empty());
             self.writes += 1;
-            let is_blocked = bytes.len() > 1 && chance(&mut self.random, self.weather.block);
+            let is_blocked = bytes.len() > 1 && chance(&mut self.random, self.fault_rates.block);
             if is_blocked {
-                self.weather_counts.block += 1;
+                self.fault_counts.block += 1;
                 bytes.truncate(self.random.below(bytes.len()));
                 let pause_ns = self.random.below(20 * MS);
-                self.later(pause_ns, key, Incident::Writable);
+                self.later(pause_ns, key, SimulatedEvent::Writable);
             }
             self.engine
                 .written(key, bytes.len(), is_blocked, self.now_ns);
-            let latency_ns = self.weather.latency_ns;
-            if chance(&mut self.random, self.weather.cut) {
-                self.weather_counts.cut += 1;
-                self.later(self.weather.latency_ns / 2, key, Incident::Cut);
+            let latency_ns = self.fault_rates.latency_ns;
+            if chance(&mut self.random, self.fault_rates.cut) {
+                self.fault_counts.cut += 1;
+                self.later(self.fault_rates.latency_ns / 2, key, SimulatedEvent::Cut);
             }
-            let is_lost = chance(&mut self.random, self.weather.half_open);
+            let is_lost = chance(&mut self.random, self.fault_rates.half_open);
             let Some(link) = self.link(key) else {
                 continue;
             };
             if is_lost && !link.is_half_open {
                 link.is_half_open = true;
-                self.weather_counts.half_open += 1;
+                self.fault_counts.half_open += 1;
             }
-            self.later(latency_ns, key, Incident::ToServer(bytes));
+            self.later(latency_ns, key, SimulatedEvent::ToServer(bytes));
         }
     }
 
-    fn happen(&mut self, key: PoolConnectionKey, incident: Incident) {
+    fn apply(&mut self, key: PoolConnectionKey, event: SimulatedEvent) {
         let now_ns = self.now_ns;
         let Some(link) = self.link(key) else {
             return;
         };
         let is_half_open = link.is_half_open;
-        match incident {
-            Incident::Dialed => {
+        match event {
+            SimulatedEvent::Dialed => {
                 link.is_open = true;
-                let manners = &self.manners[self.links[key.slot as usize]
+                let behavior = &self.behavior[self.links[key.slot as usize]
                     .as_ref()
                     .map_or(0, |link| link.endpoint)];
-                let server = (!manners.is_mute).then(|| Server::new(manners, now_ns));
+                let server = (!behavior.is_mute).then(|| Server::new(behavior, now_ns));
                 if let Some(link) = self.link(key) {
                     link.server = server;
                 }
                 self.engine.connected(key, now_ns);
                 self.answer_later(key);
             }
-            Incident::DialRefused => self
-                .engine
-                .disconnected(key, "nobody listens there", now_ns),
-            Incident::Cut => self.engine.disconnected(key, "it was reset", now_ns),
-            Incident::Writable => self.engine.writable(key, now_ns),
-            Incident::ToClient(bytes) if !is_half_open => self.engine.received(key, &bytes, now_ns),
-            Incident::EndOfServer if !is_half_open => {
+            SimulatedEvent::DialRefused => {
+                self.engine
+                    .disconnected(key, "nobody listens there", now_ns)
+            }
+            SimulatedEvent::Cut => self.engine.disconnected(key, "it was reset", now_ns),
+            SimulatedEvent::Writable => self.engine.writable(key, now_ns),
+            SimulatedEvent::ToClient(bytes) if !is_half_open => {
+                self.engine.received(key, &bytes, now_ns)
+            }
+            SimulatedEvent::EndOfServer if !is_half_open => {
                 self.engine
                     .disconnected(key, "the server closed it", now_ns);
             }
-            Incident::ToServer(bytes) if !is_half_open => self.serve(key, &bytes),
-            Incident::Answer(due) => {
+            SimulatedEvent::ToServer(bytes) if !is_half_open => self.serve(key, &bytes),
+            SimulatedEvent::Answer(due) => {
                 if let Some(server) = link.server.as_mut() {
                     server.answer(&due, now_ns);
                     self.answer_later(key);
                 }
             }
-            Incident::ToClient(_) | Incident::ToServer(_) | Incident::EndOfServer => {}
+            SimulatedEvent::ToClient(_)
+            | SimulatedEvent::ToServer(_)
+            | SimulatedEvent::EndOfServer => {}
         }
     }
 
@@ -377,9 +382,9 @@ impl World {
         let Some(server) = link.server.as_mut() else {
             return;
         };
-        let mut around = Surroundings {
-            manners: &self.manners[link.endpoint],
-            deeds: &mut self.deeds,
+        let mut around = ServerContext {
+            behavior: &self.behavior[link.endpoint],
+            server_counts: &mut self.server_counts,
             random: &mut self.random,
             now_ns: self.now_ns,
             done: Vec::new(),
@@ -395,7 +400,7 @@ impl World {
             }
         }
         for (at_ns, answer) in due {
-            self.later(at_ns - self.now_ns, key, Incident::Answer(answer));
+            self.later(at_ns - self.now_ns, key, SimulatedEvent::Answer(answer));
         }
         self.answer_later(key);
     }
@@ -403,7 +408,7 @@ impl World {
     /// Sends what a server has to say, in one piece or in several.
     fn answer_later(&mut self, key: PoolConnectionKey) {
         let now_ns = self.now_ns;
-        let latency_ns = self.weather.latency_ns;
+        let latency_ns = self.fault_rates.latency_ns;
         let Some(server) = self.link(key).and_then(|link| link.server.as_mut()) else {
             return;
         };
@@ -419,14 +424,14 @@ impl World {
         if bytes.len() > 1 && self.random.once_in(8) {
             let at = 1 + self.random.below(bytes.len() - 1);
             let rest = bytes.split_off(at);
-            self.later(latency_ns, key, Incident::ToClient(bytes));
+            self.later(latency_ns, key, SimulatedEvent::ToClient(bytes));
             bytes = rest;
         }
         if !bytes.is_empty() {
-            self.later(latency_ns, key, Incident::ToClient(bytes));
+            self.later(latency_ns, key, SimulatedEvent::ToClient(bytes));
         }
         if is_over {
-            self.later(latency_ns, key, Incident::EndOfServer);
+            self.later(latency_ns, key, SimulatedEvent::EndOfServer);
         }
     }
 }

@@ -1,0 +1,174 @@
+//! Connecting to an address whose name stands for several endpoints: one after the other.
+
+use std::io;
+
+use net::{Address, ConnectionId, Endpoint, Outgoing};
+
+use crate::error::ConnectError;
+
+/// An address, and what its name stands for.
+#[derive(Debug)]
+pub(crate) struct DialTarget {
+    pub(crate) address: Address,
+    pub(crate) endpoints: Vec<Endpoint>,
+    /// The endpoint that accepted last: the next connection tries it first.
+    pub(crate) preferred: usize,
+}
+
+/// How far one connection has come with the endpoints of its target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DialAttempt {
+    /// The endpoint that is being tried, or has accepted.
+    pub(crate) endpoint: usize,
+    /// Endpoints that are still to be tried.
+    tries_left: usize,
+}
+
+impl DialTarget {
+    /// Waits for the resolver.
+    pub(crate) fn resolve(address: &Address) -> Result<DialTarget, ConnectError> {
+        let unknown = |error| ConnectError::UnknownHost {
+            address: address.clone(),
+            error,
+        };
+        Ok(DialTarget {
+            address: address.clone(),
+            endpoints: Endpoint::resolve(address).map_err(unknown)?,
+            preferred: 0,
+        })
+    }
+
+    /// Returns an attempt that tries all endpoints, the preferred one first.
+    pub(crate) fn attempt(&self) -> DialAttempt {
+        DialAttempt {
+            endpoint: self.preferred,
+            tries_left: self.endpoints.len(),
+        }
+    }
+
+    /// Begins to connect to the next endpoint that is left. `failure` is why the one before it
+    /// failed; `None`: there is none before.
+    ///
+    /// # Errors
+    /// If none is left: why the last one failed.
+    pub(crate) fn dial(
+        &self,
+        attempt: &mut DialAttempt,
+        sockets: &mut Outgoing,
+        mut failure: Option<io::Error>,
+    ) -> io::Result<ConnectionId> {
+        while attempt.tries_left > 0 {
+            if failure.is_some() {
+                attempt.endpoint = (attempt.endpoint + 1) % self.endpoints.len();
+            }
+            attempt.tries_left -= 1;
+            match sockets.dial(&self.endpoints[attempt.endpoint]) {
+                Ok(id) => return Ok(id),
+                Err(error) => failure = Some(error),
+            }
+        }
+        let none = || io::Error::new(io::ErrorKind::AddrNotAvailable, "it has no address");
+        Err(failure.unwrap_or_else(none))
+    }
+
+    /// The endpoint of this attempt has accepted.
+    pub(crate) fn accepted(&mut self, attempt: DialAttempt) {
+        self.preferred = attempt.endpoint;
+    }
+}
+
+/// Which connection has the socket of a slot.
+#[derive(Debug, Default)]
+pub(crate) struct SocketOwners(Vec<u32>);
+
+impl SocketOwners {
+    pub(crate) fn set(&mut self, socket: ConnectionId, owner: u32) {
+        let slot = socket.slot as usize;
+        if self.0.len() <= slot {
+            self.0.resize(slot + 1, u32::MAX);
+        }
+        self.0[slot] = owner;
+    }
+
+    /// Returns the slot of the connection; of a socket that was closed, perhaps another one.
+    pub(crate) fn get(&self, socket: ConnectionId) -> u32 {
+        self.0
+            .get(socket.slot as usize)
+            .copied()
+            .unwrap_or(u32::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// Endpoints on which nobody listens.
+    fn refusing(count: usize) -> Vec<Endpoint> {
+        let endpoint = |_| {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+            Endpoint::Tcp(listener.local_addr().expect("it is bound"))
+        };
+        (0..count).map(endpoint).collect()
+    }
+
+    /// Returns the endpoints that were tried, and why the last one failed.
+    fn tried(target: &DialTarget, sockets: &mut Outgoing) -> (Vec<usize>, io::Error) {
+        let mut attempt = target.attempt();
+        let (mut tried, mut failure) = (Vec::new(), None);
+        loop {
+            match target.dial(&mut attempt, sockets, failure.take()) {
+                Ok(id) => {
+                    tried.push(attempt.endpoint);
+                    while sockets.next_ready().is_none() {
+                        sockets.wait(None).expect("waiting works");
+                    }
+                    failure = sockets.finish_dialing(id).err();
+                    assert!(failure.is_some(), "nobody listens");
+                }
+                Err(error) => return (tried, error),
+            }
+        }
+    }
+
+    #[test]
+    fn each_endpoint_is_tried_once_from_the_preferred_one_on() {
+        let mut sockets = Outgoing::new().expect("an epoll set");
+        let mut target = DialTarget {
+            address: "127.0.0.1:1".parse().expect("an address"),
+            endpoints: refusing(3),
+            preferred: 0,
+        };
+        for preferred in [1, 0, 2] {
+            let attempt = DialAttempt {
+                endpoint: preferred,
+                tries_left: 0,
+            };
+            target.accepted(attempt);
+            let (order, error) = tried(&target, &mut sockets);
+            assert_eq!(order, [0, 1, 2].map(|step| (preferred + step) % 3));
+            assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+        }
+        target.endpoints.clear();
+        let (order, error) = tried(&target, &mut sockets);
+        assert!(order.is_empty() && error.to_string() == "it has no address");
+    }
+
+    #[test]
+    fn a_socket_has_the_owner_that_was_set_last() {
+        let mut owners = SocketOwners::default();
+        let socket = |slot| ConnectionId {
+            slot,
+            generation: 0,
+        };
+        for owner in [7, 9] {
+            owners.set(socket(3), owner);
+            assert_eq!(
+                [0, 3, 4].map(|slot| owners.get(socket(slot))),
+                [u32::MAX, owner, u32::MAX]
+            );
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! What callers submit to the combining thread.
+
+use std::sync::Arc;
+
+use super::call::SharedCall;
+use super::stream::SharedStream;
+
+/// What callers submit.
+#[derive(Debug)]
+pub(super) enum Submission {
+    Begin(Arc<SharedCall>),
+    Cancel(Arc<SharedCall>),
+    BeginStream(Arc<SharedStream>),
+    /// Messages of a stream wait to be sent, or its caller's side has ended.
+    Send(Arc<SharedStream>),
+    /// Messages of a stream were consumed.
+    Release(Arc<SharedStream>),
+    CancelStream(Arc<SharedStream>),
+    Close {
+        grace_ns: u64,
+    },
+}

@@ -1,0 +1,105 @@
+//! Answers of calls that have ended, and that wait for their peers.
+
+use service::Code;
+use service::identities::Unauthenticated;
+use service::method::Access;
+
+use super::{CallTable, Running};
+use crate::actions::StepContext;
+use crate::admission;
+use crate::connection::Http2State;
+use crate::unsent_answers::UnsentAnswer;
+
+impl CallTable {
+    /// Returns whether answers of calls wait that have ended, and whose callers may be revoked.
+    #[inline]
+    pub fn has_unsent(&self) -> bool {
+        self.unsent > 0
+    }
+
+    /// Keeps in view what waits on the stream of a call that has ended. What comes behind the end
+    /// of its caller is cut off at once.
+    #[cold]
+    pub(super) fn note_unsent(
+        &mut self,
+        context: &StepContext,
+        http2: &mut Http2State,
+        output: &mut Vec<u8>,
+        (running, code): (&Running, Code),
+    ) {
+        if running.is_refused() {
+            return;
+        }
+        let (identities, now_ms) = (&context.identities, context.clock.store_ms());
+        if !running.proved.is_good(identities, now_ms) {
+            let status = Unauthenticated::Ended.status();
+            return http2.connection.cut_off(running.stream, output, &status);
+        }
+        self.unsent += usize::from(http2.unsent_answers.is_empty());
+        let answer = UnsentAnswer {
+            stream: running.stream,
+            proved: running.proved,
+            may_have_changed: may_have_changed(running, code),
+        };
+        http2.unsent_answers.push(&http2.connection, answer);
+        self.proofs_end_ms = self.proofs_end_ms.min(running.proved.until_ms);
+    }
+
+    /// Cuts off the answers on a connection whose callers are not in the table any more, or prove
+    /// nothing any more.
+    pub fn cut_off_unsent(
+        &mut self,
+        context: &StepContext,
+        http2: &mut Http2State,
+        output: &mut Vec<u8>,
+    ) {
+        let (identities, now_ms) = (&context.identities, context.clock.store_ms());
+        let (answers, connection) = (&mut http2.unsent_answers, &mut http2.connection);
+        let orphans = answers.take_orphans(connection, identities, now_ms);
+        for stream in orphans {
+            connection.cut_off(stream, output, &Unauthenticated::Ended.status());
+        }
+        match answers.proofs_end_ms() {
+            Some(end_ms) => self.proofs_end_ms = self.proofs_end_ms.min(end_ms),
+            None => self.unsent -= 1,
+        }
+    }
+
+    /// Cuts off all answers on a connection whose peer takes nothing while the server stops.
+    pub fn cut_off_stalled(&mut self, http2: &mut Http2State, output: &mut Vec<u8>) {
+        for answer in http2.unsent_answers.all(&http2.connection) {
+            let status = match answer.may_have_changed {
+                true => admission::stopped_in_commit(),
+                false => admission::stopping(),
+            };
+            (http2.connection).cut_off(answer.stream, output, &status);
+        }
+        self.forget_unsent(http2);
+    }
+
+    /// Forgets the answers of a connection if nothing waits on it any more.
+    #[inline]
+    pub fn settle_unsent(&mut self, http2: &mut Http2State) {
+        if http2.connection.queued_bytes() == 0 {
+            self.forget_unsent(http2);
+        }
+    }
+
+    /// Forgets the answers of a connection.
+    #[inline]
+    pub fn forget_unsent(&mut self, http2: &mut Http2State) {
+        if !http2.unsent_answers.is_empty() {
+            http2.unsent_answers.clear();
+            self.unsent -= 1;
+        }
+    }
+}
+
+/// Returns whether a call that has ended may have changed something.
+fn may_have_changed(running: &Running, code: Code) -> bool {
+    let changes = match running.method.entry().access {
+        Access::Open | Access::AnyRight | Access::Read => false,
+        Access::ReadOrWrite | Access::Write | Access::Administer => true,
+    };
+    changes && (matches!(code, Code::Ok | Code::Unknown) || running.commits > 0)
+}

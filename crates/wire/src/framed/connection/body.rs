@@ -1,0 +1,555 @@
+//! Bodies: gathered if they do not lie whole in the input, checked, and decompressed.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use super::send::Refusal;
+use super::{ServerConnection, Step};
+use crate::framed::baidu_std::compress;
+use crate::framed::checksum;
+use crate::framed::codes;
+use crate::framed::unpack::Unpacking;
+use crate::grpc::InflateError;
+use crate::http2::guard::Charge;
+use crate::http2::{Cause, Event, StreamKey, TakenMessage};
+use crate::limits;
+
+/// What of a frame is still to come.
+#[derive(Debug)]
+pub(super) enum Incoming {
+    /// A header.
+    Between,
+    /// A body, of a call that began.
+    Body(Body),
+    /// Nothing: the body is there, and decompressed in steps.
+    Packed(Box<Packed>),
+    /// A body that nobody wants.
+    Discarded {
+        left_bytes: usize,
+        /// How much was left when it was last found to go on.
+        progress_left_bytes: usize,
+    },
+}
+
+impl Incoming {
+    /// Returns the bytes of memory that are held or expected.
+    #[inline]
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Incoming::Between | Incoming::Discarded { .. } => 0,
+            Incoming::Body(body) => match body.state {
+                BodyState::Begun | BodyState::AwaitsTurn => 0,
+                BodyState::HasTurn => body.bytes,
+            },
+            Incoming::Packed(packed) => packed.bytes(),
+        }
+    }
+}
+
+/// A body that comes.
+#[derive(Debug)]
+pub(super) struct Body {
+    pub(super) stream: StreamKey,
+    /// Of message and attachment.
+    pub(super) bytes: usize,
+    pub(super) attachment_bytes: usize,
+    pub(super) compress_type: i32,
+    /// The checksum, as it travels, and of how many bytes it is.
+    pub(super) checksum: Option<([u8; 4], usize)>,
+    pub(super) state: BodyState,
+    gathered: Vec<u8>,
+    /// Of what was gathered.
+    crc: u32,
+    /// How much was gathered when it was last found to go on.
+    progress_bytes: usize,
+}
+
+/// How far a body is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BodyState {
+    /// It may lie whole in the input.
+    Begun,
+    /// It is large, and there is no memory for it yet.
+    AwaitsTurn,
+    /// It is gathered.
+    HasTurn,
+}
+
+impl Body {
+    pub(super) fn new(bytes: usize) -> Body {
+        Body {
+            stream: StreamKey { slot: 0, id: 0 },
+            bytes,
+            attachment_bytes: 0,
+            compress_type: compress::NONE,
+            checksum: None,
+            state: BodyState::Begun,
+            gathered: Vec::new(),
+            crc: 0,
+            progress_bytes: 0,
+        }
+    }
+
+    /// Returns whether it is a message as it is, and nothing more.
+    pub(super) fn is_plain(&self) -> bool {
+        self.attachment_bytes == 0
+            && self.compress_type == compress::NONE
+            && self.checksum.is_none()
+    }
+
+    /// Adds what came next to the checksum. `from` is where it stands in the body.
+    fn sum(&mut self, from: usize, bytes: &[u8]) {
+        if let Some((_, summed_bytes)) = self.checksum {
+            let rest = summed_bytes.saturating_sub(from).min(bytes.len());
+            self.crc = crc32c::crc32c_append(self.crc, &bytes[..rest]);
+        }
+    }
+
+    fn is_sound(&self) -> bool {
+        (self.checksum).is_none_or(|(value, _)| checksum::masked(self.crc) == value)
+    }
+}
+
+/// A compressed message that waits for memory, or is decompressed.
+#[derive(Debug)]
+pub(super) struct Packed {
+    stream: StreamKey,
+    /// The message as it came, and its attachment.
+    bytes: Vec<u8>,
+    attachment_bytes: usize,
+    unpacking: Unpacking,
+    is_granted: bool,
+}
+
+impl Packed {
+    fn bytes(&self) -> usize {
+        let granted = if self.is_granted {
+            self.unpacking.memory_bytes()
+        } else {
+            0
+        };
+        self.bytes.capacity() + granted
+    }
+
+    fn message(&self) -> &[u8] {
+        &self.bytes[..self.bytes.len() - self.attachment_bytes]
+    }
+}
+
+/// The last message that was reported.
+#[derive(Debug, Default)]
+pub(super) struct LastMessage {
+    range: Option<Range<usize>>,
+    buffer: Vec<u8>,
+    pub(super) was_compressed: bool,
+    pub(super) unpacked_bytes: usize,
+}
+
+impl LastMessage {
+    /// Takes a message that lies by itself.
+    pub(super) fn set(&mut self, message: Vec<u8>) {
+        *self = LastMessage {
+            buffer: message,
+            ..LastMessage::default()
+        };
+    }
+
+    /// Takes one that lies in the input.
+    #[inline]
+    fn set_range(&mut self, range: Range<usize>) {
+        self.range = Some(range);
+        self.was_compressed = false;
+        self.unpacked_bytes = 0;
+    }
+
+    /// Takes it out.
+    #[inline]
+    pub(super) fn take(&mut self) -> TakenMessage {
+        match self.range.take() {
+            Some(range) => TakenMessage::Input(range),
+            None => TakenMessage::owned(std::mem::take(&mut self.buffer)),
+        }
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.buffer.capacity()
+    }
+}
+
+impl ServerConnection {
+    /// Goes on with a body.
+    #[inline]
+    pub(super) fn continue_body(
+        &mut self,
+        input: &[u8],
+        consumed: &mut usize,
+        out: &mut Vec<u8>,
+    ) -> Step {
+        let Incoming::Body(body) = &mut self.incoming else {
+            return Step::Again;
+        };
+        let is_wanted = self.streams.running_mut(body.stream).is_some();
+        let left_bytes = body.bytes - body.gathered.len();
+        if !is_wanted {
+            self.discard(left_bytes);
+            return Step::Again;
+        }
+        let rest = &input[*consumed..];
+        match body.state {
+            BodyState::Begun if rest.len() >= body.bytes => {
+                let range = *consumed..*consumed + body.bytes;
+                *consumed = range.end;
+                body.sum(0, &input[range.clone()]);
+                self.body_in_input(range, input, out)
+            }
+            BodyState::Begun if body.bytes <= limits::MAX_FRAME_BYTES => {
+                if self.rest_due_ns.is_none() {
+                    self.expect_rest(limits::NO_PROGRESS_TIMEOUT_MS);
+                }
+                Step::Wait
+            }
+            BodyState::Begun => {
+                body.state = BodyState::AwaitsTurn;
+                Step::Again
+            }
+            BodyState::AwaitsTurn => self.grant_turn(),
+            BodyState::HasTurn => self.gather(rest, consumed, out),
+        }
+    }
+
+    /// Gathers what came of a large body.
+    fn gather(&mut self, rest: &[u8], consumed: &mut usize, out: &mut Vec<u8>) -> Step {
+        let Incoming::Body(body) = &mut self.incoming else {
+            return Step::Again;
+        };
+        let before = body.gathered.len();
+        let part = &rest[..rest.len().min(body.bytes - before)];
+        *consumed += part.len();
+        body.sum(before, part);
+        body.gathered.extend_from_slice(part);
+        if body.gathered.len() == body.bytes {
+            return self.body_gathered(out);
+        }
+        let progress = body.gathered.len() - body.progress_bytes;
+        let left = body.bytes - body.gathered.len();
+        if is_progress(progress, left) || self.rest_due_ns.is_none() {
+            body.progress_bytes = body.gathered.len();
+            self.expect_rest(limits::NO_PROGRESS_TIMEOUT_MS);
+        }
+        Step::Wait
+    }
+
+    /// Lets a large body come if there is memory for it.
+    #[cold]
+    fn grant_turn(&mut self) -> Step {
+        self.rest_due_ns = None;
+        let Incoming::Body(body) = &mut self.incoming else {
+            return Step::Again;
+        };
+        if self.are_windows_shut || body.bytes > self.turn_allowance {
+            return Step::Wait;
+        }
+        self.turn_allowance -= body.bytes;
+        begin_turn(body);
+        Step::Again
+    }
+
+    /// A body lies whole in the input.
+    #[inline]
+    fn body_in_input(&mut self, range: Range<usize>, input: &[u8], out: &mut Vec<u8>) -> Step {
+        let incoming = std::mem::replace(&mut self.incoming, Incoming::Between);
+        self.end_frame();
+        let Incoming::Body(body) = incoming else {
+            return Step::Again;
+        };
+        if !body.is_sound() {
+            return self.stop_damaged(body.stream, out);
+        }
+        if body.compress_type != compress::NONE {
+            return self.unpack(&body, Cow::Borrowed(&input[range]), out);
+        }
+        let end = range.end - body.attachment_bytes;
+        self.keep_attachment(body.stream, &input[end..range.end]);
+        self.message.set_range(range.start..end);
+        self.deliver(body.stream)
+    }
+
+    /// A body was gathered.
+    #[cold]
+    fn body_gathered(&mut self, out: &mut Vec<u8>) -> Step {
+        let incoming = std::mem::replace(&mut self.incoming, Incoming::Between);
+        self.end_frame();
+        let Incoming::Body(mut body) = incoming else {
+            return Step::Again;
+        };
+        if !body.is_sound() {
+            return self.stop_damaged(body.stream, out);
+        }
+        let mut bytes = std::mem::take(&mut body.gathered);
+        if body.compress_type != compress::NONE {
+            return self.unpack(&body, Cow::Owned(bytes), out);
+        }
+        let end = bytes.len() - body.attachment_bytes;
+        self.keep_attachment(body.stream, &bytes[end..]);
+        bytes.truncate(end);
+        self.message.set(bytes);
+        self.deliver(body.stream)
+    }
+
+    #[inline]
+    fn deliver(&mut self, stream: StreamKey) -> Step {
+        if let Some(found) = self.streams.running_mut(stream) {
+            found.is_receiving = false;
+        }
+        Step::Event(Event::Message { stream, last: true })
+    }
+
+    /// Decompresses a message if it is small, and keeps it else.
+    #[cold]
+    fn unpack(&mut self, body: &Body, bytes: Cow<'_, [u8]>, out: &mut Vec<u8>) -> Step {
+        let (packed, attachment) = bytes.split_at(bytes.len() - body.attachment_bytes);
+        let unpacking = match Unpacking::new(body.compress_type, packed) {
+            Ok(unpacking) => unpacking,
+            Err(_) => return self.stop_packed(body.stream, InflateError::Damaged, out),
+        };
+        let announced = unpacking.announced_bytes();
+        let max_bytes = self.config.max_message_bytes;
+        if announced > max_bytes {
+            let error = InflateError::TooLarge { max_bytes };
+            return self.stop_packed(body.stream, error, out);
+        }
+        // As with messages over HTTP/2: before it is made.
+        let excess = announced.saturating_sub(packed.len() * limits::USUAL_INFLATE_RATIO);
+        let charge = Charge::Inflated(u32::try_from(excess).unwrap_or(u32::MAX));
+        if let Err(error) = self.guard.charge(charge, self.now_ns) {
+            self.fail(error.code, error.why);
+            return Step::Again;
+        }
+        if announced > limits::UNPACKED_AT_ONCE_BYTES {
+            self.incoming = Incoming::Packed(Box::new(Packed {
+                stream: body.stream,
+                bytes: bytes.into_owned(),
+                attachment_bytes: body.attachment_bytes,
+                unpacking,
+                is_granted: false,
+            }));
+            return Step::Again;
+        }
+        match unpacking.all(packed) {
+            Ok(message) => {
+                let unpacked_bytes = message.len();
+                self.keep_attachment(body.stream, attachment);
+                self.message.set(message);
+                self.message.was_compressed = true;
+                self.message.unpacked_bytes = unpacked_bytes;
+                self.deliver(body.stream)
+            }
+            Err(_) => self.stop_packed(body.stream, InflateError::Damaged, out),
+        }
+    }
+
+    /// Goes on with a message that is decompressed in steps.
+    #[cold]
+    pub(super) fn continue_unpacking(&mut self, out: &mut Vec<u8>) -> Step {
+        let Incoming::Packed(packed) = &mut self.incoming else {
+            return Step::Again;
+        };
+        let stream = packed.stream;
+        if self.streams.running_mut(stream).is_none() {
+            self.incoming = Incoming::Between;
+            return Step::Again;
+        }
+        if !packed.is_granted {
+            let bytes = packed.unpacking.memory_bytes();
+            if self.are_windows_shut || bytes > self.turn_allowance {
+                return Step::Wait;
+            }
+            self.turn_allowance -= bytes;
+            packed.is_granted = true;
+        }
+        if self.unpack_allowance == 0 {
+            return Step::Wait;
+        }
+        let step_bytes = limits::UNPACK_STEP_BYTES.min(self.unpack_allowance);
+        self.unpack_allowance -= step_bytes;
+        let Packed {
+            bytes,
+            attachment_bytes,
+            unpacking,
+            ..
+        } = &mut **packed;
+        let message = &bytes[..bytes.len() - *attachment_bytes];
+        match unpacking.step(message, step_bytes) {
+            Ok(false) => Step::Again,
+            Ok(true) => self.end_unpacking(),
+            Err(_) => {
+                self.incoming = Incoming::Between;
+                self.stop_packed(stream, InflateError::Damaged, out)
+            }
+        }
+    }
+
+    fn end_unpacking(&mut self) -> Step {
+        let incoming = std::mem::replace(&mut self.incoming, Incoming::Between);
+        let Incoming::Packed(packed) = incoming else {
+            return Step::Again;
+        };
+        let stream = packed.stream;
+        self.keep_attachment(stream, &packed.bytes[packed.message().len()..]);
+        self.message.set(packed.unpacking.into_bytes());
+        self.message.was_compressed = true;
+        self.deliver(stream)
+    }
+
+    #[cold]
+    fn stop_damaged(&mut self, stream: StreamKey, out: &mut Vec<u8>) -> Step {
+        let refusal = Refusal::new(
+            codes::EREQUEST,
+            "the message is not what its checksum says: it was damaged on its way",
+        );
+        self.stop(stream, Cause::BadMessage, &refusal, out)
+    }
+
+    #[cold]
+    fn stop_packed(&mut self, stream: StreamKey, error: InflateError, out: &mut Vec<u8>) -> Step {
+        let (cause, text) = match error {
+            InflateError::Damaged => (
+                Cause::BadMessage,
+                "the message cannot be decompressed by its compress_type".to_owned(),
+            ),
+            InflateError::TooLarge { .. } => {
+                (Cause::MessageTooLarge, error.status().message().to_owned())
+            }
+        };
+        let status = codes::srpc::REQUEST_DECOMPRESS_ERROR;
+        let refusal = Refusal::of_srpc(codes::EREQUEST, status, text);
+        self.stop(stream, cause, &refusal, out)
+    }
+
+    /// Ends a call because of what the peer sent: the peer is told, and the layer above.
+    fn stop(
+        &mut self,
+        stream: StreamKey,
+        cause: Cause,
+        refusal: &Refusal,
+        out: &mut Vec<u8>,
+    ) -> Step {
+        if let Some(found) = self.streams.running_mut(stream) {
+            let reply = found.reply;
+            found.is_dead = true;
+            self.send_refusal(Some(stream), reply, refusal, out);
+        }
+        // What is only more than a limit costs nothing, as over HTTP/2.
+        if cause == Cause::BadMessage
+            && let Err(error) = self.guard.charge(Charge::Reset, self.now_ns)
+        {
+            self.fail(error.code, error.why);
+        }
+        Step::Event(Event::Cancelled { stream, cause })
+    }
+
+    // --- turns
+
+    /// Bounds what a message may bring whose turn comes from now on, in bytes.
+    #[inline]
+    pub fn set_turn_allowance(&mut self, bytes: usize) {
+        self.turn_allowance = bytes;
+    }
+
+    /// Returns whether a large message waits for its turn, or for memory to be decompressed.
+    #[inline]
+    pub fn waits_for_turn(&self) -> bool {
+        match &self.incoming {
+            Incoming::Body(body) => body.state == BodyState::AwaitsTurn,
+            Incoming::Packed(packed) => !packed.is_granted,
+            Incoming::Between | Incoming::Discarded { .. } => false,
+        }
+    }
+
+    /// Returns the memory that it lacks, in bytes; 0 if none waits.
+    pub fn next_turn_bytes(&self) -> usize {
+        match &self.incoming {
+            _ if !self.waits_for_turn() => 0,
+            Incoming::Body(body) => body.bytes,
+            Incoming::Packed(packed) => packed.unpacking.memory_bytes(),
+            Incoming::Between | Incoming::Discarded { .. } => 0,
+        }
+    }
+
+    /// Returns whether it is the turn of a message, or one is decompressed in steps.
+    #[inline]
+    pub fn has_turn(&self) -> bool {
+        match &self.incoming {
+            Incoming::Body(body) => body.state == BodyState::HasTurn,
+            Incoming::Packed(packed) => packed.is_granted,
+            Incoming::Between | Incoming::Discarded { .. } => false,
+        }
+    }
+
+    /// Returns whether the message that waits is there, to be decompressed.
+    pub fn is_next_compressed(&self) -> bool {
+        matches!(&self.incoming, Incoming::Packed(packed) if !packed.is_granted)
+    }
+
+    /// Gives the message that waits its turn, whatever the layer above allows.
+    pub fn force_turn(&mut self) {
+        match &mut self.incoming {
+            Incoming::Body(body) if body.state == BodyState::AwaitsTurn => {
+                begin_turn(body);
+                self.has_forced_turn = true;
+            }
+            Incoming::Packed(packed) => packed.is_granted = true,
+            _ => {}
+        }
+    }
+
+    /// Returns the bytes that a message whose turn it is still lacks.
+    #[inline]
+    pub fn expected_bytes(&self) -> usize {
+        match &self.incoming {
+            Incoming::Body(body) if body.state == BodyState::HasTurn => {
+                body.bytes - body.gathered.len()
+            }
+            _ => 0,
+        }
+    }
+
+    /// Bounds what may be made of large compressed messages from now on, in bytes.
+    #[inline]
+    pub fn set_unpack_allowance(&mut self, bytes: usize) {
+        self.unpack_allowance = bytes;
+    }
+
+    /// Returns what is left of it, in bytes.
+    #[inline]
+    pub fn unpack_allowance(&self) -> usize {
+        self.unpack_allowance
+    }
+
+    /// Returns whether a compressed message has its memory, and goes on when it is allowed.
+    #[inline]
+    pub fn waits_to_unpack(&self) -> bool {
+        matches!(&self.incoming, Incoming::Packed(packed) if packed.is_granted)
+    }
+
+    /// Lets no further large message come until memory is looked for again, or lets it come.
+    #[inline]
+    pub fn set_windows_shut(&mut self, shut: bool) {
+        self.are_windows_shut = shut;
+    }
+
+    /// Returns whether [`ServerConnection::set_windows_shut`] has shut them.
+    pub fn windows_are_shut(&self) -> bool {
+        self.are_windows_shut
+    }
+}
+
+/// Returns whether so many bytes, of a body that lacks others, show that it goes on.
+pub(super) fn is_progress(bytes: usize, left_bytes: usize) -> bool {
+    bytes >= left_bytes.div_ceil(limits::PROGRESS_SHARE)
+}
+
+fn begin_turn(body: &mut Body) {
+    body.state = BodyState::HasTurn;
+    body.gathered.reserve_exact(body.bytes);
+}
