@@ -261,8 +261,8 @@ impl Disk for SimulatedDisk {
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let mut world = self.world();
         let (from, to) = (self.full(from), self.full(to));
-        world.find(&from)?;
-        world.change_folder(FolderChange::Rename(from, to))
+        let file = world.find(&from)?;
+        world.change_folder(FolderChange::Rename { from, to, file })
     }
 
     fn sync_folder(&self) -> io::Result<()> {

@@ -58,7 +58,13 @@ pub(super) enum Place<'a> {
 pub(super) enum FolderChange {
     Create(String, usize),
     Remove(String),
-    Rename(String, String),
+    Rename {
+        from: String,
+        to: String,
+        /// The file that was renamed: an entry of a folder names a file, and not what another entry
+        /// named.
+        file: usize,
+    },
 }
 
 impl FolderChange {
@@ -66,7 +72,7 @@ impl FolderChange {
         match self {
             FolderChange::Create(..) => Step::Create,
             FolderChange::Remove(_) => Step::Remove,
-            FolderChange::Rename(..) => Step::Rename,
+            FolderChange::Rename { .. } => Step::Rename,
         }
     }
 
@@ -74,7 +80,7 @@ impl FolderChange {
     fn name(&self) -> &str {
         let (FolderChange::Create(name, _)
         | FolderChange::Remove(name)
-        | FolderChange::Rename(name, _)) = self;
+        | FolderChange::Rename { from: name, .. }) = self;
         name
     }
 
@@ -86,11 +92,12 @@ impl FolderChange {
             FolderChange::Remove(name) => {
                 names.remove(name);
             }
-            FolderChange::Rename(from, to) => {
-                // The file may be missing after a loss of earlier changes.
-                if let Some(file) = names.remove(from) {
-                    names.insert(to.clone(), file);
+            FolderChange::Rename { from, to, file } => {
+                // After a loss of earlier changes another file may have the name, or none.
+                if names.get(from) == Some(file) {
+                    names.remove(from);
                 }
+                names.insert(to.clone(), *file);
             }
         }
     }
