@@ -83,6 +83,34 @@ fn names_are_sure_when_the_folder_is_synced() {
     assert_eq!(seen, expected.map(String::from).into());
 }
 
+/// A name that is used again: the renamed file comes up under its new name or not at all, also
+/// where the end of the older one is lost.
+#[test]
+fn a_rename_that_is_kept_is_that_of_its_file() {
+    let mut seen = BTreeSet::new();
+    for seed in 0..300 {
+        let disk = testkit::simulated_disk(seed);
+        disk.create("made").expect("an empty disk");
+        disk.sync_folder().expect("the disk is whole");
+        for content in [1, 2] {
+            disk.remove("made").expect("it is there");
+            let file = disk.create("made").expect("there is none");
+            file.write_all_at(&[content; BLOCK], 0)
+                .expect("there is room");
+            file.sync().expect("the disk is whole");
+        }
+        disk.rename("made", "named").expect("it is there");
+        disk.lose_power();
+        let names = disk.list().expect("the power is back");
+        if names.iter().any(|name| name == "named") {
+            assert_eq!(disk.contents("named"), [2; BLOCK], "seed {seed}: {names:?}");
+        }
+        seen.insert(names.join(" "));
+    }
+    let expected = ["", "made", "made named", "named"];
+    assert_eq!(seen, expected.map(String::from).into());
+}
+
 #[test]
 fn room_is_what_was_written_not_what_is_long() {
     let disk = testkit::simulated_disk(1);
