@@ -388,7 +388,9 @@ def test_calls_are_counted_by_method_and_code(binary):
             with FramedConnection(server) as connection:
                 for service in ("example.EchoService", "EchoService", "EchoService"):
                     assert connection.call(service, "Echo", HELLO).error_code == 0
-                assert connection.call(*ECHO, b"\xff").error_code == EREQUEST
+                # No message, damaged on its way, and not compressed as it says.
+                for damaged in ({}, {"checksum": b"1234"}, {"compress": 2}):
+                    assert connection.call(*ECHO, b"\xff", **damaged).error_code == EREQUEST
                 assert connection.call(KV, "Get", GET).error_code == 0
             with FramedConnection(server) as connection:
                 assert srpc(connection, "KeyValue", "Get", GET)[0] == 1
@@ -397,7 +399,7 @@ def test_calls_are_counted_by_method_and_code(binary):
             wait_until_calls_add_up(server)
             assert handled(server) == {
                 ("example.EchoService", "Echo", "OK"): 3 * round,
-                ("example.EchoService", "Echo", "INVALID_ARGUMENT"): round,
+                ("example.EchoService", "Echo", "INVALID_ARGUMENT"): 3 * round,
                 (KV, "Get", "OK"): 2 * round,
                 ("BenchmarkPB", "echo_pb", "OK"): round,
                 ("BenchmarkPB", "echo_pb", "INVALID_ARGUMENT"): round,

@@ -379,7 +379,7 @@ impl Core {
             Cause::NoMemory => "there is no memory for more of its messages",
             Cause::TooMuchUnfinished => "too many bytes of unfinished messages wait",
             Cause::UnknownEncoding => "it is compressed in a way that was not offered",
-            Cause::BadMessage => {
+            Cause::BadMessage | Cause::DamagedRequest => {
                 "its bytes are not gRPC messages, or not the gzip that they claim to be"
             }
             Cause::Violation(_) => "it breaks the rules of HTTP/2",

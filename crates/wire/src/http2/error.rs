@@ -86,6 +86,9 @@ pub enum Cause {
     UnknownEncoding,
     /// The bytes of the body are not gRPC messages, or not valid gzip; the peer was told INTERNAL.
     BadMessage,
+    /// The message of a request of baidu_std or SRPC is not what its checksum says, or cannot be
+    /// decompressed; the peer was told EREQUEST, which is INVALID_ARGUMENT.
+    DamagedRequest,
     /// The connection has ended.
     ConnectionClosed,
 }
@@ -98,6 +101,7 @@ impl Cause {
             Cause::NoMemory => Some(Code::Unavailable),
             Cause::UnknownEncoding => Some(Code::Unimplemented),
             Cause::BadMessage => Some(Code::Internal),
+            Cause::DamagedRequest => Some(Code::InvalidArgument),
             Cause::Reset(_) | Cause::Violation(_) | Cause::Refused | Cause::ConnectionClosed => {
                 None
             }

@@ -407,14 +407,14 @@ impl ServerConnection {
             codes::EREQUEST,
             "the message is not what its checksum says: it was damaged on its way",
         );
-        self.stop(stream, Cause::BadMessage, &refusal, out)
+        self.stop(stream, Cause::DamagedRequest, &refusal, out)
     }
 
     #[cold]
     fn stop_packed(&mut self, stream: StreamKey, error: InflateError, out: &mut Vec<u8>) -> Step {
         let (cause, text) = match error {
             InflateError::Damaged => (
-                Cause::BadMessage,
+                Cause::DamagedRequest,
                 "the message cannot be decompressed by its compress_type".to_owned(),
             ),
             InflateError::TooLarge { .. } => {
@@ -440,7 +440,7 @@ impl ServerConnection {
             self.send_refusal(Some(stream), reply, refusal, out);
         }
         // What is only more than a limit costs nothing, as over HTTP/2.
-        if cause == Cause::BadMessage
+        if cause == Cause::DamagedRequest
             && let Err(error) = self.guard.charge(Charge::Reset, self.now_ns)
         {
             self.fail(error.code, error.why);
