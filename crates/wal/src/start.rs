@@ -110,7 +110,9 @@ pub fn open(
     config: &LogConfig,
     visit: VisitRecord<'_>,
 ) -> Result<OpenLog, OpenError> {
-    read(disk, config, visit)?.open()
+    let (mut open, unused) = read(disk, config, visit)?.open()?;
+    open.stock.retire(unused)?;
+    Ok(open)
 }
 
 /// The first half of [`open`]: reads the log and changes nothing, so that whoever cannot use what
@@ -178,8 +180,12 @@ impl ReadLog<'_> {
         self.scan.chain.map_or(0, |chain| chain.wall_ms)
     }
 
-    /// Makes durable what was read, and opens the log behind it.
-    pub fn open(self) -> Result<OpenLog, OpenError> {
+    /// Makes durable what was read, and opens the log behind it. Returns the files at its end that
+    /// it does not need, too: whoever remembers the newest one elsewhere remembers the newest that
+    /// is needed before these are [retired](SegmentStock::retire), or else the start after a crash
+    /// between the two misses them. They may as well stay: the log makes its own in their place,
+    /// and the next start finds the rest.
+    pub fn open(self) -> Result<(OpenLog, Vec<RetiredSegment>), OpenError> {
         let ReadLog {
             disk,
             config,
@@ -246,7 +252,7 @@ struct Start<'a> {
 
 impl Start<'_> {
     /// Makes a log where there is none, or where nothing of it is left.
-    fn begin(mut self) -> Result<OpenLog, OpenError> {
+    fn begin(mut self) -> Result<(OpenLog, Vec<RetiredSegment>), OpenError> {
         let found = std::mem::take(&mut self.scan.segments);
         let lost_sequence = self.scan.damage.map_or(0, |damage| damage.lost_sequence);
         let in_the_making = found.last().filter(|last| {
@@ -281,7 +287,7 @@ impl Start<'_> {
     }
 
     /// Goes on behind the last group that counts.
-    fn go_on(mut self, chain: Chain) -> Result<OpenLog, OpenError> {
+    fn go_on(mut self, chain: Chain) -> Result<(OpenLog, Vec<RetiredSegment>), OpenError> {
         let end = *self
             .scan
             .ends
@@ -327,7 +333,7 @@ impl Start<'_> {
         tail: Tail,
         base: u64,
         later: Vec<FoundSegment>,
-    ) -> Result<OpenLog, OpenError> {
+    ) -> Result<(OpenLog, Vec<RetiredSegment>), OpenError> {
         let scan = &self.scan;
         let chain = tail.chain;
         let created = scan.chain.is_none() && scan.damage.is_none();
@@ -350,9 +356,9 @@ impl Start<'_> {
             log.take_segment(self.stock.prepare(wanted)?);
         }
         log.write_opening(base + 1, new_history, self.config.now_ms)?;
-        // After the opening group: until it is durable, what is in them may be what tells of
-        // damage.
-        self.stock.retire(later.iter().rev().map(retired))?;
+        // They go after the opening group: until it is durable, what is in them may be what tells
+        // of damage.
+        let unused = later.iter().rev().map(retired).collect();
         let recovered = Recovered {
             history_id: log.history_id(),
             created,
@@ -366,11 +372,12 @@ impl Start<'_> {
             closed: scan.closed,
             loss: scan.damage,
         };
-        Ok(OpenLog {
+        let open = OpenLog {
             log,
             stock: self.stock,
             recovered,
-        })
+        };
+        Ok((open, unused))
     }
 
     fn open_segment(&self, segment: &FoundSegment) -> Result<Segment, OpenError> {

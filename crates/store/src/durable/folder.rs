@@ -379,14 +379,15 @@ impl FolderFile {
     /// is its newest file. So much of it is missed from now on if it is gone. A folder without an
     /// identity or a secret has those that are given from then on.
     ///
-    /// Where the disk is full, the folder goes on with what it knows: that is less, and true.
+    /// Where the disk is full, the folder goes on with what it knows, which is less, or names files
+    /// that the log does not need any more and that have to stay: then `false` is returned.
     pub(super) fn note_start(
         &self,
         owner: u64,
         secret: FolderSecret,
         durable_sequence: u64,
         newest_segment: u64,
-    ) -> Result<(), FolderError> {
+    ) -> Result<bool, FolderError> {
         let noted = self.change(|state| {
             if state.owner == 0 {
                 state.owner = owner;
@@ -399,11 +400,11 @@ impl FolderFile {
             state.newest_segment = newest_segment;
         });
         match noted {
-            Err(source) if !is_full(&source) => Err(FolderError::Io {
+            Err(source) if is_full(&source) => Ok(false),
+            noted => noted.map(|()| true).map_err(|source| FolderError::Io {
                 folder: self.disk.describe(FORMAT_NAME),
                 source,
             }),
-            _ => Ok(()),
         }
     }
 

@@ -187,9 +187,9 @@ fn open_log(
     owner: u64,
     drawn_secret: FolderSecret,
 ) -> Result<OpenLog, OpenError> {
-    let mut open = read.open().map_err(OpenError::Log)?;
+    let (mut open, unused) = read.open().map_err(OpenError::Log)?;
     let durable_sequence = open.recovered.next_sequence - 1;
-    folder_file
+    let is_noted = folder_file
         .note_start(
             owner,
             drawn_secret,
@@ -197,6 +197,11 @@ fn open_log(
             open.log.newest_segment(),
         )
         .map_err(OpenError::Folder)?;
+    // Else the next start would miss them.
+    if is_noted {
+        let retired = open.stock.retire(unused);
+        retired.map_err(|error| OpenError::Log(error.into()))?;
+    }
     store.set_secret(folder_file.state().secret);
     open.stock.set_listener(folder_file.clone());
     if let Some(trees) = store.trees() {

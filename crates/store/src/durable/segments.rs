@@ -180,7 +180,7 @@ mod tests {
         };
         let disk = Arc::new(testkit::simulated_disk(1));
         let read = wal::read(disk, &config, &mut |_| Ok(()));
-        let opened = read.expect("an empty disk").open().expect("there is room");
+        let (opened, _) = read.expect("an empty disk").open().expect("there is room");
         LogSegments::new(opened.log, opened.stock)
     }
 

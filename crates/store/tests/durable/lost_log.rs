@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use store::durable::OpenError;
 use store::limits::SET_ASIDE_MS;
-use store::{DatabaseId, Mode, SET_ASIDE_FOLDER, Store};
+use store::{DatabaseId, Durability, Mode, SET_ASIDE_FOLDER, Store};
 use testkit::suite::{StandingClock, put};
 use wal::LogConfig;
 use wal::disk::{Disk, Fault, SimulatedDisk, Step};
@@ -241,6 +241,62 @@ fn newest_files_of_the_log_are_missed_if_they_are_gone() {
             log = with_files(&disk, false);
         }
     }
+}
+
+/// Fills files of the log, whose groups no answer waits for, and loses the power. Returns how many
+/// files there are.
+fn with_lost_end(disk: &SimulatedDisk, groups: u64) -> usize {
+    let mut config = config();
+    config.default_database.durability = Durability::Written;
+    let mut durable = Durable::open(config, disk).expect("it is whole");
+    let mut clock = StandingClock { now_ms: 1 };
+    for number in 0..groups {
+        let mut batch = durable.store.write_batch();
+        let mut commit = batch.begin(number, DatabaseId::DEFAULT, Mode::Atomic);
+        let key = number.to_be_bytes();
+        (commit.push(&put(&key, &[1; 3000]))).expect("within the limits");
+        commit.submit();
+        durable.mailbox.submit(&mut batch);
+        while durable.rounds.round(&mut clock) {}
+    }
+    disk.lose_power();
+    drop(durable);
+    files_of_log(disk)
+}
+
+fn files_of_log(disk: &SimulatedDisk) -> usize {
+    let names = disk.list().expect("it can be listed");
+    names.iter().filter(|name| name.ends_with(".log")).count()
+}
+
+/// What a start takes away of the end of a log, where nothing is that counts, is not missed by the
+/// next one, wherever the first was cut off.
+#[test]
+fn files_that_a_start_does_not_need_are_not_missed_if_it_is_cut_off() {
+    let mut taken_away = 0;
+    for groups in 40..110 {
+        let whole = testkit::simulated_disk(groups);
+        let files = with_lost_end(&whole, groups);
+        for fault in [Fault::PowerLoss, Fault::Full] {
+            for step in 0.. {
+                let disk = whole.fork();
+                let planned = disk.step_count() + step;
+                disk.plan(planned, fault);
+                drop(Durable::open(config(), &disk));
+                let is_through = disk.step_count() <= planned;
+                taken_away += usize::from(is_through && files_of_log(&disk) < files);
+                disk.lose_power();
+                disk.forget_plans();
+                let second = Durable::open(config(), &disk);
+                let what = || format!("{groups} groups, {fault:?} in step {step}");
+                drop(second.unwrap_or_else(|error| panic!("{}: {error}", what())));
+                if is_through {
+                    break;
+                }
+            }
+        }
+    }
+    assert!(taken_away > 0);
 }
 
 #[test]
