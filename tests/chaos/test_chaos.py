@@ -156,7 +156,8 @@ def assert_nothing_is_left(server, sockets_before):
     assert opened == closed > CONNECTIONS, f"{opened} connections were opened, {closed} closed"
     assert_calls_add_up(families(server))
     for code in ["Internal", "INTERNAL", "DataLoss", "DATA_LOSS"]:
-        ended = [name for name, value in now.items() if value and f"('grpc_code', '{code}')" in name]
+        label = f"('grpc_code', '{code}')"
+        ended = [name for name, value in now.items() if value and label in name]
         assert not ended, f"{server.log()}\nno call may end with {code}: {ended}"
     return now
 
