@@ -188,6 +188,14 @@ pub const STREAM_UNSENT_BYTES: usize = 256 << 10;
 /// calls begin to, while memory is short: about what a connection may hold then in any case.
 pub const READY_BYTES: usize = 64 << 10;
 
+/// Refusals of requests of baidu_std or SRPC that wait while the output is full. They take none of
+/// the streams, and a peer that sends what is refused and does not read gets no further.
+pub const MAX_PENDING_REFUSALS: usize = 64;
+
+/// What a response of baidu_std or SRPC takes while it waits, beside its bytes: its place in the
+/// queue, and a buffer of its own. Most are smaller than that.
+pub const QUEUED_RESPONSE_BYTES: usize = 512;
+
 /// Bytes that the connection appends to the output before it keeps the rest back. The driver hands
 /// them to the kernel in one go.
 pub const OUTPUT_BOUND_BYTES: usize = 256 << 10;

@@ -412,17 +412,18 @@ impl ServerConnection {
 
     #[cold]
     fn stop_packed(&mut self, stream: StreamKey, error: InflateError, out: &mut Vec<u8>) -> Step {
-        let (cause, text) = match error {
-            InflateError::Damaged => (
-                Cause::DamagedRequest,
-                "the message cannot be decompressed by its compress_type".to_owned(),
-            ),
+        let (cause, refusal) = match error {
+            InflateError::Damaged => {
+                let status = codes::srpc::REQUEST_DECOMPRESS_ERROR;
+                let text = "the message cannot be decompressed by its compress_type";
+                let refusal = Refusal::of_srpc(codes::EREQUEST, status, text);
+                (Cause::DamagedRequest, refusal)
+            }
             InflateError::TooLarge { .. } => {
-                (Cause::MessageTooLarge, error.status().message().to_owned())
+                let text = error.status().message().to_owned();
+                (Cause::MessageTooLarge, Refusal::new(codes::ELIMIT, text))
             }
         };
-        let status = codes::srpc::REQUEST_DECOMPRESS_ERROR;
-        let refusal = Refusal::of_srpc(codes::EREQUEST, status, text);
         self.stop(stream, cause, &refusal, out)
     }
 

@@ -3,6 +3,7 @@
 use super::{SendNeed, ServerConnection};
 use crate::http2::outbound::Charge;
 use crate::http2::{Event, Pause, StreamKey};
+use crate::limits;
 
 impl ServerConnection {
     /// Returns whether calls may produce something for the peer: less than
@@ -29,7 +30,13 @@ impl ServerConnection {
     /// full.
     #[inline]
     pub fn unsent_bytes(&self) -> usize {
-        self.unsent_bytes + self.streams.claims.reserved
+        self.unsent_bytes + self.queue_bytes() + self.streams.claims.reserved
+    }
+
+    /// Returns what the responses that wait take beside their bytes.
+    #[inline]
+    fn queue_bytes(&self) -> usize {
+        self.queue.len() * limits::QUEUED_RESPONSE_BYTES
     }
 
     /// Returns the bytes that wait for the peer to take them.
@@ -70,6 +77,7 @@ impl ServerConnection {
             + put_back.sum::<usize>()
             + self.streams.attachment_bytes
             + self.unsent_bytes
+            + self.queue_bytes()
             + self.out_bytes()
             + self.streams.claims.ready
             + self.streams.claims.kept
@@ -168,7 +176,7 @@ impl ServerConnection {
     /// Returns how many bytes may be sent before nothing more is produced.
     pub fn send_room(&self) -> usize {
         match self.has_capacity() {
-            true => self.config.max_unsent_bytes - self.unsent_bytes(),
+            true => (self.config.max_unsent_bytes).saturating_sub(self.unsent_bytes()),
             false => 0,
         }
     }

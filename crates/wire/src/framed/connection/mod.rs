@@ -72,6 +72,8 @@ pub struct ServerConnection {
     // Sending.
     queue: VecDeque<QueuedResponse>,
     unsent_bytes: usize,
+    /// How many of those that wait have no stream.
+    queued_refusals: usize,
     shared_bytes: usize,
     sent_bytes: u64,
     pause: Pause,
@@ -126,6 +128,7 @@ impl ServerConnection {
             has_forced_turn: false,
             queue: VecDeque::new(),
             unsent_bytes: 0,
+            queued_refusals: 0,
             shared_bytes: 0,
             sent_bytes: 0,
             pause: Pause::No,

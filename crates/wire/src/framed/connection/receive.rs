@@ -326,6 +326,7 @@ impl ServerConnection {
         let runs = |stream| (self.streams.get(stream)).is_some_and(|found| !found.is_work_done);
         self.has_capacity()
             && self.streams.len() < self.config.max_streams as usize
+            && self.queued_refusals < limits::MAX_PENDING_REFUSALS
             && !self.alone.is_some_and(runs)
     }
 
@@ -338,7 +339,7 @@ impl ServerConnection {
         let hint = self.config.too_large_hint;
         let separator = if hint.is_empty() { "" } else { "; " };
         Err(Refusal::new(
-            codes::EREQUEST,
+            codes::ELIMIT,
             format!(
                 "the message has {} bytes, and {max_bytes} is the limit{separator}{hint}",
                 body.bytes

@@ -323,6 +323,7 @@ impl ServerConnection {
                 found.is_unsent = true;
             }
         }
+        self.queued_refusals += usize::from(stream.is_none());
         self.unsent_bytes += frame.bytes();
         self.queue.push_back(QueuedResponse {
             stream,
@@ -362,8 +363,9 @@ impl ServerConnection {
             }
             let stream = response.stream;
             self.queue.pop_front();
-            if let Some(stream) = stream {
-                self.streams.end_unsent(stream);
+            match stream {
+                Some(stream) => self.streams.end_unsent(stream),
+                None => self.queued_refusals -= 1,
             }
         }
     }
@@ -379,6 +381,7 @@ impl ServerConnection {
     pub(super) fn drop_queue(&mut self) {
         self.unsent_bytes = 0;
         self.shared_bytes = 0;
+        self.queued_refusals = 0;
         for response in std::mem::take(&mut self.queue) {
             if let Some(stream) = response.stream {
                 self.streams.end_unsent(stream);

@@ -461,7 +461,7 @@ fn what_is_larger_than_a_message_may_be_is_thrown_away_and_the_next_is_served() 
     for _ in 0..2 {
         echo.receive(&frame(&format!("{META} 2001"), &"00".repeat(21)));
         let (code, text) = error_of(&echo.take());
-        assert_eq!(code, 1003);
+        assert_eq!(code, 2004);
         assert!(
             text.contains("21 bytes") && text.contains("20 is the limit"),
             "{text}"
@@ -478,7 +478,7 @@ fn what_is_larger_than_a_message_may_be_is_thrown_away_and_the_next_is_served() 
     let digits: String = packed.iter().map(|byte| format!("{byte:02x}")).collect();
     echo.receive(&frame(&format!("{META} 1802 2001"), &digits));
     let (code, text) = error_of(&echo.take());
-    assert_eq!((code, echo.cancelled), (1003, 1));
+    assert_eq!((code, echo.cancelled), (2004, 1));
     assert!(text.contains("when decompressed"), "{text}");
 }
 
@@ -556,7 +556,8 @@ fn a_large_response_goes_out_in_parts_and_is_held_until_its_last_byte_is_out() {
             assert!(echo.out.len() == 10_000 && echo.out.capacity() < BYTES / 2);
             assert!(echo.out.starts_with(&[round; 100]));
             let held_bytes = echo.connection.held_bytes();
-            assert!((BYTES..BYTES + 200).contains(&held_bytes), "{held_bytes}");
+            let most = BYTES + limits::QUEUED_RESPONSE_BYTES + 200;
+            assert!((BYTES..most).contains(&held_bytes), "{held_bytes}");
             let mut all = echo.take().split_off(100);
             while echo.connection.wants_transmit() {
                 assert_eq!(echo.connection.held_bytes(), held_bytes);
@@ -573,6 +574,36 @@ fn a_large_response_goes_out_in_parts_and_is_held_until_its_last_byte_is_out() {
                 (0, 0)
             );
         }
+    }
+}
+
+/// The smallest frame that is answered at all: what waits takes many times the bytes of it.
+#[test]
+fn refusals_that_nobody_takes_are_charged_and_bounded() {
+    const FRAMES: usize = 1_000;
+    let mut echo = Echo::new(Protocol::BaiduStd);
+    echo.connection.config.output_bound_bytes = 500;
+    let empty = b"PRPC\0\0\0\0\0\0\0\0";
+    for _ in 0..2 {
+        echo.receive(&empty.repeat(FRAMES));
+        assert!(echo.out.len() < 700, "{}", echo.out.len());
+        // What was read was answered, and the rest is not read.
+        assert!(echo.input.len() > empty.len() * (FRAMES - 80));
+        let held_bytes = echo.connection.held_bytes();
+        assert!(
+            held_bytes >= 64 * limits::QUEUED_RESPONSE_BYTES,
+            "{held_bytes}"
+        );
+        assert!(echo.connection.memory_bytes() < held_bytes + 40_000);
+        let mut all = Vec::new();
+        while !echo.out.is_empty() {
+            all.extend(echo.take());
+            echo.connection.transmit(&mut echo.out, 0);
+            echo.receive(&[]);
+        }
+        let answers = all.windows(4).filter(|bytes| bytes == b"PRPC").count();
+        assert_eq!((answers, echo.input.len()), (FRAMES, 0));
+        assert_eq!(echo.connection.held_bytes(), 0);
     }
 }
 
