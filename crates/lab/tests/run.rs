@@ -511,7 +511,10 @@ fn the_server_says_how_many_calls_it_allows() {
         (20, 2)
     );
     let text = Report::new("Echo".into(), &plan, outcome, 1).text();
-    assert!(text.contains("the server allows 2 calls at once"), "{text}");
+    assert!(
+        text.contains("2 calls at once on a connection, fewer"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -470,7 +470,8 @@ fn the_text_has_a_line_for_each_thing_to_know() {
              and are not among the latencies",
             "  11 calls waited for a free place, which is part of their latency: more \
              --connections or --in-flight give more places",
-            "  the server allows 3 calls at once on a connection, fewer than --in-flight",
+            "  3 calls at once on a connection, fewer than --in-flight: the server allows no more, \
+             or larger messages than can wait on one",
             "  connections made again: 17",
             "latency (µs)       mean       p50       p90       p99     p99.9    p99.99       max",
         ]

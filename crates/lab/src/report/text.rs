@@ -134,7 +134,8 @@ fn notes(report: &Report) -> Vec<String> {
     }
     if tally.server_allows != u64::MAX {
         notes.push(format!(
-            "  the server allows {} calls at once on a connection, fewer than --in-flight",
+            "  {} calls at once on a connection, fewer than --in-flight: the server allows no \
+             more, or larger messages than can wait on one",
             tally.server_allows
         ));
     }

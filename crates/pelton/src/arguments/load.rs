@@ -119,12 +119,22 @@ pub struct LoadArguments {
     pub method: Option<MethodName>,
 
     /// Call an echo service instead, with messages of so many bytes: example.EchoService/Echo of
-    /// brpc's examples, with --protocol srpc BenchmarkPB/echo_pb of SRPC's benchmark. No token goes
-    /// with it but one that --token-file names on this command line
+    /// brpc's examples, with --protocol srpc BenchmarkPB/echo_pb of SRPC's benchmark, which answers
+    /// with an empty message. A Pelton server takes 16 MiB if it is not told otherwise. No token
+    /// goes with it but one that --token-file names on this command line
     #[arg(
         long,
         value_name = "SIZE",
-        conflicts_with_all = ["method", "mix", "batch", "pipe", "fill"],
+        conflicts_with_all = [
+            "method",
+            "data",
+            "data_file",
+            "descriptor_set",
+            "mix",
+            "batch",
+            "pipe",
+            "fill",
+        ],
         value_parser = parse_echo_size
     )]
     pub echo: Option<usize>,
@@ -230,7 +240,7 @@ pub enum LoadProtocol {
     /// HTTP/2
     Grpc,
     /// the default protocol of brpc
-    #[value(name = "baidu_std")]
+    #[value(name = "baidu_std", alias = "brpc")]
     BaiduStd,
     /// that of SRPC, which carries one call at a time on a connection
     Srpc,

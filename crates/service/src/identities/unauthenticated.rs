@@ -49,7 +49,8 @@ impl Unauthenticated {
             match self {
                 Unauthenticated::Missing => {
                     "this call needs a token: send the header `authorization: Bearer pelton_…` \
-                     (PELTON_TOKEN or --token-file of pelton)"
+                     (--token-file or PELTON_TOKEN of pelton; over baidu_std it is the \
+                     authentication data)"
                 }
                 Unauthenticated::NoToken => {
                     "the header authorization is not `Bearer pelton_…`, a token of this server: \
