@@ -11,6 +11,7 @@ import time
 import zlib
 
 from framed_client import (
+    ELIMIT,
     ELOGOFF,
     EPERM,
     EREQUEST,

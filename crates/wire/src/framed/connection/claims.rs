@@ -35,7 +35,7 @@ impl ServerConnection {
 
     /// Returns what the responses that wait take beside their bytes.
     #[inline]
-    fn queue_bytes(&self) -> usize {
+    pub(super) fn queue_bytes(&self) -> usize {
         self.queue.len() * limits::QUEUED_RESPONSE_BYTES
     }
 

@@ -390,6 +390,7 @@ impl ServerConnection {
             + self.message.memory_bytes()
             + self.incoming.bytes()
             + self.unsent_bytes
+            + self.queue_bytes()
             + self.out_bytes()
             + put_back.map(|one| one.message.capacity()).sum::<usize>()
             + self.events.capacity() * size_of::<Event>()
