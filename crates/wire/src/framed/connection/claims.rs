@@ -176,7 +176,7 @@ impl ServerConnection {
     /// Returns how many bytes may be sent before nothing more is produced.
     pub fn send_room(&self) -> usize {
         match self.has_capacity() {
-            true => (self.config.max_unsent_bytes).saturating_sub(self.unsent_bytes()),
+            true => self.config.max_unsent_bytes - self.unsent_bytes(),
             false => 0,
         }
     }

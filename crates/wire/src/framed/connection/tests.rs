@@ -591,7 +591,7 @@ fn refusals_that_nobody_takes_are_charged_and_bounded() {
         assert!(echo.input.len() > empty.len() * (FRAMES - 80));
         let held_bytes = echo.connection.held_bytes();
         assert!(
-            held_bytes >= 64 * limits::QUEUED_RESPONSE_BYTES,
+            held_bytes >= limits::MAX_PENDING_REFUSALS * limits::QUEUED_RESPONSE_BYTES,
             "{held_bytes}"
         );
         assert!(echo.connection.memory_bytes() < held_bytes + 40_000);
