@@ -244,34 +244,35 @@ pub fn route_of_any(path: &[u8]) -> Option<Method> {
 }
 
 fn route_of_short(path: &[u8]) -> Option<Method> {
-    let (service, method) = names(path)?;
-    let is_it = |other: &&Method| {
-        let found = other.path().rsplit_once('/');
-        found.is_some_and(|(full, name)| name == method && short(full) == service)
-    };
+    let asked = full_name(path)?;
+    let is_it = |method: &&Method| is_short_of(asked, method.path());
     Method::ALL.iter().find(is_it).copied()
 }
 
 /// Returns whether there is a service that such a path names.
 pub fn has_service(path: &[u8]) -> bool {
-    names(path).is_some_and(|(service, _)| {
+    let service = full_name(path).and_then(|name| name.rsplit_once('/'));
+    service.is_some_and(|(service, _)| {
         let mut methods = Method::ALL.iter().filter(|method| !method.is_plain());
         methods.any(|method| {
             let full = method.service_label();
-            full == service || short(full) == service
+            full == service || is_short_of(service, full)
         })
     })
 }
 
-/// Splits a path into the names of service and method.
-fn names(path: &[u8]) -> Option<(&str, &str)> {
-    let path = str::from_utf8(path.strip_prefix(b"/")?).ok()?;
-    path.rsplit_once('/')
+/// Returns the names of service and method of a path, as they stand there.
+fn full_name(path: &[u8]) -> Option<&str> {
+    str::from_utf8(path.strip_prefix(b"/")?).ok()
 }
 
-/// Returns the name of a service without its package.
-fn short(full: &str) -> &str {
-    full.rsplit_once('.').map_or(full, |(_, name)| name)
+/// Returns whether a name is another one without its package. By the end, as names mostly differ
+/// there: whoever calls what there is not has every method compared.
+fn is_short_of(name: &str, full: &str) -> bool {
+    let package = full
+        .strip_suffix(name)
+        .and_then(|rest| rest.strip_suffix('.'));
+    package.is_some() && !name.contains('.')
 }
 
 impl Method {
@@ -571,6 +572,8 @@ mod tests {
             ("/EchoService/Echo", Some(Method::BrpcEcho)),
             ("/BenchmarkPB/echo_pb", Some(Method::SrpcEchoPb)),
             ("/v1.KeyValue/Get", None),
+            ("/Value/Get", None),
+            ("/.KeyValue/Get", None),
             ("/KeyValue/get", None),
             ("/KeyValue", None),
             ("KeyValue/Get", None),
@@ -585,6 +588,8 @@ mod tests {
             assert_eq!(route_of_any(full.as_bytes()), Some(method), "{full}");
         }
         assert!(has_service(b"/KeyValue/No") && has_service(b"/pelton.v1.KeyValue/No"));
+        assert!(!has_service(b"/v1.KeyValue/Get") && !has_service(b"/Value/Get"));
+        assert!(!has_service(b"//Get") && !has_service(b"/.KeyValue/Get"));
         assert!(!has_service(b"/No/Get") && !has_service(b"/http.Gupload/upload"));
         assert!(!has_service(b"\xff/Get") && !has_service(b""));
     }
