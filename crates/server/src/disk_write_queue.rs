@@ -43,7 +43,7 @@ impl DiskWriteQueue {
     /// Sends off all commits of a batch.
     pub fn send(&mut self, batch: WriteBatch, targets: Targets<'_>) {
         let batch = Box::new(batch);
-        self.bytes += batch.bytes();
+        self.bytes += batch.held_bytes();
         let number = self.first + self.waiting.len() as u64;
         if !batch.wants_reads() {
             self.waiting.push_back(BatchState::Ready(batch));
@@ -73,7 +73,7 @@ impl DiskWriteQueue {
         }
     }
 
-    /// Returns the bytes of keys and values in batches that are not with the committer yet.
+    /// Returns the bytes that batches hold which are not with the committer yet.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -102,7 +102,7 @@ impl DiskWriteQueue {
         } else if at == 0 && read > 0 {
             let mut rest = Box::new(batch.next_batch());
             batch.split_off(read, &mut rest);
-            self.bytes -= batch.bytes();
+            self.bytes -= batch.held_bytes();
             mailbox.submit(&mut batch);
             BatchState::Unread(rest)
         } else {
@@ -153,7 +153,7 @@ impl DiskWriteQueue {
 
     fn go_on(&mut self, mailbox: &Mailbox) {
         while let Some(BatchState::Ready(ready)) = self.waiting.front_mut() {
-            self.bytes -= ready.bytes();
+            self.bytes -= ready.held_bytes();
             mailbox.submit(ready);
             self.waiting.pop_front();
             self.first += 1;

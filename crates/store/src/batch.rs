@@ -197,6 +197,13 @@ impl WriteBatch {
         self.operations.bytes()
     }
 
+    /// How many bytes the commits that wait take, with their keys and values: of many short
+    /// operations in one request, much more than these.
+    #[inline]
+    pub fn held_bytes(&self) -> usize {
+        self.operations.held_bytes() + self.len() * size_of::<CommitRecord>()
+    }
+
     /// Whether a database is on disk, as far as it is known: it may have been converted just now.
     #[inline]
     pub fn is_on_disk(&mut self, database: DatabaseId) -> bool {

@@ -37,6 +37,12 @@ impl Operations {
         self.payload.len()
     }
 
+    /// Returns the bytes that they take: of many short ones, the records take most.
+    #[inline]
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.payload.len() + self.records.len() * size_of::<OperationRecord>()
+    }
+
     /// Returns where they end now.
     #[inline]
     pub(crate) fn end(&self) -> OperationsEnd {

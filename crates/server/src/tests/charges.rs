@@ -142,7 +142,8 @@ fn writes_are_charged_until_the_committer_has_answered() {
         }
         bench.turn();
         let keys_and_values = 10_003 + 50_003;
-        assert_eq!(charged(&bench.pair) - at_rest, keys_and_values, "{round}");
+        let records = charged(&bench.pair) - at_rest - keys_and_values;
+        assert!((2 * 100..2 * 400).contains(&records), "{round}: {records}");
         bench.commit();
         assert_eq!(bench.ended.drain(..).count(), 2);
         assert_eq!(charged(&bench.pair), at_rest, "{round}");

@@ -194,7 +194,7 @@ pub(super) struct Slot {
     /// Small; that of a mailbox that is gone is used again.
     pub(super) number: usize,
     waker: Waker,
-    /// Of keys and values in batches that were submitted and are not decided.
+    /// What batches hold that were submitted and are not decided.
     waiting_bytes: AtomicUsize,
     mail: Mutex<Mail>,
 }
@@ -232,7 +232,7 @@ impl Slot {
 
     /// Gives a batch back that is decided.
     pub(super) fn give_back(&self, mut batch: WriteBatch) {
-        let bytes = batch.bytes();
+        let bytes = batch.held_bytes();
         batch.clear();
         self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
         let mut mail = self.mail.lock();
@@ -271,7 +271,7 @@ impl Mailbox {
             batch.logged_len(),
             "volatile commits are carried out by the loop"
         );
-        (self.slot.waiting_bytes).fetch_add(batch.bytes(), Ordering::Relaxed);
+        (self.slot.waiting_bytes).fetch_add(batch.held_bytes(), Ordering::Relaxed);
         let mut mail = self.slot.mail.lock();
         mail.under_way += batch.len();
         let is_first = !mail.is_listed();
@@ -319,7 +319,7 @@ impl Mailbox {
         self.slot.mail.lock().under_way == 0
     }
 
-    /// Returns the bytes of keys and values that wait for the committer to decide about them.
+    /// Returns the bytes that batches hold about which the committer has yet to decide.
     #[inline]
     pub fn waiting_bytes(&self) -> usize {
         self.slot.waiting_bytes.load(Ordering::Relaxed)
