@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::send::Refusal;
-use super::{ServerConnection, Step};
+use super::{NS_PER_MS, ServerConnection, Step};
 use crate::framed::baidu_std::compress;
 use crate::framed::checksum;
 use crate::framed::codes;
@@ -38,7 +38,8 @@ impl Incoming {
         match self {
             Incoming::Between | Incoming::Discarded { .. } => 0,
             Incoming::Body(body) => match body.state {
-                BodyState::Begun | BodyState::AwaitsTurn => 0,
+                // What was set aside for the rest is untouched, and no memory yet.
+                BodyState::Unproven | BodyState::AwaitsTurn => body.gathered.len(),
                 BodyState::HasTurn => body.bytes,
             },
             Incoming::Packed(packed) => packed.bytes(),
@@ -62,13 +63,16 @@ pub(super) struct Body {
     crc: u32,
     /// How much was gathered when it was last found to go on.
     progress_bytes: usize,
+    /// The same within its turn, and when that lapses unless more comes, in nanoseconds.
+    turn_progress_bytes: usize,
+    lapses_at_ns: u64,
 }
 
 /// How far a body is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyState {
-    /// It may lie whole in the input.
-    Begun,
+    /// So little lies in the input of what is left that its sender has not shown that it goes on.
+    Unproven,
     /// It is large, and there is no memory for it yet.
     AwaitsTurn,
     /// It is gathered.
@@ -83,10 +87,12 @@ impl Body {
             attachment_bytes: 0,
             compress_type: compress::NONE,
             checksum: None,
-            state: BodyState::Begun,
+            state: BodyState::Unproven,
             gathered: Vec::new(),
             crc: 0,
             progress_bytes: 0,
+            turn_progress_bytes: 0,
+            lapses_at_ns: 0,
         }
     }
 
@@ -95,6 +101,23 @@ impl Body {
         self.attachment_bytes == 0
             && self.compress_type == compress::NONE
             && self.checksum.is_none()
+    }
+
+    /// Returns the bytes that are still to be gathered.
+    #[inline]
+    fn left_bytes(&self) -> usize {
+        self.bytes - self.gathered.len()
+    }
+
+    fn begin_turn(&mut self, now_ns: u64) {
+        self.state = BodyState::HasTurn;
+        self.gathered.reserve_exact(self.left_bytes());
+        self.go_on_with_turn(now_ns);
+    }
+
+    fn go_on_with_turn(&mut self, now_ns: u64) {
+        self.turn_progress_bytes = self.gathered.len();
+        self.lapses_at_ns = now_ns + limits::TURN_LAPSE_MS * NS_PER_MS;
     }
 
     /// Adds what came next to the checksum. `from` is where it stands in the body.
@@ -189,26 +212,25 @@ impl ServerConnection {
             return Step::Again;
         };
         let is_wanted = self.streams.running_mut(body.stream).is_some();
-        let left_bytes = body.bytes - body.gathered.len();
+        let left_bytes = body.left_bytes();
         if !is_wanted {
             self.discard(left_bytes);
             return Step::Again;
         }
         let rest = &input[*consumed..];
         match body.state {
-            BodyState::Begun if rest.len() >= body.bytes => {
+            BodyState::Unproven if body.gathered.is_empty() && rest.len() >= body.bytes => {
                 let range = *consumed..*consumed + body.bytes;
                 *consumed = range.end;
                 body.sum(0, &input[range.clone()]);
                 self.body_in_input(range, input, out)
             }
-            BodyState::Begun if body.bytes <= limits::MAX_FRAME_BYTES => {
-                if self.rest_due_ns.is_none() {
-                    self.expect_rest(limits::NO_PROGRESS_TIMEOUT_MS);
-                }
-                Step::Wait
+            BodyState::Unproven if rest.len() < left_bytes.min(limits::PROBE_BYTES as usize) => {
+                let come_bytes = body.gathered.len() + rest.len();
+                let may_be_slow = body.bytes > limits::PROBE_BYTES as usize;
+                self.expect_progress(come_bytes, may_be_slow)
             }
-            BodyState::Begun => {
+            BodyState::Unproven => {
                 body.state = BodyState::AwaitsTurn;
                 Step::Again
             }
@@ -230,10 +252,24 @@ impl ServerConnection {
         if body.gathered.len() == body.bytes {
             return self.body_gathered(out);
         }
-        let progress = body.gathered.len() - body.progress_bytes;
-        let left = body.bytes - body.gathered.len();
-        if is_progress(progress, left) || self.rest_due_ns.is_none() {
-            body.progress_bytes = body.gathered.len();
+        let in_turn = body.gathered.len() - body.turn_progress_bytes;
+        if in_turn >= limits::TURN_PROGRESS_BYTES as usize {
+            body.go_on_with_turn(self.now_ns);
+        }
+        let come_bytes = body.gathered.len();
+        self.expect_progress(come_bytes, true)
+    }
+
+    /// So much of a body has come. Its sender has time for the rest, and anew with each part of it
+    /// if it may be slow.
+    fn expect_progress(&mut self, come_bytes: usize, may_be_slow: bool) -> Step {
+        let Incoming::Body(body) = &mut self.incoming else {
+            return Step::Again;
+        };
+        let progress = come_bytes - body.progress_bytes;
+        let goes_on = may_be_slow && is_progress(progress, body.bytes - come_bytes);
+        if goes_on || self.rest_due_ns.is_none() {
+            body.progress_bytes = come_bytes;
             self.expect_rest(limits::NO_PROGRESS_TIMEOUT_MS);
         }
         Step::Wait
@@ -246,12 +282,31 @@ impl ServerConnection {
         let Incoming::Body(body) = &mut self.incoming else {
             return Step::Again;
         };
-        if self.are_windows_shut || body.bytes > self.turn_allowance {
+        if self.are_windows_shut || body.left_bytes() > self.turn_allowance {
             return Step::Wait;
         }
-        self.turn_allowance -= body.bytes;
-        begin_turn(body);
+        self.turn_allowance -= body.left_bytes();
+        body.begin_turn(self.now_ns);
         Step::Again
+    }
+
+    /// Returns when the turn of a body lapses that has one, in nanoseconds.
+    pub(super) fn lapses_at_ns(&self) -> Option<u64> {
+        match &self.incoming {
+            Incoming::Body(body) if body.state == BodyState::HasTurn => Some(body.lapses_at_ns),
+            _ => None,
+        }
+    }
+
+    /// Ends the turn of a body that stands still, so that others get theirs. It has another one
+    /// when it goes on.
+    pub(super) fn lapse_turn(&mut self) {
+        let is_over = (self.lapses_at_ns()).is_some_and(|at_ns| at_ns <= self.now_ns);
+        if let Incoming::Body(body) = &mut self.incoming
+            && is_over
+        {
+            body.state = BodyState::Unproven;
+        }
     }
 
     /// A body lies whole in the input.
@@ -471,7 +526,7 @@ impl ServerConnection {
     pub fn next_turn_bytes(&self) -> usize {
         match &self.incoming {
             _ if !self.waits_for_turn() => 0,
-            Incoming::Body(body) => body.bytes,
+            Incoming::Body(body) => body.left_bytes(),
             Incoming::Packed(packed) => packed.unpacking.memory_bytes(),
             Incoming::Between | Incoming::Discarded { .. } => 0,
         }
@@ -496,7 +551,7 @@ impl ServerConnection {
     pub fn force_turn(&mut self) {
         match &mut self.incoming {
             Incoming::Body(body) if body.state == BodyState::AwaitsTurn => {
-                begin_turn(body);
+                body.begin_turn(self.now_ns);
                 self.has_forced_turn = true;
             }
             Incoming::Packed(packed) => packed.is_granted = true,
@@ -508,9 +563,7 @@ impl ServerConnection {
     #[inline]
     pub fn expected_bytes(&self) -> usize {
         match &self.incoming {
-            Incoming::Body(body) if body.state == BodyState::HasTurn => {
-                body.bytes - body.gathered.len()
-            }
+            Incoming::Body(body) if body.state == BodyState::HasTurn => body.left_bytes(),
             _ => 0,
         }
     }
@@ -548,9 +601,4 @@ impl ServerConnection {
 /// Returns whether so many bytes, of a body that lacks others, show that it goes on.
 pub(super) fn is_progress(bytes: usize, left_bytes: usize) -> bool {
     bytes >= left_bytes.div_ceil(limits::PROGRESS_SHARE)
-}
-
-fn begin_turn(body: &mut Body) {
-    body.state = BodyState::HasTurn;
-    body.gathered.reserve_exact(body.bytes);
 }
