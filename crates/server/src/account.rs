@@ -199,6 +199,19 @@ impl Account {
         self.limit_bytes - self.limit_bytes / limits::SMALL_CALLS_SHARE
     }
 
+    /// Returns what messages may still take before they come that are no larger than
+    /// [`Account::short_message_bytes`], in bytes: those that are larger leave them some.
+    pub fn left_for_short_messages(&self) -> usize {
+        let left = self.limit_bytes - self.limit_bytes / limits::SMALL_CALLS_SHARE / 2;
+        left.saturating_sub(self.charged_bytes())
+            .min(self.short_message_bytes())
+    }
+
+    /// Returns up to how many bytes a large message finds memory that larger ones do not.
+    pub fn short_message_bytes(&self) -> usize {
+        self.limit_bytes / limits::SHORT_MESSAGE_SHARE
+    }
+
     /// Lets one connection of the server receive one message beyond the limit, so that something
     /// always moves, unless those before it have left too much. To be followed by
     /// [`Account::end_overdraft`] if it returns true.

@@ -113,6 +113,11 @@ pub const BUFFERED_BYTES_SHARE: u64 = 4;
 /// quarter: it is accounted for before they come, and the rest of their senders waits.
 pub const SMALL_CALLS_SHARE: usize = 4;
 
+/// The part of the memory of [`BUFFERED_BYTES_SHARE`], a 16th, up to which a large message finds
+/// memory that larger ones do not: half of what [`SMALL_CALLS_SHARE`] leaves. Stops senders of the
+/// largest messages, who stand still when it is their turn, from keeping all others waiting.
+pub const SHORT_MESSAGE_SHARE: usize = 16;
+
 /// The part of the memory of [`BUFFERED_BYTES_SHARE`] that the answer to one batch may take, a
 /// half: an eighth of the memory limit. It lies there until its caller has read it, and no other
 /// large call goes on above the whole. [`service::limits::ANSWER_BYTES`] where that is more, and

@@ -49,6 +49,13 @@ impl TurnQueue {
         self.0.iter().find(is_helped).copied()
     }
 
+    /// The first of those that lack so little that they have memory of their own.
+    fn next_short(&self, account: &Account) -> Option<LacksMemory> {
+        let most = account.short_message_bytes();
+        let is_helped = |waiting: &&LacksMemory| !waiting.is_shut && waiting.bytes <= most;
+        self.0.iter().find(is_helped).copied()
+    }
+
     /// Returns how it waits now: one that is known keeps its place and its time.
     fn insert(&mut self, waiting: LacksMemory) -> LacksMemory {
         match self.0.iter_mut().find(|other| other.id == waiting.id) {
@@ -77,14 +84,19 @@ impl TurnQueue {
     /// Lets a connection receive large messages as far as there is memory, if no other has asked
     /// before.
     pub fn allow(&self, http2: &mut Http2State, account: &Account) {
-        let next = self.next(account);
-        let is_next = next.is_none_or(|next| next.id == http2.link.id);
-        let allowance = if is_next && http2.connection.has_capacity() {
-            account.left_for_messages()
-        } else {
-            0
+        let allowance = match http2.connection.has_capacity() {
+            true => self.allowance(http2.link.id, account),
+            false => 0,
         };
         http2.connection.set_turn_allowance(allowance);
+    }
+
+    /// Returns what the next large message of a connection may take, in bytes.
+    fn allowance(&self, id: ConnectionId, account: &Account) -> usize {
+        let is_own = |next: Option<LacksMemory>| next.is_none_or(|next| next.id == id);
+        let long = is_own(self.next(account)).then(|| account.left_for_messages());
+        let short = is_own(self.next_short(account)).then(|| account.left_for_short_messages());
+        long.max(short).unwrap_or(0)
     }
 
     /// Has a connection wait for memory if its next large message has none, and goes on. Returns
@@ -143,20 +155,23 @@ impl TurnQueue {
     }
 
     /// Returns the connections to be visited: the first if it may go beyond the limit, and the next
-    /// if there is memory for it by now.
+    /// ones if there is memory for them by now.
     pub fn to_visit(&self, account: &Account) -> impl Iterator<Item = ConnectionId> + use<> {
         let first = self.first(account);
         let first = first.filter(|first| account.may_overdraw(first.is_compressed));
         let left = account.left_for_messages();
         let next = self.next(account).filter(|next| next.bytes <= left);
-        let ids = [first.map(|first| first.id), next.map(|next| next.id)];
-        ids.into_iter().flatten()
+        let left = account.left_for_short_messages();
+        let short = (self.next_short(account)).filter(|short| short.bytes <= left);
+        let visited = [first, next, short].into_iter().flatten();
+        visited.map(|waiting| waiting.id)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits;
     use crate::pair::Pair;
 
     fn id(slot: u32) -> ConnectionId {
@@ -227,6 +242,58 @@ mod tests {
                 assert_eq!(queue.to_visit(account).next(), Some(id(first)));
                 assert_eq!(queue.next(account), Some(waiting(1, 750_000, false)));
             }
+        }
+    }
+
+    /// While the largest messages have all that they may have, and wait.
+    #[test]
+    fn short_messages_pass_those_for_which_there_is_no_memory() {
+        let account = Account::new(1 << 20);
+        let wake: crate::SharedWaker = std::sync::Arc::new(|| {});
+        let mut others = account.open(&net::PeerAddress::Simulated(1), &wake);
+        let most = account.most_for_messages();
+        let short = account.short_message_bytes();
+        let left = account.limit_bytes() / limits::SMALL_CALLS_SHARE / 2;
+        assert!(short < left);
+        let mut hold = |bytes| {
+            let held = crate::account::Held {
+                charged_bytes: bytes,
+                all_bytes: bytes,
+                ..Default::default()
+            };
+            others.change(held, 0);
+        };
+        let visited = |queue: &TurnQueue| -> Vec<_> {
+            let ids = queue.to_visit(&account);
+            ids.map(|id| id.slot).collect()
+        };
+        assert!(account.try_overdraft(false));
+        for _ in 0..2 {
+            let mut queue = TurnQueue::default();
+            queue.insert(waiting(8, most, false));
+            queue.insert(waiting(9, short, false));
+            hold(most);
+            assert_eq!(account.left_for_messages(), 0);
+            assert_eq!(account.left_for_short_messages(), short);
+            assert_eq!(visited(&queue), [9]);
+            hold(most + left - short);
+            assert_eq!(visited(&queue), [9]);
+            hold(most + left - short + 1);
+            assert_eq!(account.left_for_short_messages(), short - 1);
+            assert_eq!(visited(&queue), [0; 0]);
+            // Another one that is as short waits behind it; one that is larger has no such way.
+            hold(most);
+            let allowed = |queue: &TurnQueue| queue.allowance(id(1), &account);
+            assert_eq!(allowed(&queue), 0);
+            queue.remove(id(9));
+            assert_eq!(allowed(&queue), short);
+            queue.insert(waiting(9, short + 1, false));
+            assert_eq!(allowed(&queue), short);
+            assert_eq!(visited(&queue), [0; 0]);
+            queue.remove(id(8));
+            queue.remove(id(9));
+            hold(0);
+            assert_eq!(allowed(&queue), most);
         }
     }
 
