@@ -356,7 +356,10 @@ impl Core {
             ),
             Event::Cancelled { stream, cause } => (stream, self.cancelled(cause), true),
             // No client asks for parts.
-            Event::HalfClosed { .. } | Event::Request { .. } | Event::Part { .. } => return None,
+            Event::HalfClosed { .. }
+            | Event::Request { .. }
+            | Event::Part { .. }
+            | Event::Refused => return None,
         };
         let token = self.connection.token(call);
         if over {

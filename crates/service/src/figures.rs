@@ -89,6 +89,9 @@ pub enum RefusedFor {
     Buffers,
     /// There is no such method.
     UnknownMethod,
+    /// What came is a frame of baidu_std or SRPC, and no call: it names no method, cannot be
+    /// decoded, or asks for what the server has not.
+    NoCall,
     /// It needs a token and has none.
     TokenMissing,
     /// What it has is no token, or one that is not known: any more, or here.
@@ -103,13 +106,14 @@ pub enum RefusedFor {
 
 impl RefusedFor {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [RefusedFor; 11] = [
+    pub const ALL: [RefusedFor; 12] = [
         RefusedFor::Stopping,
         RefusedFor::Connections,
         RefusedFor::AddressConnections,
         RefusedFor::RunningCalls,
         RefusedFor::Buffers,
         RefusedFor::UnknownMethod,
+        RefusedFor::NoCall,
         RefusedFor::TokenMissing,
         RefusedFor::TokenWrong,
         RefusedFor::TokenExpired,
@@ -457,6 +461,6 @@ mod tests {
         }
         other.refused(RefusedFor::Stopping);
         let refused = figures.totals().refused.map(|(calls, _)| calls);
-        assert_eq!(refused, [2, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
+        assert_eq!(refused, [2, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
     }
 }

@@ -39,6 +39,7 @@ impl LoopState {
                 (self.calls).cancel(&self.context, http2, stream, cause);
             }
             Event::Body { stream, last } => self.body(http2, io, stream, last),
+            Event::Refused => self.calls.figures().refused(RefusedFor::NoCall),
             Event::Response { .. } | Event::Finished { .. } => {
                 debug_assert!(false, "events of the client role")
             }

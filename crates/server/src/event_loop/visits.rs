@@ -318,7 +318,7 @@ fn ends_a_request(event: Event) -> bool {
     match event {
         Event::Request { end, .. } => end,
         Event::Message { last, .. } | Event::Part { last, .. } => last,
-        Event::HalfClosed { .. } => true,
+        Event::HalfClosed { .. } | Event::Refused => true,
         _ => false,
     }
 }

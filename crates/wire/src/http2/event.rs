@@ -50,6 +50,9 @@ pub enum Event {
         /// The peer has ended its side with it.
         last: bool,
     },
+    /// Server, baidu_std and SRPC: the peer has sent a frame that is no call, and was told why.
+    /// There is nothing to be done for it, but it takes time as a call does.
+    Refused,
     /// The peer has ended its side, without a further message.
     HalfClosed {
         /// The stream.

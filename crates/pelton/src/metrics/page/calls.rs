@@ -89,6 +89,7 @@ pub(super) fn write(page: &mut Page, totals: &Totals, interop: bool) {
             RefusedFor::RunningCalls => "running_calls",
             RefusedFor::Buffers => "buffers",
             RefusedFor::UnknownMethod => "unknown_method",
+            RefusedFor::NoCall => "no_call",
             RefusedFor::TokenMissing => "token_missing",
             RefusedFor::TokenWrong => "token_wrong",
             RefusedFor::TokenExpired => "token_expired",

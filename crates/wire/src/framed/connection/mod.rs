@@ -363,12 +363,14 @@ impl ServerConnection {
             return None;
         }
         let drain_due_ns = self.drain_due_ns.filter(|_| !self.is_drain_over);
-        [drain_due_ns, self.rest_due_ns].into_iter().flatten().min()
+        let due = [drain_due_ns, self.rest_due_ns, self.lapses_at_ns()];
+        due.into_iter().flatten().min()
     }
 
     /// Does what is due by now. Calling it early does nothing.
     pub fn deadline_passed(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
+        self.lapse_turn();
         if self.rest_due_ns.is_some_and(|due_ns| due_ns <= now_ns) {
             const WHY: &str = "the rest of a frame did not arrive in time";
             self.fail(ErrorCode::EnhanceYourCalm, WHY);

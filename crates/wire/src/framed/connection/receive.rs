@@ -279,7 +279,7 @@ impl ServerConnection {
     ) -> Step {
         self.send_refusal(None, reply, refusal, out);
         self.discard(header.body_bytes);
-        Step::Again
+        Step::Event(Event::Refused)
     }
 
     /// Throws away what is left of a frame.

@@ -55,6 +55,7 @@ impl Echo {
                     }
                     connection.give_back(message);
                 }
+                Event::Refused => {}
                 Event::Cancelled { stream, .. } => {
                     self.cancelled += 1;
                     connection.forget(stream);
@@ -512,6 +513,103 @@ fn a_large_message_is_charged_before_it_is_gathered_and_waits_for_its_turn() {
             (echo.connection.held_bytes(), echo.connection.running()),
             (0, 0)
         );
+    }
+}
+
+/// Who announces much and sends nothing keeps no memory from others.
+#[test]
+fn a_large_message_has_its_turn_only_while_it_comes() {
+    const BYTES: usize = 200_000;
+    const PROBE: usize = limits::PROBE_BYTES as usize;
+    let mut echo = Echo::new(Protocol::BaiduStd);
+    let long = frame(&format!("{META} 2001"), &"78".repeat(BYTES));
+    let head = long.len() - BYTES;
+    for _ in 0..2 {
+        echo.receive(&long[..head + PROBE - 1]);
+        assert!(!echo.connection.waits_for_turn() && !echo.connection.has_turn());
+        assert_eq!(echo.connection.held_bytes(), 0);
+        let mut sent = head + PROBE - 1;
+        for lapsed in 0..3 {
+            let due_ns = echo.connection.next_deadline_ns().expect("an alarm");
+            assert!(due_ns > echo.now_ns + limits::TURN_LAPSE_MS * NS_PER_MS);
+            echo.receive(&long[sent..sent + PROBE]);
+            sent += PROBE;
+            let connection = &mut echo.connection;
+            assert!(connection.has_turn(), "{lapsed} times before");
+            assert_eq!(connection.expected_bytes(), long.len() - sent);
+            assert_eq!(connection.held_bytes(), BYTES);
+            let due_ns = connection.next_deadline_ns().expect("an alarm");
+            assert_eq!(due_ns, echo.now_ns + limits::TURN_LAPSE_MS * NS_PER_MS);
+            // What is less than a frame is no progress.
+            echo.now_ns += 1_000;
+            echo.receive(&long[sent..sent + PROBE - 1]);
+            sent += PROBE - 1;
+            assert_eq!(echo.connection.next_deadline_ns(), Some(due_ns));
+            echo.connection.deadline_passed(due_ns - 1);
+            assert!(echo.connection.has_turn());
+            echo.now_ns = due_ns;
+            echo.connection.deadline_passed(due_ns);
+            let connection = &mut echo.connection;
+            assert!(!connection.has_turn() && !connection.waits_for_turn());
+            let held = (connection.held_bytes(), connection.expected_bytes());
+            assert_eq!(held, (sent - head, 0));
+            // Nothing but the rest is asked for.
+            connection.set_turn_allowance(long.len() - sent - 1);
+            echo.receive(&long[sent..sent + PROBE]);
+            let connection = &mut echo.connection;
+            assert!(connection.waits_for_turn());
+            assert_eq!(connection.next_turn_bytes(), long.len() - sent);
+            connection.set_turn_allowance(long.len() - sent);
+            sent += PROBE;
+            echo.receive(&long[sent..sent + 1]);
+            sent += 1;
+            assert!(echo.connection.has_turn());
+            echo.now_ns += limits::TURN_LAPSE_MS * NS_PER_MS;
+            echo.connection.deadline_passed(echo.now_ns);
+            assert!(!echo.connection.has_turn());
+            echo.connection.set_turn_allowance(usize::MAX);
+        }
+        // The last bytes are less than a probe.
+        echo.receive(&long[sent..]);
+        assert!(echo.take().ends_with(&long[head..]));
+        let connection = &echo.connection;
+        assert_eq!((connection.held_bytes(), connection.running()), (0, 0));
+        assert_eq!(connection.next_deadline_ns(), None);
+    }
+}
+
+/// A turn that goes on has no end but that of its message.
+#[test]
+fn a_turn_lasts_as_long_as_frames_come() {
+    const PROBE: usize = limits::PROBE_BYTES as usize;
+    let mut echo = Echo::new(Protocol::BaiduStd);
+    let long = frame(&format!("{META} 2001"), &"78".repeat(10 * PROBE));
+    let (first, rest) = long.split_at(long.len() - 9 * PROBE);
+    echo.receive(first);
+    for part in rest.chunks(PROBE) {
+        assert!(echo.connection.has_turn());
+        echo.now_ns += limits::TURN_LAPSE_MS * NS_PER_MS - 1;
+        echo.connection.deadline_passed(echo.now_ns);
+        assert!(echo.connection.has_turn());
+        echo.receive(part);
+    }
+    assert!(echo.take().ends_with(rest));
+}
+
+/// They take a share of a connection's turn.
+#[test]
+fn a_frame_that_is_no_call_is_an_event() {
+    for protocol in [Protocol::BaiduStd, Protocol::Srpc] {
+        let mut connection = ServerConnection::new(protocol, &Config::server(), 0);
+        let empty = [&protocol.magic()[..], &vec![0; protocol.header_bytes() - 4]].concat();
+        for _ in 0..2 {
+            let (mut consumed, mut out) = (0, Vec::new());
+            let event = connection.poll_event(&empty, &mut consumed, &mut out, 0);
+            assert_eq!(event, Some(Event::Refused));
+            assert!(out.starts_with(protocol.magic()));
+            let next = connection.poll_event(&empty, &mut consumed, &mut out, 0);
+            assert_eq!((next, consumed), (None, empty.len()));
+        }
     }
 }
 
