@@ -10,6 +10,11 @@ use crate::arguments::KindArgument;
 use crate::exit::Failure;
 use crate::settings::Settings;
 
+/// What to do first where a device has failed twice, and may not for ever.
+const NOT_YET_LOST: &str = "Nothing may be lost: the device failed to read. Start again; if that \
+                            fails as well, copy the folder to another device, or restore a backup. \
+                            Only where both fail, ";
+
 /// Says why the server did not start, and which flag helps.
 pub(super) fn start_failure(error: &StartError) -> Failure {
     let advice = match error {
@@ -38,9 +43,13 @@ pub(super) fn start_failure(error: &StartError) -> Failure {
              folder {SET_ASIDE_FOLDER} of the data folder"
         ),
         StartError::Open(OpenError::Database { error, .. }) if error.can_be_given_up() => format!(
-            "; nothing was changed. --accept-loss starts without what is in such a database: its \
+            "; nothing was changed. {}--accept-loss starts without what is in such a database: its \
              folder alone is moved into the folder {SET_ASIDE_FOLDER} of the data folder, and it \
-             begins anew with what the log still has of it"
+             begins anew with what the log still has of it",
+            match error.is_of_damage() {
+                true => "",
+                false => NOT_YET_LOST,
+            }
         ),
         StartError::Open(OpenError::Snapshot(ReadError::Damaged { .. })) => {
             "; nothing was changed. Put a whole copy of the file back, or restore a backup".into()
@@ -82,7 +91,40 @@ pub(super) fn leave_no_empty_folder(settings: &Settings) {
 
 #[cfg(test)]
 mod tests {
+    use store::tree::TreeError;
+
     use super::*;
+
+    /// Who accepts a loss at once loses what a second start might have read.
+    #[test]
+    fn where_a_device_has_failed_to_read_the_advice_is_to_try_again_first() {
+        let with = |error| OpenError::Database {
+            name: "disk".into(),
+            error,
+            others: Vec::new(),
+        };
+        let device = TreeError::Io {
+            folder: "trees/2-9".into(),
+            source: std::io::Error::from_raw_os_error(5),
+        };
+        let damage = TreeError::Damaged {
+            folder: "trees/2-9".into(),
+            what: "a part of a table does not fit its checksum".into(),
+        };
+        for (error, is_first) in [(device, true), (damage, false)] {
+            let message = start_failure(&StartError::Open(with(error))).to_string();
+            let again = message.find("Start again");
+            assert_eq!(again.is_some(), is_first, "{message}");
+            let accept = message.find("--accept-loss").expect("it is named");
+            assert!(again.is_none_or(|again| again < accept), "{message}");
+        }
+        let no_rights = TreeError::Io {
+            folder: "trees/2-9".into(),
+            source: std::io::Error::from_raw_os_error(13),
+        };
+        let message = start_failure(&StartError::Open(with(no_rights))).to_string();
+        assert!(!message.contains("--accept-loss"), "{message}");
+    }
 
     #[test]
     fn a_port_in_use_names_the_port_and_the_flag() {

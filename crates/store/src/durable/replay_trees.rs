@@ -119,6 +119,14 @@ pub(super) struct ReplayedTrees {
     pub(super) lost: Vec<(DatabaseId, LostTree)>,
 }
 
+/// Reads once more what the system could not: one failure of a device is not yet a loss.
+fn read_twice<T>(read: impl Fn() -> Result<T, TreeError>) -> Result<T, TreeError> {
+    match read() {
+        Err(error) if !error.is_of_damage() => read(),
+        other => other,
+    }
+}
+
 impl<'a> ReplayTrees<'a> {
     /// Opens all trees that there are: what they have tells how the log must be.
     pub(super) fn open(
@@ -128,11 +136,12 @@ impl<'a> ReplayTrees<'a> {
         let (mut found, mut held) = (BTreeMap::new(), BTreeMap::new());
         if let Some(trees) = trees {
             for generation in trees.generations()? {
-                let opened = trees.open_held(generation).map(|(writer, files)| {
+                let opened = read_twice(|| trees.open_held(generation));
+                let writer = opened.map(|(writer, files)| {
                     held.insert(generation, files);
                     writer
                 });
-                found.insert(generation, opened);
+                found.insert(generation, writer);
             }
         }
         Ok(ReplayTrees {
@@ -496,5 +505,43 @@ impl<'a> ReplayTrees<'a> {
             lost.push((generation.database, tree));
         }
         Ok(lost)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_read_is_read_once_more_and_damage_is_not() {
+        let io_error = || TreeError::Io {
+            folder: "folder".into(),
+            source: io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error()),
+        };
+        let damage = || TreeError::Damaged {
+            folder: "folder".into(),
+            what: "it was cut".into(),
+        };
+        let failures: [(&dyn Fn() -> TreeError, usize, usize, bool); 5] = [
+            (&io_error, 0, 1, true),
+            (&io_error, 1, 2, true),
+            (&io_error, 2, 2, false),
+            (&damage, 1, 1, false),
+            (&damage, 2, 1, false),
+        ];
+        for (failure, failing, reads, is_read) in failures {
+            let read = Cell::new(0);
+            let found = read_twice(|| {
+                read.set(read.get() + 1);
+                match read.get() > failing {
+                    true => Ok(()),
+                    false => Err(failure()),
+                }
+            });
+            assert_eq!((read.get(), found.is_ok()), (reads, is_read));
+        }
     }
 }

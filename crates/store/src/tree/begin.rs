@@ -98,7 +98,8 @@ impl Trees {
     }
 }
 
-/// The engine replaces a small file by a temporary one; a crash may leave that.
+/// The engine replaces a small file by a temporary one; a crash may leave that. What cannot be
+/// removed is in nobody's way, and goes at a later start.
 fn remove_temporary(folder: &Path) -> io::Result<()> {
     for file in fs::read_dir(folder)? {
         let file = file?;
@@ -107,7 +108,7 @@ fn remove_temporary(folder: &Path) -> io::Result<()> {
             .to_string_lossy()
             .starts_with(opening::TEMPORARY)
         {
-            fs::remove_file(file.path())?;
+            let _ = fs::remove_file(file.path());
         }
     }
     Ok(())
