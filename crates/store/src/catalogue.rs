@@ -1,12 +1,13 @@
 //! Databases: what they are made of, and which there are.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
 
 use crate::database::{CreateError, DatabaseConfig, DropError, Kind};
 use crate::database_id::DatabaseId;
+use crate::feed::{Feed, Feeds};
 use crate::hash::KeyHasher;
 use crate::index::Index;
 use crate::limits;
@@ -19,6 +20,8 @@ pub(crate) struct Database {
     pub(crate) name: Box<str>,
     pub(crate) config: DatabaseConfig,
     pub(crate) state: Arc<RwLock<State>>,
+    /// Where its changes are kept for those who watch, once somebody has.
+    feed: OnceLock<Arc<Feed>>,
 }
 
 /// What the lock of a database guards: all that its readers see.
@@ -51,6 +54,32 @@ impl Database {
             name: name.into(),
             config,
             state: Arc::new(RwLock::new(state)),
+            feed: OnceLock::new(),
+        }
+    }
+
+    /// The feed, if commits are to be recorded. Asked under the lock of the database.
+    #[inline]
+    pub(crate) fn open_feed(&self) -> Option<&Feed> {
+        let feed = self.feed.get()?;
+        feed.is_open().then_some(feed)
+    }
+
+    /// The feed, which is made now if there is none.
+    pub(crate) fn feed(&self, feeds: &Arc<Feeds>) -> &Arc<Feed> {
+        self.feed.get_or_init(|| Feed::new(feeds))
+    }
+
+    /// Goes on with the feed of the database in whose place this one is put.
+    pub(crate) fn take_over_feed(&self, older: &Database, feeds: &Arc<Feeds>) {
+        let set = self.feed.set(Arc::clone(older.feed(feeds)));
+        debug_assert!(set.is_ok(), "nobody knows this one yet");
+    }
+
+    /// The database is gone, and those who watch hear of it.
+    pub(crate) fn end_feed(&self) {
+        if let Some(feed) = self.feed.get() {
+            feed.end();
         }
     }
 

@@ -13,6 +13,7 @@ use crate::clock::Clock;
 use crate::decide::{Context, decide};
 use crate::effects::Effects;
 use crate::engine::{self, CommitPlace, CommitTarget, CommitTurn};
+use crate::feed::Recording;
 use crate::garbage::Garbage;
 use crate::limits;
 use crate::memory_use::MemoryUse;
@@ -72,6 +73,7 @@ impl Committer {
                     state: database.state.write(),
                     slice: Slice::begin(clock),
                     growth_bytes: 0,
+                    recording: Recording::default(),
                     database: &database,
                     committer: self,
                     clock,
@@ -86,6 +88,7 @@ impl Committer {
             self.applier.free_old_values();
         }
         batch.clear_unlogged();
+        self.store.announce_changes();
         std::mem::take(self.applier.garbage())
     }
 
@@ -147,6 +150,8 @@ struct Applied<'a> {
     slice: Slice,
     /// By how much the commit has changed the memory in use.
     growth_bytes: i64,
+    /// The commit for those who watch.
+    recording: Recording<'a>,
     clock: &'a mut dyn Clock,
     outcomes: &'a mut Outcomes,
 }
@@ -159,6 +164,8 @@ impl CommitTarget for Applied<'_> {
         let refusal = if self.state.dropped {
             Refusal::UnknownDatabase
         } else if let Some(sequence) = store.next_sequence() {
+            let at_ms = store.clock_ms(0);
+            self.recording = Recording::begin(self.database.open_feed(), sequence, at_ms);
             return CommitTurn::Decide(sequence);
         } else {
             store.reserve().refusal()
@@ -203,7 +210,13 @@ impl CommitTarget for Applied<'_> {
         let index = self.state.index.memory_mut();
         for effect in effects.iter() {
             let entry = effect.entry(batch, place.sequence);
-            applier.change(index, effect.hash(), effect.key(batch), entry.as_ref());
+            let (key, hash) = (effect.key(batch), effect.hash());
+            let previous = match self.recording.wants_previous() {
+                true => index.find(key, hash),
+                false => None,
+            };
+            (self.recording).change(key, entry.as_ref(), effect.is_expiry(), previous);
+            applier.change(index, hash, key, entry.as_ref());
         }
         self.growth_bytes = growth_bytes;
         Ok(verdict)
@@ -213,6 +226,7 @@ impl CommitTarget for Applied<'_> {
         self.growth_bytes = -(self.state.memory_bytes as i64);
         let index = self.state.index.memory_mut();
         let removed = index.len() as i64;
+        self.recording.clear();
         self.committer.applier.clear(index);
         removed
     }
@@ -224,6 +238,7 @@ impl CommitTarget for Applied<'_> {
             effects, applier, ..
         } = &mut *self.committer;
         applier.end_commit(&mut self.state, growth_bytes, place.sequence);
+        std::mem::take(&mut self.recording).end();
         let bytes = place.commit.bytes + effects.rewritten_bytes();
         let work = place.commit.operations().len() + bytes / limits::SLICE_WORK_BYTES;
         applier.end_slice(&mut self.slice, work, &mut self.state, self.clock);

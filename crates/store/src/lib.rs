@@ -43,7 +43,7 @@
 //! | decisions | `decide`, `effects`, `batch`, `read_before`, `apply`; `sweep`, `tree_sweep`, `blob_index`, whose commits remove what nobody needs; `defragment` |
 //! | views | `snapshot`, `read_view` |
 //! | the store | `store`, which has the `catalogue` of all databases; `view` |
-//! | databases | `database`, `index`, `garbage`; forms of commits: `record`, `operations`, `outcome` |
+//! | databases | `database`, `index`, `feed`, `garbage`; forms of commits: `record`, `operations`, `outcome` |
 //! | contents | `memory`, `tree`, `blob`: they know keys, values and ids, and no store |
 //! | basics | ids, operations, ranges, values, limits, the clock, budgets |
 //!
@@ -87,6 +87,7 @@ mod defragment;
 mod descriptor_budget;
 mod effects;
 mod engine;
+mod feed;
 mod garbage;
 mod hash;
 mod index;
@@ -120,6 +121,7 @@ pub use committer::Committer;
 pub use database::{CreateError, DatabaseConfig, DatabaseLimits, DropError, Durability, Kind};
 pub use database_id::DatabaseId;
 pub use defragment::Defragmentation;
+pub use feed::{Change, ChangeKind, ChangeWaker, FeedCommit, NextCommits, WatchError, Watcher};
 pub use garbage::Garbage;
 pub use hash::KeyHasher;
 pub use operation::{Condition, Expiry, List, Mode, Operation};

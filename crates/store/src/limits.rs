@@ -238,3 +238,16 @@ pub const DESCRIPTORS_RESERVED_MIN: usize = 32;
 /// The part of that reserve for tables of databases on disk that are kept open: a quarter. A table
 /// beyond it is opened for each read.
 pub const DESCRIPTORS_TABLES_SHARE: usize = 4;
+
+/// What the change feeds of all databases may hold together, as a share of the memory limit: a
+/// 16th. Each that is open has an equal part of it. What a watcher has not taken when it is dropped
+/// for newer commits is lost to it.
+pub const FEED_SHARE: u64 = 16;
+
+/// The most of it, in bytes: some seconds of small writes at full speed.
+pub const FEED_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// How long a change feed stays open that nobody watches any more, in milliseconds: a watcher that
+/// was cut off has this time to come back. After that commits cost what they do where nobody
+/// watches.
+pub const FEED_KEPT_MS: u64 = 60_000;

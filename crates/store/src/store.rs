@@ -10,6 +10,7 @@ use crate::blob::{BlobConfig, BlobUse, Blobs};
 use crate::catalogue::{Catalogue, Database, State};
 use crate::database::{CreateError, DatabaseConfig, DatabaseLimits, DropError, Durability, Kind};
 use crate::database_id::DatabaseId;
+use crate::feed::{ChangeWaker, Feeds, WatchError, Watcher};
 use crate::garbage::Garbage;
 use crate::hash::KeyHasher;
 use crate::index::Index;
@@ -91,6 +92,7 @@ struct Shared {
     conversions: AtomicU64,
     history_id: AtomicU64,
     log_statistics: Mutex<LogStatistics>,
+    feeds: Arc<Feeds>,
     blobs: OnceLock<Arc<Blobs>>,
     secret: OnceLock<FolderSecret>,
 }
@@ -136,6 +138,7 @@ impl Store {
             conversions: AtomicU64::new(0),
             history_id: AtomicU64::new(config.history_id),
             log_statistics: Mutex::default(),
+            feeds: Feeds::new(config.memory_bytes),
             blobs: OnceLock::new(),
             secret: OnceLock::new(),
         };
@@ -245,6 +248,7 @@ impl Store {
     ) -> Index {
         let older = self.find(id).expect("nobody drops what is converted");
         let database = Database::new(&older.name, config, index);
+        database.take_over_feed(&older, &self.shared.feeds);
         {
             let mut state = database.state.write();
             state.sequence = sequence;
@@ -330,8 +334,60 @@ impl Store {
             Index::Tree(tree) => Garbage::of_tree(tree.clone()),
         };
         drop(state);
+        database.end_feed();
         self.shared.catalogue.write().remove(id)?;
         Ok(content)
+    }
+
+    /// Watches a database: from behind the commit `resume` on, or from behind what readers see now.
+    /// With `with_previous` changes also tell what was there before, as far as that is known and
+    /// from now on.
+    ///
+    /// The calling thread must hold no [`View`](crate::View).
+    ///
+    /// # Errors
+    /// Why it cannot be watched from there.
+    pub fn watch(
+        &self,
+        id: DatabaseId,
+        resume: Option<u64>,
+        with_previous: bool,
+    ) -> Result<Watcher, WatchError> {
+        // Looked for again if it was converted in between: then another one has its id.
+        for _ in 0..2 {
+            let database = self.find(id).ok_or(WatchError::Gone)?;
+            let state = database.state.write();
+            if state.dropped {
+                continue;
+            }
+            let present = match &state.index {
+                Index::Memory(_) => state.sequence,
+                Index::Tree(tree) => tree.sequence(),
+            };
+            let feed = database.feed(&self.shared.feeds);
+            let watcher = Watcher::begin(feed, resume, present, with_previous);
+            drop(state);
+            self.shared.feeds.trim(self.clock_ms(0));
+            return watcher;
+        }
+        Err(WatchError::Gone)
+    }
+
+    /// Wakes whoever waits for changes of databases that are watched, if there were some.
+    #[inline]
+    pub(crate) fn announce_changes(&self) {
+        self.shared.feeds.announce();
+    }
+
+    /// Changes whenever a database that is watched has changed.
+    pub fn changes_version(&self) -> u64 {
+        self.shared.feeds.version()
+    }
+
+    /// Has `wake` called whenever [`Store::changes_version`] has changed, until what is returned is
+    /// dropped. It must not block.
+    pub fn wake_at_changes(&self, wake: Arc<dyn Fn() + Send + Sync>) -> ChangeWaker {
+        self.shared.feeds.add_waker(wake)
     }
 
     /// The limits of a database.

@@ -251,6 +251,7 @@ impl DurableCommitter {
 
     fn write_records(&mut self, clock: &mut dyn Clock) -> GroupProgress {
         let now_ms = self.store.clock_ms(clock.now_ms());
+        self.groups.set_written_ms(now_ms);
         match self.segments.write(self.groups.records(), now_ms) {
             Written::Done => self.expect_sync(clock),
             Written::NeedsSegment => return GroupProgress::NeedsSegment,

@@ -122,6 +122,11 @@ impl Decider {
         self.work.group.records_mut()
     }
 
+    /// Notes when the group was written, by the clock of the store.
+    pub(super) fn set_written_ms(&mut self, now_ms: u64) {
+        self.work.group.set_written_ms(now_ms);
+    }
+
     /// Whether some of it must be synced before it is published.
     pub(super) fn needs_sync(&self) -> bool {
         self.work.needs_sync

@@ -187,6 +187,11 @@ impl GroupBuilder {
         self.decider.records()
     }
 
+    /// Notes when the group was written, by the clock of the store.
+    pub(super) fn set_written_ms(&mut self, now_ms: u64) {
+        self.decider.set_written_ms(now_ms);
+    }
+
     /// The databases in which the group has done something.
     pub(super) fn touched(&self) -> impl Iterator<Item = DatabaseId> {
         self.decider.touched_ids()

@@ -57,6 +57,8 @@ pub(super) struct PendingGroup {
     records: GroupBuffer,
     /// Large values.
     large: Vec<Bytes>,
+    /// When it was written, by the clock of the store.
+    written_ms: u64,
 }
 
 /// A commit that is decided.
@@ -106,8 +108,10 @@ struct PendingEffect {
 
 #[derive(Clone, Copy, Debug)]
 enum PendingValue {
-    /// The key is removed.
+    /// The key is removed by a request.
     Absent,
+    /// The key is removed because its time had come.
+    Expired,
     /// So many bytes behind the key.
     Small(usize),
     /// A place among the large ones.
@@ -147,6 +151,16 @@ impl PendingGroup {
             .shrink_to(limits::KEPT_BYTES / size_of::<PendingEffect>());
     }
 
+    /// Notes when it was written, by the clock of the store.
+    pub(super) fn set_written_ms(&mut self, now_ms: u64) {
+        self.written_ms = now_ms;
+    }
+
+    /// When it was written.
+    pub(super) fn written_ms(&self) -> u64 {
+        self.written_ms
+    }
+
     /// What goes to the log.
     pub(super) fn records(&self) -> &GroupBuffer {
         &self.records
@@ -176,12 +190,12 @@ impl PendingGroup {
                     (key_start, value, entry.expires_ms)
                 }
                 None => {
-                    let kind = match effect.is_expiry() {
-                        true => RecordKind::Expire,
-                        false => RecordKind::Delete,
+                    let (kind, value) = match effect.is_expiry() {
+                        true => (RecordKind::Expire, PendingValue::Expired),
+                        false => (RecordKind::Delete, PendingValue::Absent),
                     };
                     let record = Record::of_key(kind, sequence, database, ORIGIN, key).raw();
-                    (self.records.push(&record), PendingValue::Absent, 0)
+                    (self.records.push(&record), value, 0)
                 }
             };
             self.effects.push(PendingEffect {
@@ -229,11 +243,16 @@ impl PendingGroup {
         &self.records.bytes()[effect.key_start..][..effect.key_len]
     }
 
+    /// Whether an effect removes a key because its time had come.
+    pub(super) fn is_expiry(&self, place: usize) -> bool {
+        matches!(self.effects[place].value, PendingValue::Expired)
+    }
+
     /// The entry that an effect leaves; `None`: the key is removed.
     pub(super) fn entry(&self, place: usize) -> Option<Entry<'_>> {
         let effect = &self.effects[place];
         let value = match effect.value {
-            PendingValue::Absent => return None,
+            PendingValue::Absent | PendingValue::Expired => return None,
             PendingValue::Small(len) => {
                 let start = effect.key_start + effect.key_len;
                 Value::Inline(&self.records.bytes()[start..][..len])

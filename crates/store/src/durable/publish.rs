@@ -6,11 +6,12 @@ use crate::apply::{Applier, Slice};
 use crate::catalogue::{Database, State};
 use crate::clock::Clock;
 use crate::database::{DatabaseConfig, Kind};
+use crate::feed::{Feed, Recording};
 use crate::garbage::Garbage;
 use crate::index::Index;
 use crate::limits;
 use crate::store::Store;
-use crate::tree::Generation;
+use crate::tree::{Generation, InMemory};
 
 /// Applies what is decided and safe in the log.
 #[derive(Debug)]
@@ -74,6 +75,7 @@ impl Publisher {
             }
             self.applier.free_old_values();
         }
+        self.store.announce_changes();
     }
 
     fn create(
@@ -112,15 +114,29 @@ impl Publisher {
             match &commit.what {
                 What::Keys(places) => {
                     let writer = trees.get_mut(id).expect("each database on disk has a tree");
+                    // Nobody begins to watch in between.
+                    let _state = database.state.read();
+                    let feed = database.open_feed();
+                    let mut recording = Recording::begin(feed, commit.sequence, group.written_ms());
                     for place in places.clone() {
-                        match group.entry(place) {
+                        let (key, entry) = (group.key(place), group.entry(place));
+                        let known =
+                            (recording.wants_previous()).then(|| writer.find_in_memory(key));
+                        let previous = match &known {
+                            Some(InMemory::Entry(value)) => Some(value.entry(key)),
+                            _ => None,
+                        };
+                        let is_expiry = group.is_expiry(place);
+                        recording.change(key, entry.as_ref(), is_expiry, previous);
+                        match entry {
                             Some(entry) => writer.put(&entry),
-                            None => writer.remove(commit.sequence, group.key(place)),
+                            None => writer.remove(commit.sequence, key),
                         }
                     }
                     writer.end_commit(commit.sequence);
+                    recording.end();
                 }
-                What::Clear => self.clear_tree(database, commit, trees),
+                What::Clear => self.clear_tree(database, commit, group, trees),
                 _ => unreachable!("these are published by themselves"),
             }
         }
@@ -129,7 +145,13 @@ impl Publisher {
 
     /// Puts an empty tree in the place of one that is cleared. Its folder is made by those who keep
     /// the trees: a sync would wait for that here.
-    fn clear_tree(&mut self, database: &Database, commit: &PendingCommit, trees: &mut TreeWriters) {
+    fn clear_tree(
+        &mut self,
+        database: &Database,
+        commit: &PendingCommit,
+        group: &PendingGroup,
+        trees: &mut TreeWriters,
+    ) {
         let generation = Generation {
             database: commit.database,
             sequence: commit.sequence,
@@ -137,7 +159,13 @@ impl Publisher {
         let folder = self.store.trees().expect("it has a tree");
         let older = database.tree().expect("nobody else drops");
         let writer = folder.begin(generation, Some(&older));
-        database.state.write().index = Index::Tree(writer.index().clone());
+        let mut state = database.state.write();
+        state.index = Index::Tree(writer.index().clone());
+        let feed = database.open_feed();
+        let mut recording = Recording::begin(feed, commit.sequence, group.written_ms());
+        recording.clear();
+        recording.end();
+        drop(state);
         trees.insert(commit.database, writer);
         self.applier.garbage().add_tree(older);
     }
@@ -154,7 +182,8 @@ impl Publisher {
         let mut slice = Slice::begin(clock);
         let mut warm_until = 0;
         for commit in commits {
-            let work = 1 + self.apply(&mut state, commit, group, &mut warm_until);
+            let feed = database.open_feed();
+            let work = 1 + self.apply(&mut state, feed, commit, group, &mut warm_until);
             (self.applier).end_slice(&mut slice, work, &mut state, clock);
         }
     }
@@ -163,10 +192,12 @@ impl Publisher {
     fn apply(
         &mut self,
         state: &mut State,
+        feed: Option<&Feed>,
         commit: &PendingCommit,
         group: &PendingGroup,
         warm_until: &mut usize,
     ) -> usize {
+        let mut recording = Recording::begin(feed, commit.sequence, group.written_ms());
         let changed = match &commit.what {
             What::Keys(places) => {
                 if places.end > *warm_until {
@@ -180,11 +211,17 @@ impl Publisher {
                 for place in places.clone() {
                     let (hash, key) = (group.hash(place), group.key(place));
                     let entry = group.entry(place);
+                    let previous = match recording.wants_previous() {
+                        true => index.find(key, hash),
+                        false => None,
+                    };
+                    recording.change(key, entry.as_ref(), group.is_expiry(place), previous);
                     (self.applier).change(index, hash, key, entry.as_ref());
                 }
                 places.len()
             }
             What::Clear => {
+                recording.clear();
                 self.applier.clear(state.index.memory_mut());
                 0
             }
@@ -193,6 +230,7 @@ impl Publisher {
             }
         };
         (self.applier).end_commit(state, commit.growth_bytes, commit.sequence);
+        recording.end();
         changed
     }
 }

@@ -1,0 +1,360 @@
+//! The change feed: the last commits of a database that somebody watches, kept in memory.
+//!
+//! Whoever publishes commits asks whether the feed of their database is open, and if it is, records
+//! in a [`FeedCommit`] what each of them changes. A [`Watcher`] takes the commits behind the point
+//! up to which it has seen them. A feed opens with the first watcher; when the last one has left it
+//! stays open for [`FEED_KEPT_MS`](limits::FEED_KEPT_MS), so that one that was cut off can go on.
+//!
+//! Nothing is kept for a watcher beside its point: one that does not take what there is holds
+//! nothing, and has lost its place when the feed has dropped the oldest commits for new ones. All
+//! feeds together have a bound, of which each open one may have an equal part.
+//!
+//! A feed opens under the write lock of its database, which publishing holds as well: so between
+//! what a reader has seen and the first commit that is recorded there is none.
+
+mod commit;
+mod hub;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::limits;
+use crate::value::Entry;
+use commit::Recorder;
+pub use commit::{Change, ChangeKind, FeedCommit};
+pub use hub::ChangeWaker;
+pub(crate) use hub::Feeds;
+
+/// Why a database cannot be watched from a point on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WatchError {
+    /// There is no such database (any more).
+    #[error("there is no such database")]
+    Gone,
+    /// Some of the changes since then are not there any more.
+    #[error(
+        "the changes behind sequence {asked} are not all there any more: read the range anew, and \
+         watch from the sequence of that read, {present} or later"
+    )]
+    Lost {
+        /// Behind which commit changes were wanted.
+        asked: u64,
+        /// The last commit that readers see.
+        present: u64,
+    },
+    /// No reader has seen such a commit yet: the point is one of another history, or of a part of
+    /// this one that a crash has taken back.
+    #[error(
+        "sequence {asked} is ahead of the last commit of the database, {present}: it belongs to \
+         another history, or to commits that a crash took back; read the range anew, and watch \
+         from the sequence of that read"
+    )]
+    Ahead {
+        /// Behind which commit changes were wanted.
+        asked: u64,
+        /// The last commit that readers see.
+        present: u64,
+    },
+}
+
+/// The feed of one database.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    feeds: Arc<Feeds>,
+    is_open: AtomicBool,
+    /// The last commit that was recorded, or that readers had seen when it opened.
+    last: AtomicU64,
+    /// Watchers that also want to know what was there before.
+    wanting_previous: AtomicUsize,
+    state: Mutex<FeedState>,
+}
+
+#[derive(Debug, Default)]
+struct FeedState {
+    commits: VecDeque<Arc<FeedCommit>>,
+    bytes: usize,
+    /// All that came behind this commit is here.
+    behind: u64,
+    watchers: usize,
+    /// When the first commit came that nobody watched, by the clock of the store; 0: none did.
+    unwatched_since_ms: u64,
+    /// The database is gone.
+    is_over: bool,
+}
+
+impl Feed {
+    pub(crate) fn new(feeds: &Arc<Feeds>) -> Arc<Feed> {
+        Arc::new(Feed {
+            feeds: Arc::clone(feeds),
+            is_open: AtomicBool::new(false),
+            last: AtomicU64::new(0),
+            wanting_previous: AtomicUsize::new(0),
+            state: Mutex::default(),
+        })
+    }
+
+    /// Whether commits are to be recorded. Asked under the lock of the database.
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_open.load(Ordering::Relaxed)
+    }
+
+    /// Begins to record a commit.
+    fn record(&self, sequence: u64, at_ms: u64) -> Recorder {
+        let wants_previous = self.wanting_previous.load(Ordering::Relaxed) > 0;
+        Recorder::new(sequence, at_ms, wants_previous)
+    }
+
+    /// Adds a commit that readers see now. Those who watch are told by [`Feeds::announce`].
+    fn add(&self, recorded: Recorder) {
+        let commit = recorded.finish();
+        let (sequence, at_ms) = (commit.sequence(), commit.at_ms());
+        let mut state = self.state.lock();
+        if state.watchers == 0 {
+            if state.unwatched_since_ms == 0 {
+                state.unwatched_since_ms = at_ms.max(1);
+            }
+            if at_ms.saturating_sub(state.unwatched_since_ms) >= limits::FEED_KEPT_MS {
+                return self.close(&mut state);
+            }
+        }
+        if !commit.is_empty() {
+            state.bytes += commit.held_bytes();
+            state.commits.push_back(Arc::new(commit));
+            state.shrink(self.feeds.bound_bytes());
+        }
+        self.last.store(sequence, Ordering::Release);
+        drop(state);
+        self.feeds.note_change();
+    }
+
+    /// Opens the feed for one more watcher, under the write lock of the database, whose last commit
+    /// that readers see is `present`. Returns where the watcher begins.
+    fn enter(
+        self: &Arc<Feed>,
+        resume: Option<u64>,
+        present: u64,
+        with_previous: bool,
+    ) -> Result<Watcher, WatchError> {
+        let asked = resume.unwrap_or(present);
+        if asked > present {
+            return Err(WatchError::Ahead { asked, present });
+        }
+        let mut state = self.state.lock();
+        let is_open = self.is_open();
+        let behind = if is_open { state.behind } else { present };
+        if asked < behind {
+            return Err(WatchError::Lost { asked, present });
+        }
+        if !is_open {
+            state.behind = present;
+            self.last.store(present, Ordering::Release);
+            self.is_open.store(true, Ordering::Relaxed);
+            self.feeds.open(self);
+        }
+        state.watchers += 1;
+        state.unwatched_since_ms = 0;
+        drop(state);
+        (self.wanting_previous).fetch_add(usize::from(with_previous), Ordering::Relaxed);
+        Ok(Watcher {
+            feed: Arc::clone(self),
+            position: asked,
+            with_previous,
+        })
+    }
+
+    fn close(&self, state: &mut FeedState) {
+        let (watchers, is_over) = (state.watchers, state.is_over);
+        *state = FeedState {
+            watchers,
+            is_over,
+            ..FeedState::default()
+        };
+        if self.is_open.swap(false, Ordering::Relaxed) {
+            self.feeds.close();
+        }
+    }
+
+    /// The database is gone: so is what is kept, and those who watch hear of it.
+    pub(crate) fn end(&self) {
+        let mut state = self.state.lock();
+        state.is_over = true;
+        self.close(&mut state);
+        drop(state);
+        self.feeds.note_change();
+    }
+
+    /// Drops what is beyond a bound that has become less, or what nobody has watched for long.
+    fn trim(&self, bound_bytes: usize, now_ms: u64) {
+        let mut state = self.state.lock();
+        let since_ms = state.unwatched_since_ms;
+        let is_unwatched = state.watchers == 0 && since_ms != 0;
+        match is_unwatched && now_ms.saturating_sub(since_ms) >= limits::FEED_KEPT_MS {
+            true => self.close(&mut state),
+            false => state.shrink(bound_bytes),
+        }
+    }
+
+    #[cfg(test)]
+    fn held_bytes(&self) -> usize {
+        self.state.lock().bytes
+    }
+}
+
+impl FeedState {
+    /// Drops the oldest commits until the rest has room.
+    fn shrink(&mut self, bound_bytes: usize) {
+        while self.bytes > bound_bytes
+            && let Some(oldest) = self.commits.pop_front()
+        {
+            self.bytes -= oldest.held_bytes();
+            self.behind = oldest.sequence();
+        }
+    }
+}
+
+/// A commit that is being published, and recorded if its database has an open feed.
+#[derive(Debug, Default)]
+pub(crate) struct Recording<'a>(Option<(&'a Feed, Recorder)>);
+
+impl<'a> Recording<'a> {
+    /// Begins a commit, under the lock of its database.
+    #[inline]
+    pub(crate) fn begin(feed: Option<&'a Feed>, sequence: u64, at_ms: u64) -> Recording<'a> {
+        Recording(feed.map(|feed| (feed, feed.record(sequence, at_ms))))
+    }
+
+    /// Whether somebody wants to know what was there before.
+    #[inline]
+    pub(crate) fn wants_previous(&self) -> bool {
+        (self.0.as_ref()).is_some_and(|(_, recorder)| recorder.wants_previous())
+    }
+
+    /// Records what becomes of a key: see [`Recorder::change`].
+    #[inline]
+    pub(crate) fn change(
+        &mut self,
+        key: &[u8],
+        entry: Option<&Entry<'_>>,
+        is_expiry: bool,
+        previous: Option<Entry<'_>>,
+    ) {
+        if let Some((_, recorder)) = &mut self.0 {
+            recorder.change(key, entry, is_expiry, previous);
+        }
+    }
+
+    /// Records that all keys are removed.
+    pub(crate) fn clear(&mut self) {
+        if let Some((_, recorder)) = &mut self.0 {
+            recorder.clear();
+        }
+    }
+
+    /// Readers see the commit when the lock is open.
+    #[inline]
+    pub(crate) fn end(self) {
+        if let Some((feed, recorder)) = self.0 {
+            feed.add(recorder);
+        }
+    }
+}
+
+/// Takes the changes of a database one after the other.
+#[derive(Debug)]
+pub struct Watcher {
+    feed: Arc<Feed>,
+    /// Everything up to this commit was taken.
+    position: u64,
+    with_previous: bool,
+}
+
+impl Watcher {
+    /// Begins behind the commit `resume`, or behind what readers of `database` see. To be called
+    /// under the write lock of the database.
+    pub(crate) fn begin(
+        feed: &Arc<Feed>,
+        resume: Option<u64>,
+        present: u64,
+        with_previous: bool,
+    ) -> Result<Watcher, WatchError> {
+        feed.enter(resume, present, with_previous)
+    }
+
+    /// Returns up to which commit all was taken.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Whether [`Watcher::next`] may have something to say.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        self.feed.last.load(Ordering::Acquire) != self.position || !self.feed.is_open()
+    }
+
+    /// Returns the next commits, oldest first: at least one if there is one, and then as many as
+    /// have so many changes together. Those that changed nothing are left out. They stay where they
+    /// are until [`Watcher::pass`].
+    ///
+    /// # Errors
+    /// [`WatchError::Lost`] if they were dropped meanwhile, [`WatchError::Gone`] if the database is
+    /// gone.
+    pub fn next(&self, changes: usize) -> Result<NextCommits, WatchError> {
+        let state = self.feed.state.lock();
+        if state.is_over {
+            return Err(WatchError::Gone);
+        }
+        let last = self.feed.last.load(Ordering::Acquire);
+        if self.position < state.behind {
+            return Err(WatchError::Lost {
+                asked: self.position,
+                present: last,
+            });
+        }
+        let rest = &state.commits;
+        let first = rest.partition_point(|commit| commit.sequence() <= self.position);
+        let mut left = changes;
+        let mut commits: Vec<Arc<FeedCommit>> = Vec::new();
+        let mut through = last;
+        for commit in rest.range(first..) {
+            if left == 0
+                && let Some(taken) = commits.last()
+            {
+                through = taken.sequence();
+                break;
+            }
+            left = left.saturating_sub(commit.len());
+            commits.push(Arc::clone(commit));
+        }
+        Ok(NextCommits { commits, through })
+    }
+
+    /// Everything up to a commit was taken.
+    pub fn pass(&mut self, sequence: u64) {
+        debug_assert!(sequence >= self.position, "it goes forward");
+        self.position = sequence;
+    }
+}
+
+/// What comes next for a watcher.
+#[derive(Debug)]
+pub struct NextCommits {
+    /// The commits that have changed something.
+    pub commits: Vec<Arc<FeedCommit>>,
+    /// With these, everything up to this commit is taken.
+    pub through: u64,
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.feed.state.lock().watchers -= 1;
+        let previous = usize::from(self.with_previous);
+        (self.feed.wanting_previous).fetch_sub(previous, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests;
