@@ -681,10 +681,10 @@ protobuf::message! {
         /// Also say what was there before, as far as it is known.
         6 with_previous: bool,
         /// The caller cannot receive a message of more bytes. 0 = 4 MiB, the default of gRPC
-        /// clients. A commit that would not fit comes with values left out, the largest first, and
-        /// without previous entries; where even its keys do not fit, the call ends with
-        /// RESOURCE_EXHAUSTED, whose message names the bytes needed. INVALID_ARGUMENT if below 128
-        /// KiB, which hold a longest key, or above 64 MiB.
+        /// clients. A commit that would not fit comes without previous entries, and with values left
+        /// out, the largest first; where even its keys do not fit, it comes in parts
+        /// (`Commit.continued`). INVALID_ARGUMENT if below 128 KiB, which hold a longest key, or
+        /// above 64 MiB.
         7 max_answer_bytes: uint64,
     } oneofs {
         /// Which keys. None: all of the database.
@@ -693,10 +693,12 @@ protobuf::message! {
 
     /// The message `WatchResponse`.
     pub struct WatchResponse<'a> = "pelton.v1.WatchResponse" {
-        /// Commits in their order, whole: a commit is never split between two messages. Empty:
-        /// nothing has changed, and `resume` alone is news.
+        /// Commits in their order. One whose keys alone are more than a message may have comes in
+        /// parts, one message each; all others come whole. Empty: nothing has changed, and `resume`
+        /// alone is news. The first message comes at once, and then one at least every 10 seconds.
         1 commits: repeated message Commit<'a>,
-        /// Where to resume when the stream breaks after this message.
+        /// Where to resume when the stream breaks after this message. With a part of a commit it is
+        /// the point before that: all its parts come again.
         2 resume: message ResumePoint<'a>,
         /// Set in the last message: the watcher was too slow and is cut off. It may resume.
         3 too_slow: bool,
@@ -710,6 +712,8 @@ protobuf::message! {
         2 at_ms: uint64,
         /// At most one for each key: its state after the commit.
         3 changes: repeated message Change<'a>,
+        /// The rest of its changes follows in the next message.
+        4 continued: bool,
     }
 
     /// The message `WatchResponse.Change`.

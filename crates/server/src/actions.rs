@@ -115,8 +115,8 @@ pub(crate) struct Effects {
     pub written_from: Option<(usize, usize)>,
     /// It asked to be woken at this time.
     pub wake_at_ns: Option<u64>,
-    /// It asked to be woken when the health of a service changes.
-    pub subscribed: bool,
+    /// It asked to be woken when this changes.
+    pub subscribed: Option<Topic>,
     /// Memory for answers that it has taken for this step, in bytes.
     pub claimed_bytes: usize,
     /// Others had taken the memory that it asked for.
@@ -487,8 +487,7 @@ impl Wakeups for CallStep<'_> {
     }
 
     fn subscribe(&mut self, topic: Topic) {
-        let Topic::Health = topic;
-        self.effects.subscribed = true;
+        self.effects.subscribed = Some(topic);
     }
 
     fn step_later(&mut self) {

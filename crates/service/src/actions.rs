@@ -300,4 +300,7 @@ pub trait CallClock {
 pub enum Topic {
     /// The serving status of some service ([`Registry`]).
     Health,
+    /// Some database that is watched ([`Store::changes_version`](store::Store::changes_version)),
+    /// or the serving status of some service.
+    Changes,
 }

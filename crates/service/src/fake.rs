@@ -124,7 +124,7 @@ pub(crate) struct Recorder {
     /// Messages that may be sent before it is asked again.
     pub sends_left: usize,
     pub wake_at_ns: Option<u64>,
-    pub is_subscribed: bool,
+    pub subscribed: Option<Topic>,
     pub is_held: bool,
     pub echoes_attachment: bool,
     pub now_ns: u64,
@@ -444,8 +444,7 @@ impl Wakeups for Recorder {
     }
 
     fn subscribe(&mut self, topic: Topic) {
-        assert_eq!(topic, Topic::Health);
-        self.is_subscribed = true;
+        self.subscribed = Some(topic);
     }
 
     fn step_later(&mut self) {
@@ -536,7 +535,7 @@ impl Fake {
             has_room: true,
             asked_bytes: 0,
             puts_back: false,
-            is_subscribed: false,
+            subscribed: None,
             is_held: false,
             echoes_attachment: false,
             now_ns: 1_000,

@@ -293,7 +293,7 @@ mod tests {
         let shared = shared();
         let mut fake = Fake::new(Method::HealthWatch, &shared);
         fake.message(&request("pelton.v1.KeyValue"), true, &shared);
-        assert!(fake.actions.is_subscribed);
+        assert_eq!(fake.actions.subscribed, Some(Topic::Health));
         assert_eq!(fake.take_sent(), [status_message(Serving::Yes)]);
         // Something else changed.
         let version = shared.health.version();

@@ -63,6 +63,23 @@ pub const WAITING_CALLS_IDENTITY_SHARE: u64 = 2;
 /// adds nothing to what connections may take.
 pub const WAITING_CALLS_IN_ANY_CASE: u64 = 4;
 
+/// How long a watcher hears nothing at most, in milliseconds: then it is told up to where all is
+/// seen. Short enough that a client notices a server that is gone, and long enough that ten
+/// thousand watchers of a database at rest cost nothing.
+pub const WATCH_HEARTBEAT_MS: u64 = 10_000;
+
+/// Changes of a database that a watcher looks at in one step, those outside of its range included:
+/// some 100 µs.
+pub const WATCH_STEP_CHANGES: usize = 1_024;
+
+/// What a response to a watcher has at most beyond its first commit, in bytes: commits that come
+/// together go out together.
+pub const WATCH_MESSAGE_BYTES: usize = 64 << 10;
+
+/// Smallest `max_answer_bytes` of a watcher: a longest key fits into it, as it is and beside what
+/// comes with it.
+pub const WATCH_MESSAGE_BYTES_MIN: usize = 128 << 10;
+
 /// Longest name of a service that health is asked for. Longer than any real one, and short enough
 /// for a status message.
 pub const HEALTH_SERVICE_NAME_BYTES_MAX: usize = 256;

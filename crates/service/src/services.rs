@@ -99,18 +99,13 @@ const _: () = assert!(
 /// Whether a method is there, and switched on.
 #[inline]
 fn is_served(method: Method, shared: &Shared) -> bool {
-    method != Method::Watch && method.service().is_served(shared.settings.interop)
+    method.service().is_served(shared.settings.interop)
 }
 
 #[cold]
 fn not_served(method: Method) -> Status {
     let path = method.path();
-    if method.service() == Service::Interop {
-        return Status::unimplemented(format!("{path} is served only with the flag --interop"));
-    }
-    Status::unimplemented(format!(
-        "{path} is not there yet: this version of the server does not serve it"
-    ))
+    Status::unimplemented(format!("{path} is served only with the flag --interop"))
 }
 
 impl PlanReads for Call {

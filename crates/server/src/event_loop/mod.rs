@@ -87,6 +87,10 @@ pub(crate) struct LoopState {
     unpack_queue: UnpackQueue,
     drain: Option<Drain>,
     health_version: u64,
+    /// As it was when it was last looked at, and who wakes this loop when it changes: as long as
+    /// calls watch.
+    changes_version: u64,
+    change_waker: Option<store::ChangeWaker>,
     /// The table of identities is another one than in the last tick.
     has_other_identities: bool,
     /// Asks this loop for a tick, from any thread.
@@ -137,6 +141,8 @@ impl LoopState {
             unpack_queue: UnpackQueue::default(),
             drain: None,
             health_version: shared.health.version(),
+            changes_version: 0,
+            change_waker: None,
             has_other_identities: false,
             waker: parts.waker,
             context: StepContext {

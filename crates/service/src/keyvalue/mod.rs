@@ -1,7 +1,7 @@
 //! `pelton.v1.KeyValue`: what its methods mean, in terms of store operations.
 //!
 //! Single operations live in this file, as they are the hot ones; [`batch`], [`transact`], [`pipe`]
-//! and [`range`] have the longer ones. `proto/pelton/v1/kv.proto` is the promise that this module
+//! [`range`] and [`watch`] have the longer ones. `proto/pelton/v1/kv.proto` is the promise that this module
 //! keeps.
 
 mod answer;
@@ -13,6 +13,7 @@ mod refuse;
 #[cfg(test)]
 pub(crate) mod tests;
 mod transact;
+mod watch;
 
 use api::keyvalue::{GetResponse, OperationKind};
 use store::tree::{NotFetched, ReadPlan};
@@ -36,6 +37,7 @@ pub(crate) use refuse::{
 };
 pub use refuse::{database_gone, no_reader, not_read, reads_wait};
 use transact::Transact;
+use watch::Watch;
 
 /// A call of `pelton.v1.KeyValue`.
 pub struct KeyValueCall(KeyValueStep);
@@ -60,6 +62,8 @@ enum KeyValueStep {
     Scan(Box<Scan>),
     /// A count waits for a view.
     Count(Box<Count>),
+    /// A caller is told of changes.
+    Watch(Box<Watch>),
 }
 
 /// What must be known of an operation that is with the committer, to put its outcome into words.
@@ -136,7 +140,10 @@ where
         };
         match KeyValueStep::begin(method, bytes, shared, actions) {
             Ok(step) => self.0 = step,
-            Err(status) => actions.finish(status),
+            Err(status) => return actions.finish(status),
+        }
+        if let KeyValueStep::Watch(watch) = &mut self.0 {
+            watch.go_on(shared, actions);
         }
     }
 
@@ -174,18 +181,21 @@ where
         }
     }
 
-    fn writable(&mut self, _shared: &Shared, actions: &mut A) {
+    fn writable(&mut self, shared: &Shared, actions: &mut A) {
         match &mut self.0 {
             KeyValueStep::Scan(scan) => scan.go_on(actions),
             KeyValueStep::ReadBatch(batch) => batch.ask(actions),
             KeyValueStep::Pipe(pipe) => pipe.writable(actions),
+            KeyValueStep::Watch(watch) => watch.go_on(shared, actions),
             _ => {}
         }
     }
 
-    fn woken(&mut self, _shared: &Shared, actions: &mut A) {
-        if let KeyValueStep::Pipe(pipe) = &mut self.0 {
-            pipe.woken(actions);
+    fn woken(&mut self, shared: &Shared, actions: &mut A) {
+        match &mut self.0 {
+            KeyValueStep::Pipe(pipe) => pipe.woken(actions),
+            KeyValueStep::Watch(watch) => watch.go_on(shared, actions),
+            _ => {}
         }
     }
 }
@@ -197,7 +207,7 @@ impl KeyValueStep {
         method: Method,
         bytes: &[u8],
         shared: &Shared,
-        actions: &mut (impl DatabaseAccess + Permissions + ResponseMemory),
+        actions: &mut (impl DatabaseAccess + Permissions + ResponseMemory + Wakeups),
     ) -> Result<KeyValueStep, Status> {
         match method {
             Method::Get => begin_get(bytes, shared, actions),
@@ -216,6 +226,7 @@ impl KeyValueStep {
             }
             Method::Scan => Ok(KeyValueStep::Scan(Scan::begin(bytes, shared, actions)?)),
             Method::Count => Ok(KeyValueStep::Count(Count::begin(bytes, shared, actions)?)),
+            Method::Watch => Ok(KeyValueStep::Watch(Watch::begin(bytes, shared, actions)?)),
             _ => Err(Status::unimplemented(method.path())),
         }
     }

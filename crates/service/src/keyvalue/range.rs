@@ -25,13 +25,13 @@ use crate::status::Status;
 const ENTRY_OVERHEAD_BYTES: usize = 6 + 6 + 11 + 11;
 
 /// What is still to be walked of a range.
-struct Rest {
+pub(super) struct Rest {
     start: Bound<Vec<u8>>,
     end: Bound<Vec<u8>>,
 }
 
 impl Rest {
-    fn new(keys: Option<Keys<'_>>) -> Rest {
+    pub(super) fn new(keys: Option<Keys<'_>>) -> Rest {
         let mut buffer = Vec::new();
         let range = match keys {
             None => Range::ALL,
@@ -47,7 +47,7 @@ impl Rest {
         }
     }
 
-    fn range(&self) -> Range<'_> {
+    pub(super) fn range(&self) -> Range<'_> {
         fn borrowed(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
             bound.as_ref().map(Vec::as_slice)
         }
@@ -72,7 +72,7 @@ impl Rest {
 
     /// Has what is kept of the keys counted as held by the caller's connection, for a call that has
     /// sent nothing yet.
-    fn hold_request(&self, actions: &mut impl ResponseMemory) {
+    pub(super) fn hold_request(&self, actions: &mut impl ResponseMemory) {
         let bytes = self.held_bytes();
         if bytes > 0 {
             actions.hold_request(bytes);

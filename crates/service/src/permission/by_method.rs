@@ -73,7 +73,6 @@ fn naming() -> impl Iterator<Item = Method> {
     let names = |method: &Method| {
         let database = method.entry().database;
         matches!(database, DatabaseName::Field(_) | DatabaseName::InQuery)
-            && *method != Method::Watch
     };
     Method::ALL.iter().copied().filter(names)
 }

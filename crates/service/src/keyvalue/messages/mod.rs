@@ -9,6 +9,7 @@ mod range;
 mod several;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 pub use operation::{Request, decode_get, decode_operation};
 pub(crate) use point::HistoryPoint;
@@ -17,6 +18,8 @@ pub(crate) use several::{
     comparison, concerns_only_its_batch, decode_batch, decode_pipe, decode_transact, operations,
     pipe_answers,
 };
+
+pub(crate) use watch::decode_watch;
 
 use std::fmt;
 

@@ -44,7 +44,7 @@ pub(crate) fn decode_count(message: &[u8]) -> Result<(CountRequest<'_>, bool), I
 }
 
 /// An empty end is no bound.
-fn check(keys: Option<Keys<'_>>) -> Result<(), Invalid> {
+pub(super) fn check(keys: Option<Keys<'_>>) -> Result<(), Invalid> {
     match keys {
         Some(Keys::Range(KeyRange { start, end })) if !end.is_empty() && end < start => {
             Err(Invalid::rule("range", "has an end below its start"))

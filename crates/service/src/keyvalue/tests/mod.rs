@@ -9,6 +9,7 @@ mod rights;
 mod single;
 mod statuses;
 mod transacts;
+mod watch;
 
 use std::ops::Range;
 

@@ -380,20 +380,3 @@ fn one_request_is_what_a_call_takes() {
             .contains("second one came")
     );
 }
-
-#[test]
-fn methods_to_come_are_known_and_say_so() {
-    let is_to_come = |method: &&Method| method.path() == "pelton.v1.KeyValue/Watch";
-    let to_come = Method::ALL.iter().filter(is_to_come);
-    let mut count = 0;
-    for &method in to_come {
-        refused(
-            method,
-            b"",
-            Code::Unimplemented,
-            &[method.path(), "is not there yet"],
-        );
-        count += 1;
-    }
-    assert_eq!(count, 1);
-}

@@ -1,0 +1,31 @@
+//! Requests to watch.
+
+use api::keyvalue::WatchRequest;
+
+use super::{Invalid, range};
+use crate::limits::{ANSWER_BYTES, ANSWER_BYTES_MAX, WATCH_MESSAGE_BYTES_MIN};
+
+/// Decodes a Watch. Returns also how many bytes a response may have.
+///
+/// # Errors
+///
+/// What is wrong with the message.
+pub(crate) fn decode_watch(message: &[u8]) -> Result<(WatchRequest<'_>, u64), Invalid> {
+    let request = WatchRequest::decode(message)?;
+    range::check(request.keys)?;
+    let bytes = match request.max_answer_bytes {
+        0 => ANSWER_BYTES,
+        bytes if bytes < WATCH_MESSAGE_BYTES_MIN as u64 => {
+            return Err(Invalid::rule("max_answer_bytes", "is below 128 KiB"));
+        }
+        bytes if bytes > ANSWER_BYTES_MAX => {
+            return Err(Invalid::rule("max_answer_bytes", "is above 64 MiB"));
+        }
+        bytes => bytes,
+    };
+    let is_id = |id: &[u8]| id.is_empty() || id.len() == 8;
+    if !is_id(request.resume.map_or(&[], |resume| resume.history_id)) {
+        return Err(Invalid::rule("resume.history_id", "has not 8 bytes"));
+    }
+    Ok((request, bytes))
+}

@@ -1,0 +1,387 @@
+//! Watch: what is told, when, and in which form.
+
+use api::keyvalue::{
+    Change as ChangeMessage, ChangeKind, KeyRange, Keys, ResumePoint, WatchRequest, WatchResponse,
+};
+use store::{Condition, Expiry, Mode, Operation};
+
+use super::*;
+use crate::fake::{Fake, Sent, shared};
+use crate::limits::{WATCH_HEARTBEAT_MS, WATCH_MESSAGE_BYTES, WATCH_MESSAGE_BYTES_MIN};
+
+const WATCH: WatchRequest<'static> = WatchRequest {
+    database: "",
+    resume: None,
+    keys_only: false,
+    with_previous: false,
+    max_answer_bytes: 0,
+    keys: None,
+};
+
+/// A change in words: what became of which key, with how many bytes of value.
+type Told = (i32, Vec<u8>, usize, bool);
+
+/// A response in words.
+#[derive(Debug, PartialEq)]
+struct Response {
+    commits: Vec<(u64, Vec<Told>, bool)>,
+    through: u64,
+    bytes: usize,
+}
+
+impl Response {
+    fn of(message: &[u8]) -> Response {
+        let decoded = WatchResponse::decode(message).expect("it is a response");
+        let told = |change: ChangeMessage<'_>| {
+            let entry = change.entry.unwrap_or_default();
+            let left_out = change.value_left_out;
+            (change.kind, entry.key.to_vec(), entry.value.len(), left_out)
+        };
+        let commits = decoded.commits.iter().map(|commit| {
+            let commit = commit.expect("it is a commit");
+            let changes = commit.changes.iter();
+            let changes = changes.map(|change| told(change.expect("it is a change")));
+            (commit.sequence, changes.collect(), commit.continued)
+        });
+        Response {
+            commits: commits.collect(),
+            through: decoded.resume.expect("it always says where it is").sequence,
+            bytes: message.len(),
+        }
+    }
+
+    fn sequences(&self) -> Vec<u64> {
+        self.commits
+            .iter()
+            .map(|(sequence, ..)| *sequence)
+            .collect()
+    }
+}
+
+/// Someone who watches, and a database to be changed.
+struct Watched {
+    fake: Fake,
+    shared: Shared,
+}
+
+impl Watched {
+    fn new(request: WatchRequest<'_>) -> Watched {
+        let shared = shared();
+        let mut watched = Watched {
+            fake: Fake::new(Method::Watch, &shared),
+            shared,
+        };
+        watched.ask(request);
+        watched
+    }
+
+    fn ask(&mut self, request: WatchRequest<'_>) {
+        let mut bytes = Vec::new();
+        request.encode(&mut bytes);
+        self.fake.message(&bytes, true, &self.shared);
+    }
+
+    fn commit(&mut self, operations: &[Operation<'_>]) -> u64 {
+        let store = &self.shared.store;
+        let (mut batch, mut outcomes) = (store.write_batch(), Outcomes::new());
+        let mut commit = batch.begin(0, DatabaseId::DEFAULT, Mode::Atomic);
+        for operation in operations {
+            commit.push(operation).expect("it fits");
+        }
+        commit.submit();
+        drop(
+            store
+                .committer()
+                .run(&mut batch, &mut Now(1_000), &mut outcomes),
+        );
+        outcomes.get(0).sequence
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> u64 {
+        self.commit(&[put(key, value)])
+    }
+
+    /// Something has changed: the call takes all the steps that it wants.
+    fn wake(&mut self) -> Vec<Response> {
+        self.fake.woken(&self.shared);
+        self.go_on()
+    }
+
+    fn go_on(&mut self) -> Vec<Response> {
+        while !self.fake.actions.is_over && std::mem::take(&mut self.fake.actions.wants_step) {
+            self.fake.woken(&self.shared);
+        }
+        let sent = self.fake.take_sent().into_iter().map(|sent| match sent {
+            Sent::Message(bytes) => Response::of(&bytes),
+            other => panic!("{other:?}"),
+        });
+        sent.collect()
+    }
+}
+
+fn put<'a>(key: &'a [u8], value: &'a [u8]) -> Operation<'a> {
+    Operation::Put {
+        key,
+        value,
+        condition: Condition::None,
+        expiry: Expiry::None,
+        want_previous: false,
+    }
+}
+
+fn set(key: &[u8], bytes: usize) -> Told {
+    (ChangeKind::Set as i32, key.to_vec(), bytes, false)
+}
+
+#[test]
+fn a_watcher_is_told_at_once_where_it_is_and_then_every_change() {
+    let mut watched = Watched::new(WATCH);
+    assert_eq!(watched.fake.actions.subscribed, Some(Topic::Changes));
+    let first = watched.go_on();
+    assert_eq!((first.len(), first[0].through), (1, 0));
+    assert_eq!(first[0].commits, []);
+    for _ in 0..2 {
+        assert_eq!(watched.wake(), [], "another database has changed");
+        let one = watched.put(b"a", b"1");
+        let two = watched.commit(&[put(b"b", b"22"), put(b"c", b"")]);
+        let told = watched.wake();
+        assert_eq!(told.len(), 1, "what came together goes together");
+        let expected = [
+            (one, vec![set(b"a", 1)], false),
+            (two, vec![set(b"b", 2), set(b"c", 0)], false),
+        ];
+        assert_eq!(told[0].commits, expected);
+        assert_eq!(told[0].through, two);
+    }
+    assert_eq!(watched.shared.waiting.count(), 1);
+    drop(watched.fake);
+    assert_eq!(watched.shared.waiting.count(), 0);
+}
+
+#[test]
+fn a_watcher_that_hears_nothing_is_told_where_it_is_now_and_then() {
+    let mut watched = Watched::new(WatchRequest {
+        keys: Some(Keys::Prefix(b"mine/")),
+        ..WATCH
+    });
+    watched.go_on();
+    for _ in 0..3 {
+        let began_ns = watched.fake.actions.now_ns;
+        let elsewhere = watched.put(b"yours", b"");
+        assert_eq!(watched.wake(), []);
+        watched.fake.wake_in_time(&watched.shared);
+        let told = watched.go_on();
+        let waited_ns = watched.fake.actions.now_ns - began_ns;
+        assert_eq!(waited_ns, WATCH_HEARTBEAT_MS * 1_000_000);
+        assert_eq!(told.len(), 1);
+        assert_eq!(
+            (&told[0].commits[..], told[0].through),
+            (&[][..], elsewhere)
+        );
+        // A change puts it off.
+        watched.fake.actions.now_ns += 5_000_000_000;
+        watched.put(b"mine/1", b"");
+        assert_eq!(watched.wake().len(), 1);
+        let at_ns = watched.fake.actions.wake_at_ns.expect("there is an alarm");
+        assert_eq!(
+            at_ns - watched.fake.actions.now_ns,
+            WATCH_HEARTBEAT_MS * 1_000_000
+        );
+        watched.fake.actions.now_ns = at_ns;
+        assert_eq!(watched.wake().len(), 1);
+    }
+}
+
+/// Nothing is put together for it, and nothing is missing when it goes on.
+#[test]
+fn a_watcher_that_does_not_read_is_told_all_when_it_does() {
+    let mut watched = Watched::new(WATCH);
+    watched.go_on();
+    for _ in 0..2 {
+        watched.fake.actions.can_send = false;
+        let sequences: Vec<_> = (0..5).map(|_| watched.put(b"k", b"v")).collect();
+        assert_eq!(watched.wake(), []);
+        assert!(!watched.fake.actions.wants_step);
+        watched.fake.actions.can_send = true;
+        watched.fake.writable(&watched.shared);
+        let told = watched.go_on();
+        assert_eq!((told.len(), told[0].sequences()), (1, sequences));
+    }
+}
+
+#[test]
+fn commits_share_a_message_while_it_is_small() {
+    let mut watched = Watched::new(WATCH);
+    watched.go_on();
+    let value = vec![7; WATCH_MESSAGE_BYTES / 3];
+    for memory in [usize::MAX, 10] {
+        watched.fake.actions.message_bytes = memory;
+        let sequences: Vec<_> = (0..5).map(|_| watched.put(b"k", &value)).collect();
+        let told = watched.wake();
+        let sizes: Vec<_> = told.iter().map(|response| response.commits.len()).collect();
+        match memory {
+            10 => assert_eq!(sizes, [1; 5]),
+            _ => assert_eq!(sizes, [2, 2, 1]),
+        }
+        let all: Vec<_> = told.iter().flat_map(Response::sequences).collect();
+        assert_eq!(all, sequences);
+        for response in &told {
+            assert_eq!(Some(&response.through), response.sequences().last());
+        }
+    }
+}
+
+#[test]
+fn only_the_keys_of_the_range_are_told_and_a_clear_always_is() {
+    let mut watched = Watched::new(WatchRequest {
+        keys: Some(Keys::Range(KeyRange {
+            start: b"b",
+            end: b"d",
+        })),
+        keys_only: true,
+        ..WATCH
+    });
+    watched.go_on();
+    for _ in 0..2 {
+        let keys = [b"a", b"b", b"c", b"d"];
+        let last = watched.commit(&keys.map(|key| put(key, b"value")));
+        let told = watched.wake();
+        let expected = [(last, vec![set(b"b", 0), set(b"c", 0)], false)];
+        assert_eq!(told[0].commits, expected);
+        let cleared = watched.commit(&[Operation::Clear]);
+        let clear = (ChangeKind::Clear as i32, Vec::new(), 0, false);
+        assert_eq!(watched.wake()[0].commits, [(cleared, vec![clear], false)]);
+    }
+}
+
+/// The largest first, and no more than must be.
+#[test]
+fn what_does_not_fit_is_told_without_what_is_largest() {
+    let mut watched = Watched::new(WatchRequest {
+        max_answer_bytes: WATCH_MESSAGE_BYTES_MIN as u64,
+        with_previous: true,
+        ..WATCH
+    });
+    watched.go_on();
+    let values = [40_000, 60_000, 50_000, 60_000, 0].map(|bytes| vec![7; bytes]);
+    let keys = [b"a", b"b", b"c", b"d", b"e"];
+    let kept = |count: usize| {
+        [40_000, 60_000, 50_000, 60_000, 0].map(|bytes| {
+            let largest = [60_000, 50_000, 40_000];
+            let is_left_out = bytes > 0 && largest[..count].contains(&bytes);
+            (bytes, is_left_out)
+        })
+    };
+    for (count, left_out) in [(1, 0), (2, 0), (3, 1), (4, 1), (5, 1)] {
+        let operations: Vec<_> = (0..count).map(|n| put(keys[n], &values[n])).collect();
+        for _ in 0..2 {
+            watched.commit(&operations);
+            let told = watched.wake();
+            assert_eq!(told.len(), 1);
+            assert!(
+                told[0].bytes <= WATCH_MESSAGE_BYTES_MIN,
+                "{}",
+                told[0].bytes
+            );
+            let expected = kept(left_out).into_iter().zip(keys).take(count);
+            let expected: Vec<_> = expected
+                .map(|((bytes, is_left_out), key)| {
+                    let (kind, key, bytes, _) = set(key, if is_left_out { 0 } else { bytes });
+                    (kind, key, bytes, is_left_out)
+                })
+                .collect();
+            assert_eq!(told[0].commits[0].1, expected);
+            assert!(!told[0].commits[0].2);
+        }
+    }
+}
+
+#[test]
+fn a_commit_whose_keys_do_not_fit_comes_in_parts_between_which_nobody_resumes() {
+    let mut watched = Watched::new(WatchRequest {
+        max_answer_bytes: WATCH_MESSAGE_BYTES_MIN as u64,
+        ..WATCH
+    });
+    watched.go_on();
+    let keys: Vec<_> = (0..7).map(|n| vec![b'a' + n; 60_000]).collect();
+    let mut before = 0;
+    for can_send in [usize::MAX, 1] {
+        let operations: Vec<_> = keys.iter().map(|key| put(key, b"value")).collect();
+        let first = watched.put(b"small", b"");
+        let large = watched.commit(&operations);
+        let next = watched.put(b"next", b"");
+        watched.fake.actions.sends_left = can_send;
+        let mut told = watched.wake();
+        while told.len() < 5 && can_send == 1 {
+            watched.fake.actions.sends_left = 1;
+            watched.fake.writable(&watched.shared);
+            told.extend(watched.go_on());
+        }
+        watched.fake.actions.sends_left = usize::MAX;
+        let sequences: Vec<_> = told.iter().map(Response::sequences).collect();
+        let part = vec![large];
+        let expected = [
+            vec![first],
+            part.clone(),
+            part.clone(),
+            part,
+            vec![large, next],
+        ];
+        assert_eq!(sequences, expected);
+        assert!(
+            told.iter()
+                .all(|response| response.bytes <= WATCH_MESSAGE_BYTES_MIN)
+        );
+        let through: Vec<_> = told.iter().map(|response| response.through).collect();
+        assert_eq!(through, [first, first, first, first, next]);
+        let parts: Vec<_> = told[1..]
+            .iter()
+            .map(|response| &response.commits[0])
+            .collect();
+        let continued: Vec<_> = parts.iter().map(|part| part.2).collect();
+        assert_eq!(continued, [true, true, true, false]);
+        let told: Vec<_> = parts.iter().flat_map(|part| &part.1).collect();
+        let found: Vec<_> = told.iter().map(|change| &change.1).collect();
+        assert_eq!(found, keys.iter().collect::<Vec<_>>());
+        assert!(told.iter().all(|change| change.3 && change.2 == 0));
+        assert!(first > before);
+        before = next;
+    }
+}
+
+#[test]
+fn a_watcher_ends_with_its_database_with_the_server_or_when_it_has_lost_its_place() {
+    let mut watched = Watched::new(WatchRequest {
+        resume: Some(ResumePoint {
+            history_id: b"",
+            sequence: 9,
+        }),
+        ..WATCH
+    });
+    let status = watched.fake.take_status().expect("it has ended");
+    assert_eq!(status.code(), Code::OutOfRange);
+
+    watched.fake = Fake::new(Method::Watch, &watched.shared);
+    watched.ask(WATCH);
+    watched.go_on();
+    watched.shared.health.stop();
+    watched.fake.woken(&watched.shared);
+    let status = watched.fake.take_status().expect("it has ended");
+    assert_eq!(status.code(), Code::Unavailable);
+
+    let mut watched = Watched::new(WatchRequest {
+        database: "no such one",
+        ..WATCH
+    });
+    let status = watched.fake.take_status().expect("it has ended");
+    assert_eq!(status.code(), Code::NotFound);
+}
+
+#[test]
+fn a_second_request_ends_the_call() {
+    let mut watched = Watched::new(WATCH);
+    watched.go_on();
+    watched.ask(WATCH);
+    let status = watched.fake.take_status().expect("it has ended");
+    assert_eq!(status.code(), Code::Unimplemented);
+}

@@ -1,0 +1,368 @@
+//! Watch: a stream of what is committed in a range of keys.
+//!
+//! A watcher keeps the point up to which it has been told everything, and nothing of what it will
+//! be told: a caller that does not read holds no memory, and has lost its place when the feed has
+//! gone on too far. It is woken when a database that somebody watches has changed
+//! ([`Topic::Changes`]), and looks at the feed only if that is its own.
+
+use std::sync::Arc;
+
+use api::keyvalue::{
+    Change as ChangeMessage, ChangeKind as Kind, Commit as CommitMessage, Entry as EntryMessage,
+    ResumePoint, WatchResponse,
+};
+use protobuf::writer;
+use store::{Change, ChangeKind, Entry, FeedCommit, NextCommits, WatchError, Watcher};
+
+use super::messages::{HistoryPoint, decode_watch};
+use super::range::Rest;
+use super::refuse;
+use crate::actions::{CallClock, Permissions, ResponseMemory, Responses, SendRoom, Topic, Wakeups};
+use crate::call::Shared;
+use crate::limits::{WATCH_HEARTBEAT_MS, WATCH_MESSAGE_BYTES, WATCH_STEP_CHANGES};
+use crate::method::Method;
+use crate::rights::Right;
+use crate::status::{Code, Status};
+use crate::waiting::WaitingPlace;
+
+/// At most this many bytes are what a change takes beside keys and values: its kind, the heads of
+/// two entries with their versions and expiries, and of itself.
+const CHANGE_OVERHEAD_BYTES: usize = 96;
+
+/// The same of a commit, and of a response.
+const COMMIT_OVERHEAD_BYTES: usize = 64;
+
+/// A call that watches.
+pub(super) struct Watch {
+    watcher: Watcher,
+    keys: Rest,
+    keys_only: bool,
+    with_previous: bool,
+    /// What a response may have at most, in bytes.
+    max_bytes: usize,
+    /// So many changes of the next commit were sent: it comes in parts.
+    sent_changes: usize,
+    /// When the caller is told at the latest where it stands; 0: it has not been told anything.
+    heartbeat_ns: u64,
+    /// Held as long as the call lives.
+    _place: WaitingPlace,
+}
+
+/// How a commit is told so that it fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Form {
+    /// Values of so many bytes or more are left out.
+    left_out_from: usize,
+    with_previous: bool,
+}
+
+/// What of a commit goes into a response.
+struct Told<'a> {
+    commit: &'a FeedCommit,
+    /// The places of its changes.
+    places: Vec<usize>,
+    form: Form,
+    /// More of it follows.
+    is_continued: bool,
+    /// What it takes at most.
+    bytes: usize,
+}
+
+/// What one response tells.
+#[derive(Default)]
+struct Response<'a> {
+    told: Vec<Told<'a>>,
+    bytes: usize,
+    /// Everything up to this commit is told then.
+    through: u64,
+    /// Changes of the commit behind that which are told as well.
+    sent_changes: usize,
+}
+
+impl Watch {
+    /// Takes up a request.
+    pub(super) fn begin(
+        bytes: &[u8],
+        shared: &Shared,
+        actions: &mut (impl Permissions + ResponseMemory + Wakeups),
+    ) -> Result<Box<Watch>, Status> {
+        let decoded = decode_watch(bytes);
+        let (request, max_bytes) =
+            decoded.map_err(|invalid| refuse::invalid(Method::Watch, invalid))?;
+        let database = refuse::find_database(Right::Read, request.database, shared, actions)?;
+        let place = shared.waiting.enter(actions.caller())?;
+        if let Some(resume) = request.resume {
+            check_history(resume.history_id, shared)?;
+        }
+        let resume = request.resume.map(|resume| resume.sequence);
+        let max_bytes = max_bytes.min(shared.answer_bytes_max);
+        let watcher = (shared.store)
+            .watch(database, resume, request.with_previous)
+            .map_err(refusal)?;
+        let keys = Rest::new(request.keys);
+        keys.hold_request(actions);
+        actions.subscribe(Topic::Changes);
+        Ok(Box::new(Watch {
+            watcher,
+            keys,
+            keys_only: request.keys_only,
+            with_previous: request.with_previous,
+            max_bytes: usize::try_from(max_bytes).unwrap_or(usize::MAX),
+            sent_changes: 0,
+            heartbeat_ns: 0,
+            _place: place,
+        }))
+    }
+
+    /// Tells what there is to tell, if there is room for it.
+    pub(super) fn go_on(
+        &mut self,
+        shared: &Shared,
+        actions: &mut (impl Responses + SendRoom + ResponseMemory + Wakeups + CallClock),
+    ) {
+        if shared.health.is_stopping() {
+            // It never ends by itself, and would hold up the end of the server.
+            return actions.finish(Status::new(Code::Unavailable, "the server is stopping"));
+        }
+        let is_due = actions.now_ns() >= self.heartbeat_ns;
+        if !(is_due || self.watcher.has_news() || self.sent_changes > 0) {
+            return actions.wake_at_ns(self.heartbeat_ns);
+        }
+        if !actions.can_send() {
+            return;
+        }
+        let next = match self.watcher.next(WATCH_STEP_CHANGES) {
+            Ok(next) => next,
+            Err(error) => return actions.finish(refusal(error)),
+        };
+        let response = self.respond_to(&next, actions.message_bytes());
+        if response.bytes > actions.message_bytes() && !actions.can_send_large(response.bytes) {
+            return;
+        }
+        let is_news = !response.told.is_empty();
+        if is_news || is_due {
+            actions.message(|out| self.encode(&response, shared, out));
+            self.keys.hold_request(actions);
+            self.heartbeat_ns = actions.now_ns() + WATCH_HEARTBEAT_MS * 1_000_000;
+        }
+        self.watcher.pass(response.through);
+        self.sent_changes = response.sent_changes;
+        match self.watcher.has_news() || self.sent_changes > 0 {
+            true => actions.step_later(),
+            false => actions.wake_at_ns(self.heartbeat_ns),
+        }
+    }
+
+    /// Puts together what comes next: as many commits as fit into `usual_bytes`, or one that does
+    /// not.
+    fn respond_to<'a>(&self, next: &'a NextCommits, usual_bytes: usize) -> Response<'a> {
+        let usual_bytes = usual_bytes.min(WATCH_MESSAGE_BYTES).min(self.max_bytes);
+        let mut response = Response {
+            through: self.watcher.position(),
+            bytes: COMMIT_OVERHEAD_BYTES,
+            ..Response::default()
+        };
+        let mut skipped = self.sent_changes;
+        for commit in &next.commits {
+            let is_rest = skipped > 0;
+            let places = self.places(commit, std::mem::take(&mut skipped));
+            if !places.is_empty() {
+                let told = self.fit(commit, places, is_rest);
+                if !response.told.is_empty() && response.bytes + told.bytes > usual_bytes {
+                    return response;
+                }
+                response.bytes += told.bytes;
+                let is_continued = told.is_continued;
+                let last_place = told.places.last().copied();
+                response.told.push(told);
+                if is_continued {
+                    response.sent_changes = last_place.map_or(0, |place| place + 1);
+                    return response;
+                }
+            }
+            response.through = commit.sequence();
+        }
+        response.through = next.through;
+        response
+    }
+
+    /// Returns the places of the changes of a commit that are wanted, without the first ones.
+    fn places(&self, commit: &Arc<FeedCommit>, skipped: usize) -> Vec<usize> {
+        let range = self.keys.range();
+        let changes = commit.changes().enumerate().skip(skipped);
+        let is_wanted =
+            |change: &Change<'_>| change.kind == ChangeKind::Clear || range.contains(change.key);
+        let wanted = changes.filter(|(_, change)| is_wanted(change));
+        wanted.map(|(place, _)| place).collect()
+    }
+
+    /// Finds a form of a commit in which it fits into a response: with all of it, without what was
+    /// there before, without its largest values, without any; and else a part of that. The rest of
+    /// one that comes in parts has the form of the first of them.
+    fn fit<'a>(&self, commit: &'a FeedCommit, mut places: Vec<usize>, is_rest: bool) -> Told<'a> {
+        let room_bytes = self.max_bytes - 2 * COMMIT_OVERHEAD_BYTES;
+        let mut form = Form {
+            left_out_from: if is_rest { 1 } else { usize::MAX },
+            with_previous: self.with_previous && !is_rest,
+        };
+        let bytes_of = |place: usize, form: Form| {
+            commit
+                .change(place)
+                .map_or(0, |change| self.bytes_of(&change, form))
+        };
+        let all_of = |form: Form| places.iter().map(|&place| bytes_of(place, form)).sum();
+        let mut bytes: usize = all_of(form);
+        if bytes > room_bytes {
+            form.with_previous = false;
+            bytes = all_of(form);
+        }
+        if bytes > room_bytes && !self.keys_only {
+            let changes = places.iter().filter_map(|&place| commit.change(place));
+            let mut values: Vec<usize> = changes.map(|change| value_bytes(&change)).collect();
+            values.sort_unstable();
+            while bytes > room_bytes
+                && let Some(largest) = values.pop().filter(|&bytes| bytes > 0)
+            {
+                form.left_out_from = largest;
+                bytes -= largest;
+            }
+            // With all that are as large.
+            bytes = all_of(form);
+        }
+        let mut is_continued = false;
+        if bytes > room_bytes {
+            let mut part_bytes = 0;
+            let fits = places.iter().take_while(|&&place| {
+                part_bytes += bytes_of(place, form);
+                part_bytes <= room_bytes
+            });
+            // One always does: a key is at most half as long.
+            let count = fits.count().max(1);
+            is_continued = count < places.len();
+            places.truncate(count);
+            bytes = room_bytes;
+        }
+        Told {
+            commit,
+            places,
+            form,
+            is_continued,
+            bytes: bytes + COMMIT_OVERHEAD_BYTES,
+        }
+    }
+
+    /// Returns what a change takes at most in a response.
+    fn bytes_of(&self, change: &Change<'_>, form: Form) -> usize {
+        let with_value = |bytes: usize| match self.keys_only {
+            true => 0,
+            false => bytes,
+        };
+        let value = Some(value_bytes(change)).filter(|&bytes| bytes < form.left_out_from);
+        let previous = change.previous.as_ref().filter(|_| form.with_previous);
+        CHANGE_OVERHEAD_BYTES
+            + change.key.len()
+            + with_value(value.unwrap_or(0))
+            + with_value(previous.map_or(0, |entry| entry.value.len()))
+    }
+
+    fn encode(&self, response: &Response<'_>, shared: &Shared, out: &mut Vec<u8>) {
+        for told in &response.told {
+            writer::message(out, WatchResponse::NUMBERS.commits, |out| {
+                self.encode_commit(told, out);
+            });
+        }
+        // Within a commit that comes in parts: that before it.
+        let point = HistoryPoint::new(shared.store.history_id(), response.through);
+        let resume = ResumePoint {
+            history_id: point.history_id(),
+            sequence: point.sequence(),
+        };
+        writer::message(out, WatchResponse::NUMBERS.resume, |out| resume.encode(out));
+    }
+
+    fn encode_commit(&self, told: &Told<'_>, out: &mut Vec<u8>) {
+        CommitMessage {
+            sequence: told.commit.sequence(),
+            at_ms: told.commit.at_ms(),
+            continued: told.is_continued,
+            ..CommitMessage::default()
+        }
+        .encode(out);
+        let changes = told.places.iter();
+        for change in changes.filter_map(|&place| told.commit.change(place)) {
+            writer::message(out, CommitMessage::NUMBERS.changes, |out| {
+                self.change_message(&change, told.form).encode(out);
+            });
+        }
+    }
+
+    fn change_message<'a>(&self, change: &Change<'a>, form: Form) -> ChangeMessage<'a> {
+        let is_left_out = !self.keys_only && value_bytes(change) >= form.left_out_from;
+        let entry = match &change.entry {
+            Some(entry) => Some(self.entry_message(entry, !is_left_out)),
+            None if change.kind == ChangeKind::Clear => None,
+            None => Some(EntryMessage {
+                key: change.key,
+                ..EntryMessage::default()
+            }),
+        };
+        let previous = change.previous.as_ref().filter(|_| form.with_previous);
+        ChangeMessage {
+            kind: kind(change.kind) as i32,
+            entry,
+            previous: previous.map(|entry| EntryMessage {
+                key: &[],
+                ..self.entry_message(entry, true)
+            }),
+            value_left_out: is_left_out,
+        }
+    }
+
+    fn entry_message<'a>(&self, entry: &Entry<'a>, with_value: bool) -> EntryMessage<'a> {
+        EntryMessage {
+            key: entry.key,
+            value: match with_value && !self.keys_only {
+                true => entry.value.bytes(),
+                false => &[],
+            },
+            version: entry.version,
+            expires_at_ms: entry.expires_ms,
+        }
+    }
+}
+
+fn value_bytes(change: &Change<'_>) -> usize {
+    change.entry.as_ref().map_or(0, |entry| entry.value.len())
+}
+
+fn kind(kind: ChangeKind) -> Kind {
+    match kind {
+        ChangeKind::Set => Kind::Set,
+        ChangeKind::Delete => Kind::Delete,
+        ChangeKind::Expire => Kind::Expire,
+        ChangeKind::Clear => Kind::Clear,
+    }
+}
+
+/// A point of another history means nothing here; one without is one of this.
+fn check_history(history_id: &[u8], shared: &Shared) -> Result<(), Status> {
+    let own = HistoryPoint::new(shared.store.history_id(), 0);
+    if history_id.is_empty() || history_id == own.history_id() {
+        return Ok(());
+    }
+    Err(Status::new(
+        Code::OutOfRange,
+        "WatchRequest.resume belongs to another history than this server has: read the range \
+         anew, and watch from the sequence of that read",
+    ))
+}
+
+#[cold]
+fn refusal(error: WatchError) -> Status {
+    match error {
+        WatchError::Gone => refuse::database_gone(),
+        WatchError::Lost { .. } | WatchError::Ahead { .. } => {
+            Status::new(Code::OutOfRange, format!("{error}"))
+        }
+    }
+}
