@@ -10,7 +10,6 @@ from pelton.v1 import blob_pb2 as blob
 from raw import SETTINGS, frame, settings_payload
 from rights import (
     PIPE,
-    PLANNED,
     READS,
     REQUESTS,
     UNAUTHENTICATED,
@@ -65,6 +64,7 @@ REQUEST_STREAMS = {
 }
 RESPONSE_STREAMS = {
     "pelton.v1.KeyValue/Scan": lambda _: kv_pb2.ScanRequest(),
+    "pelton.v1.KeyValue/Watch": lambda _: kv_pb2.WatchRequest(),
     "pelton.v1.Blob/Download": lambda _: blob.DownloadRequest(name=BLOB),
     "pelton.v1.Blob/List": lambda _: blob.ListRequest(),
     "grpc.health.v1.Health/Watch": nothing,
@@ -118,7 +118,7 @@ def streams(kinds):
     """Each stream that can be held open: its row, its request, and whether that is all."""
     table = needs()
     for path, (takes_stream, returns_stream) in kinds.items():
-        if not (takes_stream or returns_stream) or path in UNSERVED | PLANNED | BRIEF:
+        if not (takes_stream or returns_stream) or path in UNSERVED | BRIEF:
             continue
         known = REQUEST_STREAMS if takes_stream else RESPONSE_STREAMS
         assert path in known, f"{path}: say how a stream of it is held open"

@@ -11,9 +11,7 @@ from rights import (
     DENIED,
     MALFORMED,
     OK,
-    PLANNED,
     UNAUTHENTICATED,
-    UNIMPLEMENTED,
     WRONG,
     Caller,
     calls,
@@ -121,8 +119,6 @@ def test_a_token_is_good_for_what_its_right_says(running, rights):
             case = (need.path, right, database, code)
             if not is_allowed(rights, need, right, database):
                 assert code == DENIED, case
-            elif need.path in PLANNED:
-                assert code == UNIMPLEMENTED, case
             else:
                 assert code not in (DENIED, UNAUTHENTICATED), case
 
@@ -190,7 +186,7 @@ def refusals(running, names):
         value = running.headers[rights] if rights else None
         callers = unslowed_callers(running.addresses[1], *([value] if value else []))
         for need, right, request in calls(needs()):
-            if not need.names_database or need.path in PLANNED:
+            if not need.names_database:
                 continue
             told = set()
             for name in names:

@@ -295,7 +295,9 @@ def test_what_is_wrong_with_a_request_is_said(kv, database):
         assert refused.value.code() == code and words in refused.value.details(), request
 
 
-def test_what_expires_is_told_apart_from_what_is_deleted(kv, database):
+def test_what_expires_is_told_apart_from_what_is_deleted(server, kv, database):
+    if server.kind == "disk":
+        pytest.skip("a database on disk is swept once a minute")
     with Watching(kv, database=database) as watching:
         for turn in range(2):
             key = b"short-lived-%d" % turn
@@ -320,6 +322,29 @@ def test_a_database_that_is_dropped_ends_those_who_watch_it(server, kv, database
             last = kv.Put(pb.PutRequest(database=database, key=b"k")).version
             watching.until(last)
             assert len(watching.commits) == 1
+
+
+def test_a_database_that_is_converted_goes_on_with_those_who_watch_it(server, kv, database):
+    if server.kind == "volatile":
+        pytest.skip("only a database with a log is converted")
+    kinds = [admin_pb2.DATABASE_KIND_DISK, admin_pb2.DATABASE_KIND_MEMORY]
+    if server.kind == "disk":
+        kinds.reverse()
+    with open_channel(server.address) as channel, Watching(kv, database=database) as watching:
+        admin = admin_pb2_grpc.AdminStub(channel)
+        versions = []
+        for kind in kinds:
+            put = pb.PutRequest(database=database, key=b"k", value=b"%d" % kind)
+            versions.append(kv.Put(put).version)
+            request = admin_pb2.ConvertDatabaseRequest(name=database, kind=kind)
+            assert list(admin.ConvertDatabase(request))
+            versions.append(kv.Put(put).version)
+            watching.until(versions[-1])
+            point = pb.ResumePoint(sequence=versions[-2])
+            with Watching(kv, database=database, resume=point) as again:
+                again.until(versions[-1])
+                assert [commit.sequence for commit in again.commits] == versions[-1:]
+        assert [commit.sequence for commit in watching.commits] == versions
 
 
 def test_a_commit_that_does_not_fit_comes_without_its_largest_values(kv, database):

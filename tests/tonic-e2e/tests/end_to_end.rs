@@ -128,8 +128,12 @@ async fn statuses_and_their_messages_arrive() {
     );
     let too_long = kv.put(put(&[b'k'; 65_536], b"")).await.unwrap_err();
     assert_eq!(too_long.code(), Code::ResourceExhausted);
-    let later = kv.watch(WatchRequest::default()).await.unwrap_err();
-    assert_eq!(later.code(), Code::Unimplemented);
+    let elsewhere = WatchRequest {
+        database: "no such one".to_owned(),
+        ..Default::default()
+    };
+    let unknown = kv.watch(elsewhere).await.unwrap_err();
+    assert_eq!(unknown.code(), Code::NotFound);
     let nothing = vec![Operation { operation: None }];
     let wrong = kv
         .batch(BatchRequest {

@@ -128,15 +128,22 @@ impl Watch {
         if !(is_due || self.watcher.has_news() || self.sent_changes > 0) {
             return actions.wake_at_ns(self.heartbeat_ns);
         }
-        if !actions.can_send() {
+        // What the peer's windows do not let out would wait, and hold up other calls of its
+        // connection.
+        let room_bytes = actions.send_room();
+        if room_bytes == 0 {
             return;
         }
         let next = match self.watcher.next(WATCH_STEP_CHANGES) {
             Ok(next) => next,
             Err(error) => return actions.finish(refusal(error)),
         };
-        let response = self.respond_to(&next, actions.message_bytes());
-        if response.bytes > actions.message_bytes() && !actions.can_send_large(response.bytes) {
+        let usual_bytes = actions.message_bytes();
+        let response = self.respond_to(&next, usual_bytes.min(room_bytes));
+        let bytes = response.bytes;
+        if (bytes > room_bytes && !actions.can_send())
+            || (bytes > usual_bytes && !actions.can_send_large(bytes))
+        {
             return;
         }
         let is_news = !response.told.is_empty();
