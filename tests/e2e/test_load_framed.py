@@ -98,6 +98,24 @@ def test_an_error_code_is_named_and_counted(binary, server):
         assert "does not exist" in done.stdout and "no call to" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "protocol, text",
+    [
+        (
+            "baidu_std",
+            "ENOMETHOD (1002), the method does not exist over this protocol: "
+            "[E1002]pelton.v1.KeyValue/Pipe has streams, which this protocol has not: call it "
+            "over gRPC",
+        ),
+        ("srpc", "METHOD_NOT_FOUND (3): the method does not exist over this protocol"),
+    ],
+)
+def test_a_method_with_streams_is_not_said_to_be_missing(binary, server, protocol, text):
+    words = ["--protocol", protocol, "--method", "KeyValue/Pipe", "--data-file", os.devnull]
+    done = run(binary, server.address, *words, "--connections", "1", "--calls", "1", codes=(3,))
+    assert f"the first said: {text}\n" in done.stdout, done.stdout
+
+
 def test_a_token_goes_with_the_calls(binary, tmp_path):
     with Server(binary, "--init-admin", listen=(CLOSED,)) as server:
         file = tmp_path / "token"

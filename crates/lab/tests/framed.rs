@@ -199,7 +199,10 @@ fn errors_are_counted_by_their_codes_and_the_connection_goes_on() {
         assert_eq!((tally.succeeded, &tally.failed[..]), (20, &failed[..]));
         let first = match protocol {
             FramedProtocol::BaiduStd => {
-                "ENOMETHOD (1002), the method does not exist: [E1002]as asked"
+                "ENOMETHOD (1002), the method does not exist over this protocol: [E1002]as asked"
+            }
+            FramedProtocol::Srpc => {
+                "METHOD_NOT_FOUND (3): the method does not exist over this protocol"
             }
             FramedProtocol::Srpc => "METHOD_NOT_FOUND (3): the method does not exist",
         };
