@@ -135,8 +135,12 @@ def test_calls_go_through_tls(binary, tmp_path):
             words = ["--protocol", protocol, "--echo", "5", "--connections", "2", "--calls", "50"]
             found = figures(binary, server.address, *words, "--tls-insecure")
             assert_all_succeeded(found, 50)
-            done = run(binary, server.address, *words, "--timeout", "2s", codes=(3,))
-            assert "TLS" in done.stdout + done.stderr, done.stdout + done.stderr
+            # At once, and not after the time that was to be measured.
+            words = ["--protocol", protocol, "--echo", "5", "--duration", "90s"]
+            done = run(binary, server.address, *words, codes=(3,))
+            assert not done.stdout, done.stdout
+            assert "the server speaks TLS; --tls" in done.stderr, done.stderr
+            assert "--tls-ca" in done.stderr, done.stderr
 
 
 # --- against a server by the byte
@@ -212,10 +216,6 @@ ONE = ["--echo", "5", "--connections", "1", "--calls", "1"]
         (lambda one: response(one, code=2004, text="[E2004]full"), "ELIMIT (2004)"),
         (lambda one: response(one, code=-7), "error -7"),
         (lambda one: b"", "the server closed it"),
-        (lambda one: b"HTTP/1.1 400 Bad Request\r\n\r\n", "the server speaks HTTP/1.1"),
-        (lambda one: b"\0\0\0\4\0\0\0\0\0", "the server speaks HTTP/2"),
-        (lambda one: b"SRPC" + bytes(12), "the server speaks SRPC and not baidu_std"),
-        (lambda one: srpc_response(), "the server speaks SRPC and not baidu_std"),
         (lambda one: b"PRPC\xff\xff\xff\xff\0\0\0\0", "a frame is larger than the limit"),
         (lambda one: response(one, bytes_field(1, "x" * 5)), "another value than was written"),
     ],
@@ -226,6 +226,27 @@ def test_what_goes_wrong_is_said_and_counted_once(binary, answer, text):
         assert "calls: 0 succeeded, 1 failed" in done.stdout, done.stdout
         assert text in done.stdout and "no call to" in done.stderr, (done.stdout, done.stderr)
     assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("mode", ["multiplexed", "short"])
+@pytest.mark.parametrize(
+    "sent, text, flag",
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "the server speaks HTTP/1.1", "--address"),
+        (b"\0\0\0\4\0\0\0\0\0", "the server speaks HTTP/2 (gRPC)", "--protocol grpc"),
+        (b"SRPC" + bytes(12), "the server speaks SRPC and not baidu_std", "--protocol srpc"),
+        (srpc_response(), "the server speaks SRPC and not baidu_std", "--protocol srpc"),
+        (b"\x15\3\3\0\2\2\x0a", "the server speaks TLS", "--tls-ca"),
+        (b"220 mail.test ESMTP\r\n", "the server does not speak baidu_std", "--address"),
+    ],
+)
+def test_a_server_of_another_protocol_ends_the_load_at_once(binary, sent, text, flag, mode):
+    with FramedServer(lambda _: sent) as server:
+        words = ["--protocol", "baidu_std", "--echo", "5", "--duration", "90s", "--mode", mode]
+        done = run(binary, server.address, *words, "--connections", "4", codes=(3,))
+        assert not done.stdout, done.stdout
+        assert text in done.stderr and flag in done.stderr, done.stderr
+        assert server.connections <= 4, "none is made again"
 
 
 def test_a_second_response_ends_the_connection_and_no_call_twice(binary):
