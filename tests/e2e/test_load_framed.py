@@ -301,10 +301,20 @@ def test_keys_of_a_server_that_does_not_speak_grpc_are_refused_with_what_to_do(b
     assert "--echo" in done.stderr, done.stderr
 
 
+# All that is to be changed, whichever of the flags is there.
+SRPC_ONE_AT_A_TIME = (
+    "a connection of --protocol srpc carries one call at a time: take --mode exclusive, the "
+    "default, or short, no --in-flight above 1, and as many --connections as there are to be calls "
+    "at a time"
+)
+
+
 def test_flags_that_contradict_the_protocol_are_usage_errors(binary):
     for words, text in (
-        (["--protocol", "srpc", "--mode", "single", "--echo", "5"], "one call at a time"),
-        (["--protocol", "srpc", "--in-flight", "2", "--echo", "5"], "--in-flight above 1"),
+        (["--protocol", "srpc", "--mode", "single", "--echo", "5"], SRPC_ONE_AT_A_TIME),
+        (["--protocol", "srpc", "--in-flight", "2", "--echo", "5"], SRPC_ONE_AT_A_TIME),
+        (["--protocol", "srpc", "--mode", "short", "--in-flight", "2"], SRPC_ONE_AT_A_TIME),
+        (["--protocol", "baidu_std", "--mode", "pooled", "--in-flight", "2"], "--mode multiplexed"),
         (["--protocol", "baidu_std", "--pipe"], "--pipe goes only with --protocol grpc"),
         (["--protocol", "srpc", "--authority", "a.test", "--echo", "5"], "--authority goes only"),
         (["--echo", "0"], "from 1 to"),
