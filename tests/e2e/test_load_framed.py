@@ -320,6 +320,7 @@ def test_flags_that_contradict_the_protocol_are_usage_errors(binary):
         (["--echo", "0"], "from 1 to"),
         (["--echo", "5", "--mix", "get=100"], "--mix"),
         (["--protocol", "thrift"], "baidu_std"),
+        (["--mode", "each"], "multiplexed, single, exclusive, pooled, short"),
     ):
         done = run(binary, "127.0.0.1:1", *words, codes=(2,))
         assert text in done.stderr, done.stderr

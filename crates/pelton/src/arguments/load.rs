@@ -162,8 +162,8 @@ pub struct LoadArguments {
     #[arg(long, value_name = "NUMBER", value_parser = parse_in_flight)]
     pub in_flight: Option<usize>,
 
-    /// How connections are used; brpc calls the first two `single` and `pooled`, which are taken
-    /// too [default: multiplexed, with --protocol srpc exclusive]
+    /// How connections are used, in our words or in those of brpc [default: multiplexed, with
+    /// --protocol srpc exclusive]
     #[arg(long, value_name = "MODE", value_enum)]
     pub mode: Option<LoadMode>,
 
@@ -250,12 +250,14 @@ pub enum LoadProtocol {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LoadMode {
     /// several calls at a time on each
-    #[value(alias = "single")]
     Multiplexed,
+    /// the same, as brpc calls it
+    Single,
     /// one call at a time on each
-    #[value(alias = "pooled")]
     Exclusive,
-    /// a new connection for each call
+    /// the same, as brpc calls it
+    Pooled,
+    /// a new connection for each call, of brpc as well
     Short,
 }
 

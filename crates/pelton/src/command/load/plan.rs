@@ -152,8 +152,10 @@ pub(super) fn plan(arguments: &LoadArguments, is_token_named: bool) -> Result<Lo
 /// Returns how connections are used.
 fn mode(arguments: &LoadArguments) -> Result<ConnectionMode, Failure> {
     let is_srpc = arguments.protocol == LoadProtocol::Srpc;
-    let is_multiplexed = arguments.mode == Some(LoadMode::Multiplexed)
-        || arguments.in_flight.is_some_and(|in_flight| in_flight > 1);
+    let is_multiplexed = matches!(
+        arguments.mode,
+        Some(LoadMode::Multiplexed | LoadMode::Single)
+    ) || arguments.in_flight.is_some_and(|in_flight| in_flight > 1);
     match arguments.mode {
         _ if is_srpc && is_multiplexed => Err(Failure::Usage(
             "a connection of --protocol srpc carries one call at a time: take --mode exclusive, \
@@ -162,8 +164,8 @@ fn mode(arguments: &LoadArguments) -> Result<ConnectionMode, Failure> {
                 .into(),
         )),
         None if is_srpc => Ok(ConnectionMode::Exclusive),
-        None | Some(LoadMode::Multiplexed) => Ok(ConnectionMode::Multiplexed),
-        Some(LoadMode::Exclusive) => Ok(ConnectionMode::Exclusive),
+        None | Some(LoadMode::Multiplexed | LoadMode::Single) => Ok(ConnectionMode::Multiplexed),
+        Some(LoadMode::Exclusive | LoadMode::Pooled) => Ok(ConnectionMode::Exclusive),
         Some(LoadMode::Short) => Ok(ConnectionMode::Short),
     }
 }
