@@ -324,3 +324,21 @@ def test_flags_that_contradict_the_protocol_are_usage_errors(binary):
     ):
         done = run(binary, "127.0.0.1:1", *words, codes=(2,))
         assert text in done.stderr, done.stderr
+
+
+JSON = ("--data", "{}", "--descriptor-set")
+
+
+def test_a_file_that_cannot_be_used_is_named_with_its_flag(binary, tmp_path):
+    nothing, text = tmp_path / "nothing", tmp_path / "text"
+    text.write_text("syntax = 'proto3';")
+    method = ["--protocol", "baidu_std", "--method", "t.T/Ask"]
+    for words, said in (
+        (["--data-file", nothing], f"--data-file: cannot read {nothing}: "),
+        (["--data", f"@{nothing}"], f"--data: cannot read {nothing}: "),
+        ([*JSON, nothing], f"--descriptor-set: cannot read {nothing}: "),
+        ([*JSON, tmp_path], f"--descriptor-set: cannot read {tmp_path}: "),
+        ([*JSON, text], f"--descriptor-set: {text} is no FileDescriptorSet: "),
+    ):
+        done = run(binary, "127.0.0.1:1", *method, *words, codes=(3,))
+        assert said in done.stderr, done.stderr
