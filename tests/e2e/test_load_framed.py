@@ -78,6 +78,23 @@ def test_keys_are_put_and_read(binary, server, protocol):
     assert f" over {protocol}: 8 connections" in text and " mean " in text, text
 
 
+@pytest.mark.parametrize("protocol", ["baidu_std", "srpc", "grpc"])
+def test_a_service_is_named_without_its_package(binary, server, protocol):
+    words = ["--protocol", protocol, "--connections", "1", "--calls", "10"]
+    found = figures(
+        binary, server.address, *words, "--method", "Health/Check", "--data", '{"service": ""}'
+    )
+    assert_all_succeeded(found, 10)
+    assert found["what"] == "grpc.health.v1.Health/Check"
+    # Nothing says what its package is: the server takes the short name where there is no header.
+    raw = ["--method", "Health/Check", "--data-file", os.devnull]
+    if protocol != "grpc":
+        assert_all_succeeded(figures(binary, server.address, *words, *raw), 10)
+    known = ["--method", "ServerReflection/ServerReflectionInfo", "--data", "{}"]
+    done = run(binary, server.address, *words, *known, codes=(2,))
+    assert "write one of grpc.reflection.v1.ServerReflection, " in done.stderr, done.stderr
+
+
 def test_large_echoes_come_back_whole(binary, server):
     for protocol in ("baidu_std", "srpc"):
         words = ["--protocol", protocol, "--echo", "3MiB", "--connections", "2", "--calls", "20"]

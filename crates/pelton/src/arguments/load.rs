@@ -113,8 +113,9 @@ pub struct LoadArguments {
     #[arg(long, conflicts_with = "method")]
     pub fill: bool,
 
-    /// Call this unary method instead: package.Service/Method. No token goes with it but one that
-    /// --token-file names on this command line
+    /// Call this unary method instead: package.Service/Method; the package may be left out with
+    /// --data, and over baidu_std and SRPC. No token goes with it but one that --token-file names
+    /// on this command line
     #[arg(long, value_name = "METHOD", requires = "request")]
     pub method: Option<MethodName>,
 

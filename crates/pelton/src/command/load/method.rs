@@ -21,9 +21,12 @@ pub(super) fn load_method(
     plan: &LoadPlan,
     interrupt: &Interrupt,
 ) -> Result<Report, Failure> {
-    let request = match (&arguments.data, &arguments.data_file) {
+    let (method, request) = match (&arguments.data, &arguments.data_file) {
         (Some(data), _) => encode(arguments, plan, method, &json(data)?)?,
-        (None, Some(file)) => read("--data-file", file, limits::MAX_REQUEST_BYTES)?,
+        (None, Some(file)) => {
+            let request = read("--data-file", file, limits::MAX_REQUEST_BYTES)?;
+            (method.clone(), request)
+        }
         (None, None) => {
             return Err(Failure::Usage(
                 "--method needs --data or --data-file".into(),
@@ -55,13 +58,14 @@ fn json(data: &str) -> Result<Cow<'_, str>, Failure> {
     Ok(text.trim_start_matches('\u{feff}').to_owned().into())
 }
 
-/// The bytes of a JSON request, by a file of descriptors or the server's own.
+/// The method with the package of its service, and the bytes of its JSON request, by a file of
+/// descriptors or the server's own.
 fn encode(
     arguments: &LoadArguments,
     plan: &LoadPlan,
     method: &MethodName,
     json: &str,
-) -> Result<Vec<u8>, Failure> {
+) -> Result<(MethodName, Vec<u8>), Failure> {
     let in_words = |error: MethodError| match error {
         error @ MethodError::NoReflection(_) => {
             Failure::Failed(format!("{}: {error}", arguments.address))
@@ -98,7 +102,9 @@ fn encode(
             lab::descriptors_of(&mut channel, method.service(), timeout).map_err(in_words)?
         }
     };
-    method.encode(&descriptors, json).map_err(in_words)
+    let method = method.in_full(&descriptors).map_err(in_words)?;
+    let request = method.encode(&descriptors, json).map_err(in_words)?;
+    Ok((method, request))
 }
 
 /// The bytes of a file that a flag names.
