@@ -143,6 +143,11 @@ def test_a_token_goes_with_the_calls(binary, tmp_path):
             assert_all_succeeded(found, 50)
             done = run(binary, server.address, *words, codes=(3,))
             assert f"failed: 50 × {refused}" in done.stdout, done.stdout
+            # Over baidu_std the server says it; SRPC has no place for a text.
+            said = {"baidu_std": done.stdout, "srpc": done.stderr}[protocol]
+            assert "token" in said and "--token-file" in said, said
+            if protocol == "srpc":
+                assert "+anonymous=service:srpc-benchmark" in said, said
 
 
 def test_calls_go_through_tls(binary, tmp_path):
