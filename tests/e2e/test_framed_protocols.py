@@ -7,6 +7,7 @@ import socket
 import struct
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from framed_client import (
@@ -37,6 +38,7 @@ from test_tokens import CLOSED, OPEN, made, pelton, shown
 
 ECHO = ("example.EchoService", "Echo")
 HELLO = bytes_field(1, "hello world")
+BOOK = Path(__file__).resolve().parents[2] / "docs"
 KV = "pelton.v1.KeyValue"
 
 
@@ -72,6 +74,18 @@ SMALLEST = """505250430000002c0000001f 0a1b0a136578616d706c652e4563686f536572766
     2007 0a0b68656c6c6f20776f726c64"""
 SMALLEST_RESPONSE = """505250430000001b0000000e 1202080018002007 5000 5800 6200
     0a0b68656c6c6f20776f726c64"""
+
+
+def test_the_frame_in_the_book_is_a_call(connection):
+    lines = (BOOK / "migrate.md").read_text().splitlines()
+    first = next(at for at, line in enumerate(lines) if line.startswith("    50525043"))
+    digits = (re.match(r" +([0-9a-f ]*[0-9a-f])  ", line) for line in lines[first : first + 5])
+    frame = hexed("".join(found[1] for found in digits))
+    assert len(frame) == 47
+    connection.send(frame)
+    response = connection.response()
+    assert (response.correlation_id, response.error_code) == (1, 0), response
+    assert response.body == bytes_field(1, "hi")
 
 
 def test_the_smallest_request_gets_the_bytes_that_brpc_sends(connection):

@@ -50,6 +50,14 @@ pub enum ConnectError {
         /// The address asked for.
         address: Address,
     },
+    /// Something listens there that speaks another protocol.
+    #[error("cannot connect to {address}: {reason}")]
+    OtherProtocol {
+        /// The address asked for.
+        address: Address,
+        /// Which protocol, as far as the first bytes say.
+        reason: &'static str,
+    },
     /// Anything else that the system refuses.
     #[error("cannot connect to {address}: {error}")]
     Failed {

@@ -99,6 +99,10 @@ pub const BUSY_PERCENT: u64 = 95;
 /// left: what was late has another reason, and more threads would not help.
 pub const IDLE_PERCENT: u64 = 50;
 
+/// The shortest time of which it is said how busy a thread was: a few turns decide over a shorter
+/// one, and what comes before the end of the first is not looked at.
+pub const BUSY_MEASURED_LEAST: Duration = Duration::from_millis(100);
+
 /// Schedule lag (99th percentile) below which the generator is on time. Above, the lag must also be
 /// more than [`LAG_SHARE_PERCENT`] of the latency to make the result void.
 pub const LAG_ALLOWED: Duration = Duration::from_micros(200);

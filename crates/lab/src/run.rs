@@ -82,8 +82,9 @@ pub struct LoadOutcome {
     pub own_cpu_ns: u64,
     /// CPU time of the server meanwhile.
     pub server_cpu_ns: Option<u64>,
-    /// The share of the time that the busiest thread was on a CPU, in percent.
-    pub busiest_percent: f64,
+    /// The share of the time that the busiest thread was on a CPU, in percent; `None`: it was
+    /// measured for less than [`limits::BUSY_MEASURED_LEAST`].
+    pub busiest_percent: Option<f64>,
     /// When the measured time began, by the clock of [`Tally::kept_up_until_ns`].
     pub from_ns: u64,
     /// Open loop: how late the machine wakes a thread that only looks at the clock.
@@ -118,7 +119,7 @@ struct ThreadResult {
     tally: Tally,
     counters: LocalCounters,
     tcp: Option<TcpFigures>,
-    busy_percent: f64,
+    busy_percent: Option<f64>,
 }
 
 /// Runs a plan to its end. `make` makes the workload of a thread; `show` is called several times a
@@ -304,7 +305,7 @@ fn conduct(
         tally: Tally::default(),
         counters: LocalCounters::default(),
         tcp: Some(TcpFigures::default()),
-        busy_percent: 0.0,
+        busy_percent: None,
     };
     for thread in threads {
         whole.add(&join(thread)?);
@@ -336,7 +337,8 @@ const SHOW_EVERY: Duration = Duration::from_millis(100);
 impl ThreadResult {
     fn add(&mut self, other: &ThreadResult) {
         self.tally.add(&other.tally);
-        self.busy_percent = self.busy_percent.max(other.busy_percent);
+        let both = [self.busy_percent, other.busy_percent];
+        self.busy_percent = both.into_iter().flatten().reduce(f64::max);
         self.tcp = self.tcp.zip(other.tcp).map(|(one, two)| sum_of(one, two));
         let (sum, counters) = (&mut self.counters, &other.counters);
         sum.begun += counters.begun;
@@ -590,13 +592,11 @@ impl Busy {
             .get_or_insert_with(|| (now_ns, process::thread_cpu_ns()));
     }
 
-    fn percent(&self) -> f64 {
-        match (self.first, self.last) {
-            (Some(first), Some(last)) if last.0 > first.0 => {
-                (last.1 - first.1) as f64 * 100.0 / (last.0 - first.0) as f64
-            }
-            _ => 0.0,
-        }
+    fn percent(&self) -> Option<f64> {
+        let (first, last) = (self.first?, self.last?);
+        let measured_ns = last.0.saturating_sub(first.0);
+        let is_enough = measured_ns >= limits::BUSY_MEASURED_LEAST.as_nanos() as u64;
+        is_enough.then(|| (last.1 - first.1) as f64 * 100.0 / measured_ns as f64)
     }
 }
 
@@ -653,15 +653,15 @@ mod tests {
             tcp: tcp(|field| field * factor),
             busy_percent,
         };
-        let mut whole = part(1, 10.0);
-        whole.add(&part(10, 30.0));
-        whole.add(&part(100, 20.0));
+        let mut whole = part(1, Some(10.0));
+        whole.add(&part(10, Some(30.0)));
+        whole.add(&part(100, None));
         assert_eq!(whole.tally.succeeded, 111);
         assert_eq!(whole.counters, counters(|field| field * 111));
         assert_eq!(whole.tcp, tcp(|field| field * 111));
-        assert_eq!(whole.busy_percent, 30.0, "that of the busiest");
+        assert_eq!(whole.busy_percent, Some(30.0), "that of the busiest");
         // A sum without one of its parts is none.
-        let mut without = part(1, 0.0);
+        let mut without = part(1, None);
         without.tcp = None;
         whole.add(&without);
         assert_eq!(whole.tcp, None);
@@ -670,14 +670,15 @@ mod tests {
     #[test]
     fn busy_is_the_share_of_the_window_on_a_cpu() {
         let busy = |first, last| Busy { first, last }.percent();
-        assert_eq!(busy(Some((100, 30)), Some((500, 130))), 25.0);
-        assert_eq!(
-            busy(Some((100, 30)), Some((100, 130))),
-            0.0,
-            "no time has passed"
-        );
-        assert_eq!(busy(Some((100, 30)), None), 0.0);
-        assert_eq!(busy(None, Some((100, 30))), 0.0);
+        const LEAST_NS: u64 = 100_000_000;
+        let first = Some((100, 30));
+        let quarter = Some((100 + LEAST_NS, 30 + LEAST_NS / 4));
+        assert_eq!(busy(first, quarter), Some(25.0));
+        let early = Some((99 + LEAST_NS, 30 + LEAST_NS / 4));
+        assert_eq!(busy(first, early), None, "too little time has passed");
+        assert_eq!(busy(first, first), None);
+        assert_eq!(busy(first, None), None);
+        assert_eq!(busy(None, quarter), None);
     }
 
     /// Looks before and behind the window change nothing: the first one in it and the first one

@@ -199,9 +199,11 @@ fn errors_are_counted_by_their_codes_and_the_connection_goes_on() {
         assert_eq!((tally.succeeded, &tally.failed[..]), (20, &failed[..]));
         let first = match protocol {
             FramedProtocol::BaiduStd => {
-                "ENOMETHOD (1002), the method does not exist: [E1002]as asked"
+                "ENOMETHOD (1002), the method does not exist over this protocol: [E1002]as asked"
             }
-            FramedProtocol::Srpc => "METHOD_NOT_FOUND (3): the method does not exist",
+            FramedProtocol::Srpc => {
+                "METHOD_NOT_FOUND (3): the method does not exist over this protocol"
+            }
         };
         assert_eq!(tally.first_failure.as_deref(), Some(first));
         assert_eq!((tally.reconnects, server.connections.load(SeqCst)), (0, 1));
@@ -239,8 +241,7 @@ fn a_connection_that_ends_fails_its_calls_once_and_is_made_again() {
     const CUT: &[u8] = b"";
     // The correlation id of no call.
     const FOREIGN: &[u8] = b"PRPC\0\0\0\x06\0\0\0\x06\x12\x02\x08\0\x20\x09";
-    const HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\r\n";
-    let cases: [(Decide, &str); 3] = [
+    let cases: [(Decide, &str); 2] = [
         (
             |number| {
                 if number == 0 {
@@ -261,16 +262,6 @@ fn a_connection_that_ends_fails_its_calls_once_and_is_made_again() {
             },
             "correlation id of no call",
         ),
-        (
-            |number| {
-                if number == 0 {
-                    Reply::Bytes(HTTP)
-                } else {
-                    Reply::Echo
-                }
-            },
-            "speaks HTTP/1.1",
-        ),
     ];
     for (decide, says) in cases {
         let server = Framed::new(FramedProtocol::BaiduStd, decide);
@@ -283,6 +274,63 @@ fn a_connection_that_ends_fails_its_calls_once_and_is_made_again() {
         assert!(first.contains(says), "{first}");
         assert_eq!(server.connections.load(SeqCst), 2);
     }
+}
+
+const HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\r\n";
+// RFC 8446 section 6: a fatal alert, unexpected_message.
+const TLS_ALERT: &[u8] = b"\x15\x03\x03\0\x02\x02\x0a";
+
+/// Neither protocol has a greeting: what the server speaks is seen by its first response, when the
+/// load has begun.
+#[test]
+fn a_server_of_another_protocol_ends_the_run_at_its_first_response() {
+    use ConnectionMode::{Exclusive, Multiplexed, Short};
+    use FramedProtocol::{BaiduStd, Srpc};
+    let cases: [(Decide, &str); 2] = [
+        (|_| Reply::Bytes(HTTP), "the server speaks HTTP/1.1"),
+        (|_| Reply::Bytes(TLS_ALERT), client::SERVER_SPEAKS_TLS),
+    ];
+    let modes = [
+        (BaiduStd, Multiplexed),
+        (BaiduStd, Exclusive),
+        (BaiduStd, Short),
+        (Srpc, Exclusive),
+        (Srpc, Short),
+    ];
+    for (decide, says) in cases {
+        for (protocol, mode) in modes {
+            for length in [Length::Calls(1), Length::Duration(Duration::from_secs(600))] {
+                let server = Framed::new(protocol, decide);
+                let mut plan = server.plan(protocol, 1);
+                plan.length = length;
+                plan.worker.mode = mode;
+                plan.connections = 3;
+                let error = run(&plan, |_| echo(), &mut |_| true).expect_err(says);
+                let text = error.to_string();
+                assert!(matches!(error, RunError::Connect(_)), "{mode:?}: {text}");
+                let is_named = text.ends_with(says) || text.contains(&format!("{says}, "));
+                assert!(is_named, "{mode:?}: {text}");
+                assert!(server.connections.load(SeqCst) <= 3, "none is made again");
+            }
+        }
+    }
+}
+
+/// What was measured before is worth more than the end of the run.
+#[test]
+fn another_protocol_fails_a_call_only_where_calls_have_succeeded() {
+    let decide = |number| match number {
+        1 => Reply::Bytes(b""),
+        2 => Reply::Bytes(HTTP),
+        _ => Reply::Echo,
+    };
+    let server = Framed::new(FramedProtocol::BaiduStd, decide);
+    let mut plan = server.plan(FramedProtocol::BaiduStd, 10);
+    plan.worker.in_flight = 1;
+    let tally = outcome(&plan).tally;
+    assert_eq!((tally.succeeded, tally.unfinished), (8, 0));
+    assert_eq!(tally.failed, [(FailureKind::ConnectionLost, 2)]);
+    assert_eq!(server.connections.load(SeqCst), 3);
 }
 
 #[test]

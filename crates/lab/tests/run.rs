@@ -175,7 +175,7 @@ fn a_run_of_so_many_calls_makes_and_counts_each() {
         "only an open loop looks at the clock"
     );
     assert_eq!(outcome.server_cpu_ns, None);
-    assert!(outcome.busiest_percent > 0.0);
+    assert!(outcome.busiest_percent.is_none_or(|percent| percent > 0.0));
 
     check_counters(&outcome, &server);
 

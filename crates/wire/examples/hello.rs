@@ -99,7 +99,8 @@ fn handle(connection: &mut Connection, event: Event, input: &[u8], output: &mut 
         Event::Part { .. }
         | Event::Writable { .. }
         | Event::Response { .. }
-        | Event::Finished { .. } => {}
+        | Event::Finished { .. }
+        | Event::Refused => {}
     }
 }
 

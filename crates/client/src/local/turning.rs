@@ -144,6 +144,7 @@ impl Local {
             return;
         };
         let is_handshaking = channel.tls.as_ref().is_some_and(TlsPipe::is_handshaking);
+        let mut is_foreign = false;
         let end = match self.sockets.read(socket, &mut self.buffer) {
             Read::Bytes(count) => {
                 let bytes = &self.buffer[..count];
@@ -151,7 +152,10 @@ impl Local {
                 match &mut channel.tls {
                     Some(pipe) => carrier.open_sealed(bytes, pipe).err(),
                     None => match carrier.foreign_greeting(bytes).filter(|_| first) {
-                        Some(reason) => Some(End::Said(reason)),
+                        Some(reason) => {
+                            is_foreign = true;
+                            Some(End::Said(reason))
+                        }
                         None => {
                             carrier.received(bytes);
                             None
@@ -184,6 +188,10 @@ impl Local {
         if let Some(end) = end {
             let error = match end {
                 End::Tls(failure) => tls_error(&self.target.address, failure),
+                End::Said(reason) if is_foreign => {
+                    let address = self.target.address.clone();
+                    ConnectError::OtherProtocol { address, reason }
+                }
                 End::Said(reason) => {
                     let reason = told.unwrap_or_else(|| reason.to_owned());
                     connect_error(&self.target.address, io::Error::other(reason))

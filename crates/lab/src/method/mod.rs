@@ -6,7 +6,7 @@ mod reflection;
 use std::fmt;
 
 use prost_reflect::prost::Message as _;
-use prost_reflect::{DescriptorPool, DynamicMessage, MethodDescriptor};
+use prost_reflect::{DescriptorPool, DynamicMessage, MethodDescriptor, ServiceDescriptor};
 use serde_json::de::Deserializer;
 
 pub use reflection::descriptors_of;
@@ -14,7 +14,7 @@ pub use reflection::descriptors_of;
 use crate::limits;
 
 /// A method as written on a command line: `package.Service/Method`, with or without a slash in
-/// front.
+/// front, and with the package or, where descriptors say which it is, without.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MethodName {
     service: String,
@@ -50,6 +50,14 @@ pub enum MethodError {
         /// What was asked for.
         name: String,
         /// The services that there are.
+        known: String,
+    },
+    /// Several services have the name, each with another package.
+    #[error("`{name}` is the short name of several services; write one of {known}")]
+    Ambiguous {
+        /// What was asked for.
+        name: String,
+        /// The services that have it.
         known: String,
     },
     /// The service has no such method; these it has.
@@ -119,15 +127,25 @@ impl MethodName {
         format!("/{self}")
     }
 
+    /// Returns the same method with the package of its service, by a `FileDescriptorSet`.
+    ///
+    /// # Errors
+    /// If there is no such unary method.
+    pub fn in_full(&self, descriptor_set: &[u8]) -> Result<MethodName, MethodError> {
+        let method = self.find(&pool(descriptor_set)?)?;
+        Ok(MethodName {
+            service: method.parent_service().full_name().to_owned(),
+            method: self.method.clone(),
+        })
+    }
+
     /// The bytes of a request in JSON (the JSON mapping of Protocol Buffers), by a
     /// `FileDescriptorSet`.
     ///
     /// # Errors
     /// If there is no such unary method, or the JSON is no request of it.
     pub fn encode(&self, descriptor_set: &[u8], json: &str) -> Result<Vec<u8>, MethodError> {
-        let pool = DescriptorPool::decode(descriptor_set)
-            .map_err(|error| MethodError::BadDescriptors(error.to_string()))?;
-        let method = self.find(&pool)?;
+        let method = self.find(&pool(descriptor_set)?)?;
         let message = method.input();
         let bad = |reason: String| MethodError::BadRequest {
             message: message.full_name().into(),
@@ -145,9 +163,7 @@ impl MethodName {
     }
 
     fn find(&self, pool: &DescriptorPool) -> Result<MethodDescriptor, MethodError> {
-        let service = pool
-            .get_service_by_name(&self.service)
-            .ok_or_else(|| MethodError::NoService(self.service.clone()))?;
+        let service = self.find_service(pool)?;
         let Some(method) = service
             .methods()
             .find(|method| method.name() == self.method)
@@ -162,6 +178,41 @@ impl MethodName {
             return Err(MethodError::Streaming(self.to_string()));
         }
         Ok(method)
+    }
+
+    fn find_service(&self, pool: &DescriptorPool) -> Result<ServiceDescriptor, MethodError> {
+        let name = &self.service;
+        let names = pool
+            .services()
+            .map(|service| service.full_name().to_owned());
+        let full = full_name(name, &names.collect::<Vec<_>>())?;
+        let found = full.and_then(|full| pool.get_service_by_name(&full));
+        found.ok_or_else(|| MethodError::NoService(name.clone()))
+    }
+}
+
+fn pool(descriptor_set: &[u8]) -> Result<DescriptorPool, MethodError> {
+    DescriptorPool::decode(descriptor_set)
+        .map_err(|error| MethodError::BadDescriptors(error.to_string()))
+}
+
+/// Returns which of the services that there are has this name, in full or without its package;
+/// `None`: none has.
+///
+/// # Errors
+/// If several have it without their packages, and none in full.
+fn full_name(name: &str, known: &[String]) -> Result<Option<String>, MethodError> {
+    if known.iter().any(|one| one == name) {
+        return Ok(Some(name.to_owned()));
+    }
+    let is_short = |full: &&String| full.rsplit_once('.').is_some_and(|(_, last)| last == name);
+    let found: Vec<String> = known.iter().filter(is_short).cloned().collect();
+    match found.len() {
+        0 | 1 => Ok(found.into_iter().next()),
+        _ => Err(MethodError::Ambiguous {
+            name: name.to_owned(),
+            known: reflection::shown(&found),
+        }),
     }
 }
 
@@ -204,6 +255,26 @@ mod tests {
         assert_eq!(bytes, expected);
         assert_eq!(name("t.T/Ask").encode(&set, "{}"), Ok(vec![]));
         assert_eq!(name("t.T/Ask").path(), "/t.T/Ask");
+    }
+
+    #[test]
+    fn a_service_is_found_without_its_package() {
+        let set = descriptor_set("short");
+        let short = name("T/Ask");
+        assert_eq!(short.in_full(&set), Ok(name("t.T/Ask")));
+        assert_eq!(name("t.T/Ask").in_full(&set), Ok(name("t.T/Ask")));
+        assert_eq!(short.encode(&set, "{}"), Ok(vec![]));
+        let streaming = name("T/Watch").in_full(&set);
+        assert!(matches!(streaming, Err(MethodError::Streaming(_))));
+        let none = name("U/Ask").in_full(&set);
+        assert_eq!(none, Err(MethodError::NoService("U".into())));
+        let known = ["a.T", "b.c.T", "U", "d.U", "e.V"].map(String::from);
+        let full = |name| full_name(name, &known);
+        let found = |name: &str| Ok(Some(name.to_owned()));
+        assert_eq!((full("V"), full("U")), (found("e.V"), found("U")));
+        assert_eq!((full("c.T"), full("W")), (Ok(None), Ok(None)));
+        let error = full("T").expect_err("there are two").to_string();
+        assert!(error.ends_with("write one of a.T, b.c.T"), "{error}");
     }
 
     /// A field of this length, with its tag and its length before it, makes the largest request.

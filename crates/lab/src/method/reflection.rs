@@ -12,7 +12,7 @@ use prost_reflect::prost::Message as _;
 use prost_reflect::prost_types::FileDescriptorProto;
 use protobuf::writer;
 
-use super::MethodError;
+use super::{MethodError, full_name};
 use crate::limits;
 
 /// The service, by its name and by its earlier one.
@@ -21,7 +21,8 @@ const METHODS: [api::Method; 2] = [
     reflection::SERVER_REFLECTION_INFO_V1ALPHA,
 ];
 
-/// The `FileDescriptorSet` of a service: its file, and all that it needs.
+/// The `FileDescriptorSet` of a service: its file, and all that it needs. The service may be named
+/// without its package, if no other one of the server has this name.
 ///
 /// # Errors
 /// If the server does not say, or has no such service.
@@ -35,17 +36,20 @@ pub fn descriptors_of(
     for method in METHODS {
         let path = format!("/{}", method.path);
         match ask_all(channel, &path, service, until) {
-            Err(Refusal::Unimplemented) => last = Some("it has no reflection".to_owned()),
+            Err(refusal @ Refusal::Unimplemented) => last = Some(refusal.reason()),
             Err(Refusal::Unknown(reason)) => {
-                return Err(match services(channel, &path, until) {
-                    Ok(known) if !known.iter().any(|one| one == service) => {
-                        MethodError::NotServed {
-                            name: service.to_owned(),
-                            known: shown(&known),
-                        }
-                    }
-                    _ => MethodError::NoReflection(reason),
-                });
+                let Ok(known) = services(channel, &path, until) else {
+                    return Err(MethodError::NoReflection(reason));
+                };
+                return match full_name(service, &known)? {
+                    None => Err(MethodError::NotServed {
+                        name: service.to_owned(),
+                        known: shown(&known),
+                    }),
+                    Some(full) if full == service => Err(MethodError::NoReflection(reason)),
+                    Some(full) => ask_all(channel, &path, &full, until)
+                        .map_err(|refusal| MethodError::NoReflection(refusal.reason())),
+                };
             }
             Err(Refusal::Said(reason)) => return Err(MethodError::NoReflection(reason)),
             Ok(set) => return Ok(set),
@@ -62,8 +66,17 @@ enum Refusal {
     Said(String),
 }
 
+impl Refusal {
+    fn reason(self) -> String {
+        match self {
+            Refusal::Unimplemented => "it has no reflection".into(),
+            Refusal::Unknown(reason) | Refusal::Said(reason) => reason,
+        }
+    }
+}
+
 /// Names in a message, of which there may be great many.
-fn shown(names: &[String]) -> String {
+pub(super) fn shown(names: &[String]) -> String {
     let mut text = names
         .iter()
         .take(limits::SHOWN_SERVICES_MAX)

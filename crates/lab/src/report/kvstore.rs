@@ -398,7 +398,7 @@ mod tests {
     #[test]
     fn void_results_say_so_before_all_else() {
         let mut outcome = hundred();
-        outcome.busiest_percent = 99.0;
+        outcome.busiest_percent = Some(99.0);
         let report = kvstore(outcome, false, DELAYS);
         let text = report.text();
         assert!(

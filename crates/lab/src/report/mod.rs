@@ -252,7 +252,7 @@ impl Report {
             ("server_us", optional(self.server_us())),
             (
                 "busiest_thread_percent",
-                rounded(self.outcome.busiest_percent),
+                optional(self.outcome.busiest_percent),
             ),
             (
                 "calls_per_system_call",

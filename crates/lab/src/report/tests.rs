@@ -61,7 +61,7 @@ pub(super) fn outcome() -> LoadOutcome {
         from_ns: 7_000_000_000,
         own_cpu_ns: 2_000_000,
         server_cpu_ns: Some(5_000_000),
-        busiest_percent: 40.0,
+        busiest_percent: Some(40.0),
         stalls: None,
         counters: LocalCounters {
             reads: 100,
@@ -169,7 +169,7 @@ fn void_results_say_so_first() {
     assert!(good.text().starts_with("Get on"));
 
     let busy = LoadOutcome {
-        busiest_percent: limits::BUSY_PERCENT as f64 + 0.5,
+        busiest_percent: Some(limits::BUSY_PERCENT as f64 + 0.5),
         ..outcome()
     };
     let mut late = outcome();
@@ -180,8 +180,8 @@ fn void_results_say_so_first() {
     behind.tally.due = 800;
     // Those have time left: more threads would not help.
     let (idly_late, idly_behind) = (late.clone(), behind.clone());
-    late.busiest_percent = 60.0;
-    behind.busiest_percent = 60.0;
+    late.busiest_percent = Some(60.0);
+    behind.busiest_percent = Some(60.0);
     let none = LoadOutcome {
         tally: Tally {
             lag_ns: late.tally.lag_ns.clone(),
@@ -201,7 +201,7 @@ fn void_results_say_so_first() {
         (idly_behind, "busy for only 40 %"),
         (none, "no call succeeded"),
     ] {
-        let is_idle = outcome.busiest_percent < limits::IDLE_PERCENT as f64;
+        let is_idle = outcome.busiest_percent < Some(limits::IDLE_PERCENT as f64);
         let report = report(OPEN, outcome);
         assert!(report.text().starts_with("VOID: "), "{}", report.text());
         assert!(report.void_reasons()[0].contains(part), "{:?}", report.void);
@@ -345,7 +345,7 @@ fn distinct() -> LoadOutcome {
         from_ns: 7_000_000_000,
         own_cpu_ns: 1_500_000,
         server_cpu_ns: Some(2_500_000),
-        busiest_percent: 61.25,
+        busiest_percent: Some(61.25),
         stalls: Some(stalls),
         counters: LocalCounters {
             ended: 1_200,
@@ -536,6 +536,30 @@ fn the_text_of_a_good_run_is_short() {
     assert!(text(&plan).contains(", open loop, 0.5 calls/s at equal distances, "));
 }
 
+/// A share of a few milliseconds is left out, and no reason to blame the generator or to excuse it.
+#[test]
+fn a_thread_that_was_measured_for_too_short_a_time_has_no_share() {
+    let short = LoadOutcome {
+        busiest_percent: None,
+        ..outcome()
+    };
+    let report = report(Pace::Closed, short);
+    let (text, fields) = (report.text(), report.fields());
+    assert!(report.void_reasons().is_empty(), "{:?}", report.void);
+    assert!(
+        text.contains("generator 2.000 µs\n") && !text.contains("busy"),
+        "{text}"
+    );
+    assert_eq!(fields["busiest_thread_percent"], Value::Null);
+    let mut late = outcome();
+    late.busiest_percent = None;
+    for _ in 0..50 {
+        late.tally.lag_ns.record(300_000).expect("in range");
+    }
+    let text = self::report(OPEN, late).text();
+    assert!(!text.contains("busy for only"), "{text}");
+}
+
 /// One kind of what has not ended is enough, whichever it is.
 #[test]
 fn what_never_ended_is_told_whenever_it_began() {
@@ -564,7 +588,7 @@ fn bounds_of_void_results_are_exact() {
     let is_void =
         |pace: Pace, outcome: LoadOutcome| !report(pace, outcome).void_reasons().is_empty();
     let busy = |percent: u64| LoadOutcome {
-        busiest_percent: percent as f64,
+        busiest_percent: Some(percent as f64),
         ..outcome()
     };
     assert!(!is_void(Pace::Closed, busy(limits::BUSY_PERCENT)));

@@ -185,11 +185,12 @@ fn costs(report: &Report) -> Vec<String> {
     let server = report
         .server_us()
         .map_or_else(String::new, |us| format!("server {us:.3} µs, "));
+    let busy = outcome.busiest_percent.map_or_else(String::new, |percent| {
+        format!(" (its busiest thread was busy for {percent:.0} % of the time)")
+    });
     let mut lines = vec![format!(
-        "CPU per call: {server}generator {} µs (its busiest thread was busy for {:.0} % of the \
-         time)",
-        cell(report.own_us()),
-        outcome.busiest_percent
+        "CPU per call: {server}generator {} µs{busy}",
+        cell(report.own_us())
     )];
     let mut line = format!(
         "calls per system call: {}",

@@ -16,11 +16,11 @@ pub(super) fn reasons(plan: &LoadPlan, outcome: &LoadOutcome) -> Vec<String> {
             outcome.tally.succeeded + outcome.tally.failures() + outcome.tally.unfinished
         ));
     }
-    if outcome.busiest_percent > limits::BUSY_PERCENT as f64 {
+    let is_busy = |percent: &f64| *percent > limits::BUSY_PERCENT as f64;
+    if let Some(percent) = outcome.busiest_percent.filter(is_busy) {
         reasons.push(format!(
-            "the generator is the limit: a thread of it was on its CPU for {:.0} % of the time; \
-             use more --threads, on CPUs that the server does not use (--pin)",
-            outcome.busiest_percent
+            "the generator is the limit: a thread of it was on its CPU for {percent:.0} % of the \
+             time; use more --threads, on CPUs that the server does not use (--pin)"
         ));
     }
     if let Pace::Open { rate, .. } = plan.worker.pace {
@@ -135,30 +135,27 @@ fn lag(outcome: &LoadOutcome) -> Option<String> {
     late.map(|late| {
         let (lag_us, latency_us) = (late.lag_ns / 1_000, late.latency_ns / 1_000);
         let late = format!("late by {lag_us} µs (p99) where the latency is {latency_us} µs (p99)");
-        match is_idle(outcome) {
-            false => format!(
+        match but_idle(outcome) {
+            None => format!(
                 "the generator is the limit: it was {late}; lower --rate, or use more --threads, \
                  on CPUs that nobody else uses (--pin)"
             ),
-            true => format!(
-                "calls were begun {late}, {}: something held it up; lower --rate, or give it CPUs \
-                 that nobody else uses (--pin)",
-                but_idle(outcome)
+            Some(but_idle) => format!(
+                "calls were begun {late}, {but_idle}: something held it up; lower --rate, or give \
+                 it CPUs that nobody else uses (--pin)"
             ),
         }
     })
 }
 
-/// Whether no thread of the generator had so much to do that another one would help.
-fn is_idle(outcome: &LoadOutcome) -> bool {
-    outcome.busiest_percent < limits::IDLE_PERCENT as f64
-}
-
-fn but_idle(outcome: &LoadOutcome) -> String {
-    format!(
-        "although the generator's busiest thread was busy for only {:.0} % of the time",
-        outcome.busiest_percent
-    )
+/// Says that no thread of the generator had so much to do that another one would help, if that is
+/// known.
+fn but_idle(outcome: &LoadOutcome) -> Option<String> {
+    let is_idle = |percent: &f64| *percent < limits::IDLE_PERCENT as f64;
+    let percent = outcome.busiest_percent.filter(is_idle)?;
+    Some(format!(
+        "although the generator's busiest thread was busy for only {percent:.0} % of the time"
+    ))
 }
 
 /// Fewer calls came due than the rate says, or some were never sent.
@@ -179,17 +176,16 @@ fn behind(plan: &LoadPlan, rate: f64, outcome: &LoadOutcome) -> Option<String> {
     let is_behind = matches!(plan.length, Length::Duration(_))
         && !outcome.was_stopped
         && (tally.due as f64) < allowed - spread;
-    is_behind.then(|| match is_idle(outcome) {
-        false => format!(
+    is_behind.then(|| match but_idle(outcome) {
+        None => format!(
             "the generator is the limit: it took up {} of the {wanted:.0} calls that --rate asks \
              for; lower it, or use more --threads",
             tally.due
         ),
-        true => format!(
-            "{} of the {wanted:.0} calls that --rate asks for were taken up, {}: something held it \
-             up; lower --rate",
-            tally.due,
-            but_idle(outcome)
+        Some(but_idle) => format!(
+            "{} of the {wanted:.0} calls that --rate asks for were taken up, {but_idle}: something \
+             held it up; lower --rate",
+            tally.due
         ),
     })
 }

@@ -76,6 +76,7 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
             self.tally.begun_before += is_in_window;
         }
         self.tally.ended += 1;
+        self.has_succeeded |= outcome.is_ok();
         self.tally.last_end_ns = now_ns;
         if self.window.contains(call.intended_ns) {
             match outcome {

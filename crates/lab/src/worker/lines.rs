@@ -351,11 +351,15 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
             debug_assert!(pipe.waiting.is_empty(), "calls end before their connection");
             pipe.stream = None;
         }
-        if !self.has_begun {
+        // Over protocols without a greeting that is seen by the response to the first call only.
+        let is_foreign = matches!(error, ConnectError::OtherProtocol { .. });
+        if !self.has_begun || is_foreign && !self.has_succeeded {
             let standing = self.lines.open();
             let text = match standing {
-                0 => error.to_string(),
-                _ => format!("{error}, after {standing} connections of this thread were open"),
+                1.. if !is_foreign => {
+                    format!("{error}, after {standing} connections of this thread were open")
+                }
+                _ => error.to_string(),
             };
             self.fatal.get_or_insert(RunError::Connect(text));
             return;

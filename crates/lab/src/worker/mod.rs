@@ -115,6 +115,8 @@ pub struct LoadWorker<W, T: Transport> {
     is_running: bool,
     /// Measured calls begun.
     measured: u64,
+    /// Whether a call has succeeded, at any time.
+    has_succeeded: bool,
     tally: Tally,
     fatal: Option<RunError>,
 }
@@ -161,6 +163,7 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
             is_past_end: false,
             is_running: false,
             measured: 0,
+            has_succeeded: false,
             tally: Tally::default(),
             fatal: None,
             plan,
@@ -298,7 +301,10 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
             None => self.window.until_ns,
         };
         let is_empty = self.calls.is_empty() && !self.lines.has_waiting_call();
-        !self.is_running && (is_empty || now_ns >= last_ns.saturating_add(drain_ns))
+        // The next turn returns the error, with which nothing that was counted is of use.
+        self.fatal.is_none()
+            && !self.is_running
+            && (is_empty || now_ns >= last_ns.saturating_add(drain_ns))
     }
 
     /// When [`LoadWorker::turn`] has something to do by time alone.

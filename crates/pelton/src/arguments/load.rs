@@ -113,8 +113,9 @@ pub struct LoadArguments {
     #[arg(long, conflicts_with = "method")]
     pub fill: bool,
 
-    /// Call this unary method instead: package.Service/Method. No token goes with it but one that
-    /// --token-file names on this command line
+    /// Call this unary method instead: package.Service/Method; the package may be left out with
+    /// --data, and over baidu_std and SRPC. No token goes with it but one that --token-file names
+    /// on this command line
     #[arg(long, value_name = "METHOD", requires = "request")]
     pub method: Option<MethodName>,
 
@@ -162,8 +163,8 @@ pub struct LoadArguments {
     #[arg(long, value_name = "NUMBER", value_parser = parse_in_flight)]
     pub in_flight: Option<usize>,
 
-    /// How connections are used; brpc calls the first two `single` and `pooled`, which are taken
-    /// too [default: multiplexed, with --protocol srpc exclusive]
+    /// How connections are used, in our words or in those of brpc [default: multiplexed, with
+    /// --protocol srpc exclusive]
     #[arg(long, value_name = "MODE", value_enum)]
     pub mode: Option<LoadMode>,
 
@@ -250,12 +251,14 @@ pub enum LoadProtocol {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LoadMode {
     /// several calls at a time on each
-    #[value(alias = "single")]
     Multiplexed,
+    /// the same, as brpc calls it
+    Single,
     /// one call at a time on each
-    #[value(alias = "pooled")]
     Exclusive,
-    /// a new connection for each call
+    /// the same, as brpc calls it
+    Pooled,
+    /// a new connection for each call, of brpc as well
     Short,
 }
 

@@ -155,6 +155,9 @@ fn certificate_hint(fault: Option<CertificateFault>) -> &'static str {
     }
 }
 
+/// What to do about a server that speaks TLS where nothing asked for it.
+pub const TLS_HINT: &str = "--tls speaks TLS, --tls-ca names the authority to believe";
+
 /// What to do about a call that failed, if TLS has to do with it.
 pub fn call_hint(error: &CallError) -> &'static str {
     let (CallError::ConnectionLost { reason } | CallError::NotBegun(NotBegun::Closing { reason })) =
@@ -163,7 +166,7 @@ pub fn call_hint(error: &CallError) -> &'static str {
         return "";
     };
     if reason == client::SERVER_SPEAKS_TLS {
-        "--tls speaks TLS, --tls-ca names the authority to believe"
+        TLS_HINT
     } else if reason.contains("gave up with the alert") {
         "--tls-cert and --tls-key show a certificate to a server that asks for one"
     } else {

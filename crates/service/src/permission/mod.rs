@@ -51,9 +51,10 @@ pub fn check_begin(
         || !is_of_server && rights.anywhere(needed)
         || (method.drop_in()).is_some_and(|service| rights.on_drop_in(service));
     if !holds {
-        return Err(match is_of_server {
-            true => refused(identity, needed, Scope::Server),
-            false => refused_anywhere(identity, needed),
+        return Err(match method.drop_in() {
+            Some(service) => refused_drop_in(identity, service),
+            None if is_of_server => refused(identity, needed, Scope::Server),
+            None => refused_anywhere(identity, needed),
         });
     }
     match peer == PeerKind::RemotePlain && entry.access == Access::Administer {
@@ -134,6 +135,14 @@ fn refused_anywhere(identity: &Identity, right: Right) -> Status {
         identity,
         &format!("the right `{needed}`, which it has nowhere"),
     )
+}
+
+/// The caller may not use a drop-in service. Of the rights that open it the smallest is named: any
+/// other opens more than this service.
+#[cold]
+fn refused_drop_in(identity: &Identity, service: DropIn) -> Status {
+    let needed = Grant::DropIn(service).to_string();
+    denied(identity, &format!("the right `{needed}`"))
 }
 
 fn denied(identity: &Identity, needed: &str) -> Status {
@@ -290,6 +299,28 @@ mod tests {
                 let is_its_own = method.drop_in() == Some(service);
                 let expected = (!is_open && !is_its_own).then_some(Code::PermissionDenied);
                 assert_eq!(begins(method, &identity, PeerKind::RemotePlain), expected);
+            }
+        }
+    }
+
+    /// `read` anywhere would do for some of them, and be a right on entries that nobody asked for.
+    #[test]
+    fn a_refusal_by_a_drop_in_service_names_the_right_that_opens_it_alone() {
+        for &method in Method::ALL {
+            let Some(service) = method.drop_in() else {
+                continue;
+            };
+            let needed = format!("the call needs the right `service:{}`: ", service.name());
+            let other = match service {
+                DropIn::Kvstore => "service:gupload",
+                _ => "service:kvstore",
+            };
+            for identity in [with_token(&[other]), without_token(&[other])] {
+                let refused = check_begin(method, Some(&identity), PeerKind::Loopback);
+                let status = refused.expect_err("it has another right");
+                assert_eq!(status.code(), Code::PermissionDenied);
+                let told = status.message();
+                assert!(told.starts_with(&needed), "{method:?}: {told}");
             }
         }
     }

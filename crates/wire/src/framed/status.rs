@@ -18,7 +18,7 @@ pub enum StatusMeaning {
     Ok,
     /// The service does not exist.
     UnknownService,
-    /// The method does not exist.
+    /// The method does not exist, or cannot be called over the protocol, which has no streams.
     UnknownMethod,
     /// The request cannot be read, or is wrong.
     BadRequest,
@@ -201,7 +201,7 @@ impl fmt::Display for StatusMeaning {
         f.write_str(match self {
             StatusMeaning::Ok => "success",
             StatusMeaning::UnknownService => "the service does not exist",
-            StatusMeaning::UnknownMethod => "the method does not exist",
+            StatusMeaning::UnknownMethod => "the method does not exist over this protocol",
             StatusMeaning::BadRequest => "the request cannot be read, or is wrong",
             StatusMeaning::BadResponse => "the response cannot be made, or read",
             StatusMeaning::Unauthenticated => "it was not proved who calls",

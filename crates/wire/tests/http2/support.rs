@@ -191,6 +191,7 @@ pub fn stream_of(event: Event) -> StreamKey {
         | Event::Finished { stream }
         | Event::Cancelled { stream, .. }
         | Event::Writable { stream } => stream,
+        Event::Refused => panic!("HTTP/2 has no frames that are refused without a stream"),
     }
 }
 

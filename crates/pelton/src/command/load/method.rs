@@ -21,9 +21,12 @@ pub(super) fn load_method(
     plan: &LoadPlan,
     interrupt: &Interrupt,
 ) -> Result<Report, Failure> {
-    let request = match (&arguments.data, &arguments.data_file) {
+    let (method, request) = match (&arguments.data, &arguments.data_file) {
         (Some(data), _) => encode(arguments, plan, method, &json(data)?)?,
-        (None, Some(file)) => read(file, limits::MAX_REQUEST_BYTES)?,
+        (None, Some(file)) => {
+            let request = read("--data-file", file, limits::MAX_REQUEST_BYTES)?;
+            (method.clone(), request)
+        }
         (None, None) => {
             return Err(Failure::Usage(
                 "--method needs --data or --data-file".into(),
@@ -45,27 +48,36 @@ fn json(data: &str) -> Result<Cow<'_, str>, Failure> {
             "--data @ names no file; write --data @FILE, or --data @- for standard input".into(),
         ));
     }
-    let bytes = read(Path::new(file), limits::MAX_REQUEST_BYTES)?;
+    let bytes = read("--data", Path::new(file), limits::MAX_REQUEST_BYTES)?;
     let text = String::from_utf8(bytes).map_err(|_| {
         Failure::Usage(format!(
-            "{file} is no JSON: it is not UTF-8; --data-file takes the bytes of a message"
+            "--data: {file} is no JSON: it is not UTF-8; --data-file takes the bytes of a message"
         ))
     })?;
     // Editors of some systems begin a file with a mark of its encoding, which JSON does not have.
     Ok(text.trim_start_matches('\u{feff}').to_owned().into())
 }
 
-/// The bytes of a JSON request, by a file of descriptors or the server's own.
+/// The method with the package of its service, and the bytes of its JSON request, by a file of
+/// descriptors or the server's own.
 fn encode(
     arguments: &LoadArguments,
     plan: &LoadPlan,
     method: &MethodName,
     json: &str,
-) -> Result<Vec<u8>, Failure> {
+) -> Result<(MethodName, Vec<u8>), Failure> {
     let in_words = |error: MethodError| match error {
         error @ MethodError::NoReflection(_) => {
             Failure::Failed(format!("{}: {error}", arguments.address))
         }
+        error @ MethodError::BadDescriptors(_) => match &arguments.descriptor_set {
+            None => Failure::Failed(format!("{}: {error}", arguments.address)),
+            Some(file) => Failure::Failed(format!(
+                "--descriptor-set: {} is no FileDescriptorSet: {error}; protoc --include_imports \
+                 -o FILE makes one",
+                file.display()
+            )),
+        },
         error => {
             let text = error.to_string();
             let hint = match text.contains("base64") {
@@ -76,7 +88,7 @@ fn encode(
         }
     };
     let descriptors = match &arguments.descriptor_set {
-        Some(file) => read(file, limits::MAX_DESCRIPTOR_BYTES)?,
+        Some(file) => read("--descriptor-set", file, limits::MAX_DESCRIPTOR_BYTES)?,
         None => {
             let timeout = Duration::from_millis(arguments.timeout.ms);
             let options = ChannelOptions {
@@ -90,10 +102,20 @@ fn encode(
             lab::descriptors_of(&mut channel, method.service(), timeout).map_err(in_words)?
         }
     };
-    method.encode(&descriptors, json).map_err(in_words)
+    let method = method.in_full(&descriptors).map_err(in_words)?;
+    let request = method.encode(&descriptors, json).map_err(in_words)?;
+    Ok((method, request))
 }
 
-fn read(file: &Path, most_bytes: usize) -> Result<Vec<u8>, Failure> {
+/// The bytes of a file that a flag names.
+fn read(flag: &str, file: &Path, most_bytes: usize) -> Result<Vec<u8>, Failure> {
+    read_bytes(file, most_bytes).map_err(|failure| match failure {
+        Failure::Failed(_) => failure.about(flag),
+        other => other,
+    })
+}
+
+fn read_bytes(file: &Path, most_bytes: usize) -> Result<Vec<u8>, Failure> {
     let input = crate::input::open(Some(file))?;
     let (name, mut bytes) = (input.name, Vec::new());
     let mut source = input.source.take(most_bytes as u64 + 1);

@@ -9,7 +9,8 @@ mod plan;
 mod run;
 mod services;
 
-use lab::Report;
+use client::FramedStatus;
+use lab::{FailureKind, Report};
 use net::Address;
 
 use crate::arguments::{LoadArguments, LoadFormat, LoadService, OutputFormat};
@@ -61,6 +62,7 @@ pub(super) fn verdict(
     let is_interrupted = outcome.was_stopped && interrupt.is_set();
     if outcome.tally.succeeded == 0 {
         let why = match report.has_failures() {
+            true if has_refusal_without_reason(report) => NO_REASON_OF_SRPC,
             true => "the result says why",
             false if outcome.tally.is_server_gone => "the server is gone",
             false if is_interrupted => {
@@ -82,6 +84,20 @@ pub(super) fn verdict(
     }
     let is_good = report.void_reasons().is_empty() && !report.has_failures() && !report.is_behind();
     Ok(if is_good { Exit::Done } else { Exit::Miss })
+}
+
+/// What may be behind the status of SRPC that stands for nearly everything.
+const NO_REASON_OF_SRPC: &str = "SRPC has no place for a reason. SYSTEM_ERROR (100) of a Pelton \
+                                 server may mean that a token or its right is missing: \
+                                 --token-file FILE sends one, and `pelton serve --listen \
+                                 ADDRESS+anonymous=service:srpc-benchmark` serves the benchmark of \
+                                 SRPC to callers without one";
+
+/// Whether a call was refused with that status.
+fn has_refusal_without_reason(report: &Report) -> bool {
+    let system_error = FailureKind::FramedError(FramedStatus::srpc(100));
+    let mut kinds = report.outcome().tally.failed.iter();
+    kinds.any(|(kind, _)| *kind == system_error)
 }
 
 /// Prints lines of a result.

@@ -152,15 +152,20 @@ pub(super) fn plan(arguments: &LoadArguments, is_token_named: bool) -> Result<Lo
 /// Returns how connections are used.
 fn mode(arguments: &LoadArguments) -> Result<ConnectionMode, Failure> {
     let is_srpc = arguments.protocol == LoadProtocol::Srpc;
+    let is_multiplexed = matches!(
+        arguments.mode,
+        Some(LoadMode::Multiplexed | LoadMode::Single)
+    ) || arguments.in_flight.is_some_and(|in_flight| in_flight > 1);
     match arguments.mode {
-        None if is_srpc => Ok(ConnectionMode::Exclusive),
-        Some(LoadMode::Multiplexed) if is_srpc => Err(Failure::Usage(
-            "a connection of --protocol srpc carries one call at a time; take --mode exclusive or \
-             short, and more --connections"
+        _ if is_srpc && is_multiplexed => Err(Failure::Usage(
+            "a connection of --protocol srpc carries one call at a time: take --mode exclusive, \
+             the default, or short, no --in-flight above 1, and as many --connections as there \
+             are to be calls at a time"
                 .into(),
         )),
-        None | Some(LoadMode::Multiplexed) => Ok(ConnectionMode::Multiplexed),
-        Some(LoadMode::Exclusive) => Ok(ConnectionMode::Exclusive),
+        None if is_srpc => Ok(ConnectionMode::Exclusive),
+        None | Some(LoadMode::Multiplexed | LoadMode::Single) => Ok(ConnectionMode::Multiplexed),
+        Some(LoadMode::Exclusive | LoadMode::Pooled) => Ok(ConnectionMode::Exclusive),
         Some(LoadMode::Short) => Ok(ConnectionMode::Short),
     }
 }

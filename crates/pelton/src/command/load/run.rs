@@ -4,6 +4,7 @@ use lab::{LoadOutcome, LoadPlan, RunError};
 
 use super::live_line::{LiveLine, LiveWork};
 use crate::command::CONNECT_HINT;
+use crate::command::tls::TLS_HINT;
 use crate::exit::{CallFailure, Failure};
 use crate::interrupt::Interrupt;
 
@@ -44,19 +45,21 @@ fn not_connected(plan: &LoadPlan, what: String) -> Failure {
         "connections of this thread were open",
         "as many connections as it takes",
     ];
-    let hint = match is_full.iter().any(|part| what.contains(part)) {
-        true => format!(
+    let is_full = is_full.iter().any(|part| what.contains(part));
+    let hint = match other_protocol_hint(&what) {
+        Some(hint) => hint.into(),
+        None if is_full => format!(
             "{} were asked for: take fewer --connections, or a larger --max-connections of the \
              server",
             plan.connections
         ),
         // A server that is full and has no time says nothing, or not in time.
-        false if plan.connections > 1 && may_be_full(&what) => format!(
+        None if plan.connections > 1 && may_be_full(&what) => format!(
             "{CONNECT_HINT}; {} connections were asked for: a server that has fewer places \
              (--max-connections) does this too",
             plan.connections
         ),
-        false => CONNECT_HINT.into(),
+        None => CONNECT_HINT.into(),
     };
     let failure = CallFailure {
         what,
@@ -67,6 +70,21 @@ fn not_connected(plan: &LoadPlan, what: String) -> Failure {
         is_miss: false,
     };
     failure.into()
+}
+
+/// The flag by which a server can be called that speaks another protocol than was taken.
+fn other_protocol_hint(what: &str) -> Option<&'static str> {
+    let hints = [
+        (client::SERVER_SPEAKS_TLS, TLS_HINT),
+        ("the server speaks HTTP/2", "--protocol grpc calls it"),
+        (
+            "the server speaks baidu_std",
+            "--protocol baidu_std calls it",
+        ),
+        ("the server speaks SRPC", "--protocol srpc calls it"),
+    ];
+    let hint = hints.iter().find(|(reason, _)| what.contains(reason));
+    hint.map(|(_, hint)| *hint)
 }
 
 /// Whether a server that has no place for a connection may look like this.
