@@ -183,7 +183,7 @@ def test_a_range_and_a_prefix_leave_the_rest_out(kv, database):
 
 def test_values_are_left_out_if_nobody_wants_them(kv, database):
     with Watching(kv, database=database, keys_only=True) as watching:
-        put = pb.PutRequest(database=database, key=b"k", value=b"v" * 10_000, time_to_live_ms=600_000)
+        put = pb.PutRequest(database=database, key=b"k", value=b"v" * 99, time_to_live_ms=600_000)
         version = kv.Put(put).version
         watching.until(version)
         [change] = watching.changes
@@ -203,8 +203,8 @@ def test_what_was_there_before_is_told_to_those_who_ask(kv, database):
         again = kv.Put(pb.PutRequest(database=database, key=b"k", value=b"3")).version
         watching.until(again)
         previous = [
-            (change.previous.version, change.previous.value) if change.HasField("previous") else None
-            for change in watching.changes
+            (one.previous.version, one.previous.value) if one.HasField("previous") else None
+            for one in watching.changes
         ]
         assert previous == [None, (first, b"1"), (second, b"2" * 5_000), None]
         assert all(change.previous.key == b"" for change in watching.changes)

@@ -681,8 +681,8 @@ protobuf::message! {
         /// Also say what was there before, as far as it is known.
         6 with_previous: bool,
         /// The caller cannot receive a message of more bytes. 0 = 4 MiB, the default of gRPC
-        /// clients. A commit that would not fit comes without previous entries, and with values left
-        /// out, the largest first; where even its keys do not fit, it comes in parts
+        /// clients. A commit that would not fit comes without previous entries, and with values
+        /// left out, the largest first; where even its keys do not fit, it comes in parts
         /// (`Commit.continued`). INVALID_ARGUMENT if below 128 KiB, which hold a longest key, or
         /// above 64 MiB.
         7 max_answer_bytes: uint64,
@@ -694,8 +694,9 @@ protobuf::message! {
     /// The message `WatchResponse`.
     pub struct WatchResponse<'a> = "pelton.v1.WatchResponse" {
         /// Commits in their order. One whose keys alone are more than a message may have comes in
-        /// parts, one message each; all others come whole. Empty: nothing has changed, and `resume`
-        /// alone is news. The first message comes at once, and then one at least every 10 seconds.
+        /// parts, one message each; all others come whole. Empty: nothing has changed, and
+        /// `resume` alone is news. The first message comes at once, and then one at least every 10
+        /// seconds.
         1 commits: repeated message Commit<'a>,
         /// Where to resume when the stream breaks after this message. With a part of a commit it is
         /// the point before that: all its parts come again.

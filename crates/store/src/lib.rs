@@ -41,7 +41,7 @@
 //! | copies | `backup` |
 //! | commits | `committer` for volatile databases, `durable` for those with a log |
 //! | decisions | `decide`, `effects`, `batch`, `read_before`, `apply`; `sweep`, `tree_sweep`, `blob_index`, whose commits remove what nobody needs; `defragment` |
-//! | views | `snapshot`, `read_view` |
+//! | views | `snapshot`, `read_view`, `watch` |
 //! | the store | `store`, which has the `catalogue` of all databases; `view` |
 //! | databases | `database`, `index`, `feed`, `garbage`; forms of commits: `record`, `operations`, `outcome` |
 //! | contents | `memory`, `tree`, `blob`: they know keys, values and ids, and no store |
@@ -112,6 +112,7 @@ mod sweep_schedule;
 mod tree_sweep;
 mod value;
 mod view;
+mod watch;
 
 pub use aside::SET_ASIDE_FOLDER;
 pub use batch::{Commit, WriteBatch};

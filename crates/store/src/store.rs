@@ -10,7 +10,7 @@ use crate::blob::{BlobConfig, BlobUse, Blobs};
 use crate::catalogue::{Catalogue, Database, State};
 use crate::database::{CreateError, DatabaseConfig, DatabaseLimits, DropError, Durability, Kind};
 use crate::database_id::DatabaseId;
-use crate::feed::{ChangeWaker, Feeds, WatchError, Watcher};
+use crate::feed::Feeds;
 use crate::garbage::Garbage;
 use crate::hash::KeyHasher;
 use crate::index::Index;
@@ -339,55 +339,9 @@ impl Store {
         Ok(content)
     }
 
-    /// Watches a database: from behind the commit `resume` on, or from behind what readers see now.
-    /// With `with_previous` changes also tell what was there before, as far as that is known and
-    /// from now on.
-    ///
-    /// The calling thread must hold no [`View`](crate::View).
-    ///
-    /// # Errors
-    /// Why it cannot be watched from there.
-    pub fn watch(
-        &self,
-        id: DatabaseId,
-        resume: Option<u64>,
-        with_previous: bool,
-    ) -> Result<Watcher, WatchError> {
-        // Looked for again if it was converted in between: then another one has its id.
-        for _ in 0..2 {
-            let database = self.find(id).ok_or(WatchError::Gone)?;
-            let state = database.state.write();
-            if state.dropped {
-                continue;
-            }
-            let present = match &state.index {
-                Index::Memory(_) => state.sequence,
-                Index::Tree(tree) => tree.sequence(),
-            };
-            let feed = database.feed(&self.shared.feeds);
-            let watcher = Watcher::begin(feed, resume, present, with_previous);
-            drop(state);
-            self.shared.feeds.trim(self.clock_ms(0));
-            return watcher;
-        }
-        Err(WatchError::Gone)
-    }
-
-    /// Wakes whoever waits for changes of databases that are watched, if there were some.
-    #[inline]
-    pub(crate) fn announce_changes(&self) {
-        self.shared.feeds.announce();
-    }
-
-    /// Changes whenever a database that is watched has changed.
-    pub fn changes_version(&self) -> u64 {
-        self.shared.feeds.version()
-    }
-
-    /// Has `wake` called whenever [`Store::changes_version`] has changed, until what is returned is
-    /// dropped. It must not block.
-    pub fn wake_at_changes(&self, wake: Arc<dyn Fn() + Send + Sync>) -> ChangeWaker {
-        self.shared.feeds.add_waker(wake)
+    /// Where the changes of databases are kept that are watched.
+    pub(crate) fn feeds(&self) -> &Arc<Feeds> {
+        &self.shared.feeds
     }
 
     /// The limits of a database.

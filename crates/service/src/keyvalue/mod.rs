@@ -1,8 +1,8 @@
 //! `pelton.v1.KeyValue`: what its methods mean, in terms of store operations.
 //!
-//! Single operations live in this file, as they are the hot ones; [`batch`], [`transact`], [`pipe`]
-//! [`range`] and [`watch`] have the longer ones. `proto/pelton/v1/kv.proto` is the promise that this module
-//! keeps.
+//! Single operations live in this file, as they are the hot ones; [`batch`], [`transact`],
+//! [`pipe`], [`range`] and [`watch`] have the longer ones. `proto/pelton/v1/kv.proto` is the
+//! promise that this module keeps.
 
 mod answer;
 mod batch;

@@ -50,7 +50,7 @@ pub(super) struct Watch {
 
 /// How a commit is told so that it fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Form {
+struct CommitForm {
     /// Values of so many bytes or more are left out.
     left_out_from: usize,
     with_previous: bool,
@@ -61,7 +61,7 @@ struct Told<'a> {
     commit: &'a FeedCommit,
     /// The places of its changes.
     places: Vec<usize>,
-    form: Form,
+    form: CommitForm,
     /// More of it follows.
     is_continued: bool,
     /// What it takes at most.
@@ -70,7 +70,7 @@ struct Told<'a> {
 
 /// What one response tells.
 #[derive(Default)]
-struct Response<'a> {
+struct NextResponse<'a> {
     told: Vec<Told<'a>>,
     bytes: usize,
     /// Everything up to this commit is told then.
@@ -162,12 +162,12 @@ impl Watch {
 
     /// Puts together what comes next: as many commits as fit into `usual_bytes`, or one that does
     /// not.
-    fn respond_to<'a>(&self, next: &'a NextCommits, usual_bytes: usize) -> Response<'a> {
+    fn respond_to<'a>(&self, next: &'a NextCommits, usual_bytes: usize) -> NextResponse<'a> {
         let usual_bytes = usual_bytes.min(WATCH_MESSAGE_BYTES).min(self.max_bytes);
-        let mut response = Response {
+        let mut response = NextResponse {
             through: self.watcher.position(),
             bytes: COMMIT_OVERHEAD_BYTES,
-            ..Response::default()
+            ..NextResponse::default()
         };
         let mut skipped = self.sent_changes;
         for commit in &next.commits {
@@ -208,16 +208,16 @@ impl Watch {
     /// one that comes in parts has the form of the first of them.
     fn fit<'a>(&self, commit: &'a FeedCommit, mut places: Vec<usize>, is_rest: bool) -> Told<'a> {
         let room_bytes = self.max_bytes - 2 * COMMIT_OVERHEAD_BYTES;
-        let mut form = Form {
+        let mut form = CommitForm {
             left_out_from: if is_rest { 1 } else { usize::MAX },
             with_previous: self.with_previous && !is_rest,
         };
-        let bytes_of = |place: usize, form: Form| {
+        let bytes_of = |place: usize, form: CommitForm| {
             commit
                 .change(place)
                 .map_or(0, |change| self.bytes_of(&change, form))
         };
-        let all_of = |form: Form| places.iter().map(|&place| bytes_of(place, form)).sum();
+        let all_of = |form: CommitForm| places.iter().map(|&place| bytes_of(place, form)).sum();
         let mut bytes: usize = all_of(form);
         if bytes > room_bytes {
             form.with_previous = false;
@@ -259,7 +259,7 @@ impl Watch {
     }
 
     /// Returns what a change takes at most in a response.
-    fn bytes_of(&self, change: &Change<'_>, form: Form) -> usize {
+    fn bytes_of(&self, change: &Change<'_>, form: CommitForm) -> usize {
         let with_value = |bytes: usize| match self.keys_only {
             true => 0,
             false => bytes,
@@ -272,7 +272,7 @@ impl Watch {
             + with_value(previous.map_or(0, |entry| entry.value.len()))
     }
 
-    fn encode(&self, response: &Response<'_>, shared: &Shared, out: &mut Vec<u8>) {
+    fn encode(&self, response: &NextResponse<'_>, shared: &Shared, out: &mut Vec<u8>) {
         for told in &response.told {
             writer::message(out, WatchResponse::NUMBERS.commits, |out| {
                 self.encode_commit(told, out);
@@ -303,7 +303,7 @@ impl Watch {
         }
     }
 
-    fn change_message<'a>(&self, change: &Change<'a>, form: Form) -> ChangeMessage<'a> {
+    fn change_message<'a>(&self, change: &Change<'a>, form: CommitForm) -> ChangeMessage<'a> {
         let is_left_out = !self.keys_only && value_bytes(change) >= form.left_out_from;
         let entry = match &change.entry {
             Some(entry) => Some(self.entry_message(entry, !is_left_out)),

@@ -124,12 +124,12 @@ fn take(watcher: &mut Watcher) -> Result<Vec<u64>, WatchError> {
         .collect())
 }
 
-type Shown = (ChangeKind, Vec<u8>, Option<Vec<u8>>, Option<Vec<u8>>);
+type ChangeParts = (ChangeKind, Vec<u8>, Option<Vec<u8>>, Option<Vec<u8>>);
 
-fn shown(commit: &FeedCommit) -> Vec<Shown> {
+fn parts_of(commit: &FeedCommit) -> Vec<ChangeParts> {
     let value = |entry: Option<Entry<'_>>| entry.map(|entry| entry.value.bytes().to_vec());
     let changes = commit.changes();
-    let show = |change: Change<'_>| {
+    let parts = |change: Change<'_>| {
         let key = change.key.to_vec();
         (
             change.kind,
@@ -138,7 +138,7 @@ fn shown(commit: &FeedCommit) -> Vec<Shown> {
             value(change.previous),
         )
     };
-    changes.map(show).collect()
+    changes.map(parts).collect()
 }
 
 #[test]
@@ -163,9 +163,9 @@ fn what_is_committed_is_recorded_from_the_first_watcher_on() {
         assert_eq!(sequences, [first, second]);
         let set =
             |key: &[u8], value: &[u8]| (ChangeKind::Set, key.to_vec(), Some(value.to_vec()), None);
-        assert_eq!(shown(&next.commits[0]), [set(b"a", b"1")]);
+        assert_eq!(parts_of(&next.commits[0]), [set(b"a", b"1")]);
         let removed = (ChangeKind::Delete, b"a".to_vec(), None, None);
-        assert_eq!(shown(&next.commits[1]), [set(b"b", &two), removed]);
+        assert_eq!(parts_of(&next.commits[1]), [set(b"b", &two), removed]);
         assert_eq!(next.commits[1].at_ms(), bench.now_ms);
         assert_eq!(next.commits[1].change(2).map(|change| change.kind), None);
         // Nothing is taken before it is passed.
@@ -219,7 +219,7 @@ fn what_was_there_before_is_recorded_for_those_who_ask() {
         let before: Vec<_> = next
             .commits
             .iter()
-            .map(|one| shown(one)[0].3.clone())
+            .map(|one| parts_of(one)[0].3.clone())
             .collect();
         // Whose time had come was nothing.
         let expected = [Some(b"old".to_vec()), Some(b"new".to_vec()), None];
@@ -228,7 +228,7 @@ fn what_was_there_before_is_recorded_for_those_who_ask() {
         bench.put(b"k", b"old");
         plain.pass(next.through);
         let next = plain.next(usize::MAX).expect("it is there");
-        assert_eq!(shown(&next.commits[0])[0].3, None);
+        assert_eq!(parts_of(&next.commits[0])[0].3, None);
         plain.pass(next.through);
     }
 }
@@ -247,14 +247,14 @@ fn what_expires_and_what_is_cleared_is_told_apart() {
     bench.put(b"other", b"");
     bench.commit(DEFAULT, &[Operation::Clear]);
     let next = asking.next(usize::MAX).expect("it is there");
-    let kinds: Vec<_> = next.commits.iter().map(|one| shown(one)[0].0).collect();
+    let kinds: Vec<_> = next.commits.iter().map(|one| parts_of(one)[0].0).collect();
     let (set, expire) = (ChangeKind::Set, ChangeKind::Expire);
     assert_eq!(kinds, [set, expire, set, ChangeKind::Clear]);
     // Here it is what was there.
     let expired = (expire, b"k".to_vec(), None, Some(b"v".to_vec()));
-    assert_eq!(shown(&next.commits[1]), [expired]);
+    assert_eq!(parts_of(&next.commits[1]), [expired]);
     let cleared = (ChangeKind::Clear, Vec::new(), None, None);
-    assert_eq!(shown(&next.commits[3]), [cleared]);
+    assert_eq!(parts_of(&next.commits[3]), [cleared]);
 }
 
 #[test]

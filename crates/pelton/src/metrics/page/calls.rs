@@ -82,20 +82,23 @@ pub(super) fn write(page: &mut Page, totals: &Totals, interop: bool) {
          grpc_server_handled_total.",
     );
     for (calls, reason) in totals.refused {
-        let reason = match reason {
-            RefusedFor::Stopping => "stopping",
-            RefusedFor::Connections => "connections",
-            RefusedFor::AddressConnections => "address_connections",
-            RefusedFor::RunningCalls => "running_calls",
-            RefusedFor::Buffers => "buffers",
-            RefusedFor::UnknownMethod => "unknown_method",
-            RefusedFor::NoCall => "no_call",
-            RefusedFor::TokenMissing => "token_missing",
-            RefusedFor::TokenWrong => "token_wrong",
-            RefusedFor::TokenExpired => "token_expired",
-            RefusedFor::PeerIdentity => "peer_identity",
-            RefusedFor::PermissionDenied => "permission_denied",
-        };
-        page.sample(&[("reason", reason)], calls);
+        page.sample(&[("reason", reason_label(reason))], calls);
+    }
+}
+
+fn reason_label(reason: RefusedFor) -> &'static str {
+    match reason {
+        RefusedFor::Stopping => "stopping",
+        RefusedFor::Connections => "connections",
+        RefusedFor::AddressConnections => "address_connections",
+        RefusedFor::RunningCalls => "running_calls",
+        RefusedFor::Buffers => "buffers",
+        RefusedFor::UnknownMethod => "unknown_method",
+        RefusedFor::NoCall => "no_call",
+        RefusedFor::TokenMissing => "token_missing",
+        RefusedFor::TokenWrong => "token_wrong",
+        RefusedFor::TokenExpired => "token_expired",
+        RefusedFor::PeerIdentity => "peer_identity",
+        RefusedFor::PermissionDenied => "permission_denied",
     }
 }
