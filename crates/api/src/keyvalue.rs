@@ -695,8 +695,8 @@ protobuf::message! {
     pub struct WatchResponse<'a> = "pelton.v1.WatchResponse" {
         /// Commits in their order. One whose keys alone are more than a message may have comes in
         /// parts, one message each; all others come whole. Empty: nothing has changed, and
-        /// `resume` alone is news. The first message comes at once, and then one at least every 10
-        /// seconds.
+        /// `resume` alone is news. The first message comes at once and has none: it says where the
+        /// changes begin. Then there is one at least every 10 seconds.
         1 commits: repeated message Commit<'a>,
         /// Where to resume when the stream breaks after this message. With a part of a commit it is
         /// the point before that: all its parts come again.

@@ -118,6 +118,10 @@ impl Call {
                 *by
             }
         };
+        if self.has_been_told(world) {
+            // It never ends by itself.
+            return self.end(world, &Outcome::Unknown);
+        }
         if code != Code::Ok {
             let is_piped = matches!(self.begun, Begun::Pipe { .. });
             let mut outcome = refusal(world, by, code as u32, is_piped);
@@ -146,8 +150,20 @@ impl Call {
         world.end(by, Outcome::Answered(answer));
     }
 
-    /// All of it that has not ended, ends so.
+    /// Whether it watches, and a message has come.
+    fn has_been_told(&self, world: &World) -> bool {
+        matches!(self.asked(world), Asked::Changes) && !self.answers.is_empty()
+    }
+
+    /// All of it that has not ended, ends so. What a watcher was told before counts, however it
+    /// ends.
     pub fn end(self, world: &mut World, outcome: &Outcome) {
+        if let (Begun::One(by), true) = (&self.begun, self.has_been_told(world)) {
+            let record = &world.history[*by as usize];
+            let logs = world.logs_of(record.life, record.database);
+            let answer = messages::changes(&self.answers, logs);
+            return world.end(*by, Outcome::Answered(answer));
+        }
         match &self.begun {
             Begun::One(by) => world.end(*by, outcome.clone()),
             Begun::Pipe { batches, .. } => {

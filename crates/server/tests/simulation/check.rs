@@ -13,11 +13,11 @@
 
 use std::collections::HashMap;
 
-use super::history::{Answer, Asked, If, Outcome, Page, Record, Seen};
+use super::history::{Answer, Asked, If, Outcome, Page, Record, Seen, ToldCommit};
 use super::keys::{self, Key};
 use super::messages::Logs;
 use super::states::Gone;
-use super::timelines::{Timelines, sightings};
+use super::timelines::{Timelines, commit_of, sightings};
 
 /// What the checks of a database in one life have found out.
 pub struct Check<'a> {
@@ -156,6 +156,7 @@ impl<'a> Check<'a> {
                 Answer::Batch { .. } | Answer::Unmet { .. } | Answer::Failed { .. },
             ) => self.batch(record),
             (Asked::Scan { .. }, Answer::Pages(pages)) => self.pages(pages, record),
+            (Asked::Changes, Answer::Changes { .. }) => self.changes(record),
             (
                 Asked::Count(keys),
                 Answer::Count {
@@ -321,6 +322,59 @@ impl<'a> Check<'a> {
                 entries.next().is_none(),
                 "a key out of order, or out of range, in {record:?}"
             );
+        }
+    }
+
+    /// A watcher is told of every commit once, in order, of all its keys, and of no other.
+    fn changes(&self, record: &Record) {
+        let Outcome::Answered(Answer::Changes {
+            from,
+            through,
+            commits,
+        }) = &record.outcome
+        else {
+            return;
+        };
+        assert!(
+            *through < self.timelines.ceiling(record),
+            "{record:?} was told of the future"
+        );
+        let sequences: Vec<_> = commits.iter().map(|commit| commit.sequence).collect();
+        assert!(
+            sequences.is_sorted_by(|one, next| one < next)
+                && sequences.iter().all(|sequence| sequence > from),
+            "commits out of order, or twice, in {record:?}"
+        );
+        for ToldCommit { sequence, changes } in commits {
+            for (key, seen) in changes {
+                let state = self.timelines.timeline(*key).get(sequence);
+                let Some(seen) = seen else {
+                    continue;
+                };
+                let content = state.and_then(|state| state.content);
+                assert_eq!(
+                    (seen.version, seen.content),
+                    (*sequence, content),
+                    "key {key} in {record:?}"
+                );
+            }
+        }
+        for (_, other) in self.timelines.records() {
+            let told = commit_of(other).filter(|commit| commit > from && commit <= through);
+            let Some(commit) = told else {
+                continue;
+            };
+            let at = sequences.binary_search(&commit);
+            let found = at.map(|at| &commits[at].changes);
+            let Ok(changes) = found else {
+                panic!("{record:?} was not told of commit {commit}, {other:?}");
+            };
+            let is_deletion = matches!(other.asked, Asked::Delete { .. });
+            for key in other.asked.writes() {
+                let change = changes.iter().find(|(changed, _)| *changed == key);
+                let is_right = change.is_some_and(|(_, seen)| seen.is_none() == is_deletion);
+                assert!(is_right, "{record:?}: key {key} of {other:?}");
+            }
         }
     }
 

@@ -85,7 +85,8 @@ impl World {
             800..845 => self.read_group(),
             845..885 => Asked::WriteMany(self.some_registers()),
             885..900 => Asked::ReadMany(self.some_registers()),
-            900..914 => self.choose_scan(),
+            900..910 => self.choose_scan(),
+            910..914 => Asked::Changes,
             _ if self.below(4) == 0 => Asked::Count(keys::ALL),
             _ => {
                 let start = self.key(&keys::ALL);

@@ -47,6 +47,8 @@ counts! {
     large_values,
     /// Scans of more than one page.
     long_scans,
+    /// Commits that watchers were told of.
+    told_commits,
 }
 
 impl Counts {
@@ -65,6 +67,9 @@ impl Counts {
                 self.answered += 1;
                 self.long_scans +=
                     u64::from(matches!(answer, Answer::Pages(pages) if pages.len() > 1));
+                if let Answer::Changes { commits, .. } = answer {
+                    self.told_commits += commits.len() as u64;
+                }
                 self.created += u64::from(matches!(answer, Answer::Created(true)));
                 self.dropped += u64::from(matches!(answer, Answer::Dropped(true)));
             }

@@ -54,6 +54,13 @@ pub fn facts(asked: &Asked, answer: &Answer, floor: u64, out: &mut Vec<(Option<K
             );
             out.push((None, *sequence));
         }
+        (Asked::Changes, Answer::Changes { from, through, .. }) => {
+            assert!(
+                *from >= floor,
+                "{asked:?} began behind {from}, though {floor} was visible before it began"
+            );
+            out.push((None, *through));
+        }
         (Asked::Scan { .. }, Answer::Pages(pages)) => {
             let mut at_least = floor;
             for page in pages {

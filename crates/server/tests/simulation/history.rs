@@ -56,6 +56,8 @@ pub enum Asked {
         limit: u64,
     },
     Count(Range<Key>),
+    /// Whatever is committed from now on.
+    Changes,
     Echo {
         bytes: usize,
         delay_ms: u32,
@@ -122,14 +124,22 @@ impl Asked {
     pub fn is_unary(&self) -> bool {
         !matches!(
             self,
-            Asked::Scan { .. } | Asked::EchoStream { .. } | Asked::Watch | Asked::Silent
+            Asked::Scan { .. }
+                | Asked::Changes
+                | Asked::EchoStream { .. }
+                | Asked::Watch
+                | Asked::Silent
         )
     }
 
     pub fn is_about_keys(&self) -> bool {
         let is_read = matches!(
             self,
-            Asked::Get(_) | Asked::ReadMany(_) | Asked::Scan { .. } | Asked::Count(_)
+            Asked::Get(_)
+                | Asked::ReadMany(_)
+                | Asked::Scan { .. }
+                | Asked::Count(_)
+                | Asked::Changes
         );
         is_read || self.is_write()
     }
@@ -162,6 +172,13 @@ pub struct Page {
     pub sequence: u64,
     pub last: bool,
     pub entries: Vec<(Key, Seen)>,
+}
+
+/// What a watcher was told of one commit: of each key its entry, or that it was removed.
+#[derive(Clone, Debug)]
+pub struct ToldCommit {
+    pub sequence: u64,
+    pub changes: Vec<(Key, Option<Seen>)>,
 }
 
 /// A good answer.
@@ -205,6 +222,12 @@ pub enum Answer {
         count: u64,
         views: u64,
         sequence: u64,
+    },
+    /// All that was committed behind `from`, up to `through`.
+    Changes {
+        from: u64,
+        through: u64,
+        commits: Vec<ToldCommit>,
     },
     Created(bool),
     Dropped(bool),

@@ -244,6 +244,7 @@ fn every_answer_is_right_whatever_the_network_does() {
         assert!(sum.counts.operations >= 500_000, "{sum:?}");
         sum.assert_network();
         assert!(sum.counts.long_scans >= 100, "{sum:?}");
+        assert!(sum.counts.told_commits >= 1_000, "{sum:?}");
     }
 }
 
@@ -254,6 +255,7 @@ fn every_answer_stays_right_however_the_server_dies() {
     if is_whole {
         assert!(sum.counts.operations >= 1_000_000, "{sum:?}");
         sum.assert_network();
+        assert!(sum.counts.told_commits >= 1_000, "{sum:?}");
         sum.assert_disk();
     }
 }

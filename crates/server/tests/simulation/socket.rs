@@ -87,7 +87,12 @@ impl Socket {
                 Some(
                     Event::Response { .. } | Event::Writable { .. } | Event::HalfClosed { .. },
                 ) => {}
-                Some(event @ (Event::Request { .. } | Event::Part { .. } | Event::Body { .. })) => {
+                Some(
+                    event @ (Event::Request { .. }
+                    | Event::Part { .. }
+                    | Event::Body { .. }
+                    | Event::Refused),
+                ) => {
                     panic!("{event:?} at a client")
                 }
             }
@@ -170,7 +175,22 @@ impl Socket {
                 }
             }
         }
+        if world.left == 0 && !world.stopping {
+            self.leave_watched(world, io);
+        }
         self.connection.transmit(&mut io.output, now_ns);
+    }
+
+    /// Nobody writes any more: those who watch would hear nothing.
+    fn leave_watched(&mut self, world: &mut World, io: &mut Io) {
+        let watching = self
+            .calls
+            .iter()
+            .filter(|(_, call)| matches!(call.asked(world), Asked::Changes));
+        let watching: Vec<u32> = watching.map(|(stream, _)| *stream).collect();
+        for stream in watching {
+            self.cancel(world, io, stream);
+        }
     }
 
     /// Does not read for a while, changes its mind, or goes without a word.
@@ -232,6 +252,9 @@ impl Socket {
         let mut call = Call::new(stream, begun);
         match asked {
             Asked::Watch if !world.stopping => call.leave_after = 1,
+            Asked::Changes if !world.stopping => {
+                call.leave_after = 1 + world.random.below(8) as usize;
+            }
             // Scans are sometimes given up after their first page.
             Asked::Scan { .. } if world.random.below(10) == 0 && !world.stopping => {
                 call.leave_after = 1;

@@ -67,6 +67,13 @@ pub fn sightings_of(asked: &Asked, outcome: &Outcome, visit: &mut dyn FnMut(Key,
             visit_results(keys, results, visit)
         }
         (asked, Answer::Unmet { results, .. }) => visit_results(&asked.writes(), results, visit),
+        (_, Answer::Changes { commits, .. }) => {
+            for (key, seen) in commits.iter().flat_map(|commit| &commit.changes) {
+                if let Some(seen) = seen {
+                    visit(*key, *seen);
+                }
+            }
+        }
         (_, Answer::Pages(pages)) => {
             for (key, seen) in pages.iter().flat_map(|page| &page.entries) {
                 visit(*key, *seen);

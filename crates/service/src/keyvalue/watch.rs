@@ -134,7 +134,7 @@ impl Watch {
         if room_bytes == 0 {
             return;
         }
-        let next = match self.watcher.next(WATCH_STEP_CHANGES) {
+        let next = match self.next() {
             Ok(next) => next,
             Err(error) => return actions.finish(refusal(error)),
         };
@@ -157,6 +157,17 @@ impl Watch {
         match self.watcher.has_news() || self.sent_changes > 0 {
             true => actions.step_later(),
             false => actions.wake_at_ns(self.heartbeat_ns),
+        }
+    }
+
+    /// Returns what comes next: at first nothing but where the watcher begins.
+    fn next(&self) -> Result<NextCommits, WatchError> {
+        match self.heartbeat_ns {
+            0 => Ok(NextCommits {
+                commits: Vec::new(),
+                through: self.watcher.position(),
+            }),
+            _ => self.watcher.next(WATCH_STEP_CHANGES),
         }
     }
 

@@ -4,14 +4,14 @@ use api::admin::{
     CreateDatabaseResponse, DatabaseStatistics, DropDatabaseResponse, ListDatabasesResponse,
 };
 use api::keyvalue::{
-    AppendResponse, BatchResponse, CountResponse, DeleteResponse, Entry, GetResponse,
-    IncrementRefusal, IncrementResponse, PipeResponse, PutResponse, ResultBody, ScanPage,
-    TransactResponse,
+    AppendResponse, BatchResponse, Change, ChangeKind, CountResponse, DeleteResponse, Entry,
+    GetResponse, IncrementRefusal, IncrementResponse, PipeResponse, PutResponse, ResultBody,
+    ScanPage, TransactResponse, WatchResponse,
 };
 use protobuf::Reader;
 
 use crate::databases;
-use crate::history::{Answer, Asked, Page, Seen};
+use crate::history::{Answer, Asked, Page, Seen, ToldCommit};
 use crate::keys::{self, Key};
 
 /// The longest content of each log of a database that anybody saw in one life. Every other must be
@@ -25,6 +25,9 @@ pub fn decode(asked: &Asked, by: u64, messages: &[Vec<u8>], logs: &mut Logs) -> 
             .iter()
             .map(|message| page(message, *keys_only, logs));
         return Answer::Pages(pages.collect());
+    }
+    if let Asked::Changes = asked {
+        return changes(messages, logs);
     }
     if let Asked::EchoStream {
         messages: sent,
@@ -270,6 +273,48 @@ fn page(message: &[u8], keys_only: bool, logs: &mut Logs) -> Page {
             .map(entry)
             .collect(),
     }
+}
+
+/// What a watcher was told, message by message, before it ended or was lost.
+pub fn changes(messages: &[Vec<u8>], logs: &mut Logs) -> Answer {
+    let mut told: Option<(u64, u64)> = None;
+    let mut commits = Vec::new();
+    for message in messages {
+        let response = WatchResponse::decode(message).expect("a WatchResponse");
+        let through = response.resume.expect("it says where it is").sequence;
+        let from = told.map_or(through, |(from, _)| from);
+        assert!(
+            told.is_some() || response.commits.is_empty(),
+            "the first says only where it begins"
+        );
+        for commit in response.commits.iter() {
+            let commit = commit.expect("a commit");
+            assert!(!commit.continued, "all of them are small");
+            let changes = commit.changes.iter();
+            let changes = changes.map(|change| told_change(change.expect("a change"), logs));
+            commits.push(ToldCommit {
+                sequence: commit.sequence,
+                changes: changes.collect(),
+            });
+        }
+        let last = commits.last().map_or(from, |commit| commit.sequence);
+        assert!(last <= through, "what was told lies before where it is");
+        told = Some((from, through));
+    }
+    let (from, through) = told.expect("there was a message");
+    Answer::Changes {
+        from,
+        through,
+        commits,
+    }
+}
+
+fn told_change(change: Change<'_>, logs: &mut Logs) -> (Key, Option<Seen>) {
+    let entry = change.entry.expect("each is about a key");
+    let key = keys::key_of(entry.key);
+    let is_set = change.kind == ChangeKind::Set as i32;
+    assert!(!change.value_left_out, "all of them are small");
+    (key, is_set.then(|| seen(key, &entry, logs)))
 }
 
 fn seen(key: Key, entry: &Entry<'_>, logs: &mut Logs) -> Seen {

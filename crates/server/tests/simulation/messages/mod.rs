@@ -3,5 +3,5 @@
 mod decode;
 mod encode;
 
-pub use decode::{Logs, Piped, content, decode, decode_piped, piped};
+pub use decode::{Logs, Piped, changes, content, decode, decode_piped, piped};
 pub use encode::{PIPE, encode, encode_piped, path};
