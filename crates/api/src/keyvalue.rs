@@ -687,7 +687,8 @@ protobuf::message! {
         /// above 64 MiB.
         7 max_answer_bytes: uint64,
     } oneofs {
-        /// Which keys. None: all of the database.
+        /// Which keys. None: all of the database. INVALID_ARGUMENT if a bound or the prefix has more
+        /// than 1 024 bytes.
         keys: Keys<'a>,
     }
 
@@ -701,7 +702,8 @@ protobuf::message! {
         /// Where to resume when the stream breaks after this message. With a part of a commit it is
         /// the point before that: all its parts come again.
         2 resume: message ResumePoint<'a>,
-        /// Set in the last message: the watcher was too slow and is cut off. It may resume.
+        /// Set in the last message: the watcher was too slow and is cut off. It may resume. This
+        /// version never sets it: who has fallen behind what is kept gets OUT_OF_RANGE.
         3 too_slow: bool,
     }
 

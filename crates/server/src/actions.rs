@@ -12,7 +12,7 @@ use service::{
     Status, Task, TaskRefusal, Topic, Wakeups,
 };
 use store::blob::{Sealed, Work};
-use store::{Commit, Condition, DatabaseConfig, DatabaseId, Mode, Source};
+use store::{ChangeNews, Commit, Condition, DatabaseConfig, DatabaseId, Mode, Source};
 use wire::SharedBytes;
 
 use crate::admission::Admission;
@@ -29,6 +29,7 @@ use crate::settings::{FailedCall, Settings};
 use crate::stream::StreamHandle;
 use crate::tasks::{LoopTasks, TaskCaller, TaskHandle};
 use crate::waiting_request::WaitingRequest;
+use crate::watchers::Watchers;
 use crate::wrong_tokens::WrongTokens;
 
 /// What the steps of the calls of a loop work with.
@@ -43,6 +44,7 @@ pub(crate) struct StepContext {
     pub blobs: LoopBlobs,
     /// Those of all peers of the server.
     pub wrong_tokens: Arc<WrongTokens>,
+    pub watchers: Watchers,
     pub audit: Arc<AuditTrail>,
 }
 
@@ -115,8 +117,8 @@ pub(crate) struct Effects {
     pub written_from: Option<(usize, usize)>,
     /// It asked to be woken at this time.
     pub wake_at_ns: Option<u64>,
-    /// It asked to be woken when this changes.
-    pub subscribed: Option<Topic>,
+    /// It asked to be woken when something changes.
+    pub subscribed: bool,
     /// Memory for answers that it has taken for this step, in bytes.
     pub claimed_bytes: usize,
     /// Others had taken the memory that it asked for.
@@ -487,7 +489,13 @@ impl Wakeups for CallStep<'_> {
     }
 
     fn subscribe(&mut self, topic: Topic) {
-        self.effects.subscribed = Some(topic);
+        let Topic::Health = topic;
+        self.effects.subscribed = true;
+    }
+
+    fn watch(&mut self, news: ChangeNews) {
+        self.context.watchers.add(self.id, news);
+        self.effects.subscribed = true;
     }
 
     fn step_later(&mut self) {

@@ -7,7 +7,6 @@ mod unsent;
 
 use bytes::Bytes;
 use net::ConnectionId;
-use service::actions::Topic;
 use service::identities::{Identity, IdentityKey, IdentityTable, NEVER_MS};
 use service::method::CallKind;
 use service::{Call, Code, LoopFigures, Method, PlanReads, Shared, Status};
@@ -69,8 +68,6 @@ pub(crate) struct CallTable {
     proofs_end_ms: u64,
     /// Connections on which answers of calls wait that have ended.
     unsent: usize,
-    /// Calls that wait for changes of databases; some may have ended.
-    watching: Vec<CallId>,
 }
 
 impl CallTable {
@@ -83,7 +80,6 @@ impl CallTable {
             abandoned: Vec::new(),
             proofs_end_ms: NEVER_MS,
             unsent: 0,
-            watching: Vec::new(),
         }
     }
 
@@ -137,32 +133,6 @@ impl CallTable {
         let is_subscribed =
             |id: &CallId| (self.calls.get(*id)).is_some_and(|running| running.subscribed);
         self.ids().filter(is_subscribed)
-    }
-
-    /// A call waits for changes of databases from now on.
-    #[cold]
-    fn watch(&mut self, id: CallId) {
-        // Those that have ended are forgotten before they are as many as those that run.
-        if self.watching.len() > 2 * self.calls.len() {
-            self.forget_watching();
-        }
-        self.watching.push(id);
-    }
-
-    fn forget_watching(&mut self) {
-        let calls = &self.calls;
-        self.watching.retain(|&id| calls.get(id).is_some());
-    }
-
-    /// Returns whether calls wait for changes of databases.
-    pub fn has_watching(&self) -> bool {
-        !self.watching.is_empty()
-    }
-
-    /// Returns the running calls that wait for changes of databases.
-    pub fn watching(&mut self) -> Vec<CallId> {
-        self.forget_watching();
-        self.watching.clone()
     }
 
     /// Returns the running calls whose callers are not in the table any more, or prove nothing any
@@ -300,13 +270,10 @@ impl CallTable {
         if let Some(code) = effects.over {
             self.over(context, (http2, output), id, code);
         } else if effects != Effects::default() {
-            running.subscribed |= effects.subscribed.is_some();
+            running.subscribed |= effects.subscribed;
             running.commits += effects.commits;
             if let Some(at_ns) = effects.wake_at_ns {
                 running.wake_at_ns = at_ns;
-            }
-            if effects.subscribed == Some(Topic::Changes) {
-                self.watch(id);
             }
         }
         effects

@@ -60,6 +60,7 @@ mod turns;
 mod unpack_queue;
 mod unsent_answers;
 mod waiting_request;
+mod watchers;
 mod write_path;
 mod wrong_tokens;
 

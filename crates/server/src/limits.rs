@@ -24,6 +24,10 @@ pub const FIRST_BYTES_MS: u64 = 10_000;
 /// enough to overlap the waits for memory, few enough to still be there when their turn comes.
 pub const READS_WARMED_TOGETHER: usize = 128;
 
+/// Time that one loop takes in one tick to tell those who watch what has changed, in microseconds.
+/// Those who are left are told in the next tick, so that short requests are served in between.
+pub const WATCHERS_PER_TICK_US: u64 = 100;
+
 /// Time that the long reads (scans, counts, large batches) of one loop may take in one tick, in
 /// microseconds, before the last slice begins, which takes as long at most. What is left over goes
 /// on in the next tick, so that short requests are served in between.

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use store::blob::{Sealed, Work};
-use store::{Commit, Condition, DatabaseConfig, DatabaseId, Mode};
+use store::{ChangeNews, Commit, Condition, DatabaseConfig, DatabaseId, Mode};
 
 use crate::identities::{Identity, Proof};
 use crate::message_parts::MessageParts;
@@ -275,6 +275,10 @@ pub trait Wakeups {
     /// Asks for `CallSteps::woken` at every change of `topic`, until the call ends.
     fn subscribe(&mut self, topic: Topic);
 
+    /// Asks for `CallSteps::woken` whenever a database that the call watches has changed, and at
+    /// every change of [`Topic::Health`], until the call ends.
+    fn watch(&mut self, news: ChangeNews);
+
     /// Asks for `CallSteps::woken` within the time that a tick has for long work: for a step that
     /// takes long and cannot be cut.
     fn step_later(&mut self);
@@ -300,7 +304,4 @@ pub trait CallClock {
 pub enum Topic {
     /// The serving status of some service ([`Registry`]).
     Health,
-    /// Some database that is watched ([`Store::changes_version`](store::Store::changes_version)),
-    /// or the serving status of some service.
-    Changes,
 }

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use bytes::Bytes;
 use store::blob::{News, Sealed, Work};
 use store::{
-    Clock, Commit, CommitOutcome, Condition, DatabaseConfig, DatabaseId, FolderSecret, Mode,
-    Outcomes, ReadView, Store, StoreConfig, WriteBatch,
+    ChangeNews, Clock, Commit, CommitOutcome, Condition, DatabaseConfig, DatabaseId, FolderSecret,
+    Mode, Outcomes, ReadView, Store, StoreConfig, WriteBatch,
 };
 
 use crate::actions::{
@@ -125,6 +125,7 @@ pub(crate) struct Recorder {
     pub sends_left: usize,
     pub wake_at_ns: Option<u64>,
     pub subscribed: Option<Topic>,
+    pub watched: Option<ChangeNews>,
     pub is_held: bool,
     pub echoes_attachment: bool,
     pub now_ns: u64,
@@ -447,6 +448,10 @@ impl Wakeups for Recorder {
         self.subscribed = Some(topic);
     }
 
+    fn watch(&mut self, news: ChangeNews) {
+        self.watched = Some(news);
+    }
+
     fn step_later(&mut self) {
         self.wants_step = true;
     }
@@ -536,6 +541,7 @@ impl Fake {
             asked_bytes: 0,
             puts_back: false,
             subscribed: None,
+            watched: None,
             is_held: false,
             echoes_attachment: false,
             now_ns: 1_000,

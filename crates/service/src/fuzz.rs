@@ -102,7 +102,7 @@ fn end(fake: &mut Fake, is_half_closed: bool, shared: &Shared) {
         fake.woken(shared);
     }
     assert!(
-        fake.actions.is_over || fake.actions.subscribed.is_some(),
+        fake.actions.is_over || fake.actions.subscribed.is_some() || fake.actions.watched.is_some(),
         "the call neither ends nor watches"
     );
 }

@@ -68,6 +68,10 @@ pub const WAITING_CALLS_IN_ANY_CASE: u64 = 4;
 /// thousand watchers of a database at rest cost nothing.
 pub const WATCH_HEARTBEAT_MS: u64 = 10_000;
 
+/// Longest key that bounds the range of a watcher, and longest prefix: both are kept as long as it
+/// watches, so that ten thousand of them keep 20 MB.
+pub const WATCH_KEY_BYTES: usize = 1_024;
+
 /// Changes of a database that a watcher looks at in one step, those outside of its range included:
 /// some 100 µs.
 pub const WATCH_STEP_CHANGES: usize = 1_024;

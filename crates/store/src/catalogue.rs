@@ -58,6 +58,12 @@ impl Database {
         }
     }
 
+    /// It was made by this commit: nothing that readers see of it is older. One of the same name
+    /// that was there before is another one, whose points mean nothing here.
+    pub(crate) fn begin_at(&self, sequence: u64) {
+        self.state.write().sequence = sequence;
+    }
+
     /// The feed, if commits are to be recorded. Asked under the lock of the database.
     #[inline]
     pub(crate) fn open_feed(&self) -> Option<&Feed> {

@@ -108,7 +108,9 @@ impl Committer {
         let mut commit = *commit;
         // The sequence first: a change that has none must not take place.
         let changed = match self.store.next_sequence() {
-            Some(sequence) => (self.carry_out_change(batch, &mut commit)).map(|()| sequence),
+            Some(sequence) => {
+                (self.carry_out_change(batch, &mut commit, sequence)).map(|()| sequence)
+            }
             None => Err(self.store.reserve().refusal()),
         };
         match changed {
@@ -125,6 +127,7 @@ impl Committer {
         &mut self,
         batch: &WriteBatch,
         commit: &mut CommitRecord,
+        sequence: u64,
     ) -> Result<(), Refusal> {
         if let Some(whole) = commit.whole.filter(|whole| whole.is_drop()) {
             let dropped = match whole {
@@ -136,7 +139,7 @@ impl Committer {
             return Ok(());
         }
         let created = (batch.database_to_create(commit))
-            .and_then(|(name, config)| self.store.create_unlogged(name, config));
+            .and_then(|(name, config)| self.store.create_unlogged(name, config, sequence));
         commit.database = created.map_err(Refusal::NotCreated)?;
         Ok(())
     }

@@ -122,7 +122,9 @@ pub use committer::Committer;
 pub use database::{CreateError, DatabaseConfig, DatabaseLimits, DropError, Durability, Kind};
 pub use database_id::DatabaseId;
 pub use defragment::Defragmentation;
-pub use feed::{Change, ChangeKind, ChangeWaker, FeedCommit, NextCommits, WatchError, Watcher};
+pub use feed::{
+    Change, ChangeKind, ChangeNews, ChangeWaker, FeedCommit, NextCommits, WatchError, Watcher,
+};
 pub use garbage::Garbage;
 pub use hash::KeyHasher;
 pub use operation::{Condition, Expiry, List, Mode, Operation};

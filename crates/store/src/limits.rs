@@ -239,10 +239,10 @@ pub const DESCRIPTORS_RESERVED_MIN: usize = 32;
 /// beyond it is opened for each read.
 pub const DESCRIPTORS_TABLES_SHARE: usize = 4;
 
-/// What the change feeds of all databases may hold together, as a share of the memory limit: a
-/// 16th. Each that is open has an equal part of it. What a watcher has not taken when it is dropped
-/// for newer commits is lost to it.
-pub const FEED_SHARE: u64 = 16;
+/// What the change feeds of all databases may hold together, as a share of the memory limit: an
+/// eighth. Each that holds something has an equal part of it. What a watcher has not taken when it
+/// is dropped for newer commits is lost to it.
+pub const FEED_SHARE: u64 = 8;
 
 /// The most of it, in bytes: some seconds of small writes at full speed.
 pub const FEED_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -251,3 +251,11 @@ pub const FEED_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// was cut off has this time to come back. After that commits cost what they do where nobody
 /// watches.
 pub const FEED_KEPT_MS: u64 = 60_000;
+
+/// Commits of a change feed that was closed which are freed at a time: some 50 µs, where each has
+/// one small change.
+pub const FEED_FREED_AT_ONCE: usize = 512;
+
+/// How often all change feeds are looked at, in milliseconds: whether somebody still watches, and
+/// whether they hold more than they may since others hold something too.
+pub const FEED_TRIM_MS: u64 = 1_000;

@@ -71,7 +71,7 @@ struct Shared {
     /// The last commit sequence given out, of whatever database.
     sequence: AtomicU64,
     /// The latest wall clock seen.
-    clock_ms: AtomicU64,
+    clock_ms: Arc<AtomicU64>,
     memory_bytes: AtomicU64,
     memory_limit_bytes: u64,
     /// What the process takes, if that is more than it may; else 0.
@@ -119,11 +119,13 @@ impl Store {
         }
         let identities = Database::in_memory(IDENTITIES_NAME, hidden_config(has_log), &hasher);
         catalogue.add_hidden(DatabaseId::IDENTITIES, identities);
+        let clock_ms = Arc::default();
         let shared = Shared {
             hasher,
             catalogue: RwLock::new(catalogue),
             sequence: AtomicU64::new(0),
-            clock_ms: AtomicU64::new(0),
+            feeds: Feeds::new(config.memory_bytes, &clock_ms),
+            clock_ms,
             memory_bytes: AtomicU64::new(0),
             memory_limit_bytes: config.memory_bytes,
             excessive_process_bytes: AtomicU64::new(0),
@@ -138,7 +140,6 @@ impl Store {
             conversions: AtomicU64::new(0),
             history_id: AtomicU64::new(config.history_id),
             log_statistics: Mutex::default(),
-            feeds: Feeds::new(config.memory_bytes),
             blobs: OnceLock::new(),
             secret: OnceLock::new(),
         };
@@ -181,12 +182,14 @@ impl Store {
         &self,
         name: &str,
         config: DatabaseConfig,
+        sequence: u64,
     ) -> Result<DatabaseId, CreateError> {
         debug_assert!(!self.has_log(), "what is logged is made when it is durable");
         config.check(false, false)?;
         let mut catalogue = self.shared.catalogue.write();
         let id = catalogue.check_insert(name)?;
         let database = Database::in_memory(name, config, &self.shared.hasher);
+        database.begin_at(sequence);
         catalogue.insert(id, database);
         Ok(id)
     }
@@ -213,11 +216,13 @@ impl Store {
         name: &str,
         config: DatabaseConfig,
         tree: Option<TreeIndex>,
+        sequence: u64,
     ) {
         let database = match tree {
             None => Database::in_memory(name, config, &self.shared.hasher),
             Some(tree) => Database::new(name, config, Index::Tree(tree)),
         };
+        database.begin_at(sequence);
         self.shared.catalogue.write().insert(id, database);
     }
 
@@ -255,6 +260,7 @@ impl Store {
             state.memory_bytes = memory_bytes;
         }
         self.change_memory(0, memory_bytes);
+        database.feed(&self.shared.feeds).pass(sequence);
         self.shared.catalogue.write().replace(id, database);
         // Whoever found the older one before must look again.
         let mut state = older.state.write();

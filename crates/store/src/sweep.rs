@@ -34,6 +34,7 @@ impl Store {
     /// hold no [`View`]. Should the commits come to nothing, the entries are found again some time
     /// later.
     pub fn sweep(&self, now_ms: u64, batch: &mut WriteBatch) -> usize {
+        self.feeds().tend(now_ms);
         if now_ms < self.sweep_due_ms() {
             return 0;
         }

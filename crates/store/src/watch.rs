@@ -35,8 +35,6 @@ impl Store {
             };
             let feed = database.feed(self.feeds());
             let watcher = Watcher::begin(feed, resume, present, with_previous);
-            drop(state);
-            self.feeds().trim(self.clock_ms(0));
             return watcher;
         }
         Err(WatchError::Gone)

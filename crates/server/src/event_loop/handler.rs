@@ -272,6 +272,26 @@ impl LoopHandler {
         for call in self.state.subscribers_to_wake() {
             self.with_call(connections, call, LoopState::wake);
         }
+        let LoopState {
+            context,
+            shared,
+            waker,
+            ..
+        } = &mut self.state;
+        if context.watchers.look(&shared.store, waker) {
+            self.wake_watchers(connections);
+        }
+    }
+
+    /// Wakes those who watch databases that have changed, as time allows.
+    fn wake_watchers(&mut self, connections: &mut dyn Connections) {
+        let until_ns = self.state.context.clock.read_ns() + limits::WATCHERS_PER_TICK_US * 1_000;
+        while let Some(call) = self.state.watcher_to_wake() {
+            self.with_call(connections, call, LoopState::wake);
+            if self.state.context.clock.read_ns() >= until_ns {
+                return;
+            }
+        }
     }
 
     /// Takes no new calls on the connection of a slot, if there is one.

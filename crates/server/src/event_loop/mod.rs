@@ -41,6 +41,7 @@ use crate::tasks::LoopTasks;
 use crate::timers::Timers;
 use crate::turn_queue::TurnQueue;
 use crate::unpack_queue::UnpackQueue;
+use crate::watchers::Watchers;
 use crate::write_path::WritePath;
 use crate::wrong_tokens::WrongTokens;
 
@@ -87,10 +88,6 @@ pub(crate) struct LoopState {
     unpack_queue: UnpackQueue,
     drain: Option<Drain>,
     health_version: u64,
-    /// As it was when it was last looked at, and who wakes this loop when it changes: as long as
-    /// calls watch.
-    changes_version: u64,
-    change_waker: Option<store::ChangeWaker>,
     /// The table of identities is another one than in the last tick.
     has_other_identities: bool,
     /// Asks this loop for a tick, from any thread.
@@ -141,8 +138,6 @@ impl LoopState {
             unpack_queue: UnpackQueue::default(),
             drain: None,
             health_version: shared.health.version(),
-            changes_version: 0,
-            change_waker: None,
             has_other_identities: false,
             waker: parts.waker,
             context: StepContext {
@@ -154,6 +149,7 @@ impl LoopState {
                 tasks: parts.tasks,
                 blobs: parts.blobs,
                 wrong_tokens: parts.wrong_tokens,
+                watchers: Watchers::default(),
                 audit: parts.audit,
             },
             shared,

@@ -1,7 +1,5 @@
 //! What a loop does once in every tick, beside the calls that came in.
 
-use std::sync::Arc;
-
 use service::identities::NEVER_MS;
 use store::tree::TreeError;
 use store::{Outcomes, ReadAhead, WriteBatch};
@@ -169,35 +167,20 @@ impl LoopState {
         clock.tick_ns().checked_add(wait_ns)
     }
 
-    /// The calls that wait for something that has changed since this was asked last.
+    /// The calls that wait for a change of health, if there was one since this was asked last.
     pub(super) fn subscribers_to_wake(&mut self) -> Vec<CallId> {
         let version = self.shared.health.version();
-        if version != self.health_version {
-            self.health_version = version;
-            return self.calls.subscribers().collect();
-        }
-        match self.calls.has_watching() {
-            true => self.watching_to_wake(),
-            false => Vec::new(),
-        }
-    }
-
-    /// The calls that watch a database, if one that somebody watches has changed.
-    #[cold]
-    fn watching_to_wake(&mut self) -> Vec<CallId> {
-        let store = &self.shared.store;
-        if self.change_waker.is_none() {
-            // Before it is looked what has changed: nobody has woken this loop so far.
-            self.change_waker = Some(store.wake_at_changes(Arc::clone(&self.waker)));
-        } else if store.changes_version() == self.changes_version {
+        if version == self.health_version {
             return Vec::new();
         }
-        self.changes_version = store.changes_version();
-        let watching = self.calls.watching();
-        if watching.is_empty() {
-            self.change_waker = None;
-        }
-        watching
+        self.health_version = version;
+        self.calls.subscribers().collect()
+    }
+
+    /// The next call that watches a database which has changed.
+    pub(super) fn watcher_to_wake(&mut self) -> Option<CallId> {
+        let (calls, watchers) = (&self.calls, &mut self.context.watchers);
+        watchers.next(|id| calls.is_running(id))
     }
 
     /// Has the connections visited that go on in the next turn of the loop, and ends the tick for
@@ -237,7 +220,8 @@ impl LoopState {
     /// Returns when the loop is to tick next although nothing comes in.
     pub(super) fn next_deadline_ns(&self) -> Option<u64> {
         let has_work = self.context.batch.has_work();
-        if self.calls.has_abandoned() || has_work || self.readers.has_results() {
+        let is_due = has_work || self.context.watchers.has_waiting();
+        if self.calls.has_abandoned() || is_due || self.readers.has_results() {
             return Some(0);
         }
         let next = [

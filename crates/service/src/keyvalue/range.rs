@@ -72,7 +72,7 @@ impl Rest {
 
     /// Has what is kept of the keys counted as held by the caller's connection, for a call that has
     /// sent nothing yet.
-    pub(super) fn hold_request(&self, actions: &mut impl ResponseMemory) {
+    fn hold_request(&self, actions: &mut impl ResponseMemory) {
         let bytes = self.held_bytes();
         if bytes > 0 {
             actions.hold_request(bytes);

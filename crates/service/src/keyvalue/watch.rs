@@ -2,8 +2,7 @@
 //!
 //! A watcher keeps the point up to which it has been told everything, and nothing of what it will
 //! be told: a caller that does not read holds no memory, and has lost its place when the feed has
-//! gone on too far. It is woken when a database that somebody watches has changed
-//! ([`Topic::Changes`]), and looks at the feed only if that is its own.
+//! gone on too far. It is woken when its database has changed.
 
 use std::sync::Arc;
 
@@ -17,7 +16,7 @@ use store::{Change, ChangeKind, Entry, FeedCommit, NextCommits, WatchError, Watc
 use super::messages::{HistoryPoint, decode_watch};
 use super::range::Rest;
 use super::refuse;
-use crate::actions::{CallClock, Permissions, ResponseMemory, Responses, SendRoom, Topic, Wakeups};
+use crate::actions::{CallClock, Permissions, ResponseMemory, Responses, SendRoom, Wakeups};
 use crate::call::Shared;
 use crate::limits::{WATCH_HEARTBEAT_MS, WATCH_MESSAGE_BYTES, WATCH_STEP_CHANGES};
 use crate::method::Method;
@@ -44,6 +43,8 @@ pub(super) struct Watch {
     sent_changes: usize,
     /// When the caller is told at the latest where it stands; 0: it has not been told anything.
     heartbeat_ns: u64,
+    /// When it is woken next, whatever happens: not later than that.
+    alarm_ns: u64,
     /// Held as long as the call lives.
     _place: WaitingPlace,
 }
@@ -84,7 +85,7 @@ impl Watch {
     pub(super) fn begin(
         bytes: &[u8],
         shared: &Shared,
-        actions: &mut (impl Permissions + ResponseMemory + Wakeups),
+        actions: &mut (impl Permissions + Wakeups),
     ) -> Result<Box<Watch>, Status> {
         let decoded = decode_watch(bytes);
         let (request, max_bytes) =
@@ -100,8 +101,7 @@ impl Watch {
             .watch(database, resume, request.with_previous)
             .map_err(refusal)?;
         let keys = Rest::new(request.keys);
-        keys.hold_request(actions);
-        actions.subscribe(Topic::Changes);
+        actions.watch(watcher.news());
         Ok(Box::new(Watch {
             watcher,
             keys,
@@ -110,6 +110,7 @@ impl Watch {
             max_bytes: usize::try_from(max_bytes).unwrap_or(usize::MAX),
             sent_changes: 0,
             heartbeat_ns: 0,
+            alarm_ns: 0,
             _place: place,
         }))
     }
@@ -126,7 +127,7 @@ impl Watch {
         }
         let is_due = actions.now_ns() >= self.heartbeat_ns;
         if !(is_due || self.watcher.has_news() || self.sent_changes > 0) {
-            return actions.wake_at_ns(self.heartbeat_ns);
+            return self.rest(actions);
         }
         // What the peer's windows do not let out would wait, and hold up other calls of its
         // connection.
@@ -148,15 +149,29 @@ impl Watch {
         }
         let is_news = !response.told.is_empty();
         if is_news || is_due {
-            actions.message(|out| self.encode(&response, shared, out));
-            self.keys.hold_request(actions);
+            actions.message(|out| {
+                let start = out.len();
+                self.encode(&response, shared, out);
+                debug_assert!(
+                    out.len() - start <= response.bytes,
+                    "what is claimed is enough"
+                );
+            });
             self.heartbeat_ns = actions.now_ns() + WATCH_HEARTBEAT_MS * 1_000_000;
         }
         self.watcher.pass(response.through);
         self.sent_changes = response.sent_changes;
         match self.watcher.has_news() || self.sent_changes > 0 {
             true => actions.step_later(),
-            false => actions.wake_at_ns(self.heartbeat_ns),
+            false => self.rest(actions),
+        }
+    }
+
+    /// Sees to it that there is a heartbeat. An alarm that is set stays, though it may ring early.
+    fn rest(&mut self, actions: &mut (impl Wakeups + CallClock)) {
+        if self.alarm_ns <= actions.now_ns() {
+            self.alarm_ns = self.heartbeat_ns;
+            actions.wake_at_ns(self.alarm_ns);
         }
     }
 
@@ -234,7 +249,7 @@ impl Watch {
             form.with_previous = false;
             bytes = all_of(form);
         }
-        if bytes > room_bytes && !self.keys_only {
+        if bytes > room_bytes && !self.keys_only && !is_rest {
             let changes = places.iter().filter_map(|&place| commit.change(place));
             let mut values: Vec<usize> = changes.map(|change| value_bytes(&change)).collect();
             values.sort_unstable();

@@ -87,7 +87,7 @@ impl Publisher {
     ) {
         let id = commit.database;
         if config.kind == Kind::Memory {
-            return self.store.insert_database(id, name, *config, None);
+            return (self.store).insert_database(id, name, *config, None, commit.sequence);
         }
         let generation = Generation {
             database: id,
@@ -96,7 +96,7 @@ impl Publisher {
         let folder = self.store.trees().expect("it was checked");
         let writer = folder.begin(generation, None);
         let tree = Some(writer.index().clone());
-        self.store.insert_database(id, name, *config, tree);
+        (self.store).insert_database(id, name, *config, tree, commit.sequence);
         // Behind that: those who keep the trees may have to name the database at once.
         trees.insert(id, writer);
     }

@@ -105,7 +105,7 @@ impl<'a> Replay<'a> {
                     return Err(error("a database with the number of another one"));
                 }
                 self.store
-                    .insert_database(record.database, name, config, None);
+                    .insert_database(record.database, name, config, None, record.sequence);
                 if config.kind == Kind::Disk {
                     let generation = generation_of(record);
                     self.trees.begin_empty(record.database, generation);
@@ -302,7 +302,7 @@ impl Visitor for Replay<'_> {
             let checked = self.store.check_create(&database.name, &database.config);
             checked.map_err(|_| "a database of its catalogue cannot be made")?;
             self.store
-                .insert_database(database.id, &database.name, database.config, None);
+                .insert_database(database.id, &database.name, database.config, None, 0);
         }
         self.store.skip_database_numbers(header.next_database);
         Ok(())

@@ -1,19 +1,25 @@
 //! What the feeds of all databases share: their bound, and who is woken when something has changed.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use super::Feed;
+use super::{Feed, FeedCommit};
 use crate::limits;
 
 /// The feeds of a store.
 pub(crate) struct Feeds {
     /// What all of them may hold, in bytes.
     all_bytes: usize,
+    /// What they hold, and how many of them hold something.
+    held_bytes: AtomicUsize,
+    holding: AtomicUsize,
     open: AtomicUsize,
+    /// When they are looked at next, by the clock of the store.
+    trim_due_ms: AtomicU64,
     /// How often something was recorded.
     version: AtomicU64,
     /// Something was recorded, and nobody was told yet.
@@ -21,6 +27,11 @@ pub(crate) struct Feeds {
     known: Mutex<Vec<Weak<Feed>>>,
     wakers: Mutex<Vec<(u64, Waker)>>,
     next_waker: AtomicU64,
+    /// The clock of the store.
+    clock_ms: Arc<AtomicU64>,
+    /// What feeds have held that were closed, to be freed.
+    discarded: Mutex<Vec<VecDeque<Arc<FeedCommit>>>>,
+    has_discarded: AtomicBool,
 }
 
 type Waker = Arc<dyn Fn() + Send + Sync>;
@@ -36,27 +47,49 @@ impl fmt::Debug for Feeds {
 }
 
 impl Feeds {
-    /// `memory_limit_bytes` is what all entries of the store may take.
-    pub(crate) fn new(memory_limit_bytes: u64) -> Arc<Feeds> {
+    /// `memory_limit_bytes` is what all entries of the store may take, `clock_ms` its clock.
+    pub(crate) fn new(memory_limit_bytes: u64, clock_ms: &Arc<AtomicU64>) -> Arc<Feeds> {
         let share = memory_limit_bytes / limits::FEED_SHARE;
         let share = usize::try_from(share).unwrap_or(usize::MAX);
         Arc::new(Feeds {
             all_bytes: share.min(limits::FEED_BYTES_MAX),
+            held_bytes: AtomicUsize::new(0),
+            holding: AtomicUsize::new(0),
             open: AtomicUsize::new(0),
+            trim_due_ms: AtomicU64::new(0),
             version: AtomicU64::new(0),
             has_news: AtomicBool::new(false),
             known: Mutex::default(),
             wakers: Mutex::default(),
             next_waker: AtomicU64::new(0),
+            clock_ms: Arc::clone(clock_ms),
+            discarded: Mutex::default(),
+            has_discarded: AtomicBool::new(false),
         })
     }
 
-    /// What one feed may hold, in bytes.
+    /// What one feed may hold, in bytes: as much as each other that holds something.
     pub(super) fn bound_bytes(&self) -> usize {
-        self.all_bytes / self.open.load(Ordering::Relaxed).max(1)
+        self.all_bytes / self.holding.load(Ordering::Relaxed).max(1)
     }
 
-    /// A feed opens: the others make room for it when it is their turn ([`Feeds::trim`]).
+    /// Whether they hold more than they may together.
+    pub(super) fn are_full(&self) -> bool {
+        self.held_bytes.load(Ordering::Relaxed) > self.all_bytes
+    }
+
+    /// One of them holds so many bytes now.
+    pub(super) fn note_held(&self, before_bytes: usize, bytes: usize) {
+        let order = Ordering::Relaxed;
+        (self.held_bytes).fetch_add(bytes.wrapping_sub(before_bytes), order);
+        match (before_bytes > 0, bytes > 0) {
+            (false, true) => self.holding.fetch_add(1, order),
+            (true, false) => self.holding.fetch_sub(1, order),
+            _ => return,
+        };
+    }
+
+    /// A feed opens.
     pub(super) fn open(&self, feed: &Arc<Feed>) {
         self.open.fetch_add(1, Ordering::Relaxed);
         let mut known = self.known.lock();
@@ -73,11 +106,76 @@ impl Feeds {
 
     /// Has all feeds drop what is beyond their bound, and those closed that nobody has watched for
     /// long.
-    pub(crate) fn trim(&self, now_ms: u64) {
+    fn trim(&self, now_ms: u64) {
         let known = self.known.lock().clone();
         for feed in known.iter().filter_map(Weak::upgrade) {
-            feed.trim(self.bound_bytes(), now_ms);
+            feed.trim(now_ms);
         }
+    }
+
+    /// The latest time that the store has seen, in milliseconds since 1970.
+    pub(super) fn now_ms(&self) -> u64 {
+        self.clock_ms.load(Ordering::Relaxed)
+    }
+
+    /// Has commits freed later that are not needed any more.
+    pub(super) fn discard(&self, commits: VecDeque<Arc<FeedCommit>>) {
+        if !commits.is_empty() {
+            self.discarded.lock().push(commits);
+            self.has_discarded.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Frees some of what is not needed any more, and now and then has all feeds looked at. To be
+    /// called often, without a lock.
+    #[inline]
+    pub(crate) fn tend(&self, now_ms: u64) {
+        if self.has_discarded.load(Ordering::Relaxed) {
+            self.free_discarded();
+        }
+        if self.open.load(Ordering::Relaxed) > 0 {
+            self.trim_if_due(now_ms);
+        }
+    }
+
+    #[cold]
+    fn trim_if_due(&self, now_ms: u64) {
+        let order = Ordering::Relaxed;
+        let due_ms = self.trim_due_ms.load(order);
+        let next_ms = now_ms + limits::FEED_TRIM_MS;
+        let is_mine = now_ms >= due_ms
+            && (self.trim_due_ms)
+                .compare_exchange(due_ms, next_ms, order, order)
+                .is_ok();
+        if is_mine {
+            self.trim(now_ms);
+        }
+    }
+
+    #[cold]
+    fn free_discarded(&self) {
+        let mut discarded = self.discarded.lock();
+        let Some(last) = discarded.last_mut() else {
+            self.has_discarded.store(false, Ordering::Relaxed);
+            return;
+        };
+        let count = last.len().min(limits::FEED_FREED_AT_ONCE);
+        let freed: Vec<_> = last.drain(..count).collect();
+        if last.is_empty() {
+            discarded.pop();
+        }
+        drop(discarded);
+        drop(freed);
+    }
+
+    #[cfg(test)]
+    pub(super) fn discarded_commits(&self) -> usize {
+        self.discarded.lock().iter().map(VecDeque::len).sum()
+    }
+
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        self.held_bytes.load(Ordering::Relaxed)
     }
 
     #[cfg(test)]

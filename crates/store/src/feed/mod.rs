@@ -7,7 +7,7 @@
 //!
 //! Nothing is kept for a watcher beside its point: one that does not take what there is holds
 //! nothing, and has lost its place when the feed has dropped the oldest commits for new ones. All
-//! feeds together have a bound, of which each open one may have an equal part.
+//! feeds together have a bound, of which each that holds something may have an equal part.
 //!
 //! A feed opens under the write lock of its database, which publishing holds as well: so between
 //! what a reader has seen and the first commit that is recorded there is none.
@@ -67,6 +67,8 @@ pub(crate) struct Feed {
     is_open: AtomicBool,
     /// The last commit that was recorded, or that readers had seen when it opened.
     last: AtomicU64,
+    /// How often it was changed.
+    changes: AtomicU64,
     /// Watchers that also want to know what was there before.
     wanting_previous: AtomicUsize,
     state: Mutex<FeedState>,
@@ -79,8 +81,8 @@ struct FeedState {
     /// All that came behind this commit is here.
     behind: u64,
     watchers: usize,
-    /// When the first commit came that nobody watched, by the clock of the store; 0: none did.
-    unwatched_since_ms: u64,
+    /// When the last watcher left, by the clock of the store.
+    left_ms: u64,
     /// The database is gone.
     is_over: bool,
 }
@@ -91,6 +93,7 @@ impl Feed {
             feeds: Arc::clone(feeds),
             is_open: AtomicBool::new(false),
             last: AtomicU64::new(0),
+            changes: AtomicU64::new(0),
             wanting_previous: AtomicUsize::new(0),
             state: Mutex::default(),
         })
@@ -113,21 +116,36 @@ impl Feed {
         let commit = recorded.finish();
         let (sequence, at_ms) = (commit.sequence(), commit.at_ms());
         let mut state = self.state.lock();
-        if state.watchers == 0 {
-            if state.unwatched_since_ms == 0 {
-                state.unwatched_since_ms = at_ms.max(1);
-            }
-            if at_ms.saturating_sub(state.unwatched_since_ms) >= limits::FEED_KEPT_MS {
-                return self.close(&mut state);
-            }
+        // It may have been closed since it was asked.
+        if !self.is_open() {
+            return;
+        }
+        if state.is_left(at_ms) {
+            return self.close(&mut state);
         }
         if !commit.is_empty() {
-            state.bytes += commit.held_bytes();
+            let bytes = state.bytes + commit.held_bytes();
+            state.set_bytes(bytes, &self.feeds);
             state.commits.push_back(Arc::new(commit));
-            state.shrink(self.feeds.bound_bytes());
+            state.shrink(&self.feeds, &mut drop);
         }
         self.last.store(sequence, Ordering::Release);
         drop(state);
+        self.note_change();
+    }
+
+    /// Readers see another commit, which has changed nothing: the database was converted.
+    pub(crate) fn pass(&self, sequence: u64) {
+        let state = self.state.lock();
+        if self.is_open() {
+            self.last.fetch_max(sequence, Ordering::Release);
+        }
+        drop(state);
+        self.note_change();
+    }
+
+    fn note_change(&self) {
+        self.changes.fetch_add(1, Ordering::Release);
         self.feeds.note_change();
     }
 
@@ -150,13 +168,13 @@ impl Feed {
             return Err(WatchError::Lost { asked, present });
         }
         if !is_open {
+            debug_assert!(state.commits.is_empty(), "a closed feed has none");
             state.behind = present;
             self.last.store(present, Ordering::Release);
             self.is_open.store(true, Ordering::Relaxed);
             self.feeds.open(self);
         }
         state.watchers += 1;
-        state.unwatched_since_ms = 0;
         drop(state);
         (self.wanting_previous).fetch_add(usize::from(with_previous), Ordering::Relaxed);
         Ok(Watcher {
@@ -166,13 +184,11 @@ impl Feed {
         })
     }
 
+    /// What it holds is freed later, some at a time: it may be much.
     fn close(&self, state: &mut FeedState) {
-        let (watchers, is_over) = (state.watchers, state.is_over);
-        *state = FeedState {
-            watchers,
-            is_over,
-            ..FeedState::default()
-        };
+        self.feeds.discard(std::mem::take(&mut state.commits));
+        state.set_bytes(0, &self.feeds);
+        state.behind = 0;
         if self.is_open.swap(false, Ordering::Relaxed) {
             self.feeds.close();
         }
@@ -184,18 +200,19 @@ impl Feed {
         state.is_over = true;
         self.close(&mut state);
         drop(state);
-        self.feeds.note_change();
+        self.note_change();
     }
 
     /// Drops what is beyond a bound that has become less, or what nobody has watched for long.
-    fn trim(&self, bound_bytes: usize, now_ms: u64) {
+    fn trim(&self, now_ms: u64) {
         let mut state = self.state.lock();
-        let since_ms = state.unwatched_since_ms;
-        let is_unwatched = state.watchers == 0 && since_ms != 0;
-        match is_unwatched && now_ms.saturating_sub(since_ms) >= limits::FEED_KEPT_MS {
-            true => self.close(&mut state),
-            false => state.shrink(bound_bytes),
+        if state.is_left(now_ms) {
+            return self.close(&mut state);
         }
+        let mut dropped = VecDeque::new();
+        state.shrink(&self.feeds, &mut |commit| dropped.push_back(commit));
+        drop(state);
+        self.feeds.discard(dropped);
     }
 
     #[cfg(test)]
@@ -205,13 +222,26 @@ impl Feed {
 }
 
 impl FeedState {
-    /// Drops the oldest commits until the rest has room.
-    fn shrink(&mut self, bound_bytes: usize) {
-        while self.bytes > bound_bytes
+    /// Whether nobody has watched for so long that nobody comes back.
+    fn is_left(&self, now_ms: u64) -> bool {
+        self.watchers == 0 && now_ms.saturating_sub(self.left_ms) >= limits::FEED_KEPT_MS
+    }
+
+    fn set_bytes(&mut self, bytes: usize, feeds: &Feeds) {
+        feeds.note_held(self.bytes, bytes);
+        self.bytes = bytes;
+    }
+
+    /// Drops the oldest commits until the rest has room. The newest stays as long as all feeds
+    /// together have room: who keeps up is told of it, however large it is.
+    fn shrink(&mut self, feeds: &Feeds, drop: &mut dyn FnMut(Arc<FeedCommit>)) {
+        while self.bytes > feeds.bound_bytes()
+            && (self.commits.len() > 1 || feeds.are_full())
             && let Some(oldest) = self.commits.pop_front()
         {
-            self.bytes -= oldest.held_bytes();
-            self.behind = oldest.sequence();
+            self.set_bytes(self.bytes - oldest.held_bytes(), feeds);
+            self.behind = self.behind.max(oldest.sequence());
+            drop(oldest);
         }
     }
 }
@@ -284,6 +314,11 @@ impl Watcher {
         feed.enter(resume, present, with_previous)
     }
 
+    /// Returns what tells whether there may be something to take.
+    pub fn news(&self) -> ChangeNews {
+        ChangeNews(Arc::clone(&self.feed))
+    }
+
     /// Returns up to which commit all was taken.
     pub fn position(&self) -> u64 {
         self.position
@@ -318,7 +353,7 @@ impl Watcher {
         let first = rest.partition_point(|commit| commit.sequence() <= self.position);
         let mut left = changes;
         let mut commits: Vec<Arc<FeedCommit>> = Vec::new();
-        let mut through = last;
+        let mut through = last.max(self.position);
         for commit in rest.range(first..) {
             if left == 0
                 && let Some(taken) = commits.last()
@@ -339,6 +374,18 @@ impl Watcher {
     }
 }
 
+/// Tells somebody else whether a database that is watched has changed.
+#[derive(Clone, Debug)]
+pub struct ChangeNews(Arc<Feed>);
+
+impl ChangeNews {
+    /// Returns how often it has changed.
+    #[inline]
+    pub fn changes(&self) -> u64 {
+        self.0.changes.load(Ordering::Acquire)
+    }
+}
+
 /// What comes next for a watcher.
 #[derive(Debug)]
 pub struct NextCommits {
@@ -350,7 +397,10 @@ pub struct NextCommits {
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        self.feed.state.lock().watchers -= 1;
+        let mut state = self.feed.state.lock();
+        state.watchers -= 1;
+        state.left_ms = self.feed.feeds.now_ms();
+        drop(state);
         let previous = usize::from(self.with_previous);
         (self.feed.wanting_previous).fetch_sub(previous, Ordering::Relaxed);
     }

@@ -6,6 +6,8 @@ use crate::clock::Clock;
 use crate::committer::Committer;
 use crate::database::{DatabaseConfig, Durability};
 use crate::database_id::DatabaseId;
+use crate::index::Index;
+use crate::memory::MemoryIndex;
 use crate::operation::{Condition, Expiry, Mode, Operation};
 use crate::outcome::Outcomes;
 use crate::store::{Store, StoreConfig};
@@ -85,10 +87,17 @@ impl Bench {
         self.store.watch(DEFAULT, resume, false)
     }
 
+    /// Does what loops do now and then, so much later.
+    fn tend_after(&mut self, ms: u64) {
+        self.now_ms += ms;
+        self.store.clock_ms(self.now_ms);
+        self.store.feeds().tend(self.now_ms);
+    }
+
     /// That of a database which somebody has watched.
     fn feed(&self, id: DatabaseId) -> Arc<Feed> {
         let database = self.store.find(id).expect("it is there");
-        let none = Feeds::new(0);
+        let none = Feeds::new(0, &Arc::default());
         let feed = database.feed(&none);
         assert!(!Arc::ptr_eq(&feed.feeds, &none), "nobody has watched it");
         Arc::clone(feed)
@@ -331,10 +340,12 @@ fn the_oldest_commits_go_when_there_are_too_many() {
 }
 
 #[test]
-fn feeds_that_are_open_have_equal_parts() {
+fn feeds_that_hold_something_have_equal_parts() {
     let mut bench = Bench::new(20_000);
-    let other = bench.create("other");
-    let watcher = bench.watch(None).expect("it is there");
+    let (other, idle) = (bench.create("other"), bench.create("idle"));
+    let _watcher = bench.watch(None).expect("it is there");
+    // It holds nothing, and takes nothing from anybody.
+    let _idle = bench.store.watch(idle, None, false).expect("it is there");
     let value = [7; 1_000];
     for turn in 0..2 {
         for _ in 0..30 {
@@ -343,22 +354,45 @@ fn feeds_that_are_open_have_equal_parts() {
         let alone = bench.feed(DEFAULT).held_bytes();
         assert!((15_000..=20_000).contains(&alone), "{alone}");
         let both = bench.store.watch(other, None, false).expect("it is there");
-        let half = bench.feed(DEFAULT).held_bytes();
-        assert!((5_000..=10_000).contains(&half), "{turn}: {half}");
         for _ in 0..30 {
             bench.commit(other, &[put(b"k", &value, Expiry::None)]);
         }
         let its = bench.feed(other).held_bytes();
         assert!((5_000..=10_000).contains(&its), "{its}");
+        bench.tend_after(limits::FEED_TRIM_MS);
+        let half = bench.feed(DEFAULT).held_bytes();
+        assert!((5_000..=10_000).contains(&half), "{turn}: {half}");
         drop(both);
         // When it has not been watched for long, the other one has all.
-        bench.commit(other, &[put(b"k", b"", Expiry::None)]);
-        bench.now_ms += limits::FEED_KEPT_MS;
-        bench.commit(other, &[put(b"k", b"", Expiry::None)]);
+        bench.tend_after(limits::FEED_KEPT_MS);
         assert_eq!(bench.feed(other).held_bytes(), 0);
         assert!(!bench.feed(other).is_open());
     }
-    drop(watcher);
+}
+
+/// Who keeps up is told of it, also where others hold something.
+#[test]
+fn the_newest_commit_stays_however_large_it_is() {
+    let mut bench = Bench::new(20_000);
+    let other = bench.create("other");
+    let _others = bench.store.watch(other, None, false).expect("it is there");
+    bench.commit(other, &[put(b"k", b"v", Expiry::None)]);
+    let mut watcher = bench.watch(None).expect("it is there");
+    for _ in 0..2 {
+        for bytes in [100, 15_000, 18_000] {
+            let sequence = bench.put(b"k", &vec![7; bytes]);
+            assert_eq!(take(&mut watcher), Ok(vec![sequence]), "{bytes}");
+        }
+        // More than all may hold together.
+        bench.put(b"k", &[7; 21_000]);
+        assert!(take(&mut watcher).is_err());
+        watcher = bench.watch(None).expect("it is there");
+    }
+    let feeds = Arc::clone(&bench.feed(other).feeds);
+    assert_eq!(
+        feeds.held(),
+        bench.feed(DEFAULT).held_bytes() + bench.feed(other).held_bytes()
+    );
 }
 
 #[test]
@@ -367,46 +401,112 @@ fn a_feed_stays_open_for_a_while_for_one_that_was_cut_off() {
     for _ in 0..2 {
         let watcher = bench.watch(None).expect("it is there");
         let point = watcher.position();
+        // It has watched for long before it is cut off.
+        bench.tend_after(2 * limits::FEED_KEPT_MS);
         drop(watcher);
         let first = bench.put(b"k", b"1");
-        bench.now_ms += limits::FEED_KEPT_MS - 1;
+        bench.tend_after(limits::FEED_KEPT_MS - 1);
         let second = bench.put(b"k", b"2");
         let mut again = bench.watch(Some(point)).expect("it has come back in time");
         assert_eq!(take(&mut again), Ok(vec![first, second]));
-        // As long as somebody watches, it stays open.
-        bench.now_ms += 2 * limits::FEED_KEPT_MS;
+        bench.tend_after(2 * limits::FEED_KEPT_MS);
         let third = bench.put(b"k", b"3");
         assert_eq!(take(&mut again), Ok(vec![third]));
         drop(again);
-        bench.put(b"k", b"4");
-        assert!(bench.watch(Some(third)).is_ok());
-        let fourth = bench.put(b"k", b"4");
+        // By the next commit, if nobody looks before.
         bench.now_ms += limits::FEED_KEPT_MS;
-        let fifth = bench.put(b"k", b"5");
+        let fourth = bench.put(b"k", b"4");
         assert!(!bench.feed(DEFAULT).is_open());
         assert_eq!(bench.feed(DEFAULT).held_bytes(), 0);
         let lost = WatchError::Lost {
-            asked: fourth,
-            present: fifth,
+            asked: third,
+            present: fourth,
         };
-        assert_eq!(bench.watch(Some(fourth)).map(|_| ()), Err(lost));
+        assert_eq!(bench.watch(Some(third)).map(|_| ()), Err(lost));
+        // Where nothing is written, too.
+        drop(bench.watch(None));
+        assert!(bench.feed(DEFAULT).is_open());
+        bench.tend_after(limits::FEED_KEPT_MS);
+        assert!(!bench.feed(DEFAULT).is_open());
+    }
+    assert_eq!(bench.feed(DEFAULT).feeds.open_feeds(), 0);
+}
+
+/// To free much takes long: whoever commits does not wait for that.
+#[test]
+fn what_a_closed_feed_held_is_freed_some_at_a_time() {
+    let mut bench = Bench::new(10 << 20);
+    for _ in 0..2 {
+        drop(bench.watch(None));
+        let commits = 2 * limits::FEED_FREED_AT_ONCE + 1;
+        for _ in 0..commits {
+            bench.put(b"k", b"v");
+        }
+        let feeds = Arc::clone(&bench.feed(DEFAULT).feeds);
+        bench.tend_after(limits::FEED_KEPT_MS);
+        assert_eq!((feeds.held(), feeds.discarded_commits()), (0, commits));
+        for left in [commits - limits::FEED_FREED_AT_ONCE, 1, 0, 0] {
+            bench.tend_after(0);
+            assert_eq!(feeds.discarded_commits(), left);
+        }
     }
 }
 
-/// Where nothing is written, others that begin to watch give its part free.
+/// It was asked for before that, under another lock.
 #[test]
-fn a_feed_at_rest_is_closed_when_another_opens() {
+fn a_commit_that_is_published_while_its_feed_closes_is_not_kept() {
     let mut bench = Bench::new(1 << 20);
-    let other = bench.create("other");
-    for _ in 0..2 {
-        drop(bench.watch(None));
-        bench.put(b"k", b"1");
-        bench.now_ms += limits::FEED_KEPT_MS;
-        bench.store.clock_ms(bench.now_ms);
-        assert!(bench.feed(DEFAULT).is_open());
-        drop(bench.store.watch(other, None, false));
-        assert!(!bench.feed(DEFAULT).is_open());
-        assert!(bench.feed(other).is_open());
+    drop(bench.watch(None));
+    let feed = bench.feed(DEFAULT);
+    let late = feed.record(7, bench.now_ms);
+    bench.tend_after(limits::FEED_KEPT_MS);
+    feed.add(late);
+    assert_eq!((feed.held_bytes(), feed.state.lock().commits.len()), (0, 0));
+    let before = bench.put(b"k", b"v");
+    let mut watcher = bench.watch(None).expect("it is there");
+    assert_eq!(take(&mut watcher), Ok(vec![]));
+    assert_eq!(watcher.position(), before);
+}
+
+/// One of the same name that was there before is another one.
+#[test]
+fn a_point_from_before_a_database_was_made_is_refused() {
+    let mut bench = Bench::new(1 << 20);
+    let mut older = bench.put(b"k", b"v");
+    for name in ["one", "one"] {
+        let id = bench.create(name);
+        let watcher = bench.store.watch(id, None, false).expect("it is there");
+        let begun = watcher.position();
+        assert!(begun > older);
+        bench.commit(id, &[put(b"k", b"v", Expiry::None)]);
+        let error = bench.store.watch(id, Some(older), false).map(|_| ());
+        assert!(matches!(error, Err(WatchError::Lost { .. })), "{error:?}");
+        assert!(bench.store.watch(id, Some(begun), false).is_ok());
+        older = bench.run(|batch| batch.drop_database(0, id));
+    }
+}
+
+/// Readers see a commit that changes nothing.
+#[test]
+fn whoever_begins_behind_a_conversion_stays_there() {
+    let bench = Bench::new(1 << 20);
+    let mut before = bench.watch(None).expect("it is there");
+    for sequence in [10, 20] {
+        let index = MemoryIndex::new(bench.store.hasher().clone());
+        let config = bench.store.config(DEFAULT).expect("it is there");
+        drop(
+            bench
+                .store
+                .convert_database(DEFAULT, config, Index::Memory(index), 0, sequence),
+        );
+        let mut after = bench.watch(None).expect("it is there");
+        assert_eq!(after.position(), sequence);
+        assert_eq!(take(&mut after), Ok(vec![]));
+        assert_eq!(after.position(), sequence);
+        assert!(before.has_news());
+        assert_eq!(take(&mut before), Ok(vec![]));
+        assert_eq!(before.position(), sequence);
+        assert!(bench.watch(Some(sequence)).is_ok());
     }
 }
 
@@ -417,7 +517,6 @@ fn who_watches_a_database_that_is_dropped_hears_of_it() {
         let id = bench.create("brief");
         let mut watcher = bench.store.watch(id, None, false).expect("it is there");
         let feed = bench.feed(id);
-        bench.commit(id, &[put(b"k", b"v", Expiry::None)]);
         bench.run(|batch| batch.drop_database(0, id));
         assert!(watcher.has_news());
         assert_eq!(take(&mut watcher), Err(WatchError::Gone));
@@ -433,8 +532,14 @@ fn those_who_wait_are_woken_once_for_what_came_together() {
     let mut bench = Bench::new(1 << 20);
     let woken = Arc::new(Counter::new(0));
     let count = || {
-        let woken = Arc::clone(&woken);
+        let (woken, store) = (Arc::clone(&woken), bench.store.clone());
+        let before = store.changes_version();
         let wake = move || {
+            assert_ne!(
+                store.changes_version(),
+                before,
+                "it is looked at by those who are woken"
+            );
             woken.fetch_add(1, Ordering::Relaxed);
         };
         bench.store.wake_at_changes(Arc::new(wake))

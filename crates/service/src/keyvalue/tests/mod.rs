@@ -15,8 +15,8 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use store::{
-    Clock, Commit, Committer, DatabaseConfig, DatabaseId, DatabaseLimits, Decision, Mode, Outcomes,
-    ReadView, Store, StoreConfig, WriteBatch,
+    ChangeNews, Clock, Commit, Committer, DatabaseConfig, DatabaseId, DatabaseLimits, Decision,
+    Mode, Outcomes, ReadView, Store, StoreConfig, WriteBatch,
 };
 
 use crate::actions::{
@@ -557,6 +557,10 @@ impl Wakeups for Room<'_> {
 
     fn subscribe(&mut self, _topic: Topic) {
         unreachable!("nothing here waits for a topic");
+    }
+
+    fn watch(&mut self, _news: ChangeNews) {
+        unreachable!("those who watch have tests of their own");
     }
 
     fn step_later(&mut self) {

@@ -1,0 +1,105 @@
+//! The calls of a loop that watch databases.
+
+use std::sync::Arc;
+
+use store::{ChangeNews, ChangeWaker, Store};
+
+use crate::SharedWaker;
+use crate::call_id::CallId;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Watchers {
+    list: Vec<Watching>,
+    /// How often databases that are watched had changed when this was last looked.
+    version: u64,
+    /// Has this loop woken at each change, as long as there is a call in the list.
+    waker: Option<ChangeWaker>,
+    /// The place of the next call that is to be looked at, while some are.
+    next: Option<usize>,
+    /// Something has changed since those before that place were looked at.
+    begins_anew: bool,
+}
+
+/// A call that watches a database.
+struct Watching {
+    call: CallId,
+    news: ChangeNews,
+    /// How often the database had changed when the call was last woken.
+    changes: u64,
+}
+
+impl Watchers {
+    /// A call begins to watch a database. It has seen it as it is.
+    pub fn add(&mut self, call: CallId, news: ChangeNews) {
+        let changes = news.changes();
+        let watching = Watching {
+            call,
+            news,
+            changes,
+        };
+        self.list.push(watching);
+    }
+
+    /// Looks whether databases have changed that calls watch. Returns whether some calls are to be
+    /// asked for.
+    #[inline]
+    pub fn look(&mut self, store: &Store, waker: &SharedWaker) -> bool {
+        if self.list.is_empty() {
+            return false;
+        }
+        self.look_at_changes(store, waker);
+        self.has_waiting()
+    }
+
+    #[cold]
+    fn look_at_changes(&mut self, store: &Store, waker: &SharedWaker) {
+        // Before it is looked what has changed: nobody has woken this loop so far.
+        let is_first = self.waker.is_none();
+        (self.waker).get_or_insert_with(|| store.wake_at_changes(Arc::clone(waker)));
+        let version = store.changes_version();
+        if std::mem::replace(&mut self.version, version) != version || is_first {
+            self.begins_anew |= self.next.is_some();
+            self.next.get_or_insert(0);
+        }
+    }
+
+    /// Whether some calls have yet to be looked at.
+    pub fn has_waiting(&self) -> bool {
+        self.next.is_some()
+    }
+
+    /// Returns the next call whose database has changed since it was last returned. Those that do
+    /// not run any more are forgotten.
+    pub fn next(&mut self, is_running: impl Fn(CallId) -> bool) -> Option<CallId> {
+        while let Some(place) = self.next {
+            let Some(watching) = self.list.get_mut(place) else {
+                self.end_round();
+                continue;
+            };
+            if !is_running(watching.call) {
+                self.list.swap_remove(place);
+                continue;
+            }
+            self.next = Some(place + 1);
+            let changes = watching.news.changes();
+            if std::mem::replace(&mut watching.changes, changes) != changes {
+                return Some(watching.call);
+            }
+        }
+        None
+    }
+
+    fn end_round(&mut self) {
+        self.next = std::mem::take(&mut self.begins_anew).then_some(0);
+        if self.list.is_empty() {
+            (self.waker, self.next) = (None, None);
+        }
+    }
+
+    /// Returns how many calls are known, of which some may have ended.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+}
