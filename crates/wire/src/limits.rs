@@ -250,6 +250,12 @@ pub const FRAMED_KNOWN_META_BYTES: usize = 256;
 /// are on their way come to a clear error.
 pub const FRAMED_DRAIN_MS: u64 = 200;
 
+/// What a large message of baidu_std or SRPC may bring in one turn, in bytes: what is accounted for
+/// before it comes. 2 MiB, above what finds memory by itself in a small account. Stops connections
+/// that announce much, send a little and stand still from having all of the account one after the
+/// other.
+pub const FRAMED_TURN_BYTES: usize = 2 << 20;
+
 // --- Time ----------------------------------------------------------------------------------------
 
 /// How long waiting data may make no progress, see [`PROGRESS_SHARE`], before the connection ends,

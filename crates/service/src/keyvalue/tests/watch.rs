@@ -7,7 +7,9 @@ use store::{Condition, Expiry, Mode, Operation};
 
 use super::*;
 use crate::fake::{Fake, Sent, shared};
-use crate::limits::{WATCH_HEARTBEAT_MS, WATCH_MESSAGE_BYTES, WATCH_MESSAGE_BYTES_MIN};
+use crate::limits::{
+    WATCH_HEARTBEAT_MS, WATCH_KEY_BYTES, WATCH_MESSAGE_BYTES, WATCH_MESSAGE_BYTES_MIN,
+};
 
 const WATCH: WatchRequest<'static> = WatchRequest {
     database: "",
@@ -165,30 +167,28 @@ fn a_watcher_that_hears_nothing_is_told_where_it_is_now_and_then() {
         ..WATCH
     });
     watched.go_on();
+    const HEARTBEAT_NS: u64 = WATCH_HEARTBEAT_MS * 1_000_000;
     for _ in 0..3 {
         let began_ns = watched.fake.actions.now_ns;
         let elsewhere = watched.put(b"yours", b"");
         assert_eq!(watched.wake(), []);
         watched.fake.wake_in_time(&watched.shared);
         let told = watched.go_on();
-        let waited_ns = watched.fake.actions.now_ns - began_ns;
-        assert_eq!(waited_ns, WATCH_HEARTBEAT_MS * 1_000_000);
+        assert_eq!(watched.fake.actions.now_ns - began_ns, HEARTBEAT_NS);
         assert_eq!(told.len(), 1);
         assert_eq!(
             (&told[0].commits[..], told[0].through),
             (&[][..], elsewhere)
         );
         // A change puts it off.
-        watched.fake.actions.now_ns += 5_000_000_000;
+        watched.fake.actions.now_ns += HEARTBEAT_NS / 2;
         watched.put(b"mine/1", b"");
         assert_eq!(watched.wake().len(), 1);
-        let at_ns = watched.fake.actions.wake_at_ns.expect("there is an alarm");
-        assert_eq!(
-            at_ns - watched.fake.actions.now_ns,
-            WATCH_HEARTBEAT_MS * 1_000_000
-        );
-        watched.fake.actions.now_ns = at_ns;
-        assert_eq!(watched.wake().len(), 1);
+        watched.fake.wake_in_time(&watched.shared);
+        assert_eq!(watched.go_on(), []);
+        watched.fake.wake_in_time(&watched.shared);
+        assert_eq!(watched.go_on().len(), 1);
+        assert_eq!(watched.fake.actions.now_ns - began_ns, 5 * HEARTBEAT_NS / 2);
     }
 }
 
@@ -348,6 +348,163 @@ fn a_commit_whose_keys_do_not_fit_comes_in_parts_between_which_nobody_resumes() 
         assert!(first > before);
         before = next;
     }
+}
+
+/// Values that would fit into what is left of a part are left out as in the other parts.
+#[test]
+fn the_parts_of_a_commit_keep_to_the_bound_whatever_the_values_are() {
+    let mut watched = Watched::new(WatchRequest {
+        max_answer_bytes: WATCH_MESSAGE_BYTES_MIN as u64,
+        with_previous: true,
+        ..WATCH
+    });
+    watched.go_on();
+    let entries: Vec<_> = (0..7_u8)
+        .map(|n| {
+            let value = vec![n; 100_000 + 3_000 * usize::from(n)];
+            (vec![b'a' + n; 60_000], value)
+        })
+        .collect();
+    for _ in 0..2 {
+        let operations = entries.iter().map(|(key, value)| put(key, value));
+        let operations: Vec<_> = operations.collect();
+        watched.commit(&operations);
+        let told = watched.wake();
+        assert!(told.len() > 2);
+        let bytes: Vec<_> = told.iter().map(|response| response.bytes).collect();
+        let is_within = |bytes: &usize| *bytes <= WATCH_MESSAGE_BYTES_MIN;
+        assert!(bytes.iter().all(is_within), "{bytes:?}");
+        let changes: Vec<_> = told.iter().flat_map(|one| &one.commits[0].1).collect();
+        assert_eq!(changes.len(), 7);
+        assert!(changes.iter().all(|change| change.3 && change.2 == 0));
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_point_a_bound_or_a_range_is_said() {
+    let long = [7; WATCH_KEY_BYTES + 1];
+    let resume = |history_id| {
+        Some(ResumePoint {
+            history_id,
+            sequence: 0,
+        })
+    };
+    let range = |start, end| Some(Keys::Range(KeyRange { start, end }));
+    let cases = [
+        (
+            WatchRequest {
+                resume: resume(b"12345678"),
+                ..WATCH
+            },
+            Code::OutOfRange,
+        ),
+        (
+            WatchRequest {
+                resume: resume(b"1234567"),
+                ..WATCH
+            },
+            Code::InvalidArgument,
+        ),
+        (
+            WatchRequest {
+                keys: Some(Keys::Prefix(&long)),
+                ..WATCH
+            },
+            Code::InvalidArgument,
+        ),
+        (
+            WatchRequest {
+                keys: range(b"", &long),
+                ..WATCH
+            },
+            Code::InvalidArgument,
+        ),
+        (
+            WatchRequest {
+                keys: range(&long, b""),
+                ..WATCH
+            },
+            Code::InvalidArgument,
+        ),
+        (
+            WatchRequest {
+                max_answer_bytes: 131_071,
+                ..WATCH
+            },
+            Code::InvalidArgument,
+        ),
+        (
+            WatchRequest {
+                max_answer_bytes: (64 << 20) + 1,
+                ..WATCH
+            },
+            Code::InvalidArgument,
+        ),
+    ];
+    for (request, code) in cases {
+        let mut watched = Watched::new(request);
+        let status = watched.fake.take_status().expect("it has ended");
+        assert_eq!(status.code(), code, "{status:?}");
+        assert_eq!(watched.shared.waiting.count(), 0);
+    }
+    for keys in [
+        Keys::Prefix(&long[1..]),
+        range(b"", &long[1..]).expect("it is one"),
+    ] {
+        let mut watched = Watched::new(WatchRequest {
+            keys: Some(keys),
+            ..WATCH
+        });
+        assert_eq!(watched.go_on().len(), 1);
+    }
+}
+
+/// The server allows less than the caller can receive; what is more than usual is claimed.
+#[test]
+fn what_the_server_allows_bounds_a_response_too() {
+    let mut shared = shared();
+    shared.answer_bytes_max = WATCH_MESSAGE_BYTES_MIN as u64;
+    let mut watched = Watched {
+        fake: Fake::new(Method::Watch, &shared),
+        shared,
+    };
+    watched.ask(WATCH);
+    watched.go_on();
+    watched.fake.actions.message_bytes = 1_000;
+    for _ in 0..2 {
+        watched.commit(&[put(b"a", &[7; 100_000]), put(b"b", &[7; 90_000])]);
+        watched.fake.actions.can_send = false;
+        assert_eq!(watched.wake(), [], "there is no memory for a large one");
+        watched.fake.actions.can_send = true;
+        watched.fake.writable(&watched.shared);
+        let told = watched.go_on();
+        assert!(told[0].bytes <= WATCH_MESSAGE_BYTES_MIN);
+        assert!(told[0].commits[0].1[0].3, "the larger value is left out");
+    }
+}
+
+/// An alarm that is set stays: whoever is woken by others' changes sets no further ones.
+#[test]
+fn a_watcher_has_one_alarm_at_a_time() {
+    let mut watched = Watched::new(WATCH);
+    watched.go_on();
+    let alarm_ns = watched.fake.actions.wake_at_ns.take();
+    assert!(alarm_ns.is_some());
+    for n in 0..5 {
+        watched.fake.actions.now_ns += 1_000_000;
+        if n % 2 == 0 {
+            watched.put(b"k", b"v");
+        }
+        watched.wake();
+        assert_eq!(watched.fake.actions.wake_at_ns, None);
+    }
+    // It rings early: the last word was later.
+    watched.fake.actions.now_ns = alarm_ns.expect("it was set");
+    assert_eq!(watched.wake(), []);
+    let next_ns = watched.fake.actions.wake_at_ns.expect("it is set anew");
+    assert!(next_ns > watched.fake.actions.now_ns);
+    watched.fake.actions.now_ns = next_ns;
+    assert_eq!(watched.wake().len(), 1);
 }
 
 #[test]

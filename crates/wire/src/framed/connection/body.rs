@@ -40,7 +40,7 @@ impl Incoming {
             Incoming::Body(body) => match body.state {
                 // What was set aside for the rest is untouched, and no memory yet.
                 BodyState::Unproven | BodyState::AwaitsTurn => body.gathered.len(),
-                BodyState::HasTurn => body.bytes,
+                BodyState::HasTurn => body.granted_bytes,
             },
             Incoming::Packed(packed) => packed.bytes(),
         }
@@ -63,7 +63,10 @@ pub(super) struct Body {
     crc: u32,
     /// How much was gathered when it was last found to go on.
     progress_bytes: usize,
-    /// The same within its turn, and when that lapses unless more comes, in nanoseconds.
+    /// Up to where its turn lets it be gathered.
+    granted_bytes: usize,
+    /// How much was gathered when it was last found to go on within its turn, and when that lapses
+    /// unless more comes, in nanoseconds.
     turn_progress_bytes: usize,
     lapses_at_ns: u64,
 }
@@ -91,6 +94,7 @@ impl Body {
             gathered: Vec::new(),
             crc: 0,
             progress_bytes: 0,
+            granted_bytes: 0,
             turn_progress_bytes: 0,
             lapses_at_ns: 0,
         }
@@ -109,8 +113,15 @@ impl Body {
         self.bytes - self.gathered.len()
     }
 
-    fn begin_turn(&mut self, now_ns: u64) {
+    /// Returns what its next turn lets in: not all of a large one at once, so that those who send
+    /// nothing keep little from others.
+    fn step_bytes(&self) -> usize {
+        self.left_bytes().min(limits::FRAMED_TURN_BYTES)
+    }
+
+    fn begin_turn(&mut self, bytes: usize, now_ns: u64) {
         self.state = BodyState::HasTurn;
+        self.granted_bytes = self.gathered.len() + bytes;
         self.gathered.reserve_exact(self.left_bytes());
         self.go_on_with_turn(now_ns);
     }
@@ -245,7 +256,7 @@ impl ServerConnection {
             return Step::Again;
         };
         let before = body.gathered.len();
-        let part = &rest[..rest.len().min(body.bytes - before)];
+        let part = &rest[..rest.len().min(body.granted_bytes - before)];
         *consumed += part.len();
         body.sum(before, part);
         body.gathered.extend_from_slice(part);
@@ -257,7 +268,12 @@ impl ServerConnection {
             body.go_on_with_turn(self.now_ns);
         }
         let come_bytes = body.gathered.len();
-        self.expect_progress(come_bytes, true)
+        let is_over = come_bytes == body.granted_bytes;
+        if is_over {
+            body.state = BodyState::Unproven;
+        }
+        let step = self.expect_progress(come_bytes, true);
+        if is_over { Step::Again } else { step }
     }
 
     /// So much of a body has come. Its sender has time for the rest, and anew with each part of it
@@ -282,11 +298,12 @@ impl ServerConnection {
         let Incoming::Body(body) = &mut self.incoming else {
             return Step::Again;
         };
-        if self.are_windows_shut || body.left_bytes() > self.turn_allowance {
+        let bytes = body.step_bytes();
+        if self.are_windows_shut || bytes > self.turn_allowance {
             return Step::Wait;
         }
-        self.turn_allowance -= body.left_bytes();
-        body.begin_turn(self.now_ns);
+        self.turn_allowance -= bytes;
+        body.begin_turn(bytes, self.now_ns);
         Step::Again
     }
 
@@ -526,7 +543,7 @@ impl ServerConnection {
     pub fn next_turn_bytes(&self) -> usize {
         match &self.incoming {
             _ if !self.waits_for_turn() => 0,
-            Incoming::Body(body) => body.left_bytes(),
+            Incoming::Body(body) => body.step_bytes(),
             Incoming::Packed(packed) => packed.unpacking.memory_bytes(),
             Incoming::Between | Incoming::Discarded { .. } => 0,
         }
@@ -547,11 +564,17 @@ impl ServerConnection {
         matches!(&self.incoming, Incoming::Packed(packed) if !packed.is_granted)
     }
 
-    /// Gives the message that waits its turn, whatever the layer above allows.
+    /// Gives the message that waits its turn, whatever the layer above allows. One of which some
+    /// was gathered has it to its end: otherwise many that have begun could keep each other from
+    /// theirs.
     pub fn force_turn(&mut self) {
         match &mut self.incoming {
             Incoming::Body(body) if body.state == BodyState::AwaitsTurn => {
-                body.begin_turn(self.now_ns);
+                let bytes = match body.gathered.len() >= limits::FRAMED_TURN_BYTES {
+                    true => body.left_bytes(),
+                    false => body.step_bytes(),
+                };
+                body.begin_turn(bytes, self.now_ns);
                 self.has_forced_turn = true;
             }
             Incoming::Packed(packed) => packed.is_granted = true,
@@ -563,7 +586,9 @@ impl ServerConnection {
     #[inline]
     pub fn expected_bytes(&self) -> usize {
         match &self.incoming {
-            Incoming::Body(body) if body.state == BodyState::HasTurn => body.left_bytes(),
+            Incoming::Body(body) if body.state == BodyState::HasTurn => {
+                body.granted_bytes - body.gathered.len()
+            }
             _ => 0,
         }
     }

@@ -30,6 +30,16 @@ impl Echo {
         }
     }
 
+    /// Takes all that is sent, as the driver does.
+    fn take_all(&mut self) -> Vec<u8> {
+        let mut all = Vec::new();
+        while !self.out.is_empty() {
+            all.extend(self.take());
+            self.connection.transmit(&mut self.out, self.now_ns);
+        }
+        all
+    }
+
     fn receive(&mut self, bytes: &[u8]) {
         self.input.extend_from_slice(bytes);
         let mut consumed = 0;
@@ -575,6 +585,49 @@ fn a_large_message_has_its_turn_only_while_it_comes() {
         let connection = &echo.connection;
         assert_eq!((connection.held_bytes(), connection.running()), (0, 0));
         assert_eq!(connection.next_deadline_ns(), None);
+    }
+}
+
+/// Many that have begun do not keep each other from their end: the first may go beyond the limit.
+#[test]
+fn a_turn_lets_in_some_of_a_message_and_one_beyond_the_limit_all_of_one_that_has_begun() {
+    const STEP: usize = limits::FRAMED_TURN_BYTES;
+    let mut echo = Echo::new(Protocol::BaiduStd);
+    let long = frame(&format!("{META} 2001"), &"78".repeat(3 * STEP));
+    let body = long.len() - 3 * STEP;
+    for _ in 0..2 {
+        echo.connection.set_turn_allowance(STEP);
+        echo.receive(&long[..body + 20_000]);
+        let connection = &echo.connection;
+        assert_eq!(
+            (connection.next_turn_bytes(), connection.held_bytes()),
+            (0, STEP)
+        );
+        assert_eq!(connection.expected_bytes(), STEP - 20_000);
+        echo.receive(&long[body + 20_000..body + STEP + 20_000]);
+        let connection = &echo.connection;
+        assert!(connection.waits_for_turn() && !connection.has_turn());
+        assert_eq!(
+            (connection.next_turn_bytes(), connection.held_bytes()),
+            (STEP, STEP)
+        );
+        echo.connection.force_turn();
+        echo.receive(&[]);
+        let connection = &echo.connection;
+        assert_eq!(connection.held_bytes(), 3 * STEP);
+        assert_eq!(connection.expected_bytes(), 2 * STEP - 20_000);
+        echo.receive(&long[body + STEP + 20_000..]);
+        assert!(echo.take_all().ends_with(&long[body..]));
+        assert_eq!(echo.connection.held_bytes(), 0);
+        // One that has brought less has no more than others.
+        echo.connection.set_turn_allowance(0);
+        echo.receive(&long[..body + 20_000]);
+        echo.connection.force_turn();
+        echo.receive(&[]);
+        assert_eq!(echo.connection.held_bytes(), STEP);
+        echo.connection.set_turn_allowance(usize::MAX);
+        echo.receive(&long[body + 20_000..]);
+        assert!(echo.take_all().ends_with(&long[body..]));
     }
 }
 
