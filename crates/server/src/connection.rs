@@ -81,6 +81,8 @@ pub(crate) struct Http2State {
     claimed_bytes: usize,
     /// A call has to try again to take some.
     claim_failed: bool,
+    /// Since when a large answer waits for memory, in nanoseconds.
+    starves_since_ns: Option<u64>,
     /// Stands in the queue of those that wait for memory for a large message.
     pub waits_for_turn: bool,
     /// Stands in the queue of those that decompress a large message.
@@ -204,6 +206,7 @@ impl Http2State {
             unsent_answers: UnsentAnswers::default(),
             claimed_bytes: 0,
             claim_failed: false,
+            starves_since_ns: None,
             waits_for_turn: false,
             unpacks: false,
             overdraws: false,
@@ -258,6 +261,21 @@ impl Http2State {
     #[inline]
     pub fn take_failed_claim(&mut self) -> bool {
         std::mem::take(&mut self.claim_failed)
+    }
+
+    /// Returns whether a large answer has waited for memory for [`limits::STARVED_MS`], or a request
+    /// for that. `is_paused`: the connection may not have any now.
+    pub fn starves(&mut self, is_paused: bool, now_ns: u64) -> bool {
+        let lacks_memory = is_paused
+            && (!self.deferred_reads.is_empty()
+                || self.claim_failed
+                || self.connection.has_put_back());
+        if !lacks_memory {
+            self.starves_since_ns = None;
+            return false;
+        }
+        let since_ns = *self.starves_since_ns.get_or_insert(now_ns);
+        now_ns >= since_ns + limits::STARVED_MS * 1_000_000
     }
 
     /// Returns how the peer broke the protocol or a limit, and where it is, once for the log. That

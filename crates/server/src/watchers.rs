@@ -103,3 +103,101 @@ impl Watchers {
         self.list.len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use store::{Clock, DatabaseConfig, DatabaseId, Durability, Mode, Outcomes, StoreConfig};
+
+    use super::*;
+
+    struct Now;
+
+    impl Clock for Now {
+        fn now_ns(&mut self) -> u64 {
+            0
+        }
+
+        fn now_ms(&mut self) -> u64 {
+            1
+        }
+    }
+
+    fn run(store: &Store, fill: impl FnOnce(&mut store::WriteBatch)) {
+        let mut batch = store.write_batch();
+        fill(&mut batch);
+        drop((store.committer()).run(&mut batch, &mut Now, &mut Outcomes::new()));
+    }
+
+    fn put(store: &Store, database: DatabaseId) {
+        run(store, |batch| {
+            let mut commit = batch.begin(0, database, Mode::Atomic);
+            let put = testkit::suite::put(b"key", b"value");
+            commit.push(&put).expect("it fits");
+            commit.submit();
+        });
+    }
+
+    fn call(index: u32) -> CallId {
+        CallId {
+            index,
+            generation: 1,
+        }
+    }
+
+    #[test]
+    fn those_whose_database_has_changed_are_woken_once_and_those_that_have_ended_forgotten() {
+        let store = Store::in_memory(StoreConfig::new(1)).expect("the limits make sense");
+        let config = DatabaseConfig {
+            durability: Durability::Volatile,
+            ..DatabaseConfig::default()
+        };
+        run(&store, |batch| batch.create_database(0, "other", &config));
+        let other = store.database("other").expect("it was just made");
+        let wakes = Arc::new(AtomicUsize::new(0));
+        let waker: SharedWaker = {
+            let wakes = Arc::clone(&wakes);
+            Arc::new(move || {
+                wakes.fetch_add(1, Ordering::Relaxed);
+            })
+        };
+        let mut watchers = Watchers::default();
+        for _ in 0..2 {
+            wakes.store(0, Ordering::Relaxed);
+            assert!(!watchers.look(&store, &waker), "nobody watches");
+            let databases = [DatabaseId::DEFAULT, other, DatabaseId::DEFAULT];
+            let watching = databases.map(|id| store.watch(id, None, false).expect("it is there"));
+            for (index, one) in (0..).zip(&watching) {
+                watchers.add(call(index), one.news());
+            }
+            // What they began with is no news.
+            assert!(watchers.look(&store, &waker));
+            assert_eq!(watchers.next(|_| true), None);
+            assert!(!watchers.has_waiting() && !watchers.look(&store, &waker));
+            put(&store, other);
+            assert_eq!(wakes.load(Ordering::Relaxed), 1);
+            assert!(watchers.look(&store, &waker));
+            assert_eq!(watchers.next(|_| true), Some(call(1)));
+            // Something changes while others have yet to be looked at.
+            put(&store, DatabaseId::DEFAULT);
+            assert!(watchers.look(&store, &waker));
+            let woken: Vec<_> = std::iter::from_fn(|| watchers.next(|_| true)).collect();
+            assert_eq!(woken, [call(2), call(0)]);
+            assert!(!watchers.look(&store, &waker));
+            put(&store, DatabaseId::DEFAULT);
+            assert!(watchers.look(&store, &waker));
+            assert_eq!(watchers.next(|id| id == call(2)), Some(call(2)));
+            assert_eq!(watchers.next(|id| id == call(2)), None);
+            assert_eq!(watchers.len(), 1);
+            put(&store, DatabaseId::DEFAULT);
+            assert!(watchers.look(&store, &waker));
+            assert_eq!(watchers.next(|_| false), None);
+            assert_eq!(watchers.len(), 0);
+            // Nobody wakes the loop any more.
+            let woken = wakes.load(Ordering::Relaxed);
+            put(&store, DatabaseId::DEFAULT);
+            assert_eq!(wakes.load(Ordering::Relaxed), woken);
+        }
+    }
+}

@@ -218,6 +218,9 @@ impl LoopState {
     /// hold no more; ends it to relieve the account.
     fn guard_account(&mut self, http2: &mut Http2State, io: &mut Io, now_ns: u64) {
         let pause = self.charge(http2, io);
+        if http2.starves(pause != Pause::No, now_ns) {
+            http2.link.holding.relieve_starved(1, now_ns);
+        }
         let (connection, link) = (&mut http2.connection, &mut http2.link);
         connection.set_windows_shut(pause != Pause::No, &mut io.output);
         if pause != Pause::No {

@@ -624,3 +624,52 @@ fn what_a_download_reads_is_promised_of_the_window_that_it_shares() {
         }
     }
 }
+
+/// Others of its address hold so much that it waits, though the account is not full, and they do
+/// not move.
+#[test]
+fn a_large_answer_that_waits_for_memory_has_those_ended_who_stand_still() {
+    let mut pair = Pair::open();
+    let value = vec![7; 200_000];
+    let stored = pair.call(&path(Method::Put), &put(b"key", &value));
+    let mut events = Vec::new();
+    for _ in 0..30 {
+        events.extend(pair.turn());
+    }
+    assert!(events.contains(&Event::Finished { stream: stored }));
+    pair.client.forget(stored);
+    let account = std::sync::Arc::clone(pair.worker.account());
+    let wake: crate::SharedWaker = std::sync::Arc::new(|| {});
+    for _ in 0..2 {
+        let mut others = account.open(&net::PeerAddress::Simulated(1), &wake);
+        let bytes = account.limit_bytes() / 2 + 1;
+        let held = crate::account::Held {
+            charged_bytes: bytes,
+            all_bytes: bytes,
+            unsent_bytes: bytes,
+            ..Default::default()
+        };
+        others.change(held, pair.now_ns);
+        // GetRequest.key
+        let get = pair.call(&path(Method::Get), b"\x12\x03key");
+        let is_end = |events: &[Event]| events.contains(&Event::Finished { stream: get });
+        let waited_ms = limits::STARVED_MS.max(limits::STALLED_MS);
+        for _ in 0..waited_ms / 100 - 1 {
+            pair.now_ns += 100_000_000;
+            assert!(!is_end(&pair.turn()) && !others.is_condemned());
+        }
+        for _ in 0..3 {
+            pair.now_ns += 100_000_000;
+            assert!(!is_end(&pair.turn()));
+        }
+        assert!(others.is_condemned());
+        drop(others);
+        let mut events = Vec::new();
+        for _ in 0..30 {
+            pair.now_ns += 10_000_000;
+            events.extend(pair.turn());
+        }
+        assert!(is_end(&events));
+        pair.client.forget(get);
+    }
+}
