@@ -1,6 +1,7 @@
 //! The commands that speak to a server.
 
 mod append;
+mod backoff;
 mod backup;
 mod batch;
 mod blob;
