@@ -21,6 +21,7 @@ UNSEEN = {
     "pelton blob list": {"sha256"},
     "pelton blob stat": {"sha256"},
     "pelton batch": {"expires_at_ms", "refusal"},
+    "pelton watch": {"changes.value_left_out", "continued"},
     "pelton transact": {
         *("deleted", "expires_at_ms", "length", "message", "previous", "refusal", "status"),
     },
@@ -39,6 +40,7 @@ pelton append k more @
 pelton incr n @
 pelton incr k @
 pelton scan @
+pelton watch --prefix w --limit 2 --previous @ & for i in 1 2 3; do sleep 0.5; pelton put w $i --ttl 1h > put; done; wait
 pelton ls @
 pelton count @
 pelton delete k --previous @

@@ -182,6 +182,7 @@ fn run(
         Command::Snapshot(arguments) => command::snapshot(arguments),
         Command::Scan(arguments) => command::scan(arguments),
         Command::Ls(arguments) => command::scan(&arguments.as_scan()),
+        Command::Watch(arguments) => command::watch(arguments),
         Command::Count(arguments) => command::count(arguments),
         Command::Echo(arguments) => command::echo(arguments),
         Command::Load(arguments) => command::load(

@@ -39,6 +39,14 @@ pub fn wait_for_room(ms: u64) -> io::Result<()> {
     }
 }
 
+/// Returns whether standard output is a pipe or a socket whose other side has gone.
+pub fn is_reader_gone() -> bool {
+    let stdout = io::stdout();
+    let mut polled = [PollFd::new(&stdout, PollFlags::empty())];
+    let ready = retry_on_intr(|| rustix::event::poll(&mut polled, Some(&Timespec::default())));
+    ready.is_ok() && polled[0].revents().contains(PollFlags::ERR)
+}
+
 /// What a pipe takes at once if it takes anything: PIPE_BUF of Linux.
 const PIPE_BYTES: usize = 4096;
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use api::admin::{DatabaseKind, DurabilityMode};
 use client::typed::operation::{self, exists, value_is, version_is};
 use client::typed::{
-    Admin, BlobStat, Blobs, DownloadError, KeyValue, OperationOutcome, PipeOutcome, Replies, Reply,
-    ReplySource, Rpc,
+    Admin, BlobStat, Blobs, ChangeKind, DownloadError, KeyValue, OperationOutcome, PipeOutcome,
+    Replies, Reply, ReplySource, Rpc,
 };
 use client::{CallError, Channel, ChannelOptions, Code, StreamStep};
 use support::{Folder, Server, TIMEOUT};
@@ -147,6 +147,56 @@ fn a_scan_brings_all_entries_of_its_range_page_by_page() {
     assert!(pages.next_page().expect("a page").is_some());
     drop(pages);
     assert!(kv.count().send().expect("counted").count == 41);
+}
+
+#[test]
+fn a_watcher_goes_on_from_a_scan_and_from_its_own_points() {
+    let server = Server::start();
+    let (mut channel, mut writer) = (connect(&server), connect(&server));
+    let mut kv = KeyValue::new(&mut channel);
+    let mut writer = KeyValue::new(&mut writer);
+    let open = kv.watch().timeout(TIMEOUT).send().expect("begun");
+    // A feed that somebody has watched stays for a while.
+    open.flatten().next().expect("it comes at once");
+    writer.put(b"key/1", b"old").send().expect("done");
+    let mut page = kv.scan().send().expect("begun");
+    let mut point = page.next_page().expect("read").expect("one").resume_point();
+    drop(page);
+    for value in [&b"new"[..], b"newer"] {
+        let put = writer.put(b"key/1", value).send().expect("done");
+        writer.put(b"other", b"").send().expect("done");
+        let batch = [
+            operation::put(b"key/2", value).into(),
+            operation::delete(b"key/1").into(),
+            operation::put(b"key/1", b"old").into(),
+        ];
+        let batch = writer.batch(&batch).send().expect("done");
+        let watch = kv.watch().range(b"key/", b"key0").resume(&point);
+        let watch = watch.with_previous().timeout(TIMEOUT);
+        let mut commits = Vec::new();
+        for response in watch.send().expect("begun") {
+            let response = response.expect("the changes are there");
+            commits.extend(response.commits);
+            point = response.resume;
+            if point.sequence >= batch.sequence {
+                break;
+            }
+        }
+        let sequences: Vec<u64> = commits.iter().map(|commit| commit.sequence).collect();
+        assert_eq!(sequences, [put.version, batch.sequence]);
+        let [change] = &commits[0].changes[..] else {
+            panic!("one key: {commits:?}");
+        };
+        assert_eq!(change.kind, ChangeKind::Set);
+        assert_eq!(change.entry.key, b"key/1");
+        assert_eq!(change.entry.stored.value, value);
+        let keys = commits[1].changes.iter().map(|change| &change.entry.key);
+        assert!(keys.eq([b"key/2", b"key/1"]), "each key once: {commits:?}");
+        assert!(commits.iter().all(|commit| !commit.is_continued));
+    }
+    point.sequence += 1_000;
+    let mut watch = kv.watch().resume(&point).send().expect("begun");
+    assert_eq!(code_of(watch.next_response()), Code::OutOfRange);
 }
 
 #[test]

@@ -24,8 +24,7 @@
 //! What a unary call is does not depend on what makes it, which is a [`MakeCall`]: a [`Channel`], a
 //! [`SharedPool`], or [`Futures`]. A call with many responses is made by an [`OpenStream`], which
 //! the same three are. A method of `api::rpc` is called with its messages by [`Channel::call`],
-//! [`Channel::call_server_streaming`] and [`Channel::call_streaming`]. `Watch` is not served yet,
-//! and has no call here.
+//! [`Channel::call_server_streaming`] and [`Channel::call_streaming`].
 //!
 //! [`Channel`]: crate::Channel
 //! [`SharedPool`]: crate::SharedPool
@@ -44,7 +43,7 @@ mod stream;
 
 pub use admin::Admin;
 pub use api::admin::{DatabaseKind, DurabilityMode};
-pub use api::keyvalue::{Comparison, IncrementRefusal, Operation};
+pub use api::keyvalue::{ChangeKind, Comparison, IncrementRefusal, Operation};
 pub use api::rpc::{Repetition, Rpc};
 pub use blob::{
     BlobStat, Blobs, DeletedBlob, Download, DownloadError, StoredBlob, UnfinishedUpload,
@@ -54,7 +53,8 @@ pub use call::{Call, MakeCall, TypedMethod, Unsent};
 pub use keyvalue::{
     AppendOutcome, BatchOutcome, CountOutcome, DeleteOutcome, FailedOperation, IncrementOutcome,
     KeyValue, OperationOutcome, Pipe, PipeOutcome, PipeReceiver, PipeSender, PutOutcome,
-    ScanEntries, ScannedPage, StoredEntry, StoredValue, TransactOutcome, operation,
+    ResumePoint, ScanEntries, ScannedPage, StoredEntry, StoredValue, TransactOutcome, WatchStream,
+    WatchedChange, WatchedCommit, WatchedCommits, operation,
 };
 pub use pages::{PagedMethod, Pages};
 pub use reply::Reply;

@@ -43,7 +43,8 @@ pub use serve::{CpuList, Driver, LogFormat, LogLevel, ServeArguments, UnixMode};
 pub use store::{
     AppendArguments, ConditionArguments, ConnectionArguments, CountArguments, DatabaseArguments,
     DeleteArguments, EchoArguments, GetArguments, IncrementArguments, KeyEncoding, LsArguments,
-    OutputFormat, PutArguments, RangeArguments, ScanArguments, StatusArguments, ValueArguments,
+    OutputFormat, Point, PutArguments, RangeArguments, ScanArguments, StatusArguments,
+    ValueArguments, WatchArguments,
 };
 
 pub use tips::{quoted, with_tip, word_like};
@@ -170,6 +171,24 @@ pub enum Command {
 
     /// Print keys in their order, one a line: `pelton scan --keys-only`
     Ls(LsArguments),
+
+    /// Print what is changed in a database, until it is interrupted
+    ///
+    /// One change a line: the sequence of its commit, what became of the key (set, delete, expire,
+    /// or clear: all keys were removed), the key, and the value, separated by tabs and written as
+    /// `pelton scan` does. A line of `set` that ends behind the key: the value was left out, since
+    /// the commit has more than 64 MiB; `pelton get` reads it. With --output json every line is a
+    /// commit, and has the point behind it.
+    ///
+    /// It goes on by itself after a broken connection, tries again while there is no server, and
+    /// prints no commit twice. The server keeps changes in memory, for a short time, and not over
+    /// a restart: if some that came in between are gone, the command says so and ends with code 3.
+    /// `pelton scan` reads what is there: begin to watch first, so that nothing is missed.
+    ///
+    /// `pelton watch --prefix city/ --previous` shows values before and after. `pelton watch
+    /// --prefix leader --limit 1` waits for the next change. `pelton watch --keys-only | cut -f 3`
+    /// prints the keys that are changed.
+    Watch(WatchArguments),
 
     /// Count keys; prints the bare number
     Count(CountArguments),

@@ -127,7 +127,7 @@ pub(super) const COMMANDS: &[(&str, &str, &str)] = &[
     (
         "",
         "monitor",
-        "Watch, a feed of changes, is not there yet; `pelton scan` reads what is there",
+        "`pelton watch` prints what is changed in a database",
     ),
     (
         "",
@@ -233,13 +233,8 @@ pub(super) const COMMANDS: &[(&str, &str, &str)] = &[
     ),
     (
         "",
-        "watch",
-        "Watch, a feed of changes, is not there yet; `pelton scan` reads what is there",
-    ),
-    (
-        "",
         "subscribe",
-        "Watch, a feed of changes, is not there yet; `pelton scan` reads what is there",
+        "`pelton watch` prints what is changed in a database",
     ),
     (
         "",
@@ -401,6 +396,17 @@ pub(super) const FLAGS: &[(&str, &str, &str)] = &[
         "--pattern",
         "`--prefix TEXT` takes the keys that begin with it; there are no wildcards",
     ),
+    (
+        "watch",
+        "--match",
+        "`--prefix TEXT` takes the keys that begin with it; there are no wildcards",
+    ),
+    (
+        "watch",
+        "--since",
+        "`--from HISTORY:SEQUENCE` goes on behind a point that an earlier run has printed",
+    ),
+    ("watch", "--count", "`--limit N` ends after so many commits"),
     ("scan", "--count", "`--limit N` ends after so many entries"),
     (
         "ls",

@@ -1,6 +1,7 @@
 //! The commands that speak to a server.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, ValueEnum};
@@ -351,6 +352,54 @@ impl LsArguments {
     }
 }
 
+/// `pelton watch`
+#[derive(Args, Debug)]
+pub struct WatchArguments {
+    #[command(flatten)]
+    pub range: RangeArguments,
+
+    /// Go on behind this point, as an earlier run has printed it: what was changed since comes
+    /// first
+    ///
+    /// Without HISTORY it is one of the server's present history. Exit code 3: the changes since
+    /// then are no longer all there.
+    #[arg(long, value_name = "HISTORY:SEQUENCE", value_parser = parse_point)]
+    pub from: Option<Point>,
+
+    /// End after this many commits
+    #[arg(long, value_name = "NUMBER", value_parser = number::limit)]
+    pub limit: Option<u64>,
+
+    /// Leave the values out
+    #[arg(long)]
+    pub keys_only: bool,
+
+    /// Also print the entries as they were before, as far as the server knows
+    #[arg(long)]
+    pub previous: bool,
+
+    #[command(flatten)]
+    pub database: DatabaseArguments,
+}
+
+/// A point in the history of a server: `HISTORY:SEQUENCE`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Point {
+    /// Names the history; 0: the server's present one.
+    pub history_id: u64,
+    /// Everything up to this commit has been seen.
+    pub sequence: u64,
+}
+
+impl fmt::Display for Point {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.history_id {
+            0 => write!(f, "{}", self.sequence),
+            history_id => write!(f, "{history_id:016x}:{}", self.sequence),
+        }
+    }
+}
+
 /// `pelton count`
 #[derive(Args, Debug)]
 pub struct CountArguments {
@@ -411,6 +460,62 @@ fn parse_time_to_live(text: &str) -> Result<Span, String> {
             Err("a time to live is at most 100 years (36500d)".into())
         }
         _ => Ok(span),
+    }
+}
+
+fn parse_point(text: &str) -> Result<Point, String> {
+    let (history, sequence) = match text.split_once(':') {
+        Some((history, sequence)) => (Some(history), sequence),
+        None => (None, text),
+    };
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|one| one.is_ascii_digit());
+    let history_id = match history {
+        None => Some(0),
+        Some(digits) if digits.len() == 16 && digits.bytes().all(|one| one.is_ascii_hexdigit()) => {
+            u64::from_str_radix(digits, 16).ok()
+        }
+        Some(_) => None,
+    };
+    let sequence = is_number(sequence).then(|| sequence.parse().ok()).flatten();
+    match (history_id, sequence) {
+        (Some(history_id), Some(sequence)) => Ok(Point {
+            history_id,
+            sequence,
+        }),
+        _ => Err(
+            "write HISTORY:SEQUENCE as `pelton watch` prints it, 16 hexadecimal digits and a \
+                  whole number, or the number alone"
+                .into(),
+        ),
+    }
+}
+
+#[cfg(test)]
+#[test]
+fn a_point_is_read_as_it_is_printed() {
+    for (history_id, sequence) in [(0, 0), (0, u64::MAX), (1, 7), (u64::MAX, u64::MAX)] {
+        let point = Point {
+            history_id,
+            sequence,
+        };
+        assert_eq!(parse_point(&point.to_string()), Ok(point));
+    }
+    for text in [
+        "",
+        ":",
+        ":5",
+        "5:",
+        "5:5",
+        "+5",
+        "-1",
+        "x",
+        "00000000000000001:5",
+        "+00000000000000f:5",
+        "000000000000000f:-5",
+        "000000000000000f:5:5",
+        "18446744073709551616",
+    ] {
+        assert!(parse_point(text).expect_err(text).contains("HISTORY:SEQ"));
     }
 }
 

@@ -273,7 +273,7 @@ fn word_tip(line: &Line<'_>, written: &str) -> Option<String> {
         return Some(format!("write {flag}={written}"));
     }
     match line.command[..] {
-        ["scan" | "ls" | "count" | "export", ..] => Some(prefix_tip("keys", written)),
+        ["scan" | "ls" | "count" | "export" | "watch", ..] => Some(prefix_tip("keys", written)),
         ["blob", "list" | "ls"] => Some(prefix_tip("names", written)),
         ["get" | "delete" | "del", ..] => {
             Some("one key at a time; `pelton batch` takes many operations, one a line".into())
@@ -351,7 +351,8 @@ mod tests {
                 "pelton append a b --ttl 1h",
                 "put KEY VALUE --if-absent --ttl",
             ),
-            ("pelton watch a", "not there yet"),
+            ("pelton watch a", "--prefix a"),
+            ("pelton subscribe a", "`pelton watch` prints"),
             ("pelton metrics", "--metrics-listen"),
             ("pelton database rename a b", "keeps its name"),
             ("pelton database drop x --yes", "--with-content"),

@@ -1,6 +1,7 @@
 //! The commands that speak to a server.
 
 mod append;
+mod backoff;
 mod backup;
 mod batch;
 mod blob;
@@ -22,12 +23,14 @@ mod range;
 mod restore;
 mod results;
 mod resumable_scan;
+mod resumable_watch;
 mod role;
 mod status;
 mod tls;
 mod token;
 mod transact;
 mod value;
+mod watch;
 
 pub use append::append;
 pub use backup::{backup, snapshot};
@@ -51,6 +54,7 @@ pub use role::{drop_role, list_roles, set_role};
 pub use status::status;
 pub use token::{create_token, list_tokens, revoke_token, rotate_token};
 pub use transact::transact;
+pub use watch::watch;
 
 use std::time::{Duration, Instant};
 

@@ -17,14 +17,17 @@ use crate::interrupt;
 use crate::output::{Output, entries, object};
 
 /// The bytes of a range of the command line.
-struct RangeBytes {
+pub(super) struct RangeBytes {
     prefix: Option<Vec<u8>>,
     start: Option<Vec<u8>>,
     end: Option<Vec<u8>>,
 }
 
 impl RangeBytes {
-    fn new(range: &RangeArguments, database: &DatabaseArguments) -> Result<RangeBytes, Failure> {
+    pub(super) fn new(
+        range: &RangeArguments,
+        database: &DatabaseArguments,
+    ) -> Result<RangeBytes, Failure> {
         let decode = |text: &Option<std::ffi::OsString>| {
             text.as_deref()
                 .map(|text| decode_key(text, database.key_encoding))
@@ -47,7 +50,7 @@ impl RangeBytes {
         Ok(range)
     }
 
-    fn keys(&self) -> Option<Keys<'_>> {
+    pub(super) fn keys(&self) -> Option<Keys<'_>> {
         match (&self.prefix, &self.start, &self.end) {
             (Some(prefix), _, _) => Some(Keys::Prefix(prefix)),
             (None, None, None) => None,

@@ -4,19 +4,24 @@ mod batch;
 pub mod operation;
 mod pipe;
 mod pipe_sides;
+mod point;
 mod scan;
 mod single;
+mod watch;
 
 pub use batch::{BatchOutcome, FailedOperation, OperationOutcome, TransactOutcome};
 pub use pipe::{Pipe, PipeOutcome};
 pub use pipe_sides::{PipeReceiver, PipeSender};
+pub use point::ResumePoint;
 pub use scan::{ScanEntries, ScannedPage, StoredEntry};
 pub use single::{
     AppendOutcome, CountOutcome, DeleteOutcome, IncrementOutcome, PutOutcome, StoredValue,
 };
+pub use watch::{WatchStream, WatchedChange, WatchedCommit, WatchedCommits};
 
 use api::keyvalue::{
     BatchRequest, Comparison, CountRequest, Operation, PipeRequest, ScanRequest, TransactRequest,
+    WatchRequest,
 };
 use api::rpc::keyvalue as rpc;
 
@@ -116,6 +121,22 @@ impl<'c, C> KeyValue<'c, C> {
         let request = ScanRequest {
             database: self.database,
             ..ScanRequest::default()
+        };
+        Call::new(self.over, request)
+    }
+
+    /// Watches what is committed from now on, or from the point that the call says: in all of the
+    /// database, unless the call says where.
+    ///
+    /// The stream borrows what it goes over, and not the point and the keys of the call: so the
+    /// point can be set to that of each response.
+    pub fn watch<'r>(&mut self) -> Call<'r, rpc::Watch, &mut C>
+    where
+        'c: 'r,
+    {
+        let request = WatchRequest {
+            database: self.database,
+            ..WatchRequest::default()
         };
         Call::new(self.over, request)
     }

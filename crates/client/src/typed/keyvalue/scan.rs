@@ -6,6 +6,7 @@ use std::iter::FusedIterator;
 use api::keyvalue::{Direction, Entry, ScanPage};
 use api::rpc::keyvalue::Scan;
 
+use super::point::ResumePoint;
 use super::single::StoredValue;
 use crate::error::CallError;
 use crate::typed::{Call, OpenStream, PagedMethod, Pages, Reply, ReplySource};
@@ -57,7 +58,7 @@ pub struct StoredEntry {
 }
 
 impl StoredEntry {
-    fn of(entry: &Entry<'_>) -> StoredEntry {
+    pub(super) fn of(entry: &Entry<'_>) -> StoredEntry {
         StoredEntry {
             key: entry.key.to_vec(),
             stored: StoredValue::of(entry),
@@ -72,6 +73,19 @@ pub struct ScannedPage {
     pub entries: Vec<StoredEntry>,
     /// The view shows all commits up to this one.
     pub sequence: u64,
+    /// The history that the commit belongs to.
+    pub history_id: Vec<u8>,
+}
+
+impl ScannedPage {
+    /// Returns the point from which to watch: with that of the first page, a watcher misses nothing
+    /// of what was changed since the scan began.
+    pub fn resume_point(&self) -> ResumePoint {
+        ResumePoint {
+            history_id: self.history_id.clone(),
+            sequence: self.sequence,
+        }
+    }
 }
 
 impl PagedMethod for Scan {
@@ -84,6 +98,7 @@ impl PagedMethod for Scan {
         let scanned = ScannedPage {
             entries: entries.map(|entry| StoredEntry::of(&entry)).collect(),
             sequence: page.sequence,
+            history_id: page.history_id.to_vec(),
         };
         (scanned, page.last)
     }

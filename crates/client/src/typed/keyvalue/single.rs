@@ -6,7 +6,7 @@ use api::keyvalue::{
     AppendResponse, Condition, CountPrecision, DeleteResponse, Entry, Expiry, GetResponse,
     IncrementRefusal, IncrementResponse, KeyRange, Keys, PutResponse,
 };
-use api::rpc::keyvalue::{Append, Count, Delete, Get, Increment, Put, Scan};
+use api::rpc::keyvalue::{Append, Count, Delete, Get, Increment, Put, Scan, Watch};
 
 use crate::typed::call::rounded_up_ms;
 use crate::typed::{Call, Reply, TypedMethod};
@@ -98,7 +98,7 @@ macro_rules! ranged {
     )* };
 }
 
-ranged!(Count, Scan);
+ranged!(Count, Scan, Watch);
 
 impl<O> Call<'_, Count, O> {
     /// An estimate will do where an exact number takes long.

@@ -9,20 +9,11 @@ use std::time::Duration;
 use client::CallError;
 use wire::grpc::Code;
 
-use super::super::Caller;
+use super::super::{Caller, backoff};
 use crate::arguments::{ConnectionArguments, OutputFormat};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::progress::ProgressLine;
-
-/// The first wait before another attempt; each further one in a row waits twice as long.
-const FIRST_WAIT: Duration = Duration::from_millis(100);
-
-/// The longest wait.
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
-
-/// How often somebody who waits looks whether it was interrupted.
-const LOOK: Duration = Duration::from_millis(100);
 
 /// The longest wait for a server without such a look.
 pub(super) const LONGEST_POLL: Duration = Duration::from_millis(200);
@@ -134,16 +125,7 @@ impl Transfers {
                     }
                 }
             }
-            self.wait(in_row);
-        }
-    }
-
-    fn wait(&self, in_row: u32) {
-        let mut left = LONGEST_WAIT.min(FIRST_WAIT * 2_u32.saturating_pow(in_row.min(10) - 1));
-        while !left.is_zero() && !self.interrupt.is_set() {
-            let part = left.min(LOOK);
-            thread::sleep(part);
-            left -= part;
+            backoff::wait(in_row, &self.interrupt);
         }
     }
 
