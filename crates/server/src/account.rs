@@ -63,7 +63,8 @@ pub(crate) struct Account {
     relieved_ns: AtomicU64,
     /// Connections that were ended to relieve it, shown as a metric.
     evicted: Arc<AtomicU64>,
-    /// How often connections were condemned, ever: loops look for theirs when it has changed.
+    /// How often connections were condemned or looked for, ever: loops look at theirs when it has
+    /// changed.
     verdicts: AtomicU64,
     /// A connection receives a large message although there is no memory left for it.
     is_overdrawn: AtomicBool,
@@ -253,6 +254,8 @@ impl Account {
         if is_mine.is_err() {
             return;
         }
+        // Those that held little while there was enough are shown from now on.
+        self.verdicts.fetch_add(1, Ordering::Release);
         let holders = lock(&self.holders);
         let is_of = |holder: &&Arc<Holder>| of.is_none_or(|of| holder.is_of(of));
         let stalled = holders.iter().filter(|holder| holder.is_stalled(now_ns));
@@ -488,6 +491,13 @@ impl Holding {
     /// Names the connection among those of the server, of all loops.
     pub fn number(&self) -> u64 {
         self.number
+    }
+
+    /// Lets those see it who relieve the account, if they do not and should by now.
+    pub fn show_if_hidden(&mut self) {
+        if self.holder.is_none() {
+            self.show();
+        }
     }
 
     /// Lets those see it who relieve the account, if it holds more than a little: while half of the
@@ -1131,6 +1141,34 @@ mod tests {
             assert!(many.iter().all(|one| one.pause() == Pause::No));
             drop((many, other, not_counted));
             assert_eq!(account.charged_bytes(), 0);
+        }
+    }
+
+    /// They have not changed since there was enough for all.
+    #[test]
+    fn those_that_held_little_while_there_was_enough_are_looked_for() {
+        let account = Account::new(8 * MB);
+        let stalled_ns = limits::STALLED_MS * 1_000_000;
+        let mut now_ns = 1;
+        for _ in 0..2 {
+            let bytes = limits::RELIEVED_FROM_BYTES;
+            let count = 6 * MB / bytes;
+            let mut many: Vec<_> = (0..count).map(|_| holding(&account, 1)).collect();
+            for one in &mut many {
+                one.change(gathered(bytes), now_ns);
+            }
+            let verdicts = account.verdicts();
+            now_ns += stalled_ns;
+            holding(&account, 2).relieve_starved(3 * MB, now_ns);
+            assert!(account.verdicts() > verdicts, "loops look at theirs");
+            many.iter_mut().for_each(Holding::show_if_hidden);
+            for _ in 0..6 * MB / limits::RELIEVED_AT_ONCE_BYTES {
+                now_ns += limits::RELIEVE_MS * 1_000_000;
+                holding(&account, 2).relieve_starved(3 * MB, now_ns);
+            }
+            assert!(many.iter().all(Holding::is_condemned));
+            drop(many);
+            now_ns += SECOND_NS;
         }
     }
 

@@ -406,7 +406,7 @@ impl Handler for LoopHandler {
         self.state.end_tick();
         self.sweep_timers();
         self.state.resume_held_back();
-        self.state.visit_condemned(&self.slots);
+        self.state.visit_condemned(&mut self.slots);
         for id in self.state.take_revisit() {
             if let Some(io) = connections.io(id) {
                 io.set_unfinished(true);

@@ -237,15 +237,17 @@ impl LoopState {
 
     /// Has the connections visited that are to be ended to relieve the account, if some were
     /// condemned since this was last called: those that wait for nothing have no other visit.
-    pub(super) fn visit_condemned(&mut self, slots: &[Option<ConnectionState>]) {
+    pub(super) fn visit_condemned(&mut self, slots: &mut [Option<ConnectionState>]) {
         let verdicts = self.context.admission.account.verdicts();
         if std::mem::replace(&mut self.verdicts_seen, verdicts) == verdicts {
             return;
         }
-        let links = slots.iter().flatten().map(ConnectionState::link);
-        let condemned =
-            links.filter(|link| link.holding.is_condemned() || link.holding.makes_room());
-        self.revisit.extend(condemned.map(|link| link.id));
+        for link in slots.iter_mut().flatten().map(ConnectionState::link_mut) {
+            link.holding.show_if_hidden();
+            if link.holding.is_condemned() || link.holding.makes_room() {
+                self.revisit.push(link.id);
+            }
+        }
     }
 
     /// Takes up reads that have waited for send capacity.
