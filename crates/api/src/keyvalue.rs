@@ -687,8 +687,8 @@ protobuf::message! {
         /// above 64 MiB.
         7 max_answer_bytes: uint64,
     } oneofs {
-        /// Which keys. None: all of the database. INVALID_ARGUMENT if a bound or the prefix has more
-        /// than 1 024 bytes.
+        /// Which keys. None: all of the database. INVALID_ARGUMENT if a bound or the prefix has
+        /// more than 1 024 bytes.
         keys: Keys<'a>,
     }
 

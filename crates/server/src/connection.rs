@@ -263,8 +263,8 @@ impl Http2State {
         std::mem::take(&mut self.claim_failed)
     }
 
-    /// Returns whether a large answer has waited for memory for [`limits::STARVED_MS`], or a request
-    /// for that. `is_paused`: the connection may not have any now.
+    /// Returns whether a large answer has waited for memory for [`limits::STARVED_MS`], or a
+    /// request for that. `is_paused`: the connection may not have any now.
     pub fn starves(&mut self, is_paused: bool, now_ns: u64) -> bool {
         let lacks_memory = is_paused
             && (!self.deferred_reads.is_empty()

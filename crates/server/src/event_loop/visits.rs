@@ -350,8 +350,8 @@ pub(crate) fn held(connection: &RpcConnection, io: &Io) -> Held {
         expected_bytes: memory.expected_bytes,
         unsent_bytes: memory.unsent_bytes + output_bytes,
         sent_bytes: memory.sent_bytes,
-        // Of nobody who holds little is it asked.
-        waits_for_memory: all_bytes >= limits::SMALL_HOLDING_BYTES
+        // Of nobody who holds so little that it stays is it asked.
+        waits_for_memory: all_bytes >= limits::RELIEVED_FROM_BYTES
             && (connection.has_put_back() || connection.has_proven_waiting())
             && connection.queued_bytes() + output_bytes < limits::SMALL_HOLDING_BYTES,
     }

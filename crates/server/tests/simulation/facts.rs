@@ -55,10 +55,7 @@ pub fn facts(asked: &Asked, answer: &Answer, floor: u64, out: &mut Vec<(Option<K
             out.push((None, *sequence));
         }
         (Asked::Changes, Answer::Changes { from, through, .. }) => {
-            assert!(
-                *from >= floor,
-                "{asked:?} began behind {from}, though {floor} was visible before it began"
-            );
+            assert!(*from >= floor, "{floor} was visible before {asked:?} began");
             out.push((None, *through));
         }
         (Asked::Scan { .. }, Answer::Pages(pages)) => {

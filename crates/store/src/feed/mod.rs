@@ -314,7 +314,7 @@ impl Watcher {
         feed.enter(resume, present, with_previous)
     }
 
-    /// Returns what tells whether there may be something to take.
+    /// Returns what shows somebody else whether there may be something to take.
     pub fn news(&self) -> ChangeNews {
         ChangeNews(Arc::clone(&self.feed))
     }
@@ -374,7 +374,7 @@ impl Watcher {
     }
 }
 
-/// Tells somebody else whether a database that is watched has changed.
+/// Shows somebody else whether a database that is watched has changed.
 #[derive(Clone, Debug)]
 pub struct ChangeNews(Arc<Feed>);
 

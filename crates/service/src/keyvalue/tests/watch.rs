@@ -380,82 +380,51 @@ fn the_parts_of_a_commit_keep_to_the_bound_whatever_the_values_are() {
     }
 }
 
+fn at(history_id: &[u8]) -> WatchRequest<'_> {
+    let sequence = 0;
+    WatchRequest {
+        resume: Some(ResumePoint {
+            history_id,
+            sequence,
+        }),
+        ..WATCH
+    }
+}
+
+fn of<'a>(keys: Keys<'a>) -> WatchRequest<'a> {
+    WatchRequest {
+        keys: Some(keys),
+        ..WATCH
+    }
+}
+
+fn within(max_answer_bytes: u64) -> WatchRequest<'static> {
+    WatchRequest {
+        max_answer_bytes,
+        ..WATCH
+    }
+}
+
 #[test]
 fn what_is_wrong_with_a_point_a_bound_or_a_range_is_said() {
     let long = [7; WATCH_KEY_BYTES + 1];
-    let resume = |history_id| {
-        Some(ResumePoint {
-            history_id,
-            sequence: 0,
-        })
-    };
-    let range = |start, end| Some(Keys::Range(KeyRange { start, end }));
-    let cases = [
-        (
-            WatchRequest {
-                resume: resume(b"12345678"),
-                ..WATCH
-            },
-            Code::OutOfRange,
-        ),
-        (
-            WatchRequest {
-                resume: resume(b"1234567"),
-                ..WATCH
-            },
-            Code::InvalidArgument,
-        ),
-        (
-            WatchRequest {
-                keys: Some(Keys::Prefix(&long)),
-                ..WATCH
-            },
-            Code::InvalidArgument,
-        ),
-        (
-            WatchRequest {
-                keys: range(b"", &long),
-                ..WATCH
-            },
-            Code::InvalidArgument,
-        ),
-        (
-            WatchRequest {
-                keys: range(&long, b""),
-                ..WATCH
-            },
-            Code::InvalidArgument,
-        ),
-        (
-            WatchRequest {
-                max_answer_bytes: 131_071,
-                ..WATCH
-            },
-            Code::InvalidArgument,
-        ),
-        (
-            WatchRequest {
-                max_answer_bytes: (64 << 20) + 1,
-                ..WATCH
-            },
-            Code::InvalidArgument,
-        ),
-    ];
-    for (request, code) in cases {
+    let range = |start, end| Keys::Range(KeyRange { start, end });
+    for (request, code) in [
+        (at(b"12345678"), Code::OutOfRange),
+        (at(b"1234567"), Code::InvalidArgument),
+        (of(Keys::Prefix(&long)), Code::InvalidArgument),
+        (of(range(b"", &long)), Code::InvalidArgument),
+        (of(range(&long, b"")), Code::InvalidArgument),
+        (within(131_071), Code::InvalidArgument),
+        (within((64 << 20) + 1), Code::InvalidArgument),
+    ] {
         let mut watched = Watched::new(request);
         let status = watched.fake.take_status().expect("it has ended");
         assert_eq!(status.code(), code, "{status:?}");
         assert_eq!(watched.shared.waiting.count(), 0);
     }
-    for keys in [
-        Keys::Prefix(&long[1..]),
-        range(b"", &long[1..]).expect("it is one"),
-    ] {
-        let mut watched = Watched::new(WatchRequest {
-            keys: Some(keys),
-            ..WATCH
-        });
-        assert_eq!(watched.go_on().len(), 1);
+    for keys in [Keys::Prefix(&long[1..]), range(b"", &long[1..])] {
+        assert_eq!(Watched::new(of(keys)).go_on().len(), 1);
     }
 }
 

@@ -11,7 +11,7 @@ use crate::framed::codes;
 use crate::framed::unpack::Unpacking;
 use crate::grpc::InflateError;
 use crate::http2::guard::Charge;
-use crate::http2::{Cause, Event, StreamKey, TakenMessage};
+use crate::http2::{Cause, Event, StreamKey};
 use crate::limits;
 
 /// What of a frame is still to come.
@@ -167,46 +167,6 @@ impl Packed {
 
     fn message(&self) -> &[u8] {
         &self.bytes[..self.bytes.len() - self.attachment_bytes]
-    }
-}
-
-/// The last message that was reported.
-#[derive(Debug, Default)]
-pub(super) struct LastMessage {
-    range: Option<Range<usize>>,
-    buffer: Vec<u8>,
-    pub(super) was_compressed: bool,
-    pub(super) unpacked_bytes: usize,
-}
-
-impl LastMessage {
-    /// Takes a message that lies by itself.
-    pub(super) fn set(&mut self, message: Vec<u8>) {
-        *self = LastMessage {
-            buffer: message,
-            ..LastMessage::default()
-        };
-    }
-
-    /// Takes one that lies in the input.
-    #[inline]
-    fn set_range(&mut self, range: Range<usize>) {
-        self.range = Some(range);
-        self.was_compressed = false;
-        self.unpacked_bytes = 0;
-    }
-
-    /// Takes it out.
-    #[inline]
-    pub(super) fn take(&mut self) -> TakenMessage {
-        match self.range.take() {
-            Some(range) => TakenMessage::Input(range),
-            None => TakenMessage::owned(std::mem::take(&mut self.buffer)),
-        }
-    }
-
-    pub(super) fn memory_bytes(&self) -> usize {
-        self.buffer.capacity()
     }
 }
 

@@ -7,6 +7,7 @@ mod body;
 mod claims;
 mod head;
 mod known_meta;
+mod last_message;
 mod receive;
 mod send;
 mod streams;
@@ -22,9 +23,10 @@ use crate::http2::{
     Cause, CloseReason, Config, ErrorCode, Event, Head, Pause, StreamKey, TakenMessage,
 };
 use crate::limits;
-use body::{Incoming, LastMessage};
+use body::Incoming;
 use head::CallHead;
 use known_meta::KnownMeta;
+use last_message::LastMessage;
 use send::QueuedResponse;
 use streams::{SendNeed, Streams};
 
