@@ -40,6 +40,8 @@ pub struct WriteBatch {
     before: ReadBefore,
     /// Who asks for the commits to come.
     source: Source,
+    /// What it held when it was submitted: commits that are done are taken out of it one by one.
+    submitted_bytes: usize,
 }
 
 impl Store {
@@ -61,7 +63,19 @@ impl WriteBatch {
             wants_reads: false,
             before: ReadBefore::default(),
             source: Source::default(),
+            submitted_bytes: 0,
         }
+    }
+
+    /// Notes what it holds as it is submitted, and returns it.
+    pub(crate) fn note_submitted(&mut self) -> usize {
+        self.submitted_bytes = self.held_bytes();
+        self.submitted_bytes
+    }
+
+    /// Returns what was noted, with what was added to it.
+    pub(crate) fn submitted_bytes(&self) -> usize {
+        self.submitted_bytes
     }
 
     /// Says who asks for the commits that begin from now on.
@@ -310,6 +324,7 @@ impl WriteBatch {
     pub fn clear(&mut self) {
         self.wants_reads = false;
         self.before.begin_anew();
+        self.submitted_bytes = 0;
         self.commits.clear();
         self.logged.clear();
         self.operations.clear();
@@ -377,6 +392,7 @@ impl WriteBatch {
         self.operations.append(&mut other.operations);
         self.wants_reads |= other.wants_reads;
         self.before.append(&mut other.before, operations);
+        self.submitted_bytes += other.submitted_bytes;
         other.clear();
     }
 

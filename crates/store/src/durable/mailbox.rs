@@ -232,7 +232,7 @@ impl Slot {
 
     /// Gives a batch back that is decided.
     pub(super) fn give_back(&self, mut batch: WriteBatch) {
-        let bytes = batch.held_bytes();
+        let bytes = batch.submitted_bytes();
         batch.clear();
         self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
         let mut mail = self.mail.lock();
@@ -271,7 +271,7 @@ impl Mailbox {
             batch.logged_len(),
             "volatile commits are carried out by the loop"
         );
-        (self.slot.waiting_bytes).fetch_add(batch.held_bytes(), Ordering::Relaxed);
+        (self.slot.waiting_bytes).fetch_add(batch.note_submitted(), Ordering::Relaxed);
         let mut mail = self.slot.mail.lock();
         mail.under_way += batch.len();
         let is_first = !mail.is_listed();

@@ -430,7 +430,7 @@ fn commit_more_than_a_segment_each(store: &Store, durable: &Durable) {
         let mut commit = batch.begin(number.into(), DatabaseId::DEFAULT, Mode::Atomic);
         commit.push(&put(&[number], &value)).expect("fits");
         commit.submit();
-        sent_bytes += batch.bytes();
+        sent_bytes += batch.held_bytes();
         mailbox.submit(&mut batch);
         assert!(mailbox.waiting_bytes() <= sent_bytes);
     }

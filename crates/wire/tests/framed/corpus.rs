@@ -209,7 +209,7 @@ impl Conversation {
                 self.open.retain(|open| *open != stream);
                 self.connection.forget(stream);
             }
-            Event::Writable { .. } => {}
+            Event::Writable { .. } | Event::Refused => {}
             other => panic!("{other:?}"),
         }
     }
@@ -283,6 +283,7 @@ pub fn talk<'a>(
                     connection.give_back(message);
                 }
                 Event::Cancelled { stream, .. } => connection.forget(stream),
+                Event::Refused => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -337,6 +338,7 @@ impl Echo {
                     self.open.retain(|open| open.0 != stream);
                     self.connection.forget(stream);
                 }
+                Event::Refused => {}
                 other => panic!("{other:?}"),
             }
         }
