@@ -265,11 +265,19 @@ impl Http2State {
 
     /// Returns whether a large answer has waited for memory for [`limits::STARVED_MS`], or a
     /// request for that. `is_paused`: the connection may not have any now.
+    #[inline]
     pub fn starves(&mut self, is_paused: bool, now_ns: u64) -> bool {
-        let lacks_memory = is_paused
-            && (!self.deferred_reads.is_empty()
-                || self.claim_failed
-                || self.connection.has_put_back());
+        if !is_paused {
+            self.starves_since_ns = None;
+            return false;
+        }
+        self.starves_while_paused(now_ns)
+    }
+
+    #[cold]
+    fn starves_while_paused(&mut self, now_ns: u64) -> bool {
+        let lacks_memory =
+            !self.deferred_reads.is_empty() || self.claim_failed || self.connection.has_put_back();
         if !lacks_memory {
             self.starves_since_ns = None;
             return false;

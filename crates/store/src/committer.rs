@@ -167,8 +167,8 @@ impl CommitTarget for Applied<'_> {
         let refusal = if self.state.dropped {
             Refusal::UnknownDatabase
         } else if let Some(sequence) = store.next_sequence() {
-            let at_ms = store.clock_ms(0);
-            self.recording = Recording::begin(self.database.open_feed(), sequence, at_ms);
+            let feed = self.database.open_feed();
+            self.recording = Recording::begin(feed, sequence, || store.clock_ms(0));
             return CommitTurn::Decide(sequence);
         } else {
             store.reserve().refusal()

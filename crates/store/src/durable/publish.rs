@@ -117,7 +117,8 @@ impl Publisher {
                     // Nobody begins to watch in between.
                     let _state = database.state.read();
                     let feed = database.open_feed();
-                    let mut recording = Recording::begin(feed, commit.sequence, group.written_ms());
+                    let mut recording =
+                        Recording::begin(feed, commit.sequence, || group.written_ms());
                     for place in places.clone() {
                         let (key, entry) = (group.key(place), group.entry(place));
                         let known =
@@ -162,7 +163,7 @@ impl Publisher {
         let mut state = database.state.write();
         state.index = Index::Tree(writer.index().clone());
         let feed = database.open_feed();
-        let mut recording = Recording::begin(feed, commit.sequence, group.written_ms());
+        let mut recording = Recording::begin(feed, commit.sequence, || group.written_ms());
         recording.clear();
         recording.end();
         drop(state);
@@ -197,7 +198,7 @@ impl Publisher {
         group: &PendingGroup,
         warm_until: &mut usize,
     ) -> usize {
-        let mut recording = Recording::begin(feed, commit.sequence, group.written_ms());
+        let mut recording = Recording::begin(feed, commit.sequence, || group.written_ms());
         let changed = match &commit.what {
             What::Keys(places) => {
                 if places.end > *warm_until {

@@ -31,7 +31,8 @@ pub(crate) struct Feeds {
     clock_ms: Arc<AtomicU64>,
     /// What feeds have held that were closed, to be freed.
     discarded: Mutex<Vec<VecDeque<Arc<FeedCommit>>>>,
-    has_discarded: AtomicBool,
+    /// A feed is open, or something is to be freed.
+    has_work: AtomicBool,
 }
 
 type Waker = Arc<dyn Fn() + Send + Sync>;
@@ -64,7 +65,7 @@ impl Feeds {
             next_waker: AtomicU64::new(0),
             clock_ms: Arc::clone(clock_ms),
             discarded: Mutex::default(),
-            has_discarded: AtomicBool::new(false),
+            has_work: AtomicBool::new(false),
         })
     }
 
@@ -92,6 +93,7 @@ impl Feeds {
     /// A feed opens.
     pub(super) fn open(&self, feed: &Arc<Feed>) {
         self.open.fetch_add(1, Ordering::Relaxed);
+        self.has_work.store(true, Ordering::Relaxed);
         let mut known = self.known.lock();
         known.retain(|feed| feed.strong_count() > 0);
         let is_known = |known: &Weak<Feed>| known.as_ptr() == Arc::as_ptr(feed);
@@ -122,7 +124,7 @@ impl Feeds {
     pub(super) fn discard(&self, commits: VecDeque<Arc<FeedCommit>>) {
         if !commits.is_empty() {
             self.discarded.lock().push(commits);
-            self.has_discarded.store(true, Ordering::Relaxed);
+            self.has_work.store(true, Ordering::Relaxed);
         }
     }
 
@@ -130,15 +132,20 @@ impl Feeds {
     /// called often, without a lock.
     #[inline]
     pub(crate) fn tend(&self, now_ms: u64) {
-        if self.has_discarded.load(Ordering::Relaxed) {
-            self.free_discarded();
-        }
-        if self.open.load(Ordering::Relaxed) > 0 {
-            self.trim_if_due(now_ms);
+        if self.has_work.load(Ordering::Relaxed) {
+            self.tend_those_in_use(now_ms);
         }
     }
 
     #[cold]
+    fn tend_those_in_use(&self, now_ms: u64) {
+        self.has_work.store(false, Ordering::Relaxed);
+        if self.free_discarded() | (self.open.load(Ordering::Relaxed) > 0) {
+            self.has_work.store(true, Ordering::Relaxed);
+            self.trim_if_due(now_ms);
+        }
+    }
+
     fn trim_if_due(&self, now_ms: u64) {
         let order = Ordering::Relaxed;
         let due_ms = self.trim_due_ms.load(order);
@@ -152,12 +159,11 @@ impl Feeds {
         }
     }
 
-    #[cold]
-    fn free_discarded(&self) {
+    /// Returns whether there was something to be freed.
+    fn free_discarded(&self) -> bool {
         let mut discarded = self.discarded.lock();
         let Some(last) = discarded.last_mut() else {
-            self.has_discarded.store(false, Ordering::Relaxed);
-            return;
+            return false;
         };
         let count = last.len().min(limits::FEED_FREED_AT_ONCE);
         let freed: Vec<_> = last.drain(..count).collect();
@@ -166,6 +172,7 @@ impl Feeds {
         }
         drop(discarded);
         drop(freed);
+        true
     }
 
     #[cfg(test)]

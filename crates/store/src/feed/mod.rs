@@ -248,19 +248,35 @@ impl FeedState {
 
 /// A commit that is being published, and recorded if its database has an open feed.
 #[derive(Debug, Default)]
-pub(crate) struct Recording<'a>(Option<(&'a Feed, Recorder)>);
+pub(crate) struct Recording<'a>(Option<Box<Recorded<'a>>>);
+
+/// Where a commit is recorded, and what of it was so far. Apart: most commits have none.
+#[derive(Debug)]
+struct Recorded<'a> {
+    feed: &'a Feed,
+    recorder: Recorder,
+}
 
 impl<'a> Recording<'a> {
-    /// Begins a commit, under the lock of its database.
+    /// Begins a commit, under the lock of its database. `at_ms` is the clock of the store.
     #[inline]
-    pub(crate) fn begin(feed: Option<&'a Feed>, sequence: u64, at_ms: u64) -> Recording<'a> {
-        Recording(feed.map(|feed| (feed, feed.record(sequence, at_ms))))
+    pub(crate) fn begin(
+        feed: Option<&'a Feed>,
+        sequence: u64,
+        at_ms: impl FnOnce() -> u64,
+    ) -> Recording<'a> {
+        Recording(feed.map(|feed| {
+            Box::new(Recorded {
+                feed,
+                recorder: feed.record(sequence, at_ms()),
+            })
+        }))
     }
 
     /// Whether somebody wants to know what was there before.
     #[inline]
     pub(crate) fn wants_previous(&self) -> bool {
-        (self.0.as_ref()).is_some_and(|(_, recorder)| recorder.wants_previous())
+        (self.0.as_ref()).is_some_and(|recorded| recorded.recorder.wants_previous())
     }
 
     /// Records what becomes of a key: see [`Recorder::change`].
@@ -272,23 +288,23 @@ impl<'a> Recording<'a> {
         is_expiry: bool,
         previous: Option<Entry<'_>>,
     ) {
-        if let Some((_, recorder)) = &mut self.0 {
-            recorder.change(key, entry, is_expiry, previous);
+        if let Some(recorded) = &mut self.0 {
+            (recorded.recorder).change(key, entry, is_expiry, previous);
         }
     }
 
     /// Records that all keys are removed.
     pub(crate) fn clear(&mut self) {
-        if let Some((_, recorder)) = &mut self.0 {
-            recorder.clear();
+        if let Some(recorded) = &mut self.0 {
+            recorded.recorder.clear();
         }
     }
 
     /// Readers see the commit when the lock is open.
     #[inline]
     pub(crate) fn end(self) {
-        if let Some((feed, recorder)) = self.0 {
-            feed.add(recorder);
+        if let Some(recorded) = self.0 {
+            recorded.feed.add(recorded.recorder);
         }
     }
 }
