@@ -11,6 +11,7 @@ use parking_lot::RwLockWriteGuard;
 
 use crate::catalogue::State;
 use crate::clock::Clock;
+use crate::feed::Recording;
 use crate::garbage::Garbage;
 use crate::limits;
 use crate::memory::MemoryIndex;
@@ -28,6 +29,16 @@ pub(crate) struct Applier {
     first_expiry_ms: u64,
     /// How many slices have ended since their time was up.
     slices: u64,
+}
+
+/// What a commit does to one key.
+pub(crate) struct KeyChange<'a> {
+    pub(crate) hash: u64,
+    pub(crate) key: &'a [u8],
+    /// Its entry now; `None`: it is removed.
+    pub(crate) entry: Option<&'a Entry<'a>>,
+    /// It is removed because its time had come.
+    pub(crate) is_expiry: bool,
 }
 
 /// The time for which the lock of a database is held.
@@ -59,16 +70,26 @@ impl Applier {
         }
     }
 
-    /// Puts the entry of a key into an index, or removes what is there. [`Applier::end_commit`]
-    /// follows.
+    /// Puts the entry of a key into an index, or removes what is there, and records that for those
+    /// who watch. [`Applier::end_commit`] follows.
     #[inline]
     pub(crate) fn change(
         &mut self,
         index: &mut MemoryIndex,
-        hash: u64,
-        key: &[u8],
-        entry: Option<&Entry<'_>>,
+        change: &KeyChange<'_>,
+        recording: &mut Recording<'_>,
     ) {
+        let KeyChange {
+            hash,
+            key,
+            entry,
+            is_expiry,
+        } = *change;
+        let previous = match recording.wants_previous() {
+            true => index.find(key, hash),
+            false => None,
+        };
+        recording.change(key, entry, is_expiry, previous);
         let old_value = match entry {
             Some(entry) => {
                 if entry.expires_ms != 0 {
@@ -81,8 +102,9 @@ impl Applier {
         self.old_values.extend(old_value);
     }
 
-    /// Empties an index.
-    pub(crate) fn clear(&mut self, index: &mut MemoryIndex) {
+    /// Empties an index, and records that.
+    pub(crate) fn clear(&mut self, index: &mut MemoryIndex, recording: &mut Recording<'_>) {
+        recording.clear();
         if index.len() > 0 {
             self.garbage.add(index.take());
         }
@@ -178,6 +200,16 @@ mod tests {
         }
     }
 
+    fn put(applier: &mut Applier, index: &mut MemoryIndex, entry: &Entry<'_>) {
+        let change = KeyChange {
+            hash: index.hash(entry.key),
+            key: entry.key,
+            entry: Some(entry),
+            is_expiry: false,
+        };
+        applier.change(index, &change, &mut Recording::default());
+    }
+
     #[test]
     fn a_commit_is_booked_and_its_first_expiry_is_awaited() {
         let store = store();
@@ -187,13 +219,19 @@ mod tests {
         let mut state = database.state.write();
         for sequence in [3, 4] {
             let entry = entry(b"value");
-            let hash = store.hasher().hash(entry.key);
-            applier.change(state.index.memory_mut(), hash, entry.key, Some(&entry));
+            put(&mut applier, state.index.memory_mut(), &entry);
             applier.end_commit(&mut state, 100, sequence);
             assert_eq!((state.memory_bytes, store.memory_bytes()), (100, 100));
             assert_eq!(store.sweep_due_ms(), 5 + limits::SWEEP_DELAY_MS);
             assert_eq!(state.sequence, sequence);
-            applier.change(state.index.memory_mut(), hash, entry.key, None);
+            let removal = KeyChange {
+                hash: store.hasher().hash(entry.key),
+                key: entry.key,
+                entry: None,
+                is_expiry: false,
+            };
+            let mut recording = Recording::default();
+            applier.change(state.index.memory_mut(), &removal, &mut recording);
             applier.end_commit(&mut state, -100, sequence);
             assert_eq!((state.index.entries(), store.memory_bytes()), (0, 0));
         }
@@ -226,10 +264,9 @@ mod tests {
         let mut index = MemoryIndex::new(store.hasher().clone());
         for entries in [1, 2] {
             let entry = entry(b"value");
-            let hash = index.hash(entry.key);
-            applier.change(&mut index, hash, entry.key, Some(&entry));
-            applier.clear(&mut index);
-            applier.clear(&mut index);
+            put(&mut applier, &mut index, &entry);
+            applier.clear(&mut index, &mut Recording::default());
+            applier.clear(&mut index, &mut Recording::default());
             assert_eq!((index.len(), applier.garbage().entries()), (0, entries));
         }
     }

@@ -6,7 +6,7 @@
 
 use parking_lot::RwLockWriteGuard;
 
-use crate::apply::{Applier, Slice};
+use crate::apply::{Applier, KeyChange, Slice};
 use crate::batch::WriteBatch;
 use crate::catalogue::{Database, State};
 use crate::clock::Clock;
@@ -213,13 +213,13 @@ impl CommitTarget for Applied<'_> {
         let index = self.state.index.memory_mut();
         for effect in effects.iter() {
             let entry = effect.entry(batch, place.sequence);
-            let (key, hash) = (effect.key(batch), effect.hash());
-            let previous = match self.recording.wants_previous() {
-                true => index.find(key, hash),
-                false => None,
+            let change = KeyChange {
+                hash: effect.hash(),
+                key: effect.key(batch),
+                entry: entry.as_ref(),
+                is_expiry: effect.is_expiry(),
             };
-            (self.recording).change(key, entry.as_ref(), effect.is_expiry(), previous);
-            applier.change(index, hash, key, entry.as_ref());
+            applier.change(index, &change, &mut self.recording);
         }
         self.growth_bytes = growth_bytes;
         Ok(verdict)
@@ -229,8 +229,7 @@ impl CommitTarget for Applied<'_> {
         self.growth_bytes = -(self.state.memory_bytes as i64);
         let index = self.state.index.memory_mut();
         let removed = index.len() as i64;
-        self.recording.clear();
-        self.committer.applier.clear(index);
+        (self.committer.applier).clear(index, &mut self.recording);
         removed
     }
 

@@ -34,7 +34,7 @@ impl Store {
                 Index::Tree(tree) => tree.sequence(),
             };
             let feed = database.feed(self.feeds());
-            let watcher = Watcher::begin(feed, resume, present, with_previous);
+            let watcher = feed.enter(resume, present, with_previous);
             return watcher;
         }
         Err(WatchError::Gone)

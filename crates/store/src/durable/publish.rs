@@ -2,7 +2,7 @@
 
 use super::pending::{PendingCommit, PendingGroup, Rule, What};
 use super::trees::TreeWriters;
-use crate::apply::{Applier, Slice};
+use crate::apply::{Applier, KeyChange, Slice};
 use crate::catalogue::{Database, State};
 use crate::clock::Clock;
 use crate::database::{DatabaseConfig, Kind};
@@ -210,20 +210,19 @@ impl Publisher {
                 }
                 let index = state.index.memory_mut();
                 for place in places.clone() {
-                    let (hash, key) = (group.hash(place), group.key(place));
                     let entry = group.entry(place);
-                    let previous = match recording.wants_previous() {
-                        true => index.find(key, hash),
-                        false => None,
+                    let change = KeyChange {
+                        hash: group.hash(place),
+                        key: group.key(place),
+                        entry: entry.as_ref(),
+                        is_expiry: group.is_expiry(place),
                     };
-                    recording.change(key, entry.as_ref(), group.is_expiry(place), previous);
-                    (self.applier).change(index, hash, key, entry.as_ref());
+                    (self.applier).change(index, &change, &mut recording);
                 }
                 places.len()
             }
             What::Clear => {
-                recording.clear();
-                self.applier.clear(state.index.memory_mut());
+                (self.applier).clear(state.index.memory_mut(), &mut recording);
                 0
             }
             What::Create { .. } | What::Drop | What::Convert => {

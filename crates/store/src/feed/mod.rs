@@ -150,8 +150,9 @@ impl Feed {
     }
 
     /// Opens the feed for one more watcher, under the write lock of the database, whose last commit
-    /// that readers see is `present`. Returns where the watcher begins.
-    fn enter(
+    /// that readers see is `present`. The watcher begins behind that, or behind the commit
+    /// `resume`.
+    pub(crate) fn enter(
         self: &Arc<Feed>,
         resume: Option<u64>,
         present: u64,
@@ -319,17 +320,6 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Begins behind the commit `resume`, or behind what readers of `database` see. To be called
-    /// under the write lock of the database.
-    pub(crate) fn begin(
-        feed: &Arc<Feed>,
-        resume: Option<u64>,
-        present: u64,
-        with_previous: bool,
-    ) -> Result<Watcher, WatchError> {
-        feed.enter(resume, present, with_previous)
-    }
-
     /// Returns what shows somebody else whether there may be something to take.
     pub fn news(&self) -> ChangeNews {
         ChangeNews(Arc::clone(&self.feed))
