@@ -670,19 +670,10 @@ mod tests {
         account.open(&PeerAddress::Simulated(node), &waker())
     }
 
-    fn unsent(bytes: usize) -> Held {
-        Held {
-            charged_bytes: bytes,
-            all_bytes: bytes,
-            unsent_bytes: bytes,
-            ..Held::default()
-        }
-    }
-
     fn gathered(bytes: usize) -> Held {
         Held {
             unsent_bytes: 0,
-            ..unsent(bytes)
+            ..Held::unsent(bytes)
         }
     }
 
@@ -744,7 +735,7 @@ mod tests {
                 (overfull + limits::OVERDRAWN_BYTES, true, false),
                 (overfull + limits::OVERDRAWN_BYTES + 1, false, false),
             ] {
-                others.change(unsent(bytes), 0);
+                others.change(Held::unsent(bytes), 0);
                 assert_eq!(account.try_overdraft(true), compressed, "{bytes}");
                 assert!(
                     !compressed || !account.try_overdraft(false),
@@ -900,12 +891,12 @@ mod tests {
         let account = Account::new(8 * MB);
         let (mut reads, mut rests) = (holding(&account, 1), holding(&account, 2));
         for (at, holding) in [&mut reads, &mut rests].into_iter().enumerate() {
-            holding.change(unsent((6 - at) * MB), SECOND_NS);
+            holding.change(Held::unsent((6 - at) * MB), SECOND_NS);
         }
         for round in 1..=8 {
             let held = Held {
                 sent_bytes: round * MB as u64,
-                ..unsent(6 * MB)
+                ..Held::unsent(6 * MB)
             };
             reads.change(held, SECOND_NS + round * SECOND_NS / 4);
         }
@@ -920,7 +911,7 @@ mod tests {
         let mut sender = holding(&account, 1);
         let held = Held {
             unsent_bytes: 10,
-            ..unsent(9 * MB)
+            ..Held::unsent(9 * MB)
         };
         sender.change(held, 0);
         assert_eq!((sender.pause(), sender.is_small()), (Pause::Large, false));
@@ -1000,11 +991,11 @@ mod tests {
                                 std::thread::yield_now();
                                 continue;
                             };
-                            holding.change(unsent(3 * MB), 0);
+                            holding.change(Held::unsent(3 * MB), 0);
                             account.end_claim(claimed);
                             most.fetch_max(account.charged_bytes(), Ordering::Relaxed);
                             std::thread::yield_now();
-                            holding.change(unsent(0), 0);
+                            holding.change(Held::unsent(0), 0);
                         }
                     });
                 }
@@ -1066,16 +1057,16 @@ mod tests {
         for _ in 0..2 {
             // As much as there may be is not too much.
             small.change(Held::default(), 0);
-            large.change(unsent(8 * MB), 0);
+            large.change(Held::unsent(8 * MB), 0);
             assert!(!account.is_full());
-            large.change(unsent(8 * MB + 1), 0);
+            large.change(Held::unsent(8 * MB + 1), 0);
             assert!(account.is_full());
-            large.change(unsent(9 * MB), 0);
-            small.change(unsent(10), 0);
+            large.change(Held::unsent(9 * MB), 0);
+            small.change(Held::unsent(10), 0);
             assert_eq!((large.pause(), small.pause()), (Pause::All, Pause::Large));
-            small.change(unsent(MB / 8), 0);
+            small.change(Held::unsent(MB / 8), 0);
             assert_eq!(small.pause(), Pause::All);
-            large.change(unsent(MB), 0);
+            large.change(Held::unsent(MB), 0);
             assert_eq!((large.pause(), small.pause()), (Pause::No, Pause::No));
         }
         drop((large, small));
@@ -1087,16 +1078,16 @@ mod tests {
         let account = Account::new(8 * MB);
         let mut two = holding(&account, 1);
         let mut other = holding(&account, 2);
-        two.change(unsent(2 * MB), 0);
+        two.change(Held::unsent(2 * MB), 0);
         for _ in 0..2 {
             let mut one = holding(&account, 1);
-            one.change(unsent(3 * MB), 0);
-            other.change(unsent(MB), 0);
+            one.change(Held::unsent(3 * MB), 0);
+            other.change(Held::unsent(MB), 0);
             let pauses = [&one, &two, &other].map(Holding::pause);
             assert_eq!(pauses, [Pause::All, Pause::All, Pause::No]);
             drop(one);
             // Others use that half now, and the address no longer has what its connection had.
-            other.change(unsent(5 * MB), 0);
+            other.change(Held::unsent(5 * MB), 0);
             assert_eq!((two.pause(), other.pause()), (Pause::No, Pause::All));
         }
     }
@@ -1127,10 +1118,10 @@ mod tests {
                 .collect();
             let mut other = holding_of(&account, 0, honest);
             let mut not_counted = holding(&account, 99);
-            other.change(unsent(MB / 2), 0);
-            not_counted.change(unsent(MB / 2), 0);
+            other.change(Held::unsent(MB / 2), 0);
+            not_counted.change(Held::unsent(MB / 2), 0);
             for one in &mut many {
-                one.change(unsent(MB), 0);
+                one.change(Held::unsent(MB), 0);
             }
             assert!(!account.is_full() && account.is_half_used());
             assert!(many.iter().all(|one| one.pause() == Pause::All));
@@ -1185,17 +1176,17 @@ mod tests {
             let mut large = holding_of(&account, 20, honest);
             let mut not_counted = holding(&account, 21);
             for one in &mut many {
-                one.change(unsent(MB * 3 / 4), now_ns);
+                one.change(Held::unsent(MB * 3 / 4), now_ns);
             }
-            large.change(unsent(2 * MB), now_ns);
-            not_counted.change(unsent(2 * MB), now_ns);
+            large.change(Held::unsent(2 * MB), now_ns);
+            not_counted.change(Held::unsent(2 * MB), now_ns);
             now_ns += limits::STALLED_MS * 1_000_000;
             holding(&account, 30).relieve(now_ns);
             assert!(many.iter().any(Holding::is_condemned));
             assert!(!large.is_condemned() && !not_counted.is_condemned());
             // When less is left of them, others that do not move go, too.
             many.truncate(1);
-            large.change(unsent(9 * MB), now_ns);
+            large.change(Held::unsent(9 * MB), now_ns);
             now_ns += limits::STALLED_MS * 1_000_000;
             holding(&account, 30).relieve(now_ns);
             assert!(large.is_condemned() && !not_counted.is_condemned());
@@ -1214,7 +1205,7 @@ mod tests {
         };
         for _ in 0..2 {
             let mut holding = holding(&account, 1);
-            holding.change(unsent(MB), 0);
+            holding.change(Held::unsent(MB), 0);
             holding.note_caller(Some(anonymous), false);
             assert_eq!(bytes(anonymous), MB, "also what it held before");
             // A token takes over from none, and nothing else does while it holds much.
@@ -1225,7 +1216,7 @@ mod tests {
                     assert_eq!([one, other, anonymous].map(bytes), [MB, 0, 0]);
                 }
             }
-            holding.change(unsent(limits::SMALL_HOLDING_BYTES - 1), 0);
+            holding.change(Held::unsent(limits::SMALL_HOLDING_BYTES - 1), 0);
             holding.note_caller(Some(other), false);
             assert_eq!(holding.counted_key(), Some(one.key), "a call runs");
             for caller in [other, elsewhere, anonymous] {
@@ -1256,8 +1247,8 @@ mod tests {
                 (limits::SMALL_HOLDING_BYTES - 1, true),
             ] {
                 let (mut large, mut asks) = (holding(&account, 1), holding(&account, 2));
-                large.change(unsent(9 * MB), now_ns);
-                asks.change(unsent(bytes), now_ns);
+                large.change(Held::unsent(9 * MB), now_ns);
+                asks.change(Held::unsent(bytes), now_ns);
                 now_ns += stalled_ns;
                 asks.relieve(now_ns);
                 assert_eq!(large.is_condemned(), ends_others, "{bytes}");
@@ -1271,7 +1262,7 @@ mod tests {
         let account = Account::new(8 * MB);
         let mut holdings: Vec<_> = (0..3).map(|node| holding(&account, node)).collect();
         for (holding, mb) in holdings.iter_mut().zip([5, 3, 4]) {
-            holding.change(unsent(mb * MB), 1);
+            holding.change(Held::unsent(mb * MB), 1);
         }
         let condemned = |holdings: &[Holding]| -> Vec<bool> {
             holdings.iter().map(Holding::is_condemned).collect()
@@ -1279,8 +1270,8 @@ mod tests {
         assert_eq!(condemned(&holdings), [false; 3], "all have just moved");
         let now_ns = 1 + limits::STALLED_MS * 1_000_000;
         // The largest moves on; a single byte would be no movement.
-        holdings[0].change(unsent(4 * MB), now_ns);
-        holdings[1].change(unsent(3 * MB - 1), now_ns);
+        holdings[0].change(Held::unsent(4 * MB), now_ns);
+        holdings[1].change(Held::unsent(3 * MB - 1), now_ns);
         assert_eq!(condemned(&holdings), [false, false, true]);
         holdings[0].relieve(now_ns + SECOND_NS / 100);
         assert_eq!(
@@ -1304,18 +1295,18 @@ mod tests {
         for _ in 0..2 {
             let mut slow = [holding(&account, 1), holding(&account, 2)];
             for holding in &mut slow {
-                holding.change(unsent(5 * MB), now_ns);
+                holding.change(Held::unsent(5 * MB), now_ns);
             }
             now_ns += 2 * limits::STALLED_MS * 1_000_000;
             // It says something, and is still not reading.
-            slow[0].change(unsent(5 * MB - 1), now_ns);
+            slow[0].change(Held::unsent(5 * MB - 1), now_ns);
             slow[1].relieve(now_ns);
             assert!(account.is_full() && !slow.iter().any(Holding::is_condemned));
             // One that sends waits for the server, not for its own peer.
             let mut sender = holding(&account, 3);
             let held = Held {
                 unsent_bytes: 0,
-                ..unsent(MB)
+                ..Held::unsent(MB)
             };
             sender.change(held, now_ns);
             assert!(slow[1].is_condemned() && !slow[0].is_condemned());
@@ -1336,10 +1327,10 @@ mod tests {
             let waits = Held {
                 unsent_bytes: 0,
                 waits_for_memory: true,
-                ..unsent(5 * MB)
+                ..Held::unsent(5 * MB)
             };
             holdings[0].change(waits, now_ns);
-            holdings[1].change(unsent(4 * MB), now_ns);
+            holdings[1].change(Held::unsent(4 * MB), now_ns);
             let condemned =
                 |holdings: &[Holding; 2]| holdings.each_ref().map(Holding::is_condemned);
             let other = holding(&account, 2);
@@ -1383,14 +1374,14 @@ mod tests {
         let (mut one, mut other) = (holding(&account, 1), holding(&account, 2));
         let mut now_ns = 1;
         for _ in 0..2 {
-            one.change(unsent(6 * MB), now_ns);
-            other.change(unsent(3 * MB), now_ns);
+            one.change(Held::unsent(6 * MB), now_ns);
+            other.change(Held::unsent(3 * MB), now_ns);
             now_ns += stalled_ns;
             holding(&account, 3).relieve(now_ns);
             assert!(one.is_condemned() && !other.is_condemned());
             // Both move, and the account is full all the while.
-            one.change(unsent(5 * MB), now_ns);
-            other.change(unsent(4 * MB), now_ns);
+            one.change(Held::unsent(5 * MB), now_ns);
+            other.change(Held::unsent(4 * MB), now_ns);
             assert!(account.is_full());
             assert!(!one.evict_if_condemned() && !other.evict_if_condemned());
             now_ns += stalled_ns;
@@ -1404,7 +1395,7 @@ mod tests {
         let mut now_ns = 1;
         for round in 0..2 {
             let mut large = holding(&account, 1);
-            large.change(unsent(9 * MB), now_ns);
+            large.change(Held::unsent(9 * MB), now_ns);
             assert!(!large.evict_if_condemned());
             now_ns += limits::STALLED_MS * 1_000_000;
             holding(&account, 2).relieve(now_ns);

@@ -44,14 +44,15 @@ impl TurnQueue {
     /// The first connection that memory would help: not one that lacks more than there ever is,
     /// which can only go beyond the limit.
     fn next(&self, account: &Account) -> Option<LacksMemory> {
-        let most = account.most_for_messages();
-        let is_helped = |waiting: &&LacksMemory| !waiting.is_shut && waiting.bytes <= most;
-        self.0.iter().find(is_helped).copied()
+        self.next_of_at_most(account.most_for_messages())
     }
 
     /// The first of those that lack so little that they have memory of their own.
     fn next_short(&self, account: &Account) -> Option<LacksMemory> {
-        let most = account.short_message_bytes();
+        self.next_of_at_most(account.short_message_bytes())
+    }
+
+    fn next_of_at_most(&self, most: usize) -> Option<LacksMemory> {
         let is_helped = |waiting: &&LacksMemory| !waiting.is_shut && waiting.bytes <= most;
         self.0.iter().find(is_helped).copied()
     }

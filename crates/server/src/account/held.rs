@@ -17,3 +17,16 @@ pub(crate) struct Held {
     /// for a little.
     pub waits_for_memory: bool,
 }
+
+#[cfg(test)]
+impl Held {
+    /// So much waits to be sent, and nothing else is held.
+    pub fn unsent(bytes: usize) -> Held {
+        Held {
+            charged_bytes: bytes,
+            all_bytes: bytes,
+            unsent_bytes: bytes,
+            ..Held::default()
+        }
+    }
+}

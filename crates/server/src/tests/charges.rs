@@ -643,12 +643,7 @@ fn a_large_answer_that_waits_for_memory_has_those_ended_who_stand_still() {
     for _ in 0..2 {
         let mut others = account.open(&net::PeerAddress::Simulated(1), &wake);
         let bytes = account.limit_bytes() / 2 + 1;
-        let held = crate::account::Held {
-            charged_bytes: bytes,
-            all_bytes: bytes,
-            unsent_bytes: bytes,
-            ..Default::default()
-        };
+        let held = crate::account::Held::unsent(bytes);
         others.change(held, pair.now_ns);
         // GetRequest.key
         let get = pair.call(&path(Method::Get), b"\x12\x03key");
