@@ -123,7 +123,8 @@ pub use database::{CreateError, DatabaseConfig, DatabaseLimits, DropError, Durab
 pub use database_id::DatabaseId;
 pub use defragment::Defragmentation;
 pub use feed::{
-    Change, ChangeKind, ChangeNews, ChangeWaker, FeedCommit, NextCommits, WatchError, Watcher,
+    Change, ChangeKind, ChangeNews, ChangeWaker, FeedCommit, LogReadError, LogReading, NextCommits,
+    WatchError, Watcher,
 };
 pub use garbage::Garbage;
 pub use hash::KeyHasher;
@@ -137,7 +138,7 @@ pub use read_before::ReadAhead;
 pub use read_view::{Counted, ReadView};
 pub use record::{CommitRun, Source};
 pub use secret::FolderSecret;
-pub use store::{DatabaseInfo, Store, StoreConfig};
+pub use store::{DatabaseInfo, KeepLog, Store, StoreConfig};
 pub use sweep::SWEEP_TAG;
 pub use value::{Entry, Value};
 pub use view::{IndexView, Statistics, View};

@@ -259,3 +259,16 @@ pub const FEED_FREED_AT_ONCE: usize = 512;
 /// How often all change feeds are looked at, in milliseconds: whether somebody still watches, and
 /// whether they hold more than they may since others hold something too.
 pub const FEED_TRIM_MS: u64 = 1_000;
+
+/// Bytes of the log that are looked through at a time for somebody who watches, beside its last
+/// group: some milliseconds of a reader thread.
+pub const LOG_SCAN_BYTES: usize = 4 * 1024 * 1024;
+
+/// What a group of the log takes of memory at most while it is read for somebody who watches, in
+/// its own bytes: itself, and its commits, which have a record of more than twice its size for each
+/// short change.
+pub const LOG_MEMORY_TIMES: usize = 4;
+
+/// How often it is looked, in milliseconds, whether files of the log that are kept for a time are
+/// older than that.
+pub const KEPT_LOG_LOOK_MS: u64 = 10_000;

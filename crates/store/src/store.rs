@@ -10,7 +10,7 @@ use crate::blob::{BlobConfig, BlobUse, Blobs};
 use crate::catalogue::{Catalogue, Database, State};
 use crate::database::{CreateError, DatabaseConfig, DatabaseLimits, DropError, Durability, Kind};
 use crate::database_id::DatabaseId;
-use crate::feed::Feeds;
+use crate::feed::{Feeds, LogTail};
 use crate::garbage::Garbage;
 use crate::hash::KeyHasher;
 use crate::index::Index;
@@ -40,6 +40,8 @@ pub struct StoreConfig {
     pub default_database: DatabaseConfig,
     /// The bounds of blobs.
     pub blobs: BlobConfig,
+    /// What is kept of the log for those who watch, beside what a start needs.
+    pub keep_log: KeepLog,
     /// What [`Store::secret`] becomes if there is none yet. A server draws it at random.
     pub secret: FolderSecret,
 }
@@ -53,9 +55,28 @@ impl StoreConfig {
             memory_bytes: u64::MAX,
             default_database: DatabaseConfig::default(),
             blobs: BlobConfig::default(),
+            keep_log: KeepLog::NONE,
             secret: FolderSecret::NONE,
         }
     }
+}
+
+/// How much of the log is kept that no start needs any more, for those who watch: the newest of it,
+/// as long as both hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeepLog {
+    /// At most so many bytes.
+    pub bytes: u64,
+    /// Only what was written within so many milliseconds; `None`: however old it is.
+    pub age_ms: Option<u64>,
+}
+
+impl KeepLog {
+    /// Nothing.
+    pub const NONE: KeepLog = KeepLog {
+        bytes: 0,
+        age_ms: None,
+    };
 }
 
 /// All databases of a server. A handle: clones are the same store.
@@ -92,6 +113,7 @@ struct Shared {
     conversions: AtomicU64,
     history_id: AtomicU64,
     log_statistics: Mutex<LogStatistics>,
+    log_tail: Arc<LogTail>,
     feeds: Arc<Feeds>,
     blobs: OnceLock<Arc<Blobs>>,
     secret: OnceLock<FolderSecret>,
@@ -140,6 +162,7 @@ impl Store {
             conversions: AtomicU64::new(0),
             history_id: AtomicU64::new(config.history_id),
             log_statistics: Mutex::default(),
+            log_tail: Arc::default(),
             blobs: OnceLock::new(),
             secret: OnceLock::new(),
         };
@@ -373,6 +396,11 @@ impl Store {
 
     pub(crate) fn set_log_statistics(&self, statistics: LogStatistics) {
         *self.shared.log_statistics.lock() = statistics;
+    }
+
+    /// What of the log can be read; `None`: there is none.
+    pub(crate) fn log_tail(&self) -> Option<&Arc<LogTail>> {
+        self.has_log().then_some(&self.shared.log_tail)
     }
 
     /// The blobs of a store with a log that is open.

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use crate::database::Durability;
 use crate::database_id::DatabaseId;
-use crate::feed::{ChangeWaker, WatchError, Watcher};
+use crate::feed::{ChangeWaker, DatabaseLog, WatchError, Watcher};
 use crate::index::Index;
 use crate::store::Store;
 
@@ -33,9 +34,14 @@ impl Store {
                 Index::Memory(_) => state.sequence,
                 Index::Tree(tree) => tree.sequence(),
             };
+            let is_logged = database.config.durability != Durability::Volatile;
+            let log = self.log_tail().filter(|_| is_logged);
+            let log = log.map(|tail| DatabaseLog {
+                tail: Arc::clone(tail),
+                database: id,
+            });
             let feed = database.feed(self.feeds());
-            let watcher = feed.enter(resume, present, with_previous);
-            return watcher;
+            return feed.enter(resume, present, with_previous, log);
         }
         Err(WatchError::Gone)
     }

@@ -4,14 +4,15 @@
 use std::io;
 use std::sync::Arc;
 
+use super::extent::LogExtent;
 use super::group::{Header, LogGroup};
 use super::place::{Chain, LogEnd, LogPlace};
 use super::reader::SegmentReader;
 use super::segment::segment_name;
 use crate::disk::Disk;
 
-/// Reads groups one after the other, and checks each as a start would. The segments that hold them
-/// must not be retired meanwhile.
+/// Reads groups one after the other, and checks each as a start would. If the segments that hold
+/// them are retired meanwhile, that is an error: what is written to their files then does not fit.
 #[derive(Debug)]
 pub struct GroupReader {
     disk: Arc<dyn Disk>,
@@ -19,6 +20,13 @@ pub struct GroupReader {
     place: LogPlace,
     end: LogEnd,
     chain: Option<Chain>,
+}
+
+/// Where a reader stands: behind a group.
+#[derive(Clone, Copy, Debug)]
+pub struct LogCursor {
+    place: LogPlace,
+    chain: Chain,
 }
 
 /// A group as it is on the device.
@@ -64,6 +72,53 @@ impl GroupReader {
         }
     }
 
+    /// Reads what a log has beyond a sequence, up to its end as it is now: from the beginning on of
+    /// the segment in which that begins.
+    pub fn open_behind(
+        disk: Arc<dyn Disk>,
+        sequence: u64,
+        extent: &LogExtent,
+    ) -> Result<GroupReader, GroupError> {
+        let segment = extent.segment_behind(sequence);
+        let segment = segment.ok_or(GroupError::TooShort { sequence })?;
+        let place = LogPlace { segment, offset: 0 };
+        GroupReader::begin(disk, place, None, extent.end())
+    }
+
+    /// Goes on where a reader of the same log stood, up to the end of the log as it is now.
+    pub fn resume(
+        disk: Arc<dyn Disk>,
+        cursor: LogCursor,
+        extent: &LogExtent,
+    ) -> Result<GroupReader, GroupError> {
+        GroupReader::begin(disk, cursor.place, Some(cursor.chain), extent.end())
+    }
+
+    fn begin(
+        disk: Arc<dyn Disk>,
+        place: LogPlace,
+        chain: Option<Chain>,
+        end: LogEnd,
+    ) -> Result<GroupReader, GroupError> {
+        let failed = |source| GroupError::device(&*disk, place, source);
+        let file = disk.open(&segment_name(place.segment)).map_err(failed)?;
+        let reader = SegmentReader::new(file).map_err(failed)?;
+        Ok(GroupReader {
+            disk,
+            reader,
+            place,
+            end,
+            chain,
+        })
+    }
+
+    /// Returns where it stands: behind the group that was last read or passed over; `None`: there
+    /// was none.
+    pub fn cursor(&self) -> Option<LogCursor> {
+        let place = self.place;
+        self.chain.map(|chain| LogCursor { place, chain })
+    }
+
     /// Passes over the groups that end at or before a sequence, but for the last one of all.
     fn skip_through(&mut self, sequence: u64) -> Result<(), GroupError> {
         loop {
@@ -94,17 +149,31 @@ impl GroupReader {
         self.end
     }
 
+    /// Whether the last group was read.
+    fn is_at_end(&self) -> Result<bool, GroupError> {
+        let chain = self.chain.as_ref();
+        match chain.filter(|chain| chain.position.group == self.end.position.group) {
+            None => Ok(false),
+            Some(chain) if chain.position == self.end.position && self.place == self.end.place => {
+                Ok(true)
+            }
+            Some(_) => Err(GroupError::damaged(&*self.disk, self.place)),
+        }
+    }
+
+    /// Returns how many bytes the next group has; `None` behind the last one.
+    pub fn next_bytes(&mut self) -> Result<Option<u64>, GroupError> {
+        if self.is_at_end()? {
+            return Ok(None);
+        }
+        self.peek().map(|(_, bytes)| Some(bytes))
+    }
+
     /// The next group; `None` behind the last one.
     #[allow(clippy::should_implement_trait, reason = "what it gives is lent")]
     pub fn next(&mut self) -> Result<Option<RawGroup<'_>>, GroupError> {
-        if let Some(chain) = &self.chain
-            && chain.position.group == self.end.position.group
-        {
-            let is_there = chain.position == self.end.position && self.place == self.end.place;
-            return match is_there {
-                true => Ok(None),
-                false => Err(GroupError::damaged(&*self.disk, self.place)),
-            };
+        if self.is_at_end()? {
+            return Ok(None);
         }
         let (header, group_bytes) = self.peek()?;
         let place = self.place;

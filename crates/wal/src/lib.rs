@@ -53,6 +53,7 @@ pub mod limits;
 mod bytes;
 mod copy;
 mod damage;
+mod extent;
 mod group;
 mod known;
 mod place;
@@ -65,8 +66,9 @@ mod start;
 mod verify;
 mod writer;
 
-pub use copy::{GroupError, GroupReader, RawGroup};
+pub use copy::{GroupError, GroupReader, LogCursor, RawGroup};
 pub use damage::{Cut, Damage, Witness};
+pub use extent::LogExtent;
 pub use group::{
     ALIGN_BYTES, FORMAT_VERSION, GroupBuffer, HEADER_BYTES, Header, LogGroup, LogId, NUMBER_BOUND,
     Position, Records,
@@ -82,4 +84,4 @@ pub use segment::{
 };
 pub use start::{LogConfig, OpenError, OpenLog, ReadLog, Recovered, VisitRecord, open, read};
 pub use verify::{Ending, Report, SegmentReport, verify, verify_copy, verify_known};
-pub use writer::{LogWork, LogWriter, SyncError, WriteError};
+pub use writer::{Kept, LogWork, LogWriter, SyncError, WriteError};

@@ -46,6 +46,8 @@ pub(super) struct SegmentEnd {
     pub(super) groups: u64,
     pub(super) first_sequence: u64,
     pub(super) last: Position,
+    /// The wall clock in the last of them.
+    pub(super) wall_ms: u64,
     /// What the last of them says that the segment was made with; 0: nothing.
     pub(super) made_bytes: u64,
 }
@@ -181,12 +183,14 @@ impl Scan {
                 groups: 0,
                 first_sequence: header.first_sequence,
                 last: Position::default(),
+                wall_ms: 0,
                 made_bytes: 0,
             });
             end.used_bytes = offset;
             end.made_bytes = header.segment_bytes;
             end.groups += 1;
             end.last = header.position();
+            end.wall_ms = header.wall_ms;
             reader.shrink();
         }
         self.ends.extend(end);

@@ -276,6 +276,7 @@ impl Start<'_> {
             None => self.config.least_sequence,
         };
         let tail = Tail {
+            first_sequence: base + 1,
             full: Default::default(),
             current,
             used_bytes: 0,
@@ -303,6 +304,7 @@ impl Start<'_> {
             ordinal: segment.ordinal,
             bytes: segment.bytes,
             last: end.last,
+            wall_ms: end.wall_ms,
         });
         let has_next = later
             .first()
@@ -310,6 +312,7 @@ impl Start<'_> {
         let next = has_next.then(|| later.remove(0));
         let next = next.map(|next| self.open_next(&next)).transpose()?;
         let tail = Tail {
+            first_sequence: self.scan.first_sequence,
             full: full.collect(),
             current,
             used_bytes: end.used_bytes,

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
+use super::extent::{LogExtent, SegmentStart};
 use super::group::{GroupBuffer, Header, LogId, Position};
 use super::limits;
 use super::place::{Chain, LogEnd, LogPlace};
@@ -19,6 +20,35 @@ pub(super) struct FullSegment {
     pub(super) bytes: u64,
     /// Where the log is behind it.
     pub(super) last: Position,
+    /// The wall clock in its last group.
+    pub(super) wall_ms: u64,
+}
+
+impl FullSegment {
+    fn retired(&self) -> RetiredSegment {
+        RetiredSegment {
+            ordinal: self.ordinal,
+            bytes: self.bytes,
+        }
+    }
+}
+
+/// Which of the segments that no index needs any more are kept all the same, for those who read the
+/// log: the newest ones, as long as both hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// At most so many bytes of them.
+    pub bytes: u64,
+    /// Only those with a group that was written after this time, in milliseconds since 1970.
+    pub behind_ms: u64,
+}
+
+impl Kept {
+    /// None of them.
+    pub const NONE: Kept = Kept {
+        bytes: 0,
+        behind_ms: 0,
+    };
 }
 
 /// What is special about a group.
@@ -37,6 +67,8 @@ pub struct LogWriter {
     /// Segments that are full and still there, oldest first.
     full: VecDeque<FullSegment>,
     current: Segment,
+    /// Where these and the current one begin.
+    starts: Arc<Vec<SegmentStart>>,
     /// How much of the current segment is taken.
     used_bytes: u64,
     next: Option<Segment>,
@@ -66,6 +98,8 @@ pub struct LogWork {
 
 /// Where writing goes on.
 pub(super) struct Tail {
+    /// The first sequence that the oldest segment covers.
+    pub(super) first_sequence: u64,
     pub(super) full: VecDeque<FullSegment>,
     pub(super) current: Segment,
     pub(super) used_bytes: u64,
@@ -76,9 +110,11 @@ pub(super) struct Tail {
 impl LogWriter {
     /// Goes on behind `tail`, all of which is durable.
     pub(super) fn new(disk: Arc<dyn Disk>, tail: Tail, descriptor: SpareDescriptor) -> LogWriter {
+        let starts = starts(tail.first_sequence, &tail.full, &tail.current);
         LogWriter {
             descriptor,
             disk,
+            starts: Arc::new(starts),
             full: tail.full,
             current: tail.current,
             used_bytes: tail.used_bytes,
@@ -158,13 +194,25 @@ impl LogWriter {
     /// Where the log ends, if all of it is durable: right after a [`sync`](LogWriter::sync).
     pub fn synced_end(&self) -> Option<LogEnd> {
         let is_durable = self.durable == self.written() && !self.poisoned;
-        is_durable.then_some(LogEnd {
-            position: self.durable,
+        is_durable.then_some(self.end())
+    }
+
+    fn end(&self) -> LogEnd {
+        LogEnd {
+            position: self.written(),
             place: LogPlace {
                 segment: self.current.ordinal,
                 offset: self.used_bytes,
             },
-        })
+        }
+    }
+
+    /// Returns from where to where the log can be read now, durable or not.
+    pub fn extent(&self) -> LogExtent {
+        LogExtent {
+            starts: Arc::clone(&self.starts),
+            end: self.end(),
+        }
     }
 
     /// The highest sequence that may be given out now. Before a higher one is, something must
@@ -243,21 +291,26 @@ impl LogWriter {
     }
 
     /// Gives away the segments that hold nothing beyond `sequence`, up to which every index has
-    /// everything, on its own device. The current one stays, and so does the one before it until a
-    /// group in a later one is durable: the oldest file must begin with a durable group.
-    pub fn retire_through(&mut self, sequence: u64) -> Vec<RetiredSegment> {
-        let mut retired = Vec::new();
-        while let Some(oldest) = self.full.front()
-            && oldest.last.sequence <= sequence
-            && oldest.last.group < self.durable.group
-        {
-            retired.push(RetiredSegment {
-                ordinal: oldest.ordinal,
-                bytes: oldest.bytes,
-            });
-            self.full.pop_front();
+    /// everything, on its own device, but for the newest of them that are to be kept. The current
+    /// one stays, and so does the one before it until a group in a later one is durable: the oldest
+    /// file must begin with a durable group.
+    pub fn retire_through(&mut self, sequence: u64, kept: Kept) -> Vec<RetiredSegment> {
+        let is_needed = |full: &FullSegment| {
+            full.last.sequence > sequence || full.last.group >= self.durable.group
+        };
+        let not_needed = self.full.iter().take_while(|full| !is_needed(full)).count();
+        let mut kept_bytes = 0;
+        let newest_first = self.full.range(..not_needed).rev();
+        let staying = newest_first.take_while(|full| {
+            kept_bytes += full.bytes;
+            kept_bytes <= kept.bytes && full.wall_ms > kept.behind_ms
+        });
+        let retired = not_needed - staying.count();
+        if retired > 0 {
+            Arc::make_mut(&mut self.starts).drain(..retired);
         }
-        retired
+        let retired = self.full.drain(..retired);
+        retired.map(|full| full.retired()).collect()
     }
 
     /// Writes and syncs the first group of a start, with a mark at a sequence that was never given
@@ -367,7 +420,13 @@ impl LogWriter {
             ordinal: full.ordinal,
             bytes: full.bytes,
             last: self.written(),
+            wall_ms: self.chain.wall_ms,
         });
+        let begun = SegmentStart {
+            ordinal: self.current.ordinal,
+            first_sequence: self.written().sequence + 1,
+        };
+        Arc::make_mut(&mut self.starts).push(begun);
         self.descriptor.keep(full.file);
         Ok(())
     }
@@ -375,6 +434,24 @@ impl LogWriter {
     fn describe(&self, segment: &Segment) -> String {
         self.disk.describe(&segment_name(segment.ordinal))
     }
+}
+
+/// Where segments begin, each right behind the one before it.
+fn starts(
+    first_sequence: u64,
+    full: &VecDeque<FullSegment>,
+    current: &Segment,
+) -> Vec<SegmentStart> {
+    let ordinals = full.iter().map(|full| full.ordinal);
+    let behind = full.iter().map(|full| full.last.sequence + 1);
+    let first_sequences = std::iter::once(first_sequence).chain(behind);
+    let ordinals = ordinals.chain([current.ordinal]);
+    (ordinals.zip(first_sequences))
+        .map(|(ordinal, first_sequence)| SegmentStart {
+            ordinal,
+            first_sequence,
+        })
+        .collect()
 }
 
 /// Makes a segment as large as one group needs it, or leaves it as it was. Everybody waits

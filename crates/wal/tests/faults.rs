@@ -11,8 +11,8 @@ use common::{
 use wal::disk::{Disk, Fault, RealDisk, Step};
 use wal::limits::{SEQUENCE_RESERVE, SPARE_SEGMENTS, SPARE_SEGMENTS_MAX};
 use wal::{
-    GroupBuffer, LogConfig, OpenError, OpenLog, PrepareError, RawRecord, SyncError, WriteError,
-    segment_name,
+    GroupBuffer, Kept, LogConfig, OpenError, OpenLog, PrepareError, RawRecord, SyncError,
+    WriteError, segment_name,
 };
 
 #[test]
@@ -337,7 +337,7 @@ fn one_that_cannot_go_keeps_the_later_ones() {
     // The second of them is renamed, but that is not known to be durable.
     disk.plan(disk.step_count() + 3, Fault::Error);
     client.retire(u64::MAX);
-    let retired = client.log.retire_through(u64::MAX);
+    let retired = client.log.retire_through(u64::MAX, Kept::NONE);
     assert!(matches!(
         client.stock.retire(retired),
         Err(PrepareError::Stopped)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use common::{Client, Promise, SEGMENT_BYTES, check_after_power_loss, config, names, set};
 use wal::disk::{Disk, Fault, SimulatedDisk, Step};
 use wal::limits::{FILL_SYNC_BYTES, SPARE_SEGMENTS, SPARE_SEGMENTS_MAX};
-use wal::{GroupBuffer, LogConfig, PrepareError};
+use wal::{GroupBuffer, Kept, LogConfig, PrepareError};
 
 impl Client<'_> {
     /// Writes until the log wants its next segment.
@@ -193,7 +193,7 @@ fn a_segment_that_somebody_has_removed_does_not_keep_the_later_ones() {
         let oldest = &names(&disk, ".log")[0];
         disk.remove(oldest).expect("it is there");
         client.promise.retired_sequence = u64::MAX;
-        let retired = client.log.retire_through(u64::MAX);
+        let retired = client.log.retire_through(u64::MAX, Kept::NONE);
         client.stock.retire(retired).expect("the disk is whole");
         assert_eq!(
             names(&disk, ".log").len(),

@@ -14,6 +14,7 @@ use super::pending::Rule;
 use super::snapshot_job::{SnapshotJob, SnapshotStep};
 use crate::clock::Clock;
 use crate::garbage::Garbage;
+use crate::limits;
 use crate::snapshot::{self, SnapshotError};
 use crate::tree::TreeError;
 
@@ -32,6 +33,8 @@ pub struct CommitLoop {
     snapshot_asked: bool,
     snapshot: Option<SnapshotJob>,
     slice_rows: u32,
+    /// When it is looked next whether kept segments have become too old.
+    look_ns: u64,
     _ending: Ending,
 }
 
@@ -59,6 +62,7 @@ impl CommitLoop {
             snapshot_asked: false,
             snapshot: None,
             slice_rows: snapshot::limits::SLICE_ROWS,
+            look_ns: u64::MAX,
         }
     }
 
@@ -85,7 +89,7 @@ impl CommitLoop {
     /// was anything to do; if so, there may be more.
     pub fn round(&mut self, clock: &mut dyn Clock) -> bool {
         self.committer.prepare_segment();
-        let retired = self.take_retired();
+        let retired = self.take_retired(clock);
         if !retired.is_empty() {
             self.committer.retire_segments(retired);
         }
@@ -175,16 +179,24 @@ impl CommitLoop {
         }
     }
 
-    /// Segments that somebody has declared unnecessary.
-    pub(super) fn take_retired(&mut self) -> Vec<RetiredSegment> {
+    /// Segments that somebody has declared unnecessary, and that are not kept (any more).
+    pub(super) fn take_retired(&mut self, clock: &mut dyn Clock) -> Vec<RetiredSegment> {
         if self.committer.is_full() {
             self.hub.holds().break_all();
         }
         let log_bytes = self.committer.log().segment_bytes();
-        match self.hub.holds().take_retire_sequence(log_bytes) {
-            0 => Vec::new(),
-            sequence => self.committer.retire_through(sequence),
+        let sequence = self.hub.holds().take_retire_sequence(log_bytes);
+        let has_more = self.committer.segments().has_more_unneeded();
+        if sequence == 0 && !has_more && clock.now_ns() < self.look_ns {
+            return Vec::new();
         }
+        let now_ms = self.committer.store().clock_ms(clock.now_ms());
+        let retired = self.committer.retire_through(sequence, now_ms);
+        self.look_ns = match self.committer.segments().keeps_for_a_time() {
+            true => clock.now_ns() + limits::KEPT_LOG_LOOK_MS * 1_000_000,
+            false => u64::MAX,
+        };
+        retired
     }
 
     /// Lets segments go that hold nothing beyond a sequence, up to which every index has everything
@@ -205,7 +217,7 @@ impl CommitLoop {
 
     /// When a round is due although nobody asks for one; `u64::MAX`: none is.
     pub fn due_ns(&self) -> u64 {
-        self.committer.sync_due_ns()
+        self.committer.sync_due_ns().min(self.look_ns)
     }
 
     /// What has happened that whoever runs the server should know.
@@ -318,7 +330,7 @@ impl CommitLoop {
             self.snapshot_asked = true;
             while self.step_snapshot(clock) {}
         }
-        let retired = self.take_retired();
+        let retired = self.take_retired(clock);
         self.committer.retire_segments(retired);
     }
 

@@ -33,7 +33,7 @@ use crate::index::Index;
 use crate::log_statistics::LogStatistics;
 use crate::outcome::{Outcomes, Refusal};
 use crate::snapshot::{Header, SnapshotError, SnapshotReport};
-use crate::store::Store;
+use crate::store::{KeepLog, Store};
 use crate::tree::{TreeIndex, Trees};
 
 /// Commits the write batches of loops to databases with a log. A value without thread and clock;
@@ -81,6 +81,7 @@ pub(super) struct CommitterParts {
     pub(super) trees: ReplayedTrees,
     pub(super) folder_file: Arc<FolderFile>,
     pub(super) folder_was_damaged: bool,
+    pub(super) keep_log: KeepLog,
 }
 
 /// Ends the removal of folders of trees when it is dropped: the next start may begin then.
@@ -123,7 +124,7 @@ impl DurableCommitter {
         let committer = DurableCommitter {
             store: store.clone(),
             groups: GroupBuilder::new(store),
-            segments: LogSegments::new(parts.log, parts.stock),
+            segments: LogSegments::new(parts.log, parts.stock, parts.keep_log),
             publisher: Publisher::new(store),
             syncs: SyncPlan::new(),
             snapshots,
@@ -148,6 +149,9 @@ impl DurableCommitter {
     /// Lets those who ask see how the log is now.
     fn show_statistics(&self) {
         let log = self.log();
+        if let Some(tail) = self.store.log_tail() {
+            tail.set_extent(log.extent());
+        }
         let work = log.work();
         self.store.set_log_statistics(LogStatistics {
             segment_bytes: log.segment_bytes(),
@@ -528,11 +532,17 @@ impl DurableCommitter {
     }
 
     /// Gives away the segments that nobody needs any more once every index has, on its own device,
-    /// what the log holds up to a sequence: they are for [`SegmentStock::retire`].
-    pub(super) fn retire_through(&mut self, sequence: u64) -> Vec<RetiredSegment> {
-        let retired = self.segments.retire_through(sequence);
+    /// what the log holds up to a sequence, and that are not to be kept: they are for
+    /// [`SegmentStock::retire`].
+    pub(super) fn retire_through(&mut self, sequence: u64, now_ms: u64) -> Vec<RetiredSegment> {
+        let retired = self.segments.retire_through(sequence, now_ms);
         self.show_statistics();
         retired
+    }
+
+    /// The log with its supply of segments.
+    pub(super) fn segments(&self) -> &LogSegments {
+        &self.segments
     }
 
     /// Takes such segments back, if nobody has taken the stock.

@@ -105,7 +105,7 @@ impl Store {
     ) -> Result<Opened, OpenError> {
         let folder_state = claimed.file.state();
         let folder_file = Arc::new(claimed.file);
-        let store = new_store(config, trees, folder_state.owner)?;
+        let store = new_store(config, &disk, trees, folder_state.owner)?;
         let mut replay = Replay::new(&store, log_config.accept_loss).map_err(OpenError::Tree)?;
         let snapshot = load_newest(&*disk, &mut replay).map_err(OpenError::Snapshot)?;
         let log_config = with_trees(
@@ -150,6 +150,7 @@ impl Store {
             trees,
             folder_file,
             folder_was_damaged: claimed.was_damaged,
+            keep_log: config.keep_log,
         };
         let committer = DurableCommitter::new(&store, parts);
         Ok(Opened {
@@ -168,6 +169,7 @@ impl Store {
 /// A store without anything in it, whose databases on disk belong to the folder of this identity.
 fn new_store(
     config: StoreConfig,
+    disk: &Arc<dyn Disk>,
     trees: Option<&TreePlace>,
     owner: u64,
 ) -> Result<Store, OpenError> {
@@ -176,7 +178,11 @@ fn new_store(
     if let Some(trees) = &trees {
         trees.set_owner(owner);
     }
-    Store::new(config, true, trees).map_err(OpenError::Config)
+    let store = Store::new(config, true, trees).map_err(OpenError::Config)?;
+    if let Some(tail) = store.log_tail() {
+        tail.set_disk(disk);
+    }
+    Ok(store)
 }
 
 /// Opens the log that was read. From now on it is missed if it is gone.

@@ -2,12 +2,13 @@
 
 use wal::disk::NoRoom;
 use wal::{
-    ALIGN_BYTES, GroupBuffer, LogWriter, PrepareError, ReadySegment, RetiredSegment, SegmentStock,
-    WantedSegment, WriteError,
+    ALIGN_BYTES, GroupBuffer, Kept, LogWriter, PrepareError, ReadySegment, RetiredSegment,
+    SegmentStock, WantedSegment, WriteError,
 };
 
 use super::event::Event;
 use crate::outcome::Refusal;
+use crate::store::KeepLog;
 
 /// The log of a committer, and what makes its segments ready.
 #[derive(Debug)]
@@ -17,6 +18,11 @@ pub(super) struct LogSegments {
     stock: Option<SegmentStock>,
     /// No next segment could be made ready, and why commits that grow a database are refused.
     shortage: Option<Refusal>,
+    keep: KeepLog,
+    /// Segments that hold nothing beyond this are needed by no index, and by nobody who holds them.
+    unneeded_sequence: u64,
+    /// How many segments there were when it was last looked which of these may go.
+    looked_at: u64,
 }
 
 /// What has become of a group that was to be written.
@@ -33,12 +39,15 @@ pub(super) enum Written {
 }
 
 impl LogSegments {
-    /// A log with its supply.
-    pub(super) fn new(log: LogWriter, stock: SegmentStock) -> LogSegments {
+    /// A log with its supply, of which so much is kept that nobody needs any more.
+    pub(super) fn new(log: LogWriter, stock: SegmentStock, keep: KeepLog) -> LogSegments {
         LogSegments {
             log,
             stock: Some(stock),
             shortage: None,
+            keep,
+            unneeded_sequence: 0,
+            looked_at: 0,
         }
     }
 
@@ -136,9 +145,37 @@ impl LogSegments {
     }
 
     /// Gives away the segments that nobody needs any more once every index has, on its own device,
-    /// what the log holds up to a sequence: they are for [`SegmentStock::retire`].
-    pub(super) fn retire_through(&mut self, sequence: u64) -> Vec<RetiredSegment> {
-        self.log.retire_through(sequence)
+    /// what the log holds up to a sequence, and that are not to be kept: they are for
+    /// [`SegmentStock::retire`].
+    ///
+    /// A lower sequence than before is no other one: then those go that were kept, and are too many
+    /// or too old now.
+    pub(super) fn retire_through(&mut self, sequence: u64, now_ms: u64) -> Vec<RetiredSegment> {
+        self.unneeded_sequence = self.unneeded_sequence.max(sequence);
+        // Whoever writes comes before those who watch.
+        let kept = match self.is_full() {
+            true => Kept::NONE,
+            false => Kept {
+                bytes: self.keep.bytes,
+                behind_ms: self
+                    .keep
+                    .age_ms
+                    .map_or(0, |age_ms| now_ms.saturating_sub(age_ms)),
+            },
+        };
+        let retired = self.log.retire_through(self.unneeded_sequence, kept);
+        self.looked_at = self.log.segments();
+        retired
+    }
+
+    /// Whether more segments may have to go than when it was last looked, whatever the time.
+    pub(super) fn has_more_unneeded(&self) -> bool {
+        self.looked_at != self.log.segments() || (self.is_full() && self.looked_at > 1)
+    }
+
+    /// Whether segments may have to go because they have become too old.
+    pub(super) fn keeps_for_a_time(&self) -> bool {
+        self.keep.age_ms.is_some() && self.log.segments() > 1
     }
 
     /// Takes such segments back, if nobody has taken the stock.
@@ -181,7 +218,7 @@ mod tests {
         let disk = Arc::new(testkit::simulated_disk(1));
         let read = wal::read(disk, &config, &mut |_| Ok(()));
         let (opened, _) = read.expect("an empty disk").open().expect("there is room");
-        LogSegments::new(opened.log, opened.stock)
+        LogSegments::new(opened.log, opened.stock, KeepLog::NONE)
     }
 
     fn full() -> PrepareError {

@@ -289,7 +289,7 @@ impl<C: Clock> Runner<C> {
             let no_room_for = self.reclaim.take(garbage);
             self.rounds.keep_garbage(no_room_for);
         }
-        let retired = self.rounds.take_retired();
+        let retired = self.rounds.take_retired(&mut self.clock);
         if !retired.is_empty() {
             self.helper.send(SegmentJob::Retire(retired));
         }

@@ -155,6 +155,10 @@ impl Recorder {
         self.wants_previous
     }
 
+    pub(super) fn sequence(&self) -> u64 {
+        self.commit.sequence
+    }
+
     /// Records what becomes of a key: `entry` is there now, or it is removed, because its time had
     /// come (`is_expiry`) or not. `previous` was there before, as far as it is known; one whose
     /// time had come was nothing.

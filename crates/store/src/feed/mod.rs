@@ -9,11 +9,15 @@
 //! nothing, and has lost its place when the feed has dropped the oldest commits for new ones. All
 //! feeds together have a bound, of which each that holds something may have an equal part.
 //!
+//! What memory does not have any more is read from the log, if the database has one and that
+//! reaches back so far ([`LogReading`]).
+//!
 //! A feed opens under the write lock of its database, which publishing holds as well: so between
 //! what a reader has seen and the first commit that is recorded there is none.
 
 mod commit;
 mod hub;
+mod log_reading;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,15 +25,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
+use crate::database_id::DatabaseId;
 use crate::limits;
 use crate::value::Entry;
 use commit::Recorder;
 pub use commit::{Change, ChangeKind, FeedCommit};
 pub use hub::ChangeWaker;
 pub(crate) use hub::Feeds;
+pub(crate) use log_reading::LogTail;
+pub use log_reading::{LogReadError, LogReading};
 
 /// Why a database cannot be watched from a point on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WatchError {
     /// There is no such database (any more).
     #[error("there is no such database")]
@@ -58,6 +65,9 @@ pub enum WatchError {
         /// The last commit that readers see.
         present: u64,
     },
+    /// The log, in which the changes are, cannot be read.
+    #[error("the changes cannot be read from the log: {0}")]
+    Unreadable(String),
 }
 
 /// The feed of one database.
@@ -151,12 +161,13 @@ impl Feed {
 
     /// Opens the feed for one more watcher, under the write lock of the database, whose last commit
     /// that readers see is `present`. The watcher begins behind that, or behind the commit
-    /// `resume`.
+    /// `resume`. `log` is what has the commits that are not in memory, if anything has.
     pub(crate) fn enter(
         self: &Arc<Feed>,
         resume: Option<u64>,
         present: u64,
         with_previous: bool,
+        log: Option<DatabaseLog>,
     ) -> Result<Watcher, WatchError> {
         let asked = resume.unwrap_or(present);
         if asked > present {
@@ -165,7 +176,8 @@ impl Feed {
         let mut state = self.state.lock();
         let is_open = self.is_open();
         let behind = if is_open { state.behind } else { present };
-        if asked < behind {
+        let reaches_back = |log: &DatabaseLog| log.tail.reaches_back_to(asked);
+        if asked < behind && !log.as_ref().is_some_and(reaches_back) {
             return Err(WatchError::Lost { asked, present });
         }
         if !is_open {
@@ -182,6 +194,8 @@ impl Feed {
             feed: Arc::clone(self),
             position: asked,
             with_previous,
+            log,
+            wanted: Arc::new(()),
         })
     }
 
@@ -310,6 +324,13 @@ impl<'a> Recording<'a> {
     }
 }
 
+/// The log, as far as it is that of one database.
+#[derive(Debug)]
+pub(crate) struct DatabaseLog {
+    pub(crate) tail: Arc<LogTail>,
+    pub(crate) database: DatabaseId,
+}
+
 /// Takes the changes of a database one after the other.
 #[derive(Debug)]
 pub struct Watcher {
@@ -317,6 +338,10 @@ pub struct Watcher {
     /// Everything up to this commit was taken.
     position: u64,
     with_previous: bool,
+    /// What has the commits that are not in memory any more.
+    log: Option<DatabaseLog>,
+    /// Whoever reads that for it sees that it is still there.
+    wanted: Arc<()>,
 }
 
 impl Watcher {
@@ -373,6 +398,21 @@ impl Watcher {
         Ok(NextCommits { commits, through })
     }
 
+    /// Has the log read on where memory has no more, which [`Watcher::next`] says as
+    /// [`WatchError::Lost`]: with what has read it before, if something has. `None`: the log does
+    /// not have it either.
+    pub fn read_log(&self, before: Option<LogReading>) -> Option<LogReading> {
+        let log = self.log.as_ref()?;
+        if !log.tail.reaches_back_to(self.position) {
+            return None;
+        }
+        let wanted = || Arc::downgrade(&self.wanted);
+        let begin = || LogReading::new(&log.tail, log.database, self.position, wanted());
+        let mut reading = before.unwrap_or_else(begin);
+        reading.aim(self.position, self.feed.last.load(Ordering::Acquire));
+        Some(reading)
+    }
+
     /// Everything up to a commit was taken.
     pub fn pass(&mut self, sequence: u64) {
         debug_assert!(sequence >= self.position, "it goes forward");
@@ -399,6 +439,13 @@ pub struct NextCommits {
     pub commits: Vec<Arc<FeedCommit>>,
     /// With these, everything up to this commit is taken.
     pub through: u64,
+}
+
+impl NextCommits {
+    /// Returns what they take of memory, in bytes.
+    pub fn held_bytes(&self) -> usize {
+        self.commits.iter().map(|commit| commit.held_bytes()).sum()
+    }
 }
 
 impl Drop for Watcher {

@@ -11,6 +11,7 @@ mod failures;
 mod figures;
 mod folder;
 mod identities;
+mod log_watch;
 mod lost_log;
 mod mailboxes;
 mod one_group;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use testkit::Random;
 use wal::disk::{Disk, SimulatedDisk};
 use wal::{
-    GroupBuffer, LogConfig, LogId, LogWriter, OpenError, OpenLog, RawRecord, RecordError,
+    GroupBuffer, Kept, LogConfig, LogId, LogWriter, OpenError, OpenLog, RawRecord, RecordError,
     Recovered, SegmentStock, WriteError,
 };
 
@@ -325,7 +325,7 @@ impl<'a> Client<'a> {
     pub fn retire(&mut self, sequence: u64) {
         let sequence = sequence.min(self.log.durable().sequence);
         self.promise.retired_sequence = self.promise.retired_sequence.max(sequence);
-        let retired = self.log.retire_through(sequence);
+        let retired = self.log.retire_through(sequence, Kept::NONE);
         // An error keeps them where they are.
         let _ = self.stock.retire(retired);
     }

@@ -1,0 +1,284 @@
+//! Reading on from the log where memory has no more.
+
+use std::sync::{Arc, OnceLock, Weak};
+
+use parking_lot::Mutex;
+use wal::disk::Disk;
+use wal::{GroupError, GroupReader, LogCursor, LogExtent, LogGroup};
+
+use super::commit::{FeedCommit, Recorder};
+use super::{NextCommits, WatchError};
+use crate::database_id::DatabaseId;
+use crate::limits;
+use crate::log::{Record, RecordKind, records};
+
+/// What of the log of a store can be read beside its writer.
+#[derive(Debug, Default)]
+pub(crate) struct LogTail {
+    disk: OnceLock<Arc<dyn Disk>>,
+    extent: Mutex<Option<LogExtent>>,
+}
+
+impl LogTail {
+    /// The folder of the log.
+    pub(crate) fn set_disk(&self, disk: &Arc<dyn Disk>) {
+        let set = self.disk.set(Arc::clone(disk));
+        debug_assert!(set.is_ok(), "a store has one log");
+    }
+
+    /// Notes from where to where the log can be read now. Before segments go it is said that they
+    /// are gone.
+    pub(crate) fn set_extent(&self, extent: LogExtent) {
+        *self.extent.lock() = Some(extent);
+    }
+
+    /// Whether there is everything that came after a sequence.
+    pub(super) fn reaches_back_to(&self, sequence: u64) -> bool {
+        let extent = self.extent.lock();
+        extent
+            .as_ref()
+            .is_some_and(|extent| extent.reaches_back_to(sequence))
+    }
+
+    fn get(&self) -> Option<(&Arc<dyn Disk>, LogExtent)> {
+        let extent = self.extent.lock().clone()?;
+        Some((self.disk.get()?, extent))
+    }
+}
+
+/// Takes commits of a database from the log, a piece at a time, on a thread that may wait for the
+/// device. It holds no file between two pieces: if what is next was retired meanwhile, it is lost.
+#[derive(Debug)]
+pub struct LogReading {
+    tail: Arc<LogTail>,
+    database: DatabaseId,
+    /// Everything up to this commit was taken.
+    position: u64,
+    /// What comes behind this one is not for readers yet.
+    through: u64,
+    /// Where the log is read on: at the group with what is next, or before it.
+    cursor: Option<LogCursor>,
+    /// The same when what was read is taken, which goes up to that commit.
+    read: Option<(u64, LogCursor)>,
+    /// Somebody still wants it.
+    wanted: Weak<()>,
+}
+
+/// Why a piece of the log was not read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LogReadError {
+    /// What is next takes more memory than was claimed.
+    #[error("{0} bytes of memory are needed to read what is next in the log")]
+    Needs(usize),
+    /// Too many others read: it may be tried again.
+    #[error("too many reads of the device wait")]
+    Busy,
+    /// It will not be read.
+    #[error(transparent)]
+    Failed(#[from] WatchError),
+}
+
+/// What was read of a group.
+struct GroupPiece {
+    /// Nothing of the group is left.
+    is_whole: bool,
+    /// Everything up to this commit is read.
+    position: u64,
+}
+
+/// The commits that a piece of the log has, as far as they are wanted.
+struct LogPiece {
+    commits: Vec<Arc<FeedCommit>>,
+    bytes: usize,
+}
+
+impl LogReading {
+    /// Reads behind a commit of a database, for as long as `wanted` is there.
+    pub(super) fn new(
+        tail: &Arc<LogTail>,
+        database: DatabaseId,
+        position: u64,
+        wanted: Weak<()>,
+    ) -> LogReading {
+        LogReading {
+            tail: Arc::clone(tail),
+            database,
+            position,
+            through: position,
+            cursor: None,
+            read: None,
+            wanted,
+        }
+    }
+
+    /// Everything up to the commit `position` was taken, and readers see all up to `through`.
+    pub(super) fn aim(&mut self, position: u64, through: u64) {
+        self.position = position;
+        self.through = through;
+        if let Some((_, cursor)) = self.read.take_if(|(read, _)| *read <= position) {
+            self.cursor = Some(cursor);
+        }
+    }
+
+    /// Reads the next piece: commits that take about `bytes`, at least one if there is one within
+    /// [`LOG_SCAN_BYTES`](limits::LOG_SCAN_BYTES) of the log. What is read takes at most
+    /// `claimed_bytes` of memory, and what is returned may be read once more until it is taken.
+    ///
+    /// # Errors
+    /// What the next group needs, if that is more, or why nothing can be read.
+    pub fn run(&mut self, bytes: usize, claimed_bytes: usize) -> Result<NextCommits, LogReadError> {
+        let tail = Arc::clone(&self.tail);
+        let (disk, extent) = tail.get().ok_or_else(|| self.lost())?;
+        let groups = match self.cursor {
+            Some(cursor) => GroupReader::resume(Arc::clone(disk), cursor, &extent),
+            None => GroupReader::open_behind(Arc::clone(disk), self.position, &extent),
+        };
+        let mut groups = groups.map_err(|error| self.failed(&error))?;
+        let needed_bytes = self.needed_bytes(&mut groups)?;
+        match needed_bytes > claimed_bytes {
+            true => Err(LogReadError::Needs(needed_bytes)),
+            false => Ok(self.read_groups(&mut groups, bytes, claimed_bytes)?),
+        }
+    }
+
+    /// What it takes of memory to read the next group.
+    fn needed_bytes(&self, groups: &mut GroupReader) -> Result<usize, WatchError> {
+        let next_bytes = groups.next_bytes().map_err(|error| self.failed(&error))?;
+        let next_bytes = usize::try_from(next_bytes.unwrap_or(0)).unwrap_or(usize::MAX);
+        Ok(next_bytes.saturating_mul(limits::LOG_MEMORY_TIMES))
+    }
+
+    fn read_groups(
+        &mut self,
+        groups: &mut GroupReader,
+        bytes: usize,
+        claimed_bytes: usize,
+    ) -> Result<NextCommits, WatchError> {
+        let mut piece = LogPiece {
+            commits: Vec::new(),
+            bytes: 0,
+        };
+        let mut position = self.position;
+        let mut scanned_bytes = 0;
+        while position < self.through
+            && piece.bytes < bytes
+            && scanned_bytes < limits::LOG_SCAN_BYTES
+            && self.wanted.strong_count() > 0
+        {
+            if piece.bytes.saturating_add(self.needed_bytes(groups)?) > claimed_bytes {
+                break;
+            }
+            let group = groups.next().map_err(|error| self.failed(&error))?;
+            let Some(group) = group else {
+                // Readers see nothing that is not in the log.
+                position = self.through;
+                break;
+            };
+            scanned_bytes += group.bytes.len();
+            let taken = self.read_group(&group.group, position, bytes, &mut piece)?;
+            position = taken.position;
+            if !taken.is_whole {
+                break;
+            }
+            self.read = groups.cursor().map(|cursor| (position, cursor));
+        }
+        Ok(NextCommits {
+            commits: piece.commits,
+            through: position,
+        })
+    }
+
+    /// Adds what a group has of the database behind `position` to a piece, until that has so many
+    /// `bytes`.
+    fn read_group(
+        &self,
+        group: &LogGroup<'_>,
+        position: u64,
+        bytes: usize,
+        piece: &mut LogPiece,
+    ) -> Result<GroupPiece, WatchError> {
+        let header = &group.header;
+        let until = |position| GroupPiece {
+            is_whole: false,
+            position,
+        };
+        let mut before = position;
+        let mut has_changes = false;
+        let mut current: Option<Recorder> = None;
+        for record in records(group) {
+            let record = record.map_err(|error| WatchError::Unreadable(error.to_string()))?;
+            has_changes |= record.kind != RecordKind::Mark;
+            if record.database != self.database || record.sequence <= position {
+                continue;
+            }
+            let is_next = |recorder: &Recorder| recorder.sequence() != record.sequence;
+            if let Some(recorder) = current.take_if(|recorder| is_next(recorder)) {
+                before = recorder.sequence();
+                piece.add(recorder);
+            }
+            if record.sequence > self.through {
+                return Ok(until(self.through));
+            }
+            if current.is_none() && piece.bytes >= bytes {
+                return Ok(until(before));
+            }
+            match record.kind {
+                // What was before it was another database.
+                RecordKind::DatabaseCreated => return Err(self.lost()),
+                RecordKind::DatabaseDropped | RecordKind::DatabaseConverted | RecordKind::Mark => {}
+                RecordKind::Set | RecordKind::Delete | RecordKind::Expire | RecordKind::Clear => {
+                    let recorder = current.get_or_insert_with(|| {
+                        Recorder::new(record.sequence, header.wall_ms, false)
+                    });
+                    record_change(recorder, &record);
+                }
+            }
+        }
+        if let Some(recorder) = current {
+            piece.add(recorder);
+        }
+        let is_inside = header.first_sequence <= position && position < header.last_sequence;
+        if is_inside && !has_changes {
+            // These were passed over: what a caller saw there has been taken back by a crash.
+            return Err(self.lost());
+        }
+        Ok(GroupPiece {
+            is_whole: true,
+            position: position.max(header.last_sequence).min(self.through),
+        })
+    }
+
+    fn lost(&self) -> WatchError {
+        WatchError::Lost {
+            asked: self.position,
+            present: self.through,
+        }
+    }
+
+    /// What is not there any more, as it was retired, is lost; all else is worth a word.
+    fn failed(&self, error: &GroupError) -> WatchError {
+        match self.tail.reaches_back_to(self.position) {
+            true => WatchError::Unreadable(error.to_string()),
+            false => self.lost(),
+        }
+    }
+}
+
+impl LogPiece {
+    fn add(&mut self, recorder: Recorder) {
+        let commit = recorder.finish();
+        self.bytes += commit.held_bytes();
+        self.commits.push(Arc::new(commit));
+    }
+}
+
+fn record_change(recorder: &mut Recorder, record: &Record<'_>) {
+    match record.kind {
+        RecordKind::Clear => recorder.clear(),
+        kind => {
+            let entry = record.entry();
+            let is_expiry = kind == RecordKind::Expire;
+            recorder.change(record.key, entry.as_ref(), is_expiry, None);
+        }
+    }
+}
