@@ -118,6 +118,10 @@ def batch(kv, database, *operations):
     return answer.sequence
 
 
+def kinds(watching):
+    return [change.kind for change in watching.changes]
+
+
 def shown(changes):
     return [(change.kind, change.entry.key, change.entry.value) for change in changes]
 
@@ -167,13 +171,14 @@ def test_a_range_and_a_prefix_leave_the_rest_out(kv, database):
     ]
     keys = [b"", b"a", b"b", b"b\xff", b"c", b"d"]
     watchers = [Watching(kv, database=database, **keys) for keys, _ in ranges]
-    for _ in range(2):
+    for turn in range(2):
         last = batch(kv, database, *map(put_in, keys))
         for key in keys:
             last = kv.Put(pb.PutRequest(database=database, key=key)).version
         # Behind the range of some: they are told where they stand all the same, in time.
         for watching, (_, expected) in zip(watchers, ranges, strict=True):
-            wait_until(lambda w=watching, n=len(expected): len(w.changes) % (2 * n) == 0)
+            count = 2 * (turn + 1) * len(expected)
+            wait_until(lambda w=watching, n=count: len(w.changes) == n)
             found = [change.entry.key for change in watching.changes]
             assert found[-2 * len(expected) :] == expected * 2
             assert watching.point.sequence <= last
@@ -248,9 +253,15 @@ def test_from_the_sequence_of_a_read_nothing_is_missed(kv, database):
 
 
 @pytest.mark.parametrize("turn", range(2))
-def test_a_point_from_which_changes_are_missing_is_refused(kv, database, turn):
+def test_a_point_from_which_changes_are_missing_is_refused(server, kv, database, turn):
+    """A database in a folder has them in its log, from when it was made on."""
     before = kv.Put(pb.PutRequest(database=database, key=b"before")).version
     now = kv.Put(pb.PutRequest(database=database, key=b"now")).version
+    if server.kind != "volatile":
+        with Watching(kv, database=database, resume=pb.ResumePoint(sequence=before)) as watching:
+            watching.until(now)
+            assert [change.entry.key for change in watching.changes] == [b"now"]
+        before -= 2
     points = [
         (pb.ResumePoint(sequence=before), "not all there any more"),
         (pb.ResumePoint(sequence=now + 1), "ahead of the last commit"),
@@ -464,6 +475,84 @@ def test_who_does_not_read_loses_its_place_and_holds_nothing(binary):
                 assert lost.value.code() == grpc.StatusCode.OUT_OF_RANGE
                 words = f"behind sequence {first.resume.sequence} are not all there"
                 assert words in lost.value.details()
+
+
+@pytest.mark.parametrize("kind", ["memory", "disk"])
+def test_who_does_not_read_goes_on_from_the_log_and_holds_nothing(binary, tmp_path, kind):
+    """Where the database has one."""
+    options = ["--data", str(tmp_path / "pelton"), "--kind", kind, "--disk-cache", "1MiB"]
+    with (
+        Server(binary, "--threads", "2", "--memory-limit", "64MiB", *options) as server,
+        open_channel(server.address) as channel,
+    ):
+        kv = kv_pb2_grpc.KeyValueStub(channel)
+        for _ in range(2):
+            slow = [kv.Watch(pb.WatchRequest()) for _ in range(20)]
+            for call in slow:
+                next(call)
+            value = bytes(100_000)
+            versions = [
+                kv.Put(pb.PutRequest(key=b"%d" % (n % 10), value=value)).version
+                for n in range(300)
+            ]
+            assert server.resident_bytes() < 250 << 20
+            for call in slow:
+                told = []
+                for response in call:
+                    told += [commit.sequence for commit in response.commits]
+                    if told[-1:] == versions[-1:]:
+                        break
+                assert told == versions
+                call.cancel()
+            assert server.resident_bytes() < 250 << 20
+
+
+@pytest.mark.parametrize("kind", ["memory", "disk"])
+def test_what_is_told_behind_a_point_is_the_same_after_a_restart(binary, tmp_path, kind):
+    """Also after one that nobody asked for; to whoever asks, in the form that they ask for."""
+    forms = [
+        {},
+        {"keys_only": True},
+        {"prefix": b"b"},
+        {"range": pb.KeyRange(start=b"0", end=b"a9")},
+        {"max_answer_bytes": 131_072},
+    ]
+    options = ["--threads", "2", "--data", str(tmp_path / "pelton"), "--kind", kind]
+    options += ["--log-segment", "64KiB"]
+    with Server(binary, *options) as server:
+        with open_channel(server.address) as channel:
+            kv = kv_pb2_grpc.KeyValueStub(channel)
+            watching = [Watching(kv, **form) for form in forms]
+            for turn in range(3):
+                large = [put_in(b"%03d" % n, bytes(20_000)) for n in range(10)]
+                long = [put_in(b"%03d" % n + b"k" * 20_000) for n in range(10)]
+                batch(kv, "", put_in(b"a", b"%d" % turn), put_in(b"b", b"%d" % turn))
+                batch(kv, "", *large)
+                batch(kv, "", delete_in(b"a"), put_in(b"bb", b"x"), delete_in(b"b"))
+                kv.Put(pb.PutRequest(key=b"b-expires", time_to_live_ms=1))
+                batch(kv, "", *long)
+                if kind == "memory":
+                    expired = lambda n=turn + 1: kinds(watching[0]).count(EXPIRE) == n  # noqa: E731
+                    wait_until(expired, message="it expires")
+                last = batch(kv, "", put_in(b"last"))
+            for one in watching:
+                one.until(last)
+        heard = [[commit for commit in one.commits if commit.sequence <= last] for one in watching]
+        points = [one.responses[0].resume for one in watching]
+        assert all(commits for commits in heard)
+        server.stop()
+    for _ in range(2):
+        with (
+            Server(binary, *options) as server,
+            open_channel(server.address) as channel,
+        ):
+            kv = kv_pb2_grpc.KeyValueStub(channel)
+            for form, commits, point in zip(forms, heard, points, strict=True):
+                with Watching(kv, resume=point, **form) as again:
+                    again.until(last)
+                    told = [one for one in again.commits if one.sequence <= last]
+                    assert told == commits, form
+            server.kill()
 
 
 def test_a_stop_ends_those_who_watch_at_once(binary):

@@ -174,3 +174,8 @@ pub const DEFRAGMENT_GROWTH_PART: u64 = 8;
 /// How long a server that starts waits for whoever reads its standard output, 5 s: who is not there
 /// by then does not keep it from serving.
 pub const STDOUT_WAIT_MS: u64 = 5_000;
+
+/// Bytes of the log that are kept for those who watch although no start needs them: one file more
+/// of the usual size, so that a watcher that was cut off, or a restart, finds some seconds of
+/// writing also where the log has just been shortened.
+pub const KEEP_LOG_BYTES: u64 = 64 * 1024 * 1024;

@@ -21,6 +21,13 @@ pub struct Span {
     pub ms: u64,
 }
 
+/// How much of something is kept: a [`Size`], or what is not older than a [`Span`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeptAmount {
+    Size(Size),
+    Age(Span),
+}
+
 /// Why a text is no size, limit or span. Each says what the right form is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
@@ -42,6 +49,9 @@ pub enum ParseError {
     /// `10`: could be seconds or milliseconds.
     #[error("`{0}` has no unit; write {0}s for seconds or {0}ms for milliseconds")]
     NoUnit(String),
+    /// Neither a size nor a span.
+    #[error("`{0}` is neither a size nor a span of time; write 64MiB or 1h, and 0 for nothing")]
+    NotAnAmount(String),
     /// `1m30`: the same.
     #[error("the last number of `{0}` has no unit; write {0}s or {0}ms")]
     NoLastUnit(String),
@@ -257,6 +267,33 @@ impl fmt::Display for Span {
     }
 }
 
+impl FromStr for KeptAmount {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<KeptAmount, ParseError> {
+        let size = match text.parse() {
+            Ok(size) => return Ok(KeptAmount::Size(size)),
+            Err(error) => error,
+        };
+        match (text.parse(), size) {
+            (Ok(age), _) => Ok(KeptAmount::Age(age)),
+            (Err(too_large @ ParseError::TooLarge(_)), _)
+            | (_, too_large @ ParseError::TooLarge(_)) => Err(too_large),
+            (_, ambiguous @ ParseError::AmbiguousUnit(_)) => Err(ambiguous),
+            _ => Err(ParseError::NotAnAmount(text.into())),
+        }
+    }
+}
+
+impl fmt::Display for KeptAmount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KeptAmount::Size(size) => size.fmt(f),
+            KeptAmount::Age(age) => age.fmt(f),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -321,6 +358,34 @@ mod tests {
         }
         assert_eq!(Size(1 << 20).to_string(), "1MiB");
         assert_eq!(Size(4_000_000).to_string(), "4000000");
+    }
+
+    #[test]
+    fn kept_amounts_are_sizes_or_spans() {
+        let size = |bytes| Ok(KeptAmount::Size(Size(bytes)));
+        let age = |ms| Ok(KeptAmount::Age(Span { ms }));
+        for (text, amount) in [
+            ("0", size(0)),
+            ("64MiB", size(64 << 20)),
+            ("1h", age(3_600_000)),
+            ("1m", age(60_000)),
+            ("1h30m", age(5_400_000)),
+            ("much", Err(ParseError::NotAnAmount("much".into()))),
+            ("4G", Err(ParseError::AmbiguousUnit("4G".into()))),
+            (
+                "99999999TiB",
+                Err(ParseError::TooLarge("99999999TiB".into())),
+            ),
+            (
+                "99999999999999d",
+                Err(ParseError::TooLarge("99999999999999d".into())),
+            ),
+        ] {
+            assert_eq!(text.parse(), amount, "{text}");
+            if let Ok(amount) = amount {
+                assert_eq!(amount.to_string().parse(), Ok(amount), "{text}");
+            }
+        }
     }
 
     #[test]

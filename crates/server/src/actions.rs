@@ -12,7 +12,7 @@ use service::{
     Status, Task, TaskRefusal, Topic, Wakeups,
 };
 use store::blob::{Sealed, Work};
-use store::{ChangeNews, Commit, Condition, DatabaseConfig, DatabaseId, Mode, Source};
+use store::{ChangeNews, Commit, Condition, DatabaseConfig, DatabaseId, LogReading, Mode, Source};
 use wire::SharedBytes;
 
 use crate::admission::Admission;
@@ -29,7 +29,7 @@ use crate::settings::{FailedCall, Settings};
 use crate::stream::StreamHandle;
 use crate::tasks::{LoopTasks, TaskCaller, TaskHandle};
 use crate::waiting_request::WaitingRequest;
-use crate::watchers::Watchers;
+use crate::watchers::{LogRead, Watchers};
 use crate::wrong_tokens::WrongTokens;
 
 /// What the steps of the calls of a loop work with.
@@ -496,6 +496,15 @@ impl Wakeups for CallStep<'_> {
     fn watch(&mut self, news: ChangeNews) {
         self.context.watchers.add(self.id, news);
         self.effects.subscribed = true;
+    }
+
+    fn read_log(&mut self, reading: LogReading, bytes: usize) {
+        let read = LogRead {
+            call: self.id,
+            reading,
+            bytes,
+        };
+        self.context.watchers.read_log(read);
     }
 
     fn step_later(&mut self) {

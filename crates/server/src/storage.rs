@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use store::durable::{ConvertError, Durable, DurableCommitter, Event, Opened, TreePlace};
 use store::tree::TreeError;
-use store::{DatabaseConfig, DatabaseId, DatabaseLimits, Durability, Kind, Store, StoreConfig};
+use store::{
+    DatabaseConfig, DatabaseId, DatabaseLimits, Durability, KeepLog, Kind, Store, StoreConfig,
+};
 use wal::disk::Disk;
 use wal::{LogConfig, Recovered};
 
@@ -14,6 +16,7 @@ use crate::settings::Log;
 use crate::{Config, StartError};
 
 /// Where data are kept.
+#[allow(clippy::large_enum_variant, reason = "a server has one")]
 pub enum Storage {
     /// Nowhere: everything is lost when the server stops.
     Volatile {
@@ -33,6 +36,8 @@ pub enum Storage {
         durability: Durability,
         /// What the default database becomes if nothing is in it; `None`: it stays what it is.
         kind: Option<Kind>,
+        /// What is kept of the log for those who watch.
+        keep_log: KeepLog,
     },
 }
 
@@ -58,7 +63,7 @@ pub(crate) struct Opening {
 
 /// Opens the store that the configuration asks for.
 pub(crate) fn open(config: &Config) -> Result<Opening, StartError> {
-    let (disk, log, trees, durability) = match &config.storage {
+    let (disk, log, trees, store_config) = match &config.storage {
         Storage::Volatile { history_id } => {
             let store = Store::in_memory(StoreConfig {
                 history_id: *history_id,
@@ -77,10 +82,16 @@ pub(crate) fn open(config: &Config) -> Result<Opening, StartError> {
             log,
             trees,
             durability,
+            keep_log,
             ..
-        } => (Arc::clone(disk), log, trees.as_ref(), *durability),
+        } => {
+            let store_config = StoreConfig {
+                keep_log: *keep_log,
+                ..store_config(config, *durability)
+            };
+            (Arc::clone(disk), log, trees.as_ref(), store_config)
+        }
     };
-    let store_config = store_config(config, durability);
     let opened = Store::open_with_trees(store_config, disk, log, trees);
     let Opened {
         store,
@@ -269,6 +280,7 @@ mod tests {
                     }),
                     durability: Durability::Synced,
                     kind,
+                    keep_log: KeepLog::NONE,
                 },
                 ..config
             }

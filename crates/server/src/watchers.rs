@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use store::{ChangeNews, ChangeWaker, Store};
+use store::{ChangeNews, ChangeWaker, LogReading, Store};
 
 use crate::SharedWaker;
 use crate::call_id::CallId;
@@ -19,6 +19,19 @@ pub(crate) struct Watchers {
     next: Option<usize>,
     /// Something has changed since those before that place were looked at.
     begins_anew: bool,
+    /// What is to be read from the log in this tick.
+    log_reads: Vec<LogRead>,
+}
+
+/// Commits that are to be read from the log for a call.
+#[derive(Debug)]
+pub(crate) struct LogRead {
+    /// Who asks.
+    pub call: CallId,
+    /// What is read.
+    pub reading: LogReading,
+    /// About so many bytes.
+    pub bytes: usize,
 }
 
 /// A call that watches a database.
@@ -39,6 +52,16 @@ impl Watchers {
             changes,
         };
         self.list.push(watching);
+    }
+
+    /// Has commits read from the log, in this tick.
+    pub fn read_log(&mut self, read: LogRead) {
+        self.log_reads.push(read);
+    }
+
+    /// Takes one of these.
+    pub fn take_log_read(&mut self) -> Option<LogRead> {
+        self.log_reads.pop()
     }
 
     /// Looks whether databases have changed that calls watch. Returns whether some calls are to be
@@ -66,7 +89,7 @@ impl Watchers {
 
     /// Whether some calls have yet to be looked at.
     pub fn has_waiting(&self) -> bool {
-        self.next.is_some()
+        self.next.is_some() || !self.log_reads.is_empty()
     }
 
     /// Returns the next call whose database has changed since it was last returned. Those that do

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use store::blob::{Sealed, Work};
-use store::{ChangeNews, Commit, Condition, DatabaseConfig, DatabaseId, Mode};
+use store::{ChangeNews, Commit, Condition, DatabaseConfig, DatabaseId, LogReading, Mode};
 
 use crate::identities::{Identity, Proof};
 use crate::message_parts::MessageParts;
@@ -278,6 +278,10 @@ pub trait Wakeups {
     /// Asks for `CallSteps::woken` whenever a database that the call watches has changed, and at
     /// every change of [`Topic::Health`], until the call ends.
     fn watch(&mut self, news: ChangeNews);
+
+    /// Has commits of about so many bytes read from the log, beside the loop;
+    /// `CallSteps::log_read` follows.
+    fn read_log(&mut self, reading: LogReading, bytes: usize);
 
     /// Asks for `CallSteps::woken` within the time that a tick has for long work: for a step that
     /// takes long and cannot be cut.

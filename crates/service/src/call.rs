@@ -7,7 +7,7 @@
 
 use store::blob::News;
 use store::tree::ReadPlan;
-use store::{CommitOutcome, ReadView, Store};
+use store::{CommitOutcome, LogReadError, LogReading, NextCommits, ReadView, Store};
 
 use crate::actions::RequestFlow;
 #[cfg(doc)]
@@ -111,6 +111,16 @@ pub trait CallSteps<A> {
 
     /// What [`BlobAccess::blob`] asked for is done, or another stream has taken an upload over.
     fn blob(&mut self, _news: News, _shared: &Shared, _actions: &mut A) {}
+
+    /// What [`Wakeups::read_log`] asked for was read, or not.
+    fn log_read(
+        &mut self,
+        _reading: LogReading,
+        _read: Result<NextCommits, LogReadError>,
+        _shared: &Shared,
+        _actions: &mut A,
+    ) {
+    }
 
     /// After [`SendRoom::can_send`] said no: now it says yes. Or there was no
     /// [`SendRoom::send_room`], and there may be some.

@@ -9,7 +9,8 @@ use bytes::Bytes;
 use store::blob::{News, Sealed, Work};
 use store::{
     ChangeNews, Clock, Commit, CommitOutcome, Condition, DatabaseConfig, DatabaseId, FolderSecret,
-    Mode, Outcomes, ReadView, Store, StoreConfig, WriteBatch,
+    LogReadError, LogReading, Mode, NextCommits, Outcomes, ReadView, Store, StoreConfig,
+    WriteBatch,
 };
 
 use crate::actions::{
@@ -126,6 +127,8 @@ pub(crate) struct Recorder {
     pub wake_at_ns: Option<u64>,
     pub subscribed: Option<Topic>,
     pub watched: Option<ChangeNews>,
+    /// What is to be read from the log, and how many bytes of it.
+    pub log_reading: Option<(LogReading, usize)>,
     pub is_held: bool,
     pub echoes_attachment: bool,
     pub now_ns: u64,
@@ -452,6 +455,11 @@ impl Wakeups for Recorder {
         self.watched = Some(news);
     }
 
+    fn read_log(&mut self, reading: LogReading, bytes: usize) {
+        assert!(self.log_reading.is_none(), "one after the other");
+        self.log_reading = Some((reading, bytes));
+    }
+
     fn step_later(&mut self) {
         self.wants_step = true;
     }
@@ -542,6 +550,7 @@ impl Fake {
             puts_back: false,
             subscribed: None,
             watched: None,
+            log_reading: None,
             is_held: false,
             echoes_attachment: false,
             now_ns: 1_000,
@@ -659,6 +668,18 @@ impl Fake {
     pub(crate) fn task(&mut self, news: &TaskNews<'_>, shared: &Shared) {
         self.check_alive();
         self.call.task(news, shared, &mut self.actions);
+    }
+
+    /// What the call has asked to be read from the log.
+    pub(crate) fn log_read(
+        &mut self,
+        reading: LogReading,
+        read: Result<NextCommits, LogReadError>,
+        shared: &Shared,
+    ) {
+        self.check_alive();
+        self.call.log_read(reading, read, shared, &mut self.actions);
+        self.take_step(shared);
     }
 
     pub(crate) fn woken(&mut self, shared: &Shared) {

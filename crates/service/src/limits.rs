@@ -80,6 +80,14 @@ pub const WATCH_STEP_CHANGES: usize = 1_024;
 /// together go out together.
 pub const WATCH_MESSAGE_BYTES: usize = 64 << 10;
 
+/// Bytes of commits that are read from the log at a time for a watcher for which memory has no
+/// more, as far as its peer takes so many. What the peer then does not take is read again.
+pub const WATCH_LOG_BYTES: usize = 256 << 10;
+
+/// How long a watcher waits, in milliseconds, before its log is tried again where too many others
+/// read from the device.
+pub const WATCH_LOG_RETRY_MS: u64 = 100;
+
 /// Smallest `max_answer_bytes` of a watcher: a longest key fits into it, as it is and beside what
 /// comes with it.
 pub const WATCH_MESSAGE_BYTES_MIN: usize = 128 << 10;

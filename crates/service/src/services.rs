@@ -2,7 +2,7 @@
 
 use store::blob::News;
 use store::tree::ReadPlan;
-use store::{CommitOutcome, ReadView};
+use store::{CommitOutcome, LogReadError, LogReading, NextCommits, ReadView};
 
 use crate::actions::Actions;
 use crate::admin::AdminCall;
@@ -148,6 +148,16 @@ impl<A: Actions> CallSteps<A> for Call {
 
     fn writable(&mut self, shared: &Shared, actions: &mut A) {
         step!(self, state => state.writable(shared, actions));
+    }
+
+    fn log_read(
+        &mut self,
+        reading: LogReading,
+        read: Result<NextCommits, LogReadError>,
+        shared: &Shared,
+        actions: &mut A,
+    ) {
+        step!(self, state => state.log_read(reading, read, shared, actions));
     }
 
     fn woken(&mut self, shared: &Shared, actions: &mut A) {

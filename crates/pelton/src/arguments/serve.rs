@@ -14,7 +14,7 @@ use crate::durability::Durability;
 use crate::listen::{ListenAddresses, OriginalPorts};
 use crate::metrics::MetricsAddress;
 use crate::simulation::Simulation;
-use crate::size::{MemoryLimit, Size, Span};
+use crate::size::{KeptAmount, MemoryLimit, Size, Span};
 
 /// All settings of a server, each `None` where it was not given. The same fields are read from
 /// flags and environment (by clap) and from the file (by serde), so the three cannot differ.
@@ -157,6 +157,16 @@ pub struct ServeArguments {
     #[arg(long, value_name = "SIZE", env = "PELTON_LOG_SEGMENT")]
     #[serde(default, deserialize_with = "from_text")]
     pub log_segment: Option<Size>,
+
+    /// How much of the log is kept that no start needs any more, for those who watch: a size, or
+    /// what was written within a time, such as 1h; 0 for nothing
+    ///
+    /// Whoever watches a database of the folder can go on from a point that lies so far back, also
+    /// after a restart. A start reads all of it. Whole files are kept, and none while the disk has
+    /// no room for the next one. [default: 64MiB]
+    #[arg(long, value_name = "SIZE|TIME", env = "PELTON_KEEP_LOG")]
+    #[serde(default, deserialize_with = "from_text")]
+    pub keep_log: Option<KeptAmount>,
 
     /// Memory that keeps blocks and entries of databases on disk for their reads, 1MiB to 1TiB;
     /// beside --memory-limit

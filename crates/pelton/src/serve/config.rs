@@ -12,6 +12,7 @@ use service::ServiceSettings;
 use service::settings::names::Names;
 use service::settings::simulate::Simulator;
 use service::settings::{GuploadSettings, KvstoreSettings};
+use store::KeepLog;
 use store::backup::BackupRoot;
 use store::blob::BlobConfig;
 use store::durable::{TREES_FOLDER, TreePlace};
@@ -30,7 +31,7 @@ use crate::notify::Notifier;
 use crate::secrets;
 use crate::server_log::ServerLog;
 use crate::settings::Settings;
-use crate::size::Size;
+use crate::size::{KeptAmount, Size};
 use crate::start;
 use crate::time_source::SystemTimeSource;
 
@@ -156,6 +157,16 @@ fn storage(settings: &Settings, memory_limit_bytes: u64) -> Result<Storage, Fail
             Durability::Volatile => store::Durability::Volatile,
         },
         kind: settings.kind.map(store::Kind::from),
+        keep_log: match settings.keep_log {
+            KeptAmount::Size(size) => KeepLog {
+                bytes: size.0,
+                age_ms: None,
+            },
+            KeptAmount::Age(age) => KeepLog {
+                bytes: u64::MAX,
+                age_ms: Some(age.ms),
+            },
+        },
     })
 }
 

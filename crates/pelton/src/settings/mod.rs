@@ -17,10 +17,11 @@ use crate::arguments::{
     ClientAuth, CpuList, Driver, KindArgument, LogFormat, LogLevel, ServeArguments, UnixMode,
 };
 use crate::durability::Durability;
+use crate::limits::KEEP_LOG_BYTES;
 use crate::listen::{ListenAddress, ListenAddresses, OriginalPorts};
 use crate::metrics::MetricsAddress;
 use crate::simulation::Simulation;
-use crate::size::{MemoryLimit, Size, Span};
+use crate::size::{KeptAmount, MemoryLimit, Size, Span};
 pub use environment::{
     ADMIN_TOKEN_VARIABLE, TOKEN_VARIABLE, warning_of_misspelt_variables, warning_of_variables,
 };
@@ -62,6 +63,7 @@ pub struct Settings {
     /// Of the default database; `None`: what it is.
     pub kind: Option<KindArgument>,
     pub log_segment: Size,
+    pub keep_log: KeptAmount,
     pub disk_cache: Size,
     /// `None`: backups are refused.
     pub backup_root: Option<PathBuf>,
@@ -175,6 +177,7 @@ impl Settings {
             durability: pick!(durability).unwrap_or(Durability::Synced),
             kind: pick!(kind),
             log_segment: pick!(log_segment).unwrap_or(Size(wal::limits::SEGMENT_BYTES)),
+            keep_log: pick!(keep_log).unwrap_or(KeptAmount::Size(Size(KEEP_LOG_BYTES))),
             disk_cache: pick!(disk_cache).unwrap_or(Size(store::tree::limits::CACHE_BYTES)),
             backup_root: pick!(backup_root),
             blob_quota: pick!(blob_quota),

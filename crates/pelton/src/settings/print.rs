@@ -52,6 +52,7 @@ impl Settings {
             ("durability", text(&self.durability)),
             ("kind", optional(&self.kind)),
             ("log-segment", text(&self.log_segment)),
+            ("keep-log", text(&self.keep_log)),
             ("disk-cache", text(&self.disk_cache)),
             ("backup-root", path(&self.backup_root)),
             ("blob-quota", optional(&self.blob_quota)),

@@ -402,6 +402,7 @@ impl Handler for LoopHandler {
         self.tell_of_tasks(connections);
         self.wake_subscribers(connections);
         self.ring(connections, now_ns);
+        self.read_log();
         self.cancel_idle_calls(connections, now_ns);
         self.state.end_tick();
         self.sweep_timers();

@@ -4,7 +4,7 @@
 use net::{ConnectionId, Connections};
 use service::services::{no_reader, reads_wait};
 use store::tree::{Fetch, Fetched, ReadPlan, TreeIndex};
-use store::{IndexView, ReadView, View};
+use store::{IndexView, LogReadError, NextCommits, ReadView, View};
 
 use super::LoopState;
 use super::handler::LoopHandler;
@@ -13,6 +13,7 @@ use crate::batch::{LongWork, Read, Reads, are_of_one, jobs_of};
 use crate::call_id::CallId;
 use crate::limits;
 use crate::readers::{Done, Full, ReadingConnection, WhyFull};
+use crate::watchers::LogRead;
 
 impl LoopHandler {
     /// Serves the short reads of this tick, each database in memory from one view; those on disk
@@ -161,6 +162,7 @@ impl LoopHandler {
                     self.state.read_ahead_is_done(id, batch, read);
                 }
                 Some(Done::Swept { batch, failure }) => self.state.swept(batch, failure),
+                Some(Done::Log(read, commits)) => self.deliver_log(connections, read, commits),
                 None => debug_assert!(false, "what was prefetched is taken once"),
             }
             if self.state.context.clock.read_ns() >= until_ns {
@@ -171,6 +173,29 @@ impl LoopHandler {
                 None => break,
             }
         }
+    }
+
+    /// Has read from the log what calls have asked for in this tick.
+    pub(super) fn read_log(&mut self) {
+        while let Some(read) = self.state.context.watchers.take_log_read() {
+            if let Some(connection) = self.state.calls.connection(read.call) {
+                let reader = self.reader(connection);
+                self.state.readers.read_log(reader, Box::new(read));
+            }
+        }
+    }
+
+    /// Delivers to a call what was read from the log for it, unless it is gone.
+    fn deliver_log(
+        &mut self,
+        connections: &mut dyn Connections,
+        read: Box<LogRead>,
+        commits: Result<NextCommits, LogReadError>,
+    ) {
+        let LogRead { call, reading, .. } = *read;
+        self.with_call(connections, call, |state, http2, io, call| {
+            state.log_read(http2, io, call, reading, commits);
+        });
     }
 
     /// Delivers to calls what was fetched for them. Calls that are gone get nothing.

@@ -6,7 +6,7 @@ use service::identities::Unauthenticated;
 use service::services::{database_gone, not_read};
 use service::{Call, CallSteps, Responses, Shared, Status};
 use store::tree::FetchedCall;
-use store::{CommitOutcome, ReadView};
+use store::{CommitOutcome, LogReadError, LogReading, NextCommits, ReadView};
 use wire::StreamKey;
 
 use super::LoopState;
@@ -166,6 +166,20 @@ impl LoopState {
     ) {
         self.step(http2, &mut io.output, id, |call, shared, step| {
             call.blob(news, shared, step)
+        });
+    }
+
+    /// Brings a call what was read for it from the log.
+    pub(super) fn log_read(
+        &mut self,
+        http2: &mut Http2State,
+        io: &mut Io,
+        id: CallId,
+        reading: LogReading,
+        commits: Result<NextCommits, LogReadError>,
+    ) {
+        self.step(http2, &mut io.output, id, |call, shared, step| {
+            call.log_read(reading, commits, shared, step)
         });
     }
 

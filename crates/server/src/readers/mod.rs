@@ -18,10 +18,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use net::ConnectionId;
 use service::identities::IdentityKey;
 use store::tree::{Fetch, Fetched, TreeError};
-use store::{ReadAhead, Store, WriteBatch};
+use store::{LogReadError, NextCommits, ReadAhead, Store, WriteBatch};
 
 use crate::SharedWaker;
 use crate::inbox::Inbox;
+use crate::watchers::LogRead;
 pub(crate) use pool::{Pool, ReaderResult};
 use queue::{Asker, Asking, Length};
 
@@ -61,6 +62,8 @@ enum Job {
     },
     /// For what has expired; comes back with the removals.
     Sweep { batch: Box<WriteBatch> },
+    /// For a call that watches.
+    Log(Box<LogRead>),
 }
 
 impl Job {
@@ -68,7 +71,7 @@ impl Job {
         match self {
             Job::Fetch { length, .. } => *length,
             Job::ReadAhead { .. } => Length::Short,
-            Job::Sweep { .. } => Length::Long,
+            Job::Sweep { .. } | Job::Log(_) => Length::Long,
         }
     }
 }
@@ -89,6 +92,8 @@ pub(crate) enum Done {
         batch: Box<WriteBatch>,
         failure: Option<TreeError>,
     },
+    /// Commits from the log, for a call that watches.
+    Log(Box<LogRead>, Result<NextCommits, LogReadError>),
 }
 
 /// A connection that reads, and whose token it has, if that is counted.
@@ -234,7 +239,7 @@ impl LoopReaders {
             }
             // Its commits are decided, or refused, whoever has left.
             Job::ReadAhead { .. } => Some(Asker::Loop(number)),
-            Job::Sweep { .. } => None,
+            Job::Sweep { .. } | Job::Log(_) => None,
         };
         pool.forget(Asker::Connection(number, connection), &heir);
     }
@@ -284,6 +289,28 @@ impl LoopReaders {
                 let asker = Asker::Loop(self.number());
                 if (pool.submit(asker, Job::Sweep { batch }, &self.inbox)).is_err() {
                     store.put_off_tree_sweep();
+                }
+            }
+        }
+    }
+
+    /// Has commits read from the log for a call of a connection.
+    pub fn read_log(&mut self, reader: ReadingConnection, mut read: Box<LogRead>) {
+        match &self.readers {
+            Readers::Inline(_) => {
+                let commits = read.reading.run(read.bytes, usize::MAX);
+                let result = ReaderResult::free(Done::Log(read, commits));
+                self.waiting.push_back(result);
+            }
+            Readers::Pool(pool) => {
+                let asking = Asking {
+                    asker: Asker::Connection(self.number(), reader.connection),
+                    identity: reader.identity,
+                };
+                let submitted = pool.submit(asking, Job::Log(read), &self.inbox);
+                if let Err(Full(Job::Log(read), _)) = submitted {
+                    let done = Done::Log(read, Err(LogReadError::Busy));
+                    self.waiting.push_back(ReaderResult::free(done));
                 }
             }
         }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use service::ReaderFigures;
-use store::Store;
 use store::tree::{Fetch, NeedsBytes};
+use store::{LogReadError, NextCommits, Store};
 
 use super::queue::{Asker, Asking, Length, ReadQueue};
 use super::{Done, Full, Job, WhyFull, sweep};
@@ -14,6 +14,7 @@ use crate::inbox::Inbox;
 use crate::limits;
 use crate::settings::Log;
 use crate::threads::{JobQueue, ThreadPool};
+use crate::watchers::LogRead;
 
 /// What one run of a fetch reads at most, unless one call alone needs more.
 const CLAIM_BYTES: usize = store::tree::limits::FETCHED_BYTES;
@@ -192,6 +193,7 @@ impl Waiting {
                 let result = Done::Swept { batch, failure };
                 pool.put_result(result, Claim::default(), &inbox);
             }
+            Job::Log(read) => pool.read_log(read, &inbox),
         }
         None
     }
@@ -309,6 +311,26 @@ impl Pool {
             }
         }
         Ran::Over
+    }
+
+    /// Reads commits from the log; nothing comes of it if the server stops.
+    fn read_log(self: &Arc<Pool>, mut read: Box<LogRead>, inbox: &Inbox<ReaderResult>) {
+        let mut needed_bytes = CLAIM_BYTES;
+        while let Some(claim) = self.claim_room(needed_bytes) {
+            let commits = read.reading.run(read.bytes, claim.bytes);
+            if let Err(LogReadError::Needs(bytes)) = commits {
+                self.settle(claim, Claim::default());
+                needed_bytes = bytes;
+                continue;
+            }
+            let held_bytes = commits.as_ref().map_or(0, NextCommits::held_bytes);
+            let after = Claim {
+                bytes: held_bytes,
+                ..claim
+            };
+            self.settle(claim, after);
+            return self.put_result(Done::Log(read, commits), after, inbox);
+        }
     }
 
     fn put_result(self: &Arc<Pool>, result: Done, claim: Claim, inbox: &Inbox<ReaderResult>) {

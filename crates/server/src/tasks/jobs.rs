@@ -212,6 +212,7 @@ mod tests {
                 trees,
                 durability: Durability::Synced,
                 kind: None,
+                keep_log: store::KeepLog::NONE,
             },
             ..pair::config(Arc::clone(&log) as _, Arc::clone(&time) as _)
         };

@@ -13,7 +13,7 @@ use service::identities::{DrawToken, TOKEN_BYTES, Token, UsableBindings};
 use service::rights::Rights;
 use store::blob::BlobConfig;
 use store::durable::{CommitLoop, Event, Opened};
-use store::{FolderSecret, Store, StoreConfig};
+use store::{FolderSecret, KeepLog, Store, StoreConfig};
 use wal::disk::{Fault, SimulatedDisk};
 use wal::limits::SEQUENCE_RESERVE;
 use wal::{LogConfig, LogId, Recovered, WriteError, verify};
@@ -206,6 +206,7 @@ impl Machine {
             trees: None,
             durability: databases::durability(databases::DEFAULT),
             kind: None,
+            keep_log: KeepLog::NONE,
         };
         let config = Config {
             blobs: self.blobs,

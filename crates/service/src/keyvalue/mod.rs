@@ -17,7 +17,10 @@ mod watch;
 
 use api::keyvalue::{GetResponse, OperationKind};
 use store::tree::{NotFetched, ReadPlan};
-use store::{CommitOutcome, DatabaseId, Decision, Mode, ReadView, Value};
+use store::{
+    CommitOutcome, DatabaseId, Decision, LogReadError, LogReading, Mode, NextCommits, ReadView,
+    Value,
+};
 
 use crate::actions::{
     CallClock, DatabaseAccess, Permissions, RequestFlow, ResponseMemory, Responses, SendRoom,
@@ -188,6 +191,19 @@ where
             KeyValueStep::Pipe(pipe) => pipe.writable(actions),
             KeyValueStep::Watch(watch) => watch.go_on(shared, actions),
             _ => {}
+        }
+    }
+
+    fn log_read(
+        &mut self,
+        reading: LogReading,
+        read: Result<NextCommits, LogReadError>,
+        shared: &Shared,
+        actions: &mut A,
+    ) {
+        match &mut self.0 {
+            KeyValueStep::Watch(watch) => watch.log_read(reading, read, shared, actions),
+            _ => debug_assert!(false, "nothing was to be read from the log"),
         }
     }
 

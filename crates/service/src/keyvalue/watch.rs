@@ -2,7 +2,9 @@
 //!
 //! A watcher keeps the point up to which it has been told everything, and nothing of what it will
 //! be told: a caller that does not read holds no memory, and has lost its place when the feed has
-//! gone on too far. It is woken when its database has changed.
+//! gone on too far. It is woken when its database has changed. What memory does not have any more
+//! is read from the log, a piece at a time, when the peer can take it; what the peer then does not
+//! take is read again.
 
 use std::sync::Arc;
 
@@ -11,14 +13,20 @@ use api::keyvalue::{
     ResumePoint, WatchResponse,
 };
 use protobuf::writer;
-use store::{Change, ChangeKind, Entry, FeedCommit, NextCommits, WatchError, Watcher};
+use store::{
+    Change, ChangeKind, Entry, FeedCommit, LogReadError, LogReading, NextCommits, WatchError,
+    Watcher,
+};
 
 use super::messages::{HistoryPoint, decode_watch};
 use super::range::Rest;
 use super::refuse;
 use crate::actions::{CallClock, Permissions, ResponseMemory, Responses, SendRoom, Wakeups};
 use crate::call::Shared;
-use crate::limits::{WATCH_HEARTBEAT_MS, WATCH_MESSAGE_BYTES, WATCH_STEP_CHANGES};
+use crate::limits::{
+    WATCH_HEARTBEAT_MS, WATCH_LOG_BYTES, WATCH_LOG_RETRY_MS, WATCH_MESSAGE_BYTES,
+    WATCH_STEP_CHANGES,
+};
 use crate::method::Method;
 use crate::rights::Right;
 use crate::status::{Code, Status};
@@ -34,6 +42,7 @@ const COMMIT_OVERHEAD_BYTES: usize = 64;
 /// A call that watches.
 pub(super) struct Watch {
     watcher: Watcher,
+    log: WatchLog,
     keys: Rest,
     keys_only: bool,
     with_previous: bool,
@@ -47,6 +56,18 @@ pub(super) struct Watch {
     alarm_ns: u64,
     /// Held as long as the call lives.
     _place: WaitingPlace,
+}
+
+/// Where a watcher is in the log.
+#[derive(Default)]
+enum WatchLog {
+    /// Nowhere: memory has had all that it wanted.
+    #[default]
+    Unused,
+    /// The log is read for it.
+    UnderWay,
+    /// Where it was read last.
+    Between(Box<LogReading>),
 }
 
 /// How a commit is told so that it fits.
@@ -104,6 +125,7 @@ impl Watch {
         actions.watch(watcher.news());
         Ok(Box::new(Watch {
             watcher,
+            log: WatchLog::Unused,
             keys,
             keys_only: request.keys_only,
             with_previous: request.with_previous,
@@ -129,26 +151,125 @@ impl Watch {
         if !(is_due || self.watcher.has_news() || self.sent_changes > 0) {
             return self.rest(actions);
         }
-        // What the peer's windows do not let out would wait, and hold up other calls of its
-        // connection.
         let room_bytes = actions.send_room();
         if room_bytes == 0 {
             return;
         }
-        let next = match self.next() {
-            Ok(next) => next,
-            Err(error) => return actions.finish(refusal(error)),
+        match self.next() {
+            Ok(next) => self.tell(&next, shared, actions),
+            Err(error @ WatchError::Lost { .. }) => match self.read_log(room_bytes, actions) {
+                true if is_due => self.tell(&self.nothing(), shared, actions),
+                true => self.rest(actions),
+                false => actions.finish(refusal(error)),
+            },
+            Err(error) => actions.finish(refusal(error)),
+        }
+    }
+
+    /// Has the log read on, if it has what memory does not have any more.
+    fn read_log(&mut self, room_bytes: usize, actions: &mut impl Wakeups) -> bool {
+        let before = match std::mem::take(&mut self.log) {
+            WatchLog::UnderWay => {
+                self.log = WatchLog::UnderWay;
+                return true;
+            }
+            WatchLog::Between(reading) => Some(*reading),
+            WatchLog::Unused => None,
         };
+        let Some(reading) = self.watcher.read_log(before) else {
+            return false;
+        };
+        actions.read_log(reading, room_bytes.min(WATCH_LOG_BYTES));
+        self.log = WatchLog::UnderWay;
+        true
+    }
+
+    /// Tells what was read from the log.
+    pub(super) fn log_read(
+        &mut self,
+        reading: LogReading,
+        read: Result<NextCommits, LogReadError>,
+        shared: &Shared,
+        actions: &mut (impl Responses + SendRoom + ResponseMemory + Wakeups + CallClock),
+    ) {
+        self.log = WatchLog::Between(Box::new(reading));
+        match read {
+            Ok(read) => self.tell_all(read, shared, actions),
+            Err(LogReadError::Failed(error)) => actions.finish(refusal(error)),
+            Err(LogReadError::Busy | LogReadError::Needs(_)) => {
+                self.alarm_ns = actions.now_ns() + WATCH_LOG_RETRY_MS * 1_000_000;
+                actions.wake_at_ns(self.alarm_ns);
+            }
+        }
+    }
+
+    /// Tells what comes next in one response, if there is room for it.
+    fn tell(
+        &mut self,
+        next: &NextCommits,
+        shared: &Shared,
+        actions: &mut (impl Responses + SendRoom + ResponseMemory + Wakeups + CallClock),
+    ) {
+        if self.respond(next, shared, actions).is_some() {
+            self.go_further(actions);
+        }
+    }
+
+    /// Tells as much of what was read as there is room for, as the rest would have to be read
+    /// again.
+    fn tell_all(
+        &mut self,
+        mut read: NextCommits,
+        shared: &Shared,
+        actions: &mut (impl Responses + SendRoom + ResponseMemory + Wakeups + CallClock),
+    ) {
+        let mut told_bytes = 0;
+        loop {
+            let Some(bytes) = self.respond(&read, shared, actions) else {
+                // It goes on when the peer takes some more.
+                return;
+            };
+            told_bytes += bytes;
+            let position = self.watcher.position();
+            read.commits.retain(|commit| commit.sequence() > position);
+            if read.commits.is_empty() || told_bytes > WATCH_LOG_BYTES {
+                return self.go_further(actions);
+            }
+        }
+    }
+
+    fn go_further(&mut self, actions: &mut (impl Wakeups + CallClock)) {
+        let is_being_read = matches!(self.log, WatchLog::UnderWay);
+        match !is_being_read && (self.watcher.has_news() || self.sent_changes > 0) {
+            true => actions.step_later(),
+            false => self.rest(actions),
+        }
+    }
+
+    /// Sends a response, if there is something to tell, and returns what it took at most; `None`:
+    /// there is no room for it.
+    fn respond(
+        &mut self,
+        next: &NextCommits,
+        shared: &Shared,
+        actions: &mut (impl Responses + SendRoom + ResponseMemory + CallClock),
+    ) -> Option<usize> {
+        // What the peer's windows do not let out would wait, and hold up other calls of its
+        // connection.
+        let room_bytes = actions.send_room();
+        if room_bytes == 0 {
+            return None;
+        }
         let usual_bytes = actions.message_bytes();
-        let response = self.respond_to(&next, usual_bytes.min(room_bytes));
+        let response = self.respond_to(next, usual_bytes.min(room_bytes));
         let bytes = response.bytes;
         if (bytes > room_bytes && !actions.can_send())
             || (bytes > usual_bytes && !actions.can_send_large(bytes))
         {
-            return;
+            return None;
         }
-        let is_news = !response.told.is_empty();
-        if is_news || is_due {
+        let is_due = actions.now_ns() >= self.heartbeat_ns;
+        if is_due || !response.told.is_empty() {
             actions.message(|out| {
                 let start = out.len();
                 self.encode(&response, shared, out);
@@ -161,10 +282,7 @@ impl Watch {
         }
         self.watcher.pass(response.through);
         self.sent_changes = response.sent_changes;
-        match self.watcher.has_news() || self.sent_changes > 0 {
-            true => actions.step_later(),
-            false => self.rest(actions),
-        }
+        Some(bytes)
     }
 
     /// Sees to it that there is a heartbeat. An alarm that is set stays, though it may ring early.
@@ -178,11 +296,16 @@ impl Watch {
     /// Returns what comes next: at first nothing but where the watcher begins.
     fn next(&self) -> Result<NextCommits, WatchError> {
         match self.heartbeat_ns {
-            0 => Ok(NextCommits {
-                commits: Vec::new(),
-                through: self.watcher.position(),
-            }),
+            0 => Ok(self.nothing()),
             _ => self.watcher.next(WATCH_STEP_CHANGES),
+        }
+    }
+
+    /// Nothing but where the watcher stands.
+    fn nothing(&self) -> NextCommits {
+        NextCommits {
+            commits: Vec::new(),
+            through: self.watcher.position(),
         }
     }
 
@@ -397,5 +520,6 @@ fn refusal(error: WatchError) -> Status {
         WatchError::Lost { .. } | WatchError::Ahead { .. } => {
             Status::new(Code::OutOfRange, format!("{error}"))
         }
+        WatchError::Unreadable(_) => Status::new(Code::Internal, format!("{error}")),
     }
 }

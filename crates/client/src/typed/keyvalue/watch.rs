@@ -142,7 +142,7 @@ impl WatchedChange {
 }
 
 /// The responses to a watcher, in order: the first one comes at once, and then one at least every
-/// 10 seconds. A watcher that takes them too slowly loses its place, and ends with OUT_OF_RANGE.
+/// 10 seconds. A watcher that falls behind what the server keeps ends with OUT_OF_RANGE.
 /// Dropped: the call is cancelled.
 #[derive(Debug)]
 pub struct WatchStream<S> {
