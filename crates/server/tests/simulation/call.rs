@@ -152,7 +152,7 @@ impl Call {
 
     /// Whether it watches, and a message has come.
     fn has_been_told(&self, world: &World) -> bool {
-        matches!(self.asked(world), Asked::Changes) && !self.answers.is_empty()
+        matches!(self.asked(world), Asked::Changes { .. }) && !self.answers.is_empty()
     }
 
     /// All of it that has not ended, ends so. What a watcher was told before counts, however it
@@ -191,6 +191,10 @@ fn refusal(world: &mut World, by: u64, code: u32, is_piped: bool) -> Outcome {
     }
     if is(Code::NotFound) && asked.is_about_keys() {
         return Outcome::NoDatabase;
+    }
+    if matches!(asked, Asked::Changes { behind: Some(_) }) && is(Code::OutOfRange) {
+        world.counts.refused_points += 1;
+        return Outcome::Refused;
     }
     if is(Code::ResourceExhausted) && is_commit && world.may_be_full(record) {
         world.counts.refused_full += 1;

@@ -86,12 +86,21 @@ impl World {
             845..885 => Asked::WriteMany(self.some_registers()),
             885..900 => Asked::ReadMany(self.some_registers()),
             900..910 => self.choose_scan(),
-            910..914 => Asked::Changes,
+            910..914 => self.choose_changes(db),
             _ if self.below(4) == 0 => Asked::Count(keys::ALL),
             _ => {
                 let start = self.key(&keys::ALL);
                 Asked::Count(start..(start + 150).min(keys::ALL.end))
             }
+        }
+    }
+
+    /// From now on, or from where somebody has seen an entry of this life.
+    fn choose_changes(&mut self, db: Db) -> Asked {
+        let key = self.any_key();
+        let seen = self.version_of(db, key).filter(|_| self.below(2) == 0);
+        Asked::Changes {
+            behind: seen.map(|version| version.max(self.base())),
         }
     }
 

@@ -49,6 +49,10 @@ counts! {
     long_scans,
     /// Commits that watchers were told of.
     told_commits,
+    /// Watchers that could not begin where they wanted to.
+    refused_points,
+    /// Watchers that began behind an earlier commit, and were told of one.
+    resumed,
 }
 
 impl Counts {

@@ -54,8 +54,9 @@ pub fn facts(asked: &Asked, answer: &Answer, floor: u64, out: &mut Vec<(Option<K
             );
             out.push((None, *sequence));
         }
-        (Asked::Changes, Answer::Changes { from, through, .. }) => {
-            assert!(*from >= floor, "{floor} was visible before {asked:?} began");
+        (Asked::Changes { behind }, Answer::Changes { from, through, .. }) => {
+            let is_right = behind.map_or(*from >= floor, |behind| *from == behind);
+            assert!(is_right, "{floor} was visible before {asked:?} began");
             out.push((None, *through));
         }
         (Asked::Scan { .. }, Answer::Pages(pages)) => {

@@ -56,8 +56,10 @@ pub enum Asked {
         limit: u64,
     },
     Count(Range<Key>),
-    /// Whatever is committed from now on.
-    Changes,
+    /// Whatever is committed from now on, or behind a commit of this life.
+    Changes {
+        behind: Option<u64>,
+    },
     Echo {
         bytes: usize,
         delay_ms: u32,
@@ -119,19 +121,24 @@ impl Asked {
         self.is_write() || matches!(self, Asked::Create | Asked::Drop)
     }
 
-    /// Whether it is about keys.
     /// Whether one message comes for one that is sent.
     pub fn is_unary(&self) -> bool {
         !matches!(
             self,
             Asked::Scan { .. }
-                | Asked::Changes
+                | Asked::Changes { .. }
                 | Asked::EchoStream { .. }
                 | Asked::Watch
                 | Asked::Silent
         )
     }
 
+    /// Whether what it is told may have been overwritten before it asked.
+    pub fn is_of_the_past(&self) -> bool {
+        matches!(self, Asked::Changes { behind: Some(_) })
+    }
+
+    /// Whether it is about keys.
     pub fn is_about_keys(&self) -> bool {
         let is_read = matches!(
             self,
@@ -139,7 +146,7 @@ impl Asked {
                 | Asked::ReadMany(_)
                 | Asked::Scan { .. }
                 | Asked::Count(_)
-                | Asked::Changes
+                | Asked::Changes { .. }
         );
         is_read || self.is_write()
     }

@@ -206,7 +206,15 @@ impl Machine {
             trees: None,
             durability: databases::durability(databases::DEFAULT),
             kind: None,
-            keep_log: KeepLog::NONE,
+            // Half of them keep all of it, so that whoever watches finds it.
+            keep_log: KeepLog {
+                bytes: if self.seed.is_multiple_of(2) {
+                    0
+                } else {
+                    u64::MAX
+                },
+                age_ms: None,
+            },
         };
         let config = Config {
             blobs: self.blobs,

@@ -256,6 +256,7 @@ fn every_answer_stays_right_however_the_server_dies() {
         assert!(sum.counts.operations >= 1_000_000, "{sum:?}");
         sum.assert_network();
         assert!(sum.counts.told_commits >= 1_000, "{sum:?}");
+        assert!(sum.counts.resumed >= 100, "{sum:?}");
         sum.assert_disk();
     }
 }

@@ -293,7 +293,7 @@ impl Round {
         for _ in 0..10 {
             let waiting = [
                 Asked::Watch,
-                Asked::Changes,
+                Asked::Changes { behind: None },
                 Asked::EchoStream {
                     messages: 2,
                     bytes: 100,

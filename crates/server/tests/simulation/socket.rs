@@ -186,7 +186,7 @@ impl Socket {
         let watching = self
             .calls
             .iter()
-            .filter(|(_, call)| matches!(call.asked(world), Asked::Changes));
+            .filter(|(_, call)| matches!(call.asked(world), Asked::Changes { .. }));
         let watching: Vec<u32> = watching.map(|(stream, _)| *stream).collect();
         for stream in watching {
             self.cancel(world, io, stream);
@@ -252,7 +252,7 @@ impl Socket {
         let mut call = Call::new(stream, begun);
         match asked {
             Asked::Watch if !world.stopping => call.leave_after = 1,
-            Asked::Changes if !world.stopping => {
+            Asked::Changes { .. } if !world.stopping => {
                 call.leave_after = 1 + world.random.below(8) as usize;
             }
             // Scans are sometimes given up after their first page.

@@ -240,6 +240,10 @@ impl World {
             "call {by} ended twice: {record:?}"
         );
         self.counts.ended(&outcome);
+        let was_resumed = matches!(record.asked, Asked::Changes { behind: Some(_) });
+        if let Outcome::Answered(Answer::Changes { commits, .. }) = &outcome {
+            self.counts.resumed += u64::from(was_resumed && !commits.is_empty());
+        }
         if let Outcome::Answered(answer) = &outcome {
             facts(&record.asked, answer, record.floor, &mut seen_now);
         }

@@ -26,7 +26,7 @@ pub fn decode(asked: &Asked, by: u64, messages: &[Vec<u8>], logs: &mut Logs) -> 
             .map(|message| page(message, *keys_only, logs));
         return Answer::Pages(pages.collect());
     }
-    if let Asked::Changes = asked {
+    if let Asked::Changes { .. } = asked {
         return changes(messages, logs);
     }
     if let Asked::EchoStream {

@@ -2,7 +2,8 @@
 
 use api::admin::{CreateDatabaseRequest, DatabaseDescription, DropDatabaseRequest, DurabilityMode};
 use api::keyvalue::{
-    CountRequest, Direction, KeyRange, Keys, PipeAnswers, PipeRequest, ScanRequest, WatchRequest,
+    CountRequest, Direction, KeyRange, Keys, PipeAnswers, PipeRequest, ResumePoint, ScanRequest,
+    WatchRequest,
 };
 use protobuf::writer;
 use store::{Condition, Durability, Expiry, Mode, Operation};
@@ -29,7 +30,7 @@ pub fn path(asked: &Asked) -> &'static str {
         Asked::Transact { .. } => "/pelton.v1.KeyValue/Transact",
         Asked::Scan { .. } => "/pelton.v1.KeyValue/Scan",
         Asked::Count(_) => "/pelton.v1.KeyValue/Count",
-        Asked::Changes => "/pelton.v1.KeyValue/Watch",
+        Asked::Changes { .. } => "/pelton.v1.KeyValue/Watch",
         Asked::Create => "/pelton.v1.Admin/CreateDatabase",
         Asked::Drop => "/pelton.v1.Admin/DropDatabase",
         Asked::List => "/pelton.v1.Admin/ListDatabases",
@@ -195,8 +196,12 @@ pub fn encode(asked: &Asked, database: &str, by: u64, out: &mut Vec<u8>) {
             }
             .encode(out);
         }
-        Asked::Changes => WatchRequest {
+        Asked::Changes { behind } => WatchRequest {
             database,
+            resume: behind.map(|sequence| ResumePoint {
+                history_id: &[],
+                sequence,
+            }),
             ..WatchRequest::default()
         }
         .encode(out),
