@@ -9,7 +9,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::geteuid;
-use service::identities::Token;
+use service::identities::{TOKEN_PREFIX, Token};
 use store::FolderSecret;
 use zeroize::Zeroizing;
 
@@ -75,10 +75,7 @@ impl TokenFile {
         let text = text.unwrap_or_default();
         let token = Zeroizing::new(text.trim().to_owned());
         let has_token = Token::parse(token.as_bytes()).is_some();
-        // After a loss of power it may be empty, or of zeros.
-        let is_unfinished = PLACEHOLDER.starts_with(text.as_bytes())
-            || text.bytes().all(|byte| byte == 0) && text.len() <= PLACEHOLDER.len();
-        if is_unread || !is_ours || !(has_token || is_unfinished) {
+        if is_unread || !is_ours || !(has_token || is_unfinished(text.as_bytes())) {
             return Err(Failure::Failed(format!(
                 "{flag} {}: there is something of this name already, and not a token in a file \
                  that only its owner can read, as a start makes it that is cut off: choose another \
@@ -115,6 +112,30 @@ impl TokenFile {
     /// Removes the file: there is no token for it.
     pub fn discard(&self) {
         let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Returns whether this is what a start that was cut off may have left of a token's file, or a loss
+/// of power: some of a token, and then some of what stood there before, or zeros.
+fn is_unfinished(text: &[u8]) -> bool {
+    let is_rest = |(at, rest): (usize, &[u8])| {
+        let before = PLACEHOLDER.get(at..).unwrap_or_default();
+        before.starts_with(rest) || rest.iter().all(|&byte| byte == 0)
+    };
+    let cuts = (0..=text.len()).map(|at| text.split_at(at));
+    text.len() <= PLACEHOLDER.len()
+        && cuts
+            .filter(|(begun, _)| begins_token(begun))
+            .any(|(begun, rest)| is_rest((begun.len(), rest)))
+}
+
+/// Returns whether a token may begin so.
+fn begins_token(begun: &[u8]) -> bool {
+    let prefix = TOKEN_PREFIX.as_bytes();
+    let is_digit = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    match begun.strip_prefix(prefix) {
+        Some(digits) => digits.iter().all(is_digit),
+        None => prefix.starts_with(begun),
     }
 }
 
@@ -226,6 +247,31 @@ mod tests {
         let message = refused.expect_err("it is not followed").to_string();
         assert!(message.contains("this is a symbolic link"), "{message}");
         assert!(message.contains("--to ") && message.contains(&*path.to_string_lossy()));
+    }
+
+    /// Wherever its writing was cut off, the next start has its file; nothing else is overwritten.
+    #[test]
+    fn a_file_with_a_part_of_a_token_is_unfinished_and_another_one_is_not() {
+        let token = draw_token().expect("there are random bytes").text();
+        let token = format!("{}\n", *token).into_bytes();
+        for cut in 0..token.len() {
+            let torn = [&token[..cut], &PLACEHOLDER[cut..]].concat();
+            let zeros = [&token[..cut], &vec![0; PLACEHOLDER.len() - cut]].concat();
+            for left in [&torn[..], &token[..cut], &PLACEHOLDER[..cut], &zeros] {
+                let shown = String::from_utf8_lossy(left);
+                assert!(is_unfinished(left), "{cut}: {shown}");
+            }
+        }
+        for other in [
+            &b"a password"[..],
+            b"no token",
+            b"pelton_token of another kind",
+            &[&token[..], b"\n"].concat(),
+            &[0; PLACEHOLDER.len() + 1],
+        ] {
+            let is_prefix = PLACEHOLDER.starts_with(other);
+            assert_eq!(is_unfinished(other), is_prefix, "{other:?}");
+        }
     }
 
     #[test]

@@ -7,16 +7,30 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use signal_hook::SigId;
-use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::{flag, low_level, low_level::pipe};
 
 use crate::exit::Exit;
+use crate::interrupt::is_hangup_ignored;
 
 /// As long as it lives, SIGTERM, SIGINT and SIGQUIT end the program at once, with [`Exit::Done`]:
-/// nothing was served, and what a start writes may be cut off anywhere, as by a crash.
+/// nothing was served, and what a start writes may be cut off anywhere, as by a crash. SIGHUP, by
+/// default the end of a process, is noted for the server.
 pub struct StartSignals {
     ids: Vec<SigId>,
     came: Arc<AtomicBool>,
+    hung_up: HangupNoted,
+}
+
+/// Whether SIGHUP has come since the program began.
+#[derive(Clone, Debug, Default)]
+pub struct HangupNoted(Arc<AtomicBool>);
+
+impl HangupNoted {
+    /// Returns whether it has, since this was asked last.
+    pub fn take(&self) -> bool {
+        self.0.swap(false, Ordering::SeqCst)
+    }
 }
 
 impl StartSignals {
@@ -27,7 +41,12 @@ impl StartSignals {
         let mut signals = StartSignals {
             ids: Vec::new(),
             came: Arc::default(),
+            hung_up: HangupNoted::default(),
         };
+        if !is_hangup_ignored() {
+            // For good: the server adds what it does then.
+            flag::register(SIGHUP, Arc::clone(&signals.hung_up.0))?;
+        }
         for signal in [SIGTERM, SIGINT, SIGQUIT] {
             let noted = flag::register(signal, Arc::clone(&signals.came))?;
             signals.ids.push(noted);
@@ -45,14 +64,16 @@ impl StartSignals {
         Ok(signals)
     }
 
-    /// The server has taken the signals over. One that came before ends the program even now.
-    pub fn pass_on(self) {
-        let came = Arc::clone(&self.came);
+    /// The server has taken the signals over. One that came before ends the program even now, but
+    /// for SIGHUP, which is returned.
+    pub fn pass_on(self) -> HangupNoted {
+        let (came, hung_up) = (Arc::clone(&self.came), self.hung_up.clone());
         // No handler runs any more when these are gone.
         drop(self);
         if came.load(Ordering::SeqCst) {
             end_program();
         }
+        hung_up
     }
 }
 

@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -187,5 +187,44 @@ fn many_echoes_and_a_wait_for_a_server_say_how_far_they_came() {
         let (code, stderr) = ended(process, "status --wait");
         assert_eq!(code, Some(128 + signal), "{stderr}");
         assert!(stderr.contains("interrupted; waited for"), "{stderr}");
+    }
+}
+
+/// As when the terminal is closed: it stops when it has started, and is not killed in between.
+#[test]
+fn a_hangup_while_a_server_starts_stops_it_when_it_has_started() {
+    let folder = Folder::new("hangup-at-start");
+    for _ in 0..2 {
+        let mut server = pelton();
+        server.args(["serve", "--listen", "127.0.0.1:0", "--data"]);
+        let process = spawn(server.arg(folder.data()));
+        wait_until_caught(&process, &[SIGTERM]);
+        send(&process, SIGHUP);
+        let (code, stderr) = ended(process, "a server that starts");
+        assert_eq!(code, Some(0), "{stderr}");
+        assert!(stderr.contains("SIGHUP, and no --config"), "{stderr}");
+    }
+}
+
+/// A service manager that reloads it early has it read the file once more.
+#[test]
+fn a_hangup_while_a_server_starts_has_it_read_its_settings_when_it_has_started() {
+    let folder = Folder::new("reload-at-start");
+    let config = folder.0.join("pelton.toml");
+    std::fs::write(&config, "durability = 'volatile'\n").expect("written");
+    for _ in 0..2 {
+        let mut server = pelton();
+        server.args(["serve", "--listen", "127.0.0.1:0", "--config"]);
+        let mut process = spawn(server.arg(&config));
+        wait_until_caught(&process, &[SIGTERM]);
+        send(&process, SIGHUP);
+        let log = BufReader::new(process.stderr.take().expect("it is piped"));
+        let mut lines = log.lines().map_while(Result::ok);
+        assert!(lines.any(|line| line.contains("SIGHUP: log-level is info")));
+        send(&process, SIGTERM);
+        let rest = thread::spawn(move || lines.count());
+        let (code, _) = ended(process, "a server that has started");
+        assert_eq!(code, Some(0));
+        rest.join().expect("it reads to the end");
     }
 }

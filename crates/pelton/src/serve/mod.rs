@@ -28,10 +28,10 @@ use crate::log::Level;
 use crate::metrics::{Bound, Endpoint, MetricsAddress, Sources};
 use crate::notify::Notifier;
 use crate::process_memory;
-use crate::reload;
+use crate::reload::{self, Reload};
 use crate::settings::Settings;
 use crate::start;
-use crate::start_signals::StartSignals;
+use crate::start_signals::{HangupNoted, StartSignals};
 use crate::time_source::SystemTimeSource;
 use crate::watchdog::{self, Watchdog};
 use announce::announce;
@@ -88,7 +88,7 @@ pub fn serve(arguments: &ServeArguments, signals: StartSignals) -> Result<Exit, 
         &settings,
         anonymous::has_usable_identity(&settings, server.shared()),
     )?;
-    signals.pass_on();
+    let hung_up = signals.pass_on();
     let metrics_address = metrics.as_ref().map(Bound::address);
     let _metrics = metrics
         .map(|bound| serve_metrics(bound, &server, certificate.as_ref()))
@@ -98,7 +98,7 @@ pub fn serve(arguments: &ServeArguments, signals: StartSignals) -> Result<Exit, 
         .and_then(|()| process_memory::watch(&server, settings.disk_cache.0));
     watched.map_err(|error| no_thread("that watches memory", &error))?;
     let told = (arguments, &settings, certificate.as_ref());
-    let _watchdog = tell_manager(told, &server, level, notifier)?;
+    let _watchdog = tell_manager(told, &server, level, notifier, &hung_up)?;
     announce(
         &settings,
         memory_limit_bytes,
@@ -173,6 +173,7 @@ fn tell_manager(
     server: &Server,
     level: Level,
     notifier: Arc<Notifier>,
+    hung_up: &HangupNoted,
 ) -> Result<Option<Watchdog>, Failure> {
     let addresses: Vec<_> = server.addresses().iter().map(Address::to_string).collect();
     let status = format!("serving on {}", addresses.join(", "));
@@ -185,10 +186,17 @@ fn tell_manager(
         .map_or(Ok(()), ServedCertificate::watch);
     watched.map_err(failed)?;
     if arguments.config.is_none() && certificate.is_none() {
-        reload::stop_on_hangup(server.stop_handle()).map_err(failed)?;
+        reload::stop_on_hangup(server.stop_handle(), hung_up).map_err(failed)?;
     } else {
-        reload::on_hangup(arguments, settings, level, to_tell, to_say, certificate)
-            .map_err(failed)?;
+        let reload = Reload {
+            arguments: arguments.clone(),
+            running: settings.clone(),
+            level,
+            notifier: to_tell,
+            status: to_say,
+            certificate,
+        };
+        reload::on_hangup(reload, hung_up).map_err(failed)?;
     }
     notifier.ready(&status);
     Ok(watchdog)
