@@ -368,3 +368,20 @@ def test_an_address_in_use_is_refused(binary, measured):
     host, port = metrics_address(measured)
     with pytest.raises(AssertionError, match="--metrics-listen says where"):
         Server(binary, "--metrics-listen", f"{host}:{port}")
+
+
+def test_those_who_watch_are_counted_and_none_is_left(binary):
+    with Server(binary, "--metrics-listen", "0") as server, open_channel(server.address) as channel:
+        kv = kv_pb2_grpc.KeyValueStub(channel)
+        for _ in range(2):
+            calls = [kv.Watch(pb.WatchRequest()) for _ in range(3)]
+            for call in calls:
+                next(call)
+            assert counter(server, "pelton_waiting_calls") == len(calls)
+            assert counter(server, "pelton_watched_databases") == 1
+            before = counter(server, "pelton_watched_bytes")
+            kv.Put(pb.PutRequest(key=b"key", value=bytes(1_000)))
+            assert before + 1_000 <= counter(server, "pelton_watched_bytes") < before + 2_000
+            for call in calls:
+                call.cancel()
+            wait_until(lambda: counter(server, "pelton_waiting_calls") == 0)

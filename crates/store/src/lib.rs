@@ -124,7 +124,7 @@ pub use database_id::DatabaseId;
 pub use defragment::Defragmentation;
 pub use feed::{
     Change, ChangeKind, ChangeNews, ChangeWaker, FeedCommit, LogReadError, LogReading, NextCommits,
-    WatchError, Watcher,
+    WatchError, Watched, Watcher,
 };
 pub use garbage::Garbage;
 pub use hash::KeyHasher;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::database::Durability;
 use crate::database_id::DatabaseId;
-use crate::feed::{ChangeWaker, DatabaseLog, WatchError, Watcher};
+use crate::feed::{ChangeWaker, DatabaseLog, WatchError, Watched, Watcher};
 use crate::index::Index;
 use crate::store::Store;
 
@@ -44,6 +44,11 @@ impl Store {
             return feed.enter(resume, present, with_previous, log);
         }
         Err(WatchError::Gone)
+    }
+
+    /// Returns what is kept for those who watch.
+    pub fn watched(&self) -> Watched {
+        self.feeds().watched()
     }
 
     /// Wakes whoever waits for changes of databases that are watched, if there were some.

@@ -527,7 +527,7 @@ pub enum OpenError {
     #[error("{0}")]
     Prepare(#[from] PrepareError),
     /// The opening group could not be written.
-    #[error("{0}")]
+    #[error("{}", .0.at_start())]
     Write(#[from] WriteError),
 }
 

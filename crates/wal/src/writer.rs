@@ -518,6 +518,18 @@ pub enum SyncError {
     Poisoned,
 }
 
+impl WriteError {
+    /// Says what has happened, without what follows for a log that was open already.
+    pub(super) fn at_start(&self) -> String {
+        match self {
+            WriteError::Failed { file, source } => {
+                format!("{file}: writing or syncing the log failed: {source}")
+            }
+            other => other.to_string(),
+        }
+    }
+}
+
 fn why_no_room(source: &Option<io::Error>) -> String {
     match source {
         None => "its next file is not ready".to_owned(),

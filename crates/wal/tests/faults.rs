@@ -200,6 +200,23 @@ fn a_clean_stop_leaves_no_gap_and_any_other_one_skips_the_reserve() {
     assert_eq!(recovered.next_sequence, (1 << 40) + 2);
 }
 
+/// A log that was not opened refuses no writes: there is no server that could be restarted.
+#[test]
+fn a_start_that_fails_says_what_failed_and_not_what_an_open_log_does_then() {
+    let mut written = 0;
+    for step in 0..40 {
+        let disk = testkit::simulated_disk(9);
+        disk.plan(step, Fault::Error);
+        let Err(error) = open_with(&disk, &config(1)) else {
+            continue;
+        };
+        let said = error.to_string();
+        written += usize::from(matches!(error, OpenError::Write(_)));
+        assert!(!said.contains("restarted"), "step {step}: {said}");
+    }
+    assert!(written > 0, "the opening group was written at some step");
+}
+
 #[test]
 fn a_mark_that_is_durable_raises_the_limit() {
     let disk = testkit::simulated_disk(6);

@@ -37,6 +37,15 @@ pub(crate) struct Feeds {
 
 type Waker = Arc<dyn Fn() + Send + Sync>;
 
+/// What is kept in memory for those who watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watched {
+    /// Databases whose commits are recorded.
+    pub databases: u64,
+    /// What their commits take, in bytes.
+    pub bytes: u64,
+}
+
 impl fmt::Debug for Feeds {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
@@ -210,6 +219,14 @@ impl Feeds {
         self.version.fetch_add(1, Ordering::Release);
         for (_, wake) in self.wakers.lock().iter() {
             wake();
+        }
+    }
+
+    /// Returns what they hold.
+    pub(crate) fn watched(&self) -> Watched {
+        Watched {
+            databases: self.open.load(Ordering::Relaxed) as u64,
+            bytes: self.held_bytes.load(Ordering::Relaxed) as u64,
         }
     }
 

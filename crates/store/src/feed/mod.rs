@@ -30,8 +30,8 @@ use crate::limits;
 use crate::value::Entry;
 use commit::Recorder;
 pub use commit::{Change, ChangeKind, FeedCommit};
-pub use hub::ChangeWaker;
 pub(crate) use hub::Feeds;
+pub use hub::{ChangeWaker, Watched};
 pub(crate) use log_reading::LogTail;
 pub use log_reading::{LogReadError, LogReading};
 

@@ -13,6 +13,7 @@ use crate::metrics::exposition::Page;
 
 /// Writes what is held in memory, and its limits.
 pub(super) fn write_memory(page: &mut Page, totals: &Totals, shared: &Shared) {
+    let watched = shared.store.watched();
     let gauges = [
         (
             "pelton_buffered_bytes",
@@ -39,6 +40,22 @@ pub(super) fn write_memory(page: &mut Page, totals: &Totals, shared: &Shared) {
             "Entries of databases in memory that were dropped, cleared or converted, and whose \
              memory is not freed yet. Without a data folder none are counted.",
             shared.store.reclaiming_entries(),
+        ),
+        (
+            "pelton_waiting_calls",
+            "Calls that wait for something that may never come, such as those that watch.",
+            shared.waiting.count() as u64,
+        ),
+        (
+            "pelton_watched_databases",
+            "Databases whose commits are kept in memory, since somebody watches them, or did until \
+             a minute ago.",
+            watched.databases,
+        ),
+        (
+            "pelton_watched_bytes",
+            "What these commits take in memory.",
+            watched.bytes,
         ),
     ];
     for (name, help, value) in gauges {
