@@ -18,7 +18,7 @@ use crate::settings::Settings;
 use crate::start_signals::HangupNoted;
 use crate::time_source::SystemTimeSource;
 
-/// What is read anew, and who is told.
+/// What is read anew at SIGHUP, and what has to know.
 pub struct Reload {
     pub arguments: ServeArguments,
     /// The settings that the server runs with.
