@@ -16,7 +16,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use store::{
     ChangeNews, Clock, Commit, Committer, DatabaseConfig, DatabaseId, DatabaseLimits, Decision,
-    Mode, Outcomes, ReadView, Store, StoreConfig, WriteBatch,
+    LogReading, Mode, Outcomes, ReadView, Store, StoreConfig, WriteBatch,
 };
 
 use crate::actions::{
@@ -560,6 +560,10 @@ impl Wakeups for Room<'_> {
     }
 
     fn watch(&mut self, _news: ChangeNews) {
+        unreachable!("those who watch have tests of their own");
+    }
+
+    fn read_log(&mut self, _reading: LogReading, _bytes: usize) {
         unreachable!("those who watch have tests of their own");
     }
 

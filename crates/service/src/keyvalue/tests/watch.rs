@@ -3,12 +3,19 @@
 use api::keyvalue::{
     Change as ChangeMessage, ChangeKind, KeyRange, Keys, ResumePoint, WatchRequest, WatchResponse,
 };
-use store::{Condition, Expiry, Mode, Operation};
+use std::sync::Arc;
+
+use store::durable::CommitLoop;
+use store::{
+    Condition, Durability, Expiry, LogReadError, Mode, Operation, Store, StoreConfig, WatchError,
+};
+use wal::{LogConfig, LogId};
 
 use super::*;
 use crate::fake::{Fake, Sent, shared};
 use crate::limits::{
-    WATCH_HEARTBEAT_MS, WATCH_KEY_BYTES, WATCH_MESSAGE_BYTES, WATCH_MESSAGE_BYTES_MIN,
+    WATCH_HEARTBEAT_MS, WATCH_KEY_BYTES, WATCH_LOG_BYTES, WATCH_MESSAGE_BYTES,
+    WATCH_MESSAGE_BYTES_MIN,
 };
 
 const WATCH: WatchRequest<'static> = WatchRequest {
@@ -511,4 +518,120 @@ fn a_second_request_ends_the_call() {
     watched.ask(WATCH);
     let status = watched.fake.take_status().expect("it has ended");
     assert_eq!(status.code(), Code::Unimplemented);
+}
+
+/// Five commits of a store that is opened anew, so that none of them is in memory.
+fn logged() -> (Store, Vec<u64>) {
+    let disk = testkit::simulated_disk(1);
+    let id = LogId {
+        history: 1,
+        secret: 2,
+    };
+    let open = || {
+        let mut config = StoreConfig::new(1);
+        config.default_database.durability = Durability::Synced;
+        let opened = Store::open(config, Arc::new(disk.clone()), &LogConfig::new(id, 1));
+        let opened = opened.expect("the disk is well");
+        (opened.store, CommitLoop::new(opened.committer))
+    };
+    let (store, mut rounds) = open();
+    let mailbox = rounds.register(Box::new(|| ()));
+    let mut batch = store.write_batch();
+    for key in [b"a", b"b", b"c", b"d", b"e"] {
+        let mut commit = batch.begin(0, DatabaseId::DEFAULT, Mode::Atomic);
+        commit.push(&put(key, &[7; 50_000])).expect("it fits");
+        commit.submit();
+    }
+    mailbox.submit(&mut batch);
+    while rounds.round(&mut Now(1)) {}
+    let mut outcomes = Outcomes::new();
+    assert!(mailbox.take(&mut outcomes));
+    let sequences = outcomes.iter().map(|one| one.sequence).collect();
+    drop((rounds, mailbox, store));
+    let (store, mut rounds) = open();
+    while rounds.round(&mut Now(1)) {}
+    (store, sequences)
+}
+
+#[test]
+fn what_memory_does_not_have_is_read_from_the_log_and_not_kept_for_a_peer_that_does_not_read() {
+    let (store, sequences) = logged();
+    let shared = Shared { store, ..shared() };
+    let mut watched = Watched {
+        fake: Fake::new(Method::Watch, &shared),
+        shared,
+    };
+    watched.ask(at(b""));
+    let begin = watched.go_on();
+    assert_eq!((begin.len(), begin[0].through), (1, 0));
+    let asked = |watched: &mut Watched| watched.fake.actions.log_reading.take();
+    let (mut reading, bytes) = asked(&mut watched).expect("the log has what comes next");
+    assert!(bytes <= WATCH_LOG_BYTES);
+    // Meanwhile nothing is asked for twice, and a heartbeat is on time.
+    assert_eq!(watched.wake(), []);
+    watched.fake.actions.now_ns += WATCH_HEARTBEAT_MS * 1_000_000;
+    let heartbeats = watched.wake();
+    assert_eq!((heartbeats.len(), heartbeats[0].through), (1, 0));
+    assert!(asked(&mut watched).is_none());
+    for _ in 0..2 {
+        let read = reading.run(bytes, usize::MAX);
+        let room = std::mem::take(&mut watched.fake.actions.room);
+        watched.fake.log_read(reading, read, &watched.shared);
+        assert_eq!(watched.go_on(), [], "the peer takes nothing");
+        assert!(
+            asked(&mut watched).is_none(),
+            "nothing is read for it either"
+        );
+        watched.fake.actions.room = room;
+        watched.fake.writable(&watched.shared);
+        (reading, _) = asked(&mut watched).expect("it is read again");
+    }
+    // Others come first: it is tried again a little later.
+    watched
+        .fake
+        .log_read(reading, Err(LogReadError::Busy), &watched.shared);
+    assert!(asked(&mut watched).is_none());
+    watched.fake.wake_in_time(&watched.shared);
+    let (mut reading, _) = asked(&mut watched).expect("it is read again");
+    let mut told = Vec::new();
+    loop {
+        let read = reading.run(120_000, usize::MAX);
+        watched.fake.log_read(reading, read, &watched.shared);
+        told.extend(watched.go_on().iter().flat_map(Response::sequences));
+        match asked(&mut watched) {
+            Some((next, _)) => reading = next,
+            None => break,
+        }
+    }
+    assert_eq!(told, sequences);
+    // What follows comes from memory; here nothing does.
+    assert_eq!(watched.wake(), []);
+}
+
+#[test]
+fn a_log_that_cannot_be_read_ends_the_call() {
+    let (store, _) = logged();
+    let shared = Shared { store, ..shared() };
+    for (error, code) in [
+        (WatchError::Unreadable("why".into()), Code::Internal),
+        (
+            WatchError::Lost {
+                asked: 1,
+                present: 2,
+            },
+            Code::OutOfRange,
+        ),
+    ] {
+        let mut fake = Fake::new(Method::Watch, &shared);
+        let mut bytes = Vec::new();
+        at(b"").encode(&mut bytes);
+        fake.message(&bytes, true, &shared);
+        while std::mem::take(&mut fake.actions.wants_step) {
+            fake.woken(&shared);
+        }
+        drop(fake.take_sent());
+        let (reading, _) = fake.actions.log_reading.take().expect("it is to be read");
+        fake.log_read(reading, Err(LogReadError::Failed(error)), &shared);
+        assert_eq!(fake.take_status().map(|status| status.code()), Some(code));
+    }
 }
