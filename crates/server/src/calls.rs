@@ -363,6 +363,12 @@ impl CallTable {
         }
     }
 
+    /// Whether a call reads keys in their order.
+    pub fn reads_in_order(&self, id: CallId) -> bool {
+        let running = self.calls.get(id);
+        running.is_some_and(|running| running.call.reads_in_order())
+    }
+
     /// Notes that the short read of a call is fetched from a database on disk.
     pub fn set_reads_from(&mut self, id: CallId, database: DatabaseId) {
         if let Some(running) = self.calls.get_mut(id) {

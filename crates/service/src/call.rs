@@ -76,6 +76,11 @@ pub trait PlanReads {
     /// Adds what [`CallSteps::read`] will look at to a plan: called only for calls whose database
     /// is on disk. `kept` is what was to be kept.
     fn plan_reads(&self, _kept: &[u8], _plan: &mut ReadPlan) {}
+
+    /// Whether [`CallSteps::read`] will look at keys in their order.
+    fn reads_in_order(&self) -> bool {
+        false
+    }
 }
 
 /// The steps of a call. Those that a kind of call never sees have nothing to do. `A` is what the

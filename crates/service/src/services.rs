@@ -112,6 +112,13 @@ impl PlanReads for Call {
     fn plan_reads(&self, kept: &[u8], plan: &mut ReadPlan) {
         step!(self, state => state.plan_reads(kept, plan));
     }
+
+    fn reads_in_order(&self) -> bool {
+        match self {
+            Call::KeyValue(state) => state.reads_in_order(),
+            _ => false,
+        }
+    }
 }
 
 impl<A: Actions> CallSteps<A> for Call {

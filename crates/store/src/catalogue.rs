@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
 
-use crate::database::{CreateError, DatabaseConfig, DropError, Kind};
+use crate::database::{CreateError, DatabaseConfig, DropError, Durability, Kind};
 use crate::database_id::DatabaseId;
 use crate::feed::{Feed, Feeds};
 use crate::hash::KeyHasher;
@@ -37,8 +37,18 @@ pub(crate) struct State {
 }
 
 impl Database {
-    /// One that is in memory, and empty.
+    /// One that is in memory, and empty. A volatile one has no order until it is scanned.
     pub(crate) fn in_memory(name: &str, config: DatabaseConfig, hasher: &KeyHasher) -> Database {
+        let index = match config.durability {
+            Durability::Volatile => MemoryIndex::lazy(hasher.clone()),
+            _ => MemoryIndex::new(hasher.clone()),
+        };
+        let index = Index::Memory(index);
+        Database::new(name, config, index)
+    }
+
+    /// A hidden one, which is in memory, and empty.
+    pub(crate) fn hidden(name: &str, config: DatabaseConfig, hasher: &KeyHasher) -> Database {
         let index = Index::Memory(MemoryIndex::new(hasher.clone()));
         Database::new(name, config, index)
     }

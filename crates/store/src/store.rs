@@ -14,6 +14,7 @@ use crate::feed::{Feeds, LogTail};
 use crate::garbage::Garbage;
 use crate::hash::KeyHasher;
 use crate::index::Index;
+use crate::limits;
 use crate::log_statistics::LogStatistics;
 use crate::memory::MemoryIndex;
 use crate::read_room::ReadRoom;
@@ -136,10 +137,10 @@ impl Store {
         let mut catalogue =
             Catalogue::new(Database::in_memory("", config.default_database, &hasher));
         if has_log {
-            let blobs = Database::in_memory(BLOBS_NAME, hidden_config(true), &hasher);
+            let blobs = Database::hidden(BLOBS_NAME, hidden_config(true), &hasher);
             catalogue.add_hidden(DatabaseId::BLOBS, blobs);
         }
-        let identities = Database::in_memory(IDENTITIES_NAME, hidden_config(has_log), &hasher);
+        let identities = Database::hidden(IDENTITIES_NAME, hidden_config(has_log), &hasher);
         catalogue.add_hidden(DatabaseId::IDENTITIES, identities);
         let clock_ms = Arc::default();
         let shared = Shared {
@@ -454,6 +455,24 @@ impl Store {
             IndexView::Memory(view) => Some(view),
             IndexView::Disk(_) | IndexView::Gone => None,
         }
+    }
+
+    /// Puts more keys of a database in memory in order, a few at a time for as long as `may_go_on`
+    /// says. Returns whether all are, or there is no such database in memory (any more).
+    pub fn order_keys(&self, id: DatabaseId, may_go_on: &mut dyn FnMut() -> bool) -> bool {
+        let Some(database) = self.find(id) else {
+            return true;
+        };
+        let mut state = database.state.write();
+        let Index::Memory(index) = &mut state.index else {
+            return true;
+        };
+        while !index.order_some(limits::KEYS_ORDERED_AT_ONCE) {
+            if !may_go_on() {
+                return false;
+            }
+        }
+        true
     }
 
     /// Figures of a database of either kind, without a look at the device. `None`: there is no such

@@ -96,6 +96,12 @@ impl View<'_> {
         self.state.index.memory().count(range, now_ms, budget_rows)
     }
 
+    /// Whether its keys are in order. If not, a scan walks over all entries:
+    /// [`Store::order_keys`](crate::Store::order_keys) comes first.
+    pub fn is_ordered(&self) -> bool {
+        self.state.index.memory().is_ordered()
+    }
+
     /// The keys that have expired and are still there, those that expired first at first: work for
     /// a sweeper.
     pub fn expired(&self, now_ms: u64) -> impl Iterator<Item = &[u8]> {

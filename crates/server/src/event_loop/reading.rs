@@ -4,7 +4,7 @@
 use net::{ConnectionId, Connections};
 use service::services::{no_reader, reads_wait};
 use store::tree::{Fetch, Fetched, ReadPlan, TreeIndex};
-use store::{IndexView, LogReadError, NextCommits, ReadView, View};
+use store::{DatabaseId, IndexView, LogReadError, NextCommits, ReadView, Store, View};
 
 use super::LoopState;
 use super::handler::LoopHandler;
@@ -223,7 +223,12 @@ impl LoopHandler {
             };
             match work {
                 LongWork::Read(database) => {
-                    self.serve_long_read(connections, store.index_view(database), call);
+                    if self.is_in_order(&store, database, call, until_ns) {
+                        self.serve_long_read(connections, store.index_view(database), call);
+                    } else {
+                        self.read_long_later(database, call);
+                        break;
+                    }
                 }
                 LongWork::Step => self.with_call(connections, call, LoopState::wake),
                 LongWork::Request => self.with_call(connections, call, LoopState::take_up_request),
@@ -232,6 +237,32 @@ impl LoopHandler {
                 break;
             }
         }
+    }
+
+    /// Has the next tick go on with a long read.
+    fn read_long_later(&mut self, database: DatabaseId, call: CallId) {
+        if let Some(connection) = self.state.calls.connection(call) {
+            let identity = self.reader(connection).identity;
+            let long_work = &mut self.state.context.batch.long_work;
+            long_work.push_of(connection, identity, (LongWork::Read(database), call));
+        }
+    }
+
+    /// Whether a call finds the keys of a database as it reads them. Until then they are put in
+    /// order, for the rest of the time of this tick.
+    fn is_in_order(
+        &self,
+        store: &Store,
+        database: DatabaseId,
+        call: CallId,
+        until_ns: u64,
+    ) -> bool {
+        let view = store.view(database);
+        if view.is_none_or(|view| view.is_ordered()) || !self.state.calls.reads_in_order(call) {
+            return true;
+        }
+        let clock = &self.state.context.clock;
+        store.order_keys(database, &mut || clock.read_ns() < until_ns)
     }
 
     fn serve_long_read(

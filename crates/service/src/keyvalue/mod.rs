@@ -121,6 +121,14 @@ impl PlanReads for KeyValueCall {
             _ => debug_assert!(false, "nothing was to be read"),
         }
     }
+
+    fn reads_in_order(&self) -> bool {
+        match &self.0 {
+            KeyValueStep::Scan(_) => true,
+            KeyValueStep::Count(count) => count.reads_in_order(),
+            _ => false,
+        }
+    }
 }
 
 impl<A> CallSteps<A> for KeyValueCall

@@ -397,6 +397,11 @@ impl Count {
         }))
     }
 
+    /// Whether it walks over keys: all of a database are counted without that.
+    pub(super) fn reads_in_order(&self) -> bool {
+        self.rest.range() != store::Range::ALL
+    }
+
     /// Says which slice will be looked at.
     pub(super) fn plan_reads(&self, plan: &mut ReadPlan) {
         let rows = match self.may_estimate {

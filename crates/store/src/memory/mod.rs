@@ -5,11 +5,13 @@
 //!   slots is a 256th of the stall.
 //! - **One ordered index** of the keys alone, which only inserts and removals touch. Scans walk it
 //!   and look each key up. An ordered index per table would have to be merged at each scan, which
-//!   costs a hundred times as much for short ones.
+//!   costs a hundred times as much for short ones. Where nobody may ever ask for an order, it is made
+//!   when somebody does (`order.rs`).
 //! - **One index of expiries**, touched only by entries that have one.
 
 mod defragment;
 mod key;
+mod order;
 mod ordered;
 mod remains;
 mod slot;
@@ -79,8 +81,14 @@ pub(crate) fn bytes_of(entry: &Entry<'_>) -> u64 {
 pub(crate) struct MemoryIndex {
     hasher: KeyHasher,
     tables: Box<[HashTable<IndexSlot>]>,
+    entries: usize,
     ordered: OrderedSet<Key>,
-    /// Keys that are not in the ordered index yet: see [`load`](MemoryIndex::load).
+    /// The keys of the first so many tables are in the ordered index, or among `unordered`.
+    ordered_tables: usize,
+    /// An empty one begins without an order.
+    is_lazy: bool,
+    /// Keys that are not in the ordered index yet: see [`load`](MemoryIndex::load) and
+    /// [`order_some`](MemoryIndex::order_some).
     unordered: Vec<Key>,
     /// An entry was removed since there are such keys.
     removed_unordered: bool,
@@ -95,7 +103,10 @@ impl MemoryIndex {
         MemoryIndex {
             hasher,
             tables,
+            entries: 0,
             ordered: OrderedSet::new(),
+            ordered_tables: TABLES,
+            is_lazy: false,
             unordered: Vec::new(),
             removed_unordered: false,
             expiring: OrderedSet::new(),
@@ -105,7 +116,7 @@ impl MemoryIndex {
 
     /// How many entries there are, the expired ones among them.
     pub(crate) fn len(&self) -> usize {
-        self.ordered.len()
+        self.entries
     }
 
     /// How many entries have an expiry.
@@ -156,7 +167,9 @@ impl MemoryIndex {
         match self.put_in_table(hash, entry) {
             Some(old_value) => old_value,
             None => {
-                self.ordered.insert(Key::new(entry.key));
+                if self.is_table_ordered(hash) {
+                    self.ordered.insert(Key::new(entry.key));
+                }
                 None
             }
         }
@@ -202,6 +215,7 @@ impl MemoryIndex {
             return Some(old_value);
         }
         table.insert_unique(hash, IndexSlot::new(hash, entry), |slot| slot.hash);
+        self.entries += 1;
         self.content_bytes += (entry.key.len() + entry.value.len()) as u64;
         self.change_expiry(entry.key, 0, entry.expires_ms);
         None
@@ -219,6 +233,7 @@ impl MemoryIndex {
         if table.capacity() > KEPT_CAPACITY && table.len() < table.capacity() / 8 {
             table.shrink_to(2 * table.len(), |slot| slot.hash);
         }
+        self.entries -= 1;
         self.ordered.remove(key);
         self.removed_unordered |= !self.unordered.is_empty();
         let old = slot.entry();
@@ -249,7 +264,11 @@ impl MemoryIndex {
 
     /// Takes all content out. To free it takes long: about 0.1 µs for each entry.
     pub(crate) fn take(&mut self) -> MemoryIndex {
-        let empty = MemoryIndex::new(self.hasher.clone());
+        let hasher = self.hasher.clone();
+        let empty = match self.is_lazy {
+            true => MemoryIndex::lazy(hasher),
+            false => MemoryIndex::new(hasher),
+        };
         std::mem::replace(self, empty)
     }
 
@@ -257,20 +276,21 @@ impl MemoryIndex {
     #[cfg(any(test, feature = "hooks"))]
     pub(crate) fn verify(&self) -> u64 {
         let (mut bytes, mut content_bytes, mut expiring) = (0, 0, 0);
-        for key in self.ordered.iter() {
-            let entry = self.find(key.bytes(), self.hasher.hash(key.bytes()));
-            let entry = entry.expect("every key of the ordered index is in a table");
+        for slot in self.tables.iter().flat_map(HashTable::iter) {
+            let entry = slot.entry();
             bytes += bytes_of(&entry);
             content_bytes += (entry.key.len() + entry.value.len()) as u64;
             if entry.expires_ms != 0 {
                 expiring += 1;
-                assert!(self.expiring.contains(&(entry.expires_ms, key.clone())));
+                let expiry = (entry.expires_ms, Key::new(entry.key));
+                assert!(self.expiring.contains(&expiry));
             }
         }
         assert_eq!(self.expiring.len(), expiring);
         assert_eq!(self.content_bytes, content_bytes);
         let slots: usize = self.tables.iter().map(HashTable::len).sum();
-        assert_eq!(slots, self.ordered.len());
+        assert_eq!(slots, self.entries);
+        self.verify_order();
         bytes
     }
 }

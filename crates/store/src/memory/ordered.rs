@@ -80,7 +80,7 @@ impl<T: Ord> OrderedSet<T> {
         self.low.range(bounds).chain(self.high.range(bounds))
     }
 
-    #[cfg(any(test, feature = "hooks"))]
+    #[cfg(test)]
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         self.low.iter().chain(&self.high)
     }

@@ -23,6 +23,9 @@ impl MemoryIndex {
         if range.is_empty() {
             return ScanEnd::Complete;
         }
+        if !self.is_ordered() {
+            return self.scan_unordered(range, direction, now_ms, budget_rows, visit);
+        }
         let keys = self.ordered.range::<[u8]>((range.start, range.end));
         match direction {
             Direction::Forward => self.scan_keys(keys, now_ms, budget_rows, visit),
@@ -63,6 +66,12 @@ impl MemoryIndex {
                 passed: None,
             };
         }
+        if !self.is_ordered() {
+            return CountSlice {
+                count: self.count_unordered(range, now_ms),
+                passed: None,
+            };
+        }
         // While nothing has expired there is nothing to look up.
         let all_live = self
             .expiring
@@ -70,7 +79,7 @@ impl MemoryIndex {
             .is_none_or(|&(expires_ms, _)| !is_expired(expires_ms, now_ms));
         if all_live && *range == Range::ALL {
             return CountSlice {
-                count: self.ordered.len() as u64,
+                count: self.entries as u64,
                 passed: None,
             };
         }

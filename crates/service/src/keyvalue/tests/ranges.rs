@@ -415,6 +415,12 @@ fn a_long_count_is_cut_into_slices() {
     bench.fill((0..keys).map(|number| format!("{number:06}")), b"");
     // All of a database is counted at once; a range of it is walked.
     assert_eq!(bench.count(None).views, 1);
+    assert!(
+        bench
+            .shared
+            .store
+            .order_keys(DatabaseId::DEFAULT, &mut || true)
+    );
     let count = bench.count(Some(Keys::Range(KeyRange {
         start: b"0",
         end: b"9",
