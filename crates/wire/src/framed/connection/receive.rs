@@ -280,6 +280,8 @@ impl ServerConnection {
     ) -> Step {
         self.send_refusal(None, reply, refusal, out);
         self.discard(header.body_bytes);
+        // What waited of the last response may have gone out before it.
+        self.close_if_drained();
         Step::Event(Event::Refused)
     }
 

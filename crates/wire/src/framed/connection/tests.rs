@@ -1,6 +1,7 @@
 //! Frames as real clients send them, and what a connection makes of them.
 
 mod bodies;
+mod draining;
 
 use super::*;
 use crate::framed::tests::hex;
