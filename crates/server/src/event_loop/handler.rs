@@ -134,6 +134,10 @@ impl LoopHandler {
         http2.refresh_pause();
         act(&mut self.state, http2, io, call);
         self.state.after_step(http2, io);
+        if http2.connection.close_reason().is_some() {
+            // It drained, and this was its last call: nothing else need happen to it.
+            io.close_when_written();
+        }
     }
 
     /// Hands the writes of this tick to the committer and the outcomes to their calls.
