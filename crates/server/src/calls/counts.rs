@@ -16,6 +16,8 @@ use crate::settings::Detail;
 pub(super) struct CallCounts {
     /// Calls that wait for their refusal.
     pub(super) refused: usize,
+    /// Requests of many operations that calls have taken up which run, in bytes.
+    pub(super) long_request_bytes: usize,
     /// How many calls each identity has, by its slot.
     of_identities: Vec<usize>,
     pub(super) figures: LoopFigures,
@@ -27,6 +29,7 @@ impl CallCounts {
     pub(super) fn new(figures: LoopFigures, time_calls: bool) -> CallCounts {
         CallCounts {
             refused: 0,
+            long_request_bytes: 0,
             of_identities: Vec::new(),
             figures,
             ended_calls: time_calls.then(EndedCalls::default),
@@ -87,6 +90,7 @@ impl CallCounts {
             (settings.log).call_ended(running.method, code, took_ns, &http2.link.address);
         }
         let rare = running.resources.rare();
+        self.long_request_bytes -= rare.map_or(0, |rare| rare.under_way_bytes);
         if rare.is_some_and(|rare| rare.audited.is_some()) || audit::is_denial(code) {
             audit_ended(context, http2, running, code);
         }

@@ -80,7 +80,14 @@ impl LoopHandler {
 
     /// Whether the batch of the tick asks for another one.
     pub fn has_work(&self) -> bool {
-        self.state.context.batch.has_work()
+        let takes_requests = self.state.calls.takes_long_requests();
+        self.state.context.batch.has_work(takes_requests)
+    }
+
+    /// How many requests of many operations wait, and the bytes of those that are under way.
+    pub fn long_requests(&self) -> (usize, usize) {
+        let waiting = self.state.context.batch.long_requests.len();
+        (waiting, self.state.calls.long_request_bytes())
     }
 
     /// Bytes in the batch of the tick, and behind it.

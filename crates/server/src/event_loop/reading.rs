@@ -211,14 +211,15 @@ impl LoopHandler {
     /// Serves long reads and other long work, one slice of each in turn, until their share of the
     /// tick is used up. If they are few, those that go on get some more.
     pub(super) fn serve_long_reads(&mut self, connections: &mut dyn Connections) {
-        let waiting = self.state.context.batch.long_work.len();
+        let waiting = self.state.context.batch.long_len();
         if waiting == 0 {
             return;
         }
         let store = self.state.shared.store.clone();
         let until_ns = self.state.context.clock.read_ns() + limits::LONG_READS_PER_TICK_US * 1_000;
         for _ in 0..waiting.max(limits::LONG_READ_SLICES) {
-            let Some((work, call)) = self.state.context.batch.long_work.pop() else {
+            let takes_requests = self.state.calls.takes_long_requests();
+            let Some((work, call)) = self.state.context.batch.next_long(takes_requests) else {
                 break;
             };
             match work {

@@ -29,7 +29,7 @@ impl LoopState {
         self.unpack_queue.allow(http2);
         let mut consumed = 0;
         let mut turns = limits::EVENTS_PER_TURN;
-        let long_work_before = self.context.batch.long_work.len();
+        let long_before = self.context.batch.long_len();
         let is_held_back = loop {
             if self.holds_back(&mut http2.link, now_ns) {
                 break true;
@@ -51,7 +51,7 @@ impl LoopState {
             }
             // What is long is not begun before the rest is looked at: the caller may have taken it
             // back.
-            let begins_long_work = self.context.batch.long_work.len() > long_work_before;
+            let begins_long_work = self.context.batch.long_len() > long_before;
             let is_next = ends_a_request(event) && !begins_long_work;
             if self.role == LoopRole::OneConnection && is_next {
                 // If the connection has events, it is visited again for them.
