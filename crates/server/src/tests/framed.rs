@@ -370,7 +370,7 @@ fn a_large_message_gets_its_turn_also_while_others_hold_the_memory() {
         let others = pair.fill_account();
         assert_eq!(talk(&mut pair, Protocol::BaiduStd, &call[..60_000]), []);
         assert!(pair.io.input.is_empty());
-        let connection = &pair.worker.http2().connection;
+        let connection = &pair.worker.rpc().connection;
         assert!(connection.has_turn() && connection.held_bytes() >= 300_000);
         drop(others);
         let mut written = Vec::new();
