@@ -24,8 +24,8 @@ impl CallTable {
         self.calls.get_mut(id)?.resources.rare_mut()?.request.take()
     }
 
-    /// Returns whether a request of many operations may be taken up: not too much of others is under
-    /// way.
+    /// Returns whether a request of many operations may be taken up: not too much of others is
+    /// under way.
     #[inline]
     pub fn takes_long_requests(&self) -> bool {
         self.counts.long_request_bytes < limits::LONG_REQUESTS_UNDER_WAY_BYTES
