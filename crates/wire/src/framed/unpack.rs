@@ -102,14 +102,10 @@ impl Unpacking {
                 compression::gunzip(packed, announced_bytes, &mut out)?;
                 Ok(out)
             }
-            Unpacking::Snappy(mut unsnapping) => {
-                // One more, so that the end is seen behind the last byte.
-                let most_bytes = announced_bytes + 1;
-                match unsnapping.step(packed, most_bytes)? {
-                    true => Ok(unsnapping.into_bytes()),
-                    false => Err(InflateError::Damaged),
-                }
-            }
+            Unpacking::Snappy(mut unsnapping) => match unsnapping.step(packed, announced_bytes)? {
+                true => Ok(unsnapping.into_bytes()),
+                false => Err(InflateError::Damaged),
+            },
         }
     }
 

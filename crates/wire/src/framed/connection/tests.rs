@@ -2,6 +2,7 @@
 
 mod bodies;
 mod draining;
+mod responses;
 
 use super::*;
 use crate::framed::tests::hex;
@@ -225,6 +226,8 @@ fn what_is_not_supported_is_refused_with_its_reason_and_the_connection_goes_on()
         ("2001 5001", 1003, "content_type 1"),
         ("2001 5802", 1003, "checksum_type 2"),
         ("2001 5801", 1003, "4 bytes"),
+        ("2001 5801 6203d38cab", 1003, "4 bytes"),
+        ("2001 5801 6205d38cab4600", 1003, "4 bytes"),
         ("2001 5801 6204d38cab47", 1003, "damaged"),
         ("1802 2001", 1003, "cannot be decompressed"),
         ("1801 2001", 1003, "cannot be decompressed"),
