@@ -68,6 +68,8 @@ pub(crate) struct RareResources {
     pub denial: Option<Box<str>>,
     /// Its request, if that waits for its turn among long work.
     pub request: Option<WaitingRequest>,
+    /// What that was, if what it asks for is with the committer, in bytes.
+    pub under_way_bytes: usize,
 }
 
 impl CallResources {

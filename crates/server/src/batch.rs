@@ -28,7 +28,7 @@ pub(crate) enum LongWork {
     Read(DatabaseId),
     /// It is woken.
     Step,
-    /// It takes up its request.
+    /// It takes up its request, of many operations.
     Request,
 }
 
@@ -52,6 +52,10 @@ pub(crate) struct TickBatch {
     /// What may take long: connections take turns, and a call that goes on comes behind those of
     /// its connection that wait. A call has at most one place in it.
     pub long_work: Turns<ConnectionId, (LongWork, CallId)>,
+    /// The same, of calls that take up a request: they wait for those before them as well.
+    pub long_requests: Turns<ConnectionId, CallId>,
+    /// Whose turn it is, if some of both wait.
+    is_turn_of_request: bool,
     pub writes: WriteBatch,
     /// Those to databases on disk: what they wait for, the others need not.
     pub disk_writes: WriteBatch,
@@ -62,6 +66,8 @@ impl TickBatch {
         TickBatch {
             reads: Reads::default(),
             long_work: Turns::default(),
+            long_requests: Turns::default(),
+            is_turn_of_request: false,
             writes,
             disk_writes,
         }
@@ -143,16 +149,38 @@ impl TickBatch {
         }
     }
 
+    /// Returns how many calls wait with something long.
+    #[inline]
+    pub fn long_len(&self) -> usize {
+        self.long_work.len() + self.long_requests.len()
+    }
+
+    /// Takes out what is next of what may take long: of requests if some may be taken up, and of
+    /// the rest, one of each in turn.
+    pub fn next_long(&mut self, takes_requests: bool) -> Option<(LongWork, CallId)> {
+        let has_request = takes_requests && !self.long_requests.is_empty();
+        let is_request = has_request && (self.is_turn_of_request || self.long_work.is_empty());
+        self.is_turn_of_request = !is_request;
+        match is_request {
+            true => (self.long_requests.pop()).map(|call| (LongWork::Request, call)),
+            false => self.long_work.pop(),
+        }
+    }
+
     /// Frees what is kept for the next tick, if nothing is under way.
     pub fn rest(&mut self, empty: impl Fn() -> WriteBatch) {
-        if !self.has_work() {
+        if !self.has_work(true) {
             *self = TickBatch::new(empty(), empty());
         }
     }
 
-    /// Whether another tick should follow at once.
-    pub fn has_work(&self) -> bool {
-        !self.reads.list.is_empty() || !self.long_work.is_empty() || self.has_writes()
+    /// Whether another tick should follow at once; for requests of many operations only if some may
+    /// be taken up.
+    pub fn has_work(&self, takes_requests: bool) -> bool {
+        !self.reads.list.is_empty()
+            || !self.long_work.is_empty()
+            || (takes_requests && !self.long_requests.is_empty())
+            || self.has_writes()
     }
 }
 
@@ -226,7 +254,7 @@ mod tests {
         let store = store.expect("the limits make sense");
         let mut batch = TickBatch::new(store.write_batch(), store.write_batch());
         assert_eq!((batch.commits(), batch.write_bytes()), (0, 0));
-        assert!(!batch.has_writes() && !batch.has_work());
+        assert!(!batch.has_writes() && !batch.has_work(true));
         fn put(writes: &mut WriteBatch, value: &[u8]) {
             let mut commit = writes.begin(0, DatabaseId::DEFAULT, store::Mode::Atomic);
             let put = testkit::suite::put(b"key", value);
@@ -238,14 +266,14 @@ mod tests {
         let records = batch.write_bytes() - 103;
         assert!((100..400).contains(&records), "{records}");
         assert_eq!(batch.commits(), 1);
-        assert!(batch.has_writes() && batch.has_work());
+        assert!(batch.has_writes() && batch.has_work(true));
         put(&mut batch.writes, &[7; 1_000]);
         put(&mut batch.writes, &[7; 10]);
         assert_eq!(
             (batch.commits(), batch.write_bytes()),
             (3, 103 + 1_016 + 3 * records)
         );
-        assert!(batch.has_writes() && batch.has_work());
+        assert!(batch.has_writes() && batch.has_work(true));
         batch.disk_writes = store.write_batch();
         assert_eq!(
             (batch.commits(), batch.write_bytes()),
@@ -256,7 +284,7 @@ mod tests {
         batch.rest(|| store.write_batch());
         assert_eq!(batch.commits(), 2);
         batch.writes = store.write_batch();
-        assert!(!batch.has_writes() && !batch.has_work());
+        assert!(!batch.has_writes() && !batch.has_work(true));
     }
 
     #[test]
@@ -272,27 +300,69 @@ mod tests {
             },
         );
         for _ in 0..2 {
-            assert!(!batch.has_work());
+            assert!(!batch.has_work(true));
             batch.add_read(DatabaseId::DEFAULT, connection, call, b"key");
-            assert!(batch.has_work());
+            assert!(batch.has_work(true));
             let reads = batch.take_reads();
             assert_eq!(reads.kept(&reads.list[0]), b"key");
-            assert!(!batch.has_work());
+            assert!(!batch.has_work(true));
             // Asked for while these were served.
             batch.add_read(DatabaseId::DEFAULT, connection, call, b"next");
             batch.give_reads(reads);
-            assert!(batch.has_work());
+            assert!(batch.has_work(true));
             let reads = batch.take_reads();
             assert_eq!(
                 (reads.list.len(), reads.kept(&reads.list[0])),
                 (1, &b"next"[..])
             );
             batch.give_reads(reads);
-            assert!(!batch.has_work());
+            assert!(!batch.has_work(true));
             batch.long_work.push(connection, (LongWork::Step, call));
-            assert!(batch.has_work());
+            assert!(batch.has_work(true));
             assert!(batch.long_work.pop().is_some());
-            assert!(!batch.has_work());
+            assert!(!batch.has_work(true));
+        }
+    }
+
+    #[test]
+    fn long_work_and_requests_that_may_be_taken_up_are_next_in_turn() {
+        let store = store::Store::in_memory(store::StoreConfig::new(1));
+        let store = store.expect("the limits make sense");
+        let mut batch = TickBatch::new(store.write_batch(), store.write_batch());
+        let connection = ConnectionId {
+            slot: 0,
+            generation: 0,
+        };
+        let all = |batch: &mut TickBatch, takes_requests: bool| {
+            let next = std::iter::from_fn(|| batch.next_long(takes_requests));
+            let tagged = next.map(|(work, call)| (matches!(work, LongWork::Request), call.tag()));
+            tagged.collect::<Vec<_>>()
+        };
+        for _ in 0..2 {
+            for tag in 0..3 {
+                let step = (LongWork::Step, CallId::from_tag(tag));
+                batch.long_work.push(connection, step);
+                batch.long_requests.push(connection, CallId::from_tag(tag));
+            }
+            assert_eq!(batch.long_len(), 6);
+            let first = batch.next_long(true).map(|next| next.1.tag());
+            assert_eq!(first, Some(0));
+            let steps = all(&mut batch, false);
+            assert!(steps.iter().all(|next| !next.0) && steps.len() >= 2);
+            assert!(!batch.has_work(false) && batch.has_work(true));
+            // They are not freed with what is kept.
+            batch.rest(|| store.write_batch());
+            assert_eq!(all(&mut batch, true).len(), 5 - steps.len());
+            assert!(batch.long_len() == 0 && !batch.has_work(true));
+            for tag in 0..2 {
+                let step = (LongWork::Step, CallId::from_tag(tag));
+                batch.long_work.push(connection, step);
+                batch.long_requests.push(connection, CallId::from_tag(tag));
+            }
+            let mixed = all(&mut batch, true);
+            let is_request = mixed.iter().map(|next| next.0).collect::<Vec<_>>();
+            let first = is_request[0];
+            assert_eq!(is_request, [first, !first, first, !first]);
         }
     }
 

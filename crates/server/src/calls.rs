@@ -17,7 +17,7 @@ use wire::{Cause, StreamKey};
 use crate::actions::{CallResources, CallStep, Effects, StepContext};
 use crate::audit::AuditedCall;
 use crate::call_id::CallId;
-use crate::connection::Http2State;
+use crate::connection::RpcState;
 use crate::peer_identity::Proved;
 use crate::stream::StreamHandle;
 use crate::timers::{Timer, Timers};
@@ -177,9 +177,9 @@ impl CallTable {
 
     /// Returns the running call of a stream.
     #[inline]
-    pub fn of_stream(&self, http2: &Http2State, stream: StreamKey) -> Option<CallId> {
+    pub fn of_stream(&self, rpc: &RpcState, stream: StreamKey) -> Option<CallId> {
         self.calls
-            .current(http2.connection.token(stream).checked_sub(1)?)
+            .current(rpc.connection.token(stream).checked_sub(1)?)
     }
 
     /// Returns the connection of a call.
@@ -197,14 +197,14 @@ impl CallTable {
     /// state machine is made in its first step.
     pub fn begin(
         &mut self,
-        http2: &mut Http2State,
+        rpc: &mut RpcState,
         stream: StreamKey,
         (method, proved): (Method, Proved),
         deadline_ns: u64,
         now_ns: u64,
     ) -> CallId {
         let id = self.calls.insert(Running {
-            connection: http2.link.id,
+            connection: rpc.link.id,
             stream,
             method,
             proved,
@@ -220,8 +220,8 @@ impl CallTable {
         });
         self.proofs_end_ms = self.proofs_end_ms.min(proved.until_ms);
         // The token by which the stream names its call; 0 is a stream without one.
-        http2.connection.set_token(stream, id.index + 1);
-        http2.begin_call();
+        rpc.connection.set_token(stream, id.index + 1);
+        rpc.begin_call();
         self.counts.begin(method, proved.key);
         id
     }
@@ -239,7 +239,7 @@ impl CallTable {
         &mut self,
         context: &mut StepContext,
         shared: &Shared,
-        http2: &mut Http2State,
+        rpc: &mut RpcState,
         output: &mut Vec<u8>,
         (id, message): (CallId, Option<&Bytes>),
         step: impl FnOnce(&mut Call, &Shared, &mut CallStep<'_>),
@@ -251,8 +251,8 @@ impl CallTable {
             id,
             method: running.method,
             identity: running.proved.key,
-            link: &http2.link,
-            stream: StreamHandle::new(&mut http2.connection, running.stream, output),
+            link: &rpc.link,
+            stream: StreamHandle::new(&mut rpc.connection, running.stream, output),
             message,
             context: &mut *context,
             resources: &mut running.resources,
@@ -265,10 +265,10 @@ impl CallTable {
             // What waits for the committer is held for the call until that answers; nothing does if
             // it gave up.
             let held_bytes = context.batch.write_bytes() - bytes;
-            http2.connection.reserve_more(running.stream, held_bytes);
+            rpc.connection.reserve_more(running.stream, held_bytes);
         }
         if let Some(code) = effects.over {
-            self.over(context, (http2, output), id, code);
+            self.over(context, (rpc, output), id, code);
         } else if effects != Effects::default() {
             running.subscribed |= effects.subscribed;
             running.commits += effects.commits;
@@ -283,7 +283,7 @@ impl CallTable {
     fn over(
         &mut self,
         context: &StepContext,
-        (http2, output): (&mut Http2State, &mut Vec<u8>),
+        (rpc, output): (&mut RpcState, &mut Vec<u8>),
         id: CallId,
         code: Code,
     ) {
@@ -294,12 +294,12 @@ impl CallTable {
         if running.commits > 0 && code == Code::DeadlineExceeded {
             self.abandoned.push((running.connection, id.tag()));
         }
-        self.counts.end(context, http2, running, code);
-        http2.end_call();
-        if http2.connection.end_call(running.stream)
+        self.counts.end(context, rpc, running, code);
+        rpc.end_call();
+        if rpc.connection.end_call(running.stream)
             && let Some(running) = self.calls.remove(id)
         {
-            return self.note_unsent(context, http2, output, (&running, code));
+            return self.note_unsent(context, rpc, output, (&running, code));
         }
         self.calls.free(id);
     }
@@ -308,23 +308,23 @@ impl CallTable {
     pub fn cancel(
         &mut self,
         context: &StepContext,
-        http2: &mut Http2State,
+        rpc: &mut RpcState,
         stream: StreamKey,
         cause: Cause,
     ) {
-        if let Some(id) = self.of_stream(http2, stream)
+        if let Some(id) = self.of_stream(rpc, stream)
             && let Some(running) = self.calls.get(id)
         {
-            http2.end_call();
+            rpc.end_call();
             if running.commits > 0 {
                 self.abandoned.push((running.connection, id.tag()));
             }
             // What the caller has seen, if it has seen anything.
             let code = cause.told().unwrap_or(Code::Cancelled);
-            self.counts.end(context, http2, running, code);
+            self.counts.end(context, rpc, running, code);
             self.calls.free(id);
         }
-        http2.connection.forget(stream);
+        rpc.connection.forget(stream);
     }
 
     /// A commit of a call has its outcome.
@@ -340,18 +340,18 @@ impl CallTable {
     }
 
     /// Returns whether a call waits for an event, for its refusal, or for more of its request.
-    pub fn is_idle(&self, http2: &Http2State, id: CallId) -> bool {
+    pub fn is_idle(&self, rpc: &RpcState, id: CallId) -> bool {
         (self.calls.get(id)).is_some_and(|running| {
-            let awaits_request = || http2.connection.awaits_request(running.stream);
+            let awaits_request = || rpc.connection.awaits_request(running.stream);
             running.subscribed || running.is_refused() || awaits_request()
         })
     }
 
     /// Returns whether a call waits until the peer takes some of what is sent to it, or to others
     /// on its connection.
-    pub fn awaits_taking(&self, http2: &Http2State, id: CallId) -> bool {
+    pub fn awaits_taking(&self, rpc: &RpcState, id: CallId) -> bool {
         (self.calls.get(id)).is_some_and(|running| {
-            http2.connection.awaits_taking(running.stream) || http2.deferred_reads.contains(id)
+            rpc.connection.awaits_taking(running.stream) || rpc.deferred_reads.contains(id)
         })
     }
 

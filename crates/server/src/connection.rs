@@ -31,7 +31,7 @@ pub(crate) enum ConnectionState {
     /// The first bytes have not decided yet what it speaks.
     Undecided(Box<Link>),
     /// It speaks HTTP/2, or another protocol that carries calls.
-    Http2(Box<Http2State>),
+    Rpc(Box<RpcState>),
     /// Answered and to be closed: what still comes is not looked at.
     Over(Box<Link>),
 }
@@ -60,7 +60,7 @@ pub(crate) struct Link {
 }
 
 /// A connection that carries calls, and what these have on it.
-pub(crate) struct Http2State {
+pub(crate) struct RpcState {
     pub link: Link,
     pub connection: RpcConnection,
     /// Whose its calls are.
@@ -192,9 +192,9 @@ impl Link {
     }
 }
 
-impl Http2State {
-    pub fn new(link: Link, connection: RpcConnection) -> Http2State {
-        Http2State {
+impl RpcState {
+    pub fn new(link: Link, connection: RpcConnection) -> RpcState {
+        RpcState {
             link,
             connection,
             authorization: LastAuthorization::default(),
@@ -313,7 +313,7 @@ impl ConnectionState {
     pub fn link(&self) -> &Link {
         match self {
             ConnectionState::Undecided(link) | ConnectionState::Over(link) => link,
-            ConnectionState::Http2(http2) => &http2.link,
+            ConnectionState::Rpc(rpc) => &rpc.link,
         }
     }
 
@@ -321,15 +321,15 @@ impl ConnectionState {
     pub fn link_mut(&mut self) -> &mut Link {
         match self {
             ConnectionState::Undecided(link) | ConnectionState::Over(link) => link,
-            ConnectionState::Http2(http2) => &mut http2.link,
+            ConnectionState::Rpc(rpc) => &mut rpc.link,
         }
     }
 
     /// Returns the connection if it carries calls.
     #[inline]
-    pub fn http2(&mut self) -> Option<&mut Http2State> {
+    pub fn rpc(&mut self) -> Option<&mut RpcState> {
         match self {
-            ConnectionState::Http2(http2) => Some(http2),
+            ConnectionState::Rpc(rpc) => Some(rpc),
             ConnectionState::Undecided(_) | ConnectionState::Over(_) => None,
         }
     }
@@ -338,7 +338,7 @@ impl ConnectionState {
     /// arrived.
     pub fn is_drained(&self) -> bool {
         match self {
-            ConnectionState::Http2(http2) => http2.connection.close_reason().is_some(),
+            ConnectionState::Rpc(rpc) => rpc.connection.close_reason().is_some(),
             ConnectionState::Undecided(_) | ConnectionState::Over(_) => true,
         }
     }

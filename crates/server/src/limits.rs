@@ -38,6 +38,12 @@ pub const LONG_READS_PER_TICK_US: u64 = 100;
 /// large requests from taking a loop's time one behind the other, also for callers who have left.
 pub const LONG_REQUEST_BYTES: usize = 16 << 10;
 
+/// From how many bytes of large requests ([`LONG_REQUEST_BYTES`]) on whose commits are under way
+/// the calls of a loop take up no further ones. The committer takes commits in the order in which
+/// they come: stops a small write from waiting for a large request of each connection, milliseconds
+/// each. What goes to databases on disk is not counted, as it waits for readers.
+pub const LONG_REQUESTS_UNDER_WAY_BYTES: usize = 1 << 20;
+
 /// Slices of long reads in one tick if fewer calls want one: where they are short, a scan alone
 /// would else have a tick for each page. A bound beside the time, as in a simulation that stands
 /// still.

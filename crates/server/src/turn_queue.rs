@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use net::ConnectionId;
 
 use crate::account::Account;
-use crate::connection::Http2State;
+use crate::connection::RpcState;
 
 /// Connections of a loop that have no memory for their next large message, in the order in which
 /// they asked.
@@ -84,12 +84,12 @@ impl TurnQueue {
 impl TurnQueue {
     /// Lets a connection receive large messages as far as there is memory, if no other has asked
     /// before.
-    pub fn allow(&self, http2: &mut Http2State, account: &Account) {
-        let allowance = match http2.connection.has_capacity() {
-            true => self.allowance(http2.link.id, account),
+    pub fn allow(&self, rpc: &mut RpcState, account: &Account) {
+        let allowance = match rpc.connection.has_capacity() {
+            true => self.allowance(rpc.link.id, account),
             false => 0,
         };
-        http2.connection.set_turn_allowance(allowance);
+        rpc.connection.set_turn_allowance(allowance);
     }
 
     /// Returns what the next large message of a connection may take, in bytes.
@@ -104,14 +104,14 @@ impl TurnQueue {
     /// how it waits, if it does, and is to be visited again.
     pub fn settle(
         &mut self,
-        http2: &mut Http2State,
+        rpc: &mut RpcState,
         output: &mut Vec<u8>,
         account: &Account,
         now_ns: u64,
     ) -> Option<LacksMemory> {
-        let connection = &mut http2.connection;
-        if http2.overdraws && !connection.has_turn() {
-            http2.overdraws = false;
+        let connection = &mut rpc.connection;
+        if rpc.overdraws && !connection.has_turn() {
+            rpc.overdraws = false;
             account.end_overdraft();
         }
         // What came for calls that may produce nothing would lie there.
@@ -119,39 +119,39 @@ impl TurnQueue {
         if may_go_on {
             connection.probe_turn(output);
         }
-        if may_go_on && connection.waits_for_turn() && self.is_first(http2.link.id, account) {
-            http2.overdraws = account.try_overdraft(connection.is_next_compressed());
-            if http2.overdraws {
+        if may_go_on && connection.waits_for_turn() && self.is_first(rpc.link.id, account) {
+            rpc.overdraws = account.try_overdraft(connection.is_next_compressed());
+            if rpc.overdraws {
                 connection.force_turn(output);
             }
-            if http2.overdraws && !connection.has_turn() {
-                http2.overdraws = false;
+            if rpc.overdraws && !connection.has_turn() {
+                rpc.overdraws = false;
                 account.end_overdraft();
             }
         }
         if may_go_on && connection.waits_for_turn() {
-            http2.waits_for_turn = true;
+            rpc.waits_for_turn = true;
             return Some(self.insert(LacksMemory {
-                id: http2.link.id,
+                id: rpc.link.id,
                 bytes: connection.next_turn_bytes(),
                 is_compressed: connection.is_next_compressed(),
                 since_ns: now_ns,
                 is_shut: connection.windows_are_shut(),
             }));
         }
-        if std::mem::take(&mut http2.waits_for_turn) {
-            self.remove(http2.link.id);
+        if std::mem::take(&mut rpc.waits_for_turn) {
+            self.remove(rpc.link.id);
         }
         None
     }
 
     /// The connection is gone.
-    pub fn leave(&mut self, http2: &mut Http2State, account: &Account) {
-        if std::mem::take(&mut http2.overdraws) {
+    pub fn leave(&mut self, rpc: &mut RpcState, account: &Account) {
+        if std::mem::take(&mut rpc.overdraws) {
             account.end_overdraft();
         }
-        if std::mem::take(&mut http2.waits_for_turn) {
-            self.remove(http2.link.id);
+        if std::mem::take(&mut rpc.waits_for_turn) {
+            self.remove(rpc.link.id);
         }
     }
 
@@ -345,7 +345,7 @@ mod tests {
             let call = pair.call("/pelton.v1.KeyValue/Get", &[0xff; 1 << 20]);
             pair.turn();
             let probe = wire::limits::PROBE_BYTES as usize;
-            let expected = pair.worker.http2().connection.expected_bytes();
+            let expected = pair.worker.rpc().connection.expected_bytes();
             assert_eq!(expected, probe, "it is asked for a little");
             let kept = std::mem::take(&mut pair.sent);
             for _ in 0..5 {
@@ -353,7 +353,7 @@ mod tests {
                 pair.now_ns += 150_000_000;
                 pair.tick_without_input();
             }
-            assert_eq!(pair.worker.http2().connection.expected_bytes(), 0);
+            assert_eq!(pair.worker.rpc().connection.expected_bytes(), 0);
             pair.sent = kept;
             pair.turn();
             pair.turn();
@@ -388,7 +388,7 @@ mod tests {
         let pipe = pair.worker.first_stream();
         for _ in 0..2 {
             let reserve = |pair: &mut Pair, bytes| {
-                let connection = &mut pair.worker.http2().connection;
+                let connection = &mut pair.worker.rpc().connection;
                 connection.reserve_send(pipe, bytes);
             };
             reserve(&mut pair, 2 * crate::limits::SMALL_HOLDING_BYTES);

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use net::ConnectionId;
 
-use crate::connection::Http2State;
+use crate::connection::RpcState;
 use crate::limits;
 
 /// Connections of a loop that have a compressed message under way. Bounded by the connections.
@@ -42,9 +42,9 @@ impl UnpackQueue {
 
     /// Allows a connection one step, if it is its turn and the tick has one left.
     #[inline]
-    pub fn allow(&self, http2: &mut Http2State) {
-        let may_step = self.may_step(http2.link.id);
-        http2.connection.set_unpack_allowance(match may_step {
+    pub fn allow(&self, rpc: &mut RpcState) {
+        let may_step = self.may_step(rpc.link.id);
+        rpc.connection.set_unpack_allowance(match may_step {
             true => wire::limits::UNPACK_STEP_BYTES,
             false => 0,
         });
@@ -53,11 +53,11 @@ impl UnpackQueue {
     /// Notes whether the connection has used what [`UnpackQueue::allow`] allowed: then others come
     /// before it.
     #[inline]
-    pub fn note(&mut self, http2: &Http2State) {
-        let (id, step) = (http2.link.id, wire::limits::UNPACK_STEP_BYTES);
-        if http2.connection.unpack_allowance() < step && self.may_step(id) {
+    pub fn note(&mut self, rpc: &RpcState) {
+        let (id, step) = (rpc.link.id, wire::limits::UNPACK_STEP_BYTES);
+        if rpc.connection.unpack_allowance() < step && self.may_step(id) {
             self.has_stepped = true;
-            if http2.unpacks {
+            if rpc.unpacks {
                 self.put_last(id);
             }
         }
@@ -65,20 +65,20 @@ impl UnpackQueue {
 
     /// Has a connection wait for its next step if it has a message under way.
     #[inline]
-    pub fn settle(&mut self, http2: &mut Http2State) {
-        if http2.connection.waits_to_unpack() != http2.unpacks {
-            http2.unpacks = !http2.unpacks;
-            match http2.unpacks {
-                true => self.put_last(http2.link.id),
-                false => self.remove(http2.link.id),
+    pub fn settle(&mut self, rpc: &mut RpcState) {
+        if rpc.connection.waits_to_unpack() != rpc.unpacks {
+            rpc.unpacks = !rpc.unpacks;
+            match rpc.unpacks {
+                true => self.put_last(rpc.link.id),
+                false => self.remove(rpc.link.id),
             }
         }
     }
 
     /// The connection is gone.
-    pub fn leave(&mut self, http2: &mut Http2State) {
-        if std::mem::take(&mut http2.unpacks) {
-            self.remove(http2.link.id);
+    pub fn leave(&mut self, rpc: &mut RpcState) {
+        if std::mem::take(&mut rpc.unpacks) {
+            self.remove(rpc.link.id);
         }
     }
 
@@ -223,9 +223,9 @@ mod tests {
     fn a_connection_that_has_used_its_step_comes_last() {
         const STEP: usize = wire::limits::UNPACK_STEP_BYTES;
         let mut pair = Pair::open();
-        let http2 = pair.worker.http2();
-        http2.unpacks = true;
-        let own = http2.link.id;
+        let rpc = pair.worker.rpc();
+        rpc.unpacks = true;
+        let own = rpc.link.id;
         let other = ConnectionId { slot: 9, ..own };
         for (order, has_stepped, left, comes_last) in [
             ([own, other], false, STEP, false),
@@ -238,13 +238,13 @@ mod tests {
                 waiting: order.into(),
                 has_stepped,
             };
-            http2.connection.set_unpack_allowance(left);
-            queue.note(http2);
+            rpc.connection.set_unpack_allowance(left);
+            queue.note(rpc);
             assert_eq!(queue.has_stepped, has_stepped || comes_last, "{left}");
             let expected = if comes_last { [other, own] } else { order };
             assert_eq!(queue.waiting, expected, "{left}");
         }
-        http2.unpacks = false;
+        rpc.unpacks = false;
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::actions::StepContext;
 use crate::audit::{self, AuditedCall, EndedCall};
 use crate::audit_record::AuditCaller;
 use crate::clock::Clock;
-use crate::connection::Http2State;
+use crate::connection::RpcState;
 use crate::durations::EndedCalls;
 use crate::settings::Detail;
 
@@ -16,6 +16,8 @@ use crate::settings::Detail;
 pub(super) struct CallCounts {
     /// Calls that wait for their refusal.
     pub(super) refused: usize,
+    /// Requests of many operations that calls have taken up which run, in bytes.
+    pub(super) long_request_bytes: usize,
     /// How many calls each identity has, by its slot.
     of_identities: Vec<usize>,
     pub(super) figures: LoopFigures,
@@ -27,6 +29,7 @@ impl CallCounts {
     pub(super) fn new(figures: LoopFigures, time_calls: bool) -> CallCounts {
         CallCounts {
             refused: 0,
+            long_request_bytes: 0,
             of_identities: Vec::new(),
             figures,
             ended_calls: time_calls.then(EndedCalls::default),
@@ -68,7 +71,7 @@ impl CallCounts {
     pub(super) fn end(
         &mut self,
         context: &StepContext,
-        http2: &mut Http2State,
+        rpc: &mut RpcState,
         running: &Running,
         code: Code,
     ) {
@@ -84,11 +87,12 @@ impl CallCounts {
         }
         if settings.log.detail() >= Detail::Calls {
             let took_ns = clock.read_ns().saturating_sub(running.begin_ns);
-            (settings.log).call_ended(running.method, code, took_ns, &http2.link.address);
+            (settings.log).call_ended(running.method, code, took_ns, &rpc.link.address);
         }
         let rare = running.resources.rare();
+        self.long_request_bytes -= rare.map_or(0, |rare| rare.under_way_bytes);
         if rare.is_some_and(|rare| rare.audited.is_some()) || audit::is_denial(code) {
-            audit_ended(context, http2, running, code);
+            audit_ended(context, rpc, running, code);
         }
     }
 
@@ -102,7 +106,7 @@ impl CallCounts {
 
 /// Notes the end of a call that administrates, or that was denied, in the audit trail.
 #[cold]
-fn audit_ended(context: &StepContext, http2: &mut Http2State, running: &Running, code: Code) {
+fn audit_ended(context: &StepContext, rpc: &mut RpcState, running: &Running, code: Code) {
     let rare = running.resources.rare();
     let audited = rare.and_then(|rare| rare.audited.as_ref());
     let denial = rare.and_then(|rare| rare.denial.as_deref());
@@ -116,7 +120,7 @@ fn audit_ended(context: &StepContext, http2: &mut Http2State, running: &Running,
         subject: audited.map_or("", AuditedCall::subject),
         detail: denial.or(audited.map(AuditedCall::detail)).unwrap_or(""),
     };
-    let Http2State { link, denials, .. } = http2;
+    let RpcState { link, denials, .. } = rpc;
     let now_ns = context.clock.tick_ns();
     let (log, peer) = (&*context.settings.log, (&link.address, link.caller.address));
     (context.audit).note(log, peer, denials, &ended, now_ns);

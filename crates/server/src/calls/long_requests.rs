@@ -1,7 +1,8 @@
-//! Requests that wait for their turn, and commits that were taken back.
+//! Requests that wait for their turn or are under way, and commits that were taken back.
 
 use super::CallTable;
 use crate::call_id::CallId;
+use crate::limits;
 use crate::waiting_request::WaitingRequest;
 
 impl CallTable {
@@ -21,6 +22,27 @@ impl CallTable {
     /// Takes out the request of a call that waits.
     pub fn take_request(&mut self, id: CallId) -> Option<WaitingRequest> {
         self.calls.get_mut(id)?.resources.rare_mut()?.request.take()
+    }
+
+    /// Returns whether a request of many operations may be taken up: not too much of others is
+    /// under way.
+    #[inline]
+    pub fn takes_long_requests(&self) -> bool {
+        self.counts.long_request_bytes < limits::LONG_REQUESTS_UNDER_WAY_BYTES
+    }
+
+    /// Returns the bytes of those that are under way.
+    #[cfg(test)]
+    pub fn long_request_bytes(&self) -> usize {
+        self.counts.long_request_bytes
+    }
+
+    /// Counts a request of many operations, of so many bytes, as under way until its call ends.
+    pub fn count_under_way(&mut self, id: CallId, bytes: usize) {
+        if let Some(running) = self.calls.get_mut(id) {
+            running.resources.make_rare().under_way_bytes += bytes;
+            self.counts.long_request_bytes += bytes;
+        }
     }
 
     /// Returns the tags of commits whose callers have left in this tick, in order.

@@ -7,7 +7,7 @@ use service::method::Access;
 use super::{CallTable, Running};
 use crate::actions::StepContext;
 use crate::admission;
-use crate::connection::Http2State;
+use crate::connection::RpcState;
 use crate::unsent_answers::UnsentAnswer;
 
 impl CallTable {
@@ -23,7 +23,7 @@ impl CallTable {
     pub(super) fn note_unsent(
         &mut self,
         context: &StepContext,
-        http2: &mut Http2State,
+        rpc: &mut RpcState,
         output: &mut Vec<u8>,
         (running, code): (&Running, Code),
     ) {
@@ -33,15 +33,15 @@ impl CallTable {
         let (identities, now_ms) = (&context.identities, context.clock.store_ms());
         if !running.proved.is_good(identities, now_ms) {
             let status = Unauthenticated::Ended.status();
-            return http2.connection.cut_off(running.stream, output, &status);
+            return rpc.connection.cut_off(running.stream, output, &status);
         }
-        self.unsent += usize::from(http2.unsent_answers.is_empty());
+        self.unsent += usize::from(rpc.unsent_answers.is_empty());
         let answer = UnsentAnswer {
             stream: running.stream,
             proved: running.proved,
             may_have_changed: may_have_changed(running, code),
         };
-        http2.unsent_answers.push(&http2.connection, answer);
+        rpc.unsent_answers.push(&rpc.connection, answer);
         self.proofs_end_ms = self.proofs_end_ms.min(running.proved.until_ms);
     }
 
@@ -50,11 +50,11 @@ impl CallTable {
     pub fn cut_off_unsent(
         &mut self,
         context: &StepContext,
-        http2: &mut Http2State,
+        rpc: &mut RpcState,
         output: &mut Vec<u8>,
     ) {
         let (identities, now_ms) = (&context.identities, context.clock.store_ms());
-        let (answers, connection) = (&mut http2.unsent_answers, &mut http2.connection);
+        let (answers, connection) = (&mut rpc.unsent_answers, &mut rpc.connection);
         let orphans = answers.take_orphans(connection, identities, now_ms);
         for stream in orphans {
             connection.cut_off(stream, output, &Unauthenticated::Ended.status());
@@ -66,30 +66,30 @@ impl CallTable {
     }
 
     /// Cuts off all answers on a connection whose peer takes nothing while the server stops.
-    pub fn cut_off_stalled(&mut self, http2: &mut Http2State, output: &mut Vec<u8>) {
-        for answer in http2.unsent_answers.all(&http2.connection) {
+    pub fn cut_off_stalled(&mut self, rpc: &mut RpcState, output: &mut Vec<u8>) {
+        for answer in rpc.unsent_answers.all(&rpc.connection) {
             let status = match answer.may_have_changed {
                 true => admission::stopped_in_commit(),
                 false => admission::stopping(),
             };
-            (http2.connection).cut_off(answer.stream, output, &status);
+            (rpc.connection).cut_off(answer.stream, output, &status);
         }
-        self.forget_unsent(http2);
+        self.forget_unsent(rpc);
     }
 
     /// Forgets the answers of a connection if nothing waits on it any more.
     #[inline]
-    pub fn settle_unsent(&mut self, http2: &mut Http2State) {
-        if http2.connection.queued_bytes() == 0 {
-            self.forget_unsent(http2);
+    pub fn settle_unsent(&mut self, rpc: &mut RpcState) {
+        if rpc.connection.queued_bytes() == 0 {
+            self.forget_unsent(rpc);
         }
     }
 
     /// Forgets the answers of a connection.
     #[inline]
-    pub fn forget_unsent(&mut self, http2: &mut Http2State) {
-        if !http2.unsent_answers.is_empty() {
-            http2.unsent_answers.clear();
+    pub fn forget_unsent(&mut self, rpc: &mut RpcState) {
+        if !rpc.unsent_answers.is_empty() {
+            rpc.unsent_answers.clear();
             self.unsent -= 1;
         }
     }

@@ -8,7 +8,7 @@ use super::LoopState;
 use super::trust::TrustWalk;
 use crate::admission::ShedFor;
 use crate::call_id::CallId;
-use crate::connection::{ConnectionState, Http2State, Link};
+use crate::connection::{ConnectionState, Link, RpcState};
 use crate::limits;
 use crate::timers::Timer;
 
@@ -40,14 +40,14 @@ impl LoopHandler {
         is_there.then_some(slot)
     }
 
-    /// Returns a connection if it is still there and speaks HTTP/2.
+    /// Returns a connection if it is still there and carries calls.
     #[inline]
-    pub(super) fn http2_of(
+    pub(super) fn rpc_of(
         slots: &mut [Option<ConnectionState>],
         id: ConnectionId,
-    ) -> Option<&mut Http2State> {
-        let http2 = slots.get_mut(id.slot as usize)?.as_mut()?.http2()?;
-        (http2.link.id == id).then_some(http2)
+    ) -> Option<&mut RpcState> {
+        let rpc = slots.get_mut(id.slot as usize)?.as_mut()?.rpc()?;
+        (rpc.link.id == id).then_some(rpc)
     }
 
     /// What the alarms that are due ask for. Those that this tick has no time for are due in the
@@ -122,18 +122,22 @@ impl LoopHandler {
         &mut self,
         connections: &mut dyn Connections,
         call: CallId,
-        act: impl FnOnce(&mut LoopState, &mut Http2State, &mut Io, CallId),
+        act: impl FnOnce(&mut LoopState, &mut RpcState, &mut Io, CallId),
     ) {
         let Some(id) = self.state.calls.connection(call) else {
             return;
         };
-        let Some(http2) = Self::http2_of(&mut self.slots, id) else {
+        let Some(rpc) = Self::rpc_of(&mut self.slots, id) else {
             return;
         };
         let Some(io) = connections.io(id) else { return };
-        http2.refresh_pause();
-        act(&mut self.state, http2, io, call);
-        self.state.after_step(http2, io);
+        rpc.refresh_pause();
+        act(&mut self.state, rpc, io, call);
+        self.state.after_step(rpc, io);
+        if rpc.connection.close_reason().is_some() {
+            // It drained, and this was its last call: nothing else need happen to it.
+            io.close_when_written();
+        }
     }
 
     /// Hands the writes of this tick to the committer and the outcomes to their calls.
@@ -159,8 +163,8 @@ impl LoopHandler {
                 self.state.load_identities();
             }
             let call = CallId::from_tag(outcome.tag);
-            self.with_call(connections, call, |state, http2, io, call| {
-                state.committed(http2, io, call, &outcome)
+            self.with_call(connections, call, |state, rpc, io, call| {
+                state.committed(rpc, io, call, &outcome)
             });
         }
     }
@@ -169,8 +173,8 @@ impl LoopHandler {
     fn tell_of_tasks(&mut self, connections: &mut dyn Connections) {
         let now_ns = self.state.context.clock.tick_ns();
         for (call, news) in self.state.context.tasks.take_news(now_ns) {
-            self.with_call(connections, call, |state, http2, io, call| {
-                state.task_news(http2, io, call, &news)
+            self.with_call(connections, call, |state, rpc, io, call| {
+                state.task_news(rpc, io, call, &news)
             });
         }
     }
@@ -178,8 +182,8 @@ impl LoopHandler {
     /// Brings calls the news of their blobs.
     fn tell_of_blobs(&mut self, connections: &mut dyn Connections) {
         for (call, news) in self.state.context.blobs.take_news() {
-            self.with_call(connections, call, |state, http2, io, call| {
-                state.blob_news(http2, io, call, news)
+            self.with_call(connections, call, |state, rpc, io, call| {
+                state.blob_news(rpc, io, call, news)
             });
         }
     }
@@ -201,13 +205,13 @@ impl LoopHandler {
     /// The same of those whose calls have ended, and whose answers wait.
     fn cut_off_unsent(&mut self, connections: &mut dyn Connections) {
         let states = self.slots.iter_mut().flatten();
-        let have_some = |http2: &&mut Http2State| !http2.unsent_answers.is_empty();
-        for http2 in states.filter_map(ConnectionState::http2).filter(have_some) {
-            if let Some(io) = connections.io(http2.link.id) {
-                http2.refresh_pause();
+        let have_some = |rpc: &&mut RpcState| !rpc.unsent_answers.is_empty();
+        for rpc in states.filter_map(ConnectionState::rpc).filter(have_some) {
+            if let Some(io) = connections.io(rpc.link.id) {
+                rpc.refresh_pause();
                 let LoopState { calls, context, .. } = &mut self.state;
-                calls.cut_off_unsent(context, http2, &mut io.output);
-                self.state.after_step(http2, io);
+                calls.cut_off_unsent(context, rpc, &mut io.output);
+                self.state.after_step(rpc, io);
             }
         }
     }
@@ -253,18 +257,18 @@ impl LoopHandler {
         let is_of_it = |call: &CallId| calls.connection(*call) == Some(id);
         let of_it: Vec<CallId> = calls.ids().filter(is_of_it).collect();
         for call in of_it {
-            self.with_call(connections, call, |state, http2, io, call| {
-                state.end_unauthenticated(http2, io, call, WHY);
+            self.with_call(connections, call, |state, rpc, io, call| {
+                state.end_unauthenticated(rpc, io, call, WHY);
             });
         }
-        let http2 = LoopHandler::http2_of(&mut self.slots, id);
-        if let (Some(http2), Some(io)) = (http2, connections.io(id)) {
-            http2.refresh_pause();
-            for answer in http2.unsent_answers.all(&http2.connection) {
-                (http2.connection).cut_off(answer.stream, &mut io.output, &WHY.status());
+        let rpc = LoopHandler::rpc_of(&mut self.slots, id);
+        if let (Some(rpc), Some(io)) = (rpc, connections.io(id)) {
+            rpc.refresh_pause();
+            for answer in rpc.unsent_answers.all(&rpc.connection) {
+                (rpc.connection).cut_off(answer.stream, &mut io.output, &WHY.status());
             }
-            self.state.calls.forget_unsent(http2);
-            self.state.after_step(http2, io);
+            self.state.calls.forget_unsent(rpc);
+            self.state.after_step(rpc, io);
         }
     }
 
@@ -319,8 +323,8 @@ impl LoopHandler {
         for call in calls {
             let id = self.state.calls.connection(call);
             let is_stalled = id.is_some_and(|id| stalled.get(id.slot as usize) == Some(&true));
-            self.with_call(connections, call, |state, http2, io, call| {
-                state.end_for_stop(http2, io, call, is_stalled);
+            self.with_call(connections, call, |state, rpc, io, call| {
+                state.end_for_stop(rpc, io, call, is_stalled);
             });
         }
         let slots = self.slots.iter_mut().zip(stalled);
@@ -558,7 +562,7 @@ mod tests {
             index: ids[0].index,
             generation: ids[0].generation + 1,
         };
-        let open = pair.worker.http2().link.id;
+        let open = pair.worker.rpc().link.id;
         let other = net::ConnectionId {
             generation: open.generation + 1,
             ..open
@@ -747,7 +751,7 @@ mod tests {
             wire::http2::frame::write_header(&mut head, 1, 1, 0, 1);
             head.push(0x82);
             pair.receive(&head);
-            let connection = &pair.worker.http2().connection;
+            let connection = &pair.worker.rpc().connection;
             let due_ns = connection.next_deadline_ns().expect("it is awaited");
             pair.now_ns = due_ns - early_ns;
             pair.tick_without_input();

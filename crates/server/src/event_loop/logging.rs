@@ -8,13 +8,13 @@ use wire::CloseReason;
 use super::LoopState;
 use crate::audit::EndedCall;
 use crate::audit_record::AuditCaller;
-use crate::connection::{ConnectionState, Http2State, Link};
+use crate::connection::{ConnectionState, Link, RpcState};
 use crate::settings::FailedCall;
 
 impl LoopState {
     /// Logs once for each connection that its peer broke the protocol or a limit.
-    pub(super) fn log_error(&self, http2: &mut Http2State) {
-        if let Some((why, address)) = http2.take_error() {
+    pub(super) fn log_error(&self, rpc: &mut RpcState) {
+        if let Some((why, address)) = rpc.take_error() {
             (self.context.settings.log).connection_error(why, address);
         }
     }
@@ -23,8 +23,8 @@ impl LoopState {
     pub(super) fn log_end(&self, state: &ConnectionState, why: Closed) {
         let link = state.link();
         let by_protocol = match state {
-            ConnectionState::Http2(http2) => {
-                (http2.connection.close_reason()).map(CloseReason::to_string)
+            ConnectionState::Rpc(rpc) => {
+                (rpc.connection.close_reason()).map(CloseReason::to_string)
             }
             ConnectionState::Undecided(_) | ConnectionState::Over(_) => None,
         };
@@ -46,7 +46,7 @@ impl LoopState {
                 _ if link.holding.makes_room() => {
                     "it was idle, and another needed its place".into()
                 }
-                ConnectionState::Http2(_) => "the peer closed the connection".into(),
+                ConnectionState::Rpc(_) => "the peer closed the connection".into(),
                 ConnectionState::Undecided(_) => {
                     "the peer closed it before it had said anything".into()
                 }
@@ -61,7 +61,7 @@ impl LoopState {
     #[cold]
     pub(super) fn audit_refusal(
         &self,
-        http2: &mut Http2State,
+        rpc: &mut RpcState,
         method: Method,
         key: Option<IdentityKey>,
         status: &Status,
@@ -78,7 +78,7 @@ impl LoopState {
             subject: "",
             detail: status.message(),
         };
-        let Http2State { link, denials, .. } = http2;
+        let RpcState { link, denials, .. } = rpc;
         let now_ns = context.clock.tick_ns();
         let (log, peer) = (&*context.settings.log, (&link.address, link.caller.address));
         (context.audit).note(log, peer, denials, &ended, now_ns);

@@ -1,6 +1,6 @@
-//! Requests with many operations: they are taken up in turns with other long work. So connections
-//! with many of them leave time to others, and a call that is taken back right behind its request
-//! costs little.
+//! Requests with many operations: they are taken up in turns with other long work, and while not
+//! too much of them is under way. So connections with many of them leave time to others, also of
+//! the committer, and a call that is taken back right behind its request costs little.
 
 use bytes::Bytes;
 use net::Io;
@@ -9,17 +9,16 @@ use wire::{StreamKey, TakenMessage};
 
 use super::LoopState;
 use crate::actions::Again;
-use crate::batch::LongWork;
 use crate::call_id::CallId;
-use crate::connection::Http2State;
+use crate::connection::RpcState;
 use crate::waiting_request::WaitingRequest;
 
 impl LoopState {
-    /// Has a call take up the request that has come in its turn among long work. What follows on
-    /// its stream waits behind it.
+    /// Has a call take up the request that has come in its turn. What follows on its stream waits
+    /// behind it.
     pub(super) fn defer_request(
         &mut self,
-        http2: &mut Http2State,
+        rpc: &mut RpcState,
         io: &mut Io,
         (id, stream): (CallId, StreamKey),
         message: TakenMessage,
@@ -28,36 +27,40 @@ impl LoopState {
         let input = io.input.bytes();
         let shared = message.shared().cloned();
         let bytes = shared.unwrap_or_else(|| Bytes::copy_from_slice(message.bytes(input)));
-        http2.connection.give_back(message);
-        let mut handle = http2.stream(stream, &mut io.output);
+        rpc.connection.give_back(message);
+        let mut handle = rpc.stream(stream, &mut io.output);
         handle.hold_request(bytes.len());
         handle.hold();
         self.calls.keep_request(id, WaitingRequest { bytes, last });
-        let (connection, counted) = (http2.link.id, http2.link.holding.counted_key());
-        let long_work = &mut self.context.batch.long_work;
-        long_work.push_of(connection, counted, (LongWork::Request, id));
+        let (connection, counted) = (rpc.link.id, rpc.link.holding.counted_key());
+        let long_requests = &mut self.context.batch.long_requests;
+        long_requests.push_of(connection, counted, id);
     }
 
     /// The turn of a call has come whose request was deferred.
-    pub(super) fn take_up_request(&mut self, http2: &mut Http2State, io: &mut Io, id: CallId) {
+    pub(super) fn take_up_request(&mut self, rpc: &mut RpcState, io: &mut Io, id: CallId) {
         let (Some(stream), Some(request)) = (self.calls.stream(id), self.calls.take_request(id))
         else {
             return;
         };
         let WaitingRequest { bytes, last } = request;
-        http2.stream(stream, &mut io.output).hold_request(0);
+        rpc.stream(stream, &mut io.output).hold_request(0);
+        let commits_before = self.context.batch.writes.len();
         let by_itself = (bytes.len() >= wire::limits::SHARED_MESSAGE_BYTES).then_some(&bytes);
         let again = self.step_with(
-            http2,
+            rpc,
             &mut io.output,
             (id, by_itself),
             |call, shared, step| call.message(&bytes, last, shared, step),
         );
-        let mut handle = http2.stream(stream, &mut io.output);
+        if self.context.batch.writes.len() > commits_before {
+            self.calls.count_under_way(id, bytes.len());
+        }
+        let mut handle = rpc.stream(stream, &mut io.output);
         handle.resume();
         if again == Again::Message {
             let (message, output) = (TakenMessage::Shared(bytes), &mut io.output);
-            return (http2.connection).put_back(stream, message, &[], last, output);
+            return (rpc.connection).put_back(stream, message, &[], last, output);
         }
         if !last {
             handle.release();

@@ -30,7 +30,7 @@ use crate::batch::TickBatch;
 use crate::blobs::LoopBlobs;
 use crate::calls::CallTable;
 use crate::clock::Clock;
-use crate::connection::{ConnectionState, Http2State, Link, Opening, open};
+use crate::connection::{ConnectionState, Link, Opening, RpcState, open};
 use crate::deferred_drop::DeferredDrop;
 use crate::drain::Drain;
 use crate::limits;
@@ -170,7 +170,7 @@ impl LoopState {
         self.arm(link, now_ns + life_ms * 1_000_000);
     }
 
-    /// Looks at the first bytes of a connection. Returns whether it speaks HTTP/2 now.
+    /// Looks at the first bytes of a connection. Returns whether it carries calls now.
     fn decide(&mut self, slot: &mut Option<ConnectionState>, io: &mut Io, now_ns: u64) -> bool {
         let Some(ConnectionState::Undecided(link)) = slot else {
             return false;
@@ -214,11 +214,11 @@ impl LoopState {
         if link.refused.is_some() || self.drain.is_some() {
             connection.drain(&mut io.output, now_ns);
         }
-        ConnectionState::Http2(Box::new(Http2State::new(*link, connection)))
+        ConnectionState::Rpc(Box::new(RpcState::new(*link, connection)))
     }
 
-    /// Closes a connection that does not speak HTTP/2. Said once for each, as a rule to find a
-    /// client that was pointed at the wrong port.
+    /// Closes a connection that speaks no protocol of the server. Said once for each, as a rule to
+    /// find a client that was pointed at the wrong port.
     fn refuse(&mut self, link: Box<Link>, io: &mut Io, what: &'static str) -> ConnectionState {
         (self.context.settings.log).refused_greeting(what, &link.address);
         consume_all(io);
@@ -228,34 +228,30 @@ impl LoopState {
 
     /// The connection is gone, and so are the calls that ran on it.
     fn connection_closed(&mut self, mut state: ConnectionState, why: Closed) {
-        if let Some(http2) = state.http2() {
-            self.log_error(http2);
+        if let Some(rpc) = state.rpc() {
+            self.log_error(rpc);
         }
         if self.context.settings.log.detail() >= Detail::Connections {
             self.log_end(&state, why);
         }
         self.connections -= 1;
-        let Some(http2) = state.http2() else {
+        let Some(rpc) = state.rpc() else {
             return;
         };
-        self.turn_queue
-            .leave(http2, &self.context.admission.account);
-        self.unpack_queue.leave(http2);
-        http2.connection.peer_closed();
+        self.turn_queue.leave(rpc, &self.context.admission.account);
+        self.unpack_queue.leave(rpc);
+        rpc.connection.peer_closed();
         let mut nowhere = Vec::new();
         let now_ns = self.context.clock.tick_ns();
-        while let Some(event) = http2
-            .connection
-            .poll_event(&[], &mut 0, &mut nowhere, now_ns)
-        {
+        while let Some(event) = rpc.connection.poll_event(&[], &mut 0, &mut nowhere, now_ns) {
             if let Event::Cancelled { stream, cause } = event {
-                (self.calls).cancel(&self.context, http2, stream, cause);
+                (self.calls).cancel(&self.context, rpc, stream, cause);
             }
         }
-        self.calls.forget_unsent(http2);
-        self.context.audit.close(&mut http2.denials, now_ns);
+        self.calls.forget_unsent(rpc);
+        self.context.audit.close(&mut rpc.denials, now_ns);
         debug_assert_eq!(
-            http2.running_calls(),
+            rpc.running_calls(),
             0,
             "every call of a connection ends with it"
         );
@@ -269,27 +265,27 @@ impl LoopState {
         now_ns: u64,
     ) -> ConnectionState {
         state.link_mut().armed_ns = u64::MAX;
-        let mut http2 = match state {
+        let mut rpc = match state {
             ConnectionState::Undecided(link) => {
                 return self.refuse(link, io, "no first bytes in time");
             }
             ConnectionState::Over(_) => return state,
-            ConnectionState::Http2(http2) => http2,
+            ConnectionState::Rpc(rpc) => rpc,
         };
-        if http2.link.refused.is_some() {
+        if rpc.link.refused.is_some() {
             io.close_when_written();
         } else {
             // A turn that lapses lets the next one begin: by what is left now.
             self.turn_queue
-                .allow(&mut http2, &self.context.admission.account);
-            let connection = &mut http2.connection;
+                .allow(&mut rpc, &self.context.admission.account);
+            let connection = &mut rpc.connection;
             let is_due = |at_ns| at_ns <= now_ns;
             if connection.next_deadline_ns().is_some_and(is_due) {
                 connection.deadline_passed(&mut io.output, now_ns);
             }
-            self.walk(&mut http2, io, now_ns);
+            self.walk(&mut rpc, io, now_ns);
         }
-        ConnectionState::Http2(http2)
+        ConnectionState::Rpc(rpc)
     }
 }
 

@@ -8,7 +8,7 @@ use wire::StreamKey;
 
 use super::LoopHandler;
 use crate::account::Account;
-use crate::connection::Http2State;
+use crate::connection::RpcState;
 use crate::turn_queue::TurnQueue;
 use crate::unpack_queue::UnpackQueue;
 
@@ -19,8 +19,8 @@ impl LoopHandler {
 
     pub fn windows_are_shut(&mut self) -> bool {
         let states = self.slots.iter_mut().flatten();
-        let mut peers = states.filter_map(|state| state.http2());
-        peers.any(|http2| http2.connection.windows_are_shut())
+        let mut peers = states.filter_map(|state| state.rpc());
+        peers.any(|rpc| rpc.connection.windows_are_shut())
     }
 
     /// News of tasks whose calls are gone, taken off.
@@ -66,21 +66,28 @@ impl LoopHandler {
     }
 
     /// The only connection.
-    pub fn http2(&mut self) -> &mut Http2State {
+    pub fn rpc(&mut self) -> &mut RpcState {
         let state = self.slots[0].as_mut().expect("it is open");
-        state.http2().expect("it speaks HTTP/2")
+        state.rpc().expect("it carries calls")
     }
 
     /// What a step of it is followed by that may have produced something.
     pub fn note_growth(&mut self, io: &Io) {
         let state = self.slots[0].as_mut().expect("it is open");
-        let http2 = state.http2().expect("it speaks HTTP/2");
-        self.state.note_growth(http2, io);
+        let rpc = state.rpc().expect("it carries calls");
+        self.state.note_growth(rpc, io);
     }
 
     /// Whether the batch of the tick asks for another one.
     pub fn has_work(&self) -> bool {
-        self.state.context.batch.has_work()
+        let takes_requests = self.state.calls.takes_long_requests();
+        self.state.context.batch.has_work(takes_requests)
+    }
+
+    /// How many requests of many operations wait, and the bytes of those that are under way.
+    pub fn long_requests(&self) -> (usize, usize) {
+        let waiting = self.state.context.batch.long_requests.len();
+        (waiting, self.state.calls.long_request_bytes())
     }
 
     /// Bytes in the batch of the tick, and behind it.

@@ -78,24 +78,24 @@ impl LoopHandler {
         let Some(io) = connections.io(id) else {
             return;
         };
-        let Some(http2) = Self::http2_of(&mut self.slots, id) else {
+        let Some(rpc) = Self::rpc_of(&mut self.slots, id) else {
             return;
         };
-        http2.refresh_pause();
+        rpc.refresh_pause();
         for read in alike {
             let kept = reads.kept(read);
-            let has_capacity = http2.connection.has_capacity();
+            let has_capacity = rpc.connection.has_capacity();
             if has_capacity {
-                let again = self.state.read(http2, io, read.call, shown, kept);
-                self.state.note_growth(http2, io);
+                let again = self.state.read(rpc, io, read.call, shown, kept);
+                self.state.note_growth(rpc, io);
                 if again != Again::ReadWhenLarge {
                     continue;
                 }
             }
             let read = (read.database, read.call);
-            http2.deferred_reads.push(read, kept, has_capacity);
+            rpc.deferred_reads.push(read, kept, has_capacity);
         }
-        self.state.after_step(http2, io);
+        self.state.after_step(rpc, io);
     }
 
     /// Serves reads of a database on disk: what was read lately at once, the rest is fetched.
@@ -139,12 +139,12 @@ impl LoopHandler {
     fn refuse_reads(&mut self, connections: &mut dyn Connections, Full(job, why): &Full<Fetch>) {
         for tag in job.plan().tags() {
             let call = CallId::from_tag(tag);
-            self.with_call(connections, call, |state, http2, io, call| {
+            self.with_call(connections, call, |state, rpc, io, call| {
                 let status = match why {
                     WhyFull::Jobs => reads_wait(),
                     WhyFull::NoThread => no_reader(),
                 };
-                state.end(http2, io, call, status)
+                state.end(rpc, io, call, status)
             });
         }
     }
@@ -193,8 +193,8 @@ impl LoopHandler {
         commits: Result<NextCommits, LogReadError>,
     ) {
         let LogRead { call, reading, .. } = *read;
-        self.with_call(connections, call, |state, http2, io, call| {
-            state.log_read(http2, io, call, reading, commits);
+        self.with_call(connections, call, |state, rpc, io, call| {
+            state.log_read(rpc, io, call, reading, commits);
         });
     }
 
@@ -202,8 +202,8 @@ impl LoopHandler {
     fn deliver_fetched(&mut self, connections: &mut dyn Connections, fetched: &Fetched) {
         for fetched in fetched.calls() {
             let call = CallId::from_tag(fetched.tag());
-            self.with_call(connections, call, |state, http2, io, call| {
-                state.deliver_fetched(http2, io, call, &fetched)
+            self.with_call(connections, call, |state, rpc, io, call| {
+                state.deliver_fetched(rpc, io, call, &fetched)
             });
         }
     }
@@ -211,14 +211,15 @@ impl LoopHandler {
     /// Serves long reads and other long work, one slice of each in turn, until their share of the
     /// tick is used up. If they are few, those that go on get some more.
     pub(super) fn serve_long_reads(&mut self, connections: &mut dyn Connections) {
-        let waiting = self.state.context.batch.long_work.len();
+        let waiting = self.state.context.batch.long_len();
         if waiting == 0 {
             return;
         }
         let store = self.state.shared.store.clone();
         let until_ns = self.state.context.clock.read_ns() + limits::LONG_READS_PER_TICK_US * 1_000;
         for _ in 0..waiting.max(limits::LONG_READ_SLICES) {
-            let Some((work, call)) = self.state.context.batch.long_work.pop() else {
+            let takes_requests = self.state.calls.takes_long_requests();
+            let Some((work, call)) = self.state.context.batch.next_long(takes_requests) else {
                 break;
             };
             match work {
@@ -278,16 +279,16 @@ impl LoopHandler {
                 return self.fetch_slice(connections, tree, call);
             }
         };
-        self.with_call(connections, call, |state, http2, io, call| {
-            state.read(http2, io, call, shown.as_ref(), &[]);
+        self.with_call(connections, call, |state, rpc, io, call| {
+            state.read(rpc, io, call, shown.as_ref(), &[]);
         });
     }
 
     fn reader(&mut self, connection: ConnectionId) -> ReadingConnection {
-        let http2 = Self::http2_of(&mut self.slots, connection);
+        let rpc = Self::rpc_of(&mut self.slots, connection);
         ReadingConnection {
             connection,
-            identity: http2.and_then(|http2| http2.link.holding.counted_key()),
+            identity: rpc.and_then(|rpc| rpc.link.holding.counted_key()),
         }
     }
 

@@ -16,7 +16,7 @@ use crate::admission::{self, ShedFor};
 use crate::audit;
 use crate::authorization;
 use crate::calls::deadline_exceeded;
-use crate::connection::{Http2State, Link};
+use crate::connection::{Link, RpcState};
 use crate::limits;
 use crate::metadata::Snapshot;
 use crate::peer_identity::Proved;
@@ -26,19 +26,19 @@ use crate::settings::FailedCall;
 use crate::wrong_tokens::RefusedWhen;
 
 impl LoopState {
-    pub(super) fn event(&mut self, http2: &mut Http2State, io: &mut Io, event: Event) {
+    pub(super) fn event(&mut self, rpc: &mut RpcState, io: &mut Io, event: Event) {
         match event {
-            Event::Request { stream, end } => self.request(http2, io, stream, end),
-            Event::Message { stream, last } => self.message(http2, io, stream, last),
-            Event::Part { stream, left, last } => self.part(http2, io, stream, left, last),
-            Event::HalfClosed { stream } => self.half_closed(http2, io, stream),
-            Event::Writable { stream } => self.step_of(http2, io, stream, |call, shared, step| {
+            Event::Request { stream, end } => self.request(rpc, io, stream, end),
+            Event::Message { stream, last } => self.message(rpc, io, stream, last),
+            Event::Part { stream, left, last } => self.part(rpc, io, stream, left, last),
+            Event::HalfClosed { stream } => self.half_closed(rpc, io, stream),
+            Event::Writable { stream } => self.step_of(rpc, io, stream, |call, shared, step| {
                 call.writable(shared, step)
             }),
             Event::Cancelled { stream, cause } => {
-                (self.calls).cancel(&self.context, http2, stream, cause);
+                (self.calls).cancel(&self.context, rpc, stream, cause);
             }
-            Event::Body { stream, last } => self.body(http2, io, stream, last),
+            Event::Body { stream, last } => self.body(rpc, io, stream, last),
             Event::Refused => self.calls.figures().refused(RefusedFor::NoCall),
             Event::Response { .. } | Event::Finished { .. } => {
                 debug_assert!(false, "events of the client role")
@@ -46,29 +46,29 @@ impl LoopState {
         }
     }
 
-    fn request(&mut self, http2: &mut Http2State, io: &mut Io, stream: StreamKey, end: bool) {
-        if !http2.connection.head().is_grpc() {
-            return self.plain_request(http2, io, stream, end);
+    fn request(&mut self, rpc: &mut RpcState, io: &mut Io, stream: StreamKey, end: bool) {
+        if !rpc.connection.head().is_grpc() {
+            return self.plain_request(rpc, io, stream, end);
         }
-        let Some(method) = route(&http2.connection) else {
-            return self.refuse_unknown(http2, io, stream);
+        let Some(method) = route(&rpc.connection) else {
+            return self.refuse_unknown(rpc, io, stream);
         };
-        if let Err(reason) = self.admit(http2) {
-            let status = self.refusal(&http2.link, method, reason);
-            return http2.stream(stream, &mut io.output).finish(status);
+        if let Err(reason) = self.admit(rpc) {
+            let status = self.refusal(&rpc.link, method, reason);
+            return rpc.stream(stream, &mut io.output).finish(status);
         }
         let found = {
             let at = (&*self.context.identities, self.context.clock.store_ms());
-            let (connection, peer) = (&mut http2.connection, &mut http2.link.identity);
-            (http2.authorization).identify(connection, method as u8, peer, at)
+            let (connection, peer) = (&mut rpc.connection, &mut rpc.link.identity);
+            (rpc.authorization).identify(connection, method as u8, peer, at)
         };
-        match self.check_begin(&http2.link, method, found) {
+        match self.check_begin(&rpc.link, method, found) {
             // Who may not call it is told that, as over gRPC.
-            Ok(_) if http2.connection.is_framed() && method.kind() != Some(CallKind::Unary) => {
-                self.refuse_streaming(http2, io, stream, method);
+            Ok(_) if rpc.connection.is_framed() && method.kind() != Some(CallKind::Unary) => {
+                self.refuse_streaming(rpc, io, stream, method);
             }
-            Ok(identity) => self.begin(http2, io, stream, (method, identity), end),
-            Err(refused) => self.refuse_caller(http2, io, stream, (method, refused), end),
+            Ok(identity) => self.begin(rpc, io, stream, (method, identity), end),
+            Err(refused) => self.refuse_caller(rpc, io, stream, (method, refused), end),
         }
     }
 
@@ -103,7 +103,7 @@ impl LoopState {
     #[cold]
     fn refuse_caller(
         &mut self,
-        http2: &mut Http2State,
+        rpc: &mut RpcState,
         io: &mut Io,
         stream: StreamKey,
         (method, refused): (Method, RefusedCaller),
@@ -111,21 +111,21 @@ impl LoopState {
     ) {
         let RefusedCaller { status, reason, .. } = refused;
         self.calls.figures().refused(reason);
-        self.log_refusal(&http2.link, method, &status);
+        self.log_refusal(&rpc.link, method, &status);
         if audit::is_denial(status.code()) {
-            self.audit_refusal(http2, method, refused.caller, &status);
+            self.audit_refusal(rpc, method, refused.caller, &status);
         }
         let at_ns = match refused.has_wrong_token {
-            true => self.refused_at_ns(http2),
+            true => self.refused_at_ns(rpc),
             false => None,
         };
         if let Some(at_ns) = at_ns {
             let caller = (method, Proved::by_table(IdentityKey::NOBODY));
-            return self.begin_with(http2, io, stream, caller, end, |_, _, step| {
+            return self.begin_with(rpc, io, stream, caller, end, |_, _, step| {
                 Call::Refused(DelayedRefusal::started(status, at_ns, step))
             });
         }
-        let mut stream = http2.stream(stream, &mut io.output);
+        let mut stream = rpc.stream(stream, &mut io.output);
         match method.is_plain() {
             true => plain::fail(&mut stream, &status, false),
             false => stream.finish(status),
@@ -134,46 +134,46 @@ impl LoopState {
 
     /// Notes a wrong token of a connection. Returns until when the call waits for its refusal;
     /// `None`: it is refused at once.
-    fn refused_at_ns(&self, http2: &mut Http2State) -> Option<u64> {
+    fn refused_at_ns(&self, rpc: &mut RpcState) -> Option<u64> {
         let (all, now_ns) = (&self.context.wrong_tokens, self.context.clock.tick_ns());
-        let address = http2.link.caller.address;
-        let at_ns = match http2.wrong_tokens.note(all, address, now_ns) {
+        let address = rpc.link.caller.address;
+        let at_ns = match rpc.wrong_tokens.note(all, address, now_ns) {
             RefusedWhen::Now => None,
             RefusedWhen::At(at_ns) => Some(at_ns),
             // Those who were let in need its streams more than these need to be slowed.
-            RefusedWhen::Crowded(at_ns) => (!http2.has_let_in).then_some(at_ns),
+            RefusedWhen::Crowded(at_ns) => (!rpc.has_let_in).then_some(at_ns),
         };
         let streams = self.context.settings.http2.max_streams as usize;
         let share = streams * limits::WAITING_REFUSALS_STREAMS_PERCENT / 100;
-        let has_room = http2.running_calls() < share
+        let has_room = rpc.running_calls() < share
             && self.calls.waiting_refusals() < limits::WAITING_REFUSALS_PER_LOOP;
         at_ns.filter(|_| has_room)
     }
 
     #[cold]
-    fn refuse_unknown(&mut self, http2: &mut Http2State, io: &mut Io, stream: StreamKey) {
+    fn refuse_unknown(&mut self, rpc: &mut RpcState, io: &mut Io, stream: StreamKey) {
         self.calls.figures().refused(RefusedFor::UnknownMethod);
-        let path = http2.connection.head().path();
+        let path = rpc.connection.head().path();
         let status = no_such_method(path);
         self.context.settings.log_failure(&FailedCall {
             method: None,
             path: &lossy(path),
             code: status.code(),
             message: "there is no such method",
-            peer: &http2.link.address,
+            peer: &rpc.link.address,
         });
-        if let Some(framed) = http2.connection.as_framed() {
+        if let Some(framed) = rpc.connection.as_framed() {
             let has_service = service::method::has_service(framed.head().path());
             return framed.finish_unknown(stream, &mut io.output, has_service);
         }
-        http2.stream(stream, &mut io.output).finish(status);
+        rpc.stream(stream, &mut io.output).finish(status);
     }
 
     /// Refuses a call with streams on a connection that has none.
     #[cold]
     fn refuse_streaming(
         &mut self,
-        http2: &mut Http2State,
+        rpc: &mut RpcState,
         io: &mut Io,
         stream: StreamKey,
         method: Method,
@@ -183,8 +183,8 @@ impl LoopState {
         let status = Status::unimplemented(format!(
             "{path} has streams, which this protocol has not: call it over gRPC"
         ));
-        self.log_refusal(&http2.link, method, &status);
-        http2.stream(stream, &mut io.output).finish(status);
+        self.log_refusal(&rpc.link, method, &status);
+        rpc.stream(stream, &mut io.output).finish(status);
     }
 
     /// Counts and logs a call that may not begin. Returns the status that ends it.
@@ -196,52 +196,46 @@ impl LoopState {
         status
     }
 
-    fn plain_request(&mut self, http2: &mut Http2State, io: &mut Io, stream: StreamKey, end: bool) {
-        let head = http2.connection.head();
+    fn plain_request(&mut self, rpc: &mut RpcState, io: &mut Io, stream: StreamKey, end: bool) {
+        let head = rpc.connection.head();
         let is_waiting = (head.get(b"expect"))
             .is_some_and(|value| !end && value.eq_ignore_ascii_case(b"100-continue"));
         match service::http::route(head.method(), head.path()) {
-            Some(method) => self.plain_call(http2, io, stream, method, end),
-            None => self.plain_question(http2, io, stream, end),
+            Some(method) => self.plain_call(rpc, io, stream, method, end),
+            None => self.plain_question(rpc, io, stream, end),
         }
         if is_waiting {
-            http2.stream(stream, &mut io.output).send_continue();
+            rpc.stream(stream, &mut io.output).send_continue();
         }
     }
 
     /// A plain request that is no call.
-    fn plain_question(
-        &mut self,
-        http2: &mut Http2State,
-        io: &mut Io,
-        stream: StreamKey,
-        end: bool,
-    ) {
+    fn plain_question(&mut self, rpc: &mut RpcState, io: &mut Io, stream: StreamKey, end: bool) {
         let admission = &self.context.admission;
-        let streams = http2.connection.running();
-        if let Err(reason) = admission.admit_plain(streams, &http2.link.holding) {
+        let streams = rpc.connection.running();
+        if let Err(reason) = admission.admit_plain(streams, &rpc.link.holding) {
             self.calls.figures().refused(reason.into());
-            return plain::shed(&mut http2.stream(stream, &mut io.output));
+            return plain::shed(&mut rpc.stream(stream, &mut io.output));
         }
-        let answer = FixedResponse::to(&http2.connection);
-        http2.connection.set_token(stream, answer.token());
+        let answer = FixedResponse::to(&rpc.connection);
+        rpc.connection.set_token(stream, answer.token());
         if end {
-            self.answer_plain(http2, io, stream);
+            self.answer_plain(rpc, io, stream);
         }
     }
 
     /// A plain request that is a call.
     fn plain_call(
         &mut self,
-        http2: &mut Http2State,
+        rpc: &mut RpcState,
         io: &mut Io,
         stream: StreamKey,
         method: Method,
         end: bool,
     ) {
-        if let Err(reason) = self.admit(http2) {
-            let status = self.refusal(&http2.link, method, reason);
-            let mut stream = http2.stream(stream, &mut io.output);
+        if let Err(reason) = self.admit(rpc) {
+            let status = self.refusal(&rpc.link, method, reason);
+            let mut stream = rpc.stream(stream, &mut io.output);
             return match reason {
                 ShedFor::Buffers | ShedFor::RunningCalls => plain::shed(&mut stream),
                 _ => plain::fail(&mut stream, &status, false),
@@ -249,43 +243,43 @@ impl LoopState {
         }
         let found = {
             let at = (&*self.context.identities, self.context.clock.store_ms());
-            let (connection, peer) = (&http2.connection, &mut http2.link.identity);
-            (http2.authorization).identify_plain(connection, peer, at)
+            let (connection, peer) = (&rpc.connection, &mut rpc.link.identity);
+            (rpc.authorization).identify_plain(connection, peer, at)
         };
-        match self.check_begin(&http2.link, method, found) {
-            Ok(identity) => self.begin(http2, io, stream, (method, identity), end),
-            Err(refused) => self.refuse_caller(http2, io, stream, (method, refused), end),
+        match self.check_begin(&rpc.link, method, found) {
+            Ok(identity) => self.begin(rpc, io, stream, (method, identity), end),
+            Err(refused) => self.refuse_caller(rpc, io, stream, (method, refused), end),
         }
     }
 
-    fn admit(&self, http2: &Http2State) -> Result<(), ShedFor> {
+    fn admit(&self, rpc: &RpcState) -> Result<(), ShedFor> {
         if self.drain.is_some() {
             return Err(ShedFor::Stopping);
         }
-        if let Some(reason) = http2.link.refused {
+        if let Some(reason) = rpc.link.refused {
             return Err(reason);
         }
         debug_assert!(
-            http2.running_calls() < self.context.settings.http2.max_streams as usize,
+            rpc.running_calls() < self.context.settings.http2.max_streams as usize,
             "the protocol refuses streams beyond its limit, running ones included"
         );
         let admission = &self.context.admission;
-        admission.admit(self.calls.len(), http2.running_calls(), &http2.link.holding)
+        admission.admit(self.calls.len(), rpc.running_calls(), &rpc.link.holding)
     }
 
     fn begin(
         &mut self,
-        http2: &mut Http2State,
+        rpc: &mut RpcState,
         io: &mut Io,
         stream: StreamKey,
         (method, caller): (Method, AdmittedCaller),
         end: bool,
     ) {
-        http2.has_let_in |= method.entry().access != Access::Open;
-        let is_idle = http2.running_calls() == 0;
-        http2.link.holding.note_caller(caller.counted, is_idle);
+        rpc.has_let_in |= method.entry().access != Access::Open;
+        let is_idle = rpc.running_calls() == 0;
+        rpc.link.holding.note_caller(caller.counted, is_idle);
         let caller = (method, caller.proved);
-        self.begin_with(http2, io, stream, caller, end, |head, shared, step| {
+        self.begin_with(rpc, io, stream, caller, end, |head, shared, step| {
             Call::started(method, head, shared, step)
         });
     }
@@ -294,7 +288,7 @@ impl LoopState {
     #[inline]
     fn begin_with(
         &mut self,
-        http2: &mut Http2State,
+        rpc: &mut RpcState,
         io: &mut Io,
         stream: StreamKey,
         (method, proved): (Method, Proved),
@@ -302,22 +296,22 @@ impl LoopState {
         start: impl FnOnce(&CallHead<'_>, &Shared, &mut CallStep<'_>) -> Call,
     ) {
         let now_ns = self.context.clock.tick_ns();
-        let timeout_ns = http2.connection.head().timeout_ns();
+        let timeout_ns = rpc.connection.head().timeout_ns();
         let deadline_ns = timeout_ns.map_or(u64::MAX, |ns| now_ns.saturating_add(ns));
-        let id = (self.calls).begin(http2, stream, (method, proved), deadline_ns, now_ns);
+        let id = (self.calls).begin(rpc, stream, (method, proved), deadline_ns, now_ns);
         if method.administrates() {
             let identity = self.context.identities.get(proved.key);
             self.calls.set_audited(id, identity);
         }
         if timeout_ns == Some(0) {
             // Before anything is done for it: what is done within this tick would be answered.
-            return self.end(http2, io, id, deadline_exceeded());
+            return self.end(rpc, io, id, deadline_exceeded());
         }
         if deadline_ns != u64::MAX {
             self.calls.note_deadline(id);
         }
-        let metadata = Snapshot::of(&http2.connection, method);
-        self.step(http2, &mut io.output, id, |call, shared, step| {
+        let metadata = Snapshot::of(&rpc.connection, method);
+        self.step(rpc, &mut io.output, id, |call, shared, step| {
             let head = CallHead {
                 deadline_ns,
                 metadata: &metadata,
@@ -325,86 +319,79 @@ impl LoopState {
             *call = start(&head, shared, step);
         });
         if end {
-            self.step(http2, &mut io.output, id, |call, shared, step| {
+            self.step(rpc, &mut io.output, id, |call, shared, step| {
                 call.half_closed(shared, step)
             });
         }
     }
 
-    fn message(&mut self, http2: &mut Http2State, io: &mut Io, stream: StreamKey, last: bool) {
-        let Some(id) = self.calls.of_stream(http2, stream) else {
+    fn message(&mut self, rpc: &mut RpcState, io: &mut Io, stream: StreamKey, last: bool) {
+        let Some(id) = self.calls.of_stream(rpc, stream) else {
             return;
         };
-        let message = http2.connection.take_message();
+        let message = rpc.connection.take_message();
         let bytes = message.bytes(io.input.bytes());
         if bytes.len() >= limits::LONG_REQUEST_BYTES && self.calls.has_long_request(id) {
-            return self.defer_request(http2, io, (id, stream), message, last);
+            return self.defer_request(rpc, io, (id, stream), message, last);
         }
         let by_itself = message.shared();
         let again = self.step_with(
-            http2,
+            rpc,
             &mut io.output,
             (id, by_itself),
             |call, shared, step| call.message(bytes, last, shared, step),
         );
         if again == Again::Message {
             let (input, output) = (io.input.bytes(), &mut io.output);
-            return (http2.connection).put_back(stream, message, input, last, output);
+            return (rpc.connection).put_back(stream, message, input, last, output);
         }
-        http2.connection.give_back(message);
+        rpc.connection.give_back(message);
         if !last {
-            http2.stream(stream, &mut io.output).release();
+            rpc.stream(stream, &mut io.output).release();
         }
     }
 
     /// Some of a message of a call that takes parts.
-    fn part(
-        &mut self,
-        http2: &mut Http2State,
-        io: &mut Io,
-        stream: StreamKey,
-        left: u32,
-        last: bool,
-    ) {
-        let Some(id) = self.calls.of_stream(http2, stream) else {
+    fn part(&mut self, rpc: &mut RpcState, io: &mut Io, stream: StreamKey, left: u32, last: bool) {
+        let Some(id) = self.calls.of_stream(rpc, stream) else {
             return;
         };
-        let part = http2.connection.take_message();
+        let part = rpc.connection.take_message();
         let bytes = part.bytes(io.input.bytes());
-        let again = self.step(http2, &mut io.output, id, |call, shared, step| {
+        let again = self.step(rpc, &mut io.output, id, |call, shared, step| {
             call.part(bytes, left as usize, last, shared, step)
         });
         if again == Again::WholeMessage {
             let (input, output) = (io.input.bytes(), &mut io.output);
-            return (http2.connection).gather_message(stream, part, input, output);
+            return (rpc.connection).gather_message(stream, part, input, output);
         }
-        http2.connection.give_back(part);
+        rpc.connection.give_back(part);
         if !last {
-            http2.stream(stream, &mut io.output).release();
+            rpc.stream(stream, &mut io.output).release();
         }
     }
 
-    fn half_closed(&mut self, http2: &mut Http2State, io: &mut Io, stream: StreamKey) {
-        self.answer_plain(http2, io, stream);
-        self.step_of(http2, io, stream, |call, shared, step| {
+    fn half_closed(&mut self, rpc: &mut RpcState, io: &mut Io, stream: StreamKey) {
+        self.answer_plain(rpc, io, stream);
+        self.step_of(rpc, io, stream, |call, shared, step| {
             call.half_closed(shared, step)
         });
     }
 
     /// The body of a plain request that is no call is thrown away.
-    fn body(&mut self, http2: &mut Http2State, io: &mut Io, stream: StreamKey, last: bool) {
-        if self.calls.of_stream(http2, stream).is_some() {
-            return self.message(http2, io, stream, last);
+    fn body(&mut self, rpc: &mut RpcState, io: &mut Io, stream: StreamKey, last: bool) {
+        if self.calls.of_stream(rpc, stream).is_some() {
+            return self.message(rpc, io, stream, last);
         }
-        http2.stream(stream, &mut io.output).release();
+        rpc.stream(stream, &mut io.output).release();
         if last {
-            self.answer_plain(http2, io, stream);
+            self.answer_plain(rpc, io, stream);
         }
     }
 
     /// Answers a plain request that is complete.
-    fn answer_plain(&self, http2: &mut Http2State, io: &mut Io, stream: StreamKey) {
-        let mut stream = http2.stream(stream, &mut io.output);
+    fn answer_plain(&self, rpc: &mut RpcState, io: &mut Io, stream: StreamKey) {
+        let mut stream = rpc.stream(stream, &mut io.output);
         if let Some(answer) = FixedResponse::from_token(stream.token()) {
             answer.send(&mut stream, &self.context.settings.about_body);
         }

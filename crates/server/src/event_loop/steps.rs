@@ -13,7 +13,7 @@ use super::LoopState;
 use crate::actions::{Again, CallStep};
 use crate::call_id::CallId;
 use crate::calls::deadline_exceeded;
-use crate::connection::Http2State;
+use crate::connection::RpcState;
 use crate::tasks::News;
 use crate::timers::Timer;
 
@@ -21,13 +21,13 @@ impl LoopState {
     /// Takes one step of the call of a stream, if there is one.
     pub(super) fn step_of(
         &mut self,
-        http2: &mut Http2State,
+        rpc: &mut RpcState,
         io: &mut Io,
         stream: StreamKey,
         step: impl FnOnce(&mut Call, &Shared, &mut CallStep<'_>),
     ) {
-        if let Some(id) = self.calls.of_stream(http2, stream) {
-            self.step(http2, &mut io.output, id, step);
+        if let Some(id) = self.calls.of_stream(rpc, stream) {
+            self.step(rpc, &mut io.output, id, step);
         }
     }
 
@@ -35,12 +35,12 @@ impl LoopState {
     #[inline]
     pub(super) fn step(
         &mut self,
-        http2: &mut Http2State,
+        rpc: &mut RpcState,
         output: &mut Vec<u8>,
         id: CallId,
         step: impl FnOnce(&mut Call, &Shared, &mut CallStep<'_>),
     ) -> Again {
-        self.step_with(http2, output, (id, None), step)
+        self.step_with(rpc, output, (id, None), step)
     }
 
     /// The same for a step that a message brings, of which the call may keep large parts if they
@@ -48,18 +48,18 @@ impl LoopState {
     #[inline]
     pub(super) fn step_with(
         &mut self,
-        http2: &mut Http2State,
+        rpc: &mut RpcState,
         output: &mut Vec<u8>,
         (id, message): (CallId, Option<&Bytes>),
         step: impl FnOnce(&mut Call, &Shared, &mut CallStep<'_>),
     ) -> Again {
         let (context, shared) = (&mut self.context, &self.shared);
-        let effects = (self.calls).step(context, shared, http2, output, (id, message), step);
-        http2.add_claim(effects.claimed_bytes, effects.claim_failed);
+        let effects = (self.calls).step(context, shared, rpc, output, (id, message), step);
+        rpc.add_claim(effects.claimed_bytes, effects.claim_failed);
         if effects.over.is_some() {
             if self.drain.is_some() {
                 // It may have been the last one, so that the connection can be closed.
-                self.revisit.push(http2.link.id);
+                self.revisit.push(rpc.link.id);
             }
             return effects.again;
         }
@@ -67,7 +67,7 @@ impl LoopState {
             self.timers.set(at_ns, Timer::Wake(id));
         }
         if effects.resumed {
-            self.revisit.push(http2.link.id);
+            self.revisit.push(rpc.link.id);
         }
         effects.again
     }
@@ -76,51 +76,46 @@ impl LoopState {
     #[inline]
     pub(super) fn read(
         &mut self,
-        http2: &mut Http2State,
+        rpc: &mut RpcState,
         io: &mut Io,
         id: CallId,
         shown: Option<&ReadView<'_>>,
         kept: &[u8],
     ) -> Again {
-        self.step(
-            http2,
-            &mut io.output,
-            id,
-            |call, shared, step| match shown {
-                Some(shown) => call.read(shown, kept, shared, step),
-                None => step.finish(database_gone()),
-            },
-        )
+        self.step(rpc, &mut io.output, id, |call, shared, step| match shown {
+            Some(shown) => call.read(shown, kept, shared, step),
+            None => step.finish(database_gone()),
+        })
     }
 
     /// Shows a call what was fetched for it.
     pub(super) fn deliver_fetched(
         &mut self,
-        http2: &mut Http2State,
+        rpc: &mut RpcState,
         io: &mut Io,
         id: CallId,
         fetched: &FetchedCall<'_>,
     ) {
         let reads_from = self.calls.reads_from(id);
         if let Some(database) = reads_from
-            && !http2.connection.has_capacity()
+            && !rpc.connection.has_capacity()
         {
             // Read again when the peer has taken what waits for it: what was fetched is not kept
             // for so long.
             let read = (database, id);
-            return http2.deferred_reads.push(read, fetched.kept(), false);
+            return rpc.deferred_reads.push(read, fetched.kept(), false);
         }
         match ReadView::fetched(fetched) {
             Ok(shown) => {
-                let again = self.read(http2, io, id, Some(&shown), fetched.kept());
+                let again = self.read(rpc, io, id, Some(&shown), fetched.kept());
                 if let (Again::ReadWhenLarge, Some(database)) = (again, reads_from) {
                     let read = (database, id);
-                    http2.deferred_reads.push(read, fetched.kept(), true);
+                    rpc.deferred_reads.push(read, fetched.kept(), true);
                 }
             }
             Err(why) => {
                 self.tell_damage(why);
-                self.end(http2, io, id, not_read(why));
+                self.end(rpc, io, id, not_read(why));
             }
         }
     }
@@ -128,30 +123,24 @@ impl LoopState {
     /// Brings a call the outcome of its commit.
     pub(super) fn committed(
         &mut self,
-        http2: &mut Http2State,
+        rpc: &mut RpcState,
         io: &mut Io,
         id: CallId,
         outcome: &CommitOutcome<'_>,
     ) {
         self.calls.commit_is_over(id);
-        self.step(http2, &mut io.output, id, |call, shared, step| {
+        self.step(rpc, &mut io.output, id, |call, shared, step| {
             call.committed(outcome, shared, step)
         });
         // It goes on, as one that decides anew: nobody is there any more for whom it could.
         if self.calls.is_orphan(id) {
-            self.end_orphan(http2, io, id);
+            self.end_orphan(rpc, io, id);
         }
     }
 
     /// Tells a call about its task.
-    pub(super) fn task_news(
-        &mut self,
-        http2: &mut Http2State,
-        io: &mut Io,
-        id: CallId,
-        news: &News,
-    ) {
-        self.step(http2, &mut io.output, id, |call, shared, step| {
+    pub(super) fn task_news(&mut self, rpc: &mut RpcState, io: &mut Io, id: CallId, news: &News) {
+        self.step(rpc, &mut io.output, id, |call, shared, step| {
             news.with(|news| call.task(news, shared, step))
         });
     }
@@ -159,12 +148,12 @@ impl LoopState {
     /// Tells a call what was done for its blob.
     pub(super) fn blob_news(
         &mut self,
-        http2: &mut Http2State,
+        rpc: &mut RpcState,
         io: &mut Io,
         id: CallId,
         news: store::blob::News,
     ) {
-        self.step(http2, &mut io.output, id, |call, shared, step| {
+        self.step(rpc, &mut io.output, id, |call, shared, step| {
             call.blob(news, shared, step)
         });
     }
@@ -172,32 +161,32 @@ impl LoopState {
     /// Brings a call what was read for it from the log.
     pub(super) fn log_read(
         &mut self,
-        http2: &mut Http2State,
+        rpc: &mut RpcState,
         io: &mut Io,
         id: CallId,
         reading: LogReading,
         commits: Result<NextCommits, LogReadError>,
     ) {
-        self.step(http2, &mut io.output, id, |call, shared, step| {
+        self.step(rpc, &mut io.output, id, |call, shared, step| {
             call.log_read(reading, commits, shared, step)
         });
     }
 
     /// The time has come at which a call asked to be woken.
-    pub(super) fn wake(&mut self, http2: &mut Http2State, io: &mut Io, id: CallId) {
-        self.step(http2, &mut io.output, id, |call, shared, step| {
+    pub(super) fn wake(&mut self, rpc: &mut RpcState, io: &mut Io, id: CallId) {
+        self.step(rpc, &mut io.output, id, |call, shared, step| {
             call.woken(shared, step)
         });
     }
 
     /// The deadline of a call has passed.
-    pub(super) fn deadline_passed(&mut self, http2: &mut Http2State, io: &mut Io, id: CallId) {
-        self.end(http2, io, id, deadline_exceeded());
+    pub(super) fn deadline_passed(&mut self, rpc: &mut RpcState, io: &mut Io, id: CallId) {
+        self.end(rpc, io, id, deadline_exceeded());
     }
 
     /// The caller was revoked, or has expired.
-    pub(super) fn end_orphan(&mut self, http2: &mut Http2State, io: &mut Io, id: CallId) {
-        self.end_unauthenticated(http2, io, id, Unauthenticated::Ended);
+    pub(super) fn end_orphan(&mut self, rpc: &mut RpcState, io: &mut Io, id: CallId) {
+        self.end_unauthenticated(rpc, io, id, Unauthenticated::Ended);
     }
 
     /// Nobody knows any more whose a call is. What is with the committer is done in any case, and a
@@ -205,21 +194,21 @@ impl LoopState {
     /// dropped: it is for nobody any more, and the status would wait behind it.
     pub(super) fn end_unauthenticated(
         &mut self,
-        http2: &mut Http2State,
+        rpc: &mut RpcState,
         io: &mut Io,
         id: CallId,
         why: Unauthenticated,
     ) {
         if !self.calls.end_with_commit(id) {
             if let Some(stream) = self.calls.stream(id) {
-                http2.connection.drop_unsent(stream);
+                rpc.connection.drop_unsent(stream);
             }
-            self.end(http2, io, id, why.status());
+            self.end(rpc, io, id, why.status());
         }
     }
 
     /// Ends a call from outside of it.
-    pub(super) fn end(&mut self, http2: &mut Http2State, io: &mut Io, id: CallId, status: Status) {
-        self.step(http2, &mut io.output, id, |_, _, step| step.finish(status));
+    pub(super) fn end(&mut self, rpc: &mut RpcState, io: &mut Io, id: CallId, status: Status) {
+        self.step(rpc, &mut io.output, id, |_, _, step| step.finish(status));
     }
 }

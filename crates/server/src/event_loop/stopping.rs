@@ -5,7 +5,7 @@ use net::Io;
 use super::LoopState;
 use crate::admission;
 use crate::call_id::CallId;
-use crate::connection::{ConnectionState, Http2State};
+use crate::connection::{ConnectionState, RpcState};
 use crate::drain::Drain;
 
 impl LoopState {
@@ -22,10 +22,10 @@ impl LoopState {
         now_ns: u64,
     ) {
         match state {
-            ConnectionState::Http2(http2) => {
-                http2.connection.drain(&mut io.output, now_ns);
-                let is_held_back = self.is_held_back(http2.link.id);
-                self.after_walk(http2, io, is_held_back, now_ns);
+            ConnectionState::Rpc(rpc) => {
+                rpc.connection.drain(&mut io.output, now_ns);
+                let is_held_back = self.is_held_back(rpc.link.id);
+                self.after_walk(rpc, io, is_held_back, now_ns);
             }
             ConnectionState::Undecided(_) | ConnectionState::Over(_) => io.close_when_written(),
         }
@@ -79,7 +79,7 @@ impl LoopState {
     /// that is stalled, and from the last call on any call.
     pub(super) fn end_for_stop(
         &mut self,
-        http2: &mut Http2State,
+        rpc: &mut RpcState,
         io: &mut Io,
         id: CallId,
         is_stalled: bool,
@@ -87,8 +87,8 @@ impl LoopState {
         let now_ns = self.context.clock.tick_ns();
         let is_past = |drain: &Drain| drain.is_past_last_call(now_ns);
         let is_last_call = self.drain.as_ref().is_some_and(is_past);
-        let is_cut_off = is_stalled && self.calls.awaits_taking(http2, id);
-        if !(is_last_call || is_cut_off || self.calls.is_idle(http2, id)) {
+        let is_cut_off = is_stalled && self.calls.awaits_taking(rpc, id);
+        if !(is_last_call || is_cut_off || self.calls.is_idle(rpc, id)) {
             return;
         }
         let status = match self.calls.has_commits(id) {
@@ -97,19 +97,19 @@ impl LoopState {
         };
         if is_cut_off && let Some(stream) = self.calls.stream(id) {
             // The status would wait behind it.
-            http2.connection.drop_unsent(stream);
+            rpc.connection.drop_unsent(stream);
         }
-        self.end(http2, io, id, status);
+        self.end(rpc, io, id, status);
     }
 
     /// Cuts off the answers of calls that have ended, as their peer takes nothing.
     pub(super) fn cut_off_stalled(&mut self, state: &mut ConnectionState, io: &mut Io) {
-        if let Some(http2) = state.http2()
-            && !http2.unsent_answers.is_empty()
+        if let Some(rpc) = state.rpc()
+            && !rpc.unsent_answers.is_empty()
         {
-            http2.refresh_pause();
-            self.calls.cut_off_stalled(http2, &mut io.output);
-            self.after_step(http2, io);
+            rpc.refresh_pause();
+            self.calls.cut_off_stalled(rpc, &mut io.output);
+            self.after_step(rpc, io);
         }
     }
 }

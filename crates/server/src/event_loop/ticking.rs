@@ -198,7 +198,7 @@ impl LoopState {
         let context = &self.context;
         self.connections == 0
             && self.calls.len() == 0
-            && !context.batch.has_work()
+            && !context.batch.has_work(true)
             && self.writes.is_idle()
             && self.readers.is_idle()
             && context.blobs.is_idle()
@@ -219,7 +219,7 @@ impl LoopState {
 
     /// Returns when the loop is to tick next although nothing comes in.
     pub(super) fn next_deadline_ns(&self) -> Option<u64> {
-        let has_work = self.context.batch.has_work();
+        let has_work = (self.context.batch).has_work(self.calls.takes_long_requests());
         let is_due = has_work || self.context.watchers.has_waiting();
         if self.calls.has_abandoned() || is_due || self.readers.has_results() {
             return Some(0);

@@ -5,7 +5,7 @@ use wire::{Event, Pause};
 
 use super::{LoopRole, LoopState};
 use crate::account::Held;
-use crate::connection::{ConnectionState, Http2State, Link};
+use crate::connection::{ConnectionState, Link, RpcState};
 use crate::limits;
 use crate::rpc_connection::RpcConnection;
 use crate::timers::Timer;
@@ -15,43 +15,43 @@ impl LoopState {
     /// Visits a connection, whatever it speaks.
     pub(super) fn visit(&mut self, state: &mut ConnectionState, io: &mut Io, now_ns: u64) {
         match state {
-            ConnectionState::Http2(http2) => self.walk(http2, io, now_ns),
+            ConnectionState::Rpc(rpc) => self.walk(rpc, io, now_ns),
             ConnectionState::Undecided(_) | ConnectionState::Over(_) => super::consume_all(io),
         }
     }
 
     /// Takes events from a connection until its input is used up or its turn is over.
-    pub(super) fn walk(&mut self, http2: &mut Http2State, io: &mut Io, now_ns: u64) {
-        http2.refresh_pause();
+    pub(super) fn walk(&mut self, rpc: &mut RpcState, io: &mut Io, now_ns: u64) {
+        rpc.refresh_pause();
         let admission = &self.context.admission;
-        http2.connection.set_gather_bound(admission.gather_bound());
-        self.turn_queue.allow(http2, &admission.account);
-        self.unpack_queue.allow(http2);
+        rpc.connection.set_gather_bound(admission.gather_bound());
+        self.turn_queue.allow(rpc, &admission.account);
+        self.unpack_queue.allow(rpc);
         let mut consumed = 0;
         let mut turns = limits::EVENTS_PER_TURN;
-        let long_work_before = self.context.batch.long_work.len();
+        let long_before = self.context.batch.long_len();
         let is_held_back = loop {
-            if self.holds_back(&mut http2.link, now_ns) {
+            if self.holds_back(&mut rpc.link, now_ns) {
                 break true;
             }
             let output_before = io.output.len();
             let (input, output) = (io.input.bytes(), &mut io.output);
-            let next = (http2.connection).poll_event(input, &mut consumed, output, now_ns);
+            let next = (rpc.connection).poll_event(input, &mut consumed, output, now_ns);
             let Some(event) = next else {
                 break false;
             };
-            turns = turns.saturating_sub(1 + extra_cost(&http2.connection));
-            self.event(http2, io, event);
+            turns = turns.saturating_sub(1 + extra_cost(&rpc.connection));
+            self.event(rpc, io, event);
             let made_bytes = io.output.len().saturating_sub(output_before);
             turns = turns.saturating_sub(made_bytes / limits::EVENT_COST_BYTES);
-            self.note_growth(http2, io);
+            self.note_growth(rpc, io);
             if turns == 0 || io.output_is_full() {
                 io.set_unfinished(true);
                 break false;
             }
             // What is long is not begun before the rest is looked at: the caller may have taken it
             // back.
-            let begins_long_work = self.context.batch.long_work.len() > long_work_before;
+            let begins_long_work = self.context.batch.long_len() > long_before;
             let is_next = ends_a_request(event) && !begins_long_work;
             if self.role == LoopRole::OneConnection && is_next {
                 // If the connection has events, it is visited again for them.
@@ -61,8 +61,8 @@ impl LoopState {
         };
         io.input.consume(consumed);
         io.set_turn_cost((limits::EVENTS_PER_TURN - turns) * limits::EVENT_COST_BYTES);
-        self.unpack_queue.note(http2);
-        self.after_walk(http2, io, is_held_back, now_ns);
+        self.unpack_queue.note(rpc);
+        self.after_walk(rpc, io, is_held_back, now_ns);
     }
 
     /// Whether nothing more is taken from a peer until the committer has taken some of what waits
@@ -117,10 +117,10 @@ impl LoopState {
     /// Charges at once what calls have produced if it is more than a little, so that those that
     /// follow see it.
     #[inline]
-    pub(super) fn note_growth(&self, http2: &mut Http2State, io: &Io) {
-        let charged_bytes = http2.link.holding.unsent_bytes();
-        if http2.connection.unsent_bytes() > charged_bytes + limits::SMALL_HOLDING_BYTES {
-            self.charge(http2, io);
+    pub(super) fn note_growth(&self, rpc: &mut RpcState, io: &Io) {
+        let charged_bytes = rpc.link.holding.unsent_bytes();
+        if rpc.connection.unsent_bytes() > charged_bytes + limits::SMALL_HOLDING_BYTES {
+            self.charge(rpc, io);
         }
     }
 
@@ -128,12 +128,12 @@ impl LoopState {
     /// counting, the next alarm.
     pub(super) fn after_walk(
         &mut self,
-        http2: &mut Http2State,
+        rpc: &mut RpcState,
         io: &mut Io,
         is_held_back: bool,
         now_ns: u64,
     ) {
-        let connection = &mut http2.connection;
+        let connection = &mut rpc.connection;
         if connection.wants_transmit() {
             connection.transmit(&mut io.output, now_ns);
         }
@@ -141,41 +141,39 @@ impl LoopState {
         if connection.close_reason().is_some() || (io.end_of_input() && is_all_taken) {
             io.close_when_written();
         }
-        self.guard_account(http2, io, now_ns);
-        self.after_step(http2, io);
-        self.resume_reads(http2);
+        self.guard_account(rpc, io, now_ns);
+        self.after_step(rpc, io);
+        self.resume_reads(rpc);
         let account = &self.context.admission.account;
-        let waits = self
-            .turn_queue
-            .settle(http2, &mut io.output, account, now_ns);
+        let waits = self.turn_queue.settle(rpc, &mut io.output, account, now_ns);
         if let Some(waits) = waits {
             if now_ns >= waits.since_ns + limits::STARVED_MS * 1_000_000 {
-                http2.link.holding.relieve_starved(waits.bytes, now_ns);
+                rpc.link.holding.relieve_starved(waits.bytes, now_ns);
             }
-            self.look_again(&mut http2.link, limits::TURN_RETRY_MS, now_ns);
+            self.look_again(&mut rpc.link, limits::TURN_RETRY_MS, now_ns);
         }
         // Behind it, as it may have found memory for a message.
-        self.unpack_queue.settle(http2);
-        if http2.connection.is_framed() {
-            self.after_walk_of_framed(http2, io, now_ns);
+        self.unpack_queue.settle(rpc);
+        if rpc.connection.is_framed() {
+            self.after_walk_of_framed(rpc, io, now_ns);
         }
-        if let Some(at_ns) = http2.connection.next_deadline_ns() {
-            self.arm(&mut http2.link, at_ns);
+        if let Some(at_ns) = rpc.connection.next_deadline_ns() {
+            self.arm(&mut rpc.link, at_ns);
         }
-        http2.link.holding.end_visit();
-        self.log_error(http2);
+        rpc.link.holding.end_visit();
+        self.log_error(rpc);
     }
 
     /// What a visit to a connection of baidu_std or SRPC also ends with.
-    fn after_walk_of_framed(&mut self, http2: &mut Http2State, io: &mut Io, now_ns: u64) {
-        let Some(framed) = http2.connection.as_framed() else {
+    fn after_walk_of_framed(&mut self, rpc: &mut RpcState, io: &mut Io, now_ns: u64) {
+        let Some(framed) = rpc.connection.as_framed() else {
             return;
         };
         if framed.has_events() {
             // What came of the message lies in the input, which may be full.
-            self.revisit.push(http2.link.id);
+            self.revisit.push(rpc.link.id);
         }
-        if !Self::note_idle(http2, io, now_ns) {
+        if !Self::note_idle(rpc, io, now_ns) {
             return;
         }
         if io.output.is_empty() {
@@ -184,31 +182,31 @@ impl LoopState {
             io.close_now();
         } else {
             // Somebody reads the last response, however slowly: it is not over.
-            http2.link.holding.note_idle(None, now_ns);
-            Self::note_idle(http2, io, now_ns);
+            rpc.link.holding.note_idle(None, now_ns);
+            Self::note_idle(rpc, io, now_ns);
         }
     }
 
     /// Notes since when a connection of baidu_std or SRPC is idle, if it is. Returns whether it has
     /// to go, to make room for another.
-    fn note_idle(http2: &mut Http2State, io: &Io, now_ns: u64) -> bool {
-        let Some(framed) = http2.connection.as_framed() else {
+    fn note_idle(rpc: &mut RpcState, io: &Io, now_ns: u64) -> bool {
+        let Some(framed) = rpc.connection.as_framed() else {
             return false;
         };
         let is_idle = framed.is_idle() && io.input.is_empty();
         let calls = is_idle.then(|| framed.begun_calls());
-        http2.link.holding.note_idle(calls, now_ns)
+        rpc.link.holding.note_idle(calls, now_ns)
     }
 
     /// Charges what a connection holds now, and holds back what is produced for its peer
     /// accordingly. Who found no memory for a large message waits until it tries again.
-    fn charge(&self, http2: &mut Http2State, io: &Io) -> Pause {
+    fn charge(&self, rpc: &mut RpcState, io: &Io) -> Pause {
         let now_ns = self.context.clock.tick_ns();
-        let holding = &mut http2.link.holding;
-        holding.change(held(&http2.connection, io), now_ns);
+        let holding = &mut rpc.link.holding;
+        holding.change(held(&rpc.connection, io), now_ns);
         let pause = holding.pause();
-        http2.connection.set_pause(match pause {
-            Pause::No if http2.has_failed_claim() => Pause::Large,
+        rpc.connection.set_pause(match pause {
+            Pause::No if rpc.has_failed_claim() => Pause::Large,
             pause => pause,
         });
         pause
@@ -216,21 +214,21 @@ impl LoopState {
 
     /// Lets nothing be produced for a peer, and keeps its windows shut, while the account lets it
     /// hold no more; ends it to relieve the account.
-    fn guard_account(&mut self, http2: &mut Http2State, io: &mut Io, now_ns: u64) {
-        let pause = self.charge(http2, io);
-        if http2.starves(pause != Pause::No, now_ns) {
-            http2.link.holding.relieve_starved(1, now_ns);
+    fn guard_account(&mut self, rpc: &mut RpcState, io: &mut Io, now_ns: u64) {
+        let pause = self.charge(rpc, io);
+        if rpc.starves(pause != Pause::No, now_ns) {
+            rpc.link.holding.relieve_starved(1, now_ns);
         }
-        let (connection, link) = (&mut http2.connection, &mut http2.link);
+        let (connection, link) = (&mut rpc.connection, &mut rpc.link);
         connection.set_windows_shut(pause != Pause::No, &mut io.output);
         if pause != Pause::No {
             link.holding.relieve(now_ns);
             // What is held may shrink elsewhere, while this peer can do nothing but wait.
             self.look_again(link, limits::WINDOWS_SHUT_MS, now_ns);
         }
-        if http2.link.holding.evict_if_condemned() {
+        if rpc.link.holding.evict_if_condemned() {
             const WHY: &str = "it held most of what all peers may hold, and did not move";
-            http2.connection.abort(WHY, &mut io.output);
+            rpc.connection.abort(WHY, &mut io.output);
             io.close_now();
         }
     }
@@ -251,17 +249,17 @@ impl LoopState {
     }
 
     /// Takes up reads that have waited for send capacity.
-    fn resume_reads(&mut self, http2: &mut Http2State) {
-        if !http2.deferred_reads.may_go_on(&http2.connection) {
+    fn resume_reads(&mut self, rpc: &mut RpcState) {
+        if !rpc.deferred_reads.may_go_on(&rpc.connection) {
             return;
         }
-        let id = http2.link.id;
-        for (database, call, kept) in http2.deferred_reads.take() {
+        let id = rpc.link.id;
+        for (database, call, kept) in rpc.deferred_reads.take() {
             if self.calls.is_running(call) {
                 self.context.batch.add_read(database, id, call, &kept);
             }
         }
-        if !http2.deferred_reads.is_empty() {
+        if !rpc.deferred_reads.is_empty() {
             self.revisit.push(id);
         }
     }
@@ -269,30 +267,30 @@ impl LoopState {
     /// What every step of a call ends with, also outside of a walk: counting what is buffered now,
     /// and another visit if the step has moved something on that another call waits for.
     #[inline]
-    pub(super) fn after_step(&mut self, http2: &mut Http2State, io: &Io) {
-        let pause = self.charge(http2, io);
-        self.calls.settle_unsent(http2);
+    pub(super) fn after_step(&mut self, rpc: &mut RpcState, io: &Io) {
+        let pause = self.charge(rpc, io);
+        self.calls.settle_unsent(rpc);
         // What was taken is charged now.
-        let claimed_bytes = http2.take_claimed_bytes();
+        let claimed_bytes = rpc.take_claimed_bytes();
         if claimed_bytes > 0 {
             self.context.admission.account.end_claim(claimed_bytes);
         }
         // What the step has set free may be what a read waits for, and its peer need not say
         // anything more.
-        let reads_may_go_on = http2.deferred_reads.may_go_on(&http2.connection);
-        if http2.connection.has_events() || reads_may_go_on {
-            self.revisit.push(http2.link.id);
+        let reads_may_go_on = rpc.deferred_reads.may_go_on(&rpc.connection);
+        if rpc.connection.has_events() || reads_may_go_on {
+            self.revisit.push(rpc.link.id);
         }
         let now_ns = self.context.clock.tick_ns();
-        if http2.connection.is_framed() {
+        if rpc.connection.is_framed() {
             // A response that comes between visits leaves it idle as well.
-            Self::note_idle(http2, io, now_ns);
+            Self::note_idle(rpc, io, now_ns);
         }
-        if http2.take_failed_claim() {
-            self.look_again(&mut http2.link, limits::CLAIM_RETRY_MS, now_ns);
+        if rpc.take_failed_claim() {
+            self.look_again(&mut rpc.link, limits::CLAIM_RETRY_MS, now_ns);
         }
         if pause != Pause::No {
-            self.look_again(&mut http2.link, limits::WINDOWS_SHUT_MS, now_ns);
+            self.look_again(&mut rpc.link, limits::WINDOWS_SHUT_MS, now_ns);
         }
     }
 

@@ -931,11 +931,11 @@ fn a_read_goes_on_when_a_write_before_it_has_ended() {
         bench.note_ends();
         assert!(bench.status(write).is_none());
         // As if it were many writes, whose answers can be large.
-        let connection = &mut bench.pair.worker.http2().connection;
+        let connection = &mut bench.pair.worker.rpc().connection;
         connection.reserve_more(write, 64 << 20);
         drop(held);
         let deadline = std::time::Instant::now() + Duration::from_secs(60);
-        while bench.pair.worker.http2().deferred_reads.is_empty() {
+        while bench.pair.worker.rpc().deferred_reads.is_empty() {
             assert!(
                 std::time::Instant::now() < deadline,
                 "the read has no result"

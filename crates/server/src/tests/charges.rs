@@ -60,7 +60,7 @@ fn a_connection_holds_what_is_set_aside_what_waits_for_the_socket_and_its_calls(
     pair.turn();
     assert_eq!(pair.worker.running(), CALLS);
     let stream = pair.worker.first_stream();
-    let connection = &mut pair.worker.http2().connection;
+    let connection = &mut pair.worker.rpc().connection;
     connection.reserve_more(stream, 1_000);
     connection.hold_request(stream, 20);
     for output in [0, OUTPUT] {
@@ -96,7 +96,7 @@ fn a_connection_waits_for_memory_with_a_request_that_was_put_back() {
         pair.now_ns += limits::WINDOWS_SHUT_MS * 1_000_000;
         pair.turn();
     }
-    let connection = &mut pair.worker.http2().connection;
+    let connection = &mut pair.worker.rpc().connection;
     assert!(connection.has_put_back());
     for (output, waits) in [(0, true), (60_000, true), (70_000, false)] {
         let mut io = net::Io::new();
@@ -117,7 +117,7 @@ fn what_is_produced_is_charged_at_once_when_it_is_more_than_a_little() {
     let mut known = 0;
     for round in 1..=3 {
         for (bytes, is_charged) in [(limits::SMALL_HOLDING_BYTES, false), (1, true)] {
-            let connection = &mut pair.worker.http2().connection;
+            let connection = &mut pair.worker.rpc().connection;
             connection.reserve_more(stream, bytes);
             pair.worker.note_growth(&pair.io);
             if is_charged {
@@ -267,7 +267,7 @@ fn reads_of_a_connection_that_may_hold_no_more_wait() {
         pair.receive(&sent);
         let others = pair.fill_account();
         let states = |pair: &mut Pair| {
-            let deferred = pair.worker.http2().deferred_reads.len();
+            let deferred = pair.worker.rpc().deferred_reads.len();
             (deferred, pair.worker.running())
         };
         for _ in 0..3 {
@@ -386,7 +386,7 @@ fn a_claim_ends_although_what_it_was_for_uses_up_the_memory() {
         let call = pair.call(&path(Method::EchoUnary), &message);
         pair.serve();
         assert!(account.is_full());
-        let pause = pair.worker.http2().link.holding.pause();
+        let pause = pair.worker.rpc().link.holding.pause();
         assert_eq!((pause, account.claimed_bytes()), (wire::Pause::All, 0));
         drop(others);
         pair.now_ns += limits::WINDOWS_SHUT_MS * 1_000_000;
@@ -427,7 +427,7 @@ fn keys_that_a_scan_keeps_between_two_pages_are_charged() {
         for _ in 0..20 {
             pair.turn_of_worker();
         }
-        let connection = &pair.worker.http2().connection;
+        let connection = &pair.worker.rpc().connection;
         let (all, unsent) = (connection.buffered_bytes(), connection.unsent_bytes());
         // Some of a page has gone out.
         let pages = unsent + connection.out_bytes();

@@ -9,7 +9,10 @@ use wire::grpc::Code;
 use wire::{ErrorCode, Event, RequestHead, StreamKey};
 
 use super::path;
-use crate::limits::{CLAIM_RETRY_MS, LONG_READS_PER_TICK_US, LONG_REQUEST_BYTES};
+use super::stop::Bench;
+use crate::limits::{
+    CLAIM_RETRY_MS, LONG_READS_PER_TICK_US, LONG_REQUEST_BYTES, LONG_REQUESTS_UNDER_WAY_BYTES,
+};
 use crate::pair::Pair;
 
 /// Puts of so many values of 100 bytes in one request.
@@ -164,5 +167,79 @@ fn a_long_request_waits_for_memory_for_its_answer() {
         account.end_claim(taken_bytes);
         pair.now_ns += CLAIM_RETRY_MS * 1_000_000;
         assert_eq!(end_of(&mut pair, call), Some(Code::Ok), "round {round}");
+    }
+}
+
+/// Begins five calls whose requests are each more than half of what may be under way.
+fn begin_five(bench: &mut Bench) -> ([StreamKey; 5], usize) {
+    let names = ["a", "b", "c", "d", "e"];
+    let messages = names.map(|name| puts(name, 5_000, false));
+    let bytes = messages[0].len();
+    assert!((LONG_REQUESTS_UNDER_WAY_BYTES / 2..LONG_REQUESTS_UNDER_WAY_BYTES).contains(&bytes));
+    let calls = messages.map(|message| bench.pair.call(&path(Method::Batch), &message));
+    for _ in 0..5 {
+        bench.turn();
+    }
+    (calls, bytes)
+}
+
+/// The committer takes what it has got before.
+#[test]
+fn a_small_write_waits_only_for_large_requests_that_are_under_way() {
+    let mut bench = Bench::new();
+    for round in 0..2 {
+        let (calls, bytes) = begin_five(&mut bench);
+        assert_eq!(bench.pair.worker.long_requests(), (3, 2 * bytes));
+        assert!(
+            !bench.pair.worker.has_work(),
+            "nothing is to be done before these have ended"
+        );
+        let small = bench
+            .pair
+            .call(&path(Method::Batch), &puts("small", 1, false));
+        bench.turn();
+        assert_eq!(bench.pair.worker.running(), 6);
+        bench.commit();
+        let ended: Vec<_> = bench
+            .ended
+            .drain(..)
+            .map(|(call, code, _)| (call, code))
+            .collect();
+        let expected = [calls[0], calls[1], small].map(|call| (call, Code::Ok));
+        assert_eq!(ended, expected, "round {round}");
+        assert_eq!(bench.pair.worker.long_requests(), (1, 2 * bytes));
+        bench.commit();
+        assert_eq!(bench.pair.worker.long_requests(), (0, bytes));
+        bench.commit();
+        let ended = bench.ended.drain(..).map(|(call, ..)| call);
+        assert!(ended.eq(calls[2..].iter().copied()), "round {round}");
+        assert_eq!(bench.pair.worker.long_requests(), (0, 0));
+    }
+}
+
+/// However it ends.
+#[test]
+fn a_large_request_is_under_way_until_its_call_ends() {
+    let mut bench = Bench::new();
+    for _ in 0..2 {
+        let (calls, bytes) = begin_five(&mut bench);
+        let Pair { client, sent, .. } = &mut bench.pair;
+        client.reset(calls[0], sent, ErrorCode::Cancel);
+        bench.turn();
+        assert_eq!(bench.pair.worker.long_requests(), (2, 2 * bytes));
+        // One that waits, and has taken nothing up.
+        let Pair { client, sent, .. } = &mut bench.pair;
+        client.reset(calls[4], sent, ErrorCode::Cancel);
+        bench.turn();
+        assert_eq!(bench.pair.worker.long_requests(), (2, 2 * bytes));
+        for _ in 0..3 {
+            bench.commit();
+        }
+        let ended = bench.ended.drain(..).map(|(call, ..)| call);
+        assert!(ended.eq(calls[1..4].iter().copied()));
+        assert_eq!(bench.pair.worker.long_requests(), (0, 0));
+        for call in [calls[0], calls[4]] {
+            bench.pair.client.forget(call);
+        }
     }
 }

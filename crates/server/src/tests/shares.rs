@@ -113,7 +113,7 @@ fn what_waits_for_room_in_the_output_goes_on_when_there_is_some() {
     // EchoRequest: answer_bytes 1 000 000.
     pair.call(&path(Method::EchoUnary), &[0x10, 0xc0, 0x84, 0x3d]);
     pair.serve();
-    let id = pair.worker.http2().link.id;
+    let id = pair.worker.rpc().link.id;
     let mut written = 0;
     while !pair.io.output.is_empty() {
         assert!(pair.io.output.len() < 500_000, "not all at once");

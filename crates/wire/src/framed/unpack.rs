@@ -5,6 +5,36 @@ use super::snappy::{self, Unsnapping};
 use crate::grpc::InflateError;
 use crate::grpc::compression::{self, Unzipping};
 
+/// How a message is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FramedCompression {
+    /// The raw format of snappy.
+    Snappy,
+    /// gzip (RFC 1952).
+    Gzip,
+}
+
+/// A `compress_type` that is not supported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct UnknownCompression(pub(crate) i32);
+
+impl FramedCompression {
+    /// Returns what a `compress_type` stands for; `None`: the message is not compressed.
+    ///
+    /// # Errors
+    /// If it is not supported.
+    pub(crate) fn of(
+        compress_type: Option<i32>,
+    ) -> Result<Option<FramedCompression>, UnknownCompression> {
+        match compress_type.unwrap_or(compress::NONE) {
+            compress::NONE => Ok(None),
+            compress::SNAPPY => Ok(Some(FramedCompression::Snappy)),
+            compress::GZIP => Ok(Some(FramedCompression::Gzip)),
+            other => Err(UnknownCompression(other)),
+        }
+    }
+}
+
 /// A message that is decompressed in steps.
 #[derive(Debug)]
 pub(crate) enum Unpacking {
@@ -17,15 +47,19 @@ impl Unpacking {
     ///
     /// # Errors
     /// If what it announces cannot be.
-    pub(crate) fn new(compress_type: i32, packed: &[u8]) -> Result<Unpacking, InflateError> {
-        match compress_type {
-            compress::GZIP => {
+    pub(crate) fn new(
+        compression: FramedCompression,
+        packed: &[u8],
+    ) -> Result<Unpacking, InflateError> {
+        match compression {
+            FramedCompression::Snappy => {
+                let announced_bytes = snappy::announced(packed)?;
+                Ok(Unpacking::Snappy(Unsnapping::new(announced_bytes)))
+            }
+            FramedCompression::Gzip => {
                 let announced_bytes = compression::announced_bytes(packed)?;
                 Ok(Unpacking::Gzip(Unzipping::new(announced_bytes)))
             }
-            _ => Ok(Unpacking::Snappy(Unsnapping::new(snappy::announced(
-                packed,
-            )?))),
         }
     }
 
@@ -68,14 +102,10 @@ impl Unpacking {
                 compression::gunzip(packed, announced_bytes, &mut out)?;
                 Ok(out)
             }
-            Unpacking::Snappy(mut unsnapping) => {
-                // One more, so that the end is seen behind the last byte.
-                let most_bytes = announced_bytes + 1;
-                match unsnapping.step(packed, most_bytes)? {
-                    true => Ok(unsnapping.into_bytes()),
-                    false => Err(InflateError::Damaged),
-                }
-            }
+            Unpacking::Snappy(mut unsnapping) => match unsnapping.step(packed, announced_bytes)? {
+                true => Ok(unsnapping.into_bytes()),
+                false => Err(InflateError::Damaged),
+            },
         }
     }
 
@@ -84,6 +114,30 @@ impl Unpacking {
         match self {
             Unpacking::Gzip(unzipping) => unzipping.into_bytes(),
             Unpacking::Snappy(unsnapping) => unsnapping.into_bytes(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Here and in `Unpacking::new` each has its arm, so that a further one cannot be taken for
+    /// another.
+    #[test]
+    fn a_message_is_only_decompressed_as_its_compress_type_says() {
+        for absent in [None, Some(0)] {
+            assert_eq!(FramedCompression::of(absent), Ok(None));
+        }
+        for (compress_type, compression) in
+            [(1, FramedCompression::Snappy), (2, FramedCompression::Gzip)]
+        {
+            let found = FramedCompression::of(Some(compress_type));
+            assert_eq!(found, Ok(Some(compression)));
+        }
+        for other in (3..=10).chain([-1, i32::MIN, i32::MAX]) {
+            let found = FramedCompression::of(Some(other));
+            assert_eq!(found, Err(UnknownCompression(other)));
         }
     }
 }

@@ -52,6 +52,10 @@ pub struct Conversation {
     now_ns: u64,
     open: Vec<StreamKey>,
     waiting: Vec<StreamKey>,
+    turns: u64,
+    /// The turn in which it begins to drain, and whether the time for that is over.
+    drains_in: u64,
+    has_drained: bool,
 }
 
 impl Conversation {
@@ -64,6 +68,10 @@ impl Conversation {
             now_ns: 0,
             open: Vec::new(),
             waiting: Vec::new(),
+            turns: 0,
+            // Of its own, so that inputs that were kept mean what they meant.
+            drains_in: Random::new(!seed).below(64),
+            has_drained: false,
         }
     }
 
@@ -150,9 +158,26 @@ impl Conversation {
             self.connection.deadline_passed(self.now_ns);
         }
         self.cut_off_some();
+        self.drain_in_its_turn();
         let held = self.connection.memory_bytes();
         assert!(held < HELD_BYTES, "{held}");
         assert!(self.connection.held_bytes() <= held);
+    }
+
+    /// Nothing keeps a connection open whose drain is over.
+    fn drain_in_its_turn(&mut self) {
+        let connection = &mut self.connection;
+        if self.turns == self.drains_in {
+            connection.drain(self.now_ns);
+            self.now_ns += wire::limits::FRAMED_DRAIN_MS * 1_000_000;
+            connection.deadline_passed(self.now_ns);
+            self.has_drained = true;
+        }
+        self.turns += 1;
+        let is_over = connection.running() == 0 && !connection.wants_transmit();
+        if self.has_drained && is_over {
+            assert!(connection.close_reason().is_some());
+        }
     }
 
     fn poll(&mut self) {

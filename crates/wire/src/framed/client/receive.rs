@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use super::calls;
 use super::{CallEnd, ClientConnection, LastResponse, ReceiveStep};
-use crate::framed::baidu_std::{self, compress};
-use crate::framed::unpack::Unpacking;
+use crate::framed::baidu_std;
+use crate::framed::unpack::{FramedCompression, Unpacking};
 use crate::framed::{BadHeader, FrameHeader, FramedStatus, Protocol, checksum, srpc};
 use crate::http2::StreamKey;
 use crate::limits;
@@ -28,7 +28,7 @@ pub(super) struct Body {
     /// Of message and attachment.
     bytes: usize,
     attachment_bytes: usize,
-    compress_type: i32,
+    compression: Option<FramedCompression>,
     /// The checksum, as it travels, and of how many bytes it is.
     checksum: Option<([u8; 4], usize)>,
 }
@@ -231,15 +231,15 @@ impl ClientConnection {
         let message_bytes = body.bytes - body.attachment_bytes;
         let end = range.start + message_bytes;
         let attachment = end..range.end;
-        if body.compress_type == compress::NONE {
+        let Some(compression) = body.compression else {
             return Ok(LastResponse {
                 message: Some(range.start..end),
                 attachment,
                 ..LastResponse::default()
             });
-        }
+        };
         let packed = &bytes[..message_bytes];
-        let unpacking = Unpacking::new(body.compress_type, packed).map_err(|_| DAMAGED)?;
+        let unpacking = Unpacking::new(compression, packed).map_err(|_| DAMAGED)?;
         if unpacking.announced_bytes() > self.max_message_bytes {
             return Err(TOO_LARGE);
         }
@@ -257,11 +257,10 @@ pub(super) const TOO_LARGE: &str = "the response is larger than this client acce
 const DAMAGED: &str = "the response cannot be decompressed by its compress_type";
 const UNKNOWN_COMPRESSION: &str = "the response is compressed in a way that was not asked for";
 
-fn check_compression(compress_type: Option<i32>) -> Result<i32, &'static str> {
-    match compress_type.unwrap_or(compress::NONE) {
-        known @ (compress::NONE | compress::SNAPPY | compress::GZIP) => Ok(known),
-        _ => Err(UNKNOWN_COMPRESSION),
-    }
+fn check_compression(
+    compress_type: Option<i32>,
+) -> Result<Option<FramedCompression>, &'static str> {
+    FramedCompression::of(compress_type).map_err(|_| UNKNOWN_COMPRESSION)
 }
 
 /// Returns what the metadata of a response without an error say of its body.
@@ -292,7 +291,7 @@ fn check_baidu_std(
         call,
         bytes,
         attachment_bytes,
-        compress_type: check_compression(meta.compress_type)?,
+        compression: check_compression(meta.compress_type)?,
         checksum,
     })
 }
@@ -312,7 +311,7 @@ fn check_srpc(
         call,
         bytes,
         attachment_bytes: 0,
-        compress_type: check_compression(meta.compress_type)?,
+        compression: check_compression(meta.compress_type)?,
         checksum: None,
     })
 }

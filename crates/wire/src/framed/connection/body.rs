@@ -5,10 +5,9 @@ use std::ops::Range;
 
 use super::send::Refusal;
 use super::{NS_PER_MS, ServerConnection, Step};
-use crate::framed::baidu_std::compress;
 use crate::framed::checksum;
 use crate::framed::codes;
-use crate::framed::unpack::Unpacking;
+use crate::framed::unpack::{FramedCompression, Unpacking};
 use crate::grpc::InflateError;
 use crate::http2::guard::Charge;
 use crate::http2::{Cause, Event, StreamKey};
@@ -54,7 +53,7 @@ pub(super) struct Body {
     /// Of message and attachment.
     pub(super) bytes: usize,
     pub(super) attachment_bytes: usize,
-    pub(super) compress_type: i32,
+    pub(super) compression: Option<FramedCompression>,
     /// The checksum, as it travels, and of how many bytes it is.
     pub(super) checksum: Option<([u8; 4], usize)>,
     pub(super) state: BodyState,
@@ -88,7 +87,7 @@ impl Body {
             stream: StreamKey { slot: 0, id: 0 },
             bytes,
             attachment_bytes: 0,
-            compress_type: compress::NONE,
+            compression: None,
             checksum: None,
             state: BodyState::Unproven,
             gathered: Vec::new(),
@@ -102,9 +101,7 @@ impl Body {
 
     /// Returns whether it is a message as it is, and nothing more.
     pub(super) fn is_plain(&self) -> bool {
-        self.attachment_bytes == 0
-            && self.compress_type == compress::NONE
-            && self.checksum.is_none()
+        self.attachment_bytes == 0 && self.compression.is_none() && self.checksum.is_none()
     }
 
     /// Returns the bytes that are still to be gathered.
@@ -297,8 +294,8 @@ impl ServerConnection {
         if !body.is_sound() {
             return self.stop_damaged(body.stream, out);
         }
-        if body.compress_type != compress::NONE {
-            return self.unpack(&body, Cow::Borrowed(&input[range]), out);
+        if let Some(compression) = body.compression {
+            return self.unpack(&body, compression, Cow::Borrowed(&input[range]), out);
         }
         let end = range.end - body.attachment_bytes;
         self.keep_attachment(body.stream, &input[end..range.end]);
@@ -318,8 +315,8 @@ impl ServerConnection {
             return self.stop_damaged(body.stream, out);
         }
         let mut bytes = std::mem::take(&mut body.gathered);
-        if body.compress_type != compress::NONE {
-            return self.unpack(&body, Cow::Owned(bytes), out);
+        if let Some(compression) = body.compression {
+            return self.unpack(&body, compression, Cow::Owned(bytes), out);
         }
         let end = bytes.len() - body.attachment_bytes;
         self.keep_attachment(body.stream, &bytes[end..]);
@@ -338,9 +335,15 @@ impl ServerConnection {
 
     /// Decompresses a message if it is small, and keeps it else.
     #[cold]
-    fn unpack(&mut self, body: &Body, bytes: Cow<'_, [u8]>, out: &mut Vec<u8>) -> Step {
+    fn unpack(
+        &mut self,
+        body: &Body,
+        compression: FramedCompression,
+        bytes: Cow<'_, [u8]>,
+        out: &mut Vec<u8>,
+    ) -> Step {
         let (packed, attachment) = bytes.split_at(bytes.len() - body.attachment_bytes);
-        let unpacking = match Unpacking::new(body.compress_type, packed) {
+        let unpacking = match Unpacking::new(compression, packed) {
             Ok(unpacking) => unpacking,
             Err(_) => return self.stop_packed(body.stream, InflateError::Damaged, out),
         };

@@ -353,7 +353,7 @@ impl ServerConnection {
     }
 
     fn close_if_drained(&mut self) {
-        if self.is_drain_over && self.streams.len() == 0 {
+        if self.is_drain_over && self.streams.len() == 0 && self.queue.is_empty() {
             self.close(CloseReason::Drained);
         }
     }

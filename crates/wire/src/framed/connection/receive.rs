@@ -5,7 +5,8 @@ use super::head::RequestNames;
 use super::send::Refusal;
 use super::streams::Reply;
 use super::{Held, NS_PER_MS, ServerConnection, Step};
-use crate::framed::baidu_std::{self, Correlation, compress};
+use crate::framed::baidu_std::{self, Correlation};
+use crate::framed::unpack::{FramedCompression, UnknownCompression};
 use crate::framed::{FrameHeader, Protocol, codes, srpc};
 use crate::http2::{ErrorCode, Event};
 use crate::limits;
@@ -279,6 +280,8 @@ impl ServerConnection {
     ) -> Step {
         self.send_refusal(None, reply, refusal, out);
         self.discard(header.body_bytes);
+        // What waited of the last response may have gone out before it.
+        self.close_if_drained();
         Step::Event(Event::Refused)
     }
 
@@ -377,16 +380,15 @@ fn check_baidu_std(meta: &baidu_std::RpcMeta<'_>, bytes: usize) -> Result<Body, 
             ));
         }
     };
-    let compress_type = meta.compress_type.unwrap_or(compress::NONE);
-    if !matches!(
-        compress_type,
-        compress::NONE | compress::SNAPPY | compress::GZIP
-    ) {
-        return refuse(format!(
-            "compress_type {compress_type} is not supported, only 0, not compressed, 1, snappy, \
-             and 2, gzip"
-        ));
-    }
+    let compression = match FramedCompression::of(meta.compress_type) {
+        Ok(compression) => compression,
+        Err(UnknownCompression(compress_type)) => {
+            return refuse(format!(
+                "compress_type {compress_type} is not supported, only 0, not compressed, 1, \
+                 snappy, and 2, gzip"
+            ));
+        }
+    };
     let checksum = match (meta.checksum_type.unwrap_or(0), meta.checksum_value) {
         (0, _) => None,
         (baidu_std::CHECKSUM_CRC32C, Some(value)) if value.len() == 4 => value.try_into().ok(),
@@ -403,7 +405,7 @@ fn check_baidu_std(meta: &baidu_std::RpcMeta<'_>, bytes: usize) -> Result<Body, 
     let summed_bytes = bytes - if covers_all { 0 } else { attachment_bytes };
     let mut body = Body::new(bytes);
     body.attachment_bytes = attachment_bytes;
-    body.compress_type = compress_type;
+    body.compression = compression;
     body.checksum = checksum.map(|value| (value, summed_bytes));
     Ok(body)
 }
@@ -416,15 +418,11 @@ fn check_srpc(meta: &srpc::RpcMeta<'_>, bytes: usize) -> Result<Body, Refusal> {
         let status = codes::srpc::IDL_DESERIALIZE_NOT_SUPPORTED;
         return Err(Refusal::of_srpc(codes::EREQUEST, status, ""));
     }
-    let compress_type = meta.compress_type.unwrap_or(compress::NONE);
-    if !matches!(
-        compress_type,
-        compress::NONE | compress::SNAPPY | compress::GZIP
-    ) {
+    let Ok(compression) = FramedCompression::of(meta.compress_type) else {
         let status = codes::srpc::REQUEST_DECOMPRESS_NOT_SUPPORTED;
         return Err(Refusal::of_srpc(codes::EREQUEST, status, ""));
-    }
+    };
     let mut body = Body::new(bytes);
-    body.compress_type = compress_type;
+    body.compression = compression;
     Ok(body)
 }

@@ -259,7 +259,8 @@ impl ServerConnection {
     pub fn finish_unknown(&mut self, stream: StreamKey, out: &mut Vec<u8>, has_service: bool) {
         let path = String::from_utf8_lossy(self.head().path()).into_owned();
         let Some(found) = self.streams.running_mut(stream) else {
-            return self.streams.end_work(stream);
+            self.streams.end_work(stream);
+            return self.close_if_drained();
         };
         let reply = found.reply;
         let text = format!("Fail to find method={}", path.trim_start_matches('/'));
@@ -270,6 +271,7 @@ impl ServerConnection {
         let refusal = Refusal::of_srpc(codes::ENOMETHOD, status, text);
         self.send_refusal(Some(stream), reply, &refusal, out);
         self.streams.end_work(stream);
+        self.close_if_drained();
     }
 
     /// Has the attachment of the request go with the response.

@@ -1,5 +1,9 @@
 //! Frames as real clients send them, and what a connection makes of them.
 
+mod bodies;
+mod draining;
+mod responses;
+
 use super::*;
 use crate::framed::tests::hex;
 use crate::grpc::{Code, Status};
@@ -104,7 +108,12 @@ const HELLO_BYTES: usize = 13;
 
 /// A frame of baidu_std.
 fn frame(meta: &str, body: &str) -> Vec<u8> {
-    let (meta, body) = (hex(meta), hex(body));
+    frame_of(meta, &hex(body))
+}
+
+/// The same with a body of any bytes.
+fn frame_of(meta: &str, body: &[u8]) -> Vec<u8> {
+    let meta = hex(meta);
     let mut frame = b"PRPC".to_vec();
     frame.extend(((meta.len() + body.len()) as u32).to_be_bytes());
     frame.extend((meta.len() as u32).to_be_bytes());
@@ -115,7 +124,12 @@ fn frame(meta: &str, body: &str) -> Vec<u8> {
 
 /// A frame of SRPC.
 fn srpc_frame(meta: &str, body: &str) -> Vec<u8> {
-    let (meta, body) = (hex(meta), hex(body));
+    srpc_frame_of(meta, &hex(body))
+}
+
+/// The same with a body of any bytes.
+fn srpc_frame_of(meta: &str, body: &[u8]) -> Vec<u8> {
+    let meta = hex(meta);
     let mut frame = b"SRPC".to_vec();
     frame.extend((meta.len() as u32).to_be_bytes());
     frame.extend((body.len() as u32).to_be_bytes());
@@ -212,6 +226,8 @@ fn what_is_not_supported_is_refused_with_its_reason_and_the_connection_goes_on()
         ("2001 5001", 1003, "content_type 1"),
         ("2001 5802", 1003, "checksum_type 2"),
         ("2001 5801", 1003, "4 bytes"),
+        ("2001 5801 6203d38cab", 1003, "4 bytes"),
+        ("2001 5801 6205d38cab4600", 1003, "4 bytes"),
         ("2001 5801 6204d38cab47", 1003, "damaged"),
         ("1802 2001", 1003, "cannot be decompressed"),
         ("1801 2001", 1003, "cannot be decompressed"),
@@ -830,27 +846,4 @@ fn the_rest_of_a_frame_has_its_time() {
         echo.connection.deadline_passed(due_ns);
         assert!(echo.connection.close_reason().is_some());
     }
-}
-
-#[test]
-fn a_connection_that_drains_ends_when_no_call_runs_and_its_time_is_over() {
-    let stopping = Status::new(Code::Unavailable, "stopping");
-    let mut echo = Echo::new(Protocol::BaiduStd);
-    echo.echoes = false;
-    echo.receive(&frame(&format!("{META} 2001"), HELLO));
-    let (stream, _) = echo.open[0];
-    echo.connection.drain(0);
-    let due_ns = echo.connection.next_deadline_ns().expect("an alarm");
-    echo.connection.deadline_passed(due_ns);
-    assert_eq!(echo.connection.close_reason(), None);
-    echo.connection.finish(stream, &mut echo.out, &stopping);
-    assert_eq!(error_of(&echo.take()).0, 2003);
-    assert_eq!(echo.connection.close_reason(), Some(&CloseReason::Drained));
-    // While it is not stopping, the server is busy.
-    let mut echo = Echo::new(Protocol::BaiduStd);
-    echo.echoes = false;
-    echo.receive(&frame(&format!("{META} 2001"), HELLO));
-    let (stream, _) = echo.open[0];
-    echo.connection.finish(stream, &mut echo.out, &stopping);
-    assert_eq!(error_of(&echo.take()).0, 2004);
 }
