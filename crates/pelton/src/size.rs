@@ -272,6 +272,10 @@ impl FromStr for KeptAmount {
 
     fn from_str(text: &str) -> Result<KeptAmount, ParseError> {
         let size = match text.parse() {
+            // A number alone could be seconds as well.
+            Ok(Size(1..)) if text.trim().bytes().all(|byte| byte.is_ascii_digit()) => {
+                return Err(ParseError::NotAnAmount(text.into()));
+            }
             Ok(size) => return Ok(KeptAmount::Size(size)),
             Err(error) => error,
         };
@@ -288,7 +292,11 @@ impl FromStr for KeptAmount {
 impl fmt::Display for KeptAmount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            KeptAmount::Size(size) => size.fmt(f),
+            KeptAmount::Size(size) => {
+                let text = size.to_string();
+                let is_bare = size.0 > 0 && text.bytes().all(|byte| byte.is_ascii_digit());
+                write!(f, "{text}{}", if is_bare { "B" } else { "" })
+            }
             KeptAmount::Age(age) => age.fmt(f),
         }
     }
@@ -367,6 +375,8 @@ mod tests {
         for (text, amount) in [
             ("0", size(0)),
             ("64MiB", size(64 << 20)),
+            ("1000B", size(1_000)),
+            ("3600", Err(ParseError::NotAnAmount("3600".into()))),
             ("1h", age(3_600_000)),
             ("1m", age(60_000)),
             ("1h30m", age(5_400_000)),

@@ -5,6 +5,10 @@ use crate::tree::TreeIndex;
 
 /// The index of one database.
 #[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a box would cost each read one more place in memory"
+)]
 pub(crate) enum Index {
     /// All of it in memory. Readers share the lock of the database with who changes it.
     Memory(MemoryIndex),

@@ -41,7 +41,7 @@
 //! | copies | `backup` |
 //! | commits | `committer` for volatile databases, `durable` for those with a log |
 //! | decisions | `decide`, `effects`, `batch`, `read_before`, `apply`; `sweep`, `tree_sweep`, `blob_index`, whose commits remove what nobody needs; `defragment` |
-//! | views | `snapshot`, `read_view`, `watch` |
+//! | views | `snapshot`, `read_view`, `watch`, `ordering` |
 //! | the store | `store`, which has the `catalogue` of all databases; `view` |
 //! | databases | `database`, `index`, `feed`, `garbage`; forms of commits: `record`, `operations`, `outcome` |
 //! | contents | `memory`, `tree`, `blob`: they know keys, values and ids, and no store |
@@ -91,11 +91,13 @@ mod feed;
 mod garbage;
 mod hash;
 mod index;
+mod keep_log;
 mod log_statistics;
 mod memory;
 mod memory_use;
 mod operation;
 mod operations;
+mod ordering;
 mod outcome;
 mod payload;
 mod push_error;
@@ -128,6 +130,7 @@ pub use feed::{
 };
 pub use garbage::Garbage;
 pub use hash::KeyHasher;
+pub use keep_log::KeepLog;
 pub use operation::{Condition, Expiry, List, Mode, Operation};
 pub use outcome::{
     CommitOutcome, Decision, KeyState, OperationOutcome, OperationStatus, Outcomes, Refusal,
@@ -138,7 +141,7 @@ pub use read_before::ReadAhead;
 pub use read_view::{Counted, ReadView};
 pub use record::{CommitRun, Source};
 pub use secret::FolderSecret;
-pub use store::{DatabaseInfo, KeepLog, Store, StoreConfig};
+pub use store::{DatabaseInfo, Store, StoreConfig};
 pub use sweep::SWEEP_TAG;
 pub use value::{Entry, Value};
 pub use view::{IndexView, Statistics, View};

@@ -277,3 +277,9 @@ pub const KEPT_LOG_LOOK_MS: u64 = 10_000;
 /// 50 µs. Those of one of its tables are gathered at once, which takes as long for ten million
 /// entries as a table of theirs to grow.
 pub const KEYS_ORDERED_AT_ONCE: usize = 64;
+
+/// Places in the log that are remembered for those who watch, the newest ones: 100 kB.
+pub const LOG_MARKS: usize = 1_024;
+
+/// How far they are apart at least, in bytes, where one reading goes on: a millisecond's reading.
+pub const LOG_MARK_BYTES: usize = 1024 * 1024;

@@ -14,7 +14,7 @@ use crate::feed::{Feeds, LogTail};
 use crate::garbage::Garbage;
 use crate::hash::KeyHasher;
 use crate::index::Index;
-use crate::limits;
+use crate::keep_log::KeepLog;
 use crate::log_statistics::LogStatistics;
 use crate::memory::MemoryIndex;
 use crate::read_room::ReadRoom;
@@ -60,24 +60,6 @@ impl StoreConfig {
             secret: FolderSecret::NONE,
         }
     }
-}
-
-/// How much of the log is kept that no start needs any more, for those who watch: the newest of it,
-/// as long as both hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeepLog {
-    /// At most so many bytes.
-    pub bytes: u64,
-    /// Only what was written within so many milliseconds; `None`: however old it is.
-    pub age_ms: Option<u64>,
-}
-
-impl KeepLog {
-    /// Nothing.
-    pub const NONE: KeepLog = KeepLog {
-        bytes: 0,
-        age_ms: None,
-    };
 }
 
 /// All databases of a server. A handle: clones are the same store.
@@ -455,24 +437,6 @@ impl Store {
             IndexView::Memory(view) => Some(view),
             IndexView::Disk(_) | IndexView::Gone => None,
         }
-    }
-
-    /// Puts more keys of a database in memory in order, a few at a time for as long as `may_go_on`
-    /// says. Returns whether all are, or there is no such database in memory (any more).
-    pub fn order_keys(&self, id: DatabaseId, may_go_on: &mut dyn FnMut() -> bool) -> bool {
-        let Some(database) = self.find(id) else {
-            return true;
-        };
-        let mut state = database.state.write();
-        let Index::Memory(index) = &mut state.index else {
-            return true;
-        };
-        while !index.order_some(limits::KEYS_ORDERED_AT_ONCE) {
-            if !may_go_on() {
-                return false;
-            }
-        }
-        true
     }
 
     /// Figures of a database of either kind, without a look at the device. `None`: there is no such

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::extent::LogExtent;
-use super::group::{Header, LogGroup};
+use super::group::{Header, LogGroup, Position};
 use super::place::{Chain, LogEnd, LogPlace};
 use super::reader::SegmentReader;
 use super::segment::segment_name;
@@ -110,6 +110,11 @@ impl GroupReader {
             end,
             chain,
         })
+    }
+
+    /// Returns up to where it has read or passed over groups; `None`: there was none.
+    pub fn position(&self) -> Option<Position> {
+        self.chain.map(|chain| chain.position)
     }
 
     /// Returns where it stands: behind the group that was last read or passed over; `None`: there

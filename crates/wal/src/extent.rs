@@ -27,6 +27,11 @@ impl LogExtent {
         self.end
     }
 
+    /// Returns the first sequence that it covers; `None`: none.
+    pub fn first_sequence(&self) -> Option<u64> {
+        self.starts.first().map(|start| start.first_sequence)
+    }
+
     /// Whether the log has everything that came after a sequence.
     pub fn reaches_back_to(&self, sequence: u64) -> bool {
         let first = self.starts.first();

@@ -55,6 +55,7 @@ mod copy;
 mod damage;
 mod extent;
 mod group;
+mod kept;
 mod known;
 mod place;
 mod progress;

@@ -60,3 +60,7 @@ pub const SEGMENTS: usize = 1_000_000;
 /// Sequences that are passed over where the newest files of a log are gone, and given up: more than
 /// can have been in them and in what was not logged meanwhile.
 pub const LOST_SEQUENCES: u64 = 1 << 32;
+
+/// Segments that are kept for those who read the log may take so much of the disk that so many
+/// times as much is free beside them: the next snapshot and the log until it is made come first.
+pub const KEPT_ROOM_TIMES: u64 = 2;

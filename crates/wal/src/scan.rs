@@ -17,7 +17,7 @@ use crate::disk::Disk;
 /// What was found in a log.
 #[derive(Debug)]
 pub(super) struct Scan {
-    /// All segments there are, in order.
+    /// All segments that a start needs, in order.
     pub(super) segments: Vec<FoundSegment>,
     /// Where each of the first segments ends: those that have groups that count.
     pub(super) ends: Vec<SegmentEnd>,
@@ -64,14 +64,15 @@ pub(super) enum Files {
 /// What is done with each group that counts; an error refuses the log.
 pub type VisitGroup<'a> = &'a mut dyn FnMut(LogPlace, &LogGroup<'_>) -> Result<(), RecordError>;
 
-/// Reads the whole log. Changes nothing.
+/// Reads the log in these segments. Changes nothing.
 pub(super) fn scan(
     disk: &dyn Disk,
+    segments: Vec<FoundSegment>,
     files: Files,
     visit: VisitGroup<'_>,
 ) -> Result<Scan, ReadError> {
     let mut scan = Scan {
-        segments: segments(disk)?,
+        segments,
         ends: Vec::new(),
         chain: None,
         first_sequence: 0,
@@ -92,7 +93,8 @@ pub(super) fn scan(
     Ok(scan)
 }
 
-fn segments(disk: &dyn Disk) -> Result<Vec<FoundSegment>, ReadError> {
+/// Finds the segments of a log, in order.
+pub(super) fn segments(disk: &dyn Disk) -> Result<Vec<FoundSegment>, ReadError> {
     let list = || -> io::Result<Vec<FoundSegment>> {
         let names = disk.list()?;
         let ordinals = names.iter().filter_map(|name| segment_ordinal(name));
@@ -137,7 +139,7 @@ fn check_no_folder(disk: &dyn Disk, ordinals: &[u64]) -> io::Result<()> {
     Ok(())
 }
 
-fn reader(disk: &dyn Disk, ordinal: u64) -> io::Result<SegmentReader> {
+pub(super) fn reader(disk: &dyn Disk, ordinal: u64) -> io::Result<SegmentReader> {
     SegmentReader::new(disk.open(&segment_name(ordinal))?)
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -143,6 +143,21 @@ impl SegmentDemand {
     }
 }
 
+/// The first segment that a start needs. Shared by the writer and the stock: whether older ones are
+/// still there is no matter.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FirstNeeded(Arc<AtomicU64>);
+
+impl FirstNeeded {
+    pub(super) fn set(&self, ordinal: u64) {
+        self.0.store(ordinal, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// Makes segments ready and takes them back. Its steps take milliseconds or more: it can live on a
 /// thread of its own.
 #[derive(Debug)]
@@ -159,6 +174,7 @@ pub struct SegmentStock {
     broken: bool,
     /// Segments that a start will look for.
     in_use: BTreeSet<u64>,
+    first_needed: FirstNeeded,
     descriptor: SpareDescriptor,
     demand: SegmentDemand,
     listener: Option<Arc<dyn SegmentListener>>,
@@ -192,6 +208,7 @@ impl SegmentStock {
             leaving: VecDeque::new(),
             in_use: BTreeSet::new(),
             broken: false,
+            first_needed: FirstNeeded::default(),
             descriptor: SpareDescriptor::default(),
             demand: SegmentDemand::default(),
             listener: None,
@@ -221,7 +238,9 @@ impl SegmentStock {
             .iter()
             .filter_map(|name| segment_ordinal(name))
             .collect();
-        match self.in_use.difference(&there).next() {
+        let first_needed = self.first_needed.get();
+        let mut gone = self.in_use.difference(&there);
+        match gone.find(|&&ordinal| ordinal >= first_needed) {
             None => Ok(()),
             Some(&gone) => Err(PrepareError::Removed {
                 file: self.disk.describe(&segment_name(gone)),
@@ -232,6 +251,11 @@ impl SegmentStock {
     /// Where is said that somebody waits for the segment that is being prepared.
     pub fn demand(&self) -> SegmentDemand {
         self.demand.clone()
+    }
+
+    /// Where the writer says which segments are needed.
+    pub(super) fn first_needed(&self) -> FirstNeeded {
+        self.first_needed.clone()
     }
 
     /// Where the writer leaves the files that it does not need any more.

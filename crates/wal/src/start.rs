@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use super::damage::Damage;
 use super::group::{ALIGN_BYTES, LogGroup, LogId};
+use super::kept::KeptSegments;
 use super::known::{Known, Misfit};
 use super::limits;
 use super::place::Chain;
 use super::progress::ReadProgress;
 use super::reader::SegmentReader;
 use super::record::{RawRecord, RecordError};
-use super::scan::{Files, ReadError, Scan, scan};
+use super::scan::{Files, ReadError, Scan, scan, segments};
 use super::segment::{
     FoundSegment, PrepareError, RetiredSegment, Segment, SegmentStock, segment_name,
 };
@@ -94,6 +95,9 @@ pub struct Recovered {
     pub closed: bool,
     /// What was given up.
     pub loss: Option<Damage>,
+    /// Older files of it, which were kept for readers alone, are damaged or stand behind a gap, and
+    /// are removed: so many.
+    pub given_up: u64,
 }
 
 /// What is done with each record of a log; an error refuses the log.
@@ -132,7 +136,9 @@ pub fn read<'a>(
         true => Files::Copied,
         false => Files::Own,
     };
-    let mut scan = scan(&*disk, files, &mut |_, group| {
+    // What a snapshot has is not read.
+    let (kept, needed) = KeptSegments::split(&*disk, segments(&*disk)?, base_sequence)?;
+    let mut scan = scan(&*disk, needed, files, &mut |_, group| {
         if group.header.last_sequence > base_sequence {
             bytes += group.header.group_bytes().unwrap_or(0);
         }
@@ -157,6 +163,7 @@ pub fn read<'a>(
         disk,
         config,
         scan,
+        kept,
         bytes,
     })
 }
@@ -166,6 +173,7 @@ pub struct ReadLog<'a> {
     disk: Arc<dyn Disk>,
     config: &'a LogConfig,
     scan: Scan,
+    kept: KeptSegments,
     bytes: u64,
 }
 
@@ -190,6 +198,7 @@ impl ReadLog<'_> {
             disk,
             config,
             scan,
+            kept,
             bytes,
         } = self;
         let segment_bytes = config.segment_bytes.next_multiple_of(ALIGN_BYTES as u64);
@@ -201,6 +210,8 @@ impl ReadLog<'_> {
             scan,
             bytes,
             stock,
+            kept,
+            given_up: Vec::new(),
         };
         match start.scan.chain {
             Some(chain) => start.go_on(chain),
@@ -248,6 +259,9 @@ struct Start<'a> {
     /// Bytes of groups that count.
     bytes: u64,
     stock: SegmentStock,
+    kept: KeptSegments,
+    /// Files that were kept for readers, and are of no use to them.
+    given_up: Vec<FoundSegment>,
 }
 
 impl Start<'_> {
@@ -311,9 +325,16 @@ impl Start<'_> {
             .is_some_and(|segment| segment.ordinal == current.ordinal + 1);
         let next = has_next.then(|| later.remove(0));
         let next = next.map(|next| self.open_next(&next)).transpose()?;
+        let mut kept = std::mem::take(&mut self.kept);
+        let first_sequence = match kept.full.is_empty() {
+            true => self.scan.first_sequence,
+            false => kept.first_sequence,
+        };
+        kept.full.extend(full);
+        self.given_up = kept.given_up;
         let tail = Tail {
-            first_sequence: self.scan.first_sequence,
-            full: full.collect(),
+            first_sequence,
+            full: kept.full,
             current,
             used_bytes: end.used_bytes,
             next,
@@ -352,7 +373,8 @@ impl Start<'_> {
         // Until the first segment is full, which leaves one.
         let file = self.disk.open(&segment_name(tail.current.ordinal));
         descriptor.keep(file.map_err(|source| folder_error(&*self.disk, source))?);
-        let mut log = LogWriter::new(self.disk, tail, descriptor);
+        let first_needed = self.stock.first_needed();
+        let mut log = LogWriter::new(self.disk, tail, (descriptor, first_needed));
         if log.is_short_of(ALIGN_BYTES as u64)
             && let Some(wanted) = log.wanted_segment()
         {
@@ -361,7 +383,8 @@ impl Start<'_> {
         log.write_opening(base + 1, new_history, self.config.now_ms)?;
         // They go after the opening group: until it is durable, what is in them may be what tells
         // of damage.
-        let unused = later.iter().rev().map(retired).collect();
+        let later = later.iter().rev();
+        let unused = self.given_up.iter().chain(later).map(retired).collect();
         let recovered = Recovered {
             history_id: log.history_id(),
             created,
@@ -374,6 +397,7 @@ impl Start<'_> {
             wall_ms: chain.wall_ms,
             closed: scan.closed,
             loss: scan.damage,
+            given_up: self.given_up.len() as u64,
         };
         let open = OpenLog {
             log,

@@ -2,7 +2,7 @@
 
 use super::damage::Damage;
 use super::known::{Known, Misfit};
-use super::scan::{Files, ReadError, Scan, SegmentEnd, VisitGroup, scan};
+use super::scan::{Files, ReadError, Scan, SegmentEnd, VisitGroup, scan, segments};
 use super::segment::{FoundSegment, segment_name};
 use crate::disk::Disk;
 
@@ -89,7 +89,8 @@ pub fn verify_known(
 }
 
 fn read(disk: &dyn Disk, files: Files, visit: VisitGroup<'_>) -> Result<Scan, ReadError> {
-    scan(disk, files, &mut |place, group| {
+    let segments = segments(disk)?;
+    scan(disk, segments, files, &mut |place, group| {
         for record in group.records() {
             record?;
         }

@@ -9,7 +9,8 @@ use super::group::{GroupBuffer, Header, LogId, Position};
 use super::limits;
 use super::place::{Chain, LogEnd, LogPlace};
 use super::segment::{
-    ReadySegment, RetiredSegment, Segment, SpareDescriptor, WantedSegment, segment_name,
+    FirstNeeded, ReadySegment, RetiredSegment, Segment, SpareDescriptor, WantedSegment,
+    segment_name,
 };
 use crate::disk::{Advised, Disk};
 
@@ -41,6 +42,9 @@ pub struct Kept {
     pub bytes: u64,
     /// Only those with a group that was written after this time, in milliseconds since 1970.
     pub behind_ms: u64,
+    /// What the disk has free: they take at most a part of it
+    /// ([`KEPT_ROOM_TIMES`](limits::KEPT_ROOM_TIMES)), so that they are in nobody's way.
+    pub free_bytes: u64,
 }
 
 impl Kept {
@@ -48,7 +52,14 @@ impl Kept {
     pub const NONE: Kept = Kept {
         bytes: 0,
         behind_ms: 0,
+        free_bytes: 0,
     };
+
+    /// What may be kept of segments that take so many bytes.
+    fn bound_bytes(&self, unneeded_bytes: u64) -> u64 {
+        let room_bytes = self.free_bytes.saturating_add(unneeded_bytes);
+        self.bytes.min(room_bytes / (limits::KEPT_ROOM_TIMES + 1))
+    }
 }
 
 /// What is special about a group.
@@ -79,6 +90,7 @@ pub struct LogWriter {
     work: LogWork,
     /// Where the file of a segment goes that is full.
     descriptor: SpareDescriptor,
+    first_needed: FirstNeeded,
 }
 
 /// What a writer has done since it was opened.
@@ -109,10 +121,15 @@ pub(super) struct Tail {
 
 impl LogWriter {
     /// Goes on behind `tail`, all of which is durable.
-    pub(super) fn new(disk: Arc<dyn Disk>, tail: Tail, descriptor: SpareDescriptor) -> LogWriter {
+    pub(super) fn new(
+        disk: Arc<dyn Disk>,
+        tail: Tail,
+        (descriptor, first_needed): (SpareDescriptor, FirstNeeded),
+    ) -> LogWriter {
         let starts = starts(tail.first_sequence, &tail.full, &tail.current);
         LogWriter {
             descriptor,
+            first_needed,
             disk,
             starts: Arc::new(starts),
             full: tail.full,
@@ -299,11 +316,14 @@ impl LogWriter {
             full.last.sequence > sequence || full.last.group >= self.durable.group
         };
         let not_needed = self.full.iter().take_while(|full| !is_needed(full)).count();
+        let first_needed = self.full.get(not_needed);
+        (self.first_needed).set(first_needed.map_or(self.current.ordinal, |full| full.ordinal));
+        let unneeded = self.full.range(..not_needed);
+        let bound_bytes = kept.bound_bytes(unneeded.clone().map(|full| full.bytes).sum());
         let mut kept_bytes = 0;
-        let newest_first = self.full.range(..not_needed).rev();
-        let staying = newest_first.take_while(|full| {
+        let staying = unneeded.rev().take_while(|full| {
             kept_bytes += full.bytes;
-            kept_bytes <= kept.bytes && full.wall_ms > kept.behind_ms
+            kept_bytes <= bound_bytes && full.wall_ms > kept.behind_ms
         });
         let retired = not_needed - staying.count();
         if retired > 0 {

@@ -162,8 +162,8 @@ pub struct ServeArguments {
     /// what was written within a time, such as 1h; 0 for nothing
     ///
     /// Whoever watches a database of the folder can go on from a point that lies so far back, also
-    /// after a restart. A start reads all of it. Whole files are kept, and none while the disk has
-    /// no room for the next one. [default: 64MiB]
+    /// after a restart. Whole files are kept, as far as twice as much of the disk stays free beside
+    /// them. [default: 64MiB]
     #[arg(long, value_name = "SIZE|TIME", env = "PELTON_KEEP_LOG")]
     #[serde(default, deserialize_with = "from_text")]
     pub keep_log: Option<KeptAmount>,

@@ -43,6 +43,13 @@ pub(super) fn log_recovered(recovered: &Recovered) {
              rotated in it are good again; look at `pelton token list`, and revoke them once more"
         );
     }
+    if recovered.given_up > 0 {
+        tracing::warn!(
+            "{} of the log that --keep-log keeps for those who watch are damaged, or stand before \
+             one that is missing, and are removed: nothing else needs them",
+            counted(recovered.given_up, "file", "files")
+        );
+    }
     let records = counted(*records, "record", "records");
     if recovered.created {
         tracing::info!("the data folder is new");

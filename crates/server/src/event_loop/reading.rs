@@ -4,7 +4,7 @@
 use net::{ConnectionId, Connections};
 use service::services::{no_reader, reads_wait};
 use store::tree::{Fetch, Fetched, ReadPlan, TreeIndex};
-use store::{DatabaseId, IndexView, LogReadError, NextCommits, ReadView, Store, View};
+use store::{DatabaseId, IndexView, LogReadError, NextCommits, ReadView, Store, View, WatchError};
 
 use super::LoopState;
 use super::handler::LoopHandler;
@@ -193,6 +193,10 @@ impl LoopHandler {
         commits: Result<NextCommits, LogReadError>,
     ) {
         let LogRead { call, reading, .. } = *read;
+        if let Err(LogReadError::Failed(WatchError::Unreadable(why))) = &commits {
+            self.state
+                .tell_unread("the log, for a call that watches,", why);
+        }
         self.with_call(connections, call, |state, rpc, io, call| {
             state.log_read(rpc, io, call, reading, commits);
         });

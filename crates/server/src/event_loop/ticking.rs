@@ -1,5 +1,7 @@
 //! What a loop does once in every tick, beside the calls that came in.
 
+use std::fmt::Display;
+
 use service::identities::NEVER_MS;
 use store::tree::TreeError;
 use store::{Outcomes, ReadAhead, WriteBatch};
@@ -111,12 +113,17 @@ impl LoopState {
 
     /// Says that a database on disk could not be read, but not for every read.
     pub(super) fn tell_damage(&mut self, why: &TreeError) {
+        self.tell_unread("a database on disk", why);
+    }
+
+    /// Says now and then what could not be read.
+    pub(super) fn tell_unread(&mut self, what: &str, why: &dyn Display) {
         let now_ns = self.context.clock.tick_ns();
         let interval_ns = limits::DAMAGE_TOLD_MS * 1_000_000;
         let is_due = |told_ns| now_ns.saturating_sub(told_ns) >= interval_ns;
         if self.damage_told_ns.is_none_or(is_due) {
             self.damage_told_ns = Some(now_ns);
-            let words = format!("a database on disk could not be read: {why}");
+            let words = format!("{what} could not be read: {why}");
             self.context.settings.log.storage(&words);
         }
     }

@@ -520,6 +520,11 @@ fn refusal(error: WatchError) -> Status {
         WatchError::Lost { .. } | WatchError::Ahead { .. } => {
             Status::new(Code::OutOfRange, format!("{error}"))
         }
-        WatchError::Unreadable(_) => Status::new(Code::Internal, format!("{error}")),
+        // Where it is, and what is wrong with it, the server's own log says.
+        WatchError::Unreadable(_) => Status::new(
+            Code::OutOfRange,
+            "the changes behind WatchRequest.resume cannot be read any more: read the range anew, \
+             and watch from the sequence of that read",
+        ),
     }
 }

@@ -30,10 +30,11 @@ use crate::batch::WriteBatch;
 use crate::clock::Clock;
 use crate::garbage::Garbage;
 use crate::index::Index;
+use crate::keep_log::KeepLog;
 use crate::log_statistics::LogStatistics;
 use crate::outcome::{Outcomes, Refusal};
 use crate::snapshot::{Header, SnapshotError, SnapshotReport};
-use crate::store::{KeepLog, Store};
+use crate::store::Store;
 use crate::tree::{TreeIndex, Trees};
 
 /// Commits the write batches of loops to databases with a log. A value without thread and clock;
@@ -535,7 +536,9 @@ impl DurableCommitter {
     /// what the log holds up to a sequence, and that are not to be kept: they are for
     /// [`SegmentStock::retire`].
     pub(super) fn retire_through(&mut self, sequence: u64, now_ms: u64) -> Vec<RetiredSegment> {
-        let retired = self.segments.retire_through(sequence, now_ms);
+        // Where the disk does not tell, as if there were none.
+        let free_bytes = self.snapshots.disk().free_bytes().unwrap_or(0);
+        let retired = (self.segments).retire_through(sequence, now_ms, free_bytes);
         self.show_statistics();
         retired
     }

@@ -7,8 +7,8 @@ use wal::{
 };
 
 use super::event::Event;
+use crate::keep_log::KeepLog;
 use crate::outcome::Refusal;
-use crate::store::KeepLog;
 
 /// The log of a committer, and what makes its segments ready.
 #[derive(Debug)]
@@ -150,13 +150,19 @@ impl LogSegments {
     ///
     /// A lower sequence than before is no other one: then those go that were kept, and are too many
     /// or too old now.
-    pub(super) fn retire_through(&mut self, sequence: u64, now_ms: u64) -> Vec<RetiredSegment> {
+    pub(super) fn retire_through(
+        &mut self,
+        sequence: u64,
+        now_ms: u64,
+        free_bytes: u64,
+    ) -> Vec<RetiredSegment> {
         self.unneeded_sequence = self.unneeded_sequence.max(sequence);
         // Whoever writes comes before those who watch.
         let kept = match self.is_full() {
             true => Kept::NONE,
             false => Kept {
                 bytes: self.keep.bytes,
+                free_bytes,
                 behind_ms: self
                     .keep
                     .age_ms

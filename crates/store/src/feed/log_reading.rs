@@ -1,5 +1,6 @@
 //! Reading on from the log where memory has no more.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
@@ -17,6 +18,39 @@ use crate::log::{Record, RecordKind, records};
 pub(crate) struct LogTail {
     disk: OnceLock<Arc<dyn Disk>>,
     extent: Mutex<Option<LogExtent>>,
+    marks: Mutex<LogMarks>,
+}
+
+/// Places that readings have come by, so that another one need not look for them from the beginning
+/// of their segment on.
+#[derive(Debug, Default)]
+struct LogMarks {
+    /// By the last commit before them.
+    places: BTreeMap<u64, LogCursor>,
+}
+
+impl LogMarks {
+    /// Returns the nearest place from which on all is found that comes behind a commit, in a log
+    /// that begins with the sequence `first`.
+    fn before(&self, position: u64, first: u64) -> Option<LogCursor> {
+        if position < first {
+            return None;
+        }
+        let (_, cursor) = self.places.range(first..=position).next_back()?;
+        Some(*cursor)
+    }
+
+    fn add(&mut self, position: u64, cursor: LogCursor) {
+        self.places.insert(position, cursor);
+        if self.places.len() > limits::LOG_MARKS {
+            self.places.pop_first();
+        }
+    }
+
+    /// What is before a commit is gone, or was written anew.
+    fn forget_before(&mut self, position: u64) {
+        self.places = self.places.split_off(&position);
+    }
 }
 
 impl LogTail {
@@ -129,6 +163,11 @@ impl LogReading {
     pub fn run(&mut self, bytes: usize, claimed_bytes: usize) -> Result<NextCommits, LogReadError> {
         let tail = Arc::clone(&self.tail);
         let (disk, extent) = tail.get().ok_or_else(|| self.lost())?;
+        if self.cursor.is_none()
+            && let Some(first) = extent.first_sequence()
+        {
+            self.cursor = tail.marks.lock().before(self.position, first);
+        }
         let groups = match self.cursor {
             Some(cursor) => GroupReader::resume(Arc::clone(disk), cursor, &extent),
             None => GroupReader::open_behind(Arc::clone(disk), self.position, &extent),
@@ -159,7 +198,7 @@ impl LogReading {
             bytes: 0,
         };
         let mut position = self.position;
-        let mut scanned_bytes = 0;
+        let (mut scanned_bytes, mut marked_bytes) = (0, 0);
         while position < self.through
             && piece.bytes < bytes
             && scanned_bytes < limits::LOG_SCAN_BYTES
@@ -167,6 +206,12 @@ impl LogReading {
         {
             if piece.bytes.saturating_add(self.needed_bytes(groups)?) > claimed_bytes {
                 break;
+            }
+            if scanned_bytes >= marked_bytes + limits::LOG_MARK_BYTES
+                && let (Some(before), Some(cursor)) = (groups.position(), groups.cursor())
+            {
+                marked_bytes = scanned_bytes;
+                self.tail.marks.lock().add(before.sequence, cursor);
             }
             let group = groups.next().map_err(|error| self.failed(&error))?;
             let Some(group) = group else {
@@ -257,6 +302,10 @@ impl LogReading {
 
     /// What is not there any more, as it was retired, is lost; all else is worth a word.
     fn failed(&self, error: &GroupError) -> WatchError {
+        self.tail
+            .marks
+            .lock()
+            .forget_before(self.position.saturating_add(1));
         match self.tail.reaches_back_to(self.position) {
             true => WatchError::Unreadable(error.to_string()),
             false => self.lost(),

@@ -5,8 +5,8 @@
 //!   slots is a 256th of the stall.
 //! - **One ordered index** of the keys alone, which only inserts and removals touch. Scans walk it
 //!   and look each key up. An ordered index per table would have to be merged at each scan, which
-//!   costs a hundred times as much for short ones. Where nobody may ever ask for an order, it is made
-//!   when somebody does (`order.rs`).
+//!   costs a hundred times as much for short ones. Where nobody may ever ask for an order, it is
+//!   made when somebody does (`order.rs`).
 //! - **One index of expiries**, touched only by entries that have one.
 
 mod defragment;

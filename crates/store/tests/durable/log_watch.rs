@@ -12,7 +12,8 @@ use store::{
 };
 use testkit::Random;
 use testkit::suite::{StandingClock, append, delete, put};
-use wal::disk::SimulatedDisk;
+use wal::LogConfig;
+use wal::disk::{Disk, SimulatedDisk, Step};
 
 use crate::bench::{SEGMENT_BYTES, log_config};
 use crate::snapshots::config;
@@ -32,6 +33,7 @@ struct Watched {
     mailbox: Mailbox,
     clock: StandingClock,
     keep_log: KeepLog,
+    segment_bytes: u64,
     watchers: BTreeMap<DatabaseId, Watcher>,
     /// What they have heard, by database and commit.
     heard: BTreeMap<DatabaseId, BTreeMap<u64, Told>>,
@@ -53,12 +55,16 @@ fn told(commit: &FeedCommit) -> Told {
     commit.changes().map(of).collect()
 }
 
-fn open(disk: &SimulatedDisk, keep_log: KeepLog) -> (Store, CommitLoop, u64) {
+fn open(disk: &SimulatedDisk, keep_log: KeepLog, segment_bytes: u64) -> (Store, CommitLoop, u64) {
+    let log_config = LogConfig {
+        segment_bytes,
+        ..log_config()
+    };
     let config = StoreConfig {
         keep_log,
         ..config()
     };
-    let opened = Store::open(config, Arc::new(disk.clone()), &log_config());
+    let opened = Store::open(config, Arc::new(disk.clone()), &log_config);
     let Opened {
         store,
         committer,
@@ -70,7 +76,11 @@ fn open(disk: &SimulatedDisk, keep_log: KeepLog) -> (Store, CommitLoop, u64) {
 
 impl Watched {
     fn new(disk: &SimulatedDisk, keep_log: KeepLog) -> Watched {
-        let (store, rounds, _) = open(disk, keep_log);
+        Watched::with_segments(disk, keep_log, SEGMENT_BYTES)
+    }
+
+    fn with_segments(disk: &SimulatedDisk, keep_log: KeepLog, segment_bytes: u64) -> Watched {
+        let (store, rounds, _) = open(disk, keep_log, segment_bytes);
         let mailbox = rounds.register(Box::new(|| ()));
         let mut watched = Watched {
             store,
@@ -78,6 +88,7 @@ impl Watched {
             mailbox,
             clock: StandingClock { now_ms: 1000 },
             keep_log,
+            segment_bytes,
             watchers: BTreeMap::new(),
             heard: BTreeMap::new(),
             points: Vec::new(),
@@ -175,7 +186,7 @@ impl Watched {
             1 => disk.kill(),
             _ => disk.lose_power(),
         }
-        let (store, rounds, last_sequence) = open(disk, old.keep_log);
+        let (store, rounds, last_sequence) = open(disk, old.keep_log, old.segment_bytes);
         let mailbox = rounds.register(Box::new(|| ()));
         let is_there = |point: &(DatabaseId, u64)| point.1 <= last_sequence;
         let (points, gone) = old.points.into_iter().partition(is_there);
@@ -194,6 +205,7 @@ impl Watched {
             heard,
             points,
             taken_back,
+            segment_bytes: old.segment_bytes,
             ..std::mem::replace(
                 self,
                 Watched::new(&testkit::simulated_disk(0), old.keep_log),
@@ -446,6 +458,130 @@ fn a_point_from_before_a_database_was_made_is_lost() {
             watched.check(*made.expect("it was watched"), &mut random),
             Ok(true)
         );
+    }
+}
+
+/// What a snapshot has is not read from the log, so it may be damaged there: nothing is refused,
+/// and nothing lost but what those hear who watch from before that.
+#[test]
+fn damage_to_what_is_kept_for_those_who_watch_loses_nothing_else() {
+    let write = |disk: &SimulatedDisk, name: &str, bytes: &[u8], offset| {
+        let file = disk.open(name).expect("it is there");
+        file.write_all_at(bytes, offset).expect("the disk is well");
+        file.sync().expect("the disk is well");
+    };
+    let harm = |number, disk: &SimulatedDisk, kept: &[String]| match number {
+        0 => disk.remove(&kept[1]).expect("it is there"),
+        1 => write(disk, &kept[1], &[7; 512], 4096),
+        2 => write(disk, &kept[1], &[0; 512], 0),
+        3 => {
+            let file = disk.open(&kept[0]).expect("it is there");
+            file.set_len(100).expect("the disk is well");
+            file.sync().expect("the disk is well");
+        }
+        _ => kept
+            .iter()
+            .for_each(|name| disk.remove(name).expect("it is there")),
+    };
+    for number in 0..5 {
+        let disk = testkit::simulated_disk(1);
+        let mut watched = Watched::new(&disk, KEEP_ALL);
+        for key in 0..60_u32 {
+            watched.put(DatabaseId::DEFAULT, &key.to_be_bytes(), &[1; 8000]);
+        }
+        let first = watched.points[0];
+        let kept: Vec<String> = segment_names(&disk);
+        watched.snapshot();
+        for key in 100..160_u32 {
+            watched.put(DatabaseId::DEFAULT, &key.to_be_bytes(), &[2; 8000]);
+        }
+        let behind = watched.points[watched.points.len() - 20];
+        // The last of them is the one that was written to when the snapshot was made.
+        let kept = &kept[..kept.len() - 3];
+        harm(number, &disk, kept);
+        let mut random = Random::new(1);
+        for way in [1, 0, 2] {
+            watched.restart(&disk, way);
+            let view = watched
+                .store
+                .view(DatabaseId::DEFAULT)
+                .expect("it is there");
+            assert_eq!(view.statistics().entries, 120, "harm {number}");
+            drop(view);
+            assert_eq!(
+                watched.check(behind, &mut random),
+                Ok(true),
+                "harm {number}"
+            );
+            let lost = watched.check(first, &mut random);
+            let is_lost = matches!(
+                lost,
+                Err(WatchError::Lost { .. } | WatchError::Unreadable(_))
+            );
+            assert!(is_lost, "harm {number}: {lost:?}");
+            // Writing goes on.
+            watched.put(DatabaseId::DEFAULT, b"more", b"value");
+            watched.commit(DatabaseId::DEFAULT, &[vec![delete(b"more")]]);
+        }
+        assert!(!segment_names(&disk).contains(&kept[1]) || number == 1 || number == 3);
+    }
+}
+
+fn segment_names(disk: &SimulatedDisk) -> Vec<String> {
+    let mut names = disk.list().expect("the disk is well");
+    names.retain(|name| wal::is_segment(name));
+    names.sort();
+    names
+}
+
+/// What is kept leaves room for a snapshot, and for the log until that is made.
+#[test]
+fn what_is_kept_takes_a_third_of_a_small_disk_at_most() {
+    let disk = testkit::simulated_disk(1);
+    let mut watched = Watched::new(&disk, KEEP_ALL);
+    disk.set_capacity_bytes(40 * SEGMENT_BYTES);
+    for turn in 0..12_u32 {
+        for key in 0..30_u32 {
+            watched.put(DatabaseId::DEFAULT, &key.to_be_bytes(), &[turn as u8; 8000]);
+        }
+        watched.snapshot();
+        let free_bytes = disk.free_bytes().expect("it says so");
+        let log_bytes = segment_names(&disk).len() as u64 * SEGMENT_BYTES;
+        assert!(
+            free_bytes + 4 * SEGMENT_BYTES > 12 * SEGMENT_BYTES,
+            "{turn}: {free_bytes}"
+        );
+        assert!(
+            turn < 6 || log_bytes > 5 * SEGMENT_BYTES,
+            "{turn}: {log_bytes}"
+        );
+    }
+}
+
+/// Readings that come by where others were begin there: a segment is looked through once.
+#[test]
+fn a_place_that_one_has_found_is_not_looked_for_again() {
+    let disk = testkit::simulated_disk(1);
+    let mut watched = Watched::with_segments(&disk, KEEP_ALL, 16 << 20);
+    let mut random = Random::new(1);
+    let reads = |watched: &Watched, point, random: &mut Random| {
+        let count = || {
+            let accesses = disk.accesses();
+            accesses.iter().filter(|step| **step == Step::Read).count()
+        };
+        let before = count();
+        assert_eq!(watched.check(point, random), Ok(true));
+        count() - before
+    };
+    for key in 0..100_u32 {
+        watched.put(DatabaseId::DEFAULT, &key.to_be_bytes(), &[1; 100_000]);
+    }
+    watched.restart(&disk, 0);
+    let point = watched.points[watched.points.len() - 4];
+    let first = reads(&watched, point, &mut random);
+    for _ in 0..2 {
+        let next = reads(&watched, point, &mut random);
+        assert!(first > 8 && next < first / 2, "{first} reads, then {next}");
     }
 }
 

@@ -613,7 +613,7 @@ fn a_log_that_cannot_be_read_ends_the_call() {
     let (store, _) = logged();
     let shared = Shared { store, ..shared() };
     for (error, code) in [
-        (WatchError::Unreadable("why".into()), Code::Internal),
+        (WatchError::Unreadable("why".into()), Code::OutOfRange),
         (
             WatchError::Lost {
                 asked: 1,
