@@ -66,6 +66,7 @@ fn the_steady_state_allocates_nothing() {
         let writes = measure(|| run(&mut batch, &mut committer, &mut outcomes, &keys, commits));
         assert_eq!(writes.count_total, 0, "writes in {commits} commits");
     }
+    assert!(store.order_keys(DatabaseId::DEFAULT, &mut || true));
     let reads = measure(|| {
         let view = store.view(DatabaseId::DEFAULT).expect("it always exists");
         for key in &keys {

@@ -15,8 +15,9 @@ pub enum SuiteView<'a> {
 }
 
 impl<'a> SuiteView<'a> {
-    /// The view of a database; `None`: there is no such database.
+    /// The view of a database, whose keys are in order; `None`: there is no such database.
     pub fn of(store: &'a Store, id: DatabaseId) -> Option<SuiteView<'a>> {
+        store.order_keys(id, &mut || true);
         let tree = store.tree(id).map(|tree| SuiteView::Tree(tree.view()));
         tree.or_else(|| store.view(id).map(SuiteView::Memory))
     }
