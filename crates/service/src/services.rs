@@ -118,6 +118,7 @@ impl PlanReads for Call {
     fn reads_in_order(&self) -> bool {
         match self {
             Call::KeyValue(state) => state.reads_in_order(),
+            Call::Tkrzw(state) => state.reads_in_order(),
             _ => false,
         }
     }

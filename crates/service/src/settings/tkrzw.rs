@@ -97,7 +97,7 @@ impl DatabaseClass {
         DatabaseClass::of_extension(name)
     }
 
-    /// Returns whether the records of the class have an order. Those of the others are kept in
+    /// Returns whether the records of the class have an order. Those of the others are walked in
     /// order all the same, but clients are told what they were told before.
     pub const fn is_ordered(self) -> bool {
         use DatabaseClass as C;

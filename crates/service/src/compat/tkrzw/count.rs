@@ -43,6 +43,11 @@ impl Count {
         }))))
     }
 
+    /// Whether it walks over keys: all of a database are counted without that.
+    pub(super) fn reads_in_order(&self) -> bool {
+        self.passed.is_some()
+    }
+
     fn range(&self) -> Range<'_> {
         let passed = self.passed.as_deref();
         Range {

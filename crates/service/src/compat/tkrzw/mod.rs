@@ -170,6 +170,17 @@ impl PlanReads for TkrzwCall {
             _ => debug_assert!(false, "nothing was to be read"),
         }
     }
+
+    fn reads_in_order(&self) -> bool {
+        match &self.step {
+            TkrzwStep::Push(_)
+            | TkrzwStep::Pop(_)
+            | TkrzwStep::Search(_)
+            | TkrzwStep::Iterate(_) => true,
+            TkrzwStep::Count(call) => call.reads_in_order(),
+            _ => false,
+        }
+    }
 }
 
 impl<A: TkrzwActions> CallSteps<A> for TkrzwCall {
