@@ -40,6 +40,7 @@ RIGHTS = [
     "service:ydb-ping",
     "service:brpc-echo",
     "service:srpc-benchmark",
+    "service:tkrzw",
 ]
 
 

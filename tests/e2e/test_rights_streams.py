@@ -61,6 +61,10 @@ REQUEST_STREAMS = {
     "grpc.testing.TestService/FullDuplexCall": nothing,
     "grpc.testing.TestService/HalfDuplexCall": nothing,
     "Ydb.Debug.V1.DebugService/PingStream": nothing,
+    "tkrzw_rpc.DBMService/Stream": REQUESTS["tkrzw_rpc.DBMService/Stream"]["read"],
+    "tkrzw_rpc.DBMService/Iterate": REQUESTS["tkrzw_rpc.DBMService/Iterate"]["read"],
+    "tkrzw.DBMService/Stream": REQUESTS["tkrzw.DBMService/Stream"]["read"],
+    "tkrzw.DBMService/Iterate": REQUESTS["tkrzw.DBMService/Iterate"]["read"],
 }
 RESPONSE_STREAMS = {
     "pelton.v1.KeyValue/Scan": lambda _: kv_pb2.ScanRequest(),
@@ -73,6 +77,8 @@ RESPONSE_STREAMS = {
 # They last as long as their work, which a test cannot hold up. The end of calls of any method is in
 # crates/server/src/tests/identities.rs.
 BRIEF = {"pelton.v1.Admin/ConvertDatabase", "pelton.v1.Admin/Backup"}
+# They are refused.
+BRIEF |= {"tkrzw_rpc.DBMService/Replicate", "tkrzw.DBMService/Replicate"}
 # Plain requests that are open: an upload and a download.
 PLAIN_STREAMS = {
     "http.Blob/PUT": (("PUT", "/blob/uploaded-too"), False),

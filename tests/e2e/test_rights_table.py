@@ -44,6 +44,7 @@ RIGHTS = [
     "service:ydb-ping",
     "service:brpc-echo",
     "service:srpc-benchmark",
+    "service:tkrzw",
 ]
 # No longer good, by how that came.
 GONE = ["revoked", "rotated", "expired"]

@@ -11,6 +11,7 @@ import re
 import grpc
 import pages
 from compat import brpc_echo_pb2, gupload_pb2
+from compat import tkrzw_pb2, tkrzw_rpc_pb2
 from google.protobuf import descriptor_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 from pelton.v1 import admin_pb2 as admin
@@ -207,6 +208,56 @@ REQUESTS = {
     "BenchmarkPB/echo_pb": nothing,
     "BenchmarkPB/slow_pb": nothing,
 }
+TKRZW_METHODS = [
+    "Echo",
+    "Inspect",
+    "Get",
+    "GetMulti",
+    "Set",
+    "SetMulti",
+    "Remove",
+    "RemoveMulti",
+    "Append",
+    "AppendMulti",
+    "CompareExchange",
+    "Increment",
+    "CompareExchangeMulti",
+    "Rekey",
+    "PopFirst",
+    "PushLast",
+    "Count",
+    "GetFileSize",
+    "Clear",
+    "Rebuild",
+    "ShouldBeRebuilt",
+    "Synchronize",
+    "Search",
+    "Replicate",
+    "ChangeMaster",
+]
+NOT_BEFORE = {"Rekey", "PopFirst", "PushLast"}
+TKRZW_ITERATE = {
+    "read": lambda _: tkrzw_rpc_pb2.IterateRequest(),
+    "write": lambda _: tkrzw_rpc_pb2.IterateRequest(operation=9),
+}
+
+
+def tkrzw_stream(messages):
+    get, set_one = tkrzw_rpc_pb2.GetRequest(), tkrzw_rpc_pb2.SetRequest(key=KEY)
+    return {
+        "read": lambda _: messages.StreamRequest(get_request=get),
+        "write": lambda _: messages.StreamRequest(set_request=set_one),
+    }
+
+
+for package, messages, left_out in (
+    ("tkrzw_rpc", tkrzw_rpc_pb2, set()),
+    ("tkrzw", tkrzw_pb2, NOT_BEFORE),
+):
+    names = (name for name in TKRZW_METHODS if name not in left_out)
+    REQUESTS |= {f"{package}.DBMService/{name}": nothing for name in names}
+    REQUESTS[f"{package}.DBMService/Iterate"] = TKRZW_ITERATE
+    REQUESTS[f"{package}.DBMService/Stream"] = tkrzw_stream(messages)
 # Plain requests: method and path.
 PLAIN_REQUESTS = {
     "http.Blob/PUT": ("PUT", f"/blob/{BLOB}"),

@@ -20,12 +20,20 @@ class Server:
     """Starts a server on a free port of the loopback interface, or where the arguments say.
 
     `prefix` is a command that runs it, and `variables` are settings in its environment. With none
-    to `listen`, these say where, and `count` how many addresses that are. Ends it by its process id
-    when the `with` block ends, however that comes about.
+    to `listen`, these say where, and `count` how many addresses that are. With a `command` that is
+    run instead, with the words given and no settings. Ends it by its process id when the `with`
+    block ends, however that comes about.
     """
 
     def __init__(
-        self, binary, *arguments, listen=("127.0.0.1:0",), prefix=(), variables=(), count=None
+        self,
+        binary,
+        *arguments,
+        listen=("127.0.0.1:0",),
+        prefix=(),
+        variables=(),
+        count=None,
+        command=None,
     ):
         self.lines = []
         self.addresses = []
@@ -46,7 +54,7 @@ class Server:
         if not {"--data", "--durability", "--config"} & set(arguments) and not variables:
             environment["PELTON_DURABILITY"] = "volatile"
         self.process = subprocess.Popen(
-            [*prefix, binary, "serve", *listens, *arguments],
+            [*prefix, binary, *(command or ["serve", *listens, *arguments])],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

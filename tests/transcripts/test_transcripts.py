@@ -98,7 +98,7 @@ def leaves(binary, *words):
     if not listed:
         yield words
         return
-    for name in re.findall(r"^  ([a-z]+)", listed[1], re.MULTILINE):
+    for name in re.findall(r"^  ([a-z-]+)", listed[1], re.MULTILINE):
         if name != "help":
             yield from leaves(binary, *words, name)
 

@@ -30,6 +30,8 @@ mod method;
 pub mod reflection;
 pub mod rpc;
 pub mod srpc_benchmark;
+pub mod tkrzw;
+pub mod tkrzw_before;
 pub mod ydb_ping;
 
 pub use method::{CallKind, Method};

@@ -179,3 +179,9 @@ pub const STDOUT_WAIT_MS: u64 = 5_000;
 /// of the usual size, so that a watcher that was cut off, or a restart, finds some seconds of
 /// writing also where the log has just been shortened.
 pub const KEEP_LOG_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Databases of one `pelton tkrzw-server`: as many as tkrzw_server takes.
+pub const TKRZW_DATABASES: usize = 200;
+
+/// Longest `--shutdown_wait` of it, one day: more is a mistake of units.
+pub const TKRZW_SHUTDOWN_S_MAX: f64 = 24.0 * 60.0 * 60.0;

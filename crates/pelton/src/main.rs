@@ -54,6 +54,7 @@ mod size;
 mod start;
 mod start_signals;
 mod time_source;
+mod tkrzw_server;
 mod watchdog;
 
 use std::io;
@@ -80,7 +81,7 @@ fn main() -> ExitCode {
     // Before the command line is read, which takes longer than the rest of this.
     let is_server = std::env::args_os()
         .nth(1)
-        .is_some_and(|word| word == "serve");
+        .is_some_and(|word| word == "serve" || word == "tkrzw-server");
     let signals = is_server.then(StartSignals::listen);
     interrupt::ignore_file_size_signal();
     let format = arguments::output_format(std::env::args_os(), std::env::var_os("PELTON_OUTPUT"));
@@ -95,7 +96,11 @@ fn main() -> ExitCode {
     // Completions are made wherever a shell starts; the server tells of its own.
     let is_silent = matches!(
         arguments.command,
-        Command::Serve(_) | Command::Config(_) | Command::Completions(_) | Command::Man(_)
+        Command::Serve(_)
+            | Command::TkrzwServer(_)
+            | Command::Config(_)
+            | Command::Completions(_)
+            | Command::Man(_)
     );
     if !is_silent && let Some(warning) = settings::warning_of_misspelt_variables() {
         report::warn(&warning, format);
@@ -136,16 +141,24 @@ fn end_usage(error: &clap::Error, format: OutputFormat) -> ! {
     }
 }
 
+/// Returns what ends a server while it starts, whose files are its own.
+fn server_signals(signals: Option<io::Result<StartSignals>>) -> Result<StartSignals, Failure> {
+    let signals = signals.unwrap_or_else(StartSignals::listen);
+    own_files::deny_others();
+    signals.map_err(Failure::signals)
+}
+
 fn run(
     command: &Command,
     matches: &ArgMatches,
     signals: Option<io::Result<StartSignals>>,
 ) -> Result<Exit, Failure> {
     match command {
-        Command::Serve(arguments) => {
-            let signals = signals.unwrap_or_else(StartSignals::listen);
-            own_files::deny_others();
-            serve::serve(arguments, signals.map_err(Failure::signals)?)
+        Command::Serve(arguments) => serve::serve(arguments, server_signals(signals)?),
+        Command::TkrzwServer(arguments) => {
+            let signals = server_signals(signals)?;
+            let (plan, settings) = tkrzw_server::prepare(arguments, serve::is_of_network)?;
+            serve::serve_as(&settings, Some(&plan), signals)
         }
         Command::Put(arguments) => command::put(arguments),
         Command::Get(arguments) => command::get(arguments),

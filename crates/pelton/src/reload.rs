@@ -63,7 +63,7 @@ pub fn on_hangup(what: Reload, hung_up: &HangupNoted) -> io::Result<()> {
 }
 
 /// Returns what brings a byte for each SIGHUP from now on, and for those that came before.
-fn hangups(hung_up: &HangupNoted) -> io::Result<UnixStream> {
+pub fn hangups(hung_up: &HangupNoted) -> io::Result<UnixStream> {
     let (hangups, mut signal_end) = UnixStream::pair()?;
     pipe::register(SIGHUP, signal_end.try_clone()?)?;
     if hung_up.take() {

@@ -136,7 +136,7 @@ pub(crate) fn check_key(
 }
 
 /// Has commits carried out, and waits until they are on the device.
-fn commit(
+pub(crate) fn commit(
     batch: &mut WriteBatch,
     store: &Store,
     durable: Option<&Durable>,

@@ -109,7 +109,8 @@ fn end(fake: &mut Fake, is_half_closed: bool, shared: &Shared) {
 
 fn uses_the_store(path: &str) -> bool {
     let is_key_value = path.starts_with("io.grpc.KeyValueService/");
-    is_key_value || (path.starts_with("pelton.v1.") && !path.contains("Echo"))
+    let has_echo = path.starts_with("pelton.v1.") || path.starts_with("tkrzw");
+    is_key_value || (has_echo && !path.contains("Echo"))
 }
 
 #[test]

@@ -47,6 +47,7 @@ pub mod settings;
 mod shares;
 pub mod status;
 pub mod task;
+pub mod tkrzw_state;
 pub mod waiting;
 
 pub use actions::{

@@ -320,3 +320,53 @@ pub const AUTHORIZATION_BYTES_MAX: usize = 128;
 
 /// Bytes of a name to which an identity is bound: an ID of SPIFFE has at most 2048.
 pub const BINDING_BYTES_MAX: usize = 2048;
+
+/// Longest time for which a call of Tkrzw-RPC sleeps that waits for a record: then it looks again,
+/// as the original does, whether or not it was told of one.
+pub const TKRZW_RETRY_MS: u64 = 5_000;
+
+/// Longest time for which such a call waits, in seconds: 10 years. A number of the caller, which
+/// could be any.
+pub const TKRZW_WAIT_S_MAX: f64 = 10.0 * 366.0 * 24.0 * 60.0 * 60.0;
+
+/// How soon a PopFirst of Tkrzw-RPC looks again where others are about to remove all that there is:
+/// when a commit is on its way to a device, it takes some milliseconds.
+pub const TKRZW_CLAIM_RETRY_MS: u64 = 1;
+
+/// Times that a request of Tkrzw-RPC is tried which reads before it writes, where others change the
+/// same record in between. Each time one of them has come through. Beyond: ABORTED.
+pub const TKRZW_TRIES: u32 = 256;
+
+/// Keys that a PushLast tries one after the other before it looks for the first gap: pushes of one
+/// moment are that many at most, and each try is a commit.
+pub const TKRZW_KEYS_TRIED: u32 = 8;
+
+/// How soon a Synchronize of Tkrzw-RPC looks again whether the log is on the device: a sync takes
+/// some milliseconds.
+pub const TKRZW_SYNC_LOOK_MS: u64 = 5;
+
+/// Messages of one stream of Tkrzw-RPC that may be with the committer; beyond it the caller is
+/// held. As many as batches of a Pipe.
+pub const TKRZW_STREAM_REQUESTS: usize = 256;
+
+/// Bytes of these messages beyond which the caller is held: what is written in a few milliseconds.
+pub const TKRZW_STREAM_BYTES: usize = 4 << 20;
+
+/// Bytes that the values in their responses may come to, each by what it could have at most; beyond
+/// it the caller is held. One message always goes.
+pub const TKRZW_STREAM_ANSWER_BYTES: usize = 32 << 20;
+
+/// Longest pattern of a Search of Tkrzw-RPC. Longer ones would be compared with every key of a
+/// database for a very long time; as a key has at most 65 535 bytes, none is found anyway.
+pub const TKRZW_PATTERN_BYTES: usize = 64 << 10;
+
+/// Patterns in a list of them, each of which is looked for in every key.
+pub const TKRZW_PATTERNS: usize = 256;
+
+/// Bytes of an expression when it is compiled, and of what is kept while it is looked for: a few
+/// pages of text. Stops expressions that repeat repetitions.
+pub const TKRZW_REGEX_BYTES: usize = 1 << 20;
+
+/// Bytes of keys that a step of a Search looks at, once for each pattern, or comparisons of
+/// characters for a distance: some 50 to 100 µs.
+pub const TKRZW_SEARCH_STEP_BYTES: usize = 64 << 10;

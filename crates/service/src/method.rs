@@ -235,6 +235,62 @@ methods! {
         SrpcEchoPb Grpc(api::srpc_benchmark::ECHO_PB), AnyRight, Nowhere;
         SrpcSlowPb Grpc(api::srpc_benchmark::SLOW_PB), AnyRight, Nowhere;
     }
+    Tkrzw {
+        TkrzwEcho Grpc(api::tkrzw::ECHO), AnyRight, Nowhere;
+        TkrzwInspect Grpc(api::tkrzw::INSPECT), Read, FromSettings;
+        TkrzwGet Grpc(api::tkrzw::GET), Read, FromSettings;
+        TkrzwGetMulti Grpc(api::tkrzw::GET_MULTI), Read, FromSettings;
+        TkrzwSet Grpc(api::tkrzw::SET), Write, FromSettings;
+        TkrzwSetMulti Grpc(api::tkrzw::SET_MULTI), Write, FromSettings;
+        TkrzwRemove Grpc(api::tkrzw::REMOVE), Write, FromSettings;
+        TkrzwRemoveMulti Grpc(api::tkrzw::REMOVE_MULTI), Write, FromSettings;
+        TkrzwAppend Grpc(api::tkrzw::APPEND), Write, FromSettings;
+        TkrzwAppendMulti Grpc(api::tkrzw::APPEND_MULTI), Write, FromSettings;
+        TkrzwCompareExchange Grpc(api::tkrzw::COMPARE_EXCHANGE), Write, FromSettings;
+        TkrzwIncrement Grpc(api::tkrzw::INCREMENT), Write, FromSettings;
+        TkrzwCompareExchangeMulti Grpc(api::tkrzw::COMPARE_EXCHANGE_MULTI), Write, FromSettings;
+        TkrzwRekey Grpc(api::tkrzw::REKEY), Write, FromSettings;
+        TkrzwPopFirst Grpc(api::tkrzw::POP_FIRST), Write, FromSettings;
+        TkrzwPushLast Grpc(api::tkrzw::PUSH_LAST), Write, FromSettings;
+        TkrzwCount Grpc(api::tkrzw::COUNT), Read, FromSettings;
+        TkrzwGetFileSize Grpc(api::tkrzw::GET_FILE_SIZE), Read, FromSettings;
+        TkrzwClear Grpc(api::tkrzw::CLEAR), Write, FromSettings;
+        TkrzwRebuild Grpc(api::tkrzw::REBUILD), Write, FromSettings;
+        TkrzwShouldBeRebuilt Grpc(api::tkrzw::SHOULD_BE_REBUILT), Read, FromSettings;
+        TkrzwSynchronize Grpc(api::tkrzw::SYNCHRONIZE), Read, FromSettings;
+        TkrzwSearch Grpc(api::tkrzw::SEARCH), Read, FromSettings;
+        TkrzwStream Grpc(api::tkrzw::STREAM), ReadOrWrite, FromSettings;
+        TkrzwIterate Grpc(api::tkrzw::ITERATE), ReadOrWrite, FromSettings;
+        TkrzwReplicate Grpc(api::tkrzw::REPLICATE), Read, Server;
+        TkrzwChangeMaster Grpc(api::tkrzw::CHANGE_MASTER), Write, Server;
+    }
+    TkrzwBefore {
+        TkrzwBeforeEcho Grpc(api::tkrzw_before::ECHO), AnyRight, Nowhere;
+        TkrzwBeforeInspect Grpc(api::tkrzw_before::INSPECT), Read, FromSettings;
+        TkrzwBeforeGet Grpc(api::tkrzw_before::GET), Read, FromSettings;
+        TkrzwBeforeGetMulti Grpc(api::tkrzw_before::GET_MULTI), Read, FromSettings;
+        TkrzwBeforeSet Grpc(api::tkrzw_before::SET), Write, FromSettings;
+        TkrzwBeforeSetMulti Grpc(api::tkrzw_before::SET_MULTI), Write, FromSettings;
+        TkrzwBeforeRemove Grpc(api::tkrzw_before::REMOVE), Write, FromSettings;
+        TkrzwBeforeRemoveMulti Grpc(api::tkrzw_before::REMOVE_MULTI), Write, FromSettings;
+        TkrzwBeforeAppend Grpc(api::tkrzw_before::APPEND), Write, FromSettings;
+        TkrzwBeforeAppendMulti Grpc(api::tkrzw_before::APPEND_MULTI), Write, FromSettings;
+        TkrzwBeforeCompareExchange Grpc(api::tkrzw_before::COMPARE_EXCHANGE), Write, FromSettings;
+        TkrzwBeforeIncrement Grpc(api::tkrzw_before::INCREMENT), Write, FromSettings;
+        TkrzwBeforeCompareExchangeMulti
+            Grpc(api::tkrzw_before::COMPARE_EXCHANGE_MULTI), Write, FromSettings;
+        TkrzwBeforeCount Grpc(api::tkrzw_before::COUNT), Read, FromSettings;
+        TkrzwBeforeGetFileSize Grpc(api::tkrzw_before::GET_FILE_SIZE), Read, FromSettings;
+        TkrzwBeforeClear Grpc(api::tkrzw_before::CLEAR), Write, FromSettings;
+        TkrzwBeforeRebuild Grpc(api::tkrzw_before::REBUILD), Write, FromSettings;
+        TkrzwBeforeShouldBeRebuilt Grpc(api::tkrzw_before::SHOULD_BE_REBUILT), Read, FromSettings;
+        TkrzwBeforeSynchronize Grpc(api::tkrzw_before::SYNCHRONIZE), Read, FromSettings;
+        TkrzwBeforeSearch Grpc(api::tkrzw_before::SEARCH), Read, FromSettings;
+        TkrzwBeforeStream Grpc(api::tkrzw_before::STREAM), ReadOrWrite, FromSettings;
+        TkrzwBeforeIterate Grpc(api::tkrzw_before::ITERATE), ReadOrWrite, FromSettings;
+        TkrzwBeforeReplicate Grpc(api::tkrzw_before::REPLICATE), Read, Server;
+        TkrzwBeforeChangeMaster Grpc(api::tkrzw_before::CHANGE_MASTER), Write, Server;
+    }
 }
 
 /// Returns the method that the path of a request names that came otherwise than over HTTP/2: a
@@ -322,7 +378,22 @@ impl Method {
 
     /// Returns whether one request of the method may have thousands of operations.
     pub const fn has_many_operations(self) -> bool {
-        matches!(self, Method::Batch | Method::Transact)
+        use Method as M;
+        matches!(
+            self,
+            M::Batch
+                | M::Transact
+                | M::TkrzwGetMulti
+                | M::TkrzwSetMulti
+                | M::TkrzwRemoveMulti
+                | M::TkrzwAppendMulti
+                | M::TkrzwCompareExchangeMulti
+                | M::TkrzwBeforeGetMulti
+                | M::TkrzwBeforeSetMulti
+                | M::TkrzwBeforeRemoveMulti
+                | M::TkrzwBeforeAppendMulti
+                | M::TkrzwBeforeCompareExchangeMulti
+        )
     }
 
     /// Returns whether a call administrates, and so has a line in the audit trail.
@@ -340,6 +411,7 @@ impl Method {
             Service::YdbPing => Some(DropIn::YdbPing),
             Service::BrpcEcho => Some(DropIn::BrpcEcho),
             Service::SrpcBenchmark => Some(DropIn::SrpcBenchmark),
+            Service::Tkrzw | Service::TkrzwBefore => Some(DropIn::Tkrzw),
             _ => None,
         }
     }
@@ -395,7 +467,7 @@ mod tests {
     const NEVER_SERVED: &str = "grpc.testing.UnimplementedService/";
 
     /// All methods that `api` describes.
-    const DESCRIBED: [&[api::Method]; 12] = [
+    const DESCRIBED: [&[api::Method]; 14] = [
         api::keyvalue::METHODS,
         api::blob::METHODS,
         api::admin::METHODS,
@@ -408,6 +480,8 @@ mod tests {
         api::ydb_ping::METHODS,
         api::brpc_echo::METHODS,
         api::srpc_benchmark::METHODS,
+        api::tkrzw::METHODS,
+        api::tkrzw_before::METHODS,
     ];
 
     /// The methods that the compiled `.proto` files declare.
@@ -444,25 +518,46 @@ mod tests {
         assert_eq!(table, described);
     }
 
+    use Method as M;
+
+    /// Methods that read.
+    const READS: &[M] = &[
+        M::Get,
+        M::Scan,
+        M::Count,
+        M::Watch,
+        M::BlobDownload,
+        M::BlobStat,
+        M::BlobList,
+        M::BlobListUploads,
+        M::AdminListDatabases,
+        M::AdminStatistics,
+        M::HttpBlobGet,
+        M::HttpBlobHead,
+        M::KvstoreRetrieve,
+        M::TkrzwInspect,
+        M::TkrzwBeforeInspect,
+        M::TkrzwGet,
+        M::TkrzwBeforeGet,
+        M::TkrzwGetMulti,
+        M::TkrzwBeforeGetMulti,
+        M::TkrzwCount,
+        M::TkrzwBeforeCount,
+        M::TkrzwGetFileSize,
+        M::TkrzwBeforeGetFileSize,
+        M::TkrzwShouldBeRebuilt,
+        M::TkrzwBeforeShouldBeRebuilt,
+        M::TkrzwSynchronize,
+        M::TkrzwBeforeSynchronize,
+        M::TkrzwSearch,
+        M::TkrzwBeforeSearch,
+        M::TkrzwReplicate,
+        M::TkrzwBeforeReplicate,
+    ];
+
     /// A request of one of these that was repeated would take effect twice.
     #[test]
     fn methods_change_content_or_do_not() {
-        use Method as M;
-        let reads = [
-            M::Get,
-            M::Scan,
-            M::Count,
-            M::Watch,
-            M::BlobDownload,
-            M::BlobStat,
-            M::BlobList,
-            M::BlobListUploads,
-            M::AdminListDatabases,
-            M::AdminStatistics,
-            M::HttpBlobGet,
-            M::HttpBlobHead,
-            M::KvstoreRetrieve,
-        ];
         let is_open = [
             Service::Health,
             Service::ReflectionV1,
@@ -475,13 +570,23 @@ mod tests {
             Service::BrpcEcho,
             Service::SrpcBenchmark,
         ];
-        let as_the_request_says = [M::Batch, M::Transact, M::Pipe];
+        let echoes = [M::TkrzwEcho, M::TkrzwBeforeEcho];
+        let as_the_request_says = [
+            M::Batch,
+            M::Transact,
+            M::Pipe,
+            M::TkrzwStream,
+            M::TkrzwBeforeStream,
+            M::TkrzwIterate,
+            M::TkrzwBeforeIterate,
+        ];
         for &method in Method::ALL {
             let expected = match method {
                 _ if is_open.contains(&method.service()) => Access::Open,
                 _ if touches_nothing.contains(&method.service()) => Access::AnyRight,
+                _ if echoes.contains(&method) => Access::AnyRight,
                 _ if as_the_request_says.contains(&method) => Access::ReadOrWrite,
-                _ if reads.contains(&method) => Access::Read,
+                _ if READS.contains(&method) => Access::Read,
                 _ if method.service() == Service::Admin => Access::Administer,
                 _ => Access::Write,
             };
@@ -508,6 +613,10 @@ mod tests {
             M::AdminSetRole,
             M::AdminListRoles,
             M::AdminDropRole,
+            M::TkrzwReplicate,
+            M::TkrzwBeforeReplicate,
+            M::TkrzwChangeMaster,
+            M::TkrzwBeforeChangeMaster,
         ];
         for &method in Method::ALL {
             let MethodEntry {
@@ -532,6 +641,7 @@ mod tests {
                 Service::YdbPing => Some(DropIn::YdbPing),
                 Service::BrpcEcho => Some(DropIn::BrpcEcho),
                 Service::SrpcBenchmark => Some(DropIn::SrpcBenchmark),
+                Service::Tkrzw | Service::TkrzwBefore => Some(DropIn::Tkrzw),
                 _ => None,
             };
             assert_eq!(method.drop_in(), expected, "{method:?}");
@@ -609,6 +719,8 @@ mod tests {
             "pelton.v1.Blob",
             "pelton.v1.Echo",
             "pelton.v1.KeyValue",
+            "tkrzw.DBMService",
+            "tkrzw_rpc.DBMService",
         ];
         assert_eq!(served(false).collect::<Vec<_>>(), always);
         let all: Vec<_> = always

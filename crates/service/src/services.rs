@@ -12,6 +12,7 @@ use crate::compat::brpc_echo::BrpcEchoCall;
 use crate::compat::gupload::GuploadCall;
 use crate::compat::kvstore::KvstoreCall;
 use crate::compat::srpc_benchmark::SrpcBenchmarkCall;
+use crate::compat::tkrzw::TkrzwCall;
 use crate::compat::ydb_ping::YdbPingCall;
 use crate::delayed_refusal::DelayedRefusal;
 use crate::echo::EchoCall;
@@ -88,6 +89,7 @@ services! {
     YdbPing(YdbPingCall): YdbPing;
     BrpcEcho(BrpcEchoCall): BrpcEcho;
     SrpcBenchmark(SrpcBenchmarkCall): SrpcBenchmark;
+    Tkrzw(TkrzwCall): Tkrzw | TkrzwBefore;
     Http(HttpCall): HttpBlob;
 }
 
@@ -116,6 +118,7 @@ impl PlanReads for Call {
     fn reads_in_order(&self) -> bool {
         match self {
             Call::KeyValue(state) => state.reads_in_order(),
+            Call::Tkrzw(state) => state.reads_in_order(),
             _ => false,
         }
     }
@@ -180,7 +183,7 @@ pub fn greeting(server: &ServerInfo) -> String {
          This port serves pelton.v1.KeyValue, pelton.v1.Blob, pelton.v1.Echo, \
          grpc.health.v1.Health, server reflection,\n\
          io.grpc.KeyValueService, messaging.GuploadService, Ydb.Debug.V1.DebugService, \
-         example.EchoService and BenchmarkPB over HTTP/2,\n\
+         example.EchoService, BenchmarkPB and tkrzw_rpc.DBMService over HTTP/2,\n\
          and their unary methods over baidu_std and SRPC, with TLS or without. Try: pelton \
          status\n\
          Blobs are at /blob/NAME, for clients that begin with HTTP/2: curl \

@@ -372,8 +372,22 @@ fn act(
                 None => (OperationStatus::Overflow, Change::None, number),
             }
         }
+        Action::WrappingIncrement { delta, initial } => {
+            let number = current.map_or(initial, |entry| leading_number(entry.value.bytes()));
+            let change = Change::Count {
+                expires_ms: kept_ms,
+            };
+            (OperationStatus::Done, change, number.wrapping_add(delta))
+        }
         Action::Expire | Action::Whole => unreachable!("these are not decided here"),
     }
+}
+
+/// Returns the number that the first 8 bytes of a value are, big-endian; a shorter value is a
+/// number without sign.
+pub fn leading_number(value: &[u8]) -> i64 {
+    let add = |number: i64, &byte: &u8| (number << 8) | i64::from(byte);
+    value.iter().take(8).fold(0, add)
 }
 
 /// Whether a condition holds for a key as it is.

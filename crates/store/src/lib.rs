@@ -123,10 +123,11 @@ pub use clock::Clock;
 pub use committer::Committer;
 pub use database::{CreateError, DatabaseConfig, DatabaseLimits, DropError, Durability, Kind};
 pub use database_id::DatabaseId;
+pub use decide::leading_number;
 pub use defragment::Defragmentation;
 pub use feed::{
-    Change, ChangeKind, ChangeNews, ChangeWaker, FeedCommit, LogReadError, LogReading, NextCommits,
-    WatchError, Watched, Watcher,
+    Change, ChangeKind, ChangeNews, ChangeSignal, ChangeWaker, FeedCommit, LogReadError,
+    LogReading, NextCommits, WatchError, Watched, Watcher,
 };
 pub use garbage::Garbage;
 pub use hash::KeyHasher;

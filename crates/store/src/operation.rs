@@ -51,6 +51,17 @@ pub enum Operation<'a> {
         /// What must hold for it to happen.
         condition: Condition<'a>,
     },
+    /// Adds to a counter as [`Operation::Increment`] does, and always takes effect, for services
+    /// whose counters have always been so: of a value of another length the first 8 bytes count, a
+    /// shorter one is a number without sign, and the sum wraps around. Keeps the time to live.
+    WrappingIncrement {
+        /// The key.
+        key: &'a [u8],
+        /// What to add.
+        delta: i64,
+        /// What a missing key counts as; `delta` is added to it.
+        initial: i64,
+    },
     /// Checks a condition and does nothing else. In a [`Mode::Transact`] commit, the compares
     /// pushed before either list choose between the lists; elsewhere, a condition that does not
     /// hold is this operation's failure.

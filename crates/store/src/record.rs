@@ -131,6 +131,10 @@ pub(crate) enum Action {
         delta: i64,
         initial: i64,
     },
+    WrappingIncrement {
+        delta: i64,
+        initial: i64,
+    },
     Compare,
     Expire,
     /// What [`CommitRecord::whole`] says.
@@ -199,6 +203,17 @@ impl<'a> OperationParts<'a> {
                 &[],
                 condition,
                 Action::Increment { delta, initial },
+                false,
+            ),
+            Operation::WrappingIncrement {
+                key,
+                delta,
+                initial,
+            } => parts(
+                key,
+                &[],
+                Condition::None,
+                Action::WrappingIncrement { delta, initial },
                 false,
             ),
             Operation::Compare { key, condition } => {

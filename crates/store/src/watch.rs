@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::database::Durability;
 use crate::database_id::DatabaseId;
-use crate::feed::{ChangeWaker, DatabaseLog, WatchError, Watched, Watcher};
+use crate::feed::{ChangeSignal, ChangeWaker, DatabaseLog, WatchError, Watched, Watcher};
 use crate::index::Index;
 use crate::store::Store;
 
@@ -49,6 +49,11 @@ impl Store {
     /// Returns what is kept for those who watch.
     pub fn watched(&self) -> Watched {
         self.feeds().watched()
+    }
+
+    /// Makes a signal that reaches those who wait with [`Store::wake_at_changes`].
+    pub fn signal(&self) -> ChangeSignal {
+        ChangeSignal::new(self.feeds())
     }
 
     /// Wakes whoever waits for changes of databases that are watched, if there were some.

@@ -167,6 +167,70 @@ cases! {
     "example.EchoResponse" api::brpc_echo::EchoResponse;
     "FixLengthPBMsg" api::srpc_benchmark::FixLengthPbMsg;
     "EmptyPBMsg" api::srpc_benchmark::EmptyPbMsg;
+    "tkrzw_rpc.StatusProto" api::tkrzw::StatusProto;
+    "tkrzw_rpc.StringPair" api::tkrzw::StringPair;
+    "tkrzw_rpc.BytesPair" api::tkrzw::BytesPair;
+    "tkrzw_rpc.RecordState" api::tkrzw::RecordState;
+    "tkrzw_rpc.EchoRequest" api::tkrzw::EchoRequest;
+    "tkrzw_rpc.EchoResponse" api::tkrzw::EchoResponse;
+    "tkrzw_rpc.InspectRequest" api::tkrzw::InspectRequest;
+    "tkrzw_rpc.InspectResponse" api::tkrzw::InspectResponse;
+    "tkrzw_rpc.GetRequest" api::tkrzw::GetRequest;
+    "tkrzw_rpc.GetResponse" api::tkrzw::GetResponse;
+    "tkrzw_rpc.GetMultiRequest" api::tkrzw::GetMultiRequest;
+    "tkrzw_rpc.GetMultiResponse" api::tkrzw::GetMultiResponse;
+    "tkrzw_rpc.SetRequest" api::tkrzw::SetRequest;
+    "tkrzw_rpc.SetResponse" api::tkrzw::SetResponse;
+    "tkrzw_rpc.SetMultiRequest" api::tkrzw::SetMultiRequest;
+    "tkrzw_rpc.SetMultiResponse" api::tkrzw::SetMultiResponse;
+    "tkrzw_rpc.RemoveRequest" api::tkrzw::RemoveRequest;
+    "tkrzw_rpc.RemoveResponse" api::tkrzw::RemoveResponse;
+    "tkrzw_rpc.RemoveMultiRequest" api::tkrzw::RemoveMultiRequest;
+    "tkrzw_rpc.RemoveMultiResponse" api::tkrzw::RemoveMultiResponse;
+    "tkrzw_rpc.AppendRequest" api::tkrzw::AppendRequest;
+    "tkrzw_rpc.AppendResponse" api::tkrzw::AppendResponse;
+    "tkrzw_rpc.AppendMultiRequest" api::tkrzw::AppendMultiRequest;
+    "tkrzw_rpc.AppendMultiResponse" api::tkrzw::AppendMultiResponse;
+    "tkrzw_rpc.CompareExchangeRequest" api::tkrzw::CompareExchangeRequest;
+    "tkrzw_rpc.CompareExchangeResponse" api::tkrzw::CompareExchangeResponse;
+    "tkrzw_rpc.IncrementRequest" api::tkrzw::IncrementRequest;
+    "tkrzw_rpc.IncrementResponse" api::tkrzw::IncrementResponse;
+    "tkrzw_rpc.CompareExchangeMultiRequest" api::tkrzw::CompareExchangeMultiRequest;
+    "tkrzw_rpc.CompareExchangeMultiResponse" api::tkrzw::CompareExchangeMultiResponse;
+    "tkrzw_rpc.RekeyRequest" api::tkrzw::RekeyRequest;
+    "tkrzw_rpc.RekeyResponse" api::tkrzw::RekeyResponse;
+    "tkrzw_rpc.PopFirstRequest" api::tkrzw::PopFirstRequest;
+    "tkrzw_rpc.PopFirstResponse" api::tkrzw::PopFirstResponse;
+    "tkrzw_rpc.PushLastRequest" api::tkrzw::PushLastRequest;
+    "tkrzw_rpc.PushLastResponse" api::tkrzw::PushLastResponse;
+    "tkrzw_rpc.CountRequest" api::tkrzw::CountRequest;
+    "tkrzw_rpc.CountResponse" api::tkrzw::CountResponse;
+    "tkrzw_rpc.GetFileSizeRequest" api::tkrzw::GetFileSizeRequest;
+    "tkrzw_rpc.GetFileSizeResponse" api::tkrzw::GetFileSizeResponse;
+    "tkrzw_rpc.ClearRequest" api::tkrzw::ClearRequest;
+    "tkrzw_rpc.ClearResponse" api::tkrzw::ClearResponse;
+    "tkrzw_rpc.RebuildRequest" api::tkrzw::RebuildRequest;
+    "tkrzw_rpc.RebuildResponse" api::tkrzw::RebuildResponse;
+    "tkrzw_rpc.ShouldBeRebuiltRequest" api::tkrzw::ShouldBeRebuiltRequest;
+    "tkrzw_rpc.ShouldBeRebuiltResponse" api::tkrzw::ShouldBeRebuiltResponse;
+    "tkrzw_rpc.SynchronizeRequest" api::tkrzw::SynchronizeRequest;
+    "tkrzw_rpc.SynchronizeResponse" api::tkrzw::SynchronizeResponse;
+    "tkrzw_rpc.SearchRequest" api::tkrzw::SearchRequest;
+    "tkrzw_rpc.SearchResponse" api::tkrzw::SearchResponse;
+    "tkrzw_rpc.StreamRequest" api::tkrzw::StreamRequest;
+    "tkrzw_rpc.StreamResponse" api::tkrzw::StreamResponse;
+    "tkrzw_rpc.IterateRequest" api::tkrzw::IterateRequest;
+    "tkrzw_rpc.IterateResponse" api::tkrzw::IterateResponse;
+    "tkrzw_rpc.ReplicateRequest" api::tkrzw::ReplicateRequest;
+    "tkrzw_rpc.ReplicateResponse" api::tkrzw::ReplicateResponse;
+    "tkrzw_rpc.ChangeMasterRequest" api::tkrzw::ChangeMasterRequest;
+    "tkrzw_rpc.ChangeMasterResponse" api::tkrzw::ChangeMasterResponse;
+    "tkrzw.EchoResponse" api::tkrzw_before::EchoResponse;
+    "tkrzw.InspectResponse" api::tkrzw_before::InspectResponse;
+    "tkrzw.CompareExchangeRequest" api::tkrzw_before::CompareExchangeRequest;
+    "tkrzw.CompareExchangeResponse" api::tkrzw_before::CompareExchangeResponse;
+    "tkrzw.StreamRequest" api::tkrzw_before::StreamRequest;
+    "tkrzw.StreamResponse" api::tkrzw_before::StreamResponse;
     "Ydb.Debug.V1.PlainGrpcRequest" api::ydb_ping::PlainGrpcRequest;
     "Ydb.Debug.V1.PlainGrpcResponse" api::ydb_ping::PlainGrpcResponse;
     "grpc.reflection.v1alpha.ServerReflectionRequest" api::reflection::ServerReflectionRequest;
@@ -191,6 +255,8 @@ pub const ENUMS: &[EnumDescription] = &[
     api::admin::DurabilityMode::DESCRIPTION,
     api::health::ServingStatus::DESCRIPTION,
     api::gupload::UploadStatusCode::DESCRIPTION,
+    api::tkrzw::IterateOperation::DESCRIPTION,
+    api::tkrzw::ReplicatedOperation::DESCRIPTION,
 ];
 
 /// Each method of `proto/`.
@@ -207,4 +273,6 @@ pub const METHODS: &[&[api::Method]] = &[
     api::ydb_ping::METHODS,
     api::brpc_echo::METHODS,
     api::srpc_benchmark::METHODS,
+    api::tkrzw::METHODS,
+    api::tkrzw_before::METHODS,
 ];

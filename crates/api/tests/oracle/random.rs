@@ -99,7 +99,7 @@ impl Random {
             Kind::Uint64 => Value::U64(self.number()),
             Kind::Uint32 | Kind::Fixed32 => Value::U32(self.number() as u32),
             Kind::Int32 => Value::I32(self.number() as i32),
-            Kind::Sint64 => Value::I64(self.number().cast_signed()),
+            Kind::Sint64 | Kind::Int64 => Value::I64(self.number().cast_signed()),
             Kind::Bool => Value::Bool(self.below(2) == 1),
             Kind::Double => Value::F64(self.number().cast_signed() as f64 / 8.0),
             Kind::Bytes => Value::Bytes(Bytes::from(self.bytes())),

@@ -15,6 +15,7 @@ mod serve;
 mod server_address;
 mod store;
 mod tips;
+mod tkrzw_server;
 mod tls;
 mod token;
 
@@ -48,6 +49,7 @@ pub use store::{
 };
 
 pub use tips::{quoted, with_tip, word_like};
+pub use tkrzw_server::TkrzwServerArguments;
 pub use tls::TlsArguments;
 pub use token::{
     CreateTokenArguments, ListTokensArguments, NewTokenArguments, RevokeTokenArguments,
@@ -100,6 +102,13 @@ pub enum Command {
     /// than the default. In the file the names are those of the flags, without the dashes in front:
     /// `max-value = "2MiB"`. Only `--accept-loss` is a flag alone.
     Serve(Box<ServeArguments>),
+
+    /// Start a server in the place of a tkrzw_server
+    ///
+    /// It takes the command line of tkrzw_server, listens on its port, and serves its clients,
+    /// which need not be changed: docs/migrate.md says what differs. It is a server as any other,
+    /// with all services.
+    TkrzwServer(Box<TkrzwServerArguments>),
 
     /// Write the value of a key
     #[command(visible_alias = "set")]

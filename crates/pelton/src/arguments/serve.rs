@@ -35,8 +35,9 @@ pub struct ServeArguments {
     /// `+anonymous=RIGHT[,RIGHT…]` says what callers without a token may do there: `none`, `read`,
     /// `write`, `admin`, each with `:DATABASE` or `:DATABASE/BLOBS…` behind it if not for all, or
     /// `service:NAME` for one drop-in service (kvstore, gupload, ydb-ping, brpc-echo,
-    /// srpc-benchmark). Without it that is everything on loopback addresses and UNIX sockets, and
-    /// nothing elsewhere. Port 0 lets the system choose one; the line `listening on …` says which.
+    /// srpc-benchmark, tkrzw). Without it that is everything on loopback addresses and UNIX
+    /// sockets, and nothing elsewhere. Port 0 lets the system choose one; the line `listening on …`
+    /// says which.
     /// [default: 127.0.0.1:1978]
     #[arg(long, value_name = "ADDRESS", env = "PELTON_LISTEN")]
     #[serde(default, deserialize_with = "from_texts")]

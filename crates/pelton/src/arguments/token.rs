@@ -57,8 +57,8 @@ pub struct CreateTokenArguments {
     ///
     /// Alone it holds on the whole server; with `:DATABASE` behind it in this database (`default`
     /// is the one without a name); with `:DATABASE/PREFIX` for its blobs whose names begin so. Or
-    /// `service:NAME` for all that a drop-in service does: kvstore, gupload, ydb-ping, brpc-echo or
-    /// srpc-benchmark. Or `role:NAME` for what a role grants.
+    /// `service:NAME` for all that a drop-in service does: kvstore, gupload, ydb-ping, brpc-echo,
+    /// srpc-benchmark or tkrzw. Or `role:NAME` for what a role grants.
     #[arg(long, value_name = "RIGHTS", required = true, value_delimiter = ',')]
     pub rights: Vec<Grant>,
 

@@ -23,6 +23,8 @@ proto_files! {
     "compat/gupload.proto"
     "compat/kvstore.proto"
     "compat/srpc_benchmark.proto"
+    "compat/tkrzw.proto"
+    "compat/tkrzw_rpc.proto"
     "compat/ydb_ping.proto"
     "grpc/health/v1/health.proto"
     "grpc/reflection/v1/reflection.proto"

@@ -52,7 +52,7 @@ fn place(database: DatabaseName) -> &'static str {
         DatabaseName::Server => "the whole server",
         DatabaseName::Readable => "any database: it lists those that the caller may read",
         DatabaseName::Field(_) | DatabaseName::InQuery => "the database of the request",
-        DatabaseName::FromSettings => "the database of `--kvstore-database`",
+        DatabaseName::FromSettings => "the database that the settings name",
         DatabaseName::TheDefault => "the default database",
     }
 }

@@ -11,6 +11,7 @@ use server::{Config, Storage, TimeSource};
 use service::ServiceSettings;
 use service::settings::names::Names;
 use service::settings::simulate::Simulator;
+use service::settings::tkrzw::TkrzwSettings;
 use service::settings::{GuploadSettings, KvstoreSettings};
 use store::KeepLog;
 use store::backup::BackupRoot;
@@ -34,16 +35,17 @@ use crate::settings::Settings;
 use crate::size::{KeptAmount, Size};
 use crate::start;
 use crate::time_source::SystemTimeSource;
+use crate::tkrzw_server::TkrzwPlan;
 
 /// Returns what the server is started with.
 ///
 /// # Errors
 /// If a folder cannot be used, or this process may not make the files of the log.
 pub(super) fn config(
-    settings: &Settings,
+    (settings, certificate): (&Settings, Option<&ServerCertificate>),
     memory_limit_bytes: u64,
     notifier: &Arc<Notifier>,
-    certificate: Option<&ServerCertificate>,
+    tkrzw: Option<&TkrzwPlan>,
 ) -> Result<Config, Failure> {
     let size = |size: Size| usize::try_from(size.0).expect("checked: far below what a usize holds");
     let window =
@@ -73,18 +75,7 @@ pub(super) fn config(
         max_streams: settings.max_streams,
         stream_window: settings.stream_window.map(window),
         connection_window: settings.connection_window.map(window),
-        services: ServiceSettings {
-            interop: settings.interop,
-            kvstore: KvstoreSettings {
-                database: settings.kvstore_database.as_str().into(),
-                simulator: (settings.simulate)
-                    .map(|setting| Simulator::new(setting.0, memory_limit_bytes)),
-            },
-            gupload: GuploadSettings {
-                discard: settings.discard_uploads,
-                names: Names::new(random()),
-            },
-        },
+        services: services(settings, memory_limit_bytes, tkrzw),
         anonymous: anonymous(settings),
         secret: secrets::folder_secret()?,
         draw_token: Box::new(secrets::draw_token),
@@ -102,6 +93,30 @@ pub(super) fn config(
         backup_root: backup_root(settings)?,
         time_calls: settings.metrics_listen.is_some(),
     })
+}
+
+fn services(
+    settings: &Settings,
+    memory_limit_bytes: u64,
+    tkrzw: Option<&TkrzwPlan>,
+) -> ServiceSettings {
+    let of_default_database = || TkrzwSettings {
+        start_us: SystemTimeSource.wall_ms() * 1_000,
+        ..TkrzwSettings::default()
+    };
+    ServiceSettings {
+        interop: settings.interop,
+        kvstore: KvstoreSettings {
+            database: settings.kvstore_database.as_str().into(),
+            simulator: (settings.simulate)
+                .map(|setting| Simulator::new(setting.0, memory_limit_bytes)),
+        },
+        gupload: GuploadSettings {
+            discard: settings.discard_uploads,
+            names: Names::new(random()),
+        },
+        tkrzw: tkrzw.map_or_else(of_default_database, TkrzwPlan::settings),
+    }
 }
 
 fn listeners(settings: &Settings, certificate: Option<&ServerCertificate>) -> Vec<Listen> {

@@ -9,6 +9,7 @@ mod reach;
 mod start_log;
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,11 +34,13 @@ use crate::settings::Settings;
 use crate::start;
 use crate::start_signals::{HangupNoted, StartSignals};
 use crate::time_source::SystemTimeSource;
+use crate::tkrzw_server::{TkrzwPlan, log_file};
 use crate::watchdog::{self, Watchdog};
 use announce::announce;
 use config::config;
 pub use config::random;
 use failure::{leave_no_empty_folder, start_failure};
+use reach::Reach;
 use start_log::{
     log_blobs_found, log_recovered, log_settings, log_trees_set_aside, warn,
     warn_of_kvstore_database,
@@ -50,6 +53,21 @@ const INFO: ServerInfo = ServerInfo {
 
 /// Runs a server until it is stopped. `signals` end the program until it serves.
 pub fn serve(arguments: &ServeArguments, signals: StartSignals) -> Result<Exit, Failure> {
+    serve_as(arguments, None, signals)
+}
+
+/// Returns whether an address can be reached from other machines.
+pub fn is_of_network(address: &Address) -> bool {
+    // Sockets of the file system are of this machine, whoever may use them there.
+    Reach::of(address, 0o666) == Reach::Network
+}
+
+/// The same as [`serve`], in the place of a tkrzw_server.
+pub fn serve_as(
+    arguments: &ServeArguments,
+    tkrzw: Option<&TkrzwPlan>,
+    signals: StartSignals,
+) -> Result<Exit, Failure> {
     let (settings, _) = Settings::load(arguments)?;
     check_pin(&settings)?;
     let init_admin = InitAdmin::new(&settings)?;
@@ -67,12 +85,8 @@ pub fn serve(arguments: &ServeArguments, signals: StartSignals) -> Result<Exit, 
     let metrics = settings.metrics_listen.as_ref().map(bind_metrics);
     let metrics = metrics.transpose()?;
     let certificate = ServerCertificate::load(&settings)?;
-    let mut config = config(
-        &settings,
-        memory_limit_bytes,
-        &notifier,
-        certificate.as_ref(),
-    )?;
+    let told = (&settings, certificate.as_ref());
+    let mut config = config(told, memory_limit_bytes, &notifier, tkrzw)?;
     config.first_admin = init_admin.ask();
     let starting = start::watch(settings.folder());
     let started = server::start(config);
@@ -88,6 +102,9 @@ pub fn serve(arguments: &ServeArguments, signals: StartSignals) -> Result<Exit, 
         &settings,
         anonymous::has_usable_identity(&settings, server.shared()),
     )?;
+    let pid_file = tkrzw
+        .map(|plan| plan.begin(&server, &settings))
+        .transpose()?;
     let hung_up = signals.pass_on();
     let metrics_address = metrics.as_ref().map(Bound::address);
     let _metrics = metrics
@@ -98,7 +115,7 @@ pub fn serve(arguments: &ServeArguments, signals: StartSignals) -> Result<Exit, 
         .and_then(|()| process_memory::watch(&server, settings.disk_cache.0));
     watched.map_err(|error| no_thread("that watches memory", &error))?;
     let told = (arguments, &settings, certificate.as_ref());
-    let _watchdog = tell_manager(told, &server, level, notifier, &hung_up)?;
+    let _watchdog = tell_manager(told, tkrzw, &server, level, notifier, &hung_up)?;
     announce(
         &settings,
         memory_limit_bytes,
@@ -107,17 +124,24 @@ pub fn serve(arguments: &ServeArguments, signals: StartSignals) -> Result<Exit, 
         certificate.as_ref(),
     );
     init_admin.tell(server.first_admin());
+    log_start(&settings, &server, metrics_address);
+    let ended = run(server);
+    drop(pid_file);
+    ended
+}
+
+/// Puts into the log how the server runs, what it has found, and what an operator should look at.
+fn log_start(settings: &Settings, server: &Server, metrics: Option<SocketAddr>) {
     if settings.driver == Driver::Blocking {
         tracing::info!(
             "one thread per connection: {} calls compute at once (--threads)",
             settings.threads
         );
     }
-    log_found(&server);
-    warn(&settings, server.addresses(), metrics_address);
+    log_found(server);
+    warn(settings, server.addresses(), metrics);
     warn_of_kvstore_database(&settings.kvstore_database, &server.shared().store);
-    anonymous::warn_of_databases(&settings, &server.shared().store);
-    run(server)
+    anonymous::warn_of_databases(settings, &server.shared().store);
 }
 
 /// Says that a thread cannot be had.
@@ -170,6 +194,7 @@ fn check_pin(settings: &Settings) -> Result<(), Failure> {
 /// Tells the service manager that the server is ready, and what it wants to hear from then on.
 fn tell_manager(
     (arguments, settings, certificate): (&ServeArguments, &Settings, Option<&ServerCertificate>),
+    tkrzw: Option<&TkrzwPlan>,
     server: &Server,
     level: Level,
     notifier: Arc<Notifier>,
@@ -185,7 +210,10 @@ fn tell_manager(
         .as_ref()
         .map_or(Ok(()), ServedCertificate::watch);
     watched.map_err(failed)?;
-    if arguments.config.is_none() && certificate.is_none() {
+    if let Some(plan) = tkrzw {
+        let file = plan.log_file().map(Path::to_owned);
+        log_file::open_on_hangup(file, certificate, hung_up).map_err(failed)?;
+    } else if arguments.config.is_none() && certificate.is_none() {
         reload::stop_on_hangup(server.stop_handle(), hung_up).map_err(failed)?;
     } else {
         let reload = Reload {

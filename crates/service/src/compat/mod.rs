@@ -13,4 +13,5 @@ pub mod kvstore;
 pub mod srpc_benchmark;
 #[cfg(test)]
 mod tests;
+pub mod tkrzw;
 pub mod ydb_ping;

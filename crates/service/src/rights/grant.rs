@@ -109,6 +109,8 @@ pub enum DropIn {
     BrpcEcho,
     /// `BenchmarkPB`.
     SrpcBenchmark,
+    /// `tkrzw_rpc.DBMService`, and `tkrzw.DBMService`.
+    Tkrzw,
 }
 
 /// Separators of lines, and characters that change the direction of a text.
@@ -136,12 +138,13 @@ impl Right {
 
 impl DropIn {
     /// All of them.
-    pub const ALL: [DropIn; 5] = [
+    pub const ALL: [DropIn; 6] = [
         DropIn::Kvstore,
         DropIn::Gupload,
         DropIn::YdbPing,
         DropIn::BrpcEcho,
         DropIn::SrpcBenchmark,
+        DropIn::Tkrzw,
     ];
 
     /// Returns the word for it.
@@ -152,6 +155,7 @@ impl DropIn {
             DropIn::YdbPing => "ydb-ping",
             DropIn::BrpcEcho => "brpc-echo",
             DropIn::SrpcBenchmark => "srpc-benchmark",
+            DropIn::Tkrzw => "tkrzw",
         }
     }
 }

@@ -2,9 +2,11 @@
 
 pub mod names;
 pub mod simulate;
+pub mod tkrzw;
 
 use names::Names;
 use simulate::Simulator;
+use tkrzw::TkrzwSettings;
 
 /// How the services of a server are to be.
 #[derive(Debug, Default)]
@@ -15,6 +17,8 @@ pub struct ServiceSettings {
     pub kvstore: KvstoreSettings,
     /// How `messaging.GuploadService` and `/upload` are served.
     pub gupload: GuploadSettings,
+    /// How `tkrzw_rpc.DBMService` is served.
+    pub tkrzw: TkrzwSettings,
 }
 
 /// How `io.grpc.KeyValueService` is to be.

@@ -18,6 +18,7 @@
 mod commit;
 mod hub;
 mod log_reading;
+mod signal;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -34,6 +35,7 @@ pub(crate) use hub::Feeds;
 pub use hub::{ChangeWaker, Watched};
 pub(crate) use log_reading::LogTail;
 pub use log_reading::{LogReadError, LogReading};
+pub use signal::ChangeSignal;
 
 /// Why a database cannot be watched from a point on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -138,7 +138,10 @@ impl Model {
 
     fn holds(&self, operation: &Operation<'_>, now_ms: u64) -> bool {
         let (key, condition) = match *operation {
-            Operation::Get { .. } | Operation::Expire { .. } | Operation::Clear => return true,
+            Operation::Get { .. }
+            | Operation::WrappingIncrement { .. }
+            | Operation::Expire { .. }
+            | Operation::Clear => return true,
             Operation::Put { key, condition, .. }
             | Operation::Delete { key, condition, .. }
             | Operation::Append { key, condition, .. }
@@ -162,6 +165,7 @@ impl Model {
             | Operation::Delete { key, .. }
             | Operation::Append { key, .. }
             | Operation::Increment { key, .. }
+            | Operation::WrappingIncrement { key, .. }
             | Operation::Compare { key, .. } => key,
             Operation::Expire { key } => return self.expire(key, now_ms),
             Operation::Clear => {
@@ -284,6 +288,21 @@ impl Model {
                     }
                     Err(_) => (OperationStatus::Overflow, old, number),
                 }
+            }
+            Operation::WrappingIncrement { delta, initial, .. } => {
+                let number = old.as_ref().map_or(initial, |old| {
+                    let mut bytes = old.value.clone();
+                    bytes.truncate(8);
+                    bytes.splice(0..0, vec![0; 8 - bytes.len()]);
+                    i64::from_be_bytes(bytes.try_into().expect("there are 8"))
+                });
+                let sum = number.wrapping_add(delta);
+                let stored = Stored {
+                    value: sum.to_be_bytes().to_vec(),
+                    version,
+                    expires_ms: kept_ms,
+                };
+                (OperationStatus::Done, Some(stored), sum)
             }
             Operation::Get { .. }
             | Operation::Compare { .. }

@@ -325,7 +325,7 @@ impl Round {
             Condition::None
         };
         let want_previous = self.random.once_in(3);
-        match self.random.below(11) {
+        match self.random.below(12) {
             0..2 => Operation::Get { key },
             2..5 => Operation::Put {
                 key,
@@ -354,7 +354,12 @@ impl Round {
                     condition,
                 }
             }
-            9 => Operation::Expire { key },
+            9 => Operation::WrappingIncrement {
+                key,
+                delta: self.random.pick(&[1, -1, i64::MAX, i64::MIN]),
+                initial: self.random.pick(&[0, 100]),
+            },
+            10 => Operation::Expire { key },
             _ => Operation::Compare { key, condition },
         }
     }

@@ -11,6 +11,7 @@ mod statuses;
 mod transacts;
 mod watch;
 
+use std::collections::VecDeque;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -161,6 +162,11 @@ impl Ended {
         (self.reads_again, self.shared_bytes)
     }
 
+    /// Ticks in which it was waited for.
+    pub(crate) fn took_ticks(&self) -> usize {
+        self.ticks
+    }
+
     /// The words of a call that ended with `code` and no message.
     pub(crate) fn refusal(&self, code: Code) -> &str {
         assert_eq!(self.status.code(), code, "{}", self.status.message());
@@ -258,7 +264,12 @@ impl Bench {
         while room.status.is_none() {
             ticks += 1;
             assert!(ticks < TICKS_MAX, "the call does not end");
-            if let Some((database, kept)) = room.read.take() {
+            if !room.is_held
+                && let Some(message) = room.messages_to_come.pop_front()
+            {
+                let last = room.messages_to_come.is_empty();
+                room.bring(&mut call, &message, last, shared);
+            } else if let Some((database, kept)) = room.read.take() {
                 fetched::read(&mut call, (database, &kept), shared, &mut room, copy);
                 if std::mem::take(&mut room.waits_to_read) {
                     assert!(room.status.is_none() && room.read.is_none());
@@ -314,6 +325,8 @@ pub(crate) struct Room<'a> {
     reads_again: usize,
     shared_bytes: usize,
     identity: Option<Identity>,
+    /// What the caller sends whenever it is not held.
+    messages_to_come: VecDeque<Vec<u8>>,
 }
 
 impl<'a> Room<'a> {
@@ -360,12 +373,18 @@ impl<'a> Room<'a> {
             reads_again: 0,
             shared_bytes: 0,
             identity: None,
+            messages_to_come: VecDeque::new(),
         }
+    }
+
+    /// Has the caller send these messages, each when it may, and then end its side.
+    pub(crate) fn send_in_turn(&mut self, messages: impl IntoIterator<Item = Vec<u8>>) {
+        self.messages_to_come.extend(messages);
     }
 
     /// Brings a message while there is no memory for its answer, and, if it is put back, once more
     /// when there is. What was put back has done nothing.
-    fn bring(&mut self, call: &mut Call, message: &[u8], last: bool, shared: &Shared) {
+    pub(crate) fn bring(&mut self, call: &mut Call, message: &[u8], last: bool, shared: &Shared) {
         let before = (self.batch.len(), self.batch.bytes(), self.messages.len());
         self.has_room = false;
         call.message(message, last, shared, self);
@@ -559,9 +578,8 @@ impl Wakeups for Room<'_> {
         unreachable!("nothing here waits for a topic");
     }
 
-    fn watch(&mut self, _news: ChangeNews) {
-        unreachable!("those who watch have tests of their own");
-    }
+    /// Those who are woken so have tests of their own: here only their alarms ring.
+    fn watch(&mut self, _news: ChangeNews) {}
 
     fn read_log(&mut self, _reading: LogReading, _bytes: usize) {
         unreachable!("those who watch have tests of their own");

@@ -33,6 +33,10 @@ pub(super) const CASES: &[Case] = &[
         "increment counts in eight bytes",
         increment_counts_in_eight_bytes,
     ),
+    (
+        "a wrapping increment always counts",
+        a_wrapping_increment_always_counts,
+    ),
 ];
 
 fn a_new_store_is_empty(make: Make<'_>) {
@@ -212,6 +216,37 @@ fn append_builds_on_what_is_there(make: Make<'_>) {
     }
     bench.commit(Mode::Atomic, &[append(b"empty", b"")]);
     assert_eq!(bench.get(b"empty"), Some(Vec::new()));
+}
+
+fn a_wrapping_increment_always_counts(make: Make<'_>) {
+    let mut bench = Bench::new(make);
+    let count = |bench: &mut Bench, delta: i64, initial: i64| {
+        let key = b"n";
+        let outcome = bench.commit(
+            Mode::Independent,
+            &[Operation::WrappingIncrement {
+                key,
+                delta,
+                initial,
+            }],
+        );
+        let one = outcome.first().expect("one outcome");
+        assert_eq!(one.status, OperationStatus::Done);
+        one.counter
+    };
+    assert_eq!(count(&mut bench, 5, 100), 105);
+    assert_eq!(count(&mut bench, -106, 100), -1);
+    for (value, number) in [
+        (&b""[..], 0),
+        (b"\xff\xff", 65_535),
+        (b"\xff\xff\xff\xff\xff\xff\xff\xfe and more", -2),
+    ] {
+        bench.put(b"n", value);
+        assert_eq!(count(&mut bench, 3, 7), number + 3);
+        assert_eq!(bench.get(b"n"), Some((number + 3).to_be_bytes().to_vec()));
+    }
+    bench.put(b"n", &i64::MAX.to_be_bytes());
+    assert_eq!(count(&mut bench, 2, 0), i64::MIN + 1);
 }
 
 fn increment_counts_in_eight_bytes(make: Make<'_>) {

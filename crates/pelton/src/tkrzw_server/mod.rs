@@ -1,0 +1,499 @@
+//! `pelton tkrzw-server`: what the command line of tkrzw_server means for a server of this program.
+
+mod database;
+pub mod log_file;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use net::Address;
+use server::{Server, TimeSource};
+use service::settings::tkrzw::{TkrzwDatabase, TkrzwSettings};
+use service::tkrzw_state::TkrzwState;
+use store::{DatabaseConfig, DatabaseLimits};
+
+use crate::arguments::{Driver, ServeArguments, TkrzwServerArguments};
+use crate::durability::Durability;
+use crate::exit::Failure;
+use crate::limits::{TKRZW_DATABASES, TKRZW_SHUTDOWN_S_MAX};
+use crate::listen::{ListenAddress, ListenAddresses};
+use crate::settings::Settings;
+use crate::size::Span;
+use crate::time_source::SystemTimeSource;
+use database::PlannedDatabase;
+
+/// What callers of its clients may do who can send no token.
+const RIGHTS: &str = "service:tkrzw";
+
+/// What stands behind the path of a database in the name of its folder.
+const FOLDER_SUFFIX: &str = ".pelton";
+
+/// What a start in the place of a tkrzw_server has beside the settings of a server.
+#[derive(Debug)]
+pub struct TkrzwPlan {
+    databases: Vec<PlannedDatabase>,
+    /// Of databases that last, when they are made.
+    kind: store::Kind,
+    is_read_only: bool,
+    log_file: Option<PathBuf>,
+    pid_file: Option<PathBuf>,
+    /// Flags and parameters that have no effect.
+    ignored: Vec<String>,
+}
+
+/// A file with the number of the process, which goes when the server ends.
+#[derive(Debug)]
+pub struct PidFile(Option<PathBuf>);
+
+/// Reads the command line, and opens the file of the log that it names. Returns also the settings
+/// of the server. `is_of_network` says of an address whether other machines can reach it.
+///
+/// # Errors
+/// If something in it is wrong, or means something that this server does not do.
+pub fn prepare(
+    arguments: &TkrzwServerArguments,
+    is_of_network: impl Fn(&Address) -> bool,
+) -> Result<(TkrzwPlan, ServeArguments), Failure> {
+    let plan = TkrzwPlan::new(arguments)?;
+    let settings = plan.serve_arguments(arguments, listen(arguments, is_of_network)?)?;
+    if let Some(file) = &arguments.log_file {
+        log_file::open(file).map_err(|error| {
+            let file = file.display();
+            Failure::Failed(format!(
+                "cannot write the log to {file} (--log_file): {error}"
+            ))
+        })?;
+    }
+    Ok((plan, settings))
+}
+
+impl TkrzwPlan {
+    /// Reads the command line.
+    ///
+    /// # Errors
+    /// If something in it is wrong, or means something that this server does not do.
+    fn new(arguments: &TkrzwServerArguments) -> Result<TkrzwPlan, Failure> {
+        refuse(arguments)?;
+        let given = &arguments.databases[..];
+        if given.len() > TKRZW_DATABASES {
+            let count = given.len();
+            return Err(Failure::Usage(format!(
+                "there are {count} databases, at most {TKRZW_DATABASES} are allowed"
+            )));
+        }
+        let given = match given {
+            [] => &[String::new()][..],
+            given => given,
+        };
+        let mut databases: Vec<PlannedDatabase> = Vec::new();
+        let is_durable = arguments.durability != Durability::Volatile;
+        for (index, text) in given.iter().enumerate() {
+            let planned = PlannedDatabase::parse(text).map_err(Failure::Usage)?;
+            planned.check_path().map_err(Failure::Failed)?;
+            databases.push(planned.lasting(is_durable).named(index));
+        }
+        let has_folder = databases.iter().any(|planned| planned.lasts);
+        if let Some(first) = databases.first_mut().filter(|_| !has_folder) {
+            // Without a folder the default database is as volatile as the first one.
+            first.name.clear();
+        }
+        check_names(&databases)?;
+        let of_flags = ignored_flags(arguments);
+        let of_databases = databases.iter().flat_map(|planned| planned.ignored.clone());
+        Ok(TkrzwPlan {
+            kind: arguments
+                .kind
+                .map_or(store::Kind::Memory, store::Kind::from),
+            is_read_only: arguments.read_only,
+            log_file: arguments.log_file.clone(),
+            pid_file: arguments.pid_file.clone(),
+            ignored: of_flags.into_iter().chain(of_databases).collect(),
+            databases,
+        })
+    }
+
+    /// Returns the settings of the server.
+    fn serve_arguments(
+        &self,
+        arguments: &TkrzwServerArguments,
+        listen: ListenAddresses,
+    ) -> Result<ServeArguments, Failure> {
+        let first = self.databases.iter().find(|planned| planned.lasts);
+        let data = match (&arguments.data, first) {
+            (_, None) => None,
+            (Some(folder), Some(_)) => Some(folder.clone()),
+            (None, Some(first)) => Some(format!("{}{FOLDER_SUFFIX}", first.path).into()),
+        };
+        let durability = match first {
+            Some(_) => arguments.durability,
+            None => Durability::Volatile,
+        };
+        let driver = match arguments.is_async {
+            true => Driver::EventLoop,
+            false => Driver::Blocking,
+        };
+        let (tls_key, tls_cert, client_ca) = tls(arguments.auth.as_deref())?;
+        Ok(ServeArguments {
+            listen: Some(vec![listen]),
+            tls_key,
+            tls_cert,
+            client_ca,
+            data,
+            durability: Some(durability),
+            driver: Some(driver),
+            threads: Some(arguments.threads),
+            memory_limit: arguments.memory_limit,
+            drain_timeout: Some(drain_timeout(arguments.shutdown_wait)?),
+            log_level: Some(arguments.log_level.into()),
+            ..ServeArguments::default()
+        })
+    }
+
+    /// Returns what the service is to be.
+    pub fn settings(&self) -> TkrzwSettings {
+        let database = |planned: &PlannedDatabase| TkrzwDatabase {
+            name: planned.name.as_str().into(),
+            path: planned.path.as_str().into(),
+            class: planned.class,
+        };
+        TkrzwSettings {
+            databases: self.databases.iter().map(database).collect(),
+            is_read_only: self.is_read_only,
+            start_us: SystemTimeSource.wall_ms() * 1_000,
+            state: TkrzwState::default(),
+        }
+    }
+
+    /// Returns the file of the log.
+    pub fn log_file(&self) -> Option<&Path> {
+        self.log_file.as_deref()
+    }
+
+    /// Makes the databases that are not there, before the server serves, and says what each is.
+    ///
+    /// # Errors
+    /// If one cannot be made, or the file with the number of the process.
+    pub fn begin(&self, server: &Server, settings: &Settings) -> Result<PidFile, Failure> {
+        let limits =
+            DatabaseLimits::for_values(usize::try_from(settings.max_value.0).unwrap_or(usize::MAX));
+        for (index, planned) in self.databases.iter().enumerate() {
+            let config = DatabaseConfig {
+                durability: planned.durability(settings.durability),
+                limits,
+                ..DatabaseConfig::default()
+            };
+            let config = match planned.lasts {
+                true => config.of_kind(self.kind),
+                false => config,
+            };
+            let made = match planned.name.as_str() {
+                "" => Ok(()),
+                name => server.ensure_database(name, &config),
+            };
+            made.map_err(|refusal| {
+                let name = &planned.name;
+                Failure::Failed(format!("the database {name:?} cannot be made: {refusal}"))
+            })?;
+            planned.log(index, &server.shared().store);
+        }
+        if !self.ignored.is_empty() {
+            let ignored = self.ignored.join(", ");
+            tracing::warn!("these have no effect here: {ignored}");
+        }
+        PidFile::new(self.pid_file.as_deref())
+    }
+}
+
+impl PidFile {
+    fn new(file: Option<&Path>) -> Result<PidFile, Failure> {
+        if let Some(file) = file {
+            fs::write(file, format!("{}\n", std::process::id())).map_err(|error| {
+                let file = file.display();
+                Failure::Failed(format!("cannot write {file} (--pid_file): {error}"))
+            })?;
+        }
+        Ok(PidFile(file.map(Path::to_owned)))
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        if let Some(file) = &self.0
+            && let Err(error) = fs::remove_file(file)
+        {
+            tracing::warn!("cannot remove {} (--pid_file): {error}", file.display());
+        }
+    }
+}
+
+/// Refuses what would be missing without a word.
+fn refuse(arguments: &TkrzwServerArguments) -> Result<(), Failure> {
+    let refused = if arguments.daemon {
+        "--daemon: the server stays in front; have a service manager run it behind \
+         (docs/operations.md has a unit for systemd), or the shell: nohup … &"
+    } else if arguments.repl_master.is_some() {
+        "--repl_master: this server follows no other yet; leave it out"
+    } else if arguments.ulog_prefix.is_some() {
+        "--ulog_prefix: this server has no update log for followers yet; leave it out"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::Usage(refused.to_owned()))
+}
+
+/// Returns the flags that have no effect.
+fn ignored_flags(arguments: &TkrzwServerArguments) -> Vec<String> {
+    let flags = [
+        ("--log_date", arguments.log_date.is_some()),
+        ("--log_td", arguments.log_td.is_some()),
+        ("--server_id", arguments.server_id.is_some()),
+        (
+            "--ulog_max_file_size",
+            arguments.ulog_max_file_size.is_some(),
+        ),
+        ("--repl_ts_file", arguments.repl_ts_file.is_some()),
+        ("--repl_ts_from_dbm", arguments.repl_ts_from_dbm),
+        ("--repl_ts_skew", arguments.repl_ts_skew.is_some()),
+        ("--repl_wait", arguments.repl_wait.is_some()),
+    ];
+    let given = flags.into_iter().filter(|(_, is_given)| *is_given);
+    given.map(|(name, _)| name.to_owned()).collect()
+}
+
+fn check_names(databases: &[PlannedDatabase]) -> Result<(), Failure> {
+    for (index, planned) in databases.iter().enumerate() {
+        let mut before = databases.iter().take(index);
+        if let Some(other) = before.find(|other| other.name == planned.name) {
+            let (path, other, name) = (&planned.path, &other.path, &planned.name);
+            return Err(Failure::Usage(format!(
+                "{path} and {other} would both be the database {name:?}, which is named by the \
+                 file: name one of them otherwise"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Returns where to listen, and what callers may do there.
+fn listen(
+    arguments: &TkrzwServerArguments,
+    is_of_network: impl Fn(&Address) -> bool,
+) -> Result<ListenAddresses, Failure> {
+    let wrong = |error: String| Failure::Usage(format!("--address: {error}"));
+    let address = &arguments.address;
+    let plain: ListenAddress = address.parse().map_err(wrong)?;
+    let text = match &arguments.anonymous {
+        Some(rights) => format!("{address}+anonymous={rights}"),
+        None if is_of_network(&plain.address) => format!("{address}+anonymous={RIGHTS}"),
+        None => address.clone(),
+    };
+    text.parse().map_err(wrong)
+}
+
+type TlsFiles = (Option<PathBuf>, Option<PathBuf>, Option<PathBuf>);
+
+/// Returns key, certificate and authority of clients that `--auth` names.
+fn tls(auth: Option<&str>) -> Result<TlsFiles, Failure> {
+    let Some(text) = auth.filter(|text| !text.is_empty()) else {
+        return Ok((None, None, None));
+    };
+    let wrong = || {
+        let form = "ssl:key=FILE,cert=FILE,root=FILE";
+        Failure::Usage(format!(
+            "--auth: {text:?} is no configuration; write {form}"
+        ))
+    };
+    let (mut key, mut cert, mut root) = (None, None, None);
+    for field in text.strip_prefix("ssl:").ok_or_else(wrong)?.split(',') {
+        match field.split_once('=') {
+            Some(("key", file)) => key = Some(file.into()),
+            Some(("cert", file)) => cert = Some(file.into()),
+            Some(("root", file)) => root = Some(file.into()),
+            _ => return Err(wrong()),
+        }
+    }
+    match (&key, &cert, &root) {
+        (Some(_), Some(_), Some(_)) => Ok((key, cert, root)),
+        _ => Err(wrong()),
+    }
+}
+
+fn drain_timeout(seconds: f64) -> Result<Span, Failure> {
+    match (0.0..=TKRZW_SHUTDOWN_S_MAX).contains(&seconds) {
+        // A conversion to an integer is bounded by its type.
+        true => Ok(Span {
+            ms: ((seconds * 1_000.0) as u64).max(1),
+        }),
+        false => Err(Failure::Usage(format!(
+            "--shutdown_wait is {seconds}; it may be 0 to {TKRZW_SHUTDOWN_S_MAX} seconds"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct CommandLine {
+        #[command(flatten)]
+        arguments: TkrzwServerArguments,
+    }
+
+    fn read(words: &[&str]) -> Result<(TkrzwPlan, ServeArguments), Failure> {
+        let words = ["tkrzw_server"].iter().chain(words);
+        let line = CommandLine::try_parse_from(words).expect("clap takes it");
+        let is_of_network = |address: &Address| match address {
+            Address::Tcp { host, .. } => !["127.0.0.1", "::1"].contains(&&**host),
+            Address::Unix(_) => false,
+        };
+        prepare(&line.arguments, is_of_network)
+    }
+
+    fn refused(words: &[&str]) -> String {
+        match read(words).expect_err("it is wrong") {
+            Failure::Usage(words) | Failure::Failed(words) => words,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn listens(settings: &ServeArguments) -> String {
+        let listen = ListenAddresses::all(settings.listen.clone().expect("it is set"));
+        let texts: Vec<_> = listen.iter().map(ListenAddress::to_string).collect();
+        texts.join(" ")
+    }
+
+    #[test]
+    fn without_arguments_it_is_one_database_in_memory_open_to_everybody() {
+        let (plan, settings) = read(&[]).expect("it is right");
+        assert_eq!(listens(&settings), "0.0.0.0:1978+anonymous=service:tkrzw");
+        assert_eq!(settings.durability, Some(Durability::Volatile));
+        assert_eq!((settings.data, settings.threads), (None, Some(1)));
+        assert_eq!(settings.driver, Some(Driver::Blocking));
+        let (databases, ignored) = (plan.settings().databases, plan.ignored);
+        assert_eq!(databases.len(), 1);
+        assert_eq!(
+            (&*databases[0].name, databases[0].class.name()),
+            ("", "TinyDBM")
+        );
+        assert!(ignored.is_empty());
+    }
+
+    #[test]
+    fn databases_with_a_path_last_in_a_folder_named_by_the_first() {
+        let words = [
+            "--async",
+            "--threads",
+            "3",
+            "#dbm=cache",
+            "x/a.tkh#num_buckets=1k",
+            "b.tkt",
+        ];
+        let (plan, settings) = read(&words).expect("it is right");
+        assert_eq!(settings.data, Some("x/a.tkh.pelton".into()));
+        assert_eq!(
+            settings.durability.map(|one| one.to_string()).as_deref(),
+            Some("interval=100ms")
+        );
+        assert_eq!(
+            (settings.driver, settings.threads),
+            (Some(Driver::EventLoop), Some(3))
+        );
+        let databases = plan.settings().databases;
+        let names: Vec<_> = databases
+            .iter()
+            .map(|one| (&*one.name, one.class.name()))
+            .collect();
+        let expected = [
+            ("memory-0", "CacheDBM"),
+            ("a.tkh", "HashDBM"),
+            ("b.tkt", "TreeDBM"),
+        ];
+        assert_eq!(names, expected);
+        assert_eq!(plan.ignored, ["x/a.tkh#num_buckets"]);
+        let (_, settings) =
+            read(&["--data", "d", "--durability", "synced", "a.tkh"]).expect("right");
+        assert_eq!(
+            (settings.data, settings.durability),
+            (Some("d".into()), Some(Durability::Synced))
+        );
+        let (_, settings) = read(&["--durability", "volatile", "a.tkh"]).expect("right");
+        assert_eq!(
+            (settings.data, settings.durability),
+            (None, Some(Durability::Volatile))
+        );
+    }
+
+    #[test]
+    fn addresses_of_this_machine_are_not_opened_to_the_network() {
+        for (address, expected) in [
+            ("127.0.0.1:1978", "127.0.0.1:1978"),
+            ("[::1]:1978", "[::1]:1978"),
+            ("unix:/tmp/socket", "unix:/tmp/socket"),
+            ("192.0.2.1:5", "192.0.2.1:5+anonymous=service:tkrzw"),
+        ] {
+            let (_, settings) = read(&["--address", address]).expect("it is right");
+            assert_eq!(listens(&settings), expected);
+        }
+        let (_, settings) = read(&["--anonymous", "none"]).expect("it is right");
+        assert_eq!(listens(&settings), "0.0.0.0:1978+anonymous=none");
+    }
+
+    #[test]
+    fn what_would_be_missing_is_refused_and_what_has_no_effect_is_named() {
+        for (words, said) in [
+            (&["--daemon"][..], "service manager"),
+            (&["--repl_master", "h:1"], "follows no other"),
+            (&["--ulog_prefix", "x"], "no update log"),
+            (&["--auth", "ssl:key=k"], "ssl:key=FILE,cert=FILE,root=FILE"),
+            (&["--auth", "none"], "ssl:key="),
+            (&["--shutdown_wait=-1"], "--shutdown_wait"),
+            (&["--address", "nowhere"], "--address"),
+            (&["a.tkh#record_comp_mode=aes"], "encrypt"),
+            (&["a.tkh#record_comp_mode=rc4"], "encrypt"),
+            (&["a.unknown"], "class"),
+            (&["#dbm=unknown"], "class"),
+            (&["x/a.tkh", "y/a.tkh"], "x/a.tkh"),
+        ] {
+            let told = refused(words);
+            assert!(told.contains(said), "{words:?}: {told}");
+        }
+        assert!(refused(&["#"; TKRZW_DATABASES + 1]).contains("at most 200"));
+        let words = [
+            "--log_date",
+            "w3cdtf",
+            "--log_td",
+            "-3600",
+            "--repl_wait",
+            "2",
+        ];
+        let (plan, _) = read(&words).expect("it is right");
+        assert_eq!(plan.ignored, ["--log_date", "--log_td", "--repl_wait"]);
+        let auth = "ssl:key=k,cert=c,root=r";
+        let (_, settings) = read(&["--auth", auth, "--shutdown_wait", "0.5"]).expect("right");
+        let files = (settings.tls_key, settings.tls_cert, settings.client_ca);
+        assert_eq!(
+            files,
+            (Some("k".into()), Some("c".into()), Some("r".into()))
+        );
+        assert_eq!(settings.drain_timeout, Some(Span { ms: 500 }));
+    }
+
+    /// Its content is somebody's data.
+    #[test]
+    fn a_file_of_the_original_is_never_opened() {
+        let folder = std::env::temp_dir().join(format!("pelton-tkrzw-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("there is room");
+        let path = folder.join("casket.tkh");
+        fs::write(&path, b"content").expect("there is room");
+        let text = path.display().to_string();
+        let told = refused(&[&text]);
+        for said in [&text, "HashDBM", "import"] {
+            assert!(told.contains(said), "{told}");
+        }
+        assert_eq!(fs::read(&path).expect("it is there"), b"content");
+        fs::remove_dir_all(&folder).expect("it is there");
+    }
+}

@@ -1,0 +1,182 @@
+//! PushLast: stores a value under a key that is made of a time.
+//!
+//! The key is a number of 8 bytes, big-endian: 10 ns since 1970, and the first number from there on
+//! that no record has. A few numbers are tried; behind a longer row of records the first gap is
+//! looked for in a view.
+
+use std::ops::{Bound, ControlFlow};
+
+use api::tkrzw::PushLastRequest;
+use store::tree::{NotFetched, ReadPlan};
+use store::{
+    CommitOutcome, Condition, DatabaseId, Decision, Direction, Mode, OperationStatus, Range,
+    ReadView,
+};
+
+use super::decode::decode;
+use super::pop::too_many_tries;
+use super::result::RequestResult;
+use super::single::put;
+use super::target::target;
+use super::walk::{Walk, WalkEnd};
+use super::{TkrzwActions, TkrzwStep};
+use crate::actions::{CallClock, DatabaseAccess, Responses};
+use crate::call::Shared;
+use crate::keyvalue;
+use crate::limits::{TKRZW_KEYS_TRIED, TKRZW_TRIES};
+use crate::method::Method;
+use crate::rights::Right;
+use crate::status::Status;
+use crate::tkrzw_state::WaitTopic;
+
+const METHOD: Method = Method::TkrzwPushLast;
+
+/// Units of a key in a second.
+const UNITS: f64 = 1e8;
+
+/// Units of a key in a microsecond.
+const UNITS_OF_MICROSECOND: u64 = 100;
+
+/// A PushLast.
+pub(super) struct Push {
+    /// Decoded again for each try.
+    request: Box<[u8]>,
+    database: DatabaseId,
+    /// The key that is tried, or from which on a gap is looked for.
+    number: u64,
+    tries: u32,
+    /// Looks for a gap.
+    walk: Option<Walk>,
+}
+
+impl Push {
+    /// Takes up a request.
+    pub(super) fn begin(
+        bytes: &[u8],
+        shared: &Shared,
+        actions: &mut impl TkrzwActions,
+    ) -> Result<Option<TkrzwStep>, Status> {
+        let request: PushLastRequest<'_> = decode(METHOD, bytes)?;
+        let target = target(request.dbm_index, Right::Write, shared, actions)?;
+        if shared.settings.tkrzw.is_read_only {
+            actions.respond(|out| RequestResult::READ_ONLY.encode(out));
+            return Ok(None);
+        }
+        let number = match request.wtime < 0.0 {
+            true => actions.wall_us().saturating_mul(UNITS_OF_MICROSECOND),
+            // A conversion to an integer is bounded by its type.
+            false => (request.wtime * UNITS) as u64,
+        };
+        submit(target.id, number, request.value, actions)?;
+        actions.hold_request(bytes.len());
+        Ok(Some(TkrzwStep::Push(Box::new(Push {
+            request: bytes.into(),
+            database: target.id,
+            number,
+            tries: 0,
+            walk: None,
+        }))))
+    }
+
+    pub(super) fn plan_reads(&self, plan: &mut ReadPlan) {
+        if let Some(walk) = &self.walk {
+            walk.plan_reads(plan);
+        }
+    }
+
+    /// Responds, or tries another key.
+    pub(super) fn committed(
+        &mut self,
+        outcome: &CommitOutcome<'_>,
+        shared: &Shared,
+        actions: &mut (impl DatabaseAccess + Responses),
+    ) {
+        if let Decision::Refused(refusal) = outcome.decision {
+            return actions.finish(keyvalue::refusal(refusal));
+        }
+        let stored = (outcome.first()).is_some_and(|one| one.status == OperationStatus::Done);
+        if stored {
+            self.tell(shared);
+            return actions.respond(|out| RequestResult::SUCCESS.encode(out));
+        }
+        self.tries += 1;
+        if self.tries >= TKRZW_TRIES {
+            return actions.finish(too_many_tries());
+        }
+        self.number = self.number.saturating_add(1);
+        if self.tries < TKRZW_KEYS_TRIED {
+            return self.try_number(actions);
+        }
+        let start = self.number.to_be_bytes();
+        let range = Range {
+            start: Bound::Included(&start[..]),
+            end: Bound::Unbounded,
+        };
+        let walk = Walk::new(self.database, &range, Direction::Forward).keys_only();
+        walk.ask(actions);
+        self.walk = Some(walk);
+    }
+
+    /// Passes records whose keys follow each other.
+    pub(super) fn read(
+        &mut self,
+        shown: &ReadView<'_>,
+        actions: &mut (impl DatabaseAccess + Responses + CallClock),
+    ) -> Result<(), NotFetched> {
+        let Some(walk) = &mut self.walk else {
+            debug_assert!(false, "nothing was to be read");
+            return Ok(());
+        };
+        let number = &mut self.number;
+        let end = walk.step(shown, actions.now_ms(), &mut |entry| {
+            match <[u8; 8]>::try_from(entry.key).map(u64::from_be_bytes) {
+                Ok(taken) if taken == *number => *number = number.saturating_add(1),
+                Ok(taken) if taken > *number => return ControlFlow::Break(()),
+                // Keys of another length lie between those that are numbers.
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        })?;
+        match end {
+            WalkEnd::Paused => walk.ask(actions),
+            WalkEnd::Stopped | WalkEnd::Complete => {
+                self.walk = None;
+                self.try_number(actions);
+            }
+        }
+        Ok(())
+    }
+
+    fn try_number(&self, actions: &mut (impl DatabaseAccess + Responses)) {
+        let submitted = match decode::<PushLastRequest<'_>>(METHOD, &self.request) {
+            Ok(request) => submit(self.database, self.number, request.value, actions),
+            Err(status) => Err(status),
+        };
+        if let Err(status) = submitted {
+            actions.finish(status);
+        }
+    }
+
+    /// Tells a call that waits for a record, if it was asked for.
+    fn tell(&self, shared: &Shared) {
+        let request = decode::<PushLastRequest<'_>>(METHOD, &self.request);
+        if request.is_ok_and(|request| request.notify) {
+            let waiting = &shared.settings.tkrzw.state.waiting;
+            waiting.wake_first(&WaitTopic::Queue(self.database));
+        }
+    }
+}
+
+fn submit(
+    database: DatabaseId,
+    number: u64,
+    value: &[u8],
+    actions: &mut impl DatabaseAccess,
+) -> Result<(), Status> {
+    let key = number.to_be_bytes();
+    let mut commit = actions.write(database, Mode::Independent);
+    let pushed = commit.push(&put(&key, value, Condition::Absent));
+    pushed.map_err(|error| keyvalue::push_error(METHOD, error))?;
+    commit.submit();
+    Ok(())
+}

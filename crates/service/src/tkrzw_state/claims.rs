@@ -1,0 +1,72 @@
+//! The keys that calls are removing as the first of their database.
+//!
+//! A call of PopFirst takes the first key that no other is about to remove. So any number of them
+//! come through at once, each with a record of its own, where all would otherwise try for the same
+//! one.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use store::DatabaseId;
+
+/// The keys that are claimed, by database: at most one for each call.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Claims(Arc<Mutex<ClaimTable>>);
+
+type ClaimTable = HashMap<DatabaseId, HashSet<Arc<[u8]>>>;
+
+/// A key that is claimed until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    claims: Claims,
+    database: DatabaseId,
+    key: Arc<[u8]>,
+}
+
+impl Claims {
+    /// Claims a key; `None`: another call has it.
+    pub(crate) fn claim(&self, database: DatabaseId, key: &[u8]) -> Option<Claim> {
+        let mut table = self.lock();
+        let keys = table.entry(database).or_default();
+        if keys.contains(key) {
+            return None;
+        }
+        let key: Arc<[u8]> = key.into();
+        keys.insert(Arc::clone(&key));
+        Some(Claim {
+            claims: self.clone(),
+            database,
+            key,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ClaimTable> {
+        // Nothing under this lock can panic half-way.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns how many keys are claimed.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.lock().values().map(HashSet::len).sum()
+    }
+}
+
+impl Claim {
+    /// Returns the key.
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.key
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let mut table = self.claims.lock();
+        if let Some(keys) = table.get_mut(&self.database) {
+            keys.remove(&self.key);
+            if keys.is_empty() {
+                table.remove(&self.database);
+            }
+        }
+    }
+}
