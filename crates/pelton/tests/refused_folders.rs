@@ -17,7 +17,7 @@ use support::{Folder, Server, TIMEOUT, pelton, pelton_at, run, run_with_timeout}
 /// Whoever has no rights: the user `nobody`, where these tests are run by root.
 const NOBODY: u32 = 65_534;
 
-const FLAGS: [&str; 2] = ["--log-segment", "64KiB"];
+const FLAGS: [&str; 4] = ["--log-segment", "64KiB", "--keep-log", "0"];
 
 /// All files below a folder, with all that is in them.
 fn content(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {

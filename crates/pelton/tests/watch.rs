@@ -311,7 +311,7 @@ fn start_at(folder: &Folder, address: &str) -> Server {
 }
 
 #[test]
-fn a_restart_that_loses_changes_ends_it_behind_all_that_was_printed() {
+fn it_goes_on_over_a_restart_with_what_came_meanwhile_and_ends_where_that_is_gone() {
     let folder = Folder::new("watch-restart");
     for is_killed in [false, true] {
         let server = Server::durable(&folder.data(), &[]);
@@ -329,22 +329,22 @@ fn a_restart_that_loses_changes_ends_it_behind_all_that_was_printed() {
         watcher.said("trying again");
         // Where the watcher does not see it.
         let elsewhere = Server::durable(&folder.data(), &[]);
-        put(&elsewhere.addresses[0], "k", "unseen").expect("stored");
+        let unseen = put(&elsewhere.addresses[0], "k", "unseen").expect("stored");
         assert_eq!(elsewhere.stop("TERM").0, 0);
-        let _server = start_at(&folder, &address);
+        let again = start_at(&folder, &address);
+        assert_eq!(watcher.sequence(), unseen, "nothing is printed twice");
+        let seen = put(&address, "k", "seen").expect("stored");
+        assert_eq!(watcher.sequence(), seen);
+        assert_eq!(again.stop("TERM").0, 0);
+        watcher.said("trying again");
+        let other = Folder::new("watch-restart-other");
+        let _server = start_at(&other, &address);
         let said = watcher.said("OUT_OF_RANGE");
         let error: Value = serde_json::from_str(&said).expect("it is JSON");
-        let words = "are not all there any more";
-        assert!(
-            error["error"].as_str().expect("a text").contains(words),
-            "{said}"
-        );
-        assert!(
-            error["hint"].as_str().expect("a text").contains(INSTEAD),
-            "{said}"
-        );
+        let has = |name: &str, words| error[name].as_str().expect("a text").contains(words);
+        assert!(has("error", "belongs to another history"), "{said}");
+        assert!(has("hint", INSTEAD), "{said}");
         assert_eq!(watcher.ended(), 3);
-        assert_eq!(watcher.stdout.iter().count(), 0, "nothing is printed twice");
     }
 }
 
@@ -360,16 +360,22 @@ fn changes_that_are_gone_are_said_with_what_to_do() {
     server.kill();
     let server = start_at(&folder, &address);
     put(&address, "k", "2").expect("stored");
+    assert_eq!(server.run(["database", "create", "later"]).code, 0);
     let (history, sequence) = point.split_once(':').expect("a history and a sequence");
     let of_another = format!("0123456789abcdef:{sequence}");
     let ahead = format!("{history}:{}", u64::MAX);
-    for (from, words) in [
-        (&point[..], "are not all there any more"),
-        (sequence, "are not all there any more"),
-        (&of_another, "belongs to another history"),
-        (&ahead, "ahead of the last commit"),
+    // Before it was made, there was no such database.
+    for (from, database, words) in [
+        (&point[..], "later", "are not all there any more"),
+        (sequence, "later", "are not all there any more"),
+        (&of_another, "", "belongs to another history"),
+        (&ahead, "", "ahead of the last commit"),
     ] {
-        let lost = run_with_timeout(&mut server.command(["watch", "--from", from]));
+        let mut watch = server.command(["watch", "--from", from]);
+        if !database.is_empty() {
+            watch.args(["--database", database]);
+        }
+        let lost = run_with_timeout(&mut watch);
         assert_eq!(lost.code, 3, "{}", lost.stderr);
         assert!(lost.stdout.is_empty());
         assert!(lost.stderr.contains("OUT_OF_RANGE"), "{}", lost.stderr);
