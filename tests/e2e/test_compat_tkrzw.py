@@ -683,3 +683,77 @@ def test_many_connections_share_one_thread_of_calls(binary):
             requests.end()
         for channel in channels:
             channel.close()
+
+
+@pytest.mark.parametrize("driver", [["--async"], []], ids=["async", "sync"])
+def test_a_stream_without_responses_has_no_end(binary, driver):
+    """What its commits hold is given back although nothing is sent."""
+    count, value = 120, bytes(1_000_000)
+    with start(binary, "#dbm=hash", *driver) as server, open_channel(server.address) as channel:
+        stub = pb_grpc.DBMServiceStub(channel)
+        for _ in range(2):
+            silent = (
+                pb.StreamRequest(
+                    set_request=pb.SetRequest(key=b"%d" % (n % 4), value=value, overwrite=True),
+                    omit_response=True,
+                )
+                for n in range(count)
+            )
+            assert list(stub.Stream(silent, timeout=60)) == []
+            assert stub.Count(pb.CountRequest()).count == 4
+        assert server.resident_bytes() < 300 << 20
+
+
+def test_searches_take_memory_for_their_answers_before_they_find_anything(binary):
+    """However many search, and whether or not they read what they get."""
+    with (
+        start(binary, "#dbm=tree", "--async", "--memory-limit", "200MiB") as server,
+        open_channel(server.address) as channel,
+    ):
+        stub = pb_grpc.DBMServiceStub(channel)
+        for start_at in range(0, 20_000, 1_000):
+            records = [
+                pb.BytesPair(first=b"%05d" % n + bytes(995), second=b"v")
+                for n in range(start_at, start_at + 1_000)
+            ]
+            stub.SetMulti(pb.SetMultiRequest(records=records))
+        search = pb.SearchRequest(mode="contain", pattern=b"000", capacity=3_000)
+        expected = len(stub.Search(search).matched)
+        assert expected > 0
+        with pytest.raises(grpc.RpcError) as refused:
+            stub.Search(pb.SearchRequest(mode="begin", pattern=b"", capacity=0))
+        assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        calls = [stub.Search.future(search, timeout=120) for _ in range(150)]
+        highest = 0
+        while not all(call.done() for call in calls):
+            highest = max(highest, server.resident_bytes())
+            time.sleep(0.02)
+        assert all(len(call.result().matched) == expected for call in calls)
+        assert highest < 400 << 20
+
+
+def test_a_search_does_not_hold_up_a_stop(binary):
+    with start(binary, "#dbm=hash", "--async") as server, open_channel(server.address) as channel:
+        stub = pb_grpc.DBMServiceStub(channel)
+        records = [pb.BytesPair(first=b"%d" % n + bytes(60_000), second=b"") for n in range(40)]
+        stub.SetMulti(pb.SetMultiRequest(records=records))
+        search = pb.SearchRequest(mode="editbin", pattern=bytes(range(256)) * 250, capacity=1)
+        calls = [stub.Search.future(search) for _ in range(4)]
+        time.sleep(0.3)
+        assert not any(call.done() for call in calls)
+        began = time.monotonic()
+        assert server.stop() == 0
+        assert time.monotonic() - began < 10
+        assert {call.exception().code() for call in calls} == {grpc.StatusCode.UNAVAILABLE}
+
+
+def test_files_whose_names_differ_in_other_characters_are_other_databases(binary, tmp_path):
+    data = ["--data", str(tmp_path / "data")]
+    for name, there in [("\u00e4.tkh", b"a"), ("\u00fc.tkh", b"u")] * 2:
+        with start(binary, f"{tmp_path}/{name}", *data) as server:
+            with open_channel(server.address) as channel:
+                stub = pb_grpc.DBMServiceStub(channel)
+                answer = stub.Get(pb.GetRequest(key=b"k"))
+                assert answer.value in (b"", there)
+                stub.Set(pb.SetRequest(key=b"k", value=there, overwrite=True))
+            assert server.stop() == 0

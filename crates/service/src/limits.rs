@@ -370,3 +370,8 @@ pub const TKRZW_REGEX_BYTES: usize = 1 << 20;
 /// Bytes of keys that a step of a Search looks at, once for each pattern, or comparisons of
 /// characters for a distance: some 50 to 100 µs.
 pub const TKRZW_SEARCH_STEP_BYTES: usize = 64 << 10;
+
+/// What an answer to a Search of Tkrzw-RPC may have at most, in bytes, which is set aside before
+/// anything is looked for: what the original's clients can receive. Who wants less says so with
+/// `capacity`.
+pub const TKRZW_SEARCH_ANSWER_BYTES: usize = 4 << 20;

@@ -107,7 +107,12 @@ impl PlannedDatabase {
             true => char,
             false => '_',
         };
-        let name: String = file.unwrap_or_default().chars().map(plain).collect();
+        let file = file.unwrap_or_default();
+        let mut name: String = file.chars().map(plain).collect();
+        if name != file {
+            // Two files that differ in such characters alone are two databases.
+            name = format!("{name}-{:08x}", crc32c::crc32c(file.as_bytes()));
+        }
         let is_good = store::is_database_name(&name) && name != "default";
         let kind = if self.path.is_empty() {
             "memory"

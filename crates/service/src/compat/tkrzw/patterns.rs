@@ -1,5 +1,6 @@
 //! What a Search compares keys with.
 
+use memchr::memmem::Finder;
 use regex_automata::meta::Regex;
 use regex_automata::util::syntax;
 
@@ -22,6 +23,7 @@ pub(super) enum KeyPattern {
 #[derive(Debug)]
 pub(super) struct TextPattern {
     text: Box<[u8]>,
+    finder: Finder<'static>,
     ignores_case: bool,
     is_of_words: bool,
 }
@@ -44,13 +46,17 @@ impl KeyPattern {
             "containcaseword" => (true, true),
             _ => return None,
         };
-        let text = |text: &[u8]| TextPattern {
-            text: match ignores_case {
+        let text = |text: &[u8]| {
+            let text: Box<[u8]> = match ignores_case {
                 true => text.to_ascii_lowercase().into(),
                 false => text.into(),
-            },
-            ignores_case,
-            is_of_words,
+            };
+            TextPattern {
+                finder: Finder::new(&text).into_owned(),
+                text,
+                ignores_case,
+                is_of_words,
+            }
         };
         let texts: Vec<_> = match is_list {
             true => pattern.split(|&byte| byte == b'\n').map(text).collect(),
@@ -102,14 +108,25 @@ impl KeyPattern {
     /// Returns how much work a comparison with a key is, in bytes that are looked at.
     pub(super) fn cost(&self, key: &[u8]) -> usize {
         match self {
-            KeyPattern::Contains(texts) => (key.len() + 1).saturating_mul(texts.len()),
+            KeyPattern::Contains(texts) => {
+                let fit = texts.iter().filter(|text| text.fits(key)).count();
+                texts.len() + (key.len() + 1).saturating_mul(fit)
+            }
             _ => key.len() + 1,
         }
     }
 }
 
 impl TextPattern {
+    /// Whether it could be in a key.
+    fn fits(&self, key: &[u8]) -> bool {
+        self.text.len() <= key.len()
+    }
+
     fn is_in(&self, key: &[u8]) -> bool {
+        if !self.fits(key) {
+            return false;
+        }
         let folded;
         let key = match self.ignores_case {
             true => {
@@ -119,9 +136,9 @@ impl TextPattern {
             false => key,
         };
         if !self.is_of_words {
-            return memchr::memmem::find(key, &self.text).is_some();
+            return self.finder.find(key).is_some();
         }
-        let mut found = memchr::memmem::find_iter(key, &self.text);
+        let mut found = self.finder.find_iter(key);
         found.any(|start| self.is_word(key, start))
     }
 

@@ -21,10 +21,10 @@ use super::walk::{Walk, WalkEnd};
 use super::{TkrzwActions, TkrzwStep};
 use crate::actions::{CallClock, DatabaseAccess, ResponseMemory, Responses};
 use crate::call::Shared;
-use crate::limits::{ANSWER_BYTES_MAX, TKRZW_PATTERN_BYTES, TKRZW_SEARCH_STEP_BYTES};
+use crate::limits::{TKRZW_PATTERN_BYTES, TKRZW_SEARCH_ANSWER_BYTES, TKRZW_SEARCH_STEP_BYTES};
 use crate::method::Method;
 use crate::rights::Right;
-use crate::status::Status;
+use crate::status::{Code, Status};
 
 /// There is no such mode.
 const UNKNOWN_MODE: RequestResult = RequestResult {
@@ -90,17 +90,23 @@ impl Search {
             }
             Plan::Walk(walk, matcher) => (walk, matcher),
         };
+        let capacity = match usize::try_from(request.capacity) {
+            Ok(0) | Err(_) => usize::MAX,
+            Ok(capacity) => capacity,
+        };
+        let longest_bytes = store::limits::KEY_BYTES + KEY_OVERHEAD_BYTES;
+        let most_bytes = answer_bytes(shared).min(capacity.saturating_mul(longest_bytes));
+        // Before anything is found: others that search wait while there is no memory.
+        if !actions.room_for_answer(bytes.len() + most_bytes) {
+            return Ok(None);
+        }
         let search = Search {
             walk,
             matcher,
-            capacity: match usize::try_from(request.capacity) {
-                Ok(0) | Err(_) => usize::MAX,
-                Ok(capacity) => capacity,
-            },
+            capacity,
             found: Vec::new(),
             found_bytes: 0,
         };
-        actions.reserve(bytes.len());
         search.walk.ask(actions);
         Ok(Some(TkrzwStep::Search(Box::new(search))))
     }
@@ -116,16 +122,18 @@ impl Search {
         shared: &Shared,
         actions: &mut (impl DatabaseAccess + Responses + ResponseMemory + CallClock),
     ) -> Result<(), NotFetched> {
+        if shared.health.is_stopping() {
+            // It may take minutes, and would hold up the end of the server.
+            actions.finish(Status::new(Code::Unavailable, "the server is stopping"));
+            return Ok(());
+        }
         let is_complete = self.step(shown, actions.now_ms())?;
-        let bytes = self.bytes();
-        let most = usize::try_from(shared.answer_bytes_max.min(ANSWER_BYTES_MAX));
-        let most = most.unwrap_or(usize::MAX);
-        if bytes > most {
+        let most = answer_bytes(shared);
+        if self.bytes() > most {
             actions.finish(answer_too_large(most));
         } else if is_complete {
             self.respond(actions);
         } else {
-            actions.reserve(bytes);
             self.walk.ask(actions);
         }
         Ok(())
@@ -196,6 +204,12 @@ impl Search {
             }
         });
     }
+}
+
+/// What an answer may have at most, in bytes.
+fn answer_bytes(shared: &Shared) -> usize {
+    let most = usize::try_from(shared.answer_bytes_max).unwrap_or(usize::MAX);
+    most.min(TKRZW_SEARCH_ANSWER_BYTES)
 }
 
 /// What a key that was found takes in memory beside its bytes.

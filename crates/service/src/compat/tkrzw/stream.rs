@@ -18,7 +18,7 @@ use super::maintain::encode_echo;
 use super::single::{Pending, SingleAnswer, SingleRequest, present_fields};
 use super::target::target;
 use super::{Package, TkrzwActions};
-use crate::actions::{RequestFlow, Responses, SendRoom};
+use crate::actions::{RequestFlow, ResponseMemory, Responses, SendRoom};
 use crate::call::Shared;
 use crate::keyvalue;
 use crate::limits::{TKRZW_STREAM_ANSWER_BYTES, TKRZW_STREAM_BYTES, TKRZW_STREAM_REQUESTS};
@@ -200,7 +200,7 @@ impl Stream {
     pub(super) fn committed(
         &mut self,
         outcome: &CommitOutcome<'_>,
-        actions: &mut (impl Responses + SendRoom + RequestFlow),
+        actions: &mut (impl Responses + SendRoom + ResponseMemory + RequestFlow),
     ) {
         let is_its_own = |streamed: &Streamed| match streamed {
             Streamed::Pending(operation) => operation.database == outcome.database,
@@ -215,6 +215,9 @@ impl Stream {
         };
         self.request_bytes -= operation.request_bytes;
         self.answer_bytes -= operation.answer_bytes;
+        // What a commit holds is given back when something is sent, and here nothing may be: so
+        // from now on what is left counts.
+        actions.reserve(self.request_bytes + self.answer_bytes);
         let answer = match operation.pending.answer(outcome) {
             Ok(answer) => answer,
             Err(status) => {
