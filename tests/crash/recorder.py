@@ -15,7 +15,10 @@ from lanes import Operator, all_lanes, lane_of, work_together
 from server import Server
 
 # Small, so that segments change, memtables are flushed and tables merged in a short run.
-SETTINGS = ["--log-segment", "64KiB", "--memory-limit", "2MiB", "--disk-cache", "1MiB"]
+SETTINGS = [
+    *["--log-segment", "64KiB", "--memory-limit", "2MiB", "--disk-cache", "1MiB"],
+    *["--keep-log", "0"],
+]
 SETTINGS += ["--threads", "2"]
 DATA, BACKUPS, RESTORED = "data", "backups", "restored"
 

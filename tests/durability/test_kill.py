@@ -41,7 +41,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 # Small files, so that the log changes from one to the next, and snapshots are made, all the time;
 # and a small limit of memory, of which memtables get a share, so that they are flushed all the
 # time.
-SETTINGS = ["--log-segment", "256KiB", "--memory-limit", "128MiB"]
+SETTINGS = ["--log-segment", "256KiB", "--memory-limit", "128MiB", "--keep-log", "0"]
 DRIVERS = [
     ["--driver", "event-loop", "--threads", "2"],
     ["--driver", "event-loop", "--threads", "1"],
