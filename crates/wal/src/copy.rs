@@ -49,20 +49,10 @@ impl GroupReader {
         let mut segment = end.place.segment;
         loop {
             let place = LogPlace { segment, offset: 0 };
-            let failed = |source| GroupError::device(&*disk, place, source);
-            let name = segment_name(segment);
-            let file = disk.open(&name).map_err(failed)?;
-            let mut reader = SegmentReader::new(file).map_err(failed)?;
-            let first = reader.header(0).map_err(failed)?;
-            let first = first.map_err(|_| GroupError::damaged(&*disk, place))?;
+            let mut groups = GroupReader::begin(Arc::clone(&disk), place, None, end)?;
+            let first = groups.header_here()?;
+            let (first, _) = first.ok_or_else(|| GroupError::damaged(&*disk, place))?;
             if first.first_sequence <= sequence + 1 || first.number == 1 {
-                let mut groups = GroupReader {
-                    disk,
-                    reader,
-                    place,
-                    end,
-                    chain: None,
-                };
                 groups.skip_through(sequence)?;
                 return Ok(groups);
             }

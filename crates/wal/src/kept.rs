@@ -5,8 +5,9 @@
 use std::collections::VecDeque;
 
 use super::group::{Header, Position};
+use super::reader::SegmentReader;
 use super::scan::{ReadError, reader};
-use super::segment::FoundSegment;
+use super::segment::{FoundSegment, segment_name};
 use super::writer::FullSegment;
 use crate::disk::Disk;
 
@@ -29,9 +30,12 @@ impl KeptSegments {
         mut found: Vec<FoundSegment>,
         base_sequence: u64,
     ) -> Result<(KeptSegments, Vec<FoundSegment>), ReadError> {
+        let mut kept = KeptSegments::default();
+        if base_sequence == 0 {
+            return Ok((kept, found)); // there is no snapshot: all of it is needed
+        }
         let heads = found.iter().map(|segment| head(disk, segment));
         let heads: Vec<Option<Header>> = heads.collect::<Result<_, _>>()?;
-        let mut kept = KeptSegments::default();
         let Some(first) = first_needed(disk, &found, &heads, base_sequence)? else {
             return Ok((kept, found));
         };
@@ -65,7 +69,10 @@ impl KeptSegments {
 /// The header of the first group of a segment, if it has the form of one; its checksum is not
 /// looked at.
 fn head(disk: &dyn Disk, segment: &FoundSegment) -> Result<Option<Header>, ReadError> {
-    let read = || reader(disk, segment.ordinal)?.header(0);
+    let read = || {
+        let file = disk.open(&segment_name(segment.ordinal))?;
+        SegmentReader::for_header(file)?.header(0)
+    };
     let header = read().map_err(|source| ReadError::device(disk, segment.ordinal, 0, source))?;
     Ok(header.ok())
 }

@@ -20,6 +20,13 @@ impl SegmentReader {
         })
     }
 
+    /// Reads no more at a time than is asked for: for a look at a header.
+    pub(super) fn for_header(file: Arc<dyn DiskFile>) -> io::Result<SegmentReader> {
+        Ok(SegmentReader {
+            window: Window::new(file, HEADER_BYTES)?,
+        })
+    }
+
     pub(super) fn file_bytes(&self) -> u64 {
         self.window.file_bytes()
     }

@@ -464,7 +464,7 @@ impl GetMulti {
 const PAIR_BYTES: usize = 18;
 
 /// What a response may have at most, in bytes.
-fn answer_bytes(shared: &Shared) -> usize {
+pub(super) fn answer_bytes(shared: &Shared) -> usize {
     usize::try_from(shared.answer_bytes_max).unwrap_or(usize::MAX)
 }
 

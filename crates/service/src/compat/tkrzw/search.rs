@@ -13,18 +13,18 @@ use store::{Direction, Range, ReadView};
 
 use super::decode::decode;
 use super::distance::{Distance, TextUnit};
-use super::multi::answer_too_large;
+use super::multi::{answer_bytes, answer_too_large};
 use super::patterns::{BadPattern, KeyPattern};
 use super::result::{RequestResult, ResultCode};
 use super::target::{Target, target};
 use super::walk::{Walk, WalkEnd};
-use super::{TkrzwActions, TkrzwStep};
+use super::{TkrzwActions, TkrzwStep, wait};
 use crate::actions::{CallClock, DatabaseAccess, ResponseMemory, Responses};
 use crate::call::Shared;
 use crate::limits::{TKRZW_PATTERN_BYTES, TKRZW_SEARCH_ANSWER_BYTES, TKRZW_SEARCH_STEP_BYTES};
 use crate::method::Method;
 use crate::rights::Right;
-use crate::status::{Code, Status};
+use crate::status::Status;
 
 /// There is no such mode.
 const UNKNOWN_MODE: RequestResult = RequestResult {
@@ -95,7 +95,7 @@ impl Search {
             Ok(capacity) => capacity,
         };
         let longest_bytes = store::limits::KEY_BYTES + KEY_OVERHEAD_BYTES;
-        let most_bytes = answer_bytes(shared).min(capacity.saturating_mul(longest_bytes));
+        let most_bytes = search_answer_bytes(shared).min(capacity.saturating_mul(longest_bytes));
         // Before anything is found: others that search wait while there is no memory.
         if !actions.room_for_answer(bytes.len() + most_bytes) {
             return Ok(None);
@@ -124,11 +124,11 @@ impl Search {
     ) -> Result<(), NotFetched> {
         if shared.health.is_stopping() {
             // It may take minutes, and would hold up the end of the server.
-            actions.finish(Status::new(Code::Unavailable, "the server is stopping"));
+            actions.finish(wait::stopping());
             return Ok(());
         }
         let is_complete = self.step(shown, actions.now_ms())?;
-        let most = answer_bytes(shared);
+        let most = search_answer_bytes(shared);
         if self.bytes() > most {
             actions.finish(answer_too_large(most));
         } else if is_complete {
@@ -206,10 +206,9 @@ impl Search {
     }
 }
 
-/// What an answer may have at most, in bytes.
-fn answer_bytes(shared: &Shared) -> usize {
-    let most = usize::try_from(shared.answer_bytes_max).unwrap_or(usize::MAX);
-    most.min(TKRZW_SEARCH_ANSWER_BYTES)
+/// What a response may have at most, in bytes.
+fn search_answer_bytes(shared: &Shared) -> usize {
+    answer_bytes(shared).min(TKRZW_SEARCH_ANSWER_BYTES)
 }
 
 /// What a key that was found takes in memory beside its bytes.
