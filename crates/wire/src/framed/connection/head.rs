@@ -30,8 +30,6 @@ pub(super) struct RequestNames<'a> {
     pub(super) service: &'a str,
     pub(super) method: &'a str,
     pub(super) timeout_ns: Option<u64>,
-    /// Empty: none.
-    pub(super) authentication: &'a [u8],
 }
 
 /// The metadata of a request have more fields or bytes than those of a call may have.
@@ -80,10 +78,7 @@ impl CallHead {
         entries: impl Iterator<Item = (&'e [u8], &'e [u8])>,
     ) -> Result<(), TooLarge> {
         let mut entries = entries.peekable();
-        let is_same = self.is_path(names)
-            && names.authentication.is_empty()
-            && !self.has_entries
-            && entries.peek().is_none();
+        let is_same = self.is_path(names) && !self.has_entries && entries.peek().is_none();
         if !is_same {
             self.replace(names, entries)?;
         }
@@ -109,9 +104,6 @@ impl CallHead {
         self.route = None;
         self.path.clear();
         self.fields.clear();
-        if !names.authentication.is_empty() {
-            self.set_authorization(names.authentication);
-        }
         let path = format!("/{}/{}", names.service, names.method);
         let mut fields = FieldList(&mut self.fields);
         fields.push(b":path", path.as_bytes())?;
@@ -138,11 +130,13 @@ impl CallHead {
         Ok(())
     }
 
-    /// Remembers what proves who calls: a token, with the name of its scheme or without.
-    fn set_authorization(&mut self, authentication: &[u8]) {
+    /// Remembers what proves who calls, from the next head on: a token, with the name of its scheme
+    /// or without.
+    pub(super) fn set_authorization(&mut self, authentication: &[u8]) {
         const SCHEME: &[u8] = b"Bearer ";
         let has_scheme = (authentication.get(..SCHEME.len()))
             .is_some_and(|scheme| scheme.eq_ignore_ascii_case(SCHEME));
+        self.path.clear();
         self.authorization.clear();
         if !has_scheme {
             self.authorization.extend_from_slice(SCHEME);

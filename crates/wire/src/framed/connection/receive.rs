@@ -149,6 +149,11 @@ impl ServerConnection {
             return self.hold(Held::UntilAlone);
         }
         *consumed += head_bytes;
+        // Before anything is refused: it stands for the requests that follow, whatever becomes of
+        // this one.
+        if let Some(proof) = meta.authentication_data.filter(|proof| !proof.is_empty()) {
+            self.head.set_authorization(proof);
+        }
         let checksum = meta.checksum_value.and_then(|value| value.try_into().ok());
         let correlation = Correlation {
             id: meta.correlation_id.unwrap_or(0),
@@ -169,7 +174,6 @@ impl ServerConnection {
             service: request.service_name,
             method: request.method_name,
             timeout_ns: timeout_ns(request.timeout_ms),
-            authentication: meta.authentication_data.unwrap_or_default(),
         };
         let is_plain = body.is_plain()
             && checksum.is_none()
@@ -208,7 +212,6 @@ impl ServerConnection {
             service: request.service_name,
             method: request.method_name,
             timeout_ns: None,
-            authentication: &[],
         };
         let entries = meta.trans_info.iter().flatten();
         let entries = entries.filter_map(|entry| {

@@ -395,6 +395,39 @@ fn the_head_of_a_call_has_path_token_and_metadata() {
 
 /// `authentication_data`, of the request or of one before it, and only if there was none the first
 /// `authorization` of its `user_fields`.
+/// Whoever sends it has sent it: a client does not send the same one again.
+#[test]
+fn the_proof_of_a_refused_request_stands_for_those_that_follow() {
+    let plain = |echo: &mut Echo, expected: &str| {
+        echo.receive(&frame(&format!("{META} 2001"), HELLO));
+        let found = echo.connection.head().authorization();
+        assert_eq!(
+            found.map(String::from_utf8_lossy).as_deref(),
+            Some(expected)
+        );
+    };
+    // The compression is unknown; the attachment and the checksum cannot be; no service is named.
+    for refused in [
+        format!("{META} 1803 2001"),
+        format!("{META} 287f 2001"),
+        format!("{META} 2001 5801 6203 616263"),
+        "2001".into(),
+    ] {
+        let mut echo = Echo::new(Protocol::BaiduStd);
+        for _ in 0..2 {
+            echo.receive(&frame(&format!("{META} 2001 3a01 61"), HELLO));
+            plain(&mut echo, "Bearer a");
+            let served = echo.open.len();
+            echo.receive(&frame(&format!("{refused} 3a01 62"), HELLO));
+            assert_eq!(echo.open.len(), served, "{refused} is refused");
+            plain(&mut echo, "Bearer b");
+        }
+        let mut echo = Echo::new(Protocol::BaiduStd);
+        echo.receive(&frame(&format!("{refused} 3a01 62"), HELLO));
+        plain(&mut echo, "Bearer b");
+    }
+}
+
 #[test]
 fn a_call_has_one_proof_of_who_calls() {
     let entry = |name: &str, value: &str| {
