@@ -1,6 +1,6 @@
 //! What the tests of several crates share: random numbers that come again with their seed, a
 //! simulated disk of a seed, folders as values, what names the seed of a test that fails, the
-//! replay of what fuzz targets found, and, with the feature `store`, the suite of every engine of
+//! replay of what fuzz targets found, gzip that nobody makes, and, with the feature `store`, the suite of every engine of
 //! the store with its model, and a store on disk; with `keyvalue`, requests of KeyValue for
 //! operations of the store; with `wire`, frames of HTTP/2 for scripts.
 //!
@@ -15,6 +15,7 @@ pub mod suite;
 
 mod corpus;
 mod folder;
+mod gzip;
 #[cfg(feature = "store")]
 mod on_disk;
 mod on_failure;
@@ -22,6 +23,7 @@ mod random;
 
 pub use corpus::replay_corpus;
 pub use folder::{Files, read_folder, write_folder};
+pub use gzip::gzip_of_empty_blocks;
 #[cfg(feature = "store")]
 pub use on_disk::store_on_disk;
 pub use on_failure::OnFailure;

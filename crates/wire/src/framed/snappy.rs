@@ -55,9 +55,9 @@ impl Unsnapping {
         self.announced_bytes
     }
 
-    /// Returns what it has become.
-    pub(crate) fn into_bytes(self) -> Vec<u8> {
-        self.out
+    /// Takes what it has become.
+    pub(crate) fn take_bytes(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.out)
     }
 
     /// Goes on for about `most_bytes` of output, and returns whether it has ended. `message` is the
@@ -164,7 +164,7 @@ mod tests {
     fn decompress(message: &[u8], step_bytes: usize) -> Result<Vec<u8>, InflateError> {
         let mut unsnapping = Unsnapping::new(announced(message)?);
         while !unsnapping.step(message, step_bytes)? {}
-        Ok(unsnapping.into_bytes())
+        Ok(unsnapping.take_bytes())
     }
 
     /// Text that repeats itself, as far as chance has it.

@@ -79,7 +79,7 @@ impl Unpacking {
         }
     }
 
-    /// Goes on for about `most_bytes` of output, and returns whether it has ended.
+    /// Goes on for about `most_bytes` of work, and returns whether it has ended.
     ///
     /// # Errors
     /// If it is damaged, or becomes more than it announced.
@@ -93,17 +93,27 @@ impl Unpacking {
         }
     }
 
-    /// Decompresses all at once. What is small is.
-    pub(crate) fn all(self, packed: &[u8]) -> Result<Vec<u8>, InflateError> {
+    /// Decompresses all at once, with at most so much work, and returns what it becomes, and the
+    /// work. `None`: that was not enough, and nothing was done.
+    ///
+    /// # Errors
+    /// If it is damaged, or becomes more than it announced.
+    pub(crate) fn all(
+        &mut self,
+        packed: &[u8],
+        most_work_bytes: usize,
+    ) -> Result<Option<(Vec<u8>, usize)>, InflateError> {
         let announced_bytes = self.announced_bytes();
         match self {
+            _ if announced_bytes > most_work_bytes => Ok(None),
             Unpacking::Gzip(_) => {
                 let mut out = Vec::new();
-                compression::gunzip(packed, announced_bytes, &mut out)?;
-                Ok(out)
+                let worked =
+                    compression::gunzip(packed, announced_bytes, most_work_bytes, &mut out)?;
+                Ok(worked.map(|work_bytes| (out, work_bytes)))
             }
-            Unpacking::Snappy(mut unsnapping) => match unsnapping.step(packed, announced_bytes)? {
-                true => Ok(unsnapping.into_bytes()),
+            Unpacking::Snappy(unsnapping) => match unsnapping.step(packed, announced_bytes)? {
+                true => Ok(Some((unsnapping.take_bytes(), announced_bytes))),
                 false => Err(InflateError::Damaged),
             },
         }
@@ -113,7 +123,7 @@ impl Unpacking {
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         match self {
             Unpacking::Gzip(unzipping) => unzipping.into_bytes(),
-            Unpacking::Snappy(unsnapping) => unsnapping.into_bytes(),
+            Unpacking::Snappy(mut unsnapping) => unsnapping.take_bytes(),
         }
     }
 }

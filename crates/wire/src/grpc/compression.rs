@@ -5,10 +5,9 @@
 
 use std::cell::RefCell;
 
-use flate2::{
-    Compress, Compression, Crc, Decompress, FlushCompress, FlushDecompress, Status as Flow,
-};
+use flate2::{Compress, Compression, Crc, FlushCompress, Status as Flow};
 
+use super::inflating::{Inflating, Pause};
 use super::status::{Code, Status};
 use crate::limits;
 
@@ -138,16 +137,19 @@ thread_local! {
     static DEFLATER: RefCell<Deflater> = const { RefCell::new(Deflater { state: None }) };
 }
 
-/// [`Inflater::gunzip`] with the thread's inflater.
+/// [`Inflater::gunzip`] with the thread's inflater, which gives up after `most_work_bytes` (see
+/// [`limits::DEFLATE_BLOCK_WORK_BYTES`]). Returns what it took; `None` if that was not enough.
 ///
 /// # Errors
 /// As there.
 pub(crate) fn gunzip(
     message: &[u8],
     max_bytes: usize,
+    most_work_bytes: usize,
     out: &mut Vec<u8>,
-) -> Result<(), InflateError> {
-    INFLATER.with_borrow_mut(|inflater| inflater.gunzip(message, max_bytes, out))
+) -> Result<Option<usize>, InflateError> {
+    INFLATER
+        .with_borrow_mut(|inflater| inflater.gunzip_some(message, max_bytes, most_work_bytes, out))
 }
 
 /// [`Deflater::gzip`] with the thread's deflater.
@@ -155,10 +157,10 @@ pub(crate) fn gzip(message: &[u8], out: &mut Vec<u8>) {
     DEFLATER.with_borrow_mut(|deflater| deflater.gzip(message, out));
 }
 
-/// Decompresses messages. About 40 KiB from the first one on: one per thread is enough.
+/// Decompresses messages. About 12 KiB from the first one on: one per thread is enough.
 #[derive(Debug, Default)]
 pub struct Inflater {
-    state: Option<Box<Decompress>>,
+    state: Option<Inflating>,
 }
 
 impl Inflater {
@@ -179,29 +181,55 @@ impl Inflater {
         max_bytes: usize,
         out: &mut Vec<u8>,
     ) -> Result<(), InflateError> {
+        let worked = self.gunzip_some(message, max_bytes, usize::MAX, out)?;
+        worked.map(drop).ok_or(InflateError::Damaged)
+    }
+
+    fn gunzip_some(
+        &mut self,
+        message: &[u8],
+        max_bytes: usize,
+        most_work_bytes: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<usize>, InflateError> {
         out.clear();
-        let deflated = skip_header(message).ok_or(InflateError::Damaged)?;
-        let state = self
-            .state
-            .get_or_insert_with(|| Box::new(Decompress::new(false)));
-        state.reset(false);
-        let used = inflate(state, deflated, max_bytes, out)?;
-        let trailer: [u8; TRAILER_BYTES] = deflated[used..]
-            .try_into()
-            .map_err(|_| InflateError::Damaged)?;
-        if trailer == trailer_of(out) {
-            Ok(())
-        } else {
-            Err(InflateError::Damaged)
+        let deflated = &message[header_bytes(message).ok_or(InflateError::Damaged)?..];
+        let state = self.state.get_or_insert_with(Inflating::new);
+        state.begin();
+        loop {
+            // The buffer grows as the output comes, twofold at most; one byte beyond the limit
+            // shows that it is passed.
+            let len = state.made_bytes();
+            let room = (len + OUTPUT_STEP_BYTES).max(len * 2);
+            out.resize(room.min(max_bytes.saturating_add(1)), 0);
+            let left = most_work_bytes.saturating_sub(state.work_bytes());
+            let pause = state
+                .advance(deflated, out, left)
+                .map_err(|_| InflateError::Damaged)?;
+            if state.made_bytes() > max_bytes {
+                return Err(InflateError::TooLarge { max_bytes });
+            }
+            match pause {
+                Pause::Ended => break,
+                Pause::OutputFull => {}
+                Pause::WorkDone => return Ok(None),
+            }
+        }
+        out.truncate(state.made_bytes());
+        match deflated[state.used_bytes()..] == trailer_of(out) {
+            true => Ok(Some(state.work_bytes())),
+            false => Err(InflateError::Damaged),
         }
     }
 }
 
-/// A gzip member that is decompressed in steps. About 40 KiB from the first step on, beside what it
+/// A gzip member that is decompressed in steps. About 12 KiB from the first step on, beside what it
 /// becomes.
 #[derive(Debug)]
 pub(crate) struct Unzipping {
-    state: Option<Box<Decompress>>,
+    state: Option<Inflating>,
+    /// Where what was deflated begins.
+    header_bytes: usize,
     crc: Crc,
     out: Vec<u8>,
     announced_bytes: usize,
@@ -209,12 +237,13 @@ pub(crate) struct Unzipping {
 
 impl Unzipping {
     /// Memory beside what the member becomes, nearly.
-    pub(crate) const STATE_BYTES: usize = 48 << 10;
+    pub(crate) const STATE_BYTES: usize = Inflating::MEMORY_BYTES;
 
     /// Before the first step, of a member that announces so many bytes.
     pub(crate) fn new(announced_bytes: usize) -> Unzipping {
         Unzipping {
             state: None,
+            header_bytes: 0,
             crc: Crc::new(),
             out: Vec::new(),
             announced_bytes,
@@ -226,57 +255,42 @@ impl Unzipping {
         self.announced_bytes
     }
 
-    /// Goes on for at most `most_bytes` of output, and returns how many it made. `message` is the
-    /// same each time. It has ended when it made less.
+    /// Goes on for at most so much work, and returns how much it was: see
+    /// [`limits::DEFLATE_BLOCK_WORK_BYTES`]. `message` is the same each time.
     ///
     /// # Errors
     /// If it is damaged, or becomes more than it announced.
     pub(crate) fn step(
         &mut self,
         message: &[u8],
-        most_bytes: usize,
+        most_work_bytes: usize,
     ) -> Result<usize, InflateError> {
-        let deflated = skip_header(message).ok_or(InflateError::Damaged)?;
-        let state = self.state.get_or_insert_with(|| {
+        if self.state.is_none() {
+            self.header_bytes = header_bytes(message).ok_or(InflateError::Damaged)?;
             self.out.reserve_exact(self.announced_bytes + 1);
-            Box::new(Decompress::new(false))
-        });
-        let before = self.out.len();
+        }
+        let deflated = &message[self.header_bytes..];
+        let state = self.state.get_or_insert_with(Inflating::new);
+        let (before, worked) = (self.out.len(), state.work_bytes());
         // One byte beyond what was announced shows that it was wrong.
-        let room = (before + most_bytes).min(self.announced_bytes + 1);
-        self.out.resize(room, 0);
-        let mut len = before;
-        let has_ended = loop {
-            let used = state.total_in() as usize;
-            let flow = state
-                .decompress(
-                    &deflated[used..],
-                    &mut self.out[len..],
-                    FlushDecompress::None,
-                )
-                .map_err(|_| InflateError::Damaged)?;
-            let stuck = state.total_in() as usize == used && state.total_out() as usize == len;
-            len = state.total_out() as usize;
-            if len > self.announced_bytes {
-                return Err(InflateError::Damaged);
-            }
-            match flow {
-                Flow::StreamEnd => break true,
-                _ if len == room => break false,
-                Flow::Ok | Flow::BufError if stuck => return Err(InflateError::Damaged),
-                Flow::Ok | Flow::BufError => {}
-            }
-        };
+        let room = before.saturating_add(most_work_bytes);
+        self.out.resize(room.min(self.announced_bytes + 1), 0);
+        let pause = state
+            .advance(deflated, &mut self.out, most_work_bytes)
+            .map_err(|_| InflateError::Damaged)?;
+        let (len, worked) = (state.made_bytes(), state.work_bytes() - worked);
+        if len > self.announced_bytes {
+            return Err(InflateError::Damaged);
+        }
         self.out.truncate(len);
         self.crc.update(&self.out[before..]);
-        if has_ended {
-            let trailer = &deflated[state.total_in() as usize..];
-            if trailer != trailer_bytes(&self.crc, len) {
+        if pause == Pause::Ended {
+            if deflated[state.used_bytes()..] != trailer_bytes(&self.crc, len) {
                 return Err(InflateError::Damaged);
             }
             self.state = None;
         }
-        Ok(len - before)
+        Ok(worked)
     }
 
     /// Whether the member was decompressed to its end, and was whole.
@@ -304,44 +318,8 @@ pub(crate) fn announced_bytes(message: &[u8]) -> Result<usize, InflateError> {
     Ok(announced)
 }
 
-/// Inflates to `out` and says how much of `deflated` belonged to it.
-fn inflate(
-    state: &mut Decompress,
-    deflated: &[u8],
-    max_bytes: usize,
-    out: &mut Vec<u8>,
-) -> Result<usize, InflateError> {
-    let mut len = 0;
-    loop {
-        // The buffer grows as the output comes, twofold at most; one byte beyond the limit shows
-        // that it is passed.
-        let room = (len + OUTPUT_STEP_BYTES)
-            .max(len * 2)
-            .min(max_bytes.saturating_add(1));
-        out.resize(room, 0);
-        let used = state.total_in() as usize;
-        let flow = state
-            .decompress(&deflated[used..], &mut out[len..], FlushDecompress::None)
-            .map_err(|_| InflateError::Damaged)?;
-        let stuck = state.total_in() as usize == used && state.total_out() as usize == len;
-        len = state.total_out() as usize;
-        if len > max_bytes {
-            return Err(InflateError::TooLarge { max_bytes });
-        }
-        match flow {
-            Flow::StreamEnd => {
-                out.truncate(len);
-                return Ok(state.total_in() as usize);
-            }
-            // With room for more output there is no progress only if the input has ended too early.
-            Flow::Ok | Flow::BufError if stuck => return Err(InflateError::Damaged),
-            Flow::Ok | Flow::BufError => {}
-        }
-    }
-}
-
-/// What follows the header of the member. RFC 1952 section 2.3.
-fn skip_header(message: &[u8]) -> Option<&[u8]> {
+/// Returns how long the header of the member is, in bytes. RFC 1952 section 2.3.
+fn header_bytes(message: &[u8]) -> Option<usize> {
     let (header, mut rest) = message.split_first_chunk::<HEADER_BYTES>()?;
     let flags = header[3];
     if header[..2] != MAGIC || header[2] != METHOD_DEFLATE || flags & FLAGS_RESERVED != 0 {
@@ -353,14 +331,15 @@ fn skip_header(message: &[u8]) -> Option<&[u8]> {
     }
     for text in [FLAG_NAME, FLAG_COMMENT] {
         if flags & text != 0 {
-            let end = rest.iter().position(|&byte| byte == 0)?;
+            let mut bytes = rest.iter().take(limits::GZIP_TEXT_BYTES);
+            let end = bytes.position(|&byte| byte == 0)?;
             rest = &rest[end + 1..];
         }
     }
     if flags & FLAG_HEADER_CRC != 0 {
         rest = rest.get(2..)?;
     }
-    Some(rest)
+    Some(message.len() - rest.len())
 }
 
 /// The checksum and the length of what was compressed.
@@ -536,6 +515,31 @@ mod tests {
         }
     }
 
+    /// Each of the blocks brings nothing, and takes the time of some thousand bytes.
+    #[test]
+    fn what_consists_of_empty_blocks_is_done_in_as_many_steps_as_what_becomes_large() {
+        const BLOCKS: usize = 4_000;
+        const STEP: usize = 64 << 10;
+        const BLOCK: usize = limits::DEFLATE_BLOCK_WORK_BYTES;
+        let member = testkit::gzip_of_empty_blocks(BLOCKS);
+        let mut out = Vec::new();
+        for _ in 0..2 {
+            let mut inflater = Inflater::new();
+            assert_eq!(inflater.gunzip_some(&member, 0, STEP, &mut out), Ok(None));
+            let all = inflater.gunzip_some(&member, 0, BLOCKS * BLOCK + 1, &mut out);
+            assert_eq!((all, out.len()), (Ok(Some(BLOCKS * BLOCK)), 0));
+        }
+        let mut unzipping = Unzipping::new(0);
+        let mut steps = 0;
+        while !unzipping.has_ended() {
+            let worked = unzipping.step(&member, STEP).expect("it is sound");
+            assert!(worked <= STEP + BLOCK);
+            steps += 1;
+        }
+        assert_eq!(steps, BLOCKS * BLOCK / STEP + 1);
+        assert_eq!(unzipping.into_bytes(), b"");
+    }
+
     #[test]
     fn damage_is_noticed_and_never_breaks_out() {
         let message =
@@ -585,6 +589,14 @@ mod tests {
             Ok(&b"text"[..])
         );
         assert_eq!(with(FLAG_EXTRA, b"\xff\xff"), Err(InflateError::Damaged));
+        for (letters, is_short) in [
+            (limits::GZIP_TEXT_BYTES - 1, true),
+            (limits::GZIP_TEXT_BYTES, false),
+        ] {
+            let name = [&vec![b'n'; letters][..], b"\0"].concat();
+            assert_eq!(with(FLAG_NAME, &name).is_ok(), is_short, "{letters}");
+            assert_eq!(with(FLAG_COMMENT, &name).is_ok(), is_short, "{letters}");
+        }
         assert_eq!(with(0x20, b""), Err(InflateError::Damaged));
     }
 

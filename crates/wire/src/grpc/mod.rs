@@ -3,6 +3,7 @@
 
 mod base64;
 pub mod compression;
+mod inflating;
 pub mod message;
 pub mod metadata;
 pub mod status;

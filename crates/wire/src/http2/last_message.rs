@@ -79,6 +79,8 @@ pub(crate) struct LastMessage {
     at: MessageAt,
     buffer: Vec<u8>,
     was_compressed: bool,
+    /// What it took to decompress what is in the buffer, if that is more than its bytes.
+    unpack_work_bytes: usize,
 }
 
 impl LastMessage {
@@ -88,6 +90,7 @@ impl LastMessage {
             at: MessageAt::Nowhere,
             buffer: Vec::new(),
             was_compressed: false,
+            unpack_work_bytes: 0,
         }
     }
 
@@ -116,6 +119,7 @@ impl LastMessage {
     pub(crate) fn copy_piece(&mut self, piece: &[u8]) {
         self.buffer.clear();
         self.buffer.extend_from_slice(piece);
+        self.unpack_work_bytes = 0;
         self.at = MessageAt::Buffer;
     }
 
@@ -123,6 +127,12 @@ impl LastMessage {
     pub(crate) fn set_inflated(&mut self, inflated: Vec<u8>, pool: &mut BufferPool) {
         pool.give(std::mem::replace(&mut self.buffer, inflated));
         self.at = MessageAt::Buffer;
+        self.unpack_work_bytes = 0;
+    }
+
+    /// Notes what it took to decompress it, in bytes.
+    pub(crate) fn set_unpack_work(&mut self, work_bytes: usize) {
+        self.unpack_work_bytes = work_bytes;
     }
 
     /// Notes whether it came compressed.
@@ -136,11 +146,14 @@ impl LastMessage {
         self.was_compressed
     }
 
-    /// Returns what it became when it was decompressed, in bytes; 0 if it was not.
+    /// Returns what it took to decompress it, in bytes, and at least what it became; 0 if it was
+    /// not compressed.
     #[inline]
-    pub(crate) fn inflated_bytes(&self) -> usize {
+    pub(crate) fn unpack_work_bytes(&self) -> usize {
         match self.at {
-            MessageAt::Buffer if self.was_compressed => self.buffer.len(),
+            MessageAt::Buffer if self.was_compressed => {
+                self.buffer.len().max(self.unpack_work_bytes)
+            }
             _ => 0,
         }
     }
@@ -249,12 +262,12 @@ mod tests {
     fn only_a_message_that_was_decompressed_has_become_larger() {
         let (mut last, mut pool) = (LastMessage::new(), BufferPool::default());
         last.set_compressed(true);
-        assert_eq!(last.inflated_bytes(), 0);
+        assert_eq!(last.unpack_work_bytes(), 0);
         last.set_inflated(vec![7; 100], &mut pool);
-        assert_eq!(last.inflated_bytes(), 100);
+        assert_eq!(last.unpack_work_bytes(), 100);
         last.set_compressed(false);
         last.copy_piece(&[7; 50]);
-        assert_eq!(last.inflated_bytes(), 0);
+        assert_eq!(last.unpack_work_bytes(), 0);
     }
 
     #[test]

@@ -79,6 +79,37 @@ fn a_large_message_is_made_in_steps_while_others_are_served() {
     }
 }
 
+/// As if it became as much as its blocks count, though it becomes nothing, and is small.
+#[test]
+fn a_message_of_empty_blocks_is_made_in_steps_while_others_are_served() {
+    const BLOCKS: usize = 1_000;
+    let mut server = Endpoint::server();
+    for round in 0..2 {
+        let id = 1 + 100 * round;
+        server.connection.set_unpack_allowance(0);
+        server.feed(&gzip_call(id));
+        let packed = testkit::gzip_of_empty_blocks(BLOCKS);
+        let body = prefixed(1, &packed);
+        assert!(body.len() < 2_000);
+        assert_eq!(server.feed(&data(id, &body, true)), []);
+        assert!(server.connection.waits_to_unpack());
+        let steps = BLOCKS * limits::DEFLATE_BLOCK_WORK_BYTES / limits::UNPACK_STEP_BYTES;
+        assert!(steps > 10);
+        for step in 0..steps as u32 {
+            assert_eq!(ask(&mut server, limits::UNPACK_STEP_BYTES), [], "{step}");
+            assert_eq!(server.connection.unpack_allowance(), 0);
+            let other = server.feed(&unary(id + 2 + 2 * step, b"small"));
+            assert_eq!(other.len(), 2, "the other stream is served at once");
+            end(&mut server, &other[1]);
+        }
+        let seen = ask(&mut server, limits::UNPACK_STEP_BYTES);
+        assert_eq!(messages(&seen), [b""]);
+        end(&mut server, &seen[0]);
+        assert_eq!(server.connection.buffered_bytes(), 0);
+        assert_eq!(server.connection.running(), 0);
+    }
+}
+
 /// The same on the same connection, with the end of the stream in the frame of the message.
 fn second_round(mut server: Endpoint) {
     let expected = text(LARGE, 9);
@@ -407,6 +438,34 @@ fn whatever_is_allowed_all_messages_come_once_and_in_order() {
         assert_eq!(came, expected, "{random:?}");
         assert_eq!(server.connection.buffered_bytes(), 0, "{random:?}");
         assert!(!server.connection.has_turn() && !server.connection.waits_for_turn());
+    }
+}
+
+/// Few blocks are done at once, and told of as the work that they are.
+#[test]
+fn blocks_count_in_what_is_told_of_a_small_message() {
+    let mut server = Endpoint::server();
+    let stream = requests(&server.feed(&gzip_call(1)))[0];
+    for blocks in [0, 1, 20] {
+        let packed = data(
+            1,
+            &prefixed(1, &testkit::gzip_of_empty_blocks(blocks)),
+            false,
+        );
+        let mut told = Vec::new();
+        server.feed_with(&packed, |connection, seen, _| {
+            told.push((connection.unpacked_bytes(), seen.message.len()));
+        });
+        assert_eq!(told, [(blocks * limits::DEFLATE_BLOCK_WORK_BYTES, 0)]);
+        let plain = data(1, &message(b"plain"), false);
+        server.feed_with(&plain, |connection, _, _| {
+            assert_eq!(connection.unpacked_bytes(), 0)
+        });
+        // Out of a backlog, it has been done already.
+        server.connection.hold(stream, true);
+        assert_eq!(server.feed(&packed), []);
+        server.connection.hold(stream, false);
+        assert_eq!(messages(&server.feed(b"")), [b""]);
     }
 }
 

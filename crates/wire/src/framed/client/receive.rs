@@ -239,13 +239,15 @@ impl ClientConnection {
             });
         };
         let packed = &bytes[..message_bytes];
-        let unpacking = Unpacking::new(compression, packed).map_err(|_| DAMAGED)?;
+        let mut unpacking = Unpacking::new(compression, packed).map_err(|_| DAMAGED)?;
         if unpacking.announced_bytes() > self.max_message_bytes {
             return Err(TOO_LARGE);
         }
+        let unpacked = unpacking.all(packed, usize::MAX).ok().flatten();
+        let (buffer, _) = unpacked.ok_or(DAMAGED)?;
         Ok(LastResponse {
             message: None,
-            buffer: unpacking.all(packed).map_err(|_| DAMAGED)?,
+            buffer,
             attachment,
             was_compressed: true,
         })

@@ -490,7 +490,7 @@ fn compressed_requests_become_the_message_again() {
     let compress_type = meta.expect("a message").compress_type;
     assert_eq!(compress_type, Some(baidu_std::compress::GZIP));
     let mut message = Vec::new();
-    compression::gunzip(body, 1_000, &mut message).expect("it is gzip");
+    compression::gunzip(body, 1_000, 1_000, &mut message).expect("it is gzip");
     assert_eq!((message, body.len()), (HELLO.to_vec(), header.body_bytes));
 }
 

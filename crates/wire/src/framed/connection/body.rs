@@ -343,7 +343,7 @@ impl ServerConnection {
         out: &mut Vec<u8>,
     ) -> Step {
         let (packed, attachment) = bytes.split_at(bytes.len() - body.attachment_bytes);
-        let unpacking = match Unpacking::new(compression, packed) {
+        let mut unpacking = match Unpacking::new(compression, packed) {
             Ok(unpacking) => unpacking,
             Err(_) => return self.stop_packed(body.stream, InflateError::Damaged, out),
         };
@@ -360,24 +360,23 @@ impl ServerConnection {
             self.fail(error.code, error.why);
             return Step::Again;
         }
-        if announced > limits::UNPACKED_AT_ONCE_BYTES {
-            self.incoming = Incoming::Packed(Box::new(Packed {
-                stream: body.stream,
-                bytes: bytes.into_owned(),
-                attachment_bytes: body.attachment_bytes,
-                unpacking,
-                is_granted: false,
-            }));
-            return Step::Again;
-        }
-        match unpacking.all(packed) {
-            Ok(message) => {
-                let unpacked_bytes = message.len();
+        match unpacking.all(packed, limits::UNPACKED_AT_ONCE_BYTES) {
+            Ok(Some((message, work_bytes))) => {
                 self.keep_attachment(body.stream, attachment);
                 self.message.set(message);
                 self.message.was_compressed = true;
-                self.message.unpacked_bytes = unpacked_bytes;
+                self.message.unpacked_bytes = work_bytes;
                 self.deliver(body.stream)
+            }
+            Ok(None) => {
+                self.incoming = Incoming::Packed(Box::new(Packed {
+                    stream: body.stream,
+                    bytes: bytes.into_owned(),
+                    attachment_bytes: body.attachment_bytes,
+                    unpacking,
+                    is_granted: false,
+                }));
+                Step::Again
             }
             Err(_) => self.stop_packed(body.stream, InflateError::Damaged, out),
         }

@@ -60,18 +60,33 @@ impl Connection {
         // meanwhile.
         let excess = announced.saturating_sub(usual_bytes);
         self.charge(Charge::Inflated(u32::try_from(excess).unwrap_or(u32::MAX)))?;
-        if announced > limits::UNPACKED_AT_ONCE_BYTES && !self.life.is_client() {
+        let most_work_bytes = match self.life.is_client() {
+            true => usize::MAX,
+            false => limits::UNPACKED_AT_ONCE_BYTES,
+        };
+        if announced > most_work_bytes {
             self.keep_packed(stream, announced, last, input);
             return self.check_gathered(stream.slot, out);
         }
         let mut inflated = self.pool.take();
-        // What becomes more than it announced is damaged.
-        if compression::gunzip(self.message(input), announced, &mut inflated).is_err() {
-            return self.end_packed(stream.slot, InflateError::Damaged, out);
+        let message = self.message(input);
+        let worked = compression::gunzip(message, announced, most_work_bytes, &mut inflated);
+        match worked {
+            Ok(Some(work_bytes)) => {
+                self.message.set_inflated(inflated, &mut self.pool);
+                self.message.set_unpack_work(work_bytes);
+                let last = self.take_end(stream, last);
+                Ok(Some(Event::Message { stream, last }))
+            }
+            // It is small, and has more blocks than a large one.
+            Ok(None) => {
+                self.pool.give(inflated);
+                self.keep_packed(stream, announced, last, input);
+                self.check_gathered(stream.slot, out)
+            }
+            // What becomes more than it announced is damaged.
+            Err(_) => self.end_packed(stream.slot, InflateError::Damaged, out),
         }
-        self.message.set_inflated(inflated, &mut self.pool);
-        let last = self.take_end(stream, last);
-        Ok(Some(Event::Message { stream, last }))
     }
 
     /// Puts a message at the end of those that are decompressed in steps.

@@ -288,11 +288,12 @@ impl Connection {
         self.message.was_compressed()
     }
 
-    /// Returns what the last message became when it was decompressed on being found, in bytes; 0 if
-    /// it was not.
+    /// Returns what it took to decompress the last message, in bytes: what it became, and more if
+    /// it consists of small blocks ([`limits::DEFLATE_BLOCK_WORK_BYTES`]). 0 if it was not
+    /// compressed.
     #[inline]
     pub fn unpacked_bytes(&self) -> usize {
-        self.message.inflated_bytes()
+        self.message.unpack_work_bytes()
     }
 
     /// Client: how the call of the last Finished event ended. Trailing metadata stand in

@@ -169,6 +169,38 @@ fn a_message_that_becomes_large_waits_for_memory_and_is_decompressed_in_steps() 
     }
 }
 
+/// Small, and becomes nothing; each of its blocks counts.
+#[test]
+fn a_message_of_empty_blocks_is_decompressed_in_steps() {
+    const BLOCKS: usize = 400;
+    let steps = BLOCKS * limits::DEFLATE_BLOCK_WORK_BYTES / limits::UNPACK_STEP_BYTES;
+    assert!(steps > 5);
+    for blocks in [BLOCKS, 20, BLOCKS] {
+        let packed = testkit::gzip_of_empty_blocks(blocks);
+        let mut echo = Echo::new(Protocol::BaiduStd);
+        echo.echoes = false;
+        echo.connection.set_unpack_allowance(0);
+        echo.receive(&frame_of(&format!("{META} 1802 2001"), &packed));
+        if blocks == BLOCKS {
+            for step in 0..=steps {
+                assert!(
+                    echo.open.is_empty() && echo.connection.waits_to_unpack(),
+                    "{step}"
+                );
+                echo.connection
+                    .set_unpack_allowance(limits::UNPACK_STEP_BYTES);
+                echo.receive(&[]);
+            }
+        } else {
+            let work_bytes = blocks * limits::DEFLATE_BLOCK_WORK_BYTES;
+            assert_eq!(echo.connection.unpacked_bytes(), work_bytes);
+        }
+        assert_eq!(echo.open.len(), 1);
+        assert!(echo.open[0].1.is_empty() && !echo.connection.has_turn());
+        assert_eq!(echo.connection.held_bytes(), 0);
+    }
+}
+
 fn assert_waits_for_memory(echo: &Echo, held_bytes: usize, lacking_bytes: usize) {
     let connection = &echo.connection;
     assert!(connection.waits_for_turn() && connection.is_next_compressed());
