@@ -365,5 +365,9 @@ pub const MAX_TIMEOUT_NS: u64 = 365 * 24 * 3600 * 1_000_000_000;
 /// SETTINGS_MAX_HEADER_LIST_SIZE that lets a response through at all should let its error through.
 pub const MAX_STATUS_MESSAGE_BYTES: usize = 1_024;
 
+/// Bytes of the path of a method that there is not which are repeated to who called it. Stops small
+/// requests from having responses as large as the largest of names.
+pub const MAX_SHOWN_PATH_BYTES: usize = 256;
+
 /// Bytes of what a peer sent that are repeated to it in an error text.
 pub const MAX_SHOWN_BYTES: usize = 64;

@@ -80,6 +80,8 @@ pub(crate) struct LoopState {
     held_back: BTreeSet<ConnectionId>,
     /// Those of them whose token has its share of that, while others go on.
     held_back_by_share: BTreeSet<ConnectionId>,
+    /// What refusals of unknown methods count as in the turn that is under way, in events.
+    unknown_events: usize,
     /// Connections that wait for memory for their next large message.
     turn_queue: TurnQueue,
     /// Verdicts of the account by which connections of this loop were looked for.
@@ -133,6 +135,7 @@ impl LoopState {
             revisit: Vec::new(),
             held_back: BTreeSet::new(),
             held_back_by_share: BTreeSet::new(),
+            unknown_events: 0,
             turn_queue: TurnQueue::default(),
             verdicts_seen: 0,
             unpack_queue: UnpackQueue::default(),

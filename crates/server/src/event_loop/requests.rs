@@ -153,6 +153,7 @@ impl LoopState {
     #[cold]
     fn refuse_unknown(&mut self, rpc: &mut RpcState, io: &mut Io, stream: StreamKey) {
         self.calls.figures().refused(RefusedFor::UnknownMethod);
+        self.unknown_events += limits::UNKNOWN_METHOD_EVENTS;
         let path = rpc.connection.head().path();
         let status = no_such_method(path);
         self.context.settings.log_failure(&FailedCall {

@@ -43,7 +43,8 @@ impl LoopState {
             turns = turns.saturating_sub(1 + extra_cost(&rpc.connection));
             self.event(rpc, io, event);
             let made_bytes = io.output.len().saturating_sub(output_before);
-            turns = turns.saturating_sub(made_bytes / limits::EVENT_COST_BYTES);
+            let unknown_events = std::mem::take(&mut self.unknown_events);
+            turns = turns.saturating_sub(made_bytes / limits::EVENT_COST_BYTES + unknown_events);
             self.note_growth(rpc, io);
             if turns == 0 || io.output_is_full() {
                 io.set_unfinished(true);

@@ -188,6 +188,25 @@ fn what_is_not_there_or_has_streams_is_refused_in_the_words_of_the_protocol() {
     }
 }
 
+#[test]
+fn a_name_that_is_not_there_is_repeated_in_part_and_in_one_line() {
+    let long = format!("a\nb\0{}", "x".repeat(10_000));
+    let mut pair = Pair::accepted(false);
+    let call = Call::new((&long, "Echo"), 9, b"x");
+    let found = talk(&mut pair, Protocol::BaiduStd, &call.baidu_std());
+    let [(9, 1002, shown, _)] = &found[..] else {
+        panic!("{found:?}");
+    };
+    assert!(
+        shown.contains("Fail to find method=a\u{fffd}b\u{fffd}xx"),
+        "{shown}"
+    );
+    assert!(
+        shown.len() < 300 && !shown.contains(char::is_control),
+        "{shown}"
+    );
+}
+
 /// Whoever may call nothing hears no more of a method with streams than of any other.
 #[test]
 fn a_caller_without_rights_is_not_told_which_methods_have_streams() {

@@ -6,7 +6,8 @@ use wire::{Event, RequestHead, StreamKey};
 
 use super::path;
 use crate::limits::{
-    EVENT_COST_BYTES, EVENTS_PER_TURN, LONG_READS_PER_TICK_US, UNPACKED_BYTES_PER_EVENT,
+    EVENT_COST_BYTES, EVENTS_PER_TURN, LONG_READS_PER_TICK_US, UNKNOWN_METHOD_EVENTS,
+    UNPACKED_BYTES_PER_EVENT,
 };
 use crate::pair::Pair;
 
@@ -25,6 +26,27 @@ fn open_echo(pair: &mut Pair, gzip: bool) -> StreamKey {
 fn answered(pair: &mut Pair) -> usize {
     pair.turn();
     pair.messages.drain(..).count()
+}
+
+/// Each begins and ends in one event, and counts as more.
+#[test]
+fn methods_that_there_are_not_count_as_what_they_cost() {
+    const CALLS: usize = 20;
+    let mut pair = Pair::open();
+    for _ in 0..2 {
+        for _ in 0..CALLS {
+            let head = RequestHead::call("test", "/pelton.v1.Echo/Nothing");
+            let opened = pair.client.open(&mut pair.sent, &head);
+            let stream = opened.expect("a stream is free");
+            pair.client
+                .send_last_message(stream, &mut pair.sent, |_| {});
+        }
+        pair.turn();
+        let events = pair.io.take_turn_cost() / EVENT_COST_BYTES;
+        let least = CALLS * (1 + UNKNOWN_METHOD_EVENTS);
+        assert!((least..2 * least).contains(&events), "{events} events");
+        assert!(!pair.io.is_unfinished());
+    }
 }
 
 #[test]

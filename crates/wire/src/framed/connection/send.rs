@@ -9,6 +9,7 @@ use crate::framed::{FrameHeader, Protocol, baidu_std, codes, srpc};
 use crate::grpc::Status;
 use crate::http2::outbound::Outbound;
 use crate::http2::{ErrorCode, MessagePart, SharedBytes, StreamKey};
+use crate::limits;
 
 /// A response that waits.
 #[derive(Debug)]
@@ -257,7 +258,9 @@ impl ServerConnection {
     /// Ends a call of a method that does not exist. `has_service`: its service does.
     #[cold]
     pub fn finish_unknown(&mut self, stream: StreamKey, out: &mut Vec<u8>, has_service: bool) {
-        let path = String::from_utf8_lossy(self.head().path()).into_owned();
+        let path = self.head().path();
+        let shown = String::from_utf8_lossy(&path[..path.len().min(limits::MAX_SHOWN_PATH_BYTES)]);
+        let path = shown.replace(char::is_control, "\u{fffd}");
         let Some(found) = self.streams.running_mut(stream) else {
             self.streams.end_work(stream);
             return self.close_if_drained();
