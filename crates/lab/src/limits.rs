@@ -81,6 +81,11 @@ pub const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
 /// forever.
 pub const SERVER_GONE: Duration = Duration::from_secs(10);
 
+/// How long a run of a number of calls goes on while calls are under way and none ends, on
+/// connections that stand: a server that was stopped or hangs does not keep the run forever. Longer
+/// than a server stands still that goes on; a longer `--deadline` of the calls lengthens it.
+pub const SERVER_STALLED: Duration = Duration::from_secs(60);
+
 /// How long calls that were begun in time may take to end after the last one has begun. What is
 /// still open then counts as unfinished.
 pub const DRAIN: Duration = Duration::from_secs(5);

@@ -85,6 +85,9 @@ pub struct Tally {
     pub reconnects: u64,
     /// The run ended early because no connection could be made for [`limits::SERVER_GONE`].
     pub is_server_gone: bool,
+    /// The run ended early because no call ended for [`limits::SERVER_STALLED`], or for the
+    /// deadline of a call where that is longer.
+    pub is_server_stalled: bool,
     /// Calls that ended at any time, warm-up included.
     pub ended: u64,
     /// When the last call ended.
@@ -116,6 +119,7 @@ impl Default for Tally {
             server_allows: u64::MAX,
             reconnects: 0,
             is_server_gone: false,
+            is_server_stalled: false,
             ended: 0,
             last_end_ns: 0,
         }
@@ -217,6 +221,7 @@ impl Tally {
         self.server_allows = self.server_allows.min(other.server_allows);
         self.reconnects += other.reconnects;
         self.is_server_gone |= other.is_server_gone;
+        self.is_server_stalled |= other.is_server_stalled;
         self.ended += other.ended;
         self.last_end_ns = self.last_end_ns.max(other.last_end_ns);
     }
@@ -301,6 +306,7 @@ mod tests {
             server_allows: factor * 12,
             reconnects: factor * 13,
             is_server_gone: factor == 100,
+            is_server_stalled: factor == 100,
             ended: factor * 14,
             last_end_ns: factor * 15,
         }
@@ -341,6 +347,7 @@ mod tests {
                 (1_313, 1_414, 1_500)
             );
             assert!(sum.is_server_gone, "one thread saw it");
+            assert!(sum.is_server_stalled, "one thread saw it");
         }
     }
 

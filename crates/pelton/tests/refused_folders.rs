@@ -185,6 +185,38 @@ fn a_process_that_may_not_make_a_file_of_the_log() {
     refused(&folder, &mut limited, &folder.data(), &words);
 }
 
+/// A file of the log that is there may be larger than those that the settings ask for.
+#[test]
+fn a_process_that_may_not_write_on_in_a_file_of_the_log() {
+    let folder = Folder::new("old-file-size");
+    let server = Server::durable(&folder.data(), &["--log-segment", "1MiB"]);
+    fill(&server, 1);
+    assert_eq!(server.stop("TERM").0, 0);
+    let mut limited = pelton_at(Path::new("sh"));
+    limited.args(["-c", "ulimit -f 512; exec \"$0\" \"$@\""]);
+    limited.arg(pelton().get_program());
+    let words = [".log: this file of the log has 1048576 bytes", "ulimit -f"];
+    refused(&folder, &mut limited, &folder.data(), &words);
+}
+
+/// What is needed is named before anything is made: with fewer a server would start and serve
+/// nobody.
+#[test]
+fn a_process_that_may_open_too_few_files() {
+    let folder = Folder::new("few-descriptors");
+    let limited = |limit: usize| {
+        let mut limited = pelton_at(Path::new("sh"));
+        let script = format!("ulimit -n {limit}; exec \"$0\" \"$@\"");
+        limited.args(["-c", &script]);
+        limited.arg(pelton().get_program());
+        limited
+    };
+    for few in [24, 32] {
+        let words = ["file descriptors", "ulimit -n", "LimitNOFILE="];
+        refused(&folder, &mut limited(few), &folder.data(), &words);
+    }
+}
+
 #[test]
 fn a_process_whose_address_space_is_too_small() {
     let folder = filled("address-space");

@@ -41,15 +41,18 @@ impl Blobs {
     /// outcomes are to be [settled](Blobs::settle) like others. The calling thread must hold no
     /// [`View`](crate::View).
     pub fn collect(self: &Arc<Blobs>, store: &Store, now_ms: u64, batch: &mut WriteBatch) {
-        if self.collect_expired(now_ms) {
-            self.sweep_dropped(store, batch);
+        if !self.begin_collection(now_ms) {
+            return;
         }
+        let mut dropped = self.databases();
+        dropped.retain(|&id| store.config(id).is_none());
+        self.sweep_dropped(store, &dropped, batch);
+        self.collect_expired(now_ms, dropped);
     }
 
     /// Removes some descriptions of a database that was dropped.
-    fn sweep_dropped(&self, store: &Store, batch: &mut WriteBatch) {
-        let databases = self.databases().into_iter();
-        for database in databases.filter(|&id| store.config(id).is_none()) {
+    fn sweep_dropped(&self, store: &Store, dropped: &[DatabaseId], batch: &mut WriteBatch) {
+        for &database in dropped {
             let keys = keys_of(store, database, SWEEP_BLOBS);
             if keys.is_empty() {
                 continue;

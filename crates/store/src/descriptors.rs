@@ -4,7 +4,10 @@
 use rustix::process::{Resource, getrlimit};
 
 use crate::blob::limits::{OPEN_CONTENTS, OPEN_UPLOADS};
-use crate::limits::{DESCRIPTORS_RESERVED, DESCRIPTORS_RESERVED_MIN, DESCRIPTORS_TABLES_SHARE};
+use crate::limits::{
+    DESCRIPTORS_LEAST, DESCRIPTORS_PER_THREAD, DESCRIPTORS_RESERVED, DESCRIPTORS_RESERVED_MIN,
+    DESCRIPTORS_TABLES_SHARE,
+};
 use crate::tree::TreeConfig;
 use crate::tree::limits::OPEN_FILES;
 
@@ -26,7 +29,43 @@ pub struct DescriptorPlan {
     pub tables: usize,
 }
 
+/// A process may open too few files for a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "this process may have {limit} file descriptors (`ulimit -n`, `LimitNOFILE=` of systemd), and \
+     a server of so many threads and addresses needs {needed}: raise that limit, or lower --threads"
+)]
+pub struct TooFewDescriptors {
+    /// What it may have (RLIMIT_NOFILE), as far as that may be raised.
+    pub limit: usize,
+    /// What is needed at least.
+    pub needed: usize,
+}
+
 impl DescriptorPlan {
+    /// Checks whether this process may open what a server needs at least.
+    ///
+    /// # Errors
+    /// If it may not.
+    pub fn check_process(threads: usize, listeners: usize) -> Result<(), TooFewDescriptors> {
+        let limit = getrlimit(Resource::Nofile).maximum;
+        let limit = limit.map_or(usize::MAX, |limit| limit as usize);
+        DescriptorPlan::check_limit(limit, threads, listeners)
+    }
+
+    fn check_limit(
+        limit: usize,
+        threads: usize,
+        listeners: usize,
+    ) -> Result<(), TooFewDescriptors> {
+        let of_threads = threads.saturating_mul(DESCRIPTORS_PER_THREAD);
+        let needed = of_threads.saturating_add(listeners + DESCRIPTORS_LEAST);
+        match limit < needed {
+            true => Err(TooFewDescriptors { limit, needed }),
+            false => Ok(()),
+        }
+    }
+
     /// Returns the plan for this process, from its limit on descriptors (RLIMIT_NOFILE) as far as
     /// it may be raised.
     pub fn of_process() -> DescriptorPlan {
@@ -72,6 +111,18 @@ mod tests {
         }
         assert_eq!(DescriptorPlan::with_limit(64).tables, 8);
         assert_eq!(DescriptorPlan::with_limit(usize::MAX).tables, OPEN_FILES);
+    }
+
+    #[test]
+    fn what_is_needed_at_least_leaves_connections() {
+        for threads in [1, 2, 16, 64] {
+            let needed = DESCRIPTORS_LEAST + threads * DESCRIPTORS_PER_THREAD + 3;
+            assert_eq!(DescriptorPlan::check_limit(needed, threads, 3), Ok(()));
+            let limit = needed - 1;
+            let refused = DescriptorPlan::check_limit(limit, threads, 3);
+            assert_eq!(refused, Err(TooFewDescriptors { limit, needed }));
+            assert!(DescriptorPlan::with_limit(needed).connections > 1);
+        }
     }
 
     #[test]

@@ -235,6 +235,15 @@ pub const DESCRIPTORS_RESERVED: usize = 1_024;
 /// and a backup under way.
 pub const DESCRIPTORS_RESERVED_MIN: usize = 32;
 
+/// The fewest file descriptors with which a server starts, beside those of its threads and
+/// listeners: what it has open when idle with a data folder (21), a snapshot and a backup under
+/// way, and some connections, with an upload and a download. With fewer it would start and serve
+/// nobody.
+pub const DESCRIPTORS_LEAST: usize = 36;
+
+/// File descriptors of each thread of a server: what it waits with, and by what it is woken.
+pub const DESCRIPTORS_PER_THREAD: usize = 2;
+
 /// The part of that reserve for tables of databases on disk that are kept open: a quarter. A table
 /// beyond it is opened for each read.
 pub const DESCRIPTORS_TABLES_SHARE: usize = 4;

@@ -348,6 +348,9 @@ impl Store {
         drop(state);
         database.end_feed();
         self.shared.catalogue.write().remove(id)?;
+        if let Some(blobs) = self.blobs() {
+            blobs.database_dropped(id);
+        }
         Ok(content)
     }
 

@@ -39,6 +39,8 @@ pub struct LogConfig {
     pub begin_history: bool,
     /// What is known of the log from elsewhere; `None`: nothing, it may begin and end anywhere.
     pub known: Option<Known>,
+    /// Bytes of the largest file that this process may write; `None`: any.
+    pub largest_file_bytes: Option<u64>,
     /// Where it is counted what was read; `None`: nobody asks.
     pub progress: Option<&'static ReadProgress>,
 }
@@ -54,6 +56,7 @@ impl LogConfig {
             now_ms,
             begin_history: false,
             known: None,
+            largest_file_bytes: None,
             progress: None,
         }
     }
@@ -159,6 +162,9 @@ pub fn read<'a>(
         let damage = Box::new(damage);
         return Err(OpenError::Damaged { folder, damage });
     }
+    if let Some(largest_bytes) = config.largest_file_bytes {
+        check_sizes(&*disk, &scan, largest_bytes)?;
+    }
     Ok(ReadLog {
         disk,
         config,
@@ -241,6 +247,21 @@ fn fits(disk: &dyn Disk, scan: &mut Scan, known: &Known) -> Result<(), OpenError
         Some(misfit) => Err(OpenError::Misfit {
             folder: disk.describe(""),
             misfit,
+        }),
+    }
+}
+
+/// Whether the files that are written on with are no larger than this process may write. They may
+/// be larger than a new one: they were made with another setting, or grew for a large group.
+fn check_sizes(disk: &dyn Disk, scan: &Scan, largest_bytes: u64) -> Result<(), OpenError> {
+    let from = scan.ends.len().saturating_sub(1);
+    let mut written = scan.segments.iter().skip(from);
+    match written.find(|segment| segment.bytes > largest_bytes) {
+        None => Ok(()),
+        Some(segment) => Err(OpenError::FileSize {
+            file: disk.describe(&segment_name(segment.ordinal)),
+            bytes: segment.bytes,
+            largest_bytes,
         }),
     }
 }
@@ -538,6 +559,21 @@ pub enum OpenError {
         folder: String,
         /// What does not fit.
         misfit: Misfit,
+    },
+    /// A file that is to be written on with is larger than this process may write one. Nothing was
+    /// changed.
+    #[error(
+        "{file}: this file of the log has {bytes} bytes, and this process may write none of more \
+         than {largest_bytes} (`ulimit -f`, `LimitFSIZE=` of systemd): raise that limit; nothing \
+         was changed"
+    )]
+    FileSize {
+        /// The file.
+        file: String,
+        /// Its bytes.
+        bytes: u64,
+        /// The limit.
+        largest_bytes: u64,
     },
     /// What was read could not be made durable again.
     #[error("{file}: the end of the log cannot be made durable again: {source}")]

@@ -5,7 +5,9 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{Client, Promise, SEGMENT_BYTES, check_after_power_loss, config, names, set};
+use common::{
+    Client, Promise, SEGMENT_BYTES, check_after_power_loss, config, names, open_with, set,
+};
 use wal::disk::{Disk, Fault, SimulatedDisk, Step};
 use wal::limits::{FILL_SYNC_BYTES, SPARE_SEGMENTS, SPARE_SEGMENTS_MAX};
 use wal::{GroupBuffer, Kept, LogConfig, PrepareError};
@@ -315,6 +317,40 @@ fn a_segment_that_is_waited_for_is_allocated_at_once() {
             .expect("there is room");
         opened.log.sync().expect("the disk is whole");
     }
+}
+
+/// A file that is written on with may be larger than new ones are: where the process may not write
+/// so large a file, the start is refused before anything is changed.
+#[test]
+fn a_file_that_is_larger_than_the_process_may_write_one_refuses_the_start() {
+    let disk = testkit::simulated_disk(6);
+    let mut opened =
+        wal::open(Arc::new(disk.clone()), &config(1), &mut |_| Ok(())).expect("it is empty");
+    let mut group = GroupBuffer::new();
+    group.push(&set(opened.log.written().sequence + 1, 10).record());
+    opened
+        .log
+        .write_group(&mut group, 1)
+        .expect("there is room");
+    opened.log.sync().expect("the disk is whole");
+    drop(opened);
+    disk.kill();
+    let limited = |bytes| LogConfig {
+        largest_file_bytes: Some(bytes),
+        ..config(2)
+    };
+    for _ in 0..2 {
+        let steps = disk.step_count();
+        let refused = open_with(&disk, &limited(SEGMENT_BYTES - 1)).expect_err("it is too large");
+        let expected = (SEGMENT_BYTES, SEGMENT_BYTES - 1);
+        assert!(
+            matches!(refused, wal::OpenError::FileSize { bytes, largest_bytes, .. }
+                if (bytes, largest_bytes) == expected),
+            "{refused:?}"
+        );
+        assert_eq!(disk.step_count(), steps, "nothing was changed");
+    }
+    open_with(&disk, &limited(SEGMENT_BYTES)).expect("it may be written");
 }
 
 /// A file that only ends as a spare does is somebody else's: it stays, start after start.

@@ -1,12 +1,12 @@
 //! What a connection of a `Local` carries: HTTP/2, or baidu_std or SRPC.
 
 use net::tls::TlsPipe;
-use wire::framed::{CallEnd, Protocol};
+use wire::framed::Protocol;
 use wire::grpc::Status;
 use wire::{SharedBytes, StreamKey};
 
 use super::framed::{FramedCore, foreign_greeting};
-use crate::core::{CallEventKind, CallRequest, Core, describe};
+use crate::core::{CallRequest, Core, describe};
 use crate::error::CallError;
 use crate::sealed::{End, open, receive};
 
@@ -19,32 +19,6 @@ use crate::sealed::{End, open, receive};
 pub(super) enum Carrier {
     Http2(Core),
     Framed(FramedCore),
-}
-
-/// Something happened to a call.
-pub(super) struct CarrierEvent {
-    /// Which call, by what [`Carrier::set_token`] named it.
-    pub(super) token: u32,
-    pub(super) kind: CarrierEventKind,
-}
-
-/// What happened to it.
-pub(super) enum CarrierEventKind {
-    /// A message: see [`Carrier::message`]. [`Carrier::release`] lets the server send on. `last`:
-    /// the call has ended with it.
-    Message { call: Option<StreamKey>, last: bool },
-    /// The call can take further messages.
-    Writable,
-    /// The call has ended.
-    Ended(CarrierEnd),
-    /// What nobody here needs to know.
-    Nothing,
-}
-
-/// How it ended.
-pub(super) enum CarrierEnd {
-    Http2(CallEventKind),
-    Framed(CallEnd),
 }
 
 impl Carrier {
@@ -176,56 +150,6 @@ impl Carrier {
         match self {
             Carrier::Http2(core) => core.disconnected(),
             Carrier::Framed(framed) => framed.disconnected(),
-        }
-    }
-
-    /// Returns what happened next.
-    #[inline]
-    pub(super) fn poll(&mut self, now_ns: u64) -> Option<CarrierEvent> {
-        match self {
-            Carrier::Http2(core) => {
-                let event = core.poll(now_ns)?;
-                let call = event.call;
-                let kind = match event.kind {
-                    CallEventKind::Message => CarrierEventKind::Message {
-                        call: Some(call),
-                        last: false,
-                    },
-                    CallEventKind::Writable => CarrierEventKind::Writable,
-                    CallEventKind::Head { .. } => CarrierEventKind::Nothing,
-                    ended => CarrierEventKind::Ended(CarrierEnd::Http2(ended)),
-                };
-                let token = event.token;
-                Some(CarrierEvent { token, kind })
-            }
-            Carrier::Framed(framed) => {
-                let ended = framed.poll()?;
-                let kind = match ended.end {
-                    CallEnd::Response => CarrierEventKind::Message {
-                        call: None,
-                        last: true,
-                    },
-                    end => CarrierEventKind::Ended(CarrierEnd::Framed(end)),
-                };
-                let token = ended.token;
-                Some(CarrierEvent { token, kind })
-            }
-        }
-    }
-
-    #[inline]
-    pub(super) fn message(&self) -> &[u8] {
-        match self {
-            Carrier::Http2(core) => core.message(),
-            Carrier::Framed(framed) => framed.message(),
-        }
-    }
-
-    /// Lets the server send on after a message.
-    #[inline]
-    pub(super) fn release(&mut self, call: Option<StreamKey>) {
-        if let (Carrier::Http2(core), Some(call)) = (self, call) {
-            core.release(call);
         }
     }
 

@@ -9,10 +9,11 @@ use wire::grpc::Code;
 
 use super::Local;
 use super::calls::{Calls, Running};
-use super::carrier::{Carrier, CarrierEnd, CarrierEvent, CarrierEventKind, OK};
+use super::carrier::{Carrier, OK};
 use super::channel::Stage;
+use super::framed::{FramedCore, FramedEnd};
 use super::happened::{ChannelKey, Ending, Happened};
-use crate::core::CallEventKind;
+use crate::core::{CallEvent, CallEventKind, Core};
 use crate::error::ConnectError;
 use crate::limits;
 use crate::line::{closed_in_handshake, tls_error};
@@ -222,8 +223,19 @@ impl Local {
         let Some(carrier) = channel.carrier.as_mut() else {
             return;
         };
-        while let Some(event) = carrier.poll(now_ns) {
-            report(carrier, &mut self.calls, event, (key, end, now_ns), on);
+        let at = (key, end, now_ns);
+        // Asked once, and not for each event: events are large, and go no further than this.
+        match carrier {
+            Carrier::Http2(core) => {
+                while let Some(event) = core.poll(now_ns) {
+                    report(core, &mut self.calls, &event, at, on);
+                }
+            }
+            Carrier::Framed(framed) => {
+                while let Some(ended) = framed.poll() {
+                    report_framed(framed, &mut self.calls, &ended, at, on);
+                }
+            }
         }
         let is_handshaking = channel.tls.as_ref().is_some_and(TlsPipe::is_handshaking);
         if channel.stage == Stage::Greeting && carrier.is_ready() && !is_handshaking {
@@ -328,62 +340,76 @@ impl Local {
 }
 
 /// Reports what happened to a call.
+#[inline]
 fn report(
-    carrier: &mut Carrier,
+    core: &mut Core,
     calls: &mut Calls,
-    event: CarrierEvent,
+    event: &CallEvent,
     (key, end, now_ns): (ChannelKey, Option<&str>, u64),
     on: &mut impl FnMut(Happened<'_>),
 ) {
-    match event.kind {
-        CarrierEventKind::Message { call, last: false } => {
+    match &event.kind {
+        CallEventKind::Message => {
             if let Some(running) = calls.get_mut(event.token) {
                 running.messages += 1;
                 on(Happened::Message {
                     tag: running.tag,
-                    bytes: carrier.message(),
+                    bytes: core.message(),
                 });
             }
-            carrier.release(call);
+            core.release(event.call);
         }
-        CarrierEventKind::Message { last: true, .. } => {
-            if let Some(running) = calls.remove(event.token) {
-                let (tag, bytes) = (running.tag, carrier.message());
-                on(Happened::Message { tag, bytes });
-                on(Happened::Ended {
-                    tag,
-                    channel: key,
-                    ending: Ending::Status {
-                        status: &OK,
-                        messages: 1,
-                    },
-                });
-            }
-        }
-        CarrierEventKind::Nothing => {}
-        CarrierEventKind::Writable => {
+        CallEventKind::Head { .. } => {}
+        CallEventKind::Writable => {
             if let Some(running) = calls.get_mut(event.token) {
                 on(Happened::Writable { tag: running.tag });
             }
         }
-        CarrierEventKind::Ended(ended) => {
-            let closed = match &ended {
-                CarrierEnd::Framed(CallEnd::Lost) => carrier.close_reason(),
-                _ => None,
-            };
-            let end = end.or(closed.as_deref());
+        ended => {
             if let Some(running) = calls.remove(event.token) {
                 on(Happened::Ended {
                     tag: running.tag,
                     channel: key,
-                    ending: match &ended {
-                        CarrierEnd::Http2(kind) => ending(kind, &running, end, now_ns),
-                        CarrierEnd::Framed(ended) => framed_ending(ended, end),
-                    },
+                    ending: ending(ended, &running, end, now_ns),
                 });
             }
         }
     }
+}
+
+/// The same of a call over baidu_std or SRPC, which has ended with its response.
+#[inline]
+fn report_framed(
+    framed: &mut FramedCore,
+    calls: &mut Calls,
+    ended: &FramedEnd,
+    (key, end, _): (ChannelKey, Option<&str>, u64),
+    on: &mut impl FnMut(Happened<'_>),
+) {
+    let Some(running) = calls.remove(ended.token) else {
+        return;
+    };
+    let tag = running.tag;
+    let closed = match &ended.end {
+        CallEnd::Lost => framed.close_reason(),
+        _ => None,
+    };
+    let ending = match &ended.end {
+        CallEnd::Response => {
+            let bytes = framed.message();
+            on(Happened::Message { tag, bytes });
+            Ending::Status {
+                status: &OK,
+                messages: 1,
+            }
+        }
+        ended => framed_ending(ended, end.or(closed.as_deref())),
+    };
+    on(Happened::Ended {
+        tag,
+        channel: key,
+        ending,
+    });
 }
 
 /// `end`: why the connection has ended, if the socket says so.

@@ -211,6 +211,28 @@ fn void_results_say_so_first() {
     }
 }
 
+/// A run that a stalled server has ended says so first, with what was done until then.
+#[test]
+fn the_result_of_a_run_that_stalled_says_so_first() {
+    let mut outcome = outcome();
+    outcome.tally.unfinished = 6;
+    outcome.tally.is_server_stalled = true;
+    let mut calls = plan(Pace::Closed);
+    assert!(report(Pace::Closed, outcome.clone()).void.is_empty());
+    calls.length = Length::Calls(5_000);
+    let report = Report::new("Get".into(), &calls, outcome, 1);
+    let text = report.text();
+    let stall_s = limits::SERVER_STALLED.as_secs();
+    for part in [
+        "VOID: the server stalled: no call to 127.0.0.1:1978 ended".to_owned(),
+        format!("for {stall_s} s while 6 were under way"),
+        "ended after 1000 of 5000 calls".to_owned(),
+    ] {
+        assert!(text.contains(&part), "{part:?} is not in\n{text}");
+    }
+    assert!(report.has_failures());
+}
+
 #[test]
 fn a_generator_that_is_late_by_little_is_not_the_limit() {
     // Compared with what the server takes.

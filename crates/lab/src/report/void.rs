@@ -16,6 +16,17 @@ pub(super) fn reasons(plan: &LoadPlan, outcome: &LoadOutcome) -> Vec<String> {
             outcome.tally.succeeded + outcome.tally.failures() + outcome.tally.unfinished
         ));
     }
+    if let (true, Length::Calls(calls)) = (outcome.tally.is_server_stalled, plan.length) {
+        reasons.push(format!(
+            "the server stalled: no call to {} ended for {} s while {} were under way, and the run \
+             ended after {} of {calls} calls; where calls may take longer, --deadline says how \
+             long",
+            plan.address,
+            plan.worker.stall_ns() / 1_000_000_000,
+            outcome.tally.unfinished + outcome.tally.unfinished_before,
+            outcome.tally.succeeded + outcome.tally.failures()
+        ));
+    }
     let is_busy = |percent: &f64| *percent > limits::BUSY_PERCENT as f64;
     if let Some(percent) = outcome.busiest_percent.filter(is_busy) {
         reasons.push(format!(

@@ -64,6 +64,16 @@ pub struct WorkerPlan {
     pub seed: u64,
 }
 
+impl WorkerPlan {
+    /// Returns how long no call may end, while some are under way, until a run of a number of calls
+    /// ends: calls that may take longer have their deadline.
+    pub(crate) fn stall_ns(&self) -> u64 {
+        let limit_ns = limits::SERVER_STALLED.as_nanos() as u64;
+        self.deadline_ns
+            .map_or(limit_ns, |deadline_ns| deadline_ns.max(limit_ns))
+    }
+}
+
 /// Why a run cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -241,6 +251,10 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
             self.tally.is_server_gone = true;
             self.stop(now_ns);
         }
+        if self.is_running && self.is_stalled(now_ns) {
+            self.tally.is_server_stalled = true;
+            self.stop(now_ns);
+        }
         (self.turn_bytes, self.is_cut) = (0, false);
         if self.is_running {
             self.take_up_due(now_ns);
@@ -253,6 +267,19 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
     /// When the run ends because its server is gone. One that has its time ends by that.
     fn gone_ns(&self) -> Option<u64> {
         self.plan.calls.and_then(|_| self.lines.gone_ns())
+    }
+
+    /// Whether calls are under way and none has ended for so long that the run ends. One that has
+    /// its time ends by that.
+    fn is_stalled(&self, now_ns: u64) -> bool {
+        let limit_ns = self.plan.stall_ns();
+        if self.plan.calls.is_none() || now_ns < self.tally.last_end_ns.saturating_add(limit_ns) {
+            return false;
+        }
+        // An open loop may have had nothing to wait for since the last one ended.
+        let under_way = self.calls.iter().chain(self.lines.waiting_calls());
+        let oldest_ns = under_way.map(|call| call.sent_ns).min();
+        oldest_ns.is_some_and(|sent_ns| now_ns >= sent_ns.saturating_add(limit_ns))
     }
 
     /// No further call begins, whatever is still due.

@@ -1263,3 +1263,80 @@ fn a_server_that_refuses_some_connections_is_not_gone() {
     assert!(!tally.is_server_gone && now_ns > 3 * limits::SERVER_GONE.as_nanos() as u64);
     assert_eq!((tally.succeeded, tally.failures()), (39_999, 1));
 }
+
+/// A run of a number of calls ends when none of those under way ends any more: at the limit, or at
+/// the deadline of a call where that is longer. An answer now and then lets it go on, and so does
+/// a pause in which nothing is under way.
+#[test]
+fn a_run_of_calls_ends_when_its_server_stalls() {
+    let limit_ns = limits::SERVER_STALLED.as_nanos() as u64;
+    let window = Window {
+        from_ns: MS,
+        until_ns: u64::MAX,
+    };
+    for (deadline_ns, expected_ns) in [
+        (None, limit_ns),
+        (Some(limit_ns / 2), limit_ns),
+        (Some(limit_ns * 3), limit_ns * 3),
+    ] {
+        let calls = WorkerPlan {
+            calls: Some(1_000_000),
+            deadline_ns,
+            ..plan(Pace::Closed, 2, 3)
+        };
+        let mut fake = Fake::new(MS, 10 * MS..u64::MAX);
+        let workload = SameRequest::new("/t.T/Echo".into(), Vec::new());
+        let mut worker = LoadWorker::new(calls, workload);
+        worker.connect(&mut fake, 0);
+        deliver(&mut worker, &mut fake, MS);
+        worker.begin(MS, window);
+        let mut now_ns = MS;
+        while now_ns < 5 * limit_ns && !worker.is_finished(now_ns) {
+            deliver(&mut worker, &mut fake, now_ns);
+            worker.turn(&mut fake, now_ns).expect("the run goes on");
+            now_ns += if now_ns < 20 * MS { MS } else { 100 * MS };
+        }
+        let stalled_ns = now_ns - 9 * MS;
+        let range = expected_ns..expected_ns + 300 * MS;
+        assert!(range.contains(&stalled_ns), "{deadline_ns:?}: {stalled_ns}");
+        let tally = worker.finish(now_ns);
+        assert!(tally.is_server_stalled && !tally.is_server_gone);
+        assert_eq!((tally.succeeded, tally.unfinished), (8 * 6, 6));
+    }
+}
+
+#[test]
+fn a_server_that_answers_now_and_then_has_not_stalled() {
+    let limit_ns = limits::SERVER_STALLED.as_nanos() as u64;
+    let window = Window {
+        from_ns: MS,
+        until_ns: u64::MAX,
+    };
+    let slow = Pace::Open {
+        rate: 1e9 / (3 * limit_ns) as f64,
+        arrivals: Arrivals::Fixed,
+    };
+    // Each call takes nearly the limit; or none is under way for three times as long.
+    for (pace, service_ns) in [(Pace::Closed, limit_ns - 200 * MS), (slow, MS)] {
+        let calls = WorkerPlan {
+            calls: Some(5),
+            ..plan(pace, 1, 1)
+        };
+        let mut fake = Fake::new(service_ns, 0..0);
+        let workload = SameRequest::new("/t.T/Echo".into(), Vec::new());
+        let mut worker = LoadWorker::new(calls, workload);
+        worker.connect(&mut fake, 0);
+        deliver(&mut worker, &mut fake, MS);
+        worker.begin(MS, window);
+        let mut now_ns = MS;
+        while now_ns < 20 * limit_ns && !worker.is_finished(now_ns) {
+            deliver(&mut worker, &mut fake, now_ns);
+            worker.turn(&mut fake, now_ns).expect("the run goes on");
+            now_ns += 100 * MS;
+        }
+        let tally = worker.finish(now_ns);
+        // The last one is not waited for as long as that.
+        assert_eq!(tally.succeeded + tally.unfinished, 5);
+        assert!(tally.succeeded >= 4 && !tally.is_server_stalled);
+    }
+}

@@ -100,7 +100,8 @@ fn restore_into(
     let sequence = restored.manifest.cut.sequence;
     let mut output = Output::new(arguments.output).optional();
     let text = format!(
-        "restored into {}: sequence {sequence}, {}, {}, new history {:016x}",
+        "restored into {}: sequence {sequence}, {}, {}, new history {:016x}\n\
+         tokens and roles are in no backup: start with --init-admin, and make them anew",
         data.display(),
         entries(restored.entries),
         databases(restored.databases),

@@ -16,6 +16,7 @@ use service::settings::{GuploadSettings, KvstoreSettings};
 use store::KeepLog;
 use store::backup::BackupRoot;
 use store::blob::BlobConfig;
+use store::blob::limits::FREE_SEGMENTS;
 use store::durable::{TREES_FOLDER, TreePlace};
 use store::tree::TreeConfig;
 use wal::{LogConfig, LogId};
@@ -88,6 +89,7 @@ pub(super) fn config(
         blobs: BlobConfig {
             quota_bytes: settings.blob_quota.map_or(u64::MAX, |quota| quota.0),
             abandoned_ms: settings.keep_uploads.ms,
+            free_bytes: settings.log_segment.0.saturating_mul(FREE_SEGMENTS),
             ..BlobConfig::default()
         },
         backup_root: backup_root(settings)?,
@@ -151,6 +153,7 @@ fn storage(settings: &Settings, memory_limit_bytes: u64) -> Result<Storage, Fail
         log: LogConfig {
             segment_bytes: settings.log_segment.0,
             accept_loss: settings.accept_loss,
+            largest_file_bytes: largest_file_bytes(),
             progress: Some(start::progress()),
             ..LogConfig::new(log_id, SystemTimeSource.wall_ms())
         },

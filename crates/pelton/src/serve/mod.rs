@@ -17,6 +17,7 @@ use std::time::Duration;
 use net::{Address, THREAD_LIMITS};
 use server::{Server, TimeSource};
 use service::ServerInfo;
+use store::descriptors::DescriptorPlan;
 
 use crate::activity;
 use crate::arguments::{Driver, ServeArguments};
@@ -74,6 +75,9 @@ pub fn serve_as(
     anonymous::check_before_start(&settings, init_admin.is_wanted())?;
     let level = crate::log::start(settings.log_level, settings.log_format);
     log_settings(&settings);
+    let addresses = settings.addresses().len() + usize::from(settings.metrics_listen.is_some());
+    DescriptorPlan::check_process(settings.threads, addresses)
+        .map_err(|error| Failure::Failed(error.to_string()))?;
     let notifier = Notifier::from_environment().map_err(|error| {
         Failure::Failed(format!(
             "cannot reach the service manager (NOTIFY_SOCKET): {error}"

@@ -84,6 +84,7 @@ pub(super) fn log_blobs_found(found: &FoundBlobs) {
     let FoundBlobs {
         blobs,
         unfinished,
+        removed,
         set_aside,
         expired,
         missing,
@@ -93,6 +94,10 @@ pub(super) fn log_blobs_found(found: &FoundBlobs) {
         let blobs = counted(*blobs, "blob", "blobs");
         let uploads = counted(*unfinished, "unfinished upload", "unfinished uploads");
         tracing::info!("found {blobs} and {uploads}");
+    }
+    if *removed > 0 {
+        let files = counted(*removed, "file", "files");
+        tracing::info!("removed {files} of blobs that were deleted or replaced before the stop");
     }
     if *set_aside > 0 {
         tracing::warn!(

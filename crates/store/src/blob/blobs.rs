@@ -47,7 +47,7 @@ impl Default for BlobConfig {
     fn default() -> BlobConfig {
         BlobConfig {
             quota_bytes: u64::MAX,
-            free_bytes: limits::FREE_BYTES,
+            free_bytes: limits::FREE_SEGMENTS * wal::limits::SEGMENT_BYTES,
             abandoned_ms: limits::ABANDONED_MS,
             uploads_per_database: limits::UPLOADS_PER_DATABASE,
             open_uploads: limits::OPEN_UPLOADS,

@@ -27,8 +27,8 @@ impl Blobs {
         sealed.settle(Settled::Described);
     }
 
-    /// Collects uploads and files whose time is over, if it is time to. Returns whether it was.
-    pub(crate) fn collect_expired(self: &Arc<Blobs>, now_ms: u64) -> bool {
+    /// Returns whether it is time to collect, and sets the next time.
+    pub(crate) fn begin_collection(&self, now_ms: u64) -> bool {
         let due_ms = self.collect_due_ms.load(Ordering::Relaxed);
         let next_ms = match self.is_empty() {
             true if self.aside.due_ms() == u64::MAX => u64::MAX,
@@ -50,13 +50,26 @@ impl Blobs {
         if !self.is_empty() {
             self.collect_within(now_ms);
         }
+        true
+    }
+
+    /// Collects uploads and files whose time is over, and uploads to databases that were dropped.
+    pub(crate) fn collect_expired(self: &Arc<Blobs>, now_ms: u64, dropped: Vec<DatabaseId>) {
         let blobs = Arc::clone(self);
         self.run(Box::new(move || {
-            blobs.collect_abandoned(now_ms);
+            blobs.collect_abandoned(now_ms, &dropped);
             // What cannot be removed is tried again.
             let _ = blobs.aside.expire(now_ms);
         }));
-        true
+    }
+
+    /// A database was dropped: what it has here is looked for at once, so that a stop soon after
+    /// leaves nothing of it.
+    pub(crate) fn database_dropped(&self, database: DatabaseId) {
+        let has_any = self.state.lock().used.contains_key(&database);
+        if has_any {
+            self.collect_at_once();
+        }
     }
 
     /// Makes the next collection due at once.
@@ -89,11 +102,13 @@ impl Blobs {
         self.collect_due_ms.load(Ordering::Relaxed)
     }
 
-    fn collect_abandoned(self: &Arc<Blobs>, now_ms: u64) {
+    fn collect_abandoned(self: &Arc<Blobs>, now_ms: u64, dropped: &[DatabaseId]) {
         let since_ms = now_ms.saturating_sub(self.config.abandoned_ms);
         let uploads: Vec<_> = self.state.lock().unfinished.values().cloned().collect();
-        let is_abandoned =
-            |upload: &Unfinished| !upload.has_stream() && upload.touched_ms() < since_ms;
+        let is_over = |upload: &Unfinished| {
+            upload.touched_ms() < since_ms || dropped.contains(&upload.database)
+        };
+        let is_abandoned = |upload: &Unfinished| !upload.has_stream() && is_over(upload);
         let mut ended = Vec::new();
         for upload in uploads.iter().filter(|upload| is_abandoned(upload)) {
             // Looked at once more: a stream may have taken it since. Locked: one works with it.

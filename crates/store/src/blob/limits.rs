@@ -81,8 +81,9 @@ pub const OPEN_CONTENTS: usize = 1_024;
 /// How often room is looked for, where others take what was made free.
 pub const ROOM_ATTEMPTS: usize = 4;
 
-/// Bytes of a disk that blobs leave free, for the log, by default: some segments.
-pub const FREE_BYTES: u64 = 256 << 20;
+/// What blobs leave free of a disk, for the log, in segments (`--log-segment`): some, so that
+/// writing goes on, and a snapshot can make room.
+pub const FREE_SEGMENTS: u64 = 4;
 
 /// Descriptions that are removed in one commit when their database was dropped.
 pub const SWEEP_BLOBS: usize = 64;

@@ -23,6 +23,9 @@ pub struct FoundBlobs {
     pub blobs: u64,
     /// Uploads that can be resumed.
     pub unfinished: u64,
+    /// Contents of blobs that were replaced or deleted, which the last run had no time to remove,
+    /// or whose removal a loss of power took back: they were removed.
+    pub removed: u64,
     /// Files that nothing names, which were set aside.
     pub set_aside: u64,
     /// Files and folders that had been set aside long ago, which were removed.
@@ -36,15 +39,30 @@ pub struct FoundBlobs {
 /// What the log tells of contents that have no description any more.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Removed {
-    numbers: HashSet<u64>,
+    /// Their sizes and checksums, by number. The number of a content that is gone may be used again
+    /// in a later run.
+    contents: HashMap<u64, HashSet<(u64, u32)>>,
 }
 
 impl Removed {
     /// A description is replaced or removed.
     pub(crate) fn note(&mut self, description: &[u8]) {
         if let Some(description) = Description::decode(description) {
-            self.numbers.insert(description.number);
+            let Description {
+                number,
+                size_bytes,
+                crc32c,
+                ..
+            } = description;
+            let contents = self.contents.entry(number).or_default();
+            contents.insert((size_bytes, crc32c));
         }
+    }
+
+    /// Whether the file of this number had a description that the log has replaced or removed.
+    fn has(&self, number: u64, sealed: &DurableMark) -> bool {
+        let contents = self.contents.get(&number);
+        contents.is_some_and(|all| all.contains(&(sealed.offset, sealed.crc32c)))
     }
 }
 
@@ -54,6 +72,8 @@ pub(crate) struct Opening {
     state: BlobsState,
     /// Those whose file was not seen, by number.
     described: HashMap<u64, (DatabaseId, String)>,
+    /// Contents whose description the log has replaced or removed.
+    removed: Vec<u64>,
     /// Files that nothing names.
     orphans: Vec<u64>,
     /// Those of them that were blobs, and of which the log does not tell why they are none any
@@ -110,7 +130,8 @@ impl Opening {
         }
     }
 
-    /// The second half: sets aside what nothing names.
+    /// The second half: removes what the log has removed, and sets aside what nothing names. To be
+    /// called when the log is durable up to its end.
     pub(crate) fn open(
         self,
         disk: Arc<dyn Disk>,
@@ -121,10 +142,16 @@ impl Opening {
         let Opening {
             state,
             described,
+            removed,
             orphans,
             mut found,
             ..
         } = self;
+        // What cannot be removed now is found again.
+        let gone = removed
+            .into_iter()
+            .filter(|&number| disk.remove(&file_name(number)).is_ok());
+        found.removed = gone.count() as u64;
         let names: Vec<_> = orphans.into_iter().map(file_name).collect();
         found.set_aside = aside.take(FOLDER, &names, now_ms)?;
         // What cannot be looked through now is tried again while the server runs.
@@ -154,9 +181,9 @@ impl Opening {
         });
         match head? {
             Head::Resumable(key, mark) => self.add_upload(number, key, &mark),
+            Head::Sealed(mark) if removed.has(number, &mark) => self.removed.push(number),
             Head::Sealed(mark) => {
-                let is_explained = removed.numbers.contains(&number)
-                    || mark.touched_ms.saturating_add(limits::DESCRIBING_MS) >= wall_ms;
+                let is_explained = mark.touched_ms.saturating_add(limits::DESCRIBING_MS) >= wall_ms;
                 self.unexplained += u64::from(!is_explained);
                 self.orphans.push(number);
             }

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use wal::disk::Advised;
+
 use super::database_name::Named;
 use super::folder::FolderError;
 use crate::database::CreateError;
@@ -51,8 +53,8 @@ pub enum OpenError {
     /// The log is whole and makes no sense.
     #[error("{0}")]
     Replay(#[source] ReplayError),
-    /// The folder of blobs cannot be read.
-    #[error("{folder}: the folder of blobs cannot be read: {source}")]
+    /// The folder of blobs cannot be made, read or changed.
+    #[error("{folder}: the folder of blobs cannot be used: {}", Advised(.source))]
     Blobs {
         /// The folder.
         folder: String,

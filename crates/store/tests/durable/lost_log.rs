@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use store::blob::FoundBlobs;
 use store::durable::OpenError;
 use store::limits::SET_ASIDE_MS;
 use store::{DatabaseId, Durability, Mode, SET_ASIDE_FOLDER, Store};
@@ -412,9 +413,10 @@ fn more_contents_than_a_crash_leaves_are_not_set_aside_without_being_told_to() {
 }
 
 /// However many blobs were removed: the log tells of them, so that files which a loss of power
-/// brings back are no riddle.
+/// brings back are no riddle, and are removed. A file of the same number that is another content is
+/// set aside.
 #[test]
-fn removed_blobs_that_come_back_are_set_aside_without_a_question() {
+fn removed_blobs_that_come_back_are_removed_without_a_question() {
     let many = usize::try_from(store::blob::limits::ORPHANS).expect("a small number") + 1;
     let (disk, mut bench) = with_blobs(7, many);
     let before = disk.fork();
@@ -434,7 +436,11 @@ fn removed_blobs_that_come_back_are_set_aside_without_a_question() {
     }
     let opened = Store::open(config(), Arc::new(disk.clone()), &log_config());
     let opened = opened.unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(opened.blobs.set_aside, many as u64);
+    let FoundBlobs {
+        removed, set_aside, ..
+    } = opened.blobs;
+    assert_eq!((removed, set_aside), (many as u64, 0));
+    assert_eq!(contents(&disk), [""; 0]);
 }
 
 #[test]

@@ -205,6 +205,23 @@ fn commit(store: &Store, durable: &Durable) -> Decision {
     outcomes.get(0).decision
 }
 
+/// Waits until the folder's own file names the segment behind the one that is written: until then
+/// it is written anew, which would mend its removal before that is noticed.
+fn wait_for_next_segment(folder: &TempFolder) {
+    let file = folder.0.join("data/pelton-data");
+    let is_named = || {
+        let text = std::fs::read_to_string(&file).expect("it is a text");
+        text.lines().any(|line| line == "segment 2")
+    };
+    for _ in 0..6_000 {
+        if is_named() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    panic!("the second segment is not ready");
+}
+
 /// Whatever of the data folder somebody removes while a server uses it: it is named within a
 /// moment, and nothing more is written that the next start could not find. A stop that comes before
 /// that moment is not clean either.
@@ -236,6 +253,7 @@ fn what_is_removed_of_a_data_folder_in_use_is_noticed() {
         let tree = tree.folder().file_name().expect("it has one").to_owned();
         let name = name.replace("0-2", tree.to_str().expect("a text"));
         let path = folder.0.join("data").join(&name);
+        wait_for_next_segment(&folder);
         match path.is_dir() {
             true => std::fs::remove_dir_all(&path).expect("it is there"),
             false => std::fs::remove_file(&path).expect("it is there"),

@@ -1,7 +1,12 @@
 //! Quotas, announced sizes, and what is collected.
 
+use std::sync::Arc;
+
 use store::blob::{Begin, BlobUse, End, UploadError};
-use store::{Condition, DropError, Refusal};
+use store::{Condition, DropError, Refusal, Store};
+use wal::disk::Disk as _;
+
+use crate::bench::log_config;
 
 use super::{Bench, DATABASE, begin, chunk, config, content};
 
@@ -151,6 +156,85 @@ fn abandoned_uploads_and_blobs_of_dropped_databases_are_collected() {
     collect(&mut bench, day_ms + 1_000_000);
     assert_eq!(bench.files(&disk).len(), 0);
     assert_eq!(bench.blobs().statistics().used.unfinished, 0);
+}
+
+/// What a database has is looked for as soon as it is dropped, an upload that nobody goes on with
+/// too. Where the server ends before the files are gone, the next start removes them, as the log
+/// says, and sets nothing aside.
+#[test]
+fn blobs_of_a_dropped_database_go_at_once_or_at_the_next_start() {
+    for is_settled in [true, false] {
+        let disk = testkit::simulated_disk(4);
+        let mut bench = Bench::open(config(), &disk).expect("it is empty");
+        let other = bench.create_other();
+        let begin = |name: &str, id: &str| Begin {
+            database: other,
+            ..begin(name, id, 0)
+        };
+        for name in ["a", "b"] {
+            let upload = bench.start(&begin(name, "")).expect("there is room");
+            upload
+                .write(name.as_bytes(), &[chunk(name.as_bytes())], 1_000)
+                .expect("it fits");
+            let sealed = upload.finish(&End::default(), 1_000).expect("it is whole");
+            bench
+                .describe(name, sealed, Condition::None)
+                .expect("it is described");
+        }
+        drop(bench.start(&begin("half", "id")).expect("there is room"));
+        let store = bench.durable.store.clone();
+        // Nothing is due for a minute.
+        bench
+            .blobs()
+            .collect(&store, 2_000, &mut store.write_batch());
+        assert!(bench.blobs().collect_due_ms() > 2_000);
+        let mut batch = store.write_batch();
+        batch.drop_database(1, other);
+        bench.commit(batch, None).expect("it is dropped");
+        assert_eq!(bench.files(&disk).len(), 3);
+
+        let mut batch = store.write_batch();
+        bench.blobs().collect(&store, 2_001, &mut batch);
+        assert!(!batch.is_empty(), "the descriptions go");
+        match is_settled {
+            true => drop(bench.commit(batch, None)),
+            false => bench.commit_unheard(batch),
+        }
+        let left = if is_settled { 0 } else { 2 };
+        assert_eq!(bench.files(&disk).len(), left);
+        drop((bench, store));
+        disk.kill();
+
+        let opened = Store::open(config(), Arc::new(disk.clone()), &log_config());
+        let opened = opened.expect("the log is whole");
+        let found = (opened.blobs.removed, opened.blobs.set_aside);
+        assert_eq!(found, (left as u64, 0));
+        assert_eq!(disk.folder("blobs").list().expect("it is there").len(), 0);
+    }
+}
+
+#[test]
+fn a_content_with_the_number_of_one_that_was_removed_is_set_aside() {
+    let disk = testkit::simulated_disk(9);
+    let mut bench = Bench::open(config(), &disk).expect("it is empty");
+    bench.upload("first", b"first", 10).expect("there is room");
+    bench.delete("first").expect("it is there");
+    drop(bench);
+    disk.kill();
+    // The next run has no file, and begins to count anew. It dies before the description.
+    let bench = Bench::open(config(), &disk).expect("the log is whole");
+    let upload = bench.start(&begin("second", "", 0)).expect("there is room");
+    upload
+        .write(b"other", &[chunk(b"other")], 1_000)
+        .expect("it fits");
+    let sealed = upload.finish(&End::default(), 1_000).expect("it is whole");
+    std::mem::forget(sealed);
+    assert_eq!(bench.files(&disk).len(), 1);
+    drop(bench);
+    disk.kill();
+    let opened = Store::open(config(), Arc::new(disk.clone()), &log_config());
+    let found = opened.expect("the log is whole").blobs;
+    assert_eq!((found.removed, found.set_aside), (0, 1));
 }
 
 #[test]

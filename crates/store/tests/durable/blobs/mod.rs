@@ -216,6 +216,13 @@ impl Bench {
         decided
     }
 
+    /// Commits while nobody is left to hear of the outcome.
+    fn commit_unheard(&mut self, mut batch: store::WriteBatch) {
+        let mut outcomes = Outcomes::new();
+        (self.durable).submit(&mut batch, &mut self.clock, &mut outcomes);
+        while self.durable.rounds.round(&mut self.clock) {}
+    }
+
     /// What is visible under a name, read whole.
     pub fn read(&self, name: &str) -> Option<Vec<u8>> {
         let read = self.try_read(name);
