@@ -78,15 +78,23 @@ impl PlannedDatabase {
             .shards
             .map(|count| format!("{}-00000-of-{count:05}", self.path));
         let mut paths = [Some(self.path.clone()), shard].into_iter().flatten();
-        match paths.find(|path| fs::symlink_metadata(path).is_ok()) {
-            None => Ok(()),
-            Some(path) => Err(format!(
-                "{path} is there already, a file of class {} of a tkrzw_server, which this server \
+        let Some(path) = paths.find(|path| fs::symlink_metadata(path).is_ok()) else {
+            return Ok(());
+        };
+        Err(
+            match fs::metadata(&path).is_ok_and(|found| found.is_dir()) {
+                true => format!(
+                    "{path} is a folder, and a database needs a name of its own: name a path there at \
+                 which nothing is"
+                ),
+                false => format!(
+                    "{path} is there already, a file of class {} of a tkrzw_server, which this server \
                  never opens: its records must be moved by importing them from the running \
                  tkrzw_server through a client; name another path here",
-                self.class.name()
-            )),
-        }
+                    self.class.name()
+                ),
+            },
+        )
     }
 
     /// The same, which lasts if it has a path and is to be durable.

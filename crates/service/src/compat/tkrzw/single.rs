@@ -170,7 +170,7 @@ pub(super) fn append_operations(delimiter: &[u8]) -> usize {
 pub(super) fn grown_too_large() -> Status {
     Status::resource_exhausted(
         "field value: with what is appended the value would be larger than allowed (--max-value \
-         of pelton serve)",
+         of the server)",
     )
 }
 
