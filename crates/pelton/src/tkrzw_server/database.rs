@@ -81,20 +81,19 @@ impl PlannedDatabase {
         let Some(path) = paths.find(|path| fs::symlink_metadata(path).is_ok()) else {
             return Ok(());
         };
-        Err(
-            match fs::metadata(&path).is_ok_and(|found| found.is_dir()) {
-                true => format!(
-                    "{path} is a folder, and a database needs a name of its own: name a path there at \
+        let is_folder = fs::metadata(&path).is_ok_and(|found| found.is_dir());
+        let class = self.class.name();
+        Err(match is_folder {
+            true => format!(
+                "{path} is a folder, and a database needs a name of its own: name a path there at \
                  which nothing is"
-                ),
-                false => format!(
-                    "{path} is there already, a file of class {} of a tkrzw_server, which this server \
-                 never opens: its records must be moved by importing them from the running \
-                 tkrzw_server through a client; name another path here",
-                    self.class.name()
-                ),
-            },
-        )
+            ),
+            false => format!(
+                "{path} is there already, a file of class {class} of a tkrzw_server, which this \
+                 server never opens: name another path here, and move the records from the \
+                 running tkrzw_server with pelton import --tkrzw HOST:PORT"
+            ),
+        })
     }
 
     /// The same, which lasts if it has a path and is to be durable.
