@@ -700,6 +700,33 @@ def test_the_command_line_of_the_original(binary, tmp_path):
     assert not pid.exists()
 
 
+@pytest.mark.parametrize("words", [["--async"], []])
+def test_a_cache_drops_what_was_not_used_for_longest(binary, words):
+    bounds = "#dbm=cache,cap_rec_num=100", "#dbm=cache,cap_mem_size=100k"
+    server = start(binary, *words, *bounds, "#dbm=cache")
+    with server, open_channel(server.address) as channel:
+        stub = pb_grpc.DBMServiceStub(channel)
+        for number in range(300):
+            put(stub, b"%d" % number, b"", index=0)
+            # These are read all the time, each in one of the ways in which records are read.
+            assert get(stub, b"0", index=0) == b""
+            keys = [b"1"] if number else []
+            assert stub.GetMulti(pb.GetMultiRequest(keys=keys)).status.code in (SUCCESS, NOT_FOUND)
+        left = {number for number in range(300) if get(stub, b"%d" % number, index=0) == b""}
+        assert left == {0, 1, *range(202, 300)}
+        large = [pb.BytesPair(first=b"%d" % number, second=bytes(10_000)) for number in range(50)]
+        assert stub.SetMulti(pb.SetMultiRequest(dbm_index=1, records=large)).status.code == SUCCESS
+        assert 5 <= stub.Count(pb.CountRequest(dbm_index=1)).count <= 10
+        default = str(1 << 20)
+        for index, expected in enumerate((("100", "-1"), (default, "100000"), (default, "-1"))):
+            records = stub.Inspect(pb.InspectRequest(dbm_index=index)).records
+            found = {record.first: record.second for record in records}
+            assert (found["cap_rec_num"], found["cap_mem_size"]) == expected
+        stub.Clear(pb.ClearRequest(dbm_index=0))
+        put(stub, b"again", b"", index=0)
+        assert get(stub, b"again", index=0) == b""
+
+
 def test_pelton_serve_has_the_service_too(binary):
     with Server(binary) as server, open_channel(server.address) as channel:
         stub = pb_grpc.DBMServiceStub(channel)

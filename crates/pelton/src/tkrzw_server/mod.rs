@@ -197,6 +197,7 @@ impl TkrzwPlan {
                 let name = &planned.name;
                 Failure::Failed(format!("the database {name:?} cannot be made: {refusal}"))
             })?;
+            planned.bound(&server.shared().store);
             planned.log(index, &server.shared().store);
         }
         if !self.ignored.is_empty() {

@@ -101,10 +101,12 @@ impl GetMulti {
         // What it shares with the database, each value once.
         let (mut shared_values, mut shared_bytes) = (HashSet::new(), 0);
         for &key in &keys {
-            let Some(entry) = shown.get(key, hasher.hash(key), now_ms)? else {
+            let hash = hasher.hash(key);
+            let Some(entry) = shown.get(key, hash, now_ms)? else {
                 result = RequestResult::NOT_FOUND;
                 continue;
             };
+            shown.touch(hash);
             if let Value::Shared(value) = entry.value
                 && shared_values.insert(value.as_ptr())
             {

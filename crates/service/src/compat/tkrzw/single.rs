@@ -492,6 +492,7 @@ impl GetOne {
             Some(_) => RequestResult::SUCCESS,
             None => RequestResult::NOT_FOUND,
         };
+        shown.touch(self.hash);
         let value = entry.map(|entry| entry.value).filter(|_| !self.omit_value);
         if value.is_some_and(|value| value.len() > actions.message_bytes()) {
             actions.read_when_large();
