@@ -133,10 +133,10 @@ def per_record(figures, records):
 
 
 TABLE_TEXT = (
-    f"Keys and values of {VALUE_BYTES} bytes, a database in memory, each client one call at a time: "
-    "records a second for each driver with its threads × clients. The table is that of the author "
-    "of Tkrzw-RPC (2021, four CPUs); sync is our blocking driver with `--threads 4`, async the event "
-    "loop. In brackets: more threads could compute than the server has CPUs here "
+    f"Keys and values of {VALUE_BYTES} bytes, a database in memory, each client one call at a "
+    "time: records a second for each driver with its threads × clients. The table is that of the "
+    "author of Tkrzw-RPC (2021, four CPUs); sync is our blocking driver with `--threads 4`, async "
+    "the event loop. In brackets: more threads could compute than the server has CPUs here "
     f"({server_cpus()}), so that such a cell shows what they cost each other."
 )
 COST_TEXT = (

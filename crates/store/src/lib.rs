@@ -77,6 +77,7 @@ mod apply;
 mod aside;
 mod batch;
 mod blob_index;
+mod bounded;
 mod cache;
 mod catalogue;
 mod clock;
