@@ -472,6 +472,52 @@ def test_each_record_is_popped_once(stub):
     assert [one.status.code for one in popped].count(NOT_FOUND) == 20
 
 
+def test_pushes_at_one_time_all_come_through(stub):
+    """However many push at once: each has a key of its own, without gaps."""
+    calls = [
+        stub.PushLast.future(pb.PushLastRequest(value=b"%d" % number, wtime=5))
+        for number in range(800)
+    ]
+    assert {call.result(60).status.code for call in calls} == {SUCCESS}
+    assert stub.Count(pb.CountRequest()).count == 800
+    keys, values = set(), set()
+    for _ in range(800):
+        popped = stub.PopFirst(pb.PopFirstRequest())
+        keys.add(struct.unpack(">Q", popped.key)[0])
+        values.add(popped.value)
+    assert keys == set(range(500_000_000, 500_000_800)) and len(values) == 800
+    never = pb.PushLastRequest(value=b"v", wtime=float("inf"))
+    expect_status(grpc.StatusCode.INVALID_ARGUMENT, lambda: stub.PushLast(never), "wtime")
+
+
+def test_large_requests_are_written_in_slices(stub):
+    """Of several records with one key the first, whatever slice the others are in."""
+    count = 30_000
+    records = [
+        pb.BytesPair(first=b"%08d" % (number * 7 % count), second=b"%d" % number)
+        for number in range(count)
+    ]
+    records += [pb.BytesPair(first=b"%08d" % number, second=b"again") for number in range(count)]
+    for overwrite, code in ((True, SUCCESS), (False, DUPLICATION)):
+        request = pb.SetMultiRequest(records=records, overwrite=overwrite)
+        assert stub.SetMulti(request).status.code == code
+    assert stub.Count(pb.CountRequest()).count == count
+    assert get(stub, b"%08d" % 7) == b"1" and get(stub, b"%08d" % (5 * 7)) == b"5"
+    keys = [record.first for record in records]
+    removed = [stub.RemoveMulti(pb.RemoveMultiRequest(keys=keys)).status.code for _ in range(2)]
+    assert removed == [SUCCESS, NOT_FOUND]
+
+
+def test_many_searches_all_end(stub):
+    """More than compute at a time, from several connections, beside a call that is none."""
+    put_all = [pb.BytesPair(first=b"key %d" % number, second=b"") for number in range(3_000)]
+    assert stub.SetMulti(pb.SetMultiRequest(records=put_all)).status.code == SUCCESS
+    request = pb.SearchRequest(mode="edit", pattern=b"key 1234", capacity=1)
+    calls = [stub.Search.future(request) for _ in range(40)]
+    assert get(stub, b"key 1") == b""
+    assert [list(call.result(60).matched) for call in calls] == [[b"key 1234"]] * 40
+
+
 def test_waiting_calls_are_woken(stub, server):
     waiting = [stub.PopFirst.future(pb.PopFirstRequest(retry_wait=WAIT_SECONDS)) for _ in range(8)]
     exchange = pb.CompareExchangeRequest(
@@ -652,6 +698,33 @@ def test_the_command_line_of_the_original(binary, tmp_path):
         assert server.stop() == 0
         assert "stopped" in log.read_text()
     assert not pid.exists()
+
+
+@pytest.mark.parametrize("words", [["--async"], []])
+def test_a_cache_drops_what_was_not_used_for_longest(binary, words):
+    bounds = "#dbm=cache,cap_rec_num=100", "#dbm=cache,cap_mem_size=100k"
+    server = start(binary, *words, *bounds, "#dbm=cache")
+    with server, open_channel(server.address) as channel:
+        stub = pb_grpc.DBMServiceStub(channel)
+        for number in range(300):
+            put(stub, b"%d" % number, b"", index=0)
+            # These are read all the time, each in one of the ways in which records are read.
+            assert get(stub, b"0", index=0) == b""
+            keys = [b"1"] if number else []
+            assert stub.GetMulti(pb.GetMultiRequest(keys=keys)).status.code in (SUCCESS, NOT_FOUND)
+        left = {number for number in range(300) if get(stub, b"%d" % number, index=0) == b""}
+        assert left == {0, 1, *range(202, 300)}
+        large = [pb.BytesPair(first=b"%d" % number, second=bytes(10_000)) for number in range(50)]
+        assert stub.SetMulti(pb.SetMultiRequest(dbm_index=1, records=large)).status.code == SUCCESS
+        assert 5 <= stub.Count(pb.CountRequest(dbm_index=1)).count <= 10
+        default = str(1 << 20)
+        for index, expected in enumerate((("100", "-1"), (default, "100000"), (default, "-1"))):
+            records = stub.Inspect(pb.InspectRequest(dbm_index=index)).records
+            found = {record.first: record.second for record in records}
+            assert (found["cap_rec_num"], found["cap_mem_size"]) == expected
+        stub.Clear(pb.ClearRequest(dbm_index=0))
+        put(stub, b"again", b"", index=0)
+        assert get(stub, b"again", index=0) == b""
 
 
 def test_pelton_serve_has_the_service_too(binary):

@@ -185,3 +185,14 @@ pub const TKRZW_DATABASES: usize = 200;
 
 /// Longest `--shutdown_wait` of it, one day: more is a mistake of units.
 pub const TKRZW_SHUTDOWN_S_MAX: f64 = 24.0 * 60.0 * 60.0;
+
+/// Requests of an iterator that are sent ahead of their responses while records are read from a
+/// tkrzw_server: enough to fill the way there and back, few enough that it holds little for them.
+pub const TKRZW_STEPS_AHEAD: usize = 256;
+
+/// How often an import notes in its file how far it has come, in milliseconds: what was written
+/// since is written again.
+pub const IMPORT_NOTE_MS: u64 = 1_000;
+
+/// Bytes of such a file that are read: more than the longest key takes.
+pub const IMPORT_NOTE_BYTES: u64 = 1 << 20;

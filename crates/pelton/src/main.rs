@@ -158,7 +158,8 @@ fn run(
         Command::TkrzwServer(arguments) => {
             let signals = server_signals(signals)?;
             let (plan, settings) = tkrzw_server::prepare(arguments, serve::is_of_network)?;
-            serve::serve_as(&settings, Some(&plan), signals)
+            let ended = serve::serve_as(&settings, Some(&plan), signals);
+            ended.map_err(tkrzw_server::in_own_flags)
         }
         Command::Put(arguments) => command::put(arguments),
         Command::Get(arguments) => command::get(arguments),

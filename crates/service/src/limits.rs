@@ -375,3 +375,39 @@ pub const TKRZW_SEARCH_STEP_BYTES: usize = 64 << 10;
 /// anything is looked for: what the original's clients can receive. Who wants less says so with
 /// `capacity`.
 pub const TKRZW_SEARCH_ANSWER_BYTES: usize = 4 << 20;
+
+/// Searches of Tkrzw-RPC that compute at a time in the whole server: a search may compute for
+/// minutes, and each takes as much time as any other call. So however many there are, a call waits
+/// for a step of so many at most. The others wait for their turns.
+pub const TKRZW_SEARCHES_AT_ONCE: usize = 4;
+
+/// Steps ([`TKRZW_SEARCH_STEP_BYTES`]) that make a turn of a search where others wait: some
+/// milliseconds, beside which it costs nothing to wake the next one.
+pub const TKRZW_SEARCH_TURN_STEPS: u32 = 32;
+
+/// Operations of a SetMulti, AppendMulti or RemoveMulti of Tkrzw-RPC that are one commit; those of
+/// larger requests become several. New keys of this number take about a millisecond, for which
+/// readers of the database wait.
+pub const TKRZW_SLICE_OPERATIONS: usize = 1_000;
+
+/// The same in bytes of keys and values: a fraction of a millisecond to copy. One record always
+/// goes.
+pub const TKRZW_SLICE_BYTES: usize = 1 << 20;
+
+/// Such commits of large requests that are under way at a time in the whole server: what comes
+/// behind them waits for a few milliseconds at most.
+pub const TKRZW_SLICES_UNDER_WAY: usize = 4;
+
+/// How soon a large request looks again whether it may go on with its next commit: as long as one
+/// takes.
+pub const TKRZW_SLICE_RETRY_MS: u64 = 1;
+
+/// Records of a large request that are sorted in one step: some 100 µs.
+pub const TKRZW_RUN_RECORDS: usize = 1_000;
+
+/// How long a Stream or an Iterate of Tkrzw-RPC may be left without a message before it is ended
+/// with UNAVAILABLE; up to twice as long, as no clock is read for each message. Clients of the
+/// original keep an iterator open as long as the object lives that stands for it, also while a
+/// program works on what it has found: so it is long. It stops streams of programs that hang, which
+/// would take memory and a stream of the connection for ever.
+pub const TKRZW_IDLE_MS: u64 = 60 * 60 * 1_000;

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
 
+use crate::cache::CacheUses;
 use crate::database::{CreateError, DatabaseConfig, DropError, Durability, Kind};
 use crate::database_id::DatabaseId;
 use crate::feed::{Feed, Feeds};
@@ -34,6 +35,8 @@ pub(crate) struct State {
     pub(crate) memory_bytes: u64,
     /// The database is not in the catalogue any more; who found it there before must not use it.
     pub(crate) dropped: bool,
+    /// Of a database that drops what was not used for longest.
+    pub(crate) cache: Option<Box<CacheUses>>,
 }
 
 impl Database {
@@ -59,6 +62,7 @@ impl Database {
             sequence: 0,
             memory_bytes: 0,
             dropped: false,
+            cache: None,
         };
         Database {
             name: name.into(),
@@ -66,6 +70,11 @@ impl Database {
             state: Arc::new(RwLock::new(state)),
             feed: OnceLock::new(),
         }
+    }
+
+    /// Returns whether it is in memory, and nothing of it is in a log.
+    pub(crate) fn is_volatile(&self) -> bool {
+        self.config.kind == Kind::Memory && self.config.durability == Durability::Volatile
     }
 
     /// It was made by this commit: nothing that readers see of it is older. One of the same name

@@ -159,6 +159,43 @@ struct Applied<'a> {
     outcomes: &'a mut Outcomes,
 }
 
+impl Applied<'_> {
+    /// Notes which entries of a cache the commit has used, and drops those that were not used for
+    /// longest, if there are too many now.
+    #[cold]
+    fn keep_bounds(&mut self, place: &CommitPlace<'_>) {
+        let Committer {
+            effects, applier, ..
+        } = &mut *self.committer;
+        let state = &mut *self.state;
+        let (Some(cache), index) = (&mut state.cache, state.index.memory_mut()) else {
+            return;
+        };
+        for hash in place.batch.hashes(place.commit.operations()) {
+            cache.touch(hash);
+        }
+        for effect in effects.iter() {
+            let is_there = effect.entry(place.batch, place.sequence).is_some();
+            cache.change(effect.hash(), is_there);
+        }
+        let most = limits::CACHE_DROPPED + 2 * place.commit.operations().len();
+        for _ in 0..most {
+            let memory_bytes = state.memory_bytes.wrapping_add_signed(self.growth_bytes);
+            let Some(dropped) = cache.next_to_drop(index, memory_bytes) else {
+                break;
+            };
+            let change = KeyChange {
+                hash: dropped.hash,
+                key: &dropped.key,
+                entry: None,
+                is_expiry: true,
+            };
+            applier.change(index, &change, &mut self.recording);
+            self.growth_bytes -= dropped.bytes as i64;
+        }
+    }
+}
+
 impl CommitTarget for Applied<'_> {
     #[inline]
     fn begin(&mut self, commit: &CommitRecord) -> CommitTurn {
@@ -210,7 +247,8 @@ impl CommitTarget for Applied<'_> {
         };
         used.check_growth(growth_bytes, limits, store)?;
         used.check_process(growth_bytes, store)?;
-        let index = self.state.index.memory_mut();
+        let state = &mut *self.state;
+        let index = state.index.memory_mut();
         for effect in effects.iter() {
             let entry = effect.entry(batch, place.sequence);
             let change = KeyChange {
@@ -222,6 +260,9 @@ impl CommitTarget for Applied<'_> {
             applier.change(index, &change, &mut self.recording);
         }
         self.growth_bytes = growth_bytes;
+        if state.cache.is_some() {
+            self.keep_bounds(place);
+        }
         Ok(verdict)
     }
 
@@ -230,6 +271,9 @@ impl CommitTarget for Applied<'_> {
         let index = self.state.index.memory_mut();
         let removed = index.len() as i64;
         (self.committer.applier).clear(index, &mut self.recording);
+        if let Some(cache) = &mut self.state.cache {
+            cache.clear();
+        }
         removed
     }
 

@@ -77,6 +77,8 @@ mod apply;
 mod aside;
 mod batch;
 mod blob_index;
+mod bounded;
+mod cache;
 mod catalogue;
 mod clock;
 mod committer;
@@ -118,6 +120,7 @@ mod watch;
 
 pub use aside::SET_ASIDE_FOLDER;
 pub use batch::{Commit, WriteBatch};
+pub use cache::CacheBounds;
 pub use catalogue::is_database_name;
 pub use clock::Clock;
 pub use committer::Committer;

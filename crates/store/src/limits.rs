@@ -292,3 +292,11 @@ pub const LOG_MARKS: usize = 1_024;
 
 /// How far they are apart at least, in bytes, where one reading goes on: a millisecond's reading.
 pub const LOG_MARK_BYTES: usize = 1024 * 1024;
+
+/// Entries of a cache that are looked at for the one that was not used for longest: some 20 µs. All
+/// that were read since they were placed are moved meanwhile, and there may be millions.
+pub const CACHE_LOOKS: usize = 64;
+
+/// Entries that a commit drops from a cache, beside two for each of its operations: about 100 µs. A
+/// large value may need the room of more; the next commits go on.
+pub const CACHE_DROPPED: usize = 128;

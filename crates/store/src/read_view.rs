@@ -79,6 +79,14 @@ impl<'a> ReadView<'a> {
         }
     }
 
+    /// See [`View::touch`]. A database on disk drops nothing.
+    #[inline]
+    pub fn touch(&self, hash: u64) {
+        if let ViewSource::Memory(view) = &self.0 {
+            view.touch(hash);
+        }
+    }
+
     /// See [`View::scan`]. Of a fetched page no more can be walked than was fetched.
     ///
     /// # Errors

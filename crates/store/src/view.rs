@@ -64,6 +64,15 @@ impl View<'_> {
             .filter(|entry| !entry.is_expired(now_ms))
     }
 
+    /// Notes that the entry of a key is used, where the database drops what was not used for
+    /// longest.
+    #[inline]
+    pub fn touch(&self, hash: u64) {
+        if let Some(cache) = &self.state.cache {
+            cache.touch(hash);
+        }
+    }
+
     /// Looks at the entries of several hashes, so that the gets that follow find them in the
     /// processor's caches. The look-ups of one call overlap in waiting for memory, which those of
     /// separate gets do not.

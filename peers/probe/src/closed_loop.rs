@@ -66,16 +66,20 @@ pub struct Outcome {
 }
 
 /// CPU times at one moment.
-struct Meter {
-    at_ns: u64,
+pub struct Meter {
+    /// On the clock of the run.
+    pub at_ns: u64,
     wall_ms: u64,
-    server_ns: Option<u64>,
-    own_ns: u64,
+    /// See [`Outcome`].
+    pub server_ns: Option<u64>,
+    /// See [`Outcome`].
+    pub own_ns: u64,
     machine_ns: u64,
 }
 
 impl Meter {
-    fn read(server_pid: Option<u32>, at_ns: u64) -> Result<Meter, Failure> {
+    /// Reads them.
+    pub fn read(server_pid: Option<u32>, at_ns: u64) -> Result<Meter, Failure> {
         Ok(Meter {
             at_ns,
             wall_ms: wall_ms(),

@@ -11,6 +11,7 @@ mod moments;
 mod processor;
 mod random;
 mod stalls;
+mod tkrzw_stream;
 mod workload;
 
 use std::process::ExitCode;
@@ -22,7 +23,7 @@ use lexopt::prelude::*;
 use crate::closed_loop::{Outcome, Plan};
 use crate::head::Variation;
 use crate::stalls::Stalls;
-use crate::workload::{Operation, ValueSizes, Workload};
+use crate::workload::{KeyForm, Operation, ValueSizes, Workload};
 
 const USAGE: &str = "\
 usage: probe COMMAND [OPTION ...] [-- PROGRAM [ARGUMENT ...]]
@@ -32,6 +33,11 @@ Commands
   put      write the keys in turn
   etcd-put the same, to etcd
   batch    write random keys, --records in one call; with --new-keys keys never written before
+  tkrzw-echo, tkrzw-set, tkrzw-multi
+           Echo, Set and SetMulti of --records of Tkrzw-RPC; the keys in turn
+  tkrzw-stream
+           Sets in one Stream of each connection, --in-flight at a time; with --omit-responses none
+           of them is answered but one in a thousand, which is waited for
   echo     send --bytes to a server that sends them back, one message at a time
   idle     memory of the server for each of --connections idle connections
   start    start PROGRAM, and measure until it has answered a Get; it prints `listening on ADDRESS`
@@ -49,6 +55,10 @@ Options
                         a different grpc-timeout and traceparent in each call (none)
   --records N           records of a batch (100)
   --new-keys            batches of keys never written before
+  --key-form hex|digits|spread
+                        keys of Tkrzw-RPC: 16 hexadecimal digits, 8 decimal ones in order, or 8
+                        bytes in no order (hex)
+  --omit-responses      see tkrzw-stream
   --bytes N             of an echo (100)
   --warm-up-ms N        run so long before measuring (500)
   --duration-ms N       measure so long (2000)
@@ -69,6 +79,8 @@ struct Options {
     variation: Variation,
     records: u64,
     new_keys: bool,
+    key_form: KeyForm,
+    omit_responses: bool,
     bytes: usize,
     warm_up: Duration,
     duration: Duration,
@@ -92,6 +104,8 @@ impl Default for Options {
             variation: Variation::None,
             records: 100,
             new_keys: false,
+            key_form: KeyForm::Hex,
+            omit_responses: false,
             bytes: 100,
             warm_up: Duration::from_millis(500),
             duration: Duration::from_millis(2000),
@@ -118,6 +132,8 @@ fn parse_options() -> Result<Options, lexopt::Error> {
             Long("vary") => options.variation = parser.value()?.parse_with(variation)?,
             Long("records") => options.records = parser.value()?.parse()?,
             Long("new-keys") => options.new_keys = true,
+            Long("key-form") => options.key_form = parser.value()?.parse_with(key_form)?,
+            Long("omit-responses") => options.omit_responses = true,
             Long("bytes") => options.bytes = parser.value()?.parse()?,
             Long("warm-up-ms") => options.warm_up = Duration::from_millis(parser.value()?.parse()?),
             Long("duration-ms") => {
@@ -166,6 +182,15 @@ fn value_sizes(text: &str) -> Result<ValueSizes, String> {
     Ok(sizes)
 }
 
+fn key_form(text: &str) -> Result<KeyForm, String> {
+    match text {
+        "hex" => Ok(KeyForm::Hex),
+        "digits" => Ok(KeyForm::Digits),
+        "spread" => Ok(KeyForm::Spread),
+        _ => Err(format!("{text:?} is none of hex, digits, spread")),
+    }
+}
+
 fn variation(text: &str) -> Result<Variation, String> {
     match text {
         "none" => Ok(Variation::None),
@@ -210,6 +235,15 @@ fn run(options: &Options) -> Result<String, String> {
         "put" => run_calls(options, Operation::Put),
         "etcd-put" => run_calls(options, Operation::EtcdPut),
         "batch" => run_calls(options, batch),
+        "tkrzw-echo" => run_calls(options, Operation::TkrzwEcho),
+        "tkrzw-set" => run_calls(options, Operation::TkrzwSet),
+        "tkrzw-multi" => run_calls(
+            options,
+            Operation::TkrzwSetMulti {
+                records: options.records,
+            },
+        ),
+        "tkrzw-stream" => run_stream(options),
         "echo" => run_echo(options),
         "idle" => {
             let mut workload = workload(options, Operation::Get);
@@ -242,30 +276,65 @@ fn run(options: &Options) -> Result<String, String> {
                 elapsed.as_secs_f64()
             ))
         }
-        "stalls" => {
-            let begin = Instant::now();
-            let stalls = Stalls::watch(options.duration, || begin.elapsed());
-            Ok(format!(
-                "{{\"seconds\":{:.6},\"stalls\":{},\"stalled_ms\":{:.3},\"longest_ms\":{:.3}}}",
-                stalls.watched.as_secs_f64(),
-                stalls.count,
-                stalls.stalled.as_secs_f64() * 1e3,
-                stalls.longest.as_secs_f64() * 1e3,
-            ))
-        }
+        "stalls" => Ok(watch_stalls(options)),
         "" => Err("which command? See probe --help".into()),
         other => Err(format!("there is no command {other:?}; see probe --help")),
     }
 }
 
+fn watch_stalls(options: &Options) -> String {
+    let begin = Instant::now();
+    let stalls = Stalls::watch(options.duration, || begin.elapsed());
+    format!(
+        "{{\"seconds\":{:.6},\"stalls\":{},\"stalled_ms\":{:.3},\"longest_ms\":{:.3}}}",
+        stalls.watched.as_secs_f64(),
+        stalls.count,
+        stalls.stalled.as_secs_f64() * 1e3,
+        stalls.longest.as_secs_f64() * 1e3,
+    )
+}
+
 fn workload(options: &Options, operation: Operation) -> Workload {
-    Workload::new(
+    let mut workload = Workload::new(
         operation,
         options.keys,
         options.miss_percent,
         options.values,
         options.seed,
-    )
+    );
+    workload.key_form = options.key_form;
+    workload
+}
+
+fn run_stream(options: &Options) -> Result<String, String> {
+    let plan = tkrzw_stream::StreamPlan {
+        address: options.address.clone(),
+        in_flight: options.in_flight as u64,
+        omits_responses: options.omit_responses,
+        warm_up: options.warm_up,
+        duration: options.duration,
+        calls: options.calls,
+        server_pid: options.server_pid,
+    };
+    // Each connection has keys of its own.
+    let workloads = (0..options.connections as u64).map(|index| {
+        let seed = options.seed.wrapping_add(index);
+        let mut workload = workload(options, Operation::TkrzwSet);
+        workload.begin_at(index * options.keys / options.connections as u64, seed);
+        workload
+    });
+    let outcome = tkrzw_stream::run(&plan, workloads.collect())?;
+    let per_message_us = |ns: u64| ns as f64 / 1e3 / outcome.messages.max(1) as f64;
+    let mut line = format!(
+        "{{\"calls\":{},\"calls_per_s\":{:.0},\"own_us\":{:.4}",
+        outcome.messages,
+        outcome.messages as f64 / (outcome.elapsed_ns as f64 / 1e9),
+        per_message_us(outcome.own_ns),
+    );
+    if let Some(server_ns) = outcome.server_ns {
+        line += &format!(",\"server_us\":{:.4}", per_message_us(server_ns));
+    }
+    Ok(line + "}")
 }
 
 fn run_calls(options: &Options, operation: Operation) -> Result<String, String> {

@@ -1,7 +1,8 @@
 //! What is called, with which keys and values, and what the answers must look like.
 //!
 //! Messages are those of `pelton.v1.KeyValue` (`proto/pelton/v1/kv.proto`), written field by field;
-//! a Put can also be one of etcd's (`etcdserverpb.KV`).
+//! a Put can also be one of etcd's (`etcdserverpb.KV`), and there are calls of Tkrzw-RPC
+//! (`proto/compat/tkrzw_rpc.proto`).
 
 use crate::frames::{write_bytes_field, write_varint};
 use crate::head::write_hex;
@@ -28,6 +29,17 @@ impl ValueSizes {
     }
 }
 
+/// How numbers become keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyForm {
+    /// Spread over 64 bits, in hexadecimal: 16 bytes.
+    Hex,
+    /// Eight decimal digits, so that numbers in order are keys in order.
+    Digits,
+    /// Spread over 64 bits: 8 bytes.
+    Spread,
+}
+
 /// What one call does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
@@ -47,7 +59,20 @@ pub enum Operation {
         /// Operations of one call.
         records: u64,
     },
+    /// Has a few bytes sent back by Tkrzw-RPC.
+    TkrzwEcho,
+    /// Writes the keys in turn, as Tkrzw-RPC takes them.
+    TkrzwSet,
+    /// The same, so many of them in one SetMulti.
+    TkrzwSetMulti {
+        /// Records of one call.
+        records: u64,
+    },
 }
+
+/// The field of a request of a stream that has a Set, and the one that wants no response.
+const STREAMED_SET: u8 = 3;
+const OMIT_RESPONSE: [u8; 3] = [0xa8, 0x06, 1];
 
 /// The calls of one run.
 pub struct Workload {
@@ -59,6 +84,8 @@ pub struct Workload {
     pub miss_percent: u64,
     /// The values written, and expected by Get.
     pub values: ValueSizes,
+    /// Which keys calls of Tkrzw-RPC write.
+    pub key_form: KeyForm,
     random: Random,
     next_key: u64,
     filler: Vec<u8>,
@@ -79,6 +106,7 @@ impl Workload {
             keys,
             miss_percent,
             values,
+            key_form: KeyForm::Hex,
             random: Random::new(seed),
             // New keys lie above all that a Put of all keys wrote, and differ from run to run.
             next_key: if let Operation::BatchInsert { .. } = operation {
@@ -93,6 +121,11 @@ impl Workload {
         }
     }
 
+    /// Begins with another key.
+    pub fn begin_at(&mut self, key: u64, seed: u64) {
+        (self.next_key, self.random) = (key, Random::new(seed));
+    }
+
     /// The method called.
     pub fn path(&self) -> &'static str {
         match self.operation {
@@ -102,14 +135,19 @@ impl Workload {
             Operation::BatchOverwrite { .. } | Operation::BatchInsert { .. } => {
                 "/pelton.v1.KeyValue/Batch"
             }
+            Operation::TkrzwEcho => "/tkrzw_rpc.DBMService/Echo",
+            Operation::TkrzwSet => "/tkrzw_rpc.DBMService/Set",
+            Operation::TkrzwSetMulti { .. } => "/tkrzw_rpc.DBMService/SetMulti",
         }
     }
 
     /// Records read or written by one call.
     pub fn records_per_call(&self) -> u64 {
         match self.operation {
-            Operation::Get | Operation::Put | Operation::EtcdPut => 1,
-            Operation::BatchOverwrite { records } | Operation::BatchInsert { records } => records,
+            Operation::BatchOverwrite { records }
+            | Operation::BatchInsert { records }
+            | Operation::TkrzwSetMulti { records } => records,
+            _ => 1,
         }
     }
 
@@ -144,6 +182,57 @@ impl Workload {
                     self.write_operation(out, self.next_key);
                 }
             }
+            Operation::TkrzwEcho => write_bytes_field(out, 1, &self.filler),
+            Operation::TkrzwSet => self.write_set(out),
+            Operation::TkrzwSetMulti { records } => {
+                for _ in 0..records {
+                    let number = self.next_in_turn();
+                    self.write_record(out, number);
+                }
+                // It overwrites.
+                out.extend_from_slice(&[3 << 3, 1]);
+            }
+        }
+    }
+
+    /// Appends a message of a stream with the next Set.
+    pub fn write_streamed(&mut self, out: &mut Vec<u8>, omits_response: bool) {
+        let mut set = std::mem::take(&mut self.record);
+        set.clear();
+        self.write_set(&mut set);
+        write_bytes_field(out, STREAMED_SET, &set);
+        self.record = set;
+        if omits_response {
+            out.extend_from_slice(&OMIT_RESPONSE);
+        }
+    }
+
+    /// Fields of a SetRequest that overwrites.
+    fn write_set(&mut self, out: &mut Vec<u8>) {
+        let number = self.next_in_turn();
+        self.write_key(out, 2, number);
+        write_bytes_field(out, 3, self.value(number));
+        out.extend_from_slice(&[4 << 3, 1]);
+    }
+
+    /// One of SetMultiRequest.records.
+    fn write_record(&mut self, out: &mut Vec<u8>, number: u64) {
+        let mut record = std::mem::take(&mut self.record);
+        record.clear();
+        self.write_key(&mut record, 1, number);
+        write_bytes_field(&mut record, 2, self.value(number));
+        write_bytes_field(out, 2, &record);
+        self.record = record;
+    }
+
+    fn write_key(&self, out: &mut Vec<u8>, field: u8, number: u64) {
+        match self.key_form {
+            KeyForm::Hex => write_bytes_field(out, field, &key(number)),
+            KeyForm::Digits => {
+                let digits = format!("{:08}", number % 100_000_000);
+                write_bytes_field(out, field, digits.as_bytes());
+            }
+            KeyForm::Spread => write_bytes_field(out, field, &spread(number).to_be_bytes()),
         }
     }
 
@@ -183,6 +272,10 @@ impl Workload {
             Operation::Get => answer.is_empty() || answer.len() as u64 >= 4 + self.values.min,
             // Its header comes first.
             Operation::EtcdPut => answer.starts_with(&[0x0a]),
+            // The status comes first, and is empty.
+            Operation::TkrzwEcho | Operation::TkrzwSet | Operation::TkrzwSetMulti { .. } => {
+                answer.starts_with(&[0x0a, 0])
+            }
             // Both begin with `applied: true`.
             _ => answer.starts_with(&[0x08, 0x01]),
         }

@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use net::Address;
 
+use super::number;
+use super::server_address::server_address;
 use super::store::{ConnectionArguments, DatabaseArguments};
 
 /// `pelton batch`
@@ -92,4 +95,31 @@ pub struct ImportArguments {
     /// The database, which must exist; empty: the default database
     #[arg(long, value_name = "NAME", env = "PELTON_DATABASE", default_value = "")]
     pub database: String,
+
+    /// Read from this running tkrzw_server instead of a file: host:port, [ipv6]:port or unix:/path
+    ///
+    /// What is written is counted and read once more on both sides. How far it has come is kept in
+    /// the file of --note: the same command goes on from there.
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        conflicts_with = "file",
+        value_parser = server_address
+    )]
+    pub tkrzw: Option<Address>,
+
+    /// The database of tkrzw_server, by its place in its command line
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        requires = "tkrzw",
+        default_value = "0",
+        value_parser = number::setting::<i32>(0, 199)
+    )]
+    pub index: i32,
+
+    /// Where it is kept how far the import from a tkrzw_server has come [default: the file
+    /// pelton-import-ADDRESS-NUMBER.note of this folder]
+    #[arg(long, value_name = "FILE", requires = "tkrzw")]
+    pub note: Option<PathBuf>,
 }

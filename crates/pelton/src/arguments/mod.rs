@@ -163,11 +163,11 @@ pub enum Command {
     /// under its name when it is complete. docs/export.md describes both formats.
     Export(ExportArguments),
 
-    /// Write all entries of an export into a database
+    /// Write all entries of an export, or of a running tkrzw_server, into a database
     ///
     /// The format is recognised. Entries that are there under other keys stay. A file is read and
     /// checked to its end before anything is written; what comes from a pipe is checked as it is
-    /// read.
+    /// read. Records of a tkrzw_server go into an empty database.
     Import(ImportArguments),
 
     /// Print keys and values in the order of the keys

@@ -8,7 +8,7 @@ use super::database::KindArgument;
 use super::number;
 use super::serve::LogLevel;
 use crate::durability::Durability;
-use crate::size::MemoryLimit;
+use crate::size::{MemoryLimit, Size};
 
 /// The command line of tkrzw_server, and a few flags beside it.
 #[derive(Args, Clone, Debug)]
@@ -109,8 +109,13 @@ pub struct TkrzwServerArguments {
     #[arg(long)]
     pub daemon: bool,
 
-    /// Seconds that running calls may take to end after SIGTERM, SIGINT or SIGQUIT
-    #[arg(long = "shutdown_wait", value_name = "SECONDS", default_value = "60")]
+    /// Seconds that running calls may take to end after SIGTERM, SIGINT or SIGQUIT; below 0 none
+    #[arg(
+        long = "shutdown_wait",
+        value_name = "SECONDS",
+        default_value = "60",
+        allow_negative_numbers = true
+    )]
     pub shutdown_wait: f64,
 
     /// Refuse writes
@@ -141,6 +146,27 @@ pub struct TkrzwServerArguments {
     /// [default: 70%]
     #[arg(long, value_name = "SIZE|SHARE")]
     pub memory_limit: Option<MemoryLimit>,
+
+    /// Largest value, at most 1GiB [default: 4MB]
+    #[arg(long, value_name = "SIZE")]
+    pub max_value: Option<Size>,
+
+    /// Open connections; more are refused [default: 10000]
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        value_parser = number::setting::<usize>(1, 1 << 20)
+    )]
+    pub max_connections: Option<usize>,
+
+    /// Open connections from one address of the network; 0: as many as --max-connections [default:
+    /// 1024]
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        value_parser = number::setting::<usize>(0, 1 << 20)
+    )]
+    pub max_connections_per_address: Option<usize>,
 }
 
 /// How much is logged, in the words of tkrzw_server.

@@ -172,7 +172,7 @@ impl ServerCertificate {
     fn warn_of_names(&self) {
         if !self.tls.names_hosts() {
             tracing::warn!(
-                "the certificate of --tls-cert names no host: it has no subjectAltName, and \
+                "the certificate of this server names no host: it has no subjectAltName, and \
                  clients look nowhere else (not at its CN), so that they will refuse it; make one \
                  with -addext \"subjectAltName=DNS:HOST,IP:ADDRESS\", as docs/tls.md shows"
             );

@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use api::keyvalue::{Expiry, PipeAnswers, PipeRequest};
 use service::limits::TIME_TO_LIVE_MS_MAX;
 
+use super::import_tkrzw::import_tkrzw;
 use super::pipe::{self, GROUP_BYTES, GROUP_OPERATIONS, PipeGroup, PipeOutcome};
 use super::results::failure_text;
 use super::{Caller, unreadable};
@@ -22,6 +23,9 @@ use crate::progress::ProgressLine;
 
 /// Writes all entries of an export into a database.
 pub fn import(arguments: &ImportArguments) -> Result<Exit, Failure> {
+    if let Some(original) = &arguments.tkrzw {
+        return import_tkrzw(arguments, original);
+    }
     let interrupt = Interrupt::listen();
     let file = arguments.file.as_deref();
     let input = input::open(file)?;

@@ -13,6 +13,8 @@ mod echo;
 mod export;
 mod get;
 mod import;
+mod import_note;
+mod import_tkrzw;
 mod increment;
 mod load;
 mod log;

@@ -148,7 +148,8 @@ pub(super) fn warn_of_listener(settings: &Settings, address: &Address, listen: &
     }
     if !has_tls {
         tracing::warn!(
-            "what is sent to {address} goes in plain text, tokens too: --tls-cert gives it TLS"
+            "what is sent to {address} goes in plain text, tokens too: a certificate gives it TLS \
+             (--tls-cert, or --auth of tkrzw-server)"
         );
     }
 }

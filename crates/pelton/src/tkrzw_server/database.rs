@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use service::settings::tkrzw::DatabaseClass;
-use store::{DatabaseId, Store};
+use store::{CacheBounds, DatabaseId, Store};
 
 use crate::durability::Durability;
 
@@ -24,7 +24,15 @@ pub(super) struct PlannedDatabase {
     /// Parameters that have no effect.
     pub(super) ignored: Vec<String>,
     shards: Option<u32>,
+    /// What the class Cache keeps at most.
+    bounds: CacheBounds,
 }
+
+/// What a cache keeps of which nothing else is said, as in the original.
+const DEFAULT_BOUNDS: CacheBounds = CacheBounds {
+    entries: 1 << 20,
+    memory_bytes: u64::MAX,
+};
 
 impl PlannedDatabase {
     /// Reads a text.
@@ -34,6 +42,7 @@ impl PlannedDatabase {
     pub(super) fn parse(text: &str) -> Result<PlannedDatabase, String> {
         let (path, parameters) = text.split_once('#').unwrap_or((text, ""));
         let (mut class, mut ignored, mut shards) = (None, Vec::new(), None);
+        let (mut bounds, mut caps) = (DEFAULT_BOUNDS, Vec::new());
         for parameter in parameters.split(',').filter(|one| !one.is_empty()) {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
             match name {
@@ -48,6 +57,19 @@ impl PlannedDatabase {
                          out, and encrypt the device or the file system"
                     ));
                 }
+                "cap_rec_num" | "cap_mem_size" => {
+                    let (bound, default) = match name {
+                        "cap_rec_num" => (&mut bounds.entries, DEFAULT_BOUNDS.entries),
+                        _ => (&mut bounds.memory_bytes, DEFAULT_BOUNDS.memory_bytes),
+                    };
+                    let given = number(value).ok_or_else(|| {
+                        format!("{text}: {parameter} has no number, such as 100000, 64k or 1gi")
+                    })?;
+                    // Below 0 it means the default one.
+                    *bound = u64::try_from(given).unwrap_or(default);
+                    caps.push(format!("{path}#{name}"));
+                    continue;
+                }
                 "num_shards" => shards = value.parse().ok(),
                 _ => {}
             }
@@ -58,14 +80,18 @@ impl PlannedDatabase {
             "" => Some(DatabaseClass::Tiny),
             _ => extension.and_then(DatabaseClass::of_extension),
         };
-        let class = class.or_else(of_path);
+        let class = class.or_else(of_path).ok_or_else(|| unknown_class(text))?;
+        if class != DatabaseClass::Cache {
+            ignored.append(&mut caps);
+        }
         Ok(PlannedDatabase {
             path: path.to_owned(),
-            class: class.ok_or_else(|| unknown_class(text))?,
+            class,
             name: String::new(),
             lasts: false,
             ignored,
             shards,
+            bounds,
         })
     }
 
@@ -78,15 +104,22 @@ impl PlannedDatabase {
             .shards
             .map(|count| format!("{}-00000-of-{count:05}", self.path));
         let mut paths = [Some(self.path.clone()), shard].into_iter().flatten();
-        match paths.find(|path| fs::symlink_metadata(path).is_ok()) {
-            None => Ok(()),
-            Some(path) => Err(format!(
-                "{path} is there already, a file of class {} of a tkrzw_server, which this server \
-                 never opens: its records must be moved by importing them from the running \
-                 tkrzw_server through a client; name another path here",
-                self.class.name()
-            )),
-        }
+        let Some(path) = paths.find(|path| fs::symlink_metadata(path).is_ok()) else {
+            return Ok(());
+        };
+        let is_folder = fs::metadata(&path).is_ok_and(|found| found.is_dir());
+        let class = self.class.name();
+        Err(match is_folder {
+            true => format!(
+                "{path} is a folder, and a database needs a name of its own: name a path there at \
+                 which nothing is"
+            ),
+            false => format!(
+                "{path} is there already, a file of class {class} of a tkrzw_server, which this \
+                 server never opens: name another path here, and move the records from the \
+                 running tkrzw_server with pelton import --tkrzw HOST:PORT"
+            ),
+        })
     }
 
     /// The same, which lasts if it has a path and is to be durable.
@@ -140,6 +173,24 @@ impl PlannedDatabase {
         }
     }
 
+    /// Has a cache in memory keep no more than it is to. One that lasts keeps all.
+    pub(super) fn bound(&self, store: &Store) {
+        let id = match self.name.as_str() {
+            "" => Some(DatabaseId::DEFAULT),
+            name => store.database(name),
+        };
+        if self.class == DatabaseClass::Cache
+            && let Some(id) = id
+            && !store.bound_cache(id, self.bounds)
+        {
+            let path = &self.path;
+            tracing::warn!(
+                "{path} drops nothing: cap_rec_num and cap_mem_size are those of a CacheDBM in \
+                 memory alone, without a path"
+            );
+        }
+    }
+
     /// Puts into the log what it is.
     pub(super) fn log(&self, index: usize, store: &Store) {
         let id = match self.name.as_str() {
@@ -168,10 +219,71 @@ impl PlannedDatabase {
     }
 }
 
+/// Reads a number as the original does: with k, m, g or t behind it thousands, with an i besides
+/// powers of 1 024.
+fn number(text: &str) -> Option<i64> {
+    let text = text.to_ascii_lowercase();
+    let (base, text) = match text.strip_suffix('i') {
+        Some(text) => (1_024_i64, text),
+        None => (1_000, text.as_str()),
+    };
+    let power = text.chars().last().and_then(|last| "kmgt".find(last));
+    let (digits, factor) = match power {
+        Some(power) => {
+            let factor = base.checked_pow(u32::try_from(power).ok()? + 1)?;
+            (text.strip_suffix(['k', 'm', 'g', 't'])?, factor)
+        }
+        None if base == 1_024 => return None,
+        None => (text, 1),
+    };
+    digits.parse::<i64>().ok()?.checked_mul(factor)
+}
+
 fn unknown_class(text: &str) -> String {
     format!(
         "{text}: it is not said which class of database this is: by its extension (tkh, tkt, tks, \
          tkmt, tkmb, tkmc, tksh, tkst), or by `#dbm=` and one of hash, tree, skip, tiny, baby, \
          cache, stdhash, stdtree"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_those_of_the_original() {
+        for (text, expected) in [
+            ("0", Some(0)),
+            ("-1", Some(-1)),
+            ("12", Some(12)),
+            ("3k", Some(3_000)),
+            ("3Ki", Some(3_072)),
+            ("2m", Some(2_000_000)),
+            ("1gi", Some(1 << 30)),
+            ("", None),
+            ("k", None),
+            ("3i", None),
+            ("x", None),
+            ("99999999999t", None),
+        ] {
+            assert_eq!(number(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_cache_has_bounds_and_other_classes_name_them_as_ignored() {
+        let bounds = |text| PlannedDatabase::parse(text).map(|planned| planned.bounds);
+        assert_eq!(bounds("#dbm=cache"), Ok(DEFAULT_BOUNDS));
+        let given = CacheBounds {
+            entries: 10_000,
+            memory_bytes: 64 << 20,
+        };
+        let text = "#dbm=cache,cap_rec_num=10k,cap_mem_size=64mi";
+        assert_eq!(bounds(text), Ok(given));
+        assert_eq!(bounds("#dbm=cache,cap_rec_num=-1"), Ok(DEFAULT_BOUNDS));
+        assert!(bounds("#dbm=cache,cap_rec_num=many").is_err());
+        let other = PlannedDatabase::parse("#dbm=tiny,cap_rec_num=1").expect("it is right");
+        assert_eq!(other.ignored, ["#cap_rec_num"]);
+    }
 }

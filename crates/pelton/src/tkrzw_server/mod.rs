@@ -143,6 +143,9 @@ impl TkrzwPlan {
             driver: Some(driver),
             threads: Some(arguments.threads),
             memory_limit: arguments.memory_limit,
+            max_value: arguments.max_value,
+            max_connections: arguments.max_connections,
+            max_connections_per_address: arguments.max_connections_per_address,
             drain_timeout: Some(drain_timeout(arguments.shutdown_wait)?),
             log_level: Some(arguments.log_level.into()),
             ..ServeArguments::default()
@@ -194,6 +197,7 @@ impl TkrzwPlan {
                 let name = &planned.name;
                 Failure::Failed(format!("the database {name:?} cannot be made: {refusal}"))
             })?;
+            planned.bound(&server.shared().store);
             planned.log(index, &server.shared().store);
         }
         if !self.ignored.is_empty() {
@@ -319,14 +323,44 @@ fn tls(auth: Option<&str>) -> Result<TlsFiles, Failure> {
 }
 
 fn drain_timeout(seconds: f64) -> Result<Span, Failure> {
-    match (0.0..=TKRZW_SHUTDOWN_S_MAX).contains(&seconds) {
-        // A conversion to an integer is bounded by its type.
+    match seconds <= TKRZW_SHUTDOWN_S_MAX {
+        // A conversion to an integer is bounded by its type: what is below 0 becomes that.
         true => Ok(Span {
             ms: ((seconds * 1_000.0) as u64).max(1),
         }),
         false => Err(Failure::Usage(format!(
-            "--shutdown_wait is {seconds}; it may be 0 to {TKRZW_SHUTDOWN_S_MAX} seconds"
+            "--shutdown_wait is {seconds}; it may be up to {TKRZW_SHUTDOWN_S_MAX} seconds"
         ))),
+    }
+}
+
+/// Names that flags of `pelton serve` have in what ends a start or a server, and what to write in
+/// their places. The longer of two that begin alike comes first.
+const FLAGS: &[(&str, &str)] = &[
+    ("--tls-cert, --tls-key and --client-ca say", "--auth says"),
+    ("--tls-cert", "--auth"),
+    ("--listen", "--address"),
+    ("--drain-timeout", "--shutdown_wait"),
+    (
+        "--accept-loss",
+        "`pelton serve --accept-loss` with the same --data",
+    ),
+    ("pelton serve --help", "pelton tkrzw-server --help"),
+];
+
+/// Returns why a server ends, with the flags that its user knows.
+pub fn in_own_flags(failure: Failure) -> Failure {
+    let own = |text: String| {
+        let mut text = text;
+        for (flag, own) in FLAGS {
+            text = text.replace(flag, own);
+        }
+        text
+    };
+    match failure {
+        Failure::Usage(text) => Failure::Usage(own(text)),
+        Failure::Failed(text) => Failure::Failed(own(text)),
+        other => other,
     }
 }
 
@@ -449,7 +483,8 @@ mod tests {
             (&["--ulog_prefix", "x"], "no update log"),
             (&["--auth", "ssl:key=k"], "ssl:key=FILE,cert=FILE,root=FILE"),
             (&["--auth", "none"], "ssl:key="),
-            (&["--shutdown_wait=-1"], "--shutdown_wait"),
+            (&["--shutdown_wait=1e9"], "--shutdown_wait"),
+            (&["--shutdown_wait=nan"], "--shutdown_wait"),
             (&["--address", "nowhere"], "--address"),
             (&["a.tkh#record_comp_mode=aes"], "encrypt"),
             (&["a.tkh#record_comp_mode=rc4"], "encrypt"),
@@ -479,6 +514,28 @@ mod tests {
             (Some("k".into()), Some("c".into()), Some("r".into()))
         );
         assert_eq!(settings.drain_timeout, Some(Span { ms: 500 }));
+        let (_, settings) = read(&["--shutdown_wait", "-1"]).expect("it is right");
+        assert_eq!(settings.drain_timeout, Some(Span { ms: 1 }));
+    }
+
+    #[test]
+    fn what_ends_a_server_names_flags_that_it_has() {
+        let listen = "; choose another port with --listen 127.0.0.1:1979";
+        let tls = "no TLS: x; --tls-cert, --tls-key and --client-ca say which files";
+        for (text, own) in [
+            (
+                listen,
+                "; choose another port with --address 127.0.0.1:1979",
+            ),
+            (tls, "no TLS: x; --auth says which files"),
+            (
+                "a when --drain-timeout was over",
+                "a when --shutdown_wait was over",
+            ),
+        ] {
+            let failure = in_own_flags(Failure::Failed(text.into()));
+            assert_eq!(failure.to_string(), own);
+        }
     }
 
     /// Its content is somebody's data.
@@ -493,6 +550,11 @@ mod tests {
         for said in [&text, "HashDBM", "import"] {
             assert!(told.contains(said), "{told}");
         }
+        let told = refused(&[&format!("{}#dbm=hash", folder.display())]);
+        assert!(
+            told.contains("is a folder") && !told.contains("a file of"),
+            "{told}"
+        );
         assert_eq!(fs::read(&path).expect("it is there"), b"content");
         fs::remove_dir_all(&folder).expect("it is there");
     }

@@ -137,6 +137,12 @@ impl MemoryIndex {
         Some(slot.entry())
     }
 
+    /// The entry of the key with a hash; of several with it, any.
+    pub(crate) fn find_hash(&self, hash: u64) -> Option<Entry<'_>> {
+        let slot = self.tables[table_of(hash)].find(hash, |slot| slot.hash == hash)?;
+        Some(slot.entry())
+    }
+
     /// Brings what the hashes lead to into the processor's caches.
     ///
     /// In two steps for some dozens at a time: an entry can only be fetched when its slot has come,

@@ -136,6 +136,14 @@ fn of_database(target: Target<'_>, shared: &Shared) -> Attributes {
     if has_file {
         add(&mut attributes, "file_size", file_bytes(target, shared));
     }
+    if let Some(bounds) = shared.store.cache_bounds(target.id) {
+        let memory_bytes = statistics.map_or(0, |statistics| statistics.memory_bytes);
+        add(&mut attributes, "mem_usage", memory_bytes);
+        add(&mut attributes, "cap_rec_num", bounds.entries);
+        // The original has -1 for none.
+        let cap = i64::try_from(bounds.memory_bytes).unwrap_or(-1);
+        add(&mut attributes, "cap_mem_size", cap);
+    }
     add(&mut attributes, "ordered", database.class.is_ordered());
     let config = shared.store.config(target.id).unwrap_or_default();
     add(

@@ -15,11 +15,14 @@ use store::{
 
 use super::TkrzwActions;
 use super::decode::decode;
+use super::idle::IdleTimer;
 use super::result::RequestResult;
 use super::single::{delete, put};
 use super::target::target;
 use super::walk::{Walk, WalkEnd};
-use crate::actions::{DatabaseAccess, RequestFlow, ResponseMemory, Responses, SendRoom};
+use crate::actions::{
+    CallClock, DatabaseAccess, RequestFlow, ResponseMemory, Responses, SendRoom, Wakeups,
+};
 use crate::call::Shared;
 use crate::keyvalue;
 use crate::limits::HELD_KEY_BYTES;
@@ -32,6 +35,7 @@ use IterateOperation as Op;
 /// An iterator.
 pub(super) struct Iterate {
     method: Method,
+    idle: IdleTimer,
     /// The index of its database; `None`: there was no message.
     dbm_index: Option<i32>,
     database: DatabaseId,
@@ -67,9 +71,10 @@ enum Begun {
 }
 
 impl Iterate {
-    pub(super) fn new(method: Method) -> Iterate {
+    pub(super) fn new(method: Method, idle: IdleTimer) -> Iterate {
         Iterate {
             method,
+            idle,
             dbm_index: None,
             database: DatabaseId::DEFAULT,
             position: None,
@@ -87,6 +92,7 @@ impl Iterate {
         actions: &mut impl TkrzwActions,
     ) {
         self.is_half_closed = last;
+        self.idle.note();
         match self.begin(bytes, shared, actions) {
             Err(status) => actions.finish(status),
             Ok(Begun::Done(result)) => {
@@ -109,6 +115,11 @@ impl Iterate {
         if self.request.is_none() {
             self.rest(actions);
         }
+    }
+
+    /// Ends if nothing has come for long.
+    pub(super) fn woken(&mut self, actions: &mut (impl Responses + Wakeups + CallClock)) {
+        self.idle.woken(actions);
     }
 
     /// The response was sent: another request may come.

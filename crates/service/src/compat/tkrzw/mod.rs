@@ -12,6 +12,8 @@ mod count;
 mod decode;
 mod distance;
 mod exchange;
+mod get_multi;
+mod idle;
 mod inspect;
 mod iterate;
 mod maintain;
@@ -23,6 +25,7 @@ mod rekey;
 mod result;
 mod search;
 mod single;
+mod sorted;
 mod stream;
 mod target;
 #[cfg(test)]
@@ -43,9 +46,11 @@ use crate::method::{Method, Service};
 use crate::status::{self, Status};
 use count::Count;
 use exchange::Exchange;
+use get_multi::GetMulti;
+use idle::IdleTimer;
 use iterate::Iterate;
 use maintain::Synchronize;
-use multi::{GetMulti, MultiWrite};
+use multi::MultiWrite;
 use pop::Pop;
 use push::Push;
 use rekey::Rekey;
@@ -140,16 +145,18 @@ impl TkrzwCall {
         method: Method,
         _head: &CallHead<'_>,
         _shared: &Shared,
-        _actions: &mut impl Sized,
+        actions: &mut (impl Wakeups + CallClock),
     ) -> TkrzwCall {
         use Method as M;
         let package = Package::of(method);
         let step = match method {
             M::TkrzwStream | M::TkrzwBeforeStream => {
-                TkrzwStep::Stream(Box::new(Stream::new(package)))
+                let idle = IdleTimer::started(actions);
+                TkrzwStep::Stream(Box::new(Stream::new(package, idle)))
             }
             M::TkrzwIterate | M::TkrzwBeforeIterate => {
-                TkrzwStep::Iterate(Box::new(Iterate::new(method)))
+                let idle = IdleTimer::started(actions);
+                TkrzwStep::Iterate(Box::new(Iterate::new(method, idle)))
             }
             _ => TkrzwStep::Expecting,
         };
@@ -255,6 +262,10 @@ impl<A: TkrzwActions> CallSteps<A> for TkrzwCall {
         match &mut self.step {
             TkrzwStep::Exchange(call) => call.woken(shared, actions),
             TkrzwStep::Pop(call) => call.woken(shared, actions),
+            TkrzwStep::MultiWrite(call) => call.woken(shared, actions),
+            TkrzwStep::Search(call) => call.woken(shared, actions),
+            TkrzwStep::Stream(call) => call.woken(actions),
+            TkrzwStep::Iterate(call) => call.woken(actions),
             TkrzwStep::Synchronize(call) => call.go_on(shared, actions),
             _ => {}
         }

@@ -2,7 +2,8 @@
 //!
 //! The key is a number of 8 bytes, big-endian: 10 ns since 1970, and the first number from there on
 //! that no record has. A few numbers are tried; behind a longer row of records the first gap is
-//! looked for in a view.
+//! looked for in a view. Calls that push at the same time each try numbers of their own
+//! ([`PushNumbers`](crate::tkrzw_state::PushNumbers)).
 
 use std::ops::{Bound, ControlFlow};
 
@@ -27,7 +28,7 @@ use crate::limits::{TKRZW_KEYS_TRIED, TKRZW_TRIES};
 use crate::method::Method;
 use crate::rights::Right;
 use crate::status::Status;
-use crate::tkrzw_state::WaitTopic;
+use crate::tkrzw_state::{PushTicket, WaitTopic};
 
 const METHOD: Method = Method::TkrzwPushLast;
 
@@ -37,11 +38,15 @@ const UNITS: f64 = 1e8;
 /// Units of a key in a microsecond.
 const UNITS_OF_MICROSECOND: u64 = 100;
 
+/// All times from here on have numbers that do not fit into a key, in units: 2 to the 64th.
+const UNITS_END: f64 = 18_446_744_073_709_551_616.0;
+
 /// A PushLast.
 pub(super) struct Push {
     /// Decoded again for each try.
     request: Box<[u8]>,
     database: DatabaseId,
+    ticket: PushTicket,
     /// The key that is tried, or from which on a gap is looked for.
     number: u64,
     tries: u32,
@@ -62,16 +67,15 @@ impl Push {
             actions.respond(|out| RequestResult::READ_ONLY.encode(out));
             return Ok(None);
         }
-        let number = match request.wtime < 0.0 {
-            true => actions.wall_us().saturating_mul(UNITS_OF_MICROSECOND),
-            // A conversion to an integer is bounded by its type.
-            false => (request.wtime * UNITS) as u64,
-        };
+        let number = first_number(request.wtime, actions)?;
+        let ticket = shared.settings.tkrzw.state.pushes.enter(target.id, number);
+        let number = ticket.take(number).ok_or_else(no_key_left)?;
         submit(target.id, number, request.value, actions)?;
         actions.hold_request(bytes.len());
         Ok(Some(TkrzwStep::Push(Box::new(Push {
             request: bytes.into(),
             database: target.id,
+            ticket,
             number,
             tries: 0,
             walk: None,
@@ -103,7 +107,6 @@ impl Push {
         if self.tries >= TKRZW_TRIES {
             return actions.finish(too_many_tries());
         }
-        self.number = self.number.saturating_add(1);
         if self.tries < TKRZW_KEYS_TRIED {
             return self.try_number(actions);
         }
@@ -147,7 +150,12 @@ impl Push {
         Ok(())
     }
 
-    fn try_number(&self, actions: &mut (impl DatabaseAccess + Responses)) {
+    /// Tries the next number that no other call tries, from the present one on.
+    fn try_number(&mut self, actions: &mut (impl DatabaseAccess + Responses)) {
+        let Some(number) = self.ticket.take(self.number) else {
+            return actions.finish(no_key_left());
+        };
+        self.number = number;
         let submitted = match decode::<PushLastRequest<'_>>(METHOD, &self.request) {
             Ok(request) => submit(self.database, self.number, request.value, actions),
             Err(status) => Err(status),
@@ -165,6 +173,31 @@ impl Push {
             waiting.wake_first(&WaitTopic::Queue(self.database));
         }
     }
+}
+
+/// Returns the number from which on a key is looked for.
+fn first_number(wtime: f64, actions: &impl CallClock) -> Result<u64, Status> {
+    let units = wtime * UNITS;
+    if units.is_nan() || units >= UNITS_END {
+        return Err(Status::invalid_argument(format!(
+            "field wtime is {wtime:e}; it may be up to 184467440737 seconds since 1970, or below 0 \
+             for the clock of the server"
+        )));
+    }
+    Ok(match wtime < 0.0 {
+        true => actions.wall_us().saturating_mul(UNITS_OF_MICROSECOND),
+        // A conversion to an integer is bounded by its type.
+        false => units as u64,
+    })
+}
+
+/// The status of a push behind the last key that there can be.
+#[cold]
+fn no_key_left() -> Status {
+    Status::resource_exhausted(
+        "field wtime: all keys from there on are taken, up to the last one that there can be; \
+         nothing was done",
+    )
 }
 
 fn submit(

@@ -1,7 +1,8 @@
 //! Search: keys that a pattern matches, that are near a text, or that lie behind one.
 //!
 //! All of it is a walk in steps, each of which looks at so many bytes at most: a pattern that is
-//! compared with long keys takes more steps, not longer ones.
+//! compared with long keys takes more steps, not longer ones. Few searches of a server compute at a
+//! time, and take turns ([`SearchTurns`](crate::tkrzw_state::SearchTurns)).
 
 use std::collections::BinaryHeap;
 use std::ops::{Bound, ControlFlow};
@@ -13,7 +14,7 @@ use store::{Direction, Range, ReadView};
 
 use super::decode::decode;
 use super::distance::{Distance, TextUnit};
-use super::multi::{answer_bytes, answer_too_large};
+use super::get_multi::{answer_bytes, answer_too_large};
 use super::patterns::{BadPattern, KeyPattern};
 use super::result::{RequestResult, ResultCode};
 use super::target::{Target, target};
@@ -25,6 +26,8 @@ use crate::limits::{TKRZW_PATTERN_BYTES, TKRZW_SEARCH_ANSWER_BYTES, TKRZW_SEARCH
 use crate::method::Method;
 use crate::rights::Right;
 use crate::status::Status;
+use crate::tkrzw_state::SearchTicket;
+use crate::waiting::WaitingPlace;
 
 /// There is no such mode.
 const UNKNOWN_MODE: RequestResult = RequestResult {
@@ -46,6 +49,10 @@ pub(super) struct Search {
     capacity: usize,
     found: Vec<Box<[u8]>>,
     found_bytes: usize,
+    ticket: SearchTicket,
+    /// A view was asked for and has not come yet.
+    is_asked: bool,
+    _place: WaitingPlace,
 }
 
 /// What decides whether a key is found.
@@ -100,15 +107,47 @@ impl Search {
         if !actions.room_for_answer(bytes.len() + most_bytes) {
             return Ok(None);
         }
-        let search = Search {
+        // It may wait for its turn as long as others search.
+        let place = shared.waiting.enter(actions.caller())?;
+        let signal = shared.store.signal();
+        actions.watch(signal.news());
+        let turns = &shared.settings.tkrzw.state.searches;
+        let mut search = Search {
             walk,
             matcher,
             capacity,
             found: Vec::new(),
             found_bytes: 0,
+            ticket: turns.enter(actions.caller(), signal),
+            is_asked: false,
+            _place: place,
         };
-        search.walk.ask(actions);
+        if search.ticket.has_turn() {
+            search.ask(actions);
+        }
         Ok(Some(TkrzwStep::Search(Box::new(search))))
+    }
+
+    fn ask(&mut self, actions: &mut impl DatabaseAccess) {
+        self.is_asked = true;
+        self.walk.ask(actions);
+    }
+
+    /// Goes on if its turn has come.
+    pub(super) fn woken(
+        &mut self,
+        shared: &Shared,
+        actions: &mut (impl DatabaseAccess + Responses),
+    ) {
+        if self.is_asked {
+            return;
+        }
+        if shared.health.is_stopping() {
+            return actions.finish(wait::stopping());
+        }
+        if self.ticket.has_turn() {
+            self.ask(actions);
+        }
     }
 
     pub(super) fn plan_reads(&self, plan: &mut ReadPlan) {
@@ -122,6 +161,7 @@ impl Search {
         shared: &Shared,
         actions: &mut (impl DatabaseAccess + Responses + ResponseMemory + CallClock),
     ) -> Result<(), NotFetched> {
+        self.is_asked = false;
         if shared.health.is_stopping() {
             // It may take minutes, and would hold up the end of the server.
             actions.finish(wait::stopping());
@@ -133,8 +173,8 @@ impl Search {
             actions.finish(answer_too_large(most));
         } else if is_complete {
             self.respond(actions);
-        } else {
-            self.walk.ask(actions);
+        } else if self.ticket.go_on() {
+            self.ask(actions);
         }
         Ok(())
     }
@@ -154,6 +194,7 @@ impl Search {
             capacity,
             found,
             found_bytes,
+            ..
         } = self;
         let mut budget = TKRZW_SEARCH_STEP_BYTES;
         match matcher {

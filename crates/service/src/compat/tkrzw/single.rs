@@ -170,7 +170,7 @@ pub(super) fn append_operations(delimiter: &[u8]) -> usize {
 pub(super) fn grown_too_large() -> Status {
     Status::resource_exhausted(
         "field value: with what is appended the value would be larger than allowed (--max-value \
-         of pelton serve)",
+         of the server)",
     )
 }
 
@@ -492,6 +492,7 @@ impl GetOne {
             Some(_) => RequestResult::SUCCESS,
             None => RequestResult::NOT_FOUND,
         };
+        shown.touch(self.hash);
         let value = entry.map(|entry| entry.value).filter(|_| !self.omit_value);
         if value.is_some_and(|value| value.len() > actions.message_bytes()) {
             actions.read_when_large();

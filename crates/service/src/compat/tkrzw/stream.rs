@@ -14,11 +14,12 @@ use protobuf::writer;
 use store::{CommitOutcome, DatabaseId, Mode, Value};
 
 use super::decode::decode;
+use super::idle::IdleTimer;
 use super::maintain::encode_echo;
 use super::single::{Pending, SingleAnswer, SingleRequest, present_fields};
 use super::target::target;
 use super::{Package, TkrzwActions};
-use crate::actions::{RequestFlow, ResponseMemory, Responses, SendRoom};
+use crate::actions::{CallClock, RequestFlow, ResponseMemory, Responses, SendRoom, Wakeups};
 use crate::call::Shared;
 use crate::keyvalue;
 use crate::limits::{TKRZW_STREAM_ANSWER_BYTES, TKRZW_STREAM_BYTES, TKRZW_STREAM_REQUESTS};
@@ -32,6 +33,7 @@ const ECHO_FIELD: u32 = 1;
 /// An open stream.
 pub(super) struct Stream {
     package: Package,
+    idle: IdleTimer,
     /// What came and is not answered, in the order sent.
     waiting: VecDeque<Streamed>,
     /// Of those that are with the committer.
@@ -71,9 +73,10 @@ enum StreamedOperation<'a> {
 }
 
 impl Stream {
-    pub(super) fn new(package: Package) -> Stream {
+    pub(super) fn new(package: Package, idle: IdleTimer) -> Stream {
         Stream {
             package,
+            idle,
             waiting: VecDeque::new(),
             request_bytes: 0,
             answer_bytes: 0,
@@ -90,6 +93,7 @@ impl Stream {
         shared: &Shared,
         actions: &mut impl TkrzwActions,
     ) {
+        self.idle.note();
         if !self.is_broken {
             let taken = self.take(bytes, shared, actions).unwrap_or_else(|status| {
                 self.is_broken = true;
@@ -106,6 +110,11 @@ impl Stream {
     pub(super) fn half_closed(&mut self, actions: &mut (impl Responses + SendRoom + RequestFlow)) {
         self.is_half_closed = true;
         self.go_on(actions);
+    }
+
+    /// Ends if nothing has come for long.
+    pub(super) fn woken(&mut self, actions: &mut (impl Responses + Wakeups + CallClock)) {
+        self.idle.woken(actions);
     }
 
     fn method(&self) -> Method {

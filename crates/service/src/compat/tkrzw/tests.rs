@@ -1,6 +1,7 @@
 //! The service over a real store.
 
 mod iterating;
+mod large;
 mod records;
 mod streaming;
 mod waiting;
