@@ -110,6 +110,15 @@ impl WaitTicket {
     }
 }
 
+impl WaitTicket {
+    /// Returns whether the call has not been told since it last began to listen.
+    pub(crate) fn is_listed(&self) -> bool {
+        let table = self.lists.lock();
+        let list = table.lists.get(&self.topic);
+        list.is_some_and(|list| list.contains_key(&self.number))
+    }
+}
+
 impl Drop for WaitTicket {
     fn drop(&mut self) {
         let is_listed = self.lists.lock().remove(&self.topic, self.number);

@@ -1,8 +1,8 @@
 //! Calls that wait until others wake them: CompareExchange for a record, PopFirst for any.
 //!
 //! A waiting call holds a place among the waiting calls of the server, a signal that reaches it
-//! wherever it runs, and no thread. It enters the list of what it waits for before it looks, so
-//! that nothing that comes in between is missed.
+//! wherever it runs, and no thread. It enters the list of what it waits for before it looks, and
+//! whoever tells it takes it out: so it knows at the end of its look whether it was told meanwhile.
 
 use crate::actions::{CallClock, Wakeups};
 use crate::call::Shared;
@@ -70,7 +70,11 @@ impl Waiter {
         if now_ns >= self.deadline_ns {
             return Ok(false);
         }
-        let look_ns = now_ns + TKRZW_RETRY_MS * 1_000_000;
+        // It was told while it looked, perhaps of what came behind its look: it looks again at once.
+        let look_ns = match self.ticket.is_listed() {
+            true => now_ns + TKRZW_RETRY_MS * 1_000_000,
+            false => now_ns,
+        };
         actions.wake_at_ns(look_ns.min(self.deadline_ns));
         self.is_asleep = true;
         Ok(true)

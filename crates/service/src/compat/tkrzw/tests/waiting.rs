@@ -5,7 +5,9 @@ use store::DatabaseId;
 
 use super::super::wait::Waiter;
 use super::*;
+use crate::actions::CallClock;
 use crate::fake::Fake;
+use crate::limits::TKRZW_RETRY_MS;
 use crate::tkrzw_state::{Claims, WaitTopic};
 
 use Method as M;
@@ -165,6 +167,12 @@ impl Sleeper {
         assert_eq!(self.waiter.sleep(shared, &mut self.fake.actions), Ok(true));
     }
 
+    /// How long its alarm takes from now, in nanoseconds.
+    fn rings_after_ns(&self) -> u64 {
+        let actions = &self.fake.actions;
+        actions.wake_at_ns.expect("it has one") - actions.now_ns()
+    }
+
     /// How often it was told.
     fn told(&self) -> u64 {
         let news = self.fake.actions.watched.as_ref();
@@ -196,6 +204,31 @@ fn the_first_that_waits_for_a_record_is_told_and_passes_on_what_it_does_not_take
         assert_eq!(third.told(), 1);
         drop(third);
         assert_eq!((lists.len(), shared.waiting.count()), (0, 0));
+    }
+}
+
+/// What it looked at may have been older than what it was told of.
+#[test]
+fn who_is_told_while_it_looks_looks_again_at_once() {
+    let shared = crate::fake::shared();
+    let lists = shared.settings.tkrzw.state.waiting.clone();
+    for topic in [
+        WaitTopic::Queue(DatabaseId::DEFAULT),
+        WaitTopic::Record(DatabaseId::DEFAULT, b"k"[..].into()),
+    ] {
+        let mut one = Sleeper::new(&topic, &shared);
+        for _ in 0..2 {
+            lists.wake_all(&topic);
+            assert!(!one.waiter.wake(), "it looks");
+            one.sleep(&shared);
+            assert_eq!(one.rings_after_ns(), 0);
+            assert!(one.waiter.wake());
+            one.sleep(&shared);
+            assert_eq!(one.rings_after_ns(), TKRZW_RETRY_MS * 1_000_000);
+            assert!(one.waiter.wake());
+        }
+        drop(one);
+        assert_eq!(lists.len(), 0);
     }
 }
 
