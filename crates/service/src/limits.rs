@@ -363,9 +363,13 @@ pub const TKRZW_PATTERN_BYTES: usize = 64 << 10;
 /// Patterns in a list of them, each of which is looked for in every key.
 pub const TKRZW_PATTERNS: usize = 256;
 
-/// Bytes of an expression when it is compiled, and of what is kept while it is looked for: a few
-/// pages of text. Stops expressions that repeat repetitions.
-pub const TKRZW_REGEX_BYTES: usize = 1 << 20;
+/// Bytes of an expression when it is compiled, in less than a millisecond, and half of each cache
+/// while it is looked for: some 2 000 states. Stops expressions that repeat repetitions.
+pub const TKRZW_REGEX_BYTES: usize = 64 << 10;
+
+/// What a Search by expression is charged with beside what it finds, in bytes: the expression, read
+/// in either direction, and the caches of its states.
+pub const TKRZW_REGEX_MEMORY_BYTES: usize = 12 * TKRZW_REGEX_BYTES;
 
 /// Bytes of keys that a step of a Search looks at, once for each pattern, or comparisons of
 /// characters for a distance: some 50 to 100 µs.

@@ -80,13 +80,17 @@ impl KeyPattern {
             Some((letters, rest)) => (letters, rest),
             None => ("", pattern),
         };
+        // As the original's: of bytes. Classes of all letters of Unicode would take a hundred times
+        // as long to compile.
         let syntax = syntax::Config::new()
+            .unicode(false)
             .utf8(false)
             .case_insensitive(letters.contains('i'));
         let config = Regex::config()
             .utf8_empty(false)
             .nfa_size_limit(Some(TKRZW_REGEX_BYTES))
-            .hybrid_cache_capacity(TKRZW_REGEX_BYTES);
+            .onepass(false)
+            .hybrid_cache_capacity(2 * TKRZW_REGEX_BYTES);
         let regex = Regex::builder()
             .configure(config)
             .syntax(syntax)

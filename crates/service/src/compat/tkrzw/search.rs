@@ -22,7 +22,10 @@ use super::walk::{Walk, WalkEnd};
 use super::{TkrzwActions, TkrzwStep, wait};
 use crate::actions::{CallClock, DatabaseAccess, ResponseMemory, Responses};
 use crate::call::Shared;
-use crate::limits::{TKRZW_PATTERN_BYTES, TKRZW_SEARCH_ANSWER_BYTES, TKRZW_SEARCH_STEP_BYTES};
+use crate::limits::{
+    TKRZW_PATTERN_BYTES, TKRZW_REGEX_MEMORY_BYTES, TKRZW_SEARCH_ANSWER_BYTES,
+    TKRZW_SEARCH_STEP_BYTES,
+};
 use crate::method::Method;
 use crate::rights::Right;
 use crate::status::Status;
@@ -90,6 +93,20 @@ impl Search {
     ) -> Result<Option<TkrzwStep>, Status> {
         let request: SearchRequest<'_> = decode(method, bytes)?;
         let target = target(request.dbm_index, Right::Read, shared, actions)?;
+        let capacity = match usize::try_from(request.capacity) {
+            Ok(0) | Err(_) => usize::MAX,
+            Ok(capacity) => capacity,
+        };
+        let longest_bytes = store::limits::KEY_BYTES + KEY_OVERHEAD_BYTES;
+        let most_bytes = search_answer_bytes(shared).min(capacity.saturating_mul(longest_bytes));
+        let pattern_bytes = match request.mode {
+            "regex" => TKRZW_REGEX_MEMORY_BYTES,
+            _ => 0,
+        };
+        // Before anything is found or compiled: others that search wait while there is no memory.
+        if !actions.room_for_answer(bytes.len() + most_bytes + pattern_bytes) {
+            return Ok(None);
+        }
         let (walk, matcher) = match plan(&request, target) {
             Plan::Done(result) => {
                 actions.respond(|out| result.encode(out));
@@ -97,16 +114,6 @@ impl Search {
             }
             Plan::Walk(walk, matcher) => (walk, matcher),
         };
-        let capacity = match usize::try_from(request.capacity) {
-            Ok(0) | Err(_) => usize::MAX,
-            Ok(capacity) => capacity,
-        };
-        let longest_bytes = store::limits::KEY_BYTES + KEY_OVERHEAD_BYTES;
-        let most_bytes = search_answer_bytes(shared).min(capacity.saturating_mul(longest_bytes));
-        // Before anything is found: others that search wait while there is no memory.
-        if !actions.room_for_answer(bytes.len() + most_bytes) {
-            return Ok(None);
-        }
         // It may wait for its turn as long as others search.
         let place = shared.waiting.enter(actions.caller())?;
         let signal = shared.store.signal();

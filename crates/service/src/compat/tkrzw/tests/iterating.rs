@@ -306,6 +306,10 @@ fn a_search_that_cannot_be_made_says_why() {
     for (index, mode, pattern, code) in [
         (0, "no_such", &b""[..], 5),
         (0, "regex", b"(", 5),
+        // Larger than an expression may be.
+        (0, "regex", b"(((a{50}){50}){50}){50}", 5),
+        // Small, and large only if it were about all letters of Unicode.
+        (0, "regex", b"^\\w{49}\\W{49}x", 0),
         (0, "", b"", 5),
         (UNORDERED, "upper", b"", 3),
         (UNORDERED, "lowerinc", b"", 3),
