@@ -182,6 +182,11 @@ methods! {
         AdminListRoles Grpc(api::admin::LIST_ROLES), Administer, Server;
         AdminDropRole Grpc(api::admin::DROP_ROLE), Administer, Server;
     }
+    Replication {
+        ReplicationCopy Grpc(api::replication::COPY), Administer, Server;
+        ReplicationFollow Grpc(api::replication::FOLLOW), Administer, Server;
+        ReplicationReadContent Grpc(api::replication::READ_CONTENT), Administer, Server;
+    }
     Echo {
         EchoUnary Grpc(api::echo::UNARY), AnyRight, Nowhere;
         EchoStream Grpc(api::echo::STREAM), AnyRight, Nowhere;
@@ -376,6 +381,27 @@ impl Method {
         matches!(self.entry().access, ReadOrWrite | Write | Administer)
     }
 
+    /// Returns whether a replica refuses the method: its leader alone changes what it keeps. What
+    /// may read or write is looked at where its request is known.
+    #[inline]
+    pub const fn is_for_leader(self) -> bool {
+        use Method as M;
+        match self.entry().access {
+            Write => true,
+            Administer => !matches!(
+                self,
+                M::AdminBackup
+                    | M::AdminSnapshot
+                    | M::AdminListTokens
+                    | M::AdminListRoles
+                    | M::ReplicationCopy
+                    | M::ReplicationFollow
+                    | M::ReplicationReadContent
+            ),
+            Open | AnyRight | Read | ReadOrWrite => false,
+        }
+    }
+
     /// Returns whether one request of the method may have thousands of operations.
     pub const fn has_many_operations(self) -> bool {
         use Method as M;
@@ -467,10 +493,11 @@ mod tests {
     const NEVER_SERVED: &str = "grpc.testing.UnimplementedService/";
 
     /// All methods that `api` describes.
-    const DESCRIBED: [&[api::Method]; 14] = [
+    const DESCRIBED: [&[api::Method]; 15] = [
         api::keyvalue::METHODS,
         api::blob::METHODS,
         api::admin::METHODS,
+        api::replication::METHODS,
         api::echo::METHODS,
         api::health::METHODS,
         api::reflection::METHODS,

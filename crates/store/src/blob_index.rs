@@ -41,7 +41,7 @@ impl Blobs {
     /// outcomes are to be [settled](Blobs::settle) like others. The calling thread must hold no
     /// [`View`](crate::View).
     pub fn collect(self: &Arc<Blobs>, store: &Store, now_ms: u64, batch: &mut WriteBatch) {
-        if self.collect_expired(now_ms) {
+        if self.collect_expired(now_ms) && !store.follows() {
             self.sweep_dropped(store, batch);
         }
     }

@@ -283,3 +283,18 @@ pub const LOG_MARKS: usize = 1_024;
 
 /// How far they are apart at least, in bytes, where one reading goes on: a millisecond's reading.
 pub const LOG_MARK_BYTES: usize = 1024 * 1024;
+
+/// How soon the log is synced although no commit waits for it, while others follow this server:
+/// they get what is on the device, and would fall behind without bound where nothing is synced.
+pub const FOLLOWED_SYNC_MS: u64 = 100;
+
+/// Bytes of the log that are read at a time for a server that follows this one, if no single group
+/// has more: one step of a reader, and what is sent of it is charged to the connection.
+pub const FOLLOWED_READ_BYTES: usize = 256 * 1024;
+
+/// How long the log behind a copy is kept for the server that took it: until it has checked and
+/// loaded the copy, and asks for what comes next.
+pub const COPY_HOLD_MS: u64 = 10 * 60 * 1000;
+
+/// Copies behind which the log is kept so: half of [`LOG_HOLDS`], so that backups have theirs.
+pub const COPY_HOLDS: usize = LOG_HOLDS / 2;

@@ -21,7 +21,8 @@ use crate::clock::Clock;
 use crate::database::Durability;
 use crate::database_id::DatabaseId;
 use crate::durable::{
-    CommitLoop, Event, FolderState, Opened, TreePlace, is_own_file, mark_folder, new_owner,
+    CommitLoop, Event, FolderState, Opened, REPLICA_MARK_NAME, TreePlace, is_own_file, mark_folder,
+    new_owner,
 };
 use crate::operation::{Mode, Operation};
 use crate::store::{Store, StoreConfig};
@@ -55,7 +56,7 @@ pub struct Restored {
 }
 
 /// Makes a data folder of a backup: every commit up to the cut, none behind it, and a new history.
-/// `target` is empty, and the caller's; when this fails nothing of the backup is left in it, or the
+/// `target` is empty, but for the mark of a replica, and the caller's; when this fails nothing of the backup is left in it, or the
 /// error says that something is, and no server takes it. What others have put there stays.
 ///
 /// Everything is read and checked as it is copied, and then opened as a server would open it.
@@ -70,7 +71,7 @@ pub fn restore(
     let names = target
         .list()
         .map_err(|error| device(&**target, "", error))?;
-    if !names.is_empty() {
+    if names.iter().any(|name| name != REPLICA_MARK_NAME) {
         let folder = target.describe("");
         return Err(RestoreError::NotEmpty { folder });
     }
@@ -231,9 +232,13 @@ impl Restoring<'_> {
             manifest,
         };
         let mut rounds = CommitLoop::new(committer);
-        remove_identities(&store, &rounds);
+        // Who follows another server has its identities.
+        let keeps_identities = self.config.log.follows;
+        if !keeps_identities {
+            remove_identities(&store, &rounds);
+        }
         while rounds.round(clock) {}
-        if has_identities(&store) {
+        if !keeps_identities && has_identities(&store) {
             let why = "the tokens that the log of the backup names cannot be removed";
             return Err(device(&**self.target, "", io::Error::other(why)));
         }

@@ -27,6 +27,15 @@ impl Blobs {
         sealed.settle(Settled::Described);
     }
 
+    /// A description was followed whose content is there: it is a blob.
+    pub(crate) fn note_described(&self, new: &Description<'_>) {
+        let mut state = self.state.lock();
+        state.next_number = state.next_number.max(new.number.saturating_add(1));
+        let used = state.used.entry(new.database).or_default();
+        used.blobs += 1;
+        used.bytes += new.size_bytes;
+    }
+
     /// Collects uploads and files whose time is over, if it is time to. Returns whether it was.
     pub(crate) fn collect_expired(self: &Arc<Blobs>, now_ms: u64) -> bool {
         let due_ms = self.collect_due_ms.load(Ordering::Relaxed);

@@ -6,6 +6,7 @@
 //! [conversion](Conversions) goes on.
 
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 
 use wal::disk::{Disk, FolderLock};
 use wal::limits::SEQUENCE_RESERVE;
@@ -16,6 +17,7 @@ use wal::{
 use super::conversion::{Conversions, Leftover};
 use super::event::Event;
 use super::folder::FolderFile;
+use super::followed::{FollowError, FollowReport, Followed, FollowedGroups};
 use super::group_builder::GroupBuilder;
 use super::pending::Rule;
 use super::places::Places;
@@ -31,6 +33,7 @@ use crate::clock::Clock;
 use crate::garbage::Garbage;
 use crate::index::Index;
 use crate::keep_log::KeepLog;
+use crate::limits;
 use crate::log_statistics::LogStatistics;
 use crate::outcome::{Outcomes, Refusal};
 use crate::snapshot::{Header, SnapshotError, SnapshotReport};
@@ -51,6 +54,7 @@ pub struct DurableCommitter {
     syncs: SyncPlan,
     snapshots: SnapshotPlan,
     conversions: Conversions,
+    followed: Followed,
     trees: TreeWriters,
     /// Trees of which a snapshot has nothing yet, though what was in them is in memory now.
     retained: RetainedTrees,
@@ -130,6 +134,7 @@ impl DurableCommitter {
             syncs: SyncPlan::new(),
             snapshots,
             conversions: Conversions::default(),
+            followed: Followed::default(),
             trees,
             retained: RetainedTrees::new(parts.trees.retained),
             delay_ns: 0,
@@ -152,6 +157,9 @@ impl DurableCommitter {
         let log = self.log();
         if let Some(tail) = self.store.log_tail() {
             tail.set_extent(log.extent());
+            if log.synced_end().is_some() && tail.set_durable(log.extent()) {
+                self.store.note_durable();
+            }
         }
         let work = log.work();
         self.store.set_log_statistics(LogStatistics {
@@ -199,7 +207,7 @@ impl DurableCommitter {
 
     /// Whether there is something to be decided.
     pub(super) fn has_gathered(&self) -> bool {
-        self.groups.has_gathered() || self.conversions.is_pending()
+        self.groups.has_gathered() || self.conversions.is_pending() || self.followed.is_pending()
     }
 
     /// Drops commits that are not decided: nobody waits for them any more.
@@ -219,6 +227,7 @@ impl DurableCommitter {
         self.groups.begin(clock.now_ns(), self.conversions.frozen());
         self.decide_conversion();
         self.groups.decide(now_ms, refusal, &self.trees, done);
+        self.decide_followed();
         if self.wants_mark() {
             self.mark_asked = false;
             let written_sequence = self.log().written().sequence;
@@ -226,10 +235,57 @@ impl DurableCommitter {
         }
     }
 
+    /// Takes over what a leader has decided: the groups go into the log and the indexes of this
+    /// replica.
+    pub(super) fn submit_followed(
+        &mut self,
+        groups: FollowedGroups,
+        answer: SyncSender<Result<FollowReport, FollowError>>,
+    ) {
+        self.followed.submit(groups, answer);
+    }
+
+    fn decide_followed(&mut self) {
+        if !self.followed.is_pending() {
+            return;
+        }
+        let (used_bytes, limit_bytes) = (
+            self.store.memory_bytes(),
+            self.store.memory_limit_bytes(),
+        );
+        if self.failed {
+            self.followed.fail(FollowError::Refused(Refusal::LogFailed));
+        } else if used_bytes > limit_bytes {
+            self.followed.fail(FollowError::Memory {
+                used_bytes,
+                limit_bytes,
+            });
+        }
+        let written_sequence = self.log().written().sequence;
+        let (groups, trees, store) = (&mut self.groups, &self.trees, &self.store);
+        let added = (self.followed).add_groups(written_sequence, &mut |group, gone, effects| {
+            store.clock_ms(group.wall_ms);
+            groups.follow(group, gone, trees, effects)
+        });
+        if let Err(error) = added {
+            self.followed.fail(error);
+            self.groups.refuse(Refusal::Replica, Refusal::Replica, &Rule::ALL);
+        }
+    }
+
+    /// What was followed is visible, and contents of blobs that it has replaced go.
+    fn publish_followed(&mut self) {
+        let sequence = self.followed.publish(self.store.blobs());
+        self.store.skip_sequences(sequence);
+    }
+
     /// Why no commit at all can be decided.
     fn refusal(&self) -> Option<Refusal> {
         if self.failed {
             return Some(Refusal::LogFailed);
+        }
+        if self.log().follows() {
+            return Some(Refusal::Replica);
         }
         let is_spent = self.store.last_sequence() >= self.log().sequence_limit();
         (self.segments.shortage()).filter(|_| is_spent && self.segments.has_no_room_for_mark())
@@ -242,7 +298,8 @@ impl DurableCommitter {
 
     /// Whether the bound on sequences should be raised.
     pub(super) fn wants_mark(&self) -> bool {
-        let is_possible = !self.failed && !self.segments.has_no_room_for_mark();
+        let is_possible =
+            !self.failed && !self.log().follows() && !self.segments.has_no_room_for_mark();
         let is_due = self.store.last_sequence() >= self.store.reserve().due();
         is_possible && (is_due || self.mark_asked)
     }
@@ -274,7 +331,9 @@ impl DurableCommitter {
         if self.log().written() == self.log().durable() {
             return;
         }
-        if let Some(interval_ms) = self.groups.interval_ms() {
+        let followed_ms = (self.store.has_followers()).then_some(limits::FOLLOWED_SYNC_MS);
+        let interval_ms = self.groups.interval_ms().into_iter().chain(followed_ms);
+        if let Some(interval_ms) = interval_ms.min() {
             self.syncs.expect_within(interval_ms, clock.now_ns());
         }
     }
@@ -295,6 +354,7 @@ impl DurableCommitter {
         (self.publisher).publish(group, rule, &mut self.trees, clock);
         if rule == Rule::Synced {
             self.publish_conversion();
+            self.publish_followed();
             self.look_after_trees();
             self.groups.end(clock.now_ns());
         }
@@ -438,6 +498,10 @@ impl DurableCommitter {
     }
 
     fn raise_reserve(&self) {
+        if self.log().follows() {
+            // Nobody gives out a sequence here.
+            return self.store.reserve().set(0, 0);
+        }
         let limit = self.log().sequence_limit();
         self.store
             .reserve()
@@ -465,6 +529,7 @@ impl DurableCommitter {
     fn refuse_group(&mut self, applied: Refusal, other: Refusal, rules: &[Rule]) {
         let left = self.conversions.refuse(applied);
         self.put_away(left);
+        self.followed.fail(FollowError::Refused(applied));
         self.groups.refuse(applied, other, rules);
     }
 
@@ -673,7 +738,11 @@ impl DurableCommitter {
     pub(super) fn close(self, clock: &mut dyn Clock) -> Result<(), WriteError> {
         debug_assert!(!self.groups.has_gathered());
         let now_ms = self.store.clock_ms(clock.now_ms());
-        let last_sequence = self.last_sequence().max(self.log().written().sequence);
+        let written_sequence = self.log().written().sequence;
+        let last_sequence = match self.log().follows() {
+            true => written_sequence,
+            false => self.last_sequence().max(written_sequence),
+        };
         self.segments.close(last_sequence, now_ms)?;
         self.folder.file.note_durable(last_sequence);
         Ok(())

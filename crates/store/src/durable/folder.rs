@@ -54,6 +54,9 @@ const LOCK_NAME: &str = "lock";
 /// Bytes of the format file that are read: far more than it has.
 const FORMAT_BYTES_MAX: usize = 4096;
 
+/// The file that says that a data folder is that of a replica. The layer above writes it.
+pub const REPLICA_MARK_NAME: &str = "pelton-replica";
+
 /// Whether a file of this name is one that a start makes in a data folder.
 pub(crate) fn is_own_file(name: &str) -> bool {
     [FORMAT_NAME, NEW_NAME, LOCK_NAME].contains(&name) || is_log_file(name)

@@ -585,6 +585,10 @@ impl Wakeups for Room<'_> {
         unreachable!("those who watch have tests of their own");
     }
 
+    fn read_replica(&mut self, _reading: ReplicaReading, _bytes: usize) {
+        unreachable!("those who follow have tests of their own");
+    }
+
     fn step_later(&mut self) {
         unreachable!("nothing here takes long");
     }
