@@ -45,6 +45,7 @@ mod peer_identity;
 mod plain;
 mod pulse;
 mod readers;
+mod replica;
 mod rpc_connection;
 mod settings;
 mod storage;
@@ -64,12 +65,14 @@ mod watchers;
 mod write_path;
 mod wrong_tokens;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use net::{
     Address, BindError, CountersReader, Ended, LoopConfig, LoopStart, Loops, RunError, StopHandle,
     THREAD_LIMITS,
 };
+use service::following::Following;
 use service::identities::{DrawToken, Identities, TokenKey, UsableBindings};
 use service::limits::{ANSWER_BYTES, ANSWER_BYTES_MAX};
 use service::method::served;
@@ -96,6 +99,7 @@ pub use crate::clock::TimeSource;
 use crate::deferred_drop::DeferredDrop;
 use crate::event_loop::{LoopHandler, LoopParts, LoopRole, LoopState};
 pub use crate::first_admin::{AskForToken, FirstAdmin, FirstAdminError};
+pub use crate::replica::Replica;
 pub use crate::pulse::{Pulse, Turns};
 use crate::readers::{LoopReaders, Pool, Readers};
 use crate::settings::Settings;
@@ -146,6 +150,11 @@ pub struct Config {
     pub blobs: BlobConfig,
     /// Where backups are made; `None`: nowhere, they are refused.
     pub backup_root: Option<BackupRoot>,
+    /// Of a replica: whom it follows. Then [`Server::replica`] is what brings its commits.
+    pub following: Option<Arc<Following>>,
+    /// The data folder on the file system, in which copies for servers are made that follow this
+    /// one; `None`: they are refused.
+    pub data: Option<PathBuf>,
     /// Whether it is counted how long calls take ([`service::figures::Totals::took`]): a reading of
     /// the clock for each tick.
     pub time_calls: bool,
@@ -369,6 +378,19 @@ impl Server {
         &self.first_admin
     }
 
+    /// Returns what brings the commits of its leader to a replica; `None`: it is none.
+    pub fn replica(&self) -> Option<Replica> {
+        let parts = &self.parts;
+        let is_replica = parts.shared.following.is_some();
+        let durable = parts.durable.as_ref().filter(|_| is_replica)?;
+        Some(Replica::new(
+            Arc::clone(durable),
+            Arc::clone(&parts.shared),
+            Arc::clone(&parts.time),
+            Arc::clone(&parts.settings.log),
+        ))
+    }
+
     /// Has a database made if there is none of this name: before the server serves.
     ///
     /// # Errors
@@ -544,11 +566,13 @@ impl ServerParts {
             figures,
             answer_bytes_max: answer_bytes_max(account.limit_bytes()),
             settings: config.services,
+            following: config.following,
         };
         let jobs = StorageJobs {
             store: shared.store.clone(),
             durable: durable.clone(),
             root: config.backup_root,
+            data: config.data,
             time: Arc::clone(&config.time),
             server: format!("{} {}", config.server.name, config.server.version),
             log: Arc::clone(&config.log),

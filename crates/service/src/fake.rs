@@ -9,8 +9,8 @@ use bytes::Bytes;
 use store::blob::{News, Sealed, Work};
 use store::{
     ChangeNews, Clock, Commit, CommitOutcome, Condition, DatabaseConfig, DatabaseId, FolderSecret,
-    LogReadError, LogReading, Mode, NextCommits, Outcomes, ReadView, Store, StoreConfig,
-    WriteBatch,
+    LogReadError, LogReading, Mode, NextCommits, Outcomes, ReadView, ReplicaReading, Store,
+    StoreConfig, WriteBatch,
 };
 
 use crate::actions::{
@@ -559,6 +559,7 @@ impl Fake {
             subscribed: None,
             watched: None,
             log_reading: None,
+            replica_reading: None,
             is_held: false,
             echoes_attachment: false,
             now_ns: 1_000,

@@ -58,6 +58,12 @@ macro_rules! services {
                     actions.finish(not_served(method));
                     return Call::Over;
                 }
+                if method.is_for_leader()
+                    && let Some(following) = &shared.following
+                {
+                    actions.finish(following.refusal());
+                    return Call::Over;
+                }
                 match method.service() {
                     $($(Service::$service)|+ => {
                         Call::$call(<$state>::started(method, head, shared, actions))

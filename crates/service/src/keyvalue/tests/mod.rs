@@ -17,7 +17,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use store::{
     ChangeNews, Clock, Commit, Committer, DatabaseConfig, DatabaseId, DatabaseLimits, Decision,
-    LogReading, Mode, Outcomes, ReadView, Store, StoreConfig, WriteBatch,
+    LogReading, Mode, Outcomes, ReadView, ReplicaReading, Store, StoreConfig, WriteBatch,
 };
 
 use crate::actions::{
