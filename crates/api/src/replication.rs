@@ -9,9 +9,9 @@ crate::method::methods! {
     /// RESOURCE_EXHAUSTED if there is no room on the disk.
     COPY ServerStreaming "pelton.v1.Replication/Copy";
     /// Sends the log behind a sequence, group by group, as soon as each is on the device, and does
-    /// not end by itself. OUT_OF_RANGE if what comes behind it is not there (any more), or it
-    /// belongs to another history: then a copy is needed. INVALID_ARGUMENT for a format of records
-    /// that this server does not write.
+    /// not end by itself. OUT_OF_RANGE if what comes behind it is not kept any more,
+    /// FAILED_PRECONDITION if it belongs to another history, or is not there yet: then a copy is
+    /// needed. INVALID_ARGUMENT for a format of records that this server does not write.
     FOLLOW ServerStreaming "pelton.v1.Replication/Follow";
     /// Sends the file with the content of a blob. NOT_FOUND if it is not there any more: then a
     /// later group of the log removes or replaces the blob.

@@ -24,6 +24,7 @@ mod durability;
 mod encoding;
 mod exit;
 mod export_format;
+mod follow;
 mod generate;
 mod in_place;
 mod init_admin;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use wal::disk::Disk;
 
+use crate::blob::{self, NamedContent, ReceivedContent};
 use crate::feed::{GroupReading, LogFollower, LogReadError, WatchError};
 use crate::log::FollowedGroup;
 use crate::store::Store;
@@ -114,10 +115,44 @@ impl Store {
         self.feeds().announce();
     }
 
+    /// Whether the content of a blob is here.
+    ///
+    /// # Errors
+    /// If the device does not say.
+    pub fn has_content(&self, number: u64) -> io::Result<bool> {
+        let Some(blobs) = self.blobs() else {
+            return Ok(false);
+        };
+        match blobs.folder().open(&blob::file_name(number)) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Begins to take the file with the content of a blob from another server.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn receive_content(&self, content: &NamedContent) -> io::Result<ReceivedContent> {
+        let blobs = self.blobs();
+        let blobs = blobs.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+        ReceivedContent::begin(blobs.folder(), content)
+    }
+
+    /// Removes what an earlier run has left of such files.
+    ///
+    /// # Errors
+    /// If some cannot be removed.
+    pub fn discard_received(&self) -> io::Result<()> {
+        self.blobs()
+            .map_or(Ok(()), |blobs| blob::discard_received(&**blobs.folder()))
+    }
+
     /// Begins to read the file with the content of a blob; `None`: there are no blobs.
     pub fn read_content(&self, number: u64) -> Option<ReplicaReading> {
         let disk = Arc::clone(self.blobs()?.folder());
-        let name = crate::blob::file_name(number);
+        let name = blob::file_name(number);
         Some(ReplicaReading::File(FileReading::new(disk, name)))
     }
 }

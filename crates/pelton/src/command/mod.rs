@@ -53,6 +53,7 @@ pub use restore::restore;
 pub use role::{drop_role, list_roles, set_role};
 pub use status::status;
 pub use token::{create_token, list_tokens, revoke_token, rotate_token};
+pub use tls::client_tls;
 pub use transact::transact;
 pub use watch::watch;
 

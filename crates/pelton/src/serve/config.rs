@@ -91,6 +91,8 @@ pub(super) fn config(
             ..BlobConfig::default()
         },
         backup_root: backup_root(settings)?,
+        following: None,
+        data: settings.folder().map(Path::to_owned),
         time_calls: settings.metrics_listen.is_some(),
     })
 }
@@ -151,6 +153,7 @@ fn storage(settings: &Settings, memory_limit_bytes: u64) -> Result<Storage, Fail
         log: LogConfig {
             segment_bytes: settings.log_segment.0,
             accept_loss: settings.accept_loss,
+            follows: settings.follow.is_some(),
             progress: Some(start::progress()),
             ..LogConfig::new(log_id, SystemTimeSource.wall_ms())
         },

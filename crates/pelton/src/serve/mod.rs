@@ -17,12 +17,14 @@ use std::time::Duration;
 use net::{Address, THREAD_LIMITS};
 use server::{Server, TimeSource};
 use service::ServerInfo;
+use service::following::Following;
 
 use crate::activity;
 use crate::arguments::{Driver, ServeArguments};
 use crate::certificate::{ServedCertificate, ServerCertificate};
 use crate::cpus;
 use crate::exit::{Exit, Failure};
+use crate::follow::{self, Leader, Renewal};
 use crate::init_admin::InitAdmin;
 use crate::limits::METRICS_CONNECTION_MS;
 use crate::log::Level;
@@ -81,13 +83,20 @@ pub fn serve_as(
     })?;
     let notifier = Arc::new(notifier);
     let memory_limit_bytes = memory::prepare(&settings)?;
+    let leader = Leader::of(&settings)?;
     let had_folder = settings.folder().is_some_and(Path::exists);
     let metrics = settings.metrics_listen.as_ref().map(bind_metrics);
     let metrics = metrics.transpose()?;
     let certificate = ServerCertificate::load(&settings)?;
+    follow::prepare(&settings, leader.as_ref())?;
     let told = (&settings, certificate.as_ref());
     let mut config = config(told, memory_limit_bytes, &notifier, tkrzw)?;
     config.first_admin = init_admin.ask();
+    let leader = leader.map(|leader| {
+        let following = Arc::new(Following::new(&leader.address(), 0));
+        config.following = Some(Arc::clone(&following));
+        (leader, following)
+    });
     let starting = start::watch(settings.folder());
     let started = server::start(config);
     drop(starting);
@@ -125,9 +134,19 @@ pub fn serve_as(
     );
     init_admin.tell(server.first_admin());
     log_start(&settings, &server, metrics_address);
+    let renewal = Renewal::default();
+    if let Some(leader) = leader
+        && let Some(folder) = settings.folder()
+    {
+        let started = follow::start(&server, leader, folder.to_owned(), renewal.clone());
+        started.map_err(|error| no_thread("that follows the leader", &error))?;
+    }
     let ended = run(server);
     drop(pid_file);
-    ended
+    match renewal.is_asked() {
+        true => Err(Renewal::begin_anew()),
+        false => ended,
+    }
 }
 
 /// Puts into the log how the server runs, what it has found, and what an operator should look at.

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use net::Address;
 
 use crate::arguments::{
-    ClientAuth, CpuList, Driver, KindArgument, LogFormat, LogLevel, ServeArguments, UnixMode,
+    ClientAuth, CpuList, Driver, FollowAddress, KindArgument, LogFormat, LogLevel, ServeArguments, UnixMode,
 };
 use crate::durability::Durability;
 use crate::limits::KEEP_LOG_BYTES;
@@ -65,6 +65,14 @@ pub struct Settings {
     pub log_segment: Size,
     pub keep_log: KeptAmount,
     pub disk_cache: Size,
+    /// Of the leader; `None`: this server follows nobody.
+    pub follow: Option<FollowAddress>,
+    pub follow_token_file: Option<PathBuf>,
+    pub follow_tls: bool,
+    pub follow_tls_ca: Option<PathBuf>,
+    pub follow_tls_cert: Option<PathBuf>,
+    pub follow_tls_key: Option<PathBuf>,
+    pub follow_tls_server_name: Option<String>,
     /// `None`: backups are refused.
     pub backup_root: Option<PathBuf>,
     /// `None`: as the disk has room.
@@ -179,6 +187,13 @@ impl Settings {
             log_segment: pick!(log_segment).unwrap_or(Size(wal::limits::SEGMENT_BYTES)),
             keep_log: pick!(keep_log).unwrap_or(KeptAmount::Size(Size(KEEP_LOG_BYTES))),
             disk_cache: pick!(disk_cache).unwrap_or(Size(store::tree::limits::CACHE_BYTES)),
+            follow: pick!(follow),
+            follow_token_file: pick!(follow_token_file),
+            follow_tls: pick!(follow_tls).unwrap_or(false),
+            follow_tls_ca: pick!(follow_tls_ca),
+            follow_tls_cert: pick!(follow_tls_cert),
+            follow_tls_key: pick!(follow_tls_key),
+            follow_tls_server_name: pick!(follow_tls_server_name),
             backup_root: pick!(backup_root),
             blob_quota: pick!(blob_quota),
             keep_uploads: pick!(keep_uploads).unwrap_or(Span {

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use api::replication::{FollowRequest, FollowResponse, LogGroup, RECORD_FORMAT};
 use store::limits::FOLLOWED_READ_BYTES;
 use store::log::FollowedGroup;
-use store::{GroupReading, LogFollower, LogReadError, ReplicaPiece, ReplicaReading, WatchError};
+use store::{FollowRefusal, GroupReading, LogFollower, LogReadError, ReplicaPiece, ReplicaReading, WatchError};
 
 use super::{keeps_nothing, malformed};
 use crate::actions::{CallClock, ResponseMemory, Responses, SendRoom, Wakeups};
@@ -55,7 +55,7 @@ impl FollowCall {
         let store = &shared.store;
         if request.history_id != api::history_id_bytes(store.history_id()) {
             return Err(Status::new(
-                Code::OutOfRange,
+                Code::FailedPrecondition,
                 "this server has another history: a new copy is needed",
             ));
         }
@@ -68,7 +68,13 @@ impl FollowCall {
         let place = shared.waiting.enter(actions.caller())?;
         let follower = store.follow_log().ok_or_else(keeps_nothing)?;
         let reading = follower.read_behind(request.sequence);
-        let reading = reading.map_err(|why| Status::new(Code::OutOfRange, why.to_string()))?;
+        let reading = reading.map_err(|why| {
+            let code = match why {
+                FollowRefusal::Lost { .. } => Code::OutOfRange,
+                FollowRefusal::Ahead { .. } => Code::FailedPrecondition,
+            };
+            Status::new(code, why.to_string())
+        })?;
         actions.watch(follower.news());
         Ok(Box::new(FollowCall {
             follower,
