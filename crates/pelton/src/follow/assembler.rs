@@ -30,7 +30,8 @@ pub enum AssemblyError {
 
 impl Assembler {
     /// Whether some of a group is there, and the rest is not.
-    pub fn is_within(&self) -> bool {
+    #[cfg(test)]
+    fn is_within(&self) -> bool {
         self.has_begun
     }
 

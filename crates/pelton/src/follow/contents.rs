@@ -9,7 +9,7 @@ use store::Store;
 use store::blob::NamedContent;
 use store::log::FollowedGroup;
 
-use super::leader::{Leader, LeaderError};
+use super::leader::{Leader, LeaderError, path_of};
 use crate::limits::FOLLOW_SILENCE_MS;
 
 /// Fetches contents over a connection of its own.
@@ -60,7 +60,7 @@ impl Contents {
         let channel = self.channel.insert(channel);
         let local = |error: std::io::Error| LeaderError::Local(error.to_string());
         let mut received = store.receive_content(named).map_err(local)?;
-        let stream = channel.streaming(READ_CONTENT.path, &CallOptions::default());
+        let stream = channel.streaming(&path_of(&READ_CONTENT), &CallOptions::default());
         let mut stream = stream.map_err(LeaderError::Call)?;
         let mut request = Vec::new();
         let number = named.number;

@@ -16,7 +16,7 @@ use store::{FolderSecret, StoreConfig};
 use wal::disk::{Disk, DiskFile, RealDisk};
 use wal::{LogConfig, LogId};
 
-use super::leader::{Leader, LeaderError};
+use super::leader::{Leader, LeaderError, path_of};
 use crate::limits::{COPY_NAME_BYTES_MAX, COPY_SILENCE_MS, COPY_SYNC_BYTES, START_PROGRESS_MS};
 use crate::serve::random;
 use crate::settings::Settings;
@@ -87,7 +87,7 @@ impl Taking {
 
     fn run(mut self, leader: &Leader) -> Result<TakenCopy, LeaderError> {
         let mut channel = leader.connect()?;
-        let stream = channel.streaming(COPY.path, &CallOptions::default());
+        let stream = channel.streaming(&path_of(&COPY), &CallOptions::default());
         let mut stream = stream.map_err(LeaderError::Call)?;
         let mut request = Vec::new();
         CopyRequest {}.encode(&mut request);

@@ -126,3 +126,8 @@ fn tls(settings: &Settings) -> Result<Option<ClientTls>, Failure> {
         tls_insecure: false,
     })
 }
+
+/// Returns what names a method in a request.
+pub fn path_of(method: &api::Method) -> String {
+    format!("/{}", method.path)
+}

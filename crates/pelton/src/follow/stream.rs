@@ -18,7 +18,7 @@ use wal::disk::RealDisk;
 use super::assembler::Assembler;
 use super::backoff::Backoff;
 use super::contents::Contents;
-use super::leader::{Leader, LeaderError};
+use super::leader::{Leader, LeaderError, path_of};
 use super::mark::ReplicaMark;
 use super::renewal::Renewal;
 use crate::limits::{FOLLOW_BATCH_BYTES, FOLLOW_SILENCE_MS};
@@ -139,7 +139,7 @@ impl Follower {
         (self.groups, self.group_bytes) = (Vec::new(), 0);
         self.assembler = Assembler::default();
         let mut channel = self.leader.connect()?;
-        let stream = channel.streaming(FOLLOW.path, &CallOptions::default());
+        let stream = channel.streaming(&path_of(&FOLLOW), &CallOptions::default());
         let mut stream = stream.map_err(LeaderError::Call)?;
         let history_id = api::history_id_bytes(self.replica.store().history_id());
         let mut request = Vec::new();

@@ -21,7 +21,7 @@ use crate::clock::Clock;
 use crate::database::Durability;
 use crate::database_id::DatabaseId;
 use crate::durable::{
-    CommitLoop, Event, FolderState, Opened, REPLICA_MARK_NAME, TreePlace, is_own_file, mark_folder,
+    CommitLoop, Event, FolderState, Opened, LOCK_NAME, REPLICA_MARK_NAME, TreePlace, is_own_file, mark_folder,
     new_owner,
 };
 use crate::operation::{Mode, Operation};
@@ -71,7 +71,7 @@ pub fn restore(
     let names = target
         .list()
         .map_err(|error| device(&**target, "", error))?;
-    if names.iter().any(|name| name != REPLICA_MARK_NAME) {
+    if names.iter().any(|name| !is_of_begun_replica(name, &names)) {
         let folder = target.describe("");
         return Err(RestoreError::NotEmpty { folder });
     }
@@ -94,6 +94,13 @@ pub fn restore(
             source,
         },
     })
+}
+
+/// Whether a file may be in a folder that gets the copy of a replica: the mark of that, and the
+/// lock.
+fn is_of_begun_replica(name: &str, names: &[String]) -> bool {
+    let is_mark = |name: &str| name == REPLICA_MARK_NAME;
+    is_mark(name) || (name == LOCK_NAME && names.iter().any(|name| is_mark(name)))
 }
 
 struct Restoring<'a> {

@@ -49,7 +49,7 @@ const HEADING: &str = "This folder belongs to pelton. Change nothing in it.";
 const NEW_NAME: &str = "pelton-data.new";
 
 /// What else may lie in a folder that is about to become one of ours.
-const LOCK_NAME: &str = "lock";
+pub(crate) const LOCK_NAME: &str = "lock";
 
 /// Bytes of the format file that are read: far more than it has.
 const FORMAT_BYTES_MAX: usize = 4096;
