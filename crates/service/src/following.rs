@@ -14,7 +14,7 @@ pub struct Following {
     sequence: AtomicU64,
     /// The same of the leader, as it said last.
     leader_sequence: AtomicU64,
-    /// When this server had everything last, in milliseconds since 1970; 0: never.
+    /// When this server had everything last, or began, in milliseconds since 1970.
     complete_ms: AtomicU64,
     /// Why it does not follow now.
     problem: Mutex<String>,
@@ -29,7 +29,7 @@ pub struct FollowingState {
     pub sequence: u64,
     /// The same of the leader, as it said last.
     pub leader_sequence: u64,
-    /// When this server had everything last, in milliseconds since 1970; 0: never since the start.
+    /// When this server had everything last, or began, in milliseconds since 1970.
     pub complete_ms: u64,
     /// Why it does not follow now; empty: it does, or has not tried.
     pub problem: String,

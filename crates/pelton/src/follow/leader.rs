@@ -91,9 +91,11 @@ impl Leader {
         };
         let file = ("--follow-token-file", settings.follow_token_file.as_deref());
         let token = given_token(file, FOLLOW_TOKEN_VARIABLE)?;
-        let credentials = token.map(|(token, _)| Credentials::token(&token)).transpose();
-        let credentials = credentials
-            .map_err(|_| Failure::Usage("follow-token-file has no token".into()))?;
+        let credentials = token
+            .map(|(token, _)| Credentials::token(&token))
+            .transpose();
+        let credentials =
+            credentials.map_err(|_| Failure::Usage("follow-token-file has no token".into()))?;
         Ok(Some(Leader {
             address: address.0.clone(),
             options: ChannelOptions {

@@ -59,7 +59,9 @@ impl ReplicaMark {
             .find(|mark| mark.text().as_bytes() == bytes);
         let other = || {
             let file = disk.describe(REPLICA_MARK_NAME);
-            io::Error::other(format!("{file} is damaged, or of another version of pelton"))
+            io::Error::other(format!(
+                "{file} is damaged, or of another version of pelton"
+            ))
         };
         found.map(Some).ok_or_else(other)
     }

@@ -35,7 +35,7 @@ pub fn start(
     let Some(replica) = server.replica() else {
         return Ok(());
     };
-    following.note_sequence(replica.sequence(), 0);
+    following.note_sequence(replica.sequence(), SystemTimeSource.wall_ms());
     if let Err(error) = replica.store().discard_received() {
         tracing::warn!("contents of blobs that were begun cannot be removed: {error}");
     }
@@ -168,11 +168,7 @@ impl Follower {
     }
 
     /// Takes the next message if there is one within `wait`; returns whether there was.
-    fn take_next(
-        &mut self,
-        stream: &mut Streaming<'_>,
-        wait: Duration,
-    ) -> Result<bool, StreamEnd> {
+    fn take_next(&mut self, stream: &mut Streaming<'_>, wait: Duration) -> Result<bool, StreamEnd> {
         let step = stream.poll(wait).map_err(LeaderError::Call);
         let message = match step.map_err(|error| self.end_of(error))? {
             StreamStep::Message(message) => message,
@@ -211,7 +207,8 @@ impl Follower {
         self.backoff.reset();
         self.following.note_problem(None);
         let now_ms = SystemTimeSource.wall_ms();
-        self.following.note_leader(response.durable_sequence, now_ms);
+        self.following
+            .note_leader(response.durable_sequence, now_ms);
         if let Some(part) = &response.group {
             let added = self.assembler.add(part);
             let added = added.map_err(|error| LeaderError::Nonsense(error.to_string()))?;

@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 use net::Address;
 
 use crate::arguments::{
-    ClientAuth, CpuList, Driver, FollowAddress, KindArgument, LogFormat, LogLevel, ServeArguments, UnixMode,
+    ClientAuth, CpuList, Driver, FollowAddress, KindArgument, LogFormat, LogLevel, ServeArguments,
+    UnixMode,
 };
 use crate::durability::Durability;
 use crate::limits::KEEP_LOG_BYTES;

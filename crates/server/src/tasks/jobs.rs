@@ -85,12 +85,8 @@ impl StorageJobs {
         });
         match copy {
             Ok(copy) => Ok(Done::Copy(Arc::new(copy))),
-            Err(ReplicaCopyError::Backup(error)) => {
-                Err(not_made("for a replica", &error, None))
-            }
-            Err(ReplicaCopyError::Folder { folder, source }) => {
-                Err(not_created(&folder, &source))
-            }
+            Err(ReplicaCopyError::Backup(error)) => Err(not_made("for a replica", &error, None)),
+            Err(ReplicaCopyError::Folder { folder, source }) => Err(not_created(&folder, &source)),
         }
     }
 

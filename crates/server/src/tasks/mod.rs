@@ -18,8 +18,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use api::admin::{BackupProgress, ConvertProgress, SnapshotResponse};
-use store::backup::ReplicaCopy;
 use service::{Task, TaskFailure, TaskFailureKind, TaskNews, TaskRefusal};
+use store::backup::ReplicaCopy;
 
 use crate::SharedWaker;
 use crate::call_id::CallId;

@@ -8,9 +8,7 @@ use store::{LogReadError, ReplicaPiece, ReplicaReading};
 
 use super::files::{NextPart, SentFile, unread};
 use super::malformed;
-use crate::actions::{
-    Administration, CallClock, ResponseMemory, Responses, SendRoom, Wakeups,
-};
+use crate::actions::{Administration, CallClock, ResponseMemory, Responses, SendRoom, Wakeups};
 use crate::call::Shared;
 use crate::method::Method;
 use crate::status::Status;
@@ -86,7 +84,9 @@ impl CopyCall {
         shared: &Shared,
         actions: &mut (impl Responses + SendRoom + ResponseMemory + Wakeups + CallClock),
     ) {
-        let Some(copy) = self.copy.clone() else { return };
+        let Some(copy) = self.copy.clone() else {
+            return;
+        };
         loop {
             let Some(file) = &mut self.file else {
                 if !actions.can_send() {

@@ -109,8 +109,7 @@ impl ContentCall {
         _actions: &mut impl Sized,
     ) -> Result<Box<ContentCall>, Status> {
         let request = ReadContentRequest::decode(bytes);
-        let request =
-            request.map_err(|error| malformed(Method::ReplicationReadContent, &error))?;
+        let request = request.map_err(|error| malformed(Method::ReplicationReadContent, &error))?;
         let reading = shared.store.read_content(request.number);
         let file = SentFile::new(reading.ok_or_else(keeps_nothing)?);
         Ok(Box::new(ContentCall { file }))

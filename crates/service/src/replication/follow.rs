@@ -5,13 +5,16 @@ use std::collections::VecDeque;
 use api::replication::{FollowRequest, FollowResponse, LogGroup, RECORD_FORMAT};
 use store::limits::FOLLOWED_READ_BYTES;
 use store::log::FollowedGroup;
-use store::{FollowRefusal, GroupReading, LogFollower, LogReadError, ReplicaPiece, ReplicaReading, WatchError};
+use store::{
+    FollowRefusal, GroupReading, LogFollower, LogReadError, ReplicaPiece, ReplicaReading,
+    WatchError,
+};
 
 use super::{keeps_nothing, malformed};
 use crate::actions::{CallClock, ResponseMemory, Responses, SendRoom, Wakeups};
 use crate::call::Shared;
 use crate::limits::{
-    FOLLOWERS_MAX, FOLLOW_HEARTBEAT_MS, REPLICATION_PART_BYTES, WATCH_LOG_RETRY_MS,
+    FOLLOW_HEARTBEAT_MS, FOLLOWERS_MAX, REPLICATION_PART_BYTES, WATCH_LOG_RETRY_MS,
 };
 use crate::method::Method;
 use crate::status::{Code, Status};
@@ -137,7 +140,10 @@ impl FollowCall {
             if self.sent_bytes == 0 {
                 self.crc32c = store::blob::crc32c(&group.body);
             }
-            let end = group.body.len().min(self.sent_bytes + REPLICATION_PART_BYTES);
+            let end = group
+                .body
+                .len()
+                .min(self.sent_bytes + REPLICATION_PART_BYTES);
             let data = group.body.get(self.sent_bytes..end).unwrap_or_default();
             let message = LogGroup {
                 first_sequence: group.first_sequence,

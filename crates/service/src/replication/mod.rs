@@ -12,9 +12,7 @@ mod tests;
 use protobuf::DecodeError;
 use store::{LogReadError, ReplicaPiece, ReplicaReading};
 
-use crate::actions::{
-    Administration, CallClock, ResponseMemory, Responses, SendRoom, Wakeups,
-};
+use crate::actions::{Administration, CallClock, ResponseMemory, Responses, SendRoom, Wakeups};
 use crate::call::{CallHead, CallSteps, PlanReads, Shared};
 use crate::method::Method;
 use crate::status::{self, Code, Status};

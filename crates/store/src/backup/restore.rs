@@ -21,8 +21,8 @@ use crate::clock::Clock;
 use crate::database::Durability;
 use crate::database_id::DatabaseId;
 use crate::durable::{
-    CommitLoop, Event, FolderState, Opened, LOCK_NAME, REPLICA_MARK_NAME, TreePlace, is_own_file, mark_folder,
-    new_owner,
+    CommitLoop, Event, FolderState, LOCK_NAME, Opened, REPLICA_MARK_NAME, TreePlace, is_own_file,
+    mark_folder, new_owner,
 };
 use crate::operation::{Mode, Operation};
 use crate::store::{Store, StoreConfig};

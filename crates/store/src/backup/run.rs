@@ -10,9 +10,7 @@ use wal::LogEnd;
 use wal::disk::Disk;
 
 use super::error::BackupError;
-use super::making::{
-    BackupBase, BackupProgress, BackupReport, CopyPurpose, Making, MakingStep,
-};
+use super::making::{BackupBase, BackupProgress, BackupReport, CopyPurpose, Making, MakingStep};
 use crate::clock::Clock;
 use crate::durable::{CommitLoop, CommitterAccess, Durable, DurableCommitter, Holds, LogHold};
 use crate::snapshot::limits;
@@ -135,7 +133,12 @@ impl CommitLoop {
         let holds = self.holds().clone();
         let committer = self.committer();
         let base = base(&holds, committer, clock)?;
-        BackupJob::begin(committer.store(), base, target, (server, CopyPurpose::Backup))
+        BackupJob::begin(
+            committer.store(),
+            base,
+            target,
+            (server, CopyPurpose::Backup),
+        )
     }
 
     /// Does a little of a backup. After an error nothing of it is left. Call it between two rounds.

@@ -107,7 +107,8 @@ impl ReceivedContent {
             }
             CheckError::Device(error) => error,
         })?;
-        self.disk.rename(&unfinished_name(number), &file_name(number))?;
+        self.disk
+            .rename(&unfinished_name(number), &file_name(number))?;
         self.disk.sync_folder()
     }
 }

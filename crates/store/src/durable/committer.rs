@@ -249,10 +249,8 @@ impl DurableCommitter {
         if !self.followed.is_pending() {
             return;
         }
-        let (used_bytes, limit_bytes) = (
-            self.store.memory_bytes(),
-            self.store.memory_limit_bytes(),
-        );
+        let (used_bytes, limit_bytes) =
+            (self.store.memory_bytes(), self.store.memory_limit_bytes());
         if self.failed {
             self.followed.fail(FollowError::Refused(Refusal::LogFailed));
         } else if used_bytes > limit_bytes {
@@ -269,7 +267,8 @@ impl DurableCommitter {
         });
         if let Err(error) = added {
             self.followed.fail(error);
-            self.groups.refuse(Refusal::Replica, Refusal::Replica, &Rule::ALL);
+            self.groups
+                .refuse(Refusal::Replica, Refusal::Replica, &Rule::ALL);
         }
     }
 

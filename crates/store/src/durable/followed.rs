@@ -71,7 +71,10 @@ pub enum FollowError {
 impl FollowError {
     /// Whether only a new copy helps.
     pub fn needs_copy(&self) -> bool {
-        matches!(self, FollowError::NotFollowed { .. } | FollowError::Gap { .. })
+        matches!(
+            self,
+            FollowError::NotFollowed { .. } | FollowError::Gap { .. }
+        )
     }
 }
 

@@ -168,7 +168,8 @@ impl GroupReading {
             // The log that it was read from before has other groups: they end with the same commits.
             let mut is_there = false;
             for record in group.records() {
-                let unreadable = |error: wal::RecordError| WatchError::Unreadable(error.to_string());
+                let unreadable =
+                    |error: wal::RecordError| WatchError::Unreadable(error.to_string());
                 let record = record.map_err(unreadable)?;
                 if record.sequence > self.position {
                     break;
@@ -196,8 +197,8 @@ impl GroupReading {
 
     /// What is not there any more, as it was retired, is lost; all else is worth a word.
     fn failed(&self, error: &GroupError, extent: &LogExtent) -> LogReadError {
-        let is_there = extent.reaches_back_to(self.position)
-            && self.tail.reaches_back_to(self.position);
+        let is_there =
+            extent.reaches_back_to(self.position) && self.tail.reaches_back_to(self.position);
         LogReadError::Failed(match is_there {
             true => WatchError::Unreadable(error.to_string()),
             false => self.lost(),

@@ -32,10 +32,10 @@ use crate::limits;
 use crate::value::Entry;
 use commit::Recorder;
 pub use commit::{Change, ChangeKind, FeedCommit};
+pub use group_reading::{FollowRefusal, GroupReading, LogFollower};
 pub(crate) use hub::Feeds;
 pub use hub::{ChangeWaker, Watched};
 pub(crate) use log_reading::LogTail;
-pub use group_reading::{FollowRefusal, GroupReading, LogFollower};
 pub use log_reading::{LogReadError, LogReading};
 pub use signal::ChangeSignal;
 
