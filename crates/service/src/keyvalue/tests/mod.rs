@@ -215,6 +215,7 @@ impl Bench {
                 figures: Figures::new(0),
                 answer_bytes_max: crate::limits::ANSWER_BYTES_MAX,
                 settings: Default::default(),
+                following: None,
             },
         }
     }
