@@ -11,6 +11,7 @@ import signal
 import subprocess
 import threading
 import time
+import urllib.request
 
 import grpc
 from pelton.v1 import admin_pb2, admin_pb2_grpc, kv_pb2, kv_pb2_grpc
@@ -269,6 +270,41 @@ def test_a_replica_goes_on_behind_a_leader_that_stands_still(binary, tmp_path):
                 store.Put(kv_pb2.PutRequest(key=b"k", value=b"v"), timeout=30)
             catch_up(leader, replica)
             assert entries(leader) == entries(replica)
+
+
+def test_metrics_and_status_say_how_far_behind_a_replica_is(binary, tmp_path):
+    port = free_port()
+
+    def metrics(page):
+        with urllib.request.urlopen(f"http://127.0.0.1:{page}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        samples = (line.split() for line in lines if not line.startswith("#"))
+        return {words[0]: float(words[1]) for words in samples if len(words) == 2}
+
+    pages = free_ports(2)
+    with leader_of(
+        binary, tmp_path / "leader", port, "--metrics-listen", str(pages[0])
+    ) as leader:
+        with replica_of(
+            binary, tmp_path / "replica", port, "--metrics-listen", str(pages[1])
+        ) as replica:
+            catch_up(leader, replica)
+            assert metrics(pages[0])["pelton_followers"] == 1
+            found = metrics(pages[1])
+            assert found["pelton_replica_connected"] == 1
+            assert found["pelton_replica_lag_sequences"] == 0
+            assert found["pelton_replica_lag_milliseconds"] == 0
+            leader.kill()
+            wait_until(lambda: metrics(pages[1])["pelton_replica_connected"] == 0)
+            wait_until(lambda: metrics(pages[1])["pelton_replica_lag_milliseconds"] > 0)
+            status = subprocess.run(
+                [binary, "status", "--address", replica.address],
+                stdout=subprocess.PIPE,
+                text=True,
+                timeout=30,
+            )
+            words = f"replica of 127.0.0.1:{port}: NOT CONNECTED"
+            assert status.returncode == 0 and words in status.stdout, status.stdout
 
 
 def test_a_replica_for_which_the_log_has_gone_on_too_far_takes_a_new_copy(binary, tmp_path):
