@@ -1,4 +1,4 @@
-"""Replicas: `pelton serve --follow`, with leaders and replicas that are killed, stopped and cut off.
+"""Replicas: `pelton serve --follow`, with leaders and replicas that are killed, stopped, cut off.
 
 What a replica has when it has caught up is compared with its leader entry by entry, with versions
 and expiries.
@@ -101,11 +101,13 @@ class Load:
             store.Delete(kv_pb2.DeleteRequest(key=key), timeout=5)
             self.acknowledged[key] = None
         elif kind == 1:
-            operations = [
-                kv_pb2.Operation(put=kv_pb2.Operation.Put(key=key + b"/%d" % part, value=b"b" * 300))
+            puts = [
+                kv_pb2.Operation.Put(key=key + b"/%d" % part, value=b"b" * 300)
                 for part in range(20)
             ]
-            store.Batch(kv_pb2.BatchRequest(operations=operations, mode=kv_pb2.BATCH_MODE_ATOMIC), timeout=5)
+            operations = [kv_pb2.Operation(put=put) for put in puts]
+            request = kv_pb2.BatchRequest(operations=operations, mode=kv_pb2.BATCH_MODE_ATOMIC)
+            store.Batch(request, timeout=5)
         else:
             value = self.random.randbytes(self.random.choice((10, 200, 20_000)))
             ttl = self.random.choice((0, 0, 60_000))
@@ -382,7 +384,8 @@ def test_blobs_come_before_what_names_them_and_go_when_they_are_replaced(binary,
                 found = [tmp_path / "of-leader", tmp_path / "of-replica"]
                 for server, path in zip((leader, replica), found):
                     subprocess.run(
-                        [binary, "download", "--address", server.address, name, "--to", path, "--force"],
+                        [binary, "download", name, "--to", path, "--force",
+                         "--address", server.address],
                         check=True,
                         stdout=subprocess.DEVNULL,
                         timeout=60,

@@ -44,6 +44,7 @@ mod own_files;
 mod pages;
 mod process_memory;
 mod progress;
+mod randomness;
 mod reload;
 mod report;
 mod secrets;

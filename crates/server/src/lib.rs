@@ -85,7 +85,7 @@ use store::backup::BackupRoot;
 use store::blob::BlobConfig;
 use store::descriptors::DescriptorPlan;
 use store::durable::{CommitLoop, ConvertError, Durable, Mailbox, OpenError, Waker};
-use store::{CreateError, DatabaseConfig, FolderSecret, Kind, Refusal, Store};
+use store::{CreateError, FolderSecret, Kind, Refusal, Store};
 use wal::{Recovered, WriteError};
 
 use crate::account::Account;
@@ -376,33 +376,6 @@ impl Server {
     /// What came of the wish for an administrator's token.
     pub fn first_admin(&self) -> &FirstAdmin {
         &self.first_admin
-    }
-
-    /// Returns what brings the commits of its leader to a replica; `None`: it is none.
-    pub fn replica(&self) -> Option<Replica> {
-        let parts = &self.parts;
-        let is_replica = parts.shared.following.is_some();
-        let durable = parts.durable.as_ref().filter(|_| is_replica)?;
-        Some(Replica::new(
-            Arc::clone(durable),
-            Arc::clone(&parts.shared),
-            Arc::clone(&parts.time),
-            Arc::clone(&parts.settings.log),
-        ))
-    }
-
-    /// Has a database made if there is none of this name: before the server serves.
-    ///
-    /// # Errors
-    /// If it cannot be made.
-    pub fn ensure_database(&self, name: &str, config: &DatabaseConfig) -> Result<(), Refusal> {
-        let (parts, store) = (&self.parts, &self.parts.shared.store);
-        if store.database(name).is_some() {
-            return Ok(());
-        }
-        let mut batch = store.write_batch();
-        batch.create_database(0, name, config);
-        first_admin::commit(&mut batch, store, parts.durable.as_deref(), &parts.time)
     }
 
     /// Serves until it is stopped, and leaves the log closed. Returns whether everything that ran

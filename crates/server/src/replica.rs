@@ -7,8 +7,8 @@ use store::Store;
 use store::durable::{Durable, FollowError, FollowedGroups};
 
 use crate::clock::TimeSource;
-use crate::load_identities;
 use crate::settings::Log;
+use crate::{Server, load_identities};
 
 /// A server that follows another one, for the thread that does so.
 #[derive(Clone)]
@@ -58,5 +58,20 @@ impl Replica {
             load_identities(identities, store, now_ms, &*self.log);
         }
         Ok(report.sequence)
+    }
+}
+
+impl Server {
+    /// Returns what brings the commits of its leader to a replica; `None`: it is none.
+    pub fn replica(&self) -> Option<Replica> {
+        let parts = &self.parts;
+        let is_replica = parts.shared.following.is_some();
+        let durable = parts.durable.as_ref().filter(|_| is_replica)?;
+        Some(Replica::new(
+            Arc::clone(durable),
+            Arc::clone(&parts.shared),
+            Arc::clone(&parts.time),
+            Arc::clone(&parts.settings.log),
+        ))
     }
 }

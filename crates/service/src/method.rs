@@ -597,6 +597,7 @@ mod tests {
             Service::BrpcEcho,
             Service::SrpcBenchmark,
         ];
+        let administrates = [Service::Admin, Service::Replication];
         let echoes = [M::TkrzwEcho, M::TkrzwBeforeEcho];
         let as_the_request_says = [
             M::Batch,
@@ -614,7 +615,7 @@ mod tests {
                 _ if echoes.contains(&method) => Access::AnyRight,
                 _ if as_the_request_says.contains(&method) => Access::ReadOrWrite,
                 _ if READS.contains(&method) => Access::Read,
-                _ if method.service() == Service::Admin => Access::Administer,
+                _ if administrates.contains(&method.service()) => Access::Administer,
                 _ => Access::Write,
             };
             assert_eq!(method.entry().access, expected, "{method:?}");
@@ -640,6 +641,9 @@ mod tests {
             M::AdminSetRole,
             M::AdminListRoles,
             M::AdminDropRole,
+            M::ReplicationCopy,
+            M::ReplicationFollow,
+            M::ReplicationReadContent,
             M::TkrzwReplicate,
             M::TkrzwBeforeReplicate,
             M::TkrzwChangeMaster,
@@ -655,6 +659,28 @@ mod tests {
             assert_eq!(database == DatabaseName::Server, is_of_server, "{method:?}");
             let lists = method == M::AdminListDatabases;
             assert_eq!(database == DatabaseName::Readable, lists, "{method:?}");
+        }
+    }
+
+    #[test]
+    fn a_replica_leaves_to_its_leader_what_changes_something_there() {
+        for method in [
+            M::Put,
+            M::BlobUpload,
+            M::HttpBlobPut,
+            M::AdminCreateToken,
+            M::KvstoreCreate,
+        ] {
+            assert!(method.is_for_leader(), "{method:?}");
+        }
+        for method in [
+            M::Get,
+            M::Batch,
+            M::Watch,
+            M::AdminBackup,
+            M::ReplicationFollow,
+        ] {
+            assert!(!method.is_for_leader(), "{method:?}");
         }
     }
 
@@ -746,6 +772,7 @@ mod tests {
             "pelton.v1.Blob",
             "pelton.v1.Echo",
             "pelton.v1.KeyValue",
+            "pelton.v1.Replication",
             "tkrzw.DBMService",
             "tkrzw_rpc.DBMService",
         ];

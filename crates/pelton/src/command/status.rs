@@ -326,7 +326,8 @@ fn replica_line(replica: &ReplicaStatistics<'_>) -> String {
              {lag_ms} ms behind"
         ),
         (false, _) => format!(
-            "replica of {leader}: NOT CONNECTED, has everything up to sequence {sequence}: {problem}"
+            "replica of {leader}: NOT CONNECTED, has everything up to sequence {sequence}: \
+             {problem}"
         ),
     }
 }

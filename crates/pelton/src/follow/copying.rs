@@ -18,7 +18,7 @@ use wal::{LogConfig, LogId};
 
 use super::leader::{Leader, LeaderError, path_of};
 use crate::limits::{COPY_NAME_BYTES_MAX, COPY_SILENCE_MS, COPY_SYNC_BYTES, START_PROGRESS_MS};
-use crate::serve::random;
+use crate::randomness::random;
 use crate::settings::Settings;
 use crate::size::Size;
 use crate::time_source::SystemTimeSource;

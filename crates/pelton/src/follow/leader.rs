@@ -1,9 +1,12 @@
 //! The server that is followed, and connections to it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use client::tls::ClientTls;
 use client::{Address, CallError, Channel, ChannelOptions, Code, ConnectError, Credentials};
+
+use service::following::Following;
 
 use crate::arguments::TlsArguments;
 use crate::command::client_tls;
@@ -110,6 +113,11 @@ impl Leader {
     /// Returns where it is.
     pub fn address(&self) -> String {
         self.address.to_string()
+    }
+
+    /// Returns what tells others how it is followed.
+    pub fn following(&self) -> Arc<Following> {
+        Arc::new(Following::new(&self.address(), 0))
     }
 
     /// Connects to it.

@@ -1,5 +1,5 @@
-//! `pelton serve --follow`: a replica. Before the server starts, its folder gets a first copy; while
-//! it runs, a thread follows the log of the leader.
+//! `pelton serve --follow`: a replica. Before the server starts, its folder gets a first copy;
+//! while it runs, a thread follows the log of the leader.
 //!
 //! Design: docs/internals/replicas.md.
 

@@ -15,7 +15,7 @@ use super::copying::{COPY_FOLDER, copy, remove_folder};
 use super::leader::{Leader, LeaderError};
 use super::mark::ReplicaMark;
 use crate::exit::Failure;
-use crate::serve::random;
+use crate::randomness::random;
 use crate::settings::{FORMAT_FILE, Settings};
 use crate::time_source::SystemTimeSource;
 
@@ -38,21 +38,14 @@ pub fn prepare(settings: &Settings, leader: Option<&Leader>) -> Result<(), Failu
             folder.display()
         ))
     };
-    if !folder.exists() && leader.is_none() {
-        return Ok(());
-    }
-    let disk = match leader {
-        Some(_) => RealDisk::open_or_create(folder).map_err(failed)?,
-        None => RealDisk::open(folder).map_err(failed)?,
-    };
-    let mark = ReplicaMark::read(&disk).map_err(failed)?;
     let Some(leader) = leader else {
-        return match mark {
-            None => Ok(()),
-            Some(_) => Err(is_replica(folder)),
+        return match folder.join(REPLICA_MARK_NAME).exists() {
+            false => Ok(()),
+            true => Err(is_replica(folder)),
         };
     };
-    match mark {
+    let disk = RealDisk::open_or_create(folder).map_err(failed)?;
+    match ReplicaMark::read(&disk).map_err(failed)? {
         Some(ReplicaMark::Following) => return Ok(()),
         Some(_) => {}
         None if folder.join(FORMAT_FILE).exists() => return Err(is_server(folder)),
@@ -174,8 +167,8 @@ fn set_aside(folder: &Path) -> io::Result<()> {
 
 fn is_replica(folder: &Path) -> Failure {
     Failure::Failed(format!(
-        "the data folder {} is that of a replica: start it with --follow LEADER. `pelton backup` of \
-         the running replica and `pelton restore` make a server of its own of it",
+        "the data folder {} is that of a replica: start it with --follow LEADER. `pelton backup` \
+         of the running replica and `pelton restore` make a server of its own of it",
         folder.display()
     ))
 }

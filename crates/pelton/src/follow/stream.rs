@@ -22,20 +22,27 @@ use super::leader::{Leader, LeaderError, path_of};
 use super::mark::ReplicaMark;
 use super::renewal::Renewal;
 use crate::limits::{FOLLOW_BATCH_BYTES, FOLLOW_SILENCE_MS};
-use crate::serve::random;
+use crate::randomness::random;
 use crate::time_source::SystemTimeSource;
 
 /// Starts the thread.
 pub fn start(
     server: &Server,
-    (leader, following): (Leader, Arc<Following>),
+    leader: Leader,
     folder: PathBuf,
     renewal: Renewal,
 ) -> io::Result<()> {
-    let Some(replica) = server.replica() else {
+    let following = server.shared().following.clone();
+    let (Some(replica), Some(following)) = (server.replica(), following) else {
         return Ok(());
     };
     following.note_sequence(replica.sequence(), SystemTimeSource.wall_ms());
+    tracing::info!(
+        "a replica of {}, with everything up to sequence {}: writes are refused, and volatile \
+         databases are not replicated",
+        leader.address(),
+        replica.sequence()
+    );
     if let Err(error) = replica.store().discard_received() {
         tracing::warn!("contents of blobs that were begun cannot be removed: {error}");
     }

@@ -1,7 +1,5 @@
 //! What the server is started with, by the settings.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -29,6 +27,7 @@ use crate::exit::Failure;
 use crate::limits::MEMTABLES_IN_MEMORY_LIMIT;
 use crate::listen::ListenAddress;
 use crate::notify::Notifier;
+use crate::randomness::random;
 use crate::secrets;
 use crate::server_log::ServerLog;
 use crate::settings::Settings;
@@ -129,11 +128,6 @@ fn listeners(settings: &Settings, certificate: Option<&ServerCertificate>) -> Ve
             .map(|certificate| certificate.tls().clone()),
     };
     settings.addresses().iter().map(listen).collect()
-}
-
-/// The standard library's hasher is seeded by the system; what it makes of nothing is as random.
-pub fn random() -> u64 {
-    RandomState::new().build_hasher().finish()
 }
 
 fn storage(settings: &Settings, memory_limit_bytes: u64) -> Result<Storage, Failure> {

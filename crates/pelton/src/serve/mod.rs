@@ -17,7 +17,6 @@ use std::time::Duration;
 use net::{Address, THREAD_LIMITS};
 use server::{Server, TimeSource};
 use service::ServerInfo;
-use service::following::Following;
 
 use crate::activity;
 use crate::arguments::{Driver, ServeArguments};
@@ -40,7 +39,6 @@ use crate::tkrzw_server::{TkrzwPlan, log_file};
 use crate::watchdog::{self, Watchdog};
 use announce::announce;
 use config::config;
-pub use config::random;
 use failure::{leave_no_empty_folder, start_failure};
 use reach::Reach;
 use start_log::{
@@ -92,11 +90,7 @@ pub fn serve_as(
     let told = (&settings, certificate.as_ref());
     let mut config = config(told, memory_limit_bytes, &notifier, tkrzw)?;
     config.first_admin = init_admin.ask();
-    let leader = leader.map(|leader| {
-        let following = Arc::new(Following::new(&leader.address(), 0));
-        config.following = Some(Arc::clone(&following));
-        (leader, following)
-    });
+    config.following = leader.as_ref().map(Leader::following);
     let starting = start::watch(settings.folder());
     let started = server::start(config);
     drop(starting);
@@ -134,19 +128,34 @@ pub fn serve_as(
     );
     init_admin.tell(server.first_admin());
     log_start(&settings, &server, metrics_address);
-    let renewal = Renewal::default();
-    if let Some(leader) = leader
-        && let Some(folder) = settings.folder()
-    {
-        let started = follow::start(&server, leader, folder.to_owned(), renewal.clone());
-        started.map_err(|error| no_thread("that follows the leader", &error))?;
-    }
+    let renewal = begin_replication(&settings, leader, &server)?;
     let ended = run(server);
     drop(pid_file);
     match renewal.is_asked() {
         true => Err(Renewal::begin_anew()),
         false => ended,
     }
+}
+
+/// Removes copies for replicas that an earlier run has left, as the folder is locked by now, and
+/// begins to follow the leader, if there is one.
+fn begin_replication(
+    settings: &Settings,
+    leader: Option<Leader>,
+    server: &Server,
+) -> Result<Renewal, Failure> {
+    let renewal = Renewal::default();
+    let Some(folder) = settings.folder() else {
+        return Ok(renewal);
+    };
+    if let Err(error) = store::backup::remove_left_copies(folder) {
+        tracing::warn!("copies that were made for replicas stay, and take room: {error}");
+    }
+    if let Some(leader) = leader {
+        let started = follow::start(server, leader, folder.to_owned(), renewal.clone());
+        started.map_err(|error| no_thread("that follows the leader", &error))?;
+    }
+    Ok(renewal)
 }
 
 /// Puts into the log how the server runs, what it has found, and what an operator should look at.

@@ -43,6 +43,11 @@ pub const FORMAT_FILE: &str = "pelton-data";
 /// The rest is for connections, for the allocator's slack, and for whatever else runs there.
 const MEMORY_SHARE_PERCENT: u8 = 70;
 
+/// How long an upload that nobody continues is kept by default.
+const ABANDONED: Span = Span {
+    ms: store::blob::limits::ABANDONED_MS,
+};
+
 /// What a server runs with. Every value is checked.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -161,15 +166,16 @@ impl Settings {
 
     /// Flags and environment (which clap has put in order) over the file over the defaults.
     fn resolve(strong: &ServeArguments, file: &SettingsFile) -> Result<Settings, SettingsError> {
+        let given = &file.arguments;
         macro_rules! pick {
             ($name:ident) => {
-                strong
-                    .$name
-                    .clone()
-                    .or_else(|| file.arguments.$name.clone())
+                strong.$name.clone().or_else(|| given.$name.clone())
             };
         }
         let loops = net::LoopConfig::default();
+        let write_stall = Span {
+            ms: loops.write_stall_ms,
+        };
         let driver = pick!(driver).unwrap_or(Driver::EventLoop);
         let settings = Settings {
             listen: pick!(listen).map_or_else(default_listen, ListenAddresses::all),
@@ -197,9 +203,7 @@ impl Settings {
             follow_tls_server_name: pick!(follow_tls_server_name),
             backup_root: pick!(backup_root),
             blob_quota: pick!(blob_quota),
-            keep_uploads: pick!(keep_uploads).unwrap_or(Span {
-                ms: store::blob::limits::ABANDONED_MS,
-            }),
+            keep_uploads: pick!(keep_uploads).unwrap_or(ABANDONED),
             accept_loss: strong.accept_loss,
             driver,
             threads: pick!(threads).unwrap_or(match driver {
@@ -219,9 +223,7 @@ impl Settings {
             stream_window: pick!(stream_window),
             connection_window: pick!(connection_window),
             drain_timeout: pick!(drain_timeout).unwrap_or(Span { ms: loops.drain_ms }),
-            write_stall_timeout: pick!(write_stall_timeout).unwrap_or(Span {
-                ms: loops.write_stall_ms,
-            }),
+            write_stall_timeout: pick!(write_stall_timeout).unwrap_or(write_stall),
             unix_mode: pick!(unix_mode).unwrap_or(UnixMode(loops.unix_mode)),
             interop: pick!(interop).unwrap_or(false),
             kvstore_database: pick!(kvstore_database).unwrap_or_default(),

@@ -167,7 +167,7 @@ impl LoopHandler {
                 Some(Done::Swept { batch, failure }) => self.state.swept(batch, failure),
                 Some(Done::Log(read, commits)) => self.deliver_log(connections, read, commits),
                 Some(Done::Replica(read, piece)) => {
-                    self.deliver_replica(connections, read, piece);
+                    self.deliver_replica(connections, *read, piece);
                 }
                 None => debug_assert!(false, "what was prefetched is taken once"),
             }
@@ -201,10 +201,10 @@ impl LoopHandler {
     fn deliver_replica(
         &mut self,
         connections: &mut dyn Connections,
-        read: Box<ReplicaRead>,
+        read: ReplicaRead,
         piece: Result<ReplicaPiece, LogReadError>,
     ) {
-        let ReplicaRead { call, reading, .. } = *read;
+        let ReplicaRead { call, reading, .. } = read;
         if let Err(LogReadError::Failed(WatchError::Unreadable(why))) = &piece {
             let what = "what a server that follows this one asks for";
             self.state.tell_unread(what, why);

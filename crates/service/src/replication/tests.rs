@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use api::replication::{FollowRequest, FollowResponse, ReadContentRequest, RECORD_FORMAT};
+use api::replication::{FollowRequest, FollowResponse, RECORD_FORMAT, ReadContentRequest};
 use store::durable::CommitLoop;
 use store::log::FollowedGroup;
-use store::{DatabaseId, Mode, Store, StoreConfig};
+use store::{DatabaseId, Durability, Mode, Store, StoreConfig};
 use testkit::suite::{StandingClock, put};
 use wal::{LogConfig, LogId};
 
@@ -29,7 +29,9 @@ impl Logged {
             secret: 8,
         };
         let disk = Arc::new(testkit::simulated_disk(1));
-        let opened = Store::open(StoreConfig::new(1), disk, &LogConfig::new(id, 1));
+        let mut config = StoreConfig::new(1);
+        config.default_database.durability = Durability::Synced;
+        let opened = Store::open(config, disk, &LogConfig::new(id, 1));
         let opened = opened.expect("an empty disk is well");
         Logged {
             rounds: CommitLoop::new(opened.committer),
@@ -78,7 +80,14 @@ fn received(fake: &mut Fake, shared: &Shared) -> (Vec<FollowedGroup>, usize) {
         };
         messages += 1;
         let response = FollowResponse::decode(&message).expect("it is a response");
-        assert_eq!(response.durable_sequence, shared.store.log_statistics().expect("there is a log").durable_sequence);
+        assert_eq!(
+            response.durable_sequence,
+            shared
+                .store
+                .log_statistics()
+                .expect("there is a log")
+                .durable_sequence
+        );
         let Some(part) = response.group else { continue };
         assert!(part.data.len() <= REPLICATION_PART_BYTES);
         body.extend_from_slice(part.data);
@@ -104,7 +113,11 @@ fn whoever_follows_gets_each_group_once_and_large_ones_in_parts() {
     server.put(b"key", b"value");
     let mut fake = server.follow(&request(&history_id, 0));
     let (groups, messages) = received(&mut fake, &server.shared);
-    assert_eq!(messages, 1 + groups.len(), "first it is told where the server stands");
+    assert_eq!(
+        messages,
+        1 + groups.len(),
+        "first it is told where the server stands"
+    );
     let mut last = groups.last().expect("something was written").last_sequence;
     assert_eq!(groups.first().map(|group| group.first_sequence), Some(1));
     for bytes in [10, 3 * REPLICATION_PART_BYTES] {
@@ -137,7 +150,10 @@ fn what_a_peer_does_not_take_is_counted_and_sent_later() {
     fake.actions.sends_left = usize::MAX;
     fake.writable(&server.shared);
     let (groups, _) = received(&mut fake, &server.shared);
-    assert_eq!(groups.last().map(|group| group.last_sequence), Some(server.rounds.log_sequence()));
+    assert_eq!(
+        groups.last().map(|group| group.last_sequence),
+        Some(server.rounds.log_sequence())
+    );
 }
 
 #[test]

@@ -56,8 +56,9 @@ pub struct Restored {
 }
 
 /// Makes a data folder of a backup: every commit up to the cut, none behind it, and a new history.
-/// `target` is empty, but for the mark of a replica, and the caller's; when this fails nothing of the backup is left in it, or the
-/// error says that something is, and no server takes it. What others have put there stays.
+/// `target` is empty, but for the mark of a replica, and the caller's; when this fails nothing of
+/// the backup is left in it, or the error says that something is, and no server takes it. What
+/// others have put there stays.
 ///
 /// Everything is read and checked as it is copied, and then opened as a server would open it.
 pub fn restore(
@@ -240,12 +241,10 @@ impl Restoring<'_> {
         };
         let mut rounds = CommitLoop::new(committer);
         // Who follows another server has its identities.
-        let keeps_identities = self.config.log.follows;
-        if !keeps_identities {
-            remove_identities(&store, &rounds);
-        }
+        let has_none = !self.config.log.follows;
+        remove_identities(&store, &rounds, has_none);
         while rounds.round(clock) {}
-        if !keeps_identities && has_identities(&store) {
+        if has_none && has_identities(&store) {
             let why = "the tokens that the log of the backup names cannot be removed";
             return Err(device(&**self.target, "", io::Error::other(why)));
         }
@@ -310,9 +309,10 @@ fn remove_blobs(disk: &dyn Disk) -> io::Result<()> {
     removed.0
 }
 
-/// Has the identities removed that the log of a backup has made while that was written.
-fn remove_identities(store: &Store, rounds: &CommitLoop) {
-    if !has_identities(store) {
+/// Has the identities removed that the log of a backup has made while that was written, if the
+/// folder is to have none.
+fn remove_identities(store: &Store, rounds: &CommitLoop, has_none: bool) {
+    if !has_none || !has_identities(store) {
         return;
     }
     let mailbox = rounds.register(Box::new(|| {}));

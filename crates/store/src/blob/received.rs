@@ -77,7 +77,7 @@ impl ReceivedContent {
         self.file.write_all_at(bytes, self.written_bytes)?;
         self.written_bytes += bytes.len() as u64;
         self.unsynced_bytes += bytes.len() as u64;
-        if self.unsynced_bytes >= limits::SYNC_BYTES as u64 {
+        if self.unsynced_bytes >= limits::SYNC_BYTES {
             self.unsynced_bytes = 0;
             self.file.sync()?;
         }

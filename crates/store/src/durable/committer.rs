@@ -5,8 +5,10 @@
 //! [sync](SyncPlan), when to make a [snapshot](SnapshotPlan) and how a
 //! [conversion](Conversions) goes on.
 
+mod following;
+mod shown;
+
 use std::sync::Arc;
-use std::sync::mpsc::SyncSender;
 
 use wal::disk::{Disk, FolderLock};
 use wal::limits::SEQUENCE_RESERVE;
@@ -17,7 +19,7 @@ use wal::{
 use super::conversion::{Conversions, Leftover};
 use super::event::Event;
 use super::folder::FolderFile;
-use super::followed::{FollowError, FollowReport, Followed, FollowedGroups};
+use super::followed::{FollowError, Followed};
 use super::group_builder::GroupBuilder;
 use super::pending::Rule;
 use super::places::Places;
@@ -34,7 +36,6 @@ use crate::garbage::Garbage;
 use crate::index::Index;
 use crate::keep_log::KeepLog;
 use crate::limits;
-use crate::log_statistics::LogStatistics;
 use crate::outcome::{Outcomes, Refusal};
 use crate::snapshot::{Header, SnapshotError, SnapshotReport};
 use crate::store::Store;
@@ -152,36 +153,6 @@ impl DurableCommitter {
         committer
     }
 
-    /// Lets those who ask see how the log is now.
-    fn show_statistics(&self) {
-        let log = self.log();
-        if let Some(tail) = self.store.log_tail() {
-            tail.set_extent(log.extent());
-            if log.synced_end().is_some() && tail.set_durable(log.extent()) {
-                self.store.note_durable();
-            }
-        }
-        let work = log.work();
-        self.store.set_log_statistics(LogStatistics {
-            segment_bytes: log.segment_bytes(),
-            segments: log.segments(),
-            written_sequence: log.written().sequence,
-            durable_sequence: log.durable().sequence,
-            groups: work.groups,
-            records: work.records,
-            group_bytes: work.bytes,
-            syncs: work.syncs,
-            sync_durations: self.syncs.durations(),
-            snapshot_sequence: self.snapshots.sequence(),
-            snapshot_bytes: self.snapshots.file_bytes(),
-            snapshots_made: self.snapshots.made(),
-            snapshots_failed: self.snapshots.failures(),
-            is_full: self.is_full(),
-            is_not_ready: self.segments.shortage() == Some(Refusal::LogNotReady),
-            has_failed: self.failed,
-        });
-    }
-
     /// The store.
     pub fn store(&self) -> &Store {
         &self.store
@@ -233,49 +204,6 @@ impl DurableCommitter {
             let written_sequence = self.log().written().sequence;
             self.groups.add_mark(self.last_sequence(), written_sequence);
         }
-    }
-
-    /// Takes over what a leader has decided: the groups go into the log and the indexes of this
-    /// replica.
-    pub(super) fn submit_followed(
-        &mut self,
-        groups: FollowedGroups,
-        answer: SyncSender<Result<FollowReport, FollowError>>,
-    ) {
-        self.followed.submit(groups, answer);
-    }
-
-    fn decide_followed(&mut self) {
-        if !self.followed.is_pending() {
-            return;
-        }
-        let (used_bytes, limit_bytes) =
-            (self.store.memory_bytes(), self.store.memory_limit_bytes());
-        if self.failed {
-            self.followed.fail(FollowError::Refused(Refusal::LogFailed));
-        } else if used_bytes > limit_bytes {
-            self.followed.fail(FollowError::Memory {
-                used_bytes,
-                limit_bytes,
-            });
-        }
-        let written_sequence = self.log().written().sequence;
-        let (groups, trees, store) = (&mut self.groups, &self.trees, &self.store);
-        let added = (self.followed).add_groups(written_sequence, &mut |group, gone, effects| {
-            store.clock_ms(group.wall_ms);
-            groups.follow(group, gone, trees, effects)
-        });
-        if let Err(error) = added {
-            self.followed.fail(error);
-            self.groups
-                .refuse(Refusal::Replica, Refusal::Replica, &Rule::ALL);
-        }
-    }
-
-    /// What was followed is visible, and contents of blobs that it has replaced go.
-    fn publish_followed(&mut self) {
-        let sequence = self.followed.publish(self.store.blobs());
-        self.store.skip_sequences(sequence);
     }
 
     /// Why no commit at all can be decided.

@@ -104,6 +104,14 @@ impl FollowedEffects {
     }
 }
 
+/// Adds a group to that of the committer, with the numbers of contents that are gone; returns
+/// whether another one may be added.
+type AddGroup<'a> = &'a mut dyn FnMut(
+    &FollowedGroup,
+    &BTreeSet<u64>,
+    &mut FollowedEffects,
+) -> Result<bool, FollowError>;
+
 /// What a committer has to follow.
 #[derive(Debug, Default)]
 pub(super) struct Followed {
@@ -141,15 +149,11 @@ impl Followed {
         });
     }
 
-    /// Has groups added by `add`, which says whether more may be, until none are left.
+    /// Has groups added by `add` as long as more may be, until none are left.
     pub(super) fn add_groups(
         &mut self,
         written_sequence: u64,
-        add: &mut dyn FnMut(
-            &FollowedGroup,
-            &BTreeSet<u64>,
-            &mut FollowedEffects,
-        ) -> Result<bool, FollowError>,
+        add: AddGroup<'_>,
     ) -> Result<(), FollowError> {
         let Some(submitted) = &mut self.submitted else {
             return Ok(());

@@ -1,4 +1,5 @@
-//! Reading whole groups of the log, as far as it is on the device, for servers that follow this one.
+//! Reading whole groups of the log, as far as it is on the device, for servers that follow this
+//! one.
 
 use std::sync::Arc;
 
@@ -165,7 +166,8 @@ impl GroupReading {
         };
         let mut skipped_bytes = 0;
         if header.first_sequence <= self.position {
-            // The log that it was read from before has other groups: they end with the same commits.
+            // The log that it was read from before has other groups, which end with the same
+            // commits.
             let mut is_there = false;
             for record in group.records() {
                 let unreadable =

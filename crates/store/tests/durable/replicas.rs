@@ -101,7 +101,10 @@ fn a_replica_has_what_its_leader_has_whatever_happens_to_either() {
     for seed in 0..12 {
         let mut random = Random::new(seed);
         println!("{random:?}");
-        let (disk, own) = (testkit::simulated_disk(seed), testkit::simulated_disk(seed + 99));
+        let (disk, own) = (
+            testkit::simulated_disk(seed),
+            testkit::simulated_disk(seed + 99),
+        );
         let (mut leader, mut replica) = (Client::open(&disk), Replica::open(&own));
         let mut compared = 0;
         for turn in Planner::new(seed).plan(600) {
@@ -182,7 +185,10 @@ fn a_replica_decides_nothing() {
         while replica.rounds.round(&mut replica.clock) {}
         let mut outcomes = Outcomes::new();
         assert!(mailbox.take(&mut outcomes));
-        assert_eq!(outcomes.get(0).decision, Decision::Refused(Refusal::Replica));
+        assert_eq!(
+            outcomes.get(0).decision,
+            Decision::Refused(Refusal::Replica)
+        );
         assert_eq!(replica.rounds.log_sequence(), 0);
         replica.store.sweep(u64::MAX / 2, &mut batch);
         assert_eq!((batch.len(), replica.store.sweep_due_ms()), (0, u64::MAX));
@@ -265,7 +271,10 @@ fn what_is_not_there_is_said() {
 #[test]
 fn a_restored_copy_goes_on_with_the_log_of_its_leader() {
     for seed in 0..4 {
-        let (disk, own) = (testkit::simulated_disk(seed), testkit::simulated_disk(seed + 50));
+        let (disk, own) = (
+            testkit::simulated_disk(seed),
+            testkit::simulated_disk(seed + 50),
+        );
         let place = testkit::simulated_disk(seed + 90);
         let mut leader = Client::open(&disk);
         let turns = Planner::new(seed).plan(300);
@@ -294,7 +303,10 @@ fn a_restored_copy_goes_on_with_the_log_of_its_leader() {
         assert_eq!(restored.history_id, history_id, "that of the leader");
         drop(target);
         let mut replica = Replica::open(&own);
-        assert_eq!(replica.rounds.log_sequence(), restored.manifest.cut.sequence);
+        assert_eq!(
+            replica.rounds.log_sequence(),
+            restored.manifest.cut.sequence
+        );
         for turn in late {
             leader.commit(turn, 0..turn.commits.len());
             let taken = replica.take_from(&leader.durable.store, 1 << 12);
