@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 
 /// Whether the program is to begin anew when its server has stopped.
 #[derive(Clone, Debug, Default)]
@@ -17,13 +17,16 @@ impl Renewal {
         self.0.store(true, Ordering::SeqCst);
     }
 
-    /// Returns whether that was asked for.
-    pub fn is_asked(&self) -> bool {
-        self.0.load(Ordering::SeqCst)
+    /// Returns how the server has ended, unless the program is to begin anew.
+    pub fn end(&self, ended: Result<Exit, Failure>) -> Result<Exit, Failure> {
+        match self.0.load(Ordering::SeqCst) {
+            true => Err(Renewal::begin_anew()),
+            false => ended,
+        }
     }
 
     /// Begins anew: the same program with the same arguments in this process.
-    pub fn begin_anew() -> Failure {
+    fn begin_anew() -> Failure {
         let mut words = std::env::args_os();
         // The file itself may have been replaced since.
         let mut program = Command::new("/proc/self/exe");

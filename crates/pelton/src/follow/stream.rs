@@ -26,12 +26,7 @@ use crate::randomness::random;
 use crate::time_source::SystemTimeSource;
 
 /// Starts the thread.
-pub fn start(
-    server: &Server,
-    leader: Leader,
-    folder: PathBuf,
-    renewal: Renewal,
-) -> io::Result<()> {
+pub fn start(server: &Server, leader: Leader, folder: PathBuf, renewal: Renewal) -> io::Result<()> {
     let following = server.shared().following.clone();
     let (Some(replica), Some(following)) = (server.replica(), following) else {
         return Ok(());

@@ -81,11 +81,11 @@ pub fn serve_as(
     })?;
     let notifier = Arc::new(notifier);
     let memory_limit_bytes = memory::prepare(&settings)?;
-    let leader = Leader::of(&settings)?;
     let had_folder = settings.folder().is_some_and(Path::exists);
     let metrics = settings.metrics_listen.as_ref().map(bind_metrics);
     let metrics = metrics.transpose()?;
     let certificate = ServerCertificate::load(&settings)?;
+    let leader = Leader::of(&settings)?;
     follow::prepare(&settings, leader.as_ref())?;
     let told = (&settings, certificate.as_ref());
     let mut config = config(told, memory_limit_bytes, &notifier, tkrzw)?;
@@ -131,10 +131,7 @@ pub fn serve_as(
     let renewal = begin_replication(&settings, leader, &server)?;
     let ended = run(server);
     drop(pid_file);
-    match renewal.is_asked() {
-        true => Err(Renewal::begin_anew()),
-        false => ended,
-    }
+    renewal.end(ended)
 }
 
 /// Removes copies for replicas that an earlier run has left, as the folder is locked by now, and

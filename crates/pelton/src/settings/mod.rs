@@ -173,9 +173,7 @@ impl Settings {
             };
         }
         let loops = net::LoopConfig::default();
-        let write_stall = Span {
-            ms: loops.write_stall_ms,
-        };
+        let span = |ms| Span { ms };
         let driver = pick!(driver).unwrap_or(Driver::EventLoop);
         let settings = Settings {
             listen: pick!(listen).map_or_else(default_listen, ListenAddresses::all),
@@ -223,7 +221,7 @@ impl Settings {
             stream_window: pick!(stream_window),
             connection_window: pick!(connection_window),
             drain_timeout: pick!(drain_timeout).unwrap_or(Span { ms: loops.drain_ms }),
-            write_stall_timeout: pick!(write_stall_timeout).unwrap_or(write_stall),
+            write_stall_timeout: pick!(write_stall_timeout).unwrap_or(span(loops.write_stall_ms)),
             unix_mode: pick!(unix_mode).unwrap_or(UnixMode(loops.unix_mode)),
             interop: pick!(interop).unwrap_or(false),
             kvstore_database: pick!(kvstore_database).unwrap_or_default(),
