@@ -107,7 +107,7 @@ fn a_replica_has_what_its_leader_has_whatever_happens_to_either() {
         );
         let (mut leader, mut replica) = (Client::open(&disk), Replica::open(&own));
         let mut compared = 0;
-        for turn in Planner::new(seed).plan(600) {
+        for turn in Planner::new(seed).plan(4_000) {
             leader.sweep(turn.now_ms);
             leader.commit(&turn, 0..turn.commits.len());
             if random.once_in(3) {
@@ -148,7 +148,7 @@ fn a_replica_of_a_replica_can_go_on_with_the_first_leader_and_back() {
         let mut leader = Client::open(&disks[0]);
         let mut middle = Replica::open(&disks[1]);
         let mut last = Replica::open(&disks[2]);
-        for turn in Planner::new(seed).plan(400) {
+        for turn in Planner::new(seed).plan(1_500) {
             leader.commit(&turn, 0..turn.commits.len());
             if random.once_in(3) {
                 let taken = middle.take_from(&leader.durable.store, 1 << random.below(18));
