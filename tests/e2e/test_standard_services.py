@@ -72,6 +72,7 @@ def test_reflection_lists_the_services(reflect):
     names = {service.name for service in reflect(list_services="").list_services_response.service}
     assert {
         "pelton.v1.KeyValue",
+        "pelton.v1.Replication",
         "pelton.v1.Echo",
         "grpc.health.v1.Health",
         "grpc.reflection.v1.ServerReflection",

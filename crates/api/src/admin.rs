@@ -242,6 +242,27 @@ protobuf::message! {
         /// --blob-quota: blob_bytes that each database may have; 0 = as the disk has room, or a
         /// server without a data folder.
         13 blob_quota_bytes: uint64,
+        /// Of a replica: how it follows its leader. Absent from a server of its own.
+        14 replica: message ReplicaStatistics<'a>,
+        /// Servers that follow this one.
+        15 followers: uint64,
+    }
+
+    /// How a replica follows its leader.
+    pub struct ReplicaStatistics<'a> = "pelton.v1.StatisticsResponse.Replica" {
+        /// The address of the leader.
+        1 leader: string,
+        /// There is a stream of the log of the leader.
+        2 connected: bool,
+        /// Everything up to this sequence is on the device here, and visible.
+        3 sequence: uint64,
+        /// The same of the leader, as it said last.
+        4 leader_sequence: uint64,
+        /// For how long the replica has not had everything that the leader has; 0 = it has.
+        /// Without a connection it is not known what the leader has, and this grows.
+        5 lag_ms: uint64,
+        /// Why it does not follow now; empty: it does.
+        6 problem: string,
     }
 
     /// The log of all durable databases.

@@ -28,6 +28,7 @@ pub mod keyvalue;
 pub mod kvstore;
 mod method;
 pub mod reflection;
+pub mod replication;
 pub mod rpc;
 pub mod srpc_benchmark;
 pub mod tkrzw;

@@ -17,6 +17,9 @@ use crate::exit::Failure;
 use crate::output::note;
 use crate::settings::TOKEN_VARIABLE;
 
+/// The variable with the token with which a replica calls its leader.
+pub const FOLLOW_TOKEN_VARIABLE: &str = "PELTON_FOLLOW_TOKEN";
+
 /// Bytes of a file that are read for a token, which has 50.
 const FILE_BYTES_MAX: u64 = 4096;
 

@@ -180,6 +180,42 @@ pub const STDOUT_WAIT_MS: u64 = 5_000;
 /// writing also where the log has just been shortened.
 pub const KEEP_LOG_BYTES: u64 = 64 * 1024 * 1024;
 
+/// The first wait before a leader is tried again, and the longest one.
+pub const FOLLOW_FIRST_WAIT_MS: u64 = 100;
+
+/// A leader that restarts is back within seconds: a replica should not be far behind that, and many
+/// of them should not keep it busy.
+pub const FOLLOW_LONGEST_WAIT_MS: u64 = 5_000;
+
+/// How long connecting to a leader may take.
+pub const FOLLOW_CONNECT_MS: u64 = 5_000;
+
+/// How long a leader may say nothing that tells where it stands every second: then another
+/// connection is looked for.
+pub const FOLLOW_SILENCE_MS: u64 = 10_000;
+
+/// The largest message that is taken from a leader: some times what it sends at once.
+pub const FOLLOW_MESSAGE_BYTES_MAX: usize = 4 << 20;
+
+/// Bytes of groups that have come, and go into the log of a replica together, with one sync: what a
+/// group of its own may have. A single group may be larger.
+pub const FOLLOW_BATCH_BYTES: usize = 4 << 20;
+
+/// The largest group that is taken from a leader: more than a group with the largest value can
+/// have.
+pub const FOLLOWED_GROUP_BYTES_MAX: u64 = 3 << 29;
+
+/// How long a leader may say nothing while it makes a copy: others may come before it, for a
+/// minute.
+pub const COPY_SILENCE_MS: u64 = 120_000;
+
+/// Bytes of a file of a copy that are written before they are synced: the device is kept busy, and
+/// others need not wait for long.
+pub const COPY_SYNC_BYTES: u64 = 8 << 20;
+
+/// Longest name of a file in a copy.
+pub const COPY_NAME_BYTES_MAX: usize = 200;
+
 /// Databases of one `pelton tkrzw-server`: as many as tkrzw_server takes.
 pub const TKRZW_DATABASES: usize = 200;
 

@@ -12,7 +12,10 @@ use service::{
     Status, Task, TaskRefusal, Topic, Wakeups,
 };
 use store::blob::{Sealed, Work};
-use store::{ChangeNews, Commit, Condition, DatabaseConfig, DatabaseId, LogReading, Mode, Source};
+use store::{
+    ChangeNews, Commit, Condition, DatabaseConfig, DatabaseId, LogReading, Mode, ReplicaReading,
+    Source,
+};
 use wire::SharedBytes;
 
 use crate::admission::Admission;
@@ -29,7 +32,7 @@ use crate::settings::{FailedCall, Settings};
 use crate::stream::StreamHandle;
 use crate::tasks::{LoopTasks, TaskCaller, TaskHandle};
 use crate::waiting_request::WaitingRequest;
-use crate::watchers::{LogRead, Watchers};
+use crate::watchers::{LogRead, ReplicaRead, Watchers};
 use crate::wrong_tokens::WrongTokens;
 
 /// What the steps of the calls of a loop work with.
@@ -507,6 +510,15 @@ impl Wakeups for CallStep<'_> {
             bytes,
         };
         self.context.watchers.read_log(read);
+    }
+
+    fn read_replica(&mut self, reading: ReplicaReading, bytes: usize) {
+        let read = ReplicaRead {
+            call: self.id,
+            reading,
+            bytes,
+        };
+        self.context.watchers.read_replica(read);
     }
 
     fn step_later(&mut self) {

@@ -6,12 +6,12 @@ use service::identities::{FIRST_ADMIN, Token, UsableBindings};
 use service::limits::IDENTITIES_MAX;
 use service::{Code, Shared};
 use store::durable::Durable;
-use store::{Decision, Outcomes, Refusal, Store, WriteBatch};
+use store::{DatabaseConfig, Decision, Outcomes, Refusal, Store, WriteBatch};
 
 use crate::audit_record::{AuditCaller, AuditEvent, AuditRecord};
 use crate::clock::TimeSource;
 use crate::storage::Unticked;
-use crate::{Log, StartError, load_identities};
+use crate::{Log, Server, StartError, load_identities};
 
 /// Where the token of the first administrator comes from: asked only if there is none. What it has
 /// written somewhere must be there before the server knows the token.
@@ -133,6 +133,22 @@ pub(crate) fn check_key(
          tokens have become invalid, until each is rotated"
     ));
     Ok(())
+}
+
+impl Server {
+    /// Has a database made if there is none of this name: before the server serves.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn ensure_database(&self, name: &str, config: &DatabaseConfig) -> Result<(), Refusal> {
+        let (parts, store) = (&self.parts, &self.parts.shared.store);
+        if store.database(name).is_some() {
+            return Ok(());
+        }
+        let mut batch = store.write_batch();
+        batch.create_database(0, name, config);
+        commit(&mut batch, store, parts.durable.as_deref(), &parts.time)
+    }
 }
 
 /// Has commits carried out, and waits until they are on the device.

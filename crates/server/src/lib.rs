@@ -45,6 +45,7 @@ mod peer_identity;
 mod plain;
 mod pulse;
 mod readers;
+mod replica;
 mod rpc_connection;
 mod settings;
 mod storage;
@@ -64,12 +65,14 @@ mod watchers;
 mod write_path;
 mod wrong_tokens;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use net::{
     Address, BindError, CountersReader, Ended, LoopConfig, LoopStart, Loops, RunError, StopHandle,
     THREAD_LIMITS,
 };
+use service::following::Following;
 use service::identities::{DrawToken, Identities, TokenKey, UsableBindings};
 use service::limits::{ANSWER_BYTES, ANSWER_BYTES_MAX};
 use service::method::served;
@@ -82,7 +85,7 @@ use store::backup::BackupRoot;
 use store::blob::BlobConfig;
 use store::descriptors::DescriptorPlan;
 use store::durable::{CommitLoop, ConvertError, Durable, Mailbox, OpenError, Waker};
-use store::{CreateError, DatabaseConfig, FolderSecret, Kind, Refusal, Store};
+use store::{CreateError, FolderSecret, Kind, Refusal, Store};
 use wal::{Recovered, WriteError};
 
 use crate::account::Account;
@@ -98,6 +101,7 @@ use crate::event_loop::{LoopHandler, LoopParts, LoopRole, LoopState};
 pub use crate::first_admin::{AskForToken, FirstAdmin, FirstAdminError};
 pub use crate::pulse::{Pulse, Turns};
 use crate::readers::{LoopReaders, Pool, Readers};
+pub use crate::replica::Replica;
 use crate::settings::Settings;
 pub use crate::settings::{Detail, FailedCall, Log, Silent};
 use crate::storage::Opening;
@@ -146,6 +150,11 @@ pub struct Config {
     pub blobs: BlobConfig,
     /// Where backups are made; `None`: nowhere, they are refused.
     pub backup_root: Option<BackupRoot>,
+    /// Of a replica: whom it follows. Then [`Server::replica`] is what brings its commits.
+    pub following: Option<Arc<Following>>,
+    /// The data folder on the file system, in which copies for servers are made that follow this
+    /// one; `None`: they are refused.
+    pub data: Option<PathBuf>,
     /// Whether it is counted how long calls take ([`service::figures::Totals::took`]): a reading of
     /// the clock for each tick.
     pub time_calls: bool,
@@ -369,20 +378,6 @@ impl Server {
         &self.first_admin
     }
 
-    /// Has a database made if there is none of this name: before the server serves.
-    ///
-    /// # Errors
-    /// If it cannot be made.
-    pub fn ensure_database(&self, name: &str, config: &DatabaseConfig) -> Result<(), Refusal> {
-        let (parts, store) = (&self.parts, &self.parts.shared.store);
-        if store.database(name).is_some() {
-            return Ok(());
-        }
-        let mut batch = store.write_batch();
-        batch.create_database(0, name, config);
-        first_admin::commit(&mut batch, store, parts.durable.as_deref(), &parts.time)
-    }
-
     /// Serves until it is stopped, and leaves the log closed. Returns whether everything that ran
     /// had ended by itself.
     ///
@@ -544,11 +539,13 @@ impl ServerParts {
             figures,
             answer_bytes_max: answer_bytes_max(account.limit_bytes()),
             settings: config.services,
+            following: config.following,
         };
         let jobs = StorageJobs {
             store: shared.store.clone(),
             durable: durable.clone(),
             root: config.backup_root,
+            data: config.data,
             time: Arc::clone(&config.time),
             server: format!("{} {}", config.server.name, config.server.version),
             log: Arc::clone(&config.log),

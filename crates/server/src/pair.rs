@@ -527,6 +527,8 @@ pub(crate) fn config(log: Arc<dyn Log>, time: Arc<dyn TimeSource>) -> Config {
         storage: Storage::Volatile { history_id: 7 },
         blobs: Default::default(),
         backup_root: None,
+        following: None,
+        data: None,
         time_calls: true,
         anonymous: vec![Rights::everything()],
     }

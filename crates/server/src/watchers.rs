@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use store::{ChangeNews, ChangeWaker, LogReading, Store};
+use store::{ChangeNews, ChangeWaker, LogReading, ReplicaReading, Store};
 
 use crate::SharedWaker;
 use crate::call_id::CallId;
@@ -21,6 +21,19 @@ pub(crate) struct Watchers {
     begins_anew: bool,
     /// What is to be read from the log in this tick.
     log_reads: Vec<LogRead>,
+    /// What is to be read in this tick for servers that follow this one.
+    replica_reads: Vec<ReplicaRead>,
+}
+
+/// Something that is to be read for a call of a server that follows this one.
+#[derive(Debug)]
+pub(crate) struct ReplicaRead {
+    /// Who asks.
+    pub call: CallId,
+    /// What is read.
+    pub reading: ReplicaReading,
+    /// About so many bytes.
+    pub bytes: usize,
 }
 
 /// Commits that are to be read from the log for a call.
@@ -64,6 +77,16 @@ impl Watchers {
         self.log_reads.pop()
     }
 
+    /// Has something read for a server that follows this one, in this tick.
+    pub fn read_replica(&mut self, read: ReplicaRead) {
+        self.replica_reads.push(read);
+    }
+
+    /// Takes one of these.
+    pub fn take_replica_read(&mut self) -> Option<ReplicaRead> {
+        self.replica_reads.pop()
+    }
+
     /// Looks whether databases have changed that calls watch. Returns whether some calls are to be
     /// asked for.
     #[inline]
@@ -89,7 +112,7 @@ impl Watchers {
 
     /// Whether some calls have yet to be looked at.
     pub fn has_waiting(&self) -> bool {
-        self.next.is_some() || !self.log_reads.is_empty()
+        self.next.is_some() || !self.log_reads.is_empty() || !self.replica_reads.is_empty()
     }
 
     /// Returns the next call whose database has changed since it was last returned. Those that do

@@ -9,7 +9,9 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use store::blob::{Sealed, Work};
-use store::{ChangeNews, Commit, Condition, DatabaseConfig, DatabaseId, LogReading, Mode};
+use store::{
+    ChangeNews, Commit, Condition, DatabaseConfig, DatabaseId, LogReading, Mode, ReplicaReading,
+};
 
 use crate::identities::{Identity, Proof};
 use crate::message_parts::MessageParts;
@@ -282,6 +284,10 @@ pub trait Wakeups {
     /// Has commits of about so many bytes read from the log, beside the loop;
     /// `CallSteps::log_read` follows.
     fn read_log(&mut self, reading: LogReading, bytes: usize);
+
+    /// Has a piece of about so many bytes read for a server that follows this one, beside the loop;
+    /// `CallSteps::replica_read` follows.
+    fn read_replica(&mut self, reading: ReplicaReading, bytes: usize);
 
     /// Asks for `CallSteps::woken` within the time that a tick has for long work: for a step that
     /// takes long and cannot be cut.

@@ -5,9 +5,14 @@
 //! steps and never blocks. Once it has called [`Responses::respond`] or [`Responses::finish`] it is
 //! over: the layer above drops it and brings it nothing more.
 
+use std::sync::Arc;
+
 use store::blob::News;
 use store::tree::ReadPlan;
-use store::{CommitOutcome, LogReadError, LogReading, NextCommits, ReadView, Store};
+use store::{
+    CommitOutcome, LogReadError, LogReading, NextCommits, ReadView, ReplicaPiece, ReplicaReading,
+    Store,
+};
 
 use crate::actions::RequestFlow;
 #[cfg(doc)]
@@ -15,6 +20,7 @@ use crate::actions::{
     Actions, Administration, BlobAccess, CallClock, DatabaseAccess, Responses, SendRoom, Wakeups,
 };
 use crate::figures::Figures;
+use crate::following::Following;
 use crate::identities::{DrawToken, Identities};
 use crate::serving::Registry;
 use crate::settings::ServiceSettings;
@@ -60,6 +66,8 @@ pub struct Shared {
     pub answer_bytes_max: u64,
     /// How the services are to be.
     pub settings: ServiceSettings,
+    /// Of a replica: whom it follows, and how far it has come.
+    pub following: Option<Arc<Following>>,
 }
 
 /// Who this server is.
@@ -116,6 +124,16 @@ pub trait CallSteps<A> {
 
     /// What [`BlobAccess::blob`] asked for is done, or another stream has taken an upload over.
     fn blob(&mut self, _news: News, _shared: &Shared, _actions: &mut A) {}
+
+    /// What [`Wakeups::read_replica`] asked for was read, or not.
+    fn replica_read(
+        &mut self,
+        _reading: ReplicaReading,
+        _read: Result<ReplicaPiece, LogReadError>,
+        _shared: &Shared,
+        _actions: &mut A,
+    ) {
+    }
 
     /// What [`Wakeups::read_log`] asked for was read, or not.
     fn log_read(

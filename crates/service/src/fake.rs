@@ -9,8 +9,8 @@ use bytes::Bytes;
 use store::blob::{News, Sealed, Work};
 use store::{
     ChangeNews, Clock, Commit, CommitOutcome, Condition, DatabaseConfig, DatabaseId, FolderSecret,
-    LogReadError, LogReading, Mode, NextCommits, Outcomes, ReadView, Store, StoreConfig,
-    WriteBatch,
+    LogReadError, LogReading, Mode, NextCommits, Outcomes, ReadView, ReplicaReading, Store,
+    StoreConfig, WriteBatch,
 };
 
 use crate::actions::{
@@ -55,6 +55,7 @@ pub(crate) fn shared() -> Shared {
             interop: true,
             ..ServiceSettings::default()
         },
+        following: None,
     }
 }
 
@@ -129,6 +130,8 @@ pub(crate) struct Recorder {
     pub watched: Option<ChangeNews>,
     /// What is to be read from the log, and how many bytes of it.
     pub log_reading: Option<(LogReading, usize)>,
+    /// What is to be read for a server that follows.
+    pub replica_reading: Option<(ReplicaReading, usize)>,
     pub is_held: bool,
     pub echoes_attachment: bool,
     pub now_ns: u64,
@@ -460,6 +463,11 @@ impl Wakeups for Recorder {
         self.log_reading = Some((reading, bytes));
     }
 
+    fn read_replica(&mut self, reading: ReplicaReading, bytes: usize) {
+        assert!(self.replica_reading.is_none(), "one after the other");
+        self.replica_reading = Some((reading, bytes));
+    }
+
     fn step_later(&mut self) {
         self.wants_step = true;
     }
@@ -551,6 +559,7 @@ impl Fake {
             subscribed: None,
             watched: None,
             log_reading: None,
+            replica_reading: None,
             is_held: false,
             echoes_attachment: false,
             now_ns: 1_000,
@@ -680,6 +689,18 @@ impl Fake {
         self.check_alive();
         self.call.log_read(reading, read, shared, &mut self.actions);
         self.take_step(shared);
+    }
+
+    /// Reads what the call has asked to be read for a server that follows. Returns whether it has.
+    pub(crate) fn read_replica(&mut self, shared: &Shared) -> bool {
+        self.check_alive();
+        let Some((mut reading, bytes)) = self.actions.replica_reading.take() else {
+            return false;
+        };
+        let read = reading.run(bytes, usize::MAX);
+        (self.call).replica_read(reading, read, shared, &mut self.actions);
+        self.take_step(shared);
+        true
     }
 
     pub(crate) fn woken(&mut self, shared: &Shared) {

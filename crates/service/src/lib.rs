@@ -27,6 +27,7 @@ pub mod echo;
 #[cfg(test)]
 mod fake;
 pub mod figures;
+pub mod following;
 #[cfg(test)]
 mod fuzz;
 pub mod health;
@@ -40,6 +41,7 @@ pub mod method;
 mod permission;
 pub mod redact;
 pub mod reflection;
+pub mod replication;
 pub mod rights;
 pub mod services;
 pub mod serving;

@@ -68,6 +68,18 @@ pub const WAITING_CALLS_IN_ANY_CASE: u64 = 4;
 /// thousand watchers of a database at rest cost nothing.
 pub const WATCH_HEARTBEAT_MS: u64 = 10_000;
 
+/// Servers that follow one server. Each reads the whole log from the device, and gets it over the
+/// network: more of them follow one that follows.
+pub const FOLLOWERS_MAX: usize = 16;
+
+/// How long a server that follows hears nothing at most, in milliseconds. Short, since its lag is
+/// measured by it, and one that does not hear for some of these looks for another connection.
+pub const FOLLOW_HEARTBEAT_MS: u64 = 1_000;
+
+/// Bytes of the log or of a file that go to a server that follows in one message: what a connection
+/// may always send, whatever others hold.
+pub const REPLICATION_PART_BYTES: usize = 48 << 10;
+
 /// Longest key that bounds the range of a watcher, and longest prefix: both are kept as long as it
 /// watches, so that ten thousand of them keep 20 MB.
 pub const WATCH_KEY_BYTES: usize = 1_024;

@@ -182,6 +182,11 @@ methods! {
         AdminListRoles Grpc(api::admin::LIST_ROLES), Administer, Server;
         AdminDropRole Grpc(api::admin::DROP_ROLE), Administer, Server;
     }
+    Replication {
+        ReplicationCopy Grpc(api::replication::COPY), Administer, Server;
+        ReplicationFollow Grpc(api::replication::FOLLOW), Administer, Server;
+        ReplicationReadContent Grpc(api::replication::READ_CONTENT), Administer, Server;
+    }
     Echo {
         EchoUnary Grpc(api::echo::UNARY), AnyRight, Nowhere;
         EchoStream Grpc(api::echo::STREAM), AnyRight, Nowhere;
@@ -376,6 +381,27 @@ impl Method {
         matches!(self.entry().access, ReadOrWrite | Write | Administer)
     }
 
+    /// Returns whether a replica refuses the method: its leader alone changes what it keeps. What
+    /// may read or write is looked at where its request is known.
+    #[inline]
+    pub const fn is_for_leader(self) -> bool {
+        use Method as M;
+        match self.entry().access {
+            Write => true,
+            Administer => !matches!(
+                self,
+                M::AdminBackup
+                    | M::AdminSnapshot
+                    | M::AdminListTokens
+                    | M::AdminListRoles
+                    | M::ReplicationCopy
+                    | M::ReplicationFollow
+                    | M::ReplicationReadContent
+            ),
+            Open | AnyRight | Read | ReadOrWrite => false,
+        }
+    }
+
     /// Returns whether one request of the method may have thousands of operations.
     pub const fn has_many_operations(self) -> bool {
         use Method as M;
@@ -467,10 +493,11 @@ mod tests {
     const NEVER_SERVED: &str = "grpc.testing.UnimplementedService/";
 
     /// All methods that `api` describes.
-    const DESCRIBED: [&[api::Method]; 14] = [
+    const DESCRIBED: [&[api::Method]; 15] = [
         api::keyvalue::METHODS,
         api::blob::METHODS,
         api::admin::METHODS,
+        api::replication::METHODS,
         api::echo::METHODS,
         api::health::METHODS,
         api::reflection::METHODS,
@@ -570,6 +597,7 @@ mod tests {
             Service::BrpcEcho,
             Service::SrpcBenchmark,
         ];
+        let administrates = [Service::Admin, Service::Replication];
         let echoes = [M::TkrzwEcho, M::TkrzwBeforeEcho];
         let as_the_request_says = [
             M::Batch,
@@ -587,7 +615,7 @@ mod tests {
                 _ if echoes.contains(&method) => Access::AnyRight,
                 _ if as_the_request_says.contains(&method) => Access::ReadOrWrite,
                 _ if READS.contains(&method) => Access::Read,
-                _ if method.service() == Service::Admin => Access::Administer,
+                _ if administrates.contains(&method.service()) => Access::Administer,
                 _ => Access::Write,
             };
             assert_eq!(method.entry().access, expected, "{method:?}");
@@ -613,6 +641,9 @@ mod tests {
             M::AdminSetRole,
             M::AdminListRoles,
             M::AdminDropRole,
+            M::ReplicationCopy,
+            M::ReplicationFollow,
+            M::ReplicationReadContent,
             M::TkrzwReplicate,
             M::TkrzwBeforeReplicate,
             M::TkrzwChangeMaster,
@@ -628,6 +659,28 @@ mod tests {
             assert_eq!(database == DatabaseName::Server, is_of_server, "{method:?}");
             let lists = method == M::AdminListDatabases;
             assert_eq!(database == DatabaseName::Readable, lists, "{method:?}");
+        }
+    }
+
+    #[test]
+    fn a_replica_leaves_to_its_leader_what_changes_something_there() {
+        for method in [
+            M::Put,
+            M::BlobUpload,
+            M::HttpBlobPut,
+            M::AdminCreateToken,
+            M::KvstoreCreate,
+        ] {
+            assert!(method.is_for_leader(), "{method:?}");
+        }
+        for method in [
+            M::Get,
+            M::Batch,
+            M::Watch,
+            M::AdminBackup,
+            M::ReplicationFollow,
+        ] {
+            assert!(!method.is_for_leader(), "{method:?}");
         }
     }
 
@@ -719,6 +772,7 @@ mod tests {
             "pelton.v1.Blob",
             "pelton.v1.Echo",
             "pelton.v1.KeyValue",
+            "pelton.v1.Replication",
             "tkrzw.DBMService",
             "tkrzw_rpc.DBMService",
         ];

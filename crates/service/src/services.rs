@@ -2,7 +2,9 @@
 
 use store::blob::News;
 use store::tree::ReadPlan;
-use store::{CommitOutcome, LogReadError, LogReading, NextCommits, ReadView};
+use store::{
+    CommitOutcome, LogReadError, LogReading, NextCommits, ReadView, ReplicaPiece, ReplicaReading,
+};
 
 use crate::actions::Actions;
 use crate::admin::AdminCall;
@@ -22,6 +24,7 @@ use crate::interop::InteropCall;
 use crate::keyvalue::KeyValueCall;
 use crate::method::{Method, Service};
 use crate::reflection::ReflectionCall;
+use crate::replication::ReplicationCall;
 use crate::status::Status;
 use crate::task::TaskNews;
 
@@ -55,6 +58,12 @@ macro_rules! services {
                     actions.finish(not_served(method));
                     return Call::Over;
                 }
+                if method.is_for_leader()
+                    && let Some(following) = &shared.following
+                {
+                    actions.finish(following.refusal());
+                    return Call::Over;
+                }
                 match method.service() {
                     $($(Service::$service)|+ => {
                         Call::$call(<$state>::started(method, head, shared, actions))
@@ -81,6 +90,7 @@ services! {
     Health(HealthCall): Health;
     Reflection(ReflectionCall): ReflectionV1 | ReflectionV1Alpha;
     Admin(AdminCall): Admin;
+    Replication(ReplicationCall): Replication;
     Blob(BlobCall): Blob;
     Echo(EchoCall): Echo;
     Interop(InteropCall): Interop;
@@ -168,6 +178,16 @@ impl<A: Actions> CallSteps<A> for Call {
         actions: &mut A,
     ) {
         step!(self, state => state.log_read(reading, read, shared, actions));
+    }
+
+    fn replica_read(
+        &mut self,
+        reading: ReplicaReading,
+        read: Result<ReplicaPiece, LogReadError>,
+        shared: &Shared,
+        actions: &mut A,
+    ) {
+        step!(self, state => state.replica_read(reading, read, shared, actions));
     }
 
     fn woken(&mut self, shared: &Shared, actions: &mut A) {

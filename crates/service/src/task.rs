@@ -3,6 +3,9 @@
 //! beside its loops, one at a time, and tells the call how it goes
 //! ([`CallSteps::task`](crate::CallSteps::task)).
 
+use std::sync::Arc;
+
+use store::backup::ReplicaCopy;
 use store::{DatabaseId, Kind};
 
 use crate::status::{Code, Status};
@@ -18,6 +21,8 @@ pub enum Task {
     },
     /// A snapshot in the data folder.
     Snapshot,
+    /// A copy of everything, for a server that will follow this one.
+    Copy,
     /// A database made one of another kind, with all that is in it.
     Convert {
         /// Which.
@@ -34,6 +39,8 @@ pub enum TaskNews<'a> {
     BackingUp(BackupProgress<'a>),
     /// A backup is complete. Nothing follows.
     BackedUp(BackupProgress<'a>),
+    /// A copy for a replica is made. Nothing follows.
+    Copied(&'a Arc<ReplicaCopy>),
     /// A snapshot is made. Nothing follows.
     SnapshotMade(SnapshotResponse),
     /// A conversion goes on.

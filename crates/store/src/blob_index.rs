@@ -46,7 +46,10 @@ impl Blobs {
         }
         let mut dropped = self.databases();
         dropped.retain(|&id| store.config(id).is_none());
-        self.sweep_dropped(store, &dropped, batch);
+        // What a leader removes of it, its log says.
+        if !store.follows() {
+            self.sweep_dropped(store, &dropped, batch);
+        }
         self.collect_expired(now_ms, dropped);
     }
 

@@ -41,7 +41,7 @@
 //! | copies | `backup` |
 //! | commits | `committer` for volatile databases, `durable` for those with a log |
 //! | decisions | `decide`, `effects`, `batch`, `read_before`, `apply`; `sweep`, `tree_sweep`, `blob_index`, whose commits remove what nobody needs; `defragment` |
-//! | views | `snapshot`, `read_view`, `watch`, `ordering` |
+//! | views | `snapshot`, `read_view`, `watch`, `replica_reading`, `ordering` |
 //! | the store | `store`, which has the `catalogue` of all databases; `view` |
 //! | databases | `database`, `index`, `feed`, `garbage`; forms of commits: `record`, `operations`, `outcome` |
 //! | contents | `memory`, `tree`, `blob`: they know keys, values and ids, and no store |
@@ -108,6 +108,7 @@ mod read_before;
 mod read_room;
 mod read_view;
 mod record;
+mod replica_reading;
 mod reserve;
 mod secret;
 mod store;
@@ -129,8 +130,8 @@ pub use database_id::DatabaseId;
 pub use decide::leading_number;
 pub use defragment::Defragmentation;
 pub use feed::{
-    Change, ChangeKind, ChangeNews, ChangeSignal, ChangeWaker, FeedCommit, LogReadError,
-    LogReading, NextCommits, WatchError, Watched, Watcher,
+    Change, ChangeKind, ChangeNews, ChangeSignal, ChangeWaker, FeedCommit, FollowRefusal,
+    GroupReading, LogFollower, LogReadError, LogReading, NextCommits, WatchError, Watched, Watcher,
 };
 pub use garbage::Garbage;
 pub use hash::KeyHasher;
@@ -144,6 +145,7 @@ pub use range::{CountSlice, Direction, Range, ScanEnd};
 pub use read_before::ReadAhead;
 pub use read_view::{Counted, ReadView};
 pub use record::{CommitRun, Source};
+pub use replica_reading::{FileReading, ReplicaPiece, ReplicaReading};
 pub use secret::FolderSecret;
 pub use store::{DatabaseInfo, Store, StoreConfig};
 pub use sweep::SWEEP_TAG;

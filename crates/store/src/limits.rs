@@ -300,3 +300,18 @@ pub const CACHE_LOOKS: usize = 64;
 /// Entries that a commit drops from a cache, beside two for each of its operations: about 100 µs. A
 /// large value may need the room of more; the next commits go on.
 pub const CACHE_DROPPED: usize = 128;
+
+/// How soon the log is synced although no commit waits for it, while others follow this server:
+/// they get what is on the device, and would fall behind without bound where nothing is synced.
+pub const FOLLOWED_SYNC_MS: u64 = 100;
+
+/// Bytes of the log that are read at a time for a server that follows this one, if no single group
+/// has more: one step of a reader, and what is sent of it is charged to the connection.
+pub const FOLLOWED_READ_BYTES: usize = 256 * 1024;
+
+/// How long the log behind a copy is kept for the server that took it: until it has checked and
+/// loaded the copy, and asks for what comes next.
+pub const COPY_HOLD_MS: u64 = 10 * 60 * 1000;
+
+/// Copies behind which the log is kept so: half of [`LOG_HOLDS`], so that backups have theirs.
+pub const COPY_HOLDS: usize = LOG_HOLDS / 2;

@@ -5,7 +5,8 @@
 
 use std::fmt;
 
-use wal::{GroupBuffer, LogGroup, RawRecord, RecordError};
+use bytes::Bytes;
+use wal::{GroupBuffer, LogGroup, RawRecord, RecordError, Records};
 
 use crate::database_id::DatabaseId;
 use crate::value::{Entry, Value};
@@ -163,6 +164,30 @@ pub fn records<'a>(
     group: &LogGroup<'a>,
 ) -> impl Iterator<Item = Result<Record<'a>, RecordError>> + use<'a> {
     group.records().map(|raw| raw?.try_into())
+}
+
+/// A group of the log of a leader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FollowedGroup {
+    /// The first sequence that it covers.
+    pub first_sequence: u64,
+    /// The last sequence that it covers.
+    pub last_sequence: u64,
+    /// The wall clock when it was written, in milliseconds since 1970.
+    pub wall_ms: u64,
+    /// How many records are in it.
+    pub records: u32,
+    /// Its records, as they are in the log.
+    pub body: Bytes,
+}
+
+impl FollowedGroup {
+    /// Reads its records, each checked.
+    pub fn read(&self) -> Result<Vec<Record<'_>>, RecordError> {
+        let covered = (self.first_sequence, self.last_sequence);
+        let records = Records::of(&self.body, self.records, covered);
+        records.map(|raw| raw?.try_into()).collect()
+    }
 }
 
 /// Adds the record of an entry that was set to a group. A large value that is shared is not copied.

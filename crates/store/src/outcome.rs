@@ -401,6 +401,12 @@ pub enum Refusal {
     /// show whether it took effect. The one refusal after which something may have been done.
     #[error("outcome unknown: the write or sync of the log for this request has failed")]
     OutcomeUnknown,
+    /// This server follows another one, which alone decides.
+    #[error(
+        "this server is a replica, and only its leader takes writes; nothing was done; `pelton \
+         status` says which server that is"
+    )]
+    Replica,
     /// The log is so slow that no commit sequence can be given out at the moment.
     #[error("the log is far behind; nothing was done; try again")]
     LogBehind,

@@ -67,6 +67,8 @@ impl Reserve {
     pub(crate) fn refusal(&self) -> Refusal {
         if self.failed.load(Ordering::Relaxed) {
             Refusal::LogFailed
+        } else if self.limit.load(Ordering::Relaxed) == 0 {
+            Refusal::Replica
         } else {
             Refusal::LogBehind
         }

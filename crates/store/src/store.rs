@@ -1,6 +1,6 @@
 //! The handle to all databases.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::lock_api::ArcRwLockReadGuard;
@@ -97,6 +97,8 @@ struct Shared {
     history_id: AtomicU64,
     log_statistics: Mutex<LogStatistics>,
     log_tail: Arc<LogTail>,
+    /// Another server gives out the sequences.
+    follows: AtomicBool,
     feeds: Arc<Feeds>,
     blobs: OnceLock<Arc<Blobs>>,
     secret: OnceLock<FolderSecret>,
@@ -146,6 +148,7 @@ impl Store {
             history_id: AtomicU64::new(config.history_id),
             log_statistics: Mutex::default(),
             log_tail: Arc::default(),
+            follows: AtomicBool::new(false),
             blobs: OnceLock::new(),
             secret: OnceLock::new(),
         };
@@ -382,6 +385,16 @@ impl Store {
 
     pub(crate) fn set_log_statistics(&self, statistics: LogStatistics) {
         *self.shared.log_statistics.lock() = statistics;
+    }
+
+    /// Whether it repeats what another server decides: a replica.
+    #[inline]
+    pub fn follows(&self) -> bool {
+        self.shared.follows.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_follows(&self, follows: bool) {
+        self.shared.follows.store(follows, Ordering::Relaxed);
     }
 
     /// What of the log can be read; `None`: there is none.

@@ -23,6 +23,10 @@ impl Store {
     /// entry has an expiry.
     #[inline]
     pub fn sweep_due_ms(&self) -> u64 {
+        if self.follows() {
+            // The leader does it.
+            return u64::MAX;
+        }
         self.sweep_schedule().due_ms()
     }
 

@@ -20,13 +20,17 @@ impl Store {
     /// never, or somebody is at it.
     #[inline]
     pub fn tree_sweep_due_ms(&self) -> u64 {
+        if self.follows() {
+            // The leader does it.
+            return u64::MAX;
+        }
         self.tree_sweep_schedule().due_ms()
     }
 
     /// Whether it is time to sweep databases on disk. Who gets a yes does it, or takes it back with
     /// [`Store::put_off_tree_sweep`].
     pub fn begin_tree_sweep(&self, now_ms: u64) -> bool {
-        self.tree_sweep_schedule().try_begin(now_ms)
+        !self.follows() && self.tree_sweep_schedule().try_begin(now_ms)
     }
 
     /// Lets the next sweep of databases on disk begin after a pause.

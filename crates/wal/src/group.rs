@@ -227,12 +227,17 @@ impl<'a> LogGroup<'a> {
 
     /// Its records, each checked as it comes. After an error nothing more comes.
     pub fn records(&self) -> Records<'a> {
-        Records {
-            rest: self.body,
-            left: self.header.records,
-            least_sequence: self.header.first_sequence,
-            last_sequence: self.header.last_sequence,
-        }
+        let header = &self.header;
+        Records::of(
+            self.body,
+            header.records,
+            (header.first_sequence, header.last_sequence),
+        )
+    }
+
+    /// Returns its records as they are in the log: [`Records::of`] reads them.
+    pub fn body(&self) -> &'a [u8] {
+        self.body
     }
 }
 
@@ -261,6 +266,16 @@ impl<'a> Iterator for Records<'a> {
 }
 
 impl<'a> Records<'a> {
+    /// Reads so many records of a group that covers the sequences from the first to the last.
+    pub fn of(body: &'a [u8], records: u32, (first, last): (u64, u64)) -> Records<'a> {
+        Records {
+            rest: body,
+            left: records,
+            least_sequence: first,
+            last_sequence: last,
+        }
+    }
+
     fn decode(&mut self) -> Result<RawRecord<'a>, RecordError> {
         if self.rest.is_empty() || self.left == 0 {
             return Err(RecordError::Count);

@@ -37,6 +37,9 @@ pub struct LogConfig {
     /// Begin a new history although nothing is lost: the log is a copy of another one, which goes
     /// on by itself.
     pub begin_history: bool,
+    /// The log repeats another one, with the same sequences: no start passes over some, and none
+    /// is given out here.
+    pub follows: bool,
     /// What is known of the log from elsewhere; `None`: nothing, it may begin and end anywhere.
     pub known: Option<Known>,
     /// Bytes of the largest file that this process may write; `None`: any.
@@ -55,6 +58,7 @@ impl LogConfig {
             least_sequence: 0,
             now_ms,
             begin_history: false,
+            follows: false,
             known: None,
             largest_file_bytes: None,
             progress: None,
@@ -364,7 +368,7 @@ impl Start<'_> {
         let last_sequence = chain.position.sequence;
         let base = match self.scan.damage {
             Some(damage) => damage.lost_sequence.max(last_sequence) + limits::SEQUENCE_RESERVE,
-            None if self.scan.closed => last_sequence,
+            None if self.scan.closed || self.config.follows => last_sequence,
             None => last_sequence + limits::SEQUENCE_RESERVE,
         };
         let base = base.max(self.config.least_sequence);
@@ -401,7 +405,10 @@ impl Start<'_> {
         {
             log.take_segment(self.stock.prepare(wanted)?);
         }
-        log.write_opening(base + 1, new_history, self.config.now_ms)?;
+        let follows = self.config.follows;
+        let mark = (!follows).then_some(base + 1);
+        log.set_follows(follows);
+        log.write_opening(mark, new_history, self.config.now_ms)?;
         // They go after the opening group: until it is durable, what is in them may be what tells
         // of damage.
         let later = later.iter().rev();
@@ -411,7 +418,7 @@ impl Start<'_> {
             created,
             first_sequence: scan.first_sequence,
             last_sequence: chain.position.sequence,
-            next_sequence: base + 2,
+            next_sequence: mark.unwrap_or(base) + 1,
             groups: scan.groups,
             records: scan.records,
             bytes: self.bytes,

@@ -87,6 +87,8 @@ pub struct LogWriter {
     durable: Position,
     /// A write or sync of a segment in use failed. What is on the device is not known.
     poisoned: bool,
+    /// It repeats another log, which gives out the sequences.
+    follows: bool,
     work: LogWork,
     /// Where the file of a segment goes that is full.
     descriptor: SpareDescriptor,
@@ -139,6 +141,7 @@ impl LogWriter {
             durable: tail.chain.position,
             chain: tail.chain,
             poisoned: false,
+            follows: false,
             work: LogWork::default(),
         }
     }
@@ -174,7 +177,7 @@ impl LogWriter {
             return Ok(self.written());
         }
         assert!(
-            group.last_sequence() <= self.sequence_limit(),
+            self.follows || group.last_sequence() <= self.sequence_limit(),
             "a sequence was given out beyond the limit"
         );
         self.write(group, Special::default(), now_ms)
@@ -333,11 +336,22 @@ impl LogWriter {
         retired.map(|full| full.retired()).collect()
     }
 
+    /// Has it repeat another log.
+    pub(super) fn set_follows(&mut self, follows: bool) {
+        self.follows = follows;
+    }
+
+    /// Whether it repeats another log, which gives out the sequences.
+    pub fn follows(&self) -> bool {
+        self.follows
+    }
+
     /// Writes and syncs the first group of a start, with a mark at a sequence that was never given
-    /// out.
+    /// out; `None`: it covers none. What was written to its place before had another content, or
+    /// another time.
     pub(super) fn write_opening(
         &mut self,
-        sequence: u64,
+        mark: Option<u64>,
         new_history: Option<LogId>,
         now_ms: u64,
     ) -> Result<(), WriteError> {
@@ -347,7 +361,9 @@ impl LogWriter {
         };
         self.chain.log_id = new_history.unwrap_or(self.chain.log_id);
         let mut group = GroupBuffer::new();
-        group.push(&super::RawRecord::mark(sequence));
+        if let Some(sequence) = mark {
+            group.push(&super::RawRecord::mark(sequence));
+        }
         self.write(&mut group, special, now_ms)?;
         self.sync()?;
         Ok(())

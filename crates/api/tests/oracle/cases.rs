@@ -104,6 +104,7 @@ cases! {
     "pelton.v1.StatisticsResponse" api::admin::StatisticsResponse;
     "pelton.v1.StatisticsResponse.Log" api::admin::LogStatistics;
     "pelton.v1.StatisticsResponse.MethodStatistics" api::admin::MethodStatistics;
+    "pelton.v1.StatisticsResponse.Replica" api::admin::ReplicaStatistics;
     "pelton.v1.BackupRequest" api::admin::BackupRequest;
     "pelton.v1.BackupProgress" api::admin::BackupProgress;
     "pelton.v1.SnapshotRequest" api::admin::SnapshotRequest;
@@ -124,6 +125,13 @@ cases! {
     "pelton.v1.ListRolesResponse" api::admin::ListRolesResponse;
     "pelton.v1.DropRoleRequest" api::admin::DropRoleRequest;
     "pelton.v1.DropRoleResponse" api::admin::DropRoleResponse;
+    "pelton.v1.CopyRequest" api::replication::CopyRequest;
+    "pelton.v1.CopyResponse" api::replication::CopyResponse;
+    "pelton.v1.FollowRequest" api::replication::FollowRequest;
+    "pelton.v1.FollowResponse" api::replication::FollowResponse;
+    "pelton.v1.LogGroup" api::replication::LogGroup;
+    "pelton.v1.ReadContentRequest" api::replication::ReadContentRequest;
+    "pelton.v1.ReadContentResponse" api::replication::ReadContentResponse;
     "pelton.v1.EchoRequest" api::echo::EchoRequest;
     "pelton.v1.EchoResponse" api::echo::EchoResponse;
     "grpc.health.v1.HealthCheckRequest" api::health::HealthCheckRequest;
@@ -264,6 +272,7 @@ pub const METHODS: &[&[api::Method]] = &[
     api::keyvalue::METHODS,
     api::blob::METHODS,
     api::admin::METHODS,
+    api::replication::METHODS,
     api::echo::METHODS,
     api::health::METHODS,
     api::reflection::METHODS,

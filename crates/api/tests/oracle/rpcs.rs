@@ -31,6 +31,7 @@ fn every_method_of_pelton_v1_and_health_has_a_description_with_its_kind_and_type
         rpc::keyvalue::RPCS,
         rpc::blob::RPCS,
         rpc::admin::RPCS,
+        rpc::replication::RPCS,
         rpc::echo::RPCS,
         rpc::health::RPCS,
     ];

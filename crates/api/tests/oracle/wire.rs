@@ -45,6 +45,8 @@ fn assert_agreement(case: &Case, bytes: &[u8]) -> bool {
             true
         }
         (Err(_), Err(_)) => false,
+        // A group under the number of a field is skipped here like any other one.
+        (Ok(_), Err(theirs)) if format!("{theirs:?}").contains("actual: StartGroup") => false,
         (ours, theirs) => panic!("{}: {bytes:02x?}\n{ours:?}\n{theirs:?}", case.name),
     }
 }

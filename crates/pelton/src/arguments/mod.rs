@@ -40,7 +40,7 @@ pub use load_services::{
     PingLoadArguments,
 };
 pub use role::{DropRoleArguments, ListRolesArguments, RoleCommand, SetRoleArguments};
-pub use serve::{CpuList, Driver, LogFormat, LogLevel, ServeArguments, UnixMode};
+pub use serve::{CpuList, Driver, FollowAddress, LogFormat, LogLevel, ServeArguments, UnixMode};
 pub use store::{
     AppendArguments, ConditionArguments, ConnectionArguments, CountArguments, DatabaseArguments,
     DeleteArguments, EchoArguments, GetArguments, IncrementArguments, KeyEncoding, LsArguments,

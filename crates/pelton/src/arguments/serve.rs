@@ -5,11 +5,13 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
+use net::Address;
 use serde::{Deserialize, Deserializer};
 
 use super::client_auth::ClientAuth;
 use super::database::KindArgument;
 use super::number;
+use super::server_address::server_address;
 use crate::durability::Durability;
 use crate::listen::{ListenAddresses, OriginalPorts};
 use crate::metrics::MetricsAddress;
@@ -176,6 +178,54 @@ pub struct ServeArguments {
     #[arg(long, value_name = "SIZE", env = "PELTON_DISK_CACHE")]
     #[serde(default, deserialize_with = "from_text")]
     pub disk_cache: Option<Size>,
+
+    /// Be a replica of the server at this address: it gets a copy of all that has a log there, and
+    /// follows it
+    ///
+    /// Host:port or unix:/path. The folder of --data must be empty at the first start. Reads are
+    /// served here, of a state that the leader had a moment ago; writes are refused, and the
+    /// message names the leader. [default: none, this server is its own]
+    #[arg(long, value_name = "ADDRESS", env = "PELTON_FOLLOW")]
+    #[serde(default, deserialize_with = "from_text")]
+    pub follow: Option<FollowAddress>,
+
+    /// File with the token with which this server calls its leader, with the right admin there
+    /// [default: the token in PELTON_FOLLOW_TOKEN, if there is one]
+    #[arg(long, value_name = "FILE", env = "PELTON_FOLLOW_TOKEN_FILE")]
+    pub follow_token_file: Option<PathBuf>,
+
+    /// Speak TLS with the leader, and believe it if an authority of this system has signed its
+    /// certificate
+    ///
+    /// The other flags of it mean this one too. A leader on another machine wants TLS. A value goes
+    /// with `=` only. [default: false]
+    #[arg(
+        long,
+        value_name = "BOOL",
+        env = "PELTON_FOLLOW_TLS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    pub follow_tls: Option<bool>,
+
+    /// Believe the leader only if its certificate is one of these (PEM), or signed by one of these
+    /// authorities
+    #[arg(long, value_name = "FILE", env = "PELTON_FOLLOW_TLS_CA")]
+    pub follow_tls_ca: Option<PathBuf>,
+
+    /// Certificate to show to a leader that asks for one (mutual TLS), in PEM; needs
+    /// --follow-tls-key
+    #[arg(long, value_name = "FILE", env = "PELTON_FOLLOW_TLS_CERT")]
+    pub follow_tls_cert: Option<PathBuf>,
+
+    /// Private key of that certificate, in PEM
+    #[arg(long, value_name = "FILE", env = "PELTON_FOLLOW_TLS_KEY")]
+    pub follow_tls_key: Option<PathBuf>,
+
+    /// The name that the certificate of the leader must have [default: the host of --follow]
+    #[arg(long, value_name = "NAME", env = "PELTON_FOLLOW_TLS_SERVER_NAME")]
+    pub follow_tls_server_name: Option<String>,
 
     /// Folder in which `pelton backup` makes its copies; made if there is none [default: none,
     /// backups are refused]
@@ -386,6 +436,24 @@ pub struct ServeArguments {
     /// Read anew from the file of --config on SIGHUP, unless it is given as a flag or variable.
     #[arg(long, value_name = "LEVEL", env = "PELTON_LOG_LEVEL", value_enum)]
     pub log_level: Option<LogLevel>,
+}
+
+/// The address of a leader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FollowAddress(pub Address);
+
+impl FromStr for FollowAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<FollowAddress, String> {
+        server_address(text).map(FollowAddress)
+    }
+}
+
+impl fmt::Display for FollowAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
 }
 
 /// How connections get their threads.

@@ -54,6 +54,7 @@ pub use range::{count, scan};
 pub use restore::restore;
 pub use role::{drop_role, list_roles, set_role};
 pub use status::status;
+pub use tls::client_tls;
 pub use token::{create_token, list_tokens, revoke_token, rotate_token};
 pub use transact::transact;
 pub use watch::watch;

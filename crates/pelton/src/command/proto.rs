@@ -36,6 +36,7 @@ proto_files! {
     "pelton/v1/blob.proto"
     "pelton/v1/echo.proto"
     "pelton/v1/kv.proto"
+    "pelton/v1/replication.proto"
 }
 
 /// Writes the `.proto` files. What is there with another content is left alone unless `--force` is

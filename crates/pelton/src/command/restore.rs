@@ -19,7 +19,7 @@ use crate::interrupt::Interrupt;
 use crate::output::{Output, bytes, databases, entries, object};
 use crate::own_files;
 use crate::progress::ProgressLine;
-use crate::serve::random;
+use crate::randomness::random;
 use crate::time_source::SystemTimeSource;
 
 /// Makes a data folder of a backup, or checks one.

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use api::admin::{StatisticsRequest, StatisticsResponse};
+use api::admin::{ReplicaStatistics, StatisticsRequest, StatisticsResponse};
 use api::health::{HealthCheckRequest, ServingStatus};
 use api::rpc::admin::Statistics;
 use api::rpc::health::Check;
@@ -175,6 +175,13 @@ fn lines(figures: &StatisticsResponse<'_>) -> Vec<String> {
         format!("history: {:016x}", api::history_id(figures.history_id)),
     ];
     lines.extend(blobs(figures));
+    if let Some(replica) = &figures.replica {
+        lines.push(replica_line(replica));
+    }
+    if figures.followers > 0 {
+        let followers = counted(figures.followers, "server follows", "servers follow");
+        lines.push(format!("{followers} this one"));
+    }
     if let Some(log) = &figures.log {
         lines.push(format!(
             "log: {} in {}; durable up to sequence {}; since the start {} in {}, {}",
@@ -273,6 +280,18 @@ fn insert_figures(fields: &mut Map<String, Value>, figures: &StatisticsResponse<
         ]))
     });
     fields.insert("log".into(), log.unwrap_or_default());
+    let replica = figures.replica.map(|replica| {
+        Value::Object(object([
+            ("leader", replica.leader.into()),
+            ("connected", replica.connected.into()),
+            ("sequence", replica.sequence.into()),
+            ("leader_sequence", replica.leader_sequence.into()),
+            ("lag_ms", replica.lag_ms.into()),
+            ("problem", replica.problem.into()),
+        ]))
+    });
+    fields.insert("replica".into(), replica.unwrap_or_default());
+    fields.insert("followers".into(), figures.followers.into());
 }
 
 /// The first line of what the server says of itself over plain HTTP/2.
@@ -288,4 +307,27 @@ fn greeting(caller: &mut Caller) -> Result<String, Failure> {
         .next()
         .unwrap_or_default();
     Ok(escape(line))
+}
+/// Says whom a replica follows, and how far behind it is.
+fn replica_line(replica: &ReplicaStatistics<'_>) -> String {
+    let ReplicaStatistics {
+        leader,
+        sequence,
+        leader_sequence,
+        lag_ms,
+        problem,
+        ..
+    } = *replica;
+    let behind = leader_sequence.saturating_sub(sequence);
+    match (replica.connected, behind) {
+        (true, 0) => format!("replica of {leader}: has everything up to sequence {sequence}"),
+        (true, behind) => format!(
+            "replica of {leader}: has everything up to sequence {sequence}, {behind} sequences and \
+             {lag_ms} ms behind"
+        ),
+        (false, _) => format!(
+            "replica of {leader}: NOT CONNECTED, has everything up to sequence {sequence}: \
+             {problem}"
+        ),
+    }
 }

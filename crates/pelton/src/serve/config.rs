@@ -1,7 +1,5 @@
 //! What the server is started with, by the settings.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -30,6 +28,7 @@ use crate::exit::Failure;
 use crate::limits::MEMTABLES_IN_MEMORY_LIMIT;
 use crate::listen::ListenAddress;
 use crate::notify::Notifier;
+use crate::randomness::random;
 use crate::secrets;
 use crate::server_log::ServerLog;
 use crate::settings::Settings;
@@ -93,6 +92,8 @@ pub(super) fn config(
             ..BlobConfig::default()
         },
         backup_root: backup_root(settings)?,
+        following: None,
+        data: settings.folder().map(Path::to_owned),
         time_calls: settings.metrics_listen.is_some(),
     })
 }
@@ -131,11 +132,6 @@ fn listeners(settings: &Settings, certificate: Option<&ServerCertificate>) -> Ve
     settings.addresses().iter().map(listen).collect()
 }
 
-/// The standard library's hasher is seeded by the system; what it makes of nothing is as random.
-pub fn random() -> u64 {
-    RandomState::new().build_hasher().finish()
-}
-
 fn storage(settings: &Settings, memory_limit_bytes: u64) -> Result<Storage, Failure> {
     let Some(folder) = settings.folder() else {
         return Ok(Storage::Volatile {
@@ -154,6 +150,7 @@ fn storage(settings: &Settings, memory_limit_bytes: u64) -> Result<Storage, Fail
             segment_bytes: settings.log_segment.0,
             accept_loss: settings.accept_loss,
             largest_file_bytes: largest_file_bytes(),
+            follows: settings.follow.is_some(),
             progress: Some(start::progress()),
             ..LogConfig::new(log_id, SystemTimeSource.wall_ms())
         },

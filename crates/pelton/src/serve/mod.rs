@@ -24,6 +24,7 @@ use crate::arguments::{Driver, ServeArguments};
 use crate::certificate::{ServedCertificate, ServerCertificate};
 use crate::cpus;
 use crate::exit::{Exit, Failure};
+use crate::follow::{self, Leader, Renewal};
 use crate::init_admin::InitAdmin;
 use crate::limits::METRICS_CONNECTION_MS;
 use crate::log::Level;
@@ -39,7 +40,6 @@ use crate::tkrzw_server::{TkrzwPlan, log_file};
 use crate::watchdog::{self, Watchdog};
 use announce::announce;
 use config::config;
-pub use config::random;
 use failure::{leave_no_empty_folder, start_failure};
 use reach::Reach;
 use start_log::{
@@ -89,9 +89,12 @@ pub fn serve_as(
     let metrics = settings.metrics_listen.as_ref().map(bind_metrics);
     let metrics = metrics.transpose()?;
     let certificate = ServerCertificate::load(&settings)?;
+    let leader = Leader::of(&settings)?;
+    follow::prepare(&settings, leader.as_ref())?;
     let told = (&settings, certificate.as_ref());
     let mut config = config(told, memory_limit_bytes, &notifier, tkrzw)?;
     config.first_admin = init_admin.ask();
+    config.following = leader.as_ref().map(Leader::following);
     let starting = start::watch(settings.folder());
     let started = server::start(config);
     drop(starting);
@@ -129,9 +132,31 @@ pub fn serve_as(
     );
     init_admin.tell(server.first_admin());
     log_start(&settings, &server, metrics_address);
+    let renewal = begin_replication(&settings, leader, &server)?;
     let ended = run(server);
     drop(pid_file);
-    ended
+    renewal.end(ended)
+}
+
+/// Removes copies for replicas that an earlier run has left, as the folder is locked by now, and
+/// begins to follow the leader, if there is one.
+fn begin_replication(
+    settings: &Settings,
+    leader: Option<Leader>,
+    server: &Server,
+) -> Result<Renewal, Failure> {
+    let renewal = Renewal::default();
+    let Some(folder) = settings.folder() else {
+        return Ok(renewal);
+    };
+    if let Err(error) = store::backup::remove_left_copies(folder) {
+        tracing::warn!("copies that were made for replicas stay, and take room: {error}");
+    }
+    if let Some(leader) = leader {
+        let started = follow::start(server, leader, folder.to_owned(), renewal.clone());
+        started.map_err(|error| no_thread("that follows the leader", &error))?;
+    }
+    Ok(renewal)
 }
 
 /// Puts into the log how the server runs, what it has found, and what an operator should look at.

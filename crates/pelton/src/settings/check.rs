@@ -88,6 +88,10 @@ impl Settings {
         let paths = [
             ("data", &self.data),
             ("backup-root", &self.backup_root),
+            ("follow-token-file", &self.follow_token_file),
+            ("follow-tls-ca", &self.follow_tls_ca),
+            ("follow-tls-cert", &self.follow_tls_cert),
+            ("follow-tls-key", &self.follow_tls_key),
             ("tls-cert", &self.tls_cert),
             ("tls-key", &self.tls_key),
             ("tls-self-signed", &self.tls_self_signed),
@@ -118,6 +122,38 @@ impl Settings {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// Whether a replica is told nothing that its leader decides.
+    fn check_follow(&self) -> Result<(), SettingsError> {
+        let wrong = |message: &str| Err(SettingsError::Contradiction(message.into()));
+        if self.follow_tls_cert.is_some() != self.follow_tls_key.is_some() {
+            return wrong("follow-tls-cert and follow-tls-key go together: name both");
+        }
+        if self.follow.is_none() {
+            return Ok(());
+        }
+        if self.durability == Durability::Volatile {
+            return wrong("follow needs a data folder, and durability is volatile: leave it out");
+        }
+        if self.kind.is_some() {
+            return wrong(
+                "follow makes the default database what that of the leader is: leave kind out",
+            );
+        }
+        if self.accept_loss {
+            return wrong(
+                "follow gets everything from the leader: instead of accept-loss remove the data \
+                 folder, and a new copy is taken",
+            );
+        }
+        if self.init_admin || self.init_admin_file.is_some() || self.admin_token_file.is_some() {
+            return wrong(
+                "follow gets the tokens of the leader, and makes none: leave init-admin, \
+                 init-admin-file and admin-token-file out",
+            );
+        }
+        Ok(())
     }
 
     /// Whether what is said about TLS makes sense together.
@@ -181,6 +217,7 @@ impl Settings {
         self.check_kind()?;
         self.check_backup_root()?;
         self.check_init_admin()?;
+        self.check_follow()?;
         between_counts(
             "threads",
             self.threads as u64,

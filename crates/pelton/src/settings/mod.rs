@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 use net::Address;
 
 use crate::arguments::{
-    ClientAuth, CpuList, Driver, KindArgument, LogFormat, LogLevel, ServeArguments, UnixMode,
+    ClientAuth, CpuList, Driver, FollowAddress, KindArgument, LogFormat, LogLevel, ServeArguments,
+    UnixMode,
 };
 use crate::durability::Durability;
 use crate::limits::KEEP_LOG_BYTES;
@@ -42,6 +43,11 @@ pub const FORMAT_FILE: &str = "pelton-data";
 /// The rest is for connections, for the allocator's slack, and for whatever else runs there.
 const MEMORY_SHARE_PERCENT: u8 = 70;
 
+/// How long an upload that nobody continues is kept by default.
+const ABANDONED: Span = Span {
+    ms: store::blob::limits::ABANDONED_MS,
+};
+
 /// What a server runs with. Every value is checked.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -65,6 +71,14 @@ pub struct Settings {
     pub log_segment: Size,
     pub keep_log: KeptAmount,
     pub disk_cache: Size,
+    /// Of the leader; `None`: this server follows nobody.
+    pub follow: Option<FollowAddress>,
+    pub follow_token_file: Option<PathBuf>,
+    pub follow_tls: bool,
+    pub follow_tls_ca: Option<PathBuf>,
+    pub follow_tls_cert: Option<PathBuf>,
+    pub follow_tls_key: Option<PathBuf>,
+    pub follow_tls_server_name: Option<String>,
     /// `None`: backups are refused.
     pub backup_root: Option<PathBuf>,
     /// `None`: as the disk has room.
@@ -152,15 +166,14 @@ impl Settings {
 
     /// Flags and environment (which clap has put in order) over the file over the defaults.
     fn resolve(strong: &ServeArguments, file: &SettingsFile) -> Result<Settings, SettingsError> {
+        let given = &file.arguments;
         macro_rules! pick {
             ($name:ident) => {
-                strong
-                    .$name
-                    .clone()
-                    .or_else(|| file.arguments.$name.clone())
+                strong.$name.clone().or_else(|| given.$name.clone())
             };
         }
         let loops = net::LoopConfig::default();
+        let span = |ms| Span { ms };
         let driver = pick!(driver).unwrap_or(Driver::EventLoop);
         let settings = Settings {
             listen: pick!(listen).map_or_else(default_listen, ListenAddresses::all),
@@ -179,11 +192,16 @@ impl Settings {
             log_segment: pick!(log_segment).unwrap_or(Size(wal::limits::SEGMENT_BYTES)),
             keep_log: pick!(keep_log).unwrap_or(KeptAmount::Size(Size(KEEP_LOG_BYTES))),
             disk_cache: pick!(disk_cache).unwrap_or(Size(store::tree::limits::CACHE_BYTES)),
+            follow: pick!(follow),
+            follow_token_file: pick!(follow_token_file),
+            follow_tls: pick!(follow_tls).unwrap_or(false),
+            follow_tls_ca: pick!(follow_tls_ca),
+            follow_tls_cert: pick!(follow_tls_cert),
+            follow_tls_key: pick!(follow_tls_key),
+            follow_tls_server_name: pick!(follow_tls_server_name),
             backup_root: pick!(backup_root),
             blob_quota: pick!(blob_quota),
-            keep_uploads: pick!(keep_uploads).unwrap_or(Span {
-                ms: store::blob::limits::ABANDONED_MS,
-            }),
+            keep_uploads: pick!(keep_uploads).unwrap_or(ABANDONED),
             accept_loss: strong.accept_loss,
             driver,
             threads: pick!(threads).unwrap_or(match driver {
@@ -203,9 +221,7 @@ impl Settings {
             stream_window: pick!(stream_window),
             connection_window: pick!(connection_window),
             drain_timeout: pick!(drain_timeout).unwrap_or(Span { ms: loops.drain_ms }),
-            write_stall_timeout: pick!(write_stall_timeout).unwrap_or(Span {
-                ms: loops.write_stall_ms,
-            }),
+            write_stall_timeout: pick!(write_stall_timeout).unwrap_or(span(loops.write_stall_ms)),
             unix_mode: pick!(unix_mode).unwrap_or(UnixMode(loops.unix_mode)),
             interop: pick!(interop).unwrap_or(false),
             kvstore_database: pick!(kvstore_database).unwrap_or_default(),

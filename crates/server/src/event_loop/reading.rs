@@ -4,7 +4,10 @@
 use net::{ConnectionId, Connections};
 use service::services::{no_reader, reads_wait};
 use store::tree::{Fetch, Fetched, ReadPlan, TreeIndex};
-use store::{DatabaseId, IndexView, LogReadError, NextCommits, ReadView, Store, View, WatchError};
+use store::{
+    DatabaseId, IndexView, LogReadError, NextCommits, ReadView, ReplicaPiece, Store, View,
+    WatchError,
+};
 
 use super::LoopState;
 use super::handler::LoopHandler;
@@ -13,7 +16,7 @@ use crate::batch::{LongWork, Read, Reads, are_of_one, jobs_of};
 use crate::call_id::CallId;
 use crate::limits;
 use crate::readers::{Done, Full, ReadingConnection, WhyFull};
-use crate::watchers::LogRead;
+use crate::watchers::{LogRead, ReplicaRead};
 
 impl LoopHandler {
     /// Serves the short reads of this tick, each database in memory from one view; those on disk
@@ -163,6 +166,9 @@ impl LoopHandler {
                 }
                 Some(Done::Swept { batch, failure }) => self.state.swept(batch, failure),
                 Some(Done::Log(read, commits)) => self.deliver_log(connections, read, commits),
+                Some(Done::Replica(read, piece)) => {
+                    self.deliver_replica(connections, *read, piece);
+                }
                 None => debug_assert!(false, "what was prefetched is taken once"),
             }
             if self.state.context.clock.read_ns() >= until_ns {
@@ -183,6 +189,29 @@ impl LoopHandler {
                 self.state.readers.read_log(reader, Box::new(read));
             }
         }
+        while let Some(read) = self.state.context.watchers.take_replica_read() {
+            if let Some(connection) = self.state.calls.connection(read.call) {
+                let reader = self.reader(connection);
+                self.state.readers.read_replica(reader, Box::new(read));
+            }
+        }
+    }
+
+    /// Delivers to a call what was read for its server, unless it is gone.
+    fn deliver_replica(
+        &mut self,
+        connections: &mut dyn Connections,
+        read: ReplicaRead,
+        piece: Result<ReplicaPiece, LogReadError>,
+    ) {
+        let ReplicaRead { call, reading, .. } = read;
+        if let Err(LogReadError::Failed(WatchError::Unreadable(why))) = &piece {
+            let what = "what a server that follows this one asks for";
+            self.state.tell_unread(what, why);
+        }
+        self.with_call(connections, call, |state, rpc, io, call| {
+            state.replica_read(rpc, io, call, reading, piece);
+        });
     }
 
     /// Delivers to a call what was read from the log for it, unless it is gone.

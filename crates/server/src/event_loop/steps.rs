@@ -6,7 +6,9 @@ use service::identities::Unauthenticated;
 use service::services::{database_gone, not_read};
 use service::{Call, CallSteps, Responses, Shared, Status};
 use store::tree::FetchedCall;
-use store::{CommitOutcome, LogReadError, LogReading, NextCommits, ReadView};
+use store::{
+    CommitOutcome, LogReadError, LogReading, NextCommits, ReadView, ReplicaPiece, ReplicaReading,
+};
 use wire::StreamKey;
 
 use super::LoopState;
@@ -169,6 +171,20 @@ impl LoopState {
     ) {
         self.step(rpc, &mut io.output, id, |call, shared, step| {
             call.log_read(reading, commits, shared, step)
+        });
+    }
+
+    /// Brings a call what was read for its server, which follows this one.
+    pub(super) fn replica_read(
+        &mut self,
+        rpc: &mut RpcState,
+        io: &mut Io,
+        id: CallId,
+        reading: ReplicaReading,
+        piece: Result<ReplicaPiece, LogReadError>,
+    ) {
+        self.step(rpc, &mut io.output, id, |call, shared, step| {
+            call.replica_read(reading, piece, shared, step)
         });
     }
 

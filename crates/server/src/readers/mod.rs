@@ -18,11 +18,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use net::ConnectionId;
 use service::identities::IdentityKey;
 use store::tree::{Fetch, Fetched, TreeError};
-use store::{LogReadError, NextCommits, ReadAhead, Store, WriteBatch};
+use store::{LogReadError, NextCommits, ReadAhead, ReplicaPiece, Store, WriteBatch};
 
 use crate::SharedWaker;
 use crate::inbox::Inbox;
-use crate::watchers::LogRead;
+use crate::watchers::{LogRead, ReplicaRead};
 pub(crate) use pool::{Pool, ReaderResult};
 use queue::{Asker, Asking, Length};
 
@@ -64,6 +64,8 @@ enum Job {
     Sweep { batch: Box<WriteBatch> },
     /// For a call that watches.
     Log(Box<LogRead>),
+    /// For a call of a server that follows this one.
+    Replica(Box<ReplicaRead>),
 }
 
 impl Job {
@@ -71,7 +73,7 @@ impl Job {
         match self {
             Job::Fetch { length, .. } => *length,
             Job::ReadAhead { .. } => Length::Short,
-            Job::Sweep { .. } | Job::Log(_) => Length::Long,
+            Job::Sweep { .. } | Job::Log(_) | Job::Replica(_) => Length::Long,
         }
     }
 }
@@ -94,6 +96,8 @@ pub(crate) enum Done {
     },
     /// Commits from the log, for a call that watches.
     Log(Box<LogRead>, Result<NextCommits, LogReadError>),
+    /// Groups or bytes, for a call of a server that follows this one.
+    Replica(Box<ReplicaRead>, Result<ReplicaPiece, LogReadError>),
 }
 
 /// A connection that reads, and whose token it has, if that is counted.
@@ -239,7 +243,7 @@ impl LoopReaders {
             }
             // Its commits are decided, or refused, whoever has left.
             Job::ReadAhead { .. } => Some(Asker::Loop(number)),
-            Job::Sweep { .. } | Job::Log(_) => None,
+            Job::Sweep { .. } | Job::Log(_) | Job::Replica(_) => None,
         };
         pool.forget(Asker::Connection(number, connection), &heir);
     }
@@ -310,6 +314,28 @@ impl LoopReaders {
                 let submitted = pool.submit(asking, Job::Log(read), &self.inbox);
                 if let Err(Full(Job::Log(read), _)) = submitted {
                     let done = Done::Log(read, Err(LogReadError::Busy));
+                    self.waiting.push_back(ReaderResult::free(done));
+                }
+            }
+        }
+    }
+
+    /// Has something read for a call of a server that follows this one.
+    pub fn read_replica(&mut self, reader: ReadingConnection, mut read: Box<ReplicaRead>) {
+        match &self.readers {
+            Readers::Inline(_) => {
+                let piece = read.reading.run(read.bytes, usize::MAX);
+                let result = ReaderResult::free(Done::Replica(read, piece));
+                self.waiting.push_back(result);
+            }
+            Readers::Pool(pool) => {
+                let asking = Asking {
+                    asker: Asker::Connection(self.number(), reader.connection),
+                    identity: reader.identity,
+                };
+                let submitted = pool.submit(asking, Job::Replica(read), &self.inbox);
+                if let Err(Full(Job::Replica(read), _)) = submitted {
+                    let done = Done::Replica(read, Err(LogReadError::Busy));
                     self.waiting.push_back(ReaderResult::free(done));
                 }
             }

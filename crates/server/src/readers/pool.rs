@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use service::ReaderFigures;
 use store::tree::{Fetch, NeedsBytes};
-use store::{LogReadError, NextCommits, Store};
+use store::{LogReadError, NextCommits, ReplicaPiece, Store};
 
 use super::queue::{Asker, Asking, Length, ReadQueue};
 use super::{Done, Full, Job, WhyFull, sweep};
@@ -14,7 +14,7 @@ use crate::inbox::Inbox;
 use crate::limits;
 use crate::settings::Log;
 use crate::threads::{JobQueue, ThreadPool};
-use crate::watchers::LogRead;
+use crate::watchers::{LogRead, ReplicaRead};
 
 /// What one run of a fetch reads at most, unless one call alone needs more.
 const CLAIM_BYTES: usize = store::tree::limits::FETCHED_BYTES;
@@ -194,6 +194,7 @@ impl Waiting {
                 pool.put_result(result, Claim::default(), &inbox);
             }
             Job::Log(read) => pool.read_log(read, &inbox),
+            Job::Replica(read) => pool.read_replica(read, &inbox),
         }
         None
     }
@@ -330,6 +331,26 @@ impl Pool {
             };
             self.settle(claim, after);
             return self.put_result(Done::Log(read, commits), after, inbox);
+        }
+    }
+
+    /// Reads for a server that follows this one; nothing comes of it if the server stops.
+    fn read_replica(self: &Arc<Pool>, mut read: Box<ReplicaRead>, inbox: &Inbox<ReaderResult>) {
+        let mut needed_bytes = CLAIM_BYTES;
+        while let Some(claim) = self.claim_room(needed_bytes) {
+            let piece = read.reading.run(read.bytes, claim.bytes);
+            if let Err(LogReadError::Needs(bytes)) = piece {
+                self.settle(claim, Claim::default());
+                needed_bytes = bytes;
+                continue;
+            }
+            let held_bytes = piece.as_ref().map_or(0, ReplicaPiece::held_bytes);
+            let after = Claim {
+                bytes: held_bytes,
+                ..claim
+            };
+            self.settle(claim, after);
+            return self.put_result(Done::Replica(read, piece), after, inbox);
         }
     }
 

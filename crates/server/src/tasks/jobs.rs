@@ -1,13 +1,14 @@
 //! Backups, snapshots and conversions in the store of this server.
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use api::admin::{BackupProgress, SnapshotResponse};
 use service::{Task, TaskFailure, TaskFailureKind, TaskRefusal};
 use store::Store;
 use store::background::Background;
-use store::backup::{BackupError, BackupRoot};
+use store::backup::{BackupError, BackupRoot, ReplicaCopyError};
 use store::durable::Durable;
 use store::snapshot::SnapshotError;
 use wal::disk::{Disk, is_full};
@@ -24,6 +25,8 @@ pub(crate) struct StorageJobs {
     pub durable: Option<Arc<Durable>>,
     /// Where backups go.
     pub root: Option<BackupRoot>,
+    /// The data folder, for copies.
+    pub data: Option<PathBuf>,
     pub time: Arc<dyn TimeSource>,
     /// Name and version, for the manifest of a backup.
     pub server: String,
@@ -36,6 +39,7 @@ impl Jobs for StorageJobs {
             Task::Convert { .. } if self.durable.is_none() => Some(TaskRefusal::NoDataFolder),
             _ if self.durable.is_none() => Some(TaskRefusal::NothingKept),
             Task::Backup { .. } if self.root.is_none() => Some(TaskRefusal::NoBackupRoot),
+            Task::Copy if self.data.is_none() => Some(TaskRefusal::NothingKept),
             _ => None,
         }
     }
@@ -47,6 +51,10 @@ impl Jobs for StorageJobs {
         let durable = self.durable.as_ref().expect("refused without");
         match task {
             Task::Snapshot => snapshot(durable),
+            Task::Copy => {
+                let data = self.data.as_ref().expect("refused without");
+                self.copy(durable, data, watch)
+            }
             Task::Convert { database, kind } => {
                 convert::convert(&self.store, durable, *database, *kind, watch)
             }
@@ -59,6 +67,29 @@ impl Jobs for StorageJobs {
 }
 
 impl StorageJobs {
+    fn copy(
+        &self,
+        durable: &Durable,
+        data: &Path,
+        watch: &mut Watch<'_>,
+    ) -> Result<Done, TaskFailure> {
+        let mut clock = Unticked(Arc::clone(&self.time));
+        let copy = durable.copy_for_replica(data, &self.server, &mut clock, &mut |progress| {
+            watch.tell(TaskProgress::Backup(BackupProgress {
+                written_bytes: progress.written_bytes,
+                total_bytes: progress.total_bytes,
+                sequence: progress.sequence,
+                ..BackupProgress::default()
+            }));
+            watch.go_on()
+        });
+        match copy {
+            Ok(copy) => Ok(Done::Copy(Arc::new(copy))),
+            Err(ReplicaCopyError::Backup(error)) => Err(not_made("for a replica", &error, None)),
+            Err(ReplicaCopyError::Folder { folder, source }) => Err(not_created(&folder, &source)),
+        }
+    }
+
     fn backup(
         &self,
         durable: &Durable,
@@ -223,6 +254,7 @@ mod tests {
             store: opening.store,
             durable: Some(Arc::new(durable)),
             root,
+            data: None,
             time,
             server: "test 0".into(),
             log,

@@ -19,6 +19,7 @@ use std::thread::JoinHandle;
 
 use api::admin::{BackupProgress, ConvertProgress, SnapshotResponse};
 use service::{Task, TaskFailure, TaskFailureKind, TaskNews, TaskRefusal};
+use store::backup::ReplicaCopy;
 
 use crate::SharedWaker;
 use crate::call_id::CallId;
@@ -49,6 +50,8 @@ pub(crate) enum Done {
         progress: BackupProgress<'static>,
         path: String,
     },
+    /// A copy for a server that will follow this one.
+    Copy(Arc<ReplicaCopy>),
     /// A snapshot.
     Snapshot(SnapshotResponse),
     /// A database of another kind.
@@ -81,6 +84,7 @@ impl News {
             News::Done(Done::Backup { progress, path }) => {
                 tell(&TaskNews::BackedUp(BackupProgress { path, ..*progress }))
             }
+            News::Done(Done::Copy(copy)) => tell(&TaskNews::Copied(copy)),
             News::Done(Done::Snapshot(made)) => tell(&TaskNews::SnapshotMade(*made)),
             News::Done(Done::Conversion(progress)) => tell(&TaskNews::Converted(*progress)),
             News::Failed(failure) => tell(&TaskNews::Failed(failure)),

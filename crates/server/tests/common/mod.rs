@@ -97,6 +97,8 @@ impl Host {
             storage: Storage::Volatile { history_id: 7 },
             blobs: Default::default(),
             backup_root: None,
+            following: None,
+            data: None,
             time_calls: true,
             anonymous: vec![Rights::everything()],
         };

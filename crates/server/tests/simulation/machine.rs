@@ -313,6 +313,8 @@ fn config(seed: u64, time: Arc<VirtualTime>, storage: Storage) -> Config {
         storage,
         blobs: BlobConfig::default(),
         backup_root: None,
+        following: None,
+        data: None,
         time_calls: true,
         anonymous: vec![Rights::everything()],
     }

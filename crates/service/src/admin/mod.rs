@@ -45,8 +45,8 @@ use crate::task::TaskNews;
 use api::admin::{
     CreateDatabaseRequest, CreateDatabaseResponse, DatabaseDescription, DatabaseKind,
     DatabaseStatistics, DropDatabaseRequest, DropDatabaseResponse, DurabilityMode,
-    ListDatabasesResponse, LogStatistics as LogMessage, MethodStatistics, StatisticsRequest,
-    StatisticsResponse,
+    ListDatabasesResponse, LogStatistics as LogMessage, MethodStatistics, ReplicaStatistics,
+    StatisticsRequest, StatisticsResponse,
 };
 use identity_call::IdentityCall;
 use protobuf::writer;
@@ -511,6 +511,8 @@ fn statistics(shared: &Shared, actions: &mut (impl Responses + CallClock)) {
     let methods: Vec<_> = methods.collect();
     let databases: Vec<_> = figures_of(&infos, &shared.store).collect();
     let history_id = api::history_id_bytes(shared.store.history_id());
+    let following = shared.following.as_deref();
+    let following = following.map(|following| (following.leader(), following.state()));
     let response = StatisticsResponse {
         server: &format!("{} {}", shared.server.name, shared.server.version),
         uptime_ms: shared.figures.uptime_ms(actions.now_ns()),
@@ -528,6 +530,15 @@ fn statistics(shared: &Shared, actions: &mut (impl Responses + CallClock)) {
         buffered_bytes: totals.buffered_bytes,
         buffered_limit_bytes: totals.buffered_limit_bytes,
         blob_quota_bytes: blob_quota_bytes(&shared.store),
+        replica: (following.as_ref()).map(|(leader, state)| ReplicaStatistics {
+            leader,
+            connected: state.is_connected,
+            sequence: state.sequence,
+            leader_sequence: state.leader_sequence,
+            lag_ms: state.lag_ms(actions.now_ms()),
+            problem: &state.problem,
+        }),
+        followers: shared.store.followers() as u64,
     };
     actions.respond(|out| response.encode(out));
 }

@@ -103,6 +103,7 @@ pub(super) fn answer(news: &TaskNews<'_>, actions: &mut (impl Responses + SendRo
             actions.message(|out| progress.encode(out));
             actions.finish(Status::OK);
         }
+        TaskNews::Copied(_) => debug_assert!(false, "no method here asks for a copy"),
         TaskNews::SnapshotMade(response) => actions.respond(|out| response.encode(out)),
         TaskNews::Converted(progress) => {
             actions.message(|out| progress.encode(out));

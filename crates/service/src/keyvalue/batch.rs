@@ -65,6 +65,9 @@ pub(super) fn begin(
     }
     if !has_only_reads(&request)? {
         permission::check_database(Right::Write, request.database, actions)?;
+        if let Some(following) = &shared.following {
+            return Err(following.refusal());
+        }
         let place = (database, mode);
         let begun = begin_writes(&request, place, allowed_bytes, shared, actions)?;
         return Ok(match begun {
@@ -214,20 +217,29 @@ pub(super) fn push_all<'a>(
 }
 
 /// Refuses operations, in their encoded form, to those who may not read, and those who may not
-/// write if one of them writes.
+/// write if one of them writes. A replica refuses these to all.
 pub(super) fn check_operations<'a>(
     database: &str,
     mut operations: impl Iterator<Item = &'a [u8]>,
+    shared: &Shared,
     actions: &impl Permissions,
 ) -> Result<(), Status> {
-    if permission::holds(Right::Write, database, actions) {
+    let holds = permission::holds(Right::Write, database, actions);
+    if holds && shared.following.is_none() {
         return Ok(());
     }
-    let needed = match operations.any(may_write) {
-        true => Right::Write,
-        false => Right::Read,
-    };
-    permission::check_database(needed, database, actions)
+    let writes = operations.any(may_write);
+    if !holds {
+        let needed = match writes {
+            true => Right::Write,
+            false => Right::Read,
+        };
+        permission::check_database(needed, database, actions)?;
+    }
+    match &shared.following {
+        Some(following) if writes => Err(following.refusal()),
+        _ => Ok(()),
+    }
 }
 
 /// Returns whether all operations are Gets of keys that there can be.

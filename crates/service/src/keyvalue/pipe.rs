@@ -234,7 +234,7 @@ impl Pipe {
         actions: &mut (impl DatabaseAccess + Permissions + ResponseMemory),
     ) -> Result<Option<Batch>, Status> {
         let target = self.target.as_ref().expect("the first message has set it");
-        check_operations(&target.name, request.operations.encoded(), actions)?;
+        check_operations(&target.name, request.operations.encoded(), shared, actions)?;
         let limits = shared.store.limits(target.database).unwrap_or_default();
         let max_answer_bytes = answer_bound(METHOD, request.max_answer_bytes, shared)?;
         let (given, allowed) = (request.operations.len(), limits.commit_operations);

@@ -52,6 +52,11 @@ pub(crate) fn find_database_of_drop_in(
     if !permission::has_drop_in(service, actions) {
         permission::check_database(right, name, actions)?;
     }
+    if let Some(following) = &shared.following
+        && right != Right::Read
+    {
+        return Err(following.refusal());
+    }
     find(name, shared)
 }
 
@@ -194,7 +199,7 @@ const MAX_VALUE: &str = " (--max-value of the server or of the database); a blob
 pub(crate) fn refusal(refusal: Refusal) -> Status {
     let code = match refusal {
         Refusal::UnknownDatabase => return database_gone(),
-        Refusal::LogFailed => Code::FailedPrecondition,
+        Refusal::LogFailed | Refusal::Replica => Code::FailedPrecondition,
         Refusal::OutcomeUnknown => Code::Unknown,
         Refusal::LogBehind
         | Refusal::LogNotReady

@@ -40,7 +40,7 @@ impl Transact {
             .when_met
             .encoded()
             .chain(request.when_unmet.encoded());
-        check_operations(request.database, both, actions)?;
+        check_operations(request.database, both, shared, actions)?;
         let max_answer_bytes = answer_bound(METHOD, request.max_answer_bytes, shared)?;
         let limits = shared.store.limits(database).unwrap_or_default();
         let lists = [request.when_met.len(), request.when_unmet.len()];

@@ -37,6 +37,15 @@ pub(super) struct BackupBase {
     pub(super) trees: Vec<TreeIndex>,
 }
 
+/// What a copy is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CopyPurpose {
+    /// To be kept: it has nobody's rights.
+    Backup,
+    /// For a server that follows this one: it has everything.
+    Replica,
+}
+
 /// A backup in the making: see docs/internals/commit-and-log.md. Each [`step`](Making::step) does a
 /// little and returns.
 #[derive(Debug)]
@@ -67,7 +76,7 @@ pub(super) struct Making {
 #[derive(Debug)]
 struct BaseParts {
     source: Arc<dyn Disk>,
-    hold: LogHold,
+    hold: Arc<LogHold>,
     history_id: u64,
     sequence: u64,
     replay_sequence: u64,
@@ -138,7 +147,7 @@ impl Making {
         store: &Store,
         base: BackupBase,
         target: Arc<dyn Disk>,
-        server: &str,
+        (server, purpose): (&str, CopyPurpose),
     ) -> Result<Making, BackupError> {
         let BackupBase {
             mut header,
@@ -148,7 +157,9 @@ impl Making {
         } = base;
         // Whoever has a backup has nobody's rights, and whoever restores an old one gives back none
         // that were taken away since. What the log has of it is removed by the restore.
-        (header.databases).retain(|database| database.id != DatabaseId::IDENTITIES);
+        if purpose == CopyPurpose::Backup {
+            (header.databases).retain(|database| database.id != DatabaseId::IDENTITIES);
+        }
         let is_volatile = |config: &DatabaseConfig| config.durability == Durability::Volatile;
         let databases = header.databases.iter();
         let databases = databases.filter(|database| !database.id.is_hidden());
@@ -156,7 +167,7 @@ impl Making {
         let databases: BTreeMap<_, _> = databases.collect();
         let parts = BaseParts {
             source,
-            hold,
+            hold: Arc::new(hold),
             history_id: header.history_id,
             sequence: header.sequence,
             replay_sequence: header.replay_sequence,
@@ -244,6 +255,11 @@ impl Making {
         snapshot.log_synced(end.position.sequence);
         self.end = Some(end);
         self.progress.sequence = end.position.sequence;
+    }
+
+    /// Returns what keeps the log behind it.
+    pub fn hold(&self) -> Arc<LogHold> {
+        Arc::clone(&self.base.hold)
     }
 
     /// Removes all that it made. What cannot be removed is no backup: it has no manifest.

@@ -13,6 +13,7 @@ mod error;
 mod file_entry;
 mod making;
 mod manifest;
+mod replica_copy;
 mod restore;
 mod root;
 mod run;
@@ -23,6 +24,9 @@ pub use error::{BackupError, RestoreError};
 pub use file_entry::FileEntry;
 pub use making::{BackupProgress, BackupReport};
 pub use manifest::{MANIFEST_NAME, Manifest, ManifestError};
+pub use replica_copy::{
+    COPIES_FOLDER, CopiedFile, ReplicaCopy, ReplicaCopyError, remove_left_copies,
+};
 pub use restore::{RestoreConfig, Restored, new_folder, restore};
 pub use root::BackupRoot;
 pub use run::{BackupJob, BackupStep, BackupWatch};

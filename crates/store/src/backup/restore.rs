@@ -21,7 +21,8 @@ use crate::clock::Clock;
 use crate::database::Durability;
 use crate::database_id::DatabaseId;
 use crate::durable::{
-    CommitLoop, Event, FolderState, Opened, TreePlace, is_own_file, mark_folder, new_owner,
+    CommitLoop, Event, FolderState, LOCK_NAME, Opened, REPLICA_MARK_NAME, TreePlace, is_own_file,
+    mark_folder, new_owner,
 };
 use crate::operation::{Mode, Operation};
 use crate::store::{Store, StoreConfig};
@@ -55,8 +56,9 @@ pub struct Restored {
 }
 
 /// Makes a data folder of a backup: every commit up to the cut, none behind it, and a new history.
-/// `target` is empty, and the caller's; when this fails nothing of the backup is left in it, or the
-/// error says that something is, and no server takes it. What others have put there stays.
+/// `target` is empty, but for the mark of a replica, and the caller's; when this fails nothing of
+/// the backup is left in it, or the error says that something is, and no server takes it. What
+/// others have put there stays.
 ///
 /// Everything is read and checked as it is copied, and then opened as a server would open it.
 pub fn restore(
@@ -70,7 +72,7 @@ pub fn restore(
     let names = target
         .list()
         .map_err(|error| device(&**target, "", error))?;
-    if !names.is_empty() {
+    if names.iter().any(|name| !is_of_begun_replica(name, &names)) {
         let folder = target.describe("");
         return Err(RestoreError::NotEmpty { folder });
     }
@@ -93,6 +95,13 @@ pub fn restore(
             source,
         },
     })
+}
+
+/// Whether a file may be in a folder that gets the copy of a replica: the mark of that, and the
+/// lock.
+fn is_of_begun_replica(name: &str, names: &[String]) -> bool {
+    let is_mark = |name: &str| name == REPLICA_MARK_NAME;
+    is_mark(name) || (name == LOCK_NAME && names.iter().any(|name| is_mark(name)))
 }
 
 struct Restoring<'a> {
@@ -231,9 +240,11 @@ impl Restoring<'_> {
             manifest,
         };
         let mut rounds = CommitLoop::new(committer);
-        remove_identities(&store, &rounds);
+        // Who follows another server has its identities.
+        let has_none = !self.config.log.follows;
+        remove_identities(&store, &rounds, has_none);
         while rounds.round(clock) {}
-        if has_identities(&store) {
+        if has_none && has_identities(&store) {
             let why = "the tokens that the log of the backup names cannot be removed";
             return Err(device(&**self.target, "", io::Error::other(why)));
         }
@@ -298,9 +309,10 @@ fn remove_blobs(disk: &dyn Disk) -> io::Result<()> {
     removed.0
 }
 
-/// Has the identities removed that the log of a backup has made while that was written.
-fn remove_identities(store: &Store, rounds: &CommitLoop) {
-    if !has_identities(store) {
+/// Has the identities removed that the log of a backup has made while that was written, if the
+/// folder is to have none.
+fn remove_identities(store: &Store, rounds: &CommitLoop, has_none: bool) {
+    if !has_none || !has_identities(store) {
         return;
     }
     let mailbox = rounds.register(Box::new(|| {}));

@@ -10,9 +10,9 @@ use wal::LogEnd;
 use wal::disk::Disk;
 
 use super::error::BackupError;
-use super::making::{BackupBase, BackupProgress, BackupReport, Making, MakingStep};
+use super::making::{BackupBase, BackupProgress, BackupReport, CopyPurpose, Making, MakingStep};
 use crate::clock::Clock;
-use crate::durable::{CommitLoop, CommitterAccess, Durable, DurableCommitter, Holds};
+use crate::durable::{CommitLoop, CommitterAccess, Durable, DurableCommitter, Holds, LogHold};
 use crate::snapshot::limits;
 use crate::store::Store;
 
@@ -44,7 +44,7 @@ impl BackupJob {
         store: &Store,
         base: BackupBase,
         target: Arc<dyn Disk>,
-        server: &str,
+        server: (&str, CopyPurpose),
     ) -> Result<BackupJob, BackupError> {
         let making = Making::new(store, base, target, server)?;
         Ok(BackupJob { making })
@@ -133,7 +133,12 @@ impl CommitLoop {
         let holds = self.holds().clone();
         let committer = self.committer();
         let base = base(&holds, committer, clock)?;
-        BackupJob::begin(committer.store(), base, target, server)
+        BackupJob::begin(
+            committer.store(),
+            base,
+            target,
+            (server, CopyPurpose::Backup),
+        )
     }
 
     /// Does a little of a backup. After an error nothing of it is left. Call it between two rounds.
@@ -157,12 +162,35 @@ impl Durable {
         clock: &mut dyn Clock,
         watch: BackupWatch<'_>,
     ) -> Result<BackupReport, BackupError> {
+        let made = self.make(target, (server, CopyPurpose::Backup), clock, watch);
+        made.map(|(report, _)| report)
+    }
+
+    /// Does the same for a server that follows this one. Returns what keeps the log behind it, too.
+    pub(super) fn make_copy(
+        &self,
+        target: Arc<dyn Disk>,
+        server: &str,
+        clock: &mut dyn Clock,
+        watch: BackupWatch<'_>,
+    ) -> Result<(BackupReport, Arc<LogHold>), BackupError> {
+        self.make(target, (server, CopyPurpose::Replica), clock, watch)
+    }
+
+    fn make(
+        &self,
+        target: Arc<dyn Disk>,
+        server: (&str, CopyPurpose),
+        clock: &mut dyn Clock,
+        watch: BackupWatch<'_>,
+    ) -> Result<(BackupReport, Arc<LogHold>), BackupError> {
         let mut access = self.access();
         let holds = access.holds().clone();
         let base = access
             .between_groups(move |committer, clock| base(&holds, committer, clock))
             .ok_or(BackupError::Stopping)??;
         let mut job = BackupJob::begin(self.store(), base, target, server)?;
+        let hold = job.making.hold();
         loop {
             let begin_ns = clock.now_ns();
             let step = job.step(clock, || {
@@ -171,7 +199,7 @@ impl Durable {
             });
             job = match step? {
                 BackupStep::Worked(job) | BackupStep::Synced(job) => job,
-                BackupStep::Complete(report) => return Ok(report),
+                BackupStep::Complete(report) => return Ok((report, hold)),
             };
             if watch(job.progress()).is_break() {
                 job.discard();

@@ -274,6 +274,11 @@ impl Blobs {
     }
 
     /// Releases room that was booked.
+    /// The folder of contents.
+    pub(crate) fn folder(&self) -> &Arc<dyn Disk> {
+        &self.disk
+    }
+
     pub(super) fn unbook(&self, database: DatabaseId, bytes: u64) {
         self.state.lock().unbook(database, bytes);
     }

@@ -27,6 +27,15 @@ impl Blobs {
         sealed.settle(Settled::Described);
     }
 
+    /// A description was followed whose content is there: it is a blob.
+    pub(crate) fn note_described(&self, new: &Description<'_>) {
+        let mut state = self.state.lock();
+        state.next_number = state.next_number.max(new.number.saturating_add(1));
+        let used = state.used.entry(new.database).or_default();
+        used.blobs += 1;
+        used.bytes += new.size_bytes;
+    }
+
     /// Returns whether it is time to collect, and sets the next time.
     pub(crate) fn begin_collection(&self, now_ms: u64) -> bool {
         let due_ms = self.collect_due_ms.load(Ordering::Relaxed);

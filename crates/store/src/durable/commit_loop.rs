@@ -184,6 +184,7 @@ impl CommitLoop {
         if self.committer.is_full() {
             self.hub.holds().break_all();
         }
+        self.hub.holds().end_lingering(clock.now_ns());
         let log_bytes = self.committer.log().segment_bytes();
         let sequence = self.hub.holds().take_retire_sequence(log_bytes);
         let has_more = self.committer.segments().has_more_unneeded();

@@ -5,6 +5,9 @@
 //! [sync](SyncPlan), when to make a [snapshot](SnapshotPlan) and how a
 //! [conversion](Conversions) goes on.
 
+mod following;
+mod shown;
+
 use std::sync::Arc;
 
 use wal::disk::{Disk, FolderLock};
@@ -16,6 +19,7 @@ use wal::{
 use super::conversion::{Conversions, Leftover};
 use super::event::Event;
 use super::folder::FolderFile;
+use super::followed::{FollowError, Followed};
 use super::group_builder::GroupBuilder;
 use super::pending::Rule;
 use super::places::Places;
@@ -31,7 +35,7 @@ use crate::clock::Clock;
 use crate::garbage::Garbage;
 use crate::index::Index;
 use crate::keep_log::KeepLog;
-use crate::log_statistics::LogStatistics;
+use crate::limits;
 use crate::outcome::{Outcomes, Refusal};
 use crate::snapshot::{Header, SnapshotError, SnapshotReport};
 use crate::store::Store;
@@ -51,6 +55,7 @@ pub struct DurableCommitter {
     syncs: SyncPlan,
     snapshots: SnapshotPlan,
     conversions: Conversions,
+    followed: Followed,
     trees: TreeWriters,
     /// Trees of which a snapshot has nothing yet, though what was in them is in memory now.
     retained: RetainedTrees,
@@ -130,6 +135,7 @@ impl DurableCommitter {
             syncs: SyncPlan::new(),
             snapshots,
             conversions: Conversions::default(),
+            followed: Followed::default(),
             trees,
             retained: RetainedTrees::new(parts.trees.retained),
             delay_ns: 0,
@@ -145,33 +151,6 @@ impl DurableCommitter {
         committer.raise_reserve();
         committer.show_statistics();
         committer
-    }
-
-    /// Lets those who ask see how the log is now.
-    fn show_statistics(&self) {
-        let log = self.log();
-        if let Some(tail) = self.store.log_tail() {
-            tail.set_extent(log.extent());
-        }
-        let work = log.work();
-        self.store.set_log_statistics(LogStatistics {
-            segment_bytes: log.segment_bytes(),
-            segments: log.segments(),
-            written_sequence: log.written().sequence,
-            durable_sequence: log.durable().sequence,
-            groups: work.groups,
-            records: work.records,
-            group_bytes: work.bytes,
-            syncs: work.syncs,
-            sync_durations: self.syncs.durations(),
-            snapshot_sequence: self.snapshots.sequence(),
-            snapshot_bytes: self.snapshots.file_bytes(),
-            snapshots_made: self.snapshots.made(),
-            snapshots_failed: self.snapshots.failures(),
-            is_full: self.is_full(),
-            is_not_ready: self.segments.shortage() == Some(Refusal::LogNotReady),
-            has_failed: self.failed,
-        });
     }
 
     /// The store.
@@ -199,7 +178,7 @@ impl DurableCommitter {
 
     /// Whether there is something to be decided.
     pub(super) fn has_gathered(&self) -> bool {
-        self.groups.has_gathered() || self.conversions.is_pending()
+        self.groups.has_gathered() || self.conversions.is_pending() || self.followed.is_pending()
     }
 
     /// Drops commits that are not decided: nobody waits for them any more.
@@ -219,6 +198,7 @@ impl DurableCommitter {
         self.groups.begin(clock.now_ns(), self.conversions.frozen());
         self.decide_conversion();
         self.groups.decide(now_ms, refusal, &self.trees, done);
+        self.decide_followed();
         if self.wants_mark() {
             self.mark_asked = false;
             let written_sequence = self.log().written().sequence;
@@ -231,6 +211,9 @@ impl DurableCommitter {
         if self.failed {
             return Some(Refusal::LogFailed);
         }
+        if self.log().follows() {
+            return Some(Refusal::Replica);
+        }
         let is_spent = self.store.last_sequence() >= self.log().sequence_limit();
         (self.segments.shortage()).filter(|_| is_spent && self.segments.has_no_room_for_mark())
     }
@@ -242,7 +225,8 @@ impl DurableCommitter {
 
     /// Whether the bound on sequences should be raised.
     pub(super) fn wants_mark(&self) -> bool {
-        let is_possible = !self.failed && !self.segments.has_no_room_for_mark();
+        let is_possible =
+            !self.failed && !self.log().follows() && !self.segments.has_no_room_for_mark();
         let is_due = self.store.last_sequence() >= self.store.reserve().due();
         is_possible && (is_due || self.mark_asked)
     }
@@ -274,7 +258,9 @@ impl DurableCommitter {
         if self.log().written() == self.log().durable() {
             return;
         }
-        if let Some(interval_ms) = self.groups.interval_ms() {
+        let followed_ms = (self.store.has_followers()).then_some(limits::FOLLOWED_SYNC_MS);
+        let interval_ms = self.groups.interval_ms().into_iter().chain(followed_ms);
+        if let Some(interval_ms) = interval_ms.min() {
             self.syncs.expect_within(interval_ms, clock.now_ns());
         }
     }
@@ -295,6 +281,7 @@ impl DurableCommitter {
         (self.publisher).publish(group, rule, &mut self.trees, clock);
         if rule == Rule::Synced {
             self.publish_conversion();
+            self.publish_followed();
             self.look_after_trees();
             self.groups.end(clock.now_ns());
         }
@@ -438,6 +425,10 @@ impl DurableCommitter {
     }
 
     fn raise_reserve(&self) {
+        if self.log().follows() {
+            // Nobody gives out a sequence here.
+            return self.store.reserve().set(0, 0);
+        }
         let limit = self.log().sequence_limit();
         self.store
             .reserve()
@@ -465,6 +456,7 @@ impl DurableCommitter {
     fn refuse_group(&mut self, applied: Refusal, other: Refusal, rules: &[Rule]) {
         let left = self.conversions.refuse(applied);
         self.put_away(left);
+        self.followed.fail(FollowError::Refused(applied));
         self.groups.refuse(applied, other, rules);
     }
 
@@ -673,7 +665,11 @@ impl DurableCommitter {
     pub(super) fn close(self, clock: &mut dyn Clock) -> Result<(), WriteError> {
         debug_assert!(!self.groups.has_gathered());
         let now_ms = self.store.clock_ms(clock.now_ms());
-        let last_sequence = self.last_sequence().max(self.log().written().sequence);
+        let written_sequence = self.log().written().sequence;
+        let last_sequence = match self.log().follows() {
+            true => written_sequence,
+            false => self.last_sequence().max(written_sequence),
+        };
         self.segments.close(last_sequence, now_ms)?;
         self.folder.file.note_durable(last_sequence);
         Ok(())

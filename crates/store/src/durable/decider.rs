@@ -152,6 +152,40 @@ impl Decider {
         self.work.operations == 0 && self.work.group.is_empty() && self.work.shares.end_rest()
     }
 
+    /// Has the group synced, whoever waits for it.
+    pub(super) fn needs_sync_now(&mut self) {
+        self.work.needs_sync = true;
+    }
+
+    /// The store.
+    pub(super) fn store(&self) -> &Store {
+        &self.work.store
+    }
+
+    /// The group, to add commits that were decided elsewhere.
+    pub(super) fn group_mut(&mut self) -> &mut PendingGroup {
+        &mut self.work.group
+    }
+
+    /// Returns a database in which the group does something that was decided elsewhere.
+    pub(super) fn followed_database(
+        &mut self,
+        id: DatabaseId,
+    ) -> Result<&mut PendingDatabase, &'static str> {
+        self.group_and_database(id).map(|(_, pending)| pending)
+    }
+
+    /// The same with the group.
+    pub(super) fn group_and_database(
+        &mut self,
+        id: DatabaseId,
+    ) -> Result<(&mut PendingGroup, &mut PendingDatabase), &'static str> {
+        const UNKNOWN: &str = "it changes a database that is not there";
+        self.touch(id).map_err(|_| UNKNOWN)?;
+        let pending = self.databases.get_mut(&id).ok_or(UNKNOWN)?;
+        Ok((&mut self.work.group, pending))
+    }
+
     /// Operations of the group.
     pub(super) fn operations(&self) -> usize {
         self.work.operations

@@ -49,10 +49,13 @@ const HEADING: &str = "This folder belongs to pelton. Change nothing in it.";
 const NEW_NAME: &str = "pelton-data.new";
 
 /// What else may lie in a folder that is about to become one of ours.
-const LOCK_NAME: &str = "lock";
+pub(crate) const LOCK_NAME: &str = "lock";
 
 /// Bytes of the format file that are read: far more than it has.
 const FORMAT_BYTES_MAX: usize = 4096;
+
+/// The file that says that a data folder is that of a replica. The layer above writes it.
+pub const REPLICA_MARK_NAME: &str = "pelton-replica";
 
 /// Whether a file of this name is one that a start makes in a data folder.
 pub(crate) fn is_own_file(name: &str) -> bool {

@@ -1,17 +1,18 @@
 //! Builds groups of the commits that loops have submitted, and keeps their outcomes.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use wal::GroupBuffer;
 
 use super::decider::{Answers, Decider};
+use super::followed::{FollowError, FollowedEffects};
 use super::group_sizing::GroupSizing;
 use super::pending::{PendingGroup, Rule};
 use super::trees::TreeWriters;
 use crate::batch::WriteBatch;
 use crate::database::Durability;
 use crate::database_id::DatabaseId;
-use crate::log::Record;
+use crate::log::{FollowedGroup, Record};
 use crate::outcome::{Outcomes, Refusal};
 use crate::store::Store;
 
@@ -164,6 +165,17 @@ impl GroupBuilder {
     /// Adds the record of a conversion, which completes the group.
     pub(super) fn add_conversion(&mut self, record: &Record<'_>) {
         self.decider.add_conversion(record);
+    }
+
+    /// Adds a group of a leader; returns whether another one may be added.
+    pub(super) fn follow(
+        &mut self,
+        group: &FollowedGroup,
+        gone: &BTreeSet<u64>,
+        trees: &TreeWriters,
+        effects: &mut FollowedEffects,
+    ) -> Result<bool, FollowError> {
+        self.decider.follow(group, gone, trees, effects)
     }
 
     /// Has the group synced, with a record that raises the last sequence in the log to `sequence`,

@@ -15,6 +15,9 @@ pub(crate) struct Holds {
     /// Segments that hold nothing beyond this are not needed any more.
     retire_sequence: AtomicU64,
     held: Mutex<Held>,
+    /// Holds that nobody has any more, and until when they last; `None`: nobody has looked yet.
+    lingering: Mutex<Vec<(Option<u64>, Arc<LogHold>)>>,
+    has_lingering: AtomicBool,
     /// Wakes the one that retires segments.
     signal: Arc<Signal>,
 }
@@ -48,6 +51,8 @@ impl Holds {
         Arc::new(Holds {
             retire_sequence: AtomicU64::new(0),
             held: Mutex::default(),
+            lingering: Mutex::default(),
+            has_lingering: AtomicBool::new(false),
             signal: Arc::clone(signal),
         })
     }
@@ -81,6 +86,26 @@ impl Holds {
         }
         held.waiting_sequence = held.waiting_sequence.max(asked_sequence);
         least
+    }
+
+    /// Lets holds go that nobody has any more, when their time is over.
+    pub(super) fn end_lingering(&self, now_ns: u64) {
+        if !self.has_lingering.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut lingering = self.lingering.lock();
+        let until_ns = now_ns.saturating_add(limits::COPY_HOLD_MS * 1_000_000);
+        let mut over = Vec::new();
+        for (until, hold) in std::mem::take(&mut *lingering) {
+            let until = until.unwrap_or(until_ns);
+            match until <= now_ns || hold.is_broken() {
+                true => over.push(hold),
+                false => lingering.push((Some(until), hold)),
+            }
+        }
+        (self.has_lingering).store(!lingering.is_empty(), Ordering::Relaxed);
+        drop(lingering);
+        drop(over);
     }
 
     /// Whether somebody holds the log.
@@ -132,6 +157,20 @@ impl Held {
 }
 
 impl LogHold {
+    /// Lets it last for some more time: somebody has a copy, and will ask for what comes behind it.
+    /// Of those that last so, the oldest goes where there are too many.
+    pub(crate) fn linger(this: &Arc<LogHold>) {
+        let holds = &this.holds;
+        let mut lingering = holds.lingering.lock();
+        let is_one_too_many = lingering.len() >= limits::COPY_HOLDS;
+        let oldest = is_one_too_many.then(|| lingering.remove(0));
+        lingering.push((None, Arc::clone(this)));
+        drop(lingering);
+        drop(oldest);
+        holds.has_lingering.store(true, Ordering::Relaxed);
+        holds.signal.wake();
+    }
+
     /// Whether it was given up: what it kept may be gone.
     pub fn is_broken(&self) -> bool {
         self.is_broken.load(Ordering::Acquire)

@@ -6,6 +6,7 @@
 //!    `decider`, `databases`, `pending`, `shares`, `group_sizing`), the log with its `segments`,
 //!    `publish`, `trees`, `conversion`, `retained`, and what says when: `sync_plan`,
 //!    `snapshot_plan`.
+//!    `followed` and `follow_decider` put what a leader has decided in the place of decisions.
 //! 2. `committer`, which joins them; `folder`, `replay` and `open`, which make one at a start.
 //! 3. Where others reach it: `mailbox`, `committer_jobs`, `snapshot_queue`, `hold`.
 //! 4. `commit_loop`, which runs it step by step, on a thread or in a simulation.
@@ -25,6 +26,9 @@ mod databases;
 mod decider;
 mod event;
 mod folder;
+mod follow;
+mod follow_decider;
+mod followed;
 mod group_builder;
 mod group_sizing;
 mod hold;
@@ -57,9 +61,10 @@ pub(crate) use committer_access::CommitterAccess;
 pub use conversion::{ConvertError, ConvertReport, ConvertWatch};
 pub use event::Event;
 pub(crate) use folder::{
-    BACKUP_MANIFEST_NAME, FolderState, is_own_file, mark as mark_folder, new_owner,
+    BACKUP_MANIFEST_NAME, FolderState, LOCK_NAME, is_own_file, mark as mark_folder, new_owner,
 };
-pub use folder::{FOLDER_VERSION, FolderError, known, open_folder, owner};
+pub use folder::{FOLDER_VERSION, FolderError, REPLICA_MARK_NAME, known, open_folder, owner};
+pub use followed::{FollowError, FollowReport, FollowedGroups};
 pub(crate) use hold::Holds;
 pub use hold::LogHold;
 pub use mailbox::{Mailbox, Waker};

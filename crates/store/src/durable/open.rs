@@ -106,6 +106,7 @@ impl Store {
         let folder_state = claimed.file.state();
         let folder_file = Arc::new(claimed.file);
         let store = new_store(config, &disk, trees, folder_state.owner)?;
+        store.set_follows(log_config.follows);
         let mut replay = Replay::new(&store, log_config.accept_loss).map_err(OpenError::Tree)?;
         let snapshot = load_newest(&*disk, &mut replay).map_err(OpenError::Snapshot)?;
         let log_config = with_trees(

@@ -211,6 +211,37 @@ impl PendingGroup {
         first..self.effects.len()
     }
 
+    /// Takes over a record of a key as it is, and lists it in the overlay of its database. Returns
+    /// its place.
+    pub(super) fn add_record(
+        &mut self,
+        record: &Record<'_>,
+        hash: u64,
+        overlay: &mut Overlay,
+    ) -> usize {
+        let (key_start, value) = match record.entry() {
+            Some(entry) => self.add_entry(record.database, entry),
+            None => {
+                let value = match record.kind {
+                    RecordKind::Expire => PendingValue::Expired,
+                    _ => PendingValue::Absent,
+                };
+                (self.records.push(&record.raw()), value)
+            }
+        };
+        self.effects.push(PendingEffect {
+            hash,
+            sequence: record.sequence,
+            expires_ms: record.expires_ms,
+            key_start,
+            key_len: record.key.len(),
+            value,
+        });
+        let place = self.effects.len() - 1;
+        overlay.set(self, place);
+        place
+    }
+
     /// Adds the record of an entry; returns where its key stands, and its value.
     fn add_entry(&mut self, database: DatabaseId, entry: Entry<'_>) -> (usize, PendingValue) {
         let value_bytes = entry.value.len();

@@ -199,7 +199,7 @@ impl Feeds {
         self.open.load(Ordering::Relaxed)
     }
 
-    pub(super) fn note_change(&self) {
+    pub(crate) fn note_change(&self) {
         self.has_news.store(true, Ordering::Release);
     }
 

@@ -1,6 +1,7 @@
 //! Reading on from the log where memory has no more.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
@@ -18,6 +19,12 @@ use crate::log::{Record, RecordKind, records};
 pub(crate) struct LogTail {
     disk: OnceLock<Arc<dyn Disk>>,
     extent: Mutex<Option<LogExtent>>,
+    /// What of it is known to be on the device.
+    durable: Mutex<Option<LogExtent>>,
+    /// How often more of it was on the device.
+    durable_changes: AtomicU64,
+    /// How many follow it.
+    followers: AtomicUsize,
     marks: Mutex<LogMarks>,
 }
 
@@ -64,6 +71,51 @@ impl LogTail {
     /// are gone.
     pub(crate) fn set_extent(&self, extent: LogExtent) {
         *self.extent.lock() = Some(extent);
+    }
+
+    /// Notes that all of the log is on the device. Returns whether that is news for somebody.
+    pub(crate) fn set_durable(&self, extent: LogExtent) -> bool {
+        let end = extent.end();
+        let before = self.durable.lock().replace(extent);
+        let is_more = before.is_none_or(|before| before.end().position != end.position);
+        if is_more {
+            self.durable_changes.fetch_add(1, Ordering::Release);
+        }
+        is_more && self.has_followers()
+    }
+
+    /// Where the log can be read as far as it is on the device.
+    pub(super) fn durable(&self) -> Option<(Arc<dyn Disk>, LogExtent)> {
+        let extent = self.durable.lock().clone()?;
+        Some((Arc::clone(self.disk.get()?), extent))
+    }
+
+    /// Returns up to which sequence it is on the device.
+    pub(super) fn durable_sequence(&self) -> u64 {
+        let extent = self.durable.lock();
+        (extent.as_ref()).map_or(0, |extent| extent.end().position.sequence)
+    }
+
+    /// Returns how often more of it was on the device.
+    pub(super) fn durable_changes(&self) -> u64 {
+        self.durable_changes.load(Ordering::Acquire)
+    }
+
+    /// Counts one more, or one less, who follows it.
+    pub(super) fn count_follower(&self, begins: bool) {
+        match begins {
+            true => self.followers.fetch_add(1, Ordering::Relaxed),
+            false => self.followers.fetch_sub(1, Ordering::Relaxed),
+        };
+    }
+
+    /// Returns how many follow it.
+    pub(crate) fn followers(&self) -> usize {
+        self.followers.load(Ordering::Relaxed)
+    }
+
+    fn has_followers(&self) -> bool {
+        self.followers() > 0
     }
 
     /// Whether there is everything that came after a sequence.

@@ -16,6 +16,7 @@
 //! what a reader has seen and the first commit that is recorded there is none.
 
 mod commit;
+mod group_reading;
 mod hub;
 mod log_reading;
 mod signal;
@@ -31,6 +32,7 @@ use crate::limits;
 use crate::value::Entry;
 use commit::Recorder;
 pub use commit::{Change, ChangeKind, FeedCommit};
+pub use group_reading::{FollowRefusal, GroupReading, LogFollower};
 pub(crate) use hub::Feeds;
 pub use hub::{ChangeWaker, Watched};
 pub(crate) use log_reading::LogTail;
@@ -349,7 +351,7 @@ pub struct Watcher {
 impl Watcher {
     /// Returns what shows somebody else whether there may be something to take.
     pub fn news(&self) -> ChangeNews {
-        ChangeNews(Arc::clone(&self.feed))
+        ChangeNews(NewsSource::Feed(Arc::clone(&self.feed)))
     }
 
     /// Returns up to which commit all was taken.
@@ -424,13 +426,23 @@ impl Watcher {
 
 /// Shows somebody else whether a database that is watched has changed.
 #[derive(Clone, Debug)]
-pub struct ChangeNews(Arc<Feed>);
+pub struct ChangeNews(NewsSource);
+
+#[derive(Clone, Debug)]
+enum NewsSource {
+    Feed(Arc<Feed>),
+    /// What of the log is on the device.
+    Log(Arc<LogTail>),
+}
 
 impl ChangeNews {
     /// Returns how often it has changed.
     #[inline]
     pub fn changes(&self) -> u64 {
-        self.0.changes.load(Ordering::Acquire)
+        match &self.0 {
+            NewsSource::Feed(feed) => feed.changes.load(Ordering::Acquire),
+            NewsSource::Log(tail) => tail.durable_changes(),
+        }
     }
 }
 

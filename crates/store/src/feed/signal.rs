@@ -15,7 +15,7 @@ impl ChangeSignal {
 
     /// Returns what shows somebody else whether it was raised.
     pub fn news(&self) -> ChangeNews {
-        ChangeNews(Arc::clone(&self.0))
+        ChangeNews(super::NewsSource::Feed(Arc::clone(&self.0)))
     }
 
     /// Wakes those who wait.

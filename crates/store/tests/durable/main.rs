@@ -17,6 +17,7 @@ mod mailboxes;
 mod one_group;
 mod plan;
 mod read_room;
+mod replicas;
 mod segments;
 mod shares;
 mod snapshot_damage;

@@ -34,7 +34,7 @@ pub fn load_kvstore(
         true => 1,
         false => arguments.in_flight.unwrap_or(KVSTORE_IN_FLIGHT),
     };
-    let seed = arguments.seed.unwrap_or_else(crate::serve::random);
+    let seed = arguments.seed.unwrap_or_else(crate::randomness::random);
     let keys = match arguments.keys {
         LoadKeys::Shared => KeyUse::Shared,
         LoadKeys::Owned => KeyUse::Owned,

@@ -4,16 +4,19 @@ mod calls;
 mod connections;
 mod databases;
 mod log;
+mod replicas;
 
 use std::sync::Arc;
 
 use net::CountersReader;
 use net::tls::ServerTls;
+use server::TimeSource;
 use service::Shared;
 
 use super::exposition::FamilyKind::Gauge;
 use super::exposition::Page;
 use super::process;
+use crate::time_source::SystemTimeSource;
 
 /// Where figures come from.
 pub struct Sources {
@@ -52,6 +55,11 @@ impl Sources {
             log::write(&mut page, &figures);
             log::write_syncs_and_snapshots(&mut page, &figures);
         }
+        let following = self.shared.following.as_ref().map(|following| {
+            let now_ms = SystemTimeSource.wall_ms();
+            (following.state(), now_ms)
+        });
+        replicas::write(&mut page, self.shared.store.followers() as u64, following);
         process::write(&mut page, self.start_s);
         page.finish()
     }

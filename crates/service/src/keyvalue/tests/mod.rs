@@ -17,7 +17,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use store::{
     ChangeNews, Clock, Commit, Committer, DatabaseConfig, DatabaseId, DatabaseLimits, Decision,
-    LogReading, Mode, Outcomes, ReadView, Store, StoreConfig, WriteBatch,
+    LogReading, Mode, Outcomes, ReadView, ReplicaReading, Store, StoreConfig, WriteBatch,
 };
 
 use crate::actions::{
@@ -215,6 +215,7 @@ impl Bench {
                 figures: Figures::new(0),
                 answer_bytes_max: crate::limits::ANSWER_BYTES_MAX,
                 settings: Default::default(),
+                following: None,
             },
         }
     }
@@ -592,6 +593,10 @@ impl Wakeups for Room<'_> {
 
     fn read_log(&mut self, _reading: LogReading, _bytes: usize) {
         unreachable!("those who watch have tests of their own");
+    }
+
+    fn read_replica(&mut self, _reading: ReplicaReading, _bytes: usize) {
+        unreachable!("those who follow have tests of their own");
     }
 
     fn step_later(&mut self) {

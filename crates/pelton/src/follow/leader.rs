@@ -1,0 +1,143 @@
+//! The server that is followed, and connections to it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use client::tls::ClientTls;
+use client::{Address, CallError, Channel, ChannelOptions, Code, ConnectError, Credentials};
+
+use service::following::Following;
+
+use crate::arguments::TlsArguments;
+use crate::command::client_tls;
+use crate::credentials::{FOLLOW_TOKEN_VARIABLE, given_token};
+use crate::exit::Failure;
+use crate::limits::{FOLLOW_CONNECT_MS, FOLLOW_MESSAGE_BYTES_MAX};
+use crate::settings::Settings;
+
+/// The server that is followed.
+#[derive(Clone, Debug)]
+pub struct Leader {
+    address: Address,
+    options: ChannelOptions,
+}
+
+/// Why a leader could not be followed this time.
+#[derive(Debug, thiserror::Error)]
+pub enum LeaderError {
+    /// There is no connection.
+    #[error("{0}")]
+    NotConnected(ConnectError),
+    /// A call has failed.
+    #[error("{0}")]
+    Call(CallError),
+    /// What it has sent makes no sense.
+    #[error("{0}")]
+    Nonsense(String),
+    /// Nothing was heard of it.
+    #[error("nothing was heard of it for {} s", .0.as_secs())]
+    Silent(Duration),
+    /// Something in this machine is in the way.
+    #[error("{0}")]
+    Local(String),
+}
+
+impl LeaderError {
+    /// Whether another attempt can only fail as well, until somebody changes something.
+    pub fn is_final(&self) -> bool {
+        match self {
+            LeaderError::NotConnected(error) => {
+                matches!(error, ConnectError::TokenWithoutTls { .. })
+            }
+            LeaderError::Call(error) => matches!(
+                code_of(error),
+                Some(
+                    Code::Unauthenticated
+                        | Code::PermissionDenied
+                        | Code::Unimplemented
+                        | Code::FailedPrecondition
+                        | Code::InvalidArgument
+                )
+            ),
+            LeaderError::Nonsense(_) | LeaderError::Silent(_) | LeaderError::Local(_) => false,
+        }
+    }
+
+    /// Whether it says that what comes next is not there, so that a copy is needed.
+    pub fn is_out_of_range(&self) -> bool {
+        matches!(self, LeaderError::Call(error) if code_of(error) == Some(Code::OutOfRange))
+    }
+
+    /// Whether it says that what is here is not of its history.
+    pub fn is_of_other_history(&self) -> bool {
+        matches!(self, LeaderError::Call(error) if code_of(error) == Some(Code::FailedPrecondition))
+    }
+
+    /// Whether it says that something is not there.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, LeaderError::Call(error) if code_of(error) == Some(Code::NotFound))
+    }
+}
+
+fn code_of(error: &CallError) -> Option<Code> {
+    match error {
+        CallError::Status(status) => Some(status.code()),
+        _ => None,
+    }
+}
+
+impl Leader {
+    /// Of the settings; `None`: they name none.
+    pub fn of(settings: &Settings) -> Result<Option<Leader>, Failure> {
+        let Some(address) = &settings.follow else {
+            return Ok(None);
+        };
+        let file = ("--follow-token-file", settings.follow_token_file.as_deref());
+        let token = given_token(file, FOLLOW_TOKEN_VARIABLE)?;
+        let credentials = token
+            .map(|(token, _)| Credentials::token(&token))
+            .transpose();
+        let credentials =
+            credentials.map_err(|_| Failure::Usage("follow-token-file has no token".into()))?;
+        Ok(Some(Leader {
+            address: address.0.clone(),
+            options: ChannelOptions {
+                connect_timeout: Duration::from_millis(FOLLOW_CONNECT_MS),
+                max_message_bytes: FOLLOW_MESSAGE_BYTES_MAX,
+                tls: tls(settings)?,
+                credentials,
+            },
+        }))
+    }
+
+    /// Returns where it is.
+    pub fn address(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// Returns what tells others how it is followed.
+    pub fn following(&self) -> Arc<Following> {
+        Arc::new(Following::new(&self.address(), 0))
+    }
+
+    /// Connects to it.
+    pub fn connect(&self) -> Result<Channel, LeaderError> {
+        Channel::connect(&self.address, &self.options).map_err(LeaderError::NotConnected)
+    }
+}
+
+fn tls(settings: &Settings) -> Result<Option<ClientTls>, Failure> {
+    client_tls(&TlsArguments {
+        tls: settings.follow_tls,
+        tls_ca: settings.follow_tls_ca.clone(),
+        tls_cert: settings.follow_tls_cert.clone(),
+        tls_key: settings.follow_tls_key.clone(),
+        tls_server_name: settings.follow_tls_server_name.clone(),
+        tls_insecure: false,
+    })
+}
+
+/// Returns what names a method in a request.
+pub fn path_of(method: &api::Method) -> String {
+    format!("/{}", method.path)
+}

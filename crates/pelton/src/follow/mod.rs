@@ -1,0 +1,19 @@
+//! `pelton serve --follow`: a replica. Before the server starts, its folder gets a first copy;
+//! while it runs, a thread follows the log of the leader.
+//!
+//! Design: docs/internals/replicas.md.
+
+mod assembler;
+mod backoff;
+mod contents;
+mod copying;
+mod leader;
+mod mark;
+mod prepare;
+mod renewal;
+mod stream;
+
+pub use leader::Leader;
+pub use prepare::prepare;
+pub use renewal::Renewal;
+pub use stream::start;

@@ -1,0 +1,247 @@
+//! The thread that follows the log of the leader while the server runs.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use api::replication::{FOLLOW, FollowRequest, FollowResponse, RECORD_FORMAT};
+use client::{CallOptions, StreamStep, Streaming};
+use net::StopHandle;
+use server::{Replica, Server, TimeSource};
+use service::following::Following;
+use store::durable::{FollowError, FollowedGroups};
+use store::log::FollowedGroup;
+use wal::disk::RealDisk;
+
+use super::assembler::Assembler;
+use super::backoff::Backoff;
+use super::contents::Contents;
+use super::leader::{Leader, LeaderError, path_of};
+use super::mark::ReplicaMark;
+use super::renewal::Renewal;
+use crate::limits::{FOLLOW_BATCH_BYTES, FOLLOW_SILENCE_MS};
+use crate::randomness::random;
+use crate::time_source::SystemTimeSource;
+
+/// Starts the thread.
+pub fn start(server: &Server, leader: Leader, folder: PathBuf, renewal: Renewal) -> io::Result<()> {
+    let following = server.shared().following.clone();
+    let (Some(replica), Some(following)) = (server.replica(), following) else {
+        return Ok(());
+    };
+    following.note_sequence(replica.sequence(), SystemTimeSource.wall_ms());
+    tracing::info!(
+        "a replica of {}, with everything up to sequence {}: writes are refused, and volatile \
+         databases are not replicated",
+        leader.address(),
+        replica.sequence()
+    );
+    if let Err(error) = replica.store().discard_received() {
+        tracing::warn!("contents of blobs that were begun cannot be removed: {error}");
+    }
+    let mut follower = Follower {
+        replica,
+        leader,
+        following,
+        folder,
+        renewal,
+        stop: server.stop_handle(),
+        contents: Contents::default(),
+        backoff: Backoff::default(),
+        assembler: Assembler::default(),
+        groups: Vec::new(),
+        group_bytes: 0,
+        told: String::new(),
+    };
+    let thread = thread::Builder::new().name("pelton-follow".into());
+    thread.spawn(move || follower.run()).map(drop)
+}
+
+struct Follower {
+    replica: Replica,
+    leader: Leader,
+    following: Arc<Following>,
+    folder: PathBuf,
+    renewal: Renewal,
+    stop: StopHandle,
+    contents: Contents,
+    backoff: Backoff,
+    assembler: Assembler,
+    /// Groups that have come and are not in the log here.
+    groups: Vec<FollowedGroup>,
+    group_bytes: usize,
+    /// The last problem that was logged.
+    told: String,
+}
+
+/// Why the stream has ended.
+enum StreamEnd {
+    /// It is tried again.
+    Problem(LeaderError),
+    /// Only a new copy helps; what is here belongs to another history, or not.
+    Renew(String, ReplicaMark),
+    /// The server stops.
+    Stopping,
+}
+
+impl From<LeaderError> for StreamEnd {
+    fn from(error: LeaderError) -> StreamEnd {
+        StreamEnd::Problem(error)
+    }
+}
+
+impl Follower {
+    fn run(&mut self) {
+        loop {
+            let Err(end) = self.follow();
+            match end {
+                StreamEnd::Problem(error) => self.note(&error),
+                StreamEnd::Renew(why, mark) => return self.renew(&why, mark),
+                StreamEnd::Stopping => return,
+            }
+            thread::sleep(self.backoff.next(random()));
+        }
+    }
+
+    /// Logs a problem, unless that was the last one that was logged.
+    fn note(&mut self, error: &LeaderError) {
+        let words = error.to_string();
+        self.following.note_problem(Some(&words));
+        if self.told != words {
+            tracing::warn!(
+                "the leader {} cannot be followed: {words}; it is tried again, and reads go on",
+                self.leader.address()
+            );
+            self.told = words;
+        }
+    }
+
+    /// Has the server stop, and the program begin anew with a new copy.
+    fn renew(&mut self, why: &str, mark: ReplicaMark) {
+        self.following.note_problem(Some(why));
+        let written = RealDisk::open(&self.folder).and_then(|disk| mark.write(&disk));
+        match written {
+            Ok(()) => {
+                tracing::warn!("this replica takes a new copy of its leader: {why}");
+                self.renewal.ask();
+                self.stop.stop();
+            }
+            Err(error) => tracing::error!(
+                "this replica needs a new copy of its leader: {why}; it cannot note that in {}: \
+                 {error}; it follows no more, and reads go on",
+                self.folder.display()
+            ),
+        }
+    }
+
+    /// Follows the log until that ends.
+    fn follow(&mut self) -> Result<std::convert::Infallible, StreamEnd> {
+        (self.groups, self.group_bytes) = (Vec::new(), 0);
+        self.assembler = Assembler::default();
+        let mut channel = self.leader.connect()?;
+        let stream = channel.streaming(&path_of(&FOLLOW), &CallOptions::default());
+        let mut stream = stream.map_err(LeaderError::Call)?;
+        let history_id = api::history_id_bytes(self.replica.store().history_id());
+        let mut request = Vec::new();
+        FollowRequest {
+            history_id: &history_id,
+            sequence: self.replica.sequence(),
+            format: RECORD_FORMAT,
+        }
+        .encode(&mut request);
+        stream.send(&request);
+        stream.close_send();
+        let silence = Duration::from_millis(FOLLOW_SILENCE_MS);
+        let mut heard = Instant::now();
+        loop {
+            if self.take_next(&mut stream, silence)? {
+                heard = Instant::now();
+                // What has come meanwhile shares one sync.
+                while self.group_bytes < FOLLOW_BATCH_BYTES
+                    && self.take_next(&mut stream, Duration::ZERO)?
+                {}
+            } else if heard.elapsed() >= silence {
+                return Err(LeaderError::Silent(silence).into());
+            }
+            self.apply()?;
+        }
+    }
+
+    /// Takes the next message if there is one within `wait`; returns whether there was.
+    fn take_next(&mut self, stream: &mut Streaming<'_>, wait: Duration) -> Result<bool, StreamEnd> {
+        let step = stream.poll(wait).map_err(LeaderError::Call);
+        let message = match step.map_err(|error| self.end_of(error))? {
+            StreamStep::Message(message) => message,
+            StreamStep::Nothing => return Ok(false),
+            StreamStep::Ended => {
+                let why = "the leader has ended the stream of its log";
+                return Err(LeaderError::Nonsense(why.into()).into());
+            }
+        };
+        let response = FollowResponse::decode(&message);
+        let response = response.map_err(|error| LeaderError::Nonsense(error.to_string()))?;
+        self.take(&response)?;
+        Ok(true)
+    }
+
+    /// What the end of the stream means.
+    fn end_of(&self, error: LeaderError) -> StreamEnd {
+        let mark = match &error {
+            error if error.is_out_of_range() => ReplicaMark::Renew,
+            error if error.is_of_other_history() => ReplicaMark::RenewAside,
+            _ => return error.into(),
+        };
+        StreamEnd::Renew(error.to_string(), mark)
+    }
+
+    fn take(&mut self, response: &FollowResponse<'_>) -> Result<(), StreamEnd> {
+        let history_id = api::history_id(response.history_id);
+        if history_id != self.replica.store().history_id() {
+            let why = "the leader has another history".to_owned();
+            return Err(StreamEnd::Renew(why, ReplicaMark::RenewAside));
+        }
+        if !self.told.is_empty() {
+            tracing::info!("following {} again", self.leader.address());
+            self.told.clear();
+        }
+        self.backoff.reset();
+        self.following.note_problem(None);
+        let now_ms = SystemTimeSource.wall_ms();
+        self.following
+            .note_leader(response.durable_sequence, now_ms);
+        if let Some(part) = &response.group {
+            let added = self.assembler.add(part);
+            let added = added.map_err(|error| LeaderError::Nonsense(error.to_string()))?;
+            if let Some(group) = added {
+                self.group_bytes += group.body.len() + wal::HEADER_BYTES;
+                self.groups.push(group);
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the groups that have come into the log and the indexes.
+    fn apply(&mut self) -> Result<(), StreamEnd> {
+        if self.groups.is_empty() {
+            return Ok(());
+        }
+        self.group_bytes = 0;
+        let groups = std::mem::take(&mut self.groups);
+        let at = (self.replica.store(), &self.leader);
+        let gone = self.contents.fetch(&groups, at)?;
+        match self.replica.follow(FollowedGroups { groups, gone }) {
+            Ok(sequence) => {
+                let now_ms = SystemTimeSource.wall_ms();
+                self.following.note_sequence(sequence, now_ms);
+                Ok(())
+            }
+            Err(FollowError::Stopping) => Err(StreamEnd::Stopping),
+            Err(error) if error.needs_copy() => {
+                Err(StreamEnd::Renew(error.to_string(), ReplicaMark::Renew))
+            }
+            Err(error) => Err(LeaderError::Local(error.to_string()).into()),
+        }
+    }
+}

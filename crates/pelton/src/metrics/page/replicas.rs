@@ -1,0 +1,44 @@
+//! How a replica follows its leader, and who follows this server.
+
+use service::following::FollowingState;
+
+use crate::metrics::exposition::FamilyKind::Gauge;
+use crate::metrics::exposition::Page;
+
+/// Writes how many follow this server, and of a replica how far it has come, at a time.
+pub(super) fn write(page: &mut Page, followers: u64, following: Option<(FollowingState, u64)>) {
+    page.single(
+        "pelton_followers",
+        Gauge,
+        "Servers that follow this one.",
+        followers,
+    );
+    let Some((state, now_ms)) = following else {
+        return;
+    };
+    let gauges = [
+        (
+            "pelton_replica_connected",
+            "1 while there is a stream of the log of the leader.",
+            u64::from(state.is_connected),
+        ),
+        (
+            "pelton_replica_sequence",
+            "The last sequence of the leader that is on the device here, and visible.",
+            state.sequence,
+        ),
+        (
+            "pelton_replica_lag_sequences",
+            "By how many sequences this replica is behind its leader, as that said last.",
+            state.lag_sequences(),
+        ),
+        (
+            "pelton_replica_lag_milliseconds",
+            "For how long this replica has not had everything that its leader has.",
+            state.lag_ms(now_ms),
+        ),
+    ];
+    for (name, help, value) in gauges {
+        page.single(name, Gauge, help, value);
+    }
+}

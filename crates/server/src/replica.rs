@@ -1,0 +1,77 @@
+//! What brings the commits of a leader into a server that follows it.
+
+use std::sync::Arc;
+
+use service::Shared;
+use store::Store;
+use store::durable::{Durable, FollowError, FollowedGroups};
+
+use crate::clock::TimeSource;
+use crate::settings::Log;
+use crate::{Server, load_identities};
+
+/// A server that follows another one, for the thread that does so.
+#[derive(Clone)]
+pub struct Replica {
+    durable: Arc<Durable>,
+    shared: Arc<Shared>,
+    time: Arc<dyn TimeSource>,
+    log: Arc<dyn Log>,
+}
+
+impl Replica {
+    pub(crate) fn new(
+        durable: Arc<Durable>,
+        shared: Arc<Shared>,
+        time: Arc<dyn TimeSource>,
+        log: Arc<dyn Log>,
+    ) -> Replica {
+        Replica {
+            durable,
+            shared,
+            time,
+            log,
+        }
+    }
+
+    /// Its store.
+    pub fn store(&self) -> &Store {
+        &self.shared.store
+    }
+
+    /// Up to which sequence its log goes: behind that it follows.
+    pub fn sequence(&self) -> u64 {
+        let log = self.shared.store.log_statistics();
+        log.map_or(0, |log| log.written_sequence)
+    }
+
+    /// Takes over groups of the leader, and waits until they are on the device and visible. One
+    /// thread calls it. Returns up to which sequence everything is there.
+    ///
+    /// # Errors
+    /// Why they are not there; some of the first of them may be.
+    pub fn follow(&self, groups: FollowedGroups) -> Result<u64, FollowError> {
+        let report = self.durable.follow(groups)?;
+        if report.changes_identities {
+            let (store, identities) = (&self.shared.store, &self.shared.identities);
+            let now_ms = store.clock_ms(self.time.wall_ms());
+            load_identities(identities, store, now_ms, &*self.log);
+        }
+        Ok(report.sequence)
+    }
+}
+
+impl Server {
+    /// Returns what brings the commits of its leader to a replica; `None`: it is none.
+    pub fn replica(&self) -> Option<Replica> {
+        let parts = &self.parts;
+        let is_replica = parts.shared.following.is_some();
+        let durable = parts.durable.as_ref().filter(|_| is_replica)?;
+        Some(Replica::new(
+            Arc::clone(durable),
+            Arc::clone(&parts.shared),
+            Arc::clone(&parts.time),
+            Arc::clone(&parts.settings.log),
+        ))
+    }
+}

@@ -1,0 +1,140 @@
+//! `pelton.v1.Replication`: what servers call that follow this one.
+//!
+//! A call keeps what is next, and reads on when its peer can take it: what is read is charged to
+//! its connection until it is sent.
+
+mod copy;
+mod files;
+mod follow;
+#[cfg(test)]
+mod tests;
+
+use protobuf::DecodeError;
+use store::{LogReadError, ReplicaPiece, ReplicaReading};
+
+use crate::actions::{Administration, CallClock, ResponseMemory, Responses, SendRoom, Wakeups};
+use crate::call::{CallHead, CallSteps, PlanReads, Shared};
+use crate::method::Method;
+use crate::status::{self, Code, Status};
+use crate::task::TaskNews;
+use copy::CopyCall;
+use files::ContentCall;
+use follow::FollowCall;
+
+/// A call of `pelton.v1.Replication`.
+pub enum ReplicationCall {
+    /// Its request has not come.
+    Waiting(Method),
+    /// It takes a copy.
+    Copy(Box<CopyCall>),
+    /// It follows the log.
+    Follow(Box<FollowCall>),
+    /// It reads the content of a blob.
+    Content(Box<ContentCall>),
+}
+
+impl ReplicationCall {
+    /// Begins a call of `method`.
+    pub fn started(
+        method: Method,
+        _head: &CallHead<'_>,
+        _shared: &Shared,
+        _actions: &mut impl Sized,
+    ) -> ReplicationCall {
+        ReplicationCall::Waiting(method)
+    }
+}
+
+impl PlanReads for ReplicationCall {}
+
+impl<A> CallSteps<A> for ReplicationCall
+where
+    A: Administration + Responses + SendRoom + ResponseMemory + Wakeups + CallClock,
+{
+    fn message(&mut self, bytes: &[u8], _last: bool, shared: &Shared, actions: &mut A) {
+        let ReplicationCall::Waiting(method) = *self else {
+            return actions.finish(Status::invalid_argument("a second request"));
+        };
+        let begun = match method {
+            Method::ReplicationCopy => CopyCall::begin(bytes, actions).map(ReplicationCall::Copy),
+            Method::ReplicationFollow => {
+                FollowCall::begin(bytes, shared, actions).map(ReplicationCall::Follow)
+            }
+            Method::ReplicationReadContent => {
+                ContentCall::begin(bytes, shared, actions).map(ReplicationCall::Content)
+            }
+            method => Err(Status::unimplemented(method.path())),
+        };
+        match begun {
+            Ok(call) => *self = call,
+            Err(status) => return actions.finish(status),
+        }
+        self.go_on(shared, actions);
+    }
+
+    fn half_closed(&mut self, _shared: &Shared, actions: &mut A) {
+        if let ReplicationCall::Waiting(method) = *self {
+            actions.finish(status::no_request(method.path()));
+        }
+    }
+
+    fn task(&mut self, news: &TaskNews<'_>, shared: &Shared, actions: &mut A) {
+        if let ReplicationCall::Copy(call) = self {
+            call.task(news, shared, actions);
+        }
+    }
+
+    fn replica_read(
+        &mut self,
+        reading: ReplicaReading,
+        read: Result<ReplicaPiece, LogReadError>,
+        shared: &Shared,
+        actions: &mut A,
+    ) {
+        match (self, reading) {
+            (ReplicationCall::Follow(call), ReplicaReading::Groups(reading)) => {
+                call.read(reading, read, shared, actions);
+            }
+            (ReplicationCall::Copy(call), reading) => call.read(reading, read, shared, actions),
+            (ReplicationCall::Content(call), reading) => call.read(reading, read, actions),
+            _ => debug_assert!(false, "a call gets what it has asked for"),
+        }
+    }
+
+    fn writable(&mut self, shared: &Shared, actions: &mut A) {
+        self.go_on(shared, actions);
+    }
+
+    fn woken(&mut self, shared: &Shared, actions: &mut A) {
+        self.go_on(shared, actions);
+    }
+}
+
+impl ReplicationCall {
+    fn go_on(
+        &mut self,
+        shared: &Shared,
+        actions: &mut (impl Responses + SendRoom + ResponseMemory + Wakeups + CallClock),
+    ) {
+        match self {
+            ReplicationCall::Waiting(_) => {}
+            ReplicationCall::Copy(call) => call.go_on(shared, actions),
+            ReplicationCall::Follow(call) => call.go_on(shared, actions),
+            ReplicationCall::Content(call) => call.go_on(actions),
+        }
+    }
+}
+
+#[cold]
+fn malformed(method: Method, error: &DecodeError) -> Status {
+    Status::invalid_argument(format!("{}: {error}", method.path()))
+}
+
+#[cold]
+fn keeps_nothing() -> Status {
+    Status::new(
+        Code::FailedPrecondition,
+        "this server keeps nothing (--durability volatile without --data): there is nothing to \
+         follow",
+    )
+}

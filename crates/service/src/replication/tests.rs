@@ -1,0 +1,218 @@
+//! What calls of servers that follow get, and when.
+
+use std::sync::Arc;
+
+use api::replication::{FollowRequest, FollowResponse, RECORD_FORMAT, ReadContentRequest};
+use store::durable::CommitLoop;
+use store::log::FollowedGroup;
+use store::{DatabaseId, Durability, Mode, Store, StoreConfig};
+use testkit::suite::{StandingClock, put};
+use wal::{LogConfig, LogId};
+
+use crate::call::Shared;
+use crate::fake::{Fake, Sent, shared};
+use crate::limits::{FOLLOWERS_MAX, REPLICATION_PART_BYTES};
+use crate::method::Method;
+use crate::status::Code;
+
+/// A server with a log.
+struct Logged {
+    shared: Shared,
+    rounds: CommitLoop,
+    clock: StandingClock,
+}
+
+impl Logged {
+    fn new() -> Logged {
+        let id = LogId {
+            history: 7,
+            secret: 8,
+        };
+        let disk = Arc::new(testkit::simulated_disk(1));
+        let mut config = StoreConfig::new(1);
+        config.default_database.durability = Durability::Synced;
+        let opened = Store::open(config, disk, &LogConfig::new(id, 1));
+        let opened = opened.expect("an empty disk is well");
+        Logged {
+            rounds: CommitLoop::new(opened.committer),
+            shared: Shared {
+                store: opened.store,
+                ..shared()
+            },
+            clock: StandingClock { now_ms: 1_000 },
+        }
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) {
+        let mailbox = self.rounds.register(Box::new(|| ()));
+        let mut batch = self.shared.store.write_batch();
+        let mut commit = batch.begin(1, DatabaseId::DEFAULT, Mode::Atomic);
+        commit.push(&put(key, value)).expect("it fits");
+        commit.submit();
+        mailbox.submit(&mut batch);
+        while self.rounds.round(&mut self.clock) {}
+    }
+
+    fn follow(&self, request: &FollowRequest<'_>) -> Fake {
+        let mut fake = Fake::new(Method::ReplicationFollow, &self.shared);
+        let mut bytes = Vec::new();
+        request.encode(&mut bytes);
+        fake.message(&bytes, true, &self.shared);
+        fake
+    }
+}
+
+fn request(history_id: &[u8], sequence: u64) -> FollowRequest<'_> {
+    FollowRequest {
+        history_id,
+        sequence,
+        format: RECORD_FORMAT,
+    }
+}
+
+/// Reads until nothing more is asked for; returns the groups that were sent, and how many messages.
+fn received(fake: &mut Fake, shared: &Shared) -> (Vec<FollowedGroup>, usize) {
+    while fake.read_replica(shared) {}
+    let (mut groups, mut body, mut messages) = (Vec::new(), Vec::new(), 0);
+    for sent in fake.take_sent() {
+        let Sent::Message(message) = sent else {
+            panic!("nothing else is sent: {sent:?}");
+        };
+        messages += 1;
+        let response = FollowResponse::decode(&message).expect("it is a response");
+        assert_eq!(
+            response.durable_sequence,
+            shared
+                .store
+                .log_statistics()
+                .expect("there is a log")
+                .durable_sequence
+        );
+        let Some(part) = response.group else { continue };
+        assert!(part.data.len() <= REPLICATION_PART_BYTES);
+        body.extend_from_slice(part.data);
+        if body.len() as u64 == part.body_bytes {
+            assert_eq!(store::blob::crc32c(&body), part.crc32c);
+            groups.push(FollowedGroup {
+                first_sequence: part.first_sequence,
+                last_sequence: part.last_sequence,
+                wall_ms: part.wall_ms,
+                records: part.records,
+                body: std::mem::take(&mut body).into(),
+            });
+        }
+    }
+    assert!(body.is_empty(), "groups are sent whole");
+    (groups, messages)
+}
+
+#[test]
+fn whoever_follows_gets_each_group_once_and_large_ones_in_parts() {
+    let mut server = Logged::new();
+    let history_id = api::history_id_bytes(7);
+    server.put(b"key", b"value");
+    let mut fake = server.follow(&request(&history_id, 0));
+    let (groups, messages) = received(&mut fake, &server.shared);
+    assert_eq!(
+        messages,
+        1 + groups.len(),
+        "first it is told where the server stands"
+    );
+    let mut last = groups.last().expect("something was written").last_sequence;
+    assert_eq!(groups.first().map(|group| group.first_sequence), Some(1));
+    for bytes in [10, 3 * REPLICATION_PART_BYTES] {
+        server.put(b"key", &vec![7; bytes]);
+        fake.woken(&server.shared);
+        let (groups, messages) = received(&mut fake, &server.shared);
+        assert_eq!(groups.len(), 1);
+        assert_eq!(messages, 1 + bytes / REPLICATION_PART_BYTES);
+        assert_eq!(groups[0].first_sequence, last + 1);
+        let records = groups[0].read().expect("they make sense");
+        assert!(records.iter().any(|record| record.value.len() == bytes));
+        last = groups[0].last_sequence;
+    }
+    fake.woken(&server.shared);
+    assert!(fake.take_sent().is_empty(), "nothing is new");
+    fake.wake_in_time(&server.shared);
+    let (groups, messages) = received(&mut fake, &server.shared);
+    assert_eq!((groups.len(), messages), (0, 1), "a sign of life");
+}
+
+#[test]
+fn what_a_peer_does_not_take_is_counted_and_sent_later() {
+    let mut server = Logged::new();
+    let history_id = api::history_id_bytes(7);
+    server.put(b"key", &[7; 4 * REPLICATION_PART_BYTES]);
+    let mut fake = server.follow(&request(&history_id, 0));
+    fake.actions.sends_left = 1;
+    while fake.read_replica(&server.shared) {}
+    assert!(fake.actions.ready_bytes > 4 * REPLICATION_PART_BYTES);
+    fake.actions.sends_left = usize::MAX;
+    fake.writable(&server.shared);
+    let (groups, _) = received(&mut fake, &server.shared);
+    assert_eq!(
+        groups.last().map(|group| group.last_sequence),
+        Some(server.rounds.log_sequence())
+    );
+}
+
+#[test]
+fn who_cannot_follow_is_told_why() {
+    let mut server = Logged::new();
+    server.put(b"key", b"value");
+    let own = api::history_id_bytes(7);
+    let other = api::history_id_bytes(8);
+    let format = FollowRequest {
+        format: RECORD_FORMAT + 1,
+        ..request(&own, 0)
+    };
+    for (request, code) in [
+        (format, Code::InvalidArgument),
+        (request(&other, 0), Code::FailedPrecondition),
+        (request(&own, u64::MAX / 2), Code::FailedPrecondition),
+    ] {
+        let mut fake = server.follow(&request);
+        assert_eq!(fake.take_status().map(|status| status.code()), Some(code));
+    }
+    let others: Vec<_> = (0..FOLLOWERS_MAX)
+        .map(|_| server.follow(&request(&own, 0)))
+        .collect();
+    let mut fake = server.follow(&request(&own, 0));
+    let code = fake.take_status().map(|status| status.code());
+    assert_eq!(code, Some(Code::ResourceExhausted));
+    drop(others);
+    assert_eq!(server.shared.store.followers(), 0);
+    let mut fake = server.follow(&request(&own, 0));
+    assert!(fake.take_status().is_none());
+}
+
+#[test]
+fn a_server_that_keeps_nothing_has_nothing_to_follow() {
+    let shared = shared();
+    let history_id = api::history_id_bytes(shared.store.history_id());
+    let mut follow = Vec::new();
+    request(&history_id, 0).encode(&mut follow);
+    let mut content = Vec::new();
+    ReadContentRequest { number: 1 }.encode(&mut content);
+    for (method, bytes) in [
+        (Method::ReplicationFollow, follow),
+        (Method::ReplicationReadContent, content),
+    ] {
+        let mut fake = Fake::new(method, &shared);
+        fake.message(&bytes, true, &shared);
+        let code = fake.take_status().map(|status| status.code());
+        assert_eq!(code, Some(Code::FailedPrecondition), "{method:?}");
+    }
+}
+
+#[test]
+fn a_content_that_is_gone_is_not_found() {
+    let server = Logged::new();
+    let mut bytes = Vec::new();
+    ReadContentRequest { number: 1 }.encode(&mut bytes);
+    let mut fake = Fake::new(Method::ReplicationReadContent, &server.shared);
+    fake.message(&bytes, true, &server.shared);
+    assert!(fake.read_replica(&server.shared));
+    let code = fake.take_status().map(|status| status.code());
+    assert_eq!(code, Some(Code::NotFound));
+}

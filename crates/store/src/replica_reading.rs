@@ -1,0 +1,158 @@
+//! What is read for servers that follow this one: groups of the log, and files of a copy.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use wal::disk::Disk;
+
+use crate::blob::{self, NamedContent, ReceivedContent};
+use crate::feed::{GroupReading, LogFollower, LogReadError, WatchError};
+use crate::log::FollowedGroup;
+use crate::store::Store;
+
+/// Something that a thread reads which may wait for the device, a piece at a time.
+#[derive(Debug)]
+pub enum ReplicaReading {
+    /// Groups of the log.
+    Groups(GroupReading),
+    /// A file.
+    File(FileReading),
+}
+
+/// A piece of what is read.
+#[derive(Debug)]
+pub enum ReplicaPiece {
+    /// Groups, in their order.
+    Groups(Vec<FollowedGroup>),
+    /// Bytes of a file, where the last piece ended; fewer than were asked for at its end.
+    File(Bytes),
+}
+
+/// A file that is read from its beginning to its end. It is not open between two pieces.
+#[derive(Debug)]
+pub struct FileReading {
+    disk: Arc<dyn Disk>,
+    name: String,
+    offset: u64,
+}
+
+impl FileReading {
+    /// Begins a file in a folder.
+    pub fn new(disk: Arc<dyn Disk>, name: String) -> FileReading {
+        FileReading {
+            disk,
+            name,
+            offset: 0,
+        }
+    }
+
+    fn run(&mut self, bytes: usize) -> io::Result<Bytes> {
+        let file = self.disk.open(&self.name)?;
+        let mut piece = vec![0; bytes];
+        let count = file.read_up_to(&mut piece, self.offset)?;
+        piece.truncate(count);
+        self.offset += count as u64;
+        Ok(piece.into())
+    }
+}
+
+impl ReplicaReading {
+    /// Reads the next piece, of about so many `bytes`. What is read takes at most `claimed_bytes`
+    /// of memory.
+    ///
+    /// # Errors
+    /// What the next piece needs, if that is more, or why nothing can be read.
+    pub fn run(
+        &mut self,
+        bytes: usize,
+        claimed_bytes: usize,
+    ) -> Result<ReplicaPiece, LogReadError> {
+        match self {
+            ReplicaReading::Groups(groups) => {
+                groups.run(bytes, claimed_bytes).map(ReplicaPiece::Groups)
+            }
+            ReplicaReading::File(file) => {
+                let read = file.run(bytes.min(claimed_bytes));
+                let read = read.map_err(|error| match error.kind() {
+                    io::ErrorKind::NotFound => WatchError::Gone,
+                    _ => WatchError::Unreadable(format!("{}: {error}", file.name)),
+                });
+                Ok(ReplicaPiece::File(read?))
+            }
+        }
+    }
+}
+
+impl ReplicaPiece {
+    /// Returns what it takes of memory, in bytes.
+    pub fn held_bytes(&self) -> usize {
+        match self {
+            ReplicaPiece::Groups(groups) => groups.iter().map(|group| group.body.len()).sum(),
+            ReplicaPiece::File(bytes) => bytes.len(),
+        }
+    }
+}
+
+impl Store {
+    /// Begins to follow the log of this store; `None`: there is none.
+    pub fn follow_log(&self) -> Option<LogFollower> {
+        self.log_tail().map(LogFollower::new)
+    }
+
+    /// Returns how many follow the log of this store.
+    pub fn followers(&self) -> usize {
+        self.log_tail().map_or(0, |tail| tail.followers())
+    }
+
+    pub(crate) fn has_followers(&self) -> bool {
+        self.followers() > 0
+    }
+
+    /// More of the log is on the device: wakes those who follow it.
+    pub(crate) fn note_durable(&self) {
+        self.feeds().note_change();
+        self.feeds().announce();
+    }
+
+    /// Whether the content of a blob is here.
+    ///
+    /// # Errors
+    /// If the device does not say.
+    pub fn has_content(&self, number: u64) -> io::Result<bool> {
+        let Some(blobs) = self.blobs() else {
+            return Ok(false);
+        };
+        match blobs.folder().open(&blob::file_name(number)) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Begins to take the file with the content of a blob from another server.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn receive_content(&self, content: &NamedContent) -> io::Result<ReceivedContent> {
+        let blobs = self.blobs();
+        let blobs = blobs.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+        ReceivedContent::begin(blobs.folder(), content)
+    }
+
+    /// Removes what an earlier run has left of such files.
+    ///
+    /// # Errors
+    /// If some cannot be removed.
+    pub fn discard_received(&self) -> io::Result<()> {
+        self.blobs()
+            .map_or(Ok(()), |blobs| blob::discard_received(&**blobs.folder()))
+    }
+
+    /// Begins to read the file with the content of a blob; `None`: there are no blobs.
+    pub fn read_content(&self, number: u64) -> Option<ReplicaReading> {
+        let disk = Arc::clone(self.blobs()?.folder());
+        let name = blob::file_name(number);
+        Some(ReplicaReading::File(FileReading::new(disk, name)))
+    }
+}

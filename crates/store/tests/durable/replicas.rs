@@ -1,0 +1,322 @@
+//! A replica that takes the log of its leader: whatever happens to either of them, what it has is
+//! what the leader had at some commit, and the same once it has caught up.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use store::backup::{RestoreConfig, restore};
+use store::durable::{CommitLoop, FollowError, FollowedGroups, Opened};
+use store::log::FollowedGroup;
+use store::{
+    DatabaseId, Decision, FollowRefusal, GroupReading, KeepLog, LogReadError, Mode, Outcomes,
+    Refusal, Store, WatchError,
+};
+use testkit::Random;
+use testkit::suite::{StandingClock, put};
+use wal::LogConfig;
+use wal::disk::{Disk, SimulatedDisk};
+
+use crate::backups::{Client, config};
+use crate::bench::{Durable, log_config, verify};
+use crate::crash::state_of;
+use crate::plan::Planner;
+
+/// A store on a disk that follows another one.
+struct Replica {
+    store: Store,
+    rounds: CommitLoop,
+    clock: StandingClock,
+    disk: SimulatedDisk,
+}
+
+impl Replica {
+    fn open(disk: &SimulatedDisk) -> Replica {
+        let log_config = LogConfig {
+            follows: true,
+            ..log_config()
+        };
+        let opened = Store::open(config(), Arc::new(disk.clone()), &log_config);
+        let Opened {
+            store,
+            committer,
+            recovered,
+            ..
+        } = opened.unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(recovered.next_sequence, recovered.last_sequence + 1);
+        Replica {
+            store,
+            rounds: CommitLoop::new(committer),
+            clock: StandingClock { now_ms: 1 },
+            disk: disk.clone(),
+        }
+    }
+
+    /// Ends in one way or another, and starts again.
+    fn restart(self, way: usize) -> Replica {
+        let disk = self.disk.clone();
+        let mut clock = self.clock;
+        match way {
+            0 => self.rounds.close(&mut clock).expect("nothing fails"),
+            1 => disk.kill(),
+            _ => disk.lose_power(),
+        }
+        Replica::open(&disk)
+    }
+
+    fn follow(&mut self, groups: Vec<FollowedGroup>) -> Result<u64, FollowError> {
+        let gone = BTreeSet::new();
+        let groups = FollowedGroups { groups, gone };
+        let report = self.rounds.follow(groups, &mut self.clock)?;
+        assert_eq!(report.sequence, self.rounds.log_sequence());
+        Ok(report.sequence)
+    }
+
+    /// Takes what another store has, at most so many bytes at a time.
+    fn take_from(&mut self, leader: &Store, bytes: usize) -> Result<u64, FollowError> {
+        let mut reading = read_behind(leader, self.rounds.log_sequence()).expect("it is there");
+        loop {
+            let before = reading.position();
+            let groups = reading.run(bytes, usize::MAX).expect("it can be read");
+            if groups.is_empty() && before == reading.position() {
+                return Ok(before);
+            }
+            self.follow(groups)?;
+        }
+    }
+}
+
+fn read_behind(leader: &Store, sequence: u64) -> Result<GroupReading, FollowRefusal> {
+    let follower = leader.follow_log().expect("it has a log");
+    assert_eq!(leader.followers(), 1);
+    follower.read_behind(sequence)
+}
+
+fn is_all_durable(store: &Store) -> bool {
+    let log = store.log_statistics().expect("there is a log");
+    log.durable_sequence == log.written_sequence
+}
+
+#[test]
+fn a_replica_has_what_its_leader_has_whatever_happens_to_either() {
+    for seed in 0..12 {
+        let mut random = Random::new(seed);
+        println!("{random:?}");
+        let (disk, own) = (
+            testkit::simulated_disk(seed),
+            testkit::simulated_disk(seed + 99),
+        );
+        let (mut leader, mut replica) = (Client::open(&disk), Replica::open(&own));
+        let mut compared = 0;
+        for turn in Planner::new(seed).plan(4_000) {
+            leader.sweep(turn.now_ms);
+            leader.commit(&turn, 0..turn.commits.len());
+            if random.once_in(3) {
+                let bytes = 1 << random.below(18);
+                let taken = replica.take_from(&leader.durable.store, bytes);
+                let sequence = taken.expect("everything can be followed");
+                verify(&replica.store);
+                if is_all_durable(&leader.durable.store) {
+                    compared += 1;
+                    let written = leader.durable.rounds.log_sequence();
+                    assert_eq!(sequence, written);
+                    assert_eq!(state_of(&replica.store), state_of(&leader.durable.store));
+                }
+            }
+            if random.once_in(12) {
+                replica = replica.restart(random.below(3));
+            }
+            if random.once_in(20) {
+                drop(leader);
+                match random.once_in(2) {
+                    true => disk.lose_power(),
+                    false => disk.kill(),
+                }
+                leader = Client::open(&disk);
+            }
+        }
+        assert!(compared > 3, "they were compared {compared} times");
+        assert_eq!(leader.durable.store.followers(), 0);
+    }
+}
+
+/// The groups of a replica are other ones than those of its leader.
+#[test]
+fn a_replica_of_a_replica_can_go_on_with_the_first_leader_and_back() {
+    for seed in 0..6 {
+        let mut random = Random::new(seed);
+        let disks = [0, 1, 2].map(|disk| testkit::simulated_disk(100 * seed + disk));
+        let mut leader = Client::open(&disks[0]);
+        let mut middle = Replica::open(&disks[1]);
+        let mut last = Replica::open(&disks[2]);
+        for turn in Planner::new(seed).plan(1_500) {
+            leader.commit(&turn, 0..turn.commits.len());
+            if random.once_in(3) {
+                let taken = middle.take_from(&leader.durable.store, 1 << random.below(18));
+                taken.expect("everything can be followed");
+            }
+            // It may be ahead of the one in the middle: then that has nothing for it.
+            let source = match random.below(4) {
+                0 => &leader.durable.store,
+                1 if last.rounds.log_sequence() <= middle.rounds.log_sequence() => &middle.store,
+                _ => continue,
+            };
+            let taken = last.take_from(source, 1 << random.below(18));
+            taken.expect("everything can be followed");
+        }
+        let taken = middle.take_from(&leader.durable.store, 1 << 20);
+        taken.expect("everything can be followed");
+        last = last.restart(random.below(3));
+        let taken = last.take_from(&middle.store, 1 << 20);
+        taken.expect("everything can be followed");
+        assert_eq!(state_of(&middle.store), state_of(&last.store));
+    }
+}
+
+#[test]
+fn a_replica_decides_nothing() {
+    let mut replica = Replica::open(&testkit::simulated_disk(1));
+    let mailbox = replica.rounds.register(Box::new(|| ()));
+    for _ in 0..2 {
+        let mut batch = replica.store.write_batch();
+        let mut commit = batch.begin(1, DatabaseId::DEFAULT, Mode::Atomic);
+        commit.push(&put(b"key", b"value")).expect("it fits");
+        commit.submit();
+        mailbox.submit(&mut batch);
+        while replica.rounds.round(&mut replica.clock) {}
+        let mut outcomes = Outcomes::new();
+        assert!(mailbox.take(&mut outcomes));
+        assert_eq!(
+            outcomes.get(0).decision,
+            Decision::Refused(Refusal::Replica)
+        );
+        assert_eq!(replica.rounds.log_sequence(), 0);
+        replica.store.sweep(u64::MAX / 2, &mut batch);
+        assert_eq!((batch.len(), replica.store.sweep_due_ms()), (0, u64::MAX));
+    }
+}
+
+fn group(first: u64, last: u64, body: &[u8], records: u32) -> FollowedGroup {
+    FollowedGroup {
+        first_sequence: first,
+        last_sequence: last,
+        wall_ms: 5,
+        records,
+        body: body.to_vec().into(),
+    }
+}
+
+#[test]
+fn groups_that_do_not_fit_are_refused_and_leave_nothing() {
+    let mut replica = Replica::open(&testkit::simulated_disk(1));
+    for round in 0..2 {
+        let last = 10 * round;
+        let gap = replica.follow(vec![group(last + 2, last + 3, b"", 0)]);
+        let expected = last + 1;
+        let found = last + 2;
+        assert_eq!(gap, Err(FollowError::Gap { expected, found }));
+        let nonsense = replica.follow(vec![
+            group(last + 1, last + 4, b"", 0),
+            group(last + 5, last + 6, b"nonsense", 1),
+        ]);
+        assert!(nonsense.is_err_and(|error| error.needs_copy()));
+        assert_eq!(replica.rounds.log_sequence(), last);
+        let sound = replica.follow(vec![
+            group(last + 1, last + 4, b"", 0),
+            group(last + 5, last + 10, b"", 0),
+        ]);
+        assert_eq!(sound, Ok(last + 10));
+    }
+}
+
+#[test]
+fn what_is_not_there_is_said() {
+    let disk = testkit::simulated_disk(1);
+    let mut durable = Durable::open(config(), &disk).unwrap_or_else(|error| panic!("{error}"));
+    let mut clock = StandingClock { now_ms: 1000 };
+    let fill = |durable: &mut Durable, clock: &mut StandingClock| {
+        for number in 0..200_u32 {
+            let mut batch = durable.store.write_batch();
+            let mut commit = batch.begin(1, DatabaseId::DEFAULT, Mode::Atomic);
+            let value = [7; 2_000];
+            (commit.push(&put(&number.to_be_bytes(), &value))).expect("it fits");
+            commit.submit();
+            durable.submit(&mut batch, clock, &mut Outcomes::new());
+            while durable.rounds.round(clock) {}
+        }
+    };
+    fill(&mut durable, &mut clock);
+    let present = durable.rounds.log_sequence();
+    let ahead = read_behind(&durable.store, present + 1).expect_err("it is not there yet");
+    let asked = present + 1;
+    assert_eq!(ahead, FollowRefusal::Ahead { asked, present });
+    let mut reading = read_behind(&durable.store, 0).expect("it is there");
+    let first = reading.run(1, usize::MAX).expect("it is there");
+    assert_eq!(first.len(), 1);
+    let needs = reading.run(1, 100).expect_err("more memory is needed");
+    assert!(matches!(needs, LogReadError::Needs(bytes) if bytes > 100));
+    durable.rounds.ask_for_snapshot();
+    while durable.rounds.step_snapshot(&mut clock) {}
+    fill(&mut durable, &mut clock);
+    assert_eq!(KeepLog::NONE, config().keep_log);
+    let lost = read_behind(&durable.store, 0).expect_err("it has gone");
+    assert_eq!(lost, FollowRefusal::Lost { asked: 0 });
+    let lost = reading.run(1, usize::MAX).expect_err("it has gone");
+    assert!(
+        matches!(lost, LogReadError::Failed(WatchError::Lost { .. })),
+        "{lost}"
+    );
+}
+
+/// What a first copy is made of: a backup, whose log goes on with that of the leader.
+#[test]
+fn a_restored_copy_goes_on_with_the_log_of_its_leader() {
+    for seed in 0..4 {
+        let (disk, own) = (
+            testkit::simulated_disk(seed),
+            testkit::simulated_disk(seed + 50),
+        );
+        let place = testkit::simulated_disk(seed + 90);
+        let mut leader = Client::open(&disk);
+        let turns = Planner::new(seed).plan(300);
+        let (early, late) = turns.split_at(turns.len() / 2);
+        for turn in early {
+            leader.commit(turn, 0..turn.commits.len());
+        }
+        let mut job = leader.begin(&place).expect("it begins");
+        while let std::ops::ControlFlow::Continue(next) = leader.step(job).expect("it goes on") {
+            job = next;
+        }
+        let restore_config = RestoreConfig {
+            store: config(),
+            log: LogConfig {
+                follows: true,
+                ..log_config()
+            },
+            trees: None,
+        };
+        let target: Arc<dyn Disk> = Arc::new(own.clone());
+        let mut clock = StandingClock { now_ms: 1 };
+        let watch = &mut |_, _| std::ops::ControlFlow::Continue(());
+        let restored = restore(&place, &target, &restore_config, &mut clock, watch);
+        let restored = restored.expect("it is whole");
+        let history_id = leader.durable.store.history_id();
+        assert_eq!(restored.history_id, history_id, "that of the leader");
+        drop(target);
+        let mut replica = Replica::open(&own);
+        assert_eq!(
+            replica.rounds.log_sequence(),
+            restored.manifest.cut.sequence
+        );
+        for turn in late {
+            leader.commit(turn, 0..turn.commits.len());
+            let taken = replica.take_from(&leader.durable.store, 1 << 12);
+            taken.expect("everything can be followed");
+        }
+        replica = replica.restart(2);
+        if is_all_durable(&leader.durable.store) {
+            let states = [&replica.store, &leader.durable.store].map(state_of);
+            let [own, of_leader] = states.map(|state| crate::crash::without_identities(&state));
+            assert_eq!(own, of_leader);
+        }
+    }
+}
