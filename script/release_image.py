@@ -1,7 +1,8 @@
-"""The container image: the program alone, in an OCI archive (OCI Image Format 1.1), made without a daemon.
+"""The container image: the program alone, in an OCI archive (OCI Image Format 1.1), made without a
+daemon.
 
-What it runs and with which settings is read from packaging/Containerfile, so that an image built there and this one are
-the same."""
+What it runs and with which settings is read from packaging/Containerfile, so that an image built
+there and this one are the same."""
 
 import gzip
 import hashlib
@@ -47,27 +48,49 @@ def health(text):
 def oci(program, machine, release, containerfile, work):
     """Writes the archive."""
     users = work / "passwd"
-    users.write_text(f"root:x:0:0:root:/:/sbin/nologin\nnonroot:x:{USER}:{USER}:nonroot:/data:/sbin/nologin\n")
+    users.write_text(
+        f"root:x:0:0:root:/:/sbin/nologin\nnonroot:x:{USER}:{USER}:nonroot:/data:/sbin/nologin\n"
+    )
     users.chmod(0o644)
-    layer = release_tar.pack({"usr/bin/pelton": program, "etc/passwd": users}, release.time_s, ["data", "etc", "usr", "usr/bin"], {"data": USER})
+    layer = release_tar.pack(
+        {"usr/bin/pelton": program, "etc/passwd": users},
+        release.time_s,
+        ["data", "etc", "usr", "usr/bin"],
+        {"data": USER},
+    )
     packed = gzip.compress(layer, mtime=0)
     created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(release.time_s))
     config = {
-        "created": created, "architecture": machine.oci, "os": "linux", "config": settings(containerfile),
-        "rootfs": {"type": "layers", "diff_ids": [digest(layer)]}, "history": [{"created": created, "created_by": "script/release"}],
+        "created": created,
+        "architecture": machine.oci,
+        "os": "linux",
+        "config": settings(containerfile),
+        "rootfs": {"type": "layers", "diff_ids": [digest(layer)]},
+        "history": [{"created": created, "created_by": "script/release"}],
     }
     blobs = {}
     manifest = {
-        "schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.manifest.v1+json",
         "config": add(blobs, "application/vnd.oci.image.config.v1+json", as_json(config)),
         "layers": [add(blobs, "application/vnd.oci.image.layer.v1.tar+gzip", packed)],
     }
     described = add(blobs, manifest["mediaType"], as_json(manifest))
     described["platform"] = {"architecture": machine.oci, "os": "linux"}
-    described["annotations"] = {"org.opencontainers.image.ref.name": release.version, "io.containerd.image.name": f"docker.io/library/pelton:{release.version}"}
-    index = {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": [described]}
+    described["annotations"] = {
+        "org.opencontainers.image.ref.name": release.version,
+        "io.containerd.image.name": f"docker.io/library/pelton:{release.version}",
+    }
+    index = {
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.index.v1+json",
+        "manifests": [described],
+    }
     contents = {f"blobs/sha256/{name}": content for name, content in blobs.items()}
-    contents |= {"oci-layout": as_json({"imageLayoutVersion": "1.0.0"}), "index.json": as_json(index)}
+    contents |= {
+        "oci-layout": as_json({"imageLayoutVersion": "1.0.0"}),
+        "index.json": as_json(index),
+    }
     files = {}
     for place, content in contents.items():
         files[place] = work / "image" / place

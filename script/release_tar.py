@@ -1,4 +1,5 @@
-"""Tar archives whose bytes depend on nothing but their content and a time: order, owners and times are fixed."""
+"""Tar archives whose bytes depend on nothing but their content and a time: order, owners and times
+are fixed."""
 
 import gzip
 import io
@@ -11,7 +12,7 @@ def write_gzip(path, files, time_s):
 
 
 def pack(files, time_s, folders=(), owners=None):
-    """The bytes of a tar archive of `files` and of empty `folders`; `owners` maps a place to the number of its owner."""
+    """The bytes of a tar archive of files and empty folders; `owners` has numbers by place."""
     owners = owners or {}
     output = io.BytesIO()
     with tarfile.open(fileobj=output, mode="w", format=tarfile.USTAR_FORMAT) as archive:

@@ -1,6 +1,8 @@
-"""What script/release made, installed and started: each package in a root of its own that has nothing of this machine.
+"""What script/release made, installed and started: each package in a root of its own that has
+nothing of this machine.
 
-Runs as root, in namespaces: the network there is a loopback interface, and what was started ends with them."""
+Runs as root, in namespaces: the network there is a loopback interface, and what was started ends
+with them."""
 
 import gzip
 import hashlib
@@ -165,11 +167,15 @@ LIMITED = f"""
 
 def serve_as_installed():
     """Starts the server as the unit does: as its user, with its settings."""
-    return LIMITED + """
+    return (
+        LIMITED
+        + """
         test "$(chroot $ROOT stat --format %U:%a /var/lib/pelton)" = pelton:700
         PELTON="chroot $ROOT pelton" ADDRESS=127.0.0.1:1978
-        chroot --userspec pelton:pelton $ROOT /usr/bin/pelton serve --config /etc/pelton.toml & SERVER=$!
+        chroot --userspec pelton:pelton $ROOT \\
+            /usr/bin/pelton serve --config /etc/pelton.toml & SERVER=$!
     """
+    )
 
 
 def test_the_package_of_debian_is_installed_serves_and_is_removed(debian, tmp_path):
@@ -208,7 +214,10 @@ def test_the_unit_is_sound(debian, tmp_path):
 
 def test_the_package_of_rpm_is_installed_and_serves(debian, tmp_path):
     root = debian(tmp_path / "root")
-    shutil.copy(only("pelton-*.x86_64.rpm" if IS_NATIVE == "amd64" else "pelton-*.aarch64.rpm"), root / "p.rpm")
+    shutil.copy(
+        only("pelton-*.x86_64.rpm" if IS_NATIVE == "amd64" else "pelton-*.aarch64.rpm"),
+        root / "p.rpm",
+    )
     # The smallest Debian has no database of packages that would know its shell.
     run("rpm", "--root", str(root), "--initdb")
     run("rpm", "--root", str(root), "--install", "--nodeps", str(root / "p.rpm"))
@@ -221,6 +230,7 @@ def test_the_package_of_rpm_is_installed_and_serves(debian, tmp_path):
 def unpack_image(folder):
     """The root of the image, and its settings."""
     with tarfile.open(only(f"pelton-*-oci-{IS_NATIVE}.tar")) as archive:
+
         def blob(described):
             content = archive.extractfile("blobs/sha256/" + described["digest"][7:]).read()
             assert len(content) == described["size"]
@@ -244,12 +254,13 @@ def test_the_image_serves_as_its_user_on_a_read_only_root(tmp_path):
     assert user == "65532:65532" and os.stat(root / "data").st_uid == 65532
     variables = dict(line.split("=", 1) for line in settings["Env"])
     health = settings["Healthcheck"]["Test"]
+    command = " ".join(settings["Entrypoint"] + settings["Cmd"])
     assert health[0] == "CMD"
     script = f"""
         mount -t tmpfs -o uid=65532,gid=65532,mode=700 tmpfs $ROOT/data
         mount -o remount,bind,ro $ROOT
         PELTON="chroot --userspec {user} $ROOT /usr/bin/pelton" ADDRESS=unix:/data/pelton.sock
-        chroot --userspec {user} $ROOT {" ".join(settings["Entrypoint"] + settings["Cmd"])} & SERVER=$!
+        chroot --userspec {user} $ROOT {command} & SERVER=$!
         $PELTON status --wait 60s --address $ADDRESS >/dev/null
         chroot --userspec {user} $ROOT {" ".join(health[1:])}
     """

@@ -1,8 +1,8 @@
 //! What the tests of several crates share: random numbers that come again with their seed, a
 //! simulated disk of a seed, folders as values, what names the seed of a test that fails, the
-//! replay of what fuzz targets found, gzip that nobody makes, and, with the feature `store`, the suite of every engine of
-//! the store with its model, and a store on disk; with `keyvalue`, requests of KeyValue for
-//! operations of the store; with `wire`, frames of HTTP/2 for scripts.
+//! replay of what fuzz targets found, gzip that nobody makes, and, with the feature `store`, the
+//! suite of every engine of the store with its model, and a store on disk; with `keyvalue`,
+//! requests of KeyValue for operations of the store; with `wire`, frames of HTTP/2 for scripts.
 //!
 //! A dev-dependency only: nothing that ships may use it. `script/test lint` looks.
 

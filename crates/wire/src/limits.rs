@@ -321,9 +321,9 @@ pub const UNPACKED_AT_ONCE_BYTES: usize = 64 << 10;
 pub const UNPACK_STEP_BYTES: usize = 128 << 10;
 
 /// What a block of a compressed message counts as, in bytes that are made: each may bring codes of
-/// its own, whose tables take 1 to 3 µs. Stops messages that consist of empty blocks, 12 bytes each,
-/// and become nothing, from holding up a loop; what honest programs compress has a block for some
-/// ten thousand bytes.
+/// its own, whose tables take 1 to 3 µs. Stops messages that consist of empty blocks, 12 bytes
+/// each, and become nothing, from holding up a loop; what honest programs compress has a block for
+/// some ten thousand bytes.
 pub const DEFLATE_BLOCK_WORK_BYTES: usize = 2 << 10;
 
 /// How long the name and the comment in the header of a compressed message may be, in bytes. Nobody

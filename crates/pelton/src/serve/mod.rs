@@ -75,15 +75,8 @@ pub fn serve_as(
     anonymous::check_before_start(&settings, init_admin.is_wanted())?;
     let level = crate::log::start(settings.log_level, settings.log_format);
     log_settings(&settings);
-    let addresses = settings.addresses().len() + usize::from(settings.metrics_listen.is_some());
-    DescriptorPlan::check_process(settings.threads, addresses)
-        .map_err(|error| Failure::Failed(error.to_string()))?;
-    let notifier = Notifier::from_environment().map_err(|error| {
-        Failure::Failed(format!(
-            "cannot reach the service manager (NOTIFY_SOCKET): {error}"
-        ))
-    })?;
-    let notifier = Arc::new(notifier);
+    check_descriptors(&settings)?;
+    let notifier = reach_manager()?;
     let memory_limit_bytes = memory::prepare(&settings)?;
     let had_folder = settings.folder().is_some_and(Path::exists);
     let metrics = settings.metrics_listen.as_ref().map(bind_metrics);
@@ -136,6 +129,23 @@ pub fn serve_as(
     let ended = run(server);
     drop(pid_file);
     renewal.end(ended)
+}
+
+/// Reaches the service manager, if one has said where it listens.
+fn reach_manager() -> Result<Arc<Notifier>, Failure> {
+    let notifier = Notifier::from_environment().map_err(|error| {
+        Failure::Failed(format!(
+            "cannot reach the service manager (NOTIFY_SOCKET): {error}"
+        ))
+    })?;
+    Ok(Arc::new(notifier))
+}
+
+/// Refuses a start with which nobody could be served.
+fn check_descriptors(settings: &Settings) -> Result<(), Failure> {
+    let addresses = settings.addresses().len() + usize::from(settings.metrics_listen.is_some());
+    DescriptorPlan::check_process(settings.threads, addresses)
+        .map_err(|error| Failure::Failed(error.to_string()))
 }
 
 /// Removes copies for replicas that an earlier run has left, as the folder is locked by now, and

@@ -70,7 +70,8 @@ impl Waiter {
         if now_ns >= self.deadline_ns {
             return Ok(false);
         }
-        // It was told while it looked, perhaps of what came behind its look: it looks again at once.
+        // If it was told while it looked, perhaps of what came behind its look, it looks again at
+        // once.
         let look_ns = match self.ticket.is_listed() {
             true => now_ns + TKRZW_RETRY_MS * 1_000_000,
             false => now_ns,

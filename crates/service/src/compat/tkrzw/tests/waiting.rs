@@ -209,7 +209,7 @@ fn the_first_that_waits_for_a_record_is_told_and_passes_on_what_it_does_not_take
 
 /// What it looked at may have been older than what it was told of.
 #[test]
-fn who_is_told_while_it_looks_looks_again_at_once() {
+fn a_call_that_is_woken_while_it_looks_looks_again_at_once() {
     let shared = crate::fake::shared();
     let lists = shared.settings.tkrzw.state.waiting.clone();
     for topic in [
