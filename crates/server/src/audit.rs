@@ -100,7 +100,10 @@ fn event_of(method: Method, code: Code) -> Option<AuditEvent> {
         | Method::AdminDropDatabase
         | Method::AdminConvertDatabase
         | Method::AdminBackup
-        | Method::AdminSnapshot => Some(AuditEvent::Administration),
+        | Method::AdminSnapshot
+        | Method::ReplicationCopy
+        | Method::ReplicationFollow
+        | Method::ReplicationReadContent => Some(AuditEvent::Administration),
         _ => None,
     }
 }
@@ -127,7 +130,11 @@ impl LineKind {
                 Method::AdminListTokens | Method::AdminListRoles => LineKind::Rest,
                 _ => LineKind::TokenChange,
             },
-            AuditEvent::Administration => LineKind::DatabaseChange,
+            AuditEvent::Administration => match ended.method {
+                // A replica calls these again and again.
+                Method::ReplicationFollow | Method::ReplicationReadContent => LineKind::Rest,
+                _ => LineKind::DatabaseChange,
+            },
         }
     }
 }

@@ -144,7 +144,12 @@ fn reach_manager() -> Result<Arc<Notifier>, Failure> {
 /// Refuses a start with which nobody could be served.
 fn check_descriptors(settings: &Settings) -> Result<(), Failure> {
     let addresses = settings.addresses().len() + usize::from(settings.metrics_listen.is_some());
-    DescriptorPlan::check_process(settings.threads, addresses)
+    // The blocking driver begins a thread when a connection comes that has a descriptor.
+    let threads = match settings.driver {
+        Driver::EventLoop => settings.threads,
+        Driver::Blocking => 1,
+    };
+    DescriptorPlan::check_process(threads, addresses)
         .map_err(|error| Failure::Failed(error.to_string()))
 }
 
