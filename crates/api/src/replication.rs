@@ -42,7 +42,7 @@ protobuf::message! {
         /// A file begins: its name in the copy, with "blobs/" before it for the content of a blob.
         6 file: string,
         /// With `file`: its size.
-        7 file_bytes: uint64,
+        7 size_bytes: uint64,
         /// The next bytes of the file.
         8 data: bytes,
         /// That was all of it.

@@ -125,7 +125,7 @@ impl Taking {
         }
         if !response.file.is_empty() {
             self.close_file()?;
-            self.open = Some(self.create(response.file, response.file_bytes)?);
+            self.open = Some(self.create(response.file, response.size_bytes)?);
         }
         if !response.data.is_empty() {
             let file = self.open.as_mut().ok_or_else(nothing)?;

@@ -132,7 +132,7 @@ impl CopyCall {
         let secret = shared.store.secret().copied().unwrap_or_default();
         let mut response = CopyResponse {
             file: &file.name,
-            file_bytes: file.bytes,
+            size_bytes: file.bytes,
             ..CopyResponse::default()
         };
         if self.begun == 0 {
