@@ -2,7 +2,7 @@
 //! clients have it. Several messages may be on their way; responses come in the order sent.
 
 use std::collections::VecDeque;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -70,10 +70,10 @@ pub fn run(plan: &StreamPlan, workloads: Vec<Workload>) -> Result<StreamOutcome,
     let meter = || Meter::read(plan.server_pid, clock.elapsed().as_nanos() as u64);
     thread::scope(|scope| {
         let (done, is_over) = (&done, &is_over);
-        let threads: Vec<_> = workloads
+        let started: io::Result<Vec<_>> = workloads
             .into_iter()
             .map(|workload| {
-                scope.spawn(move || {
+                thread::Builder::new().spawn_scoped(scope, move || {
                     let mut stream = Stream::open(plan, workload)?;
                     let ended = stream.run(plan, done, is_over);
                     // The others need not go on.
@@ -85,6 +85,11 @@ pub fn run(plan: &StreamPlan, workloads: Vec<Workload>) -> Result<StreamOutcome,
                 })
             })
             .collect();
+        let threads = started.map_err(|error| {
+            // Those that run must not be waited for.
+            is_over.store(true, Ordering::Relaxed);
+            format!("the system gives no thread: {error}")
+        })?;
         let sleep = |length: Duration, until: u64| {
             let begin = Instant::now();
             while begin.elapsed() < length
