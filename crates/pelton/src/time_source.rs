@@ -29,6 +29,16 @@ impl TimeSource for SystemTimeSource {
     }
 }
 
+impl store::Clock for SystemTimeSource {
+    fn now_ns(&mut self) -> u64 {
+        self.monotonic_ns()
+    }
+
+    fn now_ms(&mut self) -> u64 {
+        self.wall_ms()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

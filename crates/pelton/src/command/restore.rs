@@ -88,7 +88,7 @@ fn restore_into(
     let target: Arc<dyn Disk> = Arc::new(target);
     let config = config(data);
     let restored = with_progress("restoring", |watch| {
-        backup::restore(source, &target, &config, &mut Clock, watch)
+        backup::restore(source, &target, &config, &mut SystemTimeSource, watch)
     });
     let restored = restored.map_err(|error| {
         if is_made {
@@ -168,16 +168,4 @@ fn with_progress<R>(
             false => ControlFlow::Continue(()),
         }
     })
-}
-
-struct Clock;
-
-impl store::Clock for Clock {
-    fn now_ns(&mut self) -> u64 {
-        SystemTimeSource.monotonic_ns()
-    }
-
-    fn now_ms(&mut self) -> u64 {
-        SystemTimeSource.wall_ms()
-    }
 }

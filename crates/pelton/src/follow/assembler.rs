@@ -9,9 +9,8 @@ use crate::limits::FOLLOWED_GROUP_BYTES_MAX;
 /// over another connection.
 #[derive(Debug, Default)]
 pub struct Assembler {
+    /// What is there of the group that is not whole.
     body: Vec<u8>,
-    /// Some of a group is there.
-    has_begun: bool,
 }
 
 /// Why a part does not fit.
@@ -32,7 +31,7 @@ impl Assembler {
     /// Whether some of a group is there, and the rest is not.
     #[cfg(test)]
     fn is_within(&self) -> bool {
-        self.has_begun
+        !self.body.is_empty()
     }
 
     /// Takes the next part; returns its group when that is whole.
@@ -40,7 +39,6 @@ impl Assembler {
         if part.body_bytes > FOLLOWED_GROUP_BYTES_MAX {
             return Err(AssemblyError::TooLarge(part.body_bytes));
         }
-        self.has_begun = true;
         self.body.extend_from_slice(part.data);
         let bytes = self.body.len() as u64;
         if bytes < part.body_bytes {
@@ -49,7 +47,6 @@ impl Assembler {
                 false => Ok(None),
             };
         }
-        self.has_begun = false;
         let body = std::mem::take(&mut self.body);
         if bytes > part.body_bytes {
             return Err(AssemblyError::Parts);

@@ -1,15 +1,16 @@
 //! Contents of blobs, fetched from the leader before the groups are followed that name them.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use api::replication::{READ_CONTENT, ReadContentRequest, ReadContentResponse};
-use client::{CallOptions, Channel, StreamStep};
+use api::replication::ReadContentRequest;
+use api::rpc::replication::ReadContent;
+use client::Channel;
 use store::Store;
 use store::blob::NamedContent;
 use store::log::FollowedGroup;
 
-use super::leader::{Leader, LeaderError, path_of};
+use super::leader::{Leader, LeaderError, begin, read_until};
 use crate::limits::FOLLOW_SILENCE_MS;
 
 /// Fetches contents over a connection of its own.
@@ -28,8 +29,7 @@ impl Contents {
     ) -> Result<BTreeSet<u64>, LeaderError> {
         let mut gone = BTreeSet::new();
         for named in groups.iter().flat_map(NamedContent::all_in) {
-            let local = |error: std::io::Error| LeaderError::Local(error.to_string());
-            if store.has_content(named.number).map_err(local)? {
+            if store.has_content(named.number)? {
                 continue;
             }
             let fetched = self.fetch_one(&named, store, leader);
@@ -58,33 +58,14 @@ impl Contents {
             None => leader.connect()?,
         };
         let channel = self.channel.insert(channel);
-        let local = |error: std::io::Error| LeaderError::Local(error.to_string());
-        let mut received = store.receive_content(named).map_err(local)?;
-        let stream = channel.streaming(&path_of(&READ_CONTENT), &CallOptions::default());
-        let mut stream = stream.map_err(LeaderError::Call)?;
-        let mut request = Vec::new();
+        let mut received = store.receive_content(named)?;
         let number = named.number;
-        ReadContentRequest { number }.encode(&mut request);
-        stream.send(&request);
-        stream.close_send();
+        let mut call = begin::<ReadContent>(channel, &ReadContentRequest { number })?;
         let silence = Duration::from_millis(FOLLOW_SILENCE_MS);
-        let mut heard = Instant::now();
-        loop {
-            match stream.poll(silence).map_err(LeaderError::Call)? {
-                StreamStep::Message(bytes) => {
-                    heard = Instant::now();
-                    let part = ReadContentResponse::decode(&bytes);
-                    let part = part.map_err(|error| LeaderError::Nonsense(error.to_string()))?;
-                    received.add(part.data).map_err(local)?;
-                }
-                StreamStep::Nothing if heard.elapsed() < silence => {}
-                StreamStep::Nothing => return Err(LeaderError::Silent(silence)),
-                StreamStep::Ended => {
-                    return received
-                        .finish()
-                        .map_err(|error| LeaderError::Local(error.to_string()));
-                }
-            }
-        }
+        read_until(&mut call, silence, &mut |part| {
+            received.add(part.data)?;
+            Ok(None::<()>)
+        })?;
+        Ok(received.finish()?)
     }
 }

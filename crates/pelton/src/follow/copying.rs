@@ -6,17 +6,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use api::replication::{COPY, CopyRequest, CopyResponse};
-use client::{CallOptions, StreamStep};
+use api::replication::{CopyRequest, CopyResponse};
+use api::rpc::replication::Copy;
 use server::TimeSource;
 use store::backup::{self, RestoreConfig};
+use store::blob;
 use store::durable::{TREES_FOLDER, TreePlace};
 use store::tree::TreeConfig;
 use store::{FolderSecret, StoreConfig};
 use wal::disk::{Disk, DiskFile, RealDisk};
 use wal::{LogConfig, LogId};
 
-use super::leader::{Leader, LeaderError, path_of};
+use super::leader::{Leader, LeaderError, begin, read_until};
 use crate::limits::{COPY_NAME_BYTES_MAX, COPY_SILENCE_MS, COPY_SYNC_BYTES, START_PROGRESS_MS};
 use crate::randomness::random;
 use crate::settings::Settings;
@@ -25,9 +26,6 @@ use crate::time_source::SystemTimeSource;
 
 /// The folder in the data folder that holds the files of a copy until they are checked.
 pub const COPY_FOLDER: &str = "replica-copy";
-
-/// The folder of contents of blobs, in a copy.
-const CONTENTS: &str = "blobs";
 
 /// A copy that was taken.
 struct TakenCopy {
@@ -46,16 +44,15 @@ struct OpenFile {
 
 /// Takes a copy of the leader, checks it, and makes the data folder of it.
 pub fn copy(leader: &Leader, folder: &Path, settings: &Settings) -> Result<(), LeaderError> {
-    let local = |error: std::io::Error| LeaderError::Local(error.to_string());
     let place = folder.join(COPY_FOLDER);
-    remove_folder(&place).map_err(local)?;
+    remove_folder(&place)?;
     let taken = {
-        let disk = RealDisk::open_or_create(&place).map_err(local)?;
+        let disk = RealDisk::open_or_create(&place)?;
         Taking::new(Arc::new(disk)).run(leader)?
     };
     tracing::info!("the copy is here; it is checked and loaded");
     restore(&taken, &place, folder, settings)?;
-    remove_folder(&place).map_err(local)
+    Ok(remove_folder(&place)?)
 }
 
 /// Removes a folder with all that is in it; that there is none is as good.
@@ -87,35 +84,16 @@ impl Taking {
 
     fn run(mut self, leader: &Leader) -> Result<TakenCopy, LeaderError> {
         let mut channel = leader.connect()?;
-        let stream = channel.streaming(&path_of(&COPY), &CallOptions::default());
-        let mut stream = stream.map_err(LeaderError::Call)?;
-        let mut request = Vec::new();
-        CopyRequest {}.encode(&mut request);
-        stream.send(&request);
-        stream.close_send();
+        let mut call = begin::<Copy>(&mut channel, &CopyRequest {})?;
         let silence = Duration::from_millis(COPY_SILENCE_MS);
-        let mut heard = Instant::now();
-        loop {
-            match stream.poll(silence).map_err(LeaderError::Call)? {
-                StreamStep::Message(bytes) => {
-                    heard = Instant::now();
-                    let response = CopyResponse::decode(&bytes);
-                    let response =
-                        response.map_err(|error| LeaderError::Nonsense(error.to_string()))?;
-                    if self.take(&response)? {
-                        return self.taken.ok_or_else(nothing);
-                    }
-                }
-                StreamStep::Nothing if heard.elapsed() < silence => {}
-                StreamStep::Nothing => return Err(LeaderError::Silent(silence)),
-                StreamStep::Ended => return Err(nothing()),
-            }
-        }
+        let complete = read_until(&mut call, silence, &mut |response| {
+            Ok(self.take(response)?.then_some(()))
+        })?;
+        complete.and(self.taken).ok_or_else(nothing)
     }
 
     /// Takes a message; returns whether that was the last one.
     fn take(&mut self, response: &CopyResponse<'_>) -> Result<bool, LeaderError> {
-        let local = |error: std::io::Error| LeaderError::Local(error.to_string());
         if !response.history_id.is_empty() {
             let secret = <[u8; FolderSecret::BYTES]>::try_from(response.secret);
             self.taken = Some(TakenCopy {
@@ -129,13 +107,13 @@ impl Taking {
         }
         if !response.data.is_empty() {
             let file = self.open.as_mut().ok_or_else(nothing)?;
-            file.add(response.data).map_err(local)?;
+            file.add(response.data)?;
             self.bytes += response.data.len() as u64;
         }
         self.tell(response);
         if response.complete {
             self.close_file()?;
-            self.disk.sync_folder().map_err(local)?;
+            self.disk.sync_folder()?;
         }
         Ok(response.complete)
     }
@@ -155,9 +133,8 @@ impl Taking {
     }
 
     fn create(&self, name: &str, bytes: u64) -> Result<OpenFile, LeaderError> {
-        let local = |error: std::io::Error| LeaderError::Local(error.to_string());
         let (disk, plain) = match name.split_once('/') {
-            Some((CONTENTS, plain)) => (self.disk.subfolder(CONTENTS).map_err(local)?, plain),
+            Some((blob::FOLDER, plain)) => (self.disk.subfolder(blob::FOLDER)?, plain),
             _ => (Arc::clone(&self.disk), name),
         };
         if !is_plain(plain) {
@@ -165,7 +142,7 @@ impl Taking {
             return Err(LeaderError::Nonsense(why.into()));
         }
         Ok(OpenFile {
-            file: disk.create(plain).map_err(local)?,
+            file: disk.create(plain)?,
             name: name.to_owned(),
             bytes,
             written_bytes: 0,
@@ -183,8 +160,7 @@ impl Taking {
                 open.name, open.bytes, open.written_bytes
             )));
         }
-        let synced = open.file.sync();
-        synced.map_err(|error| LeaderError::Local(error.to_string()))
+        Ok(open.file.sync()?)
     }
 }
 
@@ -220,9 +196,8 @@ fn restore(
     folder: &Path,
     settings: &Settings,
 ) -> Result<(), LeaderError> {
-    let local = |error: std::io::Error| LeaderError::Local(error.to_string());
-    let source = RealDisk::open_read_only(place).map_err(local)?;
-    let target: Arc<dyn Disk> = Arc::new(RealDisk::open(folder).map_err(local)?);
+    let source = RealDisk::open_read_only(place)?;
+    let target: Arc<dyn Disk> = Arc::new(RealDisk::open(folder)?);
     let log_id = LogId {
         history: taken.history_id,
         secret: random(),
@@ -243,7 +218,7 @@ fn restore(
         }),
     };
     let watch = &mut |_, _| ControlFlow::Continue(());
-    let restored = backup::restore(&source, &target, &config, &mut Clock, watch);
+    let restored = backup::restore(&source, &target, &config, &mut SystemTimeSource, watch);
     let restored = restored.map_err(|error| LeaderError::Local(error.to_string()))?;
     tracing::info!(
         "the copy has {} entries in {} databases, as of sequence {}",
@@ -258,18 +233,6 @@ fn restore(
         );
     }
     Ok(())
-}
-
-struct Clock;
-
-impl store::Clock for Clock {
-    fn now_ns(&mut self) -> u64 {
-        SystemTimeSource.monotonic_ns()
-    }
-
-    fn now_ms(&mut self) -> u64 {
-        SystemTimeSource.wall_ms()
-    }
 }
 
 #[cfg(test)]

@@ -1,11 +1,17 @@
 //! The server that is followed, and connections to it.
 
+use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use api::rpc::Rpc;
 use client::tls::ClientTls;
-use client::{Address, CallError, Channel, ChannelOptions, Code, ConnectError, Credentials};
-
+use client::typed::Exchange;
+use client::{
+    Address, CallError, CallOptions, Channel, ChannelOptions, Code, ConnectError, Credentials,
+    StreamStep,
+};
+use protobuf::DecodeError;
 use service::following::Following;
 
 use crate::arguments::TlsArguments;
@@ -40,6 +46,24 @@ pub enum LeaderError {
     /// Something in this machine is in the way.
     #[error("{0}")]
     Local(String),
+}
+
+impl From<CallError> for LeaderError {
+    fn from(error: CallError) -> LeaderError {
+        LeaderError::Call(error)
+    }
+}
+
+impl From<DecodeError> for LeaderError {
+    fn from(error: DecodeError) -> LeaderError {
+        LeaderError::Nonsense(error.to_string())
+    }
+}
+
+impl From<io::Error> for LeaderError {
+    fn from(error: io::Error) -> LeaderError {
+        LeaderError::Local(error.to_string())
+    }
 }
 
 impl LeaderError {
@@ -137,7 +161,36 @@ fn tls(settings: &Settings) -> Result<Option<ClientTls>, Failure> {
     })
 }
 
-/// Returns what names a method in a request.
-pub fn path_of(method: &api::Method) -> String {
-    format!("/{}", method.path)
+/// Begins a call with one request.
+pub fn begin<'c, M: Rpc>(
+    channel: &'c mut Channel,
+    request: &M::Request<'_>,
+) -> Result<Exchange<'c, M>, LeaderError> {
+    let mut call = channel.call_streaming::<M>(&CallOptions::default())?;
+    call.send(request);
+    call.close_send();
+    Ok(call)
+}
+
+/// Hands over the responses of a call until `take` returns something; `None`: it has ended before.
+///
+/// # Errors
+/// If it ends with another status than OK, if nothing is heard for `silence`, and those of `take`.
+pub fn read_until<M: Rpc, T>(
+    call: &mut Exchange<'_, M>,
+    silence: Duration,
+    take: &mut impl FnMut(&M::Response<'_>) -> Result<Option<T>, LeaderError>,
+) -> Result<Option<T>, LeaderError> {
+    let mut heard = Instant::now();
+    loop {
+        match call.poll_with(silence, |response| take(&response?))? {
+            StreamStep::Message(taken) => match taken? {
+                None => heard = Instant::now(),
+                taken => return Ok(taken),
+            },
+            StreamStep::Nothing if heard.elapsed() < silence => {}
+            StreamStep::Nothing => return Err(LeaderError::Silent(silence)),
+            StreamStep::Ended => return Ok(None),
+        }
+    }
 }

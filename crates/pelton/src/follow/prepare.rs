@@ -7,7 +7,7 @@ use std::thread;
 
 use server::TimeSource;
 use store::SET_ASIDE_FOLDER;
-use store::durable::REPLICA_MARK_NAME;
+use store::durable::{LOCK_NAME, REPLICA_MARK_NAME};
 use wal::disk::{Disk, RealDisk};
 
 use super::backoff::Backoff;
@@ -18,9 +18,6 @@ use crate::exit::Failure;
 use crate::randomness::random;
 use crate::settings::{FORMAT_FILE, Settings};
 use crate::time_source::SystemTimeSource;
-
-/// The file by which a folder is locked, which stays.
-const LOCK_NAME: &str = "lock";
 
 /// Sees to it that the data folder is that of a replica of the leader, with a copy of what that
 /// has; without a leader, that it is none. Takes as long as the copy takes: signals end the program
@@ -90,11 +87,9 @@ fn try_fill(
     settings: &Settings,
     leader: &Leader,
 ) -> Result<(), LeaderError> {
-    let local = |error: io::Error| LeaderError::Local(error.to_string());
-    let mark = ReplicaMark::read(disk).map_err(local)?;
+    let mark = ReplicaMark::read(disk)?;
     {
-        let lock = disk.lock().map_err(local)?;
-        let Some(_lock) = lock else {
+        let Some(_lock) = disk.lock()? else {
             let why = format!("another process uses the data folder {}", folder.display());
             return Err(LeaderError::Local(why));
         };
@@ -102,18 +97,18 @@ fn try_fill(
             Some(ReplicaMark::Following) | None => return Ok(()),
             Some(ReplicaMark::Copying) if folder.join(FORMAT_FILE).exists() => {
                 // It was complete before that could be noted.
-                remove_folder(&folder.join(COPY_FOLDER)).map_err(local)?;
-                return ReplicaMark::Following.write(disk).map_err(local);
+                remove_folder(&folder.join(COPY_FOLDER))?;
+                return Ok(ReplicaMark::Following.write(disk)?);
             }
-            Some(ReplicaMark::Copying | ReplicaMark::Renew) => clear(folder).map_err(local)?,
-            Some(ReplicaMark::RenewAside) => set_aside(folder).map_err(local)?,
+            Some(ReplicaMark::Copying | ReplicaMark::Renew) => clear(folder)?,
+            Some(ReplicaMark::RenewAside) => set_aside(folder)?,
         }
-        disk.sync_folder().map_err(local)?;
-        ReplicaMark::Copying.write(disk).map_err(local)?;
+        disk.sync_folder()?;
+        ReplicaMark::Copying.write(disk)?;
     }
     tracing::info!("taking a copy of {}", leader.address());
     copy(leader, folder, settings)?;
-    ReplicaMark::Following.write(disk).map_err(local)
+    Ok(ReplicaMark::Following.write(disk)?)
 }
 
 /// The files and folders of a data folder but those that stay in any case.

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use api::replication::{FOLLOW, FollowRequest, FollowResponse, RECORD_FORMAT};
-use client::{CallOptions, StreamStep, Streaming};
+use api::replication::{FollowRequest, FollowResponse, RECORD_FORMAT};
+use api::rpc::replication::Follow;
+use client::StreamStep;
+use client::typed::Exchange;
 use net::StopHandle;
 use server::{Replica, Server, TimeSource};
 use service::following::Following;
@@ -18,7 +20,7 @@ use wal::disk::RealDisk;
 use super::assembler::Assembler;
 use super::backoff::Backoff;
 use super::contents::Contents;
-use super::leader::{Leader, LeaderError, path_of};
+use super::leader::{Leader, LeaderError, begin};
 use super::mark::ReplicaMark;
 use super::renewal::Renewal;
 use crate::limits::{FOLLOW_BATCH_BYTES, FOLLOW_SILENCE_MS};
@@ -141,26 +143,21 @@ impl Follower {
         (self.groups, self.group_bytes) = (Vec::new(), 0);
         self.assembler = Assembler::default();
         let mut channel = self.leader.connect()?;
-        let stream = channel.streaming(&path_of(&FOLLOW), &CallOptions::default());
-        let mut stream = stream.map_err(LeaderError::Call)?;
         let history_id = api::history_id_bytes(self.replica.store().history_id());
-        let mut request = Vec::new();
-        FollowRequest {
+        let request = FollowRequest {
             history_id: &history_id,
             sequence: self.replica.sequence(),
             format: RECORD_FORMAT,
-        }
-        .encode(&mut request);
-        stream.send(&request);
-        stream.close_send();
+        };
+        let mut call = begin::<Follow>(&mut channel, &request)?;
         let silence = Duration::from_millis(FOLLOW_SILENCE_MS);
         let mut heard = Instant::now();
         loop {
-            if self.take_next(&mut stream, silence)? {
+            if self.take_next(&mut call, silence)? {
                 heard = Instant::now();
                 // What has come meanwhile shares one sync.
                 while self.group_bytes < FOLLOW_BATCH_BYTES
-                    && self.take_next(&mut stream, Duration::ZERO)?
+                    && self.take_next(&mut call, Duration::ZERO)?
                 {}
             } else if heard.elapsed() >= silence {
                 return Err(LeaderError::Silent(silence).into());
@@ -170,20 +167,22 @@ impl Follower {
     }
 
     /// Takes the next message if there is one within `wait`; returns whether there was.
-    fn take_next(&mut self, stream: &mut Streaming<'_>, wait: Duration) -> Result<bool, StreamEnd> {
-        let step = stream.poll(wait).map_err(LeaderError::Call);
-        let message = match step.map_err(|error| self.end_of(error))? {
-            StreamStep::Message(message) => message,
-            StreamStep::Nothing => return Ok(false),
+    fn take_next(
+        &mut self,
+        call: &mut Exchange<'_, Follow>,
+        wait: Duration,
+    ) -> Result<bool, StreamEnd> {
+        let step = call.poll_with(wait, |response| {
+            self.take(&response.map_err(LeaderError::from)?)
+        });
+        match step.map_err(|error| self.end_of(error.into()))? {
+            StreamStep::Message(taken) => taken.map(|()| true),
+            StreamStep::Nothing => Ok(false),
             StreamStep::Ended => {
                 let why = "the leader has ended the stream of its log";
-                return Err(LeaderError::Nonsense(why.into()).into());
+                Err(LeaderError::Nonsense(why.into()).into())
             }
-        };
-        let response = FollowResponse::decode(&message);
-        let response = response.map_err(|error| LeaderError::Nonsense(error.to_string()))?;
-        self.take(&response)?;
-        Ok(true)
+        }
     }
 
     /// What the end of the stream means.

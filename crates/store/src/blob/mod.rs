@@ -54,4 +54,4 @@ pub(crate) use walk::{Walk, check_form};
 pub use work::{Interest, News, Work};
 
 /// The folder of the contents, in the data folder and in a backup.
-pub(crate) const FOLDER: &str = "blobs";
+pub const FOLDER: &str = "blobs";

@@ -48,8 +48,8 @@ const FORMAT_NAME: &str = "pelton-data";
 const HEADING: &str = "This folder belongs to pelton. Change nothing in it.";
 const NEW_NAME: &str = "pelton-data.new";
 
-/// What else may lie in a folder that is about to become one of ours.
-pub(crate) const LOCK_NAME: &str = "lock";
+/// The file by which a data folder is locked, which may lie in one that is about to become ours.
+pub const LOCK_NAME: &str = "lock";
 
 /// Bytes of the format file that are read: far more than it has.
 const FORMAT_BYTES_MAX: usize = 4096;

@@ -61,9 +61,11 @@ pub(crate) use committer_access::CommitterAccess;
 pub use conversion::{ConvertError, ConvertReport, ConvertWatch};
 pub use event::Event;
 pub(crate) use folder::{
-    BACKUP_MANIFEST_NAME, FolderState, LOCK_NAME, is_own_file, mark as mark_folder, new_owner,
+    BACKUP_MANIFEST_NAME, FolderState, is_own_file, mark as mark_folder, new_owner,
 };
-pub use folder::{FOLDER_VERSION, FolderError, REPLICA_MARK_NAME, known, open_folder, owner};
+pub use folder::{
+    FOLDER_VERSION, FolderError, LOCK_NAME, REPLICA_MARK_NAME, known, open_folder, owner,
+};
 pub use followed::{FollowError, FollowReport, FollowedGroups};
 pub(crate) use hold::Holds;
 pub use hold::LogHold;
