@@ -6,8 +6,7 @@
 //! which does no harm. At the end both sides are read once more, and compared by the number of
 //! records, their bytes, and a sum of their checksums.
 
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread;
+use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::{Duration, Instant};
 
 use api::keyvalue::{CountPrecision, CountRequest, Entry, PipeAnswers, PipeRequest, ScanRequest};
@@ -38,9 +37,6 @@ const LOOK: Duration = Duration::from_millis(20);
 const SUCCESS: i32 = 0;
 const NOT_IMPLEMENTED: i32 = 3;
 const NOT_FOUND: i32 = 7;
-
-/// Groups that are read ahead of the network.
-const GROUPS_READ_AHEAD: usize = 2;
 
 /// Takes a record.
 type TakeRecord<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), Failure> + 'a;
@@ -221,21 +217,13 @@ type Groups = Receiver<Result<PipeGroup<Box<[u8]>>, Failure>>;
 
 /// Reads records in a thread of its own, as groups of Puts whose places are their keys.
 fn read_groups(mut original: Original, behind: Option<Vec<u8>>) -> Result<Groups, Failure> {
-    let (sender, receiver) = sync_channel(GROUPS_READ_AHEAD);
-    let thread = thread::Builder::new().name("pelton-input".into());
-    let spawned = thread.spawn(move || {
+    pipe::send_ahead(move |sender| {
         let mut building = BuiltGroups::new(sender);
         let read = original.read(behind.as_deref(), &|| false, &mut |key, value| {
             building.push(key, value)
         });
         building.end(read);
-    });
-    spawned.map_err(|error| {
-        let limits = net::THREAD_LIMITS;
-        let message = format!("cannot start a thread: {error}; what limits threads: {limits}");
-        Failure::Failed(message)
-    })?;
-    Ok(receiver)
+    })
 }
 
 /// Groups on their way to the thread that writes.

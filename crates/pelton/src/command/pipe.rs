@@ -2,7 +2,7 @@
 //! nothing grows.
 
 use std::collections::VecDeque;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -59,16 +59,23 @@ pub type Handle<'a, Place> = dyn FnMut(&[Place], PipeOutcome<'_>) -> Result<(), 
 pub fn read_ahead<Place: Send + 'static>(
     mut next: impl FnMut() -> Result<Option<PipeGroup<Place>>, Failure> + Send + 'static,
 ) -> Result<Receiver<Result<PipeGroup<Place>, Failure>>, Failure> {
-    let (sender, receiver) = sync_channel(GROUPS_READ_AHEAD);
-    let thread = thread::Builder::new().name("pelton-input".into());
-    let spawned = thread.spawn(move || {
+    send_ahead(move |sender| {
         while let Some(group) = next().transpose() {
             let is_last = group.is_err();
             if sender.send(group).is_err() || is_last {
                 return;
             }
         }
-    });
+    })
+}
+
+/// The same of an input that sends its groups itself.
+pub fn send_ahead<Place: Send + 'static>(
+    read: impl FnOnce(SyncSender<Result<PipeGroup<Place>, Failure>>) + Send + 'static,
+) -> Result<Receiver<Result<PipeGroup<Place>, Failure>>, Failure> {
+    let (sender, receiver) = sync_channel(GROUPS_READ_AHEAD);
+    let thread = thread::Builder::new().name("pelton-input".into());
+    let spawned = thread.spawn(move || read(sender));
     spawned.map_err(|error| {
         let limits = net::THREAD_LIMITS;
         let message = format!("cannot start a thread: {error}; what limits threads: {limits}");

@@ -308,6 +308,7 @@ fn greeting(caller: &mut Caller) -> Result<String, Failure> {
         .unwrap_or_default();
     Ok(escape(line))
 }
+
 /// Says whom a replica follows, and how far behind it is.
 fn replica_line(replica: &ReplicaStatistics<'_>) -> String {
     let ReplicaStatistics {

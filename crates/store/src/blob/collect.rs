@@ -92,7 +92,7 @@ impl Blobs {
     }
 
     /// Has what is there looked through in time. To be called behind what adds something:
-    /// [`collect_expired`](Blobs::collect_expired) looks behind its change of the time whether
+    /// [`begin_collection`](Blobs::begin_collection) looks behind its change of the time whether
     /// there is something.
     pub(super) fn collect_within(&self, now_ms: u64) {
         let due_ms = now_ms + limits::COLLECT_MS;
