@@ -258,16 +258,20 @@ def test_uploads_that_bring_nothing(binary, tmp_path, head):
     flags = ["--data", str(tmp_path / "data"), "--memory-limit", "64MiB"]
     with Server(binary, *flags) as server:
         before_bytes = status_bytes(server.process.pid, "VmRSS")
-        floods = []
+        floods, running = [], []
         try:
             with Honest(server.address) as honest:
                 for at in range(CONNECTIONS):
                     floods.append(Flood(server.address))
                     begin_streams(floods[-1], head, at)
                     floods[-1].poll(0.01)
+                    running.append(running_calls(server))
                 honest.wait_rounds(10)
-                # The calls of the honest client, and the question.
-                assert 100 <= running_calls(server) <= 500 + 3
+                running.append(running_calls(server))
+            # Calls that are refused run until their answers are sent, and whoever reads none of his
+            # may be closed, with the uploads that he has: in the end there may be few. Beside these
+            # there are the calls of the honest client, and the question.
+            assert max(running) >= 100 and running[-1] <= 500 + 3, running
         finally:
             for flood in floods:
                 flood.socket.close()
