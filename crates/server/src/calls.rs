@@ -18,6 +18,7 @@ use crate::actions::{CallResources, CallStep, Effects, StepContext};
 use crate::audit::AuditedCall;
 use crate::call_id::CallId;
 use crate::connection::RpcState;
+use crate::long_requests::LoopLongRequests;
 use crate::peer_identity::Proved;
 use crate::stream::StreamHandle;
 use crate::timers::{Timer, Timers};
@@ -72,10 +73,14 @@ pub(crate) struct CallTable {
 
 impl CallTable {
     /// Makes an empty table, which counts in `figures`, and how long calls take if that is wanted.
-    pub fn new(figures: LoopFigures, time_calls: bool) -> CallTable {
+    pub fn new(
+        figures: LoopFigures,
+        time_calls: bool,
+        long_requests: LoopLongRequests,
+    ) -> CallTable {
         CallTable {
             calls: Slab::default(),
-            counts: CallCounts::new(figures, time_calls),
+            counts: CallCounts::new(figures, time_calls, long_requests),
             fresh: Vec::new(),
             abandoned: Vec::new(),
             proofs_end_ms: NEVER_MS,

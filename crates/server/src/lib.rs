@@ -37,6 +37,7 @@ mod event_loop;
 mod first_admin;
 mod inbox;
 pub mod limits;
+mod long_requests;
 mod metadata;
 mod pace;
 #[cfg(test)]
@@ -99,6 +100,7 @@ pub use crate::clock::TimeSource;
 use crate::deferred_drop::DeferredDrop;
 use crate::event_loop::{LoopHandler, LoopParts, LoopRole, LoopState};
 pub use crate::first_admin::{AskForToken, FirstAdmin, FirstAdminError};
+use crate::long_requests::LongRequests;
 pub use crate::pulse::{Pulse, Turns};
 use crate::readers::{LoopReaders, Pool, Readers};
 pub use crate::replica::Replica;
@@ -228,6 +230,7 @@ struct ServerParts {
     shared: Arc<Shared>,
     account: Arc<Account>,
     wrong_tokens: Arc<WrongTokens>,
+    long_requests: Arc<LongRequests>,
     audit: Arc<AuditTrail>,
     time: Arc<dyn TimeSource>,
     deferred_drop: DeferredDrop,
@@ -567,6 +570,7 @@ impl ServerParts {
             shared: Arc::new(shared),
             account,
             wrong_tokens: Arc::default(),
+            long_requests: Arc::default(),
             audit: Arc::default(),
             time: config.time,
             deferred_drop,
@@ -600,6 +604,7 @@ impl ServerParts {
             tasks: LoopTasks::new(Arc::clone(&self.tasks), Arc::clone(&waker)),
             waker,
             wrong_tokens: Arc::clone(&self.wrong_tokens),
+            long_requests: Arc::clone(&self.long_requests),
             audit: Arc::clone(&self.audit),
         };
         let admission = Admission::new(Arc::clone(&self.account));

@@ -44,10 +44,11 @@ pub const LONG_READS_PER_TICK_US: u64 = 100;
 pub const LONG_REQUEST_BYTES: usize = 16 << 10;
 
 /// From how many bytes of large requests ([`LONG_REQUEST_BYTES`]) on whose commits are under way
-/// the calls of a loop take up no further ones. The committer takes commits in the order in which
+/// the calls of a server take up no further ones. The committer takes commits in the order in which
 /// they come: stops a small write from waiting for a large request of each connection, milliseconds
-/// each. What goes to databases on disk is not counted, as it waits for readers.
-pub const LONG_REQUESTS_UNDER_WAY_BYTES: usize = 1 << 20;
+/// each, and these from being in memory there all at once, at several times their size. What goes
+/// to databases on disk is not counted, as it waits for readers.
+pub const LONG_REQUESTS_UNDER_WAY_BYTES: usize = 128 << 10;
 
 /// Slices of long reads in one tick if fewer calls want one: where they are short, a scan alone
 /// would else have a tick for each page. A bound beside the time, as in a simulation that stands
@@ -139,14 +140,18 @@ pub const SHORT_MESSAGE_SHARE: usize = 16;
 /// never more than [`service::limits::ANSWER_BYTES_MAX`].
 pub const ANSWER_SHARE: u64 = 2;
 
-/// The part of the memory of [`BUFFERED_BYTES_SHARE`] that writes may take which wait in one loop
-/// for the committer, a quarter: beyond it nothing more is read from any peer of the loop until the
-/// committer has taken them. Stops those that send writes and go, for whom the account counts
-/// nothing any more.
+/// The part of the memory of [`BUFFERED_BYTES_SHARE`] that writes may take which wait for the
+/// committer, a quarter: beyond it nothing more is read from the peers of any loop that has more
+/// than [`WAITING_WRITES_IN_ANY_CASE_BYTES`] of them, until the committer has taken some. Stops
+/// those that send writes and go, for whom the account counts nothing any more.
 pub const WAITING_WRITES_SHARE: usize = 4;
 
-/// The part of what may wait in one loop for the committer, a half, beyond which nothing more is
-/// read from those whose token holds as much: others go on until the whole is used up.
+/// What a loop may have waiting for the committer in any case, in bytes: a new and small caller is
+/// served while others have used up all that there may be, also where each connection is a loop.
+pub const WAITING_WRITES_IN_ANY_CASE_BYTES: usize = 16 << 10;
+
+/// The part of what may wait for the committer, a half, beyond which nothing more is read from
+/// those whose token holds as much: others go on until the whole is used up.
 pub const WAITING_WRITES_IDENTITY_SHARE: usize = 2;
 
 /// How long a connection that carries baidu_std or SRPC must have been idle, in milliseconds, to be

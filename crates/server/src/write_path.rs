@@ -41,6 +41,12 @@ impl WritePath {
         self.disk_writes.bytes() + mailbox_bytes
     }
 
+    /// Returns how many bytes of all loops wait for the committer of the durable databases.
+    #[inline]
+    pub fn waiting_bytes_of_all(&self) -> usize {
+        (self.mailbox.as_ref()).map_or(0, |mailbox| mailbox.all_waiting_bytes())
+    }
+
     /// Returns the list for outcomes, which [`WritePath::give_outcomes`] takes back.
     pub fn take_outcomes(&mut self) -> Outcomes {
         std::mem::take(&mut self.outcomes)

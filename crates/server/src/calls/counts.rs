@@ -10,14 +10,15 @@ use crate::audit_record::AuditCaller;
 use crate::clock::Clock;
 use crate::connection::RpcState;
 use crate::durations::EndedCalls;
+use crate::long_requests::LoopLongRequests;
 use crate::settings::Detail;
 
 /// How many calls of a loop run, and what is counted of those that have ended.
 pub(super) struct CallCounts {
     /// Calls that wait for their refusal.
     pub(super) refused: usize,
-    /// Requests of many operations that calls have taken up which run, in bytes.
-    pub(super) long_request_bytes: usize,
+    /// Requests of many operations that calls have taken up which run.
+    pub(super) long_requests: LoopLongRequests,
     /// How many calls each identity has, by its slot.
     of_identities: Vec<usize>,
     pub(super) figures: LoopFigures,
@@ -26,10 +27,14 @@ pub(super) struct CallCounts {
 }
 
 impl CallCounts {
-    pub(super) fn new(figures: LoopFigures, time_calls: bool) -> CallCounts {
+    pub(super) fn new(
+        figures: LoopFigures,
+        time_calls: bool,
+        long_requests: LoopLongRequests,
+    ) -> CallCounts {
         CallCounts {
             refused: 0,
-            long_request_bytes: 0,
+            long_requests,
             of_identities: Vec::new(),
             figures,
             ended_calls: time_calls.then(EndedCalls::default),
@@ -90,7 +95,9 @@ impl CallCounts {
             (settings.log).call_ended(running.method, code, took_ns, &rpc.link.address);
         }
         let rare = running.resources.rare();
-        self.long_request_bytes -= rare.map_or(0, |rare| rare.under_way_bytes);
+        if let Some(rare) = rare {
+            self.long_requests.end(rare.under_way_bytes);
+        }
         if rare.is_some_and(|rare| rare.audited.is_some()) || audit::is_denial(code) {
             audit_ended(context, rpc, running, code);
         }

@@ -2,7 +2,7 @@
 
 use super::CallTable;
 use crate::call_id::CallId;
-use crate::limits;
+use crate::long_requests::LoopLongRequests;
 use crate::waiting_request::WaitingRequest;
 
 impl CallTable {
@@ -24,24 +24,17 @@ impl CallTable {
         self.calls.get_mut(id)?.resources.rare_mut()?.request.take()
     }
 
-    /// Returns whether a request of many operations may be taken up: not too much of others is
-    /// under way.
+    /// Returns those of the loop that are under way, or wait for their turn.
     #[inline]
-    pub fn takes_long_requests(&self) -> bool {
-        self.counts.long_request_bytes < limits::LONG_REQUESTS_UNDER_WAY_BYTES
-    }
-
-    /// Returns the bytes of those that are under way.
-    #[cfg(test)]
-    pub fn long_request_bytes(&self) -> usize {
-        self.counts.long_request_bytes
+    pub fn long_requests(&self) -> &LoopLongRequests {
+        &self.counts.long_requests
     }
 
     /// Counts a request of many operations, of so many bytes, as under way until its call ends.
     pub fn count_under_way(&mut self, id: CallId, bytes: usize) {
         if let Some(running) = self.calls.get_mut(id) {
             running.resources.make_rare().under_way_bytes += bytes;
-            self.counts.long_request_bytes += bytes;
+            self.counts.long_requests.add(bytes);
         }
     }
 

@@ -37,6 +37,18 @@ impl LoopState {
         long_requests.push_of(connection, counted, id);
     }
 
+    /// Returns whether the request of a call may be taken up, if one waits. Where others have as
+    /// much under way as there may be, the loop is woken when its turn comes.
+    #[inline]
+    pub(super) fn may_take_requests(&self) -> bool {
+        let long_requests = self.calls.long_requests();
+        if self.context.batch.long_requests.is_empty() {
+            long_requests.leave();
+            return false;
+        }
+        long_requests.may_take()
+    }
+
     /// The turn of a call has come whose request was deferred.
     pub(super) fn take_up_request(&mut self, rpc: &mut RpcState, io: &mut Io, id: CallId) {
         let (Some(stream), Some(request)) = (self.calls.stream(id), self.calls.take_request(id))
@@ -56,6 +68,7 @@ impl LoopState {
         if self.context.batch.writes.len() > commits_before {
             self.calls.count_under_way(id, bytes.len());
         }
+        self.calls.long_requests().leave();
         let mut handle = rpc.stream(stream, &mut io.output);
         handle.resume();
         if again == Again::Message {

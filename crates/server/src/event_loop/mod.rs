@@ -34,6 +34,7 @@ use crate::connection::{ConnectionState, Link, Opening, RpcState, open};
 use crate::deferred_drop::DeferredDrop;
 use crate::drain::Drain;
 use crate::limits;
+use crate::long_requests::{LongRequests, LoopLongRequests};
 use crate::readers::LoopReaders;
 use crate::rpc_connection::RpcConnection;
 use crate::settings::{Detail, Settings};
@@ -105,6 +106,7 @@ pub(crate) struct LoopParts {
     pub tasks: LoopTasks,
     pub blobs: LoopBlobs,
     pub wrong_tokens: Arc<WrongTokens>,
+    pub long_requests: Arc<LongRequests>,
     pub audit: Arc<AuditTrail>,
     pub waker: SharedWaker,
 }
@@ -124,8 +126,9 @@ impl LoopState {
         };
         let store = &shared.store;
         shared.identities.wake_on_change(&parts.waker);
+        let long_requests = LoopLongRequests::new(parts.long_requests, Arc::clone(&parts.waker));
         LoopState {
-            calls: CallTable::new(figures, settings.time_calls),
+            calls: CallTable::new(figures, settings.time_calls, long_requests),
             timers: Timers::default(),
             writes: WritePath::new(store, parts.deferred_drop, parts.mailbox),
             readers: parts.readers,

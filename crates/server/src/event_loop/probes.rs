@@ -80,14 +80,13 @@ impl LoopHandler {
 
     /// Whether the batch of the tick asks for another one.
     pub fn has_work(&self) -> bool {
-        let takes_requests = self.state.calls.takes_long_requests();
-        self.state.context.batch.has_work(takes_requests)
+        (self.state.context.batch).has_work(self.state.may_take_requests())
     }
 
     /// How many requests of many operations wait, and the bytes of those that are under way.
     pub fn long_requests(&self) -> (usize, usize) {
         let waiting = self.state.context.batch.long_requests.len();
-        (waiting, self.state.calls.long_request_bytes())
+        (waiting, self.state.calls.long_requests().under_way_bytes())
     }
 
     /// Bytes in the batch of the tick, and behind it.

@@ -251,7 +251,7 @@ impl LoopHandler {
         let store = self.state.shared.store.clone();
         let until_ns = self.state.context.clock.read_ns() + limits::LONG_READS_PER_TICK_US * 1_000;
         for _ in 0..waiting.max(limits::LONG_READ_SLICES) {
-            let takes_requests = self.state.calls.takes_long_requests();
+            let takes_requests = self.state.may_take_requests();
             let Some((work, call)) = self.state.context.batch.next_long(takes_requests) else {
                 break;
             };

@@ -226,7 +226,7 @@ impl LoopState {
 
     /// Returns when the loop is to tick next although nothing comes in.
     pub(super) fn next_deadline_ns(&self) -> Option<u64> {
-        let has_work = (self.context.batch).has_work(self.calls.takes_long_requests());
+        let has_work = (self.context.batch).has_work(self.may_take_requests());
         let is_due = has_work || self.context.watchers.has_waiting();
         if self.calls.has_abandoned() || is_due || self.readers.has_results() {
             return Some(0);

@@ -108,11 +108,17 @@ impl LoopState {
     }
 
     /// Returns how much waits for the committer, in bytes, and beyond how much nothing more is
-    /// taken from any peer: a bound beside the account, which counts only for calls that live.
+    /// taken from any peer: a bound beside the account, which counts only for calls that live. It
+    /// is one for all loops, of which there may be thousands, but for a little that each may have.
     #[inline]
     fn waiting_writes(&self) -> (usize, usize) {
-        let waiting_bytes = self.context.batch.write_bytes() + self.writes.waiting_bytes();
-        (waiting_bytes, self.context.admission.waiting_write_bytes)
+        let bound_bytes = self.context.admission.waiting_write_bytes;
+        let own_bytes = self.context.batch.write_bytes() + self.writes.waiting_bytes();
+        let waiting_bytes = match own_bytes > limits::WAITING_WRITES_IN_ANY_CASE_BYTES {
+            true => own_bytes.max(self.writes.waiting_bytes_of_all()),
+            false => own_bytes,
+        };
+        (waiting_bytes, bound_bytes)
     }
 
     /// Charges at once what calls have produced if it is more than a little, so that those that

@@ -572,6 +572,43 @@ fn a_connection_is_taken_up_again_when_all_writes_that_wait_were_given_up() {
     }
 }
 
+/// What the loops of a server have waiting is bounded together, but a loop with little goes on.
+#[test]
+fn writes_of_other_loops_hold_those_back_that_have_more_than_a_little() {
+    const LITTLE: usize = limits::WAITING_WRITES_IN_ANY_CASE_BYTES;
+    let mut bench = Bench::new(true);
+    assert!(bench.put_ok("memory", b"x", Condition::None));
+    let memory = bench.store.database("memory").expect("it is there");
+    let other = bench.rounds.register(Box::new(|| ()));
+    bench.pair.worker.bound_write_bytes(10 * LITTLE);
+    for round in 0..2 {
+        let mut batch = bench.store.write_batch();
+        let mut commit = batch.begin(7, memory, store::Mode::Atomic);
+        let value = vec![7; 10 * LITTLE];
+        let put = testkit::suite::put(b"other", &value);
+        commit.push(&put).expect("it fits");
+        commit.submit();
+        other.submit(&mut batch);
+        assert!(other.waiting_bytes() > 10 * LITTLE);
+        let calls = [(); 4].map(|()| bench.put("memory", &[7; LITTLE / 2], Condition::None));
+        let sent = std::mem::take(&mut bench.pair.sent);
+        bench.pair.receive(&sent);
+        bench.pair.tick_without_input();
+        assert!(bench.pair.worker.has_held_back(), "round {round}");
+        assert_eq!(bench.pair.worker.running(), 2, "round {round}");
+        assert_eq!(
+            other.all_waiting_bytes(),
+            other.waiting_bytes() + bench.pair.worker.write_bytes().1
+        );
+        for call in calls {
+            bench.wait_ok(call);
+        }
+        assert_eq!((other.waiting_bytes(), other.all_waiting_bytes()), (0, 0));
+        let mut outcomes = store::Outcomes::new();
+        assert!(other.take(&mut outcomes) && other.is_idle());
+    }
+}
+
 #[test]
 fn so_many_jobs_wait_and_no_more() {
     let mut bench = Bench::new(true);

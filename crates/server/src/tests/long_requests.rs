@@ -173,7 +173,7 @@ fn a_long_request_waits_for_memory_for_its_answer() {
 /// Begins five calls whose requests are each more than half of what may be under way.
 fn begin_five(bench: &mut Bench) -> ([StreamKey; 5], usize) {
     let names = ["a", "b", "c", "d", "e"];
-    let messages = names.map(|name| puts(name, 5_000, false));
+    let messages = names.map(|name| puts(name, 800, false));
     let bytes = messages[0].len();
     assert!((LONG_REQUESTS_UNDER_WAY_BYTES / 2..LONG_REQUESTS_UNDER_WAY_BYTES).contains(&bytes));
     let calls = messages.map(|message| bench.pair.call(&path(Method::Batch), &message));

@@ -28,6 +28,8 @@ pub(super) struct Hub {
     numbers: Mutex<Numbers>,
     /// Mailboxes with batches that nobody has collected, each once.
     submitted: Mutex<Vec<Arc<Slot>>>,
+    /// What batches of all mailboxes hold that were submitted and are not decided, in bytes.
+    waiting_bytes: Arc<AtomicUsize>,
     signal: Arc<Signal>,
     syncs: Mutex<Syncs>,
     sync_done: Condvar,
@@ -70,6 +72,7 @@ impl Hub {
             store: store.clone(),
             numbers: Mutex::default(),
             submitted: Mutex::default(),
+            waiting_bytes: Arc::default(),
             holds: Holds::new(&signal),
             signal,
             syncs: Mutex::default(),
@@ -90,6 +93,7 @@ impl Hub {
             number,
             waker,
             waiting_bytes: AtomicUsize::new(0),
+            all_waiting_bytes: Arc::clone(&self.waiting_bytes),
             mail: Mutex::new(Mail::default()),
         });
         Mailbox {
@@ -196,6 +200,8 @@ pub(super) struct Slot {
     waker: Waker,
     /// What batches hold that were submitted and are not decided.
     waiting_bytes: AtomicUsize,
+    /// What those of all mailboxes hold.
+    all_waiting_bytes: Arc<AtomicUsize>,
     mail: Mutex<Mail>,
 }
 
@@ -235,6 +241,7 @@ impl Slot {
         let bytes = batch.submitted_bytes();
         batch.clear();
         self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.all_waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
         let mut mail = self.mail.lock();
         if mail.spare_batches.len() < limits::SPARE_BATCHES {
             mail.spare_batches.push(batch);
@@ -271,7 +278,9 @@ impl Mailbox {
             batch.logged_len(),
             "volatile commits are carried out by the loop"
         );
-        (self.slot.waiting_bytes).fetch_add(batch.note_submitted(), Ordering::Relaxed);
+        let bytes = batch.note_submitted();
+        self.slot.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.hub.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
         let mut mail = self.slot.mail.lock();
         mail.under_way += batch.len();
         let is_first = !mail.is_listed();
@@ -323,6 +332,12 @@ impl Mailbox {
     #[inline]
     pub fn waiting_bytes(&self) -> usize {
         self.slot.waiting_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Returns the same of all mailboxes together.
+    #[inline]
+    pub fn all_waiting_bytes(&self) -> usize {
+        self.hub.waiting_bytes.load(Ordering::Relaxed)
     }
 
     /// Frees what is kept for the next time.
