@@ -13,11 +13,11 @@ use crate::limits;
 /// The requests that all loops have under way, and the loops that wait for a turn.
 #[derive(Default)]
 pub(crate) struct LongRequests {
-    state: Mutex<State>,
+    state: Mutex<SharedTurns>,
 }
 
 #[derive(Default)]
-struct State {
+struct SharedTurns {
     under_way_bytes: usize,
     /// The first one is next. Only the loop itself takes its place back.
     waiting: VecDeque<WaitingLoop>,
@@ -32,13 +32,13 @@ struct WaitingLoop {
 }
 
 impl LongRequests {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SharedTurns> {
         // Whole entries come and go: sound whoever panicked.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl SharedTurns {
     fn has_room(&self) -> bool {
         self.under_way_bytes < limits::LONG_REQUESTS_UNDER_WAY_BYTES
     }
@@ -132,7 +132,7 @@ impl LoopLongRequests {
         self.under_way_bytes
     }
 
-    fn wake_next(&self, state: MutexGuard<'_, State>) {
+    fn wake_next(&self, state: MutexGuard<'_, SharedTurns>) {
         let next = state.next(self.number);
         drop(state);
         if let Some(wake) = next {
