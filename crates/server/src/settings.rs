@@ -8,6 +8,7 @@ use service::{Code, Method};
 use store::snapshot::SnapshotReport;
 
 use crate::audit_record::AuditRecord;
+use crate::{Config, limits};
 
 /// Said about things worth a line in the log. The binary decides how it looks.
 pub trait Log: Send + Sync {
@@ -114,4 +115,23 @@ impl Settings {
             self.log.call_failed(call);
         }
     }
+}
+
+/// What a caller can do about a message beyond [`limits::request_bytes`].
+const MESSAGE_TOO_LARGE_HINT: &str = "send a blob in chunks of at most 4 MiB, and a batch in \
+    several; larger values need a server with --max-value";
+
+/// What connections with HTTP/2 have.
+pub(crate) fn http2(config: &Config) -> wire::Config {
+    let mut http2 = wire::Config::server();
+    http2.max_streams = config.max_streams;
+    http2.stream_window = config.stream_window;
+    http2.connection_window = config.connection_window;
+    http2.max_message_bytes = limits::request_bytes(config.max_value_bytes);
+    http2.too_large_hint = MESSAGE_TOO_LARGE_HINT;
+    // A connection can always receive one largest request and be owed one largest answer.
+    http2.max_gathered_bytes = http2.max_gathered_bytes.max(http2.max_message_bytes);
+    http2.pushback_ms = limits::RETRY_PUSHBACK_MS;
+    http2.max_unsent_bytes = http2.max_unsent_bytes.max(http2.max_message_bytes);
+    http2
 }
