@@ -216,6 +216,9 @@ pub const COPY_SYNC_BYTES: u64 = 8 << 20;
 /// Longest name of a file in a copy.
 pub const COPY_NAME_BYTES_MAX: usize = 200;
 
+/// Largest file with profiles, in bytes: thousands of them.
+pub const PROFILES_FILE_BYTES: u64 = 1 << 20;
+
 /// Databases of one `pelton tkrzw-server`: as many as tkrzw_server takes.
 pub const TKRZW_DATABASES: usize = 200;
 

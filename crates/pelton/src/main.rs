@@ -43,6 +43,7 @@ mod own_files;
 #[cfg(test)]
 mod pages;
 mod process_memory;
+mod profile;
 mod progress;
 mod randomness;
 mod reload;
@@ -87,12 +88,13 @@ fn main() -> ExitCode {
     let signals = is_server.then(StartSignals::listen);
     interrupt::ignore_file_size_signal();
     let format = arguments::output_format(std::env::args_os(), std::env::var_os("PELTON_OUTPUT"));
-    // Wrong usage and --help end the program here, with codes 2 and 0.
-    let matches = arguments::without_empty_variables(arguments::command())
-        .try_get_matches()
-        .map_err(|error| arguments::with_variable(error, std::env::args_os()))
-        .map_err(|error| arguments::with_tip(error, &words()))
-        .unwrap_or_else(|error| end_usage(&error, format));
+    let command = arguments::without_empty_variables(arguments::command());
+    let matches = matches(command.clone(), format);
+    let matches = match profile::of_command(&matches) {
+        Ok(None) => matches,
+        Ok(Some(profile)) => self::matches(profile::with_defaults(command, &profile), format),
+        Err(error) => return end(error.into(), format),
+    };
     let arguments =
         Arguments::from_arg_matches(&matches).unwrap_or_else(|error| end_usage(&error, format));
     // Completions are made wherever a shell starts; the server tells of its own.
@@ -113,11 +115,23 @@ fn main() -> ExitCode {
     match run(&arguments.command, &matches, signals) {
         Ok(exit) => exit.into(),
         Err(Failure::BrokenPipe) => Failure::BrokenPipe.exit().into(),
-        Err(failure) => {
-            failure.report(format);
-            failure.exit().into()
-        }
+        Err(failure) => end(failure, format),
     }
+}
+
+/// Reads the command line. Wrong usage and --help end the program, with codes 2 and 0.
+fn matches(command: clap::Command, format: OutputFormat) -> ArgMatches {
+    command
+        .try_get_matches()
+        .map_err(|error| arguments::with_variable(error, std::env::args_os()))
+        .map_err(|error| arguments::with_tip(error, &words()))
+        .unwrap_or_else(|error| end_usage(&error, format))
+}
+
+/// Says what has failed, and returns the code for it.
+fn end(failure: Failure, format: OutputFormat) -> ExitCode {
+    failure.report(format);
+    failure.exit().into()
 }
 
 /// The command line, to look for words in it.

@@ -8,7 +8,9 @@ use lab::{Distribution, MetadataField, MetadataValue, MethodName, Mix, ValueSize
 use net::Address;
 
 use super::server_address::server_address;
-use super::{CpuList, CredentialArguments, LoadFormat, LoadService, TlsArguments, number};
+use super::{
+    CpuList, CredentialArguments, LoadFormat, LoadService, ProfileArguments, TlsArguments, number,
+};
 use crate::size::{Size, Span};
 
 /// `pelton load`
@@ -48,6 +50,9 @@ pub struct LoadArguments {
 
     #[command(flatten)]
     pub credentials: CredentialArguments,
+
+    #[command(flatten)]
+    pub profile: ProfileArguments,
 
     /// How to print the result
     #[arg(

@@ -8,7 +8,7 @@ use lab::limits;
 use net::Address;
 
 use super::server_address::server_address;
-use super::{CpuList, CredentialArguments, TlsArguments, number};
+use super::{CpuList, CredentialArguments, ProfileArguments, TlsArguments, number};
 use crate::simulation::Simulation;
 use crate::size::{Size, Span};
 
@@ -138,6 +138,9 @@ pub struct LoadTarget {
 
     #[command(flatten)]
     pub credentials: CredentialArguments,
+
+    #[command(flatten)]
+    pub profile: ProfileArguments,
 
     /// How long to wait for connections
     #[arg(

@@ -10,6 +10,7 @@ mod load;
 mod load_services;
 mod number;
 mod other_tools;
+mod profile;
 mod role;
 mod serve;
 mod server_address;
@@ -39,6 +40,7 @@ pub use load_services::{
     KvstoreLoadArguments, LoadFormat, LoadKeys, LoadService, LoadTarget, PingConnections,
     PingLoadArguments,
 };
+pub use profile::ProfileArguments;
 pub use role::{DropRoleArguments, ListRolesArguments, RoleCommand, SetRoleArguments};
 pub use serve::{CpuList, Driver, FollowAddress, LogFormat, LogLevel, ServeArguments, UnixMode};
 pub use store::{

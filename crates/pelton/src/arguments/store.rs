@@ -9,7 +9,7 @@ use net::Address;
 use service::limits::TIME_TO_LIVE_MS_MAX;
 
 use super::server_address::server_address;
-use super::{CredentialArguments, TlsArguments, number};
+use super::{CredentialArguments, ProfileArguments, TlsArguments, number};
 use crate::size::Span;
 
 /// Which server, and how long to wait for it.
@@ -50,6 +50,9 @@ pub struct ConnectionArguments {
 
     #[command(flatten)]
     pub credentials: CredentialArguments,
+
+    #[command(flatten)]
+    pub profile: ProfileArguments,
 }
 
 /// Which database, and how keys are written.

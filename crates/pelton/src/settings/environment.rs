@@ -3,6 +3,7 @@
 use clap::{Command, CommandFactory};
 
 use crate::arguments::Arguments;
+use crate::profile;
 
 /// What to say about variables of this process that look like settings, and are none.
 pub fn warning_of_variables() -> Option<String> {
@@ -33,8 +34,10 @@ pub fn warning_of_misspelt_variables() -> Option<String> {
     })
 }
 
-/// Variables that stand for no flag: arguments are seen by everybody.
-const SECRET_VARIABLES: [&str; 2] = [TOKEN_VARIABLE, ADMIN_TOKEN_VARIABLE];
+/// Variables that stand for no flag: tokens, as arguments are seen by everybody, and the file with
+/// profiles, which `--profile` needs before flags are read.
+const VARIABLES_WITHOUT_FLAG: [&str; 3] =
+    [TOKEN_VARIABLE, ADMIN_TOKEN_VARIABLE, profile::FILE_VARIABLE];
 
 /// The variable with the token of a command that speaks to a server.
 pub const TOKEN_VARIABLE: &str = "PELTON_TOKEN";
@@ -82,7 +85,7 @@ fn is_from_kubernetes(name: &str) -> bool {
 }
 
 fn collect(command: &Command, known: &mut Vec<String>) {
-    known.extend(SECRET_VARIABLES.map(str::to_owned));
+    known.extend(VARIABLES_WITHOUT_FLAG.map(str::to_owned));
     let variables = command
         .get_arguments()
         .filter_map(|argument| argument.get_env());

@@ -100,6 +100,7 @@ fn connection(arguments: &LoadArguments) -> ConnectionArguments {
         output: OutputFormat::Text,
         tls: arguments.tls.clone(),
         credentials: arguments.credentials.clone(),
+        profile: arguments.profile.clone(),
     }
 }
 

@@ -1,0 +1,21 @@
+//! The name of a profile, of all commands that speak to a server.
+
+use clap::Args;
+
+/// The variable with the name of a profile.
+pub const PROFILE_VARIABLE: &str = "PELTON_PROFILE";
+
+/// Which profile of the user's file the command takes its server from.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ProfileArguments {
+    /// Take what is not given (address, token, TLS) from this profile of the user's file
+    /// [default: `default`, if the file has it and no address is given]
+    ///
+    /// The file is ~/.config/pelton/client.toml, or the one that PELTON_CLIENT_CONFIG names.
+    #[arg(long, value_name = "NAME", env = PROFILE_VARIABLE)]
+    #[expect(
+        dead_code,
+        reason = "looked for before the rest, which it changes: see the module `profile`"
+    )]
+    pub profile: Option<String>,
+}

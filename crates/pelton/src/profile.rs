@@ -1,0 +1,444 @@
+//! Profiles: a file of the user gives names to servers, with what it takes to call each.
+//!
+//! A profile stands below flags and variables, and above the defaults. One that is not named is
+//! taken only where no address is given: else its token would go to another server.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Command};
+
+use crate::arguments::word_like;
+use crate::exit::Failure;
+use crate::limits::PROFILES_FILE_BYTES;
+
+/// The variable with the name of the file.
+pub const FILE_VARIABLE: &str = "PELTON_CLIENT_CONFIG";
+
+/// Where the file is in the folder with the user's settings.
+const FILE: &str = "pelton/client.toml";
+
+/// The profile of whoever names none.
+const DEFAULT: &str = "default";
+
+/// The flags that can stand in a profile, and whether they name files.
+const FLAGS: [(&str, bool); 9] = [
+    ("address", false),
+    ("database", false),
+    ("timeout", false),
+    ("tls", false),
+    ("tls-ca", true),
+    ("tls-cert", true),
+    ("tls-key", true),
+    ("tls-server-name", false),
+    ("token-file", true),
+];
+
+/// Why there is no profile to take anything from.
+#[derive(Debug)]
+pub enum ProfileError {
+    /// The file cannot be read.
+    Unreadable(PathBuf, io::Error),
+    /// It is larger than such a file can be.
+    TooLarge(PathBuf),
+    /// It is no file with profiles.
+    BadFile(PathBuf, String),
+    /// It has none of this name, but these.
+    NoProfile(PathBuf, String, Vec<String>),
+    /// A profile was named, and there is no file.
+    NoFile(String, Option<PathBuf>),
+}
+
+impl fmt::Display for ProfileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ProfileError::Unreadable(path, error) => {
+                write!(f, "cannot read the profiles in {}: {error}", path.display())
+            }
+            ProfileError::TooLarge(path) => write!(
+                f,
+                "{} has more than {PROFILES_FILE_BYTES} bytes: no file with profiles",
+                path.display()
+            ),
+            ProfileError::BadFile(path, message) => write!(f, "{}: {message}", path.display()),
+            ProfileError::NoProfile(path, name, names) if names.is_empty() => {
+                write!(
+                    f,
+                    "{} has no profile: `[{name}]` begins one",
+                    path.display()
+                )
+            }
+            ProfileError::NoProfile(path, name, names) => write!(
+                f,
+                "{} has no profile `{name}`, but {}",
+                path.display(),
+                names.join(", ")
+            ),
+            ProfileError::NoFile(name, Some(path)) => write!(
+                f,
+                "there is no profile `{name}`, as there is no file {}",
+                path.display()
+            ),
+            ProfileError::NoFile(name, None) => write!(
+                f,
+                "there is no profile `{name}`: neither HOME nor {FILE_VARIABLE} says where the \
+                 file is"
+            ),
+        }
+    }
+}
+
+impl From<ProfileError> for Failure {
+    fn from(error: ProfileError) -> Failure {
+        match error {
+            // As of any other file.
+            ProfileError::Unreadable(..) => Failure::Failed(error.to_string()),
+            error => Failure::Usage(error.to_string()),
+        }
+    }
+}
+
+/// Flags with their values, by which the defaults of a command are replaced.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Profile(BTreeMap<&'static str, OsString>);
+
+/// Returns the profile for a command line, if it is of a command that has profiles.
+///
+/// # Errors
+/// If the one that is named is not there, or the file is none.
+pub fn of_command(matches: &ArgMatches) -> Result<Option<Profile>, ProfileError> {
+    let mut command = matches;
+    while let Some((_, below)) = command.subcommand() {
+        command = below;
+    }
+    let Ok(named) = command.try_get_one::<String>("profile") else {
+        return Ok(None);
+    };
+    let has_address = matches!(
+        command.value_source("address"),
+        Some(ValueSource::CommandLine | ValueSource::EnvVariable)
+    );
+    match named {
+        None if has_address => Ok(None),
+        named => read(named.map(String::as_str), file_of_user()),
+    }
+}
+
+/// Where the file is: the second value says whether somebody has said so.
+fn file_of_user() -> Option<(PathBuf, bool)> {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(path) = variable(FILE_VARIABLE) {
+        return Some((path.into(), true));
+    }
+    let folder = match variable("XDG_CONFIG_HOME") {
+        Some(folder) => PathBuf::from(folder),
+        None => PathBuf::from(variable("HOME")?).join(".config"),
+    };
+    Some((folder.join(FILE), false))
+}
+
+/// Reads a profile, or `default`, from a file. `None`: none is named, and there is none.
+fn read(
+    named: Option<&str>,
+    file: Option<(PathBuf, bool)>,
+) -> Result<Option<Profile>, ProfileError> {
+    let Some((path, is_said)) = file else {
+        return match named {
+            Some(name) => Err(ProfileError::NoFile(name.to_owned(), None)),
+            None => Ok(None),
+        };
+    };
+    let text = match read_text(&path) {
+        Ok(text) => text,
+        Err(ProfileError::Unreadable(path, error))
+            if error.kind() == ErrorKind::NotFound && !is_said =>
+        {
+            return match named {
+                Some(name) => Err(ProfileError::NoFile(name.to_owned(), Some(path))),
+                None => Ok(None),
+            };
+        }
+        Err(error) => return Err(error),
+    };
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    parse(&text, named, &path, home.as_deref())
+}
+
+fn read_text(path: &Path) -> Result<String, ProfileError> {
+    let unreadable = |error| ProfileError::Unreadable(path.to_owned(), error);
+    let bytes = std::fs::metadata(path).map_err(unreadable)?.len();
+    if bytes > PROFILES_FILE_BYTES {
+        return Err(ProfileError::TooLarge(path.to_owned()));
+    }
+    std::fs::read_to_string(path).map_err(unreadable)
+}
+
+fn parse(
+    text: &str,
+    named: Option<&str>,
+    path: &Path,
+    home: Option<&Path>,
+) -> Result<Option<Profile>, ProfileError> {
+    let bad = |message: String| ProfileError::BadFile(path.to_owned(), message);
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let table: toml::Table =
+        toml::from_str(text).map_err(|error: toml::de::Error| bad(error.to_string()))?;
+    let mut profiles = BTreeMap::new();
+    for (name, value) in table {
+        let toml::Value::Table(flags) = value else {
+            return Err(bad(format!(
+                "`{name}` stands in no profile: write `[{DEFAULT}]`, or another name, above it"
+            )));
+        };
+        let place = FilePlace {
+            folder: path.parent().unwrap_or(Path::new("")),
+            home,
+        };
+        let flags = flags.into_iter();
+        let profile = flags.map(|(flag, value)| flag_of(&flag, value, &place));
+        let profile: Result<BTreeMap<_, _>, String> = profile.collect();
+        let profile = profile.map_err(|message| bad(format!("profile `{name}`: {message}")))?;
+        profiles.insert(name, Profile(profile));
+    }
+    match named {
+        None => Ok(profiles.remove(DEFAULT)),
+        Some(name) => match profiles.remove(name) {
+            Some(profile) => Ok(Some(profile)),
+            None => Err(ProfileError::NoProfile(
+                path.to_owned(),
+                name.to_owned(),
+                profiles.into_keys().collect(),
+            )),
+        },
+    }
+}
+
+/// What names of files in a profile are relative to.
+struct FilePlace<'a> {
+    folder: &'a Path,
+    home: Option<&'a Path>,
+}
+
+impl FilePlace<'_> {
+    fn path(&self, text: &str) -> OsString {
+        match (text.strip_prefix("~/"), self.home) {
+            (Some(rest), Some(home)) => home.join(rest).into(),
+            _ => self.folder.join(text).into(),
+        }
+    }
+}
+
+/// A flag and its value, or what is wrong with them.
+fn flag_of(
+    flag: &str,
+    value: toml::Value,
+    place: &FilePlace<'_>,
+) -> Result<(&'static str, OsString), String> {
+    let Some((known, is_file)) = FLAGS.into_iter().find(|(known, _)| *known == flag) else {
+        return Err(unknown(flag));
+    };
+    let value = match value {
+        toml::Value::Boolean(is_wanted) if known == "tls" => is_wanted.to_string().into(),
+        toml::Value::String(text) if known != "tls" && !text.is_empty() => match is_file {
+            true => place.path(&text),
+            false => text.into(),
+        },
+        _ if known == "tls" => return Err("`tls` is true or false, without quotes".into()),
+        _ => return Err(format!("`{known}` is a text in quotes")),
+    };
+    Ok((known, value))
+}
+
+fn unknown(flag: &str) -> String {
+    if flag == "token" {
+        return "a token stands in a file of its own, which only you can read: `token-file`".into();
+    }
+    let names = FLAGS.map(|(name, _)| name);
+    match word_like(&flag.to_lowercase().replace('_', "-"), names) {
+        Some(name) => format!("there is no `{flag}`; did you mean `{name}`?"),
+        None => format!("there is no `{flag}`, but {}", names.join(", ")),
+    }
+}
+
+/// The commands with the values of a profile as their defaults.
+pub fn with_defaults(command: Command, profile: &Profile) -> Command {
+    // What has no variable is no property of a server: the database that a load overwrites.
+    let value = |argument: &clap::Arg| match argument.get_env() {
+        Some(_) => profile.0.get(argument.get_long()?).cloned(),
+        None => None,
+    };
+    let has_profile = |command: &Command| {
+        let mut arguments = command.get_arguments();
+        arguments.any(|argument| argument.get_id() == "profile")
+    };
+    let command = match has_profile(&command) {
+        true => command.mut_args(|argument| match value(&argument) {
+            Some(value) => argument.default_value(clap::builder::OsStr::from(value)),
+            None => argument,
+        }),
+        false => command,
+    };
+    command.mut_subcommands(|below| with_defaults(below, profile))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments;
+
+    const TEXT: &str = "
+        [default]
+        address = \"db:1978\"
+        tls = true
+        token-file = \"shop.token\"
+
+        [staging]
+        address = \"staging:1978\"
+        tls-ca = \"/etc/ca.pem\"
+        token-file = \"~/staging.token\"
+        database = \"orders\"
+    ";
+
+    fn parsed(text: &str, named: Option<&str>) -> Result<Option<Profile>, ProfileError> {
+        let home = Path::new("/home/me");
+        parse(
+            text,
+            named,
+            Path::new("/home/me/.config/pelton/client.toml"),
+            Some(home),
+        )
+    }
+
+    fn refused(text: &str, named: Option<&str>) -> String {
+        parsed(text, named).expect_err(text).to_string()
+    }
+
+    fn values(profile: &Profile) -> Vec<(&str, &str)> {
+        let values = profile.0.iter();
+        values
+            .map(|(flag, value)| (*flag, value.to_str().expect("a text")))
+            .collect()
+    }
+
+    #[test]
+    fn a_profile_has_flags_and_its_files_are_found_from_where_it_stands() {
+        let default = parsed(TEXT, None)
+            .expect("it is right")
+            .expect("there is one");
+        assert_eq!(
+            values(&default),
+            [
+                ("address", "db:1978"),
+                ("tls", "true"),
+                ("token-file", "/home/me/.config/pelton/shop.token"),
+            ]
+        );
+        let staging = parsed(TEXT, Some("staging")).expect("it is right");
+        assert_eq!(
+            values(&staging.expect("there is one")),
+            [
+                ("address", "staging:1978"),
+                ("database", "orders"),
+                ("tls-ca", "/etc/ca.pem"),
+                ("token-file", "/home/me/staging.token"),
+            ]
+        );
+        assert_eq!(parsed("", None).expect("it is right"), None);
+        assert_eq!(parsed("[other]", None).expect("it is right"), None);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_file_is_said_with_what_is_right() {
+        for (text, named, expected) in [
+            (
+                TEXT,
+                Some("live"),
+                "has no profile `live`, but default, staging",
+            ),
+            ("", Some("live"), "`[live]` begins one"),
+            ("address = \"a:1\"", None, "write `[default]`"),
+            (
+                "[default]\nadress = \"a:1\"",
+                None,
+                "did you mean `address`?",
+            ),
+            ("[default]\ntls_ca = \"a\"", None, "did you mean `tls-ca`?"),
+            ("[default]\ntoken = \"pelton_\"", None, "`token-file`"),
+            ("[default]\nnonsense = 1", None, "but address, database"),
+            ("[default]\ntls = \"yes\"", None, "true or false"),
+            (
+                "[default]\ntimeout = 10",
+                None,
+                "`timeout` is a text in quotes",
+            ),
+            (
+                "[default]\naddress = \"\"",
+                None,
+                "`address` is a text in quotes",
+            ),
+            ("[default", None, "client.toml: "),
+        ] {
+            let message = refused(text, named);
+            assert!(message.contains(expected), "{text}: {message}");
+        }
+    }
+
+    #[test]
+    fn where_there_is_no_file_only_who_names_a_profile_misses_it() {
+        let missing = || Some((PathBuf::from("/nowhere/client.toml"), false));
+        assert_eq!(read(None, missing()).expect("none is wanted"), None);
+        assert_eq!(read(None, None).expect("none is wanted"), None);
+        for (file, expected) in [
+            (missing(), "there is no file /nowhere/client.toml"),
+            (None, "neither HOME nor PELTON_CLIENT_CONFIG"),
+        ] {
+            let error = read(Some("live"), file).expect_err("it is not there");
+            assert!(matches!(&error, ProfileError::NoFile(..)), "{error}");
+            assert!(error.to_string().contains(expected), "{error}");
+        }
+        let said = Some((PathBuf::from("/nowhere/client.toml"), true));
+        let error = read(None, said).expect_err("somebody said that it is there");
+        assert!(matches!(&error, ProfileError::Unreadable(..)), "{error}");
+        assert!(matches!(Failure::from(error), Failure::Failed(_)));
+    }
+
+    #[test]
+    fn flags_go_before_a_profile_and_servers_have_none() {
+        let profile = parsed(TEXT, Some("staging")).expect("it is right");
+        let profile = profile.expect("there is one");
+        let command = with_defaults(arguments::command(), &profile);
+        let value = |words: &[&str], id: &str| {
+            let matches = command.clone().try_get_matches_from(words);
+            let mut found = matches.expect("it is right");
+            while let Some((_, below)) = found.remove_subcommand() {
+                found = below;
+            }
+            let raw = found.get_raw(id).and_then(|mut values| values.next());
+            raw.map(|value| value.to_string_lossy().into_owned())
+        };
+        let get = ["pelton", "get", "key"];
+        assert_eq!(value(&get, "address").as_deref(), Some("staging:1978"));
+        assert_eq!(value(&get, "database").as_deref(), Some("orders"));
+        assert_eq!(value(&get, "timeout").as_deref(), Some("10s"));
+        let other = [
+            "pelton",
+            "get",
+            "key",
+            "--address",
+            "other:1",
+            "--database",
+            "",
+        ];
+        assert_eq!(value(&other, "address").as_deref(), Some("other:1"));
+        assert_eq!(value(&other, "database").as_deref(), Some(""));
+        assert_eq!(value(&other, "tls_ca").as_deref(), Some("/etc/ca.pem"));
+        assert_eq!(value(&["pelton", "load"], "database"), None);
+        let load = ["pelton", "load", "kvstore"];
+        assert_eq!(value(&load, "address").as_deref(), Some("staging:1978"));
+        assert_eq!(value(&["pelton", "serve"], "tls_cert"), None);
+    }
+}
