@@ -143,6 +143,8 @@ pub(crate) struct Ended {
     begins: usize,
     /// For how much memory it asked before it sent something large, each time.
     claims: Vec<usize>,
+    /// What was set aside for its next message, each time that this changed.
+    reserved: Vec<usize>,
     /// How often it asked for its view once more, when there is memory.
     reads_again: usize,
     /// Bytes that it shared with the database instead of copying them.
@@ -160,6 +162,16 @@ impl Ended {
     /// How often it asked for its view once more, and how many bytes it shared with the database.
     pub(crate) fn shares(&self) -> (usize, usize) {
         (self.reads_again, self.shared_bytes)
+    }
+
+    /// What was set aside for its next message, each time that this changed.
+    pub(crate) fn reserved(&self) -> &[usize] {
+        &self.reserved
+    }
+
+    /// For how much memory it asked before it sent something large, each time.
+    pub(crate) fn claims(&self) -> &[usize] {
+        &self.claims
     }
 
     /// Ticks in which it was waited for.
@@ -223,6 +235,11 @@ impl Bench {
     /// Lets memory be short, so that messages should have so many bytes at most.
     pub(crate) fn limit_messages(&mut self, message_bytes: usize) {
         self.memory.message_bytes = message_bytes;
+    }
+
+    /// Has the next calls told so many times that there is no memory for a large message.
+    pub(crate) fn refuse_memory(&mut self, refusals: usize) {
+        self.memory.refusals = refusals;
     }
 
     /// Makes a call with one request, and serves it to its end.
@@ -316,6 +333,8 @@ pub(crate) struct Room<'a> {
     wants_step: bool,
     /// What is set aside for the next message.
     reserved_bytes: usize,
+    /// The same, each time that it changed.
+    reserved: Vec<usize>,
     /// For how much it was asked last, before a message was taken up.
     asked_bytes: usize,
     memory: Memory,
@@ -348,6 +367,7 @@ impl<'a> Room<'a> {
             held: self.held,
             begins: self.begins,
             claims: self.claims,
+            reserved: self.reserved,
             reads_again: self.reads_again,
             shared_bytes: self.shared_bytes,
         }
@@ -368,6 +388,7 @@ impl<'a> Room<'a> {
             wake_at_ns: None,
             wants_step: false,
             reserved_bytes: 0,
+            reserved: Vec::new(),
             asked_bytes: 0,
             memory: PLENTY,
             was_refused: false,
@@ -451,7 +472,7 @@ impl Responses for Room<'_> {
         let mut out = b"earlier".to_vec();
         encode(&mut out);
         self.messages.push(out.split_off(7));
-        self.reserved_bytes = 0;
+        self.reserve(0);
         self.room = self.room.saturating_sub(1);
     }
 
@@ -529,6 +550,9 @@ impl ResponseMemory for Room<'_> {
     fn room_for_answer(&mut self, bytes: usize) -> bool {
         self.asked_bytes = bytes;
         self.puts_back |= !self.has_room;
+        if self.has_room {
+            self.reserve(bytes);
+        }
         self.has_room
     }
 
@@ -547,6 +571,9 @@ impl ResponseMemory for Room<'_> {
     }
 
     fn reserve(&mut self, bytes: usize) {
+        if self.reserved_bytes != bytes {
+            self.reserved.push(bytes);
+        }
         self.reserved_bytes = bytes;
     }
 
