@@ -251,6 +251,7 @@ impl<A: TkrzwActions> CallSteps<A> for TkrzwCall {
 
     fn writable(&mut self, _shared: &Shared, actions: &mut A) {
         match &mut self.step {
+            TkrzwStep::Exchange(call) => call.writable(actions),
             TkrzwStep::GetMulti(call) => call.ask(actions),
             TkrzwStep::Stream(call) => call.go_on(actions),
             TkrzwStep::Iterate(call) => call.go_on(actions),

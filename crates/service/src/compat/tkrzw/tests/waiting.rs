@@ -149,6 +149,53 @@ fn a_call_waits_as_long_as_it_says_and_looks_again_now_and_then() {
     }
 }
 
+/// Whether it waits for long, for a moment or, whatever it says, not at all.
+#[test]
+fn each_try_of_an_exchange_takes_memory_for_the_value_that_it_returns() {
+    for seconds in [0.0, -1.0, f64::NAN, 1e-9, 12.0, f64::INFINITY] {
+        for refusals in [0, 2] {
+            let mut bench = bench();
+            bench.set(b"k", b"actual");
+            bench.refuse_memory(refusals);
+            let request = encoded(&CompareExchangeRequest {
+                key: b"k",
+                expected_existence: false,
+                get_actual: true,
+                retry_wait: seconds,
+                ..CompareExchangeRequest::default()
+            });
+            // `bring` has the request put back once, before anything is done.
+            let ended = match seconds.is_infinite() {
+                false => bench.call(M::TkrzwCompareExchange, &request),
+                true => bench.steps(M::TkrzwCompareExchange, |call, shared, room| {
+                    room.bring(call, &request, true, shared);
+                    shared.health.stop();
+                }),
+            };
+            let most = store::DatabaseLimits::default().value_bytes;
+            let tries = match seconds {
+                12.0 => 4,
+                1e-9 => 2,
+                _ => 1,
+            };
+            let mut tried: Vec<_> = [most, 0].repeat(tries);
+            if seconds.is_infinite() {
+                // It ended before it gave anything back.
+                tried.pop();
+            }
+            assert_eq!(ended.reserved(), tried, "{seconds}");
+            if seconds.is_infinite() {
+                assert_eq!(ended.status.code(), Code::Unavailable);
+                continue;
+            }
+            let again = if tries > 1 { refusals + tries - 1 } else { 0 };
+            assert_eq!(ended.claims(), vec![most; again], "{seconds}");
+            let response = CompareExchangeResponse::decode(ended.answer()).expect("it is sound");
+            assert_eq!(response.actual, b"actual");
+        }
+    }
+}
+
 /// Somebody who waits: what its call would be asked, without the call.
 struct Sleeper {
     fake: Fake,
