@@ -459,6 +459,34 @@ fn a_record_gets_another_key() {
     }
 }
 
+/// Only calls of `pelton.v1` give one.
+#[test]
+fn a_record_keeps_its_expiry_under_another_key() {
+    for copying in [false, true] {
+        let mut bench = bench();
+        let put = api::keyvalue::PutRequest {
+            key: b"old",
+            value: b"v",
+            expiry: Some(api::keyvalue::Expiry::TimeToLiveMs(500)),
+            ..api::keyvalue::PutRequest::default()
+        };
+        bench.call(M::Put, &encoded(&put)).answer();
+        bench.now_ms += 100;
+        let rekey = RekeyRequest {
+            old_key: b"old",
+            new_key: b"new",
+            copying,
+            ..RekeyRequest::default()
+        };
+        assert_eq!(bench.code(M::TkrzwRekey, &rekey), 0);
+        bench.now_ms += 399;
+        assert_eq!(bench.value(b"new"), Some(b"v".to_vec()));
+        assert_eq!(bench.value(b"old").is_some(), copying);
+        bench.now_ms += 1;
+        assert_eq!(bench.value(b"new"), None);
+    }
+}
+
 #[test]
 fn a_database_is_counted_and_cleared() {
     let mut bench = bench();
