@@ -175,7 +175,7 @@ fn append_record(answer: &mut MessageParts, key: &[u8], entry: &Entry<'_>) {
             writer::bytes_head(&mut answer.own, number, value.len());
             answer.share(value);
         }
-        value => {
+        value @ (Value::Shared(_) | Value::Inline(_)) => {
             let bytes = value.bytes();
             writer::message(&mut answer.own, records, |out| pair(bytes).encode(out));
         }

@@ -221,7 +221,7 @@ impl Stream {
     ) {
         let is_its_own = |streamed: &Streamed| match streamed {
             Streamed::Pending(operation) => operation.database == outcome.database,
-            _ => false,
+            Streamed::Ready(_) | Streamed::Silent | Streamed::Broken(_) => false,
         };
         let place = self.waiting.iter().position(is_its_own);
         let Some(streamed) = place.and_then(|place| self.waiting.get_mut(place)) else {
@@ -301,7 +301,11 @@ impl Stream {
 fn right_of(request: &SingleRequest<'_>) -> Right {
     match request {
         SingleRequest::Get(_) => Right::Read,
-        _ => Right::Write,
+        SingleRequest::Set(_)
+        | SingleRequest::Remove(_)
+        | SingleRequest::Append(_)
+        | SingleRequest::CompareExchange(..)
+        | SingleRequest::Increment(_) => Right::Write,
     }
 }
 
