@@ -305,7 +305,7 @@ impl<A: TkrzwActions> CallSteps<A> for TkrzwCall {
     fn writable(&mut self, _shared: &Shared, actions: &mut A) {
         match &mut self.step {
             TkrzwStep::Exchange(call) => call.writable(actions),
-            TkrzwStep::GetMulti(call) => call.ask(actions),
+            TkrzwStep::GetMulti(call) => call.writable(actions),
             TkrzwStep::Stream(call) => call.go_on(actions),
             TkrzwStep::Iterate(call) => call.go_on(actions),
             TkrzwStep::Expecting
@@ -325,6 +325,7 @@ impl<A: TkrzwActions> CallSteps<A> for TkrzwCall {
         match &mut self.step {
             TkrzwStep::Exchange(call) => call.woken(shared, actions),
             TkrzwStep::Pop(call) => call.woken(shared, actions),
+            TkrzwStep::GetMulti(call) => call.woken(actions),
             TkrzwStep::MultiWrite(call) => call.woken(shared, actions),
             TkrzwStep::Search(call) => call.woken(shared, actions),
             TkrzwStep::Stream(call) => call.woken(actions),
@@ -333,7 +334,6 @@ impl<A: TkrzwActions> CallSteps<A> for TkrzwCall {
             TkrzwStep::Expecting
             | TkrzwStep::Get(_)
             | TkrzwStep::Write(_)
-            | TkrzwStep::GetMulti(_)
             | TkrzwStep::Rekey(_)
             | TkrzwStep::Push(_)
             | TkrzwStep::Count(_) => {}

@@ -11,6 +11,8 @@ mod statuses;
 mod transacts;
 mod watch;
 
+pub(crate) use fetched::on_disk;
+
 use std::collections::VecDeque;
 use std::ops::Range;
 
