@@ -299,12 +299,18 @@ impl Bench {
             } else if std::mem::take(&mut room.wants_step) {
                 call.woken(shared, &mut room);
             } else if !room.batch.is_empty() {
+                room.let_others_write(&shared.store);
                 drop(committer.run(room.batch, &mut Now(room.now_ms), outcomes));
-                for outcome in outcomes.iter() {
+                let mut decided: Vec<_> = outcomes.iter().collect();
+                if room.default_is_last {
+                    decided.sort_by_key(|outcome| outcome.database == DatabaseId::DEFAULT);
+                }
+                for outcome in decided {
                     call.committed(&outcome, shared, &mut room);
                 }
             } else if let Some(at_ns) = room.wake_at_ns.take() {
                 room.now_ns = at_ns.max(room.now_ns);
+                room.let_others_write(&shared.store);
                 call.woken(shared, &mut room);
             } else {
                 let was_refused = std::mem::take(&mut room.was_refused);
@@ -352,7 +358,14 @@ pub(crate) struct Room<'a> {
     identity: Option<Identity>,
     /// What the caller sends whenever it is not held.
     messages_to_come: VecDeque<Vec<u8>>,
+    /// Outcomes of the default database come behind those of others, as if it alone had a log.
+    pub(crate) default_is_last: bool,
+    /// What others write before the next commit is decided, or before the call is woken.
+    others: VecDeque<Box<AddWrites>>,
 }
+
+/// Adds writes to a batch.
+type AddWrites = dyn FnOnce(&mut WriteBatch);
 
 impl<'a> Room<'a> {
     /// What came of the call, which has its status.
@@ -402,6 +415,20 @@ impl<'a> Room<'a> {
             shared_bytes: 0,
             identity: None,
             messages_to_come: VecDeque::new(),
+            default_is_last: false,
+            others: VecDeque::new(),
+        }
+    }
+
+    /// Has others write before the next commit is decided, or before the call is woken; each time
+    /// one of them.
+    pub(crate) fn others_write(&mut self, add: impl FnOnce(&mut WriteBatch) + 'static) {
+        self.others.push_back(Box::new(add));
+    }
+
+    fn let_others_write(&mut self, store: &Store) {
+        if let Some(add) = self.others.pop_front() {
+            change(store, add);
         }
     }
 

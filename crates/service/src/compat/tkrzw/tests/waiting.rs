@@ -94,6 +94,61 @@ fn a_pop_may_leave_out_key_and_value() {
     }
 }
 
+/// The record that it has passed has changed, or one has come before it: it begins anew.
+#[test]
+fn a_pop_that_was_overtaken_or_woken_looks_from_the_beginning() {
+    fn put(key: &'static [u8], value: &'static [u8]) -> impl FnOnce(&mut store::WriteBatch) {
+        move |batch| {
+            let mode = store::Mode::Independent;
+            let mut commit = batch.begin(0, DatabaseId::DEFAULT, mode);
+            let pushed = commit.push(&super::super::single::put(
+                key,
+                value,
+                store::Condition::None,
+            ));
+            assert_eq!(pushed, Ok(()));
+            commit.submit();
+        }
+    }
+    let popped = |ended: Ended| {
+        let response = PopFirstResponse::decode(ended.answer()).expect("it is sound");
+        (response.key.to_vec(), response.value.to_vec())
+    };
+    for times in 1..3 {
+        let mut bench = bench();
+        bench.set(b"b", b"before");
+        bench.set(b"c", b"later");
+        let request = encoded(&PopFirstRequest::default());
+        let ended = bench.steps(M::TkrzwPopFirst, |call, shared, room| {
+            for _ in 0..times {
+                room.others_write(put(b"b", b"changed"));
+            }
+            room.bring(call, &request, true, shared);
+        });
+        assert_eq!(popped(ended), (b"b".to_vec(), b"changed".to_vec()));
+        let request = encoded(&PopFirstRequest {
+            retry_wait: 100.0,
+            ..PopFirstRequest::default()
+        });
+        assert_eq!(bench.pop().2, b"later");
+        let ended = bench.steps(M::TkrzwPopFirst, |call, shared, room| {
+            for _ in 1..times {
+                room.others_write(|batch| {
+                    // Something else, of which it is not told.
+                    let mode = store::Mode::Independent;
+                    let mut commit = batch.begin(0, DatabaseId::DEFAULT, mode);
+                    assert_eq!(commit.push(&store::Operation::Clear), Ok(()));
+                    commit.submit();
+                });
+            }
+            room.others_write(put(b"a", b"new"));
+            room.bring(call, &request, true, shared);
+        });
+        assert_eq!(popped(ended), (b"a".to_vec(), b"new".to_vec()));
+        assert_eq!(bench.shared.settings.tkrzw.state.claims.len(), 0);
+    }
+}
+
 /// A record that others are about to remove is left to them, and afterwards free again.
 #[test]
 fn a_pop_passes_over_what_others_have_claimed() {
