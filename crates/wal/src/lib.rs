@@ -71,7 +71,7 @@ pub use damage::{Cut, Damage, Witness};
 pub use extent::LogExtent;
 pub use group::{
     ALIGN_BYTES, FORMAT_VERSION, GroupBuffer, HEADER_BYTES, Header, LogGroup, LogId, NUMBER_BOUND,
-    Position, Records,
+    Position, RecordPlace, Records,
 };
 pub use group_reader::{GroupError, GroupReader, LogCursor, RawGroup};
 pub use known::{Known, Misfit};
