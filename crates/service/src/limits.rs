@@ -421,6 +421,13 @@ pub const TKRZW_SLICE_RETRY_MS: u64 = 1;
 /// Records of a large request that are sorted in one step: some 100 µs.
 pub const TKRZW_RUN_RECORDS: usize = 1_000;
 
+/// Keys of a GetMulti of Tkrzw-RPC that are looked up in one step; larger requests are served in
+/// slices of so many, each of a view of its own: some 100 µs.
+pub const TKRZW_READ_SLICE_KEYS: usize = 500;
+
+/// Bytes that such a step copies, beyond which it ends: some 50 µs.
+pub const TKRZW_READ_SLICE_BYTES: usize = 256 << 10;
+
 /// How long a Stream or an Iterate of Tkrzw-RPC may be left without a message before it is ended
 /// with UNAVAILABLE; up to twice as long, as no clock is read for each message. Clients of the
 /// original keep an iterator open as long as the object lives that stands for it, also while a

@@ -336,6 +336,7 @@ fn act(
                 Expiry::Keep => kept_ms,
                 // 0 means that there is none, so an entry that expires at once expires at 1.
                 Expiry::AfterMs(ms) => context.now_ms.saturating_add(ms).max(1),
+                Expiry::AtMs(ms) => ms,
             };
             done(Change::Put { expires_ms })
         }

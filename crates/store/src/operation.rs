@@ -107,6 +107,9 @@ pub enum Expiry {
     Keep,
     /// So many milliseconds from the commit on.
     AfterMs(u64),
+    /// At this time, in milliseconds since 1970, for a value that is moved with its expiry; 0: the
+    /// entry stays.
+    AtMs(u64),
 }
 
 /// How the operations of a commit belong together. They take effect in the order pushed, and later

@@ -1,6 +1,7 @@
-//! Frames of HTTP/2 and messages of gRPC as bytes, for peers that are scripts.
+//! Frames of HTTP/2, baidu_std and SRPC, and messages of gRPC as bytes, for peers that are scripts.
 
 use wire::ErrorCode;
+use wire::framed::Protocol;
 use wire::hpack::{Encoder, Indexing};
 use wire::http2::frame::{self, FrameHeader, HEADER_BYTES, flag, kind};
 
@@ -57,6 +58,21 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     frame::write_header(&mut bytes, payload.len(), kind, flags, stream);
     bytes.extend_from_slice(payload);
+    bytes
+}
+
+/// Returns a frame of baidu_std or SRPC.
+pub fn framed(protocol: Protocol, meta: &[u8], body: &[u8]) -> Vec<u8> {
+    let number = |bytes: usize| (bytes as u32).to_be_bytes();
+    let lengths = match protocol {
+        Protocol::BaiduStd => [number(meta.len() + body.len()), number(meta.len())],
+        Protocol::Srpc => [number(meta.len()), number(body.len())],
+    };
+    let mut bytes = protocol.magic().to_vec();
+    bytes.extend_from_slice(lengths.as_flattened());
+    bytes.resize(protocol.header_bytes(), 0);
+    bytes.extend_from_slice(meta);
+    bytes.extend_from_slice(body);
     bytes
 }
 

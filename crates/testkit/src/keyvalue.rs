@@ -187,6 +187,7 @@ fn body<'a>(operation: &Operation<'a>) -> OperationBody<'a> {
                 Expiry::None => None,
                 Expiry::AfterMs(ms) => Some(keyvalue::Expiry::TimeToLiveMs(ms)),
                 Expiry::Keep => Some(keyvalue::Expiry::KeepTimeToLive(true)),
+                Expiry::AtMs(_) => panic!("no request has such an expiry"),
             },
             unserved,
         }),

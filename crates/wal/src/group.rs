@@ -235,6 +235,18 @@ impl<'a> LogGroup<'a> {
         )
     }
 
+    /// Returns its records from a place on to which they were read before; `None`: the place is of
+    /// another group.
+    pub fn records_from(&self, place: RecordPlace) -> Option<Records<'a>> {
+        let passed_bytes = self.body.len().checked_sub(place.rest_bytes)?;
+        Some(Records {
+            rest: self.body.get(passed_bytes..)?,
+            left: place.left,
+            least_sequence: place.least_sequence,
+            ..self.records()
+        })
+    }
+
     /// Returns its records as they are in the log: [`Records::of`] reads them.
     pub fn body(&self) -> &'a [u8] {
         self.body
@@ -248,6 +260,25 @@ pub struct Records<'a> {
     left: u32,
     least_sequence: u64,
     last_sequence: u64,
+}
+
+/// Where among the records of a group a reader of them stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordPlace {
+    rest_bytes: usize,
+    left: u32,
+    least_sequence: u64,
+}
+
+impl Records<'_> {
+    /// Returns where the next record is: [`LogGroup::records_from`] goes on there.
+    pub fn place(&self) -> RecordPlace {
+        RecordPlace {
+            rest_bytes: self.rest.len(),
+            left: self.left,
+            least_sequence: self.least_sequence,
+        }
+    }
 }
 
 impl<'a> Iterator for Records<'a> {

@@ -51,10 +51,10 @@ pub mod disk;
 pub mod limits;
 
 mod bytes;
-mod copy;
 mod damage;
 mod extent;
 mod group;
+mod group_reader;
 mod kept;
 mod known;
 mod place;
@@ -67,13 +67,13 @@ mod start;
 mod verify;
 mod writer;
 
-pub use copy::{GroupError, GroupReader, LogCursor, RawGroup};
 pub use damage::{Cut, Damage, Witness};
 pub use extent::LogExtent;
 pub use group::{
     ALIGN_BYTES, FORMAT_VERSION, GroupBuffer, HEADER_BYTES, Header, LogGroup, LogId, NUMBER_BOUND,
-    Position, Records,
+    Position, RecordPlace, Records,
 };
+pub use group_reader::{GroupError, GroupReader, LogCursor, RawGroup};
 pub use known::{Known, Misfit};
 pub use place::{LogEnd, LogPlace};
 pub use progress::ReadProgress;

@@ -21,7 +21,7 @@ impl fmt::Display for LogPlace {
     }
 }
 
-/// Where a log ends at a moment at which all of it is durable.
+/// Where a log ends at some moment. What is behind its last sync may go with a loss of power.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogEnd {
     /// The last group, and the last sequence that it covers.

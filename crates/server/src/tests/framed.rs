@@ -2,8 +2,9 @@
 
 use service::identities::{TOKEN_BYTES, Token};
 use service::rights::Rights;
+use testkit::frames::framed;
 use wire::framed::baidu_std::{RpcMeta, RpcRequestMeta};
-use wire::framed::{FrameHeader, Protocol, srpc};
+use wire::framed::{Protocol, srpc};
 
 use crate::pair::Pair;
 
@@ -42,7 +43,7 @@ impl<'a> Call<'a> {
         };
         let mut bytes = Vec::new();
         meta.encode(&mut bytes);
-        frame(Protocol::BaiduStd, &bytes, self.message)
+        framed(Protocol::BaiduStd, &bytes, self.message)
     }
 
     fn srpc(&self) -> Vec<u8> {
@@ -58,20 +59,8 @@ impl<'a> Call<'a> {
         };
         let mut bytes = Vec::new();
         meta.encode(&mut bytes);
-        frame(Protocol::Srpc, &bytes, self.message)
+        framed(Protocol::Srpc, &bytes, self.message)
     }
-}
-
-fn frame(protocol: Protocol, meta: &[u8], body: &[u8]) -> Vec<u8> {
-    let header = FrameHeader {
-        meta_bytes: meta.len(),
-        body_bytes: body.len(),
-    };
-    let mut frame = Vec::new();
-    protocol.write_header(header, &mut frame);
-    frame.extend_from_slice(meta);
-    frame.extend_from_slice(body);
-    frame
 }
 
 /// A response: id or 0, code or status, text, and message.

@@ -341,6 +341,7 @@ impl<'a> Timelines<'a> {
             Expiry::AfterMs(time_to_live_ms) => Expires::after(time_to_live_ms, window),
             Expiry::Keep if !self.maybes[usize::from(key)].is_empty() => Expires::ANY,
             Expiry::Keep => before.map_or(Expires::NEVER, |before| before.kept(window)),
+            Expiry::AtMs(_) => panic!("no call asks for such an expiry"),
         }
     }
 

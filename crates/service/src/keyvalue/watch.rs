@@ -86,8 +86,21 @@ struct Told<'a> {
     form: CommitForm,
     /// More of it follows.
     is_continued: bool,
+    /// What follows is here, and had no room.
+    is_full: bool,
     /// What it takes at most.
     bytes: usize,
+}
+
+impl Told<'_> {
+    /// Returns how many changes of the commit are told with it and before.
+    fn end(&self) -> usize {
+        let here = match (self.is_full, self.places.last()) {
+            (true, Some(last)) => last + 1,
+            _ => self.commit.len(),
+        };
+        self.commit.passed_changes() + here
+    }
 }
 
 /// What one response tells.
@@ -176,7 +189,7 @@ impl Watch {
             WatchLog::Between(reading) => Some(*reading),
             WatchLog::Unused => None,
         };
-        let Some(reading) = self.watcher.read_log(before) else {
+        let Some(reading) = self.watcher.read_log(before, self.sent_changes) else {
             return false;
         };
         actions.read_log(reading, room_bytes.min(WATCH_LOG_BYTES));
@@ -230,8 +243,12 @@ impl Watch {
                 return;
             };
             told_bytes += bytes;
-            let position = self.watcher.position();
-            read.commits.retain(|commit| commit.sequence() > position);
+            let (position, sent) = (self.watcher.position(), self.sent_changes);
+            let is_left = |commit: &Arc<FeedCommit>| {
+                let end = commit.passed_changes() + commit.len();
+                commit.sequence() > position && !(commit.is_cut() && sent >= end)
+            };
+            read.commits.retain(is_left);
             if read.commits.is_empty() || told_bytes > WATCH_LOG_BYTES {
                 return self.go_further(actions);
             }
@@ -315,24 +332,33 @@ impl Watch {
         let usual_bytes = usual_bytes.min(WATCH_MESSAGE_BYTES).min(self.max_bytes);
         let mut response = NextResponse {
             through: self.watcher.position(),
+            // As long as there is nothing new.
+            sent_changes: self.sent_changes,
             bytes: COMMIT_OVERHEAD_BYTES,
             ..NextResponse::default()
         };
-        let mut skipped = self.sent_changes;
         for commit in &next.commits {
-            let is_rest = skipped > 0;
-            let places = self.places(commit, std::mem::take(&mut skipped));
-            if !places.is_empty() {
-                let told = self.fit(commit, places, is_rest);
+            let told = match std::mem::take(&mut response.sent_changes) {
+                0 => self.fit(commit),
+                sent => {
+                    let told = self.fit_rest(commit, sent.saturating_sub(commit.passed_changes()));
+                    if told.places.is_empty() && told.is_continued {
+                        response.sent_changes = told.end();
+                        return response;
+                    }
+                    // Without a change as well: that it was the last part is not known yet.
+                    Some(told)
+                }
+            };
+            if let Some(told) = told {
                 if !response.told.is_empty() && response.bytes + told.bytes > usual_bytes {
                     return response;
                 }
                 response.bytes += told.bytes;
-                let is_continued = told.is_continued;
-                let last_place = told.places.last().copied();
+                let (is_continued, end) = (told.is_continued, told.end());
                 response.told.push(told);
                 if is_continued {
-                    response.sent_changes = last_place.map_or(0, |place| place + 1);
+                    response.sent_changes = end;
                     return response;
                 }
             }
@@ -342,24 +368,31 @@ impl Watch {
         response
     }
 
-    /// Returns the places of the changes of a commit that are wanted, without the first ones.
-    fn places(&self, commit: &Arc<FeedCommit>, skipped: usize) -> Vec<usize> {
+    /// Returns the changes of a commit that are wanted, from a place on, each with its place.
+    fn wanted<'a>(
+        &'a self,
+        commit: &'a FeedCommit,
+        from: usize,
+    ) -> impl Iterator<Item = (usize, Change<'a>)> {
         let range = self.keys.range();
-        let changes = commit.changes().enumerate().skip(skipped);
-        let is_wanted =
-            |change: &Change<'_>| change.kind == ChangeKind::Clear || range.contains(change.key);
-        let wanted = changes.filter(|(_, change)| is_wanted(change));
-        wanted.map(|(place, _)| place).collect()
+        let is_wanted = move |change: &Change<'_>| {
+            change.kind == ChangeKind::Clear || range.contains(change.key)
+        };
+        (commit.changes_from(from)).filter(move |(_, change)| is_wanted(change))
     }
 
     /// Finds a form of a commit in which it fits into a response: with all of it, without what was
-    /// there before, without its largest values, without any; and else a part of that. The rest of
-    /// one that comes in parts has the form of the first of them.
-    fn fit<'a>(&self, commit: &'a FeedCommit, mut places: Vec<usize>, is_rest: bool) -> Told<'a> {
-        let room_bytes = self.max_bytes - 2 * COMMIT_OVERHEAD_BYTES;
+    /// there before, without its largest values, without any; and else a part of that. `None`: none
+    /// of its changes is wanted.
+    fn fit<'a>(&self, commit: &'a FeedCommit) -> Option<Told<'a>> {
+        let places: Vec<usize> = self.wanted(commit, 0).map(|(place, _)| place).collect();
+        if places.is_empty() {
+            return None;
+        }
+        let room_bytes = self.room_bytes();
         let mut form = CommitForm {
-            left_out_from: if is_rest { 1 } else { usize::MAX },
-            with_previous: self.with_previous && !is_rest,
+            left_out_from: usize::MAX,
+            with_previous: self.with_previous,
         };
         let bytes_of = |place: usize, form: CommitForm| {
             commit
@@ -372,7 +405,7 @@ impl Watch {
             form.with_previous = false;
             bytes = all_of(form);
         }
-        if bytes > room_bytes && !self.keys_only && !is_rest {
+        if bytes > room_bytes && !self.keys_only {
             let changes = places.iter().filter_map(|&place| commit.change(place));
             let mut values: Vec<usize> = changes.map(|change| value_bytes(&change)).collect();
             values.sort_unstable();
@@ -385,26 +418,57 @@ impl Watch {
             // With all that are as large.
             bytes = all_of(form);
         }
-        let mut is_continued = false;
         if bytes > room_bytes {
-            let mut part_bytes = 0;
-            let fits = places.iter().take_while(|&&place| {
-                part_bytes += bytes_of(place, form);
-                part_bytes <= room_bytes
-            });
-            // One always does: a key is at most half as long.
-            let count = fits.count().max(1);
-            is_continued = count < places.len();
-            places.truncate(count);
-            bytes = room_bytes;
+            return Some(self.part(commit, 0, form));
         }
-        Told {
+        Some(Told {
             commit,
             places,
             form,
-            is_continued,
+            is_continued: false,
+            is_full: false,
             bytes: bytes + COMMIT_OVERHEAD_BYTES,
+        })
+    }
+
+    /// Returns the next part of a commit that comes in parts, in the form of the first of them. No
+    /// more of it is looked at than goes into the part.
+    fn fit_rest<'a>(&self, commit: &'a FeedCommit, from: usize) -> Told<'a> {
+        let form = CommitForm {
+            left_out_from: 1,
+            with_previous: false,
+        };
+        self.part(commit, from, form)
+    }
+
+    fn part<'a>(&self, commit: &'a FeedCommit, from: usize, form: CommitForm) -> Told<'a> {
+        let room_bytes = self.room_bytes();
+        let mut told = Told {
+            commit,
+            places: Vec::new(),
+            form,
+            is_continued: commit.is_cut(),
+            is_full: false,
+            bytes: COMMIT_OVERHEAD_BYTES,
+        };
+        let mut part_bytes = 0;
+        for (place, change) in self.wanted(commit, from) {
+            part_bytes += self.bytes_of(&change, form);
+            // One always does: a key is at most half as long.
+            if part_bytes > room_bytes && !told.places.is_empty() {
+                told.is_full = true;
+                told.is_continued = true;
+                told.bytes = room_bytes + COMMIT_OVERHEAD_BYTES;
+                return told;
+            }
+            told.places.push(place);
         }
+        told.bytes += part_bytes;
+        told
+    }
+
+    fn room_bytes(&self) -> usize {
+        self.max_bytes - 2 * COMMIT_OVERHEAD_BYTES
     }
 
     /// Returns what a change takes at most in a response.

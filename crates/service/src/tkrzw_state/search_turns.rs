@@ -59,7 +59,9 @@ impl TurnOwner {
             UploadPeer::Address(address) if !address.is_loopback() => {
                 TurnOwner::Address(caller.address)
             }
-            _ => TurnOwner::Connection(caller.connection),
+            UploadPeer::Address(_) | UploadPeer::Local | UploadPeer::Unknown => {
+                TurnOwner::Connection(caller.connection)
+            }
         }
     }
 }

@@ -35,6 +35,10 @@ pub struct Change<'a> {
 pub struct FeedCommit {
     sequence: u64,
     at_ms: u64,
+    /// Changes before these, which are not here.
+    passed_changes: usize,
+    /// Changes follow that are not here.
+    is_cut: bool,
     records: Vec<ChangeRecord>,
     /// Keys and small values.
     bytes: Vec<u8>,
@@ -79,6 +83,17 @@ impl FeedCommit {
         self.at_ms
     }
 
+    /// Returns how many changes of the commit are left out before the first one here: of one that
+    /// is read in parts.
+    pub fn passed_changes(&self) -> usize {
+        self.passed_changes
+    }
+
+    /// Returns whether changes of the commit are left out behind the last one here.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
     /// How many changes it has.
     pub fn len(&self) -> usize {
         self.records.len()
@@ -118,7 +133,12 @@ impl FeedCommit {
 
     /// Its changes, in the order in which they were recorded.
     pub fn changes(&self) -> impl Iterator<Item = Change<'_>> {
-        (0..self.len()).filter_map(|place| self.change(place))
+        self.changes_from(0).map(|(_, change)| change)
+    }
+
+    /// Returns its changes from a place on, each with its place.
+    pub fn changes_from(&self, place: usize) -> impl Iterator<Item = (usize, Change<'_>)> {
+        (place..self.len()).filter_map(|place| Some((place, self.change(place)?)))
     }
 
     fn value(&self, place: &ValuePlace) -> Value<'_> {
@@ -142,6 +162,8 @@ impl Recorder {
             commit: FeedCommit {
                 sequence,
                 at_ms,
+                passed_changes: 0,
+                is_cut: false,
                 records: Vec::new(),
                 bytes: Vec::new(),
                 large: Vec::new(),
@@ -149,6 +171,24 @@ impl Recorder {
             },
             wants_previous,
         }
+    }
+
+    /// Begins to record a commit behind its first changes, as it was written at `at_ms`.
+    pub(super) fn behind(passed_changes: usize, (sequence, at_ms): (u64, u64)) -> Recorder {
+        let mut recorder = Recorder::new(sequence, at_ms, false);
+        recorder.commit.passed_changes = passed_changes;
+        recorder
+    }
+
+    /// What is recorded so far, of a commit that has more.
+    pub(super) fn cut(mut self) -> FeedCommit {
+        self.commit.is_cut = true;
+        self.finish()
+    }
+
+    /// The commit as far as it is recorded.
+    pub(super) fn commit(&self) -> &FeedCommit {
+        &self.commit
     }
 
     pub(super) fn wants_previous(&self) -> bool {

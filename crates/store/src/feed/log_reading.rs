@@ -6,13 +6,13 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 use wal::disk::Disk;
-use wal::{GroupError, GroupReader, LogCursor, LogExtent, LogGroup};
+use wal::{GroupError, GroupReader, LogCursor, LogExtent, LogGroup, RecordPlace};
 
 use super::commit::{FeedCommit, Recorder};
 use super::{NextCommits, WatchError};
 use crate::database_id::DatabaseId;
 use crate::limits;
-use crate::log::{Record, RecordKind, records};
+use crate::log::{Record, RecordKind};
 
 /// What of the log of a store can be read beside its writer.
 #[derive(Debug, Default)]
@@ -140,6 +140,10 @@ pub struct LogReading {
     database: DatabaseId,
     /// Everything up to this commit was taken.
     position: u64,
+    /// And so many changes of the next one, which comes in parts.
+    taken_changes: usize,
+    /// Where the last part of it that was read began and ended, if it was cut.
+    parts: [Option<PartPlace>; 2],
     /// What comes behind this one is not for readers yet.
     through: u64,
     /// Where the log is read on: at the group with what is next, or before it.
@@ -162,6 +166,16 @@ pub enum LogReadError {
     /// It will not be read.
     #[error(transparent)]
     Failed(#[from] WatchError),
+}
+
+/// A place within a commit.
+#[derive(Clone, Copy, Debug)]
+struct PartPlace {
+    sequence: u64,
+    /// Changes before it.
+    changes: usize,
+    /// Where in the group of the commit that is.
+    place: RecordPlace,
 }
 
 /// What was read of a group.
@@ -190,6 +204,8 @@ impl LogReading {
             tail: Arc::clone(tail),
             database,
             position,
+            taken_changes: 0,
+            parts: [None; 2],
             through: position,
             cursor: None,
             read: None,
@@ -197,9 +213,11 @@ impl LogReading {
         }
     }
 
-    /// Everything up to the commit `position` was taken, and readers see all up to `through`.
-    pub(super) fn aim(&mut self, position: u64, through: u64) {
+    /// Everything up to the commit `position` was taken, and so many changes of the next one.
+    /// Readers see all up to `through`.
+    pub(super) fn aim(&mut self, (position, taken_changes): (u64, usize), through: u64) {
         self.position = position;
+        self.taken_changes = taken_changes;
         self.through = through;
         if let Some((_, cursor)) = self.read.take_if(|(read, _)| *read <= position) {
             self.cursor = Some(cursor);
@@ -208,7 +226,8 @@ impl LogReading {
 
     /// Reads the next piece: commits that take about `bytes`, at least one if there is one within
     /// [`LOG_SCAN_BYTES`](limits::LOG_SCAN_BYTES) of the log. What is read takes at most
-    /// `claimed_bytes` of memory, and what is returned may be read once more until it is taken.
+    /// `claimed_bytes` of memory, and what is returned may be read once more until it is taken. Of a
+    /// commit of which some changes were taken, about so many `bytes` are read as well.
     ///
     /// # Errors
     /// What the next group needs, if that is more, or why nothing can be read.
@@ -285,10 +304,22 @@ impl LogReading {
         })
     }
 
+    /// Returns the place next before what was taken of the commit behind a position, if one is
+    /// known.
+    fn part_behind(&self, position: u64) -> Option<PartPlace> {
+        let is_of_next = |part: &&PartPlace| {
+            position == self.position
+                && part.sequence > position
+                && part.changes <= self.taken_changes
+        };
+        let parts = self.parts.iter().flatten().filter(is_of_next);
+        parts.max_by_key(|part| part.changes).copied()
+    }
+
     /// Adds what a group has of the database behind `position` to a piece, until that has so many
     /// `bytes`.
     fn read_group(
-        &self,
+        &mut self,
         group: &LogGroup<'_>,
         position: u64,
         bytes: usize,
@@ -299,10 +330,19 @@ impl LogReading {
             is_whole: false,
             position,
         };
+        let part = self
+            .part_behind(position)
+            .filter(|part| part.sequence <= header.last_sequence);
+        let from_part = part.and_then(|part| group.records_from(part.place));
+        let mut has_changes = from_part.is_some();
+        let mut passed = part.map_or(0, |part| part.changes);
+        let mut records = from_part.unwrap_or_else(|| group.records());
         let mut before = position;
-        let mut has_changes = false;
         let mut current: Option<Recorder> = None;
-        for record in records(group) {
+        loop {
+            let place = records.place();
+            let Some(record) = records.next() else { break };
+            let record = record.and_then(Record::try_from);
             let record = record.map_err(|error| WatchError::Unreadable(error.to_string()))?;
             has_changes |= record.kind != RecordKind::Mark;
             if record.database != self.database || record.sequence <= position {
@@ -311,7 +351,7 @@ impl LogReading {
             let is_next = |recorder: &Recorder| recorder.sequence() != record.sequence;
             if let Some(recorder) = current.take_if(|recorder| is_next(recorder)) {
                 before = recorder.sequence();
-                piece.add(recorder);
+                piece.add(recorder.finish());
             }
             if record.sequence > self.through {
                 return Ok(until(self.through));
@@ -319,20 +359,39 @@ impl LogReading {
             if current.is_none() && piece.bytes >= bytes {
                 return Ok(until(before));
             }
-            match record.kind {
-                // What was before it was another database.
-                RecordKind::DatabaseCreated => return Err(self.lost()),
-                RecordKind::DatabaseDropped | RecordKind::DatabaseConverted | RecordKind::Mark => {}
-                RecordKind::Set | RecordKind::Delete | RecordKind::Expire | RecordKind::Clear => {
-                    let recorder = current.get_or_insert_with(|| {
-                        Recorder::new(record.sequence, header.wall_ms, false)
-                    });
-                    record_change(recorder, &record);
-                }
+            if !is_change(record.kind).ok_or_else(|| self.lost())? {
+                continue;
             }
+            let is_next_commit = before == self.position;
+            if is_next_commit && current.is_none() && passed < self.taken_changes {
+                passed += 1;
+                continue;
+            }
+            let (sequence, at) = (record.sequence, (record.sequence, header.wall_ms));
+            let place_at = |changes| {
+                Some(PartPlace {
+                    sequence,
+                    changes,
+                    place,
+                })
+            };
+            if let Some(recorder) = current.take_if(|recorder| is_long_part(recorder, bytes)) {
+                let commit = recorder.cut();
+                self.parts[1] = place_at(commit.passed_changes() + commit.len());
+                piece.add(commit);
+                return Ok(until(before));
+            }
+            let recorder = current.get_or_insert_with(|| {
+                let passed = if is_next_commit { passed } else { 0 };
+                if passed > 0 {
+                    self.parts[0] = place_at(passed);
+                }
+                Recorder::behind(passed, at)
+            });
+            record_change(recorder, &record);
         }
         if let Some(recorder) = current {
-            piece.add(recorder);
+            piece.add(recorder.finish());
         }
         let is_inside = header.first_sequence <= position && position < header.last_sequence;
         if is_inside && !has_changes {
@@ -366,11 +425,28 @@ impl LogReading {
 }
 
 impl LogPiece {
-    fn add(&mut self, recorder: Recorder) {
-        let commit = recorder.finish();
+    fn add(&mut self, commit: FeedCommit) {
         self.bytes += commit.held_bytes();
         self.commits.push(Arc::new(commit));
     }
+}
+
+/// Returns whether a record changes a database; `None`: what was before it was another one.
+fn is_change(kind: RecordKind) -> Option<bool> {
+    match kind {
+        RecordKind::DatabaseCreated => None,
+        RecordKind::DatabaseDropped | RecordKind::DatabaseConverted | RecordKind::Mark => {
+            Some(false)
+        }
+        RecordKind::Set | RecordKind::Delete | RecordKind::Expire | RecordKind::Clear => Some(true),
+    }
+}
+
+/// Returns whether what is read of the rest of a commit is enough for a piece. The first part of
+/// one is read with all that follows, as its form depends on that.
+fn is_long_part(recorder: &Recorder, bytes: usize) -> bool {
+    let commit = recorder.commit();
+    commit.passed_changes() > 0 && commit.held_bytes() >= bytes
 }
 
 fn record_change(recorder: &mut Recorder, record: &Record<'_>) {

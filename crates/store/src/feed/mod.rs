@@ -403,9 +403,9 @@ impl Watcher {
     }
 
     /// Has the log read on where memory has no more, which [`Watcher::next`] says as
-    /// [`WatchError::Lost`]: with what has read it before, if something has. `None`: the log does
-    /// not have it either.
-    pub fn read_log(&self, before: Option<LogReading>) -> Option<LogReading> {
+    /// [`WatchError::Lost`]: with what has read it before, if something has. So many changes of the
+    /// next commit were taken already. `None`: the log does not have it either.
+    pub fn read_log(&self, before: Option<LogReading>, taken_changes: usize) -> Option<LogReading> {
         let log = self.log.as_ref()?;
         if !log.tail.reaches_back_to(self.position) {
             return None;
@@ -413,7 +413,8 @@ impl Watcher {
         let wanted = || Arc::downgrade(&self.wanted);
         let begin = || LogReading::new(&log.tail, log.database, self.position, wanted());
         let mut reading = before.unwrap_or_else(begin);
-        reading.aim(self.position, self.feed.last.load(Ordering::Acquire));
+        let taken = (self.position, taken_changes);
+        reading.aim(taken, self.feed.last.load(Ordering::Acquire));
         Some(reading)
     }
 

@@ -230,7 +230,9 @@ impl Watched {
                 Ok(next) => (next.commits, next.through),
                 Err(WatchError::Lost { .. }) => {
                     was_read = true;
-                    let mut on = watcher.read_log(reading.take()).expect("it reaches back");
+                    let mut on = watcher
+                        .read_log(reading.take(), 0)
+                        .expect("it reaches back");
                     let next = read_piece(&mut on, 1 + random.below(4000))?;
                     reading = Some(on);
                     let taken = random.below(next.commits.len() + 1);
@@ -585,6 +587,67 @@ fn a_place_that_one_has_found_is_not_looked_for_again() {
     }
 }
 
+/// However many parts there are: how much is read does not grow with their square.
+#[test]
+fn a_commit_that_is_taken_in_parts_is_read_on_from_where_the_last_one_ended() {
+    const CHANGES: u32 = 5_000;
+    let disk = testkit::simulated_disk(1);
+    let mut watched = Watched::new(&disk, KEEP_ALL);
+    let (id, mut random) = (DatabaseId::DEFAULT, Random::new(1));
+    watched.put(id, b"before", b"");
+    let point = watched.watchers[&id].position();
+    let keys: Vec<_> = (0..CHANGES).map(|number| number.to_be_bytes()).collect();
+    // All in one group, among those of others.
+    let large = keys.iter().map(|key| put(key, b"value")).collect();
+    let commits = [vec![put(b"first", b"")], large, vec![put(b"last", b"")]];
+    watched.commit(id, &commits);
+    watched.restart(&disk, 0);
+    let mut watcher = watched
+        .store
+        .watch(id, Some(point), false)
+        .expect("it is kept");
+    let (mut reading, mut taken, mut read) = (None, 0, 0);
+    let mut told: Vec<Vec<u8>> = Vec::new();
+    while watcher.has_news() {
+        let mut on = watcher
+            .read_log(reading.take(), taken)
+            .expect("it reaches back");
+        let next = read_piece(&mut on, 20_000).expect("it can be read");
+        reading = Some(on);
+        read += next
+            .commits
+            .iter()
+            .map(|commit| commit.len())
+            .sum::<usize>();
+        for commit in &next.commits {
+            let here = taken - commit.passed_changes();
+            let left = commit.len() - here;
+            // Most of it is taken, or all.
+            let count = left.min(100 + random.below(100_usize));
+            told.extend(
+                commit
+                    .changes_from(here)
+                    .take(count)
+                    .map(|(_, one)| one.key.to_vec()),
+            );
+            taken += count;
+            if count < left || commit.is_cut() {
+                break;
+            }
+            taken = 0;
+            watcher.pass(commit.sequence());
+        }
+        if next.commits.is_empty() {
+            watcher.pass(next.through);
+        }
+    }
+    let mut expected = vec![b"first".to_vec()];
+    expected.extend(keys.iter().map(|key| key.to_vec()));
+    expected.push(b"last".to_vec());
+    assert!(told == expected, "each change once, in order");
+    assert!(read < 4 * CHANGES as usize, "{read} changes were read");
+}
+
 /// Who has left does not have gigabytes read for it.
 #[test]
 fn nothing_is_read_for_a_watcher_that_has_gone() {
@@ -594,7 +657,7 @@ fn nothing_is_read_for_a_watcher_that_has_gone() {
     watched.restart(&disk, 0);
     let watcher = watched.store.watch(DatabaseId::DEFAULT, Some(0), false);
     let watcher = watcher.expect("the log reaches back");
-    let mut reading = watcher.read_log(None).expect("the log reaches back");
+    let mut reading = watcher.read_log(None, 0).expect("the log reaches back");
     assert_eq!(
         read_piece(&mut reading, 1000)
             .expect("it can be read")

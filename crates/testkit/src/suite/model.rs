@@ -235,6 +235,7 @@ impl Model {
                     Expiry::None => 0,
                     Expiry::Keep => kept_ms,
                     Expiry::AfterMs(ms) => now_ms + ms,
+                    Expiry::AtMs(ms) => ms,
                 };
                 (
                     OperationStatus::Done,
@@ -348,7 +349,7 @@ fn needs_nothing(operation: &Operation<'_>) -> bool {
         operation,
         Operation::Put {
             condition: Condition::None,
-            expiry: Expiry::None | Expiry::AfterMs(_),
+            expiry: Expiry::None | Expiry::AfterMs(_) | Expiry::AtMs(_),
             want_previous: false,
             ..
         }

@@ -365,9 +365,10 @@ impl Round {
     }
 
     fn expiry(&mut self) -> Expiry {
-        match self.random.below(4) {
+        match self.random.below(6) {
             0 => Expiry::Keep,
             1 => Expiry::AfterMs(self.random.below(80) as u64),
+            2 => Expiry::AtMs(self.random.pick(&[0, 1, 1_000, 1_050, 1_200])),
             _ => Expiry::None,
         }
     }

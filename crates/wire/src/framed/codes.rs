@@ -90,47 +90,9 @@ pub fn srpc_status(error_code: i32) -> u8 {
     }
 }
 
-/// Returns the code of gRPC of a call that ended with this error code of baidu_std.
-pub fn code_of_error(error_code: i32) -> Code {
-    match error_code {
-        0 => Code::Ok,
-        ENOSERVICE | ENOMETHOD => Code::Unimplemented,
-        EREQUEST => Code::InvalidArgument,
-        ERPCAUTH => Code::Unauthenticated,
-        EPERM => Code::PermissionDenied,
-        ERPCTIMEDOUT => Code::DeadlineExceeded,
-        ELOGOFF => Code::Unavailable,
-        ELIMIT => Code::ResourceExhausted,
-        EEXIST => Code::AlreadyExists,
-        ECANCELED => Code::Cancelled,
-        _ => Code::Internal,
-    }
-}
-
-/// Returns the code of gRPC of a call that ended with this status of SRPC.
-pub fn code_of_srpc_status(status: i32) -> Code {
-    match u8::try_from(status) {
-        Ok(srpc::OK) => Code::Ok,
-        Ok(srpc::SERVICE_NOT_FOUND | srpc::METHOD_NOT_FOUND) => Code::Unimplemented,
-        Ok(srpc::META_ERROR..=srpc::REQUEST_DESERIALIZE_ERROR) => Code::InvalidArgument,
-        Ok(srpc::PROCESS_TERMINATED) => Code::Unavailable,
-        _ => Code::Internal,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn codes_survive_the_way_there_and_back_or_are_internal_errors() {
-        for &code in Code::ALL {
-            let back = code_of_error(error_code(code, true));
-            assert!(back == code || back == Code::Internal, "{code}");
-        }
-        let busy = code_of_error(error_code(Code::Unavailable, false));
-        assert_eq!(busy, Code::ResourceExhausted);
-    }
 
     #[test]
     fn statuses_of_srpc_are_those_of_its_table() {

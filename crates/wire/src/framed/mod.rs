@@ -73,18 +73,8 @@ impl Protocol {
         }
     }
 
-    /// Appends a header.
-    ///
-    /// # Panics
-    /// Never for frames below 4 GiB; the lengths of longer ones are cut.
-    pub fn write_header(self, header: FrameHeader, out: &mut Vec<u8>) {
-        let start = out.len();
-        out.extend_from_slice(&[0; srpc::HEADER_BYTES][..self.header_bytes()]);
-        self.fill_header(header, &mut out[start..]);
-    }
-
     /// Writes a header to where it has room: so many bytes as [`Protocol::header_bytes`] says, of
-    /// which those that are always 0 are already.
+    /// which those that are always 0 are already. Lengths beyond 4 GiB are cut.
     #[inline]
     pub(crate) fn fill_header(self, header: FrameHeader, out: &mut [u8]) {
         let FrameHeader {
@@ -125,6 +115,22 @@ pub enum BadHeader {
 mod tests {
     use super::*;
 
+    /// Returns a frame.
+    pub(super) fn frame(protocol: Protocol, meta: &[u8], body: &[u8]) -> Vec<u8> {
+        let header = FrameHeader {
+            meta_bytes: meta.len(),
+            body_bytes: body.len(),
+        };
+        [&header_of(protocol, header)[..], meta, body].concat()
+    }
+
+    /// Returns the bytes of a header.
+    pub(super) fn header_of(protocol: Protocol, header: FrameHeader) -> Vec<u8> {
+        let mut out = vec![0; protocol.header_bytes()];
+        protocol.fill_header(header, &mut out);
+        out
+    }
+
     /// Bytes from hexadecimal digits; spaces are for the reader.
     pub(super) fn hex(digits: &str) -> Vec<u8> {
         let digits: Vec<u8> = digits.bytes().filter(u8::is_ascii_hexdigit).collect();
@@ -143,9 +149,7 @@ mod tests {
                     meta_bytes,
                     body_bytes,
                 };
-                let mut out = Vec::new();
-                protocol.write_header(header, &mut out);
-                assert_eq!(out.len(), protocol.header_bytes());
+                let mut out = header_of(protocol, header);
                 assert_eq!(protocol.read_header(&out), Ok(header));
                 out[3] ^= 1;
                 assert_eq!(protocol.read_header(&out), Err(BadHeader::Magic));

@@ -6,8 +6,8 @@ mod corpus;
 
 use client_corpus::{ClientConversation, fuzz_framed_client};
 use corpus::{Conversation, Echo, fuzz_framed, talk};
-use testkit::{OnFailure, Random};
-use wire::framed::{FrameHeader, Protocol};
+use testkit::{OnFailure, Random, frames};
+use wire::framed::Protocol;
 
 /// Metadata of a request: names, and what else a client may say.
 fn meta(random: &mut Random, protocol: Protocol) -> Vec<u8> {
@@ -64,13 +64,7 @@ fn frames_with(
             _ => random.below(60_usize),
         };
         let body = random.bytes(body_bytes + 1, |random| random.below(256_u16) as u8);
-        let header = FrameHeader {
-            meta_bytes: meta.len(),
-            body_bytes: body.len(),
-        };
-        protocol.write_header(header, &mut bytes);
-        bytes.extend(meta);
-        bytes.extend(body);
+        bytes.extend(frames::framed(protocol, &meta, &body));
     }
     for _ in 0..damages {
         let at = match random.once_in(2) {

@@ -9,9 +9,10 @@ use super::single::{Pending, SingleRequest};
 use super::target::target;
 use super::wait::{self, Waiter};
 use super::{Package, TkrzwActions, TkrzwStep};
-use crate::actions::{CallClock, DatabaseAccess, Responses, Wakeups};
+use crate::actions::{CallClock, DatabaseAccess, ResponseMemory, Responses, Wakeups};
 use crate::call::Shared;
 use crate::keyvalue;
+use crate::limits::LARGE_ANSWER_BYTES;
 use crate::method::Method;
 use crate::rights::Right;
 use crate::status::Status;
@@ -26,6 +27,11 @@ pub(super) struct Exchange {
     database: DatabaseId,
     pending: Pending,
     waiter: Option<Waiter>,
+    /// What the value in its response may take, which is set aside for each try; 0 if that is
+    /// little.
+    answer_bytes: usize,
+    /// It was woken, and there was no memory for another try.
+    awaits_memory: bool,
 }
 
 impl Exchange {
@@ -42,14 +48,12 @@ impl Exchange {
             actions.respond(|out| RequestResult::READ_ONLY.encode(out));
             return Ok(None);
         }
-        let value_bytes = shared
-            .store
-            .limits(target.id)
-            .unwrap_or_default()
-            .value_bytes;
-        // Whoever waits would keep it from others for as long as it waits.
-        let takes_memory = request.get_actual && request.retry_wait <= 0.0;
-        if takes_memory && !actions.room_for_answer(value_bytes) {
+        let limits = shared.store.limits(target.id).unwrap_or_default();
+        let answer_bytes = match request.get_actual && limits.value_bytes > LARGE_ANSWER_BYTES {
+            true => limits.value_bytes,
+            false => 0,
+        };
+        if answer_bytes > 0 && !actions.room_for_answer(answer_bytes) {
             return Ok(None);
         }
         let topic = WaitTopic::Record(target.id, request.key.into());
@@ -64,6 +68,8 @@ impl Exchange {
             database: target.id,
             pending,
             waiter,
+            answer_bytes,
+            awaits_memory: false,
         }))))
     }
 
@@ -72,7 +78,7 @@ impl Exchange {
         &mut self,
         outcome: &CommitOutcome<'_>,
         shared: &Shared,
-        actions: &mut (impl Responses + Wakeups + CallClock),
+        actions: &mut (impl Responses + ResponseMemory + Wakeups + CallClock),
     ) {
         let answer = match self.pending.answer(outcome) {
             Ok(answer) => answer,
@@ -80,7 +86,8 @@ impl Exchange {
         };
         if let Some(waiter) = self.waiter.as_mut().filter(|_| answer.is_infeasible()) {
             match waiter.sleep(shared, actions) {
-                Ok(true) => return,
+                // Else it would keep memory from others for as long as it waits.
+                Ok(true) => return actions.reserve(0),
                 Ok(false) => {}
                 Err(status) => return actions.finish(status),
             }
@@ -101,19 +108,39 @@ impl Exchange {
         }
     }
 
-    /// Tries again.
+    /// Tries again, if the call waits for that.
     pub(super) fn woken(
         &mut self,
         shared: &Shared,
-        actions: &mut (impl DatabaseAccess + Responses + Wakeups + CallClock),
+        actions: &mut (impl DatabaseAccess + Responses + ResponseMemory + Wakeups + CallClock),
     ) {
         let is_asleep = self.waiter.as_mut().is_some_and(Waiter::wake);
-        if !is_asleep {
+        if !is_asleep && !self.awaits_memory {
             return;
         }
         if shared.health.is_stopping() {
             return actions.finish(wait::stopping());
         }
+        self.retry(actions);
+    }
+
+    /// Tries again with the memory that there may be now.
+    pub(super) fn writable(
+        &mut self,
+        actions: &mut (impl DatabaseAccess + Responses + ResponseMemory),
+    ) {
+        if self.awaits_memory {
+            self.retry(actions);
+        }
+    }
+
+    fn retry(&mut self, actions: &mut (impl DatabaseAccess + Responses + ResponseMemory)) {
+        self.awaits_memory = self.answer_bytes > 0 && !actions.can_send_large(self.answer_bytes);
+        if self.awaits_memory {
+            // `writable` follows.
+            return;
+        }
+        actions.reserve(self.answer_bytes);
         let submitted = match self.request() {
             Ok(request) => submit(&request, self.database, actions),
             Err(status) => Err(status),

@@ -200,21 +200,27 @@ impl Iterate {
             },
             Op::JumpLower if request.jump_inclusive => below(Bound::Included(key)),
             Op::JumpLower => below(Bound::Excluded(key)),
-            _ => match &self.position {
-                None => return Ok(Begun::Done(RequestResult::NOT_FOUND)),
-                Some(position) => from(position),
-            },
+            Op::Next | Op::Previous | Op::Get | Op::Set | Op::Remove | Op::Step => {
+                match &self.position {
+                    None => return Ok(Begun::Done(RequestResult::NOT_FOUND)),
+                    Some(position) => from(position),
+                }
+            }
         };
         let direction = match operation {
             Op::Last | Op::JumpLower => Direction::Backward,
-            _ => Direction::Forward,
+            // Previous looks at its record first.
+            Op::None | Op::First | Op::Jump | Op::JumpUpper | Op::Next | Op::Previous => {
+                Direction::Forward
+            }
+            Op::Get | Op::Set | Op::Remove | Op::Step => Direction::Forward,
         };
         let walk = Walk::new(self.database, &range, direction).of_entries(1);
         Ok(Begun::Seek(Box::new(Iteration {
             operation,
-            walk: match operation {
-                Op::Get | Op::Step => walk,
-                _ => walk.keys_only(),
+            walk: match matches!(operation, Op::Get | Op::Step) {
+                true => walk,
+                false => walk.keys_only(),
             },
             given: request.value.to_vec(),
             omit_key: request.omit_key,
@@ -310,7 +316,9 @@ impl Iterate {
                 iteration.current = entry.key.to_vec();
                 return iteration.write(self.method, self.database, actions);
             }
-            _ => return self.end_at(Some(entry.key.to_vec()), actions),
+            Op::None | Op::First | Op::Last | Op::Jump | Op::JumpLower | Op::JumpUpper => {
+                return self.end_at(Some(entry.key.to_vec()), actions);
+            }
         }
         self.rest(actions);
     }
@@ -354,9 +362,9 @@ impl Iterate {
             return iteration.ask(actions);
         }
         let current = std::mem::take(&mut iteration.current);
-        let position = match iteration.operation {
-            Op::Remove => behind(&current),
-            _ => current,
+        let position = match iteration.operation == Op::Remove {
+            true => behind(&current),
+            false => current,
         };
         self.end_at(Some(position), actions);
     }
@@ -377,9 +385,9 @@ impl Iteration {
     ) {
         let key = &self.current[..];
         let mut commit = actions.write(database, Mode::Independent);
-        let pushed = commit.push(&match self.operation {
-            Op::Set => put(key, &self.given, Condition::Present),
-            _ => delete(key, Condition::Present),
+        let pushed = commit.push(&match self.operation == Op::Set {
+            true => put(key, &self.given, Condition::Present),
+            false => delete(key, Condition::Present),
         });
         match pushed {
             Ok(()) => commit.submit(),

@@ -124,11 +124,12 @@ pub(super) fn respond(
             let words = "disabled update logging";
             Err(Status::new(Code::FailedPrecondition, words))
         }
-        _ => {
+        M::TkrzwChangeMaster | M::TkrzwBeforeChangeMaster => {
             let _: ChangeMasterRequest<'_> = decode(method, bytes)?;
             let words = "this server follows no other, and ChangeMaster is not served";
             Err(Status::unimplemented(words))
         }
+        _ => Err(Status::unimplemented(method.path())),
     }
 }
 
@@ -204,9 +205,11 @@ impl Synchronize {
             (true, true, _) => NO_BACKUP,
             // A write is answered when it is where these say.
             (_, _, Durability::Volatile | Durability::Synced) => RequestResult::SUCCESS,
-            _ if !request.hard => RequestResult::SUCCESS,
+            (_, _, Durability::Written | Durability::Interval { .. }) if !request.hard => {
+                RequestResult::SUCCESS
+            }
             (_, _, Durability::Written) => NEVER_SYNCED,
-            _ => {
+            (_, _, Durability::Interval { .. }) => {
                 let log = shared.store.log_statistics().unwrap_or_default();
                 let mut waiting = Synchronize {
                     sequence: log.written_sequence,

@@ -94,9 +94,9 @@ enum Package {
 
 impl Package {
     fn of(method: Method) -> Package {
-        match method.service() {
-            Service::TkrzwBefore => Package::Before,
-            _ => Package::Present,
+        match method.service() == Service::TkrzwBefore {
+            true => Package::Before,
+            false => Package::Present,
         }
     }
 }
@@ -174,7 +174,15 @@ impl PlanReads for TkrzwCall {
             TkrzwStep::Count(call) => call.plan_reads(plan),
             TkrzwStep::Search(call) => call.plan_reads(plan),
             TkrzwStep::Iterate(call) => call.plan_reads(plan),
-            _ => debug_assert!(false, "nothing was to be read"),
+            TkrzwStep::Expecting
+            | TkrzwStep::Write(_)
+            | TkrzwStep::Exchange(_)
+            | TkrzwStep::MultiWrite(_)
+            | TkrzwStep::Rekey(_)
+            | TkrzwStep::Synchronize(_)
+            | TkrzwStep::Stream(_) => {
+                debug_assert!(false, "nothing was to be read");
+            }
         }
     }
 
@@ -185,7 +193,15 @@ impl PlanReads for TkrzwCall {
             | TkrzwStep::Search(_)
             | TkrzwStep::Iterate(_) => true,
             TkrzwStep::Count(call) => call.reads_in_order(),
-            _ => false,
+            TkrzwStep::Expecting
+            | TkrzwStep::Get(_)
+            | TkrzwStep::Write(_)
+            | TkrzwStep::Exchange(_)
+            | TkrzwStep::GetMulti(_)
+            | TkrzwStep::MultiWrite(_)
+            | TkrzwStep::Rekey(_)
+            | TkrzwStep::Synchronize(_)
+            | TkrzwStep::Stream(_) => false,
         }
     }
 }
@@ -197,7 +213,19 @@ impl<A: TkrzwActions> CallSteps<A> for TkrzwCall {
             TkrzwStep::Stream(stream) => return stream.message(bytes, last, shared, actions),
             TkrzwStep::Iterate(iterate) => return iterate.message(bytes, last, shared, actions),
             TkrzwStep::Expecting => {}
-            _ => return actions.finish(status::second_request(self.method.path())),
+            TkrzwStep::Get(_)
+            | TkrzwStep::Write(_)
+            | TkrzwStep::Exchange(_)
+            | TkrzwStep::GetMulti(_)
+            | TkrzwStep::MultiWrite(_)
+            | TkrzwStep::Rekey(_)
+            | TkrzwStep::Push(_)
+            | TkrzwStep::Pop(_)
+            | TkrzwStep::Count(_)
+            | TkrzwStep::Search(_)
+            | TkrzwStep::Synchronize(_) => {
+                return actions.finish(status::second_request(self.method.path()));
+            }
         }
         match begin(self.method, bytes, shared, actions) {
             Ok(Some(step)) => self.step = step,
@@ -212,7 +240,17 @@ impl<A: TkrzwActions> CallSteps<A> for TkrzwCall {
             TkrzwStep::Expecting => actions.finish(status::no_request(self.method.path())),
             TkrzwStep::Stream(stream) => stream.half_closed(actions),
             TkrzwStep::Iterate(iterate) => iterate.half_closed(actions),
-            _ => {}
+            TkrzwStep::Get(_)
+            | TkrzwStep::Write(_)
+            | TkrzwStep::Exchange(_)
+            | TkrzwStep::GetMulti(_)
+            | TkrzwStep::MultiWrite(_)
+            | TkrzwStep::Rekey(_)
+            | TkrzwStep::Push(_)
+            | TkrzwStep::Pop(_)
+            | TkrzwStep::Count(_)
+            | TkrzwStep::Search(_)
+            | TkrzwStep::Synchronize(_) => {}
         }
     }
 
@@ -226,7 +264,15 @@ impl<A: TkrzwActions> CallSteps<A> for TkrzwCall {
             TkrzwStep::Count(call) => call.read(shown, actions),
             TkrzwStep::Search(call) => call.read(shown, shared, actions),
             TkrzwStep::Iterate(call) => call.read(shown, shared, actions),
-            _ => return debug_assert!(false, "nothing was to be read"),
+            TkrzwStep::Expecting
+            | TkrzwStep::Write(_)
+            | TkrzwStep::Exchange(_)
+            | TkrzwStep::MultiWrite(_)
+            | TkrzwStep::Rekey(_)
+            | TkrzwStep::Synchronize(_)
+            | TkrzwStep::Stream(_) => {
+                return debug_assert!(false, "nothing was to be read");
+            }
         };
         if let Err(NotFetched) = read {
             debug_assert!(false, "a call plans all that it looks at");
@@ -245,16 +291,33 @@ impl<A: TkrzwActions> CallSteps<A> for TkrzwCall {
             TkrzwStep::Pop(call) => call.committed(outcome, actions),
             TkrzwStep::Stream(call) => call.committed(outcome, actions),
             TkrzwStep::Iterate(call) => call.committed(outcome, actions),
-            _ => debug_assert!(false, "nothing was submitted"),
+            TkrzwStep::Expecting
+            | TkrzwStep::Get(_)
+            | TkrzwStep::GetMulti(_)
+            | TkrzwStep::Count(_)
+            | TkrzwStep::Search(_)
+            | TkrzwStep::Synchronize(_) => {
+                debug_assert!(false, "nothing was submitted");
+            }
         }
     }
 
     fn writable(&mut self, _shared: &Shared, actions: &mut A) {
         match &mut self.step {
-            TkrzwStep::GetMulti(call) => call.ask(actions),
+            TkrzwStep::Exchange(call) => call.writable(actions),
+            TkrzwStep::GetMulti(call) => call.writable(actions),
             TkrzwStep::Stream(call) => call.go_on(actions),
             TkrzwStep::Iterate(call) => call.go_on(actions),
-            _ => {}
+            TkrzwStep::Expecting
+            | TkrzwStep::Get(_)
+            | TkrzwStep::Write(_)
+            | TkrzwStep::MultiWrite(_)
+            | TkrzwStep::Rekey(_)
+            | TkrzwStep::Push(_)
+            | TkrzwStep::Pop(_)
+            | TkrzwStep::Count(_)
+            | TkrzwStep::Search(_)
+            | TkrzwStep::Synchronize(_) => {}
         }
     }
 
@@ -262,12 +325,18 @@ impl<A: TkrzwActions> CallSteps<A> for TkrzwCall {
         match &mut self.step {
             TkrzwStep::Exchange(call) => call.woken(shared, actions),
             TkrzwStep::Pop(call) => call.woken(shared, actions),
+            TkrzwStep::GetMulti(call) => call.woken(actions),
             TkrzwStep::MultiWrite(call) => call.woken(shared, actions),
             TkrzwStep::Search(call) => call.woken(shared, actions),
             TkrzwStep::Stream(call) => call.woken(actions),
             TkrzwStep::Iterate(call) => call.woken(actions),
             TkrzwStep::Synchronize(call) => call.go_on(shared, actions),
-            _ => {}
+            TkrzwStep::Expecting
+            | TkrzwStep::Get(_)
+            | TkrzwStep::Write(_)
+            | TkrzwStep::Rekey(_)
+            | TkrzwStep::Push(_)
+            | TkrzwStep::Count(_) => {}
         }
     }
 }
@@ -318,6 +387,20 @@ fn begin(
         M::TkrzwInspect | M::TkrzwBeforeInspect => {
             inspect::respond(method, bytes, shared, actions).map(|()| None)
         }
-        _ => maintain::respond(method, bytes, shared, actions).map(|()| None),
+        M::TkrzwEcho
+        | M::TkrzwBeforeEcho
+        | M::TkrzwGetFileSize
+        | M::TkrzwBeforeGetFileSize
+        | M::TkrzwShouldBeRebuilt
+        | M::TkrzwBeforeShouldBeRebuilt
+        | M::TkrzwRebuild
+        | M::TkrzwBeforeRebuild
+        | M::TkrzwReplicate
+        | M::TkrzwBeforeReplicate
+        | M::TkrzwChangeMaster
+        | M::TkrzwBeforeChangeMaster => {
+            maintain::respond(method, bytes, shared, actions).map(|()| None)
+        }
+        _ => Err(Status::unimplemented(method.path())),
     }
 }

@@ -135,7 +135,10 @@ impl MultiWrite {
                 let request: ClearRequest = decode(method, bytes)?;
                 begin_clear(method, &request, shared, actions)
             }
-            _ => begin_exchange(method, bytes, shared, actions),
+            M::TkrzwCompareExchangeMulti | M::TkrzwBeforeCompareExchangeMulti => {
+                begin_exchange(method, bytes, shared, actions)
+            }
+            _ => Err(Status::unimplemented(method.path())),
         }
     }
 
@@ -211,7 +214,11 @@ impl MultiWrite {
             {
                 RequestResult::INFEASIBLE
             }
-            _ => RequestResult::SUCCESS,
+            MultiKind::Set
+            | MultiKind::Remove
+            | MultiKind::Append
+            | MultiKind::CompareExchange
+            | MultiKind::Clear => RequestResult::SUCCESS,
         })
     }
 }
@@ -260,7 +267,7 @@ impl<D: AsRef<[u8]>> Writing<D> {
     fn operations(&self) -> usize {
         match self.kind {
             MultiKind::Append => append_operations(self.delimiter.as_ref()),
-            _ => 1,
+            MultiKind::Set | MultiKind::Remove | MultiKind::CompareExchange | MultiKind::Clear => 1,
         }
     }
 
@@ -273,8 +280,13 @@ impl<D: AsRef<[u8]>> Writing<D> {
         match self.kind {
             MultiKind::Append => push_append((key, value), self.delimiter.as_ref(), commit),
             MultiKind::Remove => commit.push(&delete(key, Condition::Present)),
-            _ if self.overwrite => commit.push(&put(key, value, Condition::None)),
-            _ => commit.push(&put(key, value, Condition::Absent)),
+            MultiKind::Set | MultiKind::CompareExchange | MultiKind::Clear => {
+                let condition = match self.overwrite {
+                    true => Condition::None,
+                    false => Condition::Absent,
+                };
+                commit.push(&put(key, value, condition))
+            }
         }
     }
 }

@@ -116,7 +116,7 @@ impl KeyPattern {
                 let fit = texts.iter().filter(|text| text.fits(key)).count();
                 texts.len() + (key.len() + 1).saturating_mul(fit)
             }
-            _ => key.len() + 1,
+            KeyPattern::Ends(_) | KeyPattern::Regex(_) | KeyPattern::Any => key.len() + 1,
         }
     }
 }

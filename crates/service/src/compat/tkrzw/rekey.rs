@@ -2,15 +2,17 @@
 //!
 //! The store has no operation that moves a value from key to key, so it is read, and both records
 //! are changed in one commit if the old one still is what was read. Whoever is overtaken tries
-//! again.
+//! again. The record keeps its expiry, which only calls of `pelton.v1` can have given to it.
 
 use api::tkrzw::RekeyRequest;
-use store::{CommitOutcome, Condition, DatabaseId, Decision, List, Mode, Operation, Value};
+use store::{
+    CommitOutcome, Condition, DatabaseId, Decision, Expiry, KeyState, List, Mode, Operation, Value,
+};
 
 use super::decode::decode;
 use super::pop::too_many_tries;
 use super::result::RequestResult;
-use super::single::{delete, put};
+use super::single::delete;
 use super::target::target;
 use super::{TkrzwActions, TkrzwStep};
 use crate::actions::{DatabaseAccess, Responses};
@@ -105,8 +107,7 @@ impl Rekey {
             }));
         }
         self.step = RekeyStep::Writing;
-        let condition = Condition::VersionIs(old.version);
-        submit(&request, self.database, (condition, value), actions)?;
+        submit(&request, self.database, (old, value), actions)?;
         Ok(None)
     }
 
@@ -143,7 +144,7 @@ fn read(database: DatabaseId, key: &[u8], actions: &mut impl DatabaseAccess) -> 
 fn submit(
     request: &RekeyRequest<'_>,
     database: DatabaseId,
-    (condition, value): (Condition<'_>, Value<'_>),
+    (read, value): (KeyState, Value<'_>),
     actions: &mut impl DatabaseAccess,
 ) -> Result<(), Status> {
     let (old, new) = (request.old_key, request.new_key);
@@ -153,13 +154,20 @@ fn submit(
         let pushed = commit.push(operation);
         pushed.map_err(|error| keyvalue::push_error(METHOD, error))
     };
-    let key = old;
+    let (key, condition) = (old, Condition::VersionIs(read.version));
     push(List::Compares, &Operation::Compare { key, condition })?;
     if !request.overwrite {
         let (key, condition) = (new, Condition::Absent);
         push(List::Compares, &Operation::Compare { key, condition })?;
     }
-    push(List::Then, &put(new, value.bytes(), Condition::None))?;
+    let put = Operation::Put {
+        key: new,
+        value: value.bytes(),
+        condition: Condition::None,
+        expiry: Expiry::AtMs(read.expires_ms),
+        want_previous: false,
+    };
+    push(List::Then, &put)?;
     if !request.copying {
         push(List::Then, &delete(old, Condition::None))?;
     }

@@ -74,9 +74,10 @@ pub(super) fn begin(
         M::TkrzwIncrement | M::TkrzwBeforeIncrement => {
             SingleRequest::Increment(decode(method, bytes)?)
         }
-        _ => {
+        M::TkrzwBeforeCompareExchange => {
             SingleRequest::CompareExchange(present_fields(&decode(method, bytes)?), Package::Before)
         }
+        _ => return Err(Status::unimplemented(method.path())),
     };
     let target = target(request.dbm_index(), Right::Write, shared, actions)?;
     if shared.settings.tkrzw.is_read_only && request.may_write() {
@@ -192,7 +193,7 @@ impl<'a> SingleRequest<'a> {
             SingleRequest::Get(_) => false,
             SingleRequest::Increment(request) => request.increment != NO_INCREMENT,
             SingleRequest::CompareExchange(request, _) => !request.desire_no_update,
-            _ => true,
+            SingleRequest::Set(_) | SingleRequest::Remove(_) | SingleRequest::Append(_) => true,
         }
     }
 
@@ -201,7 +202,10 @@ impl<'a> SingleRequest<'a> {
         match self {
             SingleRequest::Get(request) => !request.omit_value,
             SingleRequest::CompareExchange(request, _) => request.get_actual,
-            _ => false,
+            SingleRequest::Set(_)
+            | SingleRequest::Remove(_)
+            | SingleRequest::Append(_)
+            | SingleRequest::Increment(_) => false,
         }
     }
 

@@ -112,6 +112,13 @@ impl SortedRecords {
         Some((part(request, &next.key), part(request, &next.value)))
     }
 
+    /// Takes out the next record, once all are in runs, and returns its key.
+    pub(super) fn take_key(&mut self) -> Option<Bytes> {
+        self.peek()?;
+        self.pass();
+        self.passed.clone()
+    }
+
     /// Takes out the record that was peeked at.
     pub(super) fn pass(&mut self) {
         self.next = None;

@@ -36,8 +36,10 @@ pub(super) struct Stream {
     idle: IdleTimer,
     /// What came and is not answered, in the order sent.
     waiting: VecDeque<Streamed>,
-    /// Of those that are with the committer.
+    /// Bytes of the requests that are with the committer.
     request_bytes: usize,
+    /// Bytes of the responses in `waiting`: what those may have that are not known yet, and what
+    /// the others have.
     answer_bytes: usize,
     /// The caller sends nothing more.
     is_half_closed: bool,
@@ -101,13 +103,19 @@ impl Stream {
             });
             // Without memory for its response, the message comes once more.
             let Some(streamed) = taken else { return };
+            if let Streamed::Ready(response) = &streamed {
+                self.answer_bytes += response.len();
+            }
             self.waiting.push_back(streamed);
         }
         self.is_half_closed = last;
         self.go_on(actions);
     }
 
-    pub(super) fn half_closed(&mut self, actions: &mut (impl Responses + SendRoom + RequestFlow)) {
+    pub(super) fn half_closed(
+        &mut self,
+        actions: &mut (impl Responses + SendRoom + ResponseMemory + RequestFlow),
+    ) {
         self.is_half_closed = true;
         self.go_on(actions);
     }
@@ -213,7 +221,7 @@ impl Stream {
     ) {
         let is_its_own = |streamed: &Streamed| match streamed {
             Streamed::Pending(operation) => operation.database == outcome.database,
-            _ => false,
+            Streamed::Ready(_) | Streamed::Silent | Streamed::Broken(_) => false,
         };
         let place = self.waiting.iter().position(is_its_own);
         let Some(streamed) = place.and_then(|place| self.waiting.get_mut(place)) else {
@@ -224,9 +232,6 @@ impl Stream {
         };
         self.request_bytes -= operation.request_bytes;
         self.answer_bytes -= operation.answer_bytes;
-        // What a commit holds is given back when something is sent, and here nothing may be: so
-        // from now on what is left counts.
-        actions.reserve(self.request_bytes + self.answer_bytes);
         let answer = match operation.pending.answer(outcome) {
             Ok(answer) => answer,
             Err(status) => {
@@ -243,14 +248,21 @@ impl Stream {
                 self.waiting.pop_front();
                 send(operation.pending, &answer, actions);
             }
-            _ => *streamed = Streamed::Ready(encoded(operation.pending, &answer)),
+            _ => {
+                let response = encoded(operation.pending, &answer);
+                self.answer_bytes += response.len();
+                *streamed = Streamed::Ready(response);
+            }
         }
         self.go_on(actions);
     }
 
     /// Sends all responses that wait for nothing, ends the call if that was all, and holds the
     /// caller if too much is under way.
-    pub(super) fn go_on(&mut self, actions: &mut (impl Responses + SendRoom + RequestFlow)) {
+    pub(super) fn go_on(
+        &mut self,
+        actions: &mut (impl Responses + SendRoom + ResponseMemory + RequestFlow),
+    ) {
         while let Some(next) = self.waiting.pop_front() {
             match next {
                 Streamed::Pending(_) => {
@@ -258,6 +270,7 @@ impl Stream {
                     break;
                 }
                 Streamed::Ready(response) => {
+                    self.answer_bytes -= response.len();
                     actions.message(|out| out.extend_from_slice(&response));
                 }
                 Streamed::Silent => {}
@@ -267,6 +280,9 @@ impl Stream {
         if self.is_half_closed && self.waiting.is_empty() {
             return actions.finish(Status::OK);
         }
+        // Room for one response replaces that for those before, and what is sent gives all of it
+        // back: so all that is under way is set aside anew.
+        actions.reserve(self.request_bytes + self.answer_bytes);
         let is_full = self.is_broken
             || self.waiting.len() >= TKRZW_STREAM_REQUESTS
             || self.request_bytes >= TKRZW_STREAM_BYTES
@@ -285,7 +301,11 @@ impl Stream {
 fn right_of(request: &SingleRequest<'_>) -> Right {
     match request {
         SingleRequest::Get(_) => Right::Read,
-        _ => Right::Write,
+        SingleRequest::Set(_)
+        | SingleRequest::Remove(_)
+        | SingleRequest::Append(_)
+        | SingleRequest::CompareExchange(..)
+        | SingleRequest::Increment(_) => Right::Write,
     }
 }
 

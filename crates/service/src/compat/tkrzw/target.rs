@@ -31,9 +31,9 @@ pub(super) fn target<'a>(
     let database = named(index, shared)?;
     let found =
         keyvalue::find_database_of_drop_in((DropIn::Tkrzw, right), &database.name, shared, actions);
-    let id = found.map_err(|status| match status.code() {
-        Code::NotFound => no_database(&database.name),
-        _ => status,
+    let id = found.map_err(|status| match status.code() == Code::NotFound {
+        true => no_database(&database.name),
+        false => status,
     })?;
     Ok(Target { id, database })
 }

@@ -16,7 +16,7 @@ thread_local! {
 }
 
 /// Runs a test once more, with reads from trees.
-fn on_disk(test: impl FnOnce()) {
+pub(crate) fn on_disk(test: impl FnOnce()) {
     ON_DISK.set(true);
     test();
     ON_DISK.set(false);

@@ -11,6 +11,8 @@ mod statuses;
 mod transacts;
 mod watch;
 
+pub(crate) use fetched::on_disk;
+
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -143,6 +145,8 @@ pub(crate) struct Ended {
     begins: usize,
     /// For how much memory it asked before it sent something large, each time.
     claims: Vec<usize>,
+    /// What was set aside for its next message, each time that this changed.
+    reserved: Vec<usize>,
     /// How often it asked for its view once more, when there is memory.
     reads_again: usize,
     /// Bytes that it shared with the database instead of copying them.
@@ -160,6 +164,16 @@ impl Ended {
     /// How often it asked for its view once more, and how many bytes it shared with the database.
     pub(crate) fn shares(&self) -> (usize, usize) {
         (self.reads_again, self.shared_bytes)
+    }
+
+    /// What was set aside for its next message, each time that this changed.
+    pub(crate) fn reserved(&self) -> &[usize] {
+        &self.reserved
+    }
+
+    /// For how much memory it asked before it sent something large, each time.
+    pub(crate) fn claims(&self) -> &[usize] {
+        &self.claims
     }
 
     /// Ticks in which it was waited for.
@@ -225,6 +239,11 @@ impl Bench {
         self.memory.message_bytes = message_bytes;
     }
 
+    /// Has the next calls told so many times that there is no memory for a large message.
+    pub(crate) fn refuse_memory(&mut self, refusals: usize) {
+        self.memory.refusals = refusals;
+    }
+
     /// Makes a call with one request, and serves it to its end.
     pub(crate) fn call(&mut self, method: Method, request: &[u8]) -> Ended {
         self.steps(method, |call, shared, room| {
@@ -280,12 +299,18 @@ impl Bench {
             } else if std::mem::take(&mut room.wants_step) {
                 call.woken(shared, &mut room);
             } else if !room.batch.is_empty() {
+                room.let_others_write(&shared.store);
                 drop(committer.run(room.batch, &mut Now(room.now_ms), outcomes));
-                for outcome in outcomes.iter() {
+                let mut decided: Vec<_> = outcomes.iter().collect();
+                if room.default_is_last {
+                    decided.sort_by_key(|outcome| outcome.database == DatabaseId::DEFAULT);
+                }
+                for outcome in decided {
                     call.committed(&outcome, shared, &mut room);
                 }
             } else if let Some(at_ns) = room.wake_at_ns.take() {
                 room.now_ns = at_ns.max(room.now_ns);
+                room.let_others_write(&shared.store);
                 call.woken(shared, &mut room);
             } else {
                 let was_refused = std::mem::take(&mut room.was_refused);
@@ -316,6 +341,8 @@ pub(crate) struct Room<'a> {
     wants_step: bool,
     /// What is set aside for the next message.
     reserved_bytes: usize,
+    /// The same, each time that it changed.
+    reserved: Vec<usize>,
     /// For how much it was asked last, before a message was taken up.
     asked_bytes: usize,
     memory: Memory,
@@ -331,7 +358,14 @@ pub(crate) struct Room<'a> {
     identity: Option<Identity>,
     /// What the caller sends whenever it is not held.
     messages_to_come: VecDeque<Vec<u8>>,
+    /// Outcomes of the default database come behind those of others, as if it alone had a log.
+    pub(crate) default_is_last: bool,
+    /// What others write before the next commit is decided, or before the call is woken.
+    others: VecDeque<Box<AddWrites>>,
 }
+
+/// Adds writes to a batch.
+type AddWrites = dyn FnOnce(&mut WriteBatch);
 
 impl<'a> Room<'a> {
     /// What came of the call, which has its status.
@@ -348,6 +382,7 @@ impl<'a> Room<'a> {
             held: self.held,
             begins: self.begins,
             claims: self.claims,
+            reserved: self.reserved,
             reads_again: self.reads_again,
             shared_bytes: self.shared_bytes,
         }
@@ -368,6 +403,7 @@ impl<'a> Room<'a> {
             wake_at_ns: None,
             wants_step: false,
             reserved_bytes: 0,
+            reserved: Vec::new(),
             asked_bytes: 0,
             memory: PLENTY,
             was_refused: false,
@@ -379,6 +415,20 @@ impl<'a> Room<'a> {
             shared_bytes: 0,
             identity: None,
             messages_to_come: VecDeque::new(),
+            default_is_last: false,
+            others: VecDeque::new(),
+        }
+    }
+
+    /// Has others write before the next commit is decided, or before the call is woken; each time
+    /// one of them.
+    pub(crate) fn others_write(&mut self, add: impl FnOnce(&mut WriteBatch) + 'static) {
+        self.others.push_back(Box::new(add));
+    }
+
+    fn let_others_write(&mut self, store: &Store) {
+        if let Some(add) = self.others.pop_front() {
+            change(store, add);
         }
     }
 
@@ -451,7 +501,7 @@ impl Responses for Room<'_> {
         let mut out = b"earlier".to_vec();
         encode(&mut out);
         self.messages.push(out.split_off(7));
-        self.reserved_bytes = 0;
+        self.reserve(0);
         self.room = self.room.saturating_sub(1);
     }
 
@@ -529,6 +579,9 @@ impl ResponseMemory for Room<'_> {
     fn room_for_answer(&mut self, bytes: usize) -> bool {
         self.asked_bytes = bytes;
         self.puts_back |= !self.has_room;
+        if self.has_room {
+            self.reserve(bytes);
+        }
         self.has_room
     }
 
@@ -547,6 +600,9 @@ impl ResponseMemory for Room<'_> {
     }
 
     fn reserve(&mut self, bytes: usize) {
+        if self.reserved_bytes != bytes {
+            self.reserved.push(bytes);
+        }
         self.reserved_bytes = bytes;
     }
 

@@ -522,6 +522,11 @@ fn a_second_request_ends_the_call() {
 
 /// Five commits of a store that is opened anew, so that none of them is in memory.
 fn logged() -> (Store, Vec<u64>) {
+    let keys = [b"a", b"b", b"c", b"d", b"e"];
+    logged_commits(&keys.map(|key| vec![put(key, &[7; 50_000])]))
+}
+
+fn logged_commits(commits: &[Vec<Operation<'_>>]) -> (Store, Vec<u64>) {
     let disk = testkit::simulated_disk(1);
     let id = LogId {
         history: 1,
@@ -537,9 +542,11 @@ fn logged() -> (Store, Vec<u64>) {
     let (store, mut rounds) = open();
     let mailbox = rounds.register(Box::new(|| ()));
     let mut batch = store.write_batch();
-    for key in [b"a", b"b", b"c", b"d", b"e"] {
+    for operations in commits {
         let mut commit = batch.begin(0, DatabaseId::DEFAULT, Mode::Atomic);
-        commit.push(&put(key, &[7; 50_000])).expect("it fits");
+        for operation in operations {
+            commit.push(operation).expect("it fits");
+        }
         commit.submit();
     }
     mailbox.submit(&mut batch);
@@ -606,6 +613,62 @@ fn what_memory_does_not_have_is_read_from_the_log_and_not_kept_for_a_peer_that_d
     assert_eq!(told, sequences);
     // What follows comes from memory; here nothing does.
     assert_eq!(watched.wake(), []);
+}
+
+/// Also where the rest of a commit is read in pieces, and a heartbeat comes between two of them.
+#[test]
+fn the_parts_of_a_commit_that_is_read_from_the_log_are_told_once_each() {
+    let keys: Vec<_> = (0..7).map(|n| vec![b'a' + n; 60_000]).collect();
+    let large = keys.iter().map(|key| put(key, b"value")).collect();
+    let commits = [vec![put(b"small", b"")], large, vec![put(b"z", b"")]];
+    for piece_bytes in [1, 70_000, 1_000_000] {
+        // The last part may turn out to be empty.
+        for end in [&b""[..], b"d"] {
+            let (store, sequences) = logged_commits(&commits);
+            let shared = Shared { store, ..shared() };
+            let mut watched = Watched {
+                fake: Fake::new(Method::Watch, &shared),
+                shared,
+            };
+            watched.ask(WatchRequest {
+                keys: Some(Keys::Range(KeyRange { start: b"", end })),
+                max_answer_bytes: WATCH_MESSAGE_BYTES_MIN as u64,
+                ..at(b"")
+            });
+            watched.go_on();
+            let (mut told, mut heartbeats) = (Vec::new(), 0);
+            // One message at a time, so that what is left is read once more.
+            watched.fake.actions.room = 10;
+            while let Some((mut reading, _)) = watched.fake.actions.log_reading.take() {
+                watched.fake.actions.now_ns += WATCH_HEARTBEAT_MS * 1_000_000;
+                watched.fake.actions.sends_left = 1;
+                heartbeats += watched.wake().len();
+                let read = reading.run(piece_bytes, usize::MAX);
+                watched.fake.actions.sends_left = 1;
+                watched.fake.log_read(reading, read, &watched.shared);
+                told.extend(watched.go_on());
+                watched.fake.actions.sends_left = 1;
+                watched.fake.writable(&watched.shared);
+                told.extend(watched.go_on());
+            }
+            assert!(heartbeats > 1, "{heartbeats}");
+            let commits = told.iter().flat_map(|response| &response.commits);
+            let of_large = commits.filter(|commit| commit.0 == sequences[1]);
+            let parts: Vec<_> = of_large.collect();
+            let last = parts.last().expect("there is one");
+            assert!(!last.2 && parts.iter().rev().skip(1).all(|part| part.2));
+            let found = parts
+                .iter()
+                .flat_map(|part| &part.1)
+                .map(|change| &change.1);
+            let wanted = if end.is_empty() {
+                &keys[..]
+            } else {
+                &keys[..3]
+            };
+            assert!(found.eq(wanted));
+        }
+    }
 }
 
 #[test]

@@ -136,8 +136,10 @@ fn put_clears_the_expiry_or_keeps_it(make: Make<'_>) {
         put_expiring(b"key", b"4", Expiry::None),
         put_expiring(b"key", b"5", Expiry::Keep),
         put_expiring(b"new", b"6", Expiry::Keep),
+        put_expiring(b"key", b"7", Expiry::AtMs(1030)),
+        put_expiring(b"key", b"8", Expiry::AtMs(0)),
     ];
-    let expected = [1010, 1010, 1020, 0, 0, 0];
+    let expected = [1010, 1010, 1020, 0, 0, 0, 1030, 0];
     // In one commit, and in one for each.
     let outcome = bench.commit(Mode::Atomic, &operations);
     assert_eq!(

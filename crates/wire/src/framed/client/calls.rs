@@ -95,8 +95,8 @@ impl Calls {
         true
     }
 
-    /// Returns the call that began first of those in the slab: the one of a protocol that has one
-    /// at a time.
+    /// Returns the call in the slab of a protocol that has one at a time; of several, the one in the
+    /// lowest place.
     pub(super) fn only(&self) -> Option<StreamKey> {
         self.keys().next()
     }

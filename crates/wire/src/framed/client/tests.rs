@@ -1,8 +1,8 @@
 //! Frames as real servers send them, and what becomes of the calls.
 
 use super::*;
-use crate::framed::tests::hex;
-use crate::framed::{FrameHeader, StatusMeaning, baidu_std, checksum, srpc};
+use crate::framed::tests::{frame, hex};
+use crate::framed::{StatusMeaning, baidu_std, checksum, srpc};
 use crate::grpc::{Metadata, compression};
 use crate::limits;
 
@@ -83,18 +83,6 @@ const ECHO: CallHead<'static> = CallHead {
     gzip: false,
     attachment: b"",
 };
-
-fn frame(protocol: Protocol, meta: &[u8], body: &[u8]) -> Vec<u8> {
-    let header = FrameHeader {
-        meta_bytes: meta.len(),
-        body_bytes: body.len(),
-    };
-    let mut out = Vec::new();
-    protocol.write_header(header, &mut out);
-    out.extend_from_slice(meta);
-    out.extend_from_slice(body);
-    out
-}
 
 /// A response of baidu_std with these metadata.
 fn response(meta: &baidu_std::RpcMeta<'_>, body: &[u8]) -> Vec<u8> {

@@ -281,7 +281,8 @@ impl ServerConnection {
             || (self.has_waiting && self.has_capacity())
     }
 
-    /// Returns whether no call runs, no response waits, and nothing of a frame has come.
+    /// Returns whether no call runs, none has a response that waits, and nothing of a frame has
+    /// come. Refusals of requests that never became calls may wait.
     pub fn is_idle(&self) -> bool {
         matches!(self.incoming, Incoming::Between) && self.streams.len() == 0
     }

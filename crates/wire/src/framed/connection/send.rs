@@ -322,11 +322,8 @@ impl ServerConnection {
     }
 
     fn enqueue(&mut self, stream: Option<StreamKey>, frame: Outbound, out: &mut Vec<u8>) {
-        if let Some(stream) = stream {
-            self.streams.release_claims(stream);
-            if let Some(found) = self.streams.get_mut(stream) {
-                found.is_unsent = true;
-            }
+        if let Some(found) = stream.and_then(|stream| self.streams.get_mut(stream)) {
+            found.is_unsent = true;
         }
         self.queued_refusals += usize::from(stream.is_none());
         self.unsent_bytes += frame.bytes();

@@ -165,15 +165,6 @@ impl Streams {
         sum.kept = sum.kept - before.kept + after.kept;
     }
 
-    /// Gives back what a call has claimed.
-    #[inline]
-    pub(super) fn release_claims(&mut self, key: StreamKey) {
-        let has_some = |stream: &Stream| stream.claims != Claims::default();
-        if self.get(key).is_some_and(has_some) {
-            self.set_claims(key, |claims| *claims = Claims::default());
-        }
-    }
-
     /// The layer above has made its last call. The place is free when nothing waits.
     #[inline]
     pub(super) fn end_work(&mut self, key: StreamKey) {

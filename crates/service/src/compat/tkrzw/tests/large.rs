@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::call::CallSteps;
+use crate::keyvalue::tests::on_disk;
 use crate::limits::{
-    TKRZW_IDLE_MS, TKRZW_RUN_RECORDS, TKRZW_SEARCHES_AT_ONCE, TKRZW_SLICE_BYTES,
-    TKRZW_SLICE_OPERATIONS, TKRZW_SLICES_UNDER_WAY,
+    TKRZW_IDLE_MS, TKRZW_READ_SLICE_BYTES, TKRZW_READ_SLICE_KEYS, TKRZW_RUN_RECORDS,
+    TKRZW_SEARCHES_AT_ONCE, TKRZW_SLICE_BYTES, TKRZW_SLICE_OPERATIONS, TKRZW_SLICES_UNDER_WAY,
 };
 use api::tkrzw::*;
 
@@ -93,6 +94,85 @@ fn a_large_request_waits_for_the_slices_of_others() {
     });
     assert_eq!(code_of(ended.answer()), 0);
     assert_eq!(places.taken(), 0);
+}
+
+/// Keys that are there, others between them that are not, and some of both twice.
+fn many_keys_are_read() {
+    let mut bench = bench();
+    let mut random = Random::new(1);
+    let count = 3 * TKRZW_READ_SLICE_KEYS as u32;
+    let records: Vec<_> = (0..count)
+        .map(|number| (number.to_be_bytes().to_vec(), vec![number as u8; 3]))
+        .collect();
+    bench.call(M::TkrzwSetMulti, &set_multi(&records, true));
+    let mut keys: Vec<_> = records.iter().map(|(key, _)| &key[..]).collect();
+    let missing: Vec<_> = (0..count)
+        .map(|number| [&number.to_be_bytes()[..], b"x"].concat())
+        .collect();
+    keys.extend(missing.iter().map(|key| &key[..]));
+    keys.extend_from_within(..keys.len() / 2);
+    for place in (1..keys.len()).rev() {
+        keys.swap(place, random.below(place as u64 + 1) as usize);
+    }
+    for (keys, code) in [
+        (&keys, 7),
+        (&records.iter().map(|(key, _)| &key[..]).collect(), 0),
+    ] {
+        let request = encoded(&GetMultiRequest {
+            dbm_index: 0,
+            keys: keys[..].into(),
+        });
+        let ended = bench.call(M::TkrzwGetMulti, &request);
+        let response = GetMultiResponse::decode(ended.answer()).expect("it is sound");
+        assert_eq!(response.status.expect("there is one").code, code);
+        let found = response.records.iter().map(|one| one.expect("sound"));
+        let found = found.map(|one| (one.first.to_vec(), one.second.to_vec()));
+        assert!(found.eq(records.iter().cloned()));
+        // Each step has so many keys at most.
+        let distinct = if code == 0 { count } else { 2 * count } as usize;
+        let (runs, slices) = (
+            keys.len().div_ceil(TKRZW_RUN_RECORDS),
+            distinct / TKRZW_READ_SLICE_KEYS,
+        );
+        assert_eq!(ended.took_ticks(), runs + slices);
+        // What is set aside before anything is done is given back bit by bit.
+        let reserved = ended.reserved();
+        assert!(
+            reserved.is_sorted_by(|one, next| one > next),
+            "{reserved:?}"
+        );
+        assert_eq!((reserved.len(), reserved.last()), (1 + slices, Some(&0)));
+    }
+}
+
+#[test]
+fn a_large_request_is_read_in_slices() {
+    many_keys_are_read();
+    on_disk(many_keys_are_read);
+}
+
+#[test]
+fn large_values_end_a_slice() {
+    let mut bench = bench();
+    let value = vec![7; store::limits::SHARED_VALUE_BYTES - 1];
+    let count = TKRZW_READ_SLICE_KEYS as u32 + 1;
+    let records: Vec<_> = (0..count)
+        .map(|number| (number.to_be_bytes().to_vec(), value.clone()))
+        .collect();
+    bench.call(M::TkrzwSetMulti, &set_multi(&records, true));
+    let keys: Vec<_> = records.iter().map(|(key, _)| &key[..]).collect();
+    let request = encoded(&GetMultiRequest {
+        dbm_index: 0,
+        keys: keys[..].into(),
+    });
+    let ended = bench.call(M::TkrzwGetMulti, &request);
+    let response = GetMultiResponse::decode(ended.answer()).expect("it is sound");
+    assert_eq!(response.records.iter().count(), records.len());
+    let slices = TKRZW_READ_SLICE_KEYS * value.len() / TKRZW_READ_SLICE_BYTES + 1;
+    assert_eq!(
+        (ended.took_ticks(), ended.shares()),
+        (1 + slices + 1, (0, 0))
+    );
 }
 
 #[test]

@@ -161,6 +161,37 @@ fn several_records_are_read_in_order_and_each_once() {
     }
 }
 
+/// Also of so many that a sort which is not stable would move them.
+#[test]
+fn of_many_records_with_one_key_the_first_is_written() {
+    let values: Vec<_> = (0..200_u8).map(|number| [number]).collect();
+    let records: Vec<_> = values
+        .iter()
+        .map(|value| pair([b"a", &b"b"[..], b"c"][usize::from(value[0] % 3)], value))
+        .collect();
+    assert!(records.len() < crate::limits::TKRZW_SLICE_OPERATIONS);
+    let mut bench = bench();
+    for method in [M::TkrzwSetMulti, M::TkrzwAppendMulti] {
+        bench.code(M::TkrzwClear, &ClearRequest::default());
+        let request = SetMultiRequest {
+            dbm_index: 0,
+            records: records[..].into(),
+            overwrite: true,
+        };
+        let append = AppendMultiRequest {
+            records: records[..].into(),
+            ..AppendMultiRequest::default()
+        };
+        let code = match method {
+            M::TkrzwSetMulti => bench.code(method, &request),
+            _ => bench.code(method, &append),
+        };
+        assert_eq!(code, 0);
+        let found = [&b"a"[..], b"b", b"c"].map(|key| bench.value(key));
+        assert_eq!(found, [0, 1, 2].map(|number| Some(vec![number])));
+    }
+}
+
 #[test]
 fn of_several_records_with_one_key_the_first_is_written() {
     let mut bench = bench();
@@ -456,6 +487,34 @@ fn a_record_gets_another_key() {
         assert_eq!(bench.value(b"new").is_some(), copying || !overwrite);
         assert_eq!(rekey(&mut bench, b"there", b"there"), code);
         assert_eq!(bench.value(b"there"), Some(value.to_vec()));
+    }
+}
+
+/// Only calls of `pelton.v1` give one.
+#[test]
+fn a_record_keeps_its_expiry_under_another_key() {
+    for copying in [false, true] {
+        let mut bench = bench();
+        let put = api::keyvalue::PutRequest {
+            key: b"old",
+            value: b"v",
+            expiry: Some(api::keyvalue::Expiry::TimeToLiveMs(500)),
+            ..api::keyvalue::PutRequest::default()
+        };
+        bench.call(M::Put, &encoded(&put)).answer();
+        bench.now_ms += 100;
+        let rekey = RekeyRequest {
+            old_key: b"old",
+            new_key: b"new",
+            copying,
+            ..RekeyRequest::default()
+        };
+        assert_eq!(bench.code(M::TkrzwRekey, &rekey), 0);
+        bench.now_ms += 399;
+        assert_eq!(bench.value(b"new"), Some(b"v".to_vec()));
+        assert_eq!(bench.value(b"old").is_some(), copying);
+        bench.now_ms += 1;
+        assert_eq!(bench.value(b"new"), None);
     }
 }
 

@@ -209,6 +209,77 @@ fn a_stream_of_the_older_package_has_its_own_exchange() {
     assert_eq!(bench.value(b"k"), Some(b"new".to_vec()));
 }
 
+/// Outcomes of a database without a log come before those of one with a log that were asked for
+/// earlier.
+#[test]
+fn an_outcome_of_one_database_is_not_that_of_an_earlier_request_to_another() {
+    let mut bench = bench();
+    let of = |dbm_index, key: &'static [u8]| R::Remove(RemoveRequest { dbm_index, key });
+    let to = |dbm_index, value: &'static [u8]| {
+        R::Set(SetRequest {
+            dbm_index,
+            key: b"k",
+            value,
+            overwrite: false,
+        })
+    };
+    let messages = [
+        message(to(0, b"logged"), false),
+        message(of(UNORDERED, b"missing"), false),
+        message(to(0, b"again"), false),
+        message(to(UNORDERED, b"volatile"), true),
+        message(of(UNORDERED, b"k"), false),
+        message(get(b"k"), false),
+    ];
+    let ended = bench.steps(M::TkrzwStream, |_, _, room| {
+        room.default_is_last = true;
+        room.send_in_turn(messages);
+    });
+    let expected = [
+        ("set", 0),
+        ("remove", 7),
+        ("set", 10),
+        ("remove", 0),
+        ("get", 0),
+    ];
+    assert_eq!(kinds(&ended.messages), expected);
+    assert_eq!(bench.value(b"k"), Some(b"logged".to_vec()));
+}
+
+/// Room for one response replaces that for those before, and each response that is sent gives all
+/// of it back.
+#[test]
+fn memory_for_each_response_of_a_stream_is_set_aside_until_it_is_sent() {
+    let mut bench = bench();
+    let database = |name: &str| TkrzwDatabase {
+        name: name.into(),
+        path: "".into(),
+        class: DatabaseClass::Baby,
+    };
+    bench.shared.settings.tkrzw.databases = Box::new([database("small")]);
+    let value_bytes = 100;
+    let request = message(get(b"k"), false);
+    let under_way = |count: usize| count * (value_bytes + request.len());
+    let ended = bench.talk(M::TkrzwStream, vec![request.clone(); 3]);
+    assert_eq!(kinds(&ended.messages), [("get", 7); 3]);
+    let expected = [
+        // Room for one more response, then what is under way with it.
+        value_bytes,
+        under_way(1),
+        value_bytes,
+        under_way(2),
+        value_bytes,
+        under_way(3),
+        // What is sent gives back all.
+        0,
+        under_way(2),
+        0,
+        under_way(1),
+        0,
+    ];
+    assert_eq!(ended.reserved(), expected);
+}
+
 /// More messages than may be under way: the caller is held, and goes on.
 #[test]
 fn a_long_stream_is_held_and_goes_on() {

@@ -94,6 +94,61 @@ fn a_pop_may_leave_out_key_and_value() {
     }
 }
 
+/// The record that it has passed has changed, or one has come before it: it begins anew.
+#[test]
+fn a_pop_that_was_overtaken_or_woken_looks_from_the_beginning() {
+    fn put(key: &'static [u8], value: &'static [u8]) -> impl FnOnce(&mut store::WriteBatch) {
+        move |batch| {
+            let mode = store::Mode::Independent;
+            let mut commit = batch.begin(0, DatabaseId::DEFAULT, mode);
+            let pushed = commit.push(&super::super::single::put(
+                key,
+                value,
+                store::Condition::None,
+            ));
+            assert_eq!(pushed, Ok(()));
+            commit.submit();
+        }
+    }
+    let popped = |ended: Ended| {
+        let response = PopFirstResponse::decode(ended.answer()).expect("it is sound");
+        (response.key.to_vec(), response.value.to_vec())
+    };
+    for times in 1..3 {
+        let mut bench = bench();
+        bench.set(b"b", b"before");
+        bench.set(b"c", b"later");
+        let request = encoded(&PopFirstRequest::default());
+        let ended = bench.steps(M::TkrzwPopFirst, |call, shared, room| {
+            for _ in 0..times {
+                room.others_write(put(b"b", b"changed"));
+            }
+            room.bring(call, &request, true, shared);
+        });
+        assert_eq!(popped(ended), (b"b".to_vec(), b"changed".to_vec()));
+        let request = encoded(&PopFirstRequest {
+            retry_wait: 100.0,
+            ..PopFirstRequest::default()
+        });
+        assert_eq!(bench.pop().2, b"later");
+        let ended = bench.steps(M::TkrzwPopFirst, |call, shared, room| {
+            for _ in 1..times {
+                room.others_write(|batch| {
+                    // Something else, of which it is not told.
+                    let mode = store::Mode::Independent;
+                    let mut commit = batch.begin(0, DatabaseId::DEFAULT, mode);
+                    assert_eq!(commit.push(&store::Operation::Clear), Ok(()));
+                    commit.submit();
+                });
+            }
+            room.others_write(put(b"a", b"new"));
+            room.bring(call, &request, true, shared);
+        });
+        assert_eq!(popped(ended), (b"a".to_vec(), b"new".to_vec()));
+        assert_eq!(bench.shared.settings.tkrzw.state.claims.len(), 0);
+    }
+}
+
 /// A record that others are about to remove is left to them, and afterwards free again.
 #[test]
 fn a_pop_passes_over_what_others_have_claimed() {
@@ -146,6 +201,53 @@ fn a_call_waits_as_long_as_it_says_and_looks_again_now_and_then() {
             ..PopFirstRequest::default()
         });
         assert_eq!(bench.call(M::TkrzwPopFirst, &request).waited_ns, 0);
+    }
+}
+
+/// Whether it waits for long, for a moment or, whatever it says, not at all.
+#[test]
+fn each_try_of_an_exchange_takes_memory_for_the_value_that_it_returns() {
+    for seconds in [0.0, -1.0, f64::NAN, 1e-9, 12.0, f64::INFINITY] {
+        for refusals in [0, 2] {
+            let mut bench = bench();
+            bench.set(b"k", b"actual");
+            bench.refuse_memory(refusals);
+            let request = encoded(&CompareExchangeRequest {
+                key: b"k",
+                expected_existence: false,
+                get_actual: true,
+                retry_wait: seconds,
+                ..CompareExchangeRequest::default()
+            });
+            // `bring` has the request put back once, before anything is done.
+            let ended = match seconds.is_infinite() {
+                false => bench.call(M::TkrzwCompareExchange, &request),
+                true => bench.steps(M::TkrzwCompareExchange, |call, shared, room| {
+                    room.bring(call, &request, true, shared);
+                    shared.health.stop();
+                }),
+            };
+            let most = store::DatabaseLimits::default().value_bytes;
+            let tries = match seconds {
+                12.0 => 4,
+                1e-9 => 2,
+                _ => 1,
+            };
+            let mut tried: Vec<_> = [most, 0].repeat(tries);
+            if seconds.is_infinite() {
+                // It ended before it gave anything back.
+                tried.pop();
+            }
+            assert_eq!(ended.reserved(), tried, "{seconds}");
+            if seconds.is_infinite() {
+                assert_eq!(ended.status.code(), Code::Unavailable);
+                continue;
+            }
+            let again = if tries > 1 { refusals + tries - 1 } else { 0 };
+            assert_eq!(ended.claims(), vec![most; again], "{seconds}");
+            let response = CompareExchangeResponse::decode(ended.answer()).expect("it is sound");
+            assert_eq!(response.actual, b"actual");
+        }
     }
 }
 

@@ -283,8 +283,7 @@ fn a_frame_may_be_as_large_as_the_limits_say_and_no_larger() {
                 meta_bytes,
                 body_bytes,
             };
-            let mut bytes = Vec::new();
-            protocol.write_header(header, &mut bytes);
+            let bytes = crate::framed::tests::header_of(protocol, header);
             echo.receive(&bytes);
             let found = echo.connection.close_reason().is_none();
             assert_eq!(found, is_open, "{protocol:?}, {meta_bytes}, {body_bytes}");

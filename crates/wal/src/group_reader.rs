@@ -1,5 +1,5 @@
-//! Reading the groups of a log that is in use, byte by byte as they are, up to a place where all of
-//! it is durable.
+//! Reading the groups of a log that is in use, byte by byte as they are, up to where it ended at
+//! some moment.
 
 use std::io;
 use std::sync::Arc;
