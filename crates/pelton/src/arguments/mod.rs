@@ -42,7 +42,10 @@ pub use load_services::{
 };
 pub use role::{DropRoleArguments, ListRolesArguments, RoleCommand, SetRoleArguments};
 pub use self_check::SelfCheckArguments;
-pub use serve::{CpuList, Driver, FollowAddress, LogFormat, LogLevel, ServeArguments, UnixMode};
+pub use serve::{
+    CpuList, Driver, FollowAddress, LogFormat, LogLevel, ServeArguments, SlowCallKeysArgument,
+    UnixMode,
+};
 pub use store::{
     AppendArguments, ConditionArguments, ConnectionArguments, CountArguments, DatabaseArguments,
     DeleteArguments, EchoArguments, GetArguments, IncrementArguments, KeyEncoding, LsArguments,
