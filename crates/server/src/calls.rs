@@ -288,15 +288,17 @@ impl CallTable {
         }
         if let Some(code) = effects.over {
             self.over(context, (rpc, output), id, code);
-        } else if effects != Effects::default() {
-            running.subscribed |= effects.subscribed;
-            running.commits += effects.commits;
-            if let Some(at_ns) = effects.wake_at_ns {
-                running.wake_at_ns = at_ns;
+        } else {
+            if effects != Effects::default() {
+                running.subscribed |= effects.subscribed;
+                running.commits += effects.commits;
+                if let Some(at_ns) = effects.wake_at_ns {
+                    running.wake_at_ns = at_ns;
+                }
             }
-        }
-        if self.slow.is_some() && effects.over.is_none() {
-            self.note_wait(context, rpc, id);
+            if self.slow.is_some() {
+                self.note_wait(context, rpc, id);
+            }
         }
         effects
     }

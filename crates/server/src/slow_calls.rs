@@ -2,7 +2,8 @@
 //! it should.
 //!
 //! Between two steps a call waits for one thing. Each step reads the clock, and adds the time since
-//! the last one to what the call waited for. Without a threshold nothing of this is done.
+//! the last one to what the call waited for. Without a threshold nothing of this is done: all that
+//! steps call is out of line, so that they are what they are without it.
 
 use net::PeerAddress;
 use service::request_subject::RequestSubject;
@@ -111,6 +112,8 @@ impl SlowCalls {
     }
 
     /// A call begins in a slot.
+    #[cold]
+    #[inline(never)]
     pub fn begin(&mut self, slot: u32, now_ns: u64) {
         let slot = slot as usize;
         if slot >= self.tracked.len() {
@@ -131,6 +134,8 @@ impl SlowCalls {
 
     /// The request of a call is taken up, the last byte of which was read at `arrived_ns`. It may
     /// be put back, and taken up again.
+    #[cold]
+    #[inline(never)]
     pub fn request(
         &mut self,
         slot: u32,
@@ -165,6 +170,8 @@ impl SlowCalls {
     }
 
     /// A step of a call begins.
+    #[cold]
+    #[inline(never)]
     pub fn step_begins(&mut self, slot: u32, now_ns: u64) {
         if let Some(call) = self.call(slot) {
             call.account(now_ns);
@@ -172,6 +179,8 @@ impl SlowCalls {
     }
 
     /// From now on a call waits.
+    #[cold]
+    #[inline(never)]
     pub fn waits(&mut self, slot: u32, cause: WaitCause, now_ns: u64) {
         if let Some(call) = self.call(slot) {
             call.since_ns = now_ns;
@@ -187,6 +196,8 @@ impl SlowCalls {
     }
 
     /// The commit of a call has its outcome, for which it waited for a sync.
+    #[cold]
+    #[inline(never)]
     pub fn synced(&mut self, slot: u32, sync_ns: u64) {
         if let Some(call) = self.call(slot) {
             call.sync_ns = sync_ns;
@@ -194,6 +205,8 @@ impl SlowCalls {
     }
 
     /// A call has ended: logs it if it was slow, and keeps it in view if its answer waits.
+    #[cold]
+    #[inline(never)]
     pub fn ended(
         &mut self,
         slot: u32,
