@@ -102,6 +102,17 @@ def test_every_file_has_its_checksum():
         assert hashlib.sha256((DIST / name).read_bytes()).hexdigest() == digest, name
 
 
+def test_the_page_about_installing_names_files_that_are_there():
+    page = (ROOT / "docs/install.md").read_text()
+    named = set(re.findall(r"\bdist/(pelton[\w.-]+)", page))
+    named |= set(re.findall(r"`(pelton-[\w.-]+json)`", page))
+    is_of_other_machine = {"amd64": "aarch64|arm64", "arm64": "x86_64|amd64"}[IS_NATIVE]
+    here = {name for name in named if not re.search(is_of_other_machine, name)}
+    assert len(named) >= 5
+    assert here - {file.name for file in DIST.iterdir()} == set()
+    run("sha256sum", "--check", "--ignore-missing", "SHA256SUMS", cwd=DIST)
+
+
 def programs():
     """The program of each archive, by the archive's name."""
     for archive in DIST.glob("*-linux-*.tar.gz"):

@@ -89,6 +89,7 @@ pelton log inspect restored --records @
 pelton log verify restored @
 pelton database drop e @
 pelton database drop e @
+pelton self-check --data . @
 """
 
 
@@ -169,7 +170,7 @@ def test_fields_of_json_are_those_of_the_page(binary, tmp_path):
 def test_every_command_with_json_is_on_the_page(binary):
     page = described()
     help_text = (pathlib.Path(__file__).parent / "help.txt").read_text()
-    pattern = r"^\$ (pelton [a-z ]+?) --help\n(.*?)(?=^\$ |\Z)"
+    pattern = r"^\$ (pelton [a-z -]+?) --help\n(.*?)(?=^\$ |\Z)"
     sections = re.findall(pattern, help_text, re.MULTILINE | re.DOTALL)
     flag = re.compile(r"^\s+--output <FORMAT>", re.MULTILINE)
     takes_json = {name for name, text in sections if flag.search(text)}

@@ -21,8 +21,8 @@ static IS_HUNG_UP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 pub enum Exit {
     /// Done.
     Done = 0,
-    /// A miss: what the command is about is not there, a condition is not met, or a server is not
-    /// ready.
+    /// A miss: what the command is about is not there, a condition is not met, a server is not
+    /// ready, or the machine has a problem.
     Miss = 1,
     /// A flag, a variable or the configuration file is wrong.
     Usage = 2,

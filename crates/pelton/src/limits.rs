@@ -235,3 +235,46 @@ pub const IMPORT_NOTE_MS: u64 = 1_000;
 
 /// Bytes of such a file that are read: more than the longest key takes.
 pub const IMPORT_NOTE_BYTES: u64 = 1 << 20;
+
+/// Writes with a sync each by which `pelton self-check` measures a device: enough for a median.
+pub const CHECK_SYNCS: usize = 64;
+
+/// Bytes of each of these writes: a small group of the log.
+pub const CHECK_WRITE_BYTES: usize = 4_096;
+
+/// How long it measures, in milliseconds: a slow device is known after fewer writes.
+pub const CHECK_SYNCS_MS: u64 = 2_000;
+
+/// How long it waits for a device that does not come back from a write or a sync, in milliseconds.
+pub const CHECK_DEVICE_WAIT_MS: u64 = 10_000;
+
+/// Bytes that it reads of a file of the system: the longest of them has some thousand. Stops a file
+/// that is none of the system's, as in a container that somebody else has furnished.
+pub const CHECK_FILE_BYTES: u64 = 65_536;
+
+/// Readings of the clock that it compares with each other.
+pub const CHECK_CLOCK_READINGS: usize = 1_000;
+
+/// From this median of a sync on it says so, in microseconds: each write with one in flight waits
+/// as long. Disks that turn have 8 ms and more, flash memory with or without a battery 20 µs to
+/// some ms.
+pub const CHECK_SLOW_SYNC_US: u64 = 5_000;
+
+/// From this longest sync on it says so, in microseconds: for as long nothing was written.
+pub const CHECK_LONGEST_SYNC_US: u64 = 500_000;
+
+/// With less free room than this it says so, in bytes: the log and a few snapshots of a small
+/// server take some hundred megabytes.
+pub const CHECK_ROOM_BYTES: u64 = 1 << 30;
+
+/// With less memory than this it says so, in bytes: a server starts in it, but has little room for
+/// data.
+pub const CHECK_MEMORY_BYTES: u64 = 256 << 20;
+
+/// With fewer hundredths of a CPU than this it says so: beside each other an event loop, the
+/// committer and the device need about one.
+pub const CHECK_CPU_PERCENT: u64 = 100;
+
+/// The oldest kernel that it takes without a word: 5.4, the oldest that distributions which are
+/// still kept up came with.
+pub const CHECK_KERNEL: (u32, u32) = (5, 4);

@@ -17,6 +17,9 @@ use repeated::Repeated;
 /// their own.
 pub const AUDIT_TARGET: &str = "audit";
 
+/// The target of the lines of the slow-call log, of which the same is true.
+pub const SLOW_CALL_TARGET: &str = "slow-call";
+
 /// Changes what is logged while the server runs.
 #[derive(Clone)]
 pub struct Level(reload::Handle<Targets, Registry>);
@@ -60,9 +63,10 @@ fn filter(level: LogLevel) -> Targets {
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Trace => LevelFilter::TRACE,
     };
-    // At least what audit lines have, whatever else is left out.
+    // At least what audit lines and slow calls have, whatever else is left out.
     let of_audit = level.max(LevelFilter::INFO);
     Targets::new()
         .with_default(level)
         .with_target(AUDIT_TARGET, of_audit)
+        .with_target(SLOW_CALL_TARGET, of_audit)
 }

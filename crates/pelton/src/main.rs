@@ -18,6 +18,7 @@ mod activity;
 mod arguments;
 mod certificate;
 mod command;
+mod control_group;
 mod cpus;
 mod credentials;
 mod durability;
@@ -49,6 +50,7 @@ mod randomness;
 mod reload;
 mod report;
 mod secrets;
+mod self_check;
 mod serve;
 mod server_log;
 mod settings;
@@ -222,6 +224,7 @@ fn run(
         Command::Status(arguments) => command::status(arguments),
         Command::Log(LogCommand::Inspect(arguments)) => command::inspect_log(arguments),
         Command::Log(LogCommand::Verify(arguments)) => command::verify_log(arguments),
+        Command::SelfCheck(arguments) => command::self_check(arguments),
         Command::Proto(arguments) => command::write_proto_files(arguments),
         Command::Completions(arguments) => generate::completions(arguments.shell),
         Command::Man(arguments) => generate::man_pages(&arguments.folder),

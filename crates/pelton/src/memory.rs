@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use crate::control_group::{self, GroupVersion};
 use crate::limits::{RESOURCE_LIMIT_LEAST_BYTES, RESOURCE_LIMIT_PERCENT};
 use crate::size::Size;
 
@@ -46,15 +47,19 @@ pub fn forgo_huge_pages() {
 /// or what the machine has, whichever is least. `root` is `/` outside tests. `None` where none can
 /// be found out.
 pub fn allowed_bytes(root: &Path) -> Option<(u64, Bound)> {
-    let bounds = [
-        (machine_bytes(root), Bound::Machine),
-        (control_group_bytes(root), Bound::ControlGroup),
-        (resource_limit_bytes(root), Bound::ResourceLimit),
-    ];
-    let known = bounds
+    let known = bounds(root)
         .into_iter()
         .filter_map(|(bytes, bound)| Some((bytes?, bound)));
     known.min_by_key(|(bytes, _)| *bytes)
+}
+
+/// Returns what each bound leaves, in bytes; `None`: it bounds nothing, or cannot be found out.
+pub fn bounds(root: &Path) -> [(Option<u64>, Bound); 3] {
+    [
+        (machine_bytes(root), Bound::Machine),
+        (control_group_bytes(root), Bound::ControlGroup),
+        (resource_limit_bytes(root), Bound::ResourceLimit),
+    ]
 }
 
 /// A resource limit beyond which the kernel gives no memory, so that the process ends.
@@ -168,46 +173,26 @@ fn machine_bytes(root: &Path) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// The least limit on the way from the control group of this process up to the top: each of them
-/// binds. In a container the path of `/proc/self/cgroup` may not exist below `/sys/fs/cgroup`; then
-/// the walk up finds the container's own top.
+/// The least limit of the control groups of this process.
 fn control_group_bytes(root: &Path) -> Option<u64> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
-    groups
-        .lines()
-        .filter_map(|line| {
-            let mut parts = line.splitn(3, ':').skip(1);
-            let (controllers, path) = (parts.next()?, parts.next()?);
-            match controllers {
-                "" => Some(("sys/fs/cgroup", path, "memory.max")),
-                _ if controllers.split(',').any(|name| name == "memory") => {
-                    Some(("sys/fs/cgroup/memory", path, "memory.limit_in_bytes"))
-                }
-                _ => None,
-            }
-        })
-        .filter_map(|(mount, path, file)| least_limit(&root.join(mount), path, file))
-        .min()
-}
-
-fn least_limit(mount: &Path, path: &str, file: &str) -> Option<u64> {
-    let mut folder: PathBuf = mount.join(path.trim_start_matches('/'));
-    let mut least = None;
-    while folder.starts_with(mount) {
+    let folders = control_group::folders(root, &groups, "memory");
+    let limits = folders.into_iter().filter_map(|(version, folder)| {
+        let file = match version {
+            GroupVersion::V1 => "memory.limit_in_bytes",
+            GroupVersion::V2 => "memory.max",
+        };
         // "max" and unreadable files mean: no limit here.
-        let limit = fs::read_to_string(folder.join(file))
-            .ok()
-            .and_then(|text| text.trim().parse::<u64>().ok());
-        least = [least, limit].into_iter().flatten().min();
-        if !folder.pop() {
-            break;
-        }
-    }
-    least
+        let text = fs::read_to_string(folder.join(file)).ok()?;
+        text.trim().parse::<u64>().ok()
+    });
+    limits.min()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     /// A folder that looks like the `/` of a machine with these files.

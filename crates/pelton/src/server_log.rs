@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use net::{Notice, Notices, PeerAddress};
-use server::{AuditEvent, AuditRecord, Detail, FailedCall, audit_text};
+use server::{AuditEvent, AuditRecord, Detail, FailedCall, SlowCall, audit_text};
 use service::redact::without_tokens;
 use service::{Code, Method};
 use store::snapshot::SnapshotReport;
 use tracing::level_filters::LevelFilter;
 
-use crate::log::AUDIT_TARGET;
+use crate::log::{AUDIT_TARGET, SLOW_CALL_TARGET};
 use crate::notify::Notifier;
 
 /// Brings it into the log, and what the service manager should know to it.
@@ -97,6 +97,28 @@ impl server::Log for ServerLog {
         tracing::info!(
             "made a snapshot of {entries} entries and blobs, {file_bytes} bytes, up to sequence \
              {sequence}: {file}"
+        );
+    }
+
+    fn slow_call(&self, call: &SlowCall<'_>) {
+        let us = |ns: u64| ns / 1_000;
+        let suppressed = (call.suppressed > 0).then_some(call.suppressed);
+        tracing::info!(
+            target: SLOW_CALL_TARGET,
+            method = call.method.label(),
+            database = call.database,
+            key_bytes = call.key_bytes,
+            key_prefix = call.key_prefix,
+            peer = call.peer.to_string(),
+            status = call.code.name(),
+            took_us = us(call.took_ns),
+            queue_us = us(call.phases.queue_ns),
+            read_us = us(call.phases.read_ns),
+            commit_us = us(call.phases.commit_ns),
+            sync_us = us(call.phases.sync_ns),
+            send_us = us(call.phases.send_ns),
+            suppressed,
+            "slow call"
         );
     }
 

@@ -3,6 +3,7 @@
 mod counts;
 mod long_requests;
 mod slab;
+mod slow;
 mod unsent;
 
 use bytes::Bytes;
@@ -20,10 +21,13 @@ use crate::call_id::CallId;
 use crate::connection::RpcState;
 use crate::long_requests::LoopLongRequests;
 use crate::peer_identity::Proved;
+use crate::settings::Settings;
+use crate::slow_calls::{CallEnd, SlowCalls};
 use crate::stream::StreamHandle;
 use crate::timers::{Timer, Timers};
 use counts::CallCounts;
 use slab::Slab;
+use slow::slow_end;
 
 /// One running call: where it came from, and its state machine.
 struct Running {
@@ -69,22 +73,26 @@ pub(crate) struct CallTable {
     proofs_end_ms: u64,
     /// Connections on which answers of calls wait that have ended.
     unsent: usize,
+    /// What calls wait for; `None`: nobody wants to know.
+    slow: Option<Box<SlowCalls>>,
 }
 
 impl CallTable {
-    /// Makes an empty table, which counts in `figures`, and how long calls take if that is wanted.
+    /// Makes an empty table, which counts in `figures`, and looks at how long calls take if that is
+    /// wanted.
     pub fn new(
         figures: LoopFigures,
-        time_calls: bool,
+        settings: &Settings,
         long_requests: LoopLongRequests,
     ) -> CallTable {
         CallTable {
             calls: Slab::default(),
-            counts: CallCounts::new(figures, time_calls, long_requests),
+            counts: CallCounts::new(figures, settings.time_calls, long_requests),
             fresh: Vec::new(),
             abandoned: Vec::new(),
             proofs_end_ms: NEVER_MS,
             unsent: 0,
+            slow: (settings.slow_calls.as_ref()).map(|log| Box::new(SlowCalls::new(log.rule))),
         }
     }
 
@@ -228,6 +236,9 @@ impl CallTable {
         rpc.connection.set_token(stream, id.index + 1);
         rpc.begin_call();
         self.counts.begin(method, proved.key);
+        if let Some(slow) = &mut self.slow {
+            slow.begin(id.index, now_ns);
+        }
         id
     }
 
@@ -252,6 +263,9 @@ impl CallTable {
         let Some(running) = self.calls.get_mut(id) else {
             return Effects::default();
         };
+        if let Some(slow) = &mut self.slow {
+            slow.step_begins(id.index, context.clock.read_ns());
+        }
         let mut actions = CallStep {
             id,
             method: running.method,
@@ -274,11 +288,16 @@ impl CallTable {
         }
         if let Some(code) = effects.over {
             self.over(context, (rpc, output), id, code);
-        } else if effects != Effects::default() {
-            running.subscribed |= effects.subscribed;
-            running.commits += effects.commits;
-            if let Some(at_ns) = effects.wake_at_ns {
-                running.wake_at_ns = at_ns;
+        } else {
+            if effects != Effects::default() {
+                running.subscribed |= effects.subscribed;
+                running.commits += effects.commits;
+                if let Some(at_ns) = effects.wake_at_ns {
+                    running.wake_at_ns = at_ns;
+                }
+            }
+            if self.slow.is_some() {
+                self.note_wait(context, rpc, id);
             }
         }
         effects
@@ -301,9 +320,20 @@ impl CallTable {
         }
         self.counts.end(context, rpc, running, code);
         rpc.end_call();
-        if rpc.connection.end_call(running.stream)
-            && let Some(running) = self.calls.remove(id)
+        let is_unsent = rpc.connection.end_call(running.stream);
+        if let Some(slow) = &mut self.slow
+            && !running.is_refused()
         {
+            let unsent = is_unsent.then_some(running.stream);
+            slow_end(
+                slow,
+                context,
+                rpc,
+                id,
+                CallEnd::of(running.method, code, unsent),
+            );
+        }
+        if is_unsent && let Some(running) = self.calls.remove(id) {
             return self.note_unsent(context, rpc, output, (&running, code));
         }
         self.calls.free(id);
@@ -327,6 +357,17 @@ impl CallTable {
             // What the caller has seen, if it has seen anything.
             let code = cause.told().unwrap_or(Code::Cancelled);
             self.counts.end(context, rpc, running, code);
+            if let Some(slow) = &mut self.slow
+                && !running.is_refused()
+            {
+                slow_end(
+                    slow,
+                    context,
+                    rpc,
+                    id,
+                    CallEnd::of(running.method, code, None),
+                );
+            }
             self.calls.free(id);
         }
         rpc.connection.forget(stream);

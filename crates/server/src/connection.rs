@@ -21,6 +21,7 @@ use crate::call_id::CallId;
 use crate::limits;
 use crate::peer_identity::PeerIdentity;
 use crate::rpc_connection::RpcConnection;
+use crate::slow_calls::UnsentSlowCalls;
 use crate::stream::StreamHandle;
 use crate::tls::HTTP2;
 use crate::unsent_answers::UnsentAnswers;
@@ -77,6 +78,10 @@ pub(crate) struct RpcState {
     pub deferred_reads: DeferredReads,
     /// Answers of calls that have ended, and which wait for the peer's windows.
     pub unsent_answers: UnsentAnswers,
+    /// Those of them that the slow-call log looks at.
+    pub unsent_slow: UnsentSlowCalls,
+    /// When bytes were read from it last, in nanoseconds.
+    pub received_ns: u64,
     /// Memory for answers that calls have taken and that is not charged yet, in bytes.
     claimed_bytes: usize,
     /// A call has to try again to take some.
@@ -204,6 +209,8 @@ impl RpcState {
             running: 0,
             deferred_reads: DeferredReads::default(),
             unsent_answers: UnsentAnswers::default(),
+            unsent_slow: UnsentSlowCalls::default(),
+            received_ns: 0,
             claimed_bytes: 0,
             claim_failed: false,
             starves_since_ns: None,

@@ -49,6 +49,8 @@ mod readers;
 mod replica;
 mod rpc_connection;
 mod settings;
+mod slow_call_record;
+mod slow_calls;
 mod storage;
 mod stream;
 mod tasks;
@@ -106,6 +108,8 @@ use crate::readers::{LoopReaders, Pool, Readers};
 pub use crate::replica::Replica;
 use crate::settings::Settings;
 pub use crate::settings::{Detail, FailedCall, Log, Silent};
+use crate::slow_call_record::SlowCallLog;
+pub use crate::slow_call_record::{PhaseTimes, SlowCall, SlowCallKeys, SlowCallRule};
 use crate::storage::Opening;
 pub use crate::storage::Storage;
 use crate::tasks::{LoopTasks, StorageJobs, Tasks};
@@ -160,6 +164,9 @@ pub struct Config {
     /// Whether it is counted how long calls take ([`service::figures::Totals::took`]): a reading of
     /// the clock for each tick.
     pub time_calls: bool,
+    /// Which calls come into the slow-call log; `None`: there is none. It costs two readings of
+    /// the clock for each step of a call.
+    pub slow_calls: Option<SlowCallRule>,
 }
 
 /// Why a server could not start.
@@ -557,6 +564,7 @@ impl ServerParts {
                 drain_ms: config.loops.drain_ms,
                 log: config.log,
                 time_calls: config.time_calls,
+                slow_calls: config.slow_calls.map(SlowCallLog::new),
             }),
             shared: Arc::new(shared),
             account,

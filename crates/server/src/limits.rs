@@ -441,3 +441,18 @@ pub const AUDIT_TEXT_CHARACTERS: usize = 512;
 /// Addresses whose wrong tokens are counted, each in some 50 bytes. What more send count together,
 /// and so have their refusals delayed sooner; good tokens are never delayed.
 pub const WRONG_TOKEN_ADDRESSES: usize = 4_096;
+
+/// Lines that the slow-call log may have at once: a device that hangs makes every call slow, and
+/// the first of them say so.
+pub const SLOW_CALLS_BURST: u64 = 20;
+
+/// And one more each time so many milliseconds are over, ten a second: what is slow by the
+/// thousand must not be made slower by the log. Those left out are counted in the next line.
+pub const SLOW_CALL_INTERVAL_MS: u64 = 100;
+
+/// Bytes of a key that come into the slow-call log, if they are wanted there at all.
+pub const SLOW_CALL_KEY_BYTES: usize = 32;
+
+/// Characters of the name of a database that come into the slow-call log: callers may write there
+/// what they like.
+pub const SLOW_CALL_NAME_CHARACTERS: usize = 64;

@@ -19,6 +19,7 @@ use crate::deferred_drop::DeferredDrop;
 use crate::event_loop::{LoopHandler, LoopRole};
 use crate::readers::Readers;
 use crate::settings::{Detail, FailedCall, Log};
+use crate::slow_call_record::{SlowCall, SlowCallRule};
 use crate::tasks::{Jobs, Tasks};
 use crate::{Config, ServerParts, Storage, TimeSource, account_bytes, storage};
 
@@ -139,6 +140,20 @@ impl Log for Keep {
         self.say(format!("{path} failed, {code:?}: {message}"));
     }
 
+    fn slow_call(&self, call: &SlowCall<'_>) {
+        let SlowCall {
+            method,
+            code,
+            took_ns,
+            suppressed,
+            ..
+        } = call;
+        let (database, key) = (call.database, call.key_prefix);
+        self.say(format!(
+            "{method:?} of {database:?} {key:?} was slow, {took_ns} ns: {code:?}, {suppressed}"
+        ));
+    }
+
     fn call_ended(&self, method: Method, code: Code, took_ns: u64, _: &PeerAddress) {
         self.say(format!("{method:?} ended after {took_ns} ns: {code:?}"));
     }
@@ -199,6 +214,15 @@ impl Pair {
     /// A connection to a server for the public tests of gRPC, ready for calls.
     pub fn interop() -> Pair {
         let change = |config: &mut Config| config.services.interop = true;
+        let mut pair = Pair::with_config(None, LoopRole::Connections, change);
+        pair.accept(false);
+        pair.greet();
+        pair
+    }
+
+    /// A connection to a server with a slow-call log, ready for calls.
+    pub fn with_slow_calls(rule: SlowCallRule) -> Pair {
+        let change = |config: &mut Config| config.slow_calls = Some(rule);
         let mut pair = Pair::with_config(None, LoopRole::Connections, change);
         pair.accept(false);
         pair.greet();
@@ -530,6 +554,7 @@ pub(crate) fn config(log: Arc<dyn Log>, time: Arc<dyn TimeSource>) -> Config {
         following: None,
         data: None,
         time_calls: true,
+        slow_calls: None,
         anonymous: vec![Rights::everything()],
     }
 }

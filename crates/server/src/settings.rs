@@ -8,6 +8,7 @@ use service::{Code, Method};
 use store::snapshot::SnapshotReport;
 
 use crate::audit_record::AuditRecord;
+use crate::slow_call_record::{SlowCall, SlowCallLog};
 use crate::{Config, limits};
 
 /// Said about things worth a line in the log. The binary decides how it looks.
@@ -49,6 +50,9 @@ pub trait Log: Send + Sync {
     /// A call was refused or has failed: at [`Detail::Connections`], and always where the call
     /// itself has no other way to say so ([`Method::has_silent_callers`]).
     fn call_failed(&self, _call: &FailedCall<'_>) {}
+
+    /// A call was slow, by the rule that the server was started with.
+    fn slow_call(&self, _call: &SlowCall<'_>) {}
 
     /// A call has ended, however it did, at [`Detail::Calls`].
     fn call_ended(&self, _method: Method, _code: Code, _took_ns: u64, _peer: &PeerAddress) {}
@@ -103,6 +107,8 @@ pub(crate) struct Settings {
     pub log: Arc<dyn Log>,
     /// Whether it is counted how long calls take.
     pub time_calls: bool,
+    /// Which calls come into the slow-call log; `None`: there is none.
+    pub slow_calls: Option<SlowCallLog>,
 }
 
 impl Settings {

@@ -58,12 +58,17 @@ impl DescriptorPlan {
         threads: usize,
         listeners: usize,
     ) -> Result<(), TooFewDescriptors> {
-        let of_threads = threads.saturating_mul(DESCRIPTORS_PER_THREAD);
-        let needed = of_threads.saturating_add(listeners + DESCRIPTORS_LEAST);
+        let needed = DescriptorPlan::least(threads, listeners);
         match limit < needed {
             true => Err(TooFewDescriptors { limit, needed }),
             false => Ok(()),
         }
+    }
+
+    /// Returns with how many descriptors a server of so many threads and addresses starts.
+    pub fn least(threads: usize, listeners: usize) -> usize {
+        let of_threads = threads.saturating_mul(DESCRIPTORS_PER_THREAD);
+        of_threads.saturating_add(listeners.saturating_add(DESCRIPTORS_LEAST))
     }
 
     /// Returns the plan for this process, from its limit on descriptors (RLIMIT_NOFILE) as far as

@@ -19,6 +19,7 @@ pub struct Outcomes {
     operations: Vec<OperationResult>,
     arena: Vec<u8>,
     shared: Vec<Bytes>,
+    sync_ns: u64,
 }
 
 impl Outcomes {
@@ -60,8 +61,20 @@ impl Outcomes {
         (0..self.len()).map(|index| self.get(index))
     }
 
+    /// Returns how long the sync took that these outcomes have waited for, in nanoseconds; 0: they
+    /// have not waited for one.
+    pub fn sync_ns(&self) -> u64 {
+        self.sync_ns
+    }
+
+    /// Notes that a sync was waited for, and for how long.
+    pub(crate) fn set_sync_ns(&mut self, sync_ns: u64) {
+        self.sync_ns = sync_ns;
+    }
+
     /// Forgets all outcomes.
     pub fn clear(&mut self) {
+        self.sync_ns = 0;
         self.commits.clear();
         self.operations.clear();
         self.arena.clear();
@@ -238,6 +251,11 @@ pub struct CommitOutcome<'a> {
 }
 
 impl<'a> CommitOutcome<'a> {
+    /// Returns how long the sync took that it has waited for, in nanoseconds; 0: there was none.
+    pub fn sync_ns(&self) -> u64 {
+        self.outcomes.sync_ns()
+    }
+
     /// The outcomes of its operations, in the order pushed; in
     /// [`Mode::Transact`](crate::Mode::Transact), of those of the list that was applied. After
     /// [`Decision::Failed`], only that of the operation that failed; after [`Decision::Refused`],

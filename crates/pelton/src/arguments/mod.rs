@@ -12,6 +12,7 @@ mod number;
 mod other_tools;
 mod profile;
 mod role;
+mod self_check;
 mod serve;
 mod server_address;
 mod store;
@@ -42,7 +43,11 @@ pub use load_services::{
 };
 pub use profile::ProfileArguments;
 pub use role::{DropRoleArguments, ListRolesArguments, RoleCommand, SetRoleArguments};
-pub use serve::{CpuList, Driver, FollowAddress, LogFormat, LogLevel, ServeArguments, UnixMode};
+pub use self_check::SelfCheckArguments;
+pub use serve::{
+    CpuList, Driver, FollowAddress, LogFormat, LogLevel, ServeArguments, SlowCallKeysArgument,
+    UnixMode,
+};
 pub use store::{
     AppendArguments, ConditionArguments, ConnectionArguments, CountArguments, DatabaseArguments,
     DeleteArguments, EchoArguments, GetArguments, IncrementArguments, KeyEncoding, LsArguments,
@@ -71,8 +76,8 @@ Exit codes:
   0    done
   1    a miss: what the command is about is not there (a key, a blob, a
        database to drop or convert), or a condition was not met; the server
-       is not ready (status); calls failed, the result is void or --rate was
-       not reached (load)
+       is not ready (status); there is a problem (self-check); calls failed,
+       the result is void or --rate was not reached (load)
   2    wrong usage: a flag, a variable or the configuration file; the message
        says which, and the right form
   3    it could not be done: the server was not reached, it refused, there is
@@ -279,6 +284,13 @@ pub enum Command {
     /// Look at the log in a data folder that no server uses
     #[command(subcommand)]
     Log(LogCommand),
+
+    /// Say what this machine gives a server, and what to change
+    ///
+    /// One line for each part of it: `ok`, `note` or `problem`, what it is, its value, and what to
+    /// do. Needs no server. It looks with the limits of the shell that starts it: those of a unit
+    /// or a container are seen there only. Exit code 1: there is a problem.
+    SelfCheck(SelfCheckArguments),
 
     /// Write the .proto files of the server's API into a folder
     Proto(ProtoArguments),

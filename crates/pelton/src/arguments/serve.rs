@@ -427,6 +427,18 @@ pub struct ServeArguments {
     #[serde(default, deserialize_with = "from_text")]
     pub metrics_listen: Option<MetricsAddress>,
 
+    /// Log each call that takes as long or longer, with what it waited for [default: none]
+    ///
+    /// From the last byte of the request to when the answer was handed to the socket. Calls whose
+    /// clients send as they like, and those that watch, are left out.
+    #[arg(long, value_name = "TIME", env = "PELTON_SLOW_CALL")]
+    #[serde(default, deserialize_with = "from_text")]
+    pub slow_call: Option<Span>,
+
+    /// What of the keys of slow calls is logged [default: length]
+    #[arg(long, value_name = "WHAT", env = "PELTON_SLOW_CALL_KEYS", value_enum)]
+    pub slow_call_keys: Option<SlowCallKeysArgument>,
+
     /// How lines of the log look, on standard error [default: text]
     #[arg(long, value_name = "FORMAT", env = "PELTON_LOG_FORMAT", value_enum)]
     pub log_format: Option<LogFormat>,
@@ -502,6 +514,25 @@ pub enum LogLevel {
 impl fmt::Display for LogLevel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = self.to_possible_value().expect("no level is hidden");
+        f.write_str(value.get_name())
+    }
+}
+
+/// What of the keys of slow calls is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum SlowCallKeysArgument {
+    /// nothing
+    Off,
+    /// how long they are, since they may be personal
+    Length,
+    /// that, and the first 32 bytes
+    Prefix,
+}
+
+impl fmt::Display for SlowCallKeysArgument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.to_possible_value().expect("none is hidden");
         f.write_str(value.get_name())
     }
 }

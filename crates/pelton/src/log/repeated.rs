@@ -9,7 +9,7 @@ use tracing::callsite::Identifier;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 
-use super::AUDIT_TARGET;
+use super::{AUDIT_TARGET, SLOW_CALL_TARGET};
 use crate::limits::{
     LOG_DETAIL_LINES_PER_PERIOD, LOG_DETAIL_PERIOD_MS, LOG_LINES_PER_PERIOD, LOG_PERIOD_MS,
 };
@@ -112,7 +112,7 @@ impl LineCount {
 impl<S: Subscriber> Layer<S> for Repeated {
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
         let metadata = event.metadata();
-        if [OWN_TARGET, AUDIT_TARGET].contains(&metadata.target()) {
+        if [OWN_TARGET, AUDIT_TARGET, SLOW_CALL_TARGET].contains(&metadata.target()) {
             return true;
         }
         let allowance = Allowance::of(*metadata.level());

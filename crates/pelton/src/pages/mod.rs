@@ -80,7 +80,7 @@ code 1 has no object, is one JSON object on standard error:
 | code | meaning |
 |---|---|
 | 0 | done; a range without entries is an answer too (`scan`, `count`, `delete --prefix`) |
-| 1 | a miss: what the command is about is not there, a database to be created is there already, or a condition was not met; with `status`: the server is not ready; with `load`: calls failed, the result is void, or --rate was not reached |
+| 1 | a miss: what the command is about is not there, a database to be created is there already, or a condition was not met; with `status`: the server is not ready; with `self-check`: there is a problem; with `load`: calls failed, the result is void, or --rate was not reached |
 | 2 | wrong usage: a flag, a variable, what stands in the configuration file, or a name that no blob, database or backup can have |
 | 3 | it could not be done: the server was not reached, it refused, or a file could not be read or written; also if what the command works *with* is missing |
 | 130 | interrupted by Ctrl-C (SIGINT): every command but `serve`, for which it is the way to end, with 0. The message says how far it came, and of a write that was sent that the server may have done it all the same; `load` prints what it has measured by then |

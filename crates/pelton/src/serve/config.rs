@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use net::{Listen, LoopConfig};
 use rustix::process::{Resource, getrlimit};
-use server::{Config, Storage, TimeSource};
+use server::{Config, SlowCallKeys, SlowCallRule, Storage, TimeSource};
 use service::ServiceSettings;
 use service::settings::names::Names;
 use service::settings::simulate::Simulator;
@@ -22,6 +22,7 @@ use wal::{LogConfig, LogId};
 use super::INFO;
 use super::anonymous::{anonymous, usable_bindings};
 use super::failure::folder_failure;
+use crate::arguments::SlowCallKeysArgument;
 use crate::certificate::ServerCertificate;
 use crate::durability::Durability;
 use crate::exit::Failure;
@@ -95,6 +96,19 @@ pub(super) fn config(
         following: None,
         data: settings.folder().map(Path::to_owned),
         time_calls: settings.metrics_listen.is_some(),
+        slow_calls: slow_calls(settings),
+    })
+}
+
+fn slow_calls(settings: &Settings) -> Option<SlowCallRule> {
+    let keys = match settings.slow_call_keys {
+        SlowCallKeysArgument::Off => SlowCallKeys::Off,
+        SlowCallKeysArgument::Length => SlowCallKeys::Length,
+        SlowCallKeysArgument::Prefix => SlowCallKeys::Prefix,
+    };
+    settings.slow_call.map(|threshold| SlowCallRule {
+        threshold_ns: threshold.ms.saturating_mul(1_000_000),
+        keys,
     })
 }
 

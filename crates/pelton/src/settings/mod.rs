@@ -15,7 +15,7 @@ use net::Address;
 
 use crate::arguments::{
     ClientAuth, CpuList, Driver, FollowAddress, KindArgument, LogFormat, LogLevel, ServeArguments,
-    UnixMode,
+    SlowCallKeysArgument, UnixMode,
 };
 use crate::durability::Durability;
 use crate::limits::KEEP_LOG_BYTES;
@@ -112,6 +112,9 @@ pub struct Settings {
     pub discard_uploads: bool,
     /// `None`: no metrics are served.
     pub metrics_listen: Option<MetricsAddress>,
+    /// `None`: slow calls are not logged.
+    pub slow_call: Option<Span>,
+    pub slow_call_keys: SlowCallKeysArgument,
     pub log_format: LogFormat,
     pub log_level: LogLevel,
 }
@@ -228,11 +231,12 @@ impl Settings {
             simulate: pick!(simulate),
             discard_uploads: pick!(discard_uploads).unwrap_or(false),
             metrics_listen: pick!(metrics_listen),
+            slow_call: pick!(slow_call),
+            slow_call_keys: pick!(slow_call_keys).unwrap_or(SlowCallKeysArgument::Length),
             log_format: pick!(log_format).unwrap_or(LogFormat::Text),
             log_level: pick!(log_level).unwrap_or(LogLevel::Info),
         };
-        settings.check()?;
-        Ok(settings)
+        settings.check().map(|()| settings)
     }
 
     /// The folder for what lasts; `None`: nothing does.

@@ -30,6 +30,7 @@ impl Settings {
         let text = |value: &dyn fmt::Display| Some(format!("{:?}", value.to_string()));
         let number = |value: &dyn fmt::Display| Some(value.to_string());
         let path = |path: &Option<PathBuf>| path.as_ref().and_then(|path| text(&path.display()));
+        let server_name = optional(&self.follow_tls_server_name);
         let folder = self.folder().map(Path::display);
         let pin = (!self.pin.0.is_empty()).then_some(&self.pin);
         let listen: Vec<_> = self
@@ -60,10 +61,7 @@ impl Settings {
             ("follow-tls-ca", path(&self.follow_tls_ca)),
             ("follow-tls-cert", path(&self.follow_tls_cert)),
             ("follow-tls-key", path(&self.follow_tls_key)),
-            (
-                "follow-tls-server-name",
-                optional(&self.follow_tls_server_name),
-            ),
+            ("follow-tls-server-name", server_name),
             ("backup-root", path(&self.backup_root)),
             ("blob-quota", optional(&self.blob_quota)),
             ("keep-uploads", text(&self.keep_uploads)),
@@ -91,6 +89,8 @@ impl Settings {
             ("simulate", optional(&self.simulate)),
             ("discard-uploads", number(&self.discard_uploads)),
             ("metrics-listen", optional(&self.metrics_listen)),
+            ("slow-call", optional(&self.slow_call)),
+            ("slow-call-keys", text(&self.slow_call_keys)),
             ("log-format", text(&self.log_format)),
             ("log-level", text(&self.log_level)),
         ]

@@ -368,6 +368,9 @@ impl Handler for LoopHandler {
             return;
         }
         if let Some(state) = slot {
+            if let Some(rpc) = state.rpc() {
+                rpc.received_ns = now_ns;
+            }
             self.state.visit(state, io, now_ns);
         }
     }

@@ -57,6 +57,7 @@ impl LoopState {
         };
         let WaitingRequest { bytes, last } = request;
         rpc.stream(stream, &mut io.output).hold_request(0);
+        self.calls.note_request(&self.context, rpc, id, &bytes);
         let commits_before = self.context.batch.writes.len();
         let by_itself = (bytes.len() >= wire::limits::SHARED_MESSAGE_BYTES).then_some(&bytes);
         let again = self.step_with(

@@ -128,7 +128,7 @@ impl LoopState {
         shared.identities.wake_on_change(&parts.waker);
         let long_requests = LoopLongRequests::new(parts.long_requests, Arc::clone(&parts.waker));
         LoopState {
-            calls: CallTable::new(figures, settings.time_calls, long_requests),
+            calls: CallTable::new(figures, &settings, long_requests),
             timers: Timers::default(),
             writes: WritePath::new(store, parts.deferred_drop, parts.mailbox),
             readers: parts.readers,
@@ -255,6 +255,7 @@ impl LoopState {
             }
         }
         self.calls.forget_unsent(rpc);
+        self.calls.settle_slow(&self.context, rpc, true);
         self.context.audit.close(&mut rpc.denials, now_ns);
         debug_assert_eq!(
             rpc.running_calls(),

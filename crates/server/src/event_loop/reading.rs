@@ -114,6 +114,7 @@ impl LoopHandler {
             for read in these {
                 let calls = &mut self.state.calls;
                 calls.set_reads_from(read.call, read.database);
+                calls.note_reading(&self.state.context, read.call);
                 calls.plan_read(read.call, reads.kept(read), &mut plan);
             }
             let store = &self.state.shared.store;

@@ -332,6 +332,7 @@ impl LoopState {
         };
         let message = rpc.connection.take_message();
         let bytes = message.bytes(io.input.bytes());
+        self.calls.note_request(&self.context, rpc, id, bytes);
         if bytes.len() >= limits::LONG_REQUEST_BYTES && self.calls.has_long_request(id) {
             return self.defer_request(rpc, io, (id, stream), message, last);
         }

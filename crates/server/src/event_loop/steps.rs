@@ -130,6 +130,7 @@ impl LoopState {
         id: CallId,
         outcome: &CommitOutcome<'_>,
     ) {
+        self.calls.note_synced(id, outcome.sync_ns());
         self.calls.commit_is_over(id);
         self.step(rpc, &mut io.output, id, |call, shared, step| {
             call.committed(outcome, shared, step)

@@ -277,6 +277,9 @@ impl LoopState {
     pub(super) fn after_step(&mut self, rpc: &mut RpcState, io: &Io) {
         let pause = self.charge(rpc, io);
         self.calls.settle_unsent(rpc);
+        if !rpc.unsent_slow.is_empty() {
+            self.calls.settle_slow(&self.context, rpc, false);
+        }
         // What was taken is charged now.
         let claimed_bytes = rpc.take_claimed_bytes();
         if claimed_bytes > 0 {

@@ -100,6 +100,7 @@ impl Host {
             following: None,
             data: None,
             time_calls: true,
+            slow_calls: None,
             anonymous: vec![Rights::everything()],
         };
         let simulated = server::simulated(config, Box::new(|| {}));

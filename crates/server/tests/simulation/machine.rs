@@ -316,6 +316,7 @@ fn config(seed: u64, time: Arc<VirtualTime>, storage: Storage) -> Config {
         following: None,
         data: None,
         time_calls: true,
+        slow_calls: None,
         anonymous: vec![Rights::everything()],
     }
 }

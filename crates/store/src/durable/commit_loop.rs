@@ -138,11 +138,12 @@ impl CommitLoop {
         while committer.write(clock) == GroupProgress::NeedsSegment {
             bring(committer, clock);
         }
-        self.publish(Rule::Written, clock);
-        if self.committer.wants_sync(clock) {
-            self.committer.sync_for_writes(clock);
-        }
-        self.publish(Rule::Synced, clock);
+        self.publish(Rule::Written, clock, 0);
+        let sync_ns = match self.committer.wants_sync(clock) {
+            true => self.committer.sync_for_writes(clock),
+            false => 0,
+        };
+        self.publish(Rule::Synced, clock, sync_ns);
         true
     }
 
@@ -161,7 +162,8 @@ impl CommitLoop {
         }
     }
 
-    fn publish(&mut self, rule: Rule, clock: &mut dyn Clock) {
+    /// Publishes what a rule lets go, behind a sync that took so long.
+    fn publish(&mut self, rule: Rule, clock: &mut dyn Clock, sync_ns: u64) {
         let CommitLoop {
             committer,
             slots,
@@ -170,6 +172,7 @@ impl CommitLoop {
         } = self;
         committer.publish(rule, clock, &mut |from, outcomes| {
             if let Some(slot) = &slots[from] {
+                outcomes.set_sync_ns(sync_ns);
                 slot.deliver(outcomes);
                 answered.push(from);
             }

@@ -391,8 +391,9 @@ impl DurableCommitter {
         }
     }
 
-    /// Syncs the log for writes that wait for it, and counts how long they did.
-    pub(super) fn sync_for_writes(&mut self, clock: &mut dyn Clock) {
+    /// Syncs the log for writes that wait for it, and counts how long they did. Returns that time,
+    /// in nanoseconds.
+    pub(super) fn sync_for_writes(&mut self, clock: &mut dyn Clock) -> u64 {
         let is_awaited = self.groups.needs_sync();
         let begin_ns = clock.now_ns();
         self.sync_log();
@@ -402,6 +403,7 @@ impl DurableCommitter {
         }
         self.syncs.add_duration(took_ns);
         self.show_statistics();
+        took_ns
     }
 
     /// Syncs the log.
