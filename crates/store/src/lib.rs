@@ -73,6 +73,7 @@ pub mod log;
 pub mod snapshot;
 pub mod tree;
 
+mod acknowledged;
 mod apply;
 mod aside;
 mod batch;
@@ -119,6 +120,9 @@ mod value;
 mod view;
 mod watch;
 
+pub use acknowledged::{
+    AcknowledgedState, FollowerSession, REPLICA_ID_BYTES, ReplicaId, ReplicasAcked,
+};
 pub use aside::SET_ASIDE_FOLDER;
 pub use batch::{Commit, WriteBatch};
 pub use cache::CacheBounds;

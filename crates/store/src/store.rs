@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::lock_api::ArcRwLockReadGuard;
 use parking_lot::{Mutex, RawRwLock, RwLock};
 
+use crate::acknowledged::Acknowledgements;
 use crate::blob::{BlobConfig, BlobUse, Blobs};
 use crate::catalogue::{Catalogue, Database, State};
 use crate::database::{CreateError, DatabaseConfig, DatabaseLimits, DropError, Durability, Kind};
@@ -97,6 +98,7 @@ struct Shared {
     history_id: AtomicU64,
     log_statistics: Mutex<LogStatistics>,
     log_tail: Arc<LogTail>,
+    acknowledgements: Arc<Acknowledgements>,
     /// Another server gives out the sequences.
     follows: AtomicBool,
     feeds: Arc<Feeds>,
@@ -148,6 +150,7 @@ impl Store {
             history_id: AtomicU64::new(config.history_id),
             log_statistics: Mutex::default(),
             log_tail: Arc::default(),
+            acknowledgements: Arc::default(),
             follows: AtomicBool::new(false),
             blobs: OnceLock::new(),
             secret: OnceLock::new(),
@@ -395,6 +398,10 @@ impl Store {
 
     pub(crate) fn set_follows(&self, follows: bool) {
         self.shared.follows.store(follows, Ordering::Relaxed);
+    }
+
+    pub(crate) fn acknowledgements(&self) -> &Arc<Acknowledgements> {
+        &self.shared.acknowledgements
     }
 
     /// What of the log can be read; `None`: there is none.

@@ -200,8 +200,9 @@ pub(crate) fn refusal(refusal: Refusal) -> Status {
     let code = match refusal {
         Refusal::UnknownDatabase => return database_gone(),
         Refusal::LogFailed | Refusal::Replica => Code::FailedPrecondition,
-        Refusal::OutcomeUnknown => Code::Unknown,
+        Refusal::OutcomeUnknown | Refusal::NotAcknowledged => Code::Unknown,
         Refusal::LogBehind
+        | Refusal::ReplicasMissing
         | Refusal::LogNotReady
         | Refusal::NotReadAhead
         | Refusal::DiskBehind
@@ -241,6 +242,8 @@ fn what_the_log_refuses_has_the_status_of_the_table() {
     assert_eq!(code(Refusal::DiskFailed), Code::Unavailable);
     assert_eq!(code(Refusal::LogFailed), Code::FailedPrecondition);
     assert_eq!(code(Refusal::OutcomeUnknown), Code::Unknown);
+    assert_eq!(code(Refusal::NotAcknowledged), Code::Unknown);
+    assert_eq!(code(Refusal::ReplicasMissing), Code::Unavailable);
     assert_eq!(code(Refusal::LogBehind), Code::Unavailable);
     assert_eq!(code(Refusal::Converting), Code::Unavailable);
     assert_eq!(code(Refusal::Damaged), Code::DataLoss);

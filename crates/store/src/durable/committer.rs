@@ -5,6 +5,7 @@
 //! [sync](SyncPlan), when to make a [snapshot](SnapshotPlan) and how a
 //! [conversion](Conversions) goes on.
 
+mod awaited;
 mod following;
 mod shown;
 
@@ -13,9 +14,11 @@ use std::sync::Arc;
 use wal::disk::{Disk, FolderLock};
 use wal::limits::SEQUENCE_RESERVE;
 use wal::{
-    LogWriter, PrepareError, ReadySegment, RetiredSegment, SegmentStock, WantedSegment, WriteError,
+    LogEnd, LogWriter, PrepareError, ReadySegment, RetiredSegment, SegmentStock, WantedSegment, WriteError,
 };
 
+use self::awaited::AwaitedGroup;
+pub(super) use self::awaited::AwaitedProgress;
 use super::conversion::{Conversions, Leftover};
 use super::event::Event;
 use super::folder::FolderFile;
@@ -63,6 +66,12 @@ pub struct DurableCommitter {
     delay_ns: u64,
     /// Somebody has asked for a mark in the log.
     mark_asked: bool,
+    /// The group that waits for followers.
+    awaited: Option<AwaitedGroup>,
+    /// Where the log ended before the group that is under way, if it may have to wait.
+    end_before_group: Option<LogEnd>,
+    /// What the start has found waits for followers, or has.
+    has_awaited_start: bool,
     failed: bool,
     events: Vec<Event>,
     folder: ClaimedFolder,
@@ -140,6 +149,9 @@ impl DurableCommitter {
             retained: RetainedTrees::new(parts.trees.retained),
             delay_ns: 0,
             mark_asked: false,
+            awaited: None,
+            end_before_group: None,
+            has_awaited_start: false,
             failed: false,
             events,
             folder: ClaimedFolder {
@@ -178,6 +190,9 @@ impl DurableCommitter {
 
     /// Whether there is something to be decided.
     pub(super) fn has_gathered(&self) -> bool {
+        if self.is_awaiting() {
+            return !self.holds_up_gathered() && self.groups.has_gathered();
+        }
         self.groups.has_gathered() || self.conversions.is_pending() || self.followed.is_pending()
     }
 
@@ -195,6 +210,7 @@ impl DurableCommitter {
     ) {
         let now_ms = self.store.clock_ms(clock.now_ms());
         let refusal = self.refusal();
+        self.note_end_before_group();
         self.groups.begin(clock.now_ns(), self.conversions.frozen());
         self.decide_conversion();
         self.groups.decide(now_ms, refusal, &self.trees, done);
@@ -562,7 +578,7 @@ impl DurableCommitter {
     /// What a snapshot is of that begins now: everything up to the last sequence in the log is
     /// visible, and the catalogue is as that left it. `None`: the log has failed.
     ///
-    /// Call it between two groups.
+    /// Call it between two groups, or while one waits for followers: of that it has nothing.
     pub(super) fn snapshot_base(&mut self, clock: &mut dyn Clock) -> Option<Header> {
         let header = self.base_header(clock)?;
         // What is in memory since before the last one keeps the log from being shortened.
@@ -576,10 +592,10 @@ impl DurableCommitter {
     /// The same for a copy that goes elsewhere: those in the data folder take no notice of it.
     pub(crate) fn base_header(&self, clock: &mut dyn Clock) -> Option<Header> {
         assert!(
-            self.groups.group().is_empty(),
-            "a snapshot begins between two groups"
+            self.is_awaiting() || self.groups.group().is_empty(),
+            "a snapshot begins between two groups, or while one waits"
         );
-        let sequence = self.log().written().sequence;
+        let sequence = self.visible_sequence();
         // Before the lists: what was flushed is in them.
         let replay_sequence = self.trees.flushed_through(sequence);
         (!self.failed).then(|| Header {
