@@ -128,6 +128,11 @@ impl Acknowledgements {
         self.is_late.store(is_late, Ordering::Relaxed);
     }
 
+    #[inline]
+    pub(crate) fn has_late_identities(&self) -> bool {
+        self.has_late_identities.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn note_late_identities(&self) {
         self.has_late_identities.store(true, Ordering::Release);
     }
@@ -250,8 +255,9 @@ impl Store {
     /// Whether a commit has changed identities of whose outcome its caller was not told, since this
     /// was asked last.
     pub fn take_late_identities(&self) -> bool {
-        let late = &self.acknowledgements().has_late_identities;
-        late.load(Ordering::Relaxed) && late.swap(false, Ordering::AcqRel)
+        let acknowledgements = self.acknowledgements();
+        acknowledgements.has_late_identities()
+            && (acknowledgements.has_late_identities).swap(false, Ordering::AcqRel)
     }
 }
 

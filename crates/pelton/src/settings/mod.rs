@@ -18,7 +18,7 @@ use crate::arguments::{
     UnixMode,
 };
 use crate::durability::Durability;
-use crate::limits::KEEP_LOG_BYTES;
+use crate::limits::{KEEP_LOG_BYTES, REPLICAS_ACKED_TIMEOUT_MS};
 use crate::listen::{ListenAddress, ListenAddresses, OriginalPorts};
 use crate::metrics::MetricsAddress;
 use crate::simulation::Simulation;
@@ -70,6 +70,8 @@ pub struct Settings {
     pub kind: Option<KindArgument>,
     pub log_segment: Size,
     pub keep_log: KeptAmount,
+    pub replicas_acked: usize,
+    pub replicas_acked_timeout: Span,
     pub disk_cache: Size,
     /// Of the leader; `None`: this server follows nobody.
     pub follow: Option<FollowAddress>,
@@ -191,6 +193,9 @@ impl Settings {
             kind: pick!(kind),
             log_segment: pick!(log_segment).unwrap_or(Size(wal::limits::SEGMENT_BYTES)),
             keep_log: pick!(keep_log).unwrap_or(KeptAmount::Size(Size(KEEP_LOG_BYTES))),
+            replicas_acked: pick!(replicas_acked).unwrap_or(0),
+            replicas_acked_timeout: pick!(replicas_acked_timeout)
+                .unwrap_or(span(REPLICAS_ACKED_TIMEOUT_MS)),
             disk_cache: pick!(disk_cache).unwrap_or(Size(store::tree::limits::CACHE_BYTES)),
             follow: pick!(follow),
             follow_token_file: pick!(follow_token_file),

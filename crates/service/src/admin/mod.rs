@@ -35,7 +35,7 @@ use crate::actions::{
 };
 use crate::call::{CallHead, CallSteps, PlanReads, Shared};
 use crate::keyvalue::messages::{Invalid, Rule};
-use crate::keyvalue::refusal;
+use crate::keyvalue::{awaits_replicas, refusal};
 use crate::limits::DURABILITY_INTERVAL_MS_MAX;
 use crate::method::Method;
 use crate::permission;
@@ -43,10 +43,10 @@ use crate::rights::{DEFAULT_DATABASE, Right};
 use crate::status::{self, Code, Status, quoted};
 use crate::task::TaskNews;
 use api::admin::{
-    CreateDatabaseRequest, CreateDatabaseResponse, DatabaseDescription, DatabaseKind,
-    DatabaseStatistics, DropDatabaseRequest, DropDatabaseResponse, DurabilityMode,
-    ListDatabasesResponse, LogStatistics as LogMessage, MethodStatistics, ReplicaStatistics,
-    StatisticsRequest, StatisticsResponse,
+    AcknowledgedStatistics, CreateDatabaseRequest, CreateDatabaseResponse, DatabaseDescription,
+    DatabaseKind, DatabaseStatistics, DropDatabaseRequest, DropDatabaseResponse, DurabilityMode,
+    FollowerStatistics, ListDatabasesResponse, LogStatistics as LogMessage, MethodStatistics,
+    ReplicaStatistics, StatisticsRequest, StatisticsResponse,
 };
 use identity_call::IdentityCall;
 use protobuf::writer;
@@ -108,6 +108,7 @@ where
             Method::AdminListDatabases | Method::AdminStatistics => self.begin_list(bytes, actions),
             Method::AdminDropDatabase => self.drop_database(bytes, shared, actions),
             Method::AdminConvertDatabase => tasks::begin_convert(bytes, &shared.store, actions),
+            Method::AdminBackup if shared.store.awaits_replicas() => Err(awaits_replicas()),
             Method::AdminBackup => tasks::begin_backup(bytes, actions),
             Method::AdminSnapshot => tasks::begin_snapshot(bytes, actions),
             Method::AdminCreateToken
@@ -513,6 +514,14 @@ fn statistics(shared: &Shared, actions: &mut (impl Responses + CallClock)) {
     let history_id = api::history_id_bytes(shared.store.history_id());
     let following = shared.following.as_deref();
     let following = following.map(|following| (following.leader(), following.state()));
+    let acknowledged = shared.store.acknowledged();
+    let is_acknowledged = acknowledged.required > 0 || !acknowledged.followers.is_empty();
+    let followers: Vec<_> = (acknowledged.followers.iter())
+        .map(|(replica_id, sequence)| FollowerStatistics {
+            replica_id,
+            sequence: *sequence,
+        })
+        .collect();
     let response = StatisticsResponse {
         server: &format!("{} {}", shared.server.name, shared.server.version),
         uptime_ms: shared.figures.uptime_ms(actions.now_ns()),
@@ -539,6 +548,12 @@ fn statistics(shared: &Shared, actions: &mut (impl Responses + CallClock)) {
             problem: &state.problem,
         }),
         followers: shared.store.followers() as u64,
+        acknowledged: is_acknowledged.then_some(AcknowledgedStatistics {
+            required: u32::try_from(acknowledged.required).unwrap_or(u32::MAX),
+            sequence: acknowledged.sequence,
+            late: acknowledged.is_late,
+            followers: (&followers[..]).into(),
+        }),
     };
     actions.respond(|out| response.encode(out));
 }

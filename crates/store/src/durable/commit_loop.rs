@@ -173,6 +173,15 @@ impl CommitLoop {
         match committer.look_for_replicas(clock) {
             AwaitedProgress::Over => {
                 self.publish(Rule::Synced, clock);
+                if self
+                    .committer
+                    .store()
+                    .acknowledgements()
+                    .has_late_identities()
+                {
+                    // One of the loops takes them over.
+                    self.slots.iter().flatten().for_each(|slot| slot.wake());
+                }
                 true
             }
             AwaitedProgress::Late => self.refuse_late(),

@@ -14,7 +14,8 @@ use std::sync::Arc;
 use wal::disk::{Disk, FolderLock};
 use wal::limits::SEQUENCE_RESERVE;
 use wal::{
-    LogEnd, LogWriter, PrepareError, ReadySegment, RetiredSegment, SegmentStock, WantedSegment, WriteError,
+    LogEnd, LogWriter, PrepareError, ReadySegment, RetiredSegment, SegmentStock, WantedSegment,
+    WriteError,
 };
 
 use self::awaited::AwaitedGroup;
