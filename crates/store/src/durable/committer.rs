@@ -474,6 +474,7 @@ impl DurableCommitter {
         let left = self.conversions.refuse(applied);
         self.put_away(left);
         self.followed.fail(FollowError::Refused(applied));
+        self.awaited = None;
         self.groups.refuse(applied, other, rules);
     }
 

@@ -129,7 +129,6 @@ impl DurableCommitter {
         let acknowledgements = self.store.acknowledgements();
         if self.failed {
             // What its callers wait for only a restart can show. Reads stay as they are.
-            self.awaited = None;
             self.refuse_group(Refusal::OutcomeUnknown, Refusal::LogFailed, &Rule::ALL);
             return AwaitedProgress::Over;
         }
