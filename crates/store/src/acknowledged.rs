@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
+use crate::limits;
 use crate::store::Store;
 
 /// Names a replica for as long as its folder lives, whatever its connections.
@@ -50,6 +51,8 @@ pub(crate) struct Acknowledgements {
     is_starting: AtomicBool,
     /// Commits have waited longer than they may.
     is_late: AtomicBool,
+    /// Since when a commit waits, by the clock of the store; 0: none does.
+    awaited_since_ms: AtomicU64,
     /// Identities were changed by a commit whose caller was told that its outcome is unknown.
     has_late_identities: AtomicBool,
     on_change: OnceLock<Box<dyn Fn() + Send + Sync>>,
@@ -122,6 +125,11 @@ impl Acknowledgements {
     #[inline]
     fn is_starting(&self) -> bool {
         self.is_starting.load(Ordering::Acquire)
+    }
+
+    /// Notes since when a commit waits; 0: none does.
+    pub(crate) fn set_awaited_since(&self, now_ms: u64) {
+        self.awaited_since_ms.store(now_ms, Ordering::Relaxed);
     }
 
     pub(crate) fn set_late(&self, is_late: bool) {
@@ -245,6 +253,14 @@ impl Store {
             number: acknowledgements.begin(replica, sequence),
             acknowledgements,
         }
+    }
+
+    /// Whether what is removed by itself would pile up behind a commit that has waited for followers
+    /// for some time.
+    pub(crate) fn removals_rest(&self, now_ms: u64) -> bool {
+        let since = &self.acknowledgements().awaited_since_ms;
+        let since_ms = since.load(Ordering::Relaxed);
+        since_ms > 0 && now_ms.saturating_sub(since_ms) > limits::SWEEP_DELAY_MS
     }
 
     /// Returns what followers hold.

@@ -1,7 +1,7 @@
 //! Acknowledge: what a follower holds on its device.
 
 use api::replication::{AcknowledgeRequest, AcknowledgeResponse};
-use store::FollowerSession;
+use store::{FollowerSession, ReplicaId};
 
 use super::malformed;
 use crate::actions::{CallClock, Responses, SendRoom, Wakeups};
@@ -36,7 +36,7 @@ impl AcknowledgeCall {
                 "this server has another history: a new copy is needed",
             ));
         }
-        let replica_id = request.replica_id.try_into().map_err(|_| {
+        let replica_id: ReplicaId = request.replica_id.try_into().map_err(|_| {
             Status::invalid_argument(format!(
                 "AcknowledgeRequest.replica_id has {} bytes, and must have {}",
                 request.replica_id.len(),
@@ -44,7 +44,9 @@ impl AcknowledgeCall {
             ))
         })?;
         check(&request, shared)?;
-        if store.acknowledged().followers.len() >= FOLLOWERS_MAX {
+        let state = store.acknowledged();
+        let others = state.followers.iter().filter(|(id, _)| *id != replica_id);
+        if others.count() >= FOLLOWERS_MAX {
             return Err(Status::resource_exhausted(format!(
                 "{FOLLOWERS_MAX} others follow this server, and no more are allowed: follow one of \
                  them"
@@ -118,8 +120,7 @@ fn decode(bytes: &[u8]) -> Result<AcknowledgeRequest<'_>, Status> {
 
 /// Refuses what nobody can hold.
 fn check(request: &AcknowledgeRequest<'_>, shared: &Shared) -> Result<(), Status> {
-    let log = shared.store.log_statistics();
-    let present = log.map_or(0, |log| log.durable_sequence);
+    let present = shared.store.followable_sequence();
     match request.sequence <= present {
         true => Ok(()),
         false => Err(Status::new(

@@ -423,6 +423,10 @@ impl CommitLoop {
         clock: &mut dyn Clock,
         tell: &mut dyn FnMut(Event),
     ) -> Result<(), WriteError> {
+        if self.committer.is_awaiting() {
+            // What it waits for does not come any more.
+            self.committer.drop_gathered();
+        }
         self.last_snapshot(clock);
         self.take_events().into_iter().for_each(tell);
         if self.committer.needs_segment_to_close() {

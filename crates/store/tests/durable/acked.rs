@@ -1,20 +1,23 @@
 //! A leader whose commits wait until followers hold them: nobody sees or hears of one before.
 
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use store::backup::{self, RestoreConfig};
 use store::durable::{CommitLoop, Mailbox, Opened};
 use store::{
-    DatabaseConfig, DatabaseId, Decision, Durability, FollowerSession, Mode, Outcomes,
-    REPLICA_ID_BYTES, Refusal, ReplicaId, ReplicasAcked, Store, StoreConfig,
+    Condition, DatabaseConfig, DatabaseId, Decision, Durability, Expiry, FollowerSession, Mode,
+    Operation, Outcomes, REPLICA_ID_BYTES, Refusal, ReplicaId, ReplicasAcked, Store, StoreConfig,
 };
+use testkit::Random;
 use testkit::suite::{StandingClock, put};
 use wal::disk::{Disk, Fault, SimulatedDisk, Step};
 use wal::limits::SEQUENCE_RESERVE;
 
 use crate::backups::config;
-use crate::bench::log_config;
+use crate::bench::{log_config, verify};
+use crate::replicas::Replica;
 
 const ONE: ReplicaId = [1; REPLICA_ID_BYTES];
 const TWO: ReplicaId = [2; REPLICA_ID_BYTES];
@@ -59,6 +62,20 @@ impl Leader {
         let mut batch = self.store.write_batch();
         let mut commit = batch.begin(1, DatabaseId::DEFAULT, Mode::Atomic);
         commit.push(&put(key, value)).expect("it fits");
+        commit.submit();
+        self.mailbox.submit(&mut batch);
+        self.run();
+    }
+
+    fn remove(&mut self, key: &[u8]) {
+        let mut batch = self.store.write_batch();
+        let mut commit = batch.begin(1, DatabaseId::DEFAULT, Mode::Atomic);
+        let delete = Operation::Delete {
+            key,
+            condition: Condition::None,
+            want_previous: false,
+        };
+        commit.push(&delete).expect("it fits");
         commit.submit();
         self.mailbox.submit(&mut batch);
         self.run();
@@ -119,22 +136,6 @@ fn a_commit_is_visible_and_answered_when_enough_followers_hold_it() {
         leader.acknowledge(&one);
         leader.acknowledge(&two);
         assert_eq!(leader.told(), [Decision::Applied]);
-    }
-}
-
-impl Leader {
-    fn remove(&mut self, key: &[u8]) {
-        let mut batch = self.store.write_batch();
-        let mut commit = batch.begin(1, DatabaseId::DEFAULT, Mode::Atomic);
-        let delete = store::Operation::Delete {
-            key,
-            condition: store::Condition::None,
-            want_previous: false,
-        };
-        commit.push(&delete).expect("it fits");
-        commit.submit();
-        self.mailbox.submit(&mut batch);
-        self.run();
     }
 }
 
@@ -330,4 +331,188 @@ fn a_log_that_fails_while_a_commit_waits_leaves_its_outcome_unknown() {
     assert_eq!(leader.entries(), 0);
     leader.submit(b"key", b"value");
     assert_eq!(leader.told(), [Decision::Refused(Refusal::LogFailed)]);
+}
+
+#[test]
+fn removals_of_what_has_expired_do_not_pile_up_behind_a_commit_that_waits() {
+    let mut leader = Leader::open(&testkit::simulated_disk(10), 1);
+    let one = leader.follower(ONE);
+    let mut batch = leader.store.write_batch();
+    let mut commit = batch.begin(1, DatabaseId::DEFAULT, Mode::Atomic);
+    for key in 0..200_u8 {
+        let with_expiry = Operation::Put {
+            key: &[key],
+            value: b"value",
+            condition: Condition::None,
+            expiry: Expiry::AfterMs(10),
+            want_previous: false,
+        };
+        commit.push(&with_expiry).expect("it fits");
+    }
+    commit.submit();
+    leader.mailbox.submit(&mut batch);
+    leader.run();
+    leader.acknowledge(&one);
+    assert_eq!(leader.told(), [Decision::Applied]);
+    leader.submit(b"waiting", b"value");
+    leader.clock.now_ms += 300;
+    let mut removed = 0;
+    for _ in 0..500 {
+        leader.clock.now_ms += 1;
+        removed += leader.store.sweep(leader.clock.now_ms, &mut batch);
+    }
+    assert_eq!(removed, 0);
+    leader.run();
+    leader.acknowledge(&one);
+    leader.clock.now_ms += 300;
+    assert!(leader.store.sweep(leader.clock.now_ms, &mut batch) > 0);
+}
+
+fn has(store: &Store, key: &[u8]) -> bool {
+    let view = store.view(DatabaseId::DEFAULT).expect("it is there");
+    view.get(key, store.hasher().hash(key), 1_000).is_some()
+}
+
+/// A leader and a replica that it waits for, each of which may end at any moment.
+struct Pair {
+    random: Random,
+    disk: SimulatedDisk,
+    leader: Leader,
+    replica: Replica,
+    session: Option<FollowerSession>,
+    /// Keys of commits, by whether their callers were told that they are there.
+    answered: Vec<[u8; 8]>,
+    /// Submitted, in their order, and not answered.
+    waiting: VecDeque<[u8; 8]>,
+    submitted: u64,
+    unknown: u64,
+}
+
+impl Pair {
+    fn new(seed: u64) -> Pair {
+        let disk = testkit::simulated_disk(seed);
+        Pair {
+            random: Random::new(seed),
+            leader: Leader::open(&disk, 1),
+            disk,
+            replica: Replica::open(&testkit::simulated_disk(seed + 77)),
+            session: None,
+            answered: Vec::new(),
+            waiting: VecDeque::new(),
+            submitted: 0,
+            unknown: 0,
+        }
+    }
+
+    fn submit(&mut self) {
+        let key = self.submitted.to_be_bytes();
+        self.submitted += 1;
+        self.waiting.push_back(key);
+        self.leader.submit(&key, b"value");
+    }
+
+    /// Takes what was told, and checks that it is where it must be.
+    fn hear(&mut self) {
+        for decision in self.leader.told() {
+            let key = self.waiting.pop_front().expect("one outcome for each");
+            match decision {
+                Decision::Applied => {
+                    assert!(has(&self.leader.store, &key), "an answer is visible");
+                    assert!(has(&self.replica.store, &key), "and on the replica");
+                    self.answered.push(key);
+                }
+                Decision::Refused(Refusal::NotAcknowledged) => self.unknown += 1,
+                Decision::Refused(Refusal::ReplicasMissing) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// Has the replica take some of the log, and say so.
+    fn follow(&mut self) {
+        let bytes = 1 << self.random.below(14);
+        let taken = self.replica.take_from(&self.leader.store, bytes);
+        let sequence = taken.expect("everything can be followed");
+        match &self.session {
+            Some(session) => session.acknowledge(sequence),
+            None => {
+                let session = self.leader.store.begin_follower_session(ONE, sequence);
+                self.session = Some(session);
+            }
+        }
+        self.leader.run();
+    }
+
+    fn end_leader(&mut self) {
+        self.hear();
+        self.session = None;
+        self.waiting.clear();
+        let spare = Leader::open(&testkit::simulated_disk(0), 0);
+        let Leader { rounds, clock, .. } = std::mem::replace(&mut self.leader, spare);
+        match self.random.below(3) {
+            0 => rounds.close(&mut { clock }).expect("nothing fails"),
+            1 => self.disk.kill(),
+            _ => self.disk.lose_power(),
+        }
+        self.leader = Leader::open(&self.disk, 1);
+        self.leader.clock = clock;
+        self.leader.run();
+        assert!(self.leader.store.awaits_replicas());
+    }
+
+    fn end_replica(mut self) -> Pair {
+        self.session = None;
+        let way = self.random.below(3) as usize;
+        self.replica = self.replica.restart(way);
+        self
+    }
+
+    /// Whatever a reader of the leader may see is on the replica.
+    fn check(&self) {
+        verify(&self.leader.store);
+        if self.leader.store.awaits_replicas() {
+            return;
+        }
+        for key in (0..self.submitted).map(u64::to_be_bytes) {
+            let is_missing = has(&self.leader.store, &key) && !has(&self.replica.store, &key);
+            assert!(!is_missing, "{key:?} is seen, and on one device");
+        }
+    }
+}
+
+#[test]
+fn what_was_answered_or_seen_is_on_the_replica_whoever_ends_and_when() {
+    let (mut answered, mut unknown) = (0, 0);
+    for seed in 0..30 {
+        let mut pair = Pair::new(seed);
+        println!("{:?}", pair.random);
+        for _ in 0..400 {
+            match pair.random.below(20) {
+                0 => pair.end_leader(),
+                1 => pair = pair.end_replica(),
+                2 => {
+                    pair.session = None;
+                }
+                3 => {
+                    pair.leader.clock.now_ms += TIMEOUT_MS / 2;
+                    pair.leader.run();
+                }
+                4..11 => pair.follow(),
+                _ => pair.submit(),
+            }
+            pair.hear();
+        }
+        pair.check();
+        for _ in 0..3 {
+            pair.follow();
+            pair.hear();
+        }
+        pair.check();
+        for key in &pair.answered {
+            assert!(has(&pair.leader.store, key) && has(&pair.replica.store, key));
+        }
+        answered += pair.answered.len();
+        unknown += pair.unknown;
+    }
+    assert!(answered > 500 && unknown > 10, "{answered} {unknown}");
 }

@@ -53,6 +53,9 @@ impl DurableCommitter {
 
     /// Begins to wait for followers, if the group that was written and synced has to, or what the
     /// start has found. Returns whether something waits.
+    ///
+    /// A conversion does not: no reader sees a difference, and followers take a new copy for it,
+    /// which none can have before it is over.
     pub(in crate::durable) fn await_replicas(&mut self, clock: &mut dyn Clock) -> bool {
         if self.awaited.is_some() {
             return true;
@@ -68,10 +71,13 @@ impl DurableCommitter {
             None => end,
         };
         let is_start = !self.has_awaited_start;
-        if !is_start && before.position.sequence == end.position.sequence {
+        let has_written = before.position.sequence != end.position.sequence;
+        if !is_start && (!has_written || self.groups.group().converts()) {
             return false;
         }
         self.has_awaited_start = true;
+        let now_ms = self.store.clock_ms(clock.now_ms());
+        self.store.acknowledgements().set_awaited_since(now_ms);
         let timeout_ms = self.store.acknowledgements().timeout_ms();
         self.awaited = Some(AwaitedGroup {
             through: end.position.sequence,
@@ -137,6 +143,7 @@ impl DurableCommitter {
                 acknowledgements.start_is_over();
             }
             acknowledgements.set_late(false);
+            acknowledgements.set_awaited_since(0);
             if awaited.is_late && self.groups.touched().any(|id| id == DatabaseId::IDENTITIES) {
                 acknowledgements.note_late_identities();
             }
