@@ -308,6 +308,35 @@ def test_volatile_databases_wait_for_nobody(binary, tmp_path):
         assert not found(leader, b"one")
 
 
+def test_a_conversion_waits_for_no_replica_as_each_takes_a_new_copy_for_it(binary, tmp_path):
+    port, own = free_ports(2)
+    where = (f"127.0.0.1:{own}",)
+    flags = ("--replicas-acked", "1", *PATIENT)
+    with leader_of(binary, tmp_path / "leader", port, *flags) as leader:
+        with replica_of(binary, tmp_path / "replica", port, listen=where):
+            serves(leader)
+            with open_channel(leader.address) as channel:
+                description = admin_pb2.DatabaseDescription(name="turned")
+                request = admin_pb2.CreateDatabaseRequest(database=description)
+                admin_pb2_grpc.AdminStub(channel).CreateDatabase(request, timeout=CALL_SECONDS)
+                put(channel, b"before", database="turned")
+    # For some minutes it would keep the log behind the copy that it has given.
+    with leader_of(binary, tmp_path / "leader", port, *flags) as leader:
+        with replica_of(binary, tmp_path / "replica", port, listen=where) as replica:
+            serves(leader)
+            subprocess.run(
+                [binary, "database", "convert", "turned", "--kind", "disk",
+                 "--address", leader.address],
+                check=True,
+                timeout=120,
+            )  # fmt: skip
+            with open_channel(leader.address) as channel:
+                put(channel, b"behind", database="turned")
+            replica.wait_for_log("takes a new copy")
+            catch_up(leader, replica)
+            assert entries(leader, "turned") == entries(replica, "turned")
+
+
 @pytest.mark.parametrize(
     "flags, words",
     [
