@@ -6,9 +6,6 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
-use crate::limits;
-use crate::store::Store;
-
 /// Names a replica for as long as its folder lives, whatever its connections.
 pub type ReplicaId = [u8; REPLICA_ID_BYTES];
 
@@ -85,7 +82,7 @@ impl Sessions {
 
 impl Acknowledgements {
     /// Requires followers from now on: what is there already waits for them, too.
-    fn require(&self, wanted: ReplicasAcked) {
+    pub(crate) fn require(&self, wanted: ReplicasAcked) {
         if wanted.replicas == 0 {
             return;
         }
@@ -123,8 +120,12 @@ impl Acknowledgements {
     }
 
     #[inline]
-    fn is_starting(&self) -> bool {
+    pub(crate) fn is_starting(&self) -> bool {
         self.is_starting.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn awaited_since_ms(&self) -> u64 {
+        self.awaited_since_ms.load(Ordering::Relaxed)
     }
 
     /// Notes since when a commit waits; 0: none does.
@@ -139,6 +140,10 @@ impl Acknowledgements {
     #[inline]
     pub(crate) fn has_late_identities(&self) -> bool {
         self.has_late_identities.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn take_late_identities(&self) -> bool {
+        self.has_late_identities() && self.has_late_identities.swap(false, Ordering::AcqRel)
     }
 
     pub(crate) fn note_late_identities(&self) {
@@ -190,7 +195,7 @@ impl Acknowledgements {
         }
     }
 
-    fn state(&self) -> AcknowledgedState {
+    pub(crate) fn state(&self) -> AcknowledgedState {
         let sessions = self.sessions.lock();
         AcknowledgedState {
             required: self.required(),
@@ -220,6 +225,18 @@ pub struct FollowerSession {
 }
 
 impl FollowerSession {
+    /// A follower is connected, and holds everything up to a sequence.
+    pub(crate) fn begin(
+        acknowledgements: &Arc<Acknowledgements>,
+        replica: ReplicaId,
+        sequence: u64,
+    ) -> FollowerSession {
+        FollowerSession {
+            number: acknowledgements.begin(replica, sequence),
+            acknowledgements: Arc::clone(acknowledgements),
+        }
+    }
+
     /// Notes that the follower holds everything up to a sequence on its device.
     pub fn acknowledge(&self, sequence: u64) {
         self.acknowledgements.note(self.number, sequence);
@@ -229,113 +246,5 @@ impl FollowerSession {
 impl Drop for FollowerSession {
     fn drop(&mut self) {
         self.acknowledgements.end(self.number);
-    }
-}
-
-impl Store {
-    /// Has commits that have a log wait for followers from now on, and what is there already too:
-    /// until enough hold it, [`Store::awaits_replicas`].
-    pub fn require_replicas(&self, wanted: ReplicasAcked) {
-        self.acknowledgements().require(wanted);
-    }
-
-    /// Whether what the start has found may not be read yet, since too few followers hold it. That
-    /// does not concern volatile databases.
-    #[inline]
-    pub fn awaits_replicas(&self) -> bool {
-        self.acknowledgements().is_starting()
-    }
-
-    /// Notes that a follower is connected, and holds everything up to a sequence on its device.
-    pub fn begin_follower_session(&self, replica: ReplicaId, sequence: u64) -> FollowerSession {
-        let acknowledgements = Arc::clone(self.acknowledgements());
-        FollowerSession {
-            number: acknowledgements.begin(replica, sequence),
-            acknowledgements,
-        }
-    }
-
-    /// Whether what is removed by itself would pile up behind a commit that has waited for followers
-    /// for some time.
-    pub(crate) fn removals_rest(&self, now_ms: u64) -> bool {
-        let since = &self.acknowledgements().awaited_since_ms;
-        let since_ms = since.load(Ordering::Relaxed);
-        since_ms > 0 && now_ms.saturating_sub(since_ms) > limits::SWEEP_DELAY_MS
-    }
-
-    /// Returns what followers hold.
-    pub fn acknowledged(&self) -> AcknowledgedState {
-        self.acknowledgements().state()
-    }
-
-    /// Whether a commit has changed identities of whose outcome its caller was not told, since this
-    /// was asked last.
-    pub fn take_late_identities(&self) -> bool {
-        let acknowledgements = self.acknowledgements();
-        acknowledgements.has_late_identities()
-            && (acknowledgements.has_late_identities).swap(false, Ordering::AcqRel)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::StoreConfig;
-
-    const ONE: ReplicaId = [1; REPLICA_ID_BYTES];
-    const TWO: ReplicaId = [2; REPLICA_ID_BYTES];
-
-    fn store(replicas: usize) -> Store {
-        let store = Store::in_memory(StoreConfig::new(1)).expect("the limits make sense");
-        store.require_replicas(ReplicasAcked {
-            replicas,
-            timeout_ms: 1,
-        });
-        store
-    }
-
-    #[test]
-    fn what_counts_is_what_so_many_different_followers_hold() {
-        let store = store(2);
-        let sequence = || store.acknowledged().sequence;
-        for _ in 0..2 {
-            let one = store.begin_follower_session(ONE, 7);
-            assert_eq!(sequence(), 0);
-            one.acknowledge(9);
-            let two = store.begin_follower_session(TWO, 8);
-            assert_eq!(sequence(), 8);
-            two.acknowledge(12);
-            assert_eq!(sequence(), 9);
-            two.acknowledge(3);
-            assert_eq!(sequence(), 9, "what is held stays held");
-            drop(one);
-            assert_eq!(sequence(), 0);
-        }
-        assert!(store.acknowledged().followers.is_empty());
-    }
-
-    #[test]
-    fn of_two_connections_of_one_follower_the_later_one_counts() {
-        let store = store(2);
-        let first = store.begin_follower_session(ONE, 9);
-        let second = store.begin_follower_session(ONE, 5);
-        first.acknowledge(20);
-        let state = store.acknowledged();
-        assert_eq!((state.sequence, &state.followers[..]), (0, &[(ONE, 5)][..]));
-        let other = store.begin_follower_session(TWO, 9);
-        assert_eq!(store.acknowledged().sequence, 5);
-        drop(first);
-        assert_eq!(store.acknowledged().sequence, 5);
-        drop((second, other));
-        assert!(store.acknowledged().followers.is_empty());
-    }
-
-    #[test]
-    fn without_a_requirement_nothing_waits() {
-        let store = store(0);
-        assert!(!store.awaits_replicas());
-        let _one = store.begin_follower_session(ONE, 9);
-        assert_eq!(store.acknowledged().required, 0);
-        assert!(!store.acknowledged().is_late);
     }
 }

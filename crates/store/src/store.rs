@@ -23,7 +23,7 @@ use crate::reserve::Reserve;
 use crate::secret::FolderSecret;
 use crate::sweep_schedule::{SweepSchedule, TreeSweepSchedule};
 use crate::tree::{Generation, TreeIndex, Trees};
-use crate::view::{IndexView, Statistics, View};
+use crate::view::{IndexView, View};
 
 /// What a store is made with.
 #[derive(Clone, Copy, Debug)]
@@ -459,23 +459,6 @@ impl Store {
         match self.index_view(id) {
             IndexView::Memory(view) => Some(view),
             IndexView::Disk(_) | IndexView::Gone => None,
-        }
-    }
-
-    /// Figures of a database of either kind, without a look at the device. `None`: there is no such
-    /// database (any more).
-    pub fn statistics(&self, id: DatabaseId) -> Option<Statistics> {
-        match self.index_view(id) {
-            IndexView::Memory(view) => Some(view.statistics()),
-            IndexView::Disk(tree) => Some(Statistics {
-                entries: tree.entries(),
-                content_bytes: 0,
-                expiring: 0,
-                memory_bytes: tree.memtable_bytes(),
-                disk_bytes: tree.disk_bytes(),
-                sequence: tree.sequence(),
-            }),
-            IndexView::Gone => None,
         }
     }
 

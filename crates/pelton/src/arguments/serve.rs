@@ -178,8 +178,8 @@ pub struct ServeArguments {
     /// Counted are replicas that follow this server itself. Each database that has a log waits for
     /// its device and theirs, whatever its durability. A write that waits longer than
     /// --replicas-acked-timeout ends with UNKNOWN, and those behind it with UNAVAILABLE, until the
-    /// replicas are back. After a start nothing is read or written before so many replicas have what
-    /// the log has. [default: 0]
+    /// replicas are back. After a start nothing is read or written before so many replicas have
+    /// what the log has. [default: 0]
     #[arg(
         long,
         value_name = "NUMBER",

@@ -43,6 +43,11 @@ pub const FORMAT_FILE: &str = "pelton-data";
 /// The rest is for connections, for the allocator's slack, and for whatever else runs there.
 const MEMORY_SHARE_PERCENT: u8 = 70;
 
+/// How long a write waits for replicas by default.
+const ACKED_TIMEOUT: Span = Span {
+    ms: REPLICAS_ACKED_TIMEOUT_MS,
+};
+
 /// How long an upload that nobody continues is kept by default.
 const ABANDONED: Span = Span {
     ms: store::blob::limits::ABANDONED_MS,
@@ -156,6 +161,14 @@ fn in_file(error: SettingsError, file: &SettingsFile) -> SettingsError {
     }
 }
 
+/// How many threads there are unless told otherwise.
+fn default_threads(driver: Driver, loops: &net::LoopConfig) -> usize {
+    match driver {
+        Driver::EventLoop => loops.threads,
+        Driver::Blocking => net::limits::BLOCKING_CALLS,
+    }
+}
+
 impl Settings {
     /// The settings that the arguments and the file they name make together, and that file.
     pub fn load(arguments: &ServeArguments) -> Result<(Settings, SettingsFile), SettingsError> {
@@ -194,8 +207,7 @@ impl Settings {
             log_segment: pick!(log_segment).unwrap_or(Size(wal::limits::SEGMENT_BYTES)),
             keep_log: pick!(keep_log).unwrap_or(KeptAmount::Size(Size(KEEP_LOG_BYTES))),
             replicas_acked: pick!(replicas_acked).unwrap_or(0),
-            replicas_acked_timeout: pick!(replicas_acked_timeout)
-                .unwrap_or(span(REPLICAS_ACKED_TIMEOUT_MS)),
+            replicas_acked_timeout: pick!(replicas_acked_timeout).unwrap_or(ACKED_TIMEOUT),
             disk_cache: pick!(disk_cache).unwrap_or(Size(store::tree::limits::CACHE_BYTES)),
             follow: pick!(follow),
             follow_token_file: pick!(follow_token_file),
@@ -209,10 +221,7 @@ impl Settings {
             keep_uploads: pick!(keep_uploads).unwrap_or(ABANDONED),
             accept_loss: strong.accept_loss,
             driver,
-            threads: pick!(threads).unwrap_or(match driver {
-                Driver::EventLoop => loops.threads,
-                Driver::Blocking => net::limits::BLOCKING_CALLS,
-            }),
+            threads: pick!(threads).unwrap_or(default_threads(driver, &loops)),
             pin: pick!(pin).unwrap_or_default(),
             memory_limit: pick!(memory_limit).unwrap_or(MemoryLimit::Percent(MEMORY_SHARE_PERCENT)),
             max_value: pick!(max_value).unwrap_or(Size(store::limits::VALUE_BYTES as u64)),

@@ -31,6 +31,7 @@ impl Settings {
         let number = |value: &dyn fmt::Display| Some(value.to_string());
         let path = |path: &Option<PathBuf>| path.as_ref().and_then(|path| text(&path.display()));
         let folder = self.folder().map(Path::display);
+        let leader_name = &self.follow_tls_server_name;
         let pin = (!self.pin.0.is_empty()).then_some(&self.pin);
         let listen: Vec<_> = self
             .listen
@@ -62,10 +63,7 @@ impl Settings {
             ("follow-tls-ca", path(&self.follow_tls_ca)),
             ("follow-tls-cert", path(&self.follow_tls_cert)),
             ("follow-tls-key", path(&self.follow_tls_key)),
-            (
-                "follow-tls-server-name",
-                optional(&self.follow_tls_server_name),
-            ),
+            ("follow-tls-server-name", optional(leader_name)),
             ("backup-root", path(&self.backup_root)),
             ("blob-quota", optional(&self.blob_quota)),
             ("keep-uploads", text(&self.keep_uploads)),

@@ -87,7 +87,8 @@ impl LoopState {
         load_identities(&shared.identities, &shared.store, now_ms, log);
     }
 
-    /// Takes over identities that were changed by a commit of whose outcome its caller was not told.
+    /// Takes over identities that were changed by a commit of whose outcome its caller was not
+    /// told.
     #[inline]
     pub(super) fn load_late_identities(&mut self) {
         if self.shared.store.take_late_identities() {

@@ -6,6 +6,7 @@
 //! its loops. Calls about tokens and roles look at all identities, and commit on the condition that
 //! nobody has changed one since.
 
+mod acknowledged;
 mod identity_call;
 mod identity_change;
 mod last_admin;
@@ -43,10 +44,10 @@ use crate::rights::{DEFAULT_DATABASE, Right};
 use crate::status::{self, Code, Status, quoted};
 use crate::task::TaskNews;
 use api::admin::{
-    AcknowledgedStatistics, CreateDatabaseRequest, CreateDatabaseResponse, DatabaseDescription,
-    DatabaseKind, DatabaseStatistics, DropDatabaseRequest, DropDatabaseResponse, DurabilityMode,
-    FollowerStatistics, ListDatabasesResponse, LogStatistics as LogMessage, MethodStatistics,
-    ReplicaStatistics, StatisticsRequest, StatisticsResponse,
+    CreateDatabaseRequest, CreateDatabaseResponse, DatabaseDescription, DatabaseKind,
+    DatabaseStatistics, DropDatabaseRequest, DropDatabaseResponse, DurabilityMode,
+    ListDatabasesResponse, LogStatistics as LogMessage, MethodStatistics, ReplicaStatistics,
+    StatisticsRequest, StatisticsResponse,
 };
 use identity_call::IdentityCall;
 use protobuf::writer;
@@ -515,13 +516,7 @@ fn statistics(shared: &Shared, actions: &mut (impl Responses + CallClock)) {
     let following = shared.following.as_deref();
     let following = following.map(|following| (following.leader(), following.state()));
     let acknowledged = shared.store.acknowledged();
-    let is_acknowledged = acknowledged.required > 0 || !acknowledged.followers.is_empty();
-    let followers: Vec<_> = (acknowledged.followers.iter())
-        .map(|(replica_id, sequence)| FollowerStatistics {
-            replica_id,
-            sequence: *sequence,
-        })
-        .collect();
+    let followers = acknowledged::followers(&acknowledged);
     let response = StatisticsResponse {
         server: &format!("{} {}", shared.server.name, shared.server.version),
         uptime_ms: shared.figures.uptime_ms(actions.now_ns()),
@@ -548,12 +543,7 @@ fn statistics(shared: &Shared, actions: &mut (impl Responses + CallClock)) {
             problem: &state.problem,
         }),
         followers: shared.store.followers() as u64,
-        acknowledged: is_acknowledged.then_some(AcknowledgedStatistics {
-            required: u32::try_from(acknowledged.required).unwrap_or(u32::MAX),
-            sequence: acknowledged.sequence,
-            late: acknowledged.is_late,
-            followers: (&followers[..]).into(),
-        }),
+        acknowledged: acknowledged::message(&acknowledged, &followers),
     };
     actions.respond(|out| response.encode(out));
 }
