@@ -331,14 +331,14 @@ fn greeting(caller: &mut Caller) -> Result<String, Failure> {
 fn acknowledged_lines(acknowledged: &AcknowledgedStatistics<'_>) -> Vec<String> {
     let mut lines = Vec::new();
     if acknowledged.required > 0 {
-        let words = match acknowledged.late {
-            true => "too few have what was written, and writes are refused",
-            false => "they have what was answered",
+        let words = match (acknowledged.late, acknowledged.sequence) {
+            (true, _) => "too few have what was written, and writes are refused".into(),
+            (false, 0) => "too few are here, and writes wait".into(),
+            (false, sequence) => format!("so many have everything up to sequence {sequence}"),
         };
         lines.push(format!(
-            "replicas that must have a write: {}; so many have everything up to sequence {}: \
-             {words}",
-            acknowledged.required, acknowledged.sequence
+            "replicas that must have a write: {}; {words}",
+            acknowledged.required
         ));
     }
     lines.extend((acknowledged.followers.iter().flatten()).map(|follower| {
