@@ -307,6 +307,37 @@ def test_what_replicas_say_is_read_while_as_many_writes_wait_as_may(binary, tmp_
                 channel.close()
 
 
+def test_a_revocation_that_waited_in_vain_counts_when_the_replica_is_back(binary, tmp_path):
+    port = free_port()
+    flags = ("--replicas-acked", "1", *TIMEOUT)
+    with leader_of(binary, tmp_path / "leader", port, *flags) as leader:
+        replica = replica_of(binary, tmp_path / "replica", port)
+        serves(leader)
+        with open_channel(leader.address) as channel:
+            admin = admin_pb2_grpc.AdminStub(channel)
+            made = admin.CreateToken(
+                admin_pb2.CreateTokenRequest(name="reader", rights=["read"]), timeout=CALL_SECONDS
+            )
+            metadata = [("authorization", f"Bearer {made.token}")]
+
+            def is_good():
+                store = kv_pb2_grpc.KeyValueStub(channel)
+                try:
+                    store.Get(kv_pb2.GetRequest(key=b"k"), metadata=metadata, timeout=10)
+                except grpc.RpcError as error:
+                    assert error.code() == grpc.StatusCode.UNAUTHENTICATED, error
+                    return False
+                return True
+
+            assert is_good()
+            replica.kill()
+            revoke = admin_pb2.RevokeTokenRequest(name="reader")
+            expect_status(UNKNOWN, lambda: admin.RevokeToken(revoke, timeout=CALL_SECONDS))
+            assert is_good()
+            with replica_of(binary, tmp_path / "replica", port):
+                wait_until(lambda: not is_good(), 60, leader.log)
+
+
 def test_volatile_databases_wait_for_nobody(binary, tmp_path):
     port = free_port()
     folder = tmp_path / "leader"
