@@ -78,7 +78,8 @@ RESPONSE_STREAMS = {
 # crates/server/src/tests/identities.rs.
 BRIEF = {"pelton.v1.Admin/ConvertDatabase", "pelton.v1.Admin/Backup"}
 # They are refused: the first ones by a server that keeps nothing, or for want of a history.
-BRIEF |= {f"pelton.v1.Replication/{name}" for name in ("Copy", "Follow", "ReadContent")}
+REPLICATION = ("Copy", "Follow", "Acknowledge", "ReadContent")
+BRIEF |= {f"pelton.v1.Replication/{name}" for name in REPLICATION}
 BRIEF |= {"tkrzw_rpc.DBMService/Replicate", "tkrzw.DBMService/Replicate"}
 # Plain requests that are open: an upload and a download.
 PLAIN_STREAMS = {

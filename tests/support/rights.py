@@ -185,6 +185,7 @@ REQUESTS = {
     "pelton.v1.Admin/DropRole": nothing,
     "pelton.v1.Replication/Copy": nothing,
     "pelton.v1.Replication/Follow": nothing,
+    "pelton.v1.Replication/Acknowledge": nothing,
     "pelton.v1.Replication/ReadContent": nothing,
     "pelton.v1.Echo/Unary": nothing,
     "pelton.v1.Echo/Stream": nothing,

@@ -246,6 +246,30 @@ protobuf::message! {
         14 replica: message ReplicaStatistics<'a>,
         /// Servers that follow this one.
         15 followers: uint64,
+        /// --replicas-acked, and what followers hold. Absent where none are required and none say
+        /// so.
+        16 acknowledged: message AcknowledgedStatistics<'a>,
+    }
+
+    /// What followers hold on their devices.
+    pub struct AcknowledgedStatistics<'a> = "pelton.v1.StatisticsResponse.Acknowledged" {
+        /// So many must hold a commit before it is visible; 0 = none.
+        1 required: uint32,
+        /// So many hold everything up to this sequence.
+        2 sequence: uint64,
+        /// Too few hold what was written: writes are refused with UNAVAILABLE, and right after a
+        /// start reads too.
+        3 late: bool,
+        /// The field `followers`.
+        4 followers: repeated message FollowerStatistics<'a>,
+    }
+
+    /// A follower that is connected.
+    pub struct FollowerStatistics<'a> = "pelton.v1.StatisticsResponse.Follower" {
+        /// Names it for as long as its folder lives. 16 bytes.
+        1 replica_id: bytes,
+        /// It has everything up to this sequence on its device.
+        2 sequence: uint64,
     }
 
     /// How a replica follows its leader.

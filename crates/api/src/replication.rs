@@ -13,6 +13,12 @@ crate::method::methods! {
     /// FAILED_PRECONDITION if it belongs to another history, or is not there yet: then a copy is
     /// needed. INVALID_ARGUMENT for a format of records that this server does not write.
     FOLLOW ServerStreaming "pelton.v1.Replication/Follow";
+    /// Takes up to which sequence the caller holds the log on its device, and says what this
+    /// server makes of it: a commit becomes visible when --replicas-acked followers hold it. The
+    /// caller counts as long as the call goes on, and once, whatever its calls: of several with
+    /// one replica_id the latest counts. FAILED_PRECONDITION if it has another history, or more
+    /// than this server. RESOURCE_EXHAUSTED if as many as may follow are there.
+    ACKNOWLEDGE Bidirectional "pelton.v1.Replication/Acknowledge";
     /// Sends the file with the content of a blob. NOT_FOUND if it is not there any more: then a
     /// later group of the log removes or replaces the blob.
     READ_CONTENT ServerStreaming "pelton.v1.Replication/ReadContent";
@@ -89,6 +95,25 @@ protobuf::message! {
         6 crc32c: uint32,
         /// The next of these bytes, in the format of the log.
         7 data: bytes,
+    }
+
+    /// The message `AcknowledgeRequest`.
+    pub struct AcknowledgeRequest<'a> = "pelton.v1.AcknowledgeRequest" {
+        /// In the first message: the history of what the caller has, as in ResumePoint.
+        1 history_id: bytes,
+        /// In the first message: names the caller for as long as its folder lives. 16 bytes.
+        2 replica_id: bytes,
+        /// The caller has everything up to this sequence on its device.
+        3 sequence: uint64,
+    }
+
+    /// What the server makes of a request. Where several have come meanwhile, there may be one for
+    /// them.
+    pub struct AcknowledgeResponse = "pelton.v1.AcknowledgeResponse" {
+        /// So many followers must hold a commit before it is visible; 0 = none.
+        1 required: uint32,
+        /// So many hold everything up to this sequence.
+        2 acknowledged_sequence: uint64,
     }
 
     /// The message `ReadContentRequest`.

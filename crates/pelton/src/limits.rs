@@ -187,6 +187,16 @@ pub const FOLLOW_FIRST_WAIT_MS: u64 = 100;
 /// of them should not keep it busy.
 pub const FOLLOW_LONGEST_WAIT_MS: u64 = 5_000;
 
+/// How long a write waits for --replicas-acked by default: longer than a replica needs that is
+/// started anew, and as long as most callers wait.
+pub const REPLICAS_ACKED_TIMEOUT_MS: u64 = 10_000;
+
+/// The shortest that may be set: within less, a replica that is well is taken for one that is gone.
+pub const REPLICAS_ACKED_TIMEOUT_MIN_MS: u64 = 10;
+
+/// The longest that may be set: writes behind the one that waits are held in memory for as long.
+pub const REPLICAS_ACKED_TIMEOUT_MAX_MS: u64 = 600_000;
+
 /// How long connecting to a leader may take.
 pub const FOLLOW_CONNECT_MS: u64 = 5_000;
 

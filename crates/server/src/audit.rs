@@ -103,6 +103,7 @@ fn event_of(method: Method, code: Code) -> Option<AuditEvent> {
         | Method::AdminSnapshot
         | Method::ReplicationCopy
         | Method::ReplicationFollow
+        | Method::ReplicationAcknowledge
         | Method::ReplicationReadContent => Some(AuditEvent::Administration),
         _ => None,
     }
@@ -132,7 +133,9 @@ impl LineKind {
             },
             AuditEvent::Administration => match ended.method {
                 // A replica calls these again and again.
-                Method::ReplicationFollow | Method::ReplicationReadContent => LineKind::Rest,
+                Method::ReplicationFollow
+                | Method::ReplicationAcknowledge
+                | Method::ReplicationReadContent => LineKind::Rest,
                 _ => LineKind::DatabaseChange,
             },
         }

@@ -56,6 +56,8 @@ pub(crate) struct Link {
     /// TLS without HTTP/2 in ALPN: what may be spoken on it is HTTP/1.1 at most, which gets its
     /// answer.
     pub without_http2: bool,
+    /// Calls of a server that follows this one came over it.
+    pub replicates: bool,
     /// Beyond a limit of connections: its calls get UNAVAILABLE.
     pub refused: Option<ShedFor>,
 }
@@ -188,6 +190,7 @@ impl Link {
                 .tls
                 .as_ref()
                 .is_some_and(|agreed| agreed.application.as_deref() != Some(HTTP2)),
+            replicates: false,
             refused: match (peer.over_limit, peer.is_over_address_limit()) {
                 (false, _) => None,
                 (true, false) => Some(ShedFor::Connections),

@@ -45,6 +45,12 @@ impl Replica {
         log.map_or(0, |log| log.written_sequence)
     }
 
+    /// Up to which sequence its log is on the device.
+    pub fn durable_sequence(&self) -> u64 {
+        let log = self.shared.store.log_statistics();
+        log.map_or(0, |log| log.durable_sequence)
+    }
+
     /// Takes over groups of the leader, and waits until they are on the device and visible. One
     /// thread calls it. Returns up to which sequence everything is there.
     ///

@@ -185,6 +185,7 @@ methods! {
     Replication {
         ReplicationCopy Grpc(api::replication::COPY), Administer, Server;
         ReplicationFollow Grpc(api::replication::FOLLOW), Administer, Server;
+        ReplicationAcknowledge Grpc(api::replication::ACKNOWLEDGE), Administer, Server;
         ReplicationReadContent Grpc(api::replication::READ_CONTENT), Administer, Server;
     }
     Echo {
@@ -396,6 +397,7 @@ impl Method {
                     | M::AdminListRoles
                     | M::ReplicationCopy
                     | M::ReplicationFollow
+                    | M::ReplicationAcknowledge
                     | M::ReplicationReadContent
             ),
             Open | AnyRight | Read | ReadOrWrite => false,
@@ -643,6 +645,7 @@ mod tests {
             M::AdminDropRole,
             M::ReplicationCopy,
             M::ReplicationFollow,
+            M::ReplicationAcknowledge,
             M::ReplicationReadContent,
             M::TkrzwReplicate,
             M::TkrzwBeforeReplicate,

@@ -31,7 +31,9 @@ impl Blobs {
         let is_done = (outcome.first()).is_some_and(|one| one.status == OperationStatus::Done);
         match outcome.decision {
             Decision::Applied if is_done => self.settle_described(sealed),
-            Decision::Refused(Refusal::OutcomeUnknown) => sealed.settle(Settled::Unknown),
+            Decision::Refused(Refusal::OutcomeUnknown | Refusal::NotAcknowledged) => {
+                sealed.settle(Settled::Unknown)
+            }
             Decision::Refused(_) => sealed.settle(Settled::Refused),
             _ => sealed.settle(Settled::NotWanted),
         }

@@ -73,8 +73,10 @@ pub mod log;
 pub mod snapshot;
 pub mod tree;
 
+mod acknowledged;
 mod apply;
 mod aside;
+mod await_replicas;
 mod batch;
 mod blob_index;
 mod bounded;
@@ -90,6 +92,7 @@ mod descriptor_budget;
 mod effects;
 mod engine;
 mod feed;
+mod figures;
 mod garbage;
 mod hash;
 mod index;
@@ -119,6 +122,9 @@ mod value;
 mod view;
 mod watch;
 
+pub use acknowledged::{
+    AcknowledgedState, FollowerSession, REPLICA_ID_BYTES, ReplicaId, ReplicasAcked,
+};
 pub use aside::SET_ASIDE_FOLDER;
 pub use batch::{Commit, WriteBatch};
 pub use cache::CacheBounds;

@@ -419,6 +419,19 @@ pub enum Refusal {
     /// show whether it took effect. The one refusal after which something may have been done.
     #[error("outcome unknown: the write or sync of the log for this request has failed")]
     OutcomeUnknown,
+    /// Too few followers have said in time that they hold the commit.
+    #[error(
+        "outcome unknown: too few replicas have said in time that they hold the write \
+         (--replicas-acked, --replicas-acked-timeout); it is in the log of this server, and may \
+         still take effect: it becomes visible when enough replicas hold it"
+    )]
+    NotAcknowledged,
+    /// A commit before this one waits in vain for followers.
+    #[error(
+        "too few replicas hold the writes before this one (--replicas-acked); nothing was done; \
+         try again when they are back; `pelton status` shows which are here"
+    )]
+    ReplicasMissing,
     /// This server follows another one, which alone decides.
     #[error(
         "this server is a replica, and only its leader takes writes; nothing was done; `pelton \

@@ -105,6 +105,12 @@ impl Store {
         self.log_tail().map_or(0, |tail| tail.followers())
     }
 
+    /// Returns up to which sequence the log is on the device, as whoever follows it may know; 0:
+    /// there is no log.
+    pub fn followable_sequence(&self) -> u64 {
+        self.log_tail().map_or(0, |tail| tail.durable_sequence())
+    }
+
     pub(crate) fn has_followers(&self) -> bool {
         self.followers() > 0
     }

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::lock_api::ArcRwLockReadGuard;
 use parking_lot::{Mutex, RawRwLock, RwLock};
 
+use crate::acknowledged::Acknowledgements;
 use crate::blob::{BlobConfig, BlobUse, Blobs};
 use crate::catalogue::{Catalogue, Database, State};
 use crate::database::{CreateError, DatabaseConfig, DatabaseLimits, DropError, Durability, Kind};
@@ -22,7 +23,7 @@ use crate::reserve::Reserve;
 use crate::secret::FolderSecret;
 use crate::sweep_schedule::{SweepSchedule, TreeSweepSchedule};
 use crate::tree::{Generation, TreeIndex, Trees};
-use crate::view::{IndexView, Statistics, View};
+use crate::view::{IndexView, View};
 
 /// What a store is made with.
 #[derive(Clone, Copy, Debug)]
@@ -97,6 +98,7 @@ struct Shared {
     history_id: AtomicU64,
     log_statistics: Mutex<LogStatistics>,
     log_tail: Arc<LogTail>,
+    acknowledgements: Arc<Acknowledgements>,
     /// Another server gives out the sequences.
     follows: AtomicBool,
     feeds: Arc<Feeds>,
@@ -148,6 +150,7 @@ impl Store {
             history_id: AtomicU64::new(config.history_id),
             log_statistics: Mutex::default(),
             log_tail: Arc::default(),
+            acknowledgements: Arc::default(),
             follows: AtomicBool::new(false),
             blobs: OnceLock::new(),
             secret: OnceLock::new(),
@@ -397,6 +400,10 @@ impl Store {
         self.shared.follows.store(follows, Ordering::Relaxed);
     }
 
+    pub(crate) fn acknowledgements(&self) -> &Arc<Acknowledgements> {
+        &self.shared.acknowledgements
+    }
+
     /// What of the log can be read; `None`: there is none.
     pub(crate) fn log_tail(&self) -> Option<&Arc<LogTail>> {
         self.has_log().then_some(&self.shared.log_tail)
@@ -452,23 +459,6 @@ impl Store {
         match self.index_view(id) {
             IndexView::Memory(view) => Some(view),
             IndexView::Disk(_) | IndexView::Gone => None,
-        }
-    }
-
-    /// Figures of a database of either kind, without a look at the device. `None`: there is no such
-    /// database (any more).
-    pub fn statistics(&self, id: DatabaseId) -> Option<Statistics> {
-        match self.index_view(id) {
-            IndexView::Memory(view) => Some(view.statistics()),
-            IndexView::Disk(tree) => Some(Statistics {
-                entries: tree.entries(),
-                content_bytes: 0,
-                expiring: 0,
-                memory_bytes: tree.memtable_bytes(),
-                disk_bytes: tree.disk_bytes(),
-                sequence: tree.sequence(),
-            }),
-            IndexView::Gone => None,
         }
     }
 

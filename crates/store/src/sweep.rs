@@ -82,14 +82,18 @@ impl Sweep<'_> {
             rounds.take_passed(id);
             return true;
         };
+        let has_log = database.config.durability != Durability::Volatile;
+        if has_log && self.store.removals_rest(self.now_ms) {
+            self.due_ms = (self.due_ms).min(self.now_ms + limits::SWEEP_DELAY_MS);
+            return true;
+        }
         let after = rounds.take_passed(id);
         let keys_before = self.keys_left;
         let last = self.push(id, &view, after.as_ref());
         let behind = last.as_ref().or(after.as_ref());
         if view.expired_after(self.now_ms, behind).next().is_some() {
             // A durable database takes its time: more of this would only wait there.
-            let pause_ms = u64::from(database.config.durability != Durability::Volatile);
-            self.due_ms = self.due_ms.min(self.now_ms + pause_ms);
+            self.due_ms = self.due_ms.min(self.now_ms + u64::from(has_log));
             if let Some(behind) = last.or(after) {
                 rounds.set_passed(id, behind);
             }

@@ -30,6 +30,10 @@ impl Store {
     /// Whether it is time to sweep databases on disk. Who gets a yes does it, or takes it back with
     /// [`Store::put_off_tree_sweep`].
     pub fn begin_tree_sweep(&self, now_ms: u64) -> bool {
+        if self.removals_rest(now_ms) && now_ms >= self.tree_sweep_due_ms() {
+            self.put_off_tree_sweep();
+            return false;
+        }
         !self.follows() && self.tree_sweep_schedule().try_begin(now_ms)
     }
 

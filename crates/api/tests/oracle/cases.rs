@@ -130,6 +130,8 @@ cases! {
     "pelton.v1.FollowRequest" api::replication::FollowRequest;
     "pelton.v1.FollowResponse" api::replication::FollowResponse;
     "pelton.v1.LogGroup" api::replication::LogGroup;
+    "pelton.v1.AcknowledgeRequest" api::replication::AcknowledgeRequest;
+    "pelton.v1.AcknowledgeResponse" api::replication::AcknowledgeResponse;
     "pelton.v1.ReadContentRequest" api::replication::ReadContentRequest;
     "pelton.v1.ReadContentResponse" api::replication::ReadContentResponse;
     "pelton.v1.EchoRequest" api::echo::EchoRequest;

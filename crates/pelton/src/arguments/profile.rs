@@ -5,7 +5,8 @@ use clap::Args;
 /// The variable with the name of a profile.
 pub const PROFILE_VARIABLE: &str = "PELTON_PROFILE";
 
-/// Which profile of the user's file the command takes its server from.
+/// Which profile of the user's file the command takes its server from. It changes what the other
+/// flags are, so that it is looked for before they are read: see [`crate::profile`].
 #[derive(Args, Clone, Debug, Default)]
 pub struct ProfileArguments {
     /// Take what is not given (address, token, TLS) from this profile of the user's file
@@ -13,9 +14,5 @@ pub struct ProfileArguments {
     ///
     /// The file is ~/.config/pelton/client.toml, or the one that PELTON_CLIENT_CONFIG names.
     #[arg(long, value_name = "NAME", env = PROFILE_VARIABLE)]
-    #[expect(
-        dead_code,
-        reason = "looked for before the rest, which it changes: see the module `profile`"
-    )]
     pub profile: Option<String>,
 }

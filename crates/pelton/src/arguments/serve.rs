@@ -7,6 +7,7 @@ use std::str::FromStr;
 use clap::{Args, ValueEnum};
 use net::Address;
 use serde::{Deserialize, Deserializer};
+use service::limits::FOLLOWERS_MAX;
 
 use super::client_auth::ClientAuth;
 use super::database::KindArgument;
@@ -170,6 +171,27 @@ pub struct ServeArguments {
     #[arg(long, value_name = "SIZE|TIME", env = "PELTON_KEEP_LOG")]
     #[serde(default, deserialize_with = "from_text")]
     pub keep_log: Option<KeptAmount>,
+
+    /// Answer a write, and show it, only when so many replicas have it on their devices too; 0 for
+    /// none
+    ///
+    /// Counted are replicas that follow this server itself. Each database that has a log waits for
+    /// its device and theirs, whatever its durability. A write that waits longer than
+    /// --replicas-acked-timeout ends with UNKNOWN, and those behind it with UNAVAILABLE, until the
+    /// replicas are back. After a start nothing is read or written before so many replicas have
+    /// what the log has. [default: 0]
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        env = "PELTON_REPLICAS_ACKED",
+        value_parser = number::setting::<usize>(0, FOLLOWERS_MAX as i128)
+    )]
+    pub replicas_acked: Option<usize>,
+
+    /// How long a write waits for --replicas-acked, 10ms to 10m [default: 10s]
+    #[arg(long, value_name = "TIME", env = "PELTON_REPLICAS_ACKED_TIMEOUT")]
+    #[serde(default, deserialize_with = "from_text")]
+    pub replicas_acked_timeout: Option<Span>,
 
     /// Memory that keeps blocks and entries of databases on disk for their reads, 1MiB to 1TiB;
     /// beside --memory-limit

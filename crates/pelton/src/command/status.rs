@@ -3,7 +3,9 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use api::admin::{ReplicaStatistics, StatisticsRequest, StatisticsResponse};
+use api::admin::{
+    AcknowledgedStatistics, ReplicaStatistics, StatisticsRequest, StatisticsResponse,
+};
 use api::health::{HealthCheckRequest, ServingStatus};
 use api::rpc::admin::Statistics;
 use api::rpc::health::Check;
@@ -182,6 +184,7 @@ fn lines(figures: &StatisticsResponse<'_>) -> Vec<String> {
         let followers = counted(figures.followers, "server follows", "servers follow");
         lines.push(format!("{followers} this one"));
     }
+    lines.extend(figures.acknowledged.iter().flat_map(acknowledged_lines));
     if let Some(log) = &figures.log {
         lines.push(format!(
             "log: {} in {}; durable up to sequence {}; since the start {} in {}, {}",
@@ -292,6 +295,21 @@ fn insert_figures(fields: &mut Map<String, Value>, figures: &StatisticsResponse<
     });
     fields.insert("replica".into(), replica.unwrap_or_default());
     fields.insert("followers".into(), figures.followers.into());
+    let acknowledged = figures.acknowledged.as_ref().map(|acknowledged| {
+        let followers = acknowledged.followers.iter().flatten().map(|follower| {
+            Value::Object(object([
+                ("replica_id", hex(follower.replica_id).into()),
+                ("sequence", follower.sequence.into()),
+            ]))
+        });
+        Value::Object(object([
+            ("required", acknowledged.required.into()),
+            ("sequence", acknowledged.sequence.into()),
+            ("late", acknowledged.late.into()),
+            ("followers", Value::Array(followers.collect())),
+        ]))
+    });
+    fields.insert("acknowledged".into(), acknowledged.unwrap_or_default());
 }
 
 /// The first line of what the server says of itself over plain HTTP/2.
@@ -307,6 +325,34 @@ fn greeting(caller: &mut Caller) -> Result<String, Failure> {
         .next()
         .unwrap_or_default();
     Ok(escape(line))
+}
+
+/// Says what followers hold.
+fn acknowledged_lines(acknowledged: &AcknowledgedStatistics<'_>) -> Vec<String> {
+    let mut lines = Vec::new();
+    if acknowledged.required > 0 {
+        let words = match (acknowledged.late, acknowledged.sequence) {
+            (true, _) => "too few have what was written, and writes are refused".into(),
+            (false, 0) => "too few are here, and writes wait".into(),
+            (false, sequence) => format!("so many have everything up to sequence {sequence}"),
+        };
+        lines.push(format!(
+            "replicas that must have a write: {}; {words}",
+            acknowledged.required
+        ));
+    }
+    lines.extend((acknowledged.followers.iter().flatten()).map(|follower| {
+        let id = hex(follower.replica_id);
+        format!(
+            "replica {id} has everything up to sequence {}",
+            follower.sequence
+        )
+    }));
+    lines
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Says whom a replica follows, and how far behind it is.

@@ -166,9 +166,18 @@ pub fn begin<'c, M: Rpc>(
     channel: &'c mut Channel,
     request: &M::Request<'_>,
 ) -> Result<Exchange<'c, M>, LeaderError> {
+    let mut call = begin_open::<M>(channel, request)?;
+    call.close_send();
+    Ok(call)
+}
+
+/// Begins a call whose requests may go on.
+pub fn begin_open<'c, M: Rpc>(
+    channel: &'c mut Channel,
+    request: &M::Request<'_>,
+) -> Result<Exchange<'c, M>, LeaderError> {
     let mut call = channel.call_streaming::<M>(&CallOptions::default())?;
     call.send(request);
-    call.close_send();
     Ok(call)
 }
 

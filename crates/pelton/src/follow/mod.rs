@@ -11,6 +11,7 @@ mod leader;
 mod mark;
 mod prepare;
 mod renewal;
+mod replica_id;
 mod stream;
 
 pub use leader::Leader;

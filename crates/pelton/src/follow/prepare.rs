@@ -7,7 +7,7 @@ use std::thread;
 
 use server::TimeSource;
 use store::SET_ASIDE_FOLDER;
-use store::durable::{LOCK_NAME, REPLICA_MARK_NAME};
+use store::durable::{LOCK_NAME, REPLICA_ID_NAME, REPLICA_MARK_NAME};
 use wal::disk::{Disk, RealDisk};
 
 use super::backoff::Backoff;
@@ -113,7 +113,12 @@ fn try_fill(
 
 /// The files and folders of a data folder but those that stay in any case.
 fn content(folder: &Path) -> io::Result<Vec<fs::DirEntry>> {
-    let stays = [REPLICA_MARK_NAME, LOCK_NAME, SET_ASIDE_FOLDER];
+    let stays = [
+        REPLICA_MARK_NAME,
+        REPLICA_ID_NAME,
+        LOCK_NAME,
+        SET_ASIDE_FOLDER,
+    ];
     let mut content = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;

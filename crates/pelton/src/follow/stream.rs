@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use api::replication::{FollowRequest, FollowResponse, RECORD_FORMAT};
-use api::rpc::replication::Follow;
+use api::replication::{AcknowledgeRequest, FollowRequest, FollowResponse, RECORD_FORMAT};
+use api::rpc::replication::{Acknowledge, Follow};
 use client::StreamStep;
 use client::typed::Exchange;
 use net::StopHandle;
 use server::{Replica, Server, TimeSource};
 use service::following::Following;
+use store::ReplicaId;
 use store::durable::{FollowError, FollowedGroups};
 use store::log::FollowedGroup;
 use wal::disk::RealDisk;
@@ -20,9 +21,10 @@ use wal::disk::RealDisk;
 use super::assembler::Assembler;
 use super::backoff::Backoff;
 use super::contents::Contents;
-use super::leader::{Leader, LeaderError, begin};
+use super::leader::{Leader, LeaderError, begin, begin_open};
 use super::mark::ReplicaMark;
 use super::renewal::Renewal;
+use super::replica_id::replica_id;
 use crate::limits::{FOLLOW_BATCH_BYTES, FOLLOW_SILENCE_MS};
 use crate::randomness::random;
 use crate::time_source::SystemTimeSource;
@@ -44,6 +46,7 @@ pub fn start(server: &Server, leader: Leader, folder: PathBuf, renewal: Renewal)
         tracing::warn!("contents of blobs that were begun cannot be removed: {error}");
     }
     let mut follower = Follower {
+        id: replica_id(&folder)?,
         replica,
         leader,
         following,
@@ -62,6 +65,8 @@ pub fn start(server: &Server, leader: Leader, folder: PathBuf, renewal: Renewal)
 }
 
 struct Follower {
+    /// How the leader knows it.
+    id: ReplicaId,
     replica: Replica,
     leader: Leader,
     following: Arc<Following>,
@@ -91,6 +96,53 @@ enum StreamEnd {
 impl From<LeaderError> for StreamEnd {
     fn from(error: LeaderError) -> StreamEnd {
         StreamEnd::Problem(error)
+    }
+}
+
+/// The call that tells the leader what is held here.
+struct Acknowledging<'c> {
+    call: Exchange<'c, Acknowledge>,
+    /// Something was said then, and nothing has come since.
+    unanswered_since: Option<Instant>,
+}
+
+impl Acknowledging<'_> {
+    /// Says that everything up to a sequence is on the device here.
+    fn say(&mut self, sequence: u64) {
+        self.call.send(&AcknowledgeRequest {
+            history_id: &[],
+            replica_id: &[],
+            sequence,
+        });
+        self.unanswered_since.get_or_insert_with(Instant::now);
+    }
+
+    /// Takes what has come.
+    ///
+    /// # Errors
+    /// If the call has ended, or nothing has come for `silence` since something was said.
+    fn look(&mut self, silence: Duration) -> Result<(), LeaderError> {
+        loop {
+            let step = self.call.poll_with(Duration::ZERO, |response| {
+                response.map(drop).map_err(LeaderError::from)
+            });
+            match step? {
+                StreamStep::Message(taken) => {
+                    taken?;
+                    self.unanswered_since = None;
+                }
+                StreamStep::Nothing => break,
+                StreamStep::Ended => {
+                    let why = "the leader has ended the call that tells it what is held here";
+                    return Err(LeaderError::Nonsense(why.into()));
+                }
+            }
+        }
+        let is_silent = |since: Instant| since.elapsed() >= silence;
+        match self.unanswered_since.is_some_and(is_silent) {
+            true => Err(LeaderError::Silent(silence)),
+            false => Ok(()),
+        }
     }
 }
 
@@ -150,6 +202,17 @@ impl Follower {
             format: RECORD_FORMAT,
         };
         let mut call = begin::<Follow>(&mut channel, &request)?;
+        // A connection of its own, as a channel has one call.
+        let mut said_over = self.leader.connect()?;
+        let first = AcknowledgeRequest {
+            history_id: &history_id,
+            replica_id: &self.id,
+            sequence: self.replica.durable_sequence(),
+        };
+        let mut acknowledging = Acknowledging {
+            call: begin_open::<Acknowledge>(&mut said_over, &first)?,
+            unanswered_since: Some(Instant::now()),
+        };
         let silence = Duration::from_millis(FOLLOW_SILENCE_MS);
         let mut heard = Instant::now();
         loop {
@@ -162,7 +225,10 @@ impl Follower {
             } else if heard.elapsed() >= silence {
                 return Err(LeaderError::Silent(silence).into());
             }
-            self.apply()?;
+            self.apply(&mut acknowledging)?;
+            acknowledging
+                .look(silence)
+                .map_err(|error| self.end_of(error))?;
         }
     }
 
@@ -222,7 +288,7 @@ impl Follower {
     }
 
     /// Puts the groups that have come into the log and the indexes.
-    fn apply(&mut self) -> Result<(), StreamEnd> {
+    fn apply(&mut self, acknowledging: &mut Acknowledging<'_>) -> Result<(), StreamEnd> {
         if self.groups.is_empty() {
             return Ok(());
         }
@@ -234,6 +300,7 @@ impl Follower {
             Ok(sequence) => {
                 let now_ms = SystemTimeSource.wall_ms();
                 self.following.note_sequence(sequence, now_ms);
+                acknowledging.say(sequence);
                 Ok(())
             }
             Err(FollowError::Stopping) => Err(StreamEnd::Stopping),

@@ -17,6 +17,7 @@ use std::time::Duration;
 use net::{Address, THREAD_LIMITS};
 use server::{Server, TimeSource};
 use service::ServerInfo;
+use store::ReplicasAcked;
 use store::descriptors::DescriptorPlan;
 
 use crate::activity;
@@ -166,6 +167,17 @@ fn begin_replication(
     };
     if let Err(error) = store::backup::remove_left_copies(folder) {
         tracing::warn!("copies that were made for replicas stay, and take room: {error}");
+    }
+    server.shared().store.require_replicas(ReplicasAcked {
+        replicas: settings.replicas_acked,
+        timeout_ms: settings.replicas_acked_timeout.ms,
+    });
+    if settings.replicas_acked > 0 {
+        tracing::info!(
+            "writes are answered and shown when {} replicas have them (--replicas-acked), and \
+             nothing is served before they have what the log has",
+            settings.replicas_acked
+        );
     }
     if let Some(leader) = leader {
         let started = follow::start(server, leader, folder.to_owned(), renewal.clone());

@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 
 use net::Address;
+use service::limits::FOLLOWERS_MAX;
 
 use super::{Settings, SettingsError};
 use crate::arguments::{ClientAuth, KindArgument};
 use crate::durability::Durability;
+use crate::limits::{REPLICAS_ACKED_TIMEOUT_MAX_MS, REPLICAS_ACKED_TIMEOUT_MIN_MS};
 use crate::listen::{ListenAddress, OriginalPorts};
 use crate::size::{MemoryLimit, Size};
 
@@ -124,6 +126,32 @@ impl Settings {
         }
     }
 
+    /// Whether there can be what commits are to wait for.
+    fn check_replicas_acked(&self) -> Result<(), SettingsError> {
+        let wrong = |message: &str| Err(SettingsError::Contradiction(message.into()));
+        let replicas = self.replicas_acked as u64;
+        between_counts("replicas-acked", replicas, 0, FOLLOWERS_MAX as u64)?;
+        let timeout_ms = self.replicas_acked_timeout.ms;
+        if !(REPLICAS_ACKED_TIMEOUT_MIN_MS..=REPLICAS_ACKED_TIMEOUT_MAX_MS).contains(&timeout_ms) {
+            return wrong("replicas-acked-timeout must be 10ms to 10m");
+        }
+        if self.replicas_acked == 0 {
+            return Ok(());
+        }
+        if self.folder().is_none() {
+            return wrong(
+                "replicas-acked needs a data folder, as replicas follow the log in it: name one \
+                 with data, or leave replicas-acked out",
+            );
+        }
+        if self.follow.is_some() {
+            return wrong(
+                "replicas-acked is for a leader, and a replica takes no writes: leave it out",
+            );
+        }
+        Ok(())
+    }
+
     /// Whether a replica is told nothing that its leader decides.
     fn check_follow(&self) -> Result<(), SettingsError> {
         let wrong = |message: &str| Err(SettingsError::Contradiction(message.into()));
@@ -218,6 +246,7 @@ impl Settings {
         self.check_backup_root()?;
         self.check_init_admin()?;
         self.check_follow()?;
+        self.check_replicas_acked()?;
         between_counts(
             "threads",
             self.threads as u64,

@@ -18,7 +18,7 @@ use crate::arguments::{
     SlowCallKeysArgument, UnixMode,
 };
 use crate::durability::Durability;
-use crate::limits::KEEP_LOG_BYTES;
+use crate::limits::{KEEP_LOG_BYTES, REPLICAS_ACKED_TIMEOUT_MS};
 use crate::listen::{ListenAddress, ListenAddresses, OriginalPorts};
 use crate::metrics::MetricsAddress;
 use crate::simulation::Simulation;
@@ -42,6 +42,11 @@ pub const FORMAT_FILE: &str = "pelton-data";
 /// Share of the memory this process may use that keys and values may take by default, in percent.
 /// The rest is for connections, for the allocator's slack, and for whatever else runs there.
 const MEMORY_SHARE_PERCENT: u8 = 70;
+
+/// How long a write waits for replicas by default.
+const ACKED_TIMEOUT: Span = Span {
+    ms: REPLICAS_ACKED_TIMEOUT_MS,
+};
 
 /// How long an upload that nobody continues is kept by default.
 const ABANDONED: Span = Span {
@@ -70,6 +75,8 @@ pub struct Settings {
     pub kind: Option<KindArgument>,
     pub log_segment: Size,
     pub keep_log: KeptAmount,
+    pub replicas_acked: usize,
+    pub replicas_acked_timeout: Span,
     pub disk_cache: Size,
     /// Of the leader; `None`: this server follows nobody.
     pub follow: Option<FollowAddress>,
@@ -157,6 +164,14 @@ fn in_file(error: SettingsError, file: &SettingsFile) -> SettingsError {
     }
 }
 
+/// How many threads there are unless told otherwise.
+fn default_threads(driver: Driver, loops: &net::LoopConfig) -> usize {
+    match driver {
+        Driver::EventLoop => loops.threads,
+        Driver::Blocking => net::limits::BLOCKING_CALLS,
+    }
+}
+
 impl Settings {
     /// The settings that the arguments and the file they name make together, and that file.
     pub fn load(arguments: &ServeArguments) -> Result<(Settings, SettingsFile), SettingsError> {
@@ -194,6 +209,8 @@ impl Settings {
             kind: pick!(kind),
             log_segment: pick!(log_segment).unwrap_or(Size(wal::limits::SEGMENT_BYTES)),
             keep_log: pick!(keep_log).unwrap_or(KeptAmount::Size(Size(KEEP_LOG_BYTES))),
+            replicas_acked: pick!(replicas_acked).unwrap_or(0),
+            replicas_acked_timeout: pick!(replicas_acked_timeout).unwrap_or(ACKED_TIMEOUT),
             disk_cache: pick!(disk_cache).unwrap_or(Size(store::tree::limits::CACHE_BYTES)),
             follow: pick!(follow),
             follow_token_file: pick!(follow_token_file),
@@ -207,10 +224,7 @@ impl Settings {
             keep_uploads: pick!(keep_uploads).unwrap_or(ABANDONED),
             accept_loss: strong.accept_loss,
             driver,
-            threads: pick!(threads).unwrap_or(match driver {
-                Driver::EventLoop => loops.threads,
-                Driver::Blocking => net::limits::BLOCKING_CALLS,
-            }),
+            threads: pick!(threads).unwrap_or(default_threads(driver, &loops)),
             pin: pick!(pin).unwrap_or_default(),
             memory_limit: pick!(memory_limit).unwrap_or(MemoryLimit::Percent(MEMORY_SHARE_PERCENT)),
             max_value: pick!(max_value).unwrap_or(Size(store::limits::VALUE_BYTES as u64)),

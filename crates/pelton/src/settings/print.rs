@@ -54,6 +54,8 @@ impl Settings {
             ("kind", optional(&self.kind)),
             ("log-segment", text(&self.log_segment)),
             ("keep-log", text(&self.keep_log)),
+            ("replicas-acked", number(&self.replicas_acked)),
+            ("replicas-acked-timeout", text(&self.replicas_acked_timeout)),
             ("disk-cache", text(&self.disk_cache)),
             ("follow", optional(&self.follow)),
             ("follow-token-file", path(&self.follow_token_file)),

@@ -152,6 +152,7 @@ impl LoopHandler {
             self.answer_writes(connections, &outcomes);
         }
         self.state.writes.give_outcomes(outcomes);
+        self.state.load_late_identities();
     }
 
     fn answer_writes(&mut self, connections: &mut dyn Connections, outcomes: &Outcomes) {

@@ -2,7 +2,7 @@
 
 use net::Io;
 use service::identities::{IdentityKey, Unauthenticated};
-use service::method::{Access, CallKind};
+use service::method::{Access, CallKind, Service};
 use service::redact::shortened_without_tokens;
 use service::{
     Call, CallHead, CallSteps, Code, DelayedRefusal, Method, RefusedFor, Shared, Status,
@@ -277,6 +277,7 @@ impl LoopState {
         end: bool,
     ) {
         rpc.has_let_in |= method.entry().access != Access::Open;
+        rpc.link.replicates |= method.service() == Service::Replication;
         let is_idle = rpc.running_calls() == 0;
         rpc.link.holding.note_caller(caller.counted, is_idle);
         let caller = (method, caller.proved);

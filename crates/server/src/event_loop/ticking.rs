@@ -87,6 +87,15 @@ impl LoopState {
         load_identities(&shared.identities, &shared.store, now_ms, log);
     }
 
+    /// Takes over identities that were changed by a commit of whose outcome its caller was not
+    /// told.
+    #[inline]
+    pub(super) fn load_late_identities(&mut self) {
+        if self.shared.store.take_late_identities() {
+            self.load_identities();
+        }
+    }
+
     /// Tells the committer whose callers have left, behind their commits.
     pub(super) fn pass_on_abandoned(&mut self) {
         self.writes.abandon(self.calls.abandoned());

@@ -70,6 +70,10 @@ impl LoopState {
     /// for it. It is visited again then, and not before: there is nothing to do for it.
     #[inline]
     fn holds_back(&mut self, link: &mut Link, now_ns: u64) -> bool {
+        if link.replicates {
+            // What waits may wait for what this peer has to say.
+            return false;
+        }
         let (waiting_bytes, bound_bytes) = self.waiting_writes();
         let share_bytes = bound_bytes / limits::WAITING_WRITES_IDENTITY_SHARE;
         let are_many = waiting_bytes > bound_bytes;

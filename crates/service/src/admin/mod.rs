@@ -6,6 +6,7 @@
 //! its loops. Calls about tokens and roles look at all identities, and commit on the condition that
 //! nobody has changed one since.
 
+mod acknowledged;
 mod identity_call;
 mod identity_change;
 mod last_admin;
@@ -35,7 +36,7 @@ use crate::actions::{
 };
 use crate::call::{CallHead, CallSteps, PlanReads, Shared};
 use crate::keyvalue::messages::{Invalid, Rule};
-use crate::keyvalue::refusal;
+use crate::keyvalue::{awaits_replicas, refusal};
 use crate::limits::DURABILITY_INTERVAL_MS_MAX;
 use crate::method::Method;
 use crate::permission;
@@ -108,6 +109,7 @@ where
             Method::AdminListDatabases | Method::AdminStatistics => self.begin_list(bytes, actions),
             Method::AdminDropDatabase => self.drop_database(bytes, shared, actions),
             Method::AdminConvertDatabase => tasks::begin_convert(bytes, &shared.store, actions),
+            Method::AdminBackup if shared.store.awaits_replicas() => Err(awaits_replicas()),
             Method::AdminBackup => tasks::begin_backup(bytes, actions),
             Method::AdminSnapshot => tasks::begin_snapshot(bytes, actions),
             Method::AdminCreateToken
@@ -513,6 +515,8 @@ fn statistics(shared: &Shared, actions: &mut (impl Responses + CallClock)) {
     let history_id = api::history_id_bytes(shared.store.history_id());
     let following = shared.following.as_deref();
     let following = following.map(|following| (following.leader(), following.state()));
+    let acknowledged = shared.store.acknowledged();
+    let followers = acknowledged::followers(&acknowledged);
     let response = StatisticsResponse {
         server: &format!("{} {}", shared.server.name, shared.server.version),
         uptime_ms: shared.figures.uptime_ms(actions.now_ns()),
@@ -539,6 +543,7 @@ fn statistics(shared: &Shared, actions: &mut (impl Responses + CallClock)) {
             problem: &state.problem,
         }),
         followers: shared.store.followers() as u64,
+        acknowledged: acknowledged::message(&acknowledged, &followers),
     };
     actions.respond(|out| response.encode(out));
 }

@@ -35,8 +35,8 @@ use messages::{Request, decode_get};
 use pipe::Pipe;
 use range::{Count, Scan};
 pub(crate) use refuse::{
-    check_key, find_database_of_blobs, find_database_of_drop_in, invalid, not_fetched, push_error,
-    refusal,
+    awaits_replicas, check_key, find_database_of_blobs, find_database_of_drop_in, invalid,
+    not_fetched, push_error, refusal,
 };
 pub use refuse::{database_gone, no_reader, not_read, reads_wait};
 use transact::Transact;

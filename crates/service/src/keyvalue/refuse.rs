@@ -5,7 +5,7 @@
 
 use protobuf::Fault;
 use store::tree::TreeError;
-use store::{DatabaseId, Limit, PushError, Refusal};
+use store::{DatabaseId, Durability, Limit, PushError, Refusal};
 
 use super::messages::{Invalid, Rule};
 use crate::actions::Permissions;
@@ -62,13 +62,35 @@ pub(crate) fn find_database_of_drop_in(
 
 #[inline]
 fn find(name: &str, shared: &Shared) -> Result<DatabaseId, Status> {
-    if name.is_empty() {
-        return Ok(DatabaseId::DEFAULT);
+    let id = match name.is_empty() {
+        true => DatabaseId::DEFAULT,
+        false => (shared.store.database(name)).ok_or_else(|| unknown_database(name))?,
+    };
+    match shared.store.awaits_replicas() {
+        true => after_start(id, shared),
+        false => Ok(id),
     }
-    shared
-        .store
-        .database(name)
-        .ok_or_else(|| unknown_database(name))
+}
+
+/// Returns a database right after a start, as long as too few followers hold what that has found.
+#[cold]
+fn after_start(id: DatabaseId, shared: &Shared) -> Result<DatabaseId, Status> {
+    let config = shared.store.config(id);
+    match config.is_some_and(|config| config.durability == Durability::Volatile) {
+        true => Ok(id),
+        false => Err(awaits_replicas()),
+    }
+}
+
+/// The end of a call that would see what too few followers hold.
+#[cold]
+pub(crate) fn awaits_replicas() -> Status {
+    Status::new(
+        Code::Unavailable,
+        "this server has just been started, and too few replicas hold what its log has \
+         (--replicas-acked); nothing was done; try again when they are back; `pelton status` shows \
+         which are here",
+    )
 }
 
 #[cold]
@@ -200,8 +222,9 @@ pub(crate) fn refusal(refusal: Refusal) -> Status {
     let code = match refusal {
         Refusal::UnknownDatabase => return database_gone(),
         Refusal::LogFailed | Refusal::Replica => Code::FailedPrecondition,
-        Refusal::OutcomeUnknown => Code::Unknown,
+        Refusal::OutcomeUnknown | Refusal::NotAcknowledged => Code::Unknown,
         Refusal::LogBehind
+        | Refusal::ReplicasMissing
         | Refusal::LogNotReady
         | Refusal::NotReadAhead
         | Refusal::DiskBehind
@@ -241,6 +264,8 @@ fn what_the_log_refuses_has_the_status_of_the_table() {
     assert_eq!(code(Refusal::DiskFailed), Code::Unavailable);
     assert_eq!(code(Refusal::LogFailed), Code::FailedPrecondition);
     assert_eq!(code(Refusal::OutcomeUnknown), Code::Unknown);
+    assert_eq!(code(Refusal::NotAcknowledged), Code::Unknown);
+    assert_eq!(code(Refusal::ReplicasMissing), Code::Unavailable);
     assert_eq!(code(Refusal::LogBehind), Code::Unavailable);
     assert_eq!(code(Refusal::Converting), Code::Unavailable);
     assert_eq!(code(Refusal::Damaged), Code::DataLoss);

@@ -3,6 +3,7 @@
 //! A call keeps what is next, and reads on when its peer can take it: what is read is charged to
 //! its connection until it is sent.
 
+mod acknowledge;
 mod copy;
 mod files;
 mod follow;
@@ -17,6 +18,7 @@ use crate::call::{CallHead, CallSteps, PlanReads, Shared};
 use crate::method::Method;
 use crate::status::{self, Code, Status};
 use crate::task::TaskNews;
+use acknowledge::AcknowledgeCall;
 use copy::CopyCall;
 use files::ContentCall;
 use follow::FollowCall;
@@ -29,6 +31,8 @@ pub enum ReplicationCall {
     Copy(Box<CopyCall>),
     /// It follows the log.
     Follow(Box<FollowCall>),
+    /// It says what its caller holds.
+    Acknowledge(Box<AcknowledgeCall>),
     /// It reads the content of a blob.
     Content(Box<ContentCall>),
 }
@@ -51,7 +55,10 @@ impl<A> CallSteps<A> for ReplicationCall
 where
     A: Administration + Responses + SendRoom + ResponseMemory + Wakeups + CallClock,
 {
-    fn message(&mut self, bytes: &[u8], _last: bool, shared: &Shared, actions: &mut A) {
+    fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared, actions: &mut A) {
+        if let ReplicationCall::Acknowledge(call) = self {
+            return call.next(bytes, last, shared, actions);
+        }
         let ReplicationCall::Waiting(method) = *self else {
             return actions.finish(Status::invalid_argument("a second request"));
         };
@@ -59,6 +66,9 @@ where
             Method::ReplicationCopy => CopyCall::begin(bytes, actions).map(ReplicationCall::Copy),
             Method::ReplicationFollow => {
                 FollowCall::begin(bytes, shared, actions).map(ReplicationCall::Follow)
+            }
+            Method::ReplicationAcknowledge => {
+                AcknowledgeCall::begin(bytes, shared, actions).map(ReplicationCall::Acknowledge)
             }
             Method::ReplicationReadContent => {
                 ContentCall::begin(bytes, shared, actions).map(ReplicationCall::Content)
@@ -69,12 +79,20 @@ where
             Ok(call) => *self = call,
             Err(status) => return actions.finish(status),
         }
-        self.go_on(shared, actions);
+        match self {
+            // Whoever says nothing more does not count any more.
+            ReplicationCall::Acknowledge(_) if last => actions.finish(Status::OK),
+            _ => self.go_on(shared, actions),
+        }
     }
 
     fn half_closed(&mut self, _shared: &Shared, actions: &mut A) {
-        if let ReplicationCall::Waiting(method) = *self {
-            actions.finish(status::no_request(method.path()));
+        match *self {
+            ReplicationCall::Waiting(method) => {
+                actions.finish(status::no_request(method.path()));
+            }
+            ReplicationCall::Acknowledge(_) => actions.finish(Status::OK),
+            _ => {}
         }
     }
 
@@ -120,6 +138,7 @@ impl ReplicationCall {
             ReplicationCall::Waiting(_) => {}
             ReplicationCall::Copy(call) => call.go_on(shared, actions),
             ReplicationCall::Follow(call) => call.go_on(shared, actions),
+            ReplicationCall::Acknowledge(call) => call.go_on(shared, actions),
             ReplicationCall::Content(call) => call.go_on(actions),
         }
     }

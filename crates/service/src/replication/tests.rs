@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
-use api::replication::{FollowRequest, FollowResponse, RECORD_FORMAT, ReadContentRequest};
+use api::replication::{
+    AcknowledgeRequest, AcknowledgeResponse, FollowRequest, FollowResponse, RECORD_FORMAT,
+    ReadContentRequest,
+};
 use store::durable::CommitLoop;
 use store::log::FollowedGroup;
-use store::{DatabaseId, Durability, Mode, Store, StoreConfig};
+use store::{DatabaseId, Durability, Mode, REPLICA_ID_BYTES, Store, StoreConfig};
 use testkit::suite::{StandingClock, put};
 use wal::{LogConfig, LogId};
 
@@ -215,4 +218,89 @@ fn a_content_that_is_gone_is_not_found() {
     assert!(fake.read_replica(&server.shared));
     let code = fake.take_status().map(|status| status.code());
     assert_eq!(code, Some(Code::NotFound));
+}
+
+fn acknowledge(history_id: &[u8], replica_id: &[u8], sequence: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let request = AcknowledgeRequest {
+        history_id,
+        replica_id,
+        sequence,
+    };
+    request.encode(&mut bytes);
+    bytes
+}
+
+fn begin_acknowledging(server: &Logged, bytes: &[u8]) -> Fake {
+    let mut fake = Fake::new(Method::ReplicationAcknowledge, &server.shared);
+    fake.message(bytes, false, &server.shared);
+    fake
+}
+
+/// The responses that were sent.
+fn responses(fake: &mut Fake) -> Vec<AcknowledgeResponse> {
+    let sent = fake.take_sent().into_iter();
+    let decoded = sent.map(|sent| match sent {
+        Sent::Message(message) => AcknowledgeResponse::decode(&message).expect("it is one"),
+        other => panic!("nothing else is sent: {other:?}"),
+    });
+    decoded.collect()
+}
+
+#[test]
+fn whoever_acknowledges_counts_as_long_as_its_call_goes_on() {
+    let mut server = Logged::new();
+    server.put(b"key", b"value");
+    let (own, id) = (api::history_id_bytes(7), [1; REPLICA_ID_BYTES]);
+    let held = |server: &Logged| server.shared.store.acknowledged().followers;
+    for _ in 0..2 {
+        let mut fake = begin_acknowledging(&server, &acknowledge(&own, &id, 0));
+        assert_eq!(responses(&mut fake).len(), 1);
+        assert_eq!(held(&server), [(id, 0)]);
+        let sequence = server.rounds.log_sequence();
+        // One response is enough for all that comes while there is no room for it.
+        fake.actions.sends_left = 0;
+        for sequence in [1, sequence] {
+            fake.message(&acknowledge(b"", b"", sequence), false, &server.shared);
+        }
+        assert_eq!(responses(&mut fake), []);
+        fake.actions.sends_left = usize::MAX;
+        fake.writable(&server.shared);
+        assert_eq!(responses(&mut fake).len(), 1);
+        assert_eq!(held(&server), [(id, sequence)]);
+        // More than there is cannot be held.
+        fake.message(&acknowledge(b"", b"", sequence + 1), false, &server.shared);
+        let code = fake.take_status().map(|status| status.code());
+        assert_eq!(code, Some(Code::FailedPrecondition));
+        drop(fake);
+        assert_eq!(held(&server), []);
+    }
+    assert_eq!(server.shared.waiting.count(), 0);
+}
+
+#[test]
+fn who_cannot_acknowledge_is_told_why() {
+    let server = Logged::new();
+    let (own, other) = (api::history_id_bytes(7), api::history_id_bytes(8));
+    let id = [1; REPLICA_ID_BYTES];
+    let code_of = |bytes: &[u8]| {
+        let mut fake = begin_acknowledging(&server, bytes);
+        fake.take_status().map(|status| status.code())
+    };
+    let failed = Some(Code::FailedPrecondition);
+    assert_eq!(code_of(&acknowledge(&other, &id, 0)), failed);
+    assert_eq!(code_of(&acknowledge(&own, &id, u64::MAX)), failed);
+    let invalid = Some(Code::InvalidArgument);
+    assert_eq!(code_of(&acknowledge(&own, b"short", 0)), invalid);
+    let ids = (0..FOLLOWERS_MAX).map(|number| [number as u8; REPLICA_ID_BYTES]);
+    let others: Vec<_> = ids
+        .map(|id| begin_acknowledging(&server, &acknowledge(&own, &id, 0)))
+        .collect();
+    let next = acknowledge(&own, &[0xff; REPLICA_ID_BYTES], 0);
+    assert_eq!(code_of(&next), Some(Code::ResourceExhausted));
+    // One that is there already may begin anew.
+    assert_eq!(code_of(&acknowledge(&own, &id, 0)), None);
+    drop(others);
+    assert_eq!(code_of(&next), None);
+    assert_eq!(server.shared.store.acknowledged().followers, []);
 }

@@ -21,8 +21,8 @@ use crate::clock::Clock;
 use crate::database::Durability;
 use crate::database_id::DatabaseId;
 use crate::durable::{
-    CommitLoop, Event, FolderState, LOCK_NAME, Opened, REPLICA_MARK_NAME, TreePlace, is_own_file,
-    mark_folder, new_owner,
+    CommitLoop, Event, FolderState, LOCK_NAME, Opened, REPLICA_ID_NAME, REPLICA_MARK_NAME,
+    TreePlace, is_own_file, mark_folder, new_owner,
 };
 use crate::operation::{Mode, Operation};
 use crate::store::{Store, StoreConfig};
@@ -97,11 +97,12 @@ pub fn restore(
     })
 }
 
-/// Whether a file may be in a folder that gets the copy of a replica: the mark of that, and the
-/// lock.
+/// Whether a file may be in a folder that gets the copy of a replica: the mark of that, its id, and
+/// the lock.
 fn is_of_begun_replica(name: &str, names: &[String]) -> bool {
     let is_mark = |name: &str| name == REPLICA_MARK_NAME;
-    is_mark(name) || (name == LOCK_NAME && names.iter().any(|name| is_mark(name)))
+    let may_be = [LOCK_NAME, REPLICA_ID_NAME].contains(&name);
+    is_mark(name) || (may_be && names.iter().any(|name| is_mark(name)))
 }
 
 struct Restoring<'a> {

@@ -116,10 +116,13 @@ fn base(
     })
 }
 
-/// Syncs the log and returns where it ends, between two groups.
+/// Syncs the log and returns where it ends, between two groups; while a group waits for followers,
+/// where it ends before that.
 fn sync(committer: &mut DurableCommitter) -> Result<LogEnd, BackupError> {
     committer.sync();
-    committer.log().synced_end().ok_or(BackupError::LogFailed)
+    let end = committer.log().synced_end();
+    let end = end.map(|end| committer.visible_end().unwrap_or(end));
+    end.ok_or(BackupError::LogFailed)
 }
 
 impl CommitLoop {
@@ -187,14 +190,14 @@ impl Durable {
         let mut access = self.access();
         let holds = access.holds().clone();
         let base = access
-            .between_groups(move |committer, clock| base(&holds, committer, clock))
+            .while_awaiting(move |committer, clock| base(&holds, committer, clock))
             .ok_or(BackupError::Stopping)??;
         let mut job = BackupJob::begin(self.store(), base, target, server)?;
         let hold = job.making.hold();
         loop {
             let begin_ns = clock.now_ns();
             let step = job.step(clock, || {
-                let end = access.between_groups(|committer, _| sync(committer));
+                let end = access.while_awaiting(|committer, _| sync(committer));
                 end.ok_or(BackupError::Stopping)?
             });
             job = match step? {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use wal::{RetiredSegment, WriteError};
 
-use super::committer::{DurableCommitter, GroupProgress};
+use super::committer::{AwaitedProgress, DurableCommitter, GroupProgress};
 use super::event::Event;
 use super::hold::Holds;
 use super::mailbox::{Hub, Mailbox, Slot, Waker};
@@ -29,6 +29,8 @@ pub struct CommitLoop {
     submitted: Vec<Arc<Slot>>,
     /// Loops to wake, by their number.
     answered: Vec<usize>,
+    /// How long the syncs took that the last group has waited for.
+    sync_ns: u64,
     /// Somebody has asked for a snapshot.
     snapshot_asked: bool,
     snapshot: Option<SnapshotJob>,
@@ -49,6 +51,9 @@ impl CommitLoop {
         let signal = hub.signal().clone();
         let ask = move || signal.wake();
         committer.store().reserve().on_due(Box::new(ask));
+        let signal = hub.signal().clone();
+        let acknowledged = move || signal.wake();
+        (committer.store().acknowledgements()).on_change(Box::new(acknowledged));
         // A previous run may have ended before it came to that.
         hub.holds()
             .retire_through(committer.snapshots().replay_sequence());
@@ -59,6 +64,7 @@ impl CommitLoop {
             slots: Vec::new(),
             submitted: Vec::new(),
             answered: Vec::new(),
+            sync_ns: 0,
             snapshot_asked: false,
             snapshot: None,
             slice_rows: snapshot::limits::SLICE_ROWS,
@@ -124,6 +130,9 @@ impl CommitLoop {
     }
 
     fn group(&mut self, clock: &mut dyn Clock, bring: BringSegment<'_>) -> bool {
+        if self.committer.is_awaiting() || self.committer.is_to_await_start() {
+            return self.await_replicas(clock, bring);
+        }
         let committer = &mut self.committer;
         let is_idle = !committer.has_gathered() && !committer.wants_mark();
         if is_idle && !committer.wants_sync(clock) {
@@ -139,12 +148,81 @@ impl CommitLoop {
             bring(committer, clock);
         }
         self.publish(Rule::Written, clock, 0);
-        let sync_ns = match self.committer.wants_sync(clock) {
+        self.sync_ns = match self.committer.wants_sync(clock) {
             true => self.committer.sync_for_writes(clock),
             false => 0,
         };
-        self.publish(Rule::Synced, clock, sync_ns);
+        if self.committer.await_replicas(clock) {
+            self.await_replicas(clock, bring);
+            return true;
+        }
+        self.publish(Rule::Synced, clock, self.sync_ns);
         true
+    }
+
+    /// Goes on with a group that waits for followers. Returns whether there was anything to do.
+    fn await_replicas(&mut self, clock: &mut dyn Clock, bring: BringSegment<'_>) -> bool {
+        let committer = &mut self.committer;
+        if !committer.await_replicas(clock) {
+            return false;
+        }
+        if committer.wants_mark() {
+            while committer.mark_while_awaiting(clock) == GroupProgress::NeedsSegment {
+                bring(committer, clock);
+            }
+        }
+        if committer.wants_sync(clock) {
+            self.sync_ns += committer.sync_for_writes(clock);
+        }
+        match committer.look_for_replicas(clock) {
+            AwaitedProgress::Over => {
+                self.publish(Rule::Synced, clock, self.sync_ns);
+                if self
+                    .committer
+                    .store()
+                    .acknowledgements()
+                    .has_late_identities()
+                {
+                    // One of the loops takes them over.
+                    self.slots.iter().flatten().for_each(|slot| slot.wake());
+                }
+                true
+            }
+            AwaitedProgress::Late => self.refuse_late(),
+            AwaitedProgress::Waiting => false,
+        }
+    }
+
+    /// Tells those that they wait in vain whose commits wait for followers, or behind such.
+    fn refuse_late(&mut self) -> bool {
+        let CommitLoop {
+            committer,
+            slots,
+            answered,
+            ..
+        } = self;
+        let has_some = committer.refuse_gathered(
+            &mut |from, batch| {
+                if let Some(slot) = &slots[from] {
+                    slot.give_back(batch);
+                }
+            },
+            &mut |from, outcomes| {
+                if let Some(slot) = &slots[from] {
+                    slot.deliver(outcomes);
+                    answered.push(from);
+                }
+            },
+        );
+        self.wake_answered();
+        has_some
+    }
+
+    fn wake_answered(&mut self) {
+        let slots = &self.slots;
+        for slot in (self.answered.drain(..)).filter_map(|from| slots[from].as_ref()) {
+            slot.wake();
+        }
     }
 
     /// Takes what the loops have submitted.
@@ -177,9 +255,7 @@ impl CommitLoop {
                 answered.push(from);
             }
         });
-        for slot in answered.drain(..).filter_map(|from| slots[from].as_ref()) {
-            slot.wake();
-        }
+        self.wake_answered();
     }
 
     /// Segments that somebody has declared unnecessary, and that are not kept (any more).
@@ -221,7 +297,9 @@ impl CommitLoop {
 
     /// When a round is due although nobody asks for one; `u64::MAX`: none is.
     pub fn due_ns(&self) -> u64 {
-        self.committer.sync_due_ns().min(self.look_ns)
+        (self.committer.sync_due_ns())
+            .min(self.committer.awaited_due_ns())
+            .min(self.look_ns)
     }
 
     /// What has happened that whoever runs the server should know.
@@ -351,6 +429,10 @@ impl CommitLoop {
         clock: &mut dyn Clock,
         tell: &mut dyn FnMut(Event),
     ) -> Result<(), WriteError> {
+        if self.committer.is_awaiting() {
+            // What it waits for does not come any more.
+            self.committer.drop_gathered();
+        }
         self.last_snapshot(clock);
         self.take_events().into_iter().for_each(tell);
         if self.committer.needs_segment_to_close() {

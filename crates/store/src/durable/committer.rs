@@ -5,17 +5,19 @@
 //! [sync](SyncPlan), when to make a [snapshot](SnapshotPlan) and how a
 //! [conversion](Conversions) goes on.
 
+mod awaited;
 mod following;
 mod shown;
+mod supply;
 
 use std::sync::Arc;
 
 use wal::disk::{Disk, FolderLock};
 use wal::limits::SEQUENCE_RESERVE;
-use wal::{
-    LogWriter, PrepareError, ReadySegment, RetiredSegment, SegmentStock, WantedSegment, WriteError,
-};
+use wal::{LogEnd, LogWriter, PrepareError, SegmentStock, WriteError};
 
+use self::awaited::AwaitedGroup;
+pub(super) use self::awaited::AwaitedProgress;
 use super::conversion::{Conversions, Leftover};
 use super::event::Event;
 use super::folder::FolderFile;
@@ -63,6 +65,12 @@ pub struct DurableCommitter {
     delay_ns: u64,
     /// Somebody has asked for a mark in the log.
     mark_asked: bool,
+    /// The group that waits for followers.
+    awaited: Option<AwaitedGroup>,
+    /// Where the log ended before the group that is under way, if it may have to wait.
+    end_before_group: Option<LogEnd>,
+    /// What the start has found waits for followers, or has.
+    has_awaited_start: bool,
     failed: bool,
     events: Vec<Event>,
     folder: ClaimedFolder,
@@ -140,6 +148,9 @@ impl DurableCommitter {
             retained: RetainedTrees::new(parts.trees.retained),
             delay_ns: 0,
             mark_asked: false,
+            awaited: None,
+            end_before_group: None,
+            has_awaited_start: false,
             failed: false,
             events,
             folder: ClaimedFolder {
@@ -178,6 +189,9 @@ impl DurableCommitter {
 
     /// Whether there is something to be decided.
     pub(super) fn has_gathered(&self) -> bool {
+        if self.is_awaiting() {
+            return !self.holds_up_gathered() && self.groups.has_gathered();
+        }
         self.groups.has_gathered() || self.conversions.is_pending() || self.followed.is_pending()
     }
 
@@ -195,6 +209,7 @@ impl DurableCommitter {
     ) {
         let now_ms = self.store.clock_ms(clock.now_ms());
         let refusal = self.refusal();
+        self.note_end_before_group();
         self.groups.begin(clock.now_ns(), self.conversions.frozen());
         self.decide_conversion();
         self.groups.decide(now_ms, refusal, &self.trees, done);
@@ -459,6 +474,7 @@ impl DurableCommitter {
         let left = self.conversions.refuse(applied);
         self.put_away(left);
         self.followed.fail(FollowError::Refused(applied));
+        self.awaited = None;
         self.groups.refuse(applied, other, rules);
     }
 
@@ -482,89 +498,12 @@ impl DurableCommitter {
         self.publisher.garbage().append(garbage);
     }
 
-    // --- segments
-
-    /// The segment that the log will need next.
-    pub(super) fn wanted_segment(&self) -> Option<WantedSegment> {
-        self.segments.wanted()
-    }
-
-    /// Brings the segment that was wanted.
-    pub(super) fn take_segment(&mut self, segment: ReadySegment) {
-        let event = self.segments.take(segment);
-        self.supply_has_changed(event);
-    }
-
-    /// Says that no segment could be made ready: commits that grow a database are refused until
-    /// there is one.
-    pub(super) fn no_segment(&mut self, error: &PrepareError) {
-        let event = self.segments.lack(error);
-        self.supply_has_changed(event);
-    }
-
-    /// Makes the next segment ready, if one is wanted and nobody has taken the stock.
-    pub(super) fn prepare_segment(&mut self) {
-        let event = self.segments.prepare();
-        self.supply_has_changed(event);
-    }
-
-    /// There is room for more log again, or none any more.
-    fn supply_has_changed(&mut self, event: Option<Event>) {
-        let Some(event) = event else { return };
-        self.groups.refuse_growth(self.segments.shortage());
-        self.events.push(event);
-        self.show_statistics();
-    }
-
-    /// Whether there is no room on the disk for more log.
-    pub(super) fn is_full(&self) -> bool {
-        self.segments.is_full()
-    }
-
-    /// Gives away what makes segments ready, to another thread.
-    pub(super) fn take_stock(&mut self) -> Option<SegmentStock> {
-        self.segments.take_stock()
-    }
-
-    /// Gives away the segments that nobody needs any more once every index has, on its own device,
-    /// what the log holds up to a sequence, and that are not to be kept: they are for
-    /// [`SegmentStock::retire`].
-    pub(super) fn retire_through(&mut self, sequence: u64, now_ms: u64) -> Vec<RetiredSegment> {
-        // Where the disk does not tell, as if there were none.
-        let free_bytes = self.snapshots.disk().free_bytes().unwrap_or(0);
-        let retired = (self.segments).retire_through(sequence, now_ms, free_bytes);
-        self.show_statistics();
-        retired
-    }
-
-    /// The log with its supply of segments.
-    pub(super) fn segments(&self) -> &LogSegments {
-        &self.segments
-    }
-
-    /// Takes such segments back, if nobody has taken the stock.
-    pub(super) fn retire_segments(&mut self, retired: Vec<RetiredSegment>) {
-        if let Err(error) = self.segments.retire(retired) {
-            self.not_retired(&error);
-        }
-    }
-
-    /// Says that segments could not be taken back.
-    pub(super) fn not_retired(&mut self, error: &PrepareError) {
-        self.events.push(Event::NotRetired(error.to_string()));
-    }
-
-    /// Takes back what makes segments ready, from a thread that has ended.
-    pub(super) fn give_stock(&mut self, stock: SegmentStock) {
-        self.segments.give_stock(stock);
-    }
-
     // --- snapshots
 
     /// What a snapshot is of that begins now: everything up to the last sequence in the log is
     /// visible, and the catalogue is as that left it. `None`: the log has failed.
     ///
-    /// Call it between two groups.
+    /// Call it between two groups, or while one waits for followers: of that it has nothing.
     pub(super) fn snapshot_base(&mut self, clock: &mut dyn Clock) -> Option<Header> {
         let header = self.base_header(clock)?;
         // What is in memory since before the last one keeps the log from being shortened.
@@ -578,10 +517,10 @@ impl DurableCommitter {
     /// The same for a copy that goes elsewhere: those in the data folder take no notice of it.
     pub(crate) fn base_header(&self, clock: &mut dyn Clock) -> Option<Header> {
         assert!(
-            self.groups.group().is_empty(),
-            "a snapshot begins between two groups"
+            self.is_awaiting() || self.groups.group().is_empty(),
+            "a snapshot begins between two groups, or while one waits"
         );
-        let sequence = self.log().written().sequence;
+        let sequence = self.visible_sequence();
         // Before the lists: what was flushed is in them.
         let replay_sequence = self.trees.flushed_through(sequence);
         (!self.failed).then(|| Header {

@@ -19,6 +19,13 @@ pub(crate) trait CommitterAccess {
         work: impl FnOnce(&mut DurableCommitter, &mut dyn Clock) -> R + Send + 'static,
     ) -> Option<R>;
 
+    /// Has something done between two groups or while one waits for followers, and waits for it.
+    /// `None`: the committer has stopped.
+    fn while_awaiting<R: Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&mut DurableCommitter, &mut dyn Clock) -> R + Send + 'static,
+    ) -> Option<R>;
+
     /// Waits until what was asked for between two groups, such as a mark, is in the log and synced.
     /// Returns up to where the log is durable then; `None`: it failed.
     fn sync(&mut self) -> Option<u64>;
@@ -37,6 +44,13 @@ impl CommitterAccess for &Hub {
         work: impl FnOnce(&mut DurableCommitter, &mut dyn Clock) -> R + Send + 'static,
     ) -> Option<R> {
         Hub::between_groups(self, work)
+    }
+
+    fn while_awaiting<R: Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&mut DurableCommitter, &mut dyn Clock) -> R + Send + 'static,
+    ) -> Option<R> {
+        Hub::while_awaiting(self, work)
     }
 
     fn sync(&mut self) -> Option<u64> {
@@ -75,6 +89,13 @@ impl CommitterAccess for BetweenRounds<'_> {
         work: impl FnOnce(&mut DurableCommitter, &mut dyn Clock) -> R + Send + 'static,
     ) -> Option<R> {
         Some(work(self.rounds.committer(), self.clock))
+    }
+
+    fn while_awaiting<R: Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&mut DurableCommitter, &mut dyn Clock) -> R + Send + 'static,
+    ) -> Option<R> {
+        self.between_groups(work)
     }
 
     fn sync(&mut self) -> Option<u64> {

@@ -9,6 +9,15 @@ use super::committer::DurableCommitter;
 use super::signal::Signal;
 use crate::clock::Clock;
 
+/// When something can be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum JobTurn {
+    /// Between two groups only.
+    BetweenGroups,
+    /// Also while a group waits for followers.
+    WhileAwaiting,
+}
+
 type CommitterJob = Box<dyn FnOnce(&mut DurableCommitter, &mut dyn Clock) + Send>;
 
 /// What waits to be done. As many as there are threads that wait for it.
@@ -20,7 +29,7 @@ pub(super) struct CommitterJobs {
 
 #[derive(Default)]
 struct List {
-    waiting: Vec<CommitterJob>,
+    waiting: Vec<(JobTurn, CommitterJob)>,
     is_over: bool,
 }
 
@@ -30,6 +39,7 @@ impl CommitterJobs {
     pub(super) fn send<R: Send + 'static>(
         &self,
         signal: &Signal,
+        turn: JobTurn,
         work: impl FnOnce(&mut DurableCommitter, &mut dyn Clock) -> R + Send + 'static,
     ) -> Option<R> {
         let (answer, answered) = sync_channel(1);
@@ -42,7 +52,7 @@ impl CommitterJobs {
             if list.is_over {
                 return None;
             }
-            list.waiting.push(job);
+            list.waiting.push((turn, job));
             self.has_any.store(true, Ordering::Release);
         }
         signal.wake();
@@ -50,14 +60,20 @@ impl CommitterJobs {
         answered.recv().ok()
     }
 
-    /// Does what waits. Call it between two groups.
+    /// Does what waits. Call it between two groups, or while one waits for followers: then what
+    /// has no turn there goes on waiting.
     pub(super) fn run(&self, committer: &mut DurableCommitter, clock: &mut dyn Clock) {
         if !self.has_any.swap(false, Ordering::Acquire) {
             return;
         }
         let waiting = std::mem::take(&mut self.list.lock().waiting);
-        for job in waiting {
-            job(committer, clock);
+        for (turn, job) in waiting {
+            if turn == JobTurn::BetweenGroups && committer.is_awaiting() {
+                self.list.lock().waiting.push((turn, job));
+                self.has_any.store(true, Ordering::Release);
+            } else {
+                job(committer, clock);
+            }
         }
     }
 

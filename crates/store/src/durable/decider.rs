@@ -398,6 +398,10 @@ impl Grouped<'_> {
             // A folder is made for what comes after it: the log must have it before.
             return Rule::Synced;
         }
+        if self.work.store.acknowledgements().required() > 0 {
+            // Followers get what is on the device.
+            return Rule::Synced;
+        }
         Rule::of(self.pending.database.config.durability)
     }
 

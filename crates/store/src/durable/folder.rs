@@ -57,6 +57,9 @@ const FORMAT_BYTES_MAX: usize = 4096;
 /// The file that says that a data folder is that of a replica. The layer above writes it.
 pub const REPLICA_MARK_NAME: &str = "pelton-replica";
 
+/// The file with the [`ReplicaId`](crate::ReplicaId) of a replica. The layer above writes it.
+pub const REPLICA_ID_NAME: &str = "pelton-replica-id";
+
 /// Whether a file of this name is one that a start makes in a data folder.
 pub(crate) fn is_own_file(name: &str) -> bool {
     [FORMAT_NAME, NEW_NAME, LOCK_NAME].contains(&name) || is_log_file(name)

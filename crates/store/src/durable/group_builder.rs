@@ -245,6 +245,32 @@ impl GroupBuilder {
         self.decider.reset();
     }
 
+    /// Refuses what the group has decided and nobody was told yet. The group goes on.
+    pub(super) fn refuse_decided(&mut self, applied: Refusal, other: Refusal) {
+        for answers in &mut self.answers {
+            answers.of(Rule::Synced).refuse_all(applied, other);
+        }
+    }
+
+    /// Refuses what is not decided, while a group is under way that does not end. Batches go to
+    /// `done`.
+    pub(super) fn refuse_gathered(
+        &mut self,
+        refusal: Refusal,
+        done: &mut dyn FnMut(usize, WriteBatch),
+    ) {
+        while let Some(gathered) = self.gathered.pop_front() {
+            let Gathered {
+                from,
+                batch,
+                mut next,
+            } = gathered;
+            self.answered.push(from);
+            refuse(&batch, &mut next, refusal, &mut self.answers[from].synced);
+            done(from, batch);
+        }
+    }
+
     /// The group is published.
     pub(super) fn end(&mut self, now_ns: u64) {
         self.sizing.end(self.decider.operations(), now_ns);
@@ -252,8 +278,13 @@ impl GroupBuilder {
     }
 
     /// Hands out the outcomes of the commits that follow a rule, by loop. `deliver` may exchange
-    /// the list for an empty one.
-    pub(super) fn deliver(&mut self, rule: Rule, deliver: &mut dyn FnMut(usize, &mut Outcomes)) {
+    /// the list for an empty one. Returns whether there were some.
+    pub(super) fn deliver(
+        &mut self,
+        rule: Rule,
+        deliver: &mut dyn FnMut(usize, &mut Outcomes),
+    ) -> bool {
+        let mut has_some = false;
         self.answered.sort_unstable();
         self.answered.dedup();
         for &from in &self.answered {
@@ -261,11 +292,13 @@ impl GroupBuilder {
             if !outcomes.is_empty() {
                 deliver(from, outcomes);
                 outcomes.clear();
+                has_some = true;
             }
         }
         if rule == Rule::Synced {
             self.answered.clear();
         }
+        has_some
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use parking_lot::{Condvar, Mutex};
 
 use super::committer::DurableCommitter;
-use super::committer_jobs::CommitterJobs;
+use super::committer_jobs::{CommitterJobs, JobTurn};
 use super::event::Event;
 use super::hold::Holds;
 use super::signal::Signal;
@@ -164,10 +164,19 @@ impl Hub {
         &self,
         work: impl FnOnce(&mut DurableCommitter, &mut dyn Clock) -> R + Send + 'static,
     ) -> Option<R> {
-        self.jobs.send(&self.signal, work)
+        self.jobs.send(&self.signal, JobTurn::BetweenGroups, work)
     }
 
-    /// Does what others wait for. Call it between two groups.
+    /// Has something done on the committer's thread between two groups or while one waits for
+    /// followers, and waits for it. `None`: the committer has stopped.
+    pub(super) fn while_awaiting<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut DurableCommitter, &mut dyn Clock) -> R + Send + 'static,
+    ) -> Option<R> {
+        self.jobs.send(&self.signal, JobTurn::WhileAwaiting, work)
+    }
+
+    /// Does what others wait for. Call it between two groups, or while one waits for followers.
     pub(super) fn run_jobs(&self, committer: &mut DurableCommitter, clock: &mut dyn Clock) {
         self.jobs.run(committer, clock);
     }

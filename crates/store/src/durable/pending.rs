@@ -131,6 +131,11 @@ impl PendingGroup {
         self.commits.push(commit);
     }
 
+    /// Whether it makes a database one of another kind. Then it does nothing else.
+    pub(super) fn converts(&self) -> bool {
+        (self.commits.iter()).any(|commit| matches!(commit.what, What::Convert))
+    }
+
     /// The last commit on a database that has changed keys; 0: none has.
     pub(super) fn last_change(&self, id: DatabaseId) -> u64 {
         let changes = self.commits.iter().rev().filter(|commit| {

@@ -91,7 +91,7 @@ impl LogTail {
     }
 
     /// Returns up to which sequence it is on the device.
-    pub(super) fn durable_sequence(&self) -> u64 {
+    pub(crate) fn durable_sequence(&self) -> u64 {
         let extent = self.durable.lock();
         (extent.as_ref()).map_or(0, |extent| extent.end().position.sequence)
     }

@@ -1,6 +1,7 @@
 //! The durable store over the simulated disk: what every engine must do, and what a crash must
 //! leave.
 
+mod acked;
 mod backup_faults;
 mod backups;
 mod bench;

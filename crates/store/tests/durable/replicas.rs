@@ -22,15 +22,15 @@ use crate::crash::state_of;
 use crate::plan::Planner;
 
 /// A store on a disk that follows another one.
-struct Replica {
-    store: Store,
-    rounds: CommitLoop,
+pub struct Replica {
+    pub store: Store,
+    pub rounds: CommitLoop,
     clock: StandingClock,
     disk: SimulatedDisk,
 }
 
 impl Replica {
-    fn open(disk: &SimulatedDisk) -> Replica {
+    pub fn open(disk: &SimulatedDisk) -> Replica {
         let log_config = LogConfig {
             follows: true,
             ..log_config()
@@ -52,7 +52,7 @@ impl Replica {
     }
 
     /// Ends in one way or another, and starts again.
-    fn restart(self, way: usize) -> Replica {
+    pub fn restart(self, way: usize) -> Replica {
         let disk = self.disk.clone();
         let mut clock = self.clock;
         match way {
@@ -72,7 +72,7 @@ impl Replica {
     }
 
     /// Takes what another store has, at most so many bytes at a time.
-    fn take_from(&mut self, leader: &Store, bytes: usize) -> Result<u64, FollowError> {
+    pub fn take_from(&mut self, leader: &Store, bytes: usize) -> Result<u64, FollowError> {
         let mut reading = read_behind(leader, self.rounds.log_sequence()).expect("it is there");
         loop {
             let before = reading.position();

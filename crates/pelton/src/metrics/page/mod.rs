@@ -60,6 +60,7 @@ impl Sources {
             (following.state(), now_ms)
         });
         replicas::write(&mut page, self.shared.store.followers() as u64, following);
+        replicas::write_acknowledged(&mut page, &self.shared.store.acknowledged());
         process::write(&mut page, self.start_s);
         page.finish()
     }

@@ -1,6 +1,7 @@
 //! How a replica follows its leader, and who follows this server.
 
 use service::following::FollowingState;
+use store::AcknowledgedState;
 
 use crate::metrics::exposition::FamilyKind::Gauge;
 use crate::metrics::exposition::Page;
@@ -40,5 +41,36 @@ pub(super) fn write(page: &mut Page, followers: u64, following: Option<(Followin
     ];
     for (name, help, value) in gauges {
         page.single(name, Gauge, help, value);
+    }
+}
+
+/// Writes what followers hold.
+pub(super) fn write_acknowledged(page: &mut Page, state: &AcknowledgedState) {
+    page.single(
+        "pelton_replicas_required",
+        Gauge,
+        "Replicas that must hold a commit before it is visible (--replicas-acked).",
+        state.required,
+    );
+    page.single(
+        "pelton_replicas_late",
+        Gauge,
+        "1 while too few replicas hold what was written, so that writes are refused.",
+        u64::from(state.is_late),
+    );
+    page.single(
+        "pelton_replicas_acknowledged_sequence",
+        Gauge,
+        "Everything up to this sequence is held by as many replicas as must hold it.",
+        state.sequence,
+    );
+    page.family(
+        "pelton_follower_acknowledged_sequence",
+        Gauge,
+        "Everything up to this sequence is on the device of a follower that is connected.",
+    );
+    for (replica, sequence) in &state.followers {
+        let id = format!("{:032x}", u128::from_be_bytes(*replica));
+        page.sample(&[("replica", &id)], sequence);
     }
 }

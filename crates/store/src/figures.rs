@@ -1,0 +1,24 @@
+//! Figures of the databases of a store.
+
+use crate::database_id::DatabaseId;
+use crate::store::Store;
+use crate::view::{IndexView, Statistics};
+
+impl Store {
+    /// Figures of a database of either kind, without a look at the device. `None`: there is no such
+    /// database (any more).
+    pub fn statistics(&self, id: DatabaseId) -> Option<Statistics> {
+        match self.index_view(id) {
+            IndexView::Memory(view) => Some(view.statistics()),
+            IndexView::Disk(tree) => Some(Statistics {
+                entries: tree.entries(),
+                content_bytes: 0,
+                expiring: 0,
+                memory_bytes: tree.memtable_bytes(),
+                disk_bytes: tree.disk_bytes(),
+                sequence: tree.sequence(),
+            }),
+            IndexView::Gone => None,
+        }
+    }
+}
