@@ -250,6 +250,9 @@ def test_two_connections_of_one_replica_count_once(binary, tmp_path):
             told = second.hold()
             assert (told.required, told.acknowledged_sequence) == (2, 0)
             assert len(statistics(leader).acknowledged.followers) == 1
+            # Were it left open, and the later one ended, its caller would not be counted any more.
+            assert first.call.code() == grpc.StatusCode.ABORTED, first.call.details()
+            assert "pelton-replica-id" in first.call.details()
             expect_status(UNAVAILABLE, lambda: found(leader, b"k"))
             assert other.hold().acknowledged_sequence > 0
             serves(leader)
@@ -258,10 +261,7 @@ def test_two_connections_of_one_replica_count_once(binary, tmp_path):
                 waiting = store.Put.future(kv_pb2.PutRequest(key=b"k", value=b"v"), timeout=60)
                 before = statistics(leader).log.durable_sequence
                 wait_until(lambda: statistics(leader).acknowledged.late)
-                # Of the two connections only the later one is heard.
-                first.hold()
                 second.hold()
-                first.hold()
                 assert not found(leader, b"k")
                 assert waiting.code() == UNKNOWN
                 expect_status(

@@ -440,7 +440,7 @@ mod tests {
                 continue;
             };
             // What a caller, or a replica, repeats must not hide what is done once.
-            let is_repeated = ["/List", "/Follow", "/ReadContent"];
+            let is_repeated = ["/List", "/Follow", "/ReadContent", "/Acknowledge"];
             let is_repeated = is_repeated.map(|word| method.label().contains(word));
             let changed = match event {
                 _ if is_repeated.contains(&true) => LineKind::Rest,

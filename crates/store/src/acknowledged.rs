@@ -176,6 +176,11 @@ impl Acknowledgements {
         self.changed(&sessions);
     }
 
+    fn counts(&self, number: u64) -> bool {
+        let sessions = self.sessions.lock();
+        sessions.open.iter().any(|one| one.number == number)
+    }
+
     fn end(&self, number: u64) {
         let mut sessions = self.sessions.lock();
         sessions.open.retain(|one| one.number != number);
@@ -235,6 +240,11 @@ impl FollowerSession {
             number: acknowledgements.begin(replica, sequence),
             acknowledgements: Arc::clone(acknowledgements),
         }
+    }
+
+    /// Returns whether what is said here counts: the follower has not begun another one since.
+    pub fn counts(&self) -> bool {
+        self.acknowledgements.counts(self.number)
     }
 
     /// Notes that the follower holds everything up to a sequence on its device.

@@ -104,6 +104,8 @@ cases! {
     "pelton.v1.StatisticsResponse" api::admin::StatisticsResponse;
     "pelton.v1.StatisticsResponse.Log" api::admin::LogStatistics;
     "pelton.v1.StatisticsResponse.MethodStatistics" api::admin::MethodStatistics;
+    "pelton.v1.StatisticsResponse.Acknowledged" api::admin::AcknowledgedStatistics;
+    "pelton.v1.StatisticsResponse.Follower" api::admin::FollowerStatistics;
     "pelton.v1.StatisticsResponse.Replica" api::admin::ReplicaStatistics;
     "pelton.v1.BackupRequest" api::admin::BackupRequest;
     "pelton.v1.BackupProgress" api::admin::BackupProgress;

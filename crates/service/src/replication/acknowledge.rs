@@ -11,6 +11,10 @@ use crate::method::Method;
 use crate::status::{Code, Status};
 use crate::waiting::WaitingPlace;
 
+/// What a call is told whose caller has begun another one, or somebody with a copy of its folder.
+const DISPLACED: &str = "another connection has come with the id of this replica: of a folder and \
+    its copy only one can follow, so remove pelton-replica-id in one of them while it is stopped";
+
 /// A call that says what its caller holds.
 pub struct AcknowledgeCall {
     session: FollowerSession,
@@ -94,7 +98,11 @@ impl AcknowledgeCall {
         if shared.health.is_stopping() {
             return actions.finish(Status::new(Code::Unavailable, "the server is stopping"));
         }
-        // At times it looks whether the server stops.
+        if !self.session.counts() {
+            // Were it left open, and the other one ended, its caller would wait to be counted.
+            return actions.finish(Status::new(Code::Aborted, DISPLACED));
+        }
+        // At times it looks whether the server stops, or it does not count any more.
         let now_ns = actions.now_ns();
         if self.alarm_ns <= now_ns {
             self.alarm_ns = now_ns + FOLLOW_HEARTBEAT_MS * 1_000_000;
