@@ -15,9 +15,7 @@ use clap::{ArgMatches, Command};
 use crate::arguments::word_like;
 use crate::exit::Failure;
 use crate::limits::PROFILES_FILE_BYTES;
-
-/// The variable with the name of the file.
-pub const FILE_VARIABLE: &str = "PELTON_CLIENT_CONFIG";
+use crate::settings::PROFILES_VARIABLE;
 
 /// Where the file is in the folder with the user's settings.
 const FILE: &str = "pelton/client.toml";
@@ -85,7 +83,7 @@ impl fmt::Display for ProfileError {
             ),
             ProfileError::NoFile(name, None) => write!(
                 f,
-                "there is no profile `{name}`: neither HOME nor {FILE_VARIABLE} says where the \
+                "there is no profile `{name}`: neither HOME nor {PROFILES_VARIABLE} says where the \
                  file is"
             ),
         }
@@ -128,10 +126,10 @@ pub fn of_command(matches: &ArgMatches) -> Result<Option<Profile>, ProfileError>
     }
 }
 
-/// Where the file is: the second value says whether somebody has said so.
+/// Returns where the file is, and whether somebody has said that it is there.
 fn file_of_user() -> Option<(PathBuf, bool)> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    if let Some(path) = variable(FILE_VARIABLE) {
+    if let Some(path) = variable(PROFILES_VARIABLE) {
         return Some((path.into(), true));
     }
     let folder = match variable("XDG_CONFIG_HOME") {

@@ -33,9 +33,9 @@ pub const READS_WARMED_TOGETHER: usize = 128;
 /// Those who are left are told in the next tick, so that short requests are served in between.
 pub const WATCHERS_PER_TICK_US: u64 = 100;
 
-/// Time that the long work of one loop (slices of reads, steps of calls, large requests) may take in
-/// one tick, in microseconds, before the last of it begins, which takes as long at most; and once
-/// more that of what readers bring. What is left over goes on in the next tick, so that short
+/// Time that the long work of one loop (slices of reads, steps of calls, large requests) may take
+/// in one tick, in microseconds, before the last of it begins, which takes as long at most; and
+/// once more that of what readers bring. What is left over goes on in the next tick, so that short
 /// requests are served in between.
 pub const LONG_READS_PER_TICK_US: u64 = 100;
 

@@ -3,7 +3,6 @@
 use clap::{Command, CommandFactory};
 
 use crate::arguments::Arguments;
-use crate::profile;
 
 /// What to say about variables of this process that look like settings, and are none.
 pub fn warning_of_variables() -> Option<String> {
@@ -36,8 +35,7 @@ pub fn warning_of_misspelt_variables() -> Option<String> {
 
 /// Variables that stand for no flag: tokens, as arguments are seen by everybody, and the file with
 /// profiles, which `--profile` needs before flags are read.
-const VARIABLES_WITHOUT_FLAG: [&str; 3] =
-    [TOKEN_VARIABLE, ADMIN_TOKEN_VARIABLE, profile::FILE_VARIABLE];
+const VARIABLES_WITHOUT_FLAG: [&str; 3] = [TOKEN_VARIABLE, ADMIN_TOKEN_VARIABLE, PROFILES_VARIABLE];
 
 /// The variable with the token of a command that speaks to a server.
 pub const TOKEN_VARIABLE: &str = "PELTON_TOKEN";
@@ -47,6 +45,9 @@ pub const ADMIN_TOKEN_VARIABLE: &str = "PELTON_ADMIN_TOKEN";
 
 /// Letters that may be wrong, missing or too many in a name that was meant to be another.
 const MISSPELT_LETTERS: usize = 2;
+
+/// The variable with the name of the file that has the profiles of a user.
+pub const PROFILES_VARIABLE: &str = "PELTON_CLIENT_CONFIG";
 
 /// Returns unknown names with the known one that each is like.
 fn misspelt_variables(names: impl Iterator<Item = String>) -> Vec<(String, String)> {

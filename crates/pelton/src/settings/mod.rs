@@ -24,7 +24,8 @@ use crate::metrics::MetricsAddress;
 use crate::simulation::Simulation;
 use crate::size::{KeptAmount, MemoryLimit, Size, Span};
 pub use environment::{
-    ADMIN_TOKEN_VARIABLE, TOKEN_VARIABLE, warning_of_misspelt_variables, warning_of_variables,
+    ADMIN_TOKEN_VARIABLE, PROFILES_VARIABLE, TOKEN_VARIABLE, warning_of_misspelt_variables,
+    warning_of_variables,
 };
 pub use error::SettingsError;
 pub use file::SettingsFile;

@@ -31,7 +31,6 @@ impl Settings {
         let number = |value: &dyn fmt::Display| Some(value.to_string());
         let path = |path: &Option<PathBuf>| path.as_ref().and_then(|path| text(&path.display()));
         let server_name = optional(&self.follow_tls_server_name);
-        let folder = self.folder().map(Path::display);
         let pin = (!self.pin.0.is_empty()).then_some(&self.pin);
         let listen: Vec<_> = self
             .listen
@@ -49,7 +48,7 @@ impl Settings {
             ("init-admin", number(&self.init_admin)),
             ("init-admin-file", path(&self.init_admin_file)),
             ("admin-token-file", path(&self.admin_token_file)),
-            ("data", optional(&folder)),
+            ("data", optional(&self.folder().map(Path::display))),
             ("durability", text(&self.durability)),
             ("kind", optional(&self.kind)),
             ("log-segment", text(&self.log_segment)),

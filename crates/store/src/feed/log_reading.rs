@@ -186,6 +186,26 @@ struct GroupPiece {
     position: u64,
 }
 
+impl PartPlace {
+    fn new(sequence: u64, changes: usize, place: RecordPlace) -> PartPlace {
+        PartPlace {
+            sequence,
+            changes,
+            place,
+        }
+    }
+}
+
+impl GroupPiece {
+    /// Everything up to a commit was read, and there is more.
+    fn until(position: u64) -> GroupPiece {
+        GroupPiece {
+            is_whole: false,
+            position,
+        }
+    }
+}
+
 /// The commits that a piece of the log has, as far as they are wanted.
 struct LogPiece {
     commits: Vec<Arc<FeedCommit>>,
@@ -226,8 +246,8 @@ impl LogReading {
 
     /// Reads the next piece: commits that take about `bytes`, at least one if there is one within
     /// [`LOG_SCAN_BYTES`](limits::LOG_SCAN_BYTES) of the log. What is read takes at most
-    /// `claimed_bytes` of memory, and what is returned may be read once more until it is taken. Of a
-    /// commit of which some changes were taken, about so many `bytes` are read as well.
+    /// `claimed_bytes` of memory, and what is returned may be read once more until it is taken. Of
+    /// a commit of which some changes were taken, about so many `bytes` are read as well.
     ///
     /// # Errors
     /// What the next group needs, if that is more, or why nothing can be read.
@@ -326,13 +346,8 @@ impl LogReading {
         piece: &mut LogPiece,
     ) -> Result<GroupPiece, WatchError> {
         let header = &group.header;
-        let until = |position| GroupPiece {
-            is_whole: false,
-            position,
-        };
-        let part = self
-            .part_behind(position)
-            .filter(|part| part.sequence <= header.last_sequence);
+        let part = self.part_behind(position);
+        let part = part.filter(|part| part.sequence <= header.last_sequence);
         let from_part = part.and_then(|part| group.records_from(part.place));
         let mut has_changes = from_part.is_some();
         let mut passed = part.map_or(0, |part| part.changes);
@@ -354,10 +369,10 @@ impl LogReading {
                 piece.add(recorder.finish());
             }
             if record.sequence > self.through {
-                return Ok(until(self.through));
+                return Ok(GroupPiece::until(self.through));
             }
             if current.is_none() && piece.bytes >= bytes {
-                return Ok(until(before));
+                return Ok(GroupPiece::until(before));
             }
             if !is_change(record.kind).ok_or_else(|| self.lost())? {
                 continue;
@@ -368,18 +383,12 @@ impl LogReading {
                 continue;
             }
             let (sequence, at) = (record.sequence, (record.sequence, header.wall_ms));
-            let place_at = |changes| {
-                Some(PartPlace {
-                    sequence,
-                    changes,
-                    place,
-                })
-            };
+            let place_at = |changes| Some(PartPlace::new(sequence, changes, place));
             if let Some(recorder) = current.take_if(|recorder| is_long_part(recorder, bytes)) {
                 let commit = recorder.cut();
                 self.parts[1] = place_at(commit.passed_changes() + commit.len());
                 piece.add(commit);
-                return Ok(until(before));
+                return Ok(GroupPiece::until(before));
             }
             let recorder = current.get_or_insert_with(|| {
                 let passed = if is_next_commit { passed } else { 0 };
@@ -393,6 +402,17 @@ impl LogReading {
         if let Some(recorder) = current {
             piece.add(recorder.finish());
         }
+        self.behind_group(group, position, has_changes)
+    }
+
+    /// Returns where a group leads of which all was read behind a position.
+    fn behind_group(
+        &self,
+        group: &LogGroup<'_>,
+        position: u64,
+        has_changes: bool,
+    ) -> Result<GroupPiece, WatchError> {
+        let header = &group.header;
         let is_inside = header.first_sequence <= position && position < header.last_sequence;
         if is_inside && !has_changes {
             // These were passed over: what a caller saw there has been taken back by a crash.

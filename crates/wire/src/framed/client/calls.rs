@@ -95,8 +95,8 @@ impl Calls {
         true
     }
 
-    /// Returns the call in the slab of a protocol that has one at a time; of several, the one in the
-    /// lowest place.
+    /// Returns the call in the slab of a protocol that has one at a time; of several, the one in
+    /// the lowest place.
     pub(super) fn only(&self) -> Option<StreamKey> {
         self.keys().next()
     }
