@@ -241,6 +241,8 @@ fn flag_of(
     };
     let value = match value {
         toml::Value::Boolean(is_wanted) if known == "tls" => is_wanted.to_string().into(),
+        // The default database has no name.
+        toml::Value::String(text) if known == "database" => text.into(),
         toml::Value::String(text) if known != "tls" && !text.is_empty() => match is_file {
             true => place.path(&text),
             false => text.into(),
@@ -299,6 +301,9 @@ mod tests {
         tls-ca = \"/etc/ca.pem\"
         token-file = \"~/staging.token\"
         database = \"orders\"
+
+        [plain]
+        database = \"\"
     ";
 
     fn parsed(text: &str, named: Option<&str>) -> Result<Option<Profile>, ProfileError> {
@@ -345,6 +350,8 @@ mod tests {
                 ("token-file", "/home/me/staging.token"),
             ]
         );
+        let plain = parsed(TEXT, Some("plain")).expect("it is right");
+        assert_eq!(values(&plain.expect("there is one")), [("database", "")]);
         assert_eq!(parsed("", None).expect("it is right"), None);
         assert_eq!(parsed("[other]", None).expect("it is right"), None);
     }
@@ -355,7 +362,7 @@ mod tests {
             (
                 TEXT,
                 Some("live"),
-                "has no profile `live`, but default, staging",
+                "has no profile `live`, but default, plain, staging",
             ),
             ("", Some("live"), "`[live]` begins one"),
             ("address = \"a:1\"", None, "write `[default]`"),
