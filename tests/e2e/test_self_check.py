@@ -2,7 +2,6 @@
 
 import json
 import os
-import resource
 import signal
 import subprocess
 import time
@@ -14,13 +13,12 @@ from server import wait_until
 SECONDS = 60
 
 
-def check(binary, folder, *arguments, before=None):
-    """Exit code, and the facts by their names."""
-    words = [binary, "self-check", "--data", str(folder), "--output", "json", *arguments]
+def check(binary, folder, *limits):
+    """Exit code, and the facts by their names; the limits are those of prlimit."""
+    prefix = ["prlimit", *limits] if limits else []
+    words = [*prefix, binary, "self-check", "--data", str(folder), "--output", "json"]
     environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    done = subprocess.run(
-        words, capture_output=True, timeout=SECONDS, preexec_fn=before, env=environment
-    )
+    done = subprocess.run(words, capture_output=True, timeout=SECONDS, env=environment)
     facts = [json.loads(line) for line in done.stdout.splitlines()]
     return done.returncode, {fact["name"]: fact for fact in facts}
 
@@ -35,20 +33,14 @@ def test_a_machine_without_problems_is_done(binary, tmp_path):
 
 
 def test_too_few_descriptors_are_a_problem(binary, tmp_path):
-    def few():
-        resource.setrlimit(resource.RLIMIT_NOFILE, (30, 30))
-
-    code, facts = check(binary, tmp_path, before=few)
+    code, facts = check(binary, tmp_path, "--nofile=30:30")
     assert code == 1
     assert facts["descriptors"]["judgement"] == "problem", facts
     assert "ulimit" in facts["descriptors"]["advice"]
 
 
 def test_a_limit_on_address_space_is_a_problem_where_a_server_does_not_start(binary, tmp_path):
-    def little():
-        resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20))
-
-    code, facts = check(binary, tmp_path, before=little)
+    code, facts = check(binary, tmp_path, f"--as={400 << 20}:{400 << 20}")
     assert code == 1
     assert facts["memory"]["judgement"] == "problem", facts
     assert "ulimit -v" in facts["memory"]["advice"]
