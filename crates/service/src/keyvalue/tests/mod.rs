@@ -30,6 +30,7 @@ use crate::call::{CallHead, CallSteps, Metadata, PlanReads, ServerInfo, Shared};
 use crate::fake::{caller, draw_token};
 use crate::figures::Figures;
 use crate::identities::{Identities, Identity, Proof, TokenKey};
+use crate::limits::LARGE_ANSWER_BYTES;
 use crate::message_parts::{MessagePart, MessageParts};
 use crate::method::Method;
 use crate::services::Call;
@@ -579,7 +580,7 @@ impl ResponseMemory for Room<'_> {
     fn room_for_answer(&mut self, bytes: usize) -> bool {
         self.asked_bytes = bytes;
         self.puts_back |= !self.has_room;
-        if self.has_room {
+        if self.has_room && bytes > LARGE_ANSWER_BYTES {
             self.reserve(bytes);
         }
         self.has_room
