@@ -57,7 +57,7 @@ def test_a_profile_says_where_the_server_is_and_who_calls(binary, servers):
         assert pelton(binary, home, "get", "key") == "free"
         assert pelton(binary, home, "get", "key", PELTON_PROFILE="closed") == "closed"
     # A flag and a variable go before a profile, but for what they do not say.
-    words = ["get", "key", "--profile", "closed"]
+    words = ["get", "key", "--profile", "nobody"]
     assert pelton(binary, home, *words, "--address", free.address) == "free"
     assert pelton(binary, home, *words, PELTON_ADDRESS=free.address) == "free"
     # A profile does not take over what is in another one.

@@ -92,7 +92,7 @@ fn main() -> ExitCode {
     let format = arguments::output_format(std::env::args_os(), std::env::var_os("PELTON_OUTPUT"));
     let command = arguments::without_empty_variables(arguments::command());
     let matches = matches(command.clone(), format);
-    let matches = match profile::of_command(&matches) {
+    let matches = match profile::of_command(&command, &matches) {
         Ok(None) => matches,
         Ok(Some(profile)) => self::matches(profile::with_defaults(command, &profile), format),
         Err(error) => return end(error.into(), format),

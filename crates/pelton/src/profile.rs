@@ -108,16 +108,23 @@ pub struct Profile(BTreeMap<&'static str, OsString>);
 ///
 /// # Errors
 /// If the one that is named is not there, or the file is none.
-pub fn of_command(matches: &ArgMatches) -> Result<Option<Profile>, ProfileError> {
-    let mut command = matches;
-    while let Some((_, below)) = command.subcommand() {
-        command = below;
+pub fn of_command(
+    commands: &Command,
+    matches: &ArgMatches,
+) -> Result<Option<Profile>, ProfileError> {
+    let (mut command, mut matches) = (commands, matches);
+    while let Some((name, below)) = matches.subcommand() {
+        let Some(found) = command.find_subcommand(name) else {
+            return Ok(None);
+        };
+        (command, matches) = (found, below);
     }
-    let Ok(named) = command.try_get_one::<String>("profile") else {
+    if !has_profile(command) {
         return Ok(None);
-    };
+    }
+    let named = matches.get_one::<String>("profile");
     let has_address = matches!(
-        command.value_source("address"),
+        matches.value_source("address"),
         Some(ValueSource::CommandLine | ValueSource::EnvVariable)
     );
     match named {
@@ -264,16 +271,18 @@ fn unknown(flag: &str) -> String {
     }
 }
 
+/// Returns whether a command has profiles: whether it speaks to a server.
+fn has_profile(command: &Command) -> bool {
+    let mut arguments = command.get_arguments();
+    arguments.any(|argument| argument.get_id() == "profile")
+}
+
 /// The commands with the values of a profile as their defaults.
 pub fn with_defaults(command: Command, profile: &Profile) -> Command {
     // What has no variable is no property of a server: the database that a load overwrites.
     let value = |argument: &clap::Arg| match argument.get_env() {
         Some(_) => profile.0.get(argument.get_long()?).cloned(),
         None => None,
-    };
-    let has_profile = |command: &Command| {
-        let mut arguments = command.get_arguments();
-        arguments.any(|argument| argument.get_id() == "profile")
     };
     let command = match has_profile(&command) {
         true => command.mut_args(|argument| match value(&argument) {
