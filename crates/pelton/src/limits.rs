@@ -56,6 +56,10 @@ pub const PROCESS_SHARE_BESIDE_DATA: u64 = 4;
 /// The same for each open connection, in bytes.
 pub const PROCESS_BYTES_PER_CONNECTION: u64 = 128 << 10;
 
+/// The same where each connection has a thread (`--driver blocking`), which keeps pages of every
+/// block size that it has used. With less, many busy connections are taken for memory in pieces.
+pub const PROCESS_BYTES_PER_CONNECTION_THREAD: u64 = 1 << 20;
+
 /// The same where there are databases on disk, beside their cache, as a part of the bytes of their
 /// tables: indexes and filters are in memory too, some bytes for each entry.
 pub const PROCESS_SHARE_OF_DISK_BYTES: u64 = 8;

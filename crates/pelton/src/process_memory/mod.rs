@@ -17,10 +17,11 @@ use server::Server;
 use service::Shared;
 use store::{Defragmentation, Kind};
 
+use crate::arguments::Driver;
 use crate::limits::{
     ACTIVITY_PERIOD_MS, DEFRAGMENT_PAUSE_MS, PROCESS_BYTES_BESIDE_DATA,
-    PROCESS_BYTES_PER_CONNECTION, PROCESS_LOOK_MS, PROCESS_SHARE_BESIDE_DATA,
-    PROCESS_SHARE_OF_DISK_BYTES,
+    PROCESS_BYTES_PER_CONNECTION, PROCESS_BYTES_PER_CONNECTION_THREAD, PROCESS_LOOK_MS,
+    PROCESS_SHARE_BESIDE_DATA, PROCESS_SHARE_OF_DISK_BYTES,
 };
 use crate::metrics::process::anonymous_bytes;
 use crate::size::Size;
@@ -29,10 +30,14 @@ use schedule::{DefragmentSchedule, DefragmentTurn, Stray};
 /// From now on the store refuses what grows while the process takes too much, and moves entries
 /// together when it takes far more than they need. `cache_bytes` are those of databases on disk.
 /// The thread ends with the process.
-pub fn watch(server: &Server, cache_bytes: u64) -> io::Result<()> {
+pub fn watch(server: &Server, driver: Driver, cache_bytes: u64) -> io::Result<()> {
     let mut watch = Watch {
         shared: Arc::clone(server.shared()),
         cache_bytes,
+        connection_bytes: match driver {
+            Driver::EventLoop => PROCESS_BYTES_PER_CONNECTION,
+            Driver::Blocking => PROCESS_BYTES_PER_CONNECTION_THREAD,
+        },
         start: Instant::now(),
         schedule: DefragmentSchedule::default(),
         pass: Defragmentation::default(),
@@ -50,6 +55,8 @@ pub fn watch(server: &Server, cache_bytes: u64) -> io::Result<()> {
 struct Watch {
     shared: Arc<Shared>,
     cache_bytes: u64,
+    /// What each connection may take.
+    connection_bytes: u64,
     start: Instant,
     schedule: DefragmentSchedule,
     pass: Defragmentation,
@@ -58,7 +65,7 @@ struct Watch {
 impl Watch {
     /// Looks at what the process takes, and waits for the next time, or moves entries till then.
     fn look(&mut self) {
-        let memory = ProcessMemory::of(&self.shared, self.cache_bytes);
+        let memory = ProcessMemory::of(&self.shared, self.cache_bytes, self.connection_bytes);
         (self.shared.store).note_process_bytes(memory.excessive_bytes());
         match self.schedule.look(self.now_ms(), memory.stray()) {
             DefragmentTurn::Rest => {
@@ -121,10 +128,10 @@ struct ProcessMemory {
 }
 
 impl ProcessMemory {
-    fn of(shared: &Shared, cache_bytes: u64) -> ProcessMemory {
+    fn of(shared: &Shared, cache_bytes: u64, connection_bytes: u64) -> ProcessMemory {
         let limit_bytes = shared.store.memory_limit_bytes();
         let connections = shared.figures.totals().open_connections;
-        let connections_bytes = connections.saturating_mul(PROCESS_BYTES_PER_CONNECTION);
+        let connections_bytes = connections.saturating_mul(connection_bytes);
         ProcessMemory {
             process_bytes: anonymous_bytes().unwrap_or(0),
             data_bytes: shared.store.memory_bytes(),

@@ -113,7 +113,7 @@ pub fn serve_as(
         .transpose()?;
     // Who reads where the server listens may send signals.
     let watched = activity::watch(&server)
-        .and_then(|()| process_memory::watch(&server, settings.disk_cache.0));
+        .and_then(|()| process_memory::watch(&server, settings.driver, settings.disk_cache.0));
     watched.map_err(|error| no_thread("that watches memory", &error))?;
     let told = (arguments, &settings, certificate.as_ref());
     let _watchdog = tell_manager(told, tkrzw, &server, level, notifier, &hung_up)?;
