@@ -42,8 +42,23 @@ pub fn folders(root: &Path, groups: &str, controller: &str) -> Vec<(GroupVersion
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
+    use std::fs;
+
     use super::*;
+
+    /// A folder that looks like the `/` of a machine with these files.
+    pub fn machine(name: &str, files: &[(&str, &str)]) -> PathBuf {
+        let name = format!("pelton-machine-{name}-{}", std::process::id());
+        let root = std::env::temp_dir().join(name);
+        for (path, content) in files {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().expect("every file lies in a folder"))
+                .expect("folder is made");
+            fs::write(path, content).expect("file is written");
+        }
+        root
+    }
 
     #[test]
     fn all_groups_up_to_the_top_bind() {

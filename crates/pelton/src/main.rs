@@ -90,11 +90,14 @@ fn main() -> ExitCode {
     let signals = is_server.then(StartSignals::listen);
     interrupt::ignore_file_size_signal();
     let format = arguments::output_format(std::env::args_os(), std::env::var_os("PELTON_OUTPUT"));
-    let command = arguments::without_empty_variables(arguments::command());
-    let matches = matches(command.clone(), format);
+    let mut command = commands();
+    let matches = matches(&mut command, format);
     let matches = match profile::of_command(&command, &matches) {
         Ok(None) => matches,
-        Ok(Some(profile)) => self::matches(profile::with_defaults(command, &profile), format),
+        Ok(Some(profile)) => {
+            let mut command = profile::with_defaults(commands(), &profile);
+            self::matches(&mut command, format)
+        }
         Err(error) => return end(error.into(), format),
     };
     let arguments =
@@ -121,10 +124,15 @@ fn main() -> ExitCode {
     }
 }
 
+/// Returns the commands, as they are read from this process's command line.
+fn commands() -> clap::Command {
+    arguments::without_empty_variables(arguments::command())
+}
+
 /// Reads the command line. Wrong usage and --help end the program, with codes 2 and 0.
-fn matches(command: clap::Command, format: OutputFormat) -> ArgMatches {
+fn matches(command: &mut clap::Command, format: OutputFormat) -> ArgMatches {
     command
-        .try_get_matches()
+        .try_get_matches_from_mut(std::env::args_os())
         .map_err(|error| arguments::with_variable(error, std::env::args_os()))
         .map_err(|error| arguments::with_tip(error, &words()))
         .unwrap_or_else(|error| end_usage(&error, format))

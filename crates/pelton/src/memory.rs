@@ -191,22 +191,8 @@ fn control_group_bytes(root: &Path) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
-
-    /// A folder that looks like the `/` of a machine with these files.
-    fn machine(name: &str, files: &[(&str, &str)]) -> PathBuf {
-        let root =
-            std::env::temp_dir().join(format!("pelton-memory-{name}-{}", std::process::id()));
-        for (path, content) in files {
-            let path = root.join(path);
-            fs::create_dir_all(path.parent().expect("every file lies in a folder"))
-                .expect("folder is made");
-            fs::write(path, content).expect("file is written");
-        }
-        root
-    }
+    use crate::control_group::tests::machine;
 
     const MEMINFO: (&str, &str) = ("proc/meminfo", "MemTotal:       16384 kB\nMemFree: 1 kB\n");
 

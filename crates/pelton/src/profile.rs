@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
-use std::io::{self, ErrorKind};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use clap::parser::ValueSource;
@@ -175,11 +176,15 @@ fn read(
 
 fn read_text(path: &Path) -> Result<String, ProfileError> {
     let unreadable = |error| ProfileError::Unreadable(path.to_owned(), error);
-    let bytes = std::fs::metadata(path).map_err(unreadable)?.len();
-    if bytes > PROFILES_FILE_BYTES {
-        return Err(ProfileError::TooLarge(path.to_owned()));
+    let file = File::open(path).map_err(unreadable)?;
+    let mut text = String::new();
+    // Not by the length that it has: that of a pipe or a device says nothing.
+    let mut beginning = file.take(PROFILES_FILE_BYTES + 1);
+    let bytes = beginning.read_to_string(&mut text).map_err(unreadable)?;
+    match bytes as u64 > PROFILES_FILE_BYTES {
+        true => Err(ProfileError::TooLarge(path.to_owned())),
+        false => Ok(text),
     }
-    std::fs::read_to_string(path).map_err(unreadable)
 }
 
 fn parse(
@@ -418,6 +423,13 @@ mod tests {
         let error = read(None, said).expect_err("somebody said that it is there");
         assert!(matches!(&error, ProfileError::Unreadable(..)), "{error}");
         assert!(matches!(Failure::from(error), Failure::Failed(_)));
+    }
+
+    #[test]
+    fn a_file_without_end_is_no_file_with_profiles() {
+        let endless = Some((PathBuf::from("/dev/zero"), true));
+        let error = read(None, endless).expect_err("it has no end");
+        assert!(matches!(&error, ProfileError::TooLarge(_)), "{error}");
     }
 
     #[test]

@@ -81,22 +81,8 @@ fn quota_percent(root: &Path, groups: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::path::PathBuf;
-
     use super::*;
-
-    fn machine(name: &str, files: &[(&str, &str)]) -> PathBuf {
-        let name = format!("pelton-self-check-{name}-{}", std::process::id());
-        let root = std::env::temp_dir().join(name);
-        for (path, content) in files {
-            let path = root.join(path);
-            fs::create_dir_all(path.parent().expect("every file lies in a folder"))
-                .expect("folder is made");
-            fs::write(path, content).expect("file is written");
-        }
-        root
-    }
+    use crate::control_group::tests::machine;
 
     #[test]
     fn the_least_quota_of_all_groups_counts() {
