@@ -85,8 +85,8 @@ pub use listener::BindError;
 pub use loops::{Loops, StopHandle};
 pub use notice::{Notice, Notices, Silent};
 pub use outgoing::{
-    Endpoint, Outgoing, OutgoingCounters, OutgoingPoller, OutgoingWaker, Read, Ready, TcpFigures,
-    Written,
+    Endpoint, Outgoing, OutgoingCounters, OutgoingPoller, OutgoingWaker, Read, Ready, TcpDiagnosis,
+    TcpFigures, TcpInfo, Written,
 };
 pub use peer_address::{AddressKey, PeerAddress};
 pub use run::{Ended, LoopStart, RunError, THREAD_LIMITS};

@@ -23,6 +23,15 @@ pub struct TcpFigures {
     pub retransmits: u64,
 }
 
+/// What the kernel says of one TCP connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpInfo {
+    /// Counts.
+    pub figures: TcpFigures,
+    /// The time from a segment to its acknowledgement, smoothed; in microseconds.
+    pub round_trip_us: u64,
+}
+
 /// `SOCK_DIAG_BY_FAMILY`, `NLM_F_REQUEST`, `INET_DIAG_INFO`, IPPROTO_TCP and INET_DIAG_NOCOOKIE of
 /// the kernel's headers.
 const BY_FAMILY: u16 = 20;
@@ -36,8 +45,9 @@ const HEADER_BYTES: usize = 16;
 const REQUEST_BYTES: usize = 56;
 const ANSWER_BYTES: usize = 72;
 
-/// `tcpi_total_retrans`, `tcpi_segs_out` and `tcpi_segs_in` in `struct tcp_info`, which only ever
+/// `tcpi_rtt`, `tcpi_total_retrans`, `tcpi_segs_out` and `tcpi_segs_in` in `struct tcp_info`, which only ever
 /// grows at its end.
+const ROUND_TRIP_AT: usize = 68;
 const RETRANSMITS_AT: usize = 100;
 const SEGMENTS_OUT_AT: usize = 136;
 const SEGMENTS_IN_AT: usize = 140;
@@ -46,13 +56,17 @@ const SEGMENTS_IN_AT: usize = 140;
 const BUFFER_BYTES: usize = 4096;
 
 /// A socket to the kernel's diagnosis.
-pub(super) struct Diagnosis {
+pub struct TcpDiagnosis {
     socket: OwnedFd,
     buffer: Box<[u8; BUFFER_BYTES]>,
 }
 
-impl Diagnosis {
-    pub(super) fn open() -> io::Result<Diagnosis> {
+impl TcpDiagnosis {
+    /// Opens one.
+    ///
+    /// # Errors
+    /// If the kernel has none, or the process may have no more descriptors.
+    pub fn open() -> io::Result<TcpDiagnosis> {
         let socket = socket_with(
             AddressFamily::NETLINK,
             SocketType::DGRAM,
@@ -65,13 +79,15 @@ impl Diagnosis {
             rustix::net::sockopt::Timeout::Recv,
             Some(std::time::Duration::from_millis(100)),
         )?;
-        Ok(Diagnosis {
+        Ok(TcpDiagnosis {
             socket,
             buffer: Box::new([0; BUFFER_BYTES]),
         })
     }
 
-    pub(super) fn figures(&mut self, local: SocketAddr, peer: SocketAddr) -> Option<TcpFigures> {
+    /// What it knows of the connection between these two addresses of this machine's network;
+    /// `None` if it knows none.
+    pub fn info(&mut self, local: SocketAddr, peer: SocketAddr) -> Option<TcpInfo> {
         send(&self.socket, &request(local, peer), SendFlags::empty()).ok()?;
         let (count, _) = recv(&self.socket, &mut self.buffer[..], RecvFlags::empty()).ok()?;
         parse(&self.buffer[..count])
@@ -110,7 +126,7 @@ fn request(local: SocketAddr, peer: SocketAddr) -> Vec<u8> {
 }
 
 /// Finds the `tcp_info` among the attributes of an answer.
-fn parse(answer: &[u8]) -> Option<TcpFigures> {
+fn parse(answer: &[u8]) -> Option<TcpInfo> {
     let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
     if kind != BY_FAMILY {
         return None;
@@ -125,10 +141,14 @@ fn parse(answer: &[u8]) -> Option<TcpFigures> {
                 let bytes = value.get(at..at + 4)?.try_into().ok()?;
                 Some(u64::from(u32::from_ne_bytes(bytes)))
             };
-            return Some(TcpFigures {
+            let figures = TcpFigures {
                 segments_out: number(SEGMENTS_OUT_AT)?,
                 segments_in: number(SEGMENTS_IN_AT)?,
                 retransmits: number(RETRANSMITS_AT)?,
+            };
+            return Some(TcpInfo {
+                figures,
+                round_trip_us: number(ROUND_TRIP_AT)?,
             });
         }
         rest = rest.get(length.next_multiple_of(4)..)?;
@@ -149,23 +169,25 @@ mod tests {
         let (mut server, _) = listener.accept().expect("somebody connects");
         let local = client.local_addr().expect("connected");
         // A system without this kind of socket counts nothing, which is allowed.
-        let Ok(mut diagnosis) = Diagnosis::open() else {
+        let Ok(mut diagnosis) = TcpDiagnosis::open() else {
             return;
         };
-        let before = diagnosis.figures(local, address).expect("it is connected");
+        let before = diagnosis.info(local, address).expect("it is connected");
         for _ in 0..10 {
             client.write_all(b"ping").expect("connected");
             let mut buffer = [0; 4];
             server.read_exact(&mut buffer).expect("connected");
         }
-        let after = diagnosis.figures(local, address).expect("it is connected");
+        let after = diagnosis.info(local, address).expect("it is connected");
+        assert!((1..1_000_000).contains(&after.round_trip_us), "{after:?}");
+        let (before, after) = (before.figures, after.figures);
         assert!(
             after.segments_out >= before.segments_out + 10,
             "{before:?} {after:?}"
         );
         assert_eq!(after.retransmits, 0);
         let nobody = "127.0.0.1:1".parse().expect("an address");
-        assert_eq!(diagnosis.figures(local, nobody), None);
+        assert_eq!(diagnosis.info(local, nobody), None);
     }
 
     #[test]
@@ -183,7 +205,11 @@ mod tests {
         good.extend_from_slice(&148_u16.to_ne_bytes());
         good.extend_from_slice(&INFO.to_ne_bytes());
         good.extend((0..144).map(|at| u8::from(at % 4 == 0) * at));
-        let figures = parse(&good).expect("it is whole");
+        let TcpInfo {
+            figures,
+            round_trip_us,
+        } = parse(&good).expect("it is whole");
+        assert_eq!(round_trip_us, 68);
         assert_eq!(
             (
                 figures.retransmits,

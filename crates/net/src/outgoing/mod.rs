@@ -23,11 +23,9 @@ use crate::handler::ConnectionId;
 use crate::port::{Interest, Port, Readiness, TransferError};
 use crate::slab::Slab;
 
-pub use diagnosis::TcpFigures;
+pub use diagnosis::{TcpDiagnosis, TcpFigures, TcpInfo};
 pub use endpoint::Endpoint;
 pub use poller::{OutgoingPoller, OutgoingWaker};
-
-use diagnosis::Diagnosis;
 
 /// What an [`Outgoing`] did since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,7 +84,7 @@ pub struct Outgoing {
     sockets: Slab<Socket>,
     counters: OutgoingCounters,
     next_event: usize,
-    diagnosis: Option<Diagnosis>,
+    diagnosis: Option<TcpDiagnosis>,
 }
 
 struct Socket {
@@ -252,9 +250,10 @@ impl Outgoing {
         let local = getsockname(&socket.descriptor).ok()?.try_into().ok()?;
         let peer = getpeername(&socket.descriptor).ok()??.try_into().ok()?;
         if self.diagnosis.is_none() {
-            self.diagnosis = Diagnosis::open().ok();
+            self.diagnosis = TcpDiagnosis::open().ok();
         }
-        self.diagnosis.as_mut()?.figures(local, peer)
+        let info = self.diagnosis.as_mut()?.info(local, peer)?;
+        Some(info.figures)
     }
 
     fn watch_writable(&mut self, id: ConnectionId, wanted: bool) {

@@ -1,4 +1,4 @@
-//! A session with its buffers, for a side that opens connections and owns their sockets.
+//! A session with its buffers, for whoever owns the socket.
 
 use std::fmt;
 
@@ -7,8 +7,7 @@ use super::{Agreed, TlsFailure};
 use crate::io::Input;
 use crate::limits::PIPE_KEPT_BYTES;
 
-/// TLS of one connection that this side opened. Bytes go in and out by calls; the socket belongs to
-/// the caller.
+/// TLS of one connection. Bytes go in and out by calls; the socket belongs to the caller.
 pub struct TlsPipe {
     session: Session,
     incoming: Input,

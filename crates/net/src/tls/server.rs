@@ -12,7 +12,7 @@ use super::error::TlsConfigError;
 use super::provider::provider;
 use super::session::Session;
 use super::trusted_leaf::{ClientVerifier, TrustedCertificates};
-use super::{TlsFailure, pem};
+use super::{TlsFailure, TlsPipe, pem};
 
 /// What a server shows and asks for.
 #[derive(Clone, Copy, Debug)]
@@ -90,6 +90,14 @@ impl ServerTls {
     /// does not.
     pub fn names_hosts(&self) -> bool {
         self.current().names_hosts
+    }
+
+    /// TLS of a connection that was accepted, for whoever owns its socket.
+    ///
+    /// # Errors
+    /// If there is no randomness, or no memory for it.
+    pub fn accept_pipe(&self) -> Result<TlsPipe, TlsFailure> {
+        TlsPipe::new(self.accept()?)
     }
 
     /// A session for a connection that was accepted.

@@ -11,6 +11,25 @@ pub const HEADER_BYTES: usize = 9;
 /// The largest window, and the largest stream identifier. RFC 9113 sections 5.1.1 and 6.9.1.
 pub const MAX_31_BIT: u32 = 0x7fff_ffff;
 
+/// The windows of both sides before any SETTINGS. RFC 9113 section 6.9.2.
+pub const DEFAULT_WINDOW: u32 = 65_535;
+
+/// Parameters of SETTINGS. RFC 9113 section 6.5.2.
+pub mod setting {
+    /// Bytes of the table with which the peer may encode header blocks.
+    pub const HEADER_TABLE_SIZE: u16 = 0x1;
+    /// Whether the peer may push.
+    pub const ENABLE_PUSH: u16 = 0x2;
+    /// Streams that the peer may have open at a time.
+    pub const MAX_CONCURRENT_STREAMS: u16 = 0x3;
+    /// The window with which the peer's streams begin.
+    pub const INITIAL_WINDOW_SIZE: u16 = 0x4;
+    /// Bytes of a frame's payload that the peer may send.
+    pub const MAX_FRAME_SIZE: u16 = 0x5;
+    /// Bytes of header fields that the peer may send in one block, without compression.
+    pub const MAX_HEADER_LIST_SIZE: u16 = 0x6;
+}
+
 /// Frame types. RFC 9113 section 6.
 pub mod kind {
     /// A part of the body of a message (section 6.1).

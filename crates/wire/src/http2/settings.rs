@@ -2,20 +2,8 @@
 
 use super::config::{Config, Role};
 use super::error::ConnectionError;
-use super::frame::{self, MAX_31_BIT};
+use super::frame::{self, DEFAULT_WINDOW, MAX_31_BIT, setting};
 use crate::limits;
-
-mod identifier {
-    pub(super) const HEADER_TABLE_SIZE: u16 = 0x1;
-    pub(super) const ENABLE_PUSH: u16 = 0x2;
-    pub(super) const MAX_CONCURRENT_STREAMS: u16 = 0x3;
-    pub(super) const INITIAL_WINDOW_SIZE: u16 = 0x4;
-    pub(super) const MAX_FRAME_SIZE: u16 = 0x5;
-    pub(super) const MAX_HEADER_LIST_SIZE: u16 = 0x6;
-}
-
-/// The windows of both sides before any SETTINGS. RFC 9113 section 6.9.2.
-pub(crate) const DEFAULT_WINDOW: u32 = 65_535;
 
 /// What binds us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,28 +88,28 @@ impl PeerSettings {
         role: Role,
     ) -> Result<(), ConnectionError> {
         match identifier {
-            identifier::HEADER_TABLE_SIZE => self.header_table_bytes = value,
+            setting::HEADER_TABLE_SIZE => self.header_table_bytes = value,
             // "A client MUST treat receipt of a SETTINGS frame with SETTINGS_ENABLE_PUSH set to 1
             // as a connection error" (RFC 9113 section 6.5.2).
-            identifier::ENABLE_PUSH if value > 1 || (value == 1 && role == Role::Client) => {
+            setting::ENABLE_PUSH if value > 1 || (value == 1 && role == Role::Client) => {
                 return Err(ConnectionError::protocol(
                     "SETTINGS_ENABLE_PUSH has a value that is not allowed",
                 ));
             }
-            identifier::MAX_CONCURRENT_STREAMS => self.max_streams = value,
-            identifier::INITIAL_WINDOW_SIZE if value > MAX_31_BIT => {
+            setting::MAX_CONCURRENT_STREAMS => self.max_streams = value,
+            setting::INITIAL_WINDOW_SIZE if value > MAX_31_BIT => {
                 return Err(ConnectionError::flow_control(
                     "SETTINGS_INITIAL_WINDOW_SIZE is above 2^31-1",
                 ));
             }
-            identifier::INITIAL_WINDOW_SIZE => self.initial_window = value,
-            identifier::MAX_FRAME_SIZE if !(16_384..=0xff_ffff).contains(&value) => {
+            setting::INITIAL_WINDOW_SIZE => self.initial_window = value,
+            setting::MAX_FRAME_SIZE if !(16_384..=0xff_ffff).contains(&value) => {
                 return Err(ConnectionError::protocol(
                     "SETTINGS_MAX_FRAME_SIZE is outside of 2^14 to 2^24-1",
                 ));
             }
-            identifier::MAX_FRAME_SIZE => self.max_frame_bytes = value,
-            identifier::MAX_HEADER_LIST_SIZE => self.max_header_list_bytes = value,
+            setting::MAX_FRAME_SIZE => self.max_frame_bytes = value,
+            setting::MAX_HEADER_LIST_SIZE => self.max_header_list_bytes = value,
             // "An endpoint that receives a SETTINGS frame with any unknown or unsupported
             // identifier MUST ignore that setting" (RFC 9113 section 6.5.2).
             _ => {}
@@ -147,15 +135,15 @@ pub(crate) fn write_ours(config: &Config, out: &mut Vec<u8>) {
         count += 1;
     };
     match config.role {
-        Role::Server => add(identifier::MAX_CONCURRENT_STREAMS, config.max_streams),
-        Role::Client => add(identifier::ENABLE_PUSH, 0),
+        Role::Server => add(setting::MAX_CONCURRENT_STREAMS, config.max_streams),
+        Role::Client => add(setting::ENABLE_PUSH, 0),
     }
     let window = our_initial_window(config);
     if window != DEFAULT_WINDOW {
-        add(identifier::INITIAL_WINDOW_SIZE, window);
+        add(setting::INITIAL_WINDOW_SIZE, window);
     }
     add(
-        identifier::MAX_HEADER_LIST_SIZE,
+        setting::MAX_HEADER_LIST_SIZE,
         limits::MAX_FIELD_LIST_BYTES as u32,
     );
     frame::write_settings(out, &entries[..count]);
