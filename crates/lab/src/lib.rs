@@ -28,6 +28,7 @@ mod random;
 mod report;
 mod run;
 mod stalls;
+pub mod tap;
 mod transport;
 mod values;
 mod verdict;

@@ -6,6 +6,7 @@ mod bulk;
 mod client_auth;
 mod credentials;
 mod database;
+mod lab;
 mod load;
 mod load_services;
 mod number;
@@ -36,6 +37,7 @@ pub use database::{
     ConvertDatabaseArguments, CreateDatabaseArguments, DatabaseCommand, DropDatabaseArguments,
     KindArgument, ListDatabasesArguments,
 };
+pub use lab::{LabCommand, TapArguments};
 pub use load::{LoadArguments, LoadArrivals, LoadMode, LoadProtocol};
 pub use load_services::{
     KvstoreLoadArguments, LoadFormat, LoadKeys, LoadService, LoadTarget, PingConnections,
@@ -280,6 +282,10 @@ pub enum Command {
     /// not reached, or calls failed.
     #[command(args_conflicts_with_subcommands = true)]
     Load(Box<LoadArguments>),
+
+    /// Find out what a gRPC service waits for
+    #[command(subcommand)]
+    Lab(LabCommand),
 
     /// Look at the log in a data folder that no server uses
     #[command(subcommand)]

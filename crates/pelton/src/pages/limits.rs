@@ -22,6 +22,7 @@ const MODULES: &[(&str, &str, &str)] = &[
     ("store", "blob/limits.rs", "Blobs"),
     ("client", "limits.rs", "The client"),
     ("lab", "limits.rs", "The load generator"),
+    ("lab", "tap/limits.rs", "The tap"),
     ("pelton", "limits.rs", "The program"),
 ];
 

@@ -1,0 +1,43 @@
+//! The tap: a relay between any client and any server, which shows what each of them waits for.
+//!
+//! [`Tap`] forwards bytes as they are. What it reads from the client, and what it writes to the
+//! client, it follows (`watch`): HTTP/2 with or without TLS, and baidu_std. So it sees a call as
+//! its client does, less the way between the two. The account of each connection
+//! ([`ConnectionFigures`]) divides its time by who could have moved ([`TimeUse`]); the sum of all
+//! is a [`TapSummary`], from which [`judge`] says in one sentence where the time goes.
+
+mod call;
+mod conditions;
+mod direction;
+mod framed;
+mod frames;
+mod http2;
+mod ledger;
+pub mod limits;
+mod relay;
+mod relay_queue;
+mod relay_socket;
+mod relayed;
+mod report;
+mod stream_limit;
+mod summary;
+mod target;
+mod time_use;
+mod timeline;
+mod totals;
+mod verdict;
+mod watch;
+
+pub use call::{CallEnd, TappedCall};
+pub use conditions::Conditions;
+pub use direction::Direction;
+pub use frames::Unreadable;
+pub use ledger::ConnectionFigures;
+pub use relay::{Tap, TapPlan};
+pub use relayed::RelayCosts;
+pub use report::TapReport;
+pub use summary::{ConnectionSummary, TapSummary, TcpOfSide};
+pub use target::{TapError, TapTarget};
+pub use time_use::{TimeTable, TimeUse};
+pub use totals::{MethodTotals, OPEN_CLASSES, OpenClass, TapTotals};
+pub use verdict::{Bottleneck, TapVerdict, judge};

@@ -1,0 +1,429 @@
+//! Says in one sentence where the time goes, with what speaks for it and what against.
+
+use hdrhistogram::Histogram;
+
+use super::summary::TapSummary;
+use super::time_use::TimeUse;
+use super::totals::OpenClass;
+
+/// The part of the time from which on a cause is named.
+const NAMED_SHARE: f64 = 0.5;
+
+/// How many times as large as the next one it must be: two sides that take turns are no bottleneck
+/// of either.
+const MARGIN: f64 = 1.5;
+
+/// The part of the server's time that the way must take to be named instead.
+const WAY_SHARE: f64 = 0.5;
+
+/// A way that is shorter is that of one machine, or of one rack, and not worth a word.
+const LONG_WAY_NS: u64 = 200_000;
+
+/// Calls of a class by which it can be judged.
+const JUDGED_CALLS: u64 = 50;
+
+/// How many times as long answers take with twice as many calls open, where the server has no more
+/// to give; without a limit of its own they would take as long as before.
+const SATURATED_RATIO: f64 = 1.6;
+
+/// Where the time goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bottleneck {
+    /// The client leaves the server without work.
+    Client,
+    /// The limit on streams, or the windows.
+    Connection,
+    /// The server has work.
+    Server,
+    /// The way between the tap and the server.
+    Network,
+    /// No part is large enough.
+    Undecided,
+    /// There was no call.
+    NothingSeen,
+}
+
+impl Bottleneck {
+    /// The name, also in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Bottleneck::Client => "client",
+            Bottleneck::Connection => "connection",
+            Bottleneck::Server => "server",
+            Bottleneck::Network => "network",
+            Bottleneck::Undecided => "undecided",
+            Bottleneck::NothingSeen => "nothing seen",
+        }
+    }
+}
+
+/// What a tap says in the end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TapVerdict {
+    /// Where the time goes.
+    pub bottleneck: Bottleneck,
+    /// The same in a sentence, with its figure.
+    pub sentence: String,
+    /// What speaks for it.
+    pub evidence_for: Vec<String>,
+    /// What speaks against it, or is not known.
+    pub evidence_against: Vec<String>,
+}
+
+/// Time of connections in which the client could have moved.
+const CLIENT: &[TimeUse] = &[
+    TimeUse::NoCall,
+    TimeUse::ClientSilent,
+    TimeUse::ClientInRequest,
+    TimeUse::ClientNotReading,
+];
+const SERVER: &[TimeUse] = &[TimeUse::Server, TimeUse::ServerNotReading];
+const LIMIT: &[TimeUse] = &[TimeUse::ServerAtLimit];
+const WINDOWS: &[TimeUse] = &[TimeUse::ServerWindow, TimeUse::ClientWindow];
+
+/// Judges what was seen.
+pub fn judge(summary: &TapSummary) -> TapVerdict {
+    if summary.totals.ended == 0 {
+        return nothing_seen(summary);
+    }
+    let times = summary.figures().times;
+    let shares = [CLIENT, SERVER, LIMIT, WINDOWS].map(|uses| times.share(uses));
+    let [client, server, limit, windows] = shares;
+    let mut parts = [client, server + limit, windows];
+    parts.sort_by(|one, two| two.total_cmp(one));
+    let [_, second, _] = parts;
+    let is_named = |share: f64| share >= NAMED_SHARE && share >= second * MARGIN;
+    let mut verdict = if is_named(client) {
+        client_verdict(summary, client)
+    } else if is_named(windows) {
+        window_verdict(summary, windows)
+    } else if !is_named(server + limit) {
+        undecided(shares)
+    } else if way_ns(summary) >= way_threshold_ns(summary) {
+        way_verdict(summary, server + limit)
+    } else if limit >= server {
+        limit_verdict(summary, server + limit)
+    } else {
+        server_verdict(summary, server + limit)
+    };
+    doubts(summary, &mut verdict);
+    verdict
+}
+
+fn verdict(bottleneck: Bottleneck, sentence: String) -> TapVerdict {
+    TapVerdict {
+        bottleneck,
+        sentence: format!("{}: {sentence}", bottleneck.name()),
+        evidence_for: Vec::new(),
+        evidence_against: Vec::new(),
+    }
+}
+
+fn nothing_seen(summary: &TapSummary) -> TapVerdict {
+    let mut connections = summary.connections.iter().chain([&summary.others]);
+    let sentence = match connections.find_map(|connection| connection.unreadable) {
+        Some(reason) => format!("a connection was forwarded, but could not be followed ({reason})"),
+        None if summary.totals.begun > 0 => "calls began, and none ended".to_owned(),
+        None => "no call came through the tap; has the client its address?".to_owned(),
+    };
+    verdict(Bottleneck::NothingSeen, sentence)
+}
+
+fn client_verdict(summary: &TapSummary, share: f64) -> TapVerdict {
+    let times = summary.figures().times;
+    let (idle, silent) = (
+        times.share(&[TimeUse::NoCall]),
+        times.share(&[TimeUse::ClientSilent]),
+    );
+    let mut it = verdict(
+        Bottleneck::Client,
+        format!(
+            "for {} of the time of its connections the client was the one to move, and the server \
+             had nothing to do for it",
+            percent(share)
+        ),
+    );
+    for (part, time_use) in [(idle, TimeUse::NoCall), (silent, TimeUse::ClientSilent)] {
+        if part >= 0.1 {
+            it.evidence_for.push(format!(
+                "{}: {}{}",
+                time_use.words(),
+                percent(part),
+                gaps(summary, time_use)
+            ));
+        }
+    }
+    it.evidence_for.push(format!(
+        "the server answers within {} (median), {} (p99)",
+        time(summary.totals.server_ns.value_at_quantile(0.5)),
+        time(summary.totals.server_ns.value_at_quantile(0.99))
+    ));
+    it.evidence_for.push(format!(
+        "{:.1} calls are open on average, {} at most",
+        summary.figures().mean_open(),
+        summary.figures().most_open
+    ));
+    let busy = summary.connections.len() as u64 + summary.others.connections;
+    if busy == 1 && silent >= 0.1 {
+        it.evidence_for.push(
+            "one connection carries all calls: several of them, each with a sender of its own, \
+             may use the time"
+                .to_owned(),
+        );
+    }
+    if idle >= 0.3 {
+        it.evidence_against.push(
+            "a client that has no more to send looks the same: this is its pace, and a bottleneck \
+             only if it wants more"
+                .to_owned(),
+        );
+    }
+    it
+}
+
+fn window_verdict(summary: &TapSummary, share: f64) -> TapVerdict {
+    let times = summary.figures().times;
+    let server = times.share(&[TimeUse::ServerWindow]);
+    let client = times.share(&[TimeUse::ClientWindow]);
+    let (whose, what) = match server >= client {
+        true => ("server", "requests"),
+        false => ("client", "responses"),
+    };
+    let mut it = verdict(
+        Bottleneck::Connection,
+        format!(
+            "for {} of the time {what} waited for the {whose}'s flow-control window",
+            percent(share)
+        ),
+    );
+    it.evidence_for.push(format!(
+        "server's window used up: {}, client's: {}",
+        percent(server),
+        percent(client)
+    ));
+    it.evidence_against.push(format!(
+        "a {whose} that does not read on gives no window either: a larger one helps only if it \
+         keeps up"
+    ));
+    it
+}
+
+fn limit_verdict(summary: &TapSummary, share: f64) -> TapVerdict {
+    let limit = summary.figures().limit.unwrap_or_default();
+    let growth = growth_of_answers(&summary.totals.by_open);
+    let is_saturated = growth
+        .as_ref()
+        .is_some_and(|(ratio, _)| *ratio >= SATURATED_RATIO);
+    if is_saturated {
+        return server_verdict(summary, share);
+    }
+    let mut it = verdict(
+        Bottleneck::Connection,
+        format!(
+            "for {} of the time as many calls were open as the server allows on a connection \
+             ({limit})",
+            percent(share)
+        ),
+    );
+    match growth {
+        Some((ratio, classes)) => it.evidence_for.push(format!(
+            "with twice as many calls open an answer takes {ratio:.2} times as long ({classes}): \
+             the server has more to give"
+        )),
+        None => it.evidence_against.push(
+            "whether the server would do more is not known, as fewer calls were hardly ever open; \
+             a run with a lower --stream-limit tells: if the throughput stays, it is the server"
+                .to_owned(),
+        ),
+    }
+    it
+}
+
+fn server_verdict(summary: &TapSummary, share: f64) -> TapVerdict {
+    let totals = &summary.totals;
+    let mut it = verdict(
+        Bottleneck::Server,
+        format!(
+            "for {} of the time the server had whole requests and was the one to move",
+            percent(share)
+        ),
+    );
+    it.evidence_for.push(format!(
+        "from a whole request to the first byte of its answer: {} (median), {} (p99)",
+        time(totals.server_ns.value_at_quantile(0.5)),
+        time(totals.server_ns.value_at_quantile(0.99))
+    ));
+    if let Some((ratio, classes)) = growth_of_answers(&totals.by_open) {
+        let text = format!(
+            "with twice as many calls open an answer takes {ratio:.2} times as long ({classes})"
+        );
+        match ratio >= SATURATED_RATIO {
+            true => it.evidence_for.push(text),
+            false => it.evidence_against.push(format!(
+                "{text}: more calls at a time would bring more throughput"
+            )),
+        }
+    } else if summary.figures().most_open == 1 {
+        it.evidence_against.push(
+            "one call is open at a time: what a call takes is seen, not what the server can do"
+                .to_owned(),
+        );
+    }
+    it
+}
+
+fn way_verdict(summary: &TapSummary, share: f64) -> TapVerdict {
+    let mut it = verdict(
+        Bottleneck::Network,
+        format!(
+            "for {} of the time an answer was waited for, and most of that is the way to the \
+             server: {} there and back",
+            percent(share),
+            time(way_ns(summary))
+        ),
+    );
+    it.evidence_for.push(format!(
+        "from a whole request to the first byte of its answer: {} (median)",
+        time(summary.totals.server_ns.value_at_quantile(0.5))
+    ));
+    if summary.conditions.delay_ns > 0 {
+        let delay = time(summary.conditions.delay_ns);
+        it.evidence_for.push(format!("{delay} of it are --delay"));
+    }
+    it.evidence_against.push(
+        "more calls at a time fill a long way: if the client can, it is the client's choice"
+            .to_owned(),
+    );
+    it
+}
+
+fn undecided([client, server, limit, windows]: [f64; 4]) -> TapVerdict {
+    let text = format!(
+        "no side is clearly the one to move: for {} of the time the client was, for {} the \
+         server, for {} the server at the limit on streams, and for {} windows were used up",
+        percent(client),
+        percent(server),
+        percent(limit),
+        percent(windows)
+    );
+    let mut it = verdict(Bottleneck::Undecided, text);
+    it.evidence_against
+        .push("a run with fewer, and one with more calls at a time would tell".to_owned());
+    it
+}
+
+/// What speaks against any verdict.
+fn doubts(summary: &TapSummary, it: &mut TapVerdict) {
+    let cpu_share = summary.own_cpu_ns as f64 / summary.wall_ns.max(1) as f64;
+    if cpu_share >= 0.7 {
+        it.evidence_against.push(format!(
+            "the tap's own thread was busy for {} of the time: it holds both sides up",
+            percent(cpu_share)
+        ));
+    }
+    let conditions = &summary.conditions;
+    if conditions.bandwidth.is_some() || conditions.packets_per_second.is_some() {
+        it.evidence_against.push(
+            "the way is as thin as --bandwidth and --packets-per-second make it; what that costs \
+             counts as the server's time"
+                .to_owned(),
+        );
+    }
+    let failed: u64 = summary
+        .totals
+        .methods
+        .iter()
+        .map(|method| method.failed)
+        .sum();
+    if failed > 0 {
+        it.evidence_against
+            .push(format!("{failed} of {} calls failed", summary.totals.ended));
+    }
+    if summary.totals.unwatched > 0 {
+        let calls = summary.totals.unwatched;
+        it.evidence_against.push(format!(
+            "{calls} calls were not followed: too many were open"
+        ));
+    }
+    let connections = summary.connections.iter().chain([&summary.others]);
+    let mut unreadable = connections.filter(|connection| connection.unreadable.is_some());
+    if let Some(reason) = unreadable
+        .next_back()
+        .and_then(|connection| connection.unreadable)
+    {
+        it.evidence_against.push(format!(
+            "a connection could not be followed to its end: {reason}"
+        ));
+    }
+}
+
+/// The way to the server and back: what TCP measured, or the acceptance of a connection, and what
+/// the tap adds.
+fn way_ns(summary: &TapSummary) -> u64 {
+    let rounds = summary.connections.iter().filter_map(|one| one.server_tcp);
+    let measured = rounds.map(|tcp| tcp.round_trip_us * 1_000).min();
+    // What TCP measures has the server's delayed acknowledgements in it; a connection's acceptance
+    // has the waiting for its turn.
+    let way_ns = measured.unwrap_or(u64::MAX).min(summary.connect_ns);
+    way_ns + summary.conditions.delay_ns
+}
+
+fn way_threshold_ns(summary: &TapSummary) -> u64 {
+    let server_ns = summary.totals.server_ns.value_at_quantile(0.5);
+    LONG_WAY_NS.max((server_ns as f64 * WAY_SHARE) as u64)
+}
+
+/// By how much answers slow down with twice as many calls open, between the highest class and the
+/// lowest that have calls enough; and which these are.
+fn growth_of_answers(classes: &[OpenClass]) -> Option<(f64, String)> {
+    let judged = classes.iter().enumerate();
+    let mut judged = judged.filter(|(_, class)| class.calls >= JUDGED_CALLS);
+    let (low, lowest) = judged.next()?;
+    let (high, highest) = judged.next_back()?;
+    let mean = |class: &OpenClass| class.answer_ns as f64 / class.calls as f64;
+    let ratio = mean(highest) / mean(lowest).max(1.0);
+    let per_doubling = ratio.powf(1.0 / (high - low) as f64);
+    let words = format!(
+        "{} with {} open, {} with {}",
+        time(mean(lowest) as u64),
+        1_u64 << low,
+        time(mean(highest) as u64),
+        1_u64 << high
+    );
+    Some((per_doubling, words))
+}
+
+/// How long gaps of a use were, in words that continue a line.
+fn gaps(summary: &TapSummary, time_use: TimeUse) -> String {
+    let gaps = summary.totals.gaps(time_use);
+    match gaps.filter(|gaps| !gaps.is_empty()) {
+        Some(gaps) => format!(
+            " ({} gaps, median {}, p99 {})",
+            gaps.len(),
+            time(gaps.value_at_quantile(0.5)),
+            time(gaps.value_at_quantile(0.99))
+        ),
+        None => String::new(),
+    }
+}
+
+/// A share in words.
+pub(super) fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+/// A time in words, with a unit that suits it.
+pub(super) fn time(ns: u64) -> String {
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..10_000 => format!("{:.1} µs", ns as f64 / 1e3),
+        10_000..1_000_000 => format!("{:.0} µs", ns as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.2} ms", ns as f64 / 1e6),
+        _ => format!("{:.2} s", ns as f64 / 1e9),
+    }
+}
+
+/// The mean of a histogram, in nanoseconds.
+pub(super) fn mean_ns(histogram: &Histogram<u64>) -> u64 {
+    histogram.mean() as u64
+}

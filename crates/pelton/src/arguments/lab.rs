@@ -1,0 +1,140 @@
+//! `pelton lab`
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use net::Address;
+
+use super::server_address::server_address;
+use super::{OutputFormat, TlsArguments, number};
+use crate::size::{Size, Span};
+
+/// `pelton lab …`
+#[derive(Debug, Subcommand)]
+pub enum LabCommand {
+    /// Stand between any client and any server, and say which of them is waited for
+    ///
+    /// Forwards bytes as they are, and follows HTTP/2 (gRPC) and baidu_std in both directions: the
+    /// calls on each connection, the limit on streams, windows, bursts, and the gaps between them
+    /// with who could have moved. The first line of the report names the client, the connection,
+    /// the server or the network, the lines below say what speaks for it and against it. With a
+    /// command behind `--` it starts the client itself, and ends with it; without one it ends after
+    /// --duration, or with Ctrl-C. docs/lab.md says how to read the report. Exit code 1: no call
+    /// was seen.
+    Tap(Box<TapArguments>),
+}
+
+/// `pelton lab tap`
+#[derive(Args, Debug)]
+pub struct TapArguments {
+    /// Where clients are to connect to: host:port, [ipv6]:port or unix:/path; port 0: the system
+    /// chooses one, which a line on standard error names
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    pub listen: Address,
+
+    /// The server: host:port, [ipv6]:port or unix:/path
+    #[arg(long, value_name = "ADDRESS", value_parser = server_address)]
+    pub target: Address,
+
+    #[command(flatten)]
+    pub tls: TlsArguments,
+
+    /// Speak TLS with clients, with this certificate (PEM). The tap has to read what it follows, so
+    /// TLS ends in it and begins again: clients must believe this certificate
+    #[arg(long, value_name = "FILE", requires = "listen_tls_key")]
+    pub listen_tls_cert: Option<PathBuf>,
+
+    /// Private key of that certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "listen_tls_cert")]
+    pub listen_tls_key: Option<PathBuf>,
+
+    /// Add so much to each round trip, half of it in each direction
+    #[arg(long, value_name = "TIME", default_value = "0s")]
+    pub delay: Span,
+
+    /// Forward so many bytes a second at most in each direction, of all connections together
+    #[arg(long, value_name = "SIZE", value_parser = parse_bandwidth)]
+    pub bandwidth: Option<Size>,
+
+    /// Forward so many packets a second at most in each direction, of all connections together.
+    /// What is read at once is a packet, or as many as its bytes fill: a model of a network whose
+    /// packets are counted
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        value_parser = number::whole::<u64>(1, 1_000_000_000)
+    )]
+    pub packets_per_second: Option<u64>,
+
+    /// Let clients have so many calls open at most on a connection of HTTP/2: the limit on streams
+    /// in the server's SETTINGS is lowered on its way, which is all that is ever changed
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        value_parser = number::whole::<u32>(1, 2_147_483_647)
+    )]
+    pub stream_limit: Option<u32>,
+
+    /// End after so long; a command that was started is ended too
+    #[arg(long, value_name = "TIME", value_parser = number::timeout)]
+    pub duration: Option<Span>,
+
+    /// Draw the last calls of each connection as bars over time into this file: a page with the
+    /// report if its name ends in .html, the picture alone if it ends in .svg
+    #[arg(long, value_name = "FILE", value_parser = parse_timeline)]
+    pub timeline: Option<PathBuf>,
+
+    /// How to print the report
+    #[arg(
+        long = "output",
+        value_name = "FORMAT",
+        env = "PELTON_OUTPUT",
+        value_enum,
+        default_value_t = OutputFormat::Text
+    )]
+    pub format: OutputFormat,
+
+    /// The client and its arguments; `{target}` in them stands for the tap's address. What it
+    /// prints goes to standard error
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+fn parse_bandwidth(text: &str) -> Result<Size, String> {
+    match text.parse() {
+        Ok(Size(0)) => Err("nothing would ever arrive; write at least 1".into()),
+        Ok(size) => Ok(size),
+        Err(error) => Err(format!("{error}")),
+    }
+}
+
+fn parse_timeline(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    let ending = path.extension().and_then(|ending| ending.to_str());
+    match ending {
+        Some("html" | "svg") => Ok(path),
+        _ => Err("the name has to end in .html (a page) or .svg (a picture)".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_timeline_is_a_page_or_a_picture() {
+        assert!(parse_timeline("a/b.html").is_ok());
+        assert!(parse_timeline("b.svg").is_ok());
+        for wrong in ["b", "b.png", ".svg", ""] {
+            assert!(parse_timeline(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn no_bandwidth_is_refused() {
+        assert_eq!(parse_bandwidth("1MiB"), Ok(Size(1 << 20)));
+        assert!(parse_bandwidth("0").is_err());
+        assert!(parse_bandwidth("fast").is_err());
+    }
+}

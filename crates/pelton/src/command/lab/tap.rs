@@ -1,0 +1,162 @@
+//! `pelton lab tap`
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use lab::tap::{Conditions, Tap, TapError, TapPlan, TapReport, TapTarget, TapTotals};
+use net::tls::{ConfigPart, ServerTls, ServerTlsOptions};
+
+use super::client_command::ClientCommand;
+use crate::arguments::{OutputFormat, TapArguments};
+use crate::command::CONNECT_HINT;
+use crate::command::tls::client_tls;
+use crate::exit::{Exit, Failure};
+use crate::interrupt::Interrupt;
+use crate::output::{Output, note};
+
+/// After the client's end: how long its last connections may take to close.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// Relays until the client, the time or the user ends it, and prints what was seen.
+pub fn tap(arguments: &TapArguments) -> Result<Exit, Failure> {
+    let plan = TapPlan {
+        listen: arguments.listen.clone(),
+        listen_tls: listen_tls(arguments)?,
+        target: TapTarget {
+            address: arguments.target.clone(),
+            tls: client_tls(&arguments.tls)?,
+        },
+        conditions: Conditions {
+            delay_ns: arguments.delay.ms.saturating_mul(1_000_000),
+            bandwidth: arguments.bandwidth.map(|size| size.0),
+            packets_per_second: arguments.packets_per_second,
+            stream_limit: arguments.stream_limit,
+        },
+    };
+    let interrupt = Interrupt::listen();
+    let tap = Tap::bind(plan).map_err(not_begun)?;
+    note(format_args!(
+        "pelton lab tap: listening on {}, forwarding to {}",
+        tap.address(),
+        arguments.target
+    ));
+    let mut client = match arguments.command.as_slice() {
+        [] => None,
+        words => Some(ClientCommand::start(words, tap.address())?),
+    };
+    let mut end = TapEnd::new(
+        arguments
+            .duration
+            .map(|span| Duration::from_millis(span.ms)),
+    );
+    let summary = tap
+        .run(&mut |totals| end.has_come(client.as_mut(), totals, &interrupt))
+        .map_err(|error| Failure::Failed(format!("the relay had to end: {error}")))?;
+    if let Some(text) = client.and_then(ClientCommand::end) {
+        note(format_args!("pelton lab tap: {text}"));
+    }
+    let report = TapReport::new(tap.address().clone(), arguments.target.clone(), summary);
+    print(&report, arguments.format)?;
+    if let Some(path) = &arguments.timeline {
+        draw(&report, path)?;
+    }
+    match report.summary().totals.ended {
+        0 => Ok(Exit::Miss),
+        _ if interrupt.is_set() => Ok(Exit::of_signal()),
+        _ => Ok(Exit::Done),
+    }
+}
+
+/// When a tap is over.
+struct TapEnd {
+    begin: Instant,
+    duration: Option<Duration>,
+    client_ended: Option<Instant>,
+}
+
+impl TapEnd {
+    fn new(duration: Option<Duration>) -> TapEnd {
+        TapEnd {
+            begin: Instant::now(),
+            duration,
+            client_ended: None,
+        }
+    }
+
+    fn has_come(
+        &mut self,
+        client: Option<&mut ClientCommand>,
+        totals: &TapTotals,
+        interrupt: &Interrupt,
+    ) -> bool {
+        if client.is_some_and(ClientCommand::has_ended) {
+            let ended = *self.client_ended.get_or_insert_with(Instant::now);
+            let is_quiet = totals.begun == totals.ended;
+            return is_quiet || ended.elapsed() >= LAST_WORDS || interrupt.is_set();
+        }
+        let is_late = |duration| self.begin.elapsed() >= duration;
+        interrupt.is_set() || self.duration.is_some_and(is_late)
+    }
+}
+
+fn listen_tls(arguments: &TapArguments) -> Result<Option<ServerTls>, Failure> {
+    let (Some(certificate), Some(key)) = (&arguments.listen_tls_cert, &arguments.listen_tls_key)
+    else {
+        return Ok(None);
+    };
+    let read = |flag: &str, path: &Path| {
+        fs::read(path).map_err(|error| {
+            Failure::Failed(format!("{flag}: cannot read {}: {error}", path.display()))
+        })
+    };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let options = ServerTlsOptions {
+        certificate: &read("--listen-tls-cert", certificate)?,
+        key: &read("--listen-tls-key", key)?,
+        client_authorities: None,
+        client_certificate_optional: true,
+        applications: &[client::APPLICATION],
+        now_s: now.map_or(0, |since| since.as_secs()),
+    };
+    let tls = ServerTls::new(&options).map_err(|error| {
+        let (flag, path) = match error.part() {
+            ConfigPart::Key => ("--listen-tls-key", key),
+            _ => ("--listen-tls-cert", certificate),
+        };
+        Failure::Failed(format!("{flag} {}: {error}", path.display()))
+    })?;
+    Ok(Some(tls))
+}
+
+fn not_begun(error: TapError) -> Failure {
+    let hint = match &error {
+        TapError::Target { .. } => format!("; {CONNECT_HINT}"),
+        TapError::Listen { .. } => "; --listen 127.0.0.1:0 takes a free port".to_owned(),
+        _ => String::new(),
+    };
+    Failure::Failed(format!("{error}{hint}"))
+}
+
+fn print(report: &TapReport, format: OutputFormat) -> Result<(), Failure> {
+    let mut output = Output::new(format);
+    match format {
+        OutputFormat::Text => output.line(&report.text())?,
+        OutputFormat::Json => output.object(report.fields())?,
+    }
+    output.end()
+}
+
+fn draw(report: &TapReport, path: &Path) -> Result<(), Failure> {
+    let is_picture = path.extension().is_some_and(|ending| ending == "svg");
+    let drawn = match is_picture {
+        true => report.timeline_svg(),
+        false => report.timeline_html(),
+    };
+    fs::write(path, drawn).map_err(|error| {
+        Failure::Failed(format!(
+            "--timeline: cannot write {}: {error}",
+            path.display()
+        ))
+    })
+}
