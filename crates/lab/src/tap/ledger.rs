@@ -17,7 +17,8 @@ struct OpenCall {
     response_begin_ns: Option<u64>,
     request_bytes: u64,
     response_bytes: u64,
-    open_at_begin: usize,
+    /// [`ConnectionFigures::open_call_ns`] when it began.
+    open_call_ns: u128,
 }
 
 /// What a connection did, in numbers.
@@ -134,7 +135,7 @@ impl ConnectionLedger {
             response_begin_ns: None,
             request_bytes: 0,
             response_bytes: 0,
-            open_at_begin: self.open.len() + 1,
+            open_call_ns: self.figures.open_call_ns,
         };
         if let Some(same) = self.open.insert(key, call) {
             // A peer that uses a key twice; the first call is not heard of again.
@@ -229,7 +230,10 @@ impl ConnectionLedger {
             response_bytes: call.response_bytes,
             end,
         };
-        totals.end(tapped, call.open_at_begin);
+        let lasted_ns = u128::from(now_ns.saturating_sub(call.begin_ns));
+        let meanwhile_ns = self.figures.open_call_ns.saturating_sub(call.open_call_ns);
+        let open = meanwhile_ns.checked_div(lasted_ns).unwrap_or(1);
+        totals.end(tapped, usize::try_from(open).unwrap_or(usize::MAX));
     }
 
     /// Something of a call has come in this direction: what the time since the last such sign went

@@ -28,6 +28,9 @@ mod totals;
 mod verdict;
 mod watch;
 
+#[cfg(test)]
+mod tests;
+
 pub use call::{CallEnd, TappedCall};
 pub use conditions::Conditions;
 pub use direction::Direction;

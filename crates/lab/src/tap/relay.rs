@@ -333,7 +333,7 @@ impl<'a> Relay<'a> {
         let due: Vec<u32> = self
             .connections
             .iter()
-            .filter(|(_, one)| has_conditions && one.waiting_bytes() > 0 || is_late(one))
+            .filter(|(_, one)| has_conditions && one.has_arrived(now_ns) || is_late(one))
             .map(|(&index, _)| index)
             .collect();
         for index in due {

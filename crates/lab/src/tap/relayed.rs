@@ -116,6 +116,13 @@ impl RelayedConnection {
         next.filter(|&arrival_ns| arrival_ns > now_ns).min()
     }
 
+    /// Whether something has arrived, be it only the end of a side.
+    pub(super) fn has_arrived(&self, now_ns: u64) -> bool {
+        let of = |direction| self.queues.get(direction).next_arrival_ns();
+        let mut next = Direction::BOTH.into_iter().filter_map(of);
+        next.any(|arrival_ns| arrival_ns <= now_ns)
+    }
+
     /// Whether both sides have ended and all is forwarded.
     pub(super) fn is_over(&self, now_ns: u64) -> bool {
         let mut queues = Direction::BOTH.into_iter().map(|way| self.queues.get(way));

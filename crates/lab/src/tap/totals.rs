@@ -11,7 +11,7 @@ use super::time_use::TimeUse;
 /// Digits of a time that are kept: a gap is judged by its size, not by its last percent.
 const DIGITS: u8 = 2;
 
-/// Calls that were open when a call began, by powers of two: 1, 2 to 3, 4 to 7, and so on.
+/// Calls that were open on average while a call was, by powers of two: 1, 2 to 3, 4 to 7, and so on.
 pub const OPEN_CLASSES: usize = 16;
 
 /// Times in nanoseconds.
@@ -36,7 +36,7 @@ pub struct MethodTotals {
     pub response_bytes: u64,
 }
 
-/// Calls that began while about as many were open.
+/// Calls during which about as many were open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenClass {
     /// How many.
@@ -131,8 +131,8 @@ impl TapTotals {
         index
     }
 
-    /// Counts a call that has ended, with as many open as when it began.
-    pub(super) fn end(&mut self, call: TappedCall, open_at_begin: usize) {
+    /// Counts a call that has ended, while which so many were open on average.
+    pub(super) fn end(&mut self, call: TappedCall, open: usize) {
         self.ended += 1;
         let kind = Some(call.end);
         let is_known = self.ends.contains_key(&kind) || self.ends.len() < WATCHED_ENDS;
@@ -156,7 +156,7 @@ impl TapTotals {
             method.response_bytes += call.response_bytes;
             record(&mut method.server_ns, server_ns);
         }
-        let class = open_at_begin.max(1).ilog2() as usize;
+        let class = open.max(1).ilog2() as usize;
         if let Some(class) = self.by_open.get_mut(class.min(OPEN_CLASSES - 1)) {
             class.calls += 1;
             class.answer_ns += between(call.request_end_ns, call.end_ns);
