@@ -77,7 +77,21 @@ def open_channel(address, *options):
 
 
 def shares(report):
-    return {name: part["share"] for name, part in report["time"].items()}
+    return {part["use"]: part["share"] for part in report["time"]}
+
+
+def gaps(report, use):
+    [found] = [part["gaps"] for part in report["time"] if part["use"] == use]
+    return found
+
+
+def server_time(report):
+    [found] = [part["times"] for part in report["phases"] if part["phase"] == "server"]
+    return found
+
+
+def ends(report):
+    return {part["end"]: part["calls"] for part in report["ends"]}
 
 
 class SlowEcho(echo_pb2_grpc.EchoServicer):
@@ -129,22 +143,22 @@ def test_a_client_that_works_between_its_calls_is_named(binary, server):
     assert report["verdict"] == "client", report
     assert report["calls_begun"] == report["calls_ended"] == 40
     assert shares(report)["no_call"] > 0.6
-    assert report["time"]["no_call"]["gaps"]["p50_us"] >= 19_000
+    assert gaps(report, "no_call")["p50_us"] >= 19_000
     assert [method["method"] for method in report["methods"]] == ["/grpc.health.v1.Health/Check"]
-    assert report["ends"] == {"OK": 40}
+    assert ends(report) == {"OK": 40}
     assert tap.code == 130
 
 
 @pytest.mark.parametrize("lock", [None, threading.Lock()], ids=["slow", "serial"])
 def test_a_server_of_others_that_is_slow_is_named(binary, lock):
-    with foreign_server(SlowEcho(0.004, lock)) as address:
+    with foreign_server(SlowEcho(0.015, lock)) as address:
         with Tap(binary, address) as tap:
             call_many(tap.address, 8, 12)
             report = tap.end(signal.SIGTERM)
     assert report["verdict"] == "server", report
-    assert report["ends"] == {"OK": 96}
+    assert ends(report) == {"OK": 96}
     # A lock lets one call through at a time: with twice as many open each takes twice as long.
-    assert report["call"]["server"]["p50_us"] >= (16_000 if lock else 4_000)
+    assert server_time(report)["p50_us"] >= (60_000 if lock else 15_000)
     assert tap.code == 143
 
 
@@ -165,7 +179,7 @@ def test_a_long_way_is_the_networks_fault(binary, server):
         call_many(tap.address, 1, 20)
         report = tap.end()
     assert report["verdict"] == "network", report
-    assert report["call"]["server"]["p50_us"] >= 19_900
+    assert server_time(report)["p50_us"] >= 19_900
     assert any("--delay" in text for text in report["evidence_for"])
 
 
@@ -241,7 +255,7 @@ def test_calls_of_baidu_std_are_followed(binary, server):
     report = json.loads(tapped(binary, server.address, *words).stdout)
     assert [m["method"] for m in report["methods"]] == ["example.EchoService/Echo"]
     assert report["methods"][0]["calls"] >= 500
-    assert all(name == "error 0" for name in report["ends"])
+    assert all(name == "error 0" for name in ends(report))
 
 
 # --- TLS, and what cannot be
@@ -265,8 +279,8 @@ def test_tls_ends_in_the_tap_and_begins_again(binary, tmp_path):
                     stub.Put(kv_pb2.PutRequest(key=key, value=value), timeout=20)
                     assert stub.Get(kv_pb2.GetRequest(key=key), timeout=20).value == value
             report = tap.end()
-    assert report["ends"] == {"OK": 10}, report
-    assert report["failed_connections"] == {}
+    assert ends(report) == {"OK": 10}, report
+    assert report["failed_connections"] == []
     # Without the flags bytes go through all the same, and nothing is read of them.
     with Server(binary, *map(str, flags), listen=("127.0.0.1:0",)) as server:
         with Tap(binary, server.address) as tap:
@@ -315,7 +329,7 @@ def test_a_server_that_dies_leaves_a_report_of_what_was_seen(binary):
                 with pytest.raises(grpc.RpcError):
                     stub.Unary(echo_pb2.EchoRequest(payload=b"x"), timeout=2)
             report = tap.end()
-    assert report["ends"]["OK"] == 6, report
+    assert ends(report)["OK"] == 6, report
     assert report["calls_begun"] == report["calls_ended"]
 
 

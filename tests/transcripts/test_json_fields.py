@@ -26,6 +26,7 @@ UNSEEN = {
         *("deleted", "expires_at_ms", "length", "message", "previous", "refusal", "status"),
     },
     "pelton log verify": {"databases_on_disk.error"},
+    "pelton lab tap": {"failed_connections.reason", "failed_connections.connections"},
 }
 
 # `@` stands for `--output json`. Two at least of each that writes, so that both outcomes are seen.
@@ -90,6 +91,7 @@ pelton log verify restored @
 pelton database drop e @
 pelton database drop e @
 pelton self-check --data . @
+pelton lab tap --target $PELTON_ADDRESS @ -- pelton echo hello --address '{target}'
 """
 
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use client::Code;
 use wire::hpack::{Decoder, FieldLimits, Fields};
-use wire::http2::frame::{DEFAULT_WINDOW, FrameHeader, flag, kind, setting};
+use wire::http2::frame::{DEFAULT_WINDOW, FrameHeader, flag, kind, read_settings, setting};
 
 use super::call::CallEnd;
 use super::direction::{BothWays, Direction};
@@ -13,9 +13,6 @@ use super::ledger::ConnectionLedger;
 use super::limits::{WATCHED_BLOCK_BYTES, WATCHED_CALLS};
 use super::time_use::Hold;
 use super::totals::TapTotals;
-
-/// Bytes of one parameter of SETTINGS. RFC 9113 section 6.5.1.
-const SETTING_BYTES: usize = 6;
 
 /// What one direction of the connection is in the midst of.
 #[derive(Debug)]
@@ -317,10 +314,7 @@ impl Http2Watch {
 
     /// Whoever sends in this direction says how the other side may send.
     fn settings(&mut self, direction: Direction, payload: &[u8], noting: &mut Noting<'_>) {
-        for entry in payload.chunks_exact(SETTING_BYTES) {
-            let Some((identifier, value)) = read_setting(entry) else {
-                continue;
-            };
+        for (identifier, value) in read_settings(payload) {
             match identifier {
                 setting::MAX_CONCURRENT_STREAMS if direction == Direction::ToClient => {
                     noting.ledger.set_limit(value);
@@ -414,14 +408,6 @@ fn without_padding(header: FrameHeader, payload: &[u8]) -> Option<&[u8]> {
     };
     let from = if header.has(flag::PRIORITY) { 5 } else { 0 };
     rest.get(from..rest.len().checked_sub(padding)?)
-}
-
-fn read_setting(entry: &[u8]) -> Option<(u16, u32)> {
-    let (identifier, value) = entry.split_first_chunk()?;
-    Some((
-        u16::from_be_bytes(*identifier),
-        u32::from_be_bytes(*value.first_chunk()?),
-    ))
 }
 
 fn number(digits: &[u8]) -> Option<u16> {

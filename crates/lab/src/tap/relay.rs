@@ -193,6 +193,10 @@ impl<'a> Relay<'a> {
                 _ => self.serve(token, flags),
             }
         }
+        if space.is_empty() && self.connections.len() < MAX_TAPPED_CONNECTIONS {
+            // What was missing when a connection could not be accepted may be there again.
+            self.watch_listener(true);
+        }
         self.release_arrived();
         Ok(())
     }

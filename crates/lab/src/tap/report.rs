@@ -4,6 +4,7 @@ use hdrhistogram::Histogram;
 use net::Address;
 use serde_json::{Map, Value, json};
 
+use super::call::CallEnd;
 use super::summary::{ConnectionSummary, TapSummary, TcpOfSide};
 use super::time_use::TimeUse;
 use super::timeline;
@@ -281,23 +282,8 @@ impl TapReport {
         put("mean_open", json!(figures.mean_open()));
         put("most_open", json!(figures.most_open));
         put("connect_us", json!(us(summary.connect_ns)));
-        let share = |time_use| (figures.times.ns(time_use), figures.times.share(&[time_use]));
-        let times = TimeUse::ALL.map(|time_use| {
-            let (ns, share) = share(time_use);
-            let gaps = totals.gaps(time_use).map(quantiles_us);
-            let value = json!({"seconds": ns as f64 / 1e9, "share": share, "gaps": gaps});
-            (time_use.name().to_owned(), value)
-        });
-        put("time", Value::Object(times.into_iter().collect()));
-        put(
-            "call",
-            json!({
-                "request": quantiles_us(&totals.request_ns),
-                "server": quantiles_us(&totals.server_ns),
-                "response": quantiles_us(&totals.response_ns),
-                "all": quantiles_us(&totals.call_ns),
-            }),
-        );
+        put("time", Value::Array(self.time_fields()));
+        put("phases", Value::Array(self.phase_fields()));
         put(
             "bursts",
             json!({
@@ -308,8 +294,10 @@ impl TapReport {
         );
         put("connections", Value::Array(self.connection_fields()));
         put("methods", Value::Array(self.method_fields()));
-        put("ends", self.end_fields());
-        put("failed_connections", json!(summary.failed));
+        put("ends", Value::Array(self.end_fields()));
+        let failed = summary.failed.iter();
+        let failed = failed.map(|(reason, count)| json!({"reason": reason, "connections": count}));
+        put("failed_connections", Value::Array(failed.collect()));
         put(
             "tap",
             json!({
@@ -319,6 +307,31 @@ impl TapReport {
             }),
         );
         fields
+    }
+
+    fn time_fields(&self) -> Vec<Value> {
+        let times = self.summary.figures().times;
+        let row = |time_use| {
+            json!({
+                "use": TimeUse::name(time_use),
+                "seconds": times.ns(time_use) as f64 / 1e9,
+                "share": times.share(&[time_use]),
+                "gaps": self.summary.totals.gaps(time_use).map(quantiles_us),
+            })
+        };
+        TimeUse::ALL.into_iter().map(row).collect()
+    }
+
+    fn phase_fields(&self) -> Vec<Value> {
+        let totals = &self.summary.totals;
+        let phases = [
+            ("request", &totals.request_ns),
+            ("server", &totals.server_ns),
+            ("response", &totals.response_ns),
+            ("all", &totals.call_ns),
+        ];
+        let row = |(phase, times)| json!({"phase": phase, "times": quantiles_us(times)});
+        phases.into_iter().map(row).collect()
     }
 
     fn connection_fields(&self) -> Vec<Value> {
@@ -357,13 +370,13 @@ impl TapReport {
         rows.collect()
     }
 
-    fn end_fields(&self) -> Value {
-        let mut ends = Map::new();
-        for (end, &count) in &self.summary.totals.ends {
-            let name = end.map_or_else(|| "other".to_owned(), |end| end.words());
-            ends.insert(name, json!(count));
-        }
-        Value::Object(ends)
+    fn end_fields(&self) -> Vec<Value> {
+        let ends = self.summary.totals.ends.iter();
+        let row = |(end, calls): (&Option<CallEnd>, &u64)| {
+            let name = end.map_or_else(|| "other".to_owned(), CallEnd::words);
+            json!({"end": name, "calls": calls})
+        };
+        ends.map(row).collect()
     }
 
     /// A picture of the last calls on each connection, as SVG.

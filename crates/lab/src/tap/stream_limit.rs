@@ -1,11 +1,10 @@
 //! Shows the client another limit on streams than the server has set.
 
-use wire::http2::frame::{FrameHeader, HEADER_BYTES, flag, kind, setting, write_settings};
+use wire::http2::frame::{
+    FrameHeader, HEADER_BYTES, flag, kind, read_settings, setting, write_settings,
+};
 
 use super::limits::WATCHED_FRAME_BYTES;
-
-/// Bytes of one parameter of SETTINGS. RFC 9113 section 6.5.1.
-const SETTING_BYTES: usize = 6;
 
 /// Changes SETTINGS of a server on its way; all other bytes stay as they are.
 #[derive(Debug)]
@@ -73,14 +72,7 @@ impl StreamLimitRewriter {
 
     fn rewrite(&mut self, out: &mut Vec<u8>) {
         let payload = self.held.get(HEADER_BYTES..).unwrap_or_default();
-        let mut entries: Vec<(u16, u32)> = payload
-            .chunks_exact(SETTING_BYTES)
-            .filter_map(|entry| {
-                let (identifier, value) = entry.split_first_chunk()?;
-                let value = u32::from_be_bytes(*value.first_chunk()?);
-                Some((u16::from_be_bytes(*identifier), value))
-            })
-            .collect();
+        let mut entries: Vec<(u16, u32)> = read_settings(payload).collect();
         let mut is_named = false;
         for (identifier, value) in &mut entries {
             if *identifier == setting::MAX_CONCURRENT_STREAMS {
@@ -100,7 +92,7 @@ impl StreamLimitRewriter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::http2::frame::{write_header, write_ping, write_settings_ack};
+    use wire::http2::frame::{SETTING_BYTES, write_header, write_ping, write_settings_ack};
 
     fn rewritten(bytes: &[u8], piece: usize) -> Vec<u8> {
         let mut rewriter = StreamLimitRewriter::new(7);

@@ -217,6 +217,19 @@ fn a_server_that_has_work_is_named() {
     }
     assert_eq!(wire.time(TimeUse::Server), 60 * 1_200 * US);
     assert_eq!(wire.bottleneck(), Bottleneck::Server);
+    // But not by a tap that could not keep up, nor without a word by one that hardly could.
+    let mut busy = wire.summary();
+    busy.own_cpu_ns = busy.wall_ns * 8 / 10;
+    let verdict = judge(&busy);
+    assert_eq!(verdict.bottleneck, Bottleneck::Server);
+    assert!(
+        verdict
+            .evidence_against
+            .iter()
+            .any(|text| text.contains("busy for 80 %"))
+    );
+    busy.own_cpu_ns = busy.wall_ns * 95 / 100;
+    assert_eq!(judge(&busy).bottleneck, Bottleneck::Undecided);
     assert_sums(&wire);
 }
 

@@ -26,6 +26,12 @@ const JUDGED_CALLS: u64 = 50;
 /// to give; without a limit of its own they would take as long as before.
 const SATURATED_RATIO: f64 = 1.6;
 
+/// The part of the time for which the tap's thread may be busy: above, it is the bottleneck itself.
+const TAP_BUSY: f64 = 0.9;
+
+/// From here on it is worth a word.
+const TAP_RATHER_BUSY: f64 = 0.7;
+
 /// Where the time goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bottleneck {
@@ -85,6 +91,9 @@ const WINDOWS: &[TimeUse] = &[TimeUse::ServerWindow, TimeUse::ClientWindow];
 pub fn judge(summary: &TapSummary) -> TapVerdict {
     if summary.totals.ended == 0 {
         return nothing_seen(summary);
+    }
+    if busy_share(summary) >= TAP_BUSY {
+        return tap_is_the_limit(summary);
     }
     let times = summary.figures().times;
     let shares = [CLIENT, SERVER, LIMIT, WINDOWS].map(|uses| times.share(uses));
@@ -297,6 +306,20 @@ fn way_verdict(summary: &TapSummary, share: f64) -> TapVerdict {
     it
 }
 
+/// For how much of the time the tap's thread was busy.
+fn busy_share(summary: &TapSummary) -> f64 {
+    summary.own_cpu_ns as f64 / summary.wall_ns.max(1) as f64
+}
+
+fn tap_is_the_limit(summary: &TapSummary) -> TapVerdict {
+    let text = format!(
+        "the tap itself was busy for {} of the time, and both sides waited for it; a load of fewer \
+         calls a second can be judged",
+        percent(busy_share(summary))
+    );
+    verdict(Bottleneck::Undecided, text)
+}
+
 fn undecided([client, server, limit, windows]: [f64; 4]) -> TapVerdict {
     let text = format!(
         "no side is clearly the one to move: for {} of the time the client was, for {} the \
@@ -314,11 +337,10 @@ fn undecided([client, server, limit, windows]: [f64; 4]) -> TapVerdict {
 
 /// What speaks against any verdict.
 fn doubts(summary: &TapSummary, it: &mut TapVerdict) {
-    let cpu_share = summary.own_cpu_ns as f64 / summary.wall_ns.max(1) as f64;
-    if cpu_share >= 0.7 {
+    if busy_share(summary) >= TAP_RATHER_BUSY {
         it.evidence_against.push(format!(
             "the tap's own thread was busy for {} of the time: it holds both sides up",
-            percent(cpu_share)
+            percent(busy_share(summary))
         ));
     }
     let conditions = &summary.conditions;

@@ -176,6 +176,18 @@ pub fn write_settings(out: &mut Vec<u8>, entries: &[(u16, u32)]) {
     }
 }
 
+/// Bytes of one parameter of SETTINGS. RFC 9113 section 6.5.1.
+pub const SETTING_BYTES: usize = 6;
+
+/// The parameters in the payload of SETTINGS, in the order in which they stand; bytes at the end
+/// that are no whole one are left out.
+pub fn read_settings(payload: &[u8]) -> impl Iterator<Item = (u16, u32)> + '_ {
+    let (entries, _) = payload.as_chunks::<SETTING_BYTES>();
+    entries
+        .iter()
+        .map(|&[i, j, a, b, c, d]| (u16::from_be_bytes([i, j]), u32::from_be_bytes([a, b, c, d])))
+}
+
 /// Appends the acknowledgement of SETTINGS.
 pub fn write_settings_ack(out: &mut Vec<u8>) {
     write_header(out, 0, kind::SETTINGS, flag::ACK, 0);
@@ -208,6 +220,16 @@ mod tests {
             [0x12, 0x34, 0x56, 0xab, 0xcd, 0x7f, 0xff, 0xff, 0xfe]
         );
         assert_eq!(FrameHeader::parse(&header.to_bytes()), header);
+    }
+
+    #[test]
+    fn settings_are_read_as_they_were_written() {
+        let entries = [(setting::MAX_CONCURRENT_STREAMS, 7), (0xffff, u32::MAX)];
+        let mut frame = Vec::new();
+        write_settings(&mut frame, &entries);
+        frame.push(1);
+        let read: Vec<_> = read_settings(&frame[HEADER_BYTES..]).collect();
+        assert_eq!(read, entries);
     }
 
     #[test]

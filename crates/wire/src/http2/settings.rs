@@ -2,7 +2,7 @@
 
 use super::config::{Config, Role};
 use super::error::ConnectionError;
-use super::frame::{self, DEFAULT_WINDOW, MAX_31_BIT, setting};
+use super::frame::{self, DEFAULT_WINDOW, MAX_31_BIT, SETTING_BYTES, setting};
 use crate::limits;
 
 /// What binds us.
@@ -56,24 +56,18 @@ impl PeerSettings {
     /// "values in the SETTINGS frame MUST be processed in the order they appear" (RFC 9113 section
     /// 6.5.3).
     pub(crate) fn apply(&mut self, payload: &[u8], role: Role) -> Result<(), ConnectionError> {
-        if !payload.len().is_multiple_of(6) {
+        if !payload.len().is_multiple_of(SETTING_BYTES) {
             return Err(ConnectionError::frame_size(
                 "the length of a SETTINGS frame is not a multiple of six",
             ));
         }
-        if payload.len() / 6 > limits::MAX_SETTINGS_ENTRIES {
+        if payload.len() / SETTING_BYTES > limits::MAX_SETTINGS_ENTRIES {
             return Err(ConnectionError::calm(
                 "too many entries in a SETTINGS frame",
             ));
         }
-        for entry in payload.chunks_exact(6) {
-            self.apply_entry(
-                u16::from_be_bytes([entry[0], entry[1]]),
-                frame::read_u32(&entry[2..]),
-                role,
-            )?;
-        }
-        Ok(())
+        let mut entries = frame::read_settings(payload);
+        entries.try_for_each(|(identifier, value)| self.apply_entry(identifier, value, role))
     }
 
     /// Whether the peer takes the smallest answer that we can give.
