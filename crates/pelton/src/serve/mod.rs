@@ -84,11 +84,14 @@ pub fn serve_as(
     let metrics = metrics.transpose()?;
     let certificate = ServerCertificate::load(&settings)?;
     let leader = Leader::of(&settings)?;
-    follow::prepare(&settings, leader.as_ref())?;
+    let unusable = follow::prepare(&settings, leader.as_ref())?;
     let told = (&settings, certificate.as_ref());
     let mut config = config(told, memory_limit_bytes, &notifier, tkrzw)?;
     config.first_admin = init_admin.ask();
-    config.following = leader.as_ref().map(Leader::following);
+    let followed = leader.as_ref().zip(settings.folder());
+    config.following = followed
+        .map(|(leader, folder)| leader.following(folder))
+        .transpose()?;
     let starting = start::watch(settings.folder());
     let started = server::start(config);
     drop(starting);
@@ -126,7 +129,7 @@ pub fn serve_as(
     );
     init_admin.tell(server.first_admin());
     log_start(&settings, &server, metrics_address);
-    let renewal = begin_replication(&settings, leader, &server)?;
+    let renewal = begin_replication(&settings, (leader, unusable), &server)?;
     let ended = run(server);
     drop(pid_file);
     renewal.end(ended)
@@ -158,7 +161,7 @@ fn check_descriptors(settings: &Settings) -> Result<(), Failure> {
 /// begins to follow the leader, if there is one.
 fn begin_replication(
     settings: &Settings,
-    leader: Option<Leader>,
+    (leader, unusable): (Option<Leader>, Option<String>),
     server: &Server,
 ) -> Result<Renewal, Failure> {
     let renewal = Renewal::default();
@@ -180,7 +183,8 @@ fn begin_replication(
         );
     }
     if let Some(leader) = leader {
-        let started = follow::start(server, leader, folder.to_owned(), renewal.clone());
+        let told = (renewal.clone(), unusable);
+        let started = follow::start(server, leader, folder.to_owned(), told);
         started.map_err(|error| no_thread("that follows the leader", &error))?;
     }
     Ok(renewal)
