@@ -7,6 +7,7 @@ killed at each step of that, with a leader that is gone.
 
 import json
 import os
+import random
 import shutil
 import subprocess
 import time
@@ -208,9 +209,7 @@ def test_a_replica_that_is_killed_while_it_takes_its_new_copy_has_it_afterwards(
 
 
 @needs_strace
-def test_a_copy_that_was_damaged_is_not_used_and_what_is_there_is_served(
-    binary, tmp_path, copied
-):
+def test_a_copy_that_was_damaged_is_not_used_and_what_is_there_is_served(binary, tmp_path, copied):
     source, served, _ = copied
     for what in ("flip", "truncate", "remove"):
         folder = tmp_path / what
@@ -314,3 +313,86 @@ def test_servers_that_follow_themselves_or_each_other_say_so(binary, tmp_path):
         timeout=60,
     )  # fmt: skip
     assert refused.returncode == 2 and "follow names this server itself" in refused.stdout
+
+
+@pytest.mark.parametrize("damage", ["flip", "truncate", "remove"])
+def test_a_replica_whose_log_is_damaged_says_that_it_takes_a_new_copy_without_its_folder(
+    binary, tmp_path, damage
+):
+    port = free_port()
+    folder = tmp_path / "replica"
+    with leader_of(binary, tmp_path / "leader", port) as leader:
+        # So much that no snapshot is due behind the copy: a part of the log would be needless.
+        with open_channel(leader.address) as channel:
+            fill(channel, b"before", 200, 20_000)
+        with replica_of(binary, folder, port, "--log-segment", "64KiB") as replica:
+            with open_channel(leader.address) as channel:
+                fill(channel, b"behind", 200, 5_000)
+            catch_up(leader, replica)
+            assert replica.stop() == 0
+        segments = sorted(folder.glob("*.log"))
+        segment = segments[len(segments) // 2]
+        if damage == "flip":
+            content = bytearray(segment.read_bytes())
+            content[len(content) // 3] ^= 1
+            segment.write_bytes(content)
+        elif damage == "truncate":
+            os.truncate(segment, 10_000)
+        else:
+            segment.unlink()
+        names = sorted(os.listdir(folder))
+        refused = subprocess.run(
+            [binary, "serve", "--data", folder, "--follow", f"127.0.0.1:{port}",
+             "--listen", "127.0.0.1:0"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=60,
+        )  # fmt: skip
+        assert refused.returncode == 3 and segment.name in refused.stdout, refused.stdout
+        assert f"it takes a new copy of 127.0.0.1:{port}" in refused.stdout, refused.stdout
+        assert "--accept-loss" not in refused.stdout, refused.stdout
+        assert sorted(os.listdir(folder)) == names, "nothing was changed"
+        folder.rename(tmp_path / "away")
+        with replica_of(binary, folder, port) as replica:
+            catch_up(leader, replica)
+            assert entries(leader) == entries(replica)
+
+
+def test_a_replica_that_is_killed_while_it_takes_its_first_copy_takes_it_at_the_next_start(
+    binary, tmp_path
+):
+    seed = int(os.environ.get("PELTON_SEED", random.randrange(1 << 32)))
+    print(f"PELTON_SEED={seed}")
+    chance = random.Random(seed)
+    port = free_port()
+    folder = tmp_path / "replica"
+    command = [binary, "serve", "--data", folder, "--follow", f"127.0.0.1:{port}"]
+    found = []
+    with leader_of(binary, tmp_path / "leader", port) as leader:
+        with open_channel(leader.address) as channel:
+            fill(channel, b"k", 200, 20_000)
+        for _ in range(8):
+            for _ in range(3):
+                process = subprocess.Popen(
+                    [*command, "--listen", "127.0.0.1:0"],
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                )
+                time.sleep(chance.uniform(0, 0.25))
+                process.kill()
+                process.wait()
+                if (folder / MARK).exists():
+                    found.append(state_of(folder))
+            with replica_of(binary, folder, port) as replica:
+                catch_up(leader, replica)
+                assert entries(leader) == entries(replica)
+                assert not remains(folder)
+            shutil.rmtree(folder)
+    print(found)
+    # Of a start that was killed before its first file was whole.
+    folder.mkdir()
+    (folder / f"{MARK}.new").write_text("pelton-rep")
+    with leader_of(binary, tmp_path / "leader", port) as leader:
+        with replica_of(binary, folder, port) as replica:
+            catch_up(leader, replica)

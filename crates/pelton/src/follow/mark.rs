@@ -6,8 +6,8 @@ use store::FolderSecret;
 use store::durable::REPLICA_MARK_NAME;
 use wal::disk::{Disk, write_whole};
 
-/// Its name while it is written.
-const NEW_NAME: &str = "pelton-replica.new";
+/// Its name while it is written: what is left of it when that was cut is in nobody's way.
+pub const NEW_MARK_NAME: &str = "pelton-replica.new";
 
 const HEADING: &str = "pelton-replica\nformat 1\n";
 
@@ -125,7 +125,12 @@ impl ReplicaMark {
 
     /// Writes it, and returns when it is on the device.
     pub fn write(self, disk: &dyn Disk) -> io::Result<()> {
-        write_whole(disk, NEW_NAME, REPLICA_MARK_NAME, self.text().as_bytes())
+        write_whole(
+            disk,
+            NEW_MARK_NAME,
+            REPLICA_MARK_NAME,
+            self.text().as_bytes(),
+        )
     }
 }
 

@@ -9,14 +9,15 @@ use store::SET_ASIDE_FOLDER;
 use store::durable::{LOCK_NAME, REPLICA_ID_NAME, REPLICA_MARK_NAME};
 
 use super::copying::{COPY_FOLDER, NEW_FOLDER, remove_folder};
-use super::mark::OldContent;
+use super::mark::{NEW_MARK_NAME, OldContent};
 
 /// The folder in the data folder with what was served until a new copy came.
 pub const OLD_FOLDER: &str = "replica-old";
 
 /// What stays in its place in the data folder, whatever is served.
-const STAYS: [&str; 7] = [
+const STAYS: [&str; 8] = [
     REPLICA_MARK_NAME,
+    NEW_MARK_NAME,
     REPLICA_ID_NAME,
     LOCK_NAME,
     SET_ASIDE_FOLDER,

@@ -17,6 +17,7 @@ use std::time::Duration;
 use net::{Address, THREAD_LIMITS};
 use server::{Server, TimeSource};
 use service::ServerInfo;
+use service::following::Following;
 use store::ReplicasAcked;
 use store::descriptors::DescriptorPlan;
 
@@ -41,7 +42,7 @@ use crate::tkrzw_server::{TkrzwPlan, log_file};
 use crate::watchdog::{self, Watchdog};
 use announce::announce;
 use config::config;
-use failure::{leave_no_empty_folder, start_failure};
+use failure::{leave_no_empty_folder, replica_start_failure, start_failure};
 use reach::Reach;
 use start_log::{
     log_blobs_found, log_recovered, log_settings, log_trees_set_aside, warn,
@@ -88,10 +89,7 @@ pub fn serve_as(
     let told = (&settings, certificate.as_ref());
     let mut config = config(told, memory_limit_bytes, &notifier, tkrzw)?;
     config.first_admin = init_admin.ask();
-    let followed = leader.as_ref().zip(settings.folder());
-    config.following = followed
-        .map(|(leader, folder)| leader.following(folder))
-        .transpose()?;
+    config.following = following(&settings, leader.as_ref())?;
     let starting = start::watch(settings.folder());
     let started = server::start(config);
     drop(starting);
@@ -100,7 +98,10 @@ pub fn serve_as(
         if !had_folder {
             leave_no_empty_folder(&settings);
         }
-        start_failure(&error)
+        match &leader {
+            None => start_failure(&error),
+            Some(leader) => replica_start_failure(&error, &leader.address()),
+        }
     })?;
     anonymous::check(
         &settings,
@@ -133,6 +134,17 @@ pub fn serve_as(
     let ended = run(server);
     drop(pid_file);
     renewal.end(ended)
+}
+
+/// Returns what a replica says of how it follows.
+fn following(
+    settings: &Settings,
+    leader: Option<&Leader>,
+) -> Result<Option<Arc<Following>>, Failure> {
+    let followed = leader.zip(settings.folder());
+    followed
+        .map(|(leader, folder)| leader.following(folder))
+        .transpose()
 }
 
 /// Reaches the service manager, if one has said where it listens.

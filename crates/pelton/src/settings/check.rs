@@ -184,8 +184,8 @@ impl Settings {
         }
         if self.accept_loss {
             return wrong(
-                "follow gets everything from the leader: instead of accept-loss remove the data \
-                 folder, and a new copy is taken",
+                "follow gets everything from the leader: instead of accept-loss move the data \
+                 folder away, and a new copy is taken",
             );
         }
         if self.init_admin || self.init_admin_file.is_some() || self.admin_token_file.is_some() {
