@@ -99,7 +99,7 @@ def test_a_replica_serves_what_it_has_until_a_new_copy_is_complete(binary, tmp_p
         with Relay(leader.address, 5, faults) as relay:
             relay_port = relay.address.rsplit(":", 1)[1]
             replica = replica_of(binary, folder, relay_port)
-            replica.wait_for_log("takes a new copy", "a copy is tried again")
+            replica.wait_for_log("takes a new copy", "what this replica has is served")
             assert entries(replica) == served
             said, words = status_of(binary, replica)
             assert not said["connected"] and not said["blocked"]

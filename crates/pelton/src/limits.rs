@@ -236,6 +236,10 @@ pub const COPY_ROOM_TIMES: u64 = 2;
 /// a connection does, and most need somebody to change something first.
 pub const FOLLOW_BLOCKED_WAIT_MS: u64 = 60_000;
 
+/// The longest wait behind a copy that could not be used: it is at least half as long. For each
+/// attempt the server stands still while it checks and loads a copy.
+pub const FOLLOW_UNUSABLE_WAIT_MS: u64 = 600_000;
+
 /// Longest name of a file in a copy.
 pub const COPY_NAME_BYTES_MAX: usize = 200;
 

@@ -57,6 +57,11 @@ impl Replica {
         log.is_some_and(|log| log.has_failed)
     }
 
+    /// Returns whether the server stops.
+    pub fn is_stopping(&self) -> bool {
+        self.shared.health.is_stopping()
+    }
+
     /// Takes over groups of the leader, and waits until they are on the device and visible. One
     /// thread calls it. Returns up to which sequence everything is there.
     ///

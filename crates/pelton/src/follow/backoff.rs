@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::limits::{FOLLOW_BLOCKED_WAIT_MS, FOLLOW_FIRST_WAIT_MS, FOLLOW_LONGEST_WAIT_MS};
+use crate::limits::{
+    FOLLOW_BLOCKED_WAIT_MS, FOLLOW_FIRST_WAIT_MS, FOLLOW_LONGEST_WAIT_MS, FOLLOW_UNUSABLE_WAIT_MS,
+};
 
 /// The waits between attempts: each twice as long as the one before, up to a bound, and shortened
 /// by chance, so that many replicas of one leader do not come back together.
@@ -29,9 +31,12 @@ impl Backoff {
         }
     }
 
-    /// Has the next wait be as long as any.
-    pub fn exhaust(&mut self) {
-        self.in_row = u32::MAX;
+    /// Behind a copy that could not be used, as the next one may be: the longest wait at once.
+    pub fn of_unusable() -> Backoff {
+        Backoff {
+            longest_ms: FOLLOW_UNUSABLE_WAIT_MS,
+            in_row: u32::MAX,
+        }
     }
 
     /// Something has worked: the next wait is short again.
@@ -66,9 +71,11 @@ mod tests {
                 }
                 backoff.reset();
             }
-            backoff.exhaust();
-            let half = Duration::from_millis(backoff.longest_ms / 2);
-            assert!((half..=2 * half).contains(&backoff.next(7)));
+        }
+        let mut backoff = Backoff::of_unusable();
+        let half = Duration::from_millis(FOLLOW_UNUSABLE_WAIT_MS / 2);
+        for random in [0, 7, u64::MAX] {
+            assert!((half..=2 * half).contains(&backoff.next(random)));
         }
     }
 }

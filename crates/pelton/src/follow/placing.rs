@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use store::SET_ASIDE_FOLDER;
@@ -26,8 +27,30 @@ const STAYS: [&str; 8] = [
     OLD_FOLDER,
 ];
 
+/// Checks whether what is served can be moved at all.
+///
+/// # Errors
+/// If a part of it cannot.
+pub fn check_movable(folder: &Path) -> io::Result<()> {
+    let device = fs::metadata(folder)?.dev();
+    for entry in content(folder)? {
+        if entry.metadata()?.dev() != device {
+            return Err(io::Error::other(format!(
+                "{} is another file system, and cannot make place for what the copy has: let the \
+                 whole data folder be in one",
+                entry.path().display()
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Makes ready for [`move_out`]: nothing of an earlier time is in its way.
+///
+/// # Errors
+/// If that cannot be removed, or something cannot be moved: nothing was.
 pub fn make_place(folder: &Path) -> io::Result<()> {
+    check_movable(folder)?;
     // What followers of this server had begun to read is of no use to anybody.
     store::backup::remove_left_copies(folder)?;
     remove_folder(&folder.join(OLD_FOLDER))

@@ -116,11 +116,9 @@ impl Preparing<'_> {
                     ReplicaMark::Copied(copy, OldContent::Removed)
                 }
                 ReplicaMark::Copied(copy, old) => {
-                    match load_copy(&copy, self.folder, self.settings) {
-                        Ok(()) => {
-                            placing::make_place(self.folder)?;
-                            ReplicaMark::MovingOut(old)
-                        }
+                    let loaded = load_copy(&copy, self.folder, self.settings);
+                    match loaded.and_then(|()| Ok(placing::make_place(self.folder)?)) {
+                        Ok(()) => ReplicaMark::MovingOut(old),
                         Err(error) if self.folder.join(FORMAT_FILE).exists() => {
                             unusable = Some(error.to_string());
                             ReplicaMark::Following

@@ -24,6 +24,7 @@ use super::contents::Contents;
 use super::copying::take_copy;
 use super::leader::{Leader, LeaderError, begin, begin_open};
 use super::mark::{OldContent, ReplicaMark};
+use super::placing;
 use super::renewal::Renewal;
 use crate::limits::{FOLLOW_BATCH_BYTES, FOLLOW_SILENCE_MS};
 use crate::randomness::random;
@@ -50,13 +51,11 @@ pub fn start(
     if let Err(error) = replica.store().discard_received() {
         tracing::warn!("contents of blobs that were begun cannot be removed: {error}");
     }
-    let mut renewal_backoff = Backoff::of_blocked();
     if let Some(why) = &unusable {
         tracing::error!(
             "the new copy of the leader could not be used: {why}; what was there before is served \
              on, and another copy is taken later"
         );
-        renewal_backoff.exhaust();
     }
     let mut follower = Follower {
         id: *following.id(),
@@ -70,7 +69,7 @@ pub fn start(
         backoff: Backoff::of_leader(),
         blocked_backoff: Backoff::of_blocked(),
         is_blocked: false,
-        renewal_backoff,
+        renewal_backoff: Backoff::of_blocked(),
         unusable,
         assembler: Assembler::default(),
         groups: Vec::new(),
@@ -192,19 +191,23 @@ impl Follower {
                     self.is_blocked = true;
                     self.following.note_blocked(&why);
                     self.log(format!(
-                        "this replica has no place for what its leader {} sends: {why}; reads go \
-                         on",
+                        "this replica serves reads, but has no place for what its leader {} sends: \
+                         {why}",
                         self.leader.address()
                     ));
                     self.blocked_backoff.next(random())
                 }
-                StreamEnd::Renew(why, old) => match self.renew(&why, old) {
-                    Ok(()) => return,
-                    Err(error) => {
-                        self.note_no_copy(&why, &error);
-                        self.renewal_backoff.next(random())
+                StreamEnd::Renew(why, old) => {
+                    let unusable = self.unusable.take();
+                    match self.renew(&why, (old, unusable.as_deref())) {
+                        Ok(()) => return,
+                        Err(error) => self.note_no_copy(&why, &error),
                     }
-                },
+                    match unusable {
+                        Some(_) => Backoff::of_unusable().next(random()),
+                        None => self.renewal_backoff.next(random()),
+                    }
+                }
                 StreamEnd::Stopping => return,
             };
             thread::sleep(wait);
@@ -220,21 +223,30 @@ impl Follower {
     }
 
     /// Takes a new copy while what is here is served, and has the server stop, and the program
-    /// begin anew, when it is complete.
+    /// begin anew, when it is complete; not at once behind one that was unusable.
     ///
     /// # Errors
     /// Why there is no copy: nothing has changed, and nothing of it is left.
-    fn renew(&mut self, why: &str, old: OldContent) -> Result<(), LeaderError> {
+    fn renew(
+        &mut self,
+        why: &str,
+        (old, unusable): (OldContent, Option<&str>),
+    ) -> Result<(), LeaderError> {
         let noted = format!("a new copy is needed, and is being taken: {why}");
         self.following.note_problem(&noted);
-        if let Some(unusable) = self.unusable.take() {
+        if let Some(unusable) = unusable {
             return Err(LeaderError::Local(format!(
                 "the last one could not be used: {unusable}"
             )));
         }
+        placing::check_movable(&self.folder)?;
         tracing::warn!("this replica takes a new copy of its leader: {why}; reads go on meanwhile");
         let copy = take_copy(&self.leader, &self.folder, Some(&self.following))?;
         ReplicaMark::Copied(copy, old).write(&RealDisk::open(&self.folder)?)?;
+        if self.replica.is_stopping() {
+            // Somebody has stopped it meanwhile: the next start goes on with the copy.
+            return Ok(());
+        }
         tracing::info!("the new copy is here: the server is started anew with it");
         self.renewal.ask();
         self.stop.stop();
@@ -250,7 +262,7 @@ impl Follower {
             _ => self.following.note_problem(&noted),
         }
         self.log(format!(
-            "{noted}; what this replica has stays, and is served; a copy is tried again"
+            "{noted}; it is tried again, and what this replica has is served until then"
         ));
     }
 
