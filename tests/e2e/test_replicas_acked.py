@@ -179,7 +179,8 @@ def test_two_replicas_are_two_folders_and_the_second_may_come_while_a_write_wait
             expect_status(UNAVAILABLE, lambda: found(leader, b"old"), "just been started")
             with replica_of(binary, tmp_path / "one", port) as one:
                 wait_until(lambda: statistics(leader).acknowledged.followers)
-                expect_status(UNAVAILABLE, lambda: found(leader, b"old"), "just been started")
+                said = ("just been started", "--replicas-acked says 2, 1 are connected", "start")
+                expect_status(UNAVAILABLE, lambda: found(leader, b"old"), *said)
                 with replica_of(binary, tmp_path / "two", port) as two:
                     serves(leader)
                     assert found(leader, b"old")
@@ -393,7 +394,7 @@ def test_a_conversion_waits_for_no_replica_as_each_takes_a_new_copy_for_it(binar
 @pytest.mark.parametrize(
     "flags, words",
     [
-        (("--replicas-acked", "1", "--follow", "127.0.0.1:1"), "leave it out"),
+        (("--replicas-acked", "1", "--follow", "127.0.0.1:1"), "a replica takes none"),
         (("--replicas-acked", "1", "--durability", "volatile"), "data folder"),
         (("--replicas-acked", "17"), "16"),
         (("--replicas-acked", "1", "--replicas-acked-timeout", "1ms"), "10ms"),

@@ -287,6 +287,9 @@ protobuf::message! {
         5 lag_ms: uint64,
         /// Why it does not follow now; empty: it does.
         6 problem: string,
+        /// It is not for the leader that it does not follow: its own log, disk or memory has no
+        /// place for what comes.
+        7 blocked: bool,
     }
 
     /// The log of all durable databases.

@@ -11,7 +11,8 @@ crate::method::methods! {
     /// Sends the log behind a sequence, group by group, as soon as each is on the device, and does
     /// not end by itself. OUT_OF_RANGE if what comes behind it is not kept any more,
     /// FAILED_PRECONDITION if it belongs to another history, or is not there yet: then a copy is
-    /// needed. INVALID_ARGUMENT for a format of records that this server does not write.
+    /// needed, and a message without a group comes before the status. INVALID_ARGUMENT for a format
+    /// of records that this server does not write.
     FOLLOW ServerStreaming "pelton.v1.Replication/Follow";
     /// Takes up to which sequence the caller holds the log on its device, and says what this
     /// server makes of it: a commit becomes visible when --replicas-acked followers hold it. The
@@ -53,6 +54,8 @@ protobuf::message! {
         8 data: bytes,
         /// That was all of it.
         9 complete: bool,
+        /// With `written_bytes` and with `file`: as in FollowResponse.
+        12 replica_ids: repeated bytes,
     }
 
     /// The message `FollowRequest`.
@@ -76,6 +79,10 @@ protobuf::message! {
         3 wall_ms: uint64,
         /// The field `group`.
         4 group: message LogGroup<'a>,
+        /// In messages without a group: the replicas through which it comes, the server itself
+        /// first if it is one, then whom that follows, as far as it knows. Who finds itself among
+        /// them must not go on.
+        8 replica_ids: repeated bytes,
     }
 
     /// What one write to the log had, or a part of it: parts come one behind the other, until

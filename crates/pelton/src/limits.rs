@@ -227,6 +227,19 @@ pub const COPY_SILENCE_MS: u64 = 120_000;
 /// others need not wait for long.
 pub const COPY_SYNC_BYTES: u64 = 8 << 20;
 
+/// How many times the bytes of a copy a replica must have free on its disk before it takes one: its
+/// files, and the data folder that is made of them, beside what is there.
+pub const COPY_ROOM_TIMES: u64 = 2;
+
+/// The longest wait before a new copy is taken once more, and before groups of the leader are once
+/// more brought to a disk, or into memory, that had no place for them. Each attempt costs more than
+/// a connection does, and most need somebody to change something first.
+pub const FOLLOW_BLOCKED_WAIT_MS: u64 = 60_000;
+
+/// The longest wait behind a copy that could not be used: it is at least half as long. For each
+/// attempt the server stands still while it checks and loads a copy.
+pub const FOLLOW_UNUSABLE_WAIT_MS: u64 = 600_000;
+
 /// Longest name of a file in a copy.
 pub const COPY_NAME_BYTES_MAX: usize = 200;
 

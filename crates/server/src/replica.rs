@@ -51,6 +51,17 @@ impl Replica {
         log.map_or(0, |log| log.durable_sequence)
     }
 
+    /// Returns whether its log has failed, so that it takes nothing before a restart.
+    pub fn has_failed_log(&self) -> bool {
+        let log = self.shared.store.log_statistics();
+        log.is_some_and(|log| log.has_failed)
+    }
+
+    /// Returns whether the server stops.
+    pub fn is_stopping(&self) -> bool {
+        self.shared.health.is_stopping()
+    }
+
     /// Takes over groups of the leader, and waits until they are on the device and visible. One
     /// thread calls it. Returns up to which sequence everything is there.
     ///

@@ -3,13 +3,23 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use store::ReplicaId;
+
+use crate::limits::REPLICA_CHAIN_MAX;
 use crate::status::{Code, Status};
 
 /// Whom a replica follows, and how far it has come. Written by the thread that follows.
 #[derive(Debug)]
 pub struct Following {
     leader: Box<str>,
+    /// The name of the replica itself.
+    id: ReplicaId,
+    /// The replicas through which the leader gets what it has, itself first if it is one, as it
+    /// said last. Not forgotten without a connection: it is what it is set to follow.
+    upstream: Mutex<Vec<ReplicaId>>,
     is_connected: AtomicBool,
+    /// The problem is that this server has no place for what the leader sends.
+    is_blocked: AtomicBool,
     /// Everything up to this sequence is on the device and visible.
     sequence: AtomicU64,
     /// The same of the leader, as it said last.
@@ -25,6 +35,8 @@ pub struct Following {
 pub struct FollowingState {
     /// There is a stream of the leader's log.
     pub is_connected: bool,
+    /// This server has no place for what the leader sends: its own disk or memory is in the way.
+    pub is_blocked: bool,
     /// Everything up to this sequence is on the device and visible.
     pub sequence: u64,
     /// The same of the leader, as it said last.
@@ -36,11 +48,14 @@ pub struct FollowingState {
 }
 
 impl Following {
-    /// Of a server that follows `leader`, and has everything up to a sequence.
-    pub fn new(leader: &str, sequence: u64) -> Following {
+    /// Of a replica with this name that follows `leader`, and has everything up to a sequence.
+    pub fn new(leader: &str, id: ReplicaId, sequence: u64) -> Following {
         Following {
             leader: leader.into(),
+            id,
+            upstream: Mutex::default(),
             is_connected: AtomicBool::new(false),
+            is_blocked: AtomicBool::new(false),
             sequence: AtomicU64::new(sequence),
             leader_sequence: AtomicU64::new(sequence),
             complete_ms: AtomicU64::new(0),
@@ -53,9 +68,35 @@ impl Following {
         &self.leader
     }
 
+    /// Returns the name of the replica.
+    pub fn id(&self) -> &ReplicaId {
+        &self.id
+    }
+
+    /// Returns the replicas through which others get what this one has, itself first.
+    pub fn replica_ids(&self) -> Vec<ReplicaId> {
+        let upstream = self.upstream.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ids = vec![self.id];
+        ids.extend(upstream.iter().take(REPLICA_CHAIN_MAX));
+        ids
+    }
+
+    /// Notes through which replicas the leader gets what it has. Returns whether this one is among
+    /// them: then none of them gets what others write.
+    pub fn note_upstream<'a>(&self, ids: impl IntoIterator<Item = &'a [u8]>) -> bool {
+        let mut upstream = self.upstream.lock().unwrap_or_else(PoisonError::into_inner);
+        upstream.clear();
+        for id in ids.into_iter().take(REPLICA_CHAIN_MAX) {
+            if id == self.id {
+                return true;
+            }
+            upstream.extend(<ReplicaId>::try_from(id));
+        }
+        false
+    }
+
     /// Notes where the leader stands.
     pub fn note_leader(&self, sequence: u64, now_ms: u64) {
-        self.is_connected.store(true, Ordering::Relaxed);
         self.leader_sequence.fetch_max(sequence, Ordering::Relaxed);
         self.note_complete(now_ms);
     }
@@ -73,23 +114,39 @@ impl Following {
         }
     }
 
-    /// Notes that the stream begins, or why there is none.
-    pub fn note_problem(&self, problem: Option<&str>) {
-        let is_connected = problem.is_none();
-        self.is_connected.store(is_connected, Ordering::Relaxed);
+    /// Notes that there is a stream, and nothing is in its way.
+    pub fn note_connected(&self) {
+        self.note("", (true, false));
+    }
+
+    /// Notes why there is no stream.
+    pub fn note_problem(&self, problem: &str) {
+        self.note(problem, (false, false));
+    }
+
+    /// Notes why this server has no place for what the leader sends.
+    pub fn note_blocked(&self, problem: &str) {
+        self.note(problem, (false, true));
+    }
+
+    fn note(&self, problem: &str, (is_connected, is_blocked): (bool, bool)) {
         let mut noted = self.lock();
+        self.is_connected.store(is_connected, Ordering::Relaxed);
+        self.is_blocked.store(is_blocked, Ordering::Relaxed);
         noted.clear();
-        noted.push_str(problem.unwrap_or_default());
+        noted.push_str(problem);
     }
 
     /// Returns how far it has come.
     pub fn state(&self) -> FollowingState {
+        let problem = self.lock();
         FollowingState {
             is_connected: self.is_connected.load(Ordering::Relaxed),
+            is_blocked: self.is_blocked.load(Ordering::Relaxed),
             sequence: self.sequence.load(Ordering::Relaxed),
             leader_sequence: self.leader_sequence.load(Ordering::Relaxed),
             complete_ms: self.complete_ms.load(Ordering::Relaxed),
-            problem: self.lock().clone(),
+            problem: problem.clone(),
         }
     }
 
@@ -133,10 +190,10 @@ mod tests {
 
     #[test]
     fn a_replica_is_behind_until_it_has_what_its_leader_has() {
-        let following = Following::new("leader:1978", 5);
+        let following = Following::new("leader:1978", [1; 16], 5);
         assert_eq!(following.state().complete_ms, 0);
         for round in 1..3 {
-            following.note_problem(None);
+            following.note_connected();
             following.note_leader(10 * round, 100 * round);
             let state = following.state();
             assert!(state.is_connected && state.lag_sequences() > 0);
@@ -144,13 +201,44 @@ mod tests {
             let state = following.state();
             assert_eq!((state.lag_sequences(), state.lag_ms(1_000)), (0, 0));
             assert_eq!(state.complete_ms, 100 * round + 7);
-            following.note_problem(Some("it is gone"));
+            following.note_blocked("the disk is full");
+            assert!(following.state().is_blocked && !following.state().is_connected);
+            following.note_problem("it is gone");
             let state = following.state();
             assert_eq!((state.is_connected, &*state.problem), (false, "it is gone"));
+            assert!(!state.is_blocked);
             assert_eq!(state.lag_ms(1_000), 1_000 - state.complete_ms);
         }
         let refusal = following.refusal();
         assert_eq!(refusal.code(), Code::FailedPrecondition);
         assert!(refusal.message().contains("leader:1978"));
+    }
+
+    #[test]
+    fn a_replica_that_follows_itself_through_others_finds_that_out_and_so_do_they() {
+        let [one, two, three] =
+            [1, 2, 3].map(|number| Following::new("leader:1978", [number; 16], 0));
+        let hears = |who: &Following, of: &Following| {
+            let ids = of.replica_ids();
+            who.note_upstream(ids.iter().map(|id| &id[..]))
+        };
+        assert!(hears(&one, &one));
+        // A chain is well, however long.
+        assert!(!one.note_upstream([]));
+        for _ in 0..2 {
+            assert!(!hears(&two, &one) && !hears(&three, &two));
+            assert_eq!(three.replica_ids(), [[3; 16], [2; 16], [1; 16]]);
+        }
+        // A circle is found by each that hears of it, again and again.
+        for round in 0..2 {
+            assert!(hears(&one, &three));
+            assert!(hears(&two, &one) || round == 0);
+            assert!(hears(&three, &two) || round == 0);
+        }
+        let many = vec![[9; 16]; 2 * REPLICA_CHAIN_MAX];
+        assert!(!one.note_upstream(many.iter().map(|id| &id[..])));
+        assert_eq!(one.replica_ids().len(), 1 + REPLICA_CHAIN_MAX);
+        assert!(!one.note_upstream([&b"short"[..]]));
+        assert_eq!(one.replica_ids().len(), 1);
     }
 }

@@ -72,6 +72,10 @@ pub const WATCH_HEARTBEAT_MS: u64 = 10_000;
 /// network: more of them follow one that follows.
 pub const FOLLOWERS_MAX: usize = 16;
 
+/// Replicas behind each other of which a server knows that what it has comes through them: more
+/// than anybody puts in a row, since each adds to how far the last one is behind.
+pub const REPLICA_CHAIN_MAX: usize = 32;
+
 /// How long a server that follows hears nothing at most, in milliseconds. Short, since its lag is
 /// measured by it, and one that does not hear for some of these looks for another connection.
 pub const FOLLOW_HEARTBEAT_MS: u64 = 1_000;

@@ -429,7 +429,8 @@ pub enum Refusal {
     /// A commit before this one waits in vain for followers.
     #[error(
         "too few replicas hold the writes before this one (--replicas-acked); nothing was done; \
-         try again when they are back; `pelton status` shows which are here"
+         start those that are missing, and try again; `pelton status` shows which are here, and \
+         what they hold"
     )]
     ReplicasMissing,
     /// This server follows another one, which alone decides.

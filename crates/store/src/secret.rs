@@ -30,7 +30,7 @@ impl FolderSecret {
     }
 
     /// Reads what [`FolderSecret::hex`] wrote.
-    pub(crate) fn from_hex(text: &str) -> Option<FolderSecret> {
+    pub fn from_hex(text: &str) -> Option<FolderSecret> {
         let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
         if text.len() != 2 * FolderSecret::BYTES || !text.bytes().all(is_hex) {
             return None;
@@ -44,7 +44,7 @@ impl FolderSecret {
     }
 
     /// Returns it in hexadecimal digits, for the file of the folder.
-    pub(crate) fn hex(&self) -> String {
+    pub fn hex(&self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }

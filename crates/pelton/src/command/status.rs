@@ -291,6 +291,7 @@ fn insert_figures(fields: &mut Map<String, Value>, figures: &StatisticsResponse<
             ("leader_sequence", replica.leader_sequence.into()),
             ("lag_ms", replica.lag_ms.into()),
             ("problem", replica.problem.into()),
+            ("blocked", replica.blocked.into()),
         ]))
     });
     fields.insert("replica".into(), replica.unwrap_or_default());
@@ -372,9 +373,14 @@ fn replica_line(replica: &ReplicaStatistics<'_>) -> String {
             "replica of {leader}: has everything up to sequence {sequence}, {behind} sequences and \
              {lag_ms} ms behind"
         ),
-        (false, _) => format!(
-            "replica of {leader}: NOT CONNECTED, has everything up to sequence {sequence}: \
-             {problem}"
-        ),
+        (false, _) => {
+            let state = match replica.blocked {
+                true => "BLOCKED by its own log, disk or memory",
+                false => "NOT CONNECTED",
+            };
+            format!(
+                "replica of {leader}: {state}, has everything up to sequence {sequence}: {problem}"
+            )
+        }
     }
 }

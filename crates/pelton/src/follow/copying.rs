@@ -1,6 +1,7 @@
-//! The first copy: everything that the leader has, as it is at one commit.
+//! A copy: everything that the leader has, as it is at one commit.
 
 use std::fs;
+use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,16 +10,20 @@ use std::time::{Duration, Instant};
 use api::replication::{CopyRequest, CopyResponse};
 use api::rpc::replication::Copy;
 use server::TimeSource;
+use service::following::Following;
 use store::backup::{self, RestoreConfig};
 use store::blob;
 use store::durable::{TREES_FOLDER, TreePlace};
 use store::tree::TreeConfig;
 use store::{FolderSecret, StoreConfig};
-use wal::disk::{Disk, DiskFile, RealDisk};
+use wal::disk::{Advised, Disk, DiskFile, RealDisk};
 use wal::{LogConfig, LogId};
 
 use super::leader::{Leader, LeaderError, begin, read_until};
-use crate::limits::{COPY_NAME_BYTES_MAX, COPY_SILENCE_MS, COPY_SYNC_BYTES, START_PROGRESS_MS};
+use super::mark::TakenCopy;
+use crate::limits::{
+    COPY_NAME_BYTES_MAX, COPY_ROOM_TIMES, COPY_SILENCE_MS, COPY_SYNC_BYTES, START_PROGRESS_MS,
+};
 use crate::randomness::random;
 use crate::settings::Settings;
 use crate::size::Size;
@@ -27,11 +32,8 @@ use crate::time_source::SystemTimeSource;
 /// The folder in the data folder that holds the files of a copy until they are checked.
 pub const COPY_FOLDER: &str = "replica-copy";
 
-/// A copy that was taken.
-struct TakenCopy {
-    history_id: u64,
-    secret: FolderSecret,
-}
+/// The folder in the data folder that becomes the new one: what the copy has, checked and loaded.
+pub const NEW_FOLDER: &str = "replica-new";
 
 /// A file of a copy that is being written.
 struct OpenFile {
@@ -42,39 +44,58 @@ struct OpenFile {
     unsynced_bytes: u64,
 }
 
-/// Takes a copy of the leader, checks it, and makes the data folder of it.
-pub fn copy(leader: &Leader, folder: &Path, settings: &Settings) -> Result<(), LeaderError> {
+/// Takes a copy of the leader into its folder in the data folder, which has nothing of it where
+/// this fails. When this returns, all of it is on the device. A replica that serves already says
+/// how it follows: no copy is taken of who follows it.
+pub fn take_copy(
+    leader: &Leader,
+    folder: &Path,
+    following: Option<&Following>,
+) -> Result<TakenCopy, LeaderError> {
     let place = folder.join(COPY_FOLDER);
     remove_folder(&place)?;
-    let taken = {
-        let disk = RealDisk::open_or_create(&place)?;
-        Taking::new(Arc::new(disk)).run(leader)?
-    };
-    tracing::info!("the copy is here; it is checked and loaded");
-    restore(&taken, &place, folder, settings)?;
-    Ok(remove_folder(&place)?)
+    tracing::info!("taking a copy of {}", leader.address());
+    let taken = RealDisk::open_or_create(&place)
+        .map_err(LeaderError::from)
+        .and_then(|disk| Taking::new(Arc::new(disk), (folder, following)).run(leader));
+    if taken.is_err() {
+        // It would take room until the next attempt, which removes it in any case.
+        let _ = remove_folder(&place);
+    }
+    taken
 }
 
 /// Removes a folder with all that is in it; that there is none is as good.
-pub fn remove_folder(path: &Path) -> std::io::Result<()> {
+pub fn remove_folder(path: &Path) -> io::Result<()> {
     match fs::remove_dir_all(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
 }
 
-struct Taking {
+struct Taking<'a> {
     disk: Arc<dyn Disk>,
+    /// The data folder.
+    folder: &'a Path,
+    following: Option<&'a Following>,
+    /// For so many bytes of the copy there was room.
+    checked_bytes: u64,
     open: Option<OpenFile>,
     taken: Option<TakenCopy>,
     bytes: u64,
     told: Instant,
 }
 
-impl Taking {
-    fn new(disk: Arc<dyn Disk>) -> Taking {
+impl<'a> Taking<'a> {
+    fn new(
+        disk: Arc<dyn Disk>,
+        (folder, following): (&'a Path, Option<&'a Following>),
+    ) -> Taking<'a> {
         Taking {
             disk,
+            folder,
+            following,
+            checked_bytes: 0,
             open: None,
             taken: None,
             bytes: 0,
@@ -94,6 +115,13 @@ impl Taking {
 
     /// Takes a message; returns whether that was the last one.
     fn take(&mut self, response: &CopyResponse<'_>) -> Result<bool, LeaderError> {
+        if response.data.is_empty()
+            && !response.complete
+            && let Some(following) = self.following
+            && following.note_upstream(response.replica_ids.iter().map_while(Result::ok))
+        {
+            return Err(LeaderError::Circle);
+        }
         if !response.history_id.is_empty() {
             let secret = <[u8; FolderSecret::BYTES]>::try_from(response.secret);
             self.taken = Some(TakenCopy {
@@ -101,13 +129,15 @@ impl Taking {
                 secret: secret.map_or(FolderSecret::NONE, FolderSecret::new),
             });
         }
+        self.check_room(response.total_bytes, COPY_ROOM_TIMES)?;
         if !response.file.is_empty() {
             self.close_file()?;
+            self.check_room(response.size_bytes, 1)?;
             self.open = Some(self.create(response.file, response.size_bytes)?);
         }
         if !response.data.is_empty() {
             let file = self.open.as_mut().ok_or_else(nothing)?;
-            file.add(response.data)?;
+            file.add(response.data).map_err(|error| local(&error))?;
             self.bytes += response.data.len() as u64;
         }
         self.tell(response);
@@ -116,6 +146,27 @@ impl Taking {
             self.disk.sync_folder()?;
         }
         Ok(response.complete)
+    }
+
+    /// Checks that so many bytes more, some times, have room on the disk, if they are more than was
+    /// looked for before.
+    fn check_room(&mut self, bytes: u64, times: u64) -> Result<(), LeaderError> {
+        let needed_bytes = bytes.saturating_mul(times);
+        if needed_bytes <= self.checked_bytes {
+            return Ok(());
+        }
+        let free_bytes = self.disk.free_bytes()?;
+        if free_bytes >= needed_bytes {
+            self.checked_bytes = needed_bytes;
+            return Ok(());
+        }
+        Err(LeaderError::Local(format!(
+            "the disk of {} has no room for it: {} are needed beside what is there, and {} are \
+             free; free some",
+            self.folder.display(),
+            Size::rounded(needed_bytes),
+            Size::rounded(free_bytes)
+        )))
     }
 
     fn tell(&mut self, response: &CopyResponse<'_>) {
@@ -177,6 +228,11 @@ impl OpenFile {
     }
 }
 
+/// Why a file cannot be written, with what to do where that is known.
+fn local(error: &io::Error) -> LeaderError {
+    LeaderError::Local(Advised(error).to_string())
+}
+
 fn nothing() -> LeaderError {
     LeaderError::Nonsense("the leader has sent a copy that is not complete".into())
 }
@@ -189,15 +245,15 @@ fn is_plain(name: &str) -> bool {
         && name.bytes().all(is_plain)
 }
 
-/// Makes the data folder of a copy, as a restore does, but with its identities and in its history.
-fn restore(
-    taken: &TakenCopy,
-    place: &Path,
-    folder: &Path,
-    settings: &Settings,
-) -> Result<(), LeaderError> {
+/// Makes a data folder of the copy in its folder, beside what is in the data folder, as a restore
+/// does, but with identities, and in the history of the leader. When this returns, it is on the
+/// device.
+pub fn load_copy(taken: &TakenCopy, folder: &Path, settings: &Settings) -> Result<(), LeaderError> {
+    tracing::info!("the copy is here; it is checked and loaded");
+    let (place, folder) = (folder.join(COPY_FOLDER), folder.join(NEW_FOLDER));
+    remove_folder(&folder)?;
     let source = RealDisk::open_read_only(place)?;
-    let target: Arc<dyn Disk> = Arc::new(RealDisk::open(folder)?);
+    let target: Arc<dyn Disk> = Arc::new(RealDisk::open_or_create(&folder)?);
     let log_id = LogId {
         history: taken.history_id,
         secret: random(),
@@ -253,5 +309,52 @@ mod tests {
             assert_eq!(is_plain(name), is_good, "{name:?}");
         }
         assert!(!is_plain(&"a".repeat(COPY_NAME_BYTES_MAX + 1)));
+    }
+
+    #[test]
+    fn a_copy_for_which_the_disk_has_no_room_is_not_begun() {
+        let name = format!("pelton-copying-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        let disk = Arc::new(RealDisk::open_or_create(&folder).expect("a writable folder"));
+        let mut taking = Taking::new(disk, (&folder, None));
+        let told = |bytes| CopyResponse {
+            written_bytes: 1,
+            total_bytes: bytes,
+            ..CopyResponse::default()
+        };
+        for _ in 0..2 {
+            assert!(matches!(taking.take(&told(1)), Ok(false)));
+            for bytes in [1 << 61, u64::MAX] {
+                let refused = taking.take(&told(bytes));
+                let Err(LeaderError::Local(words)) = refused else {
+                    panic!("there is no such disk: {refused:?}");
+                };
+                assert!(words.contains("has no room for it"), "{words}");
+                assert!(words.contains(&folder.display().to_string()), "{words}");
+            }
+        }
+        fs::remove_dir_all(&folder).expect("it is there");
+    }
+
+    #[test]
+    fn no_copy_is_taken_of_a_server_that_follows_this_one() {
+        let name = format!("pelton-copying-circle-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        let disk = Arc::new(RealDisk::open_or_create(&folder).expect("a writable folder"));
+        let following = Following::new("leader:1978", [1; 16], 0);
+        let mut taking = Taking::new(disk, (&folder, Some(&following)));
+        let (other, own) = ([2; 16], [1; 16]);
+        for (ids, is_circle) in [(&[&other[..]][..], false), (&[&other[..], &own[..]], true)] {
+            let mut bytes = Vec::new();
+            CopyResponse {
+                replica_ids: ids.into(),
+                ..CopyResponse::default()
+            }
+            .encode(&mut bytes);
+            let response = CopyResponse::decode(&bytes).expect("it was encoded");
+            let taken = taking.take(&response);
+            assert_eq!(matches!(taken, Err(LeaderError::Circle)), is_circle);
+        }
+        fs::remove_dir_all(&folder).expect("it is there");
     }
 }

@@ -1,6 +1,7 @@
 //! The server that is followed, and connections to it.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,7 @@ use client::{
 use protobuf::DecodeError;
 use service::following::Following;
 
+use super::replica_id::replica_id;
 use crate::arguments::TlsArguments;
 use crate::command::client_tls;
 use crate::credentials::{FOLLOW_TOKEN_VARIABLE, given_token};
@@ -43,6 +45,13 @@ pub enum LeaderError {
     /// Nothing was heard of it.
     #[error("nothing was heard of it for {} s", .0.as_secs())]
     Silent(Duration),
+    /// It is this server, or gets what it has from it.
+    #[error(
+        "it is this server, or follows it, directly or through others, so that none of them gets \
+         what others write: name another one with --follow; where one of the data folders is a \
+         copy of the other, remove pelton-replica-id in one of them while it is stopped"
+    )]
+    Circle,
     /// Something in this machine is in the way.
     #[error("{0}")]
     Local(String),
@@ -83,7 +92,10 @@ impl LeaderError {
                         | Code::InvalidArgument
                 )
             ),
-            LeaderError::Nonsense(_) | LeaderError::Silent(_) | LeaderError::Local(_) => false,
+            LeaderError::Nonsense(_)
+            | LeaderError::Silent(_)
+            | LeaderError::Circle
+            | LeaderError::Local(_) => false,
         }
     }
 
@@ -139,9 +151,13 @@ impl Leader {
         self.address.to_string()
     }
 
-    /// Returns what tells others how it is followed.
-    pub fn following(&self) -> Arc<Following> {
-        Arc::new(Following::new(&self.address(), 0))
+    /// Returns what tells others how it is followed by the replica with this data folder.
+    pub fn following(&self, folder: &Path) -> Result<Arc<Following>, Failure> {
+        let id = replica_id(folder);
+        let id = id.map_err(|error| {
+            Failure::Failed(format!("the id of this replica cannot be had: {error}"))
+        })?;
+        Ok(Arc::new(Following::new(&self.address(), id, 0)))
     }
 
     /// Connects to it.

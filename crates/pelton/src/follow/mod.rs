@@ -1,5 +1,5 @@
 //! `pelton serve --follow`: a replica. Before the server starts, its folder gets a first copy;
-//! while it runs, a thread follows the log of the leader.
+//! while it runs, a thread follows the log of the leader, and takes a new copy where it must.
 //!
 //! Design: docs/internals/replicas.md.
 
@@ -9,6 +9,7 @@ mod contents;
 mod copying;
 mod leader;
 mod mark;
+mod placing;
 mod prepare;
 mod renewal;
 mod replica_id;

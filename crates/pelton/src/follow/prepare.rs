@@ -1,19 +1,18 @@
 //! What is done with the folder of a replica before its server starts.
 
-use std::fs;
 use std::io;
 use std::path::Path;
 use std::thread;
 
 use server::TimeSource;
-use store::SET_ASIDE_FOLDER;
-use store::durable::{LOCK_NAME, REPLICA_ID_NAME, REPLICA_MARK_NAME};
+use store::durable::REPLICA_MARK_NAME;
 use wal::disk::{Disk, RealDisk};
 
 use super::backoff::Backoff;
-use super::copying::{COPY_FOLDER, copy, remove_folder};
+use super::copying::{load_copy, take_copy};
 use super::leader::{Leader, LeaderError};
-use super::mark::ReplicaMark;
+use super::mark::{OldContent, ReplicaMark};
+use super::placing;
 use crate::exit::Failure;
 use crate::randomness::random;
 use crate::settings::{FORMAT_FILE, Settings};
@@ -21,13 +20,13 @@ use crate::time_source::SystemTimeSource;
 
 /// Sees to it that the data folder is that of a replica of the leader, with a copy of what that
 /// has; without a leader, that it is none. Takes as long as the copy takes: signals end the program
-/// meanwhile.
+/// meanwhile. Returns why a new copy could not be used, if so: what was there is still served.
 ///
 /// # Errors
 /// If the folder is of another kind, or the leader will never give a copy.
-pub fn prepare(settings: &Settings, leader: Option<&Leader>) -> Result<(), Failure> {
+pub fn prepare(settings: &Settings, leader: Option<&Leader>) -> Result<Option<String>, Failure> {
     let Some(folder) = settings.folder() else {
-        return Ok(());
+        return Ok(None);
     };
     let failed = |error: io::Error| {
         Failure::Failed(format!(
@@ -37,132 +36,129 @@ pub fn prepare(settings: &Settings, leader: Option<&Leader>) -> Result<(), Failu
     };
     let Some(leader) = leader else {
         return match folder.join(REPLICA_MARK_NAME).exists() {
-            false => Ok(()),
+            false => Ok(None),
             true => Err(is_replica(folder)),
         };
     };
     let disk = RealDisk::open_or_create(folder).map_err(failed)?;
     match ReplicaMark::read(&disk).map_err(failed)? {
-        Some(ReplicaMark::Following) => return Ok(()),
         Some(_) => {}
         None if folder.join(FORMAT_FILE).exists() => return Err(is_server(folder)),
-        None if !is_empty(folder).map_err(failed)? => return Err(is_foreign(folder)),
+        None if !placing::is_empty(folder).map_err(failed)? => return Err(is_foreign(folder)),
         None => ReplicaMark::Copying.write(&disk).map_err(failed)?,
     }
-    fill(folder, &disk, settings, leader)
+    let preparing = Preparing {
+        folder,
+        disk,
+        settings,
+        leader,
+    };
+    preparing.run()
 }
 
-fn fill(
-    folder: &Path,
-    disk: &RealDisk,
-    settings: &Settings,
-    leader: &Leader,
-) -> Result<(), Failure> {
-    let mut backoff = Backoff::default();
-    let mut told = String::new();
-    loop {
-        let error = match try_fill(folder, disk, settings, leader) {
-            Ok(()) => return Ok(()),
-            Err(error) => error,
-        };
-        let words = format!("no copy of {} could be taken: {error}", leader.address());
-        if error.is_final() {
-            return Err(Failure::Failed(format!(
-                "{words}; --follow says which server it is, --follow-token-file whose right \
-                 `admin` it has, --follow-tls-ca speaks TLS"
-            )));
+struct Preparing<'a> {
+    folder: &'a Path,
+    disk: RealDisk,
+    settings: &'a Settings,
+    leader: &'a Leader,
+}
+
+impl Preparing<'_> {
+    fn run(&self) -> Result<Option<String>, Failure> {
+        let mut backoff = Backoff::of_leader();
+        let mut told = String::new();
+        loop {
+            let error = match self.try_all() {
+                Ok(unusable) => return Ok(unusable),
+                Err(error) => error,
+            };
+            let address = self.leader.address();
+            let words = match &error {
+                LeaderError::Local(_) => {
+                    let folder = self.folder.display();
+                    format!("no copy of {address} can be kept in {folder}: {error}")
+                }
+                _ => format!("no copy of {address} could be taken: {error}"),
+            };
+            if error.is_final() {
+                return Err(Failure::Failed(format!(
+                    "{words}; --follow says which server it is, --follow-token-file whose right \
+                     `admin` it has, --follow-tls-ca speaks TLS"
+                )));
+            }
+            if told != words {
+                tracing::warn!("{words}; it is tried again");
+                told = words;
+            }
+            thread::sleep(backoff.next(random()));
         }
-        if told != words {
-            tracing::warn!("{words}; it is tried again");
-            told = words;
-        }
-        thread::sleep(backoff.next(random()));
     }
-}
 
-/// Takes the steps that are left to a folder with a copy.
-fn try_fill(
-    folder: &Path,
-    disk: &RealDisk,
-    settings: &Settings,
-    leader: &Leader,
-) -> Result<(), LeaderError> {
-    let mark = ReplicaMark::read(disk)?;
-    {
-        let Some(_lock) = disk.lock()? else {
-            let why = format!("another process uses the data folder {}", folder.display());
+    /// Takes the steps that are left to a folder with a copy. Returns why a new copy could not be
+    /// used, if so.
+    fn try_all(&self) -> Result<Option<String>, LeaderError> {
+        let Some(_lock) = self.disk.lock()? else {
+            let folder = self.folder.display();
+            let why = format!("another process uses the data folder {folder}");
             return Err(LeaderError::Local(why));
         };
-        match mark {
-            Some(ReplicaMark::Following) | None => return Ok(()),
-            Some(ReplicaMark::Copying) if folder.join(FORMAT_FILE).exists() => {
-                // It was complete before that could be noted.
-                remove_folder(&folder.join(COPY_FOLDER))?;
-                return Ok(ReplicaMark::Following.write(disk)?);
-            }
-            Some(ReplicaMark::Copying | ReplicaMark::Renew) => clear(folder)?,
-            Some(ReplicaMark::RenewAside) => set_aside(folder)?,
+        let mut unusable = None;
+        while let Some(mark) = ReplicaMark::read(&self.disk)? {
+            let next = match mark {
+                ReplicaMark::Following => {
+                    self.remove_remains();
+                    break;
+                }
+                ReplicaMark::Copying => {
+                    placing::clear(self.folder)?;
+                    self.disk.sync_folder()?;
+                    let copy = take_copy(self.leader, self.folder, None)?;
+                    ReplicaMark::Copied(copy, OldContent::Removed)
+                }
+                ReplicaMark::Copied(copy, old) => {
+                    let loaded = load_copy(&copy, self.folder, self.settings);
+                    match loaded.and_then(|()| Ok(placing::make_place(self.folder)?)) {
+                        Ok(()) => ReplicaMark::MovingOut(old),
+                        Err(error) if self.folder.join(FORMAT_FILE).exists() => {
+                            unusable = Some(error.to_string());
+                            ReplicaMark::Following
+                        }
+                        Err(error) => {
+                            ReplicaMark::Copying.write(&self.disk)?;
+                            return Err(error);
+                        }
+                    }
+                }
+                ReplicaMark::MovingOut(old) => {
+                    placing::move_out(self.folder)?;
+                    ReplicaMark::MovingIn(old)
+                }
+                ReplicaMark::MovingIn(old) => {
+                    self.move_in(old)?;
+                    ReplicaMark::Following
+                }
+            };
+            next.write(&self.disk)?;
         }
-        disk.sync_folder()?;
-        ReplicaMark::Copying.write(disk)?;
+        Ok(unusable)
     }
-    tracing::info!("taking a copy of {}", leader.address());
-    copy(leader, folder, settings)?;
-    Ok(ReplicaMark::Following.write(disk)?)
-}
 
-/// The files and folders of a data folder but those that stay in any case.
-fn content(folder: &Path) -> io::Result<Vec<fs::DirEntry>> {
-    let stays = [
-        REPLICA_MARK_NAME,
-        REPLICA_ID_NAME,
-        LOCK_NAME,
-        SET_ASIDE_FOLDER,
-    ];
-    let mut content = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        if !stays.iter().any(|stays| name == *stays) {
-            content.push(entry);
+    fn move_in(&self, old: OldContent) -> io::Result<()> {
+        let now_ms = SystemTimeSource.wall_ms();
+        if let Some(place) = placing::move_in(self.folder, old, now_ms)? {
+            tracing::warn!(
+                "what this replica had of another history is in {place}, where it stays for seven \
+                 days"
+            );
+        }
+        Ok(())
+    }
+
+    fn remove_remains(&self) {
+        if let Err(error) = placing::remove_remains(self.folder) {
+            tracing::warn!("what is left of copies of the leader stays, and takes room: {error}");
         }
     }
-    Ok(content)
-}
-
-fn is_empty(folder: &Path) -> io::Result<bool> {
-    Ok(content(folder)?.is_empty())
-}
-
-/// Removes what is there.
-fn clear(folder: &Path) -> io::Result<()> {
-    for entry in content(folder)? {
-        match entry.file_type()?.is_dir() {
-            true => fs::remove_dir_all(entry.path())?,
-            false => fs::remove_file(entry.path())?,
-        }
-    }
-    Ok(())
-}
-
-/// Moves what is there into a folder of its own, from where it is removed after some days like all
-/// that is set aside.
-fn set_aside(folder: &Path) -> io::Result<()> {
-    let content = content(folder)?;
-    if content.is_empty() {
-        return Ok(());
-    }
-    let name = format!("{:014}-replica", SystemTimeSource.wall_ms());
-    let place = folder.join(SET_ASIDE_FOLDER).join(name);
-    fs::create_dir_all(&place)?;
-    for entry in content {
-        fs::rename(entry.path(), place.join(entry.file_name()))?;
-    }
-    tracing::warn!(
-        "what this replica had of another history is in {}, where it stays for seven days",
-        place.display()
-    );
-    Ok(())
 }
 
 fn is_replica(folder: &Path) -> Failure {

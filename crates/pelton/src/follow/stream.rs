@@ -13,24 +13,30 @@ use client::typed::Exchange;
 use net::StopHandle;
 use server::{Replica, Server, TimeSource};
 use service::following::Following;
-use store::ReplicaId;
 use store::durable::{FollowError, FollowedGroups};
 use store::log::FollowedGroup;
+use store::{Refusal, ReplicaId};
 use wal::disk::RealDisk;
 
 use super::assembler::Assembler;
 use super::backoff::Backoff;
 use super::contents::Contents;
+use super::copying::take_copy;
 use super::leader::{Leader, LeaderError, begin, begin_open};
-use super::mark::ReplicaMark;
+use super::mark::{OldContent, ReplicaMark};
+use super::placing;
 use super::renewal::Renewal;
-use super::replica_id::replica_id;
 use crate::limits::{FOLLOW_BATCH_BYTES, FOLLOW_SILENCE_MS};
 use crate::randomness::random;
 use crate::time_source::SystemTimeSource;
 
-/// Starts the thread.
-pub fn start(server: &Server, leader: Leader, folder: PathBuf, renewal: Renewal) -> io::Result<()> {
+/// Starts the thread. `unusable`: why a new copy that was taken could not be used.
+pub fn start(
+    server: &Server,
+    leader: Leader,
+    folder: PathBuf,
+    (renewal, unusable): (Renewal, Option<String>),
+) -> io::Result<()> {
     let following = server.shared().following.clone();
     let (Some(replica), Some(following)) = (server.replica(), following) else {
         return Ok(());
@@ -45,8 +51,14 @@ pub fn start(server: &Server, leader: Leader, folder: PathBuf, renewal: Renewal)
     if let Err(error) = replica.store().discard_received() {
         tracing::warn!("contents of blobs that were begun cannot be removed: {error}");
     }
+    if let Some(why) = &unusable {
+        tracing::error!(
+            "the new copy of the leader could not be used: {why}; what was there before is served \
+             on, and another copy is taken later"
+        );
+    }
     let mut follower = Follower {
-        id: replica_id(&folder)?,
+        id: *following.id(),
         replica,
         leader,
         following,
@@ -54,7 +66,11 @@ pub fn start(server: &Server, leader: Leader, folder: PathBuf, renewal: Renewal)
         renewal,
         stop: server.stop_handle(),
         contents: Contents::default(),
-        backoff: Backoff::default(),
+        backoff: Backoff::of_leader(),
+        blocked_backoff: Backoff::of_blocked(),
+        is_blocked: false,
+        renewal_backoff: Backoff::of_blocked(),
+        unusable,
         assembler: Assembler::default(),
         groups: Vec::new(),
         group_bytes: 0,
@@ -75,6 +91,12 @@ struct Follower {
     stop: StopHandle,
     contents: Contents,
     backoff: Backoff,
+    blocked_backoff: Backoff,
+    /// What came last could not be taken, and the leader has more than is here since then.
+    is_blocked: bool,
+    renewal_backoff: Backoff,
+    /// Why a new copy could not be used: another one is not taken at once.
+    unusable: Option<String>,
     assembler: Assembler,
     /// Groups that have come and are not in the log here.
     groups: Vec<FollowedGroup>,
@@ -87,15 +109,20 @@ struct Follower {
 enum StreamEnd {
     /// It is tried again.
     Problem(LeaderError),
-    /// Only a new copy helps; what is here belongs to another history, or not.
-    Renew(String, ReplicaMark),
+    /// This server has no place for what the leader sends, which is tried again.
+    Blocked(String),
+    /// Only a new copy helps; what becomes of what is here.
+    Renew(String, OldContent),
     /// The server stops.
     Stopping,
 }
 
 impl From<LeaderError> for StreamEnd {
     fn from(error: LeaderError) -> StreamEnd {
-        StreamEnd::Problem(error)
+        match error {
+            LeaderError::Local(words) => StreamEnd::Blocked(words),
+            error => StreamEnd::Problem(error),
+        }
     }
 }
 
@@ -150,48 +177,102 @@ impl Follower {
     fn run(&mut self) {
         loop {
             let Err(end) = self.follow();
-            match end {
-                StreamEnd::Problem(error) => self.note(&error),
-                StreamEnd::Renew(why, mark) => return self.renew(&why, mark),
+            let wait = match end {
+                StreamEnd::Problem(error) => {
+                    self.following.note_problem(&error.to_string());
+                    self.log(format!(
+                        "the leader {} cannot be followed: {error}; it is tried again, and reads \
+                         go on",
+                        self.leader.address()
+                    ));
+                    self.backoff.next(random())
+                }
+                StreamEnd::Blocked(why) => {
+                    self.is_blocked = true;
+                    self.following.note_blocked(&why);
+                    self.log(format!(
+                        "this replica serves reads, but has no place for what its leader {} sends: \
+                         {why}",
+                        self.leader.address()
+                    ));
+                    self.blocked_backoff.next(random())
+                }
+                StreamEnd::Renew(why, old) => {
+                    let unusable = self.unusable.take();
+                    match self.renew(&why, (old, unusable.as_deref())) {
+                        Ok(()) => return,
+                        Err(error) => self.note_no_copy(&why, &error),
+                    }
+                    match unusable {
+                        Some(_) => Backoff::of_unusable().next(random()),
+                        None => self.renewal_backoff.next(random()),
+                    }
+                }
                 StreamEnd::Stopping => return,
-            }
-            thread::sleep(self.backoff.next(random()));
+            };
+            thread::sleep(wait);
         }
     }
 
     /// Logs a problem, unless that was the last one that was logged.
-    fn note(&mut self, error: &LeaderError) {
-        let words = error.to_string();
-        self.following.note_problem(Some(&words));
+    fn log(&mut self, words: String) {
         if self.told != words {
-            tracing::warn!(
-                "the leader {} cannot be followed: {words}; it is tried again, and reads go on",
-                self.leader.address()
-            );
+            tracing::warn!("{words}");
             self.told = words;
         }
     }
 
-    /// Has the server stop, and the program begin anew with a new copy.
-    fn renew(&mut self, why: &str, mark: ReplicaMark) {
-        self.following.note_problem(Some(why));
-        let written = RealDisk::open(&self.folder).and_then(|disk| mark.write(&disk));
-        match written {
-            Ok(()) => {
-                tracing::warn!("this replica takes a new copy of its leader: {why}");
-                self.renewal.ask();
-                self.stop.stop();
-            }
-            Err(error) => tracing::error!(
-                "this replica needs a new copy of its leader: {why}; it cannot note that in {}: \
-                 {error}; it follows no more, and reads go on",
-                self.folder.display()
-            ),
+    /// Takes a new copy while what is here is served, and has the server stop, and the program
+    /// begin anew, when it is complete; not at once behind one that was unusable.
+    ///
+    /// # Errors
+    /// Why there is no copy: nothing has changed, and nothing of it is left.
+    fn renew(
+        &mut self,
+        why: &str,
+        (old, unusable): (OldContent, Option<&str>),
+    ) -> Result<(), LeaderError> {
+        let noted = format!("a new copy is needed, and is being taken: {why}");
+        self.following.note_problem(&noted);
+        if let Some(unusable) = unusable {
+            return Err(LeaderError::Local(format!(
+                "the last one could not be used: {unusable}"
+            )));
         }
+        placing::check_movable(&self.folder)?;
+        tracing::warn!("this replica takes a new copy of its leader: {why}; reads go on meanwhile");
+        let copy = take_copy(&self.leader, &self.folder, Some(&self.following))?;
+        ReplicaMark::Copied(copy, old).write(&RealDisk::open(&self.folder)?)?;
+        if self.replica.is_stopping() {
+            // Somebody has stopped it meanwhile: the next start goes on with the copy.
+            return Ok(());
+        }
+        tracing::info!("the new copy is here: the server is started anew with it");
+        self.renewal.ask();
+        self.stop.stop();
+        Ok(())
+    }
+
+    /// Notes that there is no new copy.
+    fn note_no_copy(&mut self, why: &str, error: &LeaderError) {
+        self.is_blocked = true;
+        let noted = format!("a new copy is needed: {why}; there is none: {error}");
+        match error {
+            LeaderError::Local(_) => self.following.note_blocked(&noted),
+            _ => self.following.note_problem(&noted),
+        }
+        self.log(format!(
+            "{noted}; it is tried again, and what this replica has is served until then"
+        ));
     }
 
     /// Follows the log until that ends.
     fn follow(&mut self) -> Result<std::convert::Infallible, StreamEnd> {
+        if self.replica.has_failed_log() {
+            return Err(StreamEnd::Blocked(
+                FollowError::Refused(Refusal::LogFailed).to_string(),
+            ));
+        }
         (self.groups, self.group_bytes) = (Vec::new(), 0);
         self.assembler = Assembler::default();
         let mut channel = self.leader.connect()?;
@@ -253,26 +334,32 @@ impl Follower {
 
     /// What the end of the stream means.
     fn end_of(&self, error: LeaderError) -> StreamEnd {
-        let mark = match &error {
-            error if error.is_out_of_range() => ReplicaMark::Renew,
-            error if error.is_of_other_history() => ReplicaMark::RenewAside,
+        let old = match &error {
+            error if error.is_out_of_range() => OldContent::Removed,
+            error if error.is_of_other_history() => OldContent::SetAside,
             _ => return error.into(),
         };
-        StreamEnd::Renew(error.to_string(), mark)
+        StreamEnd::Renew(error.to_string(), old)
     }
 
     fn take(&mut self, response: &FollowResponse<'_>) -> Result<(), StreamEnd> {
+        if response.group.is_none() {
+            let ids = response.replica_ids.iter().map_while(Result::ok);
+            if self.following.note_upstream(ids) {
+                return Err(LeaderError::Circle.into());
+            }
+        }
         let history_id = api::history_id(response.history_id);
         if history_id != self.replica.store().history_id() {
             let why = "the leader has another history".to_owned();
-            return Err(StreamEnd::Renew(why, ReplicaMark::RenewAside));
-        }
-        if !self.told.is_empty() {
-            tracing::info!("following {} again", self.leader.address());
-            self.told.clear();
+            return Err(StreamEnd::Renew(why, OldContent::SetAside));
         }
         self.backoff.reset();
-        self.following.note_problem(None);
+        // The leader is well. Whether there is place for what it has, the next group shows.
+        self.is_blocked &= response.durable_sequence > self.replica.sequence();
+        if !self.is_blocked {
+            self.note_well();
+        }
         let now_ms = SystemTimeSource.wall_ms();
         self.following
             .note_leader(response.durable_sequence, now_ms);
@@ -287,6 +374,15 @@ impl Follower {
         Ok(())
     }
 
+    /// Notes that nothing is in the way.
+    fn note_well(&mut self) {
+        if !self.told.is_empty() {
+            tracing::info!("following {} again", self.leader.address());
+            self.told.clear();
+        }
+        self.following.note_connected();
+    }
+
     /// Puts the groups that have come into the log and the indexes.
     fn apply(&mut self, acknowledging: &mut Acknowledging<'_>) -> Result<(), StreamEnd> {
         if self.groups.is_empty() {
@@ -298,6 +394,10 @@ impl Follower {
         let gone = self.contents.fetch(&groups, at)?;
         match self.replica.follow(FollowedGroups { groups, gone }) {
             Ok(sequence) => {
+                if std::mem::take(&mut self.is_blocked) {
+                    self.blocked_backoff.reset();
+                    self.note_well();
+                }
                 let now_ms = SystemTimeSource.wall_ms();
                 self.following.note_sequence(sequence, now_ms);
                 acknowledging.say(sequence);
@@ -305,9 +405,9 @@ impl Follower {
             }
             Err(FollowError::Stopping) => Err(StreamEnd::Stopping),
             Err(error) if error.needs_copy() => {
-                Err(StreamEnd::Renew(error.to_string(), ReplicaMark::Renew))
+                Err(StreamEnd::Renew(error.to_string(), OldContent::Removed))
             }
-            Err(error) => Err(LeaderError::Local(error.to_string()).into()),
+            Err(error) => Err(StreamEnd::Blocked(error.to_string())),
         }
     }
 }

@@ -75,6 +75,33 @@ pub(super) fn start_failure(error: &StartError) -> Failure {
     Failure::Failed(format!("{error}{advice}"))
 }
 
+/// Says why a replica did not start: where something of its folder is damaged or missing, the
+/// leader has all of it.
+pub(super) fn replica_start_failure(error: &StartError, leader: &str) -> Failure {
+    let is_of_folder = match error {
+        StartError::Open(error) => match error {
+            OpenError::Log(wal::OpenError::Damaged { .. } | wal::OpenError::Misfit { .. })
+            | OpenError::Snapshot(ReadError::Damaged { .. })
+            | OpenError::Folder(FolderError::Damaged { .. } | FolderError::Unmarked { .. })
+            | OpenError::TreeAhead { .. }
+            | OpenError::Replay(_)
+            | OpenError::Orphans { .. } => true,
+            OpenError::Database { error, .. } => error.can_be_given_up(),
+            _ => false,
+        },
+        StartError::OtherSecret(_) => true,
+        _ => false,
+    };
+    if !is_of_folder {
+        return start_failure(error);
+    }
+    Failure::Failed(format!(
+        "{error}; nothing was changed. This is a replica: move its data folder away, and start \
+         again; it takes a new copy of {leader}. If the leader is lost, keep the folder: what is \
+         whole in it is all there is"
+    ))
+}
+
 /// Says why the data folder cannot be used, and which flag says where it is.
 pub(super) fn folder_failure(error: &FolderError) -> Failure {
     Failure::Failed(format!(
@@ -124,6 +151,36 @@ mod tests {
         };
         let message = start_failure(&StartError::Open(with(no_rights))).to_string();
         assert!(!message.contains("--accept-loss"), "{message}");
+    }
+
+    /// A replica may not be started with that flag, and needs it for nothing.
+    #[test]
+    fn a_replica_whose_folder_is_damaged_is_to_take_a_new_copy() {
+        let damage = TreeError::Damaged {
+            folder: "trees/2-9".into(),
+            what: "a part of a table does not fit its checksum".into(),
+        };
+        let database = OpenError::Database {
+            name: "disk".into(),
+            error: damage,
+            others: Vec::new(),
+        };
+        let ahead = OpenError::TreeAhead {
+            tree_sequence: 9,
+            last_sequence: 8,
+        };
+        for error in [database, ahead] {
+            let error = StartError::Open(error);
+            let message = replica_start_failure(&error, "leader:1978").to_string();
+            assert!(!message.contains("--accept-loss"), "{message}");
+            let words = "it takes a new copy of leader:1978";
+            assert!(message.contains(words), "{message}");
+        }
+        let error = StartError::Bind(BindError::InUse {
+            address: "127.0.0.1:1978".parse().expect("valid"),
+        });
+        let message = replica_start_failure(&error, "leader:1978").to_string();
+        assert_eq!(message, start_failure(&error).to_string());
     }
 
     #[test]

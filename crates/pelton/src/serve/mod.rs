@@ -17,6 +17,7 @@ use std::time::Duration;
 use net::{Address, THREAD_LIMITS};
 use server::{Server, TimeSource};
 use service::ServerInfo;
+use service::following::Following;
 use store::ReplicasAcked;
 use store::descriptors::DescriptorPlan;
 
@@ -41,7 +42,7 @@ use crate::tkrzw_server::{TkrzwPlan, log_file};
 use crate::watchdog::{self, Watchdog};
 use announce::announce;
 use config::config;
-use failure::{leave_no_empty_folder, start_failure};
+use failure::{leave_no_empty_folder, replica_start_failure, start_failure};
 use reach::Reach;
 use start_log::{
     log_blobs_found, log_recovered, log_settings, log_trees_set_aside, warn,
@@ -84,11 +85,11 @@ pub fn serve_as(
     let metrics = metrics.transpose()?;
     let certificate = ServerCertificate::load(&settings)?;
     let leader = Leader::of(&settings)?;
-    follow::prepare(&settings, leader.as_ref())?;
+    let unusable = follow::prepare(&settings, leader.as_ref())?;
     let told = (&settings, certificate.as_ref());
     let mut config = config(told, memory_limit_bytes, &notifier, tkrzw)?;
     config.first_admin = init_admin.ask();
-    config.following = leader.as_ref().map(Leader::following);
+    config.following = following(&settings, leader.as_ref())?;
     let starting = start::watch(settings.folder());
     let started = server::start(config);
     drop(starting);
@@ -97,7 +98,10 @@ pub fn serve_as(
         if !had_folder {
             leave_no_empty_folder(&settings);
         }
-        start_failure(&error)
+        match &leader {
+            None => start_failure(&error),
+            Some(leader) => replica_start_failure(&error, &leader.address()),
+        }
     })?;
     anonymous::check(
         &settings,
@@ -126,10 +130,21 @@ pub fn serve_as(
     );
     init_admin.tell(server.first_admin());
     log_start(&settings, &server, metrics_address);
-    let renewal = begin_replication(&settings, leader, &server)?;
+    let renewal = begin_replication(&settings, (leader, unusable), &server)?;
     let ended = run(server);
     drop(pid_file);
     renewal.end(ended)
+}
+
+/// Returns what a replica says of how it follows.
+fn following(
+    settings: &Settings,
+    leader: Option<&Leader>,
+) -> Result<Option<Arc<Following>>, Failure> {
+    let followed = leader.zip(settings.folder());
+    followed
+        .map(|(leader, folder)| leader.following(folder))
+        .transpose()
 }
 
 /// Reaches the service manager, if one has said where it listens.
@@ -158,7 +173,7 @@ fn check_descriptors(settings: &Settings) -> Result<(), Failure> {
 /// begins to follow the leader, if there is one.
 fn begin_replication(
     settings: &Settings,
-    leader: Option<Leader>,
+    (leader, unusable): (Option<Leader>, Option<String>),
     server: &Server,
 ) -> Result<Renewal, Failure> {
     let renewal = Renewal::default();
@@ -180,7 +195,8 @@ fn begin_replication(
         );
     }
     if let Some(leader) = leader {
-        let started = follow::start(server, leader, folder.to_owned(), renewal.clone());
+        let told = (renewal.clone(), unusable);
+        let started = follow::start(server, leader, folder.to_owned(), told);
         started.map_err(|error| no_thread("that follows the leader", &error))?;
     }
     Ok(renewal)

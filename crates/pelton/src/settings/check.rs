@@ -146,10 +146,16 @@ impl Settings {
         }
         if self.follow.is_some() {
             return wrong(
-                "replicas-acked is for a leader, and a replica takes no writes: leave it out",
+                "replicas-acked has writes wait, and a replica takes none: whom they wait for is \
+                 set at its leader; leave it out, or follow out",
             );
         }
         Ok(())
+    }
+
+    /// Whom a replica follows.
+    fn follow_address(&self) -> Option<&Address> {
+        self.follow.as_ref().map(|follow| &follow.0)
     }
 
     /// Whether a replica is told nothing that its leader decides.
@@ -164,6 +170,13 @@ impl Settings {
         if self.durability == Durability::Volatile {
             return wrong("follow needs a data folder, and durability is volatile: leave it out");
         }
+        let is_own = |listen: &ListenAddress| Some(&listen.address) == self.follow_address();
+        if self.addresses().iter().any(is_own) {
+            return wrong(
+                "follow names this server itself, as listen has the same address: name the \
+                 leader with follow, or listen elsewhere",
+            );
+        }
         if self.kind.is_some() {
             return wrong(
                 "follow makes the default database what that of the leader is: leave kind out",
@@ -171,8 +184,8 @@ impl Settings {
         }
         if self.accept_loss {
             return wrong(
-                "follow gets everything from the leader: instead of accept-loss remove the data \
-                 folder, and a new copy is taken",
+                "follow gets everything from the leader: instead of accept-loss move the data \
+                 folder away, and a new copy is taken",
             );
         }
         if self.init_admin || self.init_admin_file.is_some() || self.admin_token_file.is_some() {

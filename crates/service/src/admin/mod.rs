@@ -109,7 +109,7 @@ where
             Method::AdminListDatabases | Method::AdminStatistics => self.begin_list(bytes, actions),
             Method::AdminDropDatabase => self.drop_database(bytes, shared, actions),
             Method::AdminConvertDatabase => tasks::begin_convert(bytes, &shared.store, actions),
-            Method::AdminBackup if shared.store.awaits_replicas() => Err(awaits_replicas()),
+            Method::AdminBackup if shared.store.awaits_replicas() => Err(awaits_replicas(shared)),
             Method::AdminBackup => tasks::begin_backup(bytes, actions),
             Method::AdminSnapshot => tasks::begin_snapshot(bytes, actions),
             Method::AdminCreateToken
@@ -541,6 +541,7 @@ fn statistics(shared: &Shared, actions: &mut (impl Responses + CallClock)) {
             leader_sequence: state.leader_sequence,
             lag_ms: state.lag_ms(actions.now_ms()),
             problem: &state.problem,
+            blocked: state.is_blocked,
         }),
         followers: shared.store.followers() as u64,
         acknowledged: acknowledged::message(&acknowledged, &followers),

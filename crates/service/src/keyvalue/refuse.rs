@@ -78,18 +78,24 @@ fn after_start(id: DatabaseId, shared: &Shared) -> Result<DatabaseId, Status> {
     let config = shared.store.config(id);
     match config.is_some_and(|config| config.durability == Durability::Volatile) {
         true => Ok(id),
-        false => Err(awaits_replicas()),
+        false => Err(awaits_replicas(shared)),
     }
 }
 
 /// The end of a call that would see what too few followers hold.
 #[cold]
-pub(crate) fn awaits_replicas() -> Status {
+pub(crate) fn awaits_replicas(shared: &Shared) -> Status {
+    let state = shared.store.acknowledged();
     Status::new(
         Code::Unavailable,
-        "this server has just been started, and too few replicas hold what its log has \
-         (--replicas-acked); nothing was done; try again when they are back; `pelton status` shows \
-         which are here",
+        format!(
+            "this server has just been started, and nothing is read or written before enough \
+             replicas hold what its log has: --replicas-acked says {}, {} are connected; nothing \
+             was done; start those that are missing, and try again; `pelton status` shows which \
+             are here, and what they hold",
+            state.required,
+            state.followers.len()
+        ),
     )
 }
 

@@ -7,7 +7,7 @@ use store::backup::ReplicaCopy;
 use store::{LogReadError, ReplicaPiece, ReplicaReading};
 
 use super::files::{NextPart, SentFile, unread};
-use super::malformed;
+use super::{malformed, replica_ids};
 use crate::actions::{Administration, CallClock, ResponseMemory, Responses, SendRoom, Wakeups};
 use crate::call::Shared;
 use crate::method::Method;
@@ -49,9 +49,12 @@ impl CopyCall {
     ) {
         match news {
             TaskNews::BackingUp(progress) if actions.can_send() => actions.message(|out| {
+                let ids = replica_ids(shared);
+                let ids: Vec<&[u8]> = ids.iter().map(|id| &id[..]).collect();
                 CopyResponse {
                     written_bytes: progress.written_bytes,
                     total_bytes: progress.total_bytes,
+                    replica_ids: (&ids[..]).into(),
                     ..CopyResponse::default()
                 }
                 .encode(out);
@@ -130,9 +133,12 @@ impl CopyCall {
         };
         let history_id = api::history_id_bytes(shared.store.history_id());
         let secret = shared.store.secret().copied().unwrap_or_default();
+        let ids = replica_ids(shared);
+        let ids: Vec<&[u8]> = ids.iter().map(|id| &id[..]).collect();
         let mut response = CopyResponse {
             file: &file.name,
             size_bytes: file.bytes,
+            replica_ids: (&ids[..]).into(),
             ..CopyResponse::default()
         };
         if self.begun == 0 {

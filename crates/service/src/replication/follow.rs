@@ -10,7 +10,7 @@ use store::{
     WatchError,
 };
 
-use super::{keeps_nothing, malformed};
+use super::{keeps_nothing, malformed, replica_ids};
 use crate::actions::{CallClock, ResponseMemory, Responses, SendRoom, Wakeups};
 use crate::call::Shared;
 use crate::limits::{
@@ -44,7 +44,7 @@ impl FollowCall {
     pub(super) fn begin(
         bytes: &[u8],
         shared: &Shared,
-        actions: &mut impl Wakeups,
+        actions: &mut (impl Responses + Wakeups + CallClock),
     ) -> Result<Box<FollowCall>, Status> {
         let request = FollowRequest::decode(bytes);
         let request = request.map_err(|error| malformed(Method::ReplicationFollow, &error))?;
@@ -57,6 +57,8 @@ impl FollowCall {
         }
         let store = &shared.store;
         if request.history_id != api::history_id_bytes(store.history_id()) {
+            // Who follows in a circle is to know that before it takes a copy.
+            respond((0, None), shared, actions);
             return Err(Status::new(
                 Code::FailedPrecondition,
                 "this server has another history: a new copy is needed",
@@ -72,6 +74,7 @@ impl FollowCall {
         let follower = store.follow_log().ok_or_else(keeps_nothing)?;
         let reading = follower.read_behind(request.sequence);
         let reading = reading.map_err(|why| {
+            respond((follower.durable_sequence(), None), shared, actions);
             let code = match why {
                 FollowRefusal::Lost { .. } => Code::OutOfRange,
                 FollowRefusal::Ahead { .. } => Code::FailedPrecondition,
@@ -211,16 +214,31 @@ impl FollowCall {
         shared: &Shared,
         actions: &mut (impl Responses + CallClock),
     ) {
-        let history_id = api::history_id_bytes(shared.store.history_id());
-        let response = FollowResponse {
-            history_id: &history_id,
-            durable_sequence: self.follower.durable_sequence(),
-            wall_ms: actions.now_ms(),
-            group,
-        };
-        actions.message(|out| response.encode(out));
+        respond((self.follower.durable_sequence(), group), shared, actions);
         self.heartbeat_ns = actions.now_ns() + FOLLOW_HEARTBEAT_MS * 1_000_000;
     }
+}
+
+/// Sends where this server stands, with a group if there is one.
+fn respond(
+    (durable_sequence, group): (u64, Option<LogGroup<'_>>),
+    shared: &Shared,
+    actions: &mut (impl Responses + CallClock),
+) {
+    let history_id = api::history_id_bytes(shared.store.history_id());
+    let ids = match group {
+        None => replica_ids(shared),
+        Some(_) => Vec::new(),
+    };
+    let ids: Vec<&[u8]> = ids.iter().map(|id| &id[..]).collect();
+    let response = FollowResponse {
+        history_id: &history_id,
+        durable_sequence,
+        wall_ms: actions.now_ms(),
+        group,
+        replica_ids: (&ids[..]).into(),
+    };
+    actions.message(|out| response.encode(out));
 }
 
 /// The status where the log cannot be read on. Where it is, and what is wrong with it, the server's

@@ -11,10 +11,11 @@ mod follow;
 mod tests;
 
 use protobuf::DecodeError;
-use store::{LogReadError, ReplicaPiece, ReplicaReading};
+use store::{LogReadError, ReplicaId, ReplicaPiece, ReplicaReading};
 
 use crate::actions::{Administration, CallClock, ResponseMemory, Responses, SendRoom, Wakeups};
 use crate::call::{CallHead, CallSteps, PlanReads, Shared};
+use crate::following::Following;
 use crate::method::Method;
 use crate::status::{self, Code, Status};
 use crate::task::TaskNews;
@@ -142,6 +143,12 @@ impl ReplicationCall {
             ReplicationCall::Content(call) => call.go_on(actions),
         }
     }
+}
+
+/// Returns the replicas through which what this server sends comes, itself first if it is one.
+fn replica_ids(shared: &Shared) -> Vec<ReplicaId> {
+    let following = shared.following.as_deref();
+    following.map_or_else(Vec::new, Following::replica_ids)
 }
 
 #[cold]

@@ -14,6 +14,7 @@ use wal::{LogConfig, LogId};
 
 use crate::call::Shared;
 use crate::fake::{Fake, Sent, shared};
+use crate::following::Following;
 use crate::limits::{FOLLOWERS_MAX, REPLICATION_PART_BYTES};
 use crate::method::Method;
 use crate::status::Code;
@@ -169,14 +170,31 @@ fn who_cannot_follow_is_told_why() {
         format: RECORD_FORMAT + 1,
         ..request(&own, 0)
     };
-    for (request, code) in [
-        (format, Code::InvalidArgument),
-        (request(&other, 0), Code::FailedPrecondition),
-        (request(&own, u64::MAX / 2), Code::FailedPrecondition),
-    ] {
-        let mut fake = server.follow(&request);
-        assert_eq!(fake.take_status().map(|status| status.code()), Some(code));
+    let mut fake = server.follow(&format);
+    let code = fake.take_status().map(|status| status.code());
+    assert_eq!(code, Some(Code::InvalidArgument));
+    // Who is to take a copy hears first whom this server follows: nobody, or others.
+    let following = Arc::new(Following::new("leader:1978", [1; 16], 0));
+    for ids in [&[][..], &[[1; 16]], &[[1; 16], [2; 16], [3; 16]]] {
+        if let Some((own, upstream)) = ids.split_first() {
+            assert!(!following.note_upstream(upstream.iter().map(|id| &id[..])));
+            assert_eq!(following.id(), own);
+            server.shared.following = Some(Arc::clone(&following));
+        }
+        for request in [request(&other, 0), request(&own, u64::MAX / 2)] {
+            let mut fake = server.follow(&request);
+            let sent = fake.take_sent();
+            let [Sent::Message(message), Sent::Status(status)] = &sent[..] else {
+                panic!("{sent:?}");
+            };
+            assert_eq!(status.code(), Code::FailedPrecondition);
+            let response = FollowResponse::decode(message).expect("it is a response");
+            assert_eq!((response.history_id, response.group), (&own[..], None));
+            let named: Vec<_> = response.replica_ids.iter().map(Result::unwrap).collect();
+            assert_eq!(named, ids.iter().map(|id| &id[..]).collect::<Vec<_>>());
+        }
     }
+    server.shared.following = None;
     let others: Vec<_> = (0..FOLLOWERS_MAX)
         .map(|_| server.follow(&request(&own, 0)))
         .collect();

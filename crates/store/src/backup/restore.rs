@@ -21,8 +21,7 @@ use crate::clock::Clock;
 use crate::database::Durability;
 use crate::database_id::DatabaseId;
 use crate::durable::{
-    CommitLoop, Event, FolderState, LOCK_NAME, Opened, REPLICA_ID_NAME, REPLICA_MARK_NAME,
-    TreePlace, is_own_file, mark_folder, new_owner,
+    CommitLoop, Event, FolderState, Opened, TreePlace, is_own_file, mark_folder, new_owner,
 };
 use crate::operation::{Mode, Operation};
 use crate::store::{Store, StoreConfig};
@@ -56,9 +55,8 @@ pub struct Restored {
 }
 
 /// Makes a data folder of a backup: every commit up to the cut, none behind it, and a new history.
-/// `target` is empty, but for the mark of a replica, and the caller's; when this fails nothing of
-/// the backup is left in it, or the error says that something is, and no server takes it. What
-/// others have put there stays.
+/// `target` is empty, and the caller's; when this fails nothing of the backup is left in it, or the
+/// error says that something is, and no server takes it. What others have put there stays.
 ///
 /// Everything is read and checked as it is copied, and then opened as a server would open it.
 pub fn restore(
@@ -72,7 +70,7 @@ pub fn restore(
     let names = target
         .list()
         .map_err(|error| device(&**target, "", error))?;
-    if names.iter().any(|name| !is_of_begun_replica(name, &names)) {
+    if !names.is_empty() {
         let folder = target.describe("");
         return Err(RestoreError::NotEmpty { folder });
     }
@@ -95,14 +93,6 @@ pub fn restore(
             source,
         },
     })
-}
-
-/// Whether a file may be in a folder that gets the copy of a replica: the mark of that, its id, and
-/// the lock.
-fn is_of_begun_replica(name: &str, names: &[String]) -> bool {
-    let is_mark = |name: &str| name == REPLICA_MARK_NAME;
-    let may_be = [LOCK_NAME, REPLICA_ID_NAME].contains(&name);
-    is_mark(name) || (may_be && names.iter().any(|name| is_mark(name)))
 }
 
 struct Restoring<'a> {

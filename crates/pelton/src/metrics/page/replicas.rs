@@ -24,6 +24,11 @@ pub(super) fn write(page: &mut Page, followers: u64, following: Option<(Followin
             u64::from(state.is_connected),
         ),
         (
+            "pelton_replica_blocked",
+            "1 while the log, disk or memory of this replica has no place for what its leader has.",
+            u64::from(state.is_blocked),
+        ),
+        (
             "pelton_replica_sequence",
             "The last sequence of the leader that is on the device here, and visible.",
             state.sequence,

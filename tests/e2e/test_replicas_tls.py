@@ -1,0 +1,134 @@
+"""Replicas between machines: the log of the leader comes over TLS, to who is believed and has the
+right."""
+
+import shutil
+import signal
+import subprocess
+
+import pytest
+from certificates import Authority
+from pelton.v1 import kv_pb2, kv_pb2_grpc
+from support.relay import Faults, Relay
+from support.server import Server, open_channel, wait_until
+from test_replicas import blobs, catch_up, entries, free_port, statistics
+
+pytestmark = pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not installed")
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory):
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def stranger(tmp_path_factory):
+    return Authority(tmp_path_factory.mktemp("stranger"), "nobody's authority")
+
+
+def secure_leader(binary, tmp_path, identity, ca, port):
+    """A leader that asks for certificates and tokens where replicas come, and is open to the test
+    elsewhere."""
+    tls = ("--tls-cert", str(identity[0]), "--tls-key", str(identity[1]), "--client-ca", str(ca))
+    listen = (f"plain:127.0.0.1:{free_port()}", f"127.0.0.1:{port}+anonymous=none")
+    admin = ("--init-admin-file", str(tmp_path / "admin"))
+    data = ("--data", str(tmp_path / "leader"))
+    return Server(binary, *data, *tls, *(admin if not (tmp_path / "admin").exists() else ()),
+                  listen=listen)  # fmt: skip
+
+
+def put(server, prefix, count, size):
+    with open_channel(server.address) as channel:
+        store = kv_pb2_grpc.KeyValueStub(channel)
+        for number in range(count):
+            key = b"%s/%d" % (prefix, number)
+            store.Put(kv_pb2.PutRequest(key=key, value=b"v" * size), timeout=30)
+
+
+def flags(tmp_path, address, ca, own):
+    return (
+        "--data", str(tmp_path / "replica"), "--follow", address, "--follow-tls-ca", str(ca),
+        "--follow-tls-cert", str(own[0]), "--follow-tls-key", str(own[1]),
+        "--follow-token-file", str(tmp_path / "admin"),
+    )  # fmt: skip
+
+
+def test_a_replica_follows_over_tls_with_certificates_and_goes_on_when_they_change(
+    binary, tmp_path, authority
+):
+    port = free_port()
+    identity = [tmp_path / "leader.pem", tmp_path / "leader.key"]
+
+    def renew(name):
+        for new, path in zip(authority.sign(name), identity):
+            shutil.copy(new, path)
+
+    renew("first")
+    own = authority.sign("replica")
+    with secure_leader(binary, tmp_path, identity, authority.ca, port) as leader:
+        put(leader, b"before", 20, 20_000)
+        content = tmp_path / "content"
+        content.write_bytes(b"c" * 300_000)
+        upload = [binary, "upload", "--address", leader.address, content, "--name"]
+        subprocess.run([*upload, "before"], check=True, stdout=subprocess.DEVNULL, timeout=60)
+        faults = Faults(cut_bytes=300_000, cuts=6, delay_seconds=0.002)
+        with Relay(f"127.0.0.1:{port}", 17, faults) as relay:
+            at = f"localhost:{relay.address.rsplit(':', 1)[1]}"
+            with Server(binary, *flags(tmp_path, at, authority.ca, own)) as replica:
+                put(leader, b"behind", 40, 20_000)
+                subprocess.run(
+                    [*upload, "behind"], check=True, stdout=subprocess.DEVNULL, timeout=60
+                )
+                catch_up(leader, replica)
+                assert entries(leader) == entries(replica)
+                assert blobs(binary, leader) == blobs(binary, replica)
+                assert relay.cuts > 0
+                # Its certificate is another one: connections that are there go on, new ones too.
+                renew("second")
+                leader.signal(signal.SIGHUP)
+                put(leader, b"later", 5, 100)
+                catch_up(leader, replica)
+                relay.faults = Faults()
+                leader.kill()
+                again = secure_leader(binary, tmp_path, identity, authority.ca, port)
+                with again:
+                    put(again, b"last", 5, 100)
+                    catch_up(again, replica)
+                    assert entries(again) == entries(replica)
+                    assert "takes a new copy" not in replica.log()
+
+
+def test_a_replica_that_is_not_believed_or_does_not_believe_says_so_and_takes_nothing(
+    binary, tmp_path, authority, stranger
+):
+    port = free_port()
+    own, foreign = authority.sign("replica-2"), stranger.sign("replica-2")
+    identity = authority.sign("leader-2")
+    with secure_leader(binary, tmp_path, identity, authority.ca, port) as leader:
+        put(leader, b"k", 3, 100)
+        at = f"localhost:{port}"
+        for ca, shown, words in (
+            (stranger.ca, own, "the peer's certificate was signed by nobody who is trusted here"),
+            (authority.ca, foreign, "UnknownCA"),
+        ):
+            with subprocess.Popen(
+                [binary, "serve", "--listen", "127.0.0.1:0", *flags(tmp_path, at, ca, shown)],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            ) as process:
+                lines = (line for line in process.stdout if "could be taken" in line)
+                assert words in next(lines)
+                process.kill()
+        assert statistics(leader).followers == 0
+        with Server(binary, *flags(tmp_path, at, authority.ca, own)) as replica:
+            catch_up(leader, replica)
+            assert entries(leader) == entries(replica)
+            wait_until(lambda: statistics(leader).followers == 1)
+            # The leader is another one, whom nobody has vouched for.
+            leader.kill()
+            with secure_leader(binary, tmp_path, foreign, authority.ca, port) as imposter:
+                put(imposter, b"k", 5, 100)
+                replica.wait_for_log("cannot be followed")
+                wait_until(lambda: "certificate" in statistics(replica).replica.problem)
+                assert statistics(imposter).followers == 0
+                assert entries(imposter) != entries(replica)
