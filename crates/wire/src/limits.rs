@@ -23,6 +23,10 @@ pub const MAX_TABLE_SIZE_UPDATES: usize = 2;
 /// default).
 pub const MAX_DECODER_TABLE_BYTES: usize = 4_096;
 
+/// The dynamic table of a decoder that looks on from outside, where two others have agreed on its
+/// size: what the largest of the usual clients announces.
+pub const MAX_WATCHED_TABLE_BYTES: usize = 65_536;
+
 /// The encoder's dynamic table, whatever the peer would allow. Stops a peer from growing our memory
 /// by SETTINGS.
 pub const MAX_ENCODER_TABLE_BYTES: usize = 4_096;

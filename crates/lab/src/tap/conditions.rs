@@ -46,11 +46,16 @@ impl Link {
         }
     }
 
+    /// Whether bytes or packets have a rate.
+    pub(super) fn has_rate(&self) -> bool {
+        self.bandwidth.is_some() || self.packets_per_second.is_some()
+    }
+
     /// How many bytes go in one piece: few where they have a rate, so that they arrive bit by bit.
     pub(super) fn piece_bytes(&self) -> usize {
-        match (self.bandwidth, self.packets_per_second) {
-            (None, None) => usize::MAX,
-            _ => SHAPED_PIECE_BYTES,
+        match self.has_rate() {
+            false => usize::MAX,
+            true => SHAPED_PIECE_BYTES,
         }
     }
 

@@ -19,6 +19,12 @@ pub(super) enum SeenFrame<'a> {
 /// Why a direction cannot be followed any further. Its bytes are forwarded all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
+    /// It begins as TLS does.
+    #[error("it speaks TLS; --listen-tls-cert, --listen-tls-key and --tls let the tap read it")]
+    Tls,
+    /// It begins as HTTP/1.1 does.
+    #[error("it speaks HTTP/1.1, and not HTTP/2")]
+    Http1,
     /// It does not begin as HTTP/2 and baidu_std do.
     #[error("neither HTTP/2 without TLS nor baidu_std")]
     UnknownProtocol,
@@ -88,7 +94,7 @@ impl FrameSplitter {
         let (came, rest) = bytes.split_at(self.preface_left.min(bytes.len()));
         let expected = PREFACE.get(PREFACE.len() - self.preface_left..);
         if !expected.is_some_and(|expected| expected.starts_with(came)) {
-            return Err(Unreadable::UnknownProtocol);
+            return Err(unknown(came));
         }
         self.preface_left -= came.len();
         *bytes = rest;
@@ -154,6 +160,17 @@ impl FrameSplitter {
         let done = sink(SeenFrame::Whole(header, &self.payload));
         self.payload.clear();
         done
+    }
+}
+
+/// What begins with these bytes, where they are not HTTP/2.
+fn unknown(first: &[u8]) -> Unreadable {
+    const METHODS: [&[u8]; 6] = [b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI", b"DELE"];
+    match first {
+        // A record of a handshake, of any version of TLS.
+        [0x16, 0x03, ..] => Unreadable::Tls,
+        _ if METHODS.iter().any(|method| first.starts_with(method)) => Unreadable::Http1,
+        _ => Unreadable::UnknownProtocol,
     }
 }
 

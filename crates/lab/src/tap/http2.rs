@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use client::Code;
 use wire::hpack::{Decoder, FieldLimits, Fields};
 use wire::http2::frame::{DEFAULT_WINDOW, FrameHeader, flag, kind, read_settings, setting};
+use wire::limits::MAX_WATCHED_TABLE_BYTES;
 
 use super::call::CallEnd;
 use super::direction::{BothWays, Direction};
@@ -36,7 +37,7 @@ impl Way {
     fn new(splitter: FrameSplitter) -> Way {
         Way {
             splitter,
-            decoder: Decoder::new(0),
+            decoder: Decoder::new(MAX_WATCHED_TABLE_BYTES),
             block: Vec::new(),
             begun_by: None,
             window: i64::from(DEFAULT_WINDOW),

@@ -17,8 +17,6 @@ struct OpenCall {
     response_begin_ns: Option<u64>,
     request_bytes: u64,
     response_bytes: u64,
-    /// [`ConnectionFigures::open_call_ns`] when it began.
-    open_call_ns: u128,
 }
 
 /// What a connection did, in numbers.
@@ -76,6 +74,9 @@ pub(super) struct ConnectionLedger {
     answers_since_client: u64,
     /// The last sign of progress, in either direction; none before the first call.
     last: Option<(u64, Direction)>,
+    /// Calls that were open before the present moment: what comes at once was served while they
+    /// were.
+    open_before: usize,
     holds: [HoldClock; Hold::ALL.len()],
     burst: Burst,
     figures: ConnectionFigures,
@@ -90,6 +91,7 @@ impl ConnectionLedger {
             whole_requests: 0,
             answers_since_client: 0,
             last: None,
+            open_before: 0,
             holds: [HoldClock::default(); Hold::ALL.len()],
             burst: Burst::default(),
             figures: ConnectionFigures::default(),
@@ -135,7 +137,6 @@ impl ConnectionLedger {
             response_begin_ns: None,
             request_bytes: 0,
             response_bytes: 0,
-            open_call_ns: self.figures.open_call_ns,
         };
         if let Some(same) = self.open.insert(key, call) {
             // A peer that uses a key twice; the first call is not heard of again.
@@ -193,7 +194,12 @@ impl ConnectionLedger {
     ) {
         self.progress(totals, direction, now_ns);
         if let Some(call) = self.open.remove(&key) {
-            self.answers_since_client += u64::from(direction == Direction::ToClient);
+            if direction == Direction::ToClient {
+                self.answers_since_client += 1;
+                if let Some(class) = totals.open_class(self.open_before) {
+                    class.answers += 1;
+                }
+            }
             self.count_end(totals, &call, end, now_ns);
         }
     }
@@ -206,11 +212,15 @@ impl ConnectionLedger {
         }
     }
 
-    /// Counts the time since the last sign of progress if calls are open: they wait for the server,
-    /// or for what holds them.
+    /// Counts the time since the last sign of progress if calls are open. Whole requests wait for
+    /// the server; others for the rest of them, or for what holds it.
     pub(super) fn settle(&mut self, totals: &mut TapTotals, now_ns: u64) {
+        let awaited = match self.whole_requests {
+            0 => Direction::ToServer,
+            _ => Direction::ToClient,
+        };
         if !self.open.is_empty() {
-            self.progress(totals, Direction::ToClient, now_ns);
+            self.progress(totals, awaited, now_ns);
         }
     }
 
@@ -230,10 +240,7 @@ impl ConnectionLedger {
             response_bytes: call.response_bytes,
             end,
         };
-        let lasted_ns = u128::from(now_ns.saturating_sub(call.begin_ns));
-        let meanwhile_ns = self.figures.open_call_ns.saturating_sub(call.open_call_ns);
-        let open = meanwhile_ns.checked_div(lasted_ns).unwrap_or(1);
-        totals.end(tapped, usize::try_from(open).unwrap_or(usize::MAX));
+        totals.end(tapped);
     }
 
     /// Something of a call has come in this direction: what the time since the last such sign went
@@ -271,6 +278,10 @@ impl ConnectionLedger {
             left_ns -= held_ns;
             figures.times.add(hold.time_use(), held_ns);
             longest = longest.max((held_ns, hold.time_use()));
+        }
+        self.open_before = self.open.len();
+        if let Some(class) = totals.open_class(self.open_before) {
+            class.ns += span_ns;
         }
         figures.open_call_ns += u128::from(span_ns) * self.open.len() as u128;
         let is_at_limit = is_at_limit(figures.limit, self.open.len());

@@ -141,6 +141,9 @@ struct Relay<'a> {
     interests: HashMap<(u32, Direction), epoll::EventFlags>,
     next_index: u32,
     is_accepting: bool,
+    was_full: bool,
+    /// Bytes that wait in all connections.
+    queued_bytes: usize,
     totals: TapTotals,
     links: BothWays<Link>,
     costs: RelayCosts,
@@ -162,6 +165,8 @@ impl<'a> Relay<'a> {
             interests: HashMap::new(),
             next_index: 0,
             is_accepting: true,
+            was_full: false,
+            queued_bytes: 0,
             totals: TapTotals::default(),
             links: BothWays {
                 to_server: link(),
@@ -245,6 +250,7 @@ impl<'a> Relay<'a> {
             }
         }
         if self.connections.len() >= MAX_TAPPED_CONNECTIONS {
+            self.was_full = true;
             self.watch_listener(false);
         }
     }
@@ -285,7 +291,7 @@ impl<'a> Relay<'a> {
     /// One side of a connection is ready.
     fn serve(&mut self, token: u64, flags: epoll::EventFlags) {
         let (index, direction) = side(token);
-        let Some(mut connection) = self.connections.remove(&index) else {
+        let Some(mut connection) = self.take(index) else {
             return;
         };
         let mut turn = RelayTurn {
@@ -322,6 +328,7 @@ impl<'a> Relay<'a> {
         } else if connection.is_over(now_ns) {
             self.close(connection, now_ns);
         } else {
+            self.queued_bytes += connection.waiting_bytes();
             self.connections.insert(index, connection);
             self.renew_interests(index);
         }
@@ -341,7 +348,7 @@ impl<'a> Relay<'a> {
             .map(|(&index, _)| index)
             .collect();
         for index in due {
-            let Some(mut connection) = self.connections.remove(&index) else {
+            let Some(mut connection) = self.take(index) else {
                 continue;
             };
             let mut turn = RelayTurn {
@@ -366,7 +373,7 @@ impl<'a> Relay<'a> {
             return;
         };
         let now_ns = monotonic_ns();
-        let has_room = self.waiting_bytes() < TAP_QUEUES_BYTES || connection.waiting_bytes() == 0;
+        let has_room = self.queued_bytes < TAP_QUEUES_BYTES || connection.waiting_bytes() == 0;
         for direction in Direction::BOTH {
             let mut flags = epoll::EventFlags::empty();
             flags.set(
@@ -386,15 +393,11 @@ impl<'a> Relay<'a> {
         }
     }
 
-    fn waiting_bytes(&self) -> usize {
-        match self.tap.plan.conditions.are_none() {
-            // Without conditions only what peers do not read waits, and few connections have any.
-            true => 0,
-            false => {
-                let connections = self.connections.values();
-                connections.map(RelayedConnection::waiting_bytes).sum()
-            }
-        }
+    /// Takes a connection out for its turn.
+    fn take(&mut self, index: u32) -> Option<RelayedConnection> {
+        let connection = self.connections.remove(&index)?;
+        self.queued_bytes = self.queued_bytes.saturating_sub(connection.waiting_bytes());
+        Some(connection)
     }
 
     fn watch_listener(&mut self, is_accepting: bool) {
@@ -486,6 +489,8 @@ impl<'a> Relay<'a> {
             failed: self.failed,
             conditions: self.tap.plan.conditions,
             connect_ns: self.tap.target.connect_ns,
+            is_target_local: self.tap.target.is_local(),
+            was_full: self.was_full,
             wall_ns: now_ns.saturating_sub(self.begin_ns),
             end_ns: now_ns,
             own_cpu_ns: thread_cpu_ns().saturating_sub(self.begin_cpu_ns),

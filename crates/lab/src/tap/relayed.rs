@@ -216,6 +216,8 @@ impl RelayedConnection {
         let pumped = self.pump_queue(direction, &mut queue, turn, now_ns);
         let is_unread = !queue.due(now_ns).is_empty() && self.receiver(direction).is_connected();
         self.watch.set_unread(direction, is_unread, now_ns);
+        let is_shaped = turn.links.get(direction).has_rate() && !queue.is_empty() && !is_unread;
+        self.watch.set_shaped(direction, is_shaped, now_ns);
         *self.queues.get_mut(direction) = queue;
         pumped
     }

@@ -5,6 +5,7 @@ use net::Address;
 use serde_json::{Map, Value, json};
 
 use super::call::CallEnd;
+use super::limits::MAX_TAPPED_CONNECTIONS;
 use super::summary::{ConnectionSummary, TapSummary, TcpOfSide};
 use super::time_use::TimeUse;
 use super::timeline;
@@ -53,8 +54,10 @@ impl TapReport {
             lines.extend(texts.iter().map(|text| format!("  {word}: {text}")));
         }
         lines.push(self.heading());
-        if self.summary.totals.ended > 0 {
+        if self.summary.figures().times.total_ns() > 0 {
             lines.extend(self.time_rows());
+        }
+        if self.summary.totals.ended > 0 {
             lines.extend(self.phase_rows());
             lines.push(self.bursts());
             lines.extend(self.connection_rows());
@@ -240,6 +243,12 @@ impl TapReport {
             .collect();
         let mut failed: Vec<_> = self.summary.failed.iter().collect();
         failed.sort();
+        if self.summary.was_full {
+            rows.push(format!(
+                "{MAX_TAPPED_CONNECTIONS} connections were open at a time, as many as the tap \
+                 relays: further ones waited"
+            ));
+        }
         rows.extend(failed.iter().map(|(reason, count)| {
             format!("connections that ended with an error: {count} ({reason})")
         }));

@@ -74,6 +74,10 @@ pub struct TapSummary {
     pub conditions: Conditions,
     /// How long the server took to accept the first connection: the way there and back.
     pub connect_ns: u64,
+    /// The server is on this machine.
+    pub is_target_local: bool,
+    /// As many connections were open as the tap relays: further ones had to wait.
+    pub was_full: bool,
     /// How long the tap ran.
     pub wall_ns: u64,
     /// When it ended, by the clock of the calls' times.

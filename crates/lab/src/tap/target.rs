@@ -97,6 +97,14 @@ impl ReachedTarget {
         }
     }
 
+    /// Whether it is on this machine.
+    pub(super) fn is_local(&self) -> bool {
+        match &self.place {
+            Place::Tcp(address) => address.ip().is_loopback(),
+            Place::Unix(_) => true,
+        }
+    }
+
     /// Begins a connection; returns whether it stands already.
     pub(super) fn dial(&self) -> Result<(OwnedFd, bool), Errno> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;

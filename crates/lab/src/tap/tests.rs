@@ -135,6 +135,8 @@ impl Wire {
             failed: Default::default(),
             conditions: Conditions::default(),
             connect_ns: 30 * US,
+            is_target_local: false,
+            was_full: false,
             wall_ns: 1_000_000 * US,
             end_ns: self.now_ns,
             own_cpu_ns: 0,
@@ -244,6 +246,9 @@ fn a_server_that_is_far_away_is_the_networks_fault() {
     let mut far = wire.summary();
     far.connect_ns = 5_000 * US;
     assert_eq!(judge(&far).bottleneck, Bottleneck::Network);
+    // On one machine that is the time for which somebody waited for a CPU.
+    far.is_target_local = true;
+    assert_eq!(judge(&far).bottleneck, Bottleneck::Server);
     // A way that the tap makes longer is known to it.
     let mut delayed = wire.summary();
     delayed.conditions.delay_ns = 5_000 * US;
@@ -256,34 +261,129 @@ fn a_server_that_is_far_away_is_the_networks_fault() {
     );
 }
 
-#[test]
-fn a_limit_is_named_where_more_calls_would_not_slow_each_other_down() {
-    let limit = 16;
-    for (slow_down, expected) in [(1, Bottleneck::Connection), (16, Bottleneck::Server)] {
-        let mut wire = Wire::http2(&[(setting::MAX_CONCURRENT_STREAMS, limit)], &[]);
-        let mut id = 1;
+/// A closed loop: each answer is followed by the next request. `alone_ns` and `together_ns` are
+/// between two answers while one call is open, and while as many are as the limit allows.
+fn at_limit(limit: u32, alone_ns: u64, together_ns: u64) -> Wire {
+    let mut wire = Wire::http2(&[(setting::MAX_CONCURRENT_STREAMS, limit)], &[]);
+    let mut id = 1;
+    if alone_ns > 0 {
         for _ in 0..60 {
-            // Alone first, then as many as are allowed.
             wire.after(US).asks(id);
-            wire.after(100 * US).is_answered(id);
-            let first = id + 2;
-            let batch = (0..limit).map(|number| first + 2 * number);
-            batch.clone().for_each(|id| {
-                wire.asks(id);
-            });
-            wire.after(100 * slow_down * US);
-            // All in one moment, as the last one only then makes room.
-            batch.for_each(|id| {
-                wire.is_answered(id);
-            });
-            id = first + 2 * limit;
+            wire.after(alone_ns).is_answered(id);
+            id += 2;
         }
-        let figures = wire.watch.figures();
-        assert_eq!(figures.limit, Some(limit));
-        assert_eq!(figures.at_limit_ns, 60 * 100 * slow_down * US);
-        assert_eq!(wire.time(TimeUse::ServerAtLimit), figures.at_limit_ns);
-        assert_eq!(wire.bottleneck(), expected, "{slow_down}");
     }
+    let mut open: std::collections::VecDeque<u32> = (0..limit).map(|i| id + 2 * i).collect();
+    wire.after(US);
+    for &id in &open {
+        wire.asks(id);
+    }
+    id += 2 * limit;
+    for _ in 0..400 {
+        let first = open.pop_front().expect("as many as the limit are open");
+        wire.after(together_ns).is_answered(first);
+        wire.after(US).asks(id);
+        open.push_back(id);
+        id += 2;
+    }
+    wire
+}
+
+#[test]
+fn a_limit_is_named_where_more_calls_bring_more_and_the_server_where_they_wait_longer() {
+    // 16 at a time are answered 16 times as fast as one; or as fast.
+    let free = at_limit(16, 1_600 * US, 100 * US);
+    assert_eq!(free.watch.figures().limit, Some(16));
+    assert_eq!(free.watch.figures().at_limit_ns, 400 * 100 * US);
+    assert_eq!(free.time(TimeUse::ServerAtLimit), 400 * 100 * US);
+    assert_eq!(free.bottleneck(), Bottleneck::Server, "alone for longer");
+    let free = at_limit(16, 400 * US, 100 * US);
+    assert_eq!(
+        free.bottleneck(),
+        Bottleneck::Undecided,
+        "1.4 times with twice as many"
+    );
+    let free = at_limit(2, 400 * US, 200 * US);
+    assert_eq!(free.bottleneck(), Bottleneck::Connection);
+    let verdict = judge(&free.summary());
+    assert!(
+        verdict.evidence_for[0].contains("2.0"),
+        "{:?}",
+        verdict.evidence_for
+    );
+    let serial = at_limit(4, 200 * US, 200 * US);
+    let verdict = judge(&serial.summary());
+    assert_eq!(verdict.bottleneck, Bottleneck::Server);
+    assert!(
+        verdict
+            .evidence_for
+            .iter()
+            .any(|text| text.contains("no more to give"))
+    );
+    // Never fewer: who could tell?
+    let unknown = judge(&at_limit(4, 0, 200 * US).summary());
+    assert_eq!(unknown.bottleneck, Bottleneck::Undecided);
+    assert!(unknown.evidence_against[0].contains("--stream-limit"));
+    // What no server does is not believed.
+    let strange = judge(&at_limit(4, 50 * US, 200 * US).summary());
+    assert_eq!(strange.bottleneck, Bottleneck::Undecided);
+}
+
+#[test]
+fn a_server_that_never_answers_is_named_and_a_request_without_end_is_the_clients() {
+    let mut hanging = Wire::http2(&[], &[]);
+    hanging.asks(1).asks(3);
+    hanging.after(2_000_000 * US);
+    let (totals, now_ns) = (&mut hanging.totals, hanging.now_ns);
+    hanging.watch.settle(totals, now_ns);
+    assert_eq!(hanging.time(TimeUse::Server), 2_000_000 * US);
+    assert_eq!(hanging.bottleneck(), Bottleneck::Server);
+    let mut half = Wire::http2(&[], &[]);
+    half.headers(ToServer, 1, &[(":path", "/a.A/Put")], 0);
+    half.after(2_000_000 * US);
+    let (totals, now_ns) = (&mut half.totals, half.now_ns);
+    half.watch.settle(totals, now_ns);
+    assert_eq!(half.time(TimeUse::ClientInRequest), 2_000_000 * US);
+    assert_eq!(half.bottleneck(), Bottleneck::Client);
+}
+
+#[test]
+fn no_side_is_named_where_no_call_succeeded() {
+    let mut wire = Wire::http2(&[], &[]);
+    wire.asks(1);
+    wire.after(500 * US)
+        .headers(ToClient, 1, &[(":status", "503")], flag::END_STREAM);
+    let verdict = judge(&wire.summary());
+    assert_eq!(verdict.bottleneck, Bottleneck::NothingSeen);
+    assert!(
+        verdict.sentence.contains("HTTP 503"),
+        "{}",
+        verdict.sentence
+    );
+    let mut broken = wire.summary();
+    broken
+        .failed
+        .insert("the certificate has run out".into(), 1);
+    assert!(
+        judge(&broken)
+            .sentence
+            .contains("the certificate has run out")
+    );
+}
+
+#[test]
+fn bytes_that_the_tap_keeps_back_are_the_networks() {
+    let mut wire = Wire::http2(&[], &[]);
+    for id in [1, 3] {
+        wire.asks(id);
+        let now_ns = wire.now_ns;
+        wire.watch.set_shaped(ToServer, true, now_ns);
+        wire.watch.set_shaped(ToServer, false, now_ns + 900 * US);
+        wire.after(1_000 * US).is_answered(id);
+    }
+    assert_eq!(wire.time(TimeUse::Shaped), 2 * 900 * US);
+    assert_eq!(wire.time(TimeUse::Server), 2 * 100 * US);
+    assert_eq!(wire.bottleneck(), Bottleneck::Network);
 }
 
 #[test]
@@ -460,14 +560,16 @@ fn what_cannot_be_followed_is_said_and_its_open_calls_have_an_end() {
     assert_eq!((wire.totals.begun, wire.totals.ended), (1, 1));
     let mut silent = Wire::http2(&[], &[]);
     assert_eq!(silent.bottleneck(), Bottleneck::NothingSeen);
-    silent.watch = ConnectionWatch::new(0);
-    silent.bytes(ToServer, b"GET / HTTP/1.1\r\n");
-    let verdict = judge(&silent.summary());
-    assert!(
-        verdict.sentence.contains("neither HTTP/2"),
-        "{}",
-        verdict.sentence
-    );
+    for (bytes, expected) in [
+        (&b"GET / HTTP/1.1\r\n"[..], "HTTP/1.1"),
+        (b"\x16\x03\x01\x02\x00", "--listen-tls-cert"),
+        (b"TRPC1234", "neither HTTP/2"),
+    ] {
+        silent.watch = ConnectionWatch::new(0);
+        silent.bytes(ToServer, bytes);
+        let verdict = judge(&silent.summary());
+        assert!(verdict.sentence.contains(expected), "{}", verdict.sentence);
+    }
 }
 
 /// A stream of pseudo-random numbers; the seed is in each message.

@@ -24,11 +24,13 @@ pub enum TimeUse {
     ServerNotReading,
     /// Bytes waited in the tap for the client to read them.
     ClientNotReading,
+    /// The tap kept bytes back, as a rate of bytes or packets was asked for.
+    Shaped,
 }
 
 impl TimeUse {
     /// All, in the order of a report.
-    pub const ALL: [TimeUse; 9] = [
+    pub const ALL: [TimeUse; 10] = [
         TimeUse::NoCall,
         TimeUse::ClientSilent,
         TimeUse::ClientInRequest,
@@ -38,6 +40,7 @@ impl TimeUse {
         TimeUse::ServerAtLimit,
         TimeUse::ServerWindow,
         TimeUse::ServerNotReading,
+        TimeUse::Shaped,
     ];
 
     /// The name in JSON.
@@ -52,6 +55,7 @@ impl TimeUse {
             TimeUse::ClientWindow => "client_window",
             TimeUse::ServerNotReading => "server_not_reading",
             TimeUse::ClientNotReading => "client_not_reading",
+            TimeUse::Shaped => "shaped",
         }
     }
 
@@ -62,11 +66,12 @@ impl TimeUse {
             TimeUse::ClientSilent => "answers had come, the client sent nothing",
             TimeUse::ClientInRequest => "the client was in the midst of a request",
             TimeUse::Server => "the server had requests and sent nothing",
-            TimeUse::ServerAtLimit => "the same, with as many calls open as the server allows",
+            TimeUse::ServerAtLimit => "the server had requests, and as many as it allows",
             TimeUse::ServerWindow => "requests waited for the server's window",
             TimeUse::ClientWindow => "responses waited for the client's window",
             TimeUse::ServerNotReading => "the server did not read from its socket",
             TimeUse::ClientNotReading => "the client did not read from its socket",
+            TimeUse::Shaped => "the tap kept bytes back, as its flags ask for",
         }
     }
 
@@ -121,11 +126,15 @@ pub(super) enum Hold {
     Window(Direction),
     /// The receiver does not read from its socket.
     Unread(Direction),
+    /// A rate that was asked for.
+    Shaped(Direction),
 }
 
 impl Hold {
     /// All; where two last at once, the time is the first one's.
-    pub(super) const ALL: [Hold; 4] = [
+    pub(super) const ALL: [Hold; 6] = [
+        Hold::Shaped(Direction::ToServer),
+        Hold::Shaped(Direction::ToClient),
         Hold::Window(Direction::ToServer),
         Hold::Window(Direction::ToClient),
         Hold::Unread(Direction::ToServer),
@@ -138,6 +147,7 @@ impl Hold {
             Hold::Window(Direction::ToClient) => TimeUse::ClientWindow,
             Hold::Unread(Direction::ToServer) => TimeUse::ServerNotReading,
             Hold::Unread(Direction::ToClient) => TimeUse::ClientNotReading,
+            Hold::Shaped(_) => TimeUse::Shaped,
         }
     }
 }
@@ -186,14 +196,14 @@ mod tests {
         for (index, time_use) in TimeUse::ALL.into_iter().enumerate() {
             assert_eq!(table.ns(time_use), index as u64 + 1);
         }
-        assert_eq!(table.total_ns(), 45);
-        assert_eq!(table.share(&[TimeUse::NoCall]), 1.0 / 45.0);
+        assert_eq!(table.total_ns(), 55);
+        assert_eq!(table.share(&[TimeUse::NoCall]), 1.0 / 55.0);
         let names: std::collections::HashSet<_> = TimeUse::ALL.map(TimeUse::name).into();
         let words: std::collections::HashSet<_> = TimeUse::ALL.map(TimeUse::words).into();
-        assert_eq!((names.len(), words.len()), (9, 9));
+        assert_eq!((names.len(), words.len()), (10, 10));
         let mut sum = table;
         sum.add_all(&table);
-        assert_eq!(sum.total_ns(), 90);
+        assert_eq!(sum.total_ns(), 110);
         assert_eq!(TimeTable::default().share(&TimeUse::ALL), 0.0);
     }
 

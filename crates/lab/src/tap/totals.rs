@@ -11,7 +11,7 @@ use super::time_use::TimeUse;
 /// Digits of a time that are kept: a gap is judged by its size, not by its last percent.
 const DIGITS: u8 = 2;
 
-/// Calls that were open on average while a call was, by powers of two: 1, 2 to 3, 4 to 7, and so on.
+/// How many calls are open on a connection, by powers of two: 1, 2 to 3, 4 to 7, and so on.
 pub const OPEN_CLASSES: usize = 16;
 
 /// Times in nanoseconds.
@@ -36,13 +36,13 @@ pub struct MethodTotals {
     pub response_bytes: u64,
 }
 
-/// Calls during which about as many were open.
+/// Time in which about as many calls were open, and the answers that came in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenClass {
-    /// How many.
-    pub calls: u64,
-    /// From each one's last byte of the request to its end, added up.
-    pub answer_ns: u64,
+    /// How long, of all connections.
+    pub ns: u64,
+    /// Calls that the server ended.
+    pub answers: u64,
 }
 
 /// Times and counts of all connections.
@@ -131,8 +131,8 @@ impl TapTotals {
         index
     }
 
-    /// Counts a call that has ended, while which so many were open on average.
-    pub(super) fn end(&mut self, call: TappedCall, open: usize) {
+    /// Counts a call that has ended.
+    pub(super) fn end(&mut self, call: TappedCall) {
         self.ended += 1;
         let kind = Some(call.end);
         let is_known = self.ends.contains_key(&kind) || self.ends.len() < WATCHED_ENDS;
@@ -156,15 +156,16 @@ impl TapTotals {
             method.response_bytes += call.response_bytes;
             record(&mut method.server_ns, server_ns);
         }
-        let class = open.max(1).ilog2() as usize;
-        if let Some(class) = self.by_open.get_mut(class.min(OPEN_CLASSES - 1)) {
-            class.calls += 1;
-            class.answer_ns += between(call.request_end_ns, call.end_ns);
-        }
         if self.recent.len() >= TIMELINE_CALLS {
             self.recent.pop_front();
         }
         self.recent.push_back(call);
+    }
+
+    /// The class of so many open calls; `None` if there are none.
+    pub(super) fn open_class(&mut self, open: usize) -> Option<&mut OpenClass> {
+        let class = open.checked_ilog2()? as usize;
+        self.by_open.get_mut(class.min(OPEN_CLASSES - 1))
     }
 
     /// Notes a gap, and the burst before it.
@@ -237,9 +238,9 @@ mod tests {
         let mut totals = TapTotals::default();
         let method = totals.method(b"/a/b");
         for number in 0..TIMELINE_CALLS as u64 + 3 {
-            totals.end(call(method, number, CallEnd::Grpc(Code::Ok)), 5);
+            totals.end(call(method, number, CallEnd::Grpc(Code::Ok)));
         }
-        totals.end(call(method, 9_999_999, CallEnd::Grpc(Code::Aborted)), 0);
+        totals.end(call(method, 9_999_999, CallEnd::Grpc(Code::Aborted)));
         let all = TIMELINE_CALLS as u64 + 4;
         assert_eq!((totals.ended, totals.methods[0].calls), (all, all));
         assert_eq!(totals.methods[0].failed, 1);
@@ -248,8 +249,6 @@ mod tests {
         assert_eq!(totals.recent[0].begin_ns, 4);
         assert_eq!(totals.server_ns.max(), 100);
         assert_eq!(totals.response_ns.len(), all);
-        assert_eq!(totals.by_open[2].calls, all - 1);
-        assert_eq!(totals.by_open[0].answer_ns, 120);
         assert_eq!(totals.ends[&Some(CallEnd::Grpc(Code::Aborted))], 1);
     }
 
@@ -257,10 +256,21 @@ mod tests {
     fn kinds_of_ends_that_a_peer_makes_up_are_bounded() {
         let mut totals = TapTotals::default();
         for code in 0..WATCHED_ENDS as i32 + 50 {
-            totals.end(call(0, 0, CallEnd::BaiduStd(code)), 1);
+            totals.end(call(0, 0, CallEnd::BaiduStd(code)));
         }
         assert_eq!(totals.ends.len(), WATCHED_ENDS + 1);
         assert_eq!(totals.ends[&None], 50);
+    }
+
+    #[test]
+    fn numbers_of_open_calls_share_classes_by_powers_of_two() {
+        let mut totals = TapTotals::default();
+        assert!(totals.open_class(0).is_none());
+        for (open, class) in [(1, 0), (2, 1), (3, 1), (4, 2), (1 << 15, 15), (1 << 40, 15)] {
+            totals.by_open = Default::default();
+            totals.open_class(open).expect("some are open").answers += 1;
+            assert_eq!(totals.by_open[class].answers, 1, "{open}");
+        }
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! Says in one sentence where the time goes, with what speaks for it and what against.
 
+use std::fmt;
+
 use hdrhistogram::Histogram;
 
+use super::call::CallEnd;
 use super::summary::TapSummary;
 use super::time_use::TimeUse;
 use super::totals::OpenClass;
@@ -22,9 +25,13 @@ const LONG_WAY_NS: u64 = 200_000;
 /// Calls of a class by which it can be judged.
 const JUDGED_CALLS: u64 = 50;
 
-/// How many times as long answers take with twice as many calls open, where the server has no more
-/// to give; without a limit of its own they would take as long as before.
-const SATURATED_RATIO: f64 = 1.6;
+/// How many times as many calls are answered a second with twice as many open, where the server
+/// has more to give.
+const REAL_GROWTH: f64 = 1.5;
+
+/// The same where it has not. Below lies what no server does: calls that begin and end together
+/// were counted, and nothing can be said.
+const NO_GROWTH: std::ops::RangeInclusive<f64> = 0.8..=1.25;
 
 /// The part of the time for which the tap's thread may be busy: above, it is the bottleneck itself.
 const TAP_BUSY: f64 = 0.9;
@@ -85,11 +92,17 @@ const CLIENT: &[TimeUse] = &[
 ];
 const SERVER: &[TimeUse] = &[TimeUse::Server, TimeUse::ServerNotReading];
 const LIMIT: &[TimeUse] = &[TimeUse::ServerAtLimit];
+const SHAPED: &[TimeUse] = &[TimeUse::Shaped];
 const WINDOWS: &[TimeUse] = &[TimeUse::ServerWindow, TimeUse::ClientWindow];
 
 /// Judges what was seen.
 pub fn judge(summary: &TapSummary) -> TapVerdict {
-    if summary.totals.ended == 0 {
+    let succeeded: u64 = (summary.totals.ends.iter())
+        .filter(|(end, _)| end.is_some_and(CallEnd::is_success))
+        .map(|(_, calls)| calls)
+        .sum();
+    let is_waited_for = summary.totals.begun > summary.totals.ended;
+    if succeeded == 0 && (summary.totals.ended > 0 || !is_waited_for) {
         return nothing_seen(summary);
     }
     if busy_share(summary) >= TAP_BUSY {
@@ -98,14 +111,17 @@ pub fn judge(summary: &TapSummary) -> TapVerdict {
     let times = summary.figures().times;
     let shares = [CLIENT, SERVER, LIMIT, WINDOWS].map(|uses| times.share(uses));
     let [client, server, limit, windows] = shares;
-    let mut parts = [client, server + limit, windows];
+    let shaped = times.share(SHAPED);
+    let mut parts = [client, server + limit, windows, shaped];
     parts.sort_by(|one, two| two.total_cmp(one));
-    let [_, second, _] = parts;
+    let [_, second, ..] = parts;
     let is_named = |share: f64| share >= NAMED_SHARE && share >= second * MARGIN;
     let mut verdict = if is_named(client) {
         client_verdict(summary, client)
     } else if is_named(windows) {
         window_verdict(summary, windows)
+    } else if is_named(shaped) {
+        shaped_verdict(summary, shaped)
     } else if !is_named(server + limit) {
         undecided(shares)
     } else if way_ns(summary) >= way_threshold_ns(summary) {
@@ -130,10 +146,20 @@ fn verdict(bottleneck: Bottleneck, sentence: String) -> TapVerdict {
 
 fn nothing_seen(summary: &TapSummary) -> TapVerdict {
     let mut connections = summary.connections.iter().chain([&summary.others]);
-    let sentence = match connections.find_map(|connection| connection.unreadable) {
-        Some(reason) => format!("a connection was forwarded, but could not be followed ({reason})"),
-        None if summary.totals.begun > 0 => "calls began, and none ended".to_owned(),
-        None => "no call came through the tap; has the client its address?".to_owned(),
+    let unreadable = connections.find_map(|connection| connection.unreadable);
+    let failed = summary.failed.iter().max_by_key(|(_, count)| **count);
+    let ends = summary.totals.ends.iter().max_by_key(|(_, calls)| **calls);
+    let sentence = match (failed, unreadable, ends) {
+        (Some((reason, _)), _, _) => format!("no call succeeded: {reason}"),
+        (None, Some(reason), _) => {
+            format!("a connection was forwarded, but could not be followed: {reason}")
+        }
+        (None, None, Some((end, calls))) => format!(
+            "none of {} calls succeeded: {calls} of them ended with {}",
+            summary.totals.ended,
+            end.map_or_else(|| "something else".to_owned(), CallEnd::words)
+        ),
+        (None, None, None) => "no call came through the tap; has the client its address?".into(),
     };
     verdict(Bottleneck::NothingSeen, sentence)
 }
@@ -219,37 +245,34 @@ fn window_verdict(summary: &TapSummary, share: f64) -> TapVerdict {
 
 fn limit_verdict(summary: &TapSummary, share: f64) -> TapVerdict {
     let limit = summary.figures().limit.unwrap_or_default();
-    let growth = growth_of_answers(&summary.totals.by_open);
-    let is_saturated = growth
-        .as_ref()
-        .is_some_and(|(ratio, _)| *ratio >= SATURATED_RATIO);
-    if is_saturated {
-        return server_verdict(summary, share);
-    }
-    let mut it = verdict(
-        Bottleneck::Connection,
-        format!(
-            "for {} of the time as many calls were open as the server allows on a connection \
-             ({limit})",
-            percent(share)
-        ),
+    let reached = format!(
+        "for {} of the time as many calls were open as the server allows on a connection ({limit})",
+        percent(share)
     );
-    match growth {
-        Some((ratio, classes)) => it.evidence_for.push(format!(
-            "with twice as many calls open an answer takes {ratio:.2} times as long ({classes}): \
-             the server has more to give"
-        )),
-        None => it.evidence_against.push(
-            "whether the server would do more is not known, as fewer calls were hardly ever open; \
-             a run with a lower --stream-limit tells: if the throughput stays, it is the server"
-                .to_owned(),
-        ),
+    match growth_of_throughput(&summary.totals.by_open) {
+        Some(growth) if growth.is_none() => server_verdict(summary, share),
+        Some(growth) if growth.is_real() => {
+            let mut it = verdict(Bottleneck::Connection, reached);
+            it.evidence_for
+                .push(format!("{growth}: the server has more to give"));
+            it
+        }
+        _ => {
+            let mut it = verdict(
+                Bottleneck::Undecided,
+                format!("{reached}; it is that limit, or a server that has no more to give"),
+            );
+            it.evidence_against.push(
+                "a run with a lower --stream-limit tells: if as many calls are answered a second, \
+                 it is the server; if fewer, the limit"
+                    .to_owned(),
+            );
+            it
+        }
     }
-    it
 }
 
 fn server_verdict(summary: &TapSummary, share: f64) -> TapVerdict {
-    let totals = &summary.totals;
     let mut it = verdict(
         Bottleneck::Server,
         format!(
@@ -257,27 +280,51 @@ fn server_verdict(summary: &TapSummary, share: f64) -> TapVerdict {
             percent(share)
         ),
     );
-    it.evidence_for.push(format!(
-        "from a whole request to the first byte of its answer: {} (median), {} (p99)",
-        time(totals.server_ns.value_at_quantile(0.5)),
-        time(totals.server_ns.value_at_quantile(0.99))
-    ));
-    if let Some((ratio, classes)) = growth_of_answers(&totals.by_open) {
-        let text = format!(
-            "with twice as many calls open an answer takes {ratio:.2} times as long ({classes})"
-        );
-        match ratio >= SATURATED_RATIO {
-            true => it.evidence_for.push(text),
-            false => it.evidence_against.push(format!(
-                "{text}: more calls at a time would bring more throughput"
-            )),
-        }
-    } else if summary.figures().most_open == 1 {
-        it.evidence_against.push(
+    it.evidence_for.extend(time_of_server(summary));
+    match growth_of_throughput(&summary.totals.by_open) {
+        Some(growth) if growth.is_none() => it
+            .evidence_for
+            .push(format!("{growth}: it has no more to give")),
+        Some(growth) if growth.is_real() => it.evidence_against.push(format!(
+            "{growth}: more calls at a time would bring more throughput"
+        )),
+        _ if summary.figures().most_open <= 1 => it.evidence_against.push(
             "one call is open at a time: what a call takes is seen, not what the server can do"
                 .to_owned(),
-        );
+        ),
+        _ => it.evidence_against.push(
+            "whether more calls at a time would bring more throughput is not known: about the \
+             same number was always open. Runs with fewer and with more in flight tell"
+                .to_owned(),
+        ),
     }
+    it
+}
+
+/// How long the server takes, where it answers whole requests.
+fn time_of_server(summary: &TapSummary) -> Option<String> {
+    let server_ns = &summary.totals.server_ns;
+    let median_ns = server_ns.value_at_quantile(0.5);
+    let text = || {
+        format!(
+            "from a whole request to the first byte of its answer: {} (median), {} (p99)",
+            time(median_ns),
+            time(server_ns.value_at_quantile(0.99))
+        )
+    };
+    (median_ns > 0).then(text)
+}
+
+/// The tap itself kept bytes back, as it was told to.
+fn shaped_verdict(summary: &TapSummary, share: f64) -> TapVerdict {
+    let mut it = verdict(
+        Bottleneck::Network,
+        format!(
+            "for {} of the time bytes waited for --bandwidth or --packets-per-second",
+            percent(share)
+        ),
+    );
+    it.evidence_for.extend(time_of_server(summary));
     it
 }
 
@@ -291,10 +338,7 @@ fn way_verdict(summary: &TapSummary, share: f64) -> TapVerdict {
             time(way_ns(summary))
         ),
     );
-    it.evidence_for.push(format!(
-        "from a whole request to the first byte of its answer: {} (median)",
-        time(summary.totals.server_ns.value_at_quantile(0.5))
-    ));
+    it.evidence_for.extend(time_of_server(summary));
     if summary.conditions.delay_ns > 0 {
         let delay = time(summary.conditions.delay_ns);
         it.evidence_for.push(format!("{delay} of it are --delay"));
@@ -343,14 +387,6 @@ fn doubts(summary: &TapSummary, it: &mut TapVerdict) {
             percent(busy_share(summary))
         ));
     }
-    let conditions = &summary.conditions;
-    if conditions.bandwidth.is_some() || conditions.packets_per_second.is_some() {
-        it.evidence_against.push(
-            "the way is as thin as --bandwidth and --packets-per-second make it; what that costs \
-             counts as the server's time"
-                .to_owned(),
-        );
-    }
     let failed: u64 = summary
         .totals
         .methods
@@ -358,8 +394,10 @@ fn doubts(summary: &TapSummary, it: &mut TapVerdict) {
         .map(|method| method.failed)
         .sum();
     if failed > 0 {
-        it.evidence_against
-            .push(format!("{failed} of {} calls failed", summary.totals.ended));
+        it.evidence_against.push(format!(
+            "{failed} of {} calls did not succeed",
+            summary.totals.ended
+        ));
     }
     if summary.totals.unwatched > 0 {
         let calls = summary.totals.unwatched;
@@ -379,40 +417,71 @@ fn doubts(summary: &TapSummary, it: &mut TapVerdict) {
     }
 }
 
-/// The way to the server and back: what TCP measured, or the acceptance of a connection, and what
-/// the tap adds.
+/// The way to the server and back: the shortest that TCP measured, or the acceptance of a
+/// connection, and what the tap adds. On one machine both measure who was waiting for a CPU.
 fn way_ns(summary: &TapSummary) -> u64 {
     let rounds = summary.connections.iter().filter_map(|one| one.server_tcp);
     let measured = rounds.map(|tcp| tcp.round_trip_us * 1_000).min();
-    // What TCP measures has the server's delayed acknowledgements in it; a connection's acceptance
-    // has the waiting for its turn.
-    let way_ns = measured.unwrap_or(u64::MAX).min(summary.connect_ns);
+    let way_ns = match summary.is_target_local {
+        true => 0,
+        false => measured.unwrap_or(u64::MAX).min(summary.connect_ns),
+    };
     way_ns + summary.conditions.delay_ns
 }
 
+/// From which length on the way is most of what is waited for. A stream in both directions has no
+/// time from its request to its answer, and gaps in their place.
 fn way_threshold_ns(summary: &TapSummary) -> u64 {
-    let server_ns = summary.totals.server_ns.value_at_quantile(0.5);
+    let gaps = summary.totals.gaps(TimeUse::Server);
+    let gaps_ns = gaps.map_or(0, |gaps| gaps.value_at_quantile(0.5));
+    let server_ns = summary.totals.server_ns.value_at_quantile(0.5).max(gaps_ns);
     LONG_WAY_NS.max((server_ns as f64 * WAY_SHARE) as u64)
 }
 
-/// By how much answers slow down with twice as many calls open, between the highest class and the
-/// lowest that have calls enough; and which these are.
-fn growth_of_answers(classes: &[OpenClass]) -> Option<(f64, String)> {
+/// By how much more is answered a second with twice as many calls open.
+struct ThroughputGrowth {
+    ratio: f64,
+    low: (u64, f64),
+    high: (u64, f64),
+}
+
+impl ThroughputGrowth {
+    /// More calls bring more.
+    fn is_real(&self) -> bool {
+        self.ratio >= REAL_GROWTH
+    }
+
+    /// More calls only wait longer.
+    fn is_none(&self) -> bool {
+        NO_GROWTH.contains(&self.ratio)
+    }
+}
+
+impl fmt::Display for ThroughputGrowth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ((few, few_rate), (many, many_rate)) = (self.low, self.high);
+        write!(
+            f,
+            "with twice as many calls open {:.2} times as many are answered a second \
+             ({few_rate:.0}/s on a connection with {few} open, {many_rate:.0}/s with {many})",
+            self.ratio
+        )
+    }
+}
+
+/// Compares the highest class that has answers enough with the lowest.
+fn growth_of_throughput(classes: &[OpenClass]) -> Option<ThroughputGrowth> {
     let judged = classes.iter().enumerate();
-    let mut judged = judged.filter(|(_, class)| class.calls >= JUDGED_CALLS);
+    let mut judged = judged.filter(|(_, class)| class.answers >= JUDGED_CALLS && class.ns > 0);
     let (low, lowest) = judged.next()?;
     let (high, highest) = judged.next_back()?;
-    let mean = |class: &OpenClass| class.answer_ns as f64 / class.calls as f64;
-    let ratio = mean(highest) / mean(lowest).max(1.0);
-    let per_doubling = ratio.powf(1.0 / (high - low) as f64);
-    let words = format!(
-        "{} with {} open, {} with {}",
-        time(mean(lowest) as u64),
-        1_u64 << low,
-        time(mean(highest) as u64),
-        1_u64 << high
-    );
-    Some((per_doubling, words))
+    let rate = |class: &OpenClass| class.answers as f64 * 1e9 / class.ns as f64;
+    let per_doubling = (rate(highest) / rate(lowest)).powf(1.0 / (high - low) as f64);
+    Some(ThroughputGrowth {
+        ratio: per_doubling,
+        low: (1 << low, rate(lowest)),
+        high: (1 << high, rate(highest)),
+    })
 }
 
 /// How long gaps of a use were, in words that continue a line.

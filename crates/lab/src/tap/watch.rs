@@ -110,6 +110,12 @@ impl ConnectionWatch {
             .set_hold(Hold::Unread(direction), is_unread, now_ns);
     }
 
+    /// Whether the tap keeps bytes back in this direction, as a rate was asked for.
+    pub(super) fn set_shaped(&mut self, direction: Direction, is_shaped: bool, now_ns: u64) {
+        self.ledger
+            .set_hold(Hold::Shaped(direction), is_shaped, now_ns);
+    }
+
     /// The connection is over.
     pub(super) fn close(&mut self, totals: &mut TapTotals, now_ns: u64) {
         self.ledger.close(totals, now_ns);

@@ -19,13 +19,13 @@ impl Decoder {
     /// until it has seen the SETTINGS.
     pub fn new(max_table_bytes: usize) -> Decoder {
         debug_assert!(
-            max_table_bytes <= limits::MAX_DECODER_TABLE_BYTES,
+            max_table_bytes <= limits::MAX_WATCHED_TABLE_BYTES,
             "{max_table_bytes}"
         );
         Decoder {
             table: DynamicTable::new(),
             max_table_bytes: max_table_bytes
-                .clamp(DEFAULT_TABLE_BYTES, limits::MAX_DECODER_TABLE_BYTES),
+                .clamp(DEFAULT_TABLE_BYTES, limits::MAX_WATCHED_TABLE_BYTES),
         }
     }
 

@@ -3,14 +3,21 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use net::Address;
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::exit::Failure;
 
 /// What stands for the address in the arguments.
 const PLACE: &[u8] = b"{target}";
+
+/// How long a client may take to end that was asked to: enough to write a report of its own.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// A client that runs.
 #[derive(Debug)]
@@ -30,6 +37,8 @@ impl ClientCommand {
             .args(words)
             .stdin(Stdio::null())
             .stdout(io::stderr())
+            // With what it starts itself it is ended as a whole.
+            .process_group(0)
             .spawn();
         match started {
             Ok(child) => Ok(ClientCommand {
@@ -38,7 +47,11 @@ impl ClientCommand {
                 ended: None,
             }),
             Err(error) => Err(Failure::Failed(format!(
-                "the command {name} cannot be started: {error}"
+                "the command {name} cannot be started: {error}{}",
+                match name.contains(' ') {
+                    true => "; give it and its arguments as words of their own, without quotes",
+                    false => "",
+                }
             ))),
         }
     }
@@ -51,19 +64,36 @@ impl ClientCommand {
         self.ended.is_some()
     }
 
-    /// Ends it if it runs; returns a note about how it ended, if that is worth one.
-    pub(super) fn end(mut self) -> Option<String> {
+    /// Ends it if it runs: with SIGTERM, and after [`GRACE`] with SIGKILL. Returns a note about how
+    /// it ended, if that is worth one, and whether it failed by itself.
+    pub(super) fn end(mut self) -> (Option<String>, bool) {
         if !self.has_ended() {
-            // Fails only if it has ended meanwhile.
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-            return Some(format!("the command {} was ended", self.name));
+            self.signal(Signal::TERM);
+            let until = Instant::now() + GRACE;
+            while !self.has_ended() && Instant::now() < until {
+                thread::sleep(Duration::from_millis(10));
+            }
+            if !self.has_ended() {
+                self.signal(Signal::KILL);
+                let _ = self.child.wait();
+            }
+            return (Some(format!("the command {} was ended", self.name)), false);
         }
         match self.ended {
             Some(status) if !status.success() => {
-                Some(format!("the command {} ended with {status}", self.name))
+                let text = format!("the command {} ended with {status}", self.name);
+                (Some(text), true)
             }
-            _ => None,
+            _ => (None, false),
+        }
+    }
+
+    /// Sends a signal to it and to what it has started.
+    fn signal(&self, signal: Signal) {
+        let group = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        if let Some(group) = group {
+            // Fails only if all of it has ended meanwhile.
+            let _ = kill_process_group(group, signal);
         }
     }
 }

@@ -1,15 +1,16 @@
 //! `pelton lab tap`
 
-use std::fs;
+use std::fs::{self, File};
+use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use lab::tap::{Conditions, Tap, TapError, TapPlan, TapReport, TapTarget, TapTotals};
+use lab::tap::{Bottleneck, Conditions, Tap, TapError, TapPlan, TapReport, TapTarget, TapTotals};
+use net::Address;
 use net::tls::{ConfigPart, ServerTls, ServerTlsOptions};
 
 use super::client_command::ClientCommand;
 use crate::arguments::{OutputFormat, TapArguments};
-use crate::command::CONNECT_HINT;
 use crate::command::tls::client_tls;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
@@ -41,6 +42,9 @@ pub fn tap(arguments: &TapArguments) -> Result<Exit, Failure> {
         tap.address(),
         arguments.target
     ));
+    if let Some(path) = &arguments.timeline {
+        make_writable(path)?;
+    }
     let mut client = match arguments.command.as_slice() {
         [] => None,
         words => Some(ClientCommand::start(words, tap.address())?),
@@ -53,7 +57,8 @@ pub fn tap(arguments: &TapArguments) -> Result<Exit, Failure> {
     let summary = tap
         .run(&mut |totals| end.has_come(client.as_mut(), totals, &interrupt))
         .map_err(|error| Failure::Failed(format!("the relay had to end: {error}")))?;
-    if let Some(text) = client.and_then(ClientCommand::end) {
+    let (text, has_failed) = client.map_or((None, false), ClientCommand::end);
+    if let Some(text) = text {
         note(format_args!("pelton lab tap: {text}"));
     }
     let report = TapReport::new(tap.address().clone(), arguments.target.clone(), summary);
@@ -61,11 +66,12 @@ pub fn tap(arguments: &TapArguments) -> Result<Exit, Failure> {
     if let Some(path) = &arguments.timeline {
         draw(&report, path)?;
     }
-    match report.summary().totals.ended {
-        0 => Ok(Exit::Miss),
-        _ if interrupt.is_set() => Ok(Exit::of_signal()),
-        _ => Ok(Exit::Done),
-    }
+    let is_seen = report.verdict().bottleneck != Bottleneck::NothingSeen;
+    Ok(match is_seen && !has_failed {
+        _ if interrupt.is_set() => Exit::of_signal(),
+        true => Exit::Done,
+        false => Exit::Miss,
+    })
 }
 
 /// When a tap is over.
@@ -131,8 +137,13 @@ fn listen_tls(arguments: &TapArguments) -> Result<Option<ServerTls>, Failure> {
 
 fn not_begun(error: TapError) -> Failure {
     let hint = match &error {
-        TapError::Target { .. } => format!("; {CONNECT_HINT}"),
-        TapError::Listen { .. } => "; --listen 127.0.0.1:0 takes a free port".to_owned(),
+        TapError::Target { .. } => {
+            "; is the server running? --target says where it listens".to_owned()
+        }
+        TapError::Listen {
+            address: Address::Tcp { .. },
+            ..
+        } => "; --listen 127.0.0.1:0 takes a free port".to_owned(),
         _ => String::new(),
     };
     Failure::Failed(format!("{error}{hint}"))
@@ -147,16 +158,28 @@ fn print(report: &TapReport, format: OutputFormat) -> Result<(), Failure> {
     output.end()
 }
 
+/// Fails before anything is begun if the drawing could not be kept.
+fn make_writable(path: &Path) -> Result<(), Failure> {
+    let opened = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(path);
+    opened.map(drop).map_err(|error| not_written(path, &error))
+}
+
+fn not_written(path: &Path, error: &io::Error) -> Failure {
+    Failure::Failed(format!(
+        "--timeline: cannot write {}: {error}",
+        path.display()
+    ))
+}
+
 fn draw(report: &TapReport, path: &Path) -> Result<(), Failure> {
     let is_picture = path.extension().is_some_and(|ending| ending == "svg");
     let drawn = match is_picture {
         true => report.timeline_svg(),
         false => report.timeline_html(),
     };
-    fs::write(path, drawn).map_err(|error| {
-        Failure::Failed(format!(
-            "--timeline: cannot write {}: {error}",
-            path.display()
-        ))
-    })
+    fs::write(path, drawn).map_err(|error| not_written(path, &error))
 }
