@@ -119,6 +119,7 @@ def test_a_watch_takes_the_token_that_takes_the_place_of_its_own(binary, tmp_pat
         with watching(binary, server, token, tmp_path) as (watch, out, told):
             for round in range(2):
                 run(binary, server, admin, "put", f"key{round}", "v")
+
                 # The first response may come behind it.
                 def seen(key=f"key{round}"):
                     run(binary, server, admin, "put", key, "v")
@@ -180,9 +181,7 @@ def test_what_a_client_shows_in_vain_is_named(binary, tmp_path, admin):
                 words += ["--tls-cert", certificate[0], "--tls-key", certificate[1]]
             command = [binary, *map(str, words)]
             variables = environment if certificate else os.environ
-            ran = subprocess.run(
-                command, env=variables, capture_output=True, text=True, timeout=60
-            )
+            ran = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60)
             assert ran.returncode == 3, ran
             return ran.stderr
 
