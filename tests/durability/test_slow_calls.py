@@ -73,6 +73,7 @@ def test_a_put_that_waits_for_the_device_is_in_the_log(binary, tmp_path, call, p
         expect_phase(found, phase)
         assert (found["status"], found["database"], found["key_bytes"]) == ("OK", "", 8), found
         assert found["peer"].startswith("127.0.0.1:"), found
+        assert found["identity"] == "(anonymous)", found
         assert "secret" not in server.log(), "keys may be personal"
 
 

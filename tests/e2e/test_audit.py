@@ -84,7 +84,7 @@ def test_what_administrates_has_a_line(binary, tmp_path, form, level):
                 assert seen == [
                     ("administration", "pelton.v1.Admin/CreateDatabase", "orders", "OK"),
                     ("token", "pelton.v1.Admin/CreateToken", "ci", "OK"),
-                    ("denial", "pelton.v1.KeyValue/Put", None, "PERMISSION_DENIED"),
+                    ("denial", "pelton.v1.KeyValue/Put", "orders", "PERMISSION_DENIED"),
                     ("token", "pelton.v1.Admin/RevokeToken", "ci", "OK"),
                     ("administration", "pelton.v1.Admin/DropDatabase", "orders", "OK"),
                 ]

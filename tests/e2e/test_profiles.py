@@ -91,3 +91,49 @@ def test_a_profile_that_is_not_there_is_wrong_usage(binary, servers):
     # Neither servers nor help have profiles.
     pelton(binary, home, "get", "--help", PELTON_CLIENT_CONFIG=str(home / "missing"))
     pelton(binary, home, "config", "print", PELTON_CLIENT_CONFIG=str(home / "missing"))
+
+
+def test_the_token_of_a_named_profile_goes_to_its_address_only(binary, servers):
+    home, free, closed = servers
+    words = ["get", "key", "--profile", "closed"]
+    left_out = f"is for {closed.address}, and is not sent to {free.address}"
+    free_token = home / "other.token"
+    free_token.write_text("pelton_" + "A" * 43)
+    free_token.chmod(0o600)
+    for given in [{"PELTON_ADDRESS": free.address}, {}]:
+        flags = [] if given else ["--address", free.address]
+        said = subprocess.run(
+            [binary, *words, *flags],
+            env={**os.environ, "HOME": str(home), **given},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert (said.returncode, said.stdout) == (0, "free"), said
+        assert left_out in said.stderr
+        # One that is given for it is another thing.
+        other = ["--token-file", str(free_token)]
+        said = pelton(binary, home, *words, *flags, *other, code=3, **given)
+        assert "not sent to" not in said and "the token is not good here" in said
+    # The same address is no other one.
+    again = pelton(binary, home, *words, "--address", closed.address)
+    assert again == "closed"
+
+
+def test_a_token_in_a_variable_is_stronger_than_that_of_a_profile(binary, servers):
+    home, _, closed = servers
+    words = ["get", "key", "--profile", "closed"]
+    assert pelton(binary, home, *words) == "closed"
+    said = pelton(binary, home, *words, code=3, PELTON_TOKEN="pelton_" + "A" * 43)
+    assert "the token is not good here" in said
+    token = (home / ".config" / "pelton" / "admin.token").read_text().strip()
+    words[-1] = "nobody"
+    assert pelton(binary, home, *words, PELTON_TOKEN=token) == "closed"
+
+
+def test_a_bad_value_in_a_profile_is_said_with_profile_and_file(binary, servers):
+    home, free, _ = servers
+    own = home / "bad.toml"
+    own.write_text(f'[default]\naddress = "{free.address}"\ntimeout = "5"\n')
+    said = pelton(binary, home, "get", "key", code=2, PELTON_CLIENT_CONFIG=str(own))
+    assert f"{own}: profile `default`: invalid value '5' for '--timeout" in said

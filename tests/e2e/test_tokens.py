@@ -132,7 +132,7 @@ def test_each_state_of_a_token_twice(binary, tmp_path, storage):
             assert "already" in run("create", "ci", "--rights", "read", code=3)
             second = made(run("rotate", "ci", "--keep", "1h"))
             assert [get(server.address, one) for one in (first, second)] == [OK, OK]
-            third = made(run("rotate", "ci"))
+            third = made(run("rotate", "ci", "--revoke-kept"))
             states = [get(server.address, one) for one in (first, second, third)]
             assert states == [UNAUTHENTICATED, UNAUTHENTICATED, OK]
             run("revoke", "ci")

@@ -385,6 +385,9 @@ protobuf::message! {
         /// Not proved by a token, but by what the caller's side of the connection shows, as in
         /// CreateTokenRequest; empty: a token.
         7 binding: string,
+        /// No caller can show what this is bound to where the server listens now: it asks for no
+        /// certificates of clients, or listens on no UNIX socket.
+        8 unprovable: bool,
     }
 
     /// The message `CreateTokenRequest`.
@@ -396,9 +399,9 @@ protobuf::message! {
         /// whole server; on a database with its blobs (`read:orders`; `read:default` for the one
         /// without a name); or on the blobs of a database whose names begin so
         /// (`write:orders/images/`). Or `service:NAME` for all that a drop-in service does:
-        /// `kvstore`, `gupload`, `ydb-ping`, `brpc-echo`, `srpc-benchmark`. Or `role:NAME` for what
-        /// a role grants, which must be there. Together at most 3 072 bytes. INVALID_ARGUMENT says
-        /// what is wrong with one.
+        /// `kvstore`, `gupload`, `ydb-ping`, `brpc-echo`, `srpc-benchmark`, `tkrzw`. Or `role:NAME`
+        /// for what a role grants, which must be there. Together at most 3 072 bytes.
+        /// INVALID_ARGUMENT says what is wrong with one.
         2 rights: repeated string,
         /// Milliseconds from now, at most 10 years; 0 = never.
         3 expires_after_ms: uint64,
@@ -450,19 +453,22 @@ protobuf::message! {
         /// Milliseconds for which the token before is good as well, so that its holders can change
         /// over; at most 30 days. 0 = it is revoked at once, unless it is the caller's own: that
         /// one is good for another hour, since the response may never reach the caller. If there
-        /// are two, the caller's own is the one before, else the newer one; the other one is
-        /// revoked.
+        /// are two, the caller's own is the one before, else the newer one; see revoke_kept.
         2 keep_for_ms: uint64,
         /// Milliseconds from now, as in CreateTokenRequest; 0 = when it would have expired before.
         /// INVALID_ARGUMENT if it has expired and this is 0.
         3 expires_after_ms: uint64,
-        /// The caller's own token too is revoked at once if keep_for_ms is 0.
+        /// The caller's own token too is revoked at once if keep_for_ms is 0, and so is one that an
+        /// earlier rotation keeps.
         4 revoke_own: bool,
         /// Must be the name again if the last token with the right `admin` on the whole server that
         /// does not expire is to expire, and callers without a token do not have that right:
         /// FAILED_PRECONDITION otherwise. Nobody could make or revoke tokens any more when it has
         /// expired.
         5 confirm_name: string,
+        /// Revokes the token that an earlier rotation keeps until a time that has not come, unless
+        /// it is the caller's own. Without this such a rotation is refused: FAILED_PRECONDITION.
+        6 revoke_kept: bool,
     }
 
     /// The message `RotateTokenResponse`.

@@ -9,13 +9,14 @@ use std::path::Path;
 
 use client::Credentials;
 use service::identities::Token;
+use service::redact::contains_token;
 use zeroize::Zeroizing;
 
 use crate::arguments::CredentialArguments;
 use crate::arguments::TOKEN_FILE_VARIABLE;
 use crate::exit::Failure;
 use crate::output::note;
-use crate::settings::TOKEN_VARIABLE;
+use crate::settings::{ADMIN_TOKEN_VARIABLE, TOKEN_VARIABLE};
 
 /// The variable with the token with which a replica calls its leader.
 pub const FOLLOW_TOKEN_VARIABLE: &str = "PELTON_FOLLOW_TOKEN";
@@ -28,11 +29,26 @@ const OTHERS_READ: u32 = 0o004;
 
 /// Returns what proves who calls; `None`: no token was given.
 pub fn credentials(arguments: &CredentialArguments) -> Result<Option<Credentials>, Failure> {
+    let token = token(arguments)?;
+    credentials_of(arguments, token.as_ref().map(|token| token.as_str()))
+}
+
+/// Returns the token with which a command calls, as its file or the variable has it now.
+pub fn token(arguments: &CredentialArguments) -> Result<Option<Zeroizing<String>>, Failure> {
     let file = ("--token-file", arguments.token_file.as_deref());
-    let Some((token, from)) = given_token(file, TOKEN_VARIABLE)? else {
+    let given = given_token(file, TOKEN_VARIABLE)?;
+    Ok(given.map(|(token, _)| token))
+}
+
+/// Returns what proves who calls with this token.
+pub fn credentials_of(
+    arguments: &CredentialArguments,
+    token: Option<&str>,
+) -> Result<Option<Credentials>, Failure> {
+    let Some(token) = token else {
         return Ok(None);
     };
-    let credentials = Credentials::token(&token).map_err(|_| no_token(&from))?;
+    let credentials = Credentials::token(token).map_err(|_| no_token("what was given"))?;
     Ok(Some(match arguments.token_without_tls {
         true => credentials.also_without_tls(),
         false => credentials,
@@ -67,8 +83,9 @@ pub fn given_token(
 
 /// Reads a file with a token, and says so where others can read it too.
 fn read_file(flag: &str, path: &Path) -> Result<Zeroizing<String>, Failure> {
-    let failed = |error: io::Error| {
-        Failure::Failed(format!("{flag}: cannot read {}: {error}", path.display()))
+    let failed = |error: io::Error| match is_named_as_token(path) {
+        true => Failure::Usage(token_as_file(flag, "or put it into a file")),
+        false => Failure::Failed(format!("{flag}: cannot read {}: {error}", path.display())),
     };
     let file = File::open(path).map_err(failed)?;
     let is_for_all = |of: Metadata| of.is_file() && of.permissions().mode() & OTHERS_READ != 0;
@@ -88,6 +105,21 @@ fn read_file(flag: &str, path: &Path) -> Result<Zeroizing<String>, Failure> {
         }
         read => read.map(|_| text).map_err(failed),
     }
+}
+
+/// Returns whether somebody has written a token where the name of a file belongs.
+pub fn is_named_as_token(path: &Path) -> bool {
+    path.to_str().is_some_and(contains_token)
+}
+
+/// What is said of a token that stands where the name of a file belongs, and what to do.
+pub fn token_as_file(flag: &str, what_else: &str) -> String {
+    let variable = match flag {
+        "--admin-token-file" => ADMIN_TOKEN_VARIABLE,
+        "--follow-token-file" => FOLLOW_TOKEN_VARIABLE,
+        _ => TOKEN_VARIABLE,
+    };
+    format!("{flag}: this is a token, not the name of a file: {variable} takes it, {what_else}")
 }
 
 /// Without what stands there: it may be another secret.

@@ -67,6 +67,7 @@ use std::process::ExitCode;
 
 use clap::{ArgMatches, FromArgMatches};
 use serde_json::Value;
+use service::redact::contains_token;
 
 use crate::arguments::{
     Arguments, BlobCommand, Command, ConfigCommand, DatabaseCommand, LogCommand, OutputFormat,
@@ -94,9 +95,16 @@ fn main() -> ExitCode {
     let matches = matches(&mut command, format);
     let matches = match profile::of_command(&command, &matches) {
         Ok(None) => matches,
-        Ok(Some(profile)) => {
-            let mut command = profile::with_defaults(commands(), &profile);
-            self::matches(&mut command, format)
+        Ok(Some((profile, left_out))) => {
+            if let Some(warning) = left_out {
+                report::warn(&warning, format);
+            }
+            // Without the profile they were right.
+            let command = profile::with_defaults(commands(), &profile);
+            match command.try_get_matches_from(std::env::args_os()) {
+                Ok(matches) => matches,
+                Err(error) => return end(profile.bad_value(&error), format),
+            }
         }
         Err(error) => return end(error.into(), format),
     };
@@ -157,6 +165,12 @@ fn end_usage(error: &clap::Error, format: OutputFormat) -> ! {
     if format == OutputFormat::Json && error.use_stderr() {
         note(Value::Object(report::usage_fields(error)));
         std::process::exit(Exit::Usage as i32);
+    }
+    let text = error.render().to_string();
+    if error.use_stderr() && contains_token(&text) {
+        // Without colours: what is printed is not the text itself.
+        note(text.trim_end());
+        std::process::exit(error.exit_code());
     }
     match error.print() {
         Err(failed) if !error.use_stderr() => {

@@ -7,14 +7,18 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::retry_on_intr;
 use serde_json::{Map, Value};
+use service::redact::without_tokens;
 
 use crate::arguments::OutputFormat;
 use crate::exit::Failure;
 use crate::limits::STDOUT_WAIT_MS;
 
-/// Writes a line to standard error. That nobody can read it, as behind a closed pipe or on a full
-/// device, changes nothing of what the command does: `eprintln!` would end the program there.
+/// Writes a line to standard error, without the tokens that somebody has taken for a name: what
+/// stands there ends in logs and in terminals of others. That nobody can read it, as behind a
+/// closed pipe or on a full device, changes nothing of what the command does: `eprintln!` would end
+/// the program there.
 pub fn note(text: impl fmt::Display) {
+    let text = without_tokens(&text.to_string());
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 

@@ -1,7 +1,8 @@
 //! Profiles: a file of the user gives names to servers, with what it takes to call each.
 //!
 //! A profile stands below flags and variables, and above the defaults. One that is not named is
-//! taken only where no address is given: else its token would go to another server.
+//! taken only where no address is given, and the token of one that is named goes to its address
+//! only: else a token would go to another server.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -12,11 +13,13 @@ use std::path::{Path, PathBuf};
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command};
+use service::redact::contains_token;
 
-use crate::arguments::word_like;
+use crate::arguments::{server_address, word_like};
+use crate::credentials::token_as_file;
 use crate::exit::Failure;
 use crate::limits::PROFILES_FILE_BYTES;
-use crate::settings::PROFILES_VARIABLE;
+use crate::settings::{PROFILES_VARIABLE, TOKEN_VARIABLE};
 
 /// Where the file is in the folder with the user's settings.
 const FILE: &str = "pelton/client.toml";
@@ -103,16 +106,97 @@ impl From<ProfileError> for Failure {
 
 /// Flags with their values, by which the defaults of a command are replaced.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Profile(BTreeMap<&'static str, OsString>);
+pub struct Profile {
+    values: BTreeMap<&'static str, OsString>,
+    /// Where it stands.
+    file: PathBuf,
+    name: String,
+}
 
-/// Returns the profile for a command line, if it is of a command that has profiles.
+impl Profile {
+    /// Leaves the token out where something else is stronger. Returns what is to be said of it.
+    fn leave_token_out(&mut self, given: &Given) -> Option<String> {
+        let has_token = self.values.contains_key("token-file");
+        if !has_token || given.has_token_file {
+            return None;
+        }
+        if given.has_token {
+            // A variable, which is stronger than a profile.
+            self.values.remove("token-file");
+            return None;
+        }
+        let own = self.values.get("address")?.to_string_lossy().into_owned();
+        let other = given
+            .address
+            .as_ref()
+            .filter(|other| !is_same(&own, other))?;
+        self.values.remove("token-file");
+        Some(format!(
+            "the token of the profile `{}` is for {own}, and is not sent to {other}: --token-file \
+             or {TOKEN_VARIABLE} gives one for it",
+            self.name
+        ))
+    }
+
+    /// Returns what is wrong with a value that stands in it, from what is said of the flag.
+    pub fn bad_value(&self, error: &clap::Error) -> Failure {
+        let text = error.render().to_string();
+        let first = text.split("\n\n").next().unwrap_or_default();
+        let first = first.trim().trim_start_matches("error: ");
+        let (file, name) = (self.file.display(), &self.name);
+        Failure::Usage(format!("{file}: profile `{name}`: {first}"))
+    }
+}
+
+/// What flags and variables say that a profile depends on.
+#[derive(Debug, Default)]
+struct Given {
+    address: Option<String>,
+    has_token_file: bool,
+    /// In a variable.
+    has_token: bool,
+}
+
+impl Given {
+    fn of(matches: &ArgMatches) -> Given {
+        let is_given = |id: &str| {
+            let is_known = matches.try_contains_id(id).is_ok();
+            is_known
+                && matches!(
+                    matches.value_source(id),
+                    Some(ValueSource::CommandLine | ValueSource::EnvVariable)
+                )
+        };
+        let address = is_given("address").then(|| {
+            let raw = matches.get_raw("address").into_iter().flatten().next();
+            raw.map(|value| value.to_string_lossy().into_owned())
+        });
+        let token = std::env::var_os(TOKEN_VARIABLE);
+        Given {
+            address: address.flatten(),
+            has_token_file: is_given("token_file"),
+            has_token: token.is_some_and(|value| !value.is_empty()),
+        }
+    }
+}
+
+/// Returns whether two texts are the same address.
+fn is_same(one: &str, other: &str) -> bool {
+    match (server_address(one), server_address(other)) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => one == other,
+    }
+}
+
+/// Returns the profile for a command line, if it is of a command that has profiles, and what is to
+/// be said of it.
 ///
 /// # Errors
 /// If the one that is named is not there, or the file is none.
 pub fn of_command(
     commands: &Command,
     matches: &ArgMatches,
-) -> Result<Option<Profile>, ProfileError> {
+) -> Result<Option<(Profile, Option<String>)>, ProfileError> {
     let (mut command, mut matches) = (commands, matches);
     while let Some((name, below)) = matches.subcommand() {
         let Some(found) = command.find_subcommand(name) else {
@@ -124,14 +208,15 @@ pub fn of_command(
         return Ok(None);
     }
     let named = matches.get_one::<String>("profile");
-    let has_address = matches!(
-        matches.value_source("address"),
-        Some(ValueSource::CommandLine | ValueSource::EnvVariable)
-    );
-    match named {
-        None if has_address => Ok(None),
-        named => read(named.map(String::as_str), file_of_user()),
-    }
+    let given = Given::of(matches);
+    let profile = match named {
+        None if given.address.is_some() => None,
+        named => read(named.map(String::as_str), file_of_user())?,
+    };
+    Ok(profile.map(|mut profile| {
+        let left_out = profile.leave_token_out(&given);
+        (profile, left_out)
+    }))
 }
 
 /// Returns where the file is, and whether somebody has said that it is there.
@@ -212,7 +297,14 @@ fn parse(
         let profile = flags.map(|(flag, value)| flag_of(&flag, value, &place));
         let profile: Result<BTreeMap<_, _>, String> = profile.collect();
         let profile = profile.map_err(|message| bad(format!("profile `{name}`: {message}")))?;
-        profiles.insert(name, Profile(profile));
+        let values = profile;
+        let file = path.to_owned();
+        let profile = Profile {
+            values,
+            file,
+            name: name.clone(),
+        };
+        profiles.insert(name, profile);
     }
     match named {
         None => Ok(profiles.remove(DEFAULT)),
@@ -255,6 +347,9 @@ fn flag_of(
         toml::Value::Boolean(is_wanted) if known == "tls" => is_wanted.to_string().into(),
         // The default database has no name.
         toml::Value::String(text) if known == "database" => text.into(),
+        toml::Value::String(text) if known == "token-file" && contains_token(&text) => {
+            return Err(token_as_file("token-file", "or put it into a file"));
+        }
         toml::Value::String(text) if known != "tls" && !text.is_empty() => match is_file {
             true => place.path(&text),
             false => text.into(),
@@ -286,7 +381,7 @@ fn has_profile(command: &Command) -> bool {
 pub fn with_defaults(command: Command, profile: &Profile) -> Command {
     // What has no variable is no property of a server: the database that a load overwrites.
     let value = |argument: &clap::Arg| match argument.get_env() {
-        Some(_) => profile.0.get(argument.get_long()?).cloned(),
+        Some(_) => profile.values.get(argument.get_long()?).cloned(),
         None => None,
     };
     let command = match has_profile(&command) {
@@ -335,7 +430,7 @@ mod tests {
     }
 
     fn values(profile: &Profile) -> Vec<(&str, &str)> {
-        let values = profile.0.iter();
+        let values = profile.values.iter();
         values
             .map(|(flag, value)| (*flag, value.to_str().expect("a text")))
             .collect()
@@ -368,6 +463,88 @@ mod tests {
         assert_eq!(values(&plain.expect("there is one")), [("database", "")]);
         assert_eq!(parsed("", None).expect("it is right"), None);
         assert_eq!(parsed("[other]", None).expect("it is right"), None);
+    }
+
+    fn token() -> String {
+        format!("pelton_{}", "x_-9".repeat(11))
+    }
+
+    fn given(address: Option<&str>) -> Given {
+        Given {
+            address: address.map(str::to_owned),
+            ..Given::default()
+        }
+    }
+
+    #[test]
+    fn the_token_of_a_profile_goes_to_no_other_address() {
+        let staging = || {
+            let parsed = parsed(TEXT, Some("staging")).expect("it is right");
+            parsed.expect("there is one")
+        };
+        for (address, is_sent) in [
+            (None, true),
+            (Some("staging:1978"), true),
+            (Some("staging:1979"), false),
+            (Some("other:1978"), false),
+            (Some("unix:/staging"), false),
+        ] {
+            let mut profile = staging();
+            let told = profile.leave_token_out(&given(address));
+            assert_eq!(told.is_none(), is_sent, "{told:?}");
+            assert_eq!(profile.values.contains_key("token-file"), is_sent);
+            assert!(profile.values.contains_key("tls-ca"));
+            if let (Some(told), Some(address)) = (told, address) {
+                assert!(told.contains("`staging` is for staging:1978"), "{told}");
+                assert!(told.contains(&format!("not sent to {address}")), "{told}");
+            }
+        }
+        // Where another token is given there is nothing to say.
+        let mut profile = staging();
+        let other = Given {
+            has_token_file: true,
+            ..given(Some("other:1"))
+        };
+        assert_eq!(profile.leave_token_out(&other), None);
+    }
+
+    #[test]
+    fn a_variable_with_a_token_is_stronger_than_the_profile() {
+        for named in [None, Some("staging")] {
+            let parsed = parsed(TEXT, named).expect("it is right");
+            let mut profile = parsed.expect("there is one");
+            let variable = Given {
+                has_token: true,
+                ..Given::default()
+            };
+            assert_eq!(profile.leave_token_out(&variable), None);
+            assert!(!profile.values.contains_key("token-file"));
+        }
+    }
+
+    #[test]
+    fn a_bad_value_is_said_with_the_profile_and_its_file() {
+        let text = "[default]\ntimeout = \"5\"";
+        let profile = parsed(text, None).expect("it is a text");
+        let profile = profile.expect("there is one");
+        let command = with_defaults(arguments::command(), &profile);
+        let error = command.try_get_matches_from(["pelton", "get", "key"]);
+        let failure = profile.bad_value(&error.expect_err("it has no unit"));
+        let told = failure.to_string();
+        let begin = "/home/me/.config/pelton/client.toml: profile `default`: invalid value '5' for";
+        assert!(told.starts_with(begin), "{told}");
+    }
+
+    #[test]
+    fn a_token_in_the_place_of_its_file_is_not_repeated() {
+        let token = token();
+        let message = refused(&format!("[default]\ntoken-file = \"{token}\""), None);
+        assert!(
+            message.contains("this is a token, not the name"),
+            "{message}"
+        );
+        assert!(message.contains("PELTON_TOKEN takes it"), "{message}");
+        assert!(!message.contains(&token), "{message}");
     }
 
     #[test]

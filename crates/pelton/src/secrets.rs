@@ -13,6 +13,7 @@ use service::identities::{TOKEN_PREFIX, Token};
 use store::FolderSecret;
 use zeroize::Zeroizing;
 
+use crate::credentials::is_named_as_token;
 use crate::exit::Failure;
 
 /// Draws a token.
@@ -41,6 +42,12 @@ pub struct TokenFile {
 impl TokenFile {
     /// Makes the file, and room in it, on the device. One that is there stays as it is.
     pub fn create(flag: &'static str, path: &Path) -> Result<TokenFile, Failure> {
+        if is_named_as_token(path) {
+            // The name of a file is seen by all who can list its folder.
+            return Err(Failure::Usage(format!(
+                "{flag}: this is a token, not the name of a file: name a file that is to be made"
+            )));
+        }
         let mut options = OpenOptions::new();
         let made = options.write(true).create_new(true).mode(0o600).open(path);
         let file = TokenFile {

@@ -109,6 +109,7 @@ impl server::Log for ServerLog {
             database = call.database,
             key_bytes = call.key_bytes,
             key_prefix = call.key_prefix,
+            identity = call.caller.name(),
             peer = call.peer.to_string(),
             status = call.code.name(),
             took_us = us(call.took_ns),

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use net::ConnectionId;
 use service::identities::{Identity, IdentityKey, IdentityTable, Proof};
+use service::request_subject::RequestSubject;
+use service::rights::DEFAULT_DATABASE;
 use service::{
     Administration, BlobAccess, CallClock, Caller, Code, DatabaseAccess, MessageParts, Method,
     Permissions, PlainResponse, RequestFlow, ResponseHeaders, ResponseMemory, Responses, SendRoom,
@@ -69,6 +71,8 @@ pub(crate) struct RareResources {
     pub audited: Option<AuditedCall>,
     /// What the caller was told who may not do what the call asks for.
     pub denial: Option<Box<str>>,
+    /// The database that the denied request names.
+    pub denied_database: Option<Box<str>>,
     /// Its request, if that waits for its turn among long work.
     pub request: Option<WaitingRequest>,
     /// What that was, if what it asks for is with the committer, in bytes.
@@ -548,6 +552,24 @@ impl CallClock for CallStep<'_> {
 }
 
 impl CallStep<'_> {
+    /// Notes for the audit trail what a request is about that was denied in this step.
+    #[inline]
+    pub fn note_denied(&mut self, request: &[u8]) {
+        if self.effects.over.is_some_and(audit::is_denial) {
+            self.note_denied_database(request);
+        }
+    }
+
+    #[cold]
+    fn note_denied_database(&mut self, request: &[u8]) {
+        let named = RequestSubject::of(self.method, request).database;
+        let shown = named.map(|name| match name {
+            "" => DEFAULT_DATABASE.into(),
+            name => audit::shortened(name),
+        });
+        self.resources.make_rare().denied_database = shown;
+    }
+
     #[cold]
     fn note_failure(&mut self, status: &Status) {
         if audit::is_denial(status.code()) {

@@ -72,7 +72,8 @@ impl AuditedCall {
     }
 }
 
-fn shortened(text: &str) -> Box<str> {
+/// Returns as much of a text of a caller as stands in a line, without tokens.
+pub(crate) fn shortened(text: &str) -> Box<str> {
     let (mut short, is_cut) = shortened_without_tokens(text, limits::AUDIT_TEXT_CHARACTERS);
     short.extend(is_cut.then_some('…'));
     short.into()

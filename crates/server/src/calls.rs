@@ -8,7 +8,7 @@ mod unsent;
 
 use bytes::Bytes;
 use net::ConnectionId;
-use service::identities::{Identity, IdentityKey, IdentityTable, NEVER_MS};
+use service::identities::{Identity, IdentityKey, IdentityTable, NEVER_MS, Unauthenticated};
 use service::method::CallKind;
 use service::{Call, Code, LoopFigures, Method, PlanReads, Shared, Status};
 use store::DatabaseId;
@@ -52,7 +52,7 @@ struct Running {
     /// Wants to be woken when the topic it subscribed to changes.
     subscribed: bool,
     /// Its caller was revoked, or has expired: it ends with the outcome of its commit.
-    is_orphan: bool,
+    orphaned: Option<Unauthenticated>,
 }
 
 impl Running {
@@ -175,17 +175,22 @@ impl CallTable {
 
     /// Has a call end with the outcome of the commit that it has under way, as its caller is known
     /// no more. Returns false if it has none, and is to be ended now.
-    pub fn end_with_commit(&mut self, id: CallId) -> bool {
+    pub fn end_with_commit(&mut self, id: CallId, why: Unauthenticated) -> bool {
         self.calls.get_mut(id).is_some_and(|running| {
-            running.is_orphan = true;
+            running.orphaned = Some(why);
             running.commits > 0 && running.method.kind() != Some(CallKind::Bidirectional)
         })
     }
 
-    /// Returns whether the caller of a call is known no more.
+    /// Returns why the caller of a call is known no more, if so.
     #[inline]
-    pub fn is_orphan(&self, id: CallId) -> bool {
-        self.calls.get(id).is_some_and(|running| running.is_orphan)
+    pub fn orphaned(&self, id: CallId) -> Option<Unauthenticated> {
+        self.calls.get(id)?.orphaned
+    }
+
+    /// Returns by what the caller of a call was found.
+    pub fn identity(&self, id: CallId) -> Option<IdentityKey> {
+        self.calls.get(id).map(|running| running.proved.key)
     }
 
     /// Returns the running call of a stream.
@@ -229,7 +234,7 @@ impl CallTable {
             commits: 0,
             reads_from: None,
             subscribed: false,
-            is_orphan: false,
+            orphaned: None,
         });
         self.proofs_end_ms = self.proofs_end_ms.min(proved.until_ms);
         // The token by which the stream names its call; 0 is a stream without one.
@@ -330,7 +335,7 @@ impl CallTable {
                 context,
                 rpc,
                 id,
-                CallEnd::of(running.method, code, unsent),
+                CallEnd::of((running.method, running.proved.key), code, unsent),
             );
         }
         if is_unsent && let Some(running) = self.calls.remove(id) {
@@ -365,7 +370,7 @@ impl CallTable {
                     context,
                     rpc,
                     id,
-                    CallEnd::of(running.method, code, None),
+                    CallEnd::of((running.method, running.proved.key), code, None),
                 );
             }
             self.calls.free(id);

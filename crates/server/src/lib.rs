@@ -488,6 +488,7 @@ fn identities(store: &Store, config: &Config) -> Identities {
     let secret = store.secret().copied().unwrap_or(config.secret);
     let key = TokenKey::new(secret.bytes());
     let identities = Identities::new(key, config.anonymous.clone());
+    let identities = identities.with_bindings(config.bindings);
     load_identities(
         &identities,
         store,

@@ -150,7 +150,9 @@ impl Log for Keep {
         } = call;
         let (database, key) = (call.database, call.key_prefix);
         self.say(format!(
-            "{method:?} of {database:?} {key:?} was slow, {took_ns} ns: {code:?}, {suppressed}"
+            "{method:?} of {database:?} {key:?} by {} was slow, {took_ns} ns: {code:?}, \
+             {suppressed}",
+            call.caller.name()
         ));
     }
 

@@ -86,6 +86,20 @@ impl PeerIdentity {
             .then_some(proofs)
     }
 
+    /// Returns what the peer has shown, where that is asked since it proves nobody: its certificate
+    /// by the fingerprint, or its user.
+    pub fn shown(&self) -> Option<&Binding> {
+        let proofs = self.proofs.as_deref()?;
+        let certificate = proofs.certificate.first();
+        certificate.or(proofs.user.as_ref()).map(|shown| &**shown)
+    }
+
+    /// Returns the names of all whom the certificate proves.
+    pub fn names<'a>(&self, table: &'a IdentityTable) -> Vec<&'a str> {
+        let proofs = self.proofs.as_deref();
+        proofs.map_or_else(Vec::new, |proofs| table.names_of(&proofs.certificate))
+    }
+
     /// Returns whose calls those without a token are.
     ///
     /// # Errors

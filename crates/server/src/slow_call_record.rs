@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use net::PeerAddress;
 use service::{Code, Method};
 
+use crate::audit_record::AuditCaller;
 use crate::limits;
 use crate::pace::{PaceEntry, Rate};
 
@@ -54,7 +55,9 @@ pub struct SlowCall<'a> {
     pub key_bytes: Option<usize>,
     /// The first bytes of the key with escapes, if they are wanted.
     pub key_prefix: Option<&'a str>,
-    /// Who called.
+    /// Whose call it was.
+    pub caller: AuditCaller<'a>,
+    /// From where it came.
     pub peer: &'a PeerAddress,
     /// How it ended.
     pub code: Code,

@@ -6,10 +6,12 @@
 //! steps call is out of line, so that they are what they are without it.
 
 use net::PeerAddress;
+use service::identities::{IdentityKey, IdentityTable};
 use service::request_subject::RequestSubject;
 use service::{CallKind, Code, Method};
 use wire::StreamKey;
 
+use crate::audit_record::AuditCaller;
 use crate::limits;
 use crate::rpc_connection::RpcConnection;
 use crate::settings::Log;
@@ -76,15 +78,22 @@ pub(crate) struct SlowCalls {
 pub(crate) struct CallEnd {
     pub method: Method,
     pub code: Code,
+    /// Whose it was.
+    pub identity: IdentityKey,
     /// Its answer waits on this stream.
     pub unsent: Option<StreamKey>,
 }
 
 impl CallEnd {
-    pub fn of(method: Method, code: Code, unsent: Option<StreamKey>) -> CallEnd {
+    pub fn of(
+        (method, identity): (Method, IdentityKey),
+        code: Code,
+        unsent: Option<StreamKey>,
+    ) -> CallEnd {
         CallEnd {
             method,
             code,
+            identity,
             unsent,
         }
     }
@@ -95,6 +104,7 @@ impl CallEnd {
 struct EndedSlowCall {
     method: Method,
     code: Code,
+    identity: IdentityKey,
     call: TrackedCall,
 }
 
@@ -102,6 +112,14 @@ struct EndedSlowCall {
 /// it has streams.
 #[derive(Debug, Default)]
 pub(crate) struct UnsentSlowCalls(Vec<(StreamKey, EndedSlowCall)>);
+
+/// Where lines go, and what they take the names of callers from.
+#[derive(Clone, Copy)]
+pub(crate) struct SlowCallSink<'a> {
+    pub all: &'a SlowCallLog,
+    pub log: &'a dyn Log,
+    pub identities: &'a IdentityTable,
+}
 
 impl SlowCalls {
     pub fn new(rule: SlowCallRule) -> SlowCalls {
@@ -211,7 +229,7 @@ impl SlowCalls {
         &mut self,
         slot: u32,
         end: CallEnd,
-        (all, log): (&SlowCallLog, &dyn Log),
+        to: SlowCallSink<'_>,
         (peer, unsent): (&PeerAddress, &mut UnsentSlowCalls),
         now_ns: u64,
     ) {
@@ -227,10 +245,11 @@ impl SlowCalls {
         let mut ended = EndedSlowCall {
             method: end.method,
             code: end.code,
+            identity: end.identity,
             call: std::mem::take(call),
         };
         match end.unsent {
-            None => log_call(all, log, peer, &ended, now_ns),
+            None => log_call(to, peer, &ended, now_ns),
             Some(stream) => {
                 ended.call.waits_for = WaitCause::Send;
                 unsent.0.push((stream, ended));
@@ -255,7 +274,7 @@ impl UnsentSlowCalls {
     #[cold]
     pub fn settle(
         &mut self,
-        (all, log): (&SlowCallLog, &dyn Log),
+        to: SlowCallSink<'_>,
         (peer, connection): (&PeerAddress, Option<&RpcConnection>),
         now_ns: u64,
     ) {
@@ -264,7 +283,7 @@ impl UnsentSlowCalls {
         };
         for (_, mut ended) in self.0.extract_if(.., is_sent) {
             ended.call.account(now_ns);
-            log_call(all, log, peer, &ended, now_ns);
+            log_call(to, peer, &ended, now_ns);
         }
     }
 }
@@ -272,8 +291,11 @@ impl UnsentSlowCalls {
 /// Logs a call whose answer was handed over, or given up, if it was slow.
 #[cold]
 fn log_call(
-    all: &SlowCallLog,
-    log: &dyn Log,
+    SlowCallSink {
+        all,
+        log,
+        identities,
+    }: SlowCallSink<'_>,
     peer: &PeerAddress,
     ended: &EndedSlowCall,
     now_ns: u64,
@@ -294,6 +316,7 @@ fn log_call(
         key_bytes: call.key_bytes,
         key_prefix: (all.rule.keys == SlowCallKeys::Prefix && call.key_bytes.is_some())
             .then_some(&prefix),
+        caller: AuditCaller::of(identities.get_former(ended.identity)),
         peer,
         code: ended.code,
         took_ns,
@@ -398,7 +421,7 @@ mod tests {
             }
             let expected = match delay_ms {
                 9 => vec![],
-                _ => vec!["EchoUnary of None None was slow, 10000000 ns: Ok, 0"; 2],
+                _ => vec!["EchoUnary of None None by (anonymous) was slow, 10000000 ns: Ok, 0"; 2],
             };
             assert_eq!(slow(&pair), expected);
         }
@@ -452,7 +475,7 @@ mod tests {
             pair.turn();
             let lines = slow(&pair);
             let (name, key) = ("d".repeat(63), "k".repeat(30));
-            let of = format!("Get of Some(\"\\\\n{name}\") Some(\"\\\\n\\\\xff{key}\") was");
+            let of = format!("Get of Some(\"\\\\n{name}\") Some(\"\\\\n\\\\xff{key}\") by");
             assert!(lines.len() == 1 && lines[0].starts_with(&of), "{lines:?}");
         }
     }

@@ -46,18 +46,17 @@ impl UnsentAnswers {
         self.waiting.clear();
     }
 
-    /// Takes out the streams of those whose callers are not in the table any more, or prove nothing
+    /// Takes out those whose callers are not in the table any more, or prove nothing
     /// any more.
     pub fn take_orphans(
         &mut self,
         connection: &RpcConnection,
         identities: &IdentityTable,
         now_ms: u64,
-    ) -> Vec<StreamKey> {
+    ) -> Vec<UnsentAnswer> {
         self.forget_sent(connection);
         let is_orphan = |answer: &mut UnsentAnswer| !answer.proved.is_good(identities, now_ms);
-        let orphans = self.waiting.extract_if(.., is_orphan);
-        orphans.map(|answer| answer.stream).collect()
+        self.waiting.extract_if(.., is_orphan).collect()
     }
 
     /// Returns all.

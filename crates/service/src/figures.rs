@@ -130,6 +130,7 @@ impl From<Unauthenticated> for RefusedFor {
             Unauthenticated::NoToken | Unauthenticated::Unknown | Unauthenticated::Ended => {
                 RefusedFor::TokenWrong
             }
+            Unauthenticated::RightsChanged => RefusedFor::PermissionDenied,
             Unauthenticated::Ambiguous
             | Unauthenticated::BindingExpired
             | Unauthenticated::CertificateExpired

@@ -26,6 +26,12 @@ pub fn without_tokens(text: &str) -> String {
     clean
 }
 
+/// Returns whether what may be a token stands in a text.
+pub fn contains_token(text: &str) -> bool {
+    let mut found = text.match_indices(TOKEN_PREFIX);
+    found.any(|(at, _)| text.get(at..).is_some_and(|rest| token_bytes(rest) > 0))
+}
+
 /// Returns the first `characters` of a text without the tokens in it, and whether there are more.
 /// Tokens go first: of one that reaches beyond the end no part is left.
 pub fn shortened_without_tokens(text: &str, characters: usize) -> (String, bool) {
@@ -117,6 +123,7 @@ mod tests {
                 .collect();
             let characters = random.below(90);
             let clean = without_tokens(&text);
+            assert_eq!(contains_token(&text), clean != text, "{text:?}");
             let (short, _) = shortened_without_tokens(&text, characters);
             assert_eq!(
                 short,

@@ -251,6 +251,12 @@ impl<O> Call<'_, rpc::RotateToken, O> {
         self.request.revoke_own = true;
         self
     }
+
+    /// Revokes what an earlier rotation keeps for a while still; else this one is refused.
+    pub fn revoke_kept(mut self) -> Self {
+        self.request.revoke_kept = true;
+        self
+    }
 }
 
 macro_rules! progress {

@@ -50,6 +50,7 @@ pub use serve::{
     CpuList, Driver, FollowAddress, LogFormat, LogLevel, ServeArguments, SlowCallKeysArgument,
     UnixMode,
 };
+pub use server_address::server_address;
 pub use store::{
     AppendArguments, ConditionArguments, ConnectionArguments, CountArguments, DatabaseArguments,
     DeleteArguments, EchoArguments, GetArguments, IncrementArguments, KeyEncoding, LsArguments,

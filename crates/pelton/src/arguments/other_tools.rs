@@ -208,6 +208,47 @@ pub(super) const COMMANDS: &[(&str, &str, &str)] = &[
         "rm",
         "`pelton database drop NAME` removes a database",
     ),
+    (
+        "role",
+        "create",
+        "`pelton role set NAME --rights RIGHTS` makes a role, or changes one",
+    ),
+    (
+        "role",
+        "update",
+        "`pelton role set NAME --rights RIGHTS` makes a role, or changes one",
+    ),
+    ("role", "delete", "`pelton role drop NAME` removes a role"),
+    ("role", "rm", "`pelton role drop NAME` removes a role"),
+    ("role", "show", "`pelton role list` shows all roles"),
+    (
+        "token",
+        "delete",
+        "`pelton token revoke NAME` takes a token back",
+    ),
+    (
+        "token",
+        "rm",
+        "`pelton token revoke NAME` takes a token back",
+    ),
+    (
+        "token",
+        "drop",
+        "`pelton token revoke NAME` takes a token back",
+    ),
+    ("token", "show", "`pelton token list` shows all tokens"),
+    (
+        "token",
+        "update",
+        "the rights of a token stay as they are: give it a role, which `pelton role set` changes",
+    ),
+    (
+        "token",
+        "set",
+        "the rights of a token stay as they are: give it a role, which `pelton role set` changes",
+    ),
+    ("", "tokens", "`pelton token list` shows all tokens"),
+    ("", "roles", "`pelton role list` shows all roles"),
     ("blob", "rm", "`pelton blob delete NAME` removes a blob"),
     (
         "blob",

@@ -2,6 +2,8 @@
 
 use clap::Args;
 
+use super::credentials::no_token;
+
 /// The variable with the name of a profile.
 pub const PROFILE_VARIABLE: &str = "PELTON_PROFILE";
 
@@ -13,6 +15,6 @@ pub struct ProfileArguments {
     /// [default: `default`, if the file has it and no address is given]
     ///
     /// The file is ~/.config/pelton/client.toml, or the one that PELTON_CLIENT_CONFIG names.
-    #[arg(long, value_name = "NAME", env = PROFILE_VARIABLE)]
+    #[arg(long, value_name = "NAME", value_parser = no_token, env = PROFILE_VARIABLE)]
     pub profile: Option<String>,
 }

@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 use service::rights::Grant;
 
+use super::credentials::no_token;
 use super::store::ConnectionArguments;
 
 /// `pelton role …`
@@ -28,11 +29,17 @@ pub enum RoleCommand {
 #[derive(Args, Debug)]
 pub struct SetRoleArguments {
     /// Its name, as one of a token
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", value_parser = no_token)]
     pub name: String,
 
     /// What it grants, separated by commas: as with `pelton token create`, but no roles
-    #[arg(long, value_name = "RIGHTS", required = true, value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "RIGHTS",
+        required = true,
+        value_delimiter = ',',
+        value_parser = super::token::right
+    )]
     pub rights: Vec<Grant>,
 
     #[command(flatten)]

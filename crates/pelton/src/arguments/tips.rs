@@ -322,6 +322,20 @@ mod tests {
     }
 
     #[test]
+    fn words_for_tokens_and_roles_are_answered_with_ours() {
+        for (line, expected) in [
+            ("pelton role create x", "role set NAME"),
+            ("pelton role delete x", "role drop NAME"),
+            ("pelton token delete x", "token revoke NAME"),
+            ("pelton token update x", "`pelton role set` changes"),
+            ("pelton tokens list", "token list"),
+        ] {
+            let message = refusal(line);
+            assert!(message.contains(expected), "{line}: {message}");
+        }
+    }
+
+    #[test]
     fn words_of_other_tools_are_answered_with_ours() {
         for (line, expected) in [
             ("pelton decr a", "incr KEY -1"),

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use service::identities::{Binding, BindingError};
-use service::rights::Grant;
+use service::rights::{Grant, GrantError};
 
+use super::credentials::no_token;
 use super::store::ConnectionArguments;
 use crate::size::{ParseError, Span};
 
@@ -49,7 +50,7 @@ pub struct NewTokenArguments {
 #[derive(Args, Debug)]
 pub struct CreateTokenArguments {
     /// Its name: 1 to 64 letters, digits, `-`, `_` and `.`, not beginning with `.`
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", value_parser = no_token)]
     pub name: String,
 
     /// What its holder may do, separated by commas: `read`, `write` or `admin`, each of which
@@ -59,7 +60,13 @@ pub struct CreateTokenArguments {
     /// is the one without a name); with `:DATABASE/PREFIX` for its blobs whose names begin so. Or
     /// `service:NAME` for all that a drop-in service does: kvstore, gupload, ydb-ping, brpc-echo,
     /// srpc-benchmark or tkrzw. Or `role:NAME` for what a role grants.
-    #[arg(long, value_name = "RIGHTS", required = true, value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "RIGHTS",
+        required = true,
+        value_delimiter = ',',
+        value_parser = right
+    )]
     pub rights: Vec<Grant>,
 
     /// Let it expire so long from now: 12h, 30d; at most ten years [default: it does not expire]
@@ -88,6 +95,11 @@ pub struct CreateTokenArguments {
 
     #[command(flatten)]
     pub connection: ConnectionArguments,
+}
+
+/// Reads one of the rights that commas separate, with or without blanks behind them.
+pub(super) fn right(text: &str) -> Result<Grant, GrantError> {
+    Grant::new(text.trim_start())
 }
 
 fn certificate(text: &str) -> Result<Binding, String> {
@@ -147,10 +159,15 @@ pub struct RotateTokenArguments {
     pub name: String,
 
     /// How long the token before stays good, so that its holders can change over: 10min, 1h; at
-    /// most 30 days; 0: it is revoked at once, also if it is the one of this command [default: 0,
-    /// or 1h if it is that one]
+    /// most 30 days; 0: it is revoked at once, also if it is the one of this command, and so is
+    /// what an earlier rotation keeps [default: 0, or 1h if it is that one]
     #[arg(long, value_name = "TIME", value_parser = keep)]
     pub keep: Option<Span>,
+
+    /// Revoke at once what an earlier rotation keeps for a while still: a name has two tokens at
+    /// most, so that without this a rotation is refused until then
+    #[arg(long)]
+    pub revoke_kept: bool,
 
     /// Let the name expire so long from now [default: when it would have expired before]
     #[arg(long, value_name = "TIME")]
@@ -165,4 +182,40 @@ pub struct RotateTokenArguments {
 
     #[command(flatten)]
     pub connection: ConnectionArguments,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::{Arguments, Command};
+    use clap::Parser;
+
+    fn created(words: &[&str]) -> Result<CreateTokenArguments, clap::Error> {
+        let line = ["pelton", "token", "create"].iter().chain(words);
+        match Arguments::try_parse_from(line)?.command {
+            Command::Token(TokenCommand::Create(arguments)) => Ok(arguments),
+            other => panic!("a token is created, not {other:?}"),
+        }
+    }
+
+    #[test]
+    fn rights_may_have_blanks_behind_their_commas() {
+        let rights = |text: &str| created(&["ci", "--rights", text]).map(|made| made.rights);
+        let plain = rights("read:red,write:blue/a ,read:x").expect("these are rights");
+        let spaced = rights("read:red, write:blue/a ,  read:x").expect("these are rights");
+        assert_eq!((spaced.len(), &spaced), (3, &plain));
+        // Blobs may have names with blanks.
+        assert_eq!(plain[1].to_string(), "write:blue/a ");
+    }
+
+    #[test]
+    fn a_token_is_no_name_and_no_right() {
+        let token = format!("pelton_{}", "x_-9".repeat(11));
+        let right = format!("read:{token}");
+        for words in [[&*token, "--rights", "read"], ["ci", "--rights", &right]] {
+            let error = created(&words).expect_err("a token");
+            assert_eq!(error.kind(), clap::error::ErrorKind::ValueValidation);
+        }
+        created(&["pelton_ci", "--rights", "read:pelton_x"]).expect("these are none");
+    }
 }

@@ -168,7 +168,8 @@ fn call_failure(address: &str, called: &str, error: &CallError) -> Failure {
         CallError::DeadlineExceeded => Some(Code::DeadlineExceeded),
         _ => None,
     };
-    let error_text = error.to_string();
+    let error_text = tls::without_vain_advice(&error.to_string());
+    let tls_hint = tls::call_hint(error);
     if let (Some(Code::InvalidArgument), Some(wrong)) = (status, wrong_name(&error_text)) {
         return Failure::Usage(wrong);
     }
@@ -201,10 +202,10 @@ fn call_failure(address: &str, called: &str, error: &CallError) -> Failure {
                 "`pelton database list` shows those that are there, `pelton database create NAME` \
                  makes one"
             }
-            _ if tls::call_hint(error).is_empty() && may_be_done(called, error) => {
+            _ if tls_hint.is_empty() && may_be_done(called, error) => {
                 "the server may have done it all the same"
             }
-            _ => tls::call_hint(error),
+            _ => &tls_hint,
         }
         .into(),
         names_nothing: error_text.contains("field name: "),

@@ -1,7 +1,9 @@
 //! A watch that goes on behind what it was last sent when the connection ends.
 //!
 //! It also tries again when the server has gone: that may have been a proxy's connection to it, and
-//! whether the changes since then are still there, the server says.
+//! whether the changes since then are still there, the server says. When its token is not good any
+//! more, it takes the one that is in its file now, if that is another one: tokens are rotated while
+//! a watch runs.
 
 use std::time::{Duration, Instant};
 
@@ -11,9 +13,11 @@ use api::rpc::keyvalue::Watch;
 use client::{CallError, CallOptions, Code, StreamStep};
 use protobuf::DecodeError;
 use service::limits::WATCH_HEARTBEAT_MS;
+use zeroize::Zeroizing;
 
 use super::{Caller, backoff, late_failure, unreadable};
 use crate::arguments::{ConnectionArguments, Point};
+use crate::credentials::{credentials_of, token};
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::report;
@@ -60,6 +64,8 @@ pub(super) struct ResumableWatch<'a> {
     request: WatchRequest<'a>,
     interrupt: &'a Interrupt,
     progress: Progress,
+    /// With which the last connection was made.
+    token: Option<Zeroizing<String>>,
 }
 
 /// How far a watch has come.
@@ -128,6 +134,7 @@ impl<'a> ResumableWatch<'a> {
                 point: from,
                 ..Progress::default()
             },
+            token: None,
         }
     }
 
@@ -137,9 +144,14 @@ impl<'a> ResumableWatch<'a> {
         let mut in_row = 0;
         loop {
             let before = self.progress.responses;
+            let mut until = "until the server is there";
             let failure = match self.attempt(in_row > 0, sink) {
                 Ok(()) => return Ok(()),
                 Err(Ended::Lost(failure)) if self.progress.responses > 0 => failure,
+                Err(Ended::Refused(failure)) if self.has_other_token(&failure) => {
+                    until = "with the token that is in --token-file now";
+                    failure
+                }
                 Err(Ended::Lost(failure) | Ended::Refused(failure) | Ended::Given(failure)) => {
                     return Err(self.with_point(failure));
                 }
@@ -149,13 +161,27 @@ impl<'a> ResumableWatch<'a> {
                 false => in_row + 1,
             };
             if in_row == 1 {
-                let text = format!("{failure}; trying again until the server is there");
+                let text = format!("{failure}; trying again {until}");
                 report::warn(&text, self.connection.output);
             }
             backoff::wait(in_row, self.interrupt);
             sink.check_end()
                 .map_err(|failure| self.with_point(failure))?;
         }
+    }
+
+    /// Returns whether the token with which the watch has run is not good any more, and another
+    /// one is in its file by now.
+    fn has_other_token(&self, failure: &Failure) -> bool {
+        let is_refused = matches!(
+            failure,
+            Failure::Call(call) if call.status == Some(Code::Unauthenticated)
+        );
+        let arguments = &self.connection.credentials;
+        is_refused
+            && self.progress.responses > 0
+            && arguments.token_file.is_some()
+            && token(arguments).is_ok_and(|now| now.is_some() && now != self.token)
     }
 
     /// The same failure, with how to go on.
@@ -177,7 +203,12 @@ impl<'a> ResumableWatch<'a> {
 
     /// Watches on one connection, as far as that brings it.
     fn attempt(&mut self, is_repeated: bool, sink: &mut impl ChangeSink) -> Result<(), Ended> {
-        let caller = Caller::connect(self.connection);
+        let caller = token(&self.connection.credentials).and_then(|token| {
+            self.token = token;
+            let token = self.token.as_ref().map(|token| token.as_str());
+            let credentials = credentials_of(&self.connection.credentials, token)?;
+            Caller::connect_as(self.connection, credentials)
+        });
         let Caller {
             mut channel,
             address,

@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use client::tls::{
     CertificateFault, ClientTls, ClientTlsOptions, ConfigPart, FailureKind, TlsConfigError,
@@ -14,10 +15,17 @@ use super::CONNECT_HINT;
 use crate::arguments::TlsArguments;
 use crate::exit::{CallFailure, Failure};
 
+/// The file with the certificate that this process shows to servers, for what is said when one
+/// refuses it.
+static SHOWN_CERTIFICATE: OnceLock<PathBuf> = OnceLock::new();
+
 /// TLS for connections; `None`: they are plain.
 pub fn client_tls(arguments: &TlsArguments) -> Result<Option<ClientTls>, Failure> {
     if !arguments.is_wanted() {
         return Ok(None);
+    }
+    if let Some(path) = &arguments.tls_cert {
+        SHOWN_CERTIFICATE.get_or_init(|| path.clone());
     }
     let authorities = read("--tls-ca", arguments.tls_ca.as_deref())?;
     let certificate = read("--tls-cert", arguments.tls_cert.as_deref())?;
@@ -62,6 +70,7 @@ pub fn connect_failure(address: &Address, error: &ConnectError) -> Failure {
     let hint = match error {
         ConnectError::Tls { failure, .. } => match failure.kind {
             FailureKind::NotTls | FailureKind::Ended => plain_hint(),
+            FailureKind::RefusedByPeer => alert_hint(&failure.to_string(), shown_certificate()),
             _ => tls_hint(failure).into(),
         },
         ConnectError::TokenWithoutTls { .. } => {
@@ -121,9 +130,6 @@ fn plain_hint() -> String {
 fn tls_hint(failure: &TlsFailure) -> &'static str {
     match failure.kind {
         FailureKind::Certificate => certificate_hint(failure.fault),
-        FailureKind::RefusedByPeer => {
-            "--tls-cert and --tls-key show a certificate to a server that asks for one"
-        }
         _ => "the log of the server may say more",
     }
 }
@@ -159,19 +165,98 @@ fn certificate_hint(fault: Option<CertificateFault>) -> &'static str {
 pub const TLS_HINT: &str = "--tls speaks TLS, --tls-ca names the authority to believe";
 
 /// What to do about a call that failed, if TLS has to do with it.
-pub fn call_hint(error: &CallError) -> &'static str {
+pub fn call_hint(error: &CallError) -> String {
     let (CallError::ConnectionLost { reason } | CallError::NotBegun(NotBegun::Closing { reason })) =
         error
     else {
-        return "";
+        return String::new();
     };
     if reason == client::SERVER_SPEAKS_TLS {
-        TLS_HINT
-    } else if reason.contains("gave up with the alert") {
-        "--tls-cert and --tls-key show a certificate to a server that asks for one"
+        TLS_HINT.into()
+    } else if reason.contains(ALERT) {
+        alert_hint(reason, shown_certificate())
     } else {
-        ""
+        String::new()
     }
+}
+
+/// The message of a call that failed, without the advice to try again where the same handshake
+/// would fail again.
+pub fn without_vain_advice(message: &str) -> String {
+    match message.contains(ALERT) {
+        true => message.replace("; try again", ""),
+        false => message.to_owned(),
+    }
+}
+
+/// What stands in the reason of a connection that the server has given up during the handshake.
+const ALERT: &str = "gave up with the alert";
+
+fn shown_certificate() -> Option<&'static Path> {
+    SHOWN_CERTIFICATE.get().map(PathBuf::as_path)
+}
+
+/// What to do about an alert of the server (RFC 8446 section 6.2), which is about the certificate
+/// in the file that is shown.
+fn alert_hint(reason: &str, shown: Option<&Path>) -> String {
+    let alert = reason.split_once(ALERT).map_or("", |(_, rest)| rest.trim());
+    let alert = alert.split(|one: char| !one.is_alphanumeric()).next();
+    let Some(file) = shown.map(Path::display) else {
+        return "--tls-cert and --tls-key show a certificate to a server that asks for one".into();
+    };
+    match alert.unwrap_or_default() {
+        "UnknownCA" => format!(
+            "the server does not trust the certificate in {file} (--tls-cert): it was signed by \
+             none of the authorities of its --client-ca"
+        ),
+        "CertificateExpired" => format!(
+            "the certificate in {file} (--tls-cert) has run out: get a new one, unless a clock is \
+             wrong (date -u)"
+        ),
+        "CertificateRevoked" => format!("the certificate in {file} (--tls-cert) was revoked"),
+        _ => format!(
+            "the server refuses the certificate in {file} (--tls-cert); its log may say more"
+        ),
+    }
+}
+
+#[cfg(test)]
+#[test]
+fn an_alert_names_the_certificate_that_was_refused() {
+    let file = Some(Path::new("worker.pem"));
+    for (alert, shown, expected) in [
+        (
+            "UnknownCA",
+            file,
+            "does not trust the certificate in worker.pem",
+        ),
+        (
+            "CertificateExpired",
+            file,
+            "the certificate in worker.pem (--tls-cert) has run out",
+        ),
+        (
+            "BadCertificate",
+            file,
+            "refuses the certificate in worker.pem",
+        ),
+        (
+            "CertificateRequired",
+            None,
+            "--tls-cert and --tls-key show a certificate",
+        ),
+    ] {
+        for reason in [
+            format!("the server gave up with the alert {alert}"),
+            format!("(the peer gave up with the alert {alert}); try again"),
+        ] {
+            let hint = alert_hint(&reason, shown);
+            assert!(hint.contains(expected), "{hint}");
+            assert!(!without_vain_advice(&reason).contains("try again"));
+        }
+    }
+    let other = "as many calls as the server allows are open; try again";
+    assert_eq!(without_vain_advice(other), other);
 }
 
 #[cfg(test)]

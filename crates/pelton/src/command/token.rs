@@ -121,6 +121,16 @@ fn show_bound(
     }
     output.end()?;
     note(format_args!("{}: {}", described.name, summary(described)));
+    if described.unprovable {
+        note(format_args!(
+            "warning: nobody can be {} there: {}",
+            described.name,
+            match described.binding.starts_with("uid:") {
+                true => "the server listens on no UNIX socket (--listen unix:PATH)",
+                false => "the server asks for no certificates of clients (--client-ca)",
+            }
+        ));
+    }
     Ok(Exit::Done)
 }
 
@@ -160,12 +170,15 @@ pub fn rotate_token(arguments: &RotateTokenArguments) -> Result<Exit, Failure> {
         )?,
         revoke_own: arguments.keep.is_some(),
         confirm_name: if arguments.last_admin { name } else { "" },
+        revoke_kept: arguments.revoke_kept,
     };
     let place = NewToken::open(&arguments.new)?;
     let called = place.call::<RotateToken>(&arguments.connection, &request);
     let reply = called.map_err(|failure| match refused_as_last(failure) {
         Ok(failure) => failure.with("make another one first, or rotate it with --last-admin"),
-        Err(failure) => failure.or_miss(&format!("nothing rotated: there is no token `{name}`")),
+        Err(failure) => {
+            in_flags(failure).or_miss(&format!("nothing rotated: there is no token `{name}`"))
+        }
     })?;
     let answer = reply.message();
     let described = answer.description.unwrap_or_default();
@@ -387,6 +400,20 @@ fn refused_as_last(failure: Failure) -> Result<Failure, Failure> {
     }
 }
 
+/// The refusal to revoke a token that is kept, with our flag in the place of the API's field.
+fn in_flags(failure: Failure) -> Failure {
+    match failure {
+        Failure::Call(mut failure) if failure.what.contains(REVOKE_KEPT) => {
+            failure.what = failure.what.replace(REVOKE_KEPT, "write --revoke-kept");
+            Failure::Call(failure)
+        }
+        failure => failure,
+    }
+}
+
+/// What stands in the server's refusal to revoke a token that is kept.
+const REVOKE_KEPT: &str = "set field revoke_kept";
+
 /// What stands in the server's refusal to revoke the last administrator's token.
 const LAST_ADMIN: &str = "is the last token with the right admin";
 
@@ -438,6 +465,9 @@ fn fields(token: &TokenDescription<'_>) -> Map<String, Value> {
     if !token.binding.is_empty() {
         fields.insert("binding".into(), token.binding.into());
     }
+    if token.unprovable {
+        fields.insert("unprovable".into(), true.into());
+    }
     fields
 }
 
@@ -476,6 +506,7 @@ fn cells(token: &TokenDescription<'_>) -> [String; COLUMNS.len()] {
         previous,
         match token.binding {
             "" => "-".into(),
+            binding if token.unprovable => format!("{} (not shown here)", shown_right(binding)),
             binding => shown_right(binding).into_owned(),
         },
         shown_rights(token, ","),

@@ -36,7 +36,11 @@ pub(super) fn facts(data: &Path, is_stopped: &impl IsStopped) -> [MachineFact; 3
     let room = room.map(|found| found.f_bavail.saturating_mul(found.f_frsize));
     let segments = wal::limits::SEGMENT_BYTES.saturating_mul(2);
     [
-        file_system(magic, &shown),
+        // The folder around it says nothing of a file in which a server cannot store.
+        match fs::metadata(data) {
+            Ok(found) if !found.is_dir() => no_folder(data),
+            _ => file_system(magic, &shown),
+        },
         // A folder that is there may have its log already.
         free_room(room, if is_there { 0 } else { segments }),
         sync_times(measure_in_time(&folder, is_stopped)),
@@ -50,6 +54,11 @@ fn folder_of(data: &Path) -> (PathBuf, bool) {
     }
     let parent = data.parent().filter(|parent| *parent != Path::new(""));
     (parent.unwrap_or(Path::new(".")).to_owned(), false)
+}
+
+fn no_folder(data: &Path) -> MachineFact {
+    MachineFact::ok("file system", format!("{} is no folder", data.display()))
+        .problem("a server could not store there; --data names another folder")
 }
 
 /// Returns the kind of a file system, by the number that statfs(2) gives it.
@@ -283,6 +292,22 @@ mod tests {
             folder_of(Path::new("data-that-is-not-there")).0,
             Path::new(".")
         );
+    }
+
+    #[test]
+    fn a_file_is_no_data_folder() {
+        let folder = folder("file");
+        let file = folder.join("data");
+        fs::write(&file, "x").expect("it is written");
+        let [file_system, ..] = facts(&file, &|| false);
+        assert_eq!(file_system.judgement, Judgement::Problem);
+        assert!(
+            file_system.value.ends_with("data is no folder"),
+            "{file_system:?}"
+        );
+        let [file_system, ..] = facts(&folder, &|| false);
+        assert_ne!(file_system.judgement, Judgement::Problem);
+        fs::remove_dir_all(&folder).expect("it is there");
     }
 
     #[test]

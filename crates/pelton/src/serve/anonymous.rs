@@ -94,13 +94,12 @@ fn advice(settings: &Settings, address: &ListenAddress) -> String {
     }
 }
 
-/// Returns what the line of a listener says of callers without a token; nothing if they may do
-/// everything, on this machine.
+/// Returns what the line of a listener says of callers without a token.
 pub(super) fn words(listen: &ListenAddress, reach: Reach) -> String {
     match (listen.anonymous(), reach) {
         (Some(anonymous), _) => format!("; without a token: {anonymous}"),
         (None, Reach::Network) => "; without a token: none".to_owned(),
-        (None, _) => String::new(),
+        (None, _) => "; without a token: everything".to_owned(),
     }
 }
 

@@ -6,7 +6,7 @@ use net::Address;
 use service::limits::FOLLOWERS_MAX;
 
 use super::{Settings, SettingsError};
-use crate::arguments::{ClientAuth, KindArgument};
+use crate::arguments::{ClientAuth, KindArgument, SlowCallKeysArgument};
 use crate::durability::Durability;
 use crate::limits::{REPLICAS_ACKED_TIMEOUT_MAX_MS, REPLICAS_ACKED_TIMEOUT_MIN_MS};
 use crate::listen::{ListenAddress, OriginalPorts};
@@ -43,6 +43,19 @@ impl Settings {
             value: "disk".into(),
             allowed: "with durability volatile write memory, or choose another durability".into(),
         })
+    }
+
+    /// Whether what is to be logged of slow calls is of any that are logged.
+    fn check_slow_calls(&self) -> Result<(), SettingsError> {
+        match (self.slow_call, self.slow_call_keys) {
+            // The default: a file that was printed has it in any case.
+            (Some(_), _) | (None, SlowCallKeysArgument::Length) => Ok(()),
+            (None, _) => Err(SettingsError::Contradiction(
+                "slow-call-keys says what is logged of slow calls, and slow-call is not given, so \
+                 that none is logged: write slow-call with a time such as 100ms, or leave both out"
+                    .into(),
+            )),
+        }
     }
 
     /// Whether backups have a folder of their own: the data folder is the server's alone.
@@ -257,6 +270,7 @@ impl Settings {
         self.check_tls()?;
         self.check_kind()?;
         self.check_backup_root()?;
+        self.check_slow_calls()?;
         self.check_init_admin()?;
         self.check_follow()?;
         self.check_replicas_acked()?;

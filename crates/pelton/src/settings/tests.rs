@@ -226,6 +226,7 @@ fn what_no_server_can_run_with_is_refused() {
         ("log-segment = '2GiB'", "write 64KiB to 1GiB"),
         ("connection-window = '4GiB'", "connection-window"),
         ("tcp-send-buffer = 1", "tcp-send-buffer"),
+        ("slow-call-keys = 'prefix'", "slow-call is not given"),
     ] {
         let error = Settings::resolve(&ServeArguments::default(), &file(text)).expect_err(text);
         assert!(error.to_string().contains(expected), "{text}: {error}");

@@ -117,14 +117,18 @@ fn audit_ended(context: &StepContext, rpc: &mut RpcState, running: &Running, cod
     let rare = running.resources.rare();
     let audited = rare.and_then(|rare| rare.audited.as_ref());
     let denial = rare.and_then(|rare| rare.denial.as_deref());
-    let identity = context.identities.get(running.proved.key);
+    // One whose token was revoked meanwhile is named all the same.
+    let identity = context.identities.get_former(running.proved.key);
     let ended = EndedCall {
         method: running.method,
         code,
         may_have_changed: matches!(code, Code::Ok | Code::Unknown) || running.commits > 0,
         key: identity.map(|_| running.proved.key),
         caller: audited.map_or_else(|| AuditCaller::of(identity), AuditedCall::caller),
-        subject: audited.map_or("", AuditedCall::subject),
+        subject: audited
+            .map(AuditedCall::subject)
+            .or(rare.and_then(|rare| rare.denied_database.as_deref()))
+            .unwrap_or(""),
         detail: denial.or(audited.map(AuditedCall::detail)).unwrap_or(""),
     };
     let RpcState { link, denials, .. } = rpc;

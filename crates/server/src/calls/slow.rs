@@ -4,7 +4,8 @@ use super::CallTable;
 use crate::actions::StepContext;
 use crate::call_id::CallId;
 use crate::connection::RpcState;
-use crate::slow_calls::{CallEnd, SlowCalls, WaitCause};
+use crate::slow_call_record::SlowCallLog;
+use crate::slow_calls::{CallEnd, SlowCallSink, SlowCalls, WaitCause};
 
 impl CallTable {
     /// Notes that the request of a call is taken up, if somebody wants to know.
@@ -67,7 +68,7 @@ impl CallTable {
         if let Some(all) = &settings.slow_calls {
             let connection = (!is_gone).then_some(&rpc.connection);
             rpc.unsent_slow.settle(
-                (all, &*settings.log),
+                sink(context, all),
                 (&rpc.link.address, connection),
                 context.clock.read_ns(),
             );
@@ -92,9 +93,17 @@ pub(super) fn slow_end(
         slow.ended(
             id.index,
             end,
-            (all, &*settings.log),
+            sink(context, all),
             (&link.address, unsent_slow),
             context.clock.read_ns(),
         );
+    }
+}
+
+fn sink<'a>(context: &'a StepContext, all: &'a SlowCallLog) -> SlowCallSink<'a> {
+    SlowCallSink {
+        all,
+        log: &*context.settings.log,
+        identities: &context.identities,
     }
 }

@@ -1,7 +1,6 @@
 //! Answers of calls that have ended, and that wait for their peers.
 
 use service::Code;
-use service::identities::Unauthenticated;
 use service::method::Access;
 
 use super::{CallTable, Running};
@@ -32,7 +31,7 @@ impl CallTable {
         }
         let (identities, now_ms) = (&context.identities, context.clock.store_ms());
         if !running.proved.is_good(identities, now_ms) {
-            let status = Unauthenticated::Ended.status();
+            let status = identities.why_ended(running.proved.key).status();
             return rpc.connection.cut_off(running.stream, output, &status);
         }
         self.unsent += usize::from(rpc.unsent_answers.is_empty());
@@ -56,8 +55,9 @@ impl CallTable {
         let (identities, now_ms) = (&context.identities, context.clock.store_ms());
         let (answers, connection) = (&mut rpc.unsent_answers, &mut rpc.connection);
         let orphans = answers.take_orphans(connection, identities, now_ms);
-        for stream in orphans {
-            connection.cut_off(stream, output, &Unauthenticated::Ended.status());
+        for answer in orphans {
+            let why = identities.why_ended(answer.proved.key);
+            connection.cut_off(answer.stream, output, &why.status());
         }
         match answers.proofs_end_ms() {
             Some(end_ms) => self.proofs_end_ms = self.proofs_end_ms.min(end_ms),

@@ -2,7 +2,7 @@
 
 use net::Closed;
 use service::identities::IdentityKey;
-use service::{Method, Status};
+use service::{Code, Method, Status};
 use wire::CloseReason;
 
 use super::LoopState;
@@ -64,19 +64,19 @@ impl LoopState {
         rpc: &mut RpcState,
         method: Method,
         key: Option<IdentityKey>,
-        status: &Status,
+        (code, detail): (Code, &str),
     ) {
         let context = &self.context;
         let identity = key.and_then(|key| context.identities.get(key));
         let caller = AuditCaller::of(identity);
         let ended = EndedCall {
             method,
-            code: status.code(),
+            code,
             may_have_changed: false,
             key: identity.and(key),
             caller,
             subject: "",
-            detail: status.message(),
+            detail,
         };
         let RpcState { link, denials, .. } = rpc;
         let now_ns = context.clock.tick_ns();

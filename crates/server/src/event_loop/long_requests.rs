@@ -64,7 +64,10 @@ impl LoopState {
             rpc,
             &mut io.output,
             (id, by_itself),
-            |call, shared, step| call.message(&bytes, last, shared, step),
+            |call, shared, step| {
+                call.message(&bytes, last, shared, step);
+                step.note_denied(&bytes);
+            },
         );
         if self.context.batch.writes.len() > commits_before {
             self.calls.count_under_way(id, bytes.len());

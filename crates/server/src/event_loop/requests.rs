@@ -1,7 +1,7 @@
 //! Events of a connection: requests that begin, what their callers send, and how calls end.
 
 use net::Io;
-use service::identities::{IdentityKey, Unauthenticated};
+use service::identities::{Binding, Identity, IdentityKey, Unauthenticated, ambiguous, unbound};
 use service::method::{Access, CallKind, Service};
 use service::redact::shortened_without_tokens;
 use service::{
@@ -80,11 +80,16 @@ impl LoopState {
         method: Method,
         found: Result<Proved, Unauthenticated>,
     ) -> Result<AdmittedCaller, RefusedCaller> {
-        let proved = found.map_err(RefusedCaller::without_identity)?;
+        let proved = found.map_err(|why| {
+            let names = link.identity.names(&self.context.identities);
+            RefusedCaller::without_identity(why, &names)
+        })?;
         let key = proved.key;
         let identity = self.context.identities.get(key);
         if let Err(status) = service::check_begin(method, identity, link.peer) {
-            return Err(RefusedCaller::without_right(key, status));
+            let is_anonymous = identity.is_some_and(Identity::is_anonymous);
+            let shown = link.identity.shown().filter(|_| is_anonymous);
+            return Err(RefusedCaller::without_right(key, status, shown));
         }
         let counted = link.counted(key, identity);
         if counted.is_none() {
@@ -109,11 +114,20 @@ impl LoopState {
         (method, refused): (Method, RefusedCaller),
         end: bool,
     ) {
-        let RefusedCaller { status, reason, .. } = refused;
+        let RefusedCaller {
+            status,
+            reason,
+            shown,
+            ..
+        } = refused;
         self.calls.figures().refused(reason);
         self.log_refusal(&rpc.link, method, &status);
         if audit::is_denial(status.code()) {
-            self.audit_refusal(rpc, method, refused.caller, &status);
+            let detail = match shown {
+                Some(shown) => format!("{} ({shown})", status.message()),
+                None => status.message().to_owned(),
+            };
+            self.audit_refusal(rpc, method, refused.caller, (status.code(), &detail));
         }
         let at_ns = match refused.has_wrong_token {
             true => self.refused_at_ns(rpc),
@@ -342,7 +356,10 @@ impl LoopState {
             rpc,
             &mut io.output,
             (id, by_itself),
-            |call, shared, step| call.message(bytes, last, shared, step),
+            |call, shared, step| {
+                call.message(bytes, last, shared, step);
+                step.note_denied(bytes);
+            },
         );
         if again == Again::Message {
             let (input, output) = (io.input.bytes(), &mut io.output);
@@ -416,16 +433,23 @@ struct RefusedCaller {
     has_wrong_token: bool,
     /// Whose call it is.
     caller: Option<IdentityKey>,
+    /// What the connection shows, and is bound to nobody.
+    shown: Option<Binding>,
 }
 
 impl RefusedCaller {
+    /// `names`: whom the certificate of the connection proves.
     #[cold]
-    fn without_identity(why: Unauthenticated) -> RefusedCaller {
+    fn without_identity(why: Unauthenticated, names: &[&str]) -> RefusedCaller {
         RefusedCaller {
-            status: why.status(),
+            status: match why {
+                Unauthenticated::Ambiguous => ambiguous(names),
+                why => why.status(),
+            },
             reason: why.into(),
             has_wrong_token: why.is_wrong_token(),
             caller: None,
+            shown: None,
         }
     }
 
@@ -436,11 +460,21 @@ impl RefusedCaller {
             reason: reason.into(),
             has_wrong_token: false,
             caller: Some(caller),
+            shown: None,
         }
     }
 
+    /// `shown`: by what the peer of the connection could have been known, and was not.
     #[cold]
-    fn without_right(caller: IdentityKey, status: Status) -> RefusedCaller {
+    fn without_right(
+        caller: IdentityKey,
+        status: Status,
+        shown: Option<&Binding>,
+    ) -> RefusedCaller {
+        let status = match (status.code(), shown) {
+            (Code::Unauthenticated, Some(shown)) => unbound(shown),
+            _ => status,
+        };
         let reason = match status.code() {
             Code::Unauthenticated => RefusedFor::TokenMissing,
             _ => RefusedFor::PermissionDenied,
@@ -450,6 +484,7 @@ impl RefusedCaller {
             reason,
             has_wrong_token: false,
             caller: Some(caller),
+            shown: shown.cloned(),
         }
     }
 }

@@ -136,8 +136,8 @@ impl LoopState {
             call.committed(outcome, shared, step)
         });
         // It goes on, as one that decides anew: nobody is there any more for whom it could.
-        if self.calls.is_orphan(id) {
-            self.end_orphan(rpc, io, id);
+        if let Some(why) = self.calls.orphaned(id) {
+            self.end_unauthenticated(rpc, io, id, why);
         }
     }
 
@@ -203,7 +203,11 @@ impl LoopState {
 
     /// The caller was revoked, or has expired.
     pub(super) fn end_orphan(&mut self, rpc: &mut RpcState, io: &mut Io, id: CallId) {
-        self.end_unauthenticated(rpc, io, id, Unauthenticated::Ended);
+        let key = self.calls.identity(id);
+        let why = key.map_or(Unauthenticated::Ended, |key| {
+            self.context.identities.why_ended(key)
+        });
+        self.end_unauthenticated(rpc, io, id, why);
     }
 
     /// Nobody knows any more whose a call is. What is with the committer is done in any case, and a
@@ -216,7 +220,7 @@ impl LoopState {
         id: CallId,
         why: Unauthenticated,
     ) {
-        if !self.calls.end_with_commit(id) {
+        if !self.calls.end_with_commit(id, why) {
             if let Some(stream) = self.calls.stream(id) {
                 rpc.connection.drop_unsent(stream);
             }

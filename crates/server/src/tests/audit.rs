@@ -1,5 +1,8 @@
 //! The lines of the audit trail: one for each call that administrates, and some for denials.
 
+use std::sync::Arc;
+
+use net::tls::{Agreed, PeerCertificate};
 use service::Method;
 use service::identities::{Identity, IdentityRecord, IssuedToken, NEVER_MS, TOKEN_BYTES, Token};
 use service::rights::{Grant, Rights};
@@ -258,7 +261,8 @@ fn denials_have_lines_with_who_and_why() {
                    not good for it";
         assert_eq!(put, denied("Put", "n1", why));
         let why = "the call needs the right `read:default`: the token of \"n1\" is not good for it";
-        assert_eq!(get, denied("Get", "n1", why));
+        let on_default = |line: String| line.replace("||", "|default|");
+        assert_eq!(get, on_default(denied("Get", "n1", why)));
         let why = "the call needs the right `admin:b`: the token of \"n2\" is not good for it";
         assert_eq!(
             dropped,
@@ -347,20 +351,73 @@ fn lists_and_refusals_hide_no_change() {
     }
 }
 
-/// A stream whose token is revoked ends as denied.
+/// A stream whose token is revoked, or may do less than before, ends as denied, and its line says
+/// whose it was.
 #[test]
 fn the_end_of_a_call_whose_token_was_revoked_has_a_line() {
-    let mut pair = open(&["read"]);
-    let watch = begin(&mut pair, Method::HealthWatch, Some(1), b"");
-    pair.turn();
-    let identities = &pair.worker.shared().identities;
-    identities.replace(Vec::new(), 0).expect("none is sound");
-    pair.turn();
-    let ended = lines(&pair);
-    assert_eq!(ended.len(), 1, "{ended:?}");
-    assert!(
-        ended[0].ends_with("|(unknown)|UNAUTHENTICATED"),
-        "{ended:?}"
-    );
-    pair.client.forget(watch);
+    for (right, why) in [(None, "was revoked"), (Some("read:a"), "were changed")] {
+        let mut pair = open(&["read"]);
+        let watch = begin(&mut pair, Method::HealthWatch, Some(1), b"");
+        pair.turn();
+        let identities = &pair.worker.shared().identities;
+        let issued = IssuedToken {
+            hash: identities.key().hash(&Token::new([1; TOKEN_BYTES])),
+            expires_ms: NEVER_MS,
+        };
+        let less = |right| Identity::new("n1", rights(right), NEVER_MS, vec![issued]);
+        let left = right.map(|right| less(right).expect("sound"));
+        let replaced = identities.replace(left.into_iter().collect(), 0);
+        replaced.expect("at most one");
+        pair.turn();
+        let ended = lines(&pair);
+        assert_eq!(ended.len(), 1, "{ended:?}");
+        assert!(ended[0].contains(why), "{ended:?}");
+        assert!(ended[0].ends_with("|n1|UNAUTHENTICATED"), "{ended:?}");
+        pair.client.forget(watch);
+    }
+}
+
+/// Whoever shows a certificate, or is known as a user, learns that this is bound to no name; its
+/// line says which one it is.
+#[test]
+fn who_shows_what_is_bound_to_nobody_is_told_so() {
+    let certificate = PeerCertificate {
+        fingerprint: [7; 32],
+        not_after_s: u64::MAX,
+        names: Vec::new(),
+        trust: None,
+    };
+    let fingerprint = format!("(sha256:{})|", "07".repeat(32));
+    for (certificate, user, why, shown) in [
+        (
+            Some(certificate),
+            None,
+            "the certificate of this connection was seen",
+            &*fingerprint,
+        ),
+        (
+            None,
+            Some(1000),
+            "user 1000, whose process calls",
+            "(uid:1000)|",
+        ),
+        (None, None, "`authorization: Bearer pelton_…`", "|"),
+    ] {
+        let agreed = certificate.map(|certificate| Agreed {
+            application: Some(b"h2".to_vec()),
+            resumed: false,
+            certificate: Some(Arc::new(certificate)),
+        });
+        let mut pair = Pair::of_peer(Rights::default(), agreed, user);
+        for token in [None, Some(9)] {
+            assert_eq!(
+                call(&mut pair, Method::Get, token, b""),
+                Code::Unauthenticated
+            );
+            let [line] = <[String; 1]>::try_from(lines(&pair)).expect("one line");
+            assert_eq!(line.contains(why), token.is_none(), "{line}");
+            let is_shown = line.contains(&format!("{shown}(anonymous)"));
+            assert_eq!(is_shown, token.is_none(), "{line}");
+        }
+    }
 }

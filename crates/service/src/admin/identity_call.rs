@@ -71,7 +71,7 @@ impl IdentityCall {
         if self.wanted.is_list() {
             self.waits = !actions.can_send();
             if !self.waits {
-                self.wanted.list(stored, now_ms, actions);
+                self.wanted.list(stored, shared, now_ms, actions);
             }
             return Ok(());
         }
@@ -101,12 +101,13 @@ impl IdentityCall {
     pub(super) fn committed(
         &mut self,
         outcome: &CommitOutcome<'_>,
+        shared: &Shared,
         actions: &mut (impl DatabaseAccess + Responses + CallClock),
     ) -> Result<(), Status> {
         match (committed(outcome, self.tries)?, &self.wanted) {
             (Committed::Again, _) => actions.read_long(DatabaseId::IDENTITIES),
             (Committed::Done, IdentityRequest::Token(request)) => {
-                tokens::respond(request, &self.made, actions);
+                tokens::respond(request, &self.made, shared, actions);
             }
             (Committed::Done, IdentityRequest::Role(_)) => roles::respond(&self.made, actions),
         }
@@ -122,9 +123,15 @@ impl IdentityRequest {
         )
     }
 
-    fn list(&self, stored: &StoredIdentities, now_ms: u64, actions: &mut impl Responses) {
+    fn list(
+        &self,
+        stored: &StoredIdentities,
+        shared: &Shared,
+        now_ms: u64,
+        actions: &mut impl Responses,
+    ) {
         match self {
-            IdentityRequest::Token(_) => tokens::list(stored, now_ms, actions),
+            IdentityRequest::Token(_) => tokens::list(stored, shared, now_ms, actions),
             IdentityRequest::Role(_) => roles::list(stored, actions),
         }
     }

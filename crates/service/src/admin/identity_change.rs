@@ -68,12 +68,12 @@ pub(super) fn check_caller(
     let Some(proof) = actions.proof() else {
         return Ok(());
     };
-    let may_go_on = stored.find(identity.name()).is_some_and(|record| {
-        record.identity.is_good(proof, now_ms) && record.identity.is_admin(now_ms)
-    });
-    match may_go_on {
-        true => Ok(()),
-        false => Err(Unauthenticated::Ended.status()),
+    let record = stored.find(identity.name());
+    let identity = record.map(|record| &*record.identity);
+    match identity.filter(|identity| identity.is_good(proof, now_ms)) {
+        Some(identity) if identity.is_admin(now_ms) => Ok(()),
+        Some(_) => Err(Unauthenticated::RightsChanged.status()),
+        None => Err(Unauthenticated::Ended.status()),
     }
 }
 

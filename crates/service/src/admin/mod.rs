@@ -166,7 +166,7 @@ where
     /// The catalogue was changed, or the change was refused.
     fn committed(&mut self, outcome: &CommitOutcome<'_>, shared: &Shared, actions: &mut A) {
         if let Some(call) = &mut self.identity_call {
-            if let Err(status) = call.committed(outcome, actions) {
+            if let Err(status) = call.committed(outcome, shared, actions) {
                 actions.finish(status);
             }
             return;

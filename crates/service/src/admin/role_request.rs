@@ -1,7 +1,7 @@
 //! What callers ask for who change roles, checked as far as that needs no look at those that are.
 
 use super::invalid;
-use super::token_request::{audited_rights, read_rights};
+use super::token_request::{audited_rights, check_no_token, read_rights};
 use crate::actions::Administration;
 use crate::method::Method;
 use crate::rights::{Rights, is_identity_name};
@@ -46,6 +46,7 @@ impl RoleRequest {
 }
 
 fn set(method: Method, request: &SetRoleRequest<'_>) -> Result<RoleRequest, Status> {
+    check_no_token(request.name)?;
     if !is_identity_name(request.name) {
         return Err(Status::invalid_argument(format!(
             "field name is {}; a role's name is one that a token may have",

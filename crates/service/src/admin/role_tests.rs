@@ -274,7 +274,11 @@ fn no_change_is_made_by_who_has_expired_or_whose_role_has_become_smaller() {
                 Method::AdminCreateToken,
             ] {
                 let refusal = may(&server, method);
-                refused(refusal, Code::Unauthenticated, &["was revoked"]);
+                let why = match expires {
+                    true => "was revoked or has expired",
+                    false => "were changed",
+                };
+                refused(refusal, Code::Unauthenticated, &[why]);
             }
             server.revoke("thief", "").expect("it is there");
             drop_role(&server, "ghosts").expect("nobody has it");

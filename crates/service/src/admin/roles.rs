@@ -69,7 +69,7 @@ fn check_set(
     shared: &Shared,
     now_ms: u64,
 ) -> Result<(), Status> {
-    let before_ms = administrated_until_ms(stored.records.iter(), now_ms);
+    let before_ms = administrated_until_ms(stored.records.iter(), shared, now_ms);
     if stored.find_role(&role.name).is_none() && stored.roles.len() >= ROLES_MAX {
         return Err(Status::resource_exhausted(format!(
             "there are {ROLES_MAX} roles, and there can be no more: drop one first"
@@ -78,7 +78,7 @@ fn check_set(
     let mut after = stored.clone();
     after.set_role(role);
     check_bytes(after.text_bytes())?;
-    let after_ms = administrated_until_ms(after.records.iter(), now_ms);
+    let after_ms = administrated_until_ms(after.records.iter(), shared, now_ms);
     match loses_admin(before_ms, after_ms, shared) {
         true => Err(Status::new(
             Code::FailedPrecondition,

@@ -9,9 +9,29 @@ pub(super) struct Keep {
     pub(super) for_ms: u64,
     /// Also the one by which the caller has called is not kept any longer than that.
     pub(super) revoke_own: bool,
+    /// What an earlier rotation keeps ends now.
+    pub(super) revoke_kept: bool,
 }
 
 impl Keep {
+    /// Returns until when a token was promised to be good that this rotation would revoke, in
+    /// milliseconds since 1970; `None`: there is none, or it is to be revoked.
+    pub(super) fn broken_promise_ms(
+        self,
+        before: &Identity,
+        own: Option<&Proof>,
+        now_ms: u64,
+    ) -> Option<u64> {
+        let [_, kept] = before.tokens() else {
+            return None;
+        };
+        let ends_ms = kept.expires_ms.min(before.expires_ms());
+        let is_own = own == Some(&Proof::Token(kept.hash));
+        // Whoever wants even the own one revoked at once wants nothing kept.
+        let is_wanted = self.revoke_kept || self.revoke_own && self.for_ms == 0;
+        (ends_ms > now_ms && !is_own && !is_wanted).then_some(ends_ms)
+    }
+
     /// Returns the token of an identity that stays good, if `own` has proved who calls.
     pub(super) fn token(
         self,

@@ -12,6 +12,7 @@ use crate::limits::{
     TOKEN_RIGHTS_BYTES_MAX,
 };
 use crate::method::Method;
+use crate::redact::contains_token;
 use crate::rights::{Grant, Rights, is_identity_name, shown_right};
 use crate::status::{Code, Status, quoted};
 use api::admin::{CreateTokenRequest, ListTokensRequest, RevokeTokenRequest, RotateTokenRequest};
@@ -178,6 +179,7 @@ fn rotate(request: &RotateTokenRequest<'_>, shared: &Shared) -> Result<TokenRequ
         keep: Keep {
             for_ms: request.keep_for_ms,
             revoke_own: request.revoke_own,
+            revoke_kept: request.revoke_kept,
         },
         expires_after_ms: request.expires_after_ms,
         is_confirmed: is_confirmed(request.name, request.confirm_name)?,
@@ -203,7 +205,19 @@ fn draw(shared: &Shared) -> Result<Token, Status> {
     token.ok_or_else(|| Status::internal("the operating system gives no random bytes"))
 }
 
+/// Refuses a token as the name of a token or of a role.
+pub(super) fn check_no_token(name: &str) -> Result<(), Status> {
+    match contains_token(name) {
+        true => Err(Status::invalid_argument(
+            "field name is a token, and names are shown in lists and logs: choose another name, \
+             and rotate the token if others may have seen it",
+        )),
+        false => Ok(()),
+    }
+}
+
 fn check_name(name: &str) -> Result<(), Status> {
+    check_no_token(name)?;
     if is_identity_name(name) {
         return Ok(());
     }

@@ -7,7 +7,9 @@ use store::{DatabaseId, ReadView};
 
 use crate::call::Shared;
 use crate::fake::{Fake, Sent, draw_token, shared};
-use crate::identities::{Identities, Identity, Proof, TokenKey, Unauthenticated};
+use crate::identities::{
+    Binding, Identities, Identity, Proof, TokenKey, Unauthenticated, UsableBindings,
+};
 use crate::limits::{
     BINDING_BYTES_MAX, GRANTS_MAX, IDENTITIES_MAX, TOKEN_CHANGE_TRIES, TOKEN_EXPIRY_MS_MAX,
     TOKEN_KEEP_MS_MAX, TOKEN_KEEP_OWN_MS, TOKEN_RIGHTS_BYTES_MAX,
@@ -292,9 +294,22 @@ fn a_rotated_token_is_kept_as_long_as_was_said() {
         (1, START_MS + 500)
     );
     assert_eq!(listed[0].expires_at_ms, START_MS + 10_000);
-    // Of three the oldest goes at once.
+    // Of three the oldest would go at once, and was to be good for another while.
     server.now_ms += 100;
-    let third = server.rotate("ci", 500, 0).expect("it is there");
+    for keep_for_ms in [500, 0] {
+        let again = server.rotate("ci", keep_for_ms, 0);
+        let words = &["\"ci\"", "for another 1 s", "revoke_kept"];
+        refused(again, Code::FailedPrecondition, words);
+        assert_eq!(server.who(&first).as_deref(), Ok("ci"));
+        assert_eq!(server.who(&second).as_deref(), Ok("ci"));
+    }
+    let third = server.rotate_as(&RotateTokenRequest {
+        name: "ci",
+        keep_for_ms: 500,
+        revoke_kept: true,
+        ..RotateTokenRequest::default()
+    });
+    let third = third.expect("it is there");
     assert_eq!(server.who(&first), Err(Unauthenticated::Unknown));
     assert_eq!(server.who(&second).as_deref(), Ok("ci"));
     server.now_ms += 500;
@@ -329,7 +344,17 @@ fn the_callers_own_token_stays_good_for_an_hour_unless_told_otherwise() {
         server.create("other", &["admin"], 0).expect("a free name");
         let other = server.rotate("other", 0, 0).expect("it is there");
         server.own = Some(other.clone());
-        let third = server.rotate("ci", 0, 0).expect("it is there");
+        refused(
+            server.rotate("ci", 0, 0),
+            Code::FailedPrecondition,
+            &["kept for another 60 min"],
+        );
+        let third = server.rotate_as(&RotateTokenRequest {
+            name: "ci",
+            revoke_kept: true,
+            ..RotateTokenRequest::default()
+        });
+        let third = third.expect("it is there");
         for gone in [&own, &second] {
             assert_eq!(server.who(gone), Err(Unauthenticated::Unknown));
         }
@@ -866,4 +891,78 @@ fn somebody_who_is_bound_can_be_the_last_administrator() {
         refused(last, Code::FailedPrecondition, &["the last token"]);
         server.revoke("admin", "admin").expect("it was confirmed");
     }
+}
+
+/// What nobody can show where the server listens lets nobody in, as a start knows it too.
+#[test]
+fn somebody_whose_binding_cannot_be_shown_is_no_administrator() {
+    let everything = UsableBindings::ALL;
+    for (bindings, usable, useless) in [
+        (
+            UsableBindings {
+                users: false,
+                ..everything
+            },
+            "san:dns:w.example",
+            "uid:0",
+        ),
+        (
+            UsableBindings {
+                certificates: false,
+                ..everything
+            },
+            "uid:0",
+            "san:dns:w.example",
+        ),
+    ] {
+        let mut server = Server::new(Rights::default());
+        server.shared.identities =
+            Identities::new(TokenKey::new(&[1; 32]), vec![Rights::default()])
+                .with_bindings(bindings);
+        for _ in 0..2 {
+            server.create("admin", &["admin"], 0).expect("it is made");
+            assert!(bind_admin(&server, "useless", useless));
+            let noun = useless.parse::<Binding>().expect("a binding").noun();
+            let noun = format!("show the {noun} of \"useless\"");
+            let last = server.revoke("admin", "");
+            refused(last, Code::FailedPrecondition, &["the last token", &noun]);
+            let expiry = server.rotate("admin", 0, 1_000);
+            refused(expiry, Code::FailedPrecondition, &["that does not expire"]);
+            // It takes nothing away, and is no replacement of anybody.
+            server.revoke("useless", "").expect("it is none");
+            assert!(!bind_admin(&server, "usable", usable));
+            server.revoke("admin", "").expect("there is another one");
+            server.revoke("usable", "usable").expect("it was confirmed");
+        }
+    }
+}
+
+/// Binds an administrator, and returns whether nobody can show that.
+fn bind_admin(server: &Server, name: &str, binding: &str) -> bool {
+    let mut request = Vec::new();
+    let wanted = CreateTokenRequest {
+        name,
+        rights: (&["admin"][..]).into(),
+        expires_after_ms: 0,
+        binding,
+    };
+    wanted.encode(&mut request);
+    let answer = server.call(Method::AdminCreateToken, &request);
+    let answer = answer.expect("it can be bound");
+    let answer = CreateTokenResponse::decode(&answer).expect("it is a message");
+    answer.description.expect("it is described").unprovable
+}
+
+#[test]
+fn a_token_is_no_name_and_no_part_of_a_right() {
+    let server = Server::new(Rights::everything());
+    let token = server.create("ci", &["read"], 0).expect("it can be made");
+    let named = server.create(&token, &["read"], 0);
+    let right = server.create("other", &[&format!("read:{token}")], 0);
+    for refusal in [named, right] {
+        let status = refusal.clone().expect_err("it is a token");
+        assert!(!status.message().contains(&token), "{status:?}");
+        refused(refusal, Code::InvalidArgument, &["token"]);
+    }
+    assert_eq!(server.list().len(), 1);
 }

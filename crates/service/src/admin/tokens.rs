@@ -139,6 +139,9 @@ fn rotated(
             quoted(name)
         )));
     }
+    if let Some(until_ms) = keep.broken_promise_ms(before, own, now_ms) {
+        return Err(keeps_another(name, until_ms - now_ms));
+    }
     let mut tokens = vec![IssuedToken {
         hash: shared.identities.key().hash(token),
         expires_ms: NEVER_MS,
@@ -181,10 +184,16 @@ fn check_admin(
 ) -> Result<(), Status> {
     let records = stored.records.iter();
     let others = (records.clone()).filter(|record| record.identity.name() != name);
-    let before_ms = administrated_until_ms(records, now_ms);
-    let after_ms = administrated_until_ms(others.chain(made), now_ms);
+    let before_ms = administrated_until_ms(records, shared, now_ms);
+    let after_ms = administrated_until_ms(others.chain(made), shared, now_ms);
     match loses_admin(before_ms, after_ms, shared) {
-        true => Err(last_admin(name, before_ms, after_ms)),
+        true => {
+            let is_useless = |record: &&IdentityRecord| {
+                record.identity.is_admin(now_ms) && !shared.identities.is_provable(&record.identity)
+            };
+            let unprovable = stored.records.iter().find(is_useless);
+            Err(last_admin((name, unprovable), before_ms, after_ms))
+        }
         false => Ok(()),
     }
 }
@@ -211,6 +220,30 @@ fn check_unbound(binding: &Binding, stored: &StoredIdentities) -> Result<(), Sta
     }
 }
 
+/// A time as people say it, rounded up.
+fn shown_time(ms: u64) -> String {
+    match ms.div_ceil(1_000) {
+        seconds @ ..120 => format!("{seconds} s"),
+        seconds @ ..7_200 => format!("{} min", seconds.div_ceil(60)),
+        seconds => format!("{} h", seconds.div_ceil(3_600)),
+    }
+}
+
+/// The refusal of a rotation that would revoke what another one keeps.
+#[cold]
+fn keeps_another(name: &str, left_ms: u64) -> Status {
+    Status::new(
+        Code::FailedPrecondition,
+        format!(
+            "the token {} was rotated before, and the one before that is kept for another {}: \
+             there can be two at a time, and this rotation would revoke it. Wait until then, or \
+             set field revoke_kept",
+            quoted(name),
+            shown_time(left_ms)
+        ),
+    )
+}
+
 #[cold]
 fn has_no_token(name: &str, binding: &Binding) -> Status {
     let bound: String = binding
@@ -234,6 +267,7 @@ fn has_no_token(name: &str, binding: &Binding) -> Status {
 pub(super) fn respond(
     request: &TokenRequest,
     made: &Made,
+    shared: &Shared,
     actions: &mut (impl Responses + CallClock),
 ) {
     let now_ms = actions.now_ms();
@@ -252,7 +286,7 @@ pub(super) fn respond(
     let words = Words::of(made);
     let rights = words.rights();
     let token = Secret::new(token.as_ref().map_or("", |text| text.as_str()));
-    let description = Some(describe(made, (&words, &rights), now_ms));
+    let description = Some(describe(made, (&words, &rights), shared, now_ms));
     actions.respond(|out| match is_new {
         true => CreateTokenResponse { token, description }.encode(out),
         false => RotateTokenResponse { token, description }.encode(out),
@@ -260,12 +294,17 @@ pub(super) fn respond(
 }
 
 /// Responds with all identities.
-pub(super) fn list(stored: &StoredIdentities, now_ms: u64, actions: &mut impl Responses) {
+pub(super) fn list(
+    stored: &StoredIdentities,
+    shared: &Shared,
+    now_ms: u64,
+    actions: &mut impl Responses,
+) {
     actions.respond(|out| {
         for record in &stored.records {
             let words = Words::of(record);
             let rights = words.rights();
-            let description = describe(record, (&words, &rights), now_ms);
+            let description = describe(record, (&words, &rights), shared, now_ms);
             let number = ListTokensResponse::NUMBERS.tokens;
             writer::message(out, number, |out| description.encode(out));
         }
@@ -299,6 +338,7 @@ impl Words {
 fn describe<'a>(
     record: &'a IdentityRecord,
     (words, rights): (&'a Words, &'a [&'a str]),
+    shared: &Shared,
     now_ms: u64,
 ) -> TokenDescription<'a> {
     let identity = &record.identity;
@@ -315,5 +355,6 @@ fn describe<'a>(
         expired: !identity.is_usable(now_ms),
         previous_expires_at_ms: previous.map_or(0, |token| token.expires_ms),
         binding: &words.binding,
+        unprovable: !shared.identities.is_provable(identity),
     }
 }

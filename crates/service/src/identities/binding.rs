@@ -206,7 +206,7 @@ impl FromStr for Binding {
             Binding::of_uri(uri)
         } else if let Some(address) = text.strip_prefix(EMAIL) {
             Binding::of_email(address)
-        } else if let Some(digits) = text.strip_prefix(FINGERPRINT) {
+        } else if let Some(digits) = fingerprint_digits(text) {
             let bytes = fingerprint(digits).ok_or(BindingError::BadFingerprint)?;
             Ok(Binding::Fingerprint(bytes))
         } else if let Some(number) = text.strip_prefix(USER) {
@@ -216,6 +216,15 @@ impl FromStr for Binding {
         } else {
             Err(BindingError::UnknownKind(shortened(text)))
         }
+    }
+}
+
+/// Returns the digits of `sha256:…`, and of what `openssl x509 -fingerprint -sha256` prints.
+fn fingerprint_digits(text: &str) -> Option<&str> {
+    const PRINTED: &str = "sha256 Fingerprint=";
+    match text.split_at_checked(PRINTED.len()) {
+        Some((begin, digits)) if begin.eq_ignore_ascii_case(PRINTED) => Some(digits.trim_end()),
+        _ => text.strip_prefix(FINGERPRINT),
     }
 }
 
@@ -262,6 +271,14 @@ mod tests {
                 &format!("sha256:{}", colons.join(":")),
                 &format!("sha256:{hex}"),
             ),
+            (
+                &format!("sha256 Fingerprint={}", colons.join(":")),
+                &format!("sha256:{hex}"),
+            ),
+            (
+                &format!("SHA256 Fingerprint={}\n", colons.join(":")),
+                &format!("sha256:{hex}"),
+            ),
             ("uid:0", "uid:0"),
             ("uid:1000", "uid:1000"),
         ] {
@@ -301,6 +318,8 @@ mod tests {
             ("san:email:a@b@c", "is no e-mail address"),
             ("sha256:", "64 hexadecimal digits"),
             (&odd_colons, "64 hexadecimal digits"),
+            ("sha256 Fingerprint=", "64 hexadecimal digits"),
+            ("sha1 Fingerprint=80:9B", "is none of"),
             (
                 &format!("sha256:{}", "+1".repeat(32)),
                 "64 hexadecimal digits",

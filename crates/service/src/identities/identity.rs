@@ -244,6 +244,11 @@ impl Identity {
 
     /// Returns whether this is who the other one was, and may do all that it might.
     pub(super) fn goes_on_for(&self, other: &Identity) -> bool {
-        ptr::eq(self, other) || (self.name == other.name && self.rights.include(&other.rights))
+        ptr::eq(self, other) || (self.has_name_of(other) && self.rights.include(&other.rights))
+    }
+
+    /// Returns whether this is who the other one was, whatever it may do.
+    pub(super) fn has_name_of(&self, other: &Identity) -> bool {
+        self.name == other.name
     }
 }

@@ -38,7 +38,7 @@ pub use identity::{
 pub use record::IdentityRecord;
 pub use table::{IdentityKey, IdentityTable};
 pub use token::{TOKEN_BYTES, Token, TokenHash, TokenKey, is_same_secret};
-pub use unauthenticated::Unauthenticated;
+pub use unauthenticated::{Unauthenticated, ambiguous, unbound};
 
 use stored::IdentitySnapshot;
 
@@ -51,6 +51,8 @@ pub type LoopWaker = dyn Fn() + Send + Sync;
 /// The identities of a server, which its loops share.
 pub struct Identities {
     key: TokenKey,
+    /// Which bindings can be proved where the server listens.
+    bindings: UsableBindings,
     /// That of the present table. Loops compare it with theirs, and look no further.
     version: AtomicU64,
     present: Mutex<Present>,
@@ -88,6 +90,7 @@ impl Identities {
         let table = IdentityTable::new(key.clone(), listeners);
         Identities {
             key,
+            bindings: UsableBindings::ALL,
             version: AtomicU64::new(table.version()),
             present: Mutex::new(Present {
                 identities: Vec::new(),
@@ -97,6 +100,18 @@ impl Identities {
             loading: Mutex::new(Ok(0)),
             last_read: Mutex::default(),
         }
+    }
+
+    /// The same of a server where only these bindings can be proved: the others make nobody an
+    /// administrator.
+    pub fn with_bindings(mut self, bindings: UsableBindings) -> Identities {
+        self.bindings = bindings;
+        self
+    }
+
+    /// Returns whether callers can prove an identity where the server listens now.
+    pub(crate) fn is_provable(&self, identity: &Identity) -> bool {
+        identity.is_provable(self.bindings)
     }
 
     /// Returns the key with which tokens are hashed.

@@ -36,6 +36,18 @@ struct ProofSlot {
     /// Grows whenever the slot becomes free.
     generation: u32,
     holder: Option<Holder>,
+    /// Who had it before it became free last.
+    former: Option<FormerHolder>,
+}
+
+/// Whose slot was taken away, for what is said of the calls that run still.
+#[derive(Clone, Debug)]
+struct FormerHolder {
+    identity: Arc<Identity>,
+    /// That of its keys.
+    generation: u32,
+    /// Why.
+    end: Unauthenticated,
 }
 
 #[derive(Clone, Debug)]
@@ -74,6 +86,7 @@ impl IdentityTable {
                 identity: Arc::new(Identity::anonymous(rights)),
                 proof: None,
             }),
+            former: None,
         };
         let slots: Vec<ProofSlot> = listeners.into_iter().map(slot).collect();
         IdentityTable {
@@ -146,7 +159,14 @@ impl IdentityTable {
             let found = (holder.proof.as_ref())
                 .and_then(|proof| good.binary_search_by(|(other, _)| other.cmp(proof)).ok())
                 .and_then(|at| good.get_mut(at));
+            let mut end = Unauthenticated::Ended;
             let kept = found.and_then(|(proof, identity)| {
+                if identity
+                    .as_ref()
+                    .is_some_and(|one| one.has_name_of(&holder.identity))
+                {
+                    end = Unauthenticated::RightsChanged;
+                }
                 let goes_on = |identity: &mut Arc<Identity>| identity.goes_on_for(&holder.identity);
                 Some((&*proof, identity.take_if(goes_on)?))
             });
@@ -156,7 +176,11 @@ impl IdentityTable {
                     self.by_proof.push((proof.clone(), Some(index as u32)));
                 }
                 None => {
-                    slot.holder = None;
+                    slot.former = slot.holder.take().map(|holder| FormerHolder {
+                        identity: holder.identity,
+                        generation: slot.generation,
+                        end,
+                    });
                     slot.generation = slot.generation.wrapping_add(1);
                 }
             }
@@ -176,6 +200,7 @@ impl IdentityTable {
                     self.slots.push(ProofSlot {
                         generation: 0,
                         holder: None,
+                        former: None,
                     });
                     self.slots.len() - 1
                 }
@@ -228,6 +253,30 @@ impl IdentityTable {
         (slot.generation == key.generation).then_some(&*holder.identity)
     }
 
+    /// Returns the identity that a key names, or named until its slot was taken away last: to say
+    /// whose a call was that ends with it, and for nothing else. `None`: the slot was taken away
+    /// twice since.
+    pub fn get_former(&self, key: IdentityKey) -> Option<&Identity> {
+        let former = || self.former(key).map(|former| &*former.identity);
+        self.get(key).or_else(former)
+    }
+
+    /// Returns why a key names nobody any more.
+    #[cold]
+    pub fn why_ended(&self, key: IdentityKey) -> Unauthenticated {
+        match (self.get(key), self.former(key)) {
+            // What has ended is what the connection shows.
+            (Some(_), _) => Unauthenticated::CertificateExpired,
+            (None, Some(former)) => former.end,
+            (None, None) => Unauthenticated::Ended,
+        }
+    }
+
+    fn former(&self, key: IdentityKey) -> Option<&FormerHolder> {
+        let former = self.slots.get(key.slot as usize)?.former.as_ref();
+        former.filter(|former| former.generation == key.generation)
+    }
+
     /// Returns what proved the identity that a key names; `None`: nothing, as it is a listener's,
     /// or it was revoked or has expired.
     pub fn proof(&self, key: IdentityKey) -> Option<&Proof> {
@@ -278,6 +327,19 @@ impl IdentityTable {
         key.ok_or(Unauthenticated::BindingExpired).map(Some)
     }
 
+    /// Returns the names of all who are bound to one of these, to say who they are.
+    pub fn names_of(&self, bindings: &[Arc<Binding>]) -> Vec<&str> {
+        let of_one = |binding: &Arc<Binding>| {
+            let (_, slot) = self.find(&Proof::Binding(Arc::clone(binding)))?;
+            let holder = self.slots.get(slot? as usize)?.holder.as_ref()?;
+            Some(holder.identity.name())
+        };
+        let mut names: Vec<&str> = bindings.iter().filter_map(of_one).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
     fn find(&self, proof: &Proof) -> Option<(&Proof, Option<u32>)> {
         let found = self
             .by_proof
@@ -289,7 +351,9 @@ impl IdentityTable {
     /// Returns the key of a proof that has not expired.
     fn good(&self, proof: &Proof, slot: Option<u32>, now_ms: u64) -> Option<IdentityKey> {
         let slot = slot?;
-        let ProofSlot { generation, holder } = self.slots.get(slot as usize)?;
+        let ProofSlot {
+            generation, holder, ..
+        } = self.slots.get(slot as usize)?;
         let is_good = (holder.as_ref()).is_some_and(|one| one.identity.is_good(proof, now_ms));
         is_good.then_some(IdentityKey {
             slot,

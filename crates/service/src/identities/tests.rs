@@ -131,12 +131,48 @@ fn what_may_be_done_changes_for_new_calls_and_ends_those_that_run() {
         assert!(with("write").get(key).is_some());
         let table = with("read");
         assert!(table.get(key).is_none());
+        assert_eq!(table.why_ended(key), Unauthenticated::RightsChanged);
+        assert_eq!(table.get_former(key).map(Identity::name), Some("one"));
         let key = table.resolve(header(1).as_bytes(), 0).expect("good");
         assert!(
             table
                 .get(key)
                 .is_some_and(|one| !one.rights().on_server(Right::Write))
         );
+    }
+}
+
+/// What is said of calls that have run is said of their caller, and not of who came after it.
+#[test]
+fn a_key_of_somebody_who_was_revoked_names_nobody_but_in_what_is_said() {
+    let identities = identities();
+    let key = identities.key().clone();
+    let with = |numbers: &[u8]| {
+        let one = |number: &u8| {
+            identity(
+                &key,
+                &format!("n{number}"),
+                NEVER_MS,
+                &[(*number, NEVER_MS)],
+            )
+        };
+        let replaced = identities.replace(numbers.iter().map(one).collect(), 0);
+        replaced.expect("they differ");
+        identities.table()
+    };
+    for _ in 0..2 {
+        let one = with(&[1]).resolve(header(1).as_bytes(), 0).expect("good");
+        let name =
+            |table: &IdentityTable, key| table.get_former(key).map(|it| it.name().to_owned());
+        for numbers in [&[][..], &[2]] {
+            let table = with(numbers);
+            assert!(table.get(one).is_none());
+            assert_eq!(table.why_ended(one), Unauthenticated::Ended);
+            assert_eq!(name(&table, one).as_deref(), Some("n1"));
+        }
+        let table = with(&[]);
+        assert_eq!(name(&table, one), None, "two have had its slot since");
+        assert_eq!(table.why_ended(one), Unauthenticated::Ended);
     }
 }
 

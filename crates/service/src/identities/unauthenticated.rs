@@ -1,6 +1,7 @@
 //! Why nobody knows who calls.
 
-use crate::status::{Code, Status};
+use super::binding::Binding;
+use crate::status::{Code, Status, quoted};
 
 /// Why a call has no identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub enum Unauthenticated {
     Expired,
     /// It was revoked, or has expired, while the call ran.
     Ended,
+    /// What it may do was made less while the call ran.
+    RightsChanged,
     /// The certificate of the connection proves several identities.
     Ambiguous,
     /// The certificate or the user of the connection is bound to an identity that has expired.
@@ -26,6 +29,37 @@ pub enum Unauthenticated {
     CertificateNotTrusted,
 }
 
+/// Returns what a caller without a token is told whose certificate or user is bound to no name,
+/// where nobody may do anything without either.
+#[cold]
+pub fn unbound(shown: &Binding) -> Status {
+    let which = match shown {
+        Binding::User(user) => format!("user {user}, whose process calls, is bound to no name"),
+        // Its names and its fingerprint are for the audit trail.
+        _ => "the certificate of this connection was seen, and is bound to no name".into(),
+    };
+    Status::new(
+        Code::Unauthenticated,
+        format!(
+            "this call needs a token (--token-file or PELTON_TOKEN of pelton), or a name: {which}"
+        ),
+    )
+}
+
+/// Returns what a caller is told whose certificate stands for all of these.
+#[cold]
+pub fn ambiguous(names: &[&str]) -> Status {
+    let names: Vec<String> = names.iter().map(|name| quoted(name)).collect();
+    Status::new(
+        Code::Unauthenticated,
+        format!(
+            "the certificate of this connection stands for more than one identity, {}: bind only \
+             one of its names, or its fingerprint",
+            names.join(", ")
+        ),
+    )
+}
+
 impl Unauthenticated {
     /// Returns whether a token came with the call that is not good.
     pub fn is_wrong_token(self) -> bool {
@@ -33,6 +67,7 @@ impl Unauthenticated {
             Unauthenticated::NoToken | Unauthenticated::Unknown | Unauthenticated::Expired => true,
             Unauthenticated::Missing
             | Unauthenticated::Ended
+            | Unauthenticated::RightsChanged
             | Unauthenticated::Ambiguous
             | Unauthenticated::BindingExpired
             | Unauthenticated::CertificateExpired
@@ -64,6 +99,10 @@ impl Unauthenticated {
                 Unauthenticated::Ended => {
                     "the token or the identity of this call was revoked or has expired while the \
                      call ran"
+                }
+                Unauthenticated::RightsChanged => {
+                    "the rights of this call's token or identity were changed while the call ran: \
+                     call again for what they allow now"
                 }
                 Unauthenticated::Ambiguous => {
                     "the certificate of this connection stands for more than one identity: bind \

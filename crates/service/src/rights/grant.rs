@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::limits::{IDENTITY_NAME_BYTES_MAX, RIGHT_BYTES_MAX};
+use crate::redact::contains_token;
 use crate::status::shortened;
 
 /// What a caller may do. Each includes those before it.
@@ -51,8 +52,11 @@ impl Grant {
     /// Reads a right that is new. Those that were given to somebody before keep what they have.
     ///
     /// # Errors
-    /// If it is none, or has a character in it that is not shown.
+    /// If it is none, or has a character in it that is not shown, or a token.
     pub fn new(text: &str) -> Result<Grant, GrantError> {
+        if contains_token(text) {
+            return Err(GrantError::Token);
+        }
         let is_shown = |char: char| !char.is_control() && !HIDDEN.contains(&char);
         match text.chars().all(is_shown) {
             true => text.parse(),
@@ -192,8 +196,8 @@ pub enum GrantError {
     UnknownRight(String),
     /// There is no such drop-in service.
     #[error(
-        "there is no drop-in service {0:?}: kvstore, gupload, ydb-ping, brpc-echo and \
-         srpc-benchmark can be named"
+        "there is no drop-in service {0:?}: {names} can be named",
+        names = DropIn::ALL.map(DropIn::name).join(", ")
     )]
     UnknownService(String),
     /// No role can have this name.
@@ -216,6 +220,9 @@ pub enum GrantError {
     /// Nobody would see what is granted.
     #[error("the right {0:?} has a control character in it, or one that is not shown")]
     Hidden(String),
+    /// All who list tokens would see it.
+    #[error("a token stands where the name of a database, of blobs or of a role belongs")]
+    Token,
     /// It is too long.
     #[error("a right has {0} bytes, at most {RIGHT_BYTES_MAX} are allowed")]
     TooLong(usize),
@@ -328,6 +335,16 @@ mod tests {
         ] {
             assert_eq!(shown_right(text), shown);
         }
+    }
+
+    #[test]
+    fn a_new_right_has_no_token_in_it() {
+        let token = format!("pelton_{}", "x_-9".repeat(11));
+        for begin in ["read:", "write:a/", "role:", ""] {
+            let text = format!("{begin}{token}");
+            assert_eq!(Grant::new(&text), Err(GrantError::Token));
+        }
+        assert!(Grant::new("read:pelton_x").is_ok());
     }
 
     /// What was given to somebody before stays readable.

@@ -179,6 +179,8 @@ impl Asked {
                     name,
                     keep_for_ms,
                     expires_after_ms,
+                    // The model knows of no refusal for it.
+                    revoke_kept: true,
                     ..RotateTokenRequest::default()
                 }
                 .encode(&mut out);
