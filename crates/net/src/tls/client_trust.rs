@@ -7,6 +7,7 @@ use std::time::Duration;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
 
+use super::path;
 use super::trusted_leaf::ClientVerifier;
 
 /// The authorities by which the certificates of clients are checked. A handle: clones share what
@@ -64,7 +65,7 @@ impl ClientAuthorities {
 }
 
 /// What a client has shown, to be checked again when an authority is no longer trusted. It keeps
-/// the certificates of its chain, some kilobytes.
+/// those certificates of its chain that are looked at, some kilobytes.
 #[derive(Clone)]
 pub struct ClientTrust {
     authorities: ClientAuthorities,
@@ -82,10 +83,17 @@ impl ClientTrust {
         version: u64,
         chain: &[D],
     ) -> ClientTrust {
-        let owned = |der: &D| CertificateDer::from(der.as_ref().to_vec());
+        let borrowed = chain.iter().map(|der| CertificateDer::from(der.as_ref()));
+        let borrowed: Vec<CertificateDer<'_>> = borrowed.collect();
+        let mut kept = Vec::new();
+        if let Some((shown, intermediates)) = borrowed.split_first() {
+            kept.push(shown.clone().into_owned());
+            let on_paths = path::on_paths(shown, intermediates);
+            kept.extend(on_paths.into_iter().map(CertificateDer::into_owned));
+        }
         ClientTrust {
             authorities,
-            chain: chain.iter().map(owned).collect(),
+            chain: kept.into(),
             version,
         }
     }
