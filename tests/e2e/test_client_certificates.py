@@ -282,6 +282,78 @@ def test_a_connection_ends_when_its_authority_is_taken_away(binary, identity, au
     assert server.log().count("connections whose certificate it has signed are ended") == 2
 
 
+def processor_seconds(pid):
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_authorities_that_a_client_makes_up_cost_little_when_its_own_is_taken_away(
+    binary, identity, authority, tmp_path
+):
+    """A chain may hold certificates that anybody can make; path building would try each order of
+    those with one name, for more than 0.1 s each time."""
+    other = Authority(tmp_path / "other", "another authority")
+    certificate, key = other.sign("client", names="DNS:client.example")
+    made_up = [Authority(tmp_path / f"made-up-{n}", "another authority").ca for n in range(10)]
+    chain = tmp_path / "chain.pem"
+    chain.write_text("".join(path.read_text() for path in [certificate, *made_up]))
+    authorities = tmp_path / "authorities.pem"
+    authorities.write_text(authority.ca.read_text() + other.ca.read_text())
+    flags = ["--tls-cert", identity[0], "--tls-key", identity[1], "--client-ca", authorities]
+    with (
+        Server(binary, *map(str, flags), listen=(CLOSED, ADMIN)) as server,
+        contextlib.ExitStack() as open_ones,
+    ):
+        bind(binary, server, "client", "san:dns:client.example")
+        streams = []
+        for _ in range(60):
+            channel = open_ones.enter_context(secure(server, authority, (chain, key)))
+            streams.append(open_ones.enter_context(pipe(channel)))
+        authorities.write_text(authority.ca.read_text())
+        before = processor_seconds(server.process.pid)
+        server.signal(signal.SIGHUP)
+        for stream in streams:
+            with pytest.raises(grpc.RpcError) as ended:
+                next(stream)
+            assert ended.value.code() == UNAUTHENTICATED
+        assert processor_seconds(server.process.pid) - before < 2
+
+
+def test_an_authority_is_taken_away_also_where_the_key_is_broken(
+    binary, identity, authority, tmp_path
+):
+    other = Authority(tmp_path / "other", "another authority")
+    client = other.sign("client", names="DNS:client.example")
+    authorities, key = tmp_path / "authorities.pem", tmp_path / "server.key"
+    both = authority.ca.read_text() + other.ca.read_text()
+    good_key = pathlib.Path(identity[1]).read_text()
+    flags = ["--tls-cert", identity[0], "--tls-key", key, "--client-ca", authorities]
+    authorities.write_text(both)
+    key.write_text(good_key)
+    with Server(binary, *map(str, flags), listen=(CLOSED, ADMIN)) as server:
+        bind(binary, server, "client", "san:dns:client.example")
+        for _ in range(2):
+            assert get_as(server, authority, client) == OK
+            with secure(server, authority, client) as channel, pipe(channel) as stream:
+                key.write_text("no key\n")
+                authorities.write_text(authority.ca.read_text())
+                server.signal(signal.SIGHUP)
+                with pytest.raises(grpc.RpcError) as ended:
+                    next(stream)
+                assert ended.value.code() == UNAUTHENTICATED
+            assert get_as(server, authority, client) == UNAVAILABLE
+            # And the other way round.
+            key.write_text(good_key)
+            authorities.write_text("nobody\n")
+            server.signal(signal.SIGHUP)
+            server.wait_for_log("the authorities of clients in use stay")
+            assert get_as(server, authority, client) == UNAVAILABLE
+            authorities.write_text(both)
+            server.signal(signal.SIGHUP)
+            wait_until(lambda: get_as(server, authority, client) == OK)
+        server.wait_for_log("the certificate in use stays")
+
+
 def test_a_self_signed_certificate_is_known_by_its_fingerprint_and_signs_for_nobody(
     binary, identity, authority, tmp_path
 ):

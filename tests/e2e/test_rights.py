@@ -169,3 +169,22 @@ def test_refused_calls_are_counted(binary):
                 for reason in ("permission_denied", "token_wrong"):
                     name = f'pelton_refused_calls_total{{reason="{reason}"}}'
                     assert counter(server, name) == count, reason
+
+
+@pytest.mark.parametrize("driver", ["event-loop", "blocking"])
+def test_what_is_denied_by_its_request_is_counted(binary, driver):
+    """The method could be called, and the right holds in another database."""
+    name = 'pelton_refused_calls_total{reason="permission_denied"}'
+    flags = ["--metrics-listen", "127.0.0.1:0", "--driver", driver]
+    listen = ["127.0.0.1:0+anonymous=read:orders"]
+    with Server(binary, *flags, listen=listen) as server, open_channel(server.address) as channel:
+        kv = kv_pb2_grpc.KeyValueStub(channel)
+        get = kv_pb2.GetRequest(database="other", key=b"k")
+        scan = kv_pb2.ScanRequest(database="other")
+        for count in (3, 6):
+            expect_status(DENIED, lambda: kv.Get(get))
+            expect_status(DENIED, lambda: list(kv.Scan(scan)))
+            # Known before it begins.
+            expect_status(DENIED, lambda: kv.Put(kv_pb2.PutRequest(key=b"k")))
+            assert counter(server, name) == count
+        assert counter(server, "pelton_running_calls") == 0

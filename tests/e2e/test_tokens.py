@@ -279,6 +279,69 @@ def test_a_secret_manager_gives_the_first_administrators_token(binary, tmp_path)
         assert get(server.address, token) == OK
 
 
+@pytest.mark.parametrize("how", ["given", "file"])
+def test_no_start_makes_a_revoked_token_of_the_first_administrator_anew(binary, tmp_path, how):
+    """Where nobody is left who can administrate, a start would make what it is given."""
+    file = tmp_path / "admin.token"
+    flag = {"given": "--admin-token-file", "file": "--init-admin-file"}[how]
+    flags = ["--data", str(tmp_path / "data"), flag, str(file)]
+    if how == "given":
+        file.write_text("pelton_" + "A" * 42 + "E\n")
+        file.chmod(0o600)
+    revoke = ["token", "revoke", "admin", "--last-admin"]
+    with Server(binary, *flags, listen=(CLOSED,)) as server:
+        first = made(file.read_text())
+        rotate = ["token", "rotate", "admin", "--keep", "0"]
+        second = made(pelton(binary, server.address, *rotate, token=first))
+        pelton(binary, server.address, *revoke, token=second)
+        assert server.stop() == 0
+    for token in (first, second, first):
+        file.write_text(f"{token}\n")
+        with Server(binary, *flags, listen=(CLOSED,)) as server:
+            server.wait_for_log("not made anew")
+            assert get(server.address, token) == UNAUTHENTICATED
+            server.kill()
+    # Another one is made, and revoked as well.
+    if how == "given":
+        file.write_text("pelton_" + "B" * 42 + "E\n")
+    else:
+        file.unlink()
+    with Server(binary, *flags, listen=(CLOSED,)) as server:
+        third = made(file.read_text())
+        assert third not in (first, second)
+        assert get(server.address, third) == OK
+        pelton(binary, server.address, *revoke, token=third)
+    for token in (first, third):
+        file.write_text(f"{token}\n")
+        with Server(binary, *flags, listen=(CLOSED,)) as server:
+            assert get(server.address, token) == UNAUTHENTICATED
+
+
+def test_a_group_that_is_cut_at_a_start_is_told(binary, tmp_path):
+    """Nothing tells a torn group from one that the disk has changed, with a revocation in it."""
+    data = tmp_path / "data"
+    for _ in range(2):
+        with Server(binary, "--data", str(data), listen=(OPEN,)) as server:
+            create = ["token", "create", "one", "--rights", "read"]
+            token = made(pelton(binary, server.address, *create))
+            pelton(binary, server.address, "token", "revoke", "one")
+            assert get(server.address, token) == UNAUTHENTICATED
+            server.kill()
+        # Behind the last file with groups there may be one that was prepared.
+        log = max(path for path in data.glob("*.log") if b"PeltnLog" in path.read_bytes())
+        content = bytearray(log.read_bytes())
+        last = content.rindex(b"PeltnLog")
+        content[last + 130] ^= 1
+        log.write_bytes(content)
+        with Server(binary, "--data", str(data), listen=(OPEN,)) as server:
+            server.wait_for_log("was not whole, and was cut", "token list")
+            told = server.log().split("was cut: ")[1].split(". ")[0]
+            assert f"{log.name}" in told and "records" in told, told
+            if get(server.address, token) == OK:
+                pelton(binary, server.address, "token", "revoke", "one")
+            assert server.stop() == 0
+
+
 def test_a_token_that_nobody_would_see_is_not_made(binary, tmp_path):
     data = tmp_path / "data"
     log = (tmp_path / "server.log").open("w")

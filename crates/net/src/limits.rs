@@ -182,6 +182,15 @@ pub const HANDSHAKE_BYTES: usize = 32 * 1024;
 /// with more is known by its fingerprint alone.
 pub const CERTIFICATE_NAMES_MAX: usize = 64;
 
+/// Certificates of authorities in the chain of a peer that are looked at: those that can be between
+/// its own and a trusted one by their names, the nearest first. Real chains have one or two, seldom
+/// three. Path building tries them in each order, and whoever opens a connection makes them up.
+pub const INTERMEDIATES_MAX: usize = 4;
+
+/// The same of those that have one name: an authority has a second certificate when two others have
+/// signed it, or when it changes its key.
+pub const INTERMEDIATES_PER_NAME_MAX: usize = 2;
+
 // What is not handled yet must fit into the input, or who sends more would be waited for instead of
 // refused.
 const _: () = assert!(HANDSHAKE_BYTES < INPUT_MAX_BYTES);

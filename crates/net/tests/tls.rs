@@ -118,7 +118,7 @@ fn sessions_are_resumed_until_the_certificate_is_replaced() {
         };
         assert!(!resumed());
         assert!(resumed());
-        tls.replace(&other.options(None)).expect("valid");
+        other.replace_in(&tls).expect("valid");
         assert!(!resumed(), "the new certificate is shown once more");
         assert_eq!(server.sum(|one| one.resumed), 1);
     });
@@ -150,7 +150,7 @@ fn what_does_not_fit_is_refused_and_the_old_certificate_stays() {
         certificate: VERSION_1.into(),
         key: good.key.clone(),
     };
-    let replace = |identity: &Identity| tls.replace(&identity.options(None)).expect_err("wrong");
+    let replace = |identity: &Identity| identity.replace_in(&tls).expect_err("wrong");
     assert!(matches!(replace(&old), TlsConfigError::Expired(_)));
     assert!(matches!(replace(&early), TlsConfigError::NotYetValid(_)));
     assert_eq!(replace(&mixed), TlsConfigError::KeyMismatch);
@@ -160,7 +160,7 @@ fn what_does_not_fit_is_refused_and_the_old_certificate_stays() {
         replace(&garbage),
         TlsConfigError::BadCertificate(_)
     ));
-    let no_authority = tls.replace(&good.options(Some("no certificate")));
+    let no_authority = tls.replace_authorities(b"no certificate");
     assert!(matches!(
         no_authority,
         Err(TlsConfigError::BadAuthorities(_))
@@ -178,9 +178,9 @@ fn a_server_knows_whether_its_certificate_names_hosts() {
     let tls = named.server(None).expect("valid");
     for _ in 0..2 {
         assert!(tls.names_hosts());
-        tls.replace(&nameless.options(None)).expect("valid");
+        nameless.replace_in(&tls).expect("valid");
         assert!(!tls.names_hosts());
-        tls.replace(&named.options(None)).expect("valid");
+        named.replace_in(&tls).expect("valid");
     }
 }
 

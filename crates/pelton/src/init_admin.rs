@@ -110,6 +110,16 @@ impl InitAdmin {
                 "there is an administrator's token already: none was made, and one that is given \
                  is not looked at (pelton token list)"
             ),
+            (FirstAdmin::Revoked, TokenSource::Made(Some(path))) => tracing::warn!(
+                "the token in {} was revoked, and is not made anew, so that there is no \
+                 administrator: remove the file, and the next start makes another token",
+                path.display()
+            ),
+            (FirstAdmin::Revoked, _) => tracing::warn!(
+                "the token that is given for `{FIRST_ADMIN}` was revoked or rotated away, and is \
+                 not made anew, so that there is no administrator: give another one, or start \
+                 with --init-admin-file FILE in its place, which makes one"
+            ),
             (FirstAdmin::Made, TokenSource::Made(Some(path))) => tracing::info!(
                 "the token of `{FIRST_ADMIN}`, with the right admin, lies in {}",
                 path.display()

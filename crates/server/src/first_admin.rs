@@ -27,6 +27,8 @@ pub enum FirstAdmin {
     Made,
     /// There is one already.
     Exists,
+    /// The token was that of the first administrator, and was revoked: it was not made.
+    Revoked,
 }
 
 /// Why there is no administrator's token.
@@ -91,6 +93,9 @@ pub(crate) fn make(
         .filter(|name| name != FIRST_ADMIN)
     {
         return Err(FirstAdminError::Taken(name));
+    }
+    if identities.was_revoked(store, &token) {
+        return Ok(FirstAdmin::Revoked);
     }
     let batch = identities.first_admin(store, &token, now_ms);
     let mut batch = batch.map_err(|error| FirstAdminError::NoToken(error.to_string()))?;

@@ -248,7 +248,8 @@ pub const READ_AHEAD_RETRY_MS: u64 = 2;
 pub const ALARMS_PER_TICK: usize = 1_024;
 
 /// Certificates of clients that a loop checks again in one tick after an authority was taken away:
-/// each takes some 0.1 ms for its signatures, and others wait meanwhile.
+/// each takes some 0.1 ms for its signatures, 1 ms at most whatever a client has put into its chain
+/// (`INTERMEDIATES_MAX`), and others wait meanwhile.
 pub const CERTIFICATE_CHECKS_PER_TICK: usize = 2;
 
 /// Dead alarms that may wait in the timer heap beyond the living ones before the heap is swept.

@@ -51,28 +51,23 @@ fn named(path: Option<&Path>) -> String {
     path.map_or(String::new(), |path| format!("{}: ", path.display()))
 }
 
-/// What stood in the files.
+/// A certificate and its key, as they stood in the files.
 #[derive(Clone, Default, PartialEq, Eq)]
-struct Contents {
+struct CertificateText {
     certificate: Vec<u8>,
     key: Vec<u8>,
-    client_authorities: Option<Vec<u8>>,
 }
 
 impl TlsFiles {
-    fn read(&self) -> Result<Contents, TlsFilesError> {
-        let read = |path: &Path| {
-            fs::read(path).map_err(|error| TlsFilesError::Unreadable {
-                path: path.into(),
-                error,
-            })
-        };
-        let authorities = self.client_authorities.as_deref();
-        Ok(Contents {
+    fn read_certificate(&self) -> Result<CertificateText, TlsFilesError> {
+        Ok(CertificateText {
             certificate: read(&self.certificate)?,
             key: read(&self.key)?,
-            client_authorities: authorities.map(read).transpose()?,
         })
+    }
+
+    fn read_authorities(&self) -> Result<Option<Vec<u8>>, TlsFilesError> {
+        self.client_authorities.as_deref().map(read).transpose()
     }
 
     fn wrong(&self, error: TlsConfigError) -> TlsFilesError {
@@ -86,20 +81,14 @@ impl TlsFiles {
     }
 }
 
-impl Contents {
-    fn options(&self, is_optional: bool, now_s: u64) -> ServerTlsOptions<'_> {
-        ServerTlsOptions {
-            client_certificate_optional: is_optional,
-            certificate: &self.certificate,
-            key: &self.key,
-            client_authorities: self.client_authorities.as_deref(),
-            applications: APPLICATIONS,
-            now_s,
-        }
-    }
+fn read(path: &Path) -> Result<Vec<u8>, TlsFilesError> {
+    fs::read(path).map_err(|error| TlsFilesError::Unreadable {
+        path: path.into(),
+        error,
+    })
 }
 
-/// What came of the files when they were looked at again.
+/// What came of a part of the files when they were looked at again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reloaded {
     /// Nothing is new.
@@ -113,13 +102,26 @@ pub enum Reloaded {
     AuthorityGone,
 }
 
+/// What came of the files when they were looked at again. Each part stands by itself: an authority
+/// that was taken away must not stay since a key is broken, nor the other way round. Where a part
+/// cannot be used, what was in use of it stays in use.
+#[derive(Debug)]
+pub struct ReloadedParts {
+    /// Of the certificate and its key.
+    pub certificate: Result<Reloaded, TlsFilesError>,
+    /// Of the authorities of clients.
+    pub authorities: Result<Reloaded, TlsFilesError>,
+}
+
 /// TLS from files, and what they held when they were last looked at. Whoever owns it looks again
 /// from time to time.
 pub struct Certificates {
     files: TlsFiles,
     tls: ServerTls,
     /// What was tried last, be it good or bad.
-    tried: Contents,
+    tried_certificate: CertificateText,
+    /// The same of the authorities of clients.
+    tried_authorities: Option<Vec<u8>>,
 }
 
 impl Certificates {
@@ -129,13 +131,22 @@ impl Certificates {
     /// If a file cannot be read, or what is in the files is wrong, does not fit together, or is not
     /// valid now.
     pub fn load(files: TlsFiles, now_s: u64) -> Result<Certificates, TlsFilesError> {
-        let contents = files.read()?;
-        let options = contents.options(files.client_certificate_optional, now_s);
+        let text = files.read_certificate()?;
+        let authorities = files.read_authorities()?;
+        let options = ServerTlsOptions {
+            client_certificate_optional: files.client_certificate_optional,
+            certificate: &text.certificate,
+            key: &text.key,
+            client_authorities: authorities.as_deref(),
+            applications: APPLICATIONS,
+            now_s,
+        };
         let tls = ServerTls::new(&options).map_err(|error| files.wrong(error))?;
         Ok(Certificates {
             files,
             tls,
-            tried: contents,
+            tried_certificate: text,
+            tried_authorities: authorities,
         })
     }
 
@@ -145,18 +156,36 @@ impl Certificates {
     }
 
     /// Looks whether the files have changed, and takes what they hold for new connections. What was
-    /// tried once is not tried again unless `always`.
-    ///
-    /// # Errors
-    /// As [`Certificates::load`]; what was in use stays in use.
-    pub fn look(&mut self, now_s: u64, always: bool) -> Result<Reloaded, TlsFilesError> {
-        let contents = self.files.read()?;
-        if contents == self.tried && !always {
+    /// tried once is not tried again unless `always`. Returns what came of it.
+    pub fn look(&mut self, now_s: u64, always: bool) -> ReloadedParts {
+        ReloadedParts {
+            certificate: self.look_at_certificate(now_s, always),
+            authorities: self.look_at_authorities(always),
+        }
+    }
+
+    fn look_at_certificate(&mut self, now_s: u64, always: bool) -> Result<Reloaded, TlsFilesError> {
+        let text = self.files.read_certificate()?;
+        if text == self.tried_certificate && !always {
             return Ok(Reloaded::Same);
         }
-        self.tried = contents;
-        let is_optional = self.files.client_certificate_optional;
-        let replaced = self.tls.replace(&self.tried.options(is_optional, now_s));
+        self.tried_certificate = text;
+        let CertificateText { certificate, key } = &self.tried_certificate;
+        let replaced = self.tls.replace_certificate(certificate, key, now_s);
+        replaced.map_err(|error| self.files.wrong(error))?;
+        Ok(Reloaded::Replaced)
+    }
+
+    fn look_at_authorities(&mut self, always: bool) -> Result<Reloaded, TlsFilesError> {
+        let authorities = self.files.read_authorities()?;
+        if authorities == self.tried_authorities && !always {
+            return Ok(Reloaded::Same);
+        }
+        self.tried_authorities = authorities;
+        let Some(text) = &self.tried_authorities else {
+            return Ok(Reloaded::Same);
+        };
+        let replaced = self.tls.replace_authorities(text);
         match replaced.map_err(|error| self.files.wrong(error))? {
             true => Ok(Reloaded::AuthorityGone),
             false => Ok(Reloaded::Replaced),
@@ -246,35 +275,89 @@ mod tests {
         let mut certificates = Certificates::load(folder.files(), NOW_S).expect("valid");
         let first = certificates.tls().validity();
         assert!(matches!(
-            certificates.look(NOW_S, false),
+            certificates.look(NOW_S, false).certificate,
             Ok(Reloaded::Same)
         ));
         assert!(matches!(
-            certificates.look(NOW_S, true),
+            certificates.look(NOW_S, true).certificate,
             Ok(Reloaded::Replaced)
         ));
 
         // Half of a renewal: the key is not there yet.
         let (certificate, key) = made(2090);
         folder.write("certificate.pem", &certificate);
-        assert!(certificates.look(NOW_S, false).is_err());
+        assert!(certificates.look(NOW_S, false).certificate.is_err());
         assert!(
-            matches!(certificates.look(NOW_S, false), Ok(Reloaded::Same)),
+            matches!(
+                certificates.look(NOW_S, false).certificate,
+                Ok(Reloaded::Same)
+            ),
             "said once"
         );
         assert!(
-            certificates.look(NOW_S, true).is_err(),
+            certificates.look(NOW_S, true).certificate.is_err(),
             "said again when asked"
         );
         assert_eq!(certificates.tls().validity(), first);
         folder.write("key.pem", &key);
         assert!(matches!(
-            certificates.look(NOW_S, false),
+            certificates.look(NOW_S, false).certificate,
             Ok(Reloaded::Replaced)
         ));
         assert!(certificates.tls().validity().not_after_s > first.not_after_s);
 
         fs::remove_file(folder.files().key).expect("it was there");
-        assert!(certificates.look(NOW_S, false).is_err());
+        assert!(certificates.look(NOW_S, false).certificate.is_err());
+    }
+
+    /// Returns the certificate of an authority in PEM.
+    fn authority(name: &str) -> String {
+        let mut params = CertificateParams::default();
+        params
+            .distinguished_name
+            .push(rcgen::DnType::CommonName, name);
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("random numbers");
+        params.self_signed(&key).expect("signed").pem()
+    }
+
+    /// Who was trusted must not stay so since something else is broken.
+    #[test]
+    fn authorities_and_certificate_are_taken_without_each_other() {
+        let folder = Folder::new("tls-parts");
+        folder.renew(2080);
+        let (one, two) = (authority("one"), authority("two"));
+        folder.write("authorities.pem", &[&*one, &two].concat());
+        let files = TlsFiles {
+            client_authorities: Some(folder.0.join("authorities.pem")),
+            ..folder.files()
+        };
+        let mut certificates = Certificates::load(files, NOW_S).expect("valid");
+        for round in 0..2 {
+            let first = certificates.tls().validity();
+            let same = certificates.look(NOW_S, false);
+            assert!(matches!(same.certificate, Ok(Reloaded::Same)));
+            assert!(matches!(same.authorities, Ok(Reloaded::Same)));
+            // The key is broken or not there, and an authority gone.
+            match round {
+                0 => folder.write("key.pem", "no key"),
+                _ => fs::remove_file(folder.files().key).expect("it was there"),
+            }
+            folder.write("authorities.pem", &one);
+            let looked = certificates.look(NOW_S, round == 1);
+            assert!(looked.certificate.is_err());
+            assert!(matches!(looked.authorities, Ok(Reloaded::AuthorityGone)));
+            assert_eq!(certificates.tls().validity(), first);
+            // The other way round.
+            folder.renew(2090 + round);
+            folder.write("authorities.pem", "nobody");
+            let looked = certificates.look(NOW_S, false);
+            assert!(matches!(looked.certificate, Ok(Reloaded::Replaced)));
+            assert!(looked.authorities.is_err());
+            assert!(certificates.tls().validity().not_after_s > first.not_after_s);
+            folder.write("authorities.pem", &[&*one, &two].concat());
+            let looked = certificates.look(NOW_S, false);
+            assert!(matches!(looked.authorities, Ok(Reloaded::Replaced)));
+        }
     }
 }

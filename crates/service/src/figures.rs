@@ -100,7 +100,8 @@ pub enum RefusedFor {
     TokenExpired,
     /// The certificate or the user of its connection proves nobody any more, or several.
     PeerIdentity,
-    /// The right that its method needs holds nowhere for its caller.
+    /// Its caller has not the right that its method or its request needs. The latter is known after
+    /// the call has begun.
     PermissionDenied,
 }
 

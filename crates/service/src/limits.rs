@@ -317,6 +317,11 @@ pub const TOKEN_KEEP_MS_MAX: u64 = 30 * 24 * 60 * 60 * 1000;
 /// whoever does not get the response, or cannot write it down, can call again.
 pub const TOKEN_KEEP_OWN_MS: u64 = 60 * 60 * 1000;
 
+/// Tokens of the first administrator that were revoked or rotated away and are remembered, the
+/// latest of them: no start makes one of them anew, whatever it is given. More than somebody
+/// rotates in years, and 3 KiB.
+pub const REVOKED_TOKENS_MAX: usize = 100;
+
 /// Roles of a server. Each is looked for by its name in a short list, when the table of identities
 /// is made anew.
 pub const ROLES_MAX: usize = 100;

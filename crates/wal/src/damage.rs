@@ -54,6 +54,19 @@ pub struct Witness {
     pub durable_group: u64,
 }
 
+/// What stands behind the last group that counts, and is cut: the beginning of the next one, which
+/// is not whole. A crash in the middle of a write leaves that. So does a device that changes what
+/// it had confirmed, if it is in the last group: nothing tells the two apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TornGroup {
+    /// Where it begins.
+    pub place: LogPlace,
+    /// Bytes that it should have.
+    pub bytes: u64,
+    /// Records that it should have.
+    pub records: u32,
+}
+
 impl fmt::Display for Damage {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "the log is damaged in {}: ", self.place)?;

@@ -67,7 +67,7 @@ mod start;
 mod verify;
 mod writer;
 
-pub use damage::{Cut, Damage, Witness};
+pub use damage::{Cut, Damage, TornGroup, Witness};
 pub use extent::LogExtent;
 pub use group::{
     ALIGN_BYTES, FORMAT_VERSION, GroupBuffer, HEADER_BYTES, Header, LogGroup, LogId, NUMBER_BOUND,

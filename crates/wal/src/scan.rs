@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::damage::{Cut, Damage, Witness};
+use super::damage::{Cut, Damage, TornGroup, Witness};
 use super::group::{
     ALIGN_BYTES, FORMAT_VERSION, HEADER_BYTES, Header, LogGroup, LogId, NUMBER_BOUND, NoGroup,
     Position,
@@ -36,6 +36,8 @@ pub(super) struct Scan {
     pub(super) groups: u64,
     pub(super) records: u64,
     pub(super) damage: Option<Damage>,
+    /// The group behind the last one that counts, which is not whole, if there is one.
+    pub(super) torn: Option<TornGroup>,
 }
 
 /// What counts in a segment.
@@ -83,6 +85,7 @@ pub(super) fn scan(
         groups: 0,
         records: 0,
         damage: None,
+        torn: None,
     };
     for index in 0..scan.segments.len() {
         if !scan.read_segment(disk, index, visit)? {
@@ -90,6 +93,7 @@ pub(super) fn scan(
         }
     }
     scan.damage = scan.find_damage(disk, files)?;
+    scan.torn = scan.find_torn(disk)?;
     Ok(scan)
 }
 
@@ -260,6 +264,38 @@ impl Scan {
         }
         damage.place = self.missing_place(disk, end, damage.witness);
         Ok(Some(damage))
+    }
+
+    /// Searches the next group where it should begin: behind the last one that counts, or in the
+    /// next file. What has lost its header is not found, since files are used again: anything may
+    /// stand there.
+    fn find_torn(&self, disk: &dyn Disk) -> Result<Option<TornGroup>, ReadError> {
+        let Some(end) = self.end().filter(|_| self.chain.is_some()) else {
+            return Ok(None);
+        };
+        let behind = self.segments.iter().find(|one| one.ordinal > end.segment);
+        let next = behind.map(|segment| LogPlace {
+            segment: segment.ordinal,
+            offset: 0,
+        });
+        for place in [Some(end), next].into_iter().flatten() {
+            let LogPlace { segment, offset } = place;
+            let error = |source| ReadError::device(disk, segment, offset, source);
+            let mut reader = reader(disk, segment).map_err(error)?;
+            let header = Header::decode(reader.bytes(offset, HEADER_BYTES).map_err(error)?);
+            let header = header.ok().filter(|header| self.is_next(header));
+            let torn = header.and_then(|header| {
+                Some(TornGroup {
+                    place,
+                    bytes: header.group_bytes()?,
+                    records: header.records,
+                })
+            });
+            if torn.is_some() {
+                return Ok(torn);
+            }
+        }
+        Ok(None)
     }
 
     /// The first file that was cut where the log ends, or behind it. Before the end nothing is

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use super::damage::Damage;
+use super::damage::{Damage, TornGroup};
 use super::group::{ALIGN_BYTES, LogGroup, LogId};
 use super::kept::KeptSegments;
 use super::known::{Known, Misfit};
@@ -102,6 +102,8 @@ pub struct Recovered {
     pub closed: bool,
     /// What was given up.
     pub loss: Option<Damage>,
+    /// What was cut at its end, since it is not whole.
+    pub torn: Option<TornGroup>,
     /// Older files of it, which were kept for readers alone, are damaged or stand behind a gap, and
     /// are removed: so many.
     pub given_up: u64,
@@ -425,6 +427,7 @@ impl Start<'_> {
             wall_ms: chain.wall_ms,
             closed: scan.closed,
             loss: scan.damage,
+            torn: scan.torn,
             given_up: self.given_up.len() as u64,
         };
         let open = OpenLog {

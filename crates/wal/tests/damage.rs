@@ -10,7 +10,7 @@ use testkit::{OnFailure, Random};
 use wal::disk::{Disk, SimulatedDisk};
 use wal::{
     Damage, Ending, GroupBuffer, HEADER_BYTES, LogConfig, LogGroup, LogPlace, NUMBER_BOUND,
-    OpenError, ReadError, RecordError, segment_name,
+    OpenError, ReadError, RecordError, TornGroup, segment_name,
 };
 
 /// Where a group is, and what it says.
@@ -363,6 +363,35 @@ fn groups_within_values_are_values() {
 fn reseal(group: &mut [u8]) {
     let checksum = crc32c::crc32c_append(crc32c::crc32c(&group[..12]), &group[16..]);
     group[12..16].copy_from_slice(&checksum.to_le_bytes());
+}
+
+/// Nothing tells it from a group that a device has changed after it was acknowledged, so that
+/// whoever runs the log has to learn of it.
+#[test]
+fn a_group_that_is_cut_at_the_end_is_reported_once() {
+    let disk = testkit::simulated_disk(9);
+    let mut random = Random::new(9);
+    let start = || open_with(&disk, &config(1)).expect("a torn tail is cut");
+    for _ in 0..2 {
+        let (mut log, _, recovered, _) = start();
+        assert_eq!(recovered.torn, None);
+        let mut group = GroupBuffer::new();
+        for sequence in recovered.next_sequence..recovered.next_sequence + 3 {
+            group.push(&Owned::random(&mut random, sequence, 10).record());
+        }
+        log.write_group(&mut group, 1).expect("there is room");
+        drop(log);
+        let last = *spots(&disk).last().expect("there are groups");
+        let file = segment_name(last.place.segment);
+        disk.flip(&file, last.place.offset as usize + HEADER_BYTES, 1);
+        let torn = start().2.torn.expect("a group that is not whole");
+        let TornGroup {
+            place,
+            bytes,
+            records,
+        } = torn;
+        assert_eq!((place, bytes, records), (last.place, last.bytes, 3));
+    }
 }
 
 /// Changes the first group of a log of one, with a right checksum.

@@ -61,11 +61,14 @@ impl ClientTls {
             .with_safe_default_protocol_versions()
             .map_err(|error| TlsConfigError::of(&error))?;
         let builder = match options.trust {
-            Trust::System => builder.with_root_certificates(system_authorities()?),
-            Trust::Authorities(text) => {
-                let trusted = TrustedCertificates::of_pem(text)?;
+            Trust::System | Trust::Authorities(_) => {
+                let trusted = match options.trust {
+                    Trust::Authorities(text) => TrustedCertificates::of_pem(text)?,
+                    _ => TrustedCertificates::of_roots(system_authorities()?),
+                };
                 let verifier = ServerVerifier::new(trusted, Arc::clone(&provider))?;
-                // All that it leaves to us is which leaves are trusted themselves.
+                // All that it leaves to us is which leaves are trusted themselves, and how much of
+                // a chain is looked at.
                 builder
                     .dangerous()
                     .with_custom_certificate_verifier(Arc::new(verifier))

@@ -7,6 +7,7 @@ use std::time::Duration;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
 
+use super::path;
 use super::trusted_leaf::ClientVerifier;
 
 /// The authorities by which the certificates of clients are checked. A handle: clones share what
@@ -64,7 +65,7 @@ impl ClientAuthorities {
 }
 
 /// What a client has shown, to be checked again when an authority is no longer trusted. It keeps
-/// the certificates of its chain, some kilobytes.
+/// those certificates of its chain that are looked at, some kilobytes.
 #[derive(Clone)]
 pub struct ClientTrust {
     authorities: ClientAuthorities,
@@ -82,10 +83,17 @@ impl ClientTrust {
         version: u64,
         chain: &[D],
     ) -> ClientTrust {
-        let owned = |der: &D| CertificateDer::from(der.as_ref().to_vec());
+        let borrowed = chain.iter().map(|der| CertificateDer::from(der.as_ref()));
+        let borrowed: Vec<CertificateDer<'_>> = borrowed.collect();
+        let mut kept = Vec::new();
+        if let Some((shown, intermediates)) = borrowed.split_first() {
+            kept.push(shown.clone().into_owned());
+            let on_paths = path::on_paths(shown, intermediates);
+            kept.extend(on_paths.into_iter().map(CertificateDer::into_owned));
+        }
         ClientTrust {
             authorities,
-            chain: chain.iter().map(owned).collect(),
+            chain: kept.into(),
             version,
         }
     }
@@ -209,18 +217,18 @@ mod tests {
             // The same, in another order; and one more.
             let more = [stays.pem(), gone.pem(), new.clone()].concat();
             for same in [&both, &more] {
-                assert_eq!(tls.replace(&own.options(same)), Ok(false));
+                assert_eq!(tls.replace_authorities(same.as_bytes()), Ok(false));
                 assert!(of_gone.is_current() && of_gone.check(NOW_S));
             }
             let fewer = [stays.pem(), new].concat();
-            assert_eq!(tls.replace(&own.options(&fewer)), Ok(true));
+            assert_eq!(tls.replace_authorities(fewer.as_bytes()), Ok(true));
             for _ in 0..2 {
                 assert!(!of_gone.check(NOW_S) && !of_gone.is_current());
                 assert!(of_other.check(NOW_S) && of_other.is_current());
             }
             // It is good again when its authority is.
             assert_eq!(
-                tls.replace(&own.options(&both)),
+                tls.replace_authorities(both.as_bytes()),
                 Ok(true),
                 "the new one is gone"
             );
@@ -235,7 +243,10 @@ mod tests {
         let (own, authority) = (Own::new(), authority("one"));
         let tls = ServerTls::new(&own.options(&authority.pem())).expect("valid");
         let mut trust = ClientTrust::new(tls.clients().clone(), 0, &[signed(&authority)]);
-        assert!(tls.replace(&own.options("no certificate")).is_err());
+        assert!(
+            tls.replace_authorities("no certificate".as_bytes())
+                .is_err()
+        );
         assert!(trust.is_current() && trust.check(NOW_S));
         let nobody = ClientTrust::new(tls.clients().clone(), 7, &[] as &[Vec<u8>]).check(NOW_S);
         assert!(!nobody, "an empty chain proves nobody");
@@ -248,7 +259,7 @@ mod tests {
         let both = [gone.pem(), stays.pem()].concat();
         let tls = ServerTls::new(&own.options(&both)).expect("valid");
         let mut trust = ClientTrust::new(tls.clients().clone(), 0, &[signed(&stays)]);
-        assert_eq!(tls.replace(&own.options(&stays.pem())), Ok(true));
+        assert_eq!(tls.replace_authorities(stays.pem().as_bytes()), Ok(true));
         assert!(!trust.check(u64::from(u32::MAX) * 32), "millennia later");
         assert!(trust.check(NOW_S));
     }

@@ -9,6 +9,7 @@ mod client;
 mod client_trust;
 mod error;
 mod failure;
+mod path;
 mod peer_certificate;
 mod pem;
 mod pipe;

@@ -1,10 +1,11 @@
 //! The side that listens.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
 use rustls::ServerConfig;
 use rustls::crypto::ring::Ticketer;
 use rustls::server::{NoServerSessionStorage, UnbufferedServerConnection};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 
 use super::certificate::{self, Validity};
 use super::client_trust::ClientAuthorities;
@@ -33,16 +34,28 @@ pub struct ServerTlsOptions<'a> {
     pub now_s: u64,
 }
 
-/// TLS of listeners. A handle: clones share what [`ServerTls::replace`] changes.
+/// TLS of listeners. A handle: clones share what [`ServerTls::replace_certificate`] and
+/// [`ServerTls::replace_authorities`] change.
 #[derive(Clone, Debug)]
 pub struct ServerTls {
     current: Arc<RwLock<Current>>,
     clients: ClientAuthorities,
+    applications: Vec<Vec<u8>>,
+    client_certificate_optional: bool,
 }
 
 #[derive(Clone, Debug)]
 struct Current {
     config: Arc<ServerConfig>,
+    certificate: OwnCertificate,
+    /// `None`: clients show no certificate.
+    verifier: Option<Arc<ClientVerifier>>,
+}
+
+/// What a server shows.
+#[derive(Clone, Debug)]
+struct OwnCertificate {
+    certified: Arc<CertifiedKey>,
     validity: Validity,
     names_hosts: bool,
 }
@@ -53,27 +66,63 @@ impl ServerTls {
     /// # Errors
     /// If something cannot be read, does not fit together, or is not valid now.
     pub fn new(options: &ServerTlsOptions<'_>) -> Result<ServerTls, TlsConfigError> {
-        let (current, verifier) = make(options)?;
+        let certificate = OwnCertificate::new(options.certificate, options.key, options.now_s)?;
+        let is_mandatory = !options.client_certificate_optional;
+        let verifier = options.client_authorities;
+        let verifier = verifier.map(|text| verifier_of(text, is_mandatory));
+        let verifier = verifier.transpose()?;
+        let names = options.applications.iter();
+        let applications: Vec<Vec<u8>> = names.map(|name| name.to_vec()).collect();
+        let current = Current {
+            config: config(&certificate, verifier.as_ref(), &applications)?,
+            certificate,
+            verifier: verifier.clone(),
+        };
         Ok(ServerTls {
             current: Arc::new(RwLock::new(current)),
             clients: ClientAuthorities::new(verifier),
+            applications,
+            client_certificate_optional: options.client_certificate_optional,
         })
     }
 
-    /// Takes another certificate, key and authorities for new connections; those that are open go
-    /// on. Sessions from before are not resumed, so that whoever the new authorities would refuse
-    /// is refused. Returns whether an authority was taken away: then the [`ClientTrust`] of open
-    /// connections is to be checked.
+    /// Takes another certificate with its key, in PEM, for new connections; those that are open go
+    /// on. Sessions from before are not resumed. `now_s`: seconds since 1970.
+    ///
+    /// # Errors
+    /// If something cannot be read, does not fit together, or is not valid now. What was in use
+    /// stays in use then.
+    pub fn replace_certificate(
+        &self,
+        certificate: &[u8],
+        key: &[u8],
+        now_s: u64,
+    ) -> Result<(), TlsConfigError> {
+        let certificate = OwnCertificate::new(certificate, key, now_s)?;
+        let mut current = self.lock_current();
+        current.config = config(&certificate, current.verifier.as_ref(), &self.applications)?;
+        current.certificate = certificate;
+        Ok(())
+    }
+
+    /// Takes other authorities of clients, in PEM, for new connections, whatever became of the
+    /// certificate: who is trusted no more must not stay since that is broken. Sessions from before
+    /// are not resumed, so that whoever the new authorities would refuse is refused. Returns
+    /// whether an authority was taken away: then the [`ClientTrust`] of open connections is to be
+    /// checked.
     ///
     /// [`ClientTrust`]: super::ClientTrust
     ///
     /// # Errors
-    /// As [`ServerTls::new`]; what was in use stays in use then.
-    pub fn replace(&self, options: &ServerTlsOptions<'_>) -> Result<bool, TlsConfigError> {
-        let (current, verifier) = make(options)?;
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = current;
+    /// If there is none, or one that cannot be read. What was in use stays in use then.
+    pub fn replace_authorities(&self, authorities: &[u8]) -> Result<bool, TlsConfigError> {
+        let verifier = verifier_of(authorities, !self.client_certificate_optional)?;
+        let mut current = self.lock_current();
+        current.config = config(&current.certificate, Some(&verifier), &self.applications)?;
+        current.verifier = Some(Arc::clone(&verifier));
+        drop(current);
         // Behind it: see `accept`.
-        Ok(self.clients.replace(verifier))
+        Ok(self.clients.replace(Some(verifier)))
     }
 
     /// Returns the authorities by which clients are checked.
@@ -83,13 +132,13 @@ impl ServerTls {
 
     /// How long the certificate in use is valid.
     pub fn validity(&self) -> Validity {
-        self.current().validity
+        self.current().certificate.validity
     }
 
     /// Whether the certificate in use says for which hosts it holds. No client believes one that
     /// does not.
     pub fn names_hosts(&self) -> bool {
-        self.current().names_hosts
+        self.current().certificate.names_hosts
     }
 
     /// TLS of a connection that was accepted, for whoever owns its socket.
@@ -111,53 +160,54 @@ impl ServerTls {
     }
 
     fn current(&self) -> Current {
-        // Nothing under this lock can panic half-way.
+        // Whole values take each other's place: sound whoever panicked.
         let current = self.current.read();
         current.unwrap_or_else(PoisonError::into_inner).clone()
     }
+
+    fn lock_current(&self) -> RwLockWriteGuard<'_, Current> {
+        self.current.write().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-/// Returns what is new, and what checks clients by it.
-fn make(
-    options: &ServerTlsOptions<'_>,
-) -> Result<(Current, Option<Arc<ClientVerifier>>), TlsConfigError> {
-    let chain = pem::certificates(options.certificate)?;
-    let validity = Validity::of(&chain[0])?;
-    validity.check(options.now_s)?;
-    let names_hosts = certificate::names_hosts(&chain[0]);
-    let key = pem::key(options.key)?;
-    let provider = provider();
-    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+impl OwnCertificate {
+    fn new(certificate: &[u8], key: &[u8], now_s: u64) -> Result<OwnCertificate, TlsConfigError> {
+        let chain = pem::certificates(certificate)?;
+        let validity = Validity::of(&chain[0])?;
+        validity.check(now_s)?;
+        let names_hosts = certificate::names_hosts(&chain[0]);
+        let certified = CertifiedKey::from_der(chain, pem::key(key)?, &provider());
+        Ok(OwnCertificate {
+            certified: Arc::new(certified.map_err(|error| TlsConfigError::of(&error))?),
+            validity,
+            names_hosts,
+        })
+    }
+}
+
+/// Returns what checks clients by these authorities.
+fn verifier_of(text: &[u8], is_mandatory: bool) -> Result<Arc<ClientVerifier>, TlsConfigError> {
+    let trusted = TrustedCertificates::of_clients(text)?;
+    ClientVerifier::new(trusted, is_mandatory, provider()).map(Arc::new)
+}
+
+fn config(
+    certificate: &OwnCertificate,
+    verifier: Option<&Arc<ClientVerifier>>,
+    applications: &[Vec<u8>],
+) -> Result<Arc<ServerConfig>, TlsConfigError> {
+    let builder = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| TlsConfigError::of(&error))?;
-    let clients = match options.client_authorities {
-        None => None,
-        Some(text) => {
-            let trusted = TrustedCertificates::of_clients(text)?;
-            let is_mandatory = !options.client_certificate_optional;
-            let verifier = ClientVerifier::new(trusted, is_mandatory, provider)?;
-            Some(Arc::new(verifier))
-        }
-    };
-    let builder = match &clients {
+    let builder = match verifier {
         None => builder.with_no_client_auth(),
         Some(verifier) => builder.with_client_cert_verifier(Arc::clone(verifier) as _),
     };
-    let mut config = builder
-        .with_single_cert(chain, key)
-        .map_err(|error| TlsConfigError::of(&error))?;
-    config.alpn_protocols = options
-        .applications
-        .iter()
-        .map(|name| name.to_vec())
-        .collect();
+    let certified = Arc::clone(&certificate.certified);
+    let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
+    config.alpn_protocols = applications.to_vec();
     // Tickets hold the session at the client: nothing to bound here.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.ticketer = Ticketer::new().map_err(|_| TlsConfigError::NoRandomness)?;
-    let current = Current {
-        config: Arc::new(config),
-        validity,
-        names_hosts,
-    };
-    Ok((current, clients))
+    Ok(Arc::new(config))
 }

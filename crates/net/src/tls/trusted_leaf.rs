@@ -25,6 +25,7 @@ use x509_cert::ext::pkix::{BasicConstraints, ExtendedKeyUsage, KeyUsage};
 
 use super::certificate::Validity;
 use super::error::TlsConfigError;
+use super::path;
 use super::signatures::check_signatures;
 
 /// Purposes of a certificate (RFC 5280 section 4.2.1.12).
@@ -48,9 +49,18 @@ impl TrustedCertificates {
         TrustedCertificates::read(text, |_| Ok(true))
     }
 
-    /// The same, by which clients are checked. One that is no authority by what stands in it is
-    /// none here: its holder could make certificates with the names of other clients. webpki takes
-    /// each root that it is given for an authority.
+    /// Returns these authorities, by which servers are checked.
+    pub(super) fn of_roots(roots: RootCertStore) -> TrustedCertificates {
+        TrustedCertificates {
+            hints: Vec::new(),
+            leaves: Vec::new(),
+            roots,
+        }
+    }
+
+    /// Returns the certificates in a PEM text, by which clients are checked. One that is no
+    /// authority by what stands in it is none here: its holder could make certificates with the
+    /// names of other clients. webpki takes each root that it is given for an authority.
     ///
     /// # Errors
     /// If there is none, or one that cannot be read.
@@ -203,7 +213,8 @@ impl ServerCertVerifier for ServerVerifier {
     ) -> Result<ServerCertVerified, rustls::Error> {
         let Some(leaf) = find(&self.leaves, shown) else {
             let by_authority = &self.by_authority;
-            return by_authority.verify_server_cert(shown, intermediates, name, ocsp_response, now);
+            let chain = path::on_paths(shown, intermediates);
+            return by_authority.verify_server_cert(shown, &chain, name, ocsp_response, now);
         };
         leaf.check(SERVER_AUTH, now)?;
         rustls::client::verify_server_name(&ParsedCertificate::try_from(shown)?, name)?;
@@ -288,9 +299,9 @@ impl ClientCertVerifier for ClientVerifier {
         let Some(leaf) = find(&self.leaves, shown) else {
             let by_authority = self.by_authority.as_ref();
             let by_authority = by_authority.ok_or(CertificateError::UnknownIssuer)?;
-            let may_sign = |one: &&CertificateDer<'_>| may_sign_certificates(one);
-            let intermediates: Vec<_> = intermediates.iter().filter(may_sign).cloned().collect();
-            return by_authority.verify_client_cert(shown, &intermediates, now);
+            let mut chain = path::on_paths(shown, intermediates);
+            chain.retain(|one| may_sign_certificates(one));
+            return by_authority.verify_client_cert(shown, &chain, now);
         };
         leaf.check(CLIENT_AUTH, now)?;
         Ok(ClientCertVerified::assertion())

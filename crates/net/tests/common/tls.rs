@@ -104,6 +104,11 @@ impl Identity {
         }
     }
 
+    /// Has a server show this one from now on.
+    pub fn replace_in(&self, tls: &ServerTls) -> Result<(), TlsConfigError> {
+        tls.replace_certificate(self.certificate.as_bytes(), self.key.as_bytes(), now_s())
+    }
+
     pub fn server(&self, client_authorities: Option<&str>) -> Result<ServerTls, TlsConfigError> {
         ServerTls::new(&self.options(client_authorities))
     }

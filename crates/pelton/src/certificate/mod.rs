@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use net::tls::ServerTls;
-use server::tls::{Certificates, Reloaded, TlsFiles};
+use server::tls::{Certificates, Reloaded, ReloadedParts, TlsFiles};
 use server::{Server, TimeSource};
 use service::Shared;
 
@@ -71,7 +71,7 @@ impl ServedCertificate {
     /// Takes the files anew if they have changed, and says in the log what came of it. `asked`: by
     /// somebody who wants an answer.
     pub fn look(&self, asked: bool) {
-        if self.certificate.look(asked) == Reloaded::AuthorityGone {
+        if self.certificate.look(asked) {
             tracing::info!(
                 "an authority is not in --client-ca any more: connections whose certificate it \
                  has signed are ended"
@@ -129,13 +129,16 @@ impl ServerCertificate {
     }
 
     /// Looks whether the files have changed, and says in the log what came of it. `asked`: by
-    /// somebody who wants an answer. Returns what became of them.
-    fn look(&self, asked: bool) -> Reloaded {
+    /// somebody who wants an answer. Returns whether an authority of clients is not there any more.
+    fn look(&self, asked: bool) -> bool {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        let look = watched.certificates.look(now_s(), asked);
-        match &look {
+        let ReloadedParts {
+            certificate,
+            authorities,
+        } = watched.certificates.look(now_s(), asked);
+        match &certificate {
             Ok(Reloaded::Same) => {}
-            Ok(Reloaded::Replaced | Reloaded::AuthorityGone) => {
+            Ok(_) => {
                 tracing::info!(
                     "the certificate was read anew: it is valid for another {} days",
                     self.left_s() / 86_400
@@ -144,9 +147,17 @@ impl ServerCertificate {
             }
             Err(error) => tracing::error!("the certificate in use stays: {error}"),
         }
+        match &authorities {
+            Ok(Reloaded::Same) => {}
+            Ok(_) => tracing::info!("the authorities of clients (--client-ca) were read anew"),
+            Err(error) => tracing::error!(
+                "the authorities of clients in use stay, also those that were to be taken away: \
+                 {error}"
+            ),
+        }
         drop(watched);
         self.warn();
-        look.unwrap_or(Reloaded::Same)
+        matches!(authorities, Ok(Reloaded::AuthorityGone))
     }
 
     /// Says once of each certificate that it is about to run out, and once that it has.

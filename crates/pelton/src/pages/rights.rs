@@ -14,8 +14,9 @@ another one calls each method with tokens of every kind. What rights are is in
 
 The right is needed where the third column says. For blobs a right on the beginning of their names
 is enough, and for a drop-in service the grant in the last column. A Batch, a Transact and a batch
-of a Pipe need `read` if all their operations read, else `write`. Plain HTTP/2 requests stand here
-under the names that the metrics have.
+of a Pipe need `read` if all their operations read, else `write`. *any* is some right, wherever it
+holds, so that whoever has none is refused; *none* is served to everybody. Plain HTTP/2 requests
+stand here under the names that the metrics have.
 
 | method | right | where | or |
 |---|---|---|---|

@@ -43,6 +43,17 @@ pub(super) fn log_recovered(recovered: &Recovered) {
              rotated in it are good again; look at `pelton token list`, and revoke them once more"
         );
     }
+    if let Some(torn) = &recovered.torn {
+        tracing::warn!(
+            "the last group of the log was not whole, and was cut: {} bytes with {}, in {}. A stop \
+             in the middle of a write leaves that, and none of it was acknowledged; where the disk \
+             has changed what it had confirmed, acknowledged changes are undone: if tokens were \
+             changed last, look at `pelton token list`",
+            torn.bytes,
+            counted(u64::from(torn.records), "record", "records"),
+            torn.place
+        );
+    }
     if recovered.given_up > 0 {
         tracing::warn!(
             "{} of the log that --keep-log keeps for those who watch are damaged, or stand before \

@@ -1,7 +1,7 @@
 //! How many calls of a loop run, and what is counted of those that have ended.
 
 use service::identities::IdentityKey;
-use service::{Code, LoopFigures, Method};
+use service::{Code, LoopFigures, Method, RefusedFor};
 
 use super::Running;
 use crate::actions::StepContext;
@@ -87,6 +87,10 @@ impl CallCounts {
         self.of_identities[running.proved.key.slot()] -= 1;
         let (settings, clock) = (&context.settings, &context.clock);
         self.figures.ended(running.method, code);
+        if code == Code::PermissionDenied {
+            // What depends on the request is denied after the call has begun.
+            self.figures.refused(RefusedFor::PermissionDenied);
+        }
         if let Some(calls) = &mut self.ended_calls {
             calls.add(running.method, running.begin_ns, clock, &self.figures);
         }

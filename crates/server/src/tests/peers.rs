@@ -185,7 +185,6 @@ fn valid(mut params: CertificateParams) -> CertificateParams {
 
 /// A server's TLS, and two authorities whose certificates it takes.
 struct TwoAuthorities {
-    own: [String; 2],
     authorities: [CertifiedIssuer<'static, KeyPair>; 2],
     tls: ServerTls,
 }
@@ -205,17 +204,14 @@ impl TwoAuthorities {
         });
         let both = authorities[0].pem() + &authorities[1].pem();
         let tls = ServerTls::new(&options(&own, &both)).expect("valid");
-        TwoAuthorities {
-            own,
-            authorities,
-            tls,
-        }
+        TwoAuthorities { authorities, tls }
     }
 
     /// Has the server trust these only. Returns whether one was taken away.
     fn trust_only(&self, which: &[usize]) -> bool {
         let pem: String = which.iter().map(|&at| self.authorities[at].pem()).collect();
-        self.tls.replace(&options(&self.own, &pem)).expect("valid")
+        let replaced = self.tls.replace_authorities(pem.as_bytes());
+        replaced.expect("valid")
     }
 
     /// The trust in a client of one of them that connects now.

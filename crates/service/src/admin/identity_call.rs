@@ -5,9 +5,7 @@
 
 use store::{CommitOutcome, DatabaseId, ReadView};
 
-use super::identity_change::{
-    Committed, DecidedChange, Made, check_caller, commit_change, committed,
-};
+use super::identity_change::{Committed, Made, check_caller, commit_change, committed};
 use super::role_request::RoleRequest;
 use super::token_request::TokenRequest;
 use super::{roles, tokens};
@@ -81,11 +79,9 @@ impl IdentityCall {
             }
             IdentityRequest::Role(request) => roles::decide(request, stored, shared, now_ms)?,
         };
-        let DecidedChange { key, value, made } = decided;
         self.tries += 1;
-        self.made = made;
-        let seen = (stored.changes_version, shared);
-        commit_change(&key, value.as_deref(), seen, actions);
+        commit_change(&decided, (stored.changes_version, shared), actions);
+        self.made = decided.made;
         Ok(())
     }
 

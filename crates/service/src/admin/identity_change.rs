@@ -7,6 +7,7 @@ use crate::actions::{DatabaseAccess, Permissions};
 use crate::call::Shared;
 use crate::identities::Unauthenticated;
 use crate::identities::record::{CHANGES_KEY, IdentityRecord, StoredIdentities, put_entry};
+use crate::identities::revoked::REVOKED_KEY;
 use crate::keyvalue::refusal;
 use crate::limits::{IDENTITIES_BYTES_MAX, TOKEN_CHANGE_TRIES};
 use crate::status::{Code, Status};
@@ -16,6 +17,8 @@ pub(super) struct DecidedChange {
     pub(super) key: Vec<u8>,
     /// `None`: the entry is removed.
     pub(super) value: Option<Vec<u8>>,
+    /// What the entry of [`REVOKED_KEY`] is to have, if that changes too.
+    pub(super) revoked: Option<Vec<u8>>,
     pub(super) made: Made,
 }
 
@@ -77,15 +80,15 @@ pub(super) fn check_caller(
     }
 }
 
-/// Has an entry written or removed, unless one was changed since `changes_version`.
+/// Has a change written, unless one was made since `changes_version`.
 pub(super) fn commit_change(
-    key: &[u8],
-    value: Option<&[u8]>,
+    change: &DecidedChange,
     (changes_version, shared): (u64, &Shared),
     actions: &mut impl DatabaseAccess,
 ) {
     let key_check = shared.identities.key().check_value();
-    let operation = match value {
+    let key = &change.key;
+    let operation = match &change.value {
         Some(value) => put_entry(key, value, Condition::None),
         None => Operation::Delete {
             key,
@@ -95,7 +98,10 @@ pub(super) fn commit_change(
     };
     let mut commit = actions.write(DatabaseId::IDENTITIES, Mode::Atomic);
     let is_as_seen = Condition::VersionIs(changes_version);
-    for operation in [&put_entry(CHANGES_KEY, &key_check, is_as_seen), &operation] {
+    let changes = put_entry(CHANGES_KEY, &key_check, is_as_seen);
+    let revoked = change.revoked.as_deref();
+    let revoked = revoked.map(|value| put_entry(REVOKED_KEY, value, Condition::None));
+    for operation in [changes, operation].iter().chain(&revoked) {
         let pushed = commit.push(operation);
         debug_assert_eq!(pushed, Ok(()), "a name and some rights fit");
     }

@@ -38,6 +38,7 @@ pub(super) fn decide(
             Ok(DecidedChange {
                 key: RoleRecord::key(name),
                 value: Some(value),
+                revoked: None,
                 made: Made::Role {
                     is_new: before.is_none(),
                 },
@@ -48,6 +49,7 @@ pub(super) fn decide(
             Ok(DecidedChange {
                 key: RoleRecord::key(name),
                 value: None,
+                revoked: None,
                 made: Made::Nothing,
             })
         }

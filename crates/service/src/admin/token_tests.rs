@@ -8,7 +8,7 @@ use store::{DatabaseId, ReadView};
 use crate::call::Shared;
 use crate::fake::{Fake, Sent, draw_token, shared};
 use crate::identities::{
-    Binding, Identities, Identity, Proof, TokenKey, Unauthenticated, UsableBindings,
+    Binding, Identities, Identity, Proof, Token, TokenKey, Unauthenticated, UsableBindings,
 };
 use crate::limits::{
     BINDING_BYTES_MAX, GRANTS_MAX, IDENTITIES_MAX, TOKEN_CHANGE_TRIES, TOKEN_EXPIRY_MS_MAX,
@@ -474,6 +474,35 @@ fn the_last_administrator_is_revoked_with_a_confirmation_only() {
     open.create("admin", &["admin"], 0).expect("it can be made");
     open.revoke("admin", "")
         .expect("everybody may make another one");
+}
+
+/// A start may be given one of them, when nobody is an administrator any more.
+#[test]
+fn tokens_of_the_first_administrator_are_remembered_when_they_are_revoked() {
+    let server = Server::new(Rights::everything());
+    let was_revoked = |token: &str| {
+        let token = Token::parse(token.as_bytes()).expect("a token");
+        let shared = &server.shared;
+        shared.identities.was_revoked(&shared.store, &token)
+    };
+    let mut before = Vec::new();
+    for _ in 0..2 {
+        let first = server.create("admin", &["admin"], 0).expect("made");
+        assert!(!was_revoked(&first));
+        let second = server.rotate("admin", 0, 0).expect("another one");
+        assert!(was_revoked(&first) && !was_revoked(&second));
+        // One that is kept is good for a while, and not made anew after that.
+        let third = server.rotate("admin", 1_000, 0).expect("another one");
+        assert!(was_revoked(&second) && !was_revoked(&third));
+        server.revoke("admin", "").expect("everybody may make one");
+        before.extend([first, second, third]);
+        assert!(before.iter().all(|token| was_revoked(token)));
+        // Of other names a start makes none.
+        let other = server.create("other", &["admin"], 0).expect("made");
+        server.revoke("other", "").expect("it is there");
+        assert!(!was_revoked(&other));
+    }
+    assert!(server.list().is_empty());
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::token_request::{NewProof, TokenCreation, TokenRequest, TokenRotation}
 use crate::actions::{CallClock, Responses};
 use crate::call::Shared;
 use crate::identities::record::{IdentityRecord, StoredIdentities};
-use crate::identities::{Binding, Identity, IssuedToken, NEVER_MS, Proof};
+use crate::identities::{Binding, FIRST_ADMIN, Identity, IssuedToken, NEVER_MS, Proof};
 use crate::limits::IDENTITIES_MAX;
 use crate::rights::Grant;
 use crate::status::{Code, Status, quoted};
@@ -55,8 +55,17 @@ pub(super) fn decide(
     Ok(DecidedChange {
         key: name.as_bytes().to_vec(),
         value: made.as_ref().map(IdentityRecord::encode),
+        revoked: revoked(name, stored),
         made: made.map_or(Made::Nothing, Made::Identity),
     })
+}
+
+/// Returns the entry of the tokens that no start makes anew, if those of this name are to be among
+/// them: it is [`FIRST_ADMIN`], and has some that are revoked or rotated away.
+fn revoked(name: &str, stored: &StoredIdentities) -> Option<Vec<u8>> {
+    let before = stored.find(name).filter(|_| name == FIRST_ADMIN)?;
+    let tokens = before.identity.tokens();
+    (!tokens.is_empty()).then(|| stored.revoked.with(tokens).encode())
 }
 
 fn created(

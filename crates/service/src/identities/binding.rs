@@ -50,8 +50,13 @@ pub enum BindingError {
     )]
     UnknownKind(String),
     /// It is too long.
-    #[error("a name has {0} bytes, at most {BINDING_BYTES_MAX} are allowed")]
-    TooLong(usize),
+    #[error("the name has {bytes} bytes, and one of this kind at most {limit}")]
+    TooLong {
+        /// Bytes that it has.
+        bytes: usize,
+        /// Bytes that it may have.
+        limit: usize,
+    },
     /// It has a wildcard.
     #[error(
         "{0:?} has a `*`: names of certificates are compared as they are, and patterns match nobody"
@@ -158,7 +163,10 @@ impl Binding {
 /// of 1 to `limit` bytes.
 fn check(name: &str, limit: usize, bad: impl Fn() -> BindingError) -> Result<&str, BindingError> {
     if name.len() > limit {
-        return Err(BindingError::TooLong(name.len()));
+        return Err(BindingError::TooLong {
+            bytes: name.len(),
+            limit,
+        });
     }
     if name.contains('*') {
         return Err(BindingError::Wildcard(shortened(name)));

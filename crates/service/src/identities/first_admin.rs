@@ -57,6 +57,12 @@ impl Identities {
         found.map(|identity| identity.name().to_owned())
     }
 
+    /// Returns whether this token was that of [`FIRST_ADMIN`], and was revoked or rotated away.
+    pub fn was_revoked(&self, store: &Store, token: &Token) -> bool {
+        let hash = self.key().hash(token);
+        self.stored(store).revoked.contains(&hash)
+    }
+
     /// Returns the commit that makes [`FIRST_ADMIN`] an administrator with this token, whatever it
     /// was before: to be called where nobody is one, and nobody else has the name.
     ///

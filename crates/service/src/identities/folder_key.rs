@@ -37,7 +37,8 @@ impl Identities {
         batch
     }
 
-    fn stored(&self, store: &Store) -> StoredIdentities {
+    /// Returns what the store has of identities.
+    pub(super) fn stored(&self, store: &Store) -> StoredIdentities {
         match store.view(DatabaseId::IDENTITIES) {
             Some(view) => self.read(&ReadView::memory(&view)).stored().clone(),
             None => StoredIdentities::default(),

@@ -11,6 +11,7 @@ mod folder_key;
 mod identity;
 pub(crate) mod record;
 mod record_reader;
+pub(crate) mod revoked;
 pub(crate) mod role;
 mod stored;
 mod table;

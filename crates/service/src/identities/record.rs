@@ -13,6 +13,7 @@ use {
 use super::binding::Binding;
 use super::identity::Identity;
 use super::record_reader::{RecordReader, push_text};
+use super::revoked::RevokedTokens;
 use super::role::RoleRecord;
 #[cfg(doc)]
 use crate::limits::{IDENTITIES_MAX, ROLES_MAX};
@@ -121,6 +122,8 @@ pub(crate) struct StoredIdentities {
     pub(crate) changes_version: u64,
     /// The check value of the key under which their tokens are hashed; empty: it is not known.
     pub(crate) key_check: Box<[u8]>,
+    /// Tokens of the first administrator that no start makes anew.
+    pub(crate) revoked: RevokedTokens,
     /// Entries that make no sense. Nobody is let in for them.
     pub(crate) unreadable: usize,
 }

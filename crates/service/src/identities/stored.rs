@@ -9,6 +9,7 @@ use store::{Direction, Range, ReadView};
 
 use super::identity::Identity;
 use super::record::{CHANGES_KEY, IdentityRecord, StoredIdentities};
+use super::revoked::{REVOKED_KEY, RevokedTokens};
 use super::role::RoleRecord;
 use crate::limits::{IDENTITIES_MAX, ROLES_MAX};
 
@@ -33,6 +34,11 @@ impl IdentitySnapshot {
             if entry.key == CHANGES_KEY {
                 read.stored.changes_version = entry.version;
                 read.stored.key_check = entry.value.bytes().into();
+            } else if entry.key == REVOKED_KEY {
+                match RevokedTokens::decode(entry.value.bytes()) {
+                    Some(revoked) => read.stored.revoked = revoked,
+                    None => read.stored.unreadable += 1,
+                }
             } else if !read.add(earlier, entry.key, entry.version, entry.value.bytes()) {
                 read.stored.unreadable += 1;
             }

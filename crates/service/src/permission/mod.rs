@@ -10,7 +10,7 @@ mod by_method;
 use crate::actions::Permissions;
 use crate::identities::{Binding, Identity, Unauthenticated};
 use crate::method::{Access, DatabaseName, Method};
-use crate::rights::{DropIn, Grant, Right, Scope, shown_right};
+use crate::rights::{DEFAULT_DATABASE, DropIn, Grant, Right, Scope, shown_right};
 use crate::status::{Code, Status, shortened_with_dots};
 
 /// From where a call comes, as far as it matters for what it may do.
@@ -95,6 +95,9 @@ pub(crate) fn check_blobs(
     if identity.rights().on_blobs(right, database, prefix) {
         return Ok(());
     }
+    if database == DEFAULT_DATABASE {
+        return Err(refused_written_default(identity, right));
+    }
     let scope = Scope::Blobs {
         database: shortened_with_dots(database).into(),
         prefix: shortened_with_dots(prefix).into(),
@@ -112,6 +115,7 @@ pub(crate) fn has_drop_in(service: DropIn, actions: &impl Permissions) -> bool {
 fn refused_database(right: Right, database: &str, actions: &impl Permissions) -> Status {
     match actions.identity() {
         None => Unauthenticated::Ended.status(),
+        Some(identity) if database == DEFAULT_DATABASE => refused_written_default(identity, right),
         Some(identity) => refused(
             identity,
             right,
@@ -125,6 +129,20 @@ fn refused_database(right: Right, database: &str, actions: &impl Permissions) ->
 fn refused(identity: &Identity, right: Right, scope: Scope) -> Status {
     let needed = Grant::In(right, scope).to_string();
     denied(identity, &format!("the right `{}`", shown_right(&needed)))
+}
+
+/// The caller has written the name of the default database as it stands in rights. The right would
+/// be written as that on the default database, which they may well have.
+#[cold]
+fn refused_written_default(identity: &Identity, right: Right) -> Status {
+    denied(
+        identity,
+        &format!(
+            "the right `{}` on a database of the name `{DEFAULT_DATABASE}`, which there is not: \
+             the default database has the empty name in requests, so leave the field out",
+            right.name()
+        ),
+    )
 }
 
 /// The caller has a right nowhere.
@@ -340,6 +358,21 @@ mod tests {
                 assert_eq!(begins(method, &admin, peer), None, "{method:?}");
             }
         }
+    }
+
+    #[test]
+    fn who_writes_the_default_database_as_it_stands_in_rights_is_told_its_name() {
+        let caller = Caller(Some(with_token(&["read:default"])));
+        for refused in [
+            check_database(Right::Read, "default", &caller),
+            check_blobs(Right::Read, ("default", "x"), &caller),
+        ] {
+            let status = refused.expect_err("there is none of this name");
+            assert_eq!(status.code(), Code::PermissionDenied);
+            let told = status.message();
+            assert!(told.contains("has the empty name in requests"), "{told}");
+        }
+        assert_eq!(check_database(Right::Read, "", &caller), Ok(()));
     }
 
     #[test]

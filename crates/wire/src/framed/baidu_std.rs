@@ -1,7 +1,7 @@
 //! baidu_std: a header of 12 bytes, [`RpcMeta`], the message, and an attachment that is not
 //! compressed.
 
-use protobuf::writer;
+use protobuf::{Reader, Value, writer};
 
 /// Bytes of a frame's header: `PRPC`, the length of all that follows, the length of the metadata,
 /// both unsigned in network byte order.
@@ -89,6 +89,18 @@ protobuf::message! {
         /// The value.
         2 value: string,
     }
+}
+
+/// Returns how often a request has `authentication_data` that are not empty. Of a field that is
+/// there twice, a decoder takes the last one.
+pub(super) fn count_proofs(meta: &[u8]) -> usize {
+    let mut reader = Reader::new(meta);
+    let mut count = 0;
+    while let Ok(Some((number, value))) = reader.next_field() {
+        let is_proof = number == RpcMeta::NUMBERS.authentication_data;
+        count += usize::from(is_proof && value != Value::Bytes(&[]));
+    }
+    count
 }
 
 /// What a response repeats of its request.

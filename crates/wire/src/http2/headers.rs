@@ -43,6 +43,10 @@ const NOWHERE: u8 = u8::MAX;
 /// The place of a field that is there several times, which has no value.
 const SEVERAL: u8 = NOWHERE - 1;
 
+/// What should prove who calls is there more than once, or is no text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SeveralProofs;
+
 impl HeadInfo {
     pub(crate) const EMPTY: HeadInfo = HeadInfo {
         kind: BodyKind::Plain,
@@ -60,12 +64,20 @@ impl HeadInfo {
         takes_gzip: false,
     };
 
-    /// Returns the head of a gRPC call that came otherwise than over HTTP/2.
-    pub(crate) fn of_call(path_at: u8, authorization_at: Option<u8>) -> HeadInfo {
+    /// Returns the head of a gRPC call that came otherwise than over HTTP/2. `authorization`:
+    /// whether it has a value of that name, and if so where; `Err`: it has several, or one that is
+    /// no text.
+    pub(crate) fn of_call(
+        path_at: u8,
+        authorization: Result<Option<u8>, SeveralProofs>,
+    ) -> HeadInfo {
         HeadInfo {
             kind: BodyKind::Grpc,
             path: path_at,
-            authorization: authorization_at.unwrap_or(NOWHERE),
+            authorization: match authorization {
+                Ok(at) => at.unwrap_or(NOWHERE),
+                Err(SeveralProofs) => SEVERAL,
+            },
             ..HeadInfo::EMPTY
         }
     }

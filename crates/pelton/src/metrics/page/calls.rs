@@ -78,8 +78,9 @@ pub(super) fn write(page: &mut Page, totals: &Totals, interop: bool) {
     page.family(
         "pelton_refused_calls_total",
         Counter,
-        "Calls that were refused before they began, by reason; they are not in \
-         grpc_server_handled_total.",
+        "Calls that were refused, by reason: before they began, and then they are not in \
+         grpc_server_handled_total; those of permission_denied also after that, where the right \
+         depends on what is asked for.",
     );
     for (calls, reason) in totals.refused {
         page.sample(&[("reason", reason_label(reason))], calls);

@@ -3,7 +3,7 @@
 use crate::grpc::metadata;
 use crate::hpack::{FieldLimits, Fields};
 use crate::http2::Head;
-use crate::http2::headers::HeadInfo;
+use crate::http2::headers::{HeadInfo, SeveralProofs};
 
 /// The place of the path among the fields.
 const PATH_AT: u8 = 0;
@@ -21,6 +21,8 @@ pub(super) struct CallHead {
     /// What proved who calls last, as the value of `authorization`. It stands for the requests that
     /// follow.
     authorization: Vec<u8>,
+    /// It came more than once in one request, so that nobody is proved until another one comes.
+    has_several: bool,
     /// The entries of it are remembered with the path.
     has_entries: bool,
 }
@@ -45,6 +47,7 @@ impl CallHead {
             path: Vec::new(),
             service_bytes: 0,
             authorization: Vec::new(),
+            has_several: false,
             has_entries: false,
         }
     }
@@ -107,9 +110,14 @@ impl CallHead {
         let path = format!("/{}/{}", names.service, names.method);
         let mut fields = FieldList(&mut self.fields);
         fields.push(b":path", path.as_bytes())?;
-        let mut authorization = None;
+        // Two are refused, as over HTTP/2, also where they are of the same: whoever is between a
+        // client and this server may have looked at the other one.
+        let mut authorization = match self.has_several {
+            true => Err(SeveralProofs),
+            false => Ok(None),
+        };
         if !self.authorization.is_empty() {
-            authorization = Some(fields.push(AUTHORIZATION, &self.authorization)?);
+            authorization = Ok(Some(fields.push(AUTHORIZATION, &self.authorization)?));
         }
         self.has_entries = false;
         for (name, value) in entries {
@@ -117,10 +125,12 @@ impl CallHead {
             let name = name.to_ascii_lowercase();
             let is_proof = name == AUTHORIZATION;
             let is_valid = metadata::is_valid_key(&name) && metadata::is_valid_text(value);
-            if is_valid && !(is_proof && authorization.is_some()) {
+            if is_proof && (!is_valid || authorization != Ok(None)) {
+                authorization = Err(SeveralProofs);
+            } else if is_valid {
                 let at = fields.push(&name, value)?;
                 if is_proof {
-                    authorization = Some(at);
+                    authorization = Ok(Some(at));
                 }
             }
         }
@@ -137,11 +147,19 @@ impl CallHead {
         let has_scheme = (authentication.get(..SCHEME.len()))
             .is_some_and(|scheme| scheme.eq_ignore_ascii_case(SCHEME));
         self.path.clear();
+        self.has_several = false;
         self.authorization.clear();
         if !has_scheme {
             self.authorization.extend_from_slice(SCHEME);
         }
         self.authorization.extend_from_slice(authentication);
+    }
+
+    /// Remembers that a request has several proofs, as [`CallHead::set_authorization`] does one.
+    pub(super) fn set_several_authorizations(&mut self) {
+        self.path.clear();
+        self.authorization.clear();
+        self.has_several = true;
     }
 }
 

@@ -151,8 +151,8 @@ impl ServerConnection {
         *consumed += head_bytes;
         // Before anything is refused: it stands for the requests that follow, whatever becomes of
         // this one.
-        if let Some(proof) = meta.authentication_data.filter(|proof| !proof.is_empty()) {
-            self.head.set_authorization(proof);
+        if let Some(proof) = meta.authentication_data {
+            self.take_proof(proof, baidu_std::count_proofs(bytes));
         }
         let checksum = meta.checksum_value.and_then(|value| value.try_into().ok());
         let correlation = Correlation {
@@ -192,6 +192,15 @@ impl ServerConnection {
             self.known_meta.remember(bytes);
         }
         step
+    }
+
+    /// Takes the last proof of a request that has so many.
+    fn take_proof(&mut self, last: &[u8], count: usize) {
+        match count {
+            0 => {}
+            1 if !last.is_empty() => self.head.set_authorization(last),
+            _ => self.head.set_several_authorizations(),
+        }
     }
 
     fn srpc_request(&mut self, meta: &[u8], header: FrameHeader, out: &mut Vec<u8>) -> Step {
