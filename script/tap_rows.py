@@ -1,5 +1,5 @@
-"""The rows of script/bench about `pelton lab tap`: what a relay that looks costs those whom it looks
-at. They are measured only if they are named."""
+"""The rows of script/bench about `pelton lab tap`: what it costs those whom it looks at. They are
+measured only if they are named."""
 
 import contextlib
 import json
@@ -87,8 +87,8 @@ def section(bench, conditions):
     if not any(key[0] == "tap" for key in bench.results):
         return ""
     lines = [
-        "| connections × in flight | calls/s without | through the tap | share | p50 without, µs | "
-        "through the tap | CPU of the tap, µs a call | read to write, µs |",
+        "| connections × in flight | calls/s without | through the tap | share | "
+        "p50 without, µs | through the tap | CPU of the tap, µs a call | read to write, µs |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for connections, in_flight in SHAPES:

@@ -119,14 +119,18 @@ def foreign_server(servicer, *options):
 def call_many(address, threads, calls, *options):
     """Calls in a closed loop, each thread one at a time, on one connection."""
     with open_channel(address, *options) as channel:
-        stub = echo_pb2_grpc.EchoStub(channel)
+        call_all(channel, threads, calls)
 
-        def work(_):
-            for _ in range(calls):
-                stub.Unary(echo_pb2.EchoRequest(payload=b"hello"), timeout=30)
 
-        with concurrent.futures.ThreadPoolExecutor(threads) as pool:
-            list(pool.map(work, range(threads)))
+def call_all(channel, threads, calls):
+    stub = echo_pb2_grpc.EchoStub(channel)
+
+    def work(_):
+        for _ in range(calls):
+            stub.Unary(echo_pb2.EchoRequest(payload=b"hello"), timeout=30)
+
+    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+        list(pool.map(work, range(threads)))
 
 
 # --- what is named
@@ -162,16 +166,54 @@ def test_a_server_of_others_that_is_slow_is_named(binary, lock):
     assert tap.code == 143
 
 
-def test_a_limit_on_streams_is_kept_by_grpcio_and_named(binary):
-    with foreign_server(SlowEcho(0.01)) as address:
+@pytest.mark.parametrize(
+    "lock, alone, expected",
+    [(None, 60, "connection"), (threading.Lock(), 60, "server"), (None, 0, "undecided")],
+    ids=["limit", "serial", "never fewer"],
+)
+def test_a_limit_on_streams_is_told_from_a_server_that_has_no_more_to_give(
+    binary, lock, alone, expected
+):
+    with foreign_server(SlowEcho(0.01, lock)) as address:
         with Tap(binary, address, "--stream-limit", 2) as tap:
-            call_many(tap.address, 12, 8)
+            with open_channel(tap.address) as channel:
+                call_all(channel, 1, alone)
+                call_all(channel, 12, 20)
             report = tap.end()
     [connection] = [one for one in report["connections"] if one["calls"]]
     assert (connection["limit"], connection["most_open"]) == (2, 2)
     assert connection["at_limit_share"] > 0.5
-    assert report["verdict"] == "connection", report
+    assert report["verdict"] == expected, report
     assert shares(report)["server_at_limit"] > 0.5
+
+
+def test_a_server_that_hangs_is_named_though_no_call_ended(binary):
+    with foreign_server(SlowEcho(60)) as address:
+        with Tap(binary, address) as tap:
+            with open_channel(tap.address) as channel:
+                stub = echo_pb2_grpc.EchoStub(channel)
+                stub.Unary.future(echo_pb2.EchoRequest(payload=b"x"), timeout=30)
+                time.sleep(1)
+                report = tap.end()
+    assert (report["verdict"], report["calls_begun"], report["calls_ended"]) == ("server", 1, 0)
+
+
+def test_a_larger_table_of_header_fields_is_followed(binary):
+    sizes = [
+        ("grpc.http2.hpack_table_size.encoder", 65_536),
+        ("grpc.http2.hpack_table_size.decoder", 65_536),
+    ]
+    with foreign_server(SlowEcho(0), *sizes) as address:
+        with Tap(binary, address) as tap:
+            with open_channel(tap.address, *sizes) as channel:
+                stub = echo_pb2_grpc.EchoStub(channel)
+                for number in range(300):
+                    # More than the usual table holds.
+                    metadata = [(f"header-{number % 150}", "v" * 60)]
+                    stub.Unary(echo_pb2.EchoRequest(payload=b"x"), metadata=metadata, timeout=20)
+            report = tap.end()
+    assert ends(report) == {"OK": 300}, report
+    assert [one["unreadable"] for one in report["connections"]] == [None]
 
 
 def test_a_long_way_is_the_networks_fault(binary, server):
@@ -181,6 +223,16 @@ def test_a_long_way_is_the_networks_fault(binary, server):
     assert report["verdict"] == "network", report
     assert server_time(report)["p50_us"] >= 19_900
     assert any("--delay" in text for text in report["evidence_for"])
+
+
+def test_a_stream_in_both_directions_on_one_machine_has_no_long_way(binary, server):
+    with Tap(binary, server.address) as tap:
+        with open_channel(tap.address) as channel:
+            requests = (echo_pb2.EchoRequest(payload=b"x") for _ in range(100))
+            for _ in echo_pb2_grpc.EchoStub(channel).Stream(requests, timeout=20):
+                pass
+        report = tap.end()
+    assert report["verdict"] != "network", report
 
 
 def test_a_client_that_opens_its_window_late_is_told_from_a_slow_server(binary, server):
@@ -211,7 +263,7 @@ def test_nothing_is_named_where_nothing_was_seen(binary, server):
     with Tap(binary, server.address) as tap:
         report = tap.end()
     assert report["verdict"] == "nothing seen"
-    assert tap.code == 1
+    assert tap.code == 130
     done = tapped(binary, server.address, "--duration", "300ms", "--", "sleep", "60", codes=(1,))
     assert done.stdout.startswith("nothing seen: no call came through the tap")
     assert "the command sleep was ended" in done.stderr
@@ -241,8 +293,17 @@ def test_the_users_own_client_is_started_with_the_taps_address(binary, server, t
 
 
 def test_a_client_that_fails_is_told_and_one_that_does_not_exist_too(binary, server):
-    done = tapped(binary, server.address, "--", "sh", "-c", "exit 7", codes=(1,))
+    words = ["--", "sh", "-c", f"{binary} echo --address {{target}} x && exit 7"]
+    done = tapped(binary, server.address, *words, codes=(1,))
     assert "the command sh ended with exit status: 7" in done.stderr
+    assert "Echo/Unary: 1 calls" in done.stdout
+    # What it has started ends with it, and it can say its last words.
+    words = ["--duration", "500ms", "--", "sh", "-c", "trap 'echo bye; exit' TERM; sleep 77 & wait"]
+    done = tapped(binary, server.address, *words, codes=(1,))
+    assert "bye" in done.stderr and "the command sh was ended" in done.stderr
+    assert subprocess.run(["pgrep", "-f", "^sleep 77$"], capture_output=True).returncode == 1
+    done = tapped(binary, server.address, "--", "sleep 1", codes=(3,))
+    assert "words of their own" in done.stderr
     done = tapped(binary, server.address, "--", "no-such-command", codes=(3,))
     assert "the command no-such-command cannot be started" in done.stderr
     assert done.stdout == ""
@@ -290,7 +351,27 @@ def test_tls_ends_in_the_tap_and_begins_again(binary, tmp_path):
                 )
             report = tap.end()
     assert report["verdict"] == "nothing seen"
-    assert "could not be followed" in report["sentence"]
+    assert "it speaks TLS; --listen-tls-cert" in report["sentence"]
+    # A server that the tap may not believe.
+    with Server(binary, *map(str, flags), listen=("127.0.0.1:0",)) as server:
+        words = ["--tls", "--", binary, "echo", "--address", "{target}", "x"]
+        done = tapped(binary, server.address, *words, codes=(1,))
+    assert done.stdout.startswith("nothing seen: no call succeeded: ")
+    assert "certificate" in done.stdout.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    "words", [("--bandwidth", "200KiB"), ("--packets-per-second", "200")], ids=["bytes", "packets"]
+)
+def test_a_thin_way_is_the_networks_fault(binary, server, words):
+    with Tap(binary, server.address, *words) as tap:
+        with open_channel(tap.address) as channel:
+            stub = echo_pb2_grpc.EchoStub(channel)
+            for _ in range(20):
+                stub.Unary(echo_pb2.EchoRequest(payload=bytes(8_000)), timeout=30)
+        report = tap.end()
+    assert report["verdict"] == "network", report
+    assert shares(report)["shaped"] > 0.5
 
 
 @pytest.mark.parametrize(
@@ -333,8 +414,8 @@ def test_a_server_that_dies_leaves_a_report_of_what_was_seen(binary):
     assert report["calls_begun"] == report["calls_ended"]
 
 
-def test_a_page_in_a_place_that_cannot_be_written_is_told_after_the_report(binary, server):
-    words = ["--timeline", "/proc/no/calls.svg", "--", sys.executable, "-c", ""]
+def test_a_page_in_a_place_that_cannot_be_written_is_told_before_anything(binary, server):
+    words = ["--timeline", "/proc/no/calls.svg", "--", sys.executable, "-c", "print('began')"]
     done = tapped(binary, server.address, *words, codes=(3,))
-    assert done.stdout.startswith("nothing seen")
+    assert done.stdout == "" and "began" not in done.stderr
     assert "--timeline: cannot write /proc/no/calls.svg" in done.stderr

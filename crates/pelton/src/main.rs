@@ -224,13 +224,8 @@ fn run(
         Command::Database(DatabaseCommand::Convert(arguments)) => {
             command::convert_database(arguments)
         }
-        Command::Token(TokenCommand::Create(arguments)) => command::create_token(arguments),
-        Command::Token(TokenCommand::List(arguments)) => command::list_tokens(arguments),
-        Command::Token(TokenCommand::Revoke(arguments)) => command::revoke_token(arguments),
-        Command::Token(TokenCommand::Rotate(arguments)) => command::rotate_token(arguments),
-        Command::Role(RoleCommand::Set(arguments)) => command::set_role(arguments),
-        Command::Role(RoleCommand::List(arguments)) => command::list_roles(arguments),
-        Command::Role(RoleCommand::Drop(arguments)) => command::drop_role(arguments),
+        Command::Token(command) => run_token(command),
+        Command::Role(command) => run_role(command),
         Command::Backup(arguments) => command::backup(arguments),
         Command::Restore(arguments) => command::restore(arguments),
         Command::Snapshot(arguments) => command::snapshot(arguments),
@@ -257,6 +252,23 @@ fn run(
             certificate::ServerCertificate::check(&settings)?;
             Ok(Exit::Done)
         }
+    }
+}
+
+fn run_token(command: &TokenCommand) -> Result<Exit, Failure> {
+    match command {
+        TokenCommand::Create(arguments) => command::create_token(arguments),
+        TokenCommand::List(arguments) => command::list_tokens(arguments),
+        TokenCommand::Revoke(arguments) => command::revoke_token(arguments),
+        TokenCommand::Rotate(arguments) => command::rotate_token(arguments),
+    }
+}
+
+fn run_role(command: &RoleCommand) -> Result<Exit, Failure> {
+    match command {
+        RoleCommand::Set(arguments) => command::set_role(arguments),
+        RoleCommand::List(arguments) => command::list_roles(arguments),
+        RoleCommand::Drop(arguments) => command::drop_role(arguments),
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 /// Bytes that are to arrive together.
 #[derive(Debug)]
-struct Piece {
+struct QueuedPiece {
     arrival_ns: u64,
     bytes: Vec<u8>,
 }
@@ -12,7 +12,7 @@ struct Piece {
 /// Bytes in their order, each with the moment before which it is not to be forwarded.
 #[derive(Debug, Default)]
 pub(super) struct RelayQueue {
-    pieces: VecDeque<Piece>,
+    pieces: VecDeque<QueuedPiece>,
     /// Bytes of the first piece that are forwarded.
     forwarded: usize,
     bytes: usize,
@@ -35,7 +35,7 @@ impl RelayQueue {
         if !bytes.is_empty() {
             self.bytes += bytes.len();
             let bytes = bytes.to_vec();
-            self.pieces.push_back(Piece { arrival_ns, bytes });
+            self.pieces.push_back(QueuedPiece { arrival_ns, bytes });
         }
     }
 

@@ -37,7 +37,7 @@ impl Stretch {
 }
 
 /// A connection's calls, each with its row.
-struct Lane<'a> {
+struct ConnectionRows<'a> {
     connection: usize,
     calls: Vec<(&'a TappedCall, usize)>,
     rows: usize,
@@ -51,22 +51,24 @@ pub(super) fn svg(summary: &TapSummary) -> String {
         from_ns: calls.iter().map(|call| call.begin_ns).min().unwrap_or(0),
         until_ns: calls.iter().map(|call| call.end_ns).max().unwrap_or(1),
     };
-    let lanes = lanes(&calls);
-    let rows: usize = lanes.iter().map(|lane| lane.rows).sum();
-    let height = HEAD + rows as f64 * ROW + lanes.len() as f64 * GAP_BETWEEN + 8.0;
+    let connections = rows_by_connection(&calls);
+    let rows: usize = connections.iter().map(|one| one.rows).sum();
+    let height = HEAD + rows as f64 * ROW + connections.len() as f64 * GAP_BETWEEN + 8.0;
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
          role=\"img\" aria-label=\"calls on each connection over time\" \
          font-family=\"system-ui, sans-serif\" font-size=\"11\">\n\
-         <style>.q{{fill:#2a78d6}}.s{{fill:#9aa0a6}}.r{{fill:#1a9850}}.f{{fill:#d73027}}\
+         <title>blue: request, grey: waiting for the server, green: answer, red: an error</title>\n\
+         <style>.b{{fill:#fff}}.q{{fill:#2a78d6}}.s{{fill:#9aa0a6}}.r{{fill:#1a9850}}.f{{fill:#d73027}}\
          .t{{fill:#555}}.a{{stroke:#8884;stroke-width:1}}\
-         @media (prefers-color-scheme: dark){{.t{{fill:#bbb}}}}</style>\n"
+         @media (prefers-color-scheme: dark){{.t{{fill:#bbb}}.b{{fill:#111}}}}</style>\n\
+         <rect class=\"b\" width=\"{WIDTH}\" height=\"{height}\"/>\n"
     );
     axis(&mut out, stretch, height);
     let mut top = HEAD;
-    for lane in &lanes {
-        draw_lane(&mut out, lane, stretch, top);
-        top += lane.rows as f64 * ROW + GAP_BETWEEN;
+    for connection in &connections {
+        draw_connection(&mut out, connection, stretch, top);
+        top += connection.rows as f64 * ROW + GAP_BETWEEN;
     }
     out.push_str("</svg>\n");
     out
@@ -88,12 +90,12 @@ fn axis(out: &mut String, stretch: Stretch, height: f64) {
 }
 
 /// Gives each call of a connection a row in which no other one is under way.
-fn lanes<'a>(calls: &[&'a TappedCall]) -> Vec<Lane<'a>> {
+fn rows_by_connection<'a>(calls: &[&'a TappedCall]) -> Vec<ConnectionRows<'a>> {
     let mut connections: Vec<usize> = calls.iter().map(|call| call.connection).collect();
     connections.sort_unstable();
     connections.dedup();
     connections.truncate(DRAWN_CONNECTIONS);
-    let lane = |&connection: &usize| {
+    let drawn = |&connection: &usize| {
         let own = calls.iter().filter(|call| call.connection == connection);
         let mut own: Vec<&TappedCall> = own.copied().collect();
         own.sort_by_key(|call| call.begin_ns);
@@ -112,23 +114,23 @@ fn lanes<'a>(calls: &[&'a TappedCall]) -> Vec<Lane<'a>> {
             }
             placed.push((call, row));
         }
-        Lane {
+        ConnectionRows {
             connection,
             calls: placed,
             rows: busy_until_ns.len(),
         }
     };
-    connections.iter().map(lane).collect()
+    connections.iter().map(drawn).collect()
 }
 
-fn draw_lane(out: &mut String, lane: &Lane<'_>, stretch: Stretch, top: f64) {
+fn draw_connection(out: &mut String, drawn: &ConnectionRows<'_>, stretch: Stretch, top: f64) {
     let _ = writeln!(
         out,
         "<text class=\"t\" x=\"2\" y=\"{:.1}\">conn. {}</text>",
         top + ROW,
-        lane.connection
+        drawn.connection
     );
-    for (call, row) in &lane.calls {
+    for (call, row) in &drawn.calls {
         let y = top + *row as f64 * ROW;
         let response = if call.end.is_success() { "r" } else { "f" };
         for (class, from_ns, until_ns) in [
@@ -163,7 +165,7 @@ pub(super) fn html(title: &str, text: &str, summary: &TapSummary) -> String {
          h1 {{ font-size: 1.25rem; }}\n\
          pre {{ overflow-x: auto; font-size: 0.8rem; }}\n\
          .picture {{ overflow-x: auto; }}\n\
-         .picture svg {{ min-width: 40rem; width: 100%; height: auto; }}\n\
+         .picture svg {{ min-width: 60rem; width: 100%; height: auto; }}\n\
          .key span {{ display: inline-block; width: 0.8rem; height: 0.8rem; margin: 0 0.3rem 0 \
          0.9rem; vertical-align: -1px; }}\n\
          @media print {{ .picture svg {{ min-width: 0; }} }}\n\
@@ -225,20 +227,20 @@ mod tests {
             call(0, 13, 14),
         ];
         let calls: Vec<_> = calls.iter().collect();
-        let lanes = lanes(&calls);
-        let rows: Vec<Vec<usize>> = lanes
+        let connections = rows_by_connection(&calls);
+        let rows: Vec<Vec<usize>> = connections
             .iter()
-            .map(|lane| lane.calls.iter().map(|(_, row)| *row).collect())
+            .map(|drawn| drawn.calls.iter().map(|(_, row)| *row).collect())
             .collect();
         assert_eq!(rows, [vec![0, 1, 0, 0], vec![0]]);
-        assert_eq!((lanes[0].rows, lanes[1].rows), (2, 1));
+        assert_eq!((connections[0].rows, connections[1].rows), (2, 1));
     }
 
     #[test]
     fn rows_are_bounded() {
         let calls: Vec<_> = (0..200).map(|number| call(0, number, 1_000)).collect();
         let calls: Vec<_> = calls.iter().collect();
-        assert_eq!(lanes(&calls)[0].rows, ROWS_OF_CONNECTION);
+        assert_eq!(rows_by_connection(&calls)[0].rows, ROWS_OF_CONNECTION);
     }
 
     #[test]

@@ -45,8 +45,8 @@ const HEADER_BYTES: usize = 16;
 const REQUEST_BYTES: usize = 56;
 const ANSWER_BYTES: usize = 72;
 
-/// `tcpi_rtt`, `tcpi_total_retrans`, `tcpi_segs_out` and `tcpi_segs_in` in `struct tcp_info`, which only ever
-/// grows at its end.
+/// `tcpi_rtt`, `tcpi_total_retrans`, `tcpi_segs_out` and `tcpi_segs_in` in `struct tcp_info`, which
+/// only ever grows at its end.
 const ROUND_TRIP_AT: usize = 68;
 const RETRANSMITS_AT: usize = 100;
 const SEGMENTS_OUT_AT: usize = 136;
