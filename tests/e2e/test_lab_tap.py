@@ -150,6 +150,11 @@ def test_a_client_that_works_between_its_calls_is_named(binary, server):
     assert gaps(report, "no_call")["p50_us"] >= 19_000
     assert [method["method"] for method in report["methods"]] == ["/grpc.health.v1.Health/Check"]
     assert ends(report) == {"OK": 40}
+    [connection] = report["connections"]
+    for side in ("client_tcp", "server_tcp"):
+        # At least a segment each way for a call.
+        assert connection[side]["segments_out"] >= 40 and connection[side]["segments_in"] >= 40
+        assert 0 < connection[side]["round_trip_us"] < 1_000_000
     assert tap.code == 130
 
 
@@ -168,7 +173,7 @@ def test_a_server_of_others_that_is_slow_is_named(binary, lock):
 
 @pytest.mark.parametrize(
     "lock, alone, expected",
-    [(None, 60, "connection"), (threading.Lock(), 60, "server"), (None, 0, "undecided")],
+    [(None, 64, "connection"), (threading.Lock(), 64, "server"), (None, 0, "undecided")],
     ids=["limit", "serial", "never fewer"],
 )
 def test_a_limit_on_streams_is_told_from_a_server_that_has_no_more_to_give(
@@ -188,12 +193,13 @@ def test_a_limit_on_streams_is_told_from_a_server_that_has_no_more_to_give(
 
 
 def test_a_server_that_hangs_is_named_though_no_call_ended(binary):
-    with foreign_server(SlowEcho(60)) as address:
+    with foreign_server(SlowEcho(4)) as address:
         with Tap(binary, address) as tap:
             with open_channel(tap.address) as channel:
                 stub = echo_pb2_grpc.EchoStub(channel)
-                stub.Unary.future(echo_pb2.EchoRequest(payload=b"x"), timeout=30)
+                waiting = stub.Unary.future(echo_pb2.EchoRequest(payload=b"x"), timeout=30)
                 time.sleep(1)
+                assert not waiting.done()
                 report = tap.end()
     assert (report["verdict"], report["calls_begun"], report["calls_ended"]) == ("server", 1, 0)
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::call::{CallEnd, TappedCall};
 use super::direction::Direction;
-use super::limits::{GAP_NS, WATCHED_CALLS};
+use super::limits::{GAP_NS, WATCHED_CALLS, WINDOW_ANSWERS};
 use super::time_use::{Hold, HoldClock, TimeTable, TimeUse};
 use super::totals::TapTotals;
 
@@ -56,6 +56,37 @@ impl ConnectionFigures {
     }
 }
 
+/// So many answers in a row, and how many calls were open meanwhile. Not for each answer by itself:
+/// of calls that come and go together the last ones are open alone for a moment.
+#[derive(Clone, Copy, Debug, Default)]
+struct ThroughputWindow {
+    answers: u64,
+    ns: u64,
+    open_call_ns: u128,
+}
+
+impl ThroughputWindow {
+    /// Time passes with so many calls open; without any it does not count.
+    fn pass(&mut self, span_ns: u64, open: usize) {
+        if open > 0 {
+            self.ns += span_ns;
+            self.open_call_ns += u128::from(span_ns) * open as u128;
+        }
+    }
+
+    /// The server has ended a call. A full window is counted.
+    fn answer(&mut self, totals: &mut TapTotals) {
+        self.answers += 1;
+        if self.answers >= WINDOW_ANSWERS {
+            let window = std::mem::take(self);
+            let open = window.open_call_ns as f64 / window.ns.max(1) as f64;
+            let class = totals.open_class(open);
+            class.ns += window.ns;
+            class.answers += window.answers;
+        }
+    }
+}
+
 /// Calls since the last gap.
 #[derive(Clone, Copy, Debug, Default)]
 struct Burst {
@@ -74,9 +105,7 @@ pub(super) struct ConnectionLedger {
     answers_since_client: u64,
     /// The last sign of progress, in either direction; none before the first call.
     last: Option<(u64, Direction)>,
-    /// Calls that were open before the present moment: what comes at once was served while they
-    /// were.
-    open_before: usize,
+    window: ThroughputWindow,
     holds: [HoldClock; Hold::ALL.len()],
     burst: Burst,
     figures: ConnectionFigures,
@@ -91,7 +120,7 @@ impl ConnectionLedger {
             whole_requests: 0,
             answers_since_client: 0,
             last: None,
-            open_before: 0,
+            window: ThroughputWindow::default(),
             holds: [HoldClock::default(); Hold::ALL.len()],
             burst: Burst::default(),
             figures: ConnectionFigures::default(),
@@ -196,9 +225,7 @@ impl ConnectionLedger {
         if let Some(call) = self.open.remove(&key) {
             if direction == Direction::ToClient {
                 self.answers_since_client += 1;
-                if let Some(class) = totals.open_class(self.open_before) {
-                    class.answers += 1;
-                }
+                self.window.answer(totals);
             }
             self.count_end(totals, &call, end, now_ns);
         }
@@ -279,10 +306,7 @@ impl ConnectionLedger {
             figures.times.add(hold.time_use(), held_ns);
             longest = longest.max((held_ns, hold.time_use()));
         }
-        self.open_before = self.open.len();
-        if let Some(class) = totals.open_class(self.open_before) {
-            class.ns += span_ns;
-        }
+        self.window.pass(span_ns, self.open.len());
         figures.open_call_ns += u128::from(span_ns) * self.open.len() as u128;
         let is_at_limit = is_at_limit(figures.limit, self.open.len());
         figures.at_limit_ns += if is_at_limit { span_ns } else { 0 };

@@ -50,6 +50,9 @@ pub const REPORTED_CONNECTIONS: usize = 64;
 /// µs gaps that C-core clients were found to have.
 pub const GAP_NS: u64 = 50_000;
 
+/// Answers after which it is noted how many calls were open meanwhile, and how long they took.
+pub const WINDOW_ANSWERS: u64 = 16;
+
 /// The longest time that is told from longer ones.
 pub const LONGEST_NS: u64 = 3_600_000_000_000;
 

@@ -11,7 +11,7 @@ use net::{Address, TcpDiagnosis, monotonic_ns};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use rustix::net::{SocketFlags, accept_with, getpeername, getsockname, listen, sockopt};
+use rustix::net::{SocketFlags, accept_with, listen, sockopt};
 
 use super::conditions::{Conditions, Link};
 use super::direction::{BothWays, Direction};
@@ -21,7 +21,7 @@ use super::limits::{
 };
 use super::relay_socket::{Broken, RelaySocket};
 use super::relayed::{RelayCosts, RelayTurn, RelayedConnection};
-use super::summary::{ConnectionSummary, TapSummary, TcpOfSide};
+use super::summary::{ConnectionSummary, TapSummary};
 use super::target::{ReachedTarget, TapError, TapTarget};
 use super::totals::{TapTotals, times};
 use super::watch::ConnectionWatch;
@@ -316,6 +316,9 @@ impl<'a> Relay<'a> {
                 let _ = epoll::delete(&self.tap.set, connection.sender(direction).descriptor());
             }
         }
+        if connection.has_end() {
+            connection.tcp(self.diagnosis.as_mut());
+        }
         self.put_back(index, connection, served);
     }
 
@@ -444,19 +447,7 @@ impl<'a> Relay<'a> {
 
     fn summarise(&mut self, connection: &mut RelayedConnection) -> ConnectionSummary {
         let (bytes, reads) = connection.traffic();
-        let mut tcp = |direction| {
-            let socket = connection.sender(direction).descriptor();
-            let local = getsockname(socket).ok()?.try_into().ok()?;
-            let peer = getpeername(socket).ok()??.try_into().ok()?;
-            let info = self.diagnosis.as_mut()?.info(local, peer)?;
-            Some(TcpOfSide {
-                segments_out: info.figures.segments_out,
-                segments_in: info.figures.segments_in,
-                retransmits: info.figures.retransmits,
-                round_trip_us: info.round_trip_us,
-            })
-        };
-        let (client_tcp, server_tcp) = (tcp(Direction::ToServer), tcp(Direction::ToClient));
+        let tcp = connection.tcp(self.diagnosis.as_mut());
         let watch = connection.watch();
         ConnectionSummary {
             index: watch.index(),
@@ -467,8 +458,8 @@ impl<'a> Relay<'a> {
             bytes_to_client: bytes.to_client,
             reads_from_client: reads.to_server,
             reads_from_server: reads.to_client,
-            client_tcp,
-            server_tcp,
+            client_tcp: tcp.to_server,
+            server_tcp: tcp.to_client,
         }
     }
 

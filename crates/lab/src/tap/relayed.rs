@@ -1,7 +1,8 @@
 //! One connection of a client, with the tap's own to the server behind it.
 
 use hdrhistogram::Histogram;
-use net::monotonic_ns;
+use net::{TcpDiagnosis, monotonic_ns};
+use rustix::net::{getpeername, getsockname};
 
 use super::conditions::Link;
 use super::direction::{BothWays, Direction};
@@ -9,6 +10,7 @@ use super::limits::{TAP_QUEUE_BYTES, TAP_READ_BYTES};
 use super::relay_queue::RelayQueue;
 use super::relay_socket::{Broken, Came, RelaySocket};
 use super::stream_limit::StreamLimitRewriter;
+use super::summary::TcpOfSide;
 use super::totals::{TapTotals, record};
 use super::watch::ConnectionWatch;
 
@@ -40,6 +42,8 @@ pub(super) struct RelayedConnection {
     watch: ConnectionWatch,
     bytes: BothWays<u64>,
     reads: BothWays<u64>,
+    /// What the kernel said of the sockets before the first of them ended.
+    tcp: BothWays<Option<TcpOfSide>>,
     /// Plaintext of one read, and what is shown of it.
     plain: Vec<u8>,
     /// When the server is to have accepted.
@@ -62,6 +66,7 @@ impl RelayedConnection {
             watch,
             bytes: BothWays::default(),
             reads: BothWays::default(),
+            tcp: BothWays::default(),
             plain: Vec::new(),
             dial_until_ns,
         }
@@ -89,6 +94,27 @@ impl RelayedConnection {
     /// Bytes forwarded in each direction, and reads that brought them.
     pub(super) fn traffic(&self) -> (BothWays<u64>, BothWays<u64>) {
         (self.bytes, self.reads)
+    }
+
+    /// What the kernel says of each side, by the direction in which that one sends. A side that has
+    /// ended is not known to it any more, so that what was said at the first end is kept.
+    pub(super) fn tcp(
+        &mut self,
+        diagnosis: Option<&mut TcpDiagnosis>,
+    ) -> BothWays<Option<TcpOfSide>> {
+        let Some(diagnosis) = diagnosis.filter(|_| self.tcp.to_server.is_none()) else {
+            return self.tcp;
+        };
+        self.tcp = BothWays {
+            to_server: tcp_of(&self.client, diagnosis),
+            to_client: tcp_of(&self.server, diagnosis),
+        };
+        self.tcp
+    }
+
+    /// Whether one of the sides has ended.
+    pub(super) fn has_end(&self) -> bool {
+        self.queues.to_server.has_end() || self.queues.to_client.has_end()
     }
 
     /// Bytes that wait in both directions.
@@ -261,4 +287,16 @@ impl RelayedConnection {
         self.receiver(direction).finish_connecting()?;
         self.pump(direction, turn, monotonic_ns())
     }
+}
+
+fn tcp_of(socket: &RelaySocket, diagnosis: &mut TcpDiagnosis) -> Option<TcpOfSide> {
+    let local = getsockname(socket.descriptor()).ok()?.try_into().ok()?;
+    let peer = getpeername(socket.descriptor()).ok()??.try_into().ok()?;
+    let info = diagnosis.info(local, peer)?;
+    Some(TcpOfSide {
+        segments_out: info.figures.segments_out,
+        segments_in: info.figures.segments_in,
+        retransmits: info.figures.retransmits,
+        round_trip_us: info.round_trip_us,
+    })
 }

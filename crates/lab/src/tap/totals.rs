@@ -11,7 +11,8 @@ use super::time_use::TimeUse;
 /// Digits of a time that are kept: a gap is judged by its size, not by its last percent.
 const DIGITS: u8 = 2;
 
-/// How many calls are open on a connection, by powers of two: 1, 2 to 3, 4 to 7, and so on.
+/// How many calls are open on a connection on average, to the nearest power of two: 1, 2, 4, and so
+/// on.
 pub const OPEN_CLASSES: usize = 16;
 
 /// Times in nanoseconds.
@@ -162,10 +163,10 @@ impl TapTotals {
         self.recent.push_back(call);
     }
 
-    /// The class of so many open calls; `None` if there are none.
-    pub(super) fn open_class(&mut self, open: usize) -> Option<&mut OpenClass> {
-        let class = open.checked_ilog2()? as usize;
-        self.by_open.get_mut(class.min(OPEN_CLASSES - 1))
+    /// The class of so many open calls.
+    pub(super) fn open_class(&mut self, open: f64) -> &mut OpenClass {
+        let class = (open.max(1.0).log2().round() as usize).min(OPEN_CLASSES - 1);
+        &mut self.by_open[class]
     }
 
     /// Notes a gap, and the burst before it.
@@ -265,10 +266,19 @@ mod tests {
     #[test]
     fn numbers_of_open_calls_share_classes_by_powers_of_two() {
         let mut totals = TapTotals::default();
-        assert!(totals.open_class(0).is_none());
-        for (open, class) in [(1, 0), (2, 1), (3, 1), (4, 2), (1 << 15, 15), (1 << 40, 15)] {
+        for (open, class) in [
+            (0.0, 0),
+            (1.3, 0),
+            (1.5, 1),
+            (2.8, 1),
+            (3.0, 2),
+            (4.0, 2),
+            (32_768.0, 15),
+            (1e12, 15),
+            (f64::NAN, 0),
+        ] {
             totals.by_open = Default::default();
-            totals.open_class(open).expect("some are open").answers += 1;
+            totals.open_class(open).answers += 1;
             assert_eq!(totals.by_open[class].answers, 1, "{open}");
         }
     }

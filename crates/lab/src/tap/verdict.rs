@@ -23,7 +23,7 @@ const WAY_SHARE: f64 = 0.5;
 const LONG_WAY_NS: u64 = 200_000;
 
 /// Calls of a class by which it can be judged.
-const JUDGED_CALLS: u64 = 50;
+const JUDGED_CALLS: u64 = 48;
 
 /// How many times as many calls are answered a second with twice as many open, where the server
 /// has more to give.
