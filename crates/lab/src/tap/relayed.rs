@@ -2,7 +2,6 @@
 
 use hdrhistogram::Histogram;
 use net::{TcpDiagnosis, monotonic_ns};
-use rustix::net::{getpeername, getsockname};
 
 use super::conditions::Link;
 use super::direction::{BothWays, Direction};
@@ -10,7 +9,7 @@ use super::limits::{TAP_QUEUE_BYTES, TAP_READ_BYTES};
 use super::relay_queue::RelayQueue;
 use super::relay_socket::{Broken, Came, RelaySocket};
 use super::stream_limit::StreamLimitRewriter;
-use super::summary::TcpOfSide;
+use super::tcp_of_side::TcpOfSide;
 use super::totals::{TapTotals, record};
 use super::watch::ConnectionWatch;
 
@@ -106,8 +105,8 @@ impl RelayedConnection {
             return self.tcp;
         };
         self.tcp = BothWays {
-            to_server: tcp_of(&self.client, diagnosis),
-            to_client: tcp_of(&self.server, diagnosis),
+            to_server: TcpOfSide::of(self.client.descriptor(), diagnosis),
+            to_client: TcpOfSide::of(self.server.descriptor(), diagnosis),
         };
         self.tcp
     }
@@ -287,16 +286,4 @@ impl RelayedConnection {
         self.receiver(direction).finish_connecting()?;
         self.pump(direction, turn, monotonic_ns())
     }
-}
-
-fn tcp_of(socket: &RelaySocket, diagnosis: &mut TcpDiagnosis) -> Option<TcpOfSide> {
-    let local = getsockname(socket.descriptor()).ok()?.try_into().ok()?;
-    let peer = getpeername(socket.descriptor()).ok()??.try_into().ok()?;
-    let info = diagnosis.info(local, peer)?;
-    Some(TcpOfSide {
-        segments_out: info.figures.segments_out,
-        segments_in: info.figures.segments_in,
-        retransmits: info.figures.retransmits,
-        round_trip_us: info.round_trip_us,
-    })
 }

@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::call::CallEnd;
 use super::limits::MAX_TAPPED_CONNECTIONS;
-use super::summary::{ConnectionSummary, TapSummary, TcpOfSide};
+use super::summary::{ConnectionSummary, TapSummary};
+use super::tcp_of_side::TcpOfSide;
 use super::time_use::TimeUse;
 use super::timeline;
 use super::verdict::{TapVerdict, judge, mean_ns, percent, time};

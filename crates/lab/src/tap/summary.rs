@@ -6,20 +6,8 @@ use super::conditions::Conditions;
 use super::frames::Unreadable;
 use super::ledger::ConnectionFigures;
 use super::relayed::RelayCosts;
+use super::tcp_of_side::TcpOfSide;
 use super::totals::TapTotals;
-
-/// What the kernel says of one side of a connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TcpOfSide {
-    /// Segments that the tap sent.
-    pub segments_out: u64,
-    /// Segments that the tap received.
-    pub segments_in: u64,
-    /// Segments that it sent again.
-    pub retransmits: u64,
-    /// From a segment to its acknowledgement, smoothed; in microseconds.
-    pub round_trip_us: u64,
-}
 
 /// One connection, or several that share a row.
 #[derive(Clone, Debug, Default)]

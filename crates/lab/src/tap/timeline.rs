@@ -59,8 +59,8 @@ pub(super) fn svg(summary: &TapSummary) -> String {
          role=\"img\" aria-label=\"calls on each connection over time\" \
          font-family=\"system-ui, sans-serif\" font-size=\"11\">\n\
          <title>blue: request, grey: waiting for the server, green: answer, red: an error</title>\n\
-         <style>.b{{fill:#fff}}.q{{fill:#2a78d6}}.s{{fill:#9aa0a6}}.r{{fill:#1a9850}}.f{{fill:#d73027}}\
-         .t{{fill:#555}}.a{{stroke:#8884;stroke-width:1}}\
+         <style>.b{{fill:#fff}}.q{{fill:#2a78d6}}.s{{fill:#9aa0a6}}.r{{fill:#1a9850}}\
+         .f{{fill:#d73027}}.t{{fill:#555}}.a{{stroke:#8884;stroke-width:1}}\
          @media (prefers-color-scheme: dark){{.t{{fill:#bbb}}.b{{fill:#111}}}}</style>\n\
          <rect class=\"b\" width=\"{WIDTH}\" height=\"{height}\"/>\n"
     );
