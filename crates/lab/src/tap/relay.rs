@@ -299,6 +299,7 @@ impl<'a> Relay<'a> {
             links: &mut self.links,
             costs: &mut self.costs,
             scratch: &mut self.scratch,
+            diagnosis: &mut self.diagnosis,
         };
         let mut served = Ok(());
         if flags.contains(epoll::EventFlags::ERR) {
@@ -315,9 +316,6 @@ impl<'a> Relay<'a> {
                 // Both ways are over on this side, which the kernel would repeat for ever.
                 let _ = epoll::delete(&self.tap.set, connection.sender(direction).descriptor());
             }
-        }
-        if connection.has_end() {
-            connection.tcp(self.diagnosis.as_mut());
         }
         self.put_back(index, connection, served);
     }
@@ -359,6 +357,7 @@ impl<'a> Relay<'a> {
                 links: &mut self.links,
                 costs: &mut self.costs,
                 scratch: &mut self.scratch,
+                diagnosis: &mut self.diagnosis,
             };
             let served = match is_late(&connection) {
                 true => Err(Broken::Socket(Errno::TIMEDOUT)),

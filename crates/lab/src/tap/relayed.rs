@@ -19,6 +19,7 @@ pub(super) struct RelayTurn<'a> {
     pub(super) links: &'a mut BothWays<Link>,
     pub(super) costs: &'a mut RelayCosts,
     pub(super) scratch: &'a mut [u8; TAP_READ_BYTES],
+    pub(super) diagnosis: &'a mut Option<TcpDiagnosis>,
 }
 
 /// What the tap itself takes.
@@ -111,11 +112,6 @@ impl RelayedConnection {
         self.tcp
     }
 
-    /// Whether one of the sides has ended.
-    pub(super) fn has_end(&self) -> bool {
-        self.queues.to_server.has_end() || self.queues.to_client.has_end()
-    }
-
     /// Bytes that wait in both directions.
     pub(super) fn waiting_bytes(&self) -> usize {
         self.queues.to_server.len() + self.queues.to_client.len()
@@ -173,6 +169,8 @@ impl RelayedConnection {
         let taken = match came {
             Ok(Came::Nothing) => Ok(()),
             Ok(Came::End) => {
+                // Before the other side is told, which may end at once.
+                self.tcp(turn.diagnosis.as_mut());
                 let end_ns = turn.links.get_mut(direction).arrival_ns(0, now_ns);
                 self.queues.get_mut(direction).end(end_ns);
                 self.pump(direction, turn, now_ns)
