@@ -363,7 +363,7 @@ def test_tls_ends_in_the_tap_and_begins_again(binary, tmp_path):
         words = ["--tls", "--", binary, "echo", "--address", "{target}", "x"]
         done = tapped(binary, server.address, *words, codes=(1,))
     assert done.stdout.startswith("nothing seen: no call succeeded: ")
-    assert "certificate" in done.stdout.splitlines()[0]
+    assert "certificate" in done.stdout.splitlines()[0], done.stdout
 
 
 @pytest.mark.parametrize(

@@ -131,6 +131,11 @@ impl ConnectionLedger {
         self.index
     }
 
+    /// Whether a call is under way.
+    pub(super) fn has_open_calls(&self) -> bool {
+        !self.open.is_empty()
+    }
+
     pub(super) fn figures(&self) -> &ConnectionFigures {
         &self.figures
     }

@@ -321,10 +321,18 @@ impl<'a> Relay<'a> {
     }
 
     /// Keeps a connection that has had its turn, or ends it.
-    fn put_back(&mut self, index: u32, connection: RelayedConnection, served: Result<(), Broken>) {
+    fn put_back(
+        &mut self,
+        index: u32,
+        mut connection: RelayedConnection,
+        served: Result<(), Broken>,
+    ) {
         let now_ns = monotonic_ns();
         if let Err(broken) = served {
-            self.count_failure(&broken);
+            // Whoever has nothing open may go without reading the rest.
+            if !broken.is_peer_gone() || connection.watch().has_open_calls() {
+                self.count_failure(&broken);
+            }
             self.close(connection, now_ns);
         } else if connection.is_over(now_ns) {
             self.close(connection, now_ns);

@@ -21,6 +21,13 @@ pub(super) enum Broken {
     Tls(#[from] TlsFailure),
 }
 
+impl Broken {
+    /// Whether the peer has closed its socket.
+    pub(super) fn is_peer_gone(&self) -> bool {
+        matches!(self, Broken::Socket(Errno::PIPE | Errno::CONNRESET))
+    }
+}
+
 /// What reading brought.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Came {

@@ -45,6 +45,11 @@ impl ConnectionWatch {
         self.ledger.figures()
     }
 
+    /// Whether a call is under way.
+    pub(super) fn has_open_calls(&self) -> bool {
+        self.ledger.has_open_calls()
+    }
+
     /// Whether it speaks HTTP/2, or nobody has said anything: servers of HTTP/2 may speak first.
     pub(super) fn may_be_http2(&self) -> bool {
         matches!(self.protocol, Protocol::Http2(_) | Protocol::Open(_))
