@@ -164,10 +164,7 @@ impl Http2Watch {
         way.block.clear();
         way.block.extend_from_slice(fragment);
         way.begun_by = Some(header);
-        match header.has(flag::END_HEADERS) {
-            true => self.block_ends(direction, header, noting),
-            false => Ok(()),
-        }
+        self.fragment_ends(direction, (header, header), noting)
     }
 
     fn continuation(
@@ -184,7 +181,17 @@ impl Http2Watch {
             return Err(Unreadable::FrameTooLong);
         }
         way.block.extend_from_slice(payload);
-        match header.has(flag::END_HEADERS) {
+        self.fragment_ends(direction, (first, header), noting)
+    }
+
+    /// A part of a header block is there: of the frame that began it, and of the last one.
+    fn fragment_ends(
+        &mut self,
+        direction: Direction,
+        (first, last): (FrameHeader, FrameHeader),
+        noting: &mut Noting<'_>,
+    ) -> Result<(), Unreadable> {
+        match last.has(flag::END_HEADERS) {
             true => self.block_ends(direction, first, noting),
             false => Ok(()),
         }

@@ -38,7 +38,6 @@ pub use direction::Direction;
 pub use frames::Unreadable;
 pub use ledger::ConnectionFigures;
 pub use relay::{Tap, TapPlan};
-pub use relayed::RelayCosts;
 pub use report::TapReport;
 pub use summary::{ConnectionSummary, TapSummary};
 pub use target::{TapError, TapTarget};

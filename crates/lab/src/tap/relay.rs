@@ -5,7 +5,9 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use hdrhistogram::Histogram;
 use net::tls::ServerTls;
 use net::{Address, TcpDiagnosis, monotonic_ns};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
@@ -20,7 +22,7 @@ use super::limits::{
     TAP_READ_BYTES, TAP_TURN_MS,
 };
 use super::relay_socket::{Broken, RelaySocket};
-use super::relayed::{RelayCosts, RelayTurn, RelayedConnection};
+use super::relayed::{RelayTurn, RelayedConnection};
 use super::summary::{ConnectionSummary, TapSummary};
 use super::target::{ReachedTarget, TapError, TapTarget};
 use super::totals::{TapTotals, times};
@@ -140,13 +142,15 @@ struct Relay<'a> {
     /// The interest that the kernel knows of each side.
     interests: HashMap<(u32, Direction), epoll::EventFlags>,
     next_index: u32,
+    /// What the kernel reported last.
+    events: Vec<epoll::Event>,
     is_accepting: bool,
     was_full: bool,
     /// Bytes that wait in all connections.
     queued_bytes: usize,
     totals: TapTotals,
     links: BothWays<Link>,
-    costs: RelayCosts,
+    forward_ns: Histogram<u64>,
     scratch: Box<[u8; TAP_READ_BYTES]>,
     summaries: Vec<ConnectionSummary>,
     others: ConnectionSummary,
@@ -164,6 +168,7 @@ impl<'a> Relay<'a> {
             connections: HashMap::new(),
             interests: HashMap::new(),
             next_index: 0,
+            events: Vec::with_capacity(MAX_TAPPED_CONNECTIONS),
             is_accepting: true,
             was_full: false,
             queued_bytes: 0,
@@ -172,10 +177,7 @@ impl<'a> Relay<'a> {
                 to_server: link(),
                 to_client: link(),
             },
-            costs: RelayCosts {
-                forward_ns: times(),
-                reads: 0,
-            },
+            forward_ns: times(),
             scratch: Box::new([0; TAP_READ_BYTES]),
             summaries: Vec::new(),
             others: ConnectionSummary::default(),
@@ -188,9 +190,10 @@ impl<'a> Relay<'a> {
 
     /// Waits for what comes next, and does it.
     fn turn(&mut self) -> io::Result<()> {
-        let mut space = Vec::with_capacity(MAX_TAPPED_CONNECTIONS);
-        self.wait(&mut space)?;
-        for event in &space {
+        let mut events = std::mem::take(&mut self.events);
+        events.clear();
+        self.wait(&mut events)?;
+        for event in &events {
             let token = event.data.u64();
             let flags = event.flags;
             match token {
@@ -198,10 +201,11 @@ impl<'a> Relay<'a> {
                 _ => self.serve(token, flags),
             }
         }
-        if space.is_empty() && self.connections.len() < MAX_TAPPED_CONNECTIONS {
+        if events.is_empty() && self.connections.len() < MAX_TAPPED_CONNECTIONS {
             // What was missing when a connection could not be accepted may be there again.
             self.watch_listener(true);
         }
+        self.events = events;
         self.release_arrived();
         Ok(())
     }
@@ -219,12 +223,12 @@ impl<'a> Relay<'a> {
             }
         };
         let wait_ns = next_ns.map_or(longest_ns, |next_ns| (next_ns - now_ns).min(longest_ns));
-        let mut timeout = timespec(wait_ns);
+        let mut timeout = Timespec::try_from(Duration::from_nanos(wait_ns)).unwrap_or_default();
         if wait_ns < longest_ns {
             // epoll's own timeout counts milliseconds on older kernels.
             let mut sets = [PollFd::new(&self.tap.set, PollFlags::IN)];
             match poll(&mut sets, Some(&timeout)) {
-                Ok(_) | Err(Errno::INTR) => timeout = timespec(0),
+                Ok(_) | Err(Errno::INTR) => timeout = Timespec::default(),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -294,13 +298,8 @@ impl<'a> Relay<'a> {
         let Some(mut connection) = self.take(index) else {
             return;
         };
-        let mut turn = RelayTurn {
-            totals: &mut self.totals,
-            links: &mut self.links,
-            costs: &mut self.costs,
-            scratch: &mut self.scratch,
-            diagnosis: &mut self.diagnosis,
-        };
+        let set = &self.tap.set;
+        let mut turn = self.shared();
         let mut served = Ok(());
         if flags.contains(epoll::EventFlags::ERR) {
             served = connection.sender(direction).error();
@@ -314,7 +313,7 @@ impl<'a> Relay<'a> {
                 served = connection.read(direction, &mut turn);
             } else if flags.contains(epoll::EventFlags::HUP) {
                 // Both ways are over on this side, which the kernel would repeat for ever.
-                let _ = epoll::delete(&self.tap.set, connection.sender(direction).descriptor());
+                let _ = epoll::delete(set, connection.sender(direction).descriptor());
             }
         }
         self.put_back(index, connection, served);
@@ -360,13 +359,7 @@ impl<'a> Relay<'a> {
             let Some(mut connection) = self.take(index) else {
                 continue;
             };
-            let mut turn = RelayTurn {
-                totals: &mut self.totals,
-                links: &mut self.links,
-                costs: &mut self.costs,
-                scratch: &mut self.scratch,
-                diagnosis: &mut self.diagnosis,
-            };
+            let mut turn = self.shared();
             let served = match is_late(&connection) {
                 true => Err(Broken::Socket(Errno::TIMEDOUT)),
                 false => Direction::BOTH
@@ -400,6 +393,17 @@ impl<'a> Relay<'a> {
             if epoll::modify(&self.tap.set, sender, data, flags).is_ok() {
                 self.interests.insert((index, direction), flags);
             }
+        }
+    }
+
+    /// What a connection that has its turn shares with the others.
+    fn shared(&mut self) -> RelayTurn<'_> {
+        RelayTurn {
+            totals: &mut self.totals,
+            links: &mut self.links,
+            forward_ns: &mut self.forward_ns,
+            scratch: &mut self.scratch,
+            diagnosis: &mut self.diagnosis,
         }
     }
 
@@ -490,9 +494,8 @@ impl<'a> Relay<'a> {
             is_target_local: self.tap.target.is_local(),
             was_full: self.was_full,
             wall_ns: now_ns.saturating_sub(self.begin_ns),
-            end_ns: now_ns,
             own_cpu_ns: thread_cpu_ns().saturating_sub(self.begin_cpu_ns),
-            costs: self.costs,
+            forward_ns: self.forward_ns,
         }
     }
 }
@@ -508,11 +511,4 @@ fn side(token: u64) -> (u32, Direction) {
         _ => Direction::ToClient,
     };
     ((token >> 1) as u32, direction)
-}
-
-fn timespec(ns: u64) -> Timespec {
-    Timespec {
-        tv_sec: (ns / 1_000_000_000) as i64,
-        tv_nsec: (ns % 1_000_000_000) as i64,
-    }
 }

@@ -31,8 +31,8 @@ impl Broken {
 /// What reading brought.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Came {
-    /// So many bytes of the socket, which may be none of plaintext.
-    Bytes(usize),
+    /// Bytes of the socket, which may be none of plaintext.
+    Bytes,
     /// The peer has ended its side.
     End,
     /// Nothing for now.
@@ -109,7 +109,7 @@ impl RelaySocket {
         let bytes = scratch.get(..count).unwrap_or_default();
         let Some(pipe) = &mut self.tls else {
             plain.extend_from_slice(bytes);
-            return Ok(Came::Bytes(count));
+            return Ok(Came::Bytes);
         };
         let opened = pipe.received(bytes, &mut |piece| plain.extend_from_slice(piece));
         let has_ended = pipe.peer_closed();
@@ -118,7 +118,7 @@ impl RelaySocket {
         opened?;
         match has_ended && plain.is_empty() {
             true => Ok(Came::End),
-            false => Ok(Came::Bytes(count)),
+            false => Ok(Came::Bytes),
         }
     }
 

@@ -17,19 +17,10 @@ use super::watch::ConnectionWatch;
 pub(super) struct RelayTurn<'a> {
     pub(super) totals: &'a mut TapTotals,
     pub(super) links: &'a mut BothWays<Link>,
-    pub(super) costs: &'a mut RelayCosts,
+    /// From when bytes had been read to when they had been written, where they could be at once.
+    pub(super) forward_ns: &'a mut Histogram<u64>,
     pub(super) scratch: &'a mut [u8; TAP_READ_BYTES],
     pub(super) diagnosis: &'a mut Option<TcpDiagnosis>,
-}
-
-/// What the tap itself takes.
-#[derive(Clone, Debug)]
-pub struct RelayCosts {
-    /// From when bytes had been read to when they had been written, where they could be written at
-    /// once.
-    pub forward_ns: Histogram<u64>,
-    /// Reads that brought something.
-    pub reads: u64,
 }
 
 /// A client's connection, and the one to the server.
@@ -175,10 +166,7 @@ impl RelayedConnection {
                 self.queues.get_mut(direction).end(end_ns);
                 self.pump(direction, turn, now_ns)
             }
-            Ok(Came::Bytes(_)) => {
-                turn.costs.reads += 1;
-                self.forward(direction, &mut plain, turn, now_ns)
-            }
+            Ok(Came::Bytes) => self.forward(direction, &mut plain, turn, now_ns),
             Err(broken) => Err(broken),
         };
         self.plain = plain;
@@ -209,7 +197,7 @@ impl RelayedConnection {
         let forwarded = self.pump(direction, turn, now_ns);
         if is_first && self.queues.get(direction).is_empty() {
             let took_ns = monotonic_ns().saturating_sub(now_ns);
-            record(&mut turn.costs.forward_ns, took_ns);
+            record(turn.forward_ns, took_ns);
         }
         // Seen as the client sees it: requests when it has sent them.
         if direction == Direction::ToServer {

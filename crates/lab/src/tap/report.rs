@@ -259,7 +259,7 @@ impl TapReport {
     fn own_costs(&self) -> String {
         let summary = &self.summary;
         let calls = summary.totals.ended.max(1);
-        let forward_ns = &summary.costs.forward_ns;
+        let forward_ns = &summary.forward_ns;
         format!(
             "the tap itself: {} of CPU a call, its thread busy for {} of the time; from a read to \
              its write {} (median), {} (p99)",
@@ -313,7 +313,7 @@ impl TapReport {
             json!({
                 "cpu_us_per_call": us(summary.own_cpu_ns) / totals.ended.max(1) as f64,
                 "busy": summary.own_cpu_ns as f64 / summary.wall_ns.max(1) as f64,
-                "forward": quantiles_us(&summary.costs.forward_ns),
+                "forward": quantiles_us(&summary.forward_ns),
             }),
         );
         fields

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
+use hdrhistogram::Histogram;
+
 use super::conditions::Conditions;
 use super::frames::Unreadable;
 use super::ledger::ConnectionFigures;
-use super::relayed::RelayCosts;
 use super::tcp_of_side::TcpOfSide;
 use super::totals::TapTotals;
 
@@ -68,12 +69,10 @@ pub struct TapSummary {
     pub was_full: bool,
     /// How long the tap ran.
     pub wall_ns: u64,
-    /// When it ended, by the clock of the calls' times.
-    pub end_ns: u64,
     /// CPU time of its thread.
     pub own_cpu_ns: u64,
-    /// What it takes besides.
-    pub costs: RelayCosts,
+    /// From when bytes had been read to when they had been written, where they could be at once.
+    pub forward_ns: Histogram<u64>,
 }
 
 impl TapSummary {

@@ -13,7 +13,6 @@ use wire::http2::frame::{
 use super::call::CallEnd;
 use super::conditions::Conditions;
 use super::direction::Direction::{self, ToClient, ToServer};
-use super::relayed::RelayCosts;
 use super::summary::{ConnectionSummary, TapSummary};
 use super::time_use::TimeUse;
 use super::totals::{TapTotals, times};
@@ -138,12 +137,8 @@ impl Wire {
             is_target_local: false,
             was_full: false,
             wall_ns: 1_000_000 * US,
-            end_ns: self.now_ns,
             own_cpu_ns: 0,
-            costs: RelayCosts {
-                forward_ns: times(),
-                reads: 0,
-            },
+            forward_ns: times(),
         }
     }
 
