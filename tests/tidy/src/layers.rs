@@ -14,7 +14,7 @@ const LAYERS: [(&str, u8, &[&str]); 13] = [
     ("wire", 1, &[]),
     ("api", 1, &[]),
     ("store", 1, &[]),
-    ("allocator", 1, &[]),
+    ("allocator", 0, &[]),
     ("protobuf", 0, &[]),
     ("wal", 0, &[]),
     (TESTKIT, 255, &[]),
