@@ -17,17 +17,21 @@
     )
 )]
 
+pub mod compare;
 mod failure;
 mod keys;
 pub mod limits;
+pub mod machine;
 mod measure;
 mod method;
 mod pacing;
+mod page;
 mod process;
 mod random;
 mod report;
 mod run;
 mod stalls;
+pub mod sweep;
 pub mod tap;
 mod transport;
 mod values;
