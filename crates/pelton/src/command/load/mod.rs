@@ -10,7 +10,7 @@ mod run;
 mod services;
 
 use client::FramedStatus;
-use lab::{FailureKind, Report};
+use lab::{FailureKind, LoadPlan, Report};
 use net::Address;
 
 use crate::arguments::{LoadArguments, LoadFormat, LoadService, OutputFormat};
@@ -33,6 +33,18 @@ pub fn load(arguments: &LoadArguments, is_token_named: bool) -> Result<Exit, Fai
 
 /// Loads a Pelton server, or any method of another one, and prints what was measured.
 fn load_server(arguments: &LoadArguments, is_token_named: bool) -> Result<Exit, Failure> {
+    let plan = checked_plan(arguments, is_token_named)?;
+    let interrupt = Interrupt::listen();
+    let report = measure(arguments, &plan, &interrupt)?;
+    print(&report, arguments.format)?;
+    verdict(&report, &arguments.address, &interrupt)
+}
+
+/// Returns the plan of a load, of which all is known to be right that can be known before.
+pub(super) fn checked_plan(
+    arguments: &LoadArguments,
+    is_token_named: bool,
+) -> Result<LoadPlan, Failure> {
     let plan = plan::plan(arguments, is_token_named)?;
     if let Some(process) = arguments.server_pid {
         lab::process_cpu_ns(process).map_err(|error| {
@@ -42,14 +54,20 @@ fn load_server(arguments: &LoadArguments, is_token_named: bool) -> Result<Exit, 
             ))
         })?;
     }
-    let interrupt = Interrupt::listen();
-    let report = match (&arguments.method, arguments.echo) {
-        (Some(method), _) => load_method(arguments, method, &plan, &interrupt)?,
-        (None, Some(bytes)) => load_echo(bytes, &plan, &interrupt)?,
-        (None, None) => load_database(arguments, &plan, &interrupt)?,
-    };
-    print(&report, arguments.format)?;
-    verdict(&report, &arguments.address, &interrupt)
+    Ok(plan)
+}
+
+/// Makes one load.
+pub(super) fn measure(
+    arguments: &LoadArguments,
+    plan: &LoadPlan,
+    interrupt: &Interrupt,
+) -> Result<Report, Failure> {
+    match (&arguments.method, arguments.echo) {
+        (Some(method), _) => load_method(arguments, method, plan, interrupt),
+        (None, Some(bytes)) => load_echo(bytes, plan, interrupt),
+        (None, None) => load_database(arguments, plan, interrupt),
+    }
 }
 
 /// How a load ends that has been printed.

@@ -1,5 +1,6 @@
 //! What a load does, by its flags.
 
+use std::sync::Once;
 use std::time::Duration;
 
 use client::{Credentials, FramedProtocol};
@@ -34,11 +35,13 @@ pub(super) fn foreign_credentials(
     if is_token_named {
         return load_credentials(address, tls, arguments);
     }
+    // Said once, however many loads follow each other.
+    static NOTED: Once = Once::new();
     if is_token_in_environment() {
-        note(format_args!(
+        NOTED.call_once(|| note(format_args!(
             "pelton: the token of the environment is not sent with {what}; --token-file FILE sends \
              one"
-        ));
+        )));
     }
     Ok(None)
 }
