@@ -27,6 +27,8 @@ UNSEEN = {
     },
     "pelton log verify": {"databases_on_disk.error"},
     "pelton lab tap": {"failed_connections.reason", "failed_connections.connections"},
+    # Without --server-pid.
+    "pelton lab sweep": {f"cells.server_us.{which}" for which in ("median", "least", "most")},
 }
 
 # `@` stands for `--output json`. Two at least of each that writes, so that both outcomes are seen.
@@ -92,6 +94,8 @@ pelton database drop e @
 pelton database drop e @
 pelton self-check --data . @
 pelton lab tap --target $PELTON_ADDRESS @ -- pelton echo hello --address '{target}'
+pelton lab sweep --over in-flight=1,2 --keys 100 --runs 1 --duration 50ms --warm-up 0s --save sweep.jsonl @
+pelton lab compare sweep.jsonl sweep.jsonl @
 """
 
 

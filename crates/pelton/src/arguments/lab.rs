@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use net::Address;
 
 use super::server_address::server_address;
-use super::{OutputFormat, TlsArguments, number};
+use super::{CompareArguments, OutputFormat, SweepArguments, TlsArguments, number};
 use crate::size::{Size, Span};
 
 /// `pelton lab …`
@@ -23,6 +23,22 @@ pub enum LabCommand {
     /// --duration, or with Ctrl-C. docs/lab.md says how to read the report. Exit code 1: no call
     /// was seen.
     Tap(Box<TapArguments>),
+
+    /// Load a server with one value of a parameter after the other, and find the knee
+    ///
+    /// Takes all flags of `pelton load`. Each cell is measured several times, all in random order;
+    /// the report has medians, how far the runs are apart, and the least load that brings nearly
+    /// the best throughput. `pelton lab sweep --over in-flight=1..128` takes a minute;
+    /// --over in-flight=1..64 --over connections=1,4,16 all pairs. docs/lab.md says how to read the
+    /// report. Exit code 1: calls failed, or the server went before the end.
+    Sweep(Box<SweepArguments>),
+
+    /// Say which differences between two saved results are beyond the noise
+    ///
+    /// Results are files of `pelton lab sweep --save`, or of `pelton load --output json`, a line
+    /// for each run. Of two equal programs fewer than one comparison in twenty says that they
+    /// differ. Exit code 1: something became worse, or there are too few runs to say anything.
+    Compare(CompareArguments),
 }
 
 /// `pelton lab tap`

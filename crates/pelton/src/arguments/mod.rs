@@ -17,6 +17,7 @@ mod self_check;
 mod serve;
 mod server_address;
 mod store;
+mod sweep;
 mod tips;
 mod tkrzw_server;
 mod tls;
@@ -58,6 +59,7 @@ pub use store::{
     ValueArguments, WatchArguments,
 };
 
+pub use sweep::{CompareArguments, SweepArguments, SweptLoad, flags_of_sweep};
 pub use tips::{quoted, with_tip, word_like};
 pub use tkrzw_server::TkrzwServerArguments;
 pub use tls::TlsArguments;
