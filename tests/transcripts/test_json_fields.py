@@ -91,6 +91,8 @@ pelton log verify restored @
 pelton database drop e @
 pelton database drop e @
 pelton self-check --data . @
+pelton load --keys 10 --calls 10 --histogram hlog > loaded || true
+pelton lab histogram hlog @
 pelton lab tap --target $PELTON_ADDRESS @ -- pelton echo hello --address '{target}'
 """
 

@@ -1,6 +1,7 @@
 //! `pelton lab`
 
 mod client_command;
+mod histogram;
 mod tap;
 
 use crate::arguments::LabCommand;
@@ -9,6 +10,7 @@ use crate::exit::{Exit, Failure};
 /// Carries out a command of the lab.
 pub fn lab(command: &LabCommand) -> Result<Exit, Failure> {
     match command {
+        LabCommand::Histogram(arguments) => histogram::histogram(arguments),
         LabCommand::Tap(arguments) => tap::tap(arguments),
     }
 }
