@@ -93,6 +93,8 @@ pelton log verify restored @
 pelton database drop e @
 pelton database drop e @
 pelton self-check --data . @
+pelton load --keys 10 --calls 10 --histogram hlog > loaded || true
+pelton lab histogram hlog @
 pelton lab tap --target $PELTON_ADDRESS @ -- pelton echo hello --address '{target}'
 pelton lab sweep --over in-flight=1,2 --keys 100 --runs 1 --duration 50ms --warm-up 0s --save sweep.jsonl @
 pelton lab compare sweep.jsonl sweep.jsonl @

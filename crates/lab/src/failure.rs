@@ -21,6 +21,8 @@ pub enum FailureKind {
     NotConnected,
     /// What came back is no answer to it.
     BadAnswer,
+    /// The server ended it with success before all its messages were sent.
+    EndedEarly,
     /// It took no effect: a condition or a number stood in its way.
     NoEffect,
     /// It brought another value than was written.
@@ -37,6 +39,7 @@ impl fmt::Display for FailureKind {
             FailureKind::ConnectionLost => "connection lost",
             FailureKind::NotConnected => "no connection",
             FailureKind::BadAnswer => "no answer to the request",
+            FailureKind::EndedEarly => "ended before all its messages were sent",
             FailureKind::NoEffect => "without effect",
             FailureKind::WrongValue => "another value than was written",
         })

@@ -19,6 +19,7 @@
 
 pub mod compare;
 mod failure;
+mod histogram_log;
 mod keys;
 pub mod limits;
 pub mod machine;
@@ -28,9 +29,13 @@ mod pacing;
 mod page;
 mod process;
 mod random;
+mod rate_profile;
 mod report;
+mod request;
+mod requirement;
 mod run;
 mod stalls;
+mod stream_plan;
 pub mod sweep;
 pub mod tap;
 mod transport;
@@ -41,19 +46,26 @@ mod workload;
 mod zipf;
 
 pub use failure::FailureKind;
+pub use histogram_log::{HistogramLog, HistogramLogError};
 pub use keys::Distribution;
-pub use measure::{Tally, Window};
-pub use method::{MethodError, MethodName, descriptors_of};
+pub use measure::{StreamTally, Tally, Window};
+pub use method::{
+    DescribedMethod, MethodError, MethodKind, MethodName, descriptors_in, descriptors_of,
+};
 pub use pacing::{Arrivals, Pace};
 pub use process::process_cpu_ns;
+pub use rate_profile::{RateProfile, RateSteps};
 pub use report::{KvstoreReport, PingTable, Report};
+pub use request::RequestTemplate;
+pub use requirement::{Requirement, RequirementError, RequirementResult};
 pub use run::{Length, LoadOutcome, LoadPlan, LoadProgress, run};
 pub use stalls::Stalls;
+pub use stream_plan::StreamPlan;
 pub use transport::Transport;
 pub use values::ValueSizes;
 pub use verdict::Verdict;
 pub use worker::{ConnectionMode, LoadWorker, MetadataField, MetadataValue, RunError, WorkerPlan};
 pub use workload::{
-    KeyUse, KvstoreDeletes, KvstoreLeft, KvstoreLoad, KvstoreWorkload, Mix, MixError, PeltonLoad,
-    PeltonShape, PeltonWorkload, Ping, SameRequest, Workload,
+    KeyUse, KvstoreDeletes, KvstoreLeft, KvstoreLoad, KvstoreWorkload, MethodRequests, Mix,
+    MixError, PeltonLoad, PeltonShape, PeltonWorkload, Ping, RequestOrder, SameRequest, Workload,
 };

@@ -15,6 +15,13 @@ pub const MAX_IN_FLIGHT: usize = 65_536;
 /// the schedule's numbers exact.
 pub const MAX_RATE: u64 = 100_000_000;
 
+/// Steps of the rate of an open loop: more than one looks at, and few enough to be kept beside each
+/// other.
+pub const MAX_RATE_STEPS: usize = 16;
+
+/// Parts of a ramp of the rate that are measured by themselves.
+pub const RAMP_PARTS: usize = 8;
+
 /// Operations of one Batch: what the API takes in one atomic step.
 pub const MAX_BATCH: usize = 10_000;
 
@@ -33,6 +40,15 @@ pub const MAX_KEYS: u64 = 1 << 40;
 /// How many means the largest of exponentially distributed sizes has: one in 22 000 is cut.
 pub const EXPONENTIAL_MAX_MEANS: usize = 10;
 
+/// Bytes of a file of histograms: a line for each second of a day, and more.
+pub const MAX_HISTOGRAM_FILE_BYTES: usize = 256 << 20;
+
+/// Bytes of one histogram in it: more than one of five digits has that counts up to 2⁶³.
+pub const MAX_HISTOGRAM_BYTES: usize = 64 << 20;
+
+/// Different tags of histograms, each of which is added up by itself.
+pub const MAX_HISTOGRAM_TAGS: usize = 64;
+
 /// Random bytes of which values are pieces, beside the largest value.
 pub const VALUE_POOL_BYTES: usize = 64 << 10;
 
@@ -44,6 +60,13 @@ pub const SHARED_FROM_BYTES: usize = 64 << 10;
 /// calls begin: acknowledgements that a server waits for do not wait until hundreds of megabytes
 /// are encoded.
 pub const REQUEST_BYTES_PER_TURN: usize = 4 << 20;
+
+/// Messages that one streaming call sends in one turn: other calls, and what came, have their turn
+/// in between, however small the messages are.
+pub const MESSAGES_PER_TURN: usize = 256;
+
+/// Messages of one streaming call: more than a call of a day can send.
+pub const MAX_MESSAGES: u64 = 1 << 40;
 
 /// Calls of an open loop that wait for a free place. Beyond it calls are never sent, which makes
 /// the result void: stops a server that does not keep up from filling the generator's memory.
@@ -115,6 +138,10 @@ pub const LAG_ALLOWED: Duration = Duration::from_micros(200);
 /// See [`LAG_ALLOWED`].
 pub const LAG_SHARE_PERCENT: u64 = 10;
 
+/// How far apart, in percent, the calls in flight that were counted may be from the rate times the
+/// mean latency, until the result says so.
+pub const LITTLES_LAW_PERCENT: f64 = 5.0;
+
 /// How often an open loop looks at the clock on a thread of its own: often enough for a 99th
 /// percentile of a second, and less than one percent of a CPU.
 pub const STALL_LOOK: Duration = Duration::from_millis(1);
@@ -147,3 +174,12 @@ pub const MAX_DESCRIPTOR_BYTES: usize = 64 << 20;
 /// A request's bytes, from the command line or a file: what servers take at most by default is far
 /// below.
 pub const MAX_REQUEST_BYTES: usize = 64 << 20;
+
+/// Bytes of a file of many requests: all of them are kept in memory during a run.
+pub const MAX_REQUEST_FILE_BYTES: usize = 256 << 20;
+
+/// Requests of such a file: short ones take more memory than their text.
+pub const MAX_REQUESTS: usize = 1 << 20;
+
+/// Placeholders in one request: each is a step of every call.
+pub const MAX_PLACEHOLDERS: usize = 1_000;

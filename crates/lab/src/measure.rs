@@ -31,6 +31,44 @@ impl Window {
     pub fn contains(&self, at_ns: u64) -> bool {
         (self.from_ns..self.until_ns).contains(&at_ns)
     }
+
+    /// Which of so many equal parts of it a moment lies in; `None`: it lies outside of it.
+    pub fn part(&self, at_ns: u64, parts: usize) -> Option<usize> {
+        let length_ns = self.until_ns.saturating_sub(self.from_ns);
+        let since_ns = u128::from(at_ns.saturating_sub(self.from_ns));
+        let part = since_ns * parts as u128 / u128::from(length_ns.max(1));
+        self.contains(at_ns).then_some(part as usize)
+    }
+}
+
+/// What one thread has counted in a part of the window whose rate is another one.
+#[derive(Clone, Debug)]
+pub struct PartTally {
+    /// Calls that ended in it.
+    pub ended: u64,
+    /// As [`Tally::latency_ns`], of calls that were to begin in it.
+    pub latency_ns: Histogram<u64>,
+    /// As [`Tally::uncorrected_ns`], of the same.
+    pub uncorrected_ns: Histogram<u64>,
+}
+
+impl Default for PartTally {
+    fn default() -> PartTally {
+        PartTally {
+            ended: 0,
+            latency_ns: histogram(),
+            uncorrected_ns: histogram(),
+        }
+    }
+}
+
+impl PartTally {
+    fn add(&mut self, other: &PartTally) {
+        let same = "all histograms have the same bounds";
+        self.ended += other.ended;
+        self.latency_ns.add(&other.latency_ns).expect(same);
+        self.uncorrected_ns.add(&other.uncorrected_ns).expect(same);
+    }
 }
 
 /// What one thread has counted.
@@ -88,6 +126,13 @@ pub struct Tally {
     /// The run ended early because no call ended for [`limits::SERVER_STALLED`], or for the
     /// deadline of a call where that is longer.
     pub is_server_stalled: bool,
+    /// Calls under way in the window, each for as long as it was, as the worker counted them: with
+    /// those that failed or did not end, without those that wait for a connection of their own.
+    pub in_flight_ns: f64,
+    /// Open loop with a rate that changes: equal parts of the window.
+    pub parts: Vec<PartTally>,
+    /// What was measured of the messages of streaming methods; `None`: calls are not of one.
+    pub streams: Option<Box<StreamTally>>,
     /// Calls that ended at any time, warm-up included.
     pub ended: u64,
     /// When the last call ended.
@@ -120,6 +165,9 @@ impl Default for Tally {
             reconnects: 0,
             is_server_gone: false,
             is_server_stalled: false,
+            in_flight_ns: 0.0,
+            parts: Vec::new(),
+            streams: None,
             ended: 0,
             last_end_ns: 0,
         }
@@ -222,8 +270,58 @@ impl Tally {
         self.reconnects += other.reconnects;
         self.is_server_gone |= other.is_server_gone;
         self.is_server_stalled |= other.is_server_stalled;
+        self.in_flight_ns += other.in_flight_ns;
+        if self.parts.len() < other.parts.len() {
+            self.parts
+                .resize_with(other.parts.len(), PartTally::default);
+        }
+        for (part, other) in self.parts.iter_mut().zip(&other.parts) {
+            part.add(other);
+        }
+        if let Some(streams) = &other.streams {
+            self.streams.get_or_insert_default().add(streams);
+        }
         self.ended += other.ended;
         self.last_end_ns = self.last_end_ns.max(other.last_end_ns);
+    }
+}
+
+/// What was measured of the messages of streaming methods, within the window.
+#[derive(Clone, Debug)]
+pub struct StreamTally {
+    /// Requests sent.
+    pub sent: u64,
+    /// Responses received.
+    pub received: u64,
+    /// From the moment at which a call was to begin until its first response: methods whose server
+    /// alone streams.
+    pub first_ns: Histogram<u64>,
+    /// From one response to the next one of the same call: the same methods.
+    pub gap_ns: Histogram<u64>,
+    /// From a request to its response: methods of which both sides stream.
+    pub response_ns: Histogram<u64>,
+}
+
+impl Default for StreamTally {
+    fn default() -> StreamTally {
+        StreamTally {
+            sent: 0,
+            received: 0,
+            first_ns: histogram(),
+            gap_ns: histogram(),
+            response_ns: histogram(),
+        }
+    }
+}
+
+impl StreamTally {
+    fn add(&mut self, other: &StreamTally) {
+        let same = "all histograms have the same bounds";
+        self.sent += other.sent;
+        self.received += other.received;
+        self.first_ns.add(&other.first_ns).expect(same);
+        self.gap_ns.add(&other.gap_ns).expect(same);
+        self.response_ns.add(&other.response_ns).expect(same);
     }
 }
 
@@ -307,8 +405,39 @@ mod tests {
             reconnects: factor * 13,
             is_server_gone: factor == 100,
             is_server_stalled: factor == 100,
+            in_flight_ns: factor as f64,
+            parts: vec![part(factor); 2],
+            streams: (factor == 100).then(|| Box::new(stream_tally(factor))),
             ended: factor * 14,
             last_end_ns: factor * 15,
+        }
+    }
+
+    fn part(factor: u64) -> PartTally {
+        PartTally {
+            ended: factor,
+            latency_ns: latency(factor * 2),
+            uncorrected_ns: latency(factor * 3),
+        }
+    }
+
+    fn stream_tally(factor: u64) -> StreamTally {
+        StreamTally {
+            sent: factor,
+            received: factor * 2,
+            first_ns: latency(factor * 3),
+            gap_ns: latency(factor * 4),
+            response_ns: latency(factor * 5),
+        }
+    }
+
+    #[test]
+    fn messages_of_threads_are_added_up() {
+        let mut sum = stream_tally(1);
+        sum.add(&stream_tally(100));
+        assert_eq!((sum.sent, sum.received), (101, 202));
+        for (histogram, least) in [(&sum.first_ns, 3), (&sum.gap_ns, 4), (&sum.response_ns, 5)] {
+            assert_eq!((histogram.len(), histogram.min()), (2, least));
         }
     }
 
@@ -346,6 +475,13 @@ mod tests {
                 (sum.reconnects, sum.ended, sum.last_end_ns),
                 (1_313, 1_414, 1_500)
             );
+            assert_eq!(sum.parts.len(), 2);
+            for part in &sum.parts {
+                assert_eq!((part.ended, part.latency_ns.min()), (101, 2));
+                assert_eq!((part.latency_ns.len(), part.uncorrected_ns.min()), (2, 3));
+            }
+            assert_eq!(sum.in_flight_ns, 101.0);
+            assert_eq!(sum.streams.as_ref().map(|streams| streams.sent), Some(100));
             assert!(sum.is_server_gone, "one thread saw it");
             assert!(sum.is_server_stalled, "one thread saw it");
         }
@@ -359,6 +495,17 @@ mod tests {
         };
         let inside = [4, 5, 6, 7].map(|at_ns| window.contains(at_ns));
         assert_eq!(inside, [false, true, true, false]);
+    }
+
+    #[test]
+    fn a_window_has_equal_parts() {
+        let window = Window {
+            from_ns: 100,
+            until_ns: 400,
+        };
+        let parts = [99, 100, 199, 200, 399, 400].map(|at_ns| window.part(at_ns, 3));
+        assert_eq!(parts, [None, Some(0), Some(0), Some(1), Some(2), None]);
+        assert_eq!(window.part(200, 0), Some(0));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::limits;
 use crate::random::Random;
+use crate::rate_profile::{ProfileMoments, RateProfile};
 
 /// How an open loop's calls follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,14 +27,72 @@ pub enum Pace {
         /// How they follow each other.
         arrivals: Arrivals,
     },
+    /// The clock, with a rate that changes over the measured time.
+    Varying {
+        /// Calls a second of all threads together.
+        profile: RateProfile,
+        /// How they follow each other.
+        arrivals: Arrivals,
+    },
+}
+
+impl Pace {
+    /// Calls a second on average over the measured time; `None`: it is no open loop.
+    pub fn mean_rate(&self) -> Option<f64> {
+        match self {
+            Pace::Closed => None,
+            Pace::Open { rate, .. } => Some(*rate),
+            Pace::Varying { profile, .. } => Some(profile.mean()),
+        }
+    }
+
+    /// The most calls a second; `None`: it is no open loop.
+    pub fn peak_rate(&self) -> Option<f64> {
+        match self {
+            Pace::Closed => None,
+            Pace::Open { rate, .. } => Some(*rate),
+            Pace::Varying { profile, .. } => Some(profile.peak()),
+        }
+    }
+}
+
+/// How one moment of a schedule follows from the one before.
+#[derive(Clone, Debug)]
+enum Spacing {
+    Fixed,
+    Poisson,
+    Varying(Box<VaryingSpacing>),
+}
+
+/// A thread's share of the calls of a rate that changes.
+#[derive(Clone, Debug)]
+struct VaryingSpacing {
+    moments: ProfileMoments,
+    arrivals: Arrivals,
+    threads: f64,
+    /// Calls of all threads until the next one of this thread.
+    calls: f64,
+}
+
+impl VaryingSpacing {
+    /// The call after the last one. Calls are counted one by one, so that no error adds up; those
+    /// of a Poisson process lie at random distances within the count.
+    fn advance(&mut self, random: &mut Random) -> u64 {
+        self.calls += match self.arrivals {
+            Arrivals::Fixed => self.threads,
+            Arrivals::Poisson => random.exponential(self.threads),
+        };
+        self.moments.at(self.calls)
+    }
 }
 
 /// The moments at which one thread's calls are to begin.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     origin_ns: u64,
+    /// With a rate that changes the shortest.
     interval_ns: f64,
-    arrivals: Arrivals,
+    spacing: Spacing,
     /// The next moment, as nanoseconds after the origin. What rounding takes from one moment the
     /// next one has back.
     next_ns: f64,
@@ -66,12 +125,42 @@ impl Schedule {
         Schedule {
             origin_ns,
             interval_ns,
-            arrivals,
+            spacing: match arrivals {
+                Arrivals::Fixed => Spacing::Fixed,
+                Arrivals::Poisson => Spacing::Poisson,
+            },
             next_ns: if arrivals == Arrivals::Fixed {
                 0.0
             } else {
                 next_ns
             },
+            passed: 0,
+            random,
+        }
+    }
+
+    /// The same with a rate that changes. `window`: from when on until when it does.
+    pub fn varying(
+        profile: &RateProfile,
+        arrivals: Arrivals,
+        (begin_ns, window): (u64, (u64, u64)),
+        (thread, threads): (usize, usize),
+        mut random: Random,
+    ) -> Schedule {
+        let mut varying = VaryingSpacing {
+            moments: ProfileMoments::new(profile, begin_ns, window),
+            arrivals,
+            threads: threads as f64,
+            calls: match arrivals {
+                Arrivals::Fixed => thread as f64,
+                Arrivals::Poisson => random.exponential(threads as f64),
+            },
+        };
+        Schedule {
+            origin_ns: varying.moments.at(varying.calls),
+            interval_ns: 1e9 * threads as f64 / profile.peak(),
+            spacing: Spacing::Varying(Box::new(varying)),
+            next_ns: 0.0,
             passed: 0,
             random,
         }
@@ -91,16 +180,21 @@ impl Schedule {
     /// When the next call is to begin.
     #[inline]
     pub fn next_ns(&self) -> u64 {
-        self.origin_ns + self.next_ns as u64
+        // Beyond the end of a rate that changes the origin is the last moment that there is.
+        self.origin_ns.saturating_add(self.next_ns as u64)
     }
 
     /// Goes on to the one after it.
     #[inline]
     pub fn advance(&mut self) {
         self.passed += 1;
-        self.next_ns = match self.arrivals {
-            Arrivals::Fixed => self.passed as f64 * self.interval_ns,
-            Arrivals::Poisson => self.next_ns + self.random.exponential(self.interval_ns),
+        self.next_ns = match &mut self.spacing {
+            Spacing::Fixed => self.passed as f64 * self.interval_ns,
+            Spacing::Poisson => self.next_ns + self.random.exponential(self.interval_ns),
+            Spacing::Varying(varying) => {
+                self.origin_ns = varying.advance(&mut self.random);
+                0.0
+            }
         };
     }
 }
@@ -140,6 +234,35 @@ mod tests {
         assert_eq!(all[0], 1_000);
         assert_eq!(all[3], 2_000);
         assert_eq!(all[3_000_000], 1_000_001_000);
+    }
+
+    /// 100 calls in the first second and 300 in the next one, by three threads.
+    #[test]
+    fn threads_share_a_rate_that_changes() {
+        use crate::rate_profile::RateSteps;
+        const SECOND: u64 = 1_000_000_000;
+        let steps = RateSteps::new(&[100.0, 300.0]).expect("there are two");
+        let profile = RateProfile::Steps(steps);
+        for (arrivals, spread) in [(Arrivals::Fixed, 0), (Arrivals::Poisson, 70)] {
+            let mut counts = [0_u64; 2];
+            for thread in 0..3 {
+                let window = (7, (7, 2 * SECOND + 7));
+                let random = Random::new(thread as u64);
+                let threads = (thread, 3);
+                let mut schedule = Schedule::varying(&profile, arrivals, window, threads, random);
+                assert_eq!(schedule.together_ns(), 0);
+                while schedule.next_ns() < 2 * SECOND + 7 {
+                    counts[((schedule.next_ns() - 7) / SECOND) as usize] += 1;
+                    schedule.advance();
+                }
+            }
+            for (count, expected) in counts.into_iter().zip([100_u64, 300]) {
+                assert!(
+                    count.abs_diff(expected) <= spread,
+                    "{arrivals:?}: {counts:?}"
+                );
+            }
+        }
     }
 
     #[test]

@@ -478,6 +478,7 @@ impl<W: Workload> Turning<W> {
         let worker = &mut self.worker;
         self.local
             .receive(now_ns, &mut |happened| worker.happened(&happened, now_ns));
+        worker.received(now_ns);
         Ok(())
     }
 

@@ -63,6 +63,18 @@ pub trait Transport {
     /// Sends a message of such a call.
     fn send(&mut self, stream: Self::Stream, encode: impl FnOnce(&mut Vec<u8>));
 
+    /// Sends the last message of such a call.
+    fn send_last(&mut self, stream: Self::Stream, encode: impl FnOnce(&mut Vec<u8>));
+
+    /// Whether a further message of such a call would go out soon. If not, [`Happened::Writable`]
+    /// follows.
+    ///
+    /// [`Happened::Writable`]: client::Happened::Writable
+    fn can_send(&mut self, stream: Self::Stream) -> bool;
+
+    /// Gives such a call up: nothing more is heard of it.
+    fn cancel(&mut self, stream: Self::Stream);
+
     /// Sends a message of such a call that has a part that is shared.
     fn send_shared(
         &mut self,
@@ -131,6 +143,18 @@ impl Transport for Local {
 
     fn send(&mut self, stream: CallKey, encode: impl FnOnce(&mut Vec<u8>)) {
         Local::send(self, stream, false, encode);
+    }
+
+    fn send_last(&mut self, stream: CallKey, encode: impl FnOnce(&mut Vec<u8>)) {
+        Local::send(self, stream, true, encode);
+    }
+
+    fn can_send(&mut self, stream: CallKey) -> bool {
+        Local::can_send(self, stream)
+    }
+
+    fn cancel(&mut self, stream: CallKey) {
+        Local::cancel(self, stream);
     }
 
     fn send_shared(

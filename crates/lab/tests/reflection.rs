@@ -107,8 +107,11 @@ fn files_are_asked_for_until_none_is_missing() {
             ["t.T", "b.proto", "c.proto"]
         );
         let method: MethodName = "t.T/Ask".parse().expect("a name");
-        let request = method.encode(&set, r#"{"b": {"c": {"raw": "AQ=="}}}"#);
-        assert_eq!(request, Ok(b"\x0a\x05\x0a\x03\x0a\x01\x01".to_vec()));
+        let described = method.described_in(&set).expect("it is there");
+        let request = described.request(r#"{"b": {"c": {"raw": "AQ=="}}}"#);
+        let request = request.expect("it is well formed");
+        let expected = &b"\x0a\x05\x0a\x03\x0a\x01\x01"[..];
+        assert_eq!(request.bytes().map(|bytes| &bytes[..]), Some(expected));
     }
 }
 

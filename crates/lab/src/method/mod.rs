@@ -1,17 +1,17 @@
-//! A unary method of any service: what a JSON request is in bytes, by the service's own
-//! descriptors.
+//! A method of any service: which of the four kinds it is, and what a JSON request is in bytes, by
+//! the service's own descriptors.
 
+mod proto_file;
 mod reflection;
 
 use std::fmt;
 
-use prost_reflect::prost::Message as _;
-use prost_reflect::{DescriptorPool, DynamicMessage, MethodDescriptor, ServiceDescriptor};
-use serde_json::de::Deserializer;
+use prost_reflect::{DescriptorPool, MessageDescriptor, MethodDescriptor, ServiceDescriptor};
 
+pub use proto_file::descriptors_in;
 pub use reflection::descriptors_of;
 
-use crate::limits;
+use crate::request::{self, RequestTemplate};
 
 /// A method as written on a command line: `package.Service/Method`, with or without a slash in
 /// front, and with the package or, where descriptors say which it is, without.
@@ -68,9 +68,14 @@ pub enum MethodError {
         /// The methods that there are.
         known: String,
     },
-    /// The method is not unary.
-    #[error("`{0}` is a streaming method; only unary ones can be called")]
-    Streaming(String),
+    /// The `.proto` file cannot be compiled.
+    #[error("{file} cannot be compiled: {reason}")]
+    BadProto {
+        /// The file.
+        file: String,
+        /// What is wrong with it, or with a file that it imports.
+        reason: String,
+    },
     /// The request is no JSON of the method's request message.
     #[error("the request is no {message}: {reason}")]
     BadRequest {
@@ -81,8 +86,8 @@ pub enum MethodError {
     },
     /// The server does not hand out its descriptors.
     #[error(
-        "the server does not say what its methods are ({0}); give --descriptor-set FILE, or the \
-         request's bytes with --data-file"
+        "the server does not say what its methods are ({0}); give --proto FILE or \
+         --descriptor-set FILE, or the request's bytes with --data-file"
     )]
     NoReflection(String),
 }
@@ -127,57 +132,38 @@ impl MethodName {
         format!("/{self}")
     }
 
-    /// Returns the same method with the package of its service, by a `FileDescriptorSet`.
+    /// Returns what a `FileDescriptorSet` says of the method.
     ///
     /// # Errors
-    /// If there is no such unary method.
-    pub fn in_full(&self, descriptor_set: &[u8]) -> Result<MethodName, MethodError> {
+    /// If there is no such method.
+    pub fn described_in(&self, descriptor_set: &[u8]) -> Result<DescribedMethod, MethodError> {
         let method = self.find(&pool(descriptor_set)?)?;
-        Ok(MethodName {
-            service: method.parent_service().full_name().to_owned(),
-            method: self.method.clone(),
+        Ok(DescribedMethod {
+            name: MethodName {
+                service: method.parent_service().full_name().to_owned(),
+                method: self.method.clone(),
+            },
+            kind: match (method.is_client_streaming(), method.is_server_streaming()) {
+                (false, false) => MethodKind::Unary,
+                (false, true) => MethodKind::ServerStreaming,
+                (true, false) => MethodKind::ClientStreaming,
+                (true, true) => MethodKind::Bidirectional,
+            },
+            input: method.input(),
         })
-    }
-
-    /// The bytes of a request in JSON (the JSON mapping of Protocol Buffers), by a
-    /// `FileDescriptorSet`.
-    ///
-    /// # Errors
-    /// If there is no such unary method, or the JSON is no request of it.
-    pub fn encode(&self, descriptor_set: &[u8], json: &str) -> Result<Vec<u8>, MethodError> {
-        let method = self.find(&pool(descriptor_set)?)?;
-        let message = method.input();
-        let bad = |reason: String| MethodError::BadRequest {
-            message: message.full_name().into(),
-            reason,
-        };
-        let mut deserializer = Deserializer::from_str(json);
-        let request = DynamicMessage::deserialize(message.clone(), &mut deserializer)
-            .map_err(|error| bad(error.to_string()))?;
-        deserializer.end().map_err(|error| bad(error.to_string()))?;
-        let bytes = request.encode_to_vec();
-        if bytes.len() > limits::MAX_REQUEST_BYTES {
-            return Err(bad(format!("it has {} bytes, too many", bytes.len())));
-        }
-        Ok(bytes)
     }
 
     fn find(&self, pool: &DescriptorPool) -> Result<MethodDescriptor, MethodError> {
         let service = self.find_service(pool)?;
-        let Some(method) = service
-            .methods()
-            .find(|method| method.name() == self.method)
-        else {
+        let mut methods = service.methods();
+        let found = methods.find(|method| method.name() == self.method);
+        found.ok_or_else(|| {
             let names: Vec<String> = service.methods().map(|it| it.name().to_owned()).collect();
-            return Err(MethodError::NoMethod {
+            MethodError::NoMethod {
                 name: self.method.clone(),
                 known: names.join(", "),
-            });
-        };
-        if method.is_client_streaming() || method.is_server_streaming() {
-            return Err(MethodError::Streaming(self.to_string()));
-        }
-        Ok(method)
+            }
+        })
     }
 
     fn find_service(&self, pool: &DescriptorPool) -> Result<ServiceDescriptor, MethodError> {
@@ -188,6 +174,51 @@ impl MethodName {
         let full = full_name(name, &names.collect::<Vec<_>>())?;
         let found = full.and_then(|full| pool.get_service_by_name(&full));
         found.ok_or_else(|| MethodError::NoService(name.clone()))
+    }
+}
+
+/// Which side of a method sends several messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MethodKind {
+    /// None: one request, one response.
+    Unary,
+    /// The server.
+    ServerStreaming,
+    /// The client.
+    ClientStreaming,
+    /// Both.
+    Bidirectional,
+}
+
+/// A method of which descriptors say what it takes.
+#[derive(Clone, Debug)]
+pub struct DescribedMethod {
+    name: MethodName,
+    kind: MethodKind,
+    input: MessageDescriptor,
+}
+
+impl DescribedMethod {
+    /// Its name, with the package of its service.
+    pub fn name(&self) -> &MethodName {
+        &self.name
+    }
+
+    /// Which side sends several messages.
+    pub fn kind(&self) -> MethodKind {
+        self.kind
+    }
+
+    /// Reads a request in JSON (the JSON mapping of Protocol Buffers), which may have placeholders
+    /// such as `{{counter}}`.
+    ///
+    /// # Errors
+    /// If it is no request of the method.
+    pub fn request(&self, json: &str) -> Result<RequestTemplate, MethodError> {
+        request::compile(&self.input, json).map_err(|reason| MethodError::BadRequest {
+            message: self.input.full_name().into(),
+            reason,
+        })
     }
 }
 
@@ -218,7 +249,10 @@ fn full_name(name: &str, known: &[String]) -> Result<Option<String>, MethodError
 
 #[cfg(test)]
 mod tests {
+    use prost_reflect::prost::Message as _;
+
     use super::*;
+    use crate::limits;
 
     /// A service in a file that needs another one, compiled here.
     /// `test`: tests run beside each other, each needs a folder of its own.
@@ -232,6 +266,8 @@ mod tests {
             service T {
                 rpc Ask(Question) returns (Inner);
                 rpc Watch(Question) returns (stream Inner);
+                rpc Send(stream Question) returns (Inner);
+                rpc Talk(stream Question) returns (stream Inner);
             }";
         std::fs::write(folder.join("other.proto"), other).expect("it is written");
         std::fs::write(folder.join("main.proto"), main).expect("it is written");
@@ -244,29 +280,47 @@ mod tests {
         text.parse().expect(text)
     }
 
+    fn encode(method: &str, set: &[u8], json: &str) -> Result<Vec<u8>, MethodError> {
+        let request = name(method).described_in(set)?.request(json)?;
+        Ok(request.bytes().expect("it has no placeholder").to_vec())
+    }
+
+    fn in_full(method: &str, set: &[u8]) -> Result<MethodName, MethodError> {
+        Ok(name(method).described_in(set)?.name().clone())
+    }
+
     #[test]
     fn json_becomes_bytes() {
         let set = descriptor_set("bytes");
         let json = r#"{"text": "hi", "numbers": [1, 300], "inner": {"raw": "AAE="}}"#;
-        let bytes = name("/t.T/Ask")
-            .encode(&set, json)
-            .expect("it is well formed");
+        let bytes = encode("/t.T/Ask", &set, json).expect("it is well formed");
         let expected = b"\x0a\x02hi\x12\x03\x01\xac\x02\x1a\x04\x0a\x02\x00\x01";
         assert_eq!(bytes, expected);
-        assert_eq!(name("t.T/Ask").encode(&set, "{}"), Ok(vec![]));
+        assert_eq!(encode("t.T/Ask", &set, "{}"), Ok(vec![]));
         assert_eq!(name("t.T/Ask").path(), "/t.T/Ask");
+    }
+
+    #[test]
+    fn descriptors_say_which_side_sends_several_messages() {
+        let set = descriptor_set("kinds");
+        for (method, kind) in [
+            ("t.T/Ask", MethodKind::Unary),
+            ("t.T/Watch", MethodKind::ServerStreaming),
+            ("t.T/Send", MethodKind::ClientStreaming),
+            ("t.T/Talk", MethodKind::Bidirectional),
+        ] {
+            let described = name(method).described_in(&set).expect(method);
+            assert_eq!(described.kind(), kind, "{method}");
+        }
     }
 
     #[test]
     fn a_service_is_found_without_its_package() {
         let set = descriptor_set("short");
-        let short = name("T/Ask");
-        assert_eq!(short.in_full(&set), Ok(name("t.T/Ask")));
-        assert_eq!(name("t.T/Ask").in_full(&set), Ok(name("t.T/Ask")));
-        assert_eq!(short.encode(&set, "{}"), Ok(vec![]));
-        let streaming = name("T/Watch").in_full(&set);
-        assert!(matches!(streaming, Err(MethodError::Streaming(_))));
-        let none = name("U/Ask").in_full(&set);
+        assert_eq!(in_full("T/Ask", &set), Ok(name("t.T/Ask")));
+        assert_eq!(in_full("t.T/Ask", &set), Ok(name("t.T/Ask")));
+        assert_eq!(encode("T/Ask", &set, "{}"), Ok(vec![]));
+        let none = in_full("U/Ask", &set);
         assert_eq!(none, Err(MethodError::NoService("U".into())));
         let known = ["a.T", "b.c.T", "U", "d.U", "e.V"].map(String::from);
         let full = |name| full_name(name, &known);
@@ -284,7 +338,7 @@ mod tests {
         let most = limits::MAX_REQUEST_BYTES - 5;
         let encode = |bytes: usize| {
             let json = format!("{{\"text\": \"{}\"}}", "x".repeat(bytes));
-            name("t.T/Ask").encode(&set, &json).map(|bytes| bytes.len())
+            encode("t.T/Ask", &set, &json).map(|bytes| bytes.len())
         };
         assert_eq!(encode(most), Ok(limits::MAX_REQUEST_BYTES));
         let error = encode(most + 1).expect_err("it is too large").to_string();
@@ -296,20 +350,19 @@ mod tests {
         let set = descriptor_set("wrong");
         for (method, json, part) in [
             ("t.X/Ask", "{}", "no service `t.X`"),
-            ("t.T/Answer", "{}", "the service has Ask, Watch"),
-            ("t.T/Watch", "{}", "streaming"),
+            ("t.T/Answer", "{}", "the service has Ask, Watch, Send, Talk"),
             ("t.T/Ask", "{\"texts\": 1}", "no t.Question"),
             ("t.T/Ask", "{\"text\": 1}", "no t.Question"),
             ("t.T/Ask", "{} {}", "no t.Question"),
             ("t.T/Ask", "hello", "no t.Question"),
         ] {
-            let error = name(method).encode(&set, json).expect_err(part).to_string();
+            let error = encode(method, &set, json).expect_err(part).to_string();
             assert!(error.contains(part), "{error}");
         }
         for bad in ["", "a", "a/", "/b", "a/b/c", "a b/c"] {
             assert!(bad.parse::<MethodName>().is_err(), "{bad:?}");
         }
-        let broken = name("t.T/Ask").encode(&[0xff, 0xff], "{}");
+        let broken = encode("t.T/Ask", &[0xff, 0xff], "{}");
         assert!(matches!(broken, Err(MethodError::BadDescriptors(_))));
     }
 }

@@ -1,18 +1,24 @@
 //! What a run has shown: as text for people, as CSV and JSON for programs.
 
 mod kvstore;
+mod little;
+mod messages;
 mod ping;
+mod rate_parts;
+mod rows;
 mod text;
 mod void;
 
 pub use kvstore::KvstoreReport;
 pub use ping::PingTable;
+pub(crate) use rows::{latency_head, row as latency_row};
 
 use client::FramedProtocol;
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
 
 use crate::pacing::Pace;
+use crate::requirement::{RequiredFigures, Requirement, RequirementResult};
 use crate::run::{LoadOutcome, LoadPlan};
 
 /// The quantiles that are shown: their names and values.
@@ -35,6 +41,7 @@ pub struct Report {
     void: Vec<String>,
     noise: Option<String>,
     behind: Option<void::Behind>,
+    required: Vec<RequirementResult>,
 }
 
 impl Report {
@@ -53,7 +60,26 @@ impl Report {
             plan: plan.clone(),
             outcome,
             records_per_call,
+            required: Vec::new(),
         }
+    }
+
+    /// The same with what is required of the run.
+    pub fn requiring(self, requirements: &[Requirement]) -> Report {
+        let figures = RequiredFigures {
+            latency_ns: &self.outcome.tally.latency_ns,
+            calls_per_s: self.calls_per_s(),
+            errors: self.errors(),
+            error_share: self.error_share(),
+        };
+        let required = requirements.iter().map(|one| one.check(&figures)).collect();
+        Report { required, ..self }
+    }
+
+    /// Whether the run has reached all that was required; `None`: nothing was.
+    pub fn meets_requirements(&self) -> Option<bool> {
+        let are_met = self.required.iter().all(RequirementResult::is_met);
+        (!self.required.is_empty()).then_some(are_met)
     }
 
     /// Why the result must not be believed; empty: it may.
@@ -68,9 +94,20 @@ impl Report {
 
     /// Whether a call failed.
     pub fn has_failures(&self) -> bool {
+        self.errors() > 0
+    }
+
+    /// Calls that failed, did not end, or were never sent.
+    fn errors(&self) -> u64 {
         let tally = &self.outcome.tally;
         let unfinished = tally.unfinished + tally.unfinished_before;
-        tally.failures() + unfinished + tally.never_sent > 0
+        tally.failures() + unfinished + tally.never_sent
+    }
+
+    /// Their share of all calls; `None`: there was no call.
+    fn error_share(&self) -> Option<f64> {
+        let errors = self.errors();
+        per(errors as f64, errors + self.outcome.tally.succeeded)
     }
 
     /// What was counted.
@@ -101,7 +138,13 @@ impl Report {
             let stalls = stalls.map_or(&none, |stalls| &stalls.late_ns);
             add_latencies(&mut fields, "stall_", stalls);
         }
+        if let Some(streams) = &self.outcome.tally.streams {
+            messages::add(self, streams, &mut fields);
+        }
+        fields.extend(object([("rate_parts", rate_parts::value(self))]));
         self.add_costs(&mut fields);
+        little::add(self, &mut fields);
+        self.add_requirements(&mut fields);
         fields
     }
 
@@ -115,7 +158,7 @@ impl Report {
         text::text_without_void(self)
     }
 
-    fn is_open_loop(&self) -> bool {
+    pub(crate) fn is_open_loop(&self) -> bool {
         self.plan.worker.pace != Pace::Closed
     }
 
@@ -170,9 +213,10 @@ impl Report {
         let worker = &self.plan.worker;
         let (rate, arrivals) = match worker.pace {
             Pace::Closed => (Value::Null, Value::Null),
-            Pace::Open { rate, arrivals } => {
-                (rate.into(), format!("{arrivals:?}").to_lowercase().into())
-            }
+            Pace::Open { arrivals, .. } | Pace::Varying { arrivals, .. } => (
+                worker.pace.mean_rate().into(),
+                format!("{arrivals:?}").to_lowercase().into(),
+            ),
         };
         let reached = match self.is_open_loop() {
             true => self.behind.is_none().into(),
@@ -193,6 +237,7 @@ impl Report {
             ("mode", format!("{:?}", worker.mode).to_lowercase().into()),
             ("loop", open.into()),
             ("rate", rate),
+            ("rate_profile", rate_parts::profile(&worker.pace)),
             ("rate_reached", reached),
             (
                 "behind_since_s",
@@ -236,6 +281,18 @@ impl Report {
             ("waited_for_a_place", tally.waited.into()),
             ("never_sent", tally.never_sent.into()),
             ("reconnects", tally.reconnects.into()),
+        ]));
+    }
+
+    fn add_requirements(&self, fields: &mut Map<String, Value>) {
+        let results: Vec<String> = self.required.iter().map(ToString::to_string).collect();
+        let results = match results.is_empty() {
+            true => Value::Null,
+            false => results.join("; ").into(),
+        };
+        fields.extend(object([
+            ("requirements", results),
+            ("requirements_met", json!(self.meets_requirements())),
         ]));
     }
 
@@ -311,6 +368,16 @@ fn add_latencies(fields: &mut Map<String, Value>, prefix: &str, histogram: &Hist
     fields.insert(format!("{prefix}max_us"), max.map_or(Value::Null, rounded));
 }
 
+/// The same for a histogram that stands alone, with its name and how many values it has.
+pub(crate) fn latency_fields(name: &str, histogram: &Histogram<u64>) -> Map<String, Value> {
+    let mut fields = object([
+        ("histogram", name.into()),
+        ("values", histogram.len().into()),
+    ]);
+    add_latencies(&mut fields, "", histogram);
+    fields
+}
+
 /// The sum of what was recorded, as precisely as a histogram knows it.
 fn call_ns(histogram: &Histogram<u64>) -> f64 {
     histogram.mean() * histogram.len() as f64
@@ -365,4 +432,4 @@ fn csv_cell(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -11,7 +11,7 @@ use crate::run::Length;
 use crate::stalls::Stalls;
 use crate::worker::{ConnectionMode, WorkerPlan};
 
-pub(super) fn plan(pace: Pace) -> LoadPlan {
+pub(crate) fn plan(pace: Pace) -> LoadPlan {
     LoadPlan {
         address: "127.0.0.1:1978".parse().expect("an address"),
         framed: None,
@@ -46,7 +46,7 @@ const OPEN: Pace = Pace::Open {
 };
 
 /// A thousand calls of 1 to 1000 µs in a second.
-pub(super) fn outcome() -> LoadOutcome {
+pub(crate) fn outcome() -> LoadOutcome {
     let mut tally = Tally::default();
     for us in 1..=1_000 {
         tally.succeed(0, 0, us * 1_000, us % 10 == 0);
@@ -403,6 +403,18 @@ fn expected_waits() -> serde_json::Map<String, Value> {
     waits.as_object().expect("an object").clone()
 }
 
+/// Figures that a run has whose rate changes, of which something is required, or that counts the
+/// calls under way.
+const UNMEASURED: [&str; 7] = [
+    "rate_profile",
+    "rate_parts",
+    "counted_in_flight",
+    "rate_times_latency",
+    "littles_law_apart_percent",
+    "requirements",
+    "requirements_met",
+];
+
 #[test]
 fn each_figure_is_its_own() {
     let report = Report::new("Put".into(), &plan(OPEN), distinct(), 7);
@@ -453,6 +465,9 @@ fn each_figure_is_its_own() {
     let mut expected = expected.as_object().expect("an object").clone();
     expected.extend(expected_waits());
     expected.insert("protocol".into(), "grpc".into());
+    for name in UNMEASURED {
+        expected.insert(name.into(), Value::Null);
+    }
     for (name, value) in &expected {
         assert_eq!(&fields[name], value, "{name}");
     }
@@ -795,4 +810,38 @@ fn a_generator_that_sleeps_over_the_end_makes_the_result_void() {
         reasons.iter().any(|reason| reason.contains(behind)),
         "{reasons:?}"
     );
+}
+
+/// Ten failed, ten did not end, and five were never sent, beside a thousand that succeeded.
+#[test]
+fn what_is_required_is_compared_with_all_that_did_not_succeed() {
+    let mut outcome = outcome();
+    outcome.tally.failed = vec![(FailureKind::Status(14), 10)];
+    outcome.tally.unfinished = 10;
+    outcome.tally.never_sent = 5;
+    let required = ["errors<=25", "errors<2.43%", "rate>=1000", "p50<1ms"];
+    let required = required.map(|text| text.parse().expect(text));
+    let report = report(Pace::Closed, outcome).requiring(&required);
+    assert_eq!(report.meets_requirements(), Some(false));
+    let text = report.text();
+    let lines: Vec<&str> = text.lines().rev().take(4).collect();
+    assert!(lines[0].starts_with("required: p50<1ms: met, "), "{text}");
+    assert_eq!(lines[1], "required: rate>=1000: met, 1000.0/s");
+    assert_eq!(lines[2], "required: errors<2.43%: MISSED, 2.439 %");
+    assert_eq!(lines[3], "required: errors<=25: met, 25");
+    let fields = report.fields();
+    assert_eq!(fields["requirements_met"], false);
+    let results = fields["requirements"].as_str().expect("a text");
+    assert!(
+        results.starts_with("errors<=25: met, 25; errors<2.43%: MISSED"),
+        "{results}"
+    );
+}
+
+#[test]
+fn a_run_of_which_nothing_is_required_says_nothing_of_it() {
+    let report = report(Pace::Closed, outcome()).requiring(&[]);
+    assert_eq!(report.meets_requirements(), None);
+    assert!(!report.text().contains("required"));
+    assert_eq!(report.fields()["requirements_met"], Value::Null);
 }

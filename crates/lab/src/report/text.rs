@@ -2,14 +2,10 @@
 
 use std::fmt::Write as _;
 
-use hdrhistogram::Histogram;
-
-use super::{QUANTILES, Report, quantile_us, seconds};
+use super::rows::{latency_head, row};
+use super::{Report, little, messages, rate_parts, seconds};
 use crate::pacing::{Arrivals, Pace};
 use crate::worker::ConnectionMode;
-
-/// Width of a column of figures.
-const WIDTH: usize = 10;
 
 pub(super) fn text(report: &Report) -> String {
     let mut lines = Vec::new();
@@ -30,7 +26,15 @@ pub(super) fn text_without_void(report: &Report) -> String {
     let mut lines = vec![load(report)];
     lines.extend(calls(report));
     lines.extend(latencies(report));
+    lines.extend(rate_parts::lines(report));
     lines.extend(costs(report));
+    lines.extend(little::line(report));
+    lines.extend(
+        report
+            .required
+            .iter()
+            .map(|result| format!("required: {result}")),
+    );
     lines.join("\n")
 }
 
@@ -48,14 +52,17 @@ fn load(report: &Report) -> String {
         }
         ConnectionMode::Short => format!("{connections} at a time, each on a new connection"),
     };
+    let arrive = |arrivals| match arrivals {
+        Arrivals::Fixed => "at equal distances",
+        Arrivals::Poisson => "as a Poisson process",
+    };
     let pace = match worker.pace {
         Pace::Closed => "closed loop".into(),
         Pace::Open { rate, arrivals } => {
-            let arrivals = match arrivals {
-                Arrivals::Fixed => "at equal distances",
-                Arrivals::Poisson => "as a Poisson process",
-            };
-            format!("open loop, {rate} calls/s {arrivals}")
+            format!("open loop, {rate} calls/s {}", arrive(arrivals))
+        }
+        Pace::Varying { profile, arrivals } => {
+            format!("open loop, {profile} calls/s {}", arrive(arrivals))
         }
     };
     let threads = report.plan.threads;
@@ -118,6 +125,9 @@ fn calls(report: &Report) -> Vec<String> {
         ));
     }
     lines.extend(notes(report));
+    if let Some(streams) = &tally.streams {
+        lines.push(messages::line(report, streams));
+    }
     lines
 }
 
@@ -147,11 +157,7 @@ fn notes(report: &Report) -> Vec<String> {
 
 fn latencies(report: &Report) -> Vec<String> {
     let tally = &report.outcome.tally;
-    let mut head = format!("{:<13}", "latency (µs)");
-    for name in ["mean", "p50", "p90", "p99", "p99.9", "p99.99", "max"] {
-        write!(head, "{name:>WIDTH$}").expect("a String takes what is written");
-    }
-    let mut lines = vec![head];
+    let mut lines = vec![latency_head()];
     if report.is_open_loop() {
         lines.push(row("corrected", &tally.latency_ns));
         lines.push(row("uncorrected", &tally.uncorrected_ns));
@@ -162,20 +168,10 @@ fn latencies(report: &Report) -> Vec<String> {
     } else {
         lines.push(row("", &tally.latency_ns));
     }
-    lines
-}
-
-fn row(name: &str, histogram: &Histogram<u64>) -> String {
-    let mut line = format!("{name:<13}");
-    let quantiles = QUANTILES.map(|(_, quantile)| quantile_us(histogram, quantile));
-    let mean = (!histogram.is_empty()).then(|| histogram.mean() / 1e3);
-    let max = quantile_us(histogram, 1.0);
-    for value in [mean].into_iter().chain(quantiles).chain([max]) {
-        let cell = value.map_or_else(|| "–".into(), |value| format!("{value:.1}"));
-        // From ten seconds on a figure is wider than its column.
-        write!(line, " {cell:>width$}", width = WIDTH - 1).expect("a String takes what is written");
+    if let Some(streams) = &tally.streams {
+        lines.extend(messages::rows(streams));
     }
-    line
+    lines
 }
 
 fn costs(report: &Report) -> Vec<String> {

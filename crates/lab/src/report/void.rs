@@ -34,7 +34,7 @@ pub(super) fn reasons(plan: &LoadPlan, outcome: &LoadOutcome) -> Vec<String> {
              time; use more --threads, on CPUs that the server does not use (--pin)"
         ));
     }
-    if let Pace::Open { rate, .. } = plan.worker.pace {
+    if let Some(rate) = plan.worker.pace.mean_rate() {
         if outcome.tally.succeeded == 0 {
             reasons.push("no call succeeded, so that there is no latency to measure".into());
         } else {
@@ -76,11 +76,9 @@ pub(super) struct Behind {
 impl Behind {
     /// `None`: it kept up, or is a closed loop, which has nothing to keep up with.
     pub(super) fn of(plan: &LoadPlan, outcome: &LoadOutcome) -> Option<Behind> {
-        let Pace::Open { rate, .. } = plan.worker.pace else {
-            return None;
-        };
+        let (rate, peak) = (plan.worker.pace.mean_rate()?, plan.worker.pace.peak_rate()?);
         let tally = &outcome.tally;
-        if outcome.elapsed_ns == 0 || tally.keeps_up(rate) {
+        if outcome.elapsed_ns == 0 || tally.keeps_up(peak) {
             return None;
         }
         let since_ns = tally.kept_up_until_ns.saturating_sub(outcome.from_ns);

@@ -160,8 +160,8 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
             self.dial(line, transport, now_ns);
             return true;
         }
-        if self.is_pipe {
-            return self.send_into_pipe(call, transport, now_ns);
+        if self.has_streams {
+            return self.send_on_line(call, transport, now_ns);
         }
         self.send_call(call, transport, now_ns)
     }
@@ -205,7 +205,7 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
     }
 
     /// A call did not begin.
-    fn refuse(&mut self, call: &Call, error: CallError, now_ns: u64) {
+    pub(super) fn refuse(&mut self, call: &Call, error: CallError, now_ns: u64) {
         match error {
             CallError::BadRequest { reason } => self.fatal = Some(RunError::BadRequest(reason)),
             CallError::NotBegun(why) if self.plan.mode != ConnectionMode::Short => {
@@ -230,7 +230,7 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
     }
 
     /// Sends a message into a Pipe of its line, which is opened if there is none.
-    fn send_into_pipe(&mut self, call: Call, transport: &mut T, now_ns: u64) -> bool {
+    pub(super) fn send_into_pipe(&mut self, call: Call, transport: &mut T, now_ns: u64) -> bool {
         let line = call.line;
         let number = self.lines[line].free_pipe(self.has_pipe_for_each);
         if self.lines[line].pipes[number].stream.is_none() {

@@ -54,7 +54,12 @@ impl Calls {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.places.len() == self.free.len()
+        self.len() == 0
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.places.len() - self.free.len()
     }
 
     /// When the last one began.

@@ -4,6 +4,7 @@ use client::{Ending, Happened};
 
 use super::calls::Call;
 use super::lines::{self, PIPE_TAG};
+use super::streams::STREAM_TAG;
 use super::{ConnectionMode, LoadWorker};
 use crate::failure::FailureKind;
 use crate::measure;
@@ -11,39 +12,55 @@ use crate::transport::Transport;
 use crate::verdict::Verdict;
 use crate::workload::Workload;
 
+/// Tags of calls with several messages. That of a Pipe has any bits beside its own.
+const LONG_TAGS: u64 = PIPE_TAG | STREAM_TAG;
+
 impl<W: Workload, T: Transport> LoadWorker<W, T> {
     /// Takes in what happened.
     pub fn happened(&mut self, happened: &Happened<'_>, now_ns: u64) {
         match happened {
             Happened::Connected { channel } => self.lines.connected(*channel),
             Happened::Disconnected { channel, error } => self.disconnected(*channel, error, now_ns),
-            Happened::Message { tag, bytes } if tag & PIPE_TAG != 0 => {
-                self.pipe_answered(lines::pipe_of(*tag), bytes, now_ns);
-            }
+            Happened::Message { tag, bytes } if tag & LONG_TAGS != 0 => match tag & PIPE_TAG != 0 {
+                true => self.pipe_answered(lines::pipe_of(*tag), bytes, now_ns),
+                false => self.stream_message(tag & !STREAM_TAG, now_ns),
+            },
             Happened::Message { tag, bytes } => {
                 if let Some(call) = self.calls.get_mut(*tag) {
                     call.verdict = Some(self.workload.judge(call.kind, call.ticket, bytes));
                 }
             }
-            Happened::Writable { .. } => {}
-            Happened::Ended { tag, ending, .. } if tag & PIPE_TAG != 0 => {
-                self.pipe_ended(lines::pipe_of(*tag), ending, now_ns);
+            Happened::Writable { tag } => {
+                if tag & LONG_TAGS == STREAM_TAG {
+                    self.streams.may_send(tag & !STREAM_TAG);
+                }
+            }
+            Happened::Ended { tag, ending, .. } if tag & LONG_TAGS != 0 => {
+                match tag & PIPE_TAG != 0 {
+                    true => self.pipe_ended(lines::pipe_of(*tag), ending, now_ns),
+                    false => self.stream_ended(tag & !STREAM_TAG, ending, now_ns),
+                }
             }
             Happened::Ended { tag, ending, .. } => {
                 if let Some(call) = self.calls.remove(*tag) {
                     let outcome = measure::count_as(ending, call.verdict);
                     self.leave_line(call.line);
-                    // One call on each connection: the connection is its place. Otherwise the tag,
-                    // which is used again.
-                    let place = match self.plan.in_flight {
-                        1 => call.line,
-                        _ => *tag as usize,
-                    };
-                    self.count_place(place, now_ns);
+                    self.count_place_of(&call, *tag, now_ns);
                     self.end_call(&call, outcome, now_ns, || measure::describe(ending));
                 }
             }
         }
+    }
+
+    /// Counts the end of a call at its place: one call on each connection has the connection as its
+    /// place, others the tag, which is used again.
+    #[inline]
+    pub(super) fn count_place_of(&mut self, call: &Call, tag: u64, now_ns: u64) {
+        let place = match self.plan.in_flight {
+            1 => call.line,
+            _ => tag as usize,
+        };
+        self.count_place(place, now_ns);
     }
 
     fn count_place(&mut self, place: usize, now_ns: u64) {
@@ -78,6 +95,9 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
         self.tally.ended += 1;
         self.has_succeeded |= outcome.is_ok();
         self.tally.last_end_ns = now_ns;
+        if self.has_parts {
+            self.count_part(call, outcome.is_ok(), now_ns);
+        }
         if self.window.contains(call.intended_ns) {
             match outcome {
                 Ok(is_miss) => {
@@ -87,6 +107,24 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
                 }
                 Err(kind) => self.tally.fail(kind, 1, text),
             }
+        }
+    }
+
+    /// Counts the end of a call in the part of the window in which it was to begin, and in that in
+    /// which it ended.
+    fn count_part(&mut self, call: &Call, is_success: bool, now_ns: u64) {
+        let count = self.tally.parts.len();
+        if let Some(part) = self.window.part(now_ns, count)
+            && let Some(part) = self.tally.parts.get_mut(part)
+        {
+            part.ended += 1;
+        }
+        if let Some(part) = self.window.part(call.intended_ns, count)
+            && let Some(part) = self.tally.parts.get_mut(part)
+            && is_success
+        {
+            part.latency_ns.saturating_record(now_ns - call.intended_ns);
+            part.uncorrected_ns.saturating_record(now_ns - call.sent_ns);
         }
     }
 

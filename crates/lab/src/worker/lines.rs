@@ -313,7 +313,7 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
         if found.is_open
             && let Some(call) = found.waiting_call.take()
         {
-            self.send_call(call, transport, now_ns);
+            self.send_on_line(call, transport, now_ns);
             return;
         }
         if found.is_retiring && found.in_flight == 0 {

@@ -10,6 +10,9 @@ mod end;
 mod heads;
 mod lines;
 #[cfg(test)]
+mod stream_tests;
+mod streams;
+#[cfg(test)]
 pub(crate) mod tests;
 
 use std::collections::VecDeque;
@@ -18,7 +21,7 @@ use std::ops::Range;
 use client::Credentials;
 
 use crate::limits;
-use crate::measure::{Tally, Window};
+use crate::measure::{PartTally, StreamTally, Tally, Window};
 use crate::pacing::{Pace, Schedule};
 use crate::random::Random;
 use crate::transport::Transport;
@@ -27,6 +30,7 @@ use calls::Calls;
 use heads::Heads;
 pub use heads::{MetadataField, MetadataValue};
 use lines::Lines;
+use streams::Streams;
 
 /// How connections are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,13 +101,18 @@ pub struct LoadWorker<W, T: Transport> {
     workload: W,
     paths: Vec<String>,
     is_pipe: bool,
+    /// Whether calls are not unary: messages of a Pipe, or of streaming methods.
+    has_streams: bool,
     is_large: bool,
     has_pipe_for_each: bool,
     heads: Heads,
     lines: Lines<T::Stream>,
+    streams: Streams<T::Stream>,
     /// Those that were never dialed.
     to_dial: Range<usize>,
     calls: Calls,
+    /// Calls under way, and since when they are so many.
+    level: (usize, u64),
     schedule: Option<Schedule>,
     /// Before it nothing is taken up of the schedule, so that more comes together.
     take_up_ns: u64,
@@ -118,6 +127,8 @@ pub struct LoadWorker<W, T: Transport> {
     /// Moments that have come and whose calls wait for a free place.
     backlog: VecDeque<u64>,
     window: Window,
+    /// Whether parts of the window are measured by themselves.
+    has_parts: bool,
     has_begun: bool,
     /// Whether the window has passed.
     is_past_end: bool,
@@ -141,9 +152,11 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
         let mut random = Random::of_thread(plan.seed, plan.thread.0);
         let paths = workload.paths();
         assert!(paths.len() <= limits::MAX_KINDS, "each kind is counted");
+        let streaming = workload.streaming();
         LoadWorker {
             paths,
             is_pipe: workload.is_pipe(),
+            has_streams: workload.is_pipe() || streaming.is_some(),
             is_large: workload.is_large(),
             has_pipe_for_each: workload.has_pipe_for_each(),
             heads: Heads::new(
@@ -159,8 +172,10 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
                     1
                 },
             ),
+            streams: Streams::new(streaming),
             to_dial: 0..0,
             calls: Calls::default(),
+            level: (0, 0),
             schedule: None,
             take_up_ns: 0,
             turn_bytes: 0,
@@ -169,12 +184,16 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
             look_ns: 0,
             backlog: VecDeque::new(),
             window: never,
+            has_parts: false,
             has_begun: false,
             is_past_end: false,
             is_running: false,
             measured: 0,
             has_succeeded: false,
-            tally: Tally::default(),
+            tally: Tally {
+                streams: streaming.map(|_| Box::new(StreamTally::default())),
+                ..Tally::default()
+            },
             fatal: None,
             plan,
             workload,
@@ -225,15 +244,34 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
         self.window = window;
         self.has_begun = true;
         self.is_running = true;
-        if let Pace::Open { rate, arrivals } = self.plan.pace {
-            let random = Random::of_thread(self.plan.seed, self.plan.thread.0);
-            let thread = self.plan.thread;
-            self.schedule = Some(Schedule::new(rate, arrivals, begin_ns, thread, random));
-            self.rate = rate / thread.1 as f64;
+        self.schedule = self.schedule_from(begin_ns);
+        if let Some(rate) = self.plan.pace.peak_rate() {
+            self.rate = rate / self.plan.thread.1 as f64;
             self.look_ns = window.from_ns;
             self.tally.kept_up_until_ns = window.from_ns;
         }
+        if let Pace::Varying { profile, .. } = self.plan.pace {
+            self.tally.parts = vec![PartTally::default(); profile.parts().len()];
+        }
+        self.has_parts = !self.tally.parts.is_empty();
         self.lines.offer_all();
+    }
+
+    /// When calls are due; `None`: it is no open loop.
+    fn schedule_from(&self, begin_ns: u64) -> Option<Schedule> {
+        let thread = self.plan.thread;
+        let random = Random::of_thread(self.plan.seed, thread.0);
+        let window = (self.window.from_ns, self.window.until_ns);
+        match &self.plan.pace {
+            Pace::Closed => None,
+            Pace::Open { rate, arrivals } => {
+                Some(Schedule::new(*rate, *arrivals, begin_ns, thread, random))
+            }
+            Pace::Varying { profile, arrivals } => {
+                let times = (begin_ns, window);
+                Some(Schedule::varying(profile, *arrivals, times, thread, random))
+            }
+        }
     }
 
     /// Begins what is due. To be called before each wait.
@@ -241,6 +279,7 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
     /// # Errors
     /// If no call can be made at all.
     pub fn turn(&mut self, transport: &mut T, now_ns: u64) -> Result<(), RunError> {
+        self.measure_level(now_ns);
         self.dial_more(transport, now_ns);
         self.mend_lines(transport, now_ns);
         self.is_past_end = now_ns >= self.window.until_ns;
@@ -256,12 +295,34 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
             self.stop(now_ns);
         }
         (self.turn_bytes, self.is_cut) = (0, false);
+        if self.streams.has_work() {
+            self.turn_streams(transport, now_ns);
+        }
         if self.is_running {
             self.take_up_due(now_ns);
             self.begin_calls(transport, now_ns);
             self.look_behind(now_ns);
         }
+        self.level.0 = self.calls.len();
         self.fatal.take().map_or(Ok(()), Err)
+    }
+
+    /// Takes note that all that came by `now_ns` has been [taken in](LoadWorker::happened).
+    #[inline]
+    pub fn received(&mut self, now_ns: u64) {
+        self.measure_level(now_ns);
+        self.level.0 = self.calls.len();
+    }
+
+    /// Adds the calls that were under way until now, for as long as they were so many.
+    #[inline]
+    fn measure_level(&mut self, now_ns: u64) {
+        let (level, since_ns) = self.level;
+        let from_ns = since_ns.max(self.window.from_ns);
+        let until_ns = now_ns.min(self.window.until_ns);
+        let lasted_ns = until_ns.saturating_sub(from_ns);
+        self.tally.in_flight_ns += level as f64 * lasted_ns as f64;
+        self.level.1 = now_ns;
     }
 
     /// When the run ends because its server is gone. One that has its time ends by that.
@@ -273,7 +334,8 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
     /// its time ends by that.
     fn is_stalled(&self, now_ns: u64) -> bool {
         let limit_ns = self.plan.stall_ns();
-        if self.plan.calls.is_none() || now_ns < self.tally.last_end_ns.saturating_add(limit_ns) {
+        let last_ns = self.tally.last_end_ns.max(self.streams.last_message_ns);
+        if self.plan.calls.is_none() || now_ns < last_ns.saturating_add(limit_ns) {
             return false;
         }
         // An open loop may have had nothing to wait for since the last one ended.
@@ -336,7 +398,7 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
 
     /// When [`LoadWorker::turn`] has something to do by time alone.
     pub fn next_due_ns(&self) -> Option<u64> {
-        if self.is_cut && self.is_running {
+        if self.is_cut && self.is_running || self.streams.has_work() {
             return Some(0);
         }
         let until_ns = self.window.until_ns;

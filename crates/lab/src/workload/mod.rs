@@ -3,6 +3,7 @@
 mod kvstore;
 mod pelton;
 mod ping;
+mod requests;
 mod same;
 
 pub use kvstore::{
@@ -10,11 +11,13 @@ pub use kvstore::{
 };
 pub use pelton::{Mix, MixError, PeltonLoad, PeltonWorkload, Shape as PeltonShape};
 pub use ping::Ping;
+pub use requests::{MethodRequests, RequestOrder};
 pub use same::SameRequest;
 
 use client::SharedBytes;
 
 use crate::failure::FailureKind;
+use crate::stream_plan::StreamPlan;
 use crate::verdict::Verdict;
 
 /// The calls of one thread.
@@ -31,6 +34,12 @@ pub trait Workload {
     /// With [`Workload::is_pipe`]: whether each call in flight has such a long call of its own.
     fn has_pipe_for_each(&self) -> bool {
         false
+    }
+
+    /// How calls go whose method streams; `None`: calls are unary, or messages of a Pipe. Requests
+    /// are its messages: each is chosen and encoded by itself.
+    fn streaming(&self) -> Option<StreamPlan> {
+        None
     }
 
     /// Chooses the next call: its kind.

@@ -39,6 +39,31 @@ pub enum LabCommand {
     /// for each run. Of two equal programs fewer than one comparison in twenty says that they
     /// differ. Exit code 1: something became worse, or there are too few runs to say anything.
     Compare(CompareArguments),
+
+    /// Add up saved latencies, and print their percentiles
+    ///
+    /// Reads what `pelton load --histogram FILE` writes, and other logs of HdrHistogram (version
+    /// 2), whose values are taken for nanoseconds. Histograms of the same tag are added up: of
+    /// generators that ran side by side, or one after the other. The tag of none is `latency`.
+    Histogram(HistogramArguments),
+}
+
+/// `pelton lab histogram`
+#[derive(Args, Debug)]
+pub struct HistogramArguments {
+    /// Logs of HdrHistogram; `-`: standard input
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+
+    /// How to print the result
+    #[arg(
+        long = "output",
+        value_name = "FORMAT",
+        env = "PELTON_OUTPUT",
+        value_enum,
+        default_value_t = OutputFormat::Text
+    )]
+    pub format: OutputFormat,
 }
 
 /// `pelton lab tap`

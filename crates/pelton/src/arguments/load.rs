@@ -4,9 +4,12 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{ArgGroup, Args, ValueEnum};
-use lab::{Distribution, MetadataField, MetadataValue, MethodName, Mix, ValueSizes, limits};
+use lab::{
+    Distribution, MetadataField, MetadataValue, MethodName, Mix, Requirement, ValueSizes, limits,
+};
 use net::Address;
 
+use super::load_rate::{LoadRate, parse_rate};
 use super::server_address::server_address;
 use super::{
     CpuList, CredentialArguments, LoadFormat, LoadService, ProfileArguments, TlsArguments, number,
@@ -15,7 +18,8 @@ use crate::size::{Size, Span};
 
 /// `pelton load`
 #[derive(Args, Debug)]
-#[command(group = ArgGroup::new("request").args(["data", "data_file"]))]
+#[command(group = ArgGroup::new("request").args(["data", "data_file", "request_file"]))]
+#[command(group = ArgGroup::new("json").args(["data", "request_file"]))]
 pub struct LoadArguments {
     /// Another workload than those below
     #[command(subcommand)]
@@ -118,9 +122,9 @@ pub struct LoadArguments {
     #[arg(long, conflicts_with = "method")]
     pub fill: bool,
 
-    /// Call this unary method instead: package.Service/Method; the package may be left out with
-    /// --data, and over baidu_std and SRPC. No token goes with it but one that --token-file names
-    /// on this command line
+    /// Call this method instead: package.Service/Method, unary or streaming; the package may be
+    /// left out with --data and --request-file, and over baidu_std and SRPC. No token goes with it
+    /// but one that --token-file names on this command line
     #[arg(long, value_name = "METHOD", requires = "request")]
     pub method: Option<MethodName>,
 
@@ -135,6 +139,8 @@ pub struct LoadArguments {
             "method",
             "data",
             "data_file",
+            "request_file",
+            "proto",
             "descriptor_set",
             "mix",
             "batch",
@@ -146,7 +152,9 @@ pub struct LoadArguments {
     pub echo: Option<usize>,
 
     /// Its request as JSON, or `@FILE`: the JSON is in this file, `@-`: on standard input; what the
-    /// method takes is asked from the server by reflection
+    /// method takes is asked from the server by reflection. Filled in anew for each call are
+    /// {{counter}}, {{random 1 100}}, {{random_text 16}}, {{random_bytes 16}} and {{uuid}};
+    /// {{utf8}} first in a field of bytes: its text, and not base64
     #[arg(long, value_name = "JSON|@FILE", requires = "method")]
     pub data: Option<String>,
 
@@ -154,10 +162,53 @@ pub struct LoadArguments {
     #[arg(long, value_name = "FILE", requires = "method")]
     pub data_file: Option<PathBuf>,
 
-    /// What the method takes, for servers without reflection: a FileDescriptorSet (protoc
-    /// --include_imports -o FILE)
-    #[arg(long, value_name = "FILE", requires = "data")]
+    /// Many requests: the JSON of one on each line of this file, written as in --data; `-`: of
+    /// standard input
+    #[arg(long, value_name = "FILE", requires = "method")]
+    pub request_file: Option<PathBuf>,
+
+    /// Which of them is next
+    #[arg(
+        long,
+        value_name = "WAY",
+        value_enum,
+        default_value_t = LoadRequestOrder::Sequential,
+        requires = "request_file"
+    )]
+    pub request_order: LoadRequestOrder,
+
+    /// What the method takes, for servers without reflection: the .proto file of its service
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "json",
+        conflicts_with = "descriptor_set"
+    )]
+    pub proto: Option<PathBuf>,
+
+    /// Where the imports of --proto are, beside its own folder; may be repeated
+    #[arg(long, value_name = "FOLDER", requires = "proto")]
+    pub import_path: Vec<PathBuf>,
+
+    /// The same as a FileDescriptorSet (protoc --include_imports -o FILE)
+    #[arg(long, value_name = "FILE", requires = "json")]
     pub descriptor_set: Option<PathBuf>,
+
+    /// Messages of a call of a streaming method: requests where the client streams (10 if not
+    /// given); where the server alone does, responses after which the call is cancelled (if not
+    /// given, the server ends it)
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        requires = "json",
+        value_parser = number::whole::<u64>(1, limits::MAX_MESSAGES.into())
+    )]
+    pub messages: Option<u64>,
+
+    /// Where both sides stream: requests of a call that wait for their response at a time [default:
+    /// 1]
+    #[arg(long, value_name = "NUMBER", requires = "json", value_parser = parse_in_flight)]
+    pub messages_in_flight: Option<usize>,
 
     /// Connections
     #[arg(long, value_name = "NUMBER", default_value_t = 8, value_parser = parse_connections)]
@@ -174,9 +225,10 @@ pub struct LoadArguments {
     pub mode: Option<LoadMode>,
 
     /// Open loop: so many calls a second, whether the server keeps up or not; without it each place
-    /// sends its next call when its last one was answered
+    /// sends its next call when its last one was answered. A ramp (1000..5000) changes evenly over
+    /// the measured time; steps (1000,2000,3000) have an equal part of it each
     #[arg(long, value_name = "NUMBER", value_parser = parse_rate)]
-    pub rate: Option<f64>,
+    pub rate: Option<LoadRate>,
 
     /// How the calls of an open loop follow each other
     #[arg(
@@ -204,6 +256,17 @@ pub struct LoadArguments {
         value_parser = number::whole::<u64>(1, u64::MAX.into())
     )]
     pub calls: Option<u64>,
+
+    /// What the run must reach, or the exit code is 1: a latency as in p99<2ms (mean, p50, p99.9 or
+    /// another percentile, max), rate>1000, errors<1% or errors<=0; may be repeated, or several
+    /// separated by commas. With one of errors, a failed call alone is no miss
+    #[arg(long, value_name = "REQUIREMENT", value_delimiter = ',')]
+    pub require: Vec<Requirement>,
+
+    /// Also write the latencies into this file, as a log of HdrHistogram: `pelton lab histogram`
+    /// reads it, and other tools
+    #[arg(long, value_name = "FILE")]
+    pub histogram: Option<PathBuf>,
 
     /// How long each call may take; the server is told
     #[arg(long, value_name = "TIME", conflicts_with = "pipe")]
@@ -265,6 +328,15 @@ pub enum LoadMode {
     Pooled,
     /// a new connection for each call, of brpc as well
     Short,
+}
+
+/// Which of several requests is next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LoadRequestOrder {
+    /// one after the other, and again from the first
+    Sequential,
+    /// any of them
+    Random,
 }
 
 /// How the calls of an open loop follow each other.
@@ -369,14 +441,4 @@ fn parse_in_flight(text: &str) -> Result<usize, String> {
 
 fn parse_threads(text: &str) -> Result<usize, String> {
     count(text, limits::MAX_THREADS)
-}
-
-fn parse_rate(text: &str) -> Result<f64, String> {
-    let most = limits::MAX_RATE as f64;
-    match text.replace('_', "").parse::<f64>() {
-        Ok(rate) if rate > 0.0 && rate <= most => Ok(rate),
-        _ => Err(format!(
-            "write calls per second, above 0 and at most {most}"
-        )),
-    }
 }

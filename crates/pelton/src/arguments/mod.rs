@@ -8,6 +8,7 @@ mod credentials;
 mod database;
 mod lab;
 mod load;
+mod load_rate;
 mod load_services;
 mod number;
 mod other_tools;
@@ -38,8 +39,9 @@ pub use database::{
     ConvertDatabaseArguments, CreateDatabaseArguments, DatabaseCommand, DropDatabaseArguments,
     KindArgument, ListDatabasesArguments,
 };
-pub use lab::{LabCommand, TapArguments};
-pub use load::{LoadArguments, LoadArrivals, LoadMode, LoadProtocol};
+pub use lab::{HistogramArguments, LabCommand, TapArguments};
+pub use load::{LoadArguments, LoadArrivals, LoadMode, LoadProtocol, LoadRequestOrder};
+pub use load_rate::LoadRate;
 pub use load_services::{
     KvstoreLoadArguments, LoadFormat, LoadKeys, LoadService, LoadTarget, PingConnections,
     PingLoadArguments,
@@ -82,7 +84,7 @@ Exit codes:
   1    a miss: what the command is about is not there (a key, a blob, a
        database to drop or convert), or a condition was not met; the server
        is not ready (status); there is a problem (self-check); calls failed,
-       the result is void or --rate was not reached (load)
+       the result is void, --rate was not reached or --require was missed (load)
   2    wrong usage: a flag, a variable or the configuration file; the message
        says which, and the right form
   3    it could not be done: the server was not reached, it refused, there is
@@ -278,11 +280,11 @@ pub enum Command {
 
     /// Load a running gRPC server, and measure it
     ///
-    /// Sends operations to a Pelton server, or one request to any unary method, as fast as answers
+    /// Sends operations to a Pelton server, or calls any method of another one, as fast as answers
     /// come (closed loop) or at a --rate (open loop). If the generator was the limit and not the
     /// server, the first line of the result says VOID; if --rate was not reached, it says BEHIND.
     /// docs/measuring.md says what each figure means. Exit code 1: the result is void, the rate was
-    /// not reached, or calls failed.
+    /// not reached, calls failed, or the run missed what --require asks for.
     #[command(args_conflicts_with_subcommands = true)]
     Load(Box<LoadArguments>),
 

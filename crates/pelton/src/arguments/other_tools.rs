@@ -490,9 +490,4 @@ pub(super) const FLAGS: &[(&str, &str, &str)] = &[
         "--header",
         "`--metadata NAME=VALUE` sends metadata with each call",
     ),
-    (
-        "load",
-        "--proto",
-        "a server with reflection needs none; else `--descriptor-set FILE`",
-    ),
 ];

@@ -2,6 +2,7 @@
 
 mod client_command;
 mod compare;
+mod histogram;
 mod sweep;
 mod tap;
 
@@ -14,6 +15,7 @@ use crate::exit::{Exit, Failure};
 /// `matches`: the whole command line.
 pub fn lab(command: &LabCommand, matches: &ArgMatches) -> Result<Exit, Failure> {
     match command {
+        LabCommand::Histogram(arguments) => histogram::histogram(arguments),
         LabCommand::Tap(arguments) => tap::tap(arguments),
         LabCommand::Sweep(arguments) => sweep::sweep(arguments, matches),
         LabCommand::Compare(arguments) => compare::compare(arguments),

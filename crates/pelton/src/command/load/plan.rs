@@ -8,7 +8,8 @@ use lab::{Arrivals, ConnectionMode, Length, LoadPlan, MetadataField, Pace, Worke
 use net::Address;
 
 use crate::arguments::{
-    CpuList, CredentialArguments, LoadArguments, LoadArrivals, LoadMode, LoadProtocol, TlsArguments,
+    CpuList, CredentialArguments, LoadArguments, LoadArrivals, LoadMode, LoadProtocol, LoadRate,
+    TlsArguments,
 };
 use crate::command::tls::{client_tls, connect_failure};
 use crate::cpus;
@@ -97,15 +98,14 @@ pub(super) fn plan(arguments: &LoadArguments, is_token_named: bool) -> Result<Lo
     check(arguments, mode)?;
     check_protocol(arguments)?;
     check_pin(arguments.pin.as_ref())?;
+    let arrivals = match arguments.arrivals {
+        LoadArrivals::Fixed => Arrivals::Fixed,
+        LoadArrivals::Poisson => Arrivals::Poisson,
+    };
     let pace = match arguments.rate {
         None => Pace::Closed,
-        Some(rate) => Pace::Open {
-            rate,
-            arrivals: match arguments.arrivals {
-                LoadArrivals::Fixed => Arrivals::Fixed,
-                LoadArrivals::Poisson => Arrivals::Poisson,
-            },
-        },
+        Some(LoadRate::Constant(rate)) => Pace::Open { rate, arrivals },
+        Some(LoadRate::Varying(profile)) => Pace::Varying { profile, arrivals },
     };
     let usual = if pace == Pace::Closed {
         CLOSED_IN_FLIGHT
@@ -225,6 +225,12 @@ fn check(arguments: &LoadArguments, mode: ConnectionMode) -> Result<(), Failure>
     }
     if arguments.deadline.is_some_and(|deadline| deadline.ms == 0) {
         return usage(NO_DEADLINE.into());
+    }
+    if let (Some(LoadRate::Varying(profile)), Some(calls)) = (arguments.rate, arguments.calls) {
+        return usage(format!(
+            "--rate {profile} changes over the measured time, and --calls {calls} has none; take \
+             --duration"
+        ));
     }
     if arguments.calls.is_none() && arguments.duration.ms == 0 {
         return usage("--duration 0 measures nothing; write 10s or so".into());
