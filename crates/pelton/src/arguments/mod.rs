@@ -37,7 +37,7 @@ pub use database::{
     ConvertDatabaseArguments, CreateDatabaseArguments, DatabaseCommand, DropDatabaseArguments,
     KindArgument, ListDatabasesArguments,
 };
-pub use lab::{LabCommand, TapArguments};
+pub use lab::{LabCommand, ScenarioArguments, ScenarioName, TapArguments};
 pub use load::{LoadArguments, LoadArrivals, LoadMode, LoadProtocol};
 pub use load_services::{
     KvstoreLoadArguments, LoadFormat, LoadKeys, LoadService, LoadTarget, PingConnections,
@@ -55,7 +55,7 @@ pub use store::{
     AppendArguments, ConditionArguments, ConnectionArguments, CountArguments, DatabaseArguments,
     DeleteArguments, EchoArguments, GetArguments, IncrementArguments, KeyEncoding, LsArguments,
     OutputFormat, Point, PutArguments, RangeArguments, ScanArguments, StatusArguments,
-    ValueArguments, WatchArguments,
+    TopArguments, ValueArguments, WatchArguments,
 };
 
 pub use tips::{quoted, with_tip, word_like};
@@ -273,6 +273,14 @@ pub enum Command {
     /// Ask a server whether it is ready, what it is, and, where the caller has the right, how far
     /// away, and what it holds
     Status(StatusArguments),
+
+    /// Watch what a server does: calls, connections, databases, log, blobs and replicas
+    ///
+    /// A new picture each second, with what happened since the one before. Where standard output is
+    /// no terminal, one picture after the other; with --output json, a line for each. Asks for the
+    /// server's statistics, which takes a right on it, and makes five calls of Echo for the round
+    /// trip.
+    Top(TopArguments),
 
     /// Load a running gRPC server, and measure it
     ///
