@@ -27,6 +27,7 @@ mod process;
 mod random;
 mod report;
 mod run;
+pub mod scenario;
 mod stalls;
 pub mod tap;
 mod transport;

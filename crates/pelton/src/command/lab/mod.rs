@@ -1,6 +1,7 @@
 //! `pelton lab`
 
 mod client_command;
+mod scenario;
 mod tap;
 
 use crate::arguments::LabCommand;
@@ -10,5 +11,6 @@ use crate::exit::{Exit, Failure};
 pub fn lab(command: &LabCommand) -> Result<Exit, Failure> {
     match command {
         LabCommand::Tap(arguments) => tap::tap(arguments),
+        LabCommand::Scenario(arguments) => scenario::scenario(arguments),
     }
 }
