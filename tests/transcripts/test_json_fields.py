@@ -26,10 +26,14 @@ UNSEEN = {
         *("deleted", "expires_at_ms", "length", "message", "previous", "refusal", "status"),
     },
     "pelton log verify": {"databases_on_disk.error"},
+    "pelton lab scenario": {"not_run.run", "not_run.why"},
     "pelton lab tap": {"failed_connections.reason", "failed_connections.connections"},
     # Without --server-pid.
     "pelton lab sweep": {f"cells.server_us.{which}" for which in ("median", "least", "most")},
 }
+
+# Entries, and what another command has printed: their fields are described there.
+OF_OTHERS = {"previous", "client", "relay"}
 
 # `@` stands for `--output json`. Two at least of each that writes, so that both outcomes are seen.
 COMMANDS = r"""
@@ -98,6 +102,8 @@ pelton lab histogram hlog @
 pelton lab tap --target $PELTON_ADDRESS @ -- pelton echo hello --address '{target}'
 pelton lab sweep --over in-flight=1,2 --keys 100 --runs 1 --duration 50ms --warm-up 0s --save sweep.jsonl @
 pelton lab compare sweep.jsonl sweep.jsonl @
+pelton lab scenario in-flight --quick @
+pelton top --every 100ms --count 2 @
 """
 
 
@@ -116,7 +122,7 @@ def names(value, above=""):
     """The fields of an object, and those of objects within it, but for entries."""
     for name, inner in value.items():
         yield above + name
-        if name == "previous":
+        if name in OF_OTHERS:
             continue
         for one in inner if isinstance(inner, list) else [inner]:
             if isinstance(one, dict):

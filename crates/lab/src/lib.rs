@@ -34,6 +34,7 @@ mod report;
 mod request;
 mod requirement;
 mod run;
+pub mod scenario;
 mod stalls;
 mod stream_plan;
 pub mod sweep;

@@ -305,3 +305,10 @@ pub const CHECK_CPU_PERCENT: u64 = 100;
 /// The oldest kernel that it takes without a word: 5.4, the oldest that distributions which are
 /// still kept up came with.
 pub const CHECK_KERNEL: (u32, u32) = (5, 4);
+
+/// Bytes of each output of a program that a scenario starts which are read: a thousand times what
+/// they print. A client that prints without end is then stopped by its pipe, and ended in time.
+pub const SCENARIO_OUTPUT_BYTES: u64 = 16 << 20;
+
+/// Characters of a line on standard error of such a program that are kept, for the report.
+pub const SCENARIO_LINE_CHARACTERS: usize = 500;

@@ -240,6 +240,7 @@ fn run(
         ),
         Command::Lab(command) => command::lab(command, matches),
         Command::Status(arguments) => command::status(arguments),
+        Command::Top(arguments) => command::top(arguments),
         Command::Log(LogCommand::Inspect(arguments)) => command::inspect_log(arguments),
         Command::Log(LogCommand::Verify(arguments)) => command::verify_log(arguments),
         Command::SelfCheck(arguments) => command::self_check(arguments),

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use net::Address;
 
+use super::lab_scenario::ScenarioArguments;
 use super::server_address::server_address;
 use super::{CompareArguments, OutputFormat, SweepArguments, TlsArguments, number};
 use crate::size::{Size, Span};
@@ -46,6 +47,15 @@ pub enum LabCommand {
     /// 2), whose values are taken for nanoseconds. Histograms of the same tag are added up: of
     /// generators that ran side by side, or one after the other. The tag of none is `latency`.
     Histogram(HistogramArguments),
+
+    /// Run a published experiment again, and say which of its claims hold here
+    ///
+    /// Starts servers and clients of its own on this machine, prints the table of what was measured
+    /// beside what was published, and for each claim of the publication: reproduced, not
+    /// reproduced, or cannot be seen here and why, by a criterion that is fixed beforehand. It
+    /// takes up to three minutes, keeps all CPUs busy, and wants a machine with nothing else to do.
+    /// docs/lab.md says more. Exit code 1: nothing was measured.
+    Scenario(ScenarioArguments),
 }
 
 /// `pelton lab histogram`

@@ -7,6 +7,7 @@ mod client_auth;
 mod credentials;
 mod database;
 mod lab;
+mod lab_scenario;
 mod load;
 mod load_rate;
 mod load_services;
@@ -40,6 +41,7 @@ pub use database::{
     KindArgument, ListDatabasesArguments,
 };
 pub use lab::{HistogramArguments, LabCommand, TapArguments};
+pub use lab_scenario::{ScenarioArguments, ScenarioName};
 pub use load::{LoadArguments, LoadArrivals, LoadMode, LoadProtocol, LoadRequestOrder};
 pub use load_rate::LoadRate;
 pub use load_services::{
@@ -58,7 +60,7 @@ pub use store::{
     AppendArguments, ConditionArguments, ConnectionArguments, CountArguments, DatabaseArguments,
     DeleteArguments, EchoArguments, GetArguments, IncrementArguments, KeyEncoding, LsArguments,
     OutputFormat, Point, PutArguments, RangeArguments, ScanArguments, StatusArguments,
-    ValueArguments, WatchArguments,
+    TopArguments, ValueArguments, WatchArguments,
 };
 
 pub use sweep::{CompareArguments, SweepArguments, SweptLoad, flags_of_sweep};
@@ -277,6 +279,14 @@ pub enum Command {
     /// Ask a server whether it is ready, what it is, and, where the caller has the right, how far
     /// away, and what it holds
     Status(StatusArguments),
+
+    /// Watch what a server does: calls, connections, databases, log, blobs and replicas
+    ///
+    /// A new picture each second, with what happened since the one before. Where standard output is
+    /// no terminal, one picture after the other; with --output json, a line for each. Asks for the
+    /// server's statistics, which takes a right on it, and makes five calls of Echo for the round
+    /// trip.
+    Top(TopArguments),
 
     /// Load a running gRPC server, and measure it
     ///

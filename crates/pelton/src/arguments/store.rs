@@ -453,6 +453,31 @@ pub struct StatusArguments {
     pub connection: ConnectionArguments,
 }
 
+/// `pelton top`
+#[derive(Args, Debug)]
+pub struct TopArguments {
+    /// How often to ask the server
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_every)]
+    pub every: Span,
+
+    /// End after so many pictures [default: when you want: q or Ctrl-C]
+    #[arg(long, value_name = "NUMBER", value_parser = number::whole::<u64>(1, 1_000_000_000))]
+    pub count: Option<u64>,
+
+    #[command(flatten)]
+    pub connection: ConnectionArguments,
+}
+
+fn parse_every(text: &str) -> Result<Span, String> {
+    let span: Span = text
+        .parse()
+        .map_err(|error: crate::size::ParseError| error.to_string())?;
+    match span.ms {
+        100..=3_600_000 => Ok(span),
+        _ => Err("from 100ms, so that the server has something else to do, to 1h".into()),
+    }
+}
+
 fn parse_time_to_live(text: &str) -> Result<Span, String> {
     let span: Span = text
         .parse()

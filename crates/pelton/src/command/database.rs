@@ -262,7 +262,7 @@ fn durability(database: &DatabaseDescription<'_>) -> Durability {
 }
 
 /// `memory, volatile, at most 1000000 bytes, values up to 4000000`
-fn describe(database: &DatabaseDescription<'_>) -> String {
+pub(super) fn describe(database: &DatabaseDescription<'_>) -> String {
     let mut text = format!("{}, {}", kind(database), durability(database));
     if database.quota_bytes > 0 {
         text.push_str(&format!(", at most {}", bytes(database.quota_bytes)));

@@ -32,6 +32,7 @@ mod self_check;
 mod status;
 mod tls;
 mod token;
+mod top;
 mod transact;
 mod value;
 mod watch;
@@ -60,6 +61,7 @@ pub use self_check::self_check;
 pub use status::status;
 pub use tls::client_tls;
 pub use token::{create_token, list_tokens, revoke_token, rotate_token};
+pub use top::top;
 pub use transact::transact;
 pub use watch::watch;
 

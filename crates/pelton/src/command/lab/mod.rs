@@ -3,6 +3,7 @@
 mod client_command;
 mod compare;
 mod histogram;
+mod scenario;
 mod sweep;
 mod tap;
 
@@ -19,5 +20,6 @@ pub fn lab(command: &LabCommand, matches: &ArgMatches) -> Result<Exit, Failure> 
         LabCommand::Tap(arguments) => tap::tap(arguments),
         LabCommand::Sweep(arguments) => sweep::sweep(arguments, matches),
         LabCommand::Compare(arguments) => compare::compare(arguments),
+        LabCommand::Scenario(arguments) => scenario::scenario(arguments),
     }
 }

@@ -1,0 +1,332 @@
+//! Calls in flight: blocking, capped and far too many, against a server with a lock and without.
+
+use std::time::Duration;
+
+use super::claim::{Claim, Published, needed, printed};
+use super::measurements::{MeasuredRun, Measurements};
+use super::plan::{PlannedClient, PlannedRun, PlannedServer, ScenarioPlan, ScenarioScale, words};
+
+pub(super) const PUBLICATION: &str = "Carl Mastrangelo, \"So You Want to Optimize gRPC\", parts 1 and 2, grpc.io, 2018: blocking \
+     16.55, future client 24.28 (part 1), with the lock 24.07, without it 2449.8 RPCs/s (part 2); \
+     12 cores, 32 GB, client and server in one process, which sleeps for 10 ms and 50 ms";
+
+const BLOCKING: &str = "lock, blocking";
+const CAPPED: &str = "lock, 100 in flight";
+const MORE: &str = "lock, 300 in flight";
+const MOST: &str = "lock, 600 in flight";
+const FREE: &str = "no lock, 100 in flight";
+
+/// The two servers and their delays.
+const LOCK: (&str, &str) = ("lock", "read=10ms,write=50ms,serial");
+const NO_LOCK: (&str, &str) = ("no lock", "read=10ms,write=50ms");
+
+/// Calls in flight of the largest run, and of the one that it is compared with: what waits is the
+/// difference. The server refuses what would wait for more than a share of ten minutes under its
+/// lock, which are 700 Creates of one connection.
+const MANY: f64 = 600.0;
+const CAP: f64 = 100.0;
+
+const FUTURES_HELP: Published = Published {
+    text: "a client of futures, at most 100 in flight, does 46 % more than a blocking one (16.55 \
+           to 24.28 RPCs/s)",
+    criterion: "as the article's clients count, at least 1.2 times as many RPCs/s",
+};
+const OVERLAP: Published = Published {
+    text: "what is behind the 46 %: the blocking client does not count its Creates (× 1.33), the \
+           rest, × 1.10, is time between two calls that is used",
+    criterion: "counted alike, and beside what the sleeps of the operations as they came allow, at \
+                least 1.05 times as many operations a second",
+};
+const CEILING: Published = Published {
+    text: "a server that sleeps under one lock does 25 operations/s at most (20 if all of them \
+           write), however many calls are in flight",
+    criterion: "with 1, 100, 300 and 600 in flight at most 1.05 times what its sleeps allow for \
+                the operations as they came",
+};
+const CPU_GROWS: Published = Published {
+    text: "the client of futures takes some 20 % more CPU",
+    criterion: "client and server together take at least 1.1 times the CPU time in the same time",
+};
+const LOCK_FREE: Published = Published {
+    text: "without the lock it is × 100 (24.07 to 2449.8 RPCs/s with 100 in flight)",
+    criterion: "at least 80 times as many operations a second",
+};
+const CPU_OF_LOCK_FREE: Published = Published {
+    text: "for that, CPU time grows from 9 to 52 s a minute, so × 5.8 and not × 100",
+    criterion: "CPU time of client and server grows at most by half of the factor by which \
+                operations a second grow",
+};
+const MEMORY: Published = Published {
+    text: "without a limit, futures pile up in the client until its memory (8 GB) is full, and \
+           nothing is gained",
+    criterion: "from 100 to 600 in flight the client's memory grows by at least 8 KiB for each \
+                call that waits, and operations a second by no more than 1.1 times",
+};
+const FAILS: Published = Published {
+    text: "at the end the unbounded client fails",
+    criterion: "a client without a limit is run until it fails",
+};
+
+pub(super) fn plan(scale: ScenarioScale) -> ScenarioPlan {
+    // Without a warm-up, as the article's clients: what began in it would take all of a short run.
+    let ms = scale.of([600, 8_000, 60_000]);
+    let run = |name: &str, (server, delays), flags: &str, published| PlannedRun {
+        name: name.into(),
+        server,
+        relay: None,
+        client: PlannedClient::Pelton(words(&format!(
+            "kvstore {flags} --simulate {delays} --duration {ms}ms --warm-up 0s \
+             --timeout 2s"
+        ))),
+        client_cpu: None,
+        // At the end it deletes what it has stored, under the lock.
+        duration: Duration::from_millis(ms + 3_000),
+        published,
+    };
+    let server = |(name, delays): (&'static str, &str)| PlannedServer {
+        name,
+        arguments: words(&format!("--durability volatile --simulate {delays}")),
+    };
+    ScenarioPlan {
+        servers: vec![server(LOCK), server(NO_LOCK)],
+        runs: vec![
+            run(BLOCKING, LOCK, "--blocking", Some("16.55 counted")),
+            run(CAPPED, LOCK, "--in-flight 100", Some("24.28; 24.07")),
+            run(MORE, LOCK, "--in-flight 300", None),
+            run(MOST, LOCK, "--in-flight 600", None),
+            run(FREE, NO_LOCK, "--in-flight 100", Some("2449.8")),
+        ],
+        rounds: scale.of([1, 2, 3]),
+    }
+}
+
+pub(super) fn judge(measured: &Measurements) -> Vec<Claim> {
+    vec![
+        FUTURES_HELP.judged(futures_help(measured)),
+        OVERLAP.judged(overlap(measured)),
+        CEILING.judged(ceiling(measured)),
+        CPU_GROWS.judged(cpu_grows(measured)),
+        LOCK_FREE.judged(lock_free(measured)),
+        CPU_OF_LOCK_FREE.judged(cpu_of_lock_free(measured)),
+        MEMORY.judged(memory(measured)),
+        FAILS.judged(Err(
+            "every client of Pelton has a limit on calls in flight, and its server refuses what \
+             would wait for minutes; how memory grows with calls is the claim before this one"
+                .into(),
+        )),
+    ]
+}
+
+fn futures_help(measured: &Measurements) -> Result<(bool, String), String> {
+    let blocking = printed(measured, BLOCKING, "article_calls_per_s")?;
+    let capped = printed(measured, CAPPED, "article_calls_per_s")?;
+    let gain = capped / blocking;
+    Ok((
+        gain >= 1.2,
+        format!("{blocking:.2} to {capped:.2} RPCs/s: × {gain:.2}"),
+    ))
+}
+
+/// Operations a second, of what the sleeps of the operations as they came allow.
+fn share_of_ceiling(measured: &Measurements, run: &str) -> Result<f64, String> {
+    needed(measured, run, |run| {
+        let ceiling = run.figure("ceiling_as_came_per_s")?;
+        Some(run.figure("all_calls_per_s")? / ceiling)
+    })
+}
+
+fn overlap(measured: &Measurements) -> Result<(bool, String), String> {
+    let blocking = share_of_ceiling(measured, BLOCKING)?;
+    let capped = share_of_ceiling(measured, CAPPED)?;
+    let counted = printed(measured, BLOCKING, "all_calls_per_s")?
+        / printed(measured, BLOCKING, "article_calls_per_s")?;
+    let gain = capped / blocking;
+    Ok((
+        gain >= 1.05,
+        format!(
+            "counting is worth × {counted:.2}, overlap × {gain:.2}: the blocking client reached \
+             {:.0} % of what the sleeps allow, the other one {:.0} %",
+            blocking * 100.0,
+            capped * 100.0
+        ),
+    ))
+}
+
+fn ceiling(measured: &Measurements) -> Result<(bool, String), String> {
+    let mut highest: f64 = 0.0;
+    let mut figures = Vec::new();
+    for run in [BLOCKING, CAPPED, MORE, MOST] {
+        let share = share_of_ceiling(measured, run)?;
+        let per_s = printed(measured, run, "all_calls_per_s")?;
+        highest = highest.max(share);
+        figures.push(format!("{per_s:.1}"));
+    }
+    Ok((
+        highest <= 1.05,
+        format!(
+            "{} operations/s with 1, 100, 300 and 600 in flight, {:.0} % of what the sleeps \
+             allow at most",
+            figures.join(", "),
+            highest * 100.0
+        ),
+    ))
+}
+
+/// CPU time of client and server for each second of the client's run, in milliseconds.
+fn cpu_ms_per_s(measured: &Measurements, run: &str) -> Result<f64, String> {
+    needed(measured, run, |run: &MeasuredRun| {
+        let both_ns = run.client_cpu_ns? + run.server_cpu_ns?;
+        (run.elapsed_ns > 0).then(|| both_ns as f64 * 1e3 / run.elapsed_ns as f64)
+    })
+}
+
+fn cpu_grows(measured: &Measurements) -> Result<(bool, String), String> {
+    let blocking = cpu_ms_per_s(measured, BLOCKING)?;
+    let capped = cpu_ms_per_s(measured, CAPPED)?;
+    let growth = capped / blocking;
+    Ok((
+        growth >= 1.1,
+        format!("{blocking:.2} to {capped:.2} ms of CPU time a second: × {growth:.2}"),
+    ))
+}
+
+fn lock_free(measured: &Measurements) -> Result<(bool, String), String> {
+    let (locked, free) = both_rates(measured)?;
+    let gain = free / locked;
+    Ok((
+        gain >= 80.0,
+        format!("{locked:.1} to {free:.0} operations/s: × {gain:.0}"),
+    ))
+}
+
+/// Operations a second with the lock, and without it.
+fn both_rates(measured: &Measurements) -> Result<(f64, f64), String> {
+    let locked = printed(measured, CAPPED, "all_calls_per_s")?;
+    Ok((locked, printed(measured, FREE, "all_calls_per_s")?))
+}
+
+fn cpu_of_lock_free(measured: &Measurements) -> Result<(bool, String), String> {
+    let (locked, free) = both_rates(measured)?;
+    let before = cpu_ms_per_s(measured, CAPPED)?;
+    let after = cpu_ms_per_s(measured, FREE)?;
+    let (gain, growth) = (free / locked, after / before);
+    Ok((
+        growth <= gain / 2.0,
+        format!(
+            "{before:.2} to {after:.2} ms of CPU time a second (× {growth:.1}) for × {gain:.0} \
+             operations"
+        ),
+    ))
+}
+
+fn memory(measured: &Measurements) -> Result<(bool, String), String> {
+    let peak = |run| needed(measured, run, |run| Some(run.client_peak_bytes? as f64));
+    let (few, many) = (peak(CAPPED)?, peak(MOST)?);
+    let each = (many - few) / (MANY - CAP);
+    let slow = printed(measured, CAPPED, "all_calls_per_s")?;
+    let gain = printed(measured, MOST, "all_calls_per_s")? / slow;
+    Ok((
+        each >= 8.0 * 1024.0 && gain <= 1.1,
+        format!(
+            "{:.0} to {:.0} MiB, {:.1} KiB for each call that waits, for × {gain:.2} operations",
+            few / f64::from(1 << 20),
+            many / f64::from(1 << 20),
+            each / 1024.0
+        ),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::claim::tests::verdicts;
+    use super::*;
+
+    /// A run with `all` operations a second, of which the client counts `counted`.
+    fn run(
+        name: &str,
+        (counted, all, ceiling): (f64, f64, f64),
+        cpu_ms: u64,
+        mib: u64,
+    ) -> MeasuredRun {
+        let figures = [
+            ("article_calls_per_s", counted),
+            ("all_calls_per_s", all),
+            ("ceiling_as_came_per_s", ceiling),
+        ];
+        MeasuredRun {
+            name: name.into(),
+            figures: figures
+                .map(|(name, figure)| (name.to_owned(), figure.into()))
+                .into_iter()
+                .collect(),
+            client_cpu_ns: Some(cpu_ms * 500_000),
+            server_cpu_ns: Some(cpu_ms * 500_000),
+            client_peak_bytes: Some(mib << 20),
+            elapsed_ns: 1_000_000_000,
+            ..MeasuredRun::default()
+        }
+    }
+
+    fn measured(runs: [MeasuredRun; 5]) -> Measurements {
+        let mut measured = Measurements::default();
+        runs.into_iter().for_each(|run| measured.add(run));
+        measured
+    }
+
+    /// As the articles have it.
+    fn published() -> [MeasuredRun; 5] {
+        [
+            run(BLOCKING, (16.55, 22.07, 25.0), 100, 100),
+            run(CAPPED, (24.28, 24.28, 25.0), 120, 110),
+            run(MORE, (24.3, 24.3, 25.0), 125, 150),
+            run(MOST, (24.3, 24.3, 25.0), 130, 300),
+            run(FREE, (2449.8, 2449.8, 2500.0), 700, 110),
+        ]
+    }
+
+    #[test]
+    fn the_published_figures_reproduce_what_was_published() {
+        let claims = judge(&measured(published()));
+        let mut expected = vec!["reproduced"; 7];
+        expected.push("cannot-be-seen");
+        assert_eq!(verdicts(&claims), expected, "{claims:#?}");
+        assert!(
+            claims[1].figures.contains("× 1.33, overlap × 1.10"),
+            "{claims:#?}"
+        );
+    }
+
+    /// Every effect is absent: nothing changes but the run's name.
+    #[test]
+    fn a_scenario_without_its_effects_reproduces_none_of_them() {
+        let same = |name| run(name, (30.0, 30.0, 25.0), 100, 100);
+        let runs = [BLOCKING, CAPPED, MORE, MOST, FREE].map(same);
+        let claims = judge(&measured(runs));
+        let mut expected = vec!["not-reproduced"; 7];
+        // It is not above its factor's half; both are 1.
+        expected.push("cannot-be-seen");
+        assert_eq!(verdicts(&claims), expected, "{claims:#?}");
+    }
+
+    #[test]
+    fn without_a_run_its_claims_cannot_be_seen() {
+        let [blocking, capped, thousand, unbounded, _] = published();
+        let mut measured = Measurements::default();
+        for run in [blocking, capped, thousand, unbounded] {
+            measured.add(run);
+        }
+        measured.add_missing(FREE, "it was interrupted");
+        let claims = judge(&measured);
+        assert_eq!(
+            claims[4].verdict.words(),
+            "cannot be seen here, because it was interrupted"
+        );
+        assert_eq!(claims[0].verdict.name(), "reproduced");
+    }
+
+    #[test]
+    fn a_short_run_fits_into_three_minutes() {
+        let plan = plan(ScenarioScale::Short);
+        assert!(plan.duration() <= Duration::from_secs(150));
+    }
+}

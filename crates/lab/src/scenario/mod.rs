@@ -1,0 +1,85 @@
+//! Published experiments, run again: what is started, and which of their claims hold here.
+//!
+//! A [`Scenario`] makes a [`ScenarioPlan`]: servers, and runs of clients against them. Whoever
+//! carries it out brings back [`Measurements`], and the scenario judges each [`Claim`] of the
+//! publication by a criterion of shape that stands in the plan, so before anything is measured.
+//! Nothing here starts a program or opens a socket.
+
+mod channels;
+mod claim;
+mod connection_modes;
+mod in_flight;
+mod measurements;
+mod plan;
+mod report;
+mod server_modes;
+
+pub use claim::{Claim, ClaimVerdict};
+pub use measurements::{MeasuredRun, Measurements};
+pub use plan::{PlannedClient, PlannedRun, PlannedServer, ScenarioPlan, ScenarioScale};
+pub use report::ScenarioReport;
+
+/// A published experiment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scenario {
+    /// "So You Want to Optimize gRPC" (Carl Mastrangelo, 2018): calls one at a time, many, and a
+    /// server without its lock.
+    InFlight,
+    /// brpc and SRPC: connections that are shared, pooled, and made for each call.
+    ConnectionModes,
+    /// "The Surprising gRPC Client Bottleneck" (YDB, 2025): channels, and the connections that they
+    /// share.
+    Channels,
+    /// Tkrzw-RPC (Hirabayashi, 2021): server modes, streams and batches.
+    ServerModes,
+}
+
+impl Scenario {
+    /// All of them.
+    pub const ALL: [Scenario; 4] = [
+        Scenario::Channels,
+        Scenario::InFlight,
+        Scenario::ConnectionModes,
+        Scenario::ServerModes,
+    ];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scenario::InFlight => "in-flight",
+            Scenario::ConnectionModes => "connection-modes",
+            Scenario::Channels => "channels",
+            Scenario::ServerModes => "server-modes",
+        }
+    }
+
+    /// What was published, and where.
+    pub fn publication(self) -> &'static str {
+        match self {
+            Scenario::InFlight => in_flight::PUBLICATION,
+            Scenario::ConnectionModes => connection_modes::PUBLICATION,
+            Scenario::Channels => channels::PUBLICATION,
+            Scenario::ServerModes => server_modes::PUBLICATION,
+        }
+    }
+
+    /// What is to be started and measured.
+    pub fn plan(self, scale: ScenarioScale) -> ScenarioPlan {
+        match self {
+            Scenario::InFlight => in_flight::plan(scale),
+            Scenario::ConnectionModes => connection_modes::plan(scale),
+            Scenario::Channels => channels::plan(scale),
+            Scenario::ServerModes => server_modes::plan(scale),
+        }
+    }
+
+    /// What each claim of the publication looks like in what was measured.
+    pub fn judge(self, measured: &Measurements) -> Vec<Claim> {
+        match self {
+            Scenario::InFlight => in_flight::judge(measured),
+            Scenario::ConnectionModes => connection_modes::judge(measured),
+            Scenario::Channels => channels::judge(measured),
+            Scenario::ServerModes => server_modes::judge(measured),
+        }
+    }
+}

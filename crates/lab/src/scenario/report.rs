@@ -1,0 +1,271 @@
+//! What a scenario has shown, for people and for programs.
+
+use serde_json::{Map, Value, json};
+
+use super::Scenario;
+use super::claim::Claim;
+use super::measurements::{MeasuredRun, Measurements};
+use super::plan::{ScenarioPlan, ScenarioScale};
+
+/// What a scenario has shown, and what that says of the publication.
+#[derive(Clone, Debug)]
+pub struct ScenarioReport {
+    scenario: Scenario,
+    scale: ScenarioScale,
+    plan: ScenarioPlan,
+    seed: u64,
+    measured: Measurements,
+    claims: Vec<Claim>,
+}
+
+impl ScenarioReport {
+    /// Judges what was measured by a plan, whose runs came in the order that `seed` drew.
+    pub fn new(
+        (scenario, scale): (Scenario, ScenarioScale),
+        plan: ScenarioPlan,
+        seed: u64,
+        measured: Measurements,
+    ) -> ScenarioReport {
+        ScenarioReport {
+            claims: scenario.judge(&measured),
+            scenario,
+            scale,
+            plan,
+            seed,
+            measured,
+        }
+    }
+
+    /// The claims, each with what became of it.
+    pub fn claims(&self) -> &[Claim] {
+        &self.claims
+    }
+
+    /// Whether anything was measured at all.
+    pub fn has_runs(&self) -> bool {
+        !self.measured.runs().is_empty()
+    }
+
+    /// Lines for people.
+    pub fn text(&self) -> String {
+        let mut lines = vec![
+            format!("{}: {}", self.scenario.name(), self.summary()),
+            format!("  published: {}", self.scenario.publication()),
+            format!(
+                "  here: {}, in a random order (seed {}); medians, with the smallest and the \
+                 largest",
+                rounds(self.plan.rounds),
+                self.seed
+            ),
+        ];
+        if self.scale == ScenarioScale::Quick {
+            lines.push("  QUICK: runs are too short for figures that mean anything".into());
+        }
+        lines.extend(self.table());
+        for claim in &self.claims {
+            lines.push(String::new());
+            lines.push(format!("claim: {}", claim.text));
+            lines.push(format!("  looked for: {}", claim.criterion));
+            if !claim.figures.is_empty() {
+                lines.push(format!("  found: {}", claim.figures));
+            }
+            lines.push(format!("  => {}", claim.verdict.words()));
+        }
+        let missing: Vec<(&str, &str)> = self.measured.missing().collect();
+        if !missing.is_empty() {
+            lines.push(String::new());
+        }
+        for (name, why) in missing {
+            lines.push(format!("not run: {name}: {why}"));
+        }
+        lines.join("\n")
+    }
+
+    fn summary(&self) -> String {
+        let of = |name| {
+            let claims = self.claims.iter();
+            claims.filter(|claim| claim.verdict.name() == name).count()
+        };
+        format!(
+            "of {} claims {} reproduced, {} not, {} cannot be seen here",
+            self.claims.len(),
+            of("reproduced"),
+            of("not-reproduced"),
+            of("cannot-be-seen"),
+        )
+    }
+
+    fn table(&self) -> Vec<String> {
+        let width = self.plan.runs.iter().map(|run| run.name.chars().count());
+        let width = width.max().unwrap_or(0);
+        let has_published = self.plan.runs.iter().any(|run| run.published.is_some());
+        let published = |text: &str| match has_published {
+            true => format!("  {text}"),
+            false => String::new(),
+        };
+        let mut lines = vec![format!(
+            "{:<width$} {:>10} {:>21} {:>9} {:>9} {:>10} {:>10} {:>8}{}",
+            "run",
+            "calls/s",
+            "",
+            "p50 µs",
+            "p99 µs",
+            "server µs",
+            "client µs",
+            "MiB",
+            published("published")
+        )];
+        for run in &self.plan.runs {
+            let median =
+                |figure: fn(&MeasuredRun) -> Option<f64>| self.measured.median(&run.name, figure);
+            let Some(rate) = median(calls_per_s) else {
+                continue;
+            };
+            let spread = self.measured.spread(&run.name, calls_per_s);
+            let spread = spread.map_or_else(String::new, |(least, most)| {
+                format!("({}–{})", number(Some(least)), number(Some(most)))
+            });
+            let row = format!(
+                "{:<width$} {:>10} {spread:>21} {:>9} {:>9} {:>10} {:>10} {:>8}{}",
+                run.name,
+                number(Some(rate)),
+                number(median(|run| run.figure("p50_us"))),
+                number(median(|run| run.figure("p99_us"))),
+                number(median(|run| run.cpu_us().map(|(server_us, _)| server_us))),
+                number(median(|run| run.cpu_us().map(|(_, client_us)| client_us))),
+                number(median(peak_mib)),
+                published(run.published.unwrap_or(""))
+            );
+            lines.push(row.trim_end().to_owned());
+        }
+        lines
+    }
+
+    /// All of it under names.
+    pub fn fields(&self) -> Map<String, Value> {
+        let claims = self.claims.iter().map(|claim| {
+            json!({
+                "claim": claim.text,
+                "criterion": claim.criterion,
+                "verdict": claim.verdict.name(),
+                "words": claim.verdict.words(),
+                "figures": claim.figures,
+            })
+        });
+        let missing = self.measured.missing();
+        let missing = missing.map(|(run, why)| json!({"run": run, "why": why}));
+        let mut fields = Map::new();
+        let mut put = |name: &str, value: Value| fields.insert(name.into(), value);
+        put("scenario", json!(self.scenario.name()));
+        put("publication", json!(self.scenario.publication()));
+        put("quick", json!(self.scale == ScenarioScale::Quick));
+        put("rounds", json!(self.plan.rounds));
+        put("seed", json!(self.seed));
+        put("claims", claims.collect());
+        put(
+            "runs",
+            self.measured.runs().iter().map(run_fields).collect(),
+        );
+        put("not_run", missing.collect());
+        fields
+    }
+}
+
+fn rounds(count: usize) -> String {
+    match count {
+        1 => "each run once".into(),
+        2 => "each run twice".into(),
+        count => format!("each run {count} times"),
+    }
+}
+
+fn run_fields(run: &MeasuredRun) -> Value {
+    json!({
+        "run": run.name,
+        "seconds": run.elapsed_ns as f64 / 1e9,
+        "client_cpu_s": run.client_cpu_ns.map(|ns| ns as f64 / 1e9),
+        "server_cpu_s": run.server_cpu_ns.map(|ns| ns as f64 / 1e9),
+        "client_peak_bytes": run.client_peak_bytes,
+        "client": run.figures,
+        "relay": run.relay,
+    })
+}
+
+fn calls_per_s(run: &MeasuredRun) -> Option<f64> {
+    run.figure("calls_per_s")
+}
+
+fn peak_mib(run: &MeasuredRun) -> Option<f64> {
+    run.client_peak_bytes
+        .map(|bytes| bytes as f64 / f64::from(1 << 20))
+}
+
+/// Three digits that mean something; a dash where there is no figure.
+fn number(figure: Option<f64>) -> String {
+    match figure {
+        None => "–".into(),
+        Some(figure) if figure >= 100.0 => format!("{figure:.0}"),
+        Some(figure) if figure >= 10.0 => format!("{figure:.1}"),
+        Some(figure) => format!("{figure:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::claim::tests::add;
+    use super::*;
+
+    fn report(scale: ScenarioScale) -> ScenarioReport {
+        let scenario = Scenario::ConnectionModes;
+        let mut measured = Measurements::default();
+        for rate in [40_000.0, 44_000.0, 42_000.0] {
+            let figures = [("calls_per_s", rate), ("p50_us", 12.34), ("p99_us", 5.678)];
+            add(&mut measured, "single × 256", &figures);
+        }
+        add(&mut measured, "pooled × 256", &[("calls_per_s", 20_000.0)]);
+        measured.add_missing("srpc × 64", "it was interrupted");
+        ScenarioReport::new((scenario, scale), scenario.plan(scale), 7, measured)
+    }
+
+    #[test]
+    fn the_text_has_the_rows_and_all_claims() {
+        let text = report(ScenarioScale::Short).text();
+        assert!(
+            text.starts_with("connection-modes: of 10 claims 1 reproduced, "),
+            "{text}"
+        );
+        assert!(
+            text.contains("42000       (40000–44000)      12.3      5.68"),
+            "{text}"
+        );
+        assert!(
+            text.contains("42000 against 20000 calls/s: × 2.10\n  => reproduced"),
+            "{text}"
+        );
+        assert!(
+            text.contains("not run: srpc × 64: it was interrupted"),
+            "{text}"
+        );
+        assert_eq!(text.matches("\nclaim: ").count(), 10);
+        assert!(
+            text.contains("each run 3 times, in a random order (seed 7)"),
+            "{text}"
+        );
+        assert!(!text.contains("QUICK"), "{text}");
+        assert!(report(ScenarioScale::Quick).text().contains("\n  QUICK: "));
+        assert!(
+            !text.contains("srpc × 256 "),
+            "a run that was not made has no row: {text}"
+        );
+    }
+
+    #[test]
+    fn programs_get_every_run_and_every_claim() {
+        let fields = report(ScenarioScale::Quick).fields();
+        assert_eq!(fields["runs"].as_array().map(Vec::len), Some(4));
+        assert_eq!(fields["claims"].as_array().map(Vec::len), Some(10));
+        assert_eq!(fields["not_run"][0]["run"], "srpc × 64");
+        assert_eq!(fields["runs"][0]["client"]["calls_per_s"], 40_000.0);
+        assert_eq!(fields["claims"][0]["verdict"], "reproduced");
+    }
+}

@@ -1,0 +1,362 @@
+//! Server modes of Tkrzw-RPC: one thread for each connection, and events.
+
+use std::time::Duration;
+
+use super::claim::{Claim, Published, needed, rate};
+use super::measurements::{MeasuredRun, Measurements};
+use super::plan::{PlannedClient, PlannedRun, PlannedServer, ScenarioPlan, ScenarioScale, words};
+
+pub(super) const PUBLICATION: &str = "Mikio Hirabayashi, Tkrzw-RPC 0.7.1, mikio.hatenablog.com, 2021-09-05: 4 cores, client and \
+     server on one host, in memory, keys and values of 8 bytes, calls a second (records of \
+     batches); Sy: synchronous server with 4 threads, AsN: asynchronous with N";
+
+/// Name of the server, its arguments, and the columns of the published table for 1, 2 and 4
+/// clients.
+const SERVERS: [(&str, &str); 4] = [
+    ("Sy", "--driver blocking --threads 4"),
+    ("As1", "--threads 1"),
+    ("As2", "--threads 2"),
+    ("As4", "--threads 4"),
+];
+const CLIENTS: [u32; 3] = [1, 2, 4];
+
+/// A key of a million, and a value, of 8 bytes each.
+const KEY: &str = "{{utf8}}{{random 10000000 10999999}}";
+const VALUE: &str = "{{utf8}}12345678";
+
+/// What is called.
+struct Kind {
+    name: &'static str,
+    method: &'static str,
+    /// Records of a call, or of a message.
+    records: usize,
+    /// Published for each server, and 1, 2 and 4 clients each.
+    published: [[&'static str; 3]; 4],
+}
+
+const KINDS: [Kind; 5] = [
+    Kind {
+        name: "Echo",
+        method: "Echo",
+        records: 1,
+        published: [
+            ["16830", "25585", "27414"],
+            ["20329", "28079", "39987"],
+            ["19601", "27024", "34807"],
+            ["20093", "27290", "30735"],
+        ],
+    },
+    Kind {
+        name: "Set",
+        method: "Set",
+        records: 1,
+        published: [
+            ["16557", "23211", "27271"],
+            ["20145", "27329", "35609"],
+            ["19562", "24945", "30538"],
+            ["19560", "25370", "30291"],
+        ],
+    },
+    Kind {
+        name: "Set stream",
+        method: "Stream",
+        records: 1,
+        published: [
+            ["22259", "27760", "26642"],
+            ["29586", "35667", "34192"],
+            ["28721", "35782", "31471"],
+            ["29451", "35799", "30941"],
+        ],
+    },
+    Kind {
+        name: "Set batch 10",
+        method: "SetMulti",
+        records: 10,
+        published: [
+            ["133372", "203831", "237732"],
+            ["147396", "232637", "304020"],
+            ["148475", "222078", "298877"],
+            ["153150", "223508", "294932"],
+        ],
+    },
+    Kind {
+        name: "Set batch 100",
+        method: "SetMulti",
+        records: 100,
+        published: [
+            ["393403", "806322", "1258652"],
+            ["431015", "945345", "1040406"],
+            ["540021", "903255", "1461627"],
+            ["504011", "962187", "1504228"],
+        ],
+    },
+];
+
+const ASYNCHRONOUS_WINS: Published = Published {
+    text: "the asynchronous server is faster everywhere (the table itself has one cell that says \
+           otherwise: batches of 100, one thread, four clients)",
+    criterion: "for each kind of call and number of clients the best of the three asynchronous \
+                servers makes at least 0.97 times the calls a second of the synchronous one",
+};
+const FEWER_THREADS: Published = Published {
+    text: "more threads make Echo slower: 39 987, 34 807, 30 735 with 1, 2, 4 threads and four \
+           clients",
+    criterion: "Echo with four clients: four threads make at most 0.95 times the calls a second of \
+                one",
+};
+const STREAM: Published = Published {
+    text: "a stream is faster than calls: 29 586 instead of 20 145 with one client",
+    criterion: "one asynchronous thread, one client: at least 1.2 times as many Sets a second over \
+                a stream",
+};
+const BATCHES: Published = Published {
+    text: "batches are worth most: 100 records at a time make up to 1.5 million records a second, \
+           of some 30 thousand one by one",
+    criterion: "four clients, the best server of each: at least ten times as many records a second \
+                in batches of 100",
+};
+const MORE_CLIENTS: Published = Published {
+    text: "with more clients more calls are made: 20 329, 28 079, 39 987 Echoes with 1, 2, 4",
+    criterion: "Echo, one asynchronous thread: two clients make at least 1.2 times, and four at \
+                least 1.5 times the calls a second of one",
+};
+const WITHOUT_ANSWERS: Published = Published {
+    text: "without answers a stream makes some 100 000 Sets a second (synchronous) and 130 000",
+    criterion: "a stream of Sets of which none is answered",
+};
+
+fn named(kind: &str, server: &str, clients: u32) -> String {
+    format!("{kind}, {server} × {clients}")
+}
+
+fn request(kind: &Kind) -> String {
+    let set = format!(r#"{{"key": "{KEY}", "value": "{VALUE}", "overwrite": true}}"#);
+    match kind.method {
+        "Echo" => r#"{"message": "12345678"}"#.into(),
+        "Stream" => format!(r#"{{"set_request": {set}}}"#),
+        "SetMulti" => {
+            let record = format!(r#"{{"first": "{KEY}", "second": "{VALUE}"}}"#);
+            let records = vec![record; kind.records].join(", ");
+            format!(r#"{{"overwrite": true, "records": [{records}]}}"#)
+        }
+        _ => set,
+    }
+}
+
+pub(super) fn plan(scale: ScenarioScale) -> ScenarioPlan {
+    let (warm_up_ms, ms) = scale.of([(20, 80), (200, 800), (1_000, 10_000)]);
+    let mut runs = Vec::new();
+    for kind in &KINDS {
+        for ((server, _), published) in SERVERS.iter().zip(&kind.published) {
+            for (clients, published) in CLIENTS.into_iter().zip(published) {
+                let mut arguments = words(&format!(
+                    "--connections {clients} --in-flight 1 --warm-up {warm_up_ms}ms --duration \
+                     {ms}ms --method tkrzw_rpc.DBMService/{}",
+                    kind.method
+                ));
+                if kind.method == "Stream" {
+                    arguments.extend(words("--messages 1000"));
+                }
+                arguments.extend(["--data".into(), request(kind)]);
+                runs.push(PlannedRun {
+                    name: named(kind.name, server, clients),
+                    server,
+                    relay: None,
+                    client: PlannedClient::Pelton(arguments),
+                    client_cpu: None,
+                    duration: Duration::from_millis(warm_up_ms + ms),
+                    published: Some(published),
+                });
+            }
+        }
+    }
+    let server = |(name, arguments): (&'static str, &str)| PlannedServer {
+        name,
+        arguments: words(&format!("--durability volatile {arguments}")),
+    };
+    ScenarioPlan {
+        servers: SERVERS.into_iter().map(server).collect(),
+        runs,
+        rounds: scale.of([1, 2, 3]),
+    }
+}
+
+pub(super) fn judge(measured: &Measurements) -> Vec<Claim> {
+    vec![
+        ASYNCHRONOUS_WINS.judged(asynchronous_wins(measured)),
+        FEWER_THREADS.judged(fewer_threads(measured)),
+        MORE_CLIENTS.judged(more_clients(measured)),
+        STREAM.judged(stream(measured)),
+        BATCHES.judged(batches(measured)),
+        WITHOUT_ANSWERS.judged(Err(
+            "a stream of `pelton load` waits for each response; `script/bench tkrzw` measures it"
+                .into(),
+        )),
+    ]
+}
+
+/// Calls a second; of a stream, messages.
+fn calls(measured: &Measurements, kind: &Kind, server: &str, clients: u32) -> Result<f64, String> {
+    let run = named(kind.name, server, clients);
+    match kind.method {
+        "Stream" => needed(measured, &run, |run: &MeasuredRun| {
+            run.figure("messages_received_per_s")
+        }),
+        _ => rate(measured, &run),
+    }
+}
+
+/// The best of the asynchronous servers.
+fn best(measured: &Measurements, kind: &Kind, clients: u32) -> Result<f64, String> {
+    let mut best: f64 = 0.0;
+    for server in ["As1", "As2", "As4"] {
+        best = best.max(calls(measured, kind, server, clients)?);
+    }
+    Ok(best)
+}
+
+fn asynchronous_wins(measured: &Measurements) -> Result<(bool, String), String> {
+    let mut lost = Vec::new();
+    let (mut least, mut most) = (f64::INFINITY, 0.0_f64);
+    for kind in &KINDS {
+        for clients in CLIENTS {
+            let factor = best(measured, kind, clients)? / calls(measured, kind, "Sy", clients)?;
+            (least, most) = (least.min(factor), most.max(factor));
+            if factor < 0.97 {
+                lost.push(format!("{} × {clients} ({factor:.2})", kind.name));
+            }
+        }
+    }
+    let figures = format!("between {least:.2} and {most:.2} times the synchronous one");
+    Ok(match lost.is_empty() {
+        true => (true, figures),
+        false => (false, format!("{figures}; behind it: {}", lost.join(", "))),
+    })
+}
+
+fn fewer_threads(measured: &Measurements) -> Result<(bool, String), String> {
+    let [one, two, four] =
+        ["As1", "As2", "As4"].map(|server| calls(measured, &KINDS[0], server, 4));
+    let (one, two, four) = (one?, two?, four?);
+    Ok((
+        four <= one * 0.95,
+        format!("{one:.0}, {two:.0}, {four:.0} calls/s with 1, 2, 4 threads"),
+    ))
+}
+
+fn more_clients(measured: &Measurements) -> Result<(bool, String), String> {
+    let [one, two, four] = CLIENTS.map(|clients| calls(measured, &KINDS[0], "As1", clients));
+    let (one, two, four) = (one?, two?, four?);
+    Ok((
+        two >= one * 1.2 && four >= one * 1.5,
+        format!("{one:.0}, {two:.0}, {four:.0} calls/s with 1, 2, 4 clients"),
+    ))
+}
+
+fn stream(measured: &Measurements) -> Result<(bool, String), String> {
+    let alone = calls(measured, &KINDS[1], "As1", 1)?;
+    let stream = calls(measured, &KINDS[2], "As1", 1)?;
+    Ok((
+        stream >= alone * 1.2,
+        format!("{alone:.0} to {stream:.0} Sets/s: × {:.2}", stream / alone),
+    ))
+}
+
+fn batches(measured: &Measurements) -> Result<(bool, String), String> {
+    let of = |kind: &Kind| {
+        let best = best(measured, kind, 4)?.max(calls(measured, kind, "Sy", 4)?);
+        Ok::<f64, String>(best * kind.records as f64)
+    };
+    let (alone, batched) = (of(&KINDS[1])?, of(&KINDS[4])?);
+    Ok((
+        batched >= alone * 10.0,
+        format!(
+            "{alone:.0} to {batched:.0} records/s: × {:.0}",
+            batched / alone
+        ),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::claim::tests::{add, verdicts};
+    use super::*;
+
+    /// The published table, or with the same figure in every cell.
+    fn measured(same: Option<f64>) -> Measurements {
+        let mut measured = Measurements::default();
+        for kind in &KINDS {
+            for ((server, _), row) in SERVERS.iter().zip(&kind.published) {
+                for (clients, text) in CLIENTS.into_iter().zip(row) {
+                    let records: f64 = text.parse().expect("a number");
+                    let rate = same.unwrap_or(records / kind.records as f64);
+                    let name = match kind.method {
+                        "Stream" => "messages_received_per_s",
+                        _ => "calls_per_s",
+                    };
+                    add(
+                        &mut measured,
+                        &named(kind.name, server, clients),
+                        &[(name, rate)],
+                    );
+                }
+            }
+        }
+        measured
+    }
+
+    #[test]
+    fn the_published_table_reproduces_what_was_said_of_it() {
+        let claims = judge(&measured(None));
+        let mut expected = vec!["reproduced"; 5];
+        expected.push("cannot-be-seen");
+        assert_eq!(verdicts(&claims), expected, "{claims:#?}");
+        let best = "between 1.16 and 1.46 times the synchronous one";
+        assert_eq!(
+            claims[0].figures, best,
+            "the best of the three hides the one cell"
+        );
+    }
+
+    #[test]
+    fn without_any_difference_nothing_is_reproduced_but_what_asks_for_none() {
+        let claims = judge(&measured(Some(50_000.0)));
+        let names = verdicts(&claims);
+        // As fast as the other one is not slower. A batch has a hundred records whatever it costs.
+        assert_eq!(names[0], "reproduced");
+        assert_eq!(names[1..4], ["not-reproduced"; 3], "{claims:#?}");
+        assert_eq!(names[4], "reproduced");
+    }
+
+    #[test]
+    fn a_slower_asynchronous_server_is_named_by_its_cells() {
+        let mut measured = measured(None);
+        for server in ["As1", "As2", "As4"] {
+            for _ in 0..2 {
+                add(
+                    &mut measured,
+                    &named("Echo", server, 1),
+                    &[("calls_per_s", 100.0)],
+                );
+            }
+        }
+        let claim = ASYNCHRONOUS_WINS.judged(asynchronous_wins(&measured));
+        assert_eq!(claim.verdict.name(), "not-reproduced");
+        assert!(
+            claim.figures.ends_with("behind it: Echo × 1 (0.01)"),
+            "{}",
+            claim.figures
+        );
+    }
+
+    #[test]
+    fn a_short_run_fits_into_three_minutes() {
+        let plan = plan(ScenarioScale::Short);
+        assert!(
+            plan.duration() <= Duration::from_secs(130),
+            "{:?}",
+            plan.duration()
+        );
+        assert_eq!(plan.runs.len(), 60);
+    }
+}

@@ -1,0 +1,74 @@
+//! `pelton lab scenario`
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use lab::scenario::ScenarioScale;
+
+use super::{OutputFormat, number};
+
+/// `pelton lab scenario`
+#[derive(Args, Debug)]
+pub struct ScenarioArguments {
+    /// Which experiment
+    #[arg(value_name = "NAME", value_enum)]
+    pub name: ScenarioName,
+
+    /// Measure as much and as long as the publication did, instead of within three minutes
+    #[arg(long)]
+    pub full: bool,
+
+    /// Make runs so short that they show only that everything works, and no figures
+    #[arg(long, conflicts_with = "full")]
+    pub quick: bool,
+
+    /// How often each run is made [default: 2 or 3, by the experiment; with --full up to 5]
+    #[arg(long, value_name = "NUMBER", value_parser = number::whole::<usize>(1, 1_000))]
+    pub rounds: Option<usize>,
+
+    /// Begins the random order of the runs [default: another one each time]
+    #[arg(long, value_name = "NUMBER")]
+    pub seed: Option<u64>,
+
+    /// A Python that has grpcio, for clients of gRPC's C core
+    #[arg(long, value_name = "PROGRAM", default_value = "python3")]
+    pub python: PathBuf,
+
+    /// A client of gRPC to take instead, with the flags of those in peers/, such as that in C++
+    #[arg(long, value_name = "PROGRAM", conflicts_with = "python")]
+    pub grpc_client: Option<PathBuf>,
+
+    /// How to print the report
+    #[arg(
+        long = "output",
+        value_name = "FORMAT",
+        env = "PELTON_OUTPUT",
+        value_enum,
+        default_value_t = OutputFormat::Text
+    )]
+    pub format: OutputFormat,
+}
+
+impl ScenarioArguments {
+    /// How much is to be measured.
+    pub fn scale(&self) -> ScenarioScale {
+        match (self.quick, self.full) {
+            (true, _) => ScenarioScale::Quick,
+            (false, true) => ScenarioScale::Full,
+            (false, false) => ScenarioScale::Short,
+        }
+    }
+}
+
+/// A published experiment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ScenarioName {
+    /// YDB, 2025: channels of gRPC, and the connections that they share
+    Channels,
+    /// Mastrangelo, 2018: one call at a time, many, and a server with and without its lock
+    InFlight,
+    /// brpc and SRPC: connections that are shared, pooled, and made for each call
+    ConnectionModes,
+    /// Tkrzw-RPC, 2021: a thread for each connection or events, streams, and batches
+    ServerModes,
+}

@@ -1,0 +1,114 @@
+"""A client of gRPC's C core in a closed loop: the flags and the line of JSON of those in peers/."""
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+
+import grpc
+
+METHOD = "/Ydb.Debug.V1.DebugService/PingPlainGrpc"
+# Of the loop that measures; the rest of a run's time is the client's start and end.
+CONNECT_TIMEOUT_S = 10
+
+
+def parse():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--address", required=True)
+    parser.add_argument("--method", choices=["ping"], default="ping")
+    parser.add_argument("--in-flight", type=int, default=1)
+    parser.add_argument("--channels", type=int, default=1)
+    parser.add_argument("--channel-args", choices=["same", "distinct", "local-pool"], default="same")
+    parser.add_argument("--warm-up", type=float, default=0.5)
+    parser.add_argument("--seconds", type=float, default=2)
+    return parser.parse_args()
+
+
+def channel_options(options, number):
+    # Newer grpcio gives each channel a pool of its own unless it is told otherwise.
+    shared = [("grpc.use_local_subchannel_pool", 0)]
+    return {
+        "same": shared,
+        "distinct": [*shared, ("pelton.channel", number)],
+        "local-pool": [("grpc.use_local_subchannel_pool", 1)],
+    }[options.channel_args]
+
+
+class Loop:
+    def __init__(self):
+        self.begin = self.end = float("inf")
+        self.latencies = []
+        self.failures = 0
+        self.first_failure = None
+
+    async def call_again_and_again(self, call):
+        while (sent := time.perf_counter()) < self.end:
+            try:
+                await call(b"")
+            except grpc.RpcError as error:
+                self.failures += 1
+                self.first_failure = self.first_failure or str(error.code())
+                if self.failures > 100:
+                    return
+                continue
+            now = time.perf_counter()
+            if self.begin <= now < self.end:
+                self.latencies.append(now - sent)
+
+
+async def run(options):
+    channels = [
+        grpc.aio.insecure_channel(options.address, options=channel_options(options, number))
+        for number in range(options.channels)
+    ]
+    for channel in channels:
+        await asyncio.wait_for(channel.channel_ready(), CONNECT_TIMEOUT_S)
+    loop = Loop()
+    loop.begin = time.perf_counter() + options.warm_up
+    loop.end = loop.begin + options.seconds
+    calls = [channels[number % options.channels].unary_unary(METHOD) for number in range(options.in_flight)]
+    tasks = [asyncio.ensure_future(loop.call_again_and_again(call)) for call in calls]
+    await asyncio.sleep(options.warm_up)
+    before = time.process_time()
+    await asyncio.sleep(options.seconds)
+    own_s = time.process_time() - before
+    await asyncio.gather(*tasks)
+    for channel in channels:
+        await channel.close()
+    return loop, own_s
+
+
+def report(options, loop, own_s):
+    latencies = sorted(loop.latencies)
+    calls = len(latencies)
+
+    def percentile_us(share):
+        return latencies[min(int(share * calls), calls - 1)] * 1e6 if calls else None
+
+    return {
+        "client": f"grpcio {grpc.__version__}",
+        "method": options.method,
+        "in_flight": options.in_flight,
+        "channels": options.channels,
+        "channel_args": options.channel_args,
+        "calls": calls,
+        "failures": loop.failures,
+        "first_failure": loop.first_failure,
+        "elapsed_s": options.seconds,
+        "calls_per_s": calls / options.seconds,
+        "p50_us": percentile_us(0.5),
+        "p99_us": percentile_us(0.99),
+        "max_us": percentile_us(1),
+        "own_us": own_s * 1e6 / calls if calls else None,
+    }
+
+
+def main():
+    options = parse()
+    loop, own_s = asyncio.run(run(options))
+    print(json.dumps(report(options, loop, own_s)))
+    sys.exit(1 if loop.failures else 0)
+
+
+main()

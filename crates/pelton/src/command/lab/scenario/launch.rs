@@ -1,0 +1,105 @@
+//! What is started: this program as server, relay and client, and clients of others.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use lab::scenario::{PlannedClient, PlannedServer};
+
+use crate::exit::Failure;
+
+/// A client of gRPC that anybody with Python can run.
+const GRPCIO_CLIENT: &str = include_str!("grpcio_client.py");
+
+/// Knows how each program is started.
+pub(super) struct Launcher {
+    own: PathBuf,
+    python: PathBuf,
+    grpc_client: Option<PathBuf>,
+}
+
+impl Launcher {
+    /// `python`: one that has grpcio; `grpc_client`: a client with the flags of those in `peers/`,
+    /// to be taken instead.
+    ///
+    /// # Errors
+    /// If this program cannot be found.
+    pub(super) fn new(python: PathBuf, grpc_client: Option<PathBuf>) -> Result<Launcher, Failure> {
+        let own = env::current_exe().map_err(|error| {
+            Failure::Failed(format!("cannot find the file of this program: {error}"))
+        })?;
+        Ok(Launcher {
+            own,
+            python,
+            grpc_client,
+        })
+    }
+
+    /// `pelton serve` at a free port of this machine.
+    pub(super) fn server(&self, planned: &PlannedServer) -> Command {
+        let mut command = self.pelton();
+        command
+            .args(["serve", "--listen", "127.0.0.1:0"])
+            .args(&planned.arguments);
+        command
+    }
+
+    /// `pelton lab tap` before a server.
+    pub(super) fn relay(&self, target: &str, arguments: &[String]) -> Command {
+        let mut command = self.pelton();
+        command
+            .args(["lab", "tap", "--output", "json", "--target", target])
+            .args(arguments);
+        command
+    }
+
+    /// A client, and what it is called where it fails.
+    pub(super) fn client(&self, planned: &PlannedClient, target: &str) -> Command {
+        match planned {
+            PlannedClient::Pelton(arguments) => {
+                let mut command = self.pelton();
+                command
+                    .arg("load")
+                    .args(arguments)
+                    .args(["--address", target, "--output", "json"]);
+                command
+            }
+            PlannedClient::Grpc(arguments) => {
+                let mut command = self.grpc();
+                command.args(arguments).args(["--address", target]);
+                command
+            }
+        }
+    }
+
+    fn grpc(&self) -> Command {
+        let Some(program) = &self.grpc_client else {
+            let mut command = plain(self.python.as_os_str().to_owned());
+            command.args(["-c", GRPCIO_CLIENT]);
+            return command;
+        };
+        plain(program.as_os_str().to_owned())
+    }
+
+    /// This program, without what the user has set for it: a scenario is the same everywhere.
+    fn pelton(&self) -> Command {
+        let mut command = plain(self.own.as_os_str().to_owned());
+        for (name, _) in env::vars_os() {
+            if name.to_string_lossy().starts_with("PELTON_") {
+                command.env_remove(name);
+            }
+        }
+        command.env("PELTON_CLIENT_CONFIG", "/dev/null");
+        command
+    }
+}
+
+fn plain(program: OsString) -> Command {
+    let mut command = Command::new(program);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}

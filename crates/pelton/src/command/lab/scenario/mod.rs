@@ -1,0 +1,100 @@
+//! `pelton lab scenario`
+
+mod launch;
+mod one_run;
+mod started;
+
+use lab::scenario::{Measurements, PlannedClient, Scenario, ScenarioPlan, ScenarioReport};
+
+use crate::arguments::{OutputFormat, ScenarioArguments, ScenarioName};
+use crate::exit::{Exit, Failure};
+use crate::interrupt::Interrupt;
+use crate::output::{Output, note};
+use launch::Launcher;
+use one_run::{RunFailure, measure};
+
+/// Runs a published experiment again, and prints what became of its claims.
+pub fn scenario(arguments: &ScenarioArguments) -> Result<Exit, Failure> {
+    let scenario = match arguments.name {
+        ScenarioName::Channels => Scenario::Channels,
+        ScenarioName::InFlight => Scenario::InFlight,
+        ScenarioName::ConnectionModes => Scenario::ConnectionModes,
+        ScenarioName::ServerModes => Scenario::ServerModes,
+    };
+    let scale = arguments.scale();
+    let mut plan = scenario.plan(scale);
+    if let Some(rounds) = arguments.rounds {
+        plan.rounds = rounds;
+    }
+    let seed = arguments.seed.unwrap_or_else(crate::randomness::random);
+    let launcher = Launcher::new(arguments.python.clone(), arguments.grpc_client.clone())?;
+    let interrupt = Interrupt::listen();
+    note(format_args!(
+        "pelton lab scenario: {} runs, some {} s; Ctrl-C shows what there is until then",
+        plan.runs.len() * plan.rounds,
+        plan.duration().as_secs()
+    ));
+    let measured = measure_all(&plan, seed, &launcher, &interrupt);
+    let report = ScenarioReport::new((scenario, scale), plan, seed, measured);
+    print(&report, arguments.format)?;
+    if !report.has_runs() {
+        let text = "nothing was measured: the lines `not run` say why";
+        return Err(match interrupt.is_set() {
+            true => Failure::Interrupted("nothing was measured".into()),
+            false => Failure::Failed(text.into()),
+        });
+    }
+    Ok(match interrupt.is_set() {
+        true => Exit::of_signal(),
+        false => Exit::Done,
+    })
+}
+
+/// Makes all runs of all rounds, one after the other.
+fn measure_all(
+    plan: &ScenarioPlan,
+    seed: u64,
+    launcher: &Launcher,
+    interrupt: &Interrupt,
+) -> Measurements {
+    let mut measured = Measurements::default();
+    let mut no_client: Option<String> = None;
+    let order = plan.in_random_order(seed);
+    for (index, run) in order.iter().enumerate() {
+        if interrupt.is_set() {
+            measured.add_missing(&run.name, "it was interrupted");
+            continue;
+        }
+        if index > 0 && index % plan.runs.len() == 0 {
+            note(format_args!(
+                "pelton lab scenario: {index} of {} runs are made",
+                order.len()
+            ));
+        }
+        let is_foreign = matches!(run.client, PlannedClient::Grpc(_));
+        if let (true, Some(why)) = (is_foreign, &no_client) {
+            measured.add_missing(&run.name, why);
+            continue;
+        }
+        match measure(plan, run, launcher, interrupt) {
+            Ok(one) => measured.add(one),
+            Err(failure) => {
+                let why = failure.to_string();
+                measured.add_missing(&run.name, &why);
+                if matches!(failure, RunFailure::NoClient(_)) {
+                    no_client = Some(why);
+                }
+            }
+        }
+    }
+    measured
+}
+
+fn print(report: &ScenarioReport, format: OutputFormat) -> Result<(), Failure> {
+    let mut output = Output::new(format);
+    match format {
+        OutputFormat::Text => output.line(&report.text())?,
+        OutputFormat::Json => output.object(report.fields())?,
+    }
+    output.end()
+}

@@ -1,0 +1,170 @@
+"""`pelton lab scenario`: published experiments, in runs so short that they show only that all of it
+works. What a claim becomes of which figures is tested beside the code."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+
+def environment():
+    return {name: value for name, value in os.environ.items() if not name.startswith("PELTON_")}
+
+
+def scenario(binary, *words, codes=(0,)):
+    command = [binary, "lab", "scenario", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment())
+    assert done.returncode in codes, (done.returncode, done.stdout, done.stderr)
+    return done
+
+
+def measured(binary, *words):
+    return json.loads(scenario(binary, *words, "--quick", "--output", "json").stdout)
+
+
+def names(report):
+    return {run["run"] for run in report["runs"]}
+
+
+def verdict(report, words):
+    [claim] = [claim for claim in report["claims"] if words in claim["claim"]]
+    return claim["verdict"], claim["figures"]
+
+
+def children_of(process):
+    found = []
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{entry}/stat") as file:
+                fields = file.read().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if int(fields[1]) == process:
+            found.append(int(entry))
+    return found
+
+
+def test_calls_in_flight(binary):
+    report = measured(binary, "in-flight", "--seed", "5")
+    assert report["not_run"] == []
+    assert len(names(report)) == len(report["runs"]) == 5
+    # Sleeping one after the other or together: half a second tells, on a busy machine too.
+    rates = {run["run"]: run["client"]["all_calls_per_s"] for run in report["runs"]}
+    assert rates["no lock, 100 in flight"] > 2 * rates["lock, 100 in flight"]
+    assert f"{rates['no lock, 100 in flight']:.0f}" in verdict(report, "without the lock")[1]
+    assert verdict(report, "the unbounded client fails")[0] == "cannot-be-seen"
+    for run in report["runs"]:
+        assert run["client_peak_bytes"] > 1 << 20
+        assert run["client_cpu_s"] > 0
+        assert run["server_cpu_s"] > 0
+        assert run["client"]["all_calls_per_s"] > 0
+
+
+def test_connection_modes(binary):
+    report = measured(binary, "connection-modes", "--rounds", "2", "--seed", "6")
+    assert report["not_run"] == []
+    assert len(report["runs"]) == 2 * len(names(report))
+    limited = [run for run in report["runs"] if run["run"].endswith("few packets")]
+    assert len(limited) == 8
+    for run in limited:
+        assert run["relay"]["calls_ended"] >= run["client"]["calls"]
+    assert verdict(report, "a physical machine")[0] == "cannot-be-seen"
+
+
+def test_channels_of_grpcio(binary):
+    report = measured(binary, "channels", "--python", sys.executable, "--seed", "7")
+    assert report["not_run"] == []
+    foreign = [run for run in report["runs"] if run["run"].startswith("gRPC")]
+    assert foreign
+    for run in foreign:
+        assert run["client"]["client"].startswith("grpcio ")
+        assert run["client"]["calls"] > 0
+    # 200 ms with 4 places on a connection of which each call takes a part of a millisecond.
+    watched = [run for run in foreign if run["run"].endswith("watched")]
+    assert [len(run["relay"]["connections"]) for run in watched] == [1]
+
+
+def test_server_modes(binary):
+    report = measured(binary, "server-modes", "--seed", "8")
+    assert report["not_run"] == []
+    assert len(names(report)) == 60
+    # A hundred records in a call, whatever else is slow.
+    found, figures = verdict(report, "batches are worth most")
+    assert found == "reproduced", figures
+    for run in report["runs"]:
+        assert run["client"]["failures"] == 0
+
+
+def test_without_a_client_of_grpc_the_others_run(binary):
+    for words, why in [
+        (("--python", "/nonexistent/python"), "/nonexistent/python"),
+        (("--grpc-client", "/nonexistent/client"), "/nonexistent/client"),
+    ]:
+        done = scenario(binary, "channels", "--quick", *words)
+        assert "a client need not have this bottleneck" in done.stdout
+        assert f"there is no client of gRPC ({why}: No such file" in done.stdout
+        assert "--grpc-client with one of peers/" in done.stdout
+        assert "cannot be seen here, because there is no client of gRPC" in done.stdout
+        assert "Pelton, 1 × 128" in done.stdout
+
+
+def test_a_client_that_prints_nothing_is_named(binary):
+    done = scenario(binary, "channels", "--quick", "--grpc-client", "/bin/false")
+    assert "the client printed no result: it ended with exit status: 1" in done.stdout
+
+
+def test_what_the_user_has_set_changes_nothing(binary, tmp_path):
+    """A scenario is the same everywhere, and sends nobody's token."""
+    profile = tmp_path / "client.toml"
+    profile.write_text('[default]\naddress = "127.0.0.1:1"\n')
+    own = {
+        "PELTON_ADDRESS": "127.0.0.1:1",
+        "PELTON_TOKEN": "none",
+        "PELTON_DATA": str(tmp_path / "data"),
+        "PELTON_CLIENT_CONFIG": str(profile),
+        "PELTON_THREADS": "nonsense",
+    }
+    command = [binary, "lab", "scenario", "in-flight", "--quick"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=100, env={**environment(), **own}
+    )
+    assert done.returncode == 0, done.stderr
+    assert "not run" not in done.stdout
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_shows_what_there_is_and_leaves_nobody(binary, how):
+    command = [binary, "lab", "scenario", "connection-modes", "--output", "json"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+    )
+    children = set()
+    end = time.monotonic() + 60
+    # Four programs: a server and a client of two runs, so that one at least is whole.
+    while len(children) < 4 and time.monotonic() < end:
+        children.update(children_of(process.pid))
+        time.sleep(0.01)
+    process.send_signal(how)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 128 + how
+    report = json.loads(out)
+    assert report["runs"]
+    assert {"it was interrupted"} == {run["why"] for run in report["not_run"]}
+    assert not [child for child in children if os.path.exists(f"/proc/{child}")]
+
+
+def test_an_unknown_name_and_contradicting_flags_are_refused_at_once(binary):
+    for words, text in [
+        (("nothing",), "possible values: channels, in-flight, connection-modes, server-modes"),
+        (("channels", "--quick", "--full"), "cannot be used with"),
+        (("channels", "--rounds", "0"), "--rounds"),
+        (("channels", "--python", "a", "--grpc-client", "b"), "cannot be used with"),
+    ]:
+        done = scenario(binary, *words, codes=(2,))
+        assert text in done.stderr, done.stderr
+        assert not done.stdout
