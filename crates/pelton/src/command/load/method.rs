@@ -169,8 +169,11 @@ fn stream_plan(
     })
 }
 
+/// The JSON of a request, and the line of its file, if it has one.
+type RequestLine<'a> = (Option<usize>, Cow<'a, str>);
+
 /// The requests of `--request-file`: each line that is not empty, with its number.
-fn request_lines(file: &Path) -> Result<Vec<(Option<usize>, Cow<'static, str>)>, Failure> {
+fn request_lines(file: &Path) -> Result<Vec<RequestLine<'static>>, Failure> {
     let flag = "--request-file";
     let bytes = read(flag, file, limits::MAX_REQUEST_FILE_BYTES)?;
     let text = utf8(flag, &file.display().to_string(), bytes)?;
