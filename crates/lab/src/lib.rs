@@ -17,6 +17,7 @@
     )
 )]
 
+pub mod diagnose;
 mod failure;
 mod keys;
 pub mod limits;

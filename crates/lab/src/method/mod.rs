@@ -2,6 +2,7 @@
 //! descriptors.
 
 mod reflection;
+mod repeatable;
 
 use std::fmt;
 

@@ -23,6 +23,7 @@ const MODULES: &[(&str, &str, &str)] = &[
     ("client", "limits.rs", "The client"),
     ("lab", "limits.rs", "The load generator"),
     ("lab", "tap/limits.rs", "The tap"),
+    ("lab", "diagnose/limits.rs", "Diagnosis"),
     ("pelton", "limits.rs", "The program"),
 ];
 
