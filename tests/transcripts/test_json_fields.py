@@ -26,6 +26,7 @@ UNSEEN = {
         *("deleted", "expires_at_ms", "length", "message", "previous", "refusal", "status"),
     },
     "pelton log verify": {"databases_on_disk.error"},
+    "pelton lab diagnose": {"change.text", "change.predicted_gain", "change.measured_gain"},
     "pelton lab tap": {"failed_connections.reason", "failed_connections.connections"},
 }
 
@@ -92,6 +93,8 @@ pelton database drop e @
 pelton database drop e @
 pelton self-check --data . @
 pelton lab tap --target $PELTON_ADDRESS @ -- pelton echo hello --address '{target}'
+pelton lab diagnose --target $PELTON_ADDRESS --max-rate 100000 --max-in-flight 4 @
+pelton lab diagnose --target $PELTON_ADDRESS --client 'pelton load --address {target} --calls 200 --keys 10 --warm-up 0s --connections 1' @
 """
 
 

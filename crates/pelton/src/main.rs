@@ -238,7 +238,10 @@ fn run(
             arguments,
             arguments::is_on_command_line(matches, "token_file"),
         ),
-        Command::Lab(command) => command::lab(command),
+        Command::Lab(command) => command::lab(
+            command,
+            arguments::is_on_command_line(matches, "token_file"),
+        ),
         Command::Status(arguments) => command::status(arguments),
         Command::Log(LogCommand::Inspect(arguments)) => command::inspect_log(arguments),
         Command::Log(LogCommand::Verify(arguments)) => command::verify_log(arguments),

@@ -37,7 +37,7 @@ pub use database::{
     ConvertDatabaseArguments, CreateDatabaseArguments, DatabaseCommand, DropDatabaseArguments,
     KindArgument, ListDatabasesArguments,
 };
-pub use lab::{LabCommand, TapArguments};
+pub use lab::{DiagnoseArguments, LabCommand, TapArguments};
 pub use load::{LoadArguments, LoadArrivals, LoadMode, LoadProtocol};
 pub use load_services::{
     KvstoreLoadArguments, LoadFormat, LoadKeys, LoadService, LoadTarget, PingConnections,

@@ -4,7 +4,7 @@ mod database;
 mod echo;
 mod live_line;
 mod method;
-mod own_database;
+pub(super) mod own_database;
 mod plan;
 mod run;
 mod services;
