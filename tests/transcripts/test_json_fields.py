@@ -27,6 +27,7 @@ UNSEEN = {
     },
     "pelton log verify": {"databases_on_disk.error"},
     "pelton lab scenario": {"not_run.run", "not_run.why"},
+    "pelton lab diagnose": {"change.text", "change.predicted_gain", "change.measured_gain"},
     "pelton lab tap": {"failed_connections.reason", "failed_connections.connections"},
     # Without --server-pid.
     "pelton lab sweep": {f"cells.server_us.{which}" for which in ("median", "least", "most")},
@@ -104,6 +105,8 @@ pelton lab sweep --over in-flight=1,2 --keys 100 --runs 1 --duration 50ms --warm
 pelton lab compare sweep.jsonl sweep.jsonl @
 pelton lab scenario in-flight --quick @
 pelton top --every 100ms --count 2 @
+pelton lab diagnose --target $PELTON_ADDRESS --max-rate 100000 --max-in-flight 4 @
+pelton lab diagnose --target $PELTON_ADDRESS --client 'pelton load --address {target} --calls 200 --keys 10 --warm-up 0s --connections 1' @
 """
 
 

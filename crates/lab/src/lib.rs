@@ -18,6 +18,7 @@
 )]
 
 pub mod compare;
+pub mod diagnose;
 mod failure;
 mod histogram_log;
 mod keys;

@@ -3,6 +3,7 @@
 
 mod proto_file;
 mod reflection;
+mod repeatable;
 
 use std::fmt;
 

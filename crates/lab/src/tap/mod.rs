@@ -44,4 +44,5 @@ pub use target::{TapError, TapTarget};
 pub use tcp_of_side::TcpOfSide;
 pub use time_use::{TimeTable, TimeUse};
 pub use totals::{MethodTotals, OPEN_CLASSES, OpenClass, TapTotals};
+pub(crate) use verdict::time;
 pub use verdict::{Bottleneck, TapVerdict, judge};

@@ -504,7 +504,7 @@ pub(super) fn percent(share: f64) -> String {
 }
 
 /// A time in words, with a unit that suits it.
-pub(super) fn time(ns: u64) -> String {
+pub(crate) fn time(ns: u64) -> String {
     match ns {
         0..1_000 => format!("{ns} ns"),
         1_000..10_000 => format!("{:.1} µs", ns as f64 / 1e3),

@@ -40,7 +40,7 @@ pub use database::{
     ConvertDatabaseArguments, CreateDatabaseArguments, DatabaseCommand, DropDatabaseArguments,
     KindArgument, ListDatabasesArguments,
 };
-pub use lab::{HistogramArguments, LabCommand, TapArguments};
+pub use lab::{DiagnoseArguments, HistogramArguments, LabCommand, TapArguments};
 pub use lab_scenario::{ScenarioArguments, ScenarioName};
 pub use load::{LoadArguments, LoadArrivals, LoadMode, LoadProtocol, LoadRequestOrder};
 pub use load_rate::LoadRate;

@@ -24,6 +24,7 @@ const MODULES: &[(&str, &str, &str)] = &[
     ("lab", "limits.rs", "The load generator"),
     ("lab", "tap/limits.rs", "The tap"),
     ("lab", "sweep/limits.rs", "Sweeps and comparisons"),
+    ("lab", "diagnose/limits.rs", "Diagnosis"),
     ("pelton", "limits.rs", "The program"),
 ];
 

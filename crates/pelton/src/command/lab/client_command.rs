@@ -56,6 +56,11 @@ impl ClientCommand {
         }
     }
 
+    /// Its process group.
+    pub(super) fn group(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Whether it has ended.
     pub(super) fn has_ended(&mut self) -> bool {
         if self.ended.is_none() {

@@ -2,6 +2,7 @@
 
 mod client_command;
 mod compare;
+mod diagnose;
 mod histogram;
 mod scenario;
 mod sweep;
@@ -9,7 +10,7 @@ mod tap;
 
 use clap::ArgMatches;
 
-use crate::arguments::LabCommand;
+use crate::arguments::{LabCommand, is_on_command_line};
 use crate::exit::{Exit, Failure};
 
 /// Carries out a command of the lab.
@@ -21,5 +22,9 @@ pub fn lab(command: &LabCommand, matches: &ArgMatches) -> Result<Exit, Failure> 
         LabCommand::Sweep(arguments) => sweep::sweep(arguments, matches),
         LabCommand::Compare(arguments) => compare::compare(arguments),
         LabCommand::Scenario(arguments) => scenario::scenario(arguments),
+        LabCommand::Diagnose(arguments) => {
+            let is_token_named = is_on_command_line(matches, "token_file");
+            diagnose::diagnose(arguments, is_token_named)
+        }
     }
 }

@@ -135,7 +135,8 @@ fn listen_tls(arguments: &TapArguments) -> Result<Option<ServerTls>, Failure> {
     Ok(Some(tls))
 }
 
-fn not_begun(error: TapError) -> Failure {
+/// Says why there is no tap, and what helps.
+pub(super) fn not_begun(error: TapError) -> Failure {
     let hint = match &error {
         TapError::Target { .. } => {
             "; is the server running? --target says where it listens".to_owned()

@@ -5,7 +5,7 @@ mod echo;
 mod histogram_file;
 mod live_line;
 mod method;
-mod own_database;
+pub(super) mod own_database;
 mod plan;
 mod run;
 mod services;

@@ -107,7 +107,11 @@ fn connection(arguments: &LoadArguments) -> ConnectionArguments {
 impl OwnDatabase {
     /// Makes one with a name that nobody has, of the kind and durability of the default database.
     pub fn create(arguments: &LoadArguments) -> Result<OwnDatabase, Failure> {
-        let connection = connection(arguments);
+        OwnDatabase::create_over(connection(arguments))
+    }
+
+    /// The same over a connection as any command makes it.
+    pub fn create_over(connection: ConnectionArguments) -> Result<OwnDatabase, Failure> {
         let mut caller = Caller::connect(&connection)?;
         let created = create(&mut caller);
         let name = created.map_err(|failure| match &failure {

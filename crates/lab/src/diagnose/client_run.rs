@@ -1,0 +1,201 @@
+//! One run of the user's client behind the tap, as evidence, and which run comes next.
+
+use super::client_verdict::{cycle_ns, is_waited_for};
+use super::evidence::{ClientEvidence, ClientRun};
+use super::process_watch::WatchedUse;
+use crate::tap::{Bottleneck, Conditions, TapSummary, TimeUse, judge};
+
+/// The shortest and the longest way that is added.
+const DELAY_NS: std::ops::RangeInclusive<u64> = 200_000..=100_000_000;
+
+/// What is different in a run of the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunConditions {
+    /// Nothing.
+    Plain,
+    /// At most so many calls are open at a time on a connection: half of what was.
+    Halved(u32),
+    /// Each round trip takes so many nanoseconds longer.
+    Delayed(u64),
+    /// Nothing, once more.
+    Again,
+    /// One call is open at a time on a connection.
+    Single,
+}
+
+impl RunConditions {
+    /// Returns the run that comes next; `None`: enough is known.
+    pub fn next(evidence: Option<&ClientEvidence>) -> Option<RunConditions> {
+        let Some(evidence) = evidence else {
+            return Some(RunConditions::Plain);
+        };
+        let plain = &evidence.plain;
+        if evidence.early_end.is_some() || !is_waited_for(plain) || plain.most_open < 2 {
+            return None;
+        }
+        let Some(halved) = &evidence.halved else {
+            return Some(RunConditions::Halved(plain.most_open as u32 / 2));
+        };
+        if evidence.delayed.is_none() {
+            // Half as long as a call takes with its time in a queue: a server that has as much to
+            // do with half as many calls open has it with such a way too, and any other has less.
+            let delay_ns = cycle_ns(plain) as u64 / 2;
+            let delay_ns = delay_ns.clamp(*DELAY_NS.start(), *DELAY_NS.end());
+            return Some(RunConditions::Delayed(delay_ns));
+        }
+        if evidence.again.is_none() {
+            return Some(RunConditions::Again);
+        }
+        let is_saturated = halved.rate >= plain.rate * 0.85;
+        (is_saturated && evidence.single.is_none()).then_some(RunConditions::Single)
+    }
+
+    /// What the tap does for it.
+    pub fn of_tap(self) -> Conditions {
+        let (delay_ns, stream_limit) = match self {
+            RunConditions::Plain | RunConditions::Again => (0, None),
+            RunConditions::Halved(limit) => (0, Some(limit)),
+            RunConditions::Single => (0, Some(1)),
+            RunConditions::Delayed(delay_ns) => (delay_ns, None),
+        };
+        Conditions {
+            delay_ns,
+            stream_limit,
+            ..Conditions::default()
+        }
+    }
+}
+
+impl ClientEvidence {
+    /// What is known after the first run, which is as the client is.
+    pub fn new(plain: ClientRun) -> ClientEvidence {
+        ClientEvidence {
+            plain,
+            halved: None,
+            single: None,
+            delayed: None,
+            again: None,
+            early_end: None,
+        }
+    }
+
+    /// Adds a further run.
+    pub fn add(&mut self, conditions: RunConditions, run: ClientRun) {
+        match conditions {
+            RunConditions::Plain => self.plain = run,
+            RunConditions::Halved(_) => self.halved = Some(run),
+            RunConditions::Delayed(_) => self.delayed = Some(run),
+            RunConditions::Again => self.again = Some(run),
+            RunConditions::Single => self.single = Some(run),
+        }
+    }
+}
+
+/// Returns what a run has shown, by what the tap saw and by what the processes did meanwhile.
+pub fn client_run(summary: &TapSummary, client: WatchedUse, server: WatchedUse) -> ClientRun {
+    const CLIENT: &[TimeUse] = &[
+        TimeUse::NoCall,
+        TimeUse::ClientSilent,
+        TimeUse::ClientInRequest,
+        TimeUse::ClientNotReading,
+    ];
+    const SERVER: &[TimeUse] = &[
+        TimeUse::Server,
+        TimeUse::ServerAtLimit,
+        TimeUse::ServerNotReading,
+    ];
+    const WINDOWS: &[TimeUse] = &[TimeUse::ServerWindow, TimeUse::ClientWindow];
+    let figures = summary.figures();
+    let connections = || {
+        let all = summary.connections.iter().chain([&summary.others]);
+        all.filter(|connection| connection.figures.calls > 0)
+    };
+    // From the first call to the last: a program also begins and ends.
+    let active_ns = connections()
+        .map(|connection| connection.figures.times.total_ns())
+        .max()
+        .unwrap_or_default()
+        .max(1);
+    let each_second = |count: u64| count as f64 * 1e9 / active_ns as f64;
+    let totals = &summary.totals;
+    let verdict = judge(summary);
+    let rounds = connections().filter_map(|connection| connection.server_tcp);
+    let round_trip_ns = rounds.map(|tcp| tcp.round_trip_us * 1_000).min();
+    let round_trip_ns = round_trip_ns.unwrap_or(u64::MAX).min(summary.connect_ns);
+    ClientRun {
+        stream_limit_made: summary.conditions.stream_limit,
+        delay_ns: summary.conditions.delay_ns,
+        rate: each_second(totals.ended),
+        ended: totals.ended,
+        failed: totals.methods.iter().map(|method| method.failed).sum(),
+        connections: connections()
+            .map(|connection| connection.connections as usize)
+            .sum::<usize>()
+            .max(1),
+        mean_open: figures.mean_open(),
+        most_open: figures.most_open,
+        limit: figures.limit,
+        at_limit: figures.at_limit_ns as f64 / figures.times.total_ns().max(1) as f64,
+        client_share: figures.times.share(CLIENT),
+        server_share: figures.times.share(SERVER),
+        window_share: figures.times.share(WINDOWS),
+        server_ns: totals.server_ns.value_at_quantile(0.5),
+        call_ns: totals.call_ns.value_at_quantile(0.5),
+        bytes_per_s: (
+            each_second(connections().map(|one| one.bytes_to_server).sum()),
+            each_second(connections().map(|one| one.bytes_to_client).sum()),
+        ),
+        // Of a few calls in a long time it says nothing.
+        tap_busy: summary.own_cpu_ns as f64 / active_ns.max(summary.wall_ns / 4) as f64,
+        round_trip_ns: (!summary.is_target_local).then_some(round_trip_ns),
+        client: client.process,
+        machine: client.machine.or(server.machine),
+        server: server.process,
+        problem: (verdict.bottleneck == Bottleneck::NothingSeen).then_some(verdict.sentence),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::run;
+    use super::*;
+
+    #[test]
+    fn runs_follow_each_other_until_enough_is_known() {
+        assert_eq!(RunConditions::next(None), Some(RunConditions::Plain));
+        let mut evidence = ClientEvidence::new(run(500.0));
+        let next = |evidence: &ClientEvidence| RunConditions::next(Some(evidence));
+        assert_eq!(next(&evidence), Some(RunConditions::Halved(4)));
+        evidence.add(RunConditions::Halved(4), run(250.0));
+        assert_eq!(next(&evidence), Some(RunConditions::Delayed(7_900_000)));
+        evidence.add(RunConditions::Delayed(0), run(250.0));
+        assert_eq!(next(&evidence), Some(RunConditions::Again));
+        evidence.add(RunConditions::Again, run(500.0));
+        assert_eq!(next(&evidence), None, "fewer calls bring less");
+        evidence.add(RunConditions::Halved(4), run(480.0));
+        assert_eq!(next(&evidence), Some(RunConditions::Single));
+        evidence.add(RunConditions::Single, run(480.0));
+        assert_eq!(next(&evidence), None);
+        // Nothing waits for the server, or nothing can be left out.
+        let mut idle = run(500.0);
+        (idle.client_share, idle.server_share) = (0.9, 0.1);
+        assert_eq!(next(&ClientEvidence::new(idle)), None);
+        let mut alone = run(500.0);
+        alone.most_open = 1;
+        assert_eq!(next(&ClientEvidence::new(alone)), None);
+    }
+
+    #[test]
+    fn conditions_are_made_by_the_tap() {
+        for (conditions, delay_ns, limit) in [
+            (RunConditions::Plain, 0, None),
+            (RunConditions::Again, 0, None),
+            (RunConditions::Halved(3), 0, Some(3)),
+            (RunConditions::Single, 0, Some(1)),
+            (RunConditions::Delayed(7), 7, None),
+        ] {
+            let made = conditions.of_tap();
+            assert_eq!((made.delay_ns, made.stream_limit), (delay_ns, limit));
+        }
+    }
+}

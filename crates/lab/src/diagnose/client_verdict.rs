@@ -1,0 +1,509 @@
+//! Decides what limits a client and its server, by what the tap saw between them under several
+//! conditions. A value in, a value out.
+
+use super::cause::Cause;
+use super::diagnosis::{
+    Diagnosis, ProcessLimit, of_process, percent, process_limit, process_words, rate, times,
+};
+use super::evidence::{ClientEvidence, ClientRun, ProcessUse};
+use crate::tap::time;
+
+/// Calls by which a client can be judged.
+const JUDGED_CALLS: u64 = 40;
+
+/// The part of the time from which on a side is named.
+const NAMED_SHARE: f64 = 0.5;
+
+/// How many times as large as the other side's it must be.
+const MARGIN: f64 = 1.5;
+
+/// The part of the time for which the tap's thread may be busy.
+const TAP_BUSY: f64 = 0.85;
+
+/// What is left of the throughput under another condition, if it depends on that.
+const LESS: f64 = 0.7;
+
+/// The same if it does not.
+const SAME: f64 = 0.87;
+
+/// The part of a call and its queue that an added way may be.
+const DELAY_SHARE: f64 = 0.75;
+
+/// How far from its prediction a throughput may be.
+const NEAR: f64 = 0.15;
+
+/// Calls that are open on a connection from which on they pile up.
+const PILED_UP: usize = 256;
+
+/// How many times as many calls a server may answer as with one open, up to which it works on one
+/// at a time.
+const ONE_AT_A_TIME: f64 = 1.35;
+
+/// The same, from which on it works on several.
+const SEVERAL_AT_A_TIME: f64 = 1.7;
+
+/// The part of a call that the way must be to be named.
+const WAY_SHARE: f64 = 0.5;
+
+/// The shortest way that is worth a word.
+const LONG_WAY_NS: u64 = 200_000;
+
+/// Bytes a second above which a way may be full.
+const FULL_WAY_BYTES_PER_S: f64 = 65_536.0;
+
+/// Decides.
+pub fn judge_client(evidence: &ClientEvidence) -> Diagnosis {
+    let plain = &evidence.plain;
+    if let Some(problem) = &plain.problem {
+        return Diagnosis::undecided(problem.clone(), "calls that succeed")
+            .ended_early(evidence.early_end.as_ref());
+    }
+    let decided = if plain.ended < JUDGED_CALLS {
+        Diagnosis::undecided(
+            format!(
+                "{} calls came through the tap, too few to judge",
+                plain.ended
+            ),
+            "a client that makes more calls, or a longer --client-time",
+        )
+    } else if plain.tap_busy >= TAP_BUSY {
+        Diagnosis::undecided(
+            format!(
+                "the tap itself was busy for {} of the time, and both sides waited for it",
+                percent(plain.tap_busy)
+            ),
+            "a client that makes fewer calls a second",
+        )
+    } else if plain.window_share >= NAMED_SHARE {
+        windows(plain)
+    } else if is_named(plain.client_share, plain.server_share) {
+        client(plain)
+    } else if is_named(plain.server_share, plain.client_share) {
+        server(evidence)
+    } else {
+        both(plain)
+    };
+    doubts(plain, decided).ended_early(evidence.early_end.as_ref())
+}
+
+/// Whether calls wait for the server, so that runs under other conditions tell more.
+pub(super) fn is_waited_for(plain: &ClientRun) -> bool {
+    plain.problem.is_none()
+        && plain.ended >= JUDGED_CALLS
+        && plain.tap_busy < TAP_BUSY
+        && is_named(plain.server_share, plain.client_share)
+}
+
+fn is_named(share: f64, other: f64) -> bool {
+    share >= NAMED_SHARE && share >= other * MARGIN
+}
+
+fn windows(plain: &ClientRun) -> Diagnosis {
+    let text = format!(
+        "for {} of the time bytes waited for a flow-control window",
+        percent(plain.window_share)
+    );
+    Diagnosis::named(Cause::Window, text)
+        .doubted("a receiver that does not read on gives no window either".into())
+        .changed(
+            "let the receiver give larger windows, or spread calls over more connections".into(),
+            None,
+            None,
+        )
+}
+
+/// What was seen of who could have moved.
+fn moved(plain: &ClientRun) -> String {
+    format!(
+        "for {} of the time the client was the one to move, for {} the server",
+        percent(plain.client_share),
+        percent(plain.server_share)
+    )
+}
+
+fn calls_open(plain: &ClientRun) -> String {
+    format!(
+        "{}: {:.1} calls were open on average, {} at most, on {}",
+        rate(plain.rate),
+        plain.mean_open,
+        plain.most_open,
+        match plain.connections {
+            1 => "one connection".to_owned(),
+            several => format!("each of {several} connections"),
+        }
+    )
+}
+
+/// The client leaves the server without work.
+fn client(plain: &ClientRun) -> Diagnosis {
+    let Some(process) = &plain.client else {
+        let need = "what the client's process does: let this command start it";
+        return Diagnosis::undecided(moved(plain), need).supported(calls_open(plain));
+    };
+    let causes = (Cause::ClientThread, Cause::ClientCpu);
+    let it = match process_limit(process, plain.machine.as_ref(), causes) {
+        ProcessLimit::Known(cause) => {
+            let it = of_process(cause, "client", process, plain.machine.as_ref());
+            let text = match cause {
+                Cause::ClientThread => "divide the work of that thread among several",
+                Cause::ClientCpu => "less CPU a call in the client, or several processes of it",
+                Cause::Quota => "raise the quota of the client's control group",
+                _ => "take away what the client waits for",
+            };
+            it.changed(text.into(), None, None)
+        }
+        _ if plain.most_open <= 1 && has_no_pause(plain, process) => one_at_a_time(plain),
+        ProcessLimit::Unclear => {
+            return Diagnosis::undecided(moved(plain), "a profile of the client")
+                .supported(process_words("client", process))
+                .supported(calls_open(plain));
+        }
+        ProcessLimit::Waiting => pace(plain),
+    };
+    it.supported(moved(plain))
+        .supported(calls_open(plain))
+        .supported(process_words("client", process))
+}
+
+/// Whether the client works for most of the time that passes between its calls.
+fn has_no_pause(plain: &ClientRun, process: &ProcessUse) -> bool {
+    process.cpus >= plain.client_share * NAMED_SHARE
+}
+
+fn one_at_a_time(plain: &ClientRun) -> Diagnosis {
+    let gain = 1.0 / plain.server_share.max(0.05);
+    let text = format!(
+        "the client makes one call after the other, and the server has nothing to do for {} of the \
+         time",
+        percent(1.0 - plain.server_share)
+    );
+    Diagnosis::named(Cause::ClientInFlight, text).changed(
+        "keep several calls in flight, from several threads or without waiting for each".into(),
+        Some(gain),
+        None,
+    )
+}
+
+fn pace(plain: &ClientRun) -> Diagnosis {
+    let text = format!(
+        "for {} of the time the client neither sent nor used its CPU: it sends no more",
+        percent(plain.client_share)
+    );
+    Diagnosis::named(Cause::ClientPace, text)
+        .doubted(
+            "a client that has no more to send looks the same: this is a limit only if it wants \
+             more"
+                .into(),
+        )
+        .changed(
+            "look for a pause, a lock or a limit of its own in the client".into(),
+            Some(1.0 / plain.server_share.max(0.05)),
+            None,
+        )
+}
+
+/// Both sides are waited for.
+fn both(plain: &ClientRun) -> Diagnosis {
+    if plain.most_open <= 1 && plain.server_share < NAMED_SHARE * MARGIN {
+        let it = one_at_a_time(plain).supported(moved(plain));
+        return it.supported(calls_open(plain));
+    }
+    Diagnosis::undecided(
+        format!("no side is clearly waited for: {}", moved(plain)),
+        "a client with more, and one with fewer calls in flight",
+    )
+    .supported(calls_open(plain))
+}
+
+/// How throughput follows the calls that may be open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Follows {
+    /// Fewer calls bring less.
+    Calls,
+    /// Fewer calls bring as much: the server has no more to give.
+    Nothing,
+    /// Neither is clear, or contradicts itself.
+    Unclear,
+    /// Not tried.
+    Unknown,
+}
+
+fn follows(evidence: &ClientEvidence) -> Follows {
+    let Some(halved) = &evidence.halved else {
+        return Follows::Unknown;
+    };
+    if halved.ended < JUDGED_CALLS {
+        return Follows::Unclear;
+    }
+    let (least, most) = plain_rates(evidence);
+    let delayed = evidence.delayed.as_ref().map_or(0.0, |run| run.rate);
+    let way = delay_prediction(evidence).filter(|predicted| *predicted < LESS);
+    if halved.rate < least * LESS {
+        // Calls that are not queued notice a longer way.
+        return match way.is_some() && delayed > most * SAME {
+            true => Follows::Unclear,
+            false => Follows::Calls,
+        };
+    }
+    // Calls that wait in a queue do not.
+    let is_noticed = way.is_some_and(|predicted| delayed < least * (predicted + NEAR));
+    match halved.rate >= most * SAME && !is_noticed {
+        true => Follows::Nothing,
+        false => Follows::Unclear,
+    }
+}
+
+/// The throughput of the client as it is, in the two runs: the lower and the higher one.
+fn plain_rates(evidence: &ClientEvidence) -> (f64, f64) {
+    let plain = evidence.plain.rate;
+    let again = evidence.again.as_ref().map_or(plain, |again| again.rate);
+    (plain.min(again).max(1e-9), plain.max(again).max(1e-9))
+}
+
+/// How long it takes until as many calls have ended as are open: a call with its time in a queue.
+pub(super) fn cycle_ns(plain: &ClientRun) -> f64 {
+    let open = (plain.mean_open * plain.connections as f64).max(1.0);
+    open * 1e9 / plain.rate.max(1e-9)
+}
+
+/// The part of the throughput that a longer way would leave if each call took so much longer.
+fn delay_prediction(evidence: &ClientEvidence) -> Option<f64> {
+    let (plain, delayed) = (&evidence.plain, evidence.delayed.as_ref()?);
+    let (cycle_ns, delay_ns) = (cycle_ns(plain), delayed.delay_ns as f64);
+    // A way that is as long as a queue would empty it.
+    (delay_ns <= cycle_ns * DELAY_SHARE).then_some(cycle_ns / (cycle_ns + delay_ns))
+}
+
+/// Calls wait for the server.
+fn server(evidence: &ClientEvidence) -> Diagnosis {
+    let plain = &evidence.plain;
+    let it = if plain.most_open <= 1 {
+        alone(plain)
+    } else {
+        match follows(evidence) {
+            Follows::Calls => more_calls(plain),
+            Follows::Nothing => no_more_to_give(evidence),
+            Follows::Unknown => Diagnosis::undecided(
+                format!("calls wait for the server; {}", calls_open(plain)),
+                "a run with fewer calls open, which was not made",
+            ),
+            Follows::Unclear => Diagnosis::undecided(
+                format!("calls wait for the server; {}", calls_open(plain)),
+                "a client that makes calls for a longer time, on a quieter machine",
+            ),
+        }
+    };
+    conditions(evidence, it.supported(moved(plain)))
+}
+
+/// What the other runs showed.
+fn conditions(evidence: &ClientEvidence, mut it: Diagnosis) -> Diagnosis {
+    let plain = evidence.plain.rate.max(1e-9);
+    for run in [&evidence.halved, &evidence.single].into_iter().flatten() {
+        it = it.supported(format!(
+            "with at most {} calls open on a connection {}, {} of that without",
+            run.stream_limit_made.unwrap_or_default(),
+            rate(run.rate),
+            percent(run.rate / plain)
+        ));
+    }
+    if let Some(again) = &evidence.again {
+        it = it.supported(format!("as it is once more {}", rate(again.rate)));
+    }
+    if let (Some(run), Some(predicted)) = (&evidence.delayed, delay_prediction(evidence)) {
+        it = it.supported(format!(
+            "with {} more of a way {}, {} of that without; {} if each call takes so much longer",
+            time(run.delay_ns),
+            rate(run.rate),
+            percent(run.rate / plain),
+            percent(predicted)
+        ));
+    }
+    it
+}
+
+/// One call is open at a time, and waits for the server.
+fn alone(plain: &ClientRun) -> Diagnosis {
+    let is_way =
+        |way_ns: u64| way_ns >= LONG_WAY_NS.max((plain.server_ns as f64 * WAY_SHARE) as u64);
+    if let Some(way_ns) = plain.round_trip_ns.filter(|way_ns| is_way(*way_ns)) {
+        return way(plain, way_ns);
+    }
+    let at_a_time = "only one call is open at a time: what it waits for is seen, not whether the \
+                     server could work on several";
+    let known = plain.server.as_ref().and_then(|process| {
+        let causes = (Cause::ServerThread, Cause::ServerCpu);
+        match process_limit(process, plain.machine.as_ref(), causes) {
+            ProcessLimit::Known(cause) => {
+                Some(of_process(cause, "server", process, plain.machine.as_ref()))
+            }
+            _ => None,
+        }
+    });
+    if let Some(known) = known {
+        return known.doubted(at_a_time.into()).supported(calls_open(plain));
+    }
+    let text = format!(
+        "the client makes one call at a time, and each waits {} for the server: it is that, or a \
+         slow server",
+        time(plain.server_ns)
+    );
+    Diagnosis::undecided(
+        text,
+        "a client with several calls in flight; or this command without --client, with --method \
+         and --data",
+    )
+    .supported(calls_open(plain))
+}
+
+fn way(plain: &ClientRun, way_ns: u64) -> Diagnosis {
+    let text = format!(
+        "the way to the server and back takes {} of the {} that a call waits",
+        time(way_ns),
+        time(plain.server_ns)
+    );
+    let text_of_change = "keep more calls in flight: they share the way";
+    Diagnosis::named(Cause::Way, text)
+        .supported(calls_open(plain))
+        .changed(text_of_change.into(), Some(2.0), None)
+}
+
+/// The server answers more if more calls are open.
+fn more_calls(plain: &ClientRun) -> Diagnosis {
+    if plain.at_limit >= NAMED_SHARE {
+        let limit = plain.limit.unwrap_or_default();
+        let text = format!(
+            "for {} of the time as many calls were open as the server allows on a connection \
+             ({limit}), and with fewer it answers fewer",
+            percent(plain.at_limit)
+        );
+        return Diagnosis::named(Cause::StreamLimit, text)
+            .supported(calls_open(plain))
+            .changed(
+                "open more connections, or raise the server's limit on concurrent streams".into(),
+                Some(2.0),
+                None,
+            );
+    }
+    let is_way =
+        |way_ns: &u64| *way_ns >= LONG_WAY_NS.max((plain.server_ns as f64 * WAY_SHARE) as u64);
+    if let Some(way_ns) = plain.round_trip_ns.filter(is_way) {
+        return way(plain, way_ns);
+    }
+    let text = format!(
+        "the client keeps {:.1} calls open, and the server answers as many more as there are more \
+         of them; its limit on streams is not what holds them back",
+        plain.mean_open * plain.connections as f64
+    );
+    Diagnosis::named(Cause::ClientInFlight, text)
+        .supported(calls_open(plain))
+        .changed(
+            "raise the client's own limit: its threads, its semaphore or its pool".into(),
+            Some(2.0),
+            None,
+        )
+}
+
+/// The server answers as many with half as many open.
+fn no_more_to_give(evidence: &ClientEvidence) -> Diagnosis {
+    let plain = &evidence.plain;
+    let it = saturated_server(evidence).supported(calls_open(plain));
+    if plain.most_open < PILED_UP {
+        return it;
+    }
+    let text = format!(
+        "{} calls are open at a server that answers as many with half of them: they pile up, and \
+         only wait",
+        plain.most_open
+    );
+    it.joined(Diagnosis::named(Cause::ClientQueue, text))
+}
+
+fn saturated_server(evidence: &ClientEvidence) -> Diagnosis {
+    let plain = &evidence.plain;
+    let Some(process) = &plain.server else {
+        return Diagnosis::undecided(
+            "the server has no more to give, and what keeps it from that cannot be seen from here"
+                .into(),
+            "the figures of the server's process: run this on its machine, with --server-pid if \
+             it is not found by its port",
+        );
+    };
+    let causes = (Cause::ServerThread, Cause::ServerCpu);
+    match process_limit(process, plain.machine.as_ref(), causes) {
+        ProcessLimit::Known(cause) => of_process(cause, "server", process, plain.machine.as_ref()),
+        ProcessLimit::Waiting => waiting(evidence, process),
+        ProcessLimit::Unclear => Diagnosis::undecided(
+            format!(
+                "the server has no more to give; {}",
+                process_words("it", process)
+            ),
+            "a profile of the server under this load",
+        ),
+    }
+}
+
+/// A server that waits for something that is neither CPU nor disk.
+fn waiting(evidence: &ClientEvidence, process: &ProcessUse) -> Diagnosis {
+    let plain = &evidence.plain;
+    let undecided = |need: &str| {
+        let text = "the server has no more to give, and waits for something else than its CPU";
+        Diagnosis::undecided(text.into(), need).supported(process_words("server", process))
+    };
+    if plain.bytes_per_s.0.max(plain.bytes_per_s.1) > FULL_WAY_BYTES_PER_S {
+        return undecided(
+            "the same client with smaller messages: a way that is full looks the same",
+        );
+    }
+    let Some(single) = &evidence.single else {
+        return undecided("a run with one call open at a time, which was not made");
+    };
+    let (least, most) = plain_rates(evidence);
+    // By throughput, and by what a call takes that is alone: a client and a tap also take time.
+    let rate = (least + most) / 2.0;
+    let by_time = rate * single.server_ns as f64 / 1e9;
+    let at_a_time = by_time.min(rate / single.rate.max(1e-9));
+    if plain.connections > 1 {
+        return undecided("a client with one connection, to count how many calls it works on");
+    }
+    if at_a_time < ONE_AT_A_TIME {
+        let text = format!(
+            "it works on one call after the other, {} each, and its CPUs are idle meanwhile: a \
+             lock, or one thing behind it that all calls wait for",
+            time((1e9 / plain.rate.max(1e-9)) as u64)
+        );
+        return Diagnosis::named(Cause::ServerSerial, text)
+            .supported(process_words("server", process))
+            .changed(
+                "let calls wait side by side: a narrower lock".into(),
+                None,
+                None,
+            );
+    }
+    if at_a_time < SEVERAL_AT_A_TIME {
+        return undecided("a longer run on a quieter machine");
+    }
+    let text = format!(
+        "it answers {} as many calls as with one at a time, however many more are open: a pool of \
+         threads or of connections to what is behind it",
+        times(at_a_time)
+    );
+    Diagnosis::named(Cause::ServerPool, text)
+        .supported(process_words("server", process))
+        .changed("make that pool larger".into(), None, None)
+}
+
+/// What speaks against any decision.
+fn doubts(plain: &ClientRun, it: Diagnosis) -> Diagnosis {
+    let it = match plain.failed * 100 >= plain.ended.max(1) {
+        true => it.doubted(format!("{} of {} calls failed", plain.failed, plain.ended)),
+        false => it,
+    };
+    match plain.tap_busy >= TAP_BUSY * 0.8 {
+        true => it.doubted(format!(
+            "the tap's own thread was busy for {} of the time: it holds both sides up",
+            percent(plain.tap_busy)
+        )),
+        false => it,
+    }
+}

@@ -1,0 +1,344 @@
+//! Makes the experiments of our own generator.
+
+use std::thread;
+use std::time::Duration;
+
+use net::monotonic_ns;
+
+use super::evidence::{EarlyEnd, LoadCeiling, LoadEvidence, LoadPoint};
+use super::ladder::{LoadShape, best, next_in_flight, pace, shape};
+use super::limits::{
+    DIAGNOSE_DEADLINE, EXPERIMENT, EXPERIMENT_CALLS, EXPERIMENT_MAX, EXPERIMENT_WARM_UP,
+    FIRST_CALLS, FIRST_CALLS_TIME, SPREAD_CONNECTIONS, STOP_ERRORS_LEAST, STOP_ERRORS_PERCENT,
+};
+use super::process_watch::{WatchSwitch, WatchedProcesses, WatchedUse, watch_processes};
+use super::system_folders::SystemFolders;
+use crate::pacing::Pace;
+use crate::run::{Length, LoadOutcome, LoadPlan, LoadProgress, run};
+use crate::worker::RunError;
+use crate::workload::Workload;
+
+/// What is loaded, and how much.
+#[derive(Clone, Debug)]
+pub struct LoadSubject {
+    /// How calls are made; connections, calls in flight, pace and times are filled in.
+    pub plan: LoadPlan,
+    /// What is allowed.
+    pub ceiling: LoadCeiling,
+    /// The server's processes on this machine; empty: not known.
+    pub server_processes: Vec<u32>,
+    /// There and back to the server; `None`: it is on this machine.
+    pub round_trip_ns: Option<u64>,
+}
+
+/// Experiments that go on.
+pub struct LoadDiagnosis<'a> {
+    subject: &'a LoadSubject,
+    folders: &'a SystemFolders,
+    is_stopped: &'a dyn Fn() -> bool,
+    begin_ns: u64,
+    /// The first calls, which are too few to be evidence.
+    first: Vec<LoadPoint>,
+    evidence: LoadEvidence,
+}
+
+/// What one experiment does.
+#[derive(Clone, Copy)]
+struct Experiment {
+    connections: usize,
+    /// Calls in flight on each.
+    in_flight: usize,
+    pace: Pace,
+    length: Length,
+    most_ns: u64,
+}
+
+impl<'a> LoadDiagnosis<'a> {
+    /// Experiments that have not begun. `is_stopped`: the user wants no more.
+    pub fn new(
+        subject: &'a LoadSubject,
+        folders: &'a SystemFolders,
+        is_stopped: &'a dyn Fn() -> bool,
+    ) -> LoadDiagnosis<'a> {
+        LoadDiagnosis {
+            subject,
+            folders,
+            is_stopped,
+            begin_ns: monotonic_ns(),
+            first: Vec::new(),
+            evidence: LoadEvidence {
+                ceiling: subject.ceiling,
+                one: Vec::new(),
+                spread: None,
+                again: None,
+                alone: None,
+                round_trip_ns: subject.round_trip_ns,
+                early_end: None,
+            },
+        }
+    }
+
+    /// Makes all experiments that are needed, and returns what they measured. `make` makes the
+    /// workload of an experiment; `show` is given each of them when it is over.
+    ///
+    /// # Errors
+    /// If the first connection cannot be made, or no call can be made at all.
+    pub fn run<W: Workload>(
+        mut self,
+        make: impl Fn() -> W + Sync,
+        show: &mut dyn FnMut(&LoadPoint),
+    ) -> Result<LoadEvidence, RunError> {
+        let first = Experiment {
+            connections: 1,
+            in_flight: 1,
+            pace: Pace::Closed,
+            length: Length::Calls(FIRST_CALLS),
+            most_ns: FIRST_CALLS_TIME.as_nanos() as u64,
+        };
+        let point = self.measure(&first, &make)?;
+        // What a call takes, and not what the first ones took together, says how fast they can be.
+        self.first.extend(point.map(|point| LoadPoint {
+            rate: 1e9 / point.p50_ns.max(1) as f64,
+            ..point
+        }));
+        if self.first.is_empty() || self.evidence.early_end.is_some() {
+            return Ok(self.evidence);
+        }
+        while let Some(in_flight) = next_in_flight(&self.evidence.one, &self.subject.ceiling) {
+            match self.experiment(1, in_flight, &make, show) {
+                Some(point) => self.evidence.one.push(point),
+                None => return Ok(self.evidence),
+            }
+        }
+        self.compare(&make, show);
+        Ok(self.evidence)
+    }
+
+    /// Where one connection brings no more: several of them, and the best of one once more.
+    fn compare<W: Workload>(
+        &mut self,
+        make: &(impl Fn() -> W + Sync),
+        show: &mut dyn FnMut(&LoadPoint),
+    ) {
+        let one = &self.evidence.one;
+        let is_saturated = matches!(
+            shape(one, &self.subject.ceiling),
+            LoadShape::Saturated { .. }
+        );
+        let (Some(last), Some(best)) = (one.last(), best(one)) else {
+            return;
+        };
+        if !is_saturated || last.in_flight < 2 {
+            return;
+        }
+        let best_in_flight = best.in_flight;
+        let connections = last.in_flight.min(SPREAD_CONNECTIONS);
+        let in_flight = last.in_flight / connections;
+        self.evidence.spread = self.experiment(connections, in_flight, make, show);
+        if self.evidence.spread.is_some() {
+            self.evidence.again = self.experiment(1, best_in_flight, make, show);
+            self.evidence.alone = self.experiment(1, 1, make, show);
+        }
+    }
+
+    /// Makes one experiment; `None`: it was not to be, or came to nothing, which is noted.
+    fn experiment<W: Workload>(
+        &mut self,
+        connections: usize,
+        in_flight: usize,
+        make: &(impl Fn() -> W + Sync),
+        show: &mut dyn FnMut(&LoadPoint),
+    ) -> Option<LoadPoint> {
+        if self.evidence.early_end.is_some() {
+            return None;
+        }
+        let known = [self.first.as_slice(), self.evidence.one.as_slice()].concat();
+        let last_ns = known.last().map_or(0, |point| point.mean_ns);
+        let length = Duration::from_nanos(last_ns)
+            .saturating_mul(EXPERIMENT_CALLS)
+            .clamp(EXPERIMENT, EXPERIMENT_MAX);
+        let most_ns = (length + EXPERIMENT_WARM_UP).as_nanos() as u64;
+        let spent_ns = monotonic_ns().saturating_sub(self.begin_ns);
+        if spent_ns.saturating_add(most_ns) > self.subject.ceiling.time_ns {
+            self.evidence.early_end = Some(EarlyEnd::Time);
+            return None;
+        }
+        let experiment = Experiment {
+            connections,
+            in_flight,
+            pace: pace(&known, connections * in_flight, &self.subject.ceiling),
+            length: Length::Duration(length),
+            most_ns: u64::MAX,
+        };
+        match self.measure(&experiment, make) {
+            Ok(point) => {
+                point.iter().for_each(show);
+                point
+            }
+            Err(error) => {
+                self.evidence.early_end = Some(EarlyEnd::Failures(error.to_string()));
+                None
+            }
+        }
+    }
+
+    /// Runs an experiment; `None`: nothing ended in it.
+    fn measure<W: Workload>(
+        &mut self,
+        experiment: &Experiment,
+        make: &(impl Fn() -> W + Sync),
+    ) -> Result<Option<LoadPoint>, RunError> {
+        let plan = self.plan(experiment);
+        let switch = WatchSwitch::default();
+        let mut ended = None;
+        let (is_stopped, folders) = (self.is_stopped, self.folders);
+        let watched = WatchedProcesses::Each(self.subject.server_processes.clone());
+        let begin_ns = monotonic_ns();
+        let mut show = |progress: &LoadProgress| {
+            if progress.is_measuring {
+                switch.begin();
+            }
+            let is_late = monotonic_ns().saturating_sub(begin_ns) >= experiment.most_ns;
+            if is_stopped() {
+                ended.get_or_insert(EarlyEnd::User);
+            } else if fails_too_often(progress) {
+                ended.get_or_insert(EarlyEnd::Failures(String::new()));
+            } else {
+                return !is_late;
+            }
+            false
+        };
+        let (outcome, seen) = thread::scope(|scope| {
+            let watching = watch(scope, folders, (watched, &switch), plan.length);
+            let outcome = run(&plan, |_| make(), &mut show);
+            switch.end();
+            let seen = watching.and_then(|thread| thread.join().ok());
+            (outcome, seen.unwrap_or_default())
+        });
+        let outcome = match outcome {
+            Err(RunError::Stopped) => {
+                self.evidence.early_end = Some(EarlyEnd::User);
+                return Ok(None);
+            }
+            outcome => outcome?,
+        };
+        self.evidence.early_end = end_of(ended, &outcome);
+        let point = point(experiment, &plan, &outcome, seen);
+        Ok((point.succeeded > 0).then_some(point))
+    }
+
+    fn plan(&self, experiment: &Experiment) -> LoadPlan {
+        let mut plan = self.subject.plan.clone();
+        plan.threads = 1;
+        plan.connections = experiment.connections;
+        plan.worker.in_flight = experiment.in_flight;
+        plan.worker.pace = experiment.pace;
+        plan.worker.deadline_ns = Some(DIAGNOSE_DEADLINE.as_nanos() as u64);
+        plan.length = experiment.length;
+        plan.warm_up = match experiment.length {
+            Length::Duration(_) => EXPERIMENT_WARM_UP,
+            Length::Calls(_) => Duration::ZERO,
+        };
+        plan.stop_on_failure = false;
+        plan
+    }
+}
+
+/// Watches the server's processes on a thread of its own, while an experiment is measured.
+fn watch<'scope, 'env>(
+    scope: &'scope thread::Scope<'scope, 'env>,
+    folders: &'env SystemFolders,
+    (watched, switch): (WatchedProcesses, &'env WatchSwitch),
+    length: Length,
+) -> Option<thread::ScopedJoinHandle<'scope, WatchedUse>> {
+    let Length::Duration(length) = length else {
+        return None;
+    };
+    let watch = move || {
+        let most_ns = length.as_nanos() as u64;
+        let seen = watch_processes(folders, &[watched], switch, most_ns);
+        seen.into_iter().next().unwrap_or_default()
+    };
+    thread::Builder::new().spawn_scoped(scope, watch).ok()
+}
+
+/// Whether so many calls fail that no more are made.
+fn fails_too_often(progress: &LoadProgress) -> bool {
+    progress.failed >= STOP_ERRORS_LEAST
+        && progress.failed * 100 >= progress.ended * STOP_ERRORS_PERCENT
+}
+
+/// Returns why no further experiment is made, after one has ended: for `early`, if that is
+/// something, or for its failures.
+fn end_of(early: Option<EarlyEnd>, outcome: &LoadOutcome) -> Option<EarlyEnd> {
+    let tally = &outcome.tally;
+    let failed = tally.failures();
+    let is_bad = failed > 0 && failed * 100 >= (failed + tally.succeeded) * STOP_ERRORS_PERCENT;
+    let is_bad = (is_bad && failed >= STOP_ERRORS_LEAST) || tally.succeeded == 0;
+    match early {
+        Some(EarlyEnd::Failures(_)) => {}
+        None if is_bad => {}
+        other => return other,
+    }
+    let text = tally.first_failure.clone();
+    let text = text.unwrap_or_else(|| "no call ended any more".to_owned());
+    Some(EarlyEnd::Failures(text))
+}
+
+fn point(
+    experiment: &Experiment,
+    plan: &LoadPlan,
+    outcome: &LoadOutcome,
+    seen: WatchedUse,
+) -> LoadPoint {
+    let tally = &outcome.tally;
+    let seconds = outcome.elapsed_ns.max(1) as f64 / 1e9;
+    let failed = tally.failures();
+    let rate = tally.ended_in_window.saturating_sub(failed) as f64 / seconds;
+    let latency_ns = &tally.uncorrected_ns;
+    let of_call = |bytes: u64| bytes as f64 / outcome.counters.ended.max(1) as f64;
+    let loaded_ns = outcome.elapsed_ns + plan.warm_up.as_nanos() as u64;
+    let all_ns = (loaded_ns as f64 * experiment.connections as f64).max(1.0);
+    LoadPoint {
+        connections: experiment.connections,
+        in_flight: experiment.connections * experiment.in_flight,
+        rate,
+        mean_ns: latency_ns.mean() as u64,
+        p50_ns: latency_ns.value_at_quantile(0.5),
+        p99_ns: latency_ns.value_at_quantile(0.99),
+        succeeded: tally.succeeded,
+        failed,
+        bytes_per_s: (
+            of_call(outcome.counters.bytes_out) * rate,
+            of_call(outcome.counters.bytes_in) * rate,
+        ),
+        generator_busy: outcome.busiest_percent.map(|percent| percent / 100.0),
+        window_wait: (outcome.counters.window_wait_ns as f64 / all_ns).min(1.0),
+        stream_limit: (tally.server_allows != u64::MAX).then_some(tally.server_allows),
+        server: seen.process,
+        machine: seen.machine,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_failures_are_an_accident_and_one_in_a_hundred_is_none() {
+        let progress = |ended, failed| LoadProgress {
+            ended,
+            failed,
+            ..LoadProgress::default()
+        };
+        for (ended, failed, is_too_many) in [
+            (2, 2, false),
+            (3, 3, true),
+            (300, 3, true),
+            (301, 3, false),
+            (0, 0, false),
+        ] {
+            assert_eq!(fails_too_often(&progress(ended, failed)), is_too_many);
+        }
+    }
+}

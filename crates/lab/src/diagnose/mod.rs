@@ -1,0 +1,36 @@
+//! Diagnosis: what makes a service slow, found by short experiments.
+//!
+//! Experiments bring figures ([`LoadEvidence`], [`ClientEvidence`]); what decides is a value of
+//! them, and nothing else ([`judge_load`], [`judge_client`]). So each decision has a table of
+//! evidence as its test. [`LoadDiagnosis`] makes experiments with our own generator, [`client_run`]
+//! makes one of what the tap saw of the user's own client. A [`DiagnosisReport`] prints both.
+
+mod cause;
+mod client_run;
+mod client_verdict;
+mod diagnosis;
+mod evidence;
+mod ladder;
+pub mod limits;
+mod load_experiments;
+mod load_verdict;
+mod process_watch;
+mod report;
+mod system_folders;
+
+#[cfg(test)]
+mod tests;
+
+pub use cause::Cause;
+pub use client_run::{RunConditions, client_run};
+pub use client_verdict::judge_client;
+pub use diagnosis::{Conclusion, Diagnosis, ProposedChange};
+pub use evidence::{
+    ClientEvidence, ClientRun, EarlyEnd, LoadCeiling, LoadEvidence, LoadPoint, MachineUse,
+    ProcessUse, ThreadUse,
+};
+pub use load_experiments::{LoadDiagnosis, LoadSubject};
+pub use load_verdict::judge_load;
+pub use process_watch::{WatchSwitch, WatchedProcesses, WatchedUse, watch_processes};
+pub use report::DiagnosisReport;
+pub use system_folders::SystemFolders;

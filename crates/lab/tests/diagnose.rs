@@ -1,0 +1,153 @@
+//! Experiments in this process, against servers in which a cause is planted.
+
+mod common;
+
+use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
+
+use client::Code;
+use common::{Reply, Script, Server, plan};
+use lab::diagnose::{
+    Cause, Conclusion, EarlyEnd, LoadCeiling, LoadDiagnosis, LoadEvidence, LoadSubject,
+    SystemFolders, judge_load,
+};
+use lab::{RunError, SameRequest};
+
+fn subject(server: &Server) -> LoadSubject {
+    LoadSubject {
+        plan: plan(server, lab::Length::Calls(1)),
+        ceiling: LoadCeiling {
+            rate: 10_000.0,
+            in_flight: 64,
+            time_ns: 60_000_000_000,
+        },
+        // It is this process, whose figures are those of the generator too.
+        server_processes: Vec::new(),
+        round_trip_ns: None,
+    }
+}
+
+fn measured(
+    subject: &LoadSubject,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<LoadEvidence, RunError> {
+    let folders = SystemFolders::default();
+    let request = SameRequest::new("/t.T/Echo".into(), b"ping".to_vec());
+    LoadDiagnosis::new(subject, &folders, is_stopped).run(|| request.clone(), &mut |_| {})
+}
+
+fn slow(pause: Duration) -> impl Fn(&common::Asked<'_>) -> Reply + Send + Sync {
+    move |asked| {
+        thread::sleep(pause);
+        Reply::Answer(asked.message.to_vec())
+    }
+}
+
+/// Each connection has a thread of its own, which works on one call after the other.
+#[test]
+fn a_connection_that_carries_no_more_is_named() {
+    let server = Server::new(slow(Duration::from_millis(4)));
+    let evidence = measured(&subject(&server), &|| false).expect("it is there");
+    let found = judge_load(&evidence);
+    assert_eq!(found.causes(), [Cause::OneConnection], "{found:#?}");
+    let change = found.change.expect("more connections");
+    assert!(change.measured.is_some_and(|gain| gain > 2.0), "{change:?}");
+    assert_eq!(evidence.early_end, None);
+}
+
+/// A lock that all connections share; whose it is cannot be seen without the process.
+#[test]
+fn a_server_that_cannot_be_seen_is_not_named() {
+    let lock = Mutex::new(());
+    let server = Server::new(move |asked| {
+        let _held = lock.lock();
+        thread::sleep(Duration::from_millis(4));
+        Reply::Answer(asked.message.to_vec())
+    });
+    let evidence = measured(&subject(&server), &|| false).expect("it is there");
+    let found = judge_load(&evidence);
+    assert_eq!(found.conclusion, Conclusion::Undecided, "{found:#?}");
+    assert!(found.needs[0].contains("--server-pid"), "{found:#?}");
+}
+
+#[test]
+fn no_more_calls_are_made_than_are_allowed() {
+    let server = Server::echo();
+    let mut subject = subject(&server);
+    (subject.ceiling.rate, subject.ceiling.in_flight) = (500.0, 4);
+    let evidence = measured(&subject, &|| false).expect("it is there");
+    for point in &evidence.one {
+        assert!(point.rate <= 550.0 && point.in_flight <= 4, "{point:?}");
+    }
+    assert_eq!(judge_load(&evidence).conclusion, Conclusion::NoLimit);
+}
+
+#[test]
+fn a_service_that_fails_is_left_alone() {
+    // The first calls succeed, and then one in ten fails.
+    let server = Server::new(|asked| match asked.number > 100 && asked.number % 10 == 0 {
+        true => Reply::Status(Code::ResourceExhausted, "enough"),
+        false => Reply::Answer(asked.message.to_vec()),
+    });
+    let evidence = measured(&subject(&server), &|| false).expect("it is there");
+    let Some(EarlyEnd::Failures(first)) = &evidence.early_end else {
+        panic!("{:?}", evidence.early_end);
+    };
+    assert!(first.contains("enough"), "{first}");
+    assert!(
+        server.messages() < 5_000,
+        "it ended soon: {}",
+        server.messages()
+    );
+    let none = Server::new(|_| Reply::Status(Code::Unimplemented, "no such method"));
+    let evidence = measured(&subject(&none), &|| false).expect("it is there");
+    let found = judge_load(&evidence);
+    assert_eq!(found.conclusion, Conclusion::Undecided);
+    assert!(found.sentence.contains("no such method"), "{found:#?}");
+    assert!(none.messages() <= 20, "{}", none.messages());
+}
+
+#[test]
+fn what_was_measured_stays_when_the_user_ends_it_or_the_server_dies() {
+    let server = Server::new(slow(Duration::from_millis(2)));
+    let evidence = measured(&subject(&server), &|| server.messages() > 500);
+    let evidence = evidence.expect("it is there");
+    assert_eq!(evidence.early_end, Some(EarlyEnd::User));
+    assert!(!evidence.one.is_empty());
+    let dying = Server::with(Script {
+        answer: Box::new(|asked| match asked.number > 500 {
+            true => Reply::Cut,
+            false => slow(Duration::from_millis(2))(asked),
+        }),
+        greet: Box::new(|connection| connection < 3),
+        config: wire::Config::server(),
+    });
+    let evidence = measured(&subject(&dying), &|| false).expect("it was there");
+    assert!(
+        matches!(evidence.early_end, Some(EarlyEnd::Failures(_))),
+        "{evidence:?}"
+    );
+    drop(server);
+}
+
+#[test]
+fn a_limit_on_streams_is_told_from_a_connection_that_carries_no_more() {
+    let mut config = wire::Config::server();
+    config.max_streams = 2;
+    let server = Server::with(Script {
+        answer: Box::new(slow(Duration::from_millis(4))),
+        greet: Box::new(|_| true),
+        config,
+    });
+    let evidence = measured(&subject(&server), &|| false).expect("it is there");
+    let found = judge_load(&evidence);
+    // This server works on one call at a time on a connection, below its limit already.
+    assert_eq!(found.causes(), [Cause::OneConnection], "{found:#?}");
+    assert!(
+        evidence
+            .one
+            .iter()
+            .any(|point| point.stream_limit == Some(2))
+    );
+}

@@ -1,0 +1,163 @@
+//! A diagnosis by the user's own client, which runs behind the tap.
+
+use std::ffi::OsString;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lab::diagnose::{
+    ClientEvidence, ClientRun, DiagnosisReport, EarlyEnd, RunConditions, SystemFolders,
+    WatchSwitch, WatchedProcesses, client_run, judge_client, watch_processes,
+};
+use lab::tap::{Tap, TapPlan, TapTarget, TapTotals};
+use net::Address;
+
+use super::super::client_command::ClientCommand;
+use super::super::tap::not_begun;
+use crate::arguments::DiagnoseArguments;
+use crate::command::tls::client_tls;
+use crate::exit::Failure;
+use crate::interrupt::Interrupt;
+use crate::output::note;
+
+/// After the client's end: how long its last connections may take to close.
+const LAST_CLOSES: Duration = Duration::from_millis(200);
+
+/// Runs the client under each condition that is needed, and decides.
+pub(super) fn diagnose(
+    arguments: &DiagnoseArguments,
+    command: &str,
+    server_processes: &[u32],
+    interrupt: &Interrupt,
+) -> Result<DiagnosisReport, Failure> {
+    let begin = Instant::now();
+    let most = Duration::from_millis(arguments.max_time.ms);
+    let one = Duration::from_millis(arguments.client_time.ms);
+    let mut evidence: Option<ClientEvidence> = None;
+    while let Some(conditions) = RunConditions::next(evidence.as_ref()) {
+        if let Some(evidence) = &mut evidence
+            && begin.elapsed() + one > most
+        {
+            evidence.early_end = Some(EarlyEnd::Time);
+            break;
+        }
+        note(format_args!(
+            "pelton lab diagnose: runs the client {}",
+            words(conditions)
+        ));
+        let run = run(arguments, command, conditions, server_processes, interrupt)?;
+        match &mut evidence {
+            None => evidence = Some(ClientEvidence::new(run)),
+            Some(_) if interrupt.is_set() => {}
+            Some(evidence) => evidence.add(conditions, run),
+        }
+        if let Some(evidence) = &mut evidence
+            && interrupt.is_set()
+        {
+            evidence.early_end = Some(EarlyEnd::User);
+        }
+    }
+    let Some(evidence) = evidence else {
+        return Err(Failure::Failed("the client was not run".into()));
+    };
+    let text = format!("{command}, behind a tap before {}", arguments.target);
+    let diagnosis = judge_client(&evidence);
+    Ok(DiagnosisReport::of_client(text, diagnosis, evidence))
+}
+
+fn words(conditions: RunConditions) -> String {
+    match conditions {
+        RunConditions::Plain => "as it is".to_owned(),
+        RunConditions::Again => "as it is, once more".to_owned(),
+        RunConditions::Halved(limit) => {
+            format!("with at most {limit} calls open on a connection")
+        }
+        RunConditions::Single => "with one call open at a time on a connection".to_owned(),
+        RunConditions::Delayed(delay_ns) => {
+            format!("with {:.1} ms more of a way", delay_ns as f64 / 1e6)
+        }
+    }
+}
+
+/// One run of the client.
+fn run(
+    arguments: &DiagnoseArguments,
+    command: &str,
+    conditions: RunConditions,
+    server_processes: &[u32],
+    interrupt: &Interrupt,
+) -> Result<ClientRun, Failure> {
+    let tap = Tap::bind(TapPlan {
+        listen: Address::Tcp {
+            host: "127.0.0.1".into(),
+            port: 0,
+        },
+        listen_tls: None,
+        target: TapTarget {
+            address: arguments.target.clone(),
+            tls: client_tls(&arguments.tls)?,
+        },
+        conditions: conditions.of_tap(),
+    })
+    .map_err(not_begun)?;
+    let shell = ["sh", "-c", command].map(OsString::from);
+    let mut client = ClientCommand::start(&shell, tap.address())?;
+    let watched = [
+        WatchedProcesses::Group(client.group()),
+        WatchedProcesses::Each(server_processes.to_vec()),
+    ];
+    let (folders, switch) = (SystemFolders::default(), WatchSwitch::default());
+    let mut end = ClientEnd {
+        begin: Instant::now(),
+        most: Duration::from_millis(arguments.client_time.ms),
+        ended: None,
+    };
+    let (summary, seen) = thread::scope(|scope| {
+        let watch = || watch_processes(&folders, &watched, &switch, u64::MAX);
+        let watching = thread::Builder::new().spawn_scoped(scope, watch).ok();
+        let summary = tap.run(&mut |totals| {
+            if totals.begun > 0 {
+                switch.begin();
+            }
+            let is_over = end.has_come(&mut client, totals, interrupt);
+            if end.ended.is_some() || is_over {
+                switch.end();
+            }
+            is_over
+        });
+        switch.end();
+        let seen = watching.and_then(|thread| thread.join().ok());
+        (summary, seen.unwrap_or_default())
+    });
+    let (text, _) = client.end();
+    if let Some(text) = text {
+        note(format_args!("pelton lab diagnose: {text}"));
+    }
+    let summary =
+        summary.map_err(|error| Failure::Failed(format!("the relay had to end: {error}")))?;
+    let mut seen = seen.into_iter();
+    let (client, server) = (seen.next(), seen.next());
+    let (client, server) = (client.unwrap_or_default(), server.unwrap_or_default());
+    Ok(client_run(&summary, client, server))
+}
+
+/// When a run is over.
+struct ClientEnd {
+    begin: Instant,
+    most: Duration,
+    ended: Option<Instant>,
+}
+
+impl ClientEnd {
+    fn has_come(
+        &mut self,
+        client: &mut ClientCommand,
+        totals: &TapTotals,
+        interrupt: &Interrupt,
+    ) -> bool {
+        if client.has_ended() {
+            let ended = *self.ended.get_or_insert_with(Instant::now);
+            return totals.begun == totals.ended || ended.elapsed() >= LAST_CLOSES;
+        }
+        interrupt.is_set() || self.begin.elapsed() >= self.most
+    }
+}

@@ -1,0 +1,80 @@
+//! `pelton lab diagnose`
+
+mod by_client;
+mod by_load;
+mod safety;
+
+use std::net::TcpStream;
+
+use lab::diagnose::{DiagnosisReport, SystemFolders};
+use net::Address;
+
+use crate::arguments::{DiagnoseArguments, OutputFormat};
+use crate::exit::{Exit, Failure};
+use crate::interrupt::Interrupt;
+use crate::output::{Output, note};
+
+/// Makes the experiments, and prints what they come to. `is_token_named`: --token-file stands on
+/// the command line.
+pub(super) fn diagnose(
+    arguments: &DiagnoseArguments,
+    is_token_named: bool,
+) -> Result<Exit, Failure> {
+    let folders = SystemFolders::default();
+    let server_processes = server_processes(arguments, &folders)?;
+    let interrupt = Interrupt::listen();
+    let report = match &arguments.client {
+        Some(command) => by_client::diagnose(arguments, command, &server_processes, &interrupt)?,
+        None => {
+            let caller = by_load::CallerIdentity { is_token_named };
+            by_load::diagnose(arguments, &caller, &server_processes, &interrupt)?
+        }
+    };
+    print(&report, arguments.format)?;
+    Ok(match report.has_evidence() {
+        _ if interrupt.is_set() => Exit::of_signal(),
+        true => Exit::Done,
+        false => Exit::Miss,
+    })
+}
+
+/// The server's processes, as they were named, or by the port on which they listen.
+fn server_processes(
+    arguments: &DiagnoseArguments,
+    folders: &SystemFolders,
+) -> Result<Vec<u32>, Failure> {
+    if let Some(process) = arguments.server_pid {
+        lab::process_cpu_ns(process).map_err(|error| {
+            Failure::Failed(format!(
+                "cannot read the CPU time of process {process}: {error}; --server-pid is the \
+                 process of a server on this machine"
+            ))
+        })?;
+        return Ok(vec![process]);
+    }
+    let Address::Tcp { port, .. } = &arguments.target else {
+        note("pelton lab diagnose: --server-pid says which process serves a UNIX socket");
+        return Ok(Vec::new());
+    };
+    if !safety::is_on_this_machine(&arguments.target) {
+        return Ok(Vec::new());
+    }
+    let found = folders.listeners(*port);
+    // A server that is not there is told of by whoever calls it.
+    if found.is_empty() && TcpStream::connect(arguments.target.to_string()).is_ok() {
+        note(format_args!(
+            "pelton lab diagnose: the process that listens on port {port} cannot be seen; \
+             --server-pid names it, and a user may see it who is the server's, or root"
+        ));
+    }
+    Ok(found)
+}
+
+fn print(report: &DiagnosisReport, format: OutputFormat) -> Result<(), Failure> {
+    let mut output = Output::new(format);
+    match format {
+        OutputFormat::Text => output.line(&report.text())?,
+        OutputFormat::Json => output.object(report.fields())?,
+    }
+    output.end()
+}

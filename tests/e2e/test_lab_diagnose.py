@@ -1,0 +1,315 @@
+"""`pelton lab diagnose`: a cause is planted in a client or a server of grpcio, and has to be named,
+or the report says `undecided` and what it needs. A wrong name is a failure."""
+
+import concurrent.futures
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import grpc
+import pytest
+from pelton.v1 import echo_pb2, echo_pb2_grpc
+from server import Server
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DESCRIPTORS = ROOT / "crates" / "service" / "src" / "descriptor_set.bin"
+ECHO_METHOD = ["--method", "pelton.v1.Echo/Unary", "--repeat-safe", "--data"]
+ECHO = [*ECHO_METHOD, "{}", "--descriptor-set", DESCRIPTORS]
+
+
+def environment():
+    return {name: value for name, value in os.environ.items() if not name.startswith("PELTON_")}
+
+
+def diagnose(binary, target, *words, codes=(0,)):
+    """Runs a diagnosis, and returns its report."""
+    command = [binary, "lab", "diagnose", "--target", target, "--output", "json"]
+    command += map(str, words)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=170, env=environment())
+    assert done.returncode in codes, (done.returncode, done.stdout, done.stderr)
+    return json.loads(done.stdout)
+
+
+def assert_named(report, *causes):
+    """The first cause is one of these; `undecided` says what it needs, and is no failure where the
+    machine is too busy to decide."""
+    if report["verdict"] == "undecided":
+        assert report["needs"], report
+        pytest.skip(f"undecided: {report['sentence']}")
+    assert report["causes"] and report["causes"][0] in causes, json.dumps(report, indent=1)
+    assert report["evidence_for"], report
+
+
+class Planted(echo_pb2_grpc.EchoServicer):
+    """grpcio's server, with something to do for each call."""
+
+    def __init__(self, work):
+        self.work = work
+
+    def Unary(self, request, context):
+        self.work()
+        return echo_pb2.EchoResponse(payload=request.payload)
+
+
+@contextlib.contextmanager
+def planted(work, *options, threads=64):
+    server = grpc.server(concurrent.futures.ThreadPoolExecutor(threads), options=options)
+    echo_pb2_grpc.add_EchoServicer_to_server(Planted(work), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    yield f"127.0.0.1:{port}"
+    server.stop(0).wait()
+
+
+def sleep():
+    time.sleep(0.015)
+
+
+def serial():
+    lock = threading.Lock()
+
+    def work():
+        with lock:
+            time.sleep(0.015)
+
+    return work
+
+
+def burn():
+    until = time.thread_time() + 0.005
+    while time.thread_time() < until:
+        pass
+
+
+# --- our own generator as the client
+
+
+def test_a_lock_in_the_server_is_named(binary):
+    with planted(serial()) as address:
+        report = diagnose(binary, address, *ECHO)
+    assert_named(report, "server_serial")
+    assert "one call after the other" in report["sentence"]
+
+
+def test_a_pool_of_threads_is_named(binary):
+    with planted(sleep, threads=4) as address:
+        report = diagnose(binary, address, *ECHO)
+    assert_named(report, "server_pool")
+
+
+def test_a_limit_on_streams_is_named_and_more_connections_are_tried(binary):
+    with planted(sleep, ("grpc.max_concurrent_streams", 4)) as address:
+        report = diagnose(binary, address, *ECHO)
+    assert_named(report, "stream_limit")
+    change = report["change"]
+    assert change["measured_gain"] > 1.5 and change["predicted_gain"] > 1.5, report
+
+
+def test_a_server_without_cpu_left_is_named(binary):
+    with planted(burn) as address:
+        report = diagnose(binary, address, *ECHO)
+    assert_named(report, "server_cpu", "server_thread")
+
+
+def test_a_server_that_syncs_a_file_is_named(binary, tmp_path):
+    with open(tmp_path / "log", "wb", buffering=0) as file:
+        begin = time.monotonic()
+        for _ in range(20):
+            file.write(b"x" * 100)
+            os.fsync(file.fileno())
+        if time.monotonic() - begin < 20 * 0.0003:
+            pytest.skip("this disk syncs at once, so that nobody waits for it")
+        lock = threading.Lock()
+
+        def work():
+            with lock:
+                until = time.monotonic() + 0.01
+                while time.monotonic() < until:
+                    file.write(b"x" * 100)
+                    os.fsync(file.fileno())
+
+        with planted(work) as address:
+            report = diagnose(binary, address, *ECHO)
+    assert_named(report, "disk_sync")
+
+
+def test_a_service_with_more_to_give_is_healthy(binary, server):
+    report = diagnose(binary, server.address, "--max-rate", 3_000)
+    assert report["verdict"] == "no limit found", report
+    assert report["causes"] == []
+    assert all(point["calls_per_s"] < 3_300 for point in report["experiments"])
+
+
+@pytest.mark.parametrize("condition", [("--delay", "20ms"), ("--bandwidth", "100KiB")])
+def test_a_way_is_not_taken_for_a_server(binary, server, condition):
+    command = [binary, "lab", "tap", "--target", server.address, *condition]
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment()
+    ) as tap:
+        address = tap.stderr.readline().split("listening on ")[1].split(",")[0]
+        data = json.dumps({"payload": "A" * 4_000})
+        words = [*ECHO_METHOD, data]
+        report = diagnose(binary, address, *words, "--server-pid", server.process.pid)
+        tap.send_signal(signal.SIGTERM)
+    assert not report["causes"] or report["causes"][0] in ("window", "way"), report
+
+
+# --- a client of others
+
+CLIENT = """
+import concurrent.futures, sys, threading, time
+import grpc
+address, threads, calls, pause, burn, allowed = sys.argv[1], *map(float, sys.argv[2:])
+limit = threading.Semaphore(int(allowed))
+with grpc.insecure_channel(address) as channel:
+    call = channel.unary_unary("/pelton.v1.Echo/Unary")
+    def work(_):
+        for _ in range(int(calls)):
+            with limit:
+                call(b"", timeout=60)
+            until = time.thread_time() + burn
+            while time.thread_time() < until:
+                pass
+            time.sleep(pause) if pause else None
+    with concurrent.futures.ThreadPoolExecutor(int(threads)) as pool:
+        list(pool.map(work, range(int(threads))))
+"""
+
+FUTURES = """
+import sys
+import grpc
+with grpc.insecure_channel(sys.argv[1]) as channel:
+    call = channel.unary_unary("/pelton.v1.Echo/Unary")
+    for future in [call.future(b"", timeout=100) for _ in range(int(sys.argv[2]))]:
+        future.result()
+"""
+
+
+def by_client(binary, target, script, folder, *numbers):
+    program = folder / "client.py"
+    program.write_text(script)
+    words = " ".join(map(str, numbers))
+    command = f"{sys.executable} {program} {{target}} {words}"
+    return diagnose(binary, target, "--client", command, "--client-time", "4s")
+
+
+# threads, calls of each, pause, CPU between calls, calls that are open at most
+def test_a_client_with_a_limit_of_its_own_is_named(binary, tmp_path):
+    with planted(sleep) as address:
+        report = by_client(binary, address, CLIENT, tmp_path, 16, 100, 0, 0, 4)
+    assert_named(report, "client_in_flight")
+
+
+def test_a_lock_in_the_server_is_named_behind_a_client(binary, tmp_path):
+    with planted(serial()) as address:
+        report = by_client(binary, address, CLIENT, tmp_path, 8, 1000, 0, 0, 8)
+    assert_named(report, "server_serial")
+    assert len(report["runs"]) == 5, report
+
+
+def test_a_limit_on_streams_is_named_behind_a_client(binary, tmp_path):
+    with planted(sleep, ("grpc.max_concurrent_streams", 4)) as address:
+        report = by_client(binary, address, CLIENT, tmp_path, 16, 1000, 0, 0, 16)
+    assert_named(report, "stream_limit")
+
+
+def test_a_client_that_pauses_is_named(binary, server, tmp_path):
+    report = by_client(binary, server.address, CLIENT, tmp_path, 1, 100, 0.02, 0, 1)
+    assert_named(report, "client_pace")
+
+
+def test_a_client_without_cpu_left_is_named(binary, server, tmp_path):
+    report = by_client(binary, server.address, CLIENT, tmp_path, 4, 100, 0, 0.005, 4)
+    assert_named(report, "client_cpu", "client_thread")
+
+
+def test_a_client_that_piles_calls_up_is_named_beside_the_server(binary, tmp_path):
+    with planted(serial()) as address:
+        report = by_client(binary, address, FUTURES, tmp_path, 2_000)
+    assert_named(report, "server_serial")
+    assert report["causes"][1:] == ["client_queue"], report
+
+
+def test_one_call_at_a_time_does_not_say_what_a_server_can_do(binary, tmp_path):
+    with planted(sleep) as address:
+        report = by_client(binary, address, CLIENT, tmp_path, 1, 100, 0, 0, 1)
+    assert report["verdict"] == "undecided", report
+    assert any("--method" in need for need in report["needs"])
+
+
+# --- what it may do, and what it says of what cannot be
+
+
+@pytest.mark.parametrize(
+    "words, code, expected",
+    [
+        (["--target", "127.0.0.1:1"], 3, "127.0.0.1:1"),
+        (["--target", "127.0.0.1:1", "--client", "x {target}"], 3, "cannot connect to 127.0.0.1:1"),
+        (["--target", "127.0.0.1:1", "--client", "x"], 2, "it has no {target}"),
+        (["--target", "127.0.0.1:1", "--method", "a.B/C"], 2, "--data"),
+        (["--target", "127.0.0.1:1", "--max-time", "1ms"], 2, "write 1s to 1h"),
+        (["--target", "127.0.0.1:1", "--server-pid", "4000000000"], 3, "--server-pid is the"),
+        (["--target", "192.0.2.1:1"], 2, "192.0.2.1:1 is on another machine"),
+        ([*["--target", "127.0.0.1:1", "--client", "x {target}"], *ECHO], 2, "cannot be used with"),
+        ([], 2, "--target <ADDRESS>"),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_line_before_any_load(binary, words, code, expected):
+    command = [binary, "lab", "diagnose", *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment())
+    assert done.returncode == code, done.stderr
+    assert expected in done.stderr, done.stderr
+    assert done.stdout == "" and "calls" not in done.stderr.split(expected)[0], done.stderr
+
+
+def test_a_method_that_may_change_something_is_not_called(binary, server):
+    put = ["--method", "pelton.v1.KeyValue/Put", "--data", '{"key": "a2V5", "value": ""}']
+    command = [binary, "lab", "diagnose", "--target", server.address, *put]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment())
+    assert done.returncode == 2 and "--repeat-safe" in done.stderr, done.stderr
+    for words, expected in [
+        (["--method", "pelton.v1.KeyValue/Gett", "--data", "{}"], "Gett"),
+        (["--method", "pelton.v1.KeyValue/Get", "--data", '{"kee": 1}'], "kee"),
+    ]:
+        done = subprocess.run(
+            [*command[:5], *words], capture_output=True, text=True, timeout=60, env=environment()
+        )
+        assert done.returncode == 2 and expected in done.stderr, done.stderr
+    report = diagnose(binary, server.address, *put, "--repeat-safe", "--max-rate", 1_000)
+    assert report["verdict"] == "no limit found", report
+
+
+def test_the_ceiling_is_said_first_and_ctrl_c_leaves_the_report_so_far(binary, server):
+    command = [binary, "lab", "diagnose", "--target", server.address, "--max-rate", "1000000"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+    ) as process:
+        first = process.stderr.readline()
+        assert "at most 1000000 times a second" in first, first
+        while "calls/s" not in process.stderr.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "it was ended before all was tried" in out, out
+
+
+def test_a_server_that_dies_leaves_a_report_of_what_was_measured(binary):
+    with Server(binary) as server:
+        words = [*ECHO_METHOD, "{}", "--max-rate", "100000"]
+        command = [binary, "lab", "diagnose", "--target", server.address, *words]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+        ) as process:
+            while "calls/s" not in process.stderr.readline():
+                assert process.poll() is None
+            server.process.kill()
+            out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, out
+    assert "calls failed" in out, out
