@@ -481,3 +481,53 @@ def test_tokens_of_the_leader_are_good_at_a_replica_and_it_needs_the_right_admin
                         return False
 
                 wait_until(is_known, CATCH_UP_SECONDS, "a token that was made later is not known")
+
+
+def test_a_replica_that_is_too_far_behind_is_not_ready_until_it_has_caught_up(binary, tmp_path):
+    port, page = free_ports(2)
+    leader = leader_of(binary, tmp_path / "leader", port)
+    flags = ("--max-lag", "4s", "--metrics-listen", str(page))
+    replica = replica_of(binary, tmp_path / "replica", port, *flags)
+
+    def is_ready():
+        asked = subprocess.run(
+            [binary, "status", "--address", replica.address],
+            stdout=subprocess.PIPE,
+            timeout=30,
+        )
+        return asked.returncode == 0
+
+    def is_too_far():
+        with urllib.request.urlopen(f"http://127.0.0.1:{page}/metrics", timeout=10) as answer:
+            return b"\npelton_replica_too_far_behind 1" in answer.read()
+
+    try:
+        catch_up(leader, replica)
+        wait_until(lambda: is_ready() and not is_too_far(), 60, replica.log)
+        for _ in range(2):
+            leader.kill()
+            wait_until(lambda: not is_ready(), 60, replica.log)
+            assert is_too_far()
+            # Only those who ask for it are told.
+            assert entries(replica) == []
+            leader = leader_of(binary, tmp_path / "leader", port)
+            wait_until(lambda: is_ready() and not is_too_far(), 60, replica.log)
+    finally:
+        leader.kill()
+        replica.kill()
+
+
+def test_a_lag_is_for_replicas_only_and_within_bounds(binary, tmp_path):
+    for flags, words in (
+        (("--max-lag", "5s"), "follows nobody"),
+        (("--max-lag", "10ms", "--follow", "127.0.0.1:1"), "1s to 1d"),
+    ):
+        folder = str(tmp_path / "data")
+        refused = subprocess.run(
+            [binary, "serve", "--listen", "127.0.0.1:0", "--data", folder, *flags],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=60,
+        )
+        assert refused.returncode == 2 and words in refused.stdout, refused.stdout

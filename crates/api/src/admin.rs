@@ -57,6 +57,16 @@ crate::method::methods! {
     /// Removes a role. NOT_FOUND if there is none of this name, FAILED_PRECONDITION if somebody has
     /// it.
     DROP_ROLE Unary "pelton.v1.Admin/DropRole";
+    /// Has a replica confirm a new epoch, for which another replica is a candidate: from then on it
+    /// acknowledges nothing to a leader of an older one, and tells it of the new one.
+    /// FAILED_PRECONDITION if the server is no replica, or of another history. ABORTED if it is
+    /// asked for something else just now: try again.
+    CONFIRM_EPOCH Unary "pelton.v1.Admin/ConfirmEpoch";
+    /// Has a replica take the place of its leader in a new epoch: the server starts anew, and takes
+    /// writes. Without `force` only if nothing that was acknowledged can be missing, and the old
+    /// leader can acknowledge nothing more; else nothing is done, and `problem` says why.
+    /// FAILED_PRECONDITION if the server is no replica. ABORTED as for ConfirmEpoch.
+    PROMOTE Unary "pelton.v1.Admin/Promote";
 }
 
 impl ConvertProgress {
@@ -249,6 +259,13 @@ protobuf::message! {
         /// --replicas-acked, and what followers hold. Absent where none are required and none say
         /// so.
         16 acknowledged: message AcknowledgedStatistics<'a>,
+        /// The epoch of the history: 1, and one more for each replica that was promoted. 0 = a
+        /// server without a data folder.
+        17 epoch: uint64,
+        /// A higher epoch of which the server has heard, so that it takes no writes; 0 = none.
+        18 higher_epoch: uint64,
+        /// The address of the leader of that epoch, if that is known.
+        19 new_leader: string,
     }
 
     /// What followers hold on their devices.
@@ -523,6 +540,66 @@ protobuf::message! {
 
     /// The message `DropRoleResponse`.
     pub struct DropRoleResponse = "pelton.v1.DropRoleResponse" {}
+
+    /// The message `ConfirmEpochRequest`.
+    pub struct ConfirmEpochRequest<'a> = "pelton.v1.ConfirmEpochRequest" {
+        /// The history of the candidate, as in ResumePoint.
+        1 history_id: bytes,
+        /// The new epoch.
+        2 epoch: uint64,
+        /// Names the candidate. 16 bytes.
+        3 candidate_id: bytes,
+        /// Where clients reach the candidate: what the old leader tells them.
+        4 address: string,
+    }
+
+    /// The message `ConfirmEpochResponse`.
+    pub struct ConfirmEpochResponse<'a> = "pelton.v1.ConfirmEpochResponse" {
+        /// Names the replica. 16 bytes.
+        1 replica_id: bytes,
+        /// The epoch that it has confirmed: a higher one than was asked for, or for another
+        /// candidate, if it has promised that before.
+        2 epoch: uint64,
+        /// For which candidate. 16 bytes.
+        3 candidate_id: bytes,
+        /// Its log ends in this epoch,.
+        4 log_epoch: uint64,
+        /// With this sequence.
+        5 sequence: uint64,
+    }
+
+    /// The message `PromoteRequest`.
+    pub struct PromoteRequest<'a> = "pelton.v1.PromoteRequest" {
+        /// Promote it although writes may be lost that the old leader has answered. A new history
+        /// begins.
+        1 force: bool,
+        /// Where clients reach the replica: what the old leader tells them.
+        2 address: string,
+        /// The new epoch is this one at least: for a replica that has confirmed a higher one.
+        3 least_epoch: uint64,
+        /// What other replicas have confirmed, for the epoch that an earlier response has named.
+        4 confirmations: repeated message ConfirmEpochResponse<'a>,
+    }
+
+    /// The message `PromoteResponse`.
+    pub struct PromoteResponse<'a> = "pelton.v1.PromoteResponse" {
+        /// It takes the place of its leader.
+        1 promoted: bool,
+        /// The new epoch, or that for which the replica is a candidate.
+        2 epoch: uint64,
+        /// Names the replica. 16 bytes.
+        3 replica_id: bytes,
+        /// Its history, as in ResumePoint, before a new one begins.
+        4 history_id: bytes,
+        /// It has everything up to this sequence.
+        5 sequence: uint64,
+        /// The same of the leader, as far as the replica has heard.
+        6 leader_sequence: uint64,
+        /// Why it was not promoted, or what `force` has passed over.
+        7 problem: string,
+        /// Others must confirm: with their confirmations it may be promoted.
+        8 needs_confirmations: bool,
+    }
 }
 
 #[cfg(test)]

@@ -10,9 +10,9 @@ crate::method::methods! {
     COPY ServerStreaming "pelton.v1.Replication/Copy";
     /// Sends the log behind a sequence, group by group, as soon as each is on the device, and does
     /// not end by itself. OUT_OF_RANGE if what comes behind it is not kept any more,
-    /// FAILED_PRECONDITION if it belongs to another history, or is not there yet: then a copy is
-    /// needed, and a message without a group comes before the status. INVALID_ARGUMENT for a format
-    /// of records that this server does not write.
+    /// FAILED_PRECONDITION if it belongs to another history or an epoch that was left, or is not
+    /// there yet: then a copy is needed, and a message without a group comes before the status.
+    /// INVALID_ARGUMENT for a format of records that this server does not write.
     FOLLOW ServerStreaming "pelton.v1.Replication/Follow";
     /// Takes up to which sequence the caller holds the log on its device, and says what this
     /// server makes of it: a commit becomes visible when --replicas-acked followers hold it. The
@@ -26,7 +26,7 @@ crate::method::methods! {
 }
 
 /// The format of records that is written: that of the log.
-pub const RECORD_FORMAT: u32 = 1;
+pub const RECORD_FORMAT: u32 = 2;
 
 protobuf::message! {
     /// The message `CopyRequest`.
@@ -64,8 +64,15 @@ protobuf::message! {
         1 history_id: bytes,
         /// The caller has everything up to this sequence.
         2 sequence: uint64,
-        /// The format of records that the caller reads: 1.
+        /// The format of records that the caller reads: 2.
         3 format: uint32,
+        /// The highest epoch that the caller has confirmed, or has in its log. A server of a lower
+        /// one takes no more writes.
+        8 epoch: uint64,
+        /// The epoch in which the log of the caller ends.
+        9 log_epoch: uint64,
+        /// Where the leader of `epoch` is, if the caller knows that.
+        10 leader: string,
     }
 
     /// A group, a part of one, or nothing new: then only where the server stands, as the first
@@ -83,6 +90,8 @@ protobuf::message! {
         /// first if it is one, then whom that follows, as far as it knows. Who finds itself among
         /// them must not go on.
         8 replica_ids: repeated bytes,
+        /// The epoch of the server.
+        9 epoch: uint64,
     }
 
     /// What one write to the log had, or a part of it: parts come one behind the other, until
@@ -112,6 +121,10 @@ protobuf::message! {
         2 replica_id: bytes,
         /// The caller has everything up to this sequence on its device.
         3 sequence: uint64,
+        /// In the first message: as in FollowRequest.
+        8 epoch: uint64,
+        /// In the first message: the epoch in which the log of the caller ends.
+        9 log_epoch: uint64,
     }
 
     /// What the server makes of a request. Where several have come meanwhile, there may be one for

@@ -208,6 +208,10 @@ pub const FOLLOW_CONNECT_MS: u64 = 5_000;
 /// connection is looked for.
 pub const FOLLOW_SILENCE_MS: u64 = 10_000;
 
+/// How long a replica waits for its leader before it looks whether an operator wants something of
+/// it: nobody should wait for long whose leader is lost.
+pub const FOLLOW_LOOK_MS: u64 = 100;
+
 /// The largest message that is taken from a leader: some times what it sends at once.
 pub const FOLLOW_MESSAGE_BYTES_MAX: usize = 4 << 20;
 
@@ -312,3 +316,14 @@ pub const SCENARIO_OUTPUT_BYTES: u64 = 16 << 20;
 
 /// Characters of a line on standard error of such a program that are kept, for the report.
 pub const SCENARIO_LINE_CHARACTERS: usize = 500;
+
+/// How often a replica looks whether it is further behind than --max-lag says, in milliseconds: the
+/// leader says where it stands as often.
+pub const LAG_LOOK_MS: u64 = 1_000;
+
+/// The smallest --max-lag: the leader says where it stands every second, and less would turn health
+/// back and forth.
+pub const MAX_LAG_MIN_MS: u64 = 1_000;
+
+/// The largest --max-lag, a day: who reads what is older does not ask for health.
+pub const MAX_LAG_MAX_MS: u64 = 24 * 3_600 * 1_000;

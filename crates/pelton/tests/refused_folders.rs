@@ -152,14 +152,14 @@ fn a_folder_of_a_newer_version() {
     let text = fs::read_to_string(&format).expect("readable");
     // Its checksum is another one, too.
     let newer = text
-        .replace("format 5", "format 6")
+        .replace("format 6", "format 7")
         .replace("end ", "end 0");
     fs::write(&format, newer).expect("writable");
     refused(
         &folder,
         &mut pelton(),
         &folder.data(),
-        &["format 6", "reads formats up to 5"],
+        &["format 7", "reads formats up to 6"],
     );
 }
 

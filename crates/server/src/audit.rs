@@ -102,6 +102,8 @@ fn event_of(method: Method, code: Code) -> Option<AuditEvent> {
         | Method::AdminConvertDatabase
         | Method::AdminBackup
         | Method::AdminSnapshot
+        | Method::AdminConfirmEpoch
+        | Method::AdminPromote
         | Method::ReplicationCopy
         | Method::ReplicationFollow
         | Method::ReplicationAcknowledge

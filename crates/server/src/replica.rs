@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use service::Shared;
-use store::Store;
 use store::durable::{Durable, FollowError, FollowedGroups};
+use store::{Refusal, ReplicaSetChange, Store};
 
 use crate::clock::TimeSource;
+use crate::first_admin::commit;
 use crate::settings::Log;
 use crate::{Server, load_identities};
 
@@ -79,6 +80,18 @@ impl Replica {
 }
 
 impl Server {
+    /// Has epochs and the replicas that count changed, and waits until that is visible: before the
+    /// server serves, and before commits wait for followers.
+    ///
+    /// # Errors
+    /// If the log cannot take it.
+    pub fn change_replica_set(&self, changes: &[ReplicaSetChange]) -> Result<(), Refusal> {
+        let (parts, store) = (&self.parts, &self.parts.shared.store);
+        let mut batch = store.write_batch();
+        store.change_replica_set(&mut batch, changes)?;
+        commit(&mut batch, store, parts.durable.as_deref(), &parts.time)
+    }
+
     /// Returns what brings the commits of its leader to a replica; `None`: it is none.
     pub fn replica(&self) -> Option<Replica> {
         let parts = &self.parts;

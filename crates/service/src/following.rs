@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use store::ReplicaId;
 
 use crate::limits::REPLICA_CHAIN_MAX;
+use crate::replica_orders::ReplicaOrders;
 use crate::status::{Code, Status};
 
 /// Whom a replica follows, and how far it has come. Written by the thread that follows.
@@ -20,6 +21,8 @@ pub struct Following {
     is_connected: AtomicBool,
     /// The problem is that this server has no place for what the leader sends.
     is_blocked: AtomicBool,
+    /// It is further behind than it may be.
+    is_too_far_behind: AtomicBool,
     /// Everything up to this sequence is on the device and visible.
     sequence: AtomicU64,
     /// The same of the leader, as it said last.
@@ -28,6 +31,7 @@ pub struct Following {
     complete_ms: AtomicU64,
     /// Why it does not follow now.
     problem: Mutex<String>,
+    orders: ReplicaOrders,
 }
 
 /// How far a replica has come, at a moment.
@@ -37,6 +41,8 @@ pub struct FollowingState {
     pub is_connected: bool,
     /// This server has no place for what the leader sends: its own disk or memory is in the way.
     pub is_blocked: bool,
+    /// It is further behind than `--max-lag` says, so that it is not ready.
+    pub is_too_far_behind: bool,
     /// Everything up to this sequence is on the device and visible.
     pub sequence: u64,
     /// The same of the leader, as it said last.
@@ -56,11 +62,18 @@ impl Following {
             upstream: Mutex::default(),
             is_connected: AtomicBool::new(false),
             is_blocked: AtomicBool::new(false),
+            is_too_far_behind: AtomicBool::new(false),
             sequence: AtomicU64::new(sequence),
             leader_sequence: AtomicU64::new(sequence),
             complete_ms: AtomicU64::new(0),
             problem: Mutex::default(),
+            orders: ReplicaOrders::default(),
         }
+    }
+
+    /// Returns what an operator wants of it.
+    pub fn orders(&self) -> &ReplicaOrders {
+        &self.orders
     }
 
     /// Returns whom it follows.
@@ -129,6 +142,11 @@ impl Following {
         self.note(problem, (false, true));
     }
 
+    /// Notes whether it is further behind than it may be.
+    pub fn note_too_far_behind(&self, is_too_far: bool) {
+        self.is_too_far_behind.store(is_too_far, Ordering::Relaxed);
+    }
+
     fn note(&self, problem: &str, (is_connected, is_blocked): (bool, bool)) {
         let mut noted = self.lock();
         self.is_connected.store(is_connected, Ordering::Relaxed);
@@ -143,6 +161,7 @@ impl Following {
         FollowingState {
             is_connected: self.is_connected.load(Ordering::Relaxed),
             is_blocked: self.is_blocked.load(Ordering::Relaxed),
+            is_too_far_behind: self.is_too_far_behind.load(Ordering::Relaxed),
             sequence: self.sequence.load(Ordering::Relaxed),
             leader_sequence: self.leader_sequence.load(Ordering::Relaxed),
             complete_ms: self.complete_ms.load(Ordering::Relaxed),

@@ -443,3 +443,11 @@ pub const TKRZW_READ_SLICE_BYTES: usize = 256 << 10;
 /// program works on what it has found: so it is long. It stops streams of programs that hang, which
 /// would take memory and a stream of the connection for ever.
 pub const TKRZW_IDLE_MS: u64 = 60 * 60 * 1_000;
+
+/// How often a call looks whether a replica has done what an operator wants of it, in milliseconds.
+/// The thread that follows does it between two groups; few such calls are ever made.
+pub const ORDER_LOOK_MS: u64 = 20;
+
+/// Bytes of the address at which clients reach a replica that is promoted: a host name has at most
+/// 253, and the old leader repeats it in each status.
+pub const REPLICA_ADDRESS_BYTES_MAX: usize = 300;

@@ -181,6 +181,8 @@ methods! {
         AdminSetRole Grpc(api::admin::SET_ROLE), Administer, Server;
         AdminListRoles Grpc(api::admin::LIST_ROLES), Administer, Server;
         AdminDropRole Grpc(api::admin::DROP_ROLE), Administer, Server;
+        AdminConfirmEpoch Grpc(api::admin::CONFIRM_EPOCH), Administer, Server;
+        AdminPromote Grpc(api::admin::PROMOTE), Administer, Server;
     }
     Replication {
         ReplicationCopy Grpc(api::replication::COPY), Administer, Server;
@@ -395,6 +397,8 @@ impl Method {
                     | M::AdminSnapshot
                     | M::AdminListTokens
                     | M::AdminListRoles
+                    | M::AdminConfirmEpoch
+                    | M::AdminPromote
                     | M::ReplicationCopy
                     | M::ReplicationFollow
                     | M::ReplicationAcknowledge
@@ -643,6 +647,8 @@ mod tests {
             M::AdminSetRole,
             M::AdminListRoles,
             M::AdminDropRole,
+            M::AdminConfirmEpoch,
+            M::AdminPromote,
             M::ReplicationCopy,
             M::ReplicationFollow,
             M::ReplicationAcknowledge,

@@ -59,9 +59,9 @@ macro_rules! services {
                     return Call::Over;
                 }
                 if method.is_for_leader()
-                    && let Some(following) = &shared.following
+                    && let Some(refusal) = shared.write_refusal()
                 {
-                    actions.finish(following.refusal());
+                    actions.finish(refusal);
                     return Call::Over;
                 }
                 match method.service() {

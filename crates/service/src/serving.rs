@@ -57,6 +57,15 @@ impl Registry {
         true
     }
 
+    /// Sets the status of the server as a whole and of all its services. The caller wakes the loops
+    /// afterwards.
+    pub fn set_all(&self, serving: bool) {
+        for (_, status) in &self.services {
+            status.store(serving, Ordering::Release);
+        }
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
     /// The server stops: from now on nothing serves. The caller wakes the loops afterwards.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);

@@ -6,11 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
-/// Names a replica for as long as its folder lives, whatever its connections.
-pub type ReplicaId = [u8; REPLICA_ID_BYTES];
-
-/// Bytes of a [`ReplicaId`].
-pub const REPLICA_ID_BYTES: usize = 16;
+use crate::replica_set::{FIRST_EPOCH, ReplicaId, ReplicaSet};
 
 /// How many followers must hold a commit before it is visible.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,10 +32,11 @@ pub struct AcknowledgedState {
 }
 
 /// The followers that are connected, and what waits for them.
-#[derive(Default)]
 pub(crate) struct Acknowledgements {
     /// 0: none are required.
     required: AtomicUsize,
+    /// The same when the start is over: until then the requirement of the previous run holds too.
+    required_later: AtomicUsize,
     timeout_ms: AtomicU64,
     sessions: Mutex<Sessions>,
     /// Enough hold everything up to this sequence.
@@ -53,6 +50,35 @@ pub(crate) struct Acknowledgements {
     /// Identities were changed by a commit whose caller was told that its outcome is unknown.
     has_late_identities: AtomicBool,
     on_change: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// The epoch of the visible log.
+    epoch: AtomicU64,
+    /// A higher one of which this server has heard, whose leader takes the writes; 0: none.
+    higher_epoch: AtomicU64,
+    /// Where that is, as far as known.
+    new_leader: Mutex<String>,
+    /// Somebody who is connected is not among the replicas that count.
+    has_newcomer: AtomicBool,
+}
+
+impl Default for Acknowledgements {
+    fn default() -> Acknowledgements {
+        Acknowledgements {
+            required: AtomicUsize::new(0),
+            required_later: AtomicUsize::new(0),
+            timeout_ms: AtomicU64::new(0),
+            sessions: Mutex::default(),
+            sequence: AtomicU64::new(0),
+            is_starting: AtomicBool::new(false),
+            is_late: AtomicBool::new(false),
+            awaited_since_ms: AtomicU64::new(0),
+            has_late_identities: AtomicBool::new(false),
+            on_change: OnceLock::new(),
+            epoch: AtomicU64::new(FIRST_EPOCH),
+            higher_epoch: AtomicU64::new(0),
+            new_leader: Mutex::default(),
+            has_newcomer: AtomicBool::new(false),
+        }
+    }
 }
 
 /// Each follower once: its last connection counts.
@@ -60,6 +86,8 @@ pub(crate) struct Acknowledgements {
 struct Sessions {
     last_number: u64,
     open: Vec<OpenSession>,
+    /// Who counts, and the epochs.
+    set: ReplicaSet,
 }
 
 #[derive(Debug)]
@@ -70,25 +98,52 @@ struct OpenSession {
 }
 
 impl Sessions {
-    /// Up to which sequence so many hold everything.
+    /// Up to which sequence so many hold everything, half of those that count among them if that is
+    /// less: one of these is asked before any of them becomes the leader.
     fn held_by(&self, required: usize) -> u64 {
-        let mut sequences: Vec<u64> = self.open.iter().map(|one| one.sequence).collect();
-        sequences.sort_unstable_by(|one, other| other.cmp(one));
-        let last = required.checked_sub(1);
-        last.and_then(|last| sequences.get(last).copied())
-            .unwrap_or(0)
+        let of_set = required.min(self.set.members().len().div_ceil(2));
+        let is_member = |one: &&OpenSession| self.set.has_member(&one.replica);
+        let held = held_by(required, self.open.iter());
+        match of_set {
+            0 => held,
+            _ => held.min(held_by(of_set, self.open.iter().filter(is_member))),
+        }
     }
+
+    /// Somebody who is connected and not among those that count, if there is room for it. One at a
+    /// time: so of two logs that differ by a change, a majority of those that count in one has
+    /// somebody in common with each majority of the other.
+    fn newcomer(&self) -> Option<ReplicaId> {
+        let is_new = |one: &&OpenSession| !self.set.has_member(&one.replica);
+        let newcomer = self.open.iter().find(is_new).map(|one| one.replica);
+        newcomer.filter(|_| self.set.has_room())
+    }
+}
+
+/// Up to which sequence so many of some hold everything.
+fn held_by<'a>(count: usize, sessions: impl Iterator<Item = &'a OpenSession>) -> u64 {
+    let mut sequences: Vec<u64> = sessions.map(|one| one.sequence).collect();
+    sequences.sort_unstable_by(|one, other| other.cmp(one));
+    let last = count.checked_sub(1);
+    last.and_then(|last| sequences.get(last).copied())
+        .unwrap_or(0)
 }
 
 impl Acknowledgements {
     /// Requires followers from now on: what is there already waits for them, too.
-    pub(crate) fn require(&self, wanted: ReplicasAcked) {
+    ///
+    /// A start waits for as many as the previous run has required, `required_before`: who has not
+    /// heard that fewer are required now must not take them for more.
+    pub(crate) fn require(&self, wanted: ReplicasAcked, required_before: usize) {
         if wanted.replicas == 0 {
             return;
         }
         self.timeout_ms.store(wanted.timeout_ms, Ordering::Relaxed);
+        self.required_later
+            .store(wanted.replicas, Ordering::Release);
         self.is_starting.store(true, Ordering::Release);
-        self.required.store(wanted.replicas, Ordering::Release);
+        let required = wanted.replicas.max(required_before);
+        self.required.store(required, Ordering::Release);
         self.changed(&self.sessions.lock());
         self.wake();
     }
@@ -116,7 +171,61 @@ impl Acknowledgements {
 
     /// Enough hold what the start has found.
     pub(crate) fn start_is_over(&self) {
+        let required = self.required_later.load(Ordering::Acquire);
+        self.required.store(required, Ordering::Release);
         self.is_starting.store(false, Ordering::Release);
+        self.changed(&self.sessions.lock());
+    }
+
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn replica_set(&self) -> ReplicaSet {
+        self.sessions.lock().set.clone()
+    }
+
+    /// Takes over who counts, as it is visible.
+    pub(crate) fn set_replica_set(&self, set: ReplicaSet) {
+        let mut sessions = self.sessions.lock();
+        self.epoch.store(set.epoch(), Ordering::Release);
+        sessions.set = set;
+        self.changed(&sessions);
+    }
+
+    /// Takes notice of the epoch of another server; returns whether this one is not the leader any
+    /// more.
+    pub(crate) fn note_epoch(&self, epoch: u64, leader: &str) -> bool {
+        if epoch <= self.epoch() {
+            return false;
+        }
+        let mut new_leader = self.new_leader.lock();
+        let before = self.higher_epoch.fetch_max(epoch, Ordering::AcqRel);
+        if epoch > before || (epoch == before && !leader.is_empty()) {
+            leader.clone_into(&mut new_leader);
+        }
+        true
+    }
+
+    /// A higher epoch of which this server has heard; 0: none.
+    #[inline]
+    pub(crate) fn higher_epoch(&self) -> u64 {
+        self.higher_epoch.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn new_leader(&self) -> String {
+        self.new_leader.lock().clone()
+    }
+
+    /// Somebody who is to count and does not yet, if so since this was asked last.
+    pub(crate) fn take_newcomer(&self) -> Option<ReplicaId> {
+        let has_one = self.has_newcomer.swap(false, Ordering::AcqRel);
+        has_one.then(|| self.sessions.lock().newcomer()).flatten()
+    }
+
+    #[inline]
+    pub(crate) fn has_newcomer(&self) -> bool {
+        self.has_newcomer.load(Ordering::Relaxed)
     }
 
     #[inline]
@@ -189,7 +298,12 @@ impl Acknowledgements {
 
     fn changed(&self, sessions: &Sessions) {
         let sequence = sessions.held_by(self.required());
-        if self.sequence.swap(sequence, Ordering::AcqRel) < sequence {
+        let has_grown = self.sequence.swap(sequence, Ordering::AcqRel) < sequence;
+        let has_newcomer = self.required() > 0 && sessions.newcomer().is_some();
+        if has_newcomer {
+            self.has_newcomer.store(true, Ordering::Release);
+        }
+        if has_grown || has_newcomer {
             self.wake();
         }
     }

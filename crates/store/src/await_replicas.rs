@@ -1,14 +1,34 @@
 //! A store whose commits wait for followers.
 
-use crate::acknowledged::{AcknowledgedState, FollowerSession, ReplicaId, ReplicasAcked};
+use crate::acknowledged::{AcknowledgedState, FollowerSession, ReplicasAcked};
 use crate::limits;
+use crate::replica_set::ReplicaId;
 use crate::store::Store;
 
 impl Store {
     /// Has commits that have a log wait for followers from now on, and what is there already too:
-    /// until enough hold it, [`Store::awaits_replicas`].
-    pub fn require_replicas(&self, wanted: ReplicasAcked) {
-        self.acknowledgements().require(wanted);
+    /// until enough hold it, [`Store::awaits_replicas`]. `required_before`: so many the previous
+    /// run has required, which hold for what is there already.
+    pub fn require_replicas(&self, wanted: ReplicasAcked, required_before: usize) {
+        self.acknowledgements().require(wanted, required_before);
+    }
+
+    /// Takes notice of the epoch of another server of the same history, and of the address of its
+    /// leader, if that is known. Returns whether it is higher than that of this one, which takes no
+    /// more writes then.
+    pub fn note_epoch(&self, epoch: u64, leader: &str) -> bool {
+        self.acknowledgements().note_epoch(epoch, leader)
+    }
+
+    /// Returns a higher epoch of which this server has heard, so that it takes no writes; 0: none.
+    #[inline]
+    pub fn higher_epoch(&self) -> u64 {
+        self.acknowledgements().higher_epoch()
+    }
+
+    /// Returns where the leader of that epoch is; empty: nobody has said.
+    pub fn new_leader(&self) -> String {
+        self.acknowledgements().new_leader()
     }
 
     /// Whether what the start has found may not be read yet, since too few followers hold it. That
@@ -45,7 +65,7 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::acknowledged::REPLICA_ID_BYTES;
+    use crate::replica_set::REPLICA_ID_BYTES;
     use crate::store::StoreConfig;
 
     const ONE: ReplicaId = [1; REPLICA_ID_BYTES];
@@ -53,10 +73,11 @@ mod tests {
 
     fn store(replicas: usize) -> Store {
         let store = Store::in_memory(StoreConfig::new(1)).expect("the limits make sense");
-        store.require_replicas(ReplicasAcked {
+        let wanted = ReplicasAcked {
             replicas,
             timeout_ms: 1,
-        });
+        };
+        store.require_replicas(wanted, 0);
         store
     }
 

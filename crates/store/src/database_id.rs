@@ -19,12 +19,20 @@ impl DatabaseId {
     /// the layer above; no name leads to it. A store without a log has it in memory.
     pub const IDENTITIES: DatabaseId = DatabaseId(u32::MAX - 1);
 
+    /// The hidden index of epochs and of the replicas that count, in a store with a log
+    /// ([`ReplicaSet`](crate::ReplicaSet)); no name leads to it.
+    pub const REPLICAS: DatabaseId = DatabaseId(u32::MAX - 2);
+
     /// The hidden indexes, in order. All other ids are below them.
-    pub(crate) const HIDDEN: [DatabaseId; 2] = [DatabaseId::IDENTITIES, DatabaseId::BLOBS];
+    pub(crate) const HIDDEN: [DatabaseId; 3] = [
+        DatabaseId::REPLICAS,
+        DatabaseId::IDENTITIES,
+        DatabaseId::BLOBS,
+    ];
 
     /// Returns whether no name leads to it.
     pub(crate) fn is_hidden(self) -> bool {
-        self >= DatabaseId::IDENTITIES
+        self >= DatabaseId::REPLICAS
     }
 
     /// The one after it, whether or not there is such a database.

@@ -82,6 +82,7 @@ mod blob_index;
 mod bounded;
 mod cache;
 mod catalogue;
+mod change_replicas;
 mod clock;
 mod committer;
 mod database;
@@ -112,6 +113,7 @@ mod read_room;
 mod read_view;
 mod record;
 mod replica_reading;
+mod replica_set;
 mod reserve;
 mod secret;
 mod store;
@@ -122,9 +124,7 @@ mod value;
 mod view;
 mod watch;
 
-pub use acknowledged::{
-    AcknowledgedState, FollowerSession, REPLICA_ID_BYTES, ReplicaId, ReplicasAcked,
-};
+pub use acknowledged::{AcknowledgedState, FollowerSession, ReplicasAcked};
 pub use aside::SET_ASIDE_FOLDER;
 pub use batch::{Commit, WriteBatch};
 pub use cache::CacheBounds;
@@ -152,6 +152,10 @@ pub use read_before::ReadAhead;
 pub use read_view::{Counted, ReadView};
 pub use record::{CommitRun, Source};
 pub use replica_reading::{FileReading, ReplicaPiece, ReplicaReading};
+pub use replica_set::{
+    FIRST_EPOCH, LogPlace, PlaceError, QuorumError, REPLICA_ID_BYTES, ReplicaId, ReplicaSet,
+    ReplicaSetChange,
+};
 pub use secret::FolderSecret;
 pub use store::{DatabaseInfo, Store, StoreConfig};
 pub use sweep::SWEEP_TAG;

@@ -315,3 +315,12 @@ pub const COPY_HOLD_MS: u64 = 10 * 60 * 1000;
 
 /// Copies behind which the log is kept so: half of [`LOG_HOLDS`], so that backups have theirs.
 pub const COPY_HOLDS: usize = LOG_HOLDS / 2;
+
+/// Replicas that count for [`ReplicasAcked`](crate::ReplicasAcked): far more than may follow at
+/// once. Each that ever followed stays among them, until the requirement is given up, so replicas
+/// that are made anew again and again would fill the index. A further one does not count.
+pub const REPLICA_SET_MAX: usize = 64;
+
+/// Epochs of which a server knows where they ended: a replica that was away for more promotions
+/// takes a new copy.
+pub const EPOCHS_KEPT_MAX: usize = 100;

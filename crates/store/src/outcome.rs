@@ -439,6 +439,12 @@ pub enum Refusal {
          status` says which server that is"
     )]
     Replica,
+    /// A replica has taken the place of this leader.
+    #[error(
+        "a replica was promoted, and takes the writes now, while this server takes none any more; \
+         nothing was done; `pelton status` says where it is, if that is known"
+    )]
+    Superseded,
     /// The log is so slow that no commit sequence can be given out at the moment.
     #[error("the log is far behind; nothing was done; try again")]
     LogBehind,

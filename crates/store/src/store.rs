@@ -125,6 +125,8 @@ impl Store {
         if has_log {
             let blobs = Database::hidden(BLOBS_NAME, hidden_config(true), &hasher);
             catalogue.add_hidden(DatabaseId::BLOBS, blobs);
+            let replicas = Database::hidden(REPLICAS_NAME, hidden_config(true), &hasher);
+            catalogue.add_hidden(DatabaseId::REPLICAS, replicas);
         }
         let identities = Database::hidden(IDENTITIES_NAME, hidden_config(has_log), &hasher);
         catalogue.add_hidden(DatabaseId::IDENTITIES, identities);
@@ -651,6 +653,9 @@ const BLOBS_NAME: &str = ".blobs";
 
 /// The hidden index of identities, likewise.
 const IDENTITIES_NAME: &str = ".identities";
+
+/// The hidden index of epochs and of the replicas that count, likewise.
+const REPLICAS_NAME: &str = ".replicas";
 
 /// A blob is there when it is on the device, whatever its database promises for other writes; and
 /// an identity is gone when its removal is.

@@ -2,11 +2,12 @@
 
 use super::{harmless, may_repeat};
 use crate::admin::{
-    BackupProgress, BackupRequest, ConvertDatabaseRequest, ConvertProgress, CreateDatabaseRequest,
-    CreateDatabaseResponse, CreateTokenRequest, CreateTokenResponse, DropDatabaseRequest,
-    DropDatabaseResponse, DropRoleRequest, DropRoleResponse, ListDatabasesRequest,
-    ListDatabasesResponse, ListRolesRequest, ListRolesResponse, ListTokensRequest,
-    ListTokensResponse, RevokeTokenRequest, RevokeTokenResponse, RotateTokenRequest,
+    BackupProgress, BackupRequest, ConfirmEpochRequest, ConfirmEpochResponse,
+    ConvertDatabaseRequest, ConvertProgress, CreateDatabaseRequest, CreateDatabaseResponse,
+    CreateTokenRequest, CreateTokenResponse, DropDatabaseRequest, DropDatabaseResponse,
+    DropRoleRequest, DropRoleResponse, ListDatabasesRequest, ListDatabasesResponse,
+    ListRolesRequest, ListRolesResponse, ListTokensRequest, ListTokensResponse, PromoteRequest,
+    PromoteResponse, RevokeTokenRequest, RevokeTokenResponse, RotateTokenRequest,
     RotateTokenResponse, SetRoleRequest, SetRoleResponse, SnapshotRequest, SnapshotResponse,
     StatisticsRequest, StatisticsResponse,
 };
@@ -35,4 +36,8 @@ super::rpcs! {
     SetRole<'a> crate::admin::SET_ROLE: SetRoleRequest<'a> => SetRoleResponse, may_repeat;
     ListRoles<'a> crate::admin::LIST_ROLES: ListRolesRequest => ListRolesResponse<'a>, harmless;
     DropRole<'a> crate::admin::DROP_ROLE: DropRoleRequest<'a> => DropRoleResponse, may_repeat;
+    ConfirmEpoch<'a> crate::admin::CONFIRM_EPOCH:
+        ConfirmEpochRequest<'a> => ConfirmEpochResponse<'a>, may_repeat;
+    Promote<'a> crate::admin::PROMOTE:
+        PromoteRequest<'a> => PromoteResponse<'a>, may_repeat;
 }

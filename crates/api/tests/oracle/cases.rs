@@ -126,6 +126,10 @@ cases! {
     "pelton.v1.ListRolesRequest" api::admin::ListRolesRequest;
     "pelton.v1.ListRolesResponse" api::admin::ListRolesResponse;
     "pelton.v1.DropRoleRequest" api::admin::DropRoleRequest;
+    "pelton.v1.ConfirmEpochRequest" api::admin::ConfirmEpochRequest;
+    "pelton.v1.ConfirmEpochResponse" api::admin::ConfirmEpochResponse;
+    "pelton.v1.PromoteRequest" api::admin::PromoteRequest;
+    "pelton.v1.PromoteResponse" api::admin::PromoteResponse;
     "pelton.v1.DropRoleResponse" api::admin::DropRoleResponse;
     "pelton.v1.CopyRequest" api::replication::CopyRequest;
     "pelton.v1.CopyResponse" api::replication::CopyResponse;

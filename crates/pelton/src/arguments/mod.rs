@@ -14,6 +14,7 @@ mod load_services;
 mod number;
 mod other_tools;
 mod profile;
+mod promote;
 mod role;
 mod self_check;
 mod serve;
@@ -49,6 +50,7 @@ pub use load_services::{
     PingLoadArguments,
 };
 pub use profile::ProfileArguments;
+pub use promote::PromoteArguments;
 pub use role::{DropRoleArguments, ListRolesArguments, RoleCommand, SetRoleArguments};
 pub use self_check::SelfCheckArguments;
 pub use serve::{
@@ -272,6 +274,15 @@ pub enum Command {
     /// The server does so by itself as the log grows. This takes the right `admin`, from another
     /// machine over TLS.
     Snapshot(SnapshotArguments),
+
+    /// Have a replica take the place of its leader, which is lost or is to be stopped
+    ///
+    /// It succeeds if nothing is missing that the leader has answered, and the leader can answer
+    /// nothing more: that takes --replicas-acked at the leader, and so many of its replicas that it
+    /// cannot reach the number without them. Name the other ones with --confirm. The server starts
+    /// anew by itself, and takes writes. This takes the right `admin`, from another machine over
+    /// TLS. docs/operations.md says what to do when a leader is lost.
+    Promote(PromoteArguments),
 
     /// Send bytes to the server and back, to see what a call costs
     Echo(EchoArguments),

@@ -179,7 +179,7 @@ pub struct ServeArguments {
     /// its device and theirs, whatever its durability. A write that waits longer than
     /// --replicas-acked-timeout ends with UNKNOWN, and those behind it with UNAVAILABLE, until the
     /// replicas are back. After a start nothing is read or written before so many replicas have
-    /// what the log has. [default: 0]
+    /// what the log has. At a replica it holds once that is promoted. [default: 0]
     #[arg(
         long,
         value_name = "NUMBER",
@@ -210,6 +210,15 @@ pub struct ServeArguments {
     #[arg(long, value_name = "ADDRESS", env = "PELTON_FOLLOW")]
     #[serde(default, deserialize_with = "from_text")]
     pub follow: Option<FollowAddress>,
+
+    /// Turn health to NOT_SERVING while this replica is further behind its leader than this, 1s to
+    /// 1d, so that nobody is sent here
+    ///
+    /// Looked at once a second. It is SERVING again when half of it is left. Who calls all the same
+    /// is served. [default: none, health stays SERVING]
+    #[arg(long, value_name = "TIME", env = "PELTON_MAX_LAG")]
+    #[serde(default, deserialize_with = "from_text")]
+    pub max_lag: Option<Span>,
 
     /// File with the token with which this server calls its leader, with the right admin there
     /// [default: the token in PELTON_FOLLOW_TOKEN, if there is one]

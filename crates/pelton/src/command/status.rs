@@ -180,6 +180,7 @@ fn lines(figures: &StatisticsResponse<'_>) -> Vec<String> {
     if let Some(replica) = &figures.replica {
         lines.push(replica_line(replica));
     }
+    lines.extend(epoch_line(figures));
     if figures.followers > 0 {
         let followers = counted(figures.followers, "server follows", "servers follow");
         lines.push(format!("{followers} this one"));
@@ -295,6 +296,7 @@ fn insert_figures(fields: &mut Map<String, Value>, figures: &StatisticsResponse<
         ]))
     });
     fields.insert("replica".into(), replica.unwrap_or_default());
+    fields.extend(epoch_fields(figures));
     fields.insert("followers".into(), figures.followers.into());
     let acknowledged = figures.acknowledged.as_ref().map(|acknowledged| {
         let followers = acknowledged.followers.iter().flatten().map(|follower| {
@@ -326,6 +328,45 @@ fn greeting(caller: &mut Caller) -> Result<String, Failure> {
         .next()
         .unwrap_or_default();
     Ok(escape(line))
+}
+
+fn epoch_fields(figures: &StatisticsResponse<'_>) -> Map<String, Value> {
+    object([
+        ("role", role(figures).into()),
+        ("epoch", figures.epoch.into()),
+        ("higher_epoch", figures.higher_epoch.into()),
+        ("new_leader", figures.new_leader.into()),
+    ])
+}
+
+/// What a server is among those that have the same data.
+fn role(figures: &StatisticsResponse<'_>) -> &'static str {
+    match (&figures.replica, figures.higher_epoch) {
+        (Some(_), _) => "replica",
+        (None, 0) => "leader",
+        (None, _) => "superseded",
+    }
+}
+
+/// Says in which epoch a server is, where somebody was promoted.
+fn epoch_line(figures: &StatisticsResponse<'_>) -> Option<String> {
+    let StatisticsResponse {
+        epoch,
+        higher_epoch,
+        new_leader,
+        ..
+    } = *figures;
+    if higher_epoch > 0 {
+        let place = match new_leader {
+            "" => String::new(),
+            address => format!(" ({address})"),
+        };
+        return Some(format!(
+            "SUPERSEDED: a replica was promoted in epoch {higher_epoch}{place}, and this server, \
+             which is in epoch {epoch}, takes no writes"
+        ));
+    }
+    (epoch > 1).then(|| format!("epoch {epoch}, as {}", role(figures)))
 }
 
 /// Says what followers hold.

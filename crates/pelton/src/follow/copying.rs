@@ -122,6 +122,9 @@ impl<'a> Taking<'a> {
         {
             return Err(LeaderError::Circle);
         }
+        if (self.following).is_some_and(|following| following.orders().is_waiting()) {
+            return Err(LeaderError::Interrupted);
+        }
         if !response.history_id.is_empty() {
             let secret = <[u8; FolderSecret::BYTES]>::try_from(response.secret);
             self.taken = Some(TakenCopy {

@@ -52,9 +52,32 @@ pub enum LeaderError {
          copy of the other, remove pelton-replica-id in one of them while it is stopped"
     )]
     Circle,
+    /// It leads in an epoch that is over, or has not heard of the one that was confirmed here.
+    #[error(
+        "it is in epoch {epoch}, and epoch {confirmed} was confirmed here for another leader\
+         {}: start this replica with --follow and the address of that", at(.address)
+    )]
+    OlderEpoch {
+        /// Its epoch.
+        epoch: u64,
+        /// What was confirmed.
+        confirmed: u64,
+        /// Where the other leader is, if that is known.
+        address: String,
+    },
+    /// An operator wants something of this replica, which comes first.
+    #[error("an operator wants something else of this replica")]
+    Interrupted,
     /// Something in this machine is in the way.
     #[error("{0}")]
     Local(String),
+}
+
+fn at(address: &str) -> String {
+    match address {
+        "" => String::new(),
+        address => format!(" ({address})"),
+    }
 }
 
 impl From<CallError> for LeaderError {
@@ -95,6 +118,8 @@ impl LeaderError {
             LeaderError::Nonsense(_)
             | LeaderError::Silent(_)
             | LeaderError::Circle
+            | LeaderError::OlderEpoch { .. }
+            | LeaderError::Interrupted
             | LeaderError::Local(_) => false,
         }
     }

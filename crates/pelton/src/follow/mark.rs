@@ -28,6 +28,21 @@ pub enum ReplicaMark {
     MovingOut(OldContent),
     /// The place is free: the new data folder comes there.
     MovingIn(OldContent),
+    /// It was promoted: it is that of a leader from now on.
+    Promoted(Promotion),
+}
+
+/// How a replica became a leader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Promotion {
+    /// In this epoch.
+    pub epoch: u64,
+    /// With everything up to this sequence.
+    pub end: u64,
+    /// The next start begins a new history, since something may be lost.
+    pub begins_history: bool,
+    /// The history before.
+    pub old_history: u64,
 }
 
 /// A copy of a leader that was taken.
@@ -76,6 +91,16 @@ impl ReplicaMark {
             ),
             ReplicaMark::MovingOut(old) => format!("state moving-out\nold {}\n", old.word()),
             ReplicaMark::MovingIn(old) => format!("state moving-in\nold {}\n", old.word()),
+            ReplicaMark::Promoted(promotion) => format!(
+                "state promoted\nepoch {}\nend {}\nhistory {}\nbefore {:016x}\n",
+                promotion.epoch,
+                promotion.end,
+                match promotion.begins_history {
+                    true => "new",
+                    false => "kept",
+                },
+                promotion.old_history
+            ),
         };
         format!("{HEADING}{rest}")
     }
@@ -96,6 +121,16 @@ impl ReplicaMark {
             }
             "moving-out" => ReplicaMark::MovingOut(OldContent::from_word(value("old")?)?),
             "moving-in" => ReplicaMark::MovingIn(OldContent::from_word(value("old")?)?),
+            "promoted" => ReplicaMark::Promoted(Promotion {
+                epoch: value("epoch")?.parse().ok()?,
+                end: value("end")?.parse().ok()?,
+                begins_history: match value("history")? {
+                    "new" => true,
+                    "kept" => false,
+                    _ => return None,
+                },
+                old_history: u64::from_str_radix(value("before")?, 16).ok()?,
+            }),
             _ => return None,
         };
         // Not a byte more, less or other than was written.
@@ -152,6 +187,14 @@ mod tests {
         };
         let mut all = vec![ReplicaMark::Following, ReplicaMark::Copying];
         all.extend(OldContent::ALL.into_iter().flat_map(of_old));
+        all.extend([true, false].map(|begins_history| {
+            ReplicaMark::Promoted(Promotion {
+                epoch: 2,
+                end: 70,
+                begins_history,
+                old_history: 0xfedc,
+            })
+        }));
         all
     }
 

@@ -11,14 +11,17 @@ use store::durable::{LOCK_NAME, REPLICA_ID_NAME, REPLICA_MARK_NAME};
 
 use super::copying::{COPY_FOLDER, NEW_FOLDER, remove_folder};
 use super::mark::{NEW_MARK_NAME, OldContent};
+use super::promise::{NEW_PROMISE_NAME, PROMISE_NAME};
 
 /// The folder in the data folder with what was served until a new copy came.
 pub const OLD_FOLDER: &str = "replica-old";
 
 /// What stays in its place in the data folder, whatever is served.
-const STAYS: [&str; 8] = [
+const STAYS: [&str; 10] = [
     REPLICA_MARK_NAME,
     NEW_MARK_NAME,
+    PROMISE_NAME,
+    NEW_PROMISE_NAME,
     REPLICA_ID_NAME,
     LOCK_NAME,
     SET_ASIDE_FOLDER,

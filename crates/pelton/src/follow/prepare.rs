@@ -11,22 +11,33 @@ use wal::disk::{Disk, RealDisk};
 use super::backoff::Backoff;
 use super::copying::{load_copy, take_copy};
 use super::leader::{Leader, LeaderError};
-use super::mark::{OldContent, ReplicaMark};
+use super::mark::{OldContent, Promotion, ReplicaMark};
 use super::placing;
 use crate::exit::Failure;
 use crate::randomness::random;
 use crate::settings::{FORMAT_FILE, Settings};
 use crate::time_source::SystemTimeSource;
 
+/// What a server is that starts in a data folder.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Prepared {
+    /// One of its own.
+    Server,
+    /// A replica; why a new copy could not be used, if so: what was there is still served.
+    Replica(Option<String>),
+    /// One of its own, which was a replica until it was promoted.
+    Promoted(Promotion),
+}
+
 /// Sees to it that the data folder is that of a replica of the leader, with a copy of what that
 /// has; without a leader, that it is none. Takes as long as the copy takes: signals end the program
-/// meanwhile. Returns why a new copy could not be used, if so: what was there is still served.
+/// meanwhile. Whom a promoted replica has followed is passed over.
 ///
 /// # Errors
 /// If the folder is of another kind, or the leader will never give a copy.
-pub fn prepare(settings: &Settings, leader: Option<&Leader>) -> Result<Option<String>, Failure> {
+pub fn prepare(settings: &Settings, leader: Option<&Leader>) -> Result<Prepared, Failure> {
     let Some(folder) = settings.folder() else {
-        return Ok(None);
+        return Ok(Prepared::Server);
     };
     let failed = |error: io::Error| {
         Failure::Failed(format!(
@@ -35,13 +46,18 @@ pub fn prepare(settings: &Settings, leader: Option<&Leader>) -> Result<Option<St
         ))
     };
     let Some(leader) = leader else {
-        return match folder.join(REPLICA_MARK_NAME).exists() {
-            false => Ok(None),
-            true => Err(is_replica(folder)),
+        if !folder.join(REPLICA_MARK_NAME).exists() {
+            return Ok(Prepared::Server);
+        }
+        let read = RealDisk::open(folder).and_then(|disk| ReplicaMark::read(&disk));
+        return match read.map_err(failed)? {
+            Some(ReplicaMark::Promoted(promotion)) => Ok(Prepared::Promoted(promotion)),
+            _ => Err(is_replica(folder)),
         };
     };
     let disk = RealDisk::open_or_create(folder).map_err(failed)?;
     match ReplicaMark::read(&disk).map_err(failed)? {
+        Some(ReplicaMark::Promoted(promotion)) => return Ok(Prepared::Promoted(promotion)),
         Some(_) => {}
         None if folder.join(FORMAT_FILE).exists() => return Err(is_server(folder)),
         None if !placing::is_empty(folder).map_err(failed)? => return Err(is_foreign(folder)),
@@ -53,7 +69,7 @@ pub fn prepare(settings: &Settings, leader: Option<&Leader>) -> Result<Option<St
         settings,
         leader,
     };
-    preparing.run()
+    preparing.run().map(Prepared::Replica)
 }
 
 struct Preparing<'a> {
@@ -109,6 +125,8 @@ impl Preparing<'_> {
                     self.remove_remains();
                     break;
                 }
+                // It was found before.
+                ReplicaMark::Promoted(_) => break,
                 ReplicaMark::Copying => {
                     placing::clear(self.folder)?;
                     self.disk.sync_folder()?;
@@ -163,8 +181,8 @@ impl Preparing<'_> {
 
 fn is_replica(folder: &Path) -> Failure {
     Failure::Failed(format!(
-        "the data folder {} is that of a replica: start it with --follow LEADER. `pelton backup` \
-         of the running replica and `pelton restore` make a server of its own of it",
+        "the data folder {} is that of a replica: start it with --follow LEADER. `pelton promote` \
+         has the running replica take the place of its leader",
         folder.display()
     ))
 }
@@ -172,7 +190,9 @@ fn is_replica(folder: &Path) -> Failure {
 fn is_server(folder: &Path) -> Failure {
     Failure::Failed(format!(
         "the data folder {} is that of a server of its own, and a replica has nothing but what its \
-         leader has: name an empty folder with --data",
+         leader has: name an empty folder with --data. So does a leader in whose place a replica \
+         was promoted: move its folder away, and keep it until it is certain that nothing in it is \
+         missing elsewhere",
         folder.display()
     ))
 }

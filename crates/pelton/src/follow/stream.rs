@@ -25,8 +25,9 @@ use super::copying::take_copy;
 use super::leader::{Leader, LeaderError, begin, begin_open};
 use super::mark::{OldContent, ReplicaMark};
 use super::placing;
+use super::promotion::EpochKeeper;
 use super::renewal::Renewal;
-use crate::limits::{FOLLOW_BATCH_BYTES, FOLLOW_SILENCE_MS};
+use crate::limits::{FOLLOW_BATCH_BYTES, FOLLOW_LOOK_MS, FOLLOW_SILENCE_MS};
 use crate::randomness::random;
 use crate::time_source::SystemTimeSource;
 
@@ -57,8 +58,11 @@ pub fn start(
              on, and another copy is taken later"
         );
     }
+    let keeper_parts = (replica.clone(), Arc::clone(&following));
+    let ends = (renewal.clone(), server.stop_handle());
     let mut follower = Follower {
         id: *following.id(),
+        epochs: EpochKeeper::new(keeper_parts, folder.clone(), ends)?,
         replica,
         leader,
         following,
@@ -83,6 +87,7 @@ pub fn start(
 struct Follower {
     /// How the leader knows it.
     id: ReplicaId,
+    epochs: EpochKeeper,
     replica: Replica,
     leader: Leader,
     following: Arc<Following>,
@@ -137,9 +142,8 @@ impl Acknowledging<'_> {
     /// Says that everything up to a sequence is on the device here.
     fn say(&mut self, sequence: u64) {
         self.call.send(&AcknowledgeRequest {
-            history_id: &[],
-            replica_id: &[],
             sequence,
+            ..AcknowledgeRequest::default()
         });
         self.unanswered_since.get_or_insert_with(Instant::now);
     }
@@ -210,7 +214,24 @@ impl Follower {
                 }
                 StreamEnd::Stopping => return,
             };
-            thread::sleep(wait);
+            if self.rest(wait).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Waits for so long, unless an operator wants something: that is done, and the wait is over.
+    fn rest(&mut self, wait: Duration) -> Result<(), StreamEnd> {
+        self.following.orders().wait(wait);
+        self.look_for_orders()
+    }
+
+    /// Does what an operator wants, if there is something.
+    fn look_for_orders(&mut self) -> Result<(), StreamEnd> {
+        self.epochs.carry_out_order();
+        match self.epochs.is_promoted() {
+            true => Err(StreamEnd::Stopping),
+            false => Ok(()),
         }
     }
 
@@ -281,35 +302,65 @@ impl Follower {
             history_id: &history_id,
             sequence: self.replica.sequence(),
             format: RECORD_FORMAT,
+            epoch: self.epochs.epoch(),
+            log_epoch: self.epochs.place().epoch,
+            leader: self.epochs.address(),
         };
         let mut call = begin::<Follow>(&mut channel, &request)?;
+        // First whether it is to be followed at all.
+        self.await_next(&mut call)?;
         // A connection of its own, as a channel has one call.
         let mut said_over = self.leader.connect()?;
         let first = AcknowledgeRequest {
             history_id: &history_id,
             replica_id: &self.id,
             sequence: self.replica.durable_sequence(),
+            epoch: self.epochs.epoch(),
+            log_epoch: self.epochs.place().epoch,
         };
         let mut acknowledging = Acknowledging {
             call: begin_open::<Acknowledge>(&mut said_over, &first)?,
             unanswered_since: Some(Instant::now()),
         };
-        let silence = Duration::from_millis(FOLLOW_SILENCE_MS);
-        let mut heard = Instant::now();
         loop {
-            if self.take_next(&mut call, silence)? {
-                heard = Instant::now();
-                // What has come meanwhile shares one sync.
-                while self.group_bytes < FOLLOW_BATCH_BYTES
-                    && self.take_next(&mut call, Duration::ZERO)?
-                {}
-            } else if heard.elapsed() >= silence {
-                return Err(LeaderError::Silent(silence).into());
-            }
+            // What has come meanwhile shares one sync.
+            while self.group_bytes < FOLLOW_BATCH_BYTES
+                && self.take_next(&mut call, Duration::ZERO)?
+            {}
             self.apply(&mut acknowledging)?;
             acknowledging
-                .look(silence)
+                .look(Duration::from_millis(FOLLOW_SILENCE_MS))
                 .map_err(|error| self.end_of(error))?;
+            self.await_next(&mut call)?;
+        }
+    }
+
+    /// Waits for the next message, and does what an operator wants meanwhile. A leader whose epoch
+    /// is over by then is not followed on.
+    fn await_next(&mut self, call: &mut Exchange<'_, Follow>) -> Result<(), StreamEnd> {
+        let silence = Duration::from_millis(FOLLOW_SILENCE_MS);
+        let heard = Instant::now();
+        loop {
+            let epoch = self.epochs.epoch();
+            self.look_for_orders()?;
+            if self.epochs.epoch() > epoch {
+                let epoch = self.replica.store().epoch();
+                return Err(self.older_epoch(epoch).into());
+            }
+            if self.take_next(call, Duration::from_millis(FOLLOW_LOOK_MS))? {
+                return Ok(());
+            }
+            if heard.elapsed() >= silence {
+                return Err(LeaderError::Silent(silence).into());
+            }
+        }
+    }
+
+    fn older_epoch(&self, epoch: u64) -> LeaderError {
+        LeaderError::OlderEpoch {
+            epoch,
+            confirmed: self.epochs.epoch(),
+            address: self.epochs.address().to_owned(),
         }
     }
 
@@ -348,6 +399,9 @@ impl Follower {
             if self.following.note_upstream(ids) {
                 return Err(LeaderError::Circle.into());
             }
+        }
+        if response.epoch < self.epochs.epoch() {
+            return Err(self.older_epoch(response.epoch).into());
         }
         let history_id = api::history_id(response.history_id);
         if history_id != self.replica.store().history_id() {

@@ -6,6 +6,7 @@ mod config;
 mod failure;
 mod memory;
 mod reach;
+mod role;
 mod start_log;
 
 use std::io;
@@ -17,8 +18,6 @@ use std::time::Duration;
 use net::{Address, THREAD_LIMITS};
 use server::{Server, TimeSource};
 use service::ServerInfo;
-use service::following::Following;
-use store::ReplicasAcked;
 use store::descriptors::DescriptorPlan;
 
 use crate::activity;
@@ -26,7 +25,7 @@ use crate::arguments::{Driver, ServeArguments};
 use crate::certificate::{ServedCertificate, ServerCertificate};
 use crate::cpus;
 use crate::exit::{Exit, Failure};
-use crate::follow::{self, Leader, Renewal};
+use crate::follow::Leader;
 use crate::init_admin::InitAdmin;
 use crate::limits::METRICS_CONNECTION_MS;
 use crate::log::Level;
@@ -44,6 +43,7 @@ use announce::announce;
 use config::config;
 use failure::{leave_no_empty_folder, replica_start_failure, start_failure};
 use reach::Reach;
+use role::ServerRole;
 use start_log::{
     log_blobs_found, log_recovered, log_settings, log_trees_set_aside, warn,
     warn_of_kvstore_database,
@@ -85,11 +85,11 @@ pub fn serve_as(
     let metrics = metrics.transpose()?;
     let certificate = ServerCertificate::load(&settings)?;
     let leader = Leader::of(&settings)?;
-    let unusable = follow::prepare(&settings, leader.as_ref())?;
+    let role = ServerRole::prepare(&settings, leader)?;
     let told = (&settings, certificate.as_ref());
     let mut config = config(told, memory_limit_bytes, &notifier, tkrzw)?;
     config.first_admin = init_admin.ask();
-    config.following = following(&settings, leader.as_ref())?;
+    role.set_up(&mut config, &settings)?;
     let starting = start::watch(settings.folder());
     let started = server::start(config);
     drop(starting);
@@ -98,7 +98,7 @@ pub fn serve_as(
         if !had_folder {
             leave_no_empty_folder(&settings);
         }
-        match &leader {
+        match role.followed() {
             None => start_failure(&error),
             Some(leader) => replica_start_failure(&error, &leader.address()),
         }
@@ -130,21 +130,10 @@ pub fn serve_as(
     );
     init_admin.tell(server.first_admin());
     log_start(&settings, &server, metrics_address);
-    let renewal = begin_replication(&settings, (leader, unusable), &server)?;
+    let renewal = role.begin(&settings, &server)?;
     let ended = run(server);
     drop(pid_file);
     renewal.end(ended)
-}
-
-/// Returns what a replica says of how it follows.
-fn following(
-    settings: &Settings,
-    leader: Option<&Leader>,
-) -> Result<Option<Arc<Following>>, Failure> {
-    let followed = leader.zip(settings.folder());
-    followed
-        .map(|(leader, folder)| leader.following(folder))
-        .transpose()
 }
 
 /// Reaches the service manager, if one has said where it listens.
@@ -167,39 +156,6 @@ fn check_descriptors(settings: &Settings) -> Result<(), Failure> {
     };
     DescriptorPlan::check_process(threads, addresses)
         .map_err(|error| Failure::Failed(error.to_string()))
-}
-
-/// Removes copies for replicas that an earlier run has left, as the folder is locked by now, and
-/// begins to follow the leader, if there is one.
-fn begin_replication(
-    settings: &Settings,
-    (leader, unusable): (Option<Leader>, Option<String>),
-    server: &Server,
-) -> Result<Renewal, Failure> {
-    let renewal = Renewal::default();
-    let Some(folder) = settings.folder() else {
-        return Ok(renewal);
-    };
-    if let Err(error) = store::backup::remove_left_copies(folder) {
-        tracing::warn!("copies that were made for replicas stay, and take room: {error}");
-    }
-    server.shared().store.require_replicas(ReplicasAcked {
-        replicas: settings.replicas_acked,
-        timeout_ms: settings.replicas_acked_timeout.ms,
-    });
-    if settings.replicas_acked > 0 {
-        tracing::info!(
-            "writes are answered and shown when {} replicas have them (--replicas-acked), and \
-             nothing is served before they have what the log has",
-            settings.replicas_acked
-        );
-    }
-    if let Some(leader) = leader {
-        let told = (renewal.clone(), unusable);
-        let started = follow::start(server, leader, folder.to_owned(), told);
-        started.map_err(|error| no_thread("that follows the leader", &error))?;
-    }
-    Ok(renewal)
 }
 
 /// Puts into the log how the server runs, what it has found, and what an operator should look at.

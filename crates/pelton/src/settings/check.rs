@@ -8,7 +8,9 @@ use service::limits::FOLLOWERS_MAX;
 use super::{Settings, SettingsError};
 use crate::arguments::{ClientAuth, KindArgument, SlowCallKeysArgument};
 use crate::durability::Durability;
-use crate::limits::{REPLICAS_ACKED_TIMEOUT_MAX_MS, REPLICAS_ACKED_TIMEOUT_MIN_MS};
+use crate::limits::{
+    MAX_LAG_MAX_MS, MAX_LAG_MIN_MS, REPLICAS_ACKED_TIMEOUT_MAX_MS, REPLICAS_ACKED_TIMEOUT_MIN_MS,
+};
 use crate::listen::{ListenAddress, OriginalPorts};
 use crate::size::{MemoryLimit, Size};
 
@@ -157,12 +159,6 @@ impl Settings {
                  with data, or leave replicas-acked out",
             );
         }
-        if self.follow.is_some() {
-            return wrong(
-                "replicas-acked has writes wait, and a replica takes none: whom they wait for is \
-                 set at its leader; leave it out, or follow out",
-            );
-        }
         Ok(())
     }
 
@@ -177,8 +173,19 @@ impl Settings {
         if self.follow_tls_cert.is_some() != self.follow_tls_key.is_some() {
             return wrong("follow-tls-cert and follow-tls-key go together: name both");
         }
+        if let Some(max_lag) = self.max_lag
+            && !(MAX_LAG_MIN_MS..=MAX_LAG_MAX_MS).contains(&max_lag.ms)
+        {
+            return wrong("max-lag must be 1s to 1d");
+        }
         if self.follow.is_none() {
-            return Ok(());
+            return match self.max_lag {
+                None => Ok(()),
+                Some(_) => wrong(
+                    "max-lag is about a replica, and this server follows nobody: name its leader \
+                     with follow, or leave max-lag out",
+                ),
+            };
         }
         if self.durability == Durability::Volatile {
             return wrong("follow needs a data folder, and durability is volatile: leave it out");

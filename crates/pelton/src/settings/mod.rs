@@ -81,6 +81,8 @@ pub struct Settings {
     pub disk_cache: Size,
     /// Of the leader; `None`: this server follows nobody.
     pub follow: Option<FollowAddress>,
+    /// `None`: health stays SERVING however far behind it is.
+    pub max_lag: Option<Span>,
     pub follow_token_file: Option<PathBuf>,
     pub follow_tls: bool,
     pub follow_tls_ca: Option<PathBuf>,
@@ -214,6 +216,7 @@ impl Settings {
             replicas_acked_timeout: pick!(replicas_acked_timeout).unwrap_or(ACKED_TIMEOUT),
             disk_cache: pick!(disk_cache).unwrap_or(Size(store::tree::limits::CACHE_BYTES)),
             follow: pick!(follow),
+            max_lag: pick!(max_lag),
             follow_token_file: pick!(follow_token_file),
             follow_tls: pick!(follow_tls).unwrap_or(false),
             follow_tls_ca: pick!(follow_tls_ca),

@@ -23,6 +23,9 @@ fn optional(value: &Option<impl fmt::Display>) -> Option<String> {
     (value.as_ref()).map(|value| format!("{:?}", value.to_string()))
 }
 
+/// A name that is too long for its line.
+const SERVER_NAME: &str = "follow-tls-server-name";
+
 impl Settings {
     /// Name and value of every setting, as the file would say it; `None`: left to the kernel or to
     /// what is measured.
@@ -30,7 +33,6 @@ impl Settings {
         let text = |value: &dyn fmt::Display| Some(format!("{:?}", value.to_string()));
         let number = |value: &dyn fmt::Display| Some(value.to_string());
         let path = |path: &Option<PathBuf>| path.as_ref().and_then(|path| text(&path.display()));
-        let server_name = optional(&self.follow_tls_server_name);
         let pin = (!self.pin.0.is_empty()).then_some(&self.pin);
         let listen: Vec<_> = self
             .listen
@@ -57,12 +59,13 @@ impl Settings {
             ("replicas-acked-timeout", text(&self.replicas_acked_timeout)),
             ("disk-cache", text(&self.disk_cache)),
             ("follow", optional(&self.follow)),
+            ("max-lag", optional(&self.max_lag)),
             ("follow-token-file", path(&self.follow_token_file)),
             ("follow-tls", number(&self.follow_tls)),
             ("follow-tls-ca", path(&self.follow_tls_ca)),
             ("follow-tls-cert", path(&self.follow_tls_cert)),
             ("follow-tls-key", path(&self.follow_tls_key)),
-            ("follow-tls-server-name", server_name),
+            (SERVER_NAME, optional(&self.follow_tls_server_name)),
             ("backup-root", path(&self.backup_root)),
             ("blob-quota", optional(&self.blob_quota)),
             ("keep-uploads", text(&self.keep_uploads)),

@@ -7,9 +7,11 @@
 //! nobody has changed one since.
 
 mod acknowledged;
+mod figures;
 mod identity_call;
 mod identity_change;
 mod last_admin;
+mod promotion;
 mod role_request;
 #[cfg(test)]
 mod role_tests;
@@ -25,7 +27,6 @@ mod token_request;
 mod token_tests;
 mod tokens;
 
-use store::durable::LogStatistics;
 use store::{
     CommitOutcome, CreateError, DatabaseConfig, DatabaseId, DatabaseInfo, DatabaseLimits, Decision,
     DropError, Durability, Kind, ReadView, Refusal, Store,
@@ -46,10 +47,12 @@ use crate::task::TaskNews;
 use api::admin::{
     CreateDatabaseRequest, CreateDatabaseResponse, DatabaseDescription, DatabaseKind,
     DatabaseStatistics, DropDatabaseRequest, DropDatabaseResponse, DurabilityMode,
-    ListDatabasesResponse, LogStatistics as LogMessage, MethodStatistics, ReplicaStatistics,
-    StatisticsRequest, StatisticsResponse,
+    ListDatabasesResponse, MethodStatistics, ReplicaStatistics, StatisticsRequest,
+    StatisticsResponse,
 };
+use figures::{blob_quota_bytes, log_message};
 use identity_call::IdentityCall;
+use promotion::PromotionCall;
 use protobuf::writer;
 
 /// A call of `pelton.v1.Admin` that waits for its request, or for the commit that it asked for.
@@ -63,6 +66,8 @@ pub struct AdminCall {
     name: Box<str>,
     /// Of a call about tokens or roles, once its request is there.
     identity_call: Option<Box<IdentityCall>>,
+    /// Of a call about epochs, once its request is there.
+    promotion: Option<Box<PromotionCall>>,
 }
 
 impl AdminCall {
@@ -79,6 +84,7 @@ impl AdminCall {
             lists: false,
             name: Box::default(),
             identity_call: None,
+            promotion: None,
         }
     }
 
@@ -119,6 +125,10 @@ where
             | Method::AdminSetRole
             | Method::AdminListRoles
             | Method::AdminDropRole => self.begin_identity_call(bytes, shared, actions),
+            Method::AdminConfirmEpoch | Method::AdminPromote => {
+                PromotionCall::begin(self.method, bytes, shared, actions)
+                    .map(|call| self.promotion = Some(Box::new(call)))
+            }
             method => Err(Status::unimplemented(method.path())),
         };
         if let Err(status) = served {
@@ -150,6 +160,9 @@ where
     }
 
     fn woken(&mut self, shared: &Shared, actions: &mut A) {
+        if let Some(promotion) = &self.promotion {
+            return promotion.look(actions);
+        }
         if !self.lists || !actions.can_send() {
             return;
         }
@@ -545,26 +558,12 @@ fn statistics(shared: &Shared, actions: &mut (impl Responses + CallClock)) {
         }),
         followers: shared.store.followers() as u64,
         acknowledged: acknowledged::message(&acknowledged, &followers),
+        epoch: match shared.store.has_log() {
+            true => shared.store.epoch(),
+            false => 0,
+        },
+        higher_epoch: shared.store.higher_epoch(),
+        new_leader: &shared.store.new_leader(),
     };
     actions.respond(|out| response.encode(out));
-}
-
-/// 0: as the disk has room.
-fn blob_quota_bytes(store: &Store) -> u64 {
-    let quota = store.blobs().map(|blobs| blobs.statistics().quota_bytes);
-    quota.filter(|&bytes| bytes < u64::MAX).unwrap_or(0)
-}
-
-fn log_message(log: LogStatistics) -> LogMessage {
-    LogMessage {
-        segment_bytes: log.segment_bytes,
-        segments: log.segments,
-        written_sequence: log.written_sequence,
-        durable_sequence: log.durable_sequence,
-        groups: log.groups,
-        records: log.records,
-        syncs: log.syncs,
-        full: log.is_full,
-        failed: log.has_failed,
-    }
 }

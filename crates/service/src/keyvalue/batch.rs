@@ -65,8 +65,8 @@ pub(super) fn begin(
     }
     if !has_only_reads(&request)? {
         permission::check_database(Right::Write, request.database, actions)?;
-        if let Some(following) = &shared.following {
-            return Err(following.refusal());
+        if let Some(refusal) = shared.write_refusal() {
+            return Err(refusal);
         }
         let place = (database, mode);
         let begun = begin_writes(&request, place, allowed_bytes, shared, actions)?;
@@ -225,7 +225,7 @@ pub(super) fn check_operations<'a>(
     actions: &impl Permissions,
 ) -> Result<(), Status> {
     let holds = permission::holds(Right::Write, database, actions);
-    if holds && shared.following.is_none() {
+    if holds && !shared.refuses_writes() {
         return Ok(());
     }
     let writes = operations.any(may_write);
@@ -236,8 +236,8 @@ pub(super) fn check_operations<'a>(
         };
         permission::check_database(needed, database, actions)?;
     }
-    match &shared.following {
-        Some(following) if writes => Err(following.refusal()),
+    match shared.write_refusal() {
+        Some(refusal) if writes => Err(refusal),
         _ => Ok(()),
     }
 }

@@ -52,10 +52,10 @@ pub(crate) fn find_database_of_drop_in(
     if !permission::has_drop_in(service, actions) {
         permission::check_database(right, name, actions)?;
     }
-    if let Some(following) = &shared.following
-        && right != Right::Read
+    if right != Right::Read
+        && let Some(refusal) = shared.write_refusal()
     {
-        return Err(following.refusal());
+        return Err(refusal);
     }
     find(name, shared)
 }
@@ -227,7 +227,7 @@ const MAX_VALUE: &str = " (--max-value of the server or of the database); a blob
 pub(crate) fn refusal(refusal: Refusal) -> Status {
     let code = match refusal {
         Refusal::UnknownDatabase => return database_gone(),
-        Refusal::LogFailed | Refusal::Replica => Code::FailedPrecondition,
+        Refusal::LogFailed | Refusal::Replica | Refusal::Superseded => Code::FailedPrecondition,
         Refusal::OutcomeUnknown | Refusal::NotAcknowledged => Code::Unknown,
         Refusal::LogBehind
         | Refusal::ReplicasMissing

@@ -1,9 +1,9 @@
 //! Acknowledge: what a follower holds on its device.
 
 use api::replication::{AcknowledgeRequest, AcknowledgeResponse};
-use store::{FollowerSession, ReplicaId};
+use store::{FIRST_EPOCH, FollowerSession, LogPlace, ReplicaId};
 
-use super::malformed;
+use super::{is_superseded, malformed, superseded};
 use crate::actions::{CallClock, Responses, SendRoom, Wakeups};
 use crate::call::Shared;
 use crate::limits::{FOLLOW_HEARTBEAT_MS, FOLLOWERS_MAX};
@@ -34,6 +34,9 @@ impl AcknowledgeCall {
     ) -> Result<Box<AcknowledgeCall>, Status> {
         let request = decode(bytes)?;
         let store = &shared.store;
+        if is_superseded((request.history_id, request.epoch), "", shared) {
+            return Err(superseded(request.epoch, shared));
+        }
         if request.history_id != api::history_id_bytes(store.history_id()) {
             return Err(Status::new(
                 Code::FailedPrecondition,
@@ -48,6 +51,12 @@ impl AcknowledgeCall {
             ))
         })?;
         check(&request, shared)?;
+        let place = LogPlace {
+            epoch: request.log_epoch.max(FIRST_EPOCH),
+            sequence: request.sequence,
+        };
+        let checked = store.replica_set().check_place(place);
+        checked.map_err(|error| Status::new(Code::FailedPrecondition, error.to_string()))?;
         let state = store.acknowledged();
         let others = state.followers.iter().filter(|(id, _)| *id != replica_id);
         if others.count() >= FOLLOWERS_MAX {

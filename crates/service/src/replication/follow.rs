@@ -6,11 +6,11 @@ use api::replication::{FollowRequest, FollowResponse, LogGroup, RECORD_FORMAT};
 use store::limits::FOLLOWED_READ_BYTES;
 use store::log::FollowedGroup;
 use store::{
-    FollowRefusal, GroupReading, LogFollower, LogReadError, ReplicaPiece, ReplicaReading,
-    WatchError,
+    FIRST_EPOCH, FollowRefusal, GroupReading, LogFollower, LogPlace, LogReadError, ReplicaPiece,
+    ReplicaReading, WatchError,
 };
 
-use super::{keeps_nothing, malformed, replica_ids};
+use super::{is_superseded, keeps_nothing, malformed, replica_ids, superseded};
 use crate::actions::{CallClock, ResponseMemory, Responses, SendRoom, Wakeups};
 use crate::call::Shared;
 use crate::limits::{
@@ -56,6 +56,10 @@ impl FollowCall {
             )));
         }
         let store = &shared.store;
+        if is_superseded((request.history_id, request.epoch), request.leader, shared) {
+            respond((0, None), shared, actions);
+            return Err(superseded(request.epoch, shared));
+        }
         if request.history_id != api::history_id_bytes(store.history_id()) {
             // Who follows in a circle is to know that before it takes a copy.
             respond((0, None), shared, actions);
@@ -69,6 +73,14 @@ impl FollowCall {
                 "{FOLLOWERS_MAX} others follow this server, and no more are allowed: follow one of \
                  them"
             )));
+        }
+        let place = LogPlace {
+            epoch: request.log_epoch.max(FIRST_EPOCH),
+            sequence: request.sequence,
+        };
+        if let Err(error) = store.replica_set().check_place(place) {
+            respond((store.followable_sequence(), None), shared, actions);
+            return Err(Status::new(Code::FailedPrecondition, error.to_string()));
         }
         let place = shared.waiting.enter(actions.caller())?;
         let follower = store.follow_log().ok_or_else(keeps_nothing)?;
@@ -236,6 +248,7 @@ fn respond(
         durable_sequence,
         wall_ms: actions.now_ms(),
         group,
+        epoch: shared.store.epoch(),
         replica_ids: (&ids[..]).into(),
     };
     actions.message(|out| response.encode(out));

@@ -16,6 +16,7 @@ use store::{LogReadError, ReplicaId, ReplicaPiece, ReplicaReading};
 use crate::actions::{Administration, CallClock, ResponseMemory, Responses, SendRoom, Wakeups};
 use crate::call::{CallHead, CallSteps, PlanReads, Shared};
 use crate::following::Following;
+use crate::limits::REPLICA_ADDRESS_BYTES_MAX;
 use crate::method::Method;
 use crate::status::{self, Code, Status};
 use crate::task::TaskNews;
@@ -149,6 +150,33 @@ impl ReplicationCall {
 fn replica_ids(shared: &Shared) -> Vec<ReplicaId> {
     let following = shared.following.as_deref();
     following.map_or_else(Vec::new, Following::replica_ids)
+}
+
+/// Takes notice of the epoch that a caller of this history has confirmed. Returns whether it is
+/// higher than that of this server, which takes no more writes then, if it did.
+fn is_superseded((history_id, epoch): (&[u8], u64), leader: &str, shared: &Shared) -> bool {
+    let store = &shared.store;
+    if epoch <= store.epoch() || history_id != api::history_id_bytes(store.history_id()) {
+        return false;
+    }
+    // A replica takes none, and its leader hears of the epoch from whoever calls that.
+    if shared.following.is_none() {
+        let is_plain = leader.len() <= REPLICA_ADDRESS_BYTES_MAX;
+        store.note_epoch(epoch, if is_plain { leader } else { "" });
+    }
+    true
+}
+
+#[cold]
+fn superseded(epoch: u64, shared: &Shared) -> Status {
+    Status::new(
+        Code::FailedPrecondition,
+        format!(
+            "this server is in epoch {}, and its caller has confirmed epoch {epoch}: follow the \
+             leader of that",
+            shared.store.epoch()
+        ),
+    )
 }
 
 #[cold]

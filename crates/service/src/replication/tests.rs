@@ -8,7 +8,7 @@ use api::replication::{
 };
 use store::durable::CommitLoop;
 use store::log::FollowedGroup;
-use store::{DatabaseId, Durability, Mode, REPLICA_ID_BYTES, Store, StoreConfig};
+use store::{DatabaseId, Durability, Mode, REPLICA_ID_BYTES, ReplicaSetChange, Store, StoreConfig};
 use testkit::suite::{StandingClock, put};
 use wal::{LogConfig, LogId};
 
@@ -57,6 +57,20 @@ impl Logged {
         while self.rounds.round(&mut self.clock) {}
     }
 
+    /// Begins an epoch behind what is there.
+    fn begin_epoch(&mut self, epoch: u64) -> u64 {
+        let (store, end) = (&self.shared.store, self.rounds.log_sequence());
+        let mailbox = self.rounds.register(Box::new(|| ()));
+        let mut batch = store.write_batch();
+        let begin = ReplicaSetChange::Begin { epoch, end };
+        let changed = store.change_replica_set(&mut batch, &[begin]);
+        assert_eq!(changed, Ok(()));
+        mailbox.submit(&mut batch);
+        while self.rounds.round(&mut self.clock) {}
+        assert_eq!(self.shared.store.epoch(), epoch);
+        end
+    }
+
     fn follow(&self, request: &FollowRequest<'_>) -> Fake {
         let mut fake = Fake::new(Method::ReplicationFollow, &self.shared);
         let mut bytes = Vec::new();
@@ -71,6 +85,7 @@ fn request(history_id: &[u8], sequence: u64) -> FollowRequest<'_> {
         history_id,
         sequence,
         format: RECORD_FORMAT,
+        ..FollowRequest::default()
     }
 }
 
@@ -244,6 +259,7 @@ fn acknowledge(history_id: &[u8], replica_id: &[u8], sequence: u64) -> Vec<u8> {
         history_id,
         replica_id,
         sequence,
+        ..AcknowledgeRequest::default()
     };
     request.encode(&mut bytes);
     bytes
@@ -321,4 +337,65 @@ fn who_cannot_acknowledge_is_told_why() {
     drop(others);
     assert_eq!(code_of(&next), None);
     assert_eq!(server.shared.store.acknowledged().followers, []);
+}
+
+#[test]
+fn what_was_written_in_an_epoch_that_was_left_is_neither_followed_on_nor_acknowledged() {
+    let mut server = Logged::new();
+    server.put(b"key", b"value");
+    let end = server.begin_epoch(2);
+    for _ in 0..3 {
+        server.put(b"key", b"value");
+    }
+    let own = api::history_id_bytes(7);
+    for (log_epoch, sequence, is_good) in [
+        (1, end, true),
+        (1, end + 1, false),
+        (2, end + 1, true),
+        (3, end, false),
+    ] {
+        let of_epoch = FollowRequest {
+            log_epoch,
+            ..request(&own, sequence)
+        };
+        let mut fake = server.follow(&of_epoch);
+        let sent = fake.take_sent();
+        let is_refused = matches!(sent.last(), Some(Sent::Status(_)));
+        assert_eq!(is_refused, !is_good, "{log_epoch} {sequence}");
+        let mut bytes = Vec::new();
+        let acknowledged = AcknowledgeRequest {
+            history_id: &own,
+            replica_id: &[1; REPLICA_ID_BYTES],
+            sequence,
+            epoch: 2,
+            log_epoch,
+        };
+        acknowledged.encode(&mut bytes);
+        let mut fake = begin_acknowledging(&server, &bytes);
+        let code = fake.take_status().map(|status| status.code());
+        assert_eq!(code.is_none(), is_good, "{log_epoch} {sequence}");
+    }
+}
+
+#[test]
+fn a_leader_that_hears_of_a_higher_epoch_of_its_history_takes_no_more_writes() {
+    let server = Logged::new();
+    let (own, other) = (api::history_id_bytes(7), api::history_id_bytes(8));
+    for (history_id, epoch, is_over) in [(&own, 1, false), (&other, 9, false), (&own, 3, true)] {
+        let of_epoch = FollowRequest {
+            epoch,
+            leader: "there:1978",
+            ..request(history_id, 0)
+        };
+        let mut fake = server.follow(&of_epoch);
+        let _ = fake.take_sent();
+        assert_eq!(server.shared.store.higher_epoch() > 0, is_over);
+        assert_eq!(server.shared.write_refusal().is_some(), is_over);
+    }
+    let refusal = server.shared.write_refusal().expect("it is over");
+    assert_eq!(refusal.code(), Code::FailedPrecondition);
+    assert!(refusal.message().contains("there:1978"), "{refusal:?}");
+    let mut put = Fake::new(Method::Put, &server.shared);
+    let code = put.take_status().map(|status| status.code());
+    assert_eq!(code, Some(Code::FailedPrecondition));
 }

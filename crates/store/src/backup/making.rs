@@ -37,6 +37,10 @@ pub(super) struct BackupBase {
     pub(super) trees: Vec<TreeIndex>,
 }
 
+/// Hidden indexes of which backups have nothing: a server that is made of one has nobody's rights,
+/// and a history of its own.
+const NOT_IN_BACKUPS: [DatabaseId; 2] = [DatabaseId::IDENTITIES, DatabaseId::REPLICAS];
+
 /// What a copy is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CopyPurpose {
@@ -158,7 +162,7 @@ impl Making {
         // Whoever has a backup has nobody's rights, and whoever restores an old one gives back none
         // that were taken away since. What the log has of it is removed by the restore.
         if purpose == CopyPurpose::Backup {
-            (header.databases).retain(|database| database.id != DatabaseId::IDENTITIES);
+            (header.databases).retain(|database| !NOT_IN_BACKUPS.contains(&database.id));
         }
         let is_volatile = |config: &DatabaseConfig| config.durability == Durability::Volatile;
         let databases = header.databases.iter();

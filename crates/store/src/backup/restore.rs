@@ -231,12 +231,12 @@ impl Restoring<'_> {
             manifest,
         };
         let mut rounds = CommitLoop::new(committer);
-        // Who follows another server has its identities.
+        // Who follows another server has its identities, and its epochs.
         let has_none = !self.config.log.follows;
-        remove_identities(&store, &rounds, has_none);
+        remove_hidden(&store, &rounds, has_none);
         while rounds.round(clock) {}
-        if has_none && has_identities(&store) {
-            let why = "the tokens that the log of the backup names cannot be removed";
+        if has_none && has_hidden(&store) {
+            let why = "the tokens and replicas that the log of the backup names cannot be removed";
             return Err(device(&**self.target, "", io::Error::other(why)));
         }
         // It has made the next file of the log. A sync that has failed says that nobody knows what
@@ -300,23 +300,39 @@ fn remove_blobs(disk: &dyn Disk) -> io::Result<()> {
     removed.0
 }
 
-/// Has the identities removed that the log of a backup has made while that was written, if the
-/// folder is to have none.
-fn remove_identities(store: &Store, rounds: &CommitLoop, has_none: bool) {
-    if !has_none || !has_identities(store) {
+/// Hidden indexes that a folder which is no replica's begins without.
+const NOT_RESTORED: [DatabaseId; 2] = [DatabaseId::IDENTITIES, DatabaseId::REPLICAS];
+
+fn has_hidden(store: &Store) -> bool {
+    NOT_RESTORED
+        .iter()
+        .any(|&hidden| has_entries(hidden, store))
+}
+
+/// Has what is in them removed, if the folder is to have none.
+fn remove_hidden(store: &Store, rounds: &CommitLoop, has_none: bool) {
+    for hidden in NOT_RESTORED.into_iter().filter(|_| has_none) {
+        remove_entries(hidden, store, rounds);
+    }
+}
+
+/// Has the entries of a hidden index removed that the log of a backup has made while that was
+/// written.
+fn remove_entries(hidden: DatabaseId, store: &Store, rounds: &CommitLoop) {
+    if !has_entries(hidden, store) {
         return;
     }
     let mailbox = rounds.register(Box::new(|| {}));
     let mut batch = store.write_batch();
-    let mut commit = batch.begin(0, DatabaseId::IDENTITIES, Mode::Atomic);
+    let mut commit = batch.begin(0, hidden, Mode::Atomic);
     let pushed = commit.push(&Operation::Clear);
     debug_assert_eq!(pushed, Ok(()), "one operation fits into a commit");
     commit.submit();
     mailbox.submit(&mut batch);
 }
 
-fn has_identities(store: &Store) -> bool {
-    let view = store.view(DatabaseId::IDENTITIES);
+fn has_entries(hidden: DatabaseId, store: &Store) -> bool {
+    let view = store.view(hidden);
     view.is_some_and(|view| view.statistics().entries > 0)
 }
 

@@ -15,6 +15,8 @@ use super::snapshot_job::{SnapshotJob, SnapshotStep};
 use crate::clock::Clock;
 use crate::garbage::Garbage;
 use crate::limits;
+use crate::outcome::Outcomes;
+use crate::replica_set::ReplicaSetChange;
 use crate::snapshot::{self, SnapshotError};
 use crate::tree::TreeError;
 
@@ -37,6 +39,8 @@ pub struct CommitLoop {
     slice_rows: u32,
     /// When it is looked next whether kept segments have become too old.
     look_ns: u64,
+    /// Through which replicas become some that count, once one has.
+    newcomers: Option<Mailbox>,
     _ending: Ending,
 }
 
@@ -69,6 +73,7 @@ impl CommitLoop {
             snapshot: None,
             slice_rows: snapshot::limits::SLICE_ROWS,
             look_ns: u64::MAX,
+            newcomers: None,
         }
     }
 
@@ -108,6 +113,7 @@ impl CommitLoop {
     }
 
     pub(super) fn round_with(&mut self, clock: &mut dyn Clock, bring: BringSegment<'_>) -> bool {
+        self.submit_newcomer();
         if self.hub.signal().take_work() {
             self.collect();
         }
@@ -127,6 +133,30 @@ impl CommitLoop {
             (self.hub).finish_syncs(number, (!has_failed).then_some(durable_sequence));
         }
         worked
+    }
+
+    /// Has a follower that is new become one that counts: by a commit, which those that count
+    /// already must hold. One that waits comes first.
+    fn submit_newcomer(&mut self) {
+        let store = self.committer.store().clone();
+        if !store.acknowledgements().has_newcomer() || self.committer.is_awaiting() {
+            return;
+        }
+        let Some(newcomer) = store.acknowledgements().take_newcomer() else {
+            return;
+        };
+        let mut batch = store.write_batch();
+        let change = ReplicaSetChange::Add(newcomer);
+        if store.change_replica_set(&mut batch, &[change]).is_err() {
+            return;
+        }
+        let hub = &self.hub;
+        let mailbox = self
+            .newcomers
+            .get_or_insert_with(|| hub.register(Box::new(|| {})));
+        // What has become of earlier ones shows in who counts.
+        while mailbox.take(&mut Outcomes::new()) {}
+        mailbox.submit(&mut batch);
     }
 
     fn group(&mut self, clock: &mut dyn Clock, bring: BringSegment<'_>) -> bool {

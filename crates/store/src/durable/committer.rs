@@ -34,6 +34,7 @@ use super::sync_plan::SyncPlan;
 use super::trees::TreeWriters;
 use crate::batch::WriteBatch;
 use crate::clock::Clock;
+use crate::database_id::DatabaseId;
 use crate::garbage::Garbage;
 use crate::index::Index;
 use crate::keep_log::KeepLog;
@@ -229,6 +230,9 @@ impl DurableCommitter {
         if self.log().follows() {
             return Some(Refusal::Replica);
         }
+        if self.store.higher_epoch() > 0 {
+            return Some(Refusal::Superseded);
+        }
         let is_spent = self.store.last_sequence() >= self.log().sequence_limit();
         (self.segments.shortage()).filter(|_| is_spent && self.segments.has_no_room_for_mark())
     }
@@ -297,6 +301,9 @@ impl DurableCommitter {
         if rule == Rule::Synced {
             self.publish_conversion();
             self.publish_followed();
+            if self.groups.touched().any(|id| id == DatabaseId::REPLICAS) {
+                self.store.load_replica_set();
+            }
             self.look_after_trees();
             self.groups.end(clock.now_ns());
         }

@@ -24,7 +24,7 @@ use crate::snapshot;
 pub(crate) const BACKUP_MANIFEST_NAME: &str = "MANIFEST";
 
 /// The version of the folder's layout that this code writes.
-pub const FOLDER_VERSION: u32 = 5;
+pub const FOLDER_VERSION: u32 = 6;
 
 /// The first version, whose file says nothing of the log, and whose groups nothing of the size of
 /// their segment. It is read, and becomes one of this version when a server has started.
@@ -42,6 +42,10 @@ const FOLDER_VERSION_3: u32 = 3;
 /// The fourth version, which knows no identities, and whose file has no secret. It is read, and
 /// becomes one of this version when a server has started.
 const FOLDER_VERSION_4: u32 = 4;
+
+/// The fifth version, in which there is no index of epochs and replicas. It is read, and becomes
+/// one of this version when a server has started.
+const FOLDER_VERSION_5: u32 = 5;
 
 /// The file that says whose folder it is.
 const FORMAT_NAME: &str = "pelton-data";
@@ -302,7 +306,8 @@ fn state_in(bytes: &[u8]) -> Option<Result<FolderState, u32>> {
         // Nobody knows how far its log came. But the version that made it made its log in the same
         // moment.
         FOLDER_VERSION_1 => state.durable_sequence = 1,
-        FOLDER_VERSION_2 | FOLDER_VERSION_3 | FOLDER_VERSION_4 | FOLDER_VERSION => {
+        FOLDER_VERSION_2 | FOLDER_VERSION_3 | FOLDER_VERSION_4 | FOLDER_VERSION_5
+        | FOLDER_VERSION => {
             for line in lines {
                 match line.split_once(' ')? {
                     ("folder", owner) => state.owner = u64::from_str_radix(owner, 16).ok()?,
@@ -589,9 +594,9 @@ mod tests {
         assert_eq!(state(&format!("format 3\n{owner}")), of(31, 0, 0));
         let rest = format!("{owner}log 77\nsegment 4\n");
         assert_eq!(state(&format!("format 3\n{rest}")), of(31, 77, 4));
-        assert_eq!(state("format 6\n"), Some(Err(6)));
-        assert_eq!(state("format +6\n"), None);
-        assert_eq!(state(&format!("format 6\n{rest}end 0\n")), Some(Err(6)));
+        assert_eq!(state("format 7\n"), Some(Err(7)));
+        assert_eq!(state("format +7\n"), None);
+        assert_eq!(state(&format!("format 7\n{rest}end 0\n")), Some(Err(7)));
         for damaged in [
             "format 1\nlog 77\n",
             "format 2\nlog x\n",
@@ -604,6 +609,7 @@ mod tests {
             "format 3\nfolder 1f\n",
             "format 4\nfolder 000000000000001f\nlog 77\nsegment 4\n",
             "format 5\nfolder 000000000000001f\nlog 77\nsegment 4\n",
+            "format 6\nfolder 000000000000001f\nlog 77\nsegment 4\n",
             "",
         ] {
             assert_eq!(state(damaged), None, "{damaged:?}");

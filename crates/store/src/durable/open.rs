@@ -285,6 +285,7 @@ fn begin_behind(store: &Store, trees: &mut ReplayedTrees, recovered: &Recovered,
     }
     store.set_history_id(recovered.history_id);
     store.clock_ms(wall_ms);
+    store.load_replica_set();
 }
 
 /// Loads the newest snapshot, if there is one. It alone counts: should it be damaged, nobody knows

@@ -8,7 +8,8 @@ use store::backup::{self, RestoreConfig};
 use store::durable::{CommitLoop, Mailbox, Opened};
 use store::{
     Condition, DatabaseConfig, DatabaseId, Decision, Durability, Expiry, FollowerSession, Mode,
-    Operation, Outcomes, REPLICA_ID_BYTES, Refusal, ReplicaId, ReplicasAcked, Store, StoreConfig,
+    Operation, Outcomes, REPLICA_ID_BYTES, Refusal, ReplicaId, ReplicaSetChange, ReplicasAcked,
+    Store, StoreConfig,
 };
 use testkit::Random;
 use testkit::suite::{StandingClock, put};
@@ -41,16 +42,19 @@ impl Leader {
         let Opened {
             store, committer, ..
         } = opened.unwrap_or_else(|error| panic!("{error}"));
-        let rounds = CommitLoop::new(committer);
-        store.require_replicas(ReplicasAcked {
+        let mut rounds = CommitLoop::new(committer);
+        let mut clock = StandingClock { now_ms: 1_000 };
+        count_from_the_start(&store, &mut rounds, &mut clock);
+        let required = ReplicasAcked {
             replicas,
             timeout_ms: TIMEOUT_MS,
-        });
+        };
+        store.require_replicas(required, store.replica_set().required());
         Leader {
             mailbox: rounds.register(Box::new(|| ())),
             store,
             rounds,
-            clock: StandingClock { now_ms: 1_000 },
+            clock,
         }
     }
 
@@ -107,6 +111,20 @@ impl Leader {
         session.acknowledge(self.rounds.log_sequence());
         self.run();
     }
+}
+
+/// Has both replicas count, as if they had followed for a time.
+fn count_from_the_start(store: &Store, rounds: &mut CommitLoop, clock: &mut StandingClock) {
+    if store.replica_set().members().len() == 2 {
+        return;
+    }
+    let mailbox = rounds.register(Box::new(|| ()));
+    let mut batch = store.write_batch();
+    let changes = [ONE, TWO].map(ReplicaSetChange::Add);
+    let added = store.change_replica_set(&mut batch, &changes);
+    assert_eq!(added, Ok(()));
+    mailbox.submit(&mut batch);
+    while rounds.round(clock) {}
 }
 
 #[test]
@@ -368,7 +386,7 @@ fn removals_of_what_has_expired_do_not_pile_up_behind_a_commit_that_waits() {
     assert!(leader.store.sweep(leader.clock.now_ms, &mut batch) > 0);
 }
 
-fn has(store: &Store, key: &[u8]) -> bool {
+pub fn has(store: &Store, key: &[u8]) -> bool {
     let view = store.view(DatabaseId::DEFAULT).expect("it is there");
     view.get(key, store.hasher().hash(key), 1_000).is_some()
 }

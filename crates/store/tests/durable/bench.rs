@@ -127,9 +127,10 @@ pub fn verify(store: &Store) {
         assert_eq!(view.verify(), view.statistics().memory_bytes);
         total += view.statistics().memory_bytes;
     }
-    let identities = store.view(DatabaseId::IDENTITIES);
-    let identities = identities.expect("it is always there");
-    assert_eq!(identities.verify(), identities.statistics().memory_bytes);
-    total += identities.statistics().memory_bytes;
+    for hidden in [DatabaseId::IDENTITIES, DatabaseId::REPLICAS] {
+        let view = store.view(hidden).expect("it is always there");
+        assert_eq!(view.verify(), view.statistics().memory_bytes);
+        total += view.statistics().memory_bytes;
+    }
     assert_eq!(store.memory_bytes(), total);
 }

@@ -90,17 +90,17 @@ fn a_newer_or_strange_format_is_refused() {
     let path = folder.0.join("pelton-data");
     let text = fs::read_to_string(&path).expect("it is there");
     // Only the number: this is what the checksum is for.
-    fs::write(&path, text.replace("format 5", "format 6")).expect("it can be written");
+    fs::write(&path, text.replace("format 6", "format 7")).expect("it can be written");
     let error = open(&folder.0).expect_err("it was changed");
     assert!(error.contains("pelton-data: this file"), "{error}");
     let newer = text
-        .replace("format 5", "format 6")
+        .replace("format 6", "format 7")
         .replace("end ", "end 0");
     fs::write(&path, newer).expect("it can be written");
     let before = entries(&folder.0);
     let error = open(&folder.0).expect_err("nobody knows what this is");
     assert!(
-        error.contains("format 6") && error.contains("formats up to 5"),
+        error.contains("format 7") && error.contains("formats up to 6"),
         "{error}"
     );
     assert_eq!(entries(&folder.0), before);

@@ -186,7 +186,7 @@ fn the_secret_of_a_folder_is_drawn_once() {
     let line = format!("secret {}\n", "07".repeat(32));
     assert!(text.contains(&line), "{text}");
     // Format 4 has none. The next start draws it.
-    let older = text.replace(&line, "").replace("format 5", "format 4");
+    let older = text.replace(&line, "").replace("format 6", "format 4");
     let (body, _) = older.rsplit_once("end ").expect("it has a checksum");
     let sum = xxhash_rust::xxh3::xxh3_128(body.as_bytes());
     disk.remove("pelton-data").expect("it is there");

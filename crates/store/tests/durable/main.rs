@@ -17,6 +17,7 @@ mod lost_log;
 mod mailboxes;
 mod one_group;
 mod plan;
+mod promotions;
 mod read_room;
 mod replicas;
 mod segments;

@@ -440,8 +440,8 @@ fn no_tree_is_given_up_for_a_damaged_file_of_the_data_folder() {
     let is_of_log = |line: &&str| line.starts_with("log ") || line.starts_with("segment ");
     let mut places: Vec<_> = text.lines().filter(is_of_log).map(at).collect();
     places.extend([
-        at("format 5"),
-        at("format 5") + 1,
+        at("format 6"),
+        at("format 6") + 1,
         at(&owner),
         text.len() - 9,
     ]);

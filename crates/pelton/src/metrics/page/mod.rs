@@ -61,6 +61,7 @@ impl Sources {
         });
         replicas::write(&mut page, self.shared.store.followers() as u64, following);
         replicas::write_acknowledged(&mut page, &self.shared.store.acknowledged());
+        replicas::write_epoch(&mut page, &self.shared.store);
         process::write(&mut page, self.start_s);
         page.finish()
     }

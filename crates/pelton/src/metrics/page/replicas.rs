@@ -1,7 +1,7 @@
 //! How a replica follows its leader, and who follows this server.
 
 use service::following::FollowingState;
-use store::AcknowledgedState;
+use store::{AcknowledgedState, Store};
 
 use crate::metrics::exposition::FamilyKind::Gauge;
 use crate::metrics::exposition::Page;
@@ -43,10 +43,34 @@ pub(super) fn write(page: &mut Page, followers: u64, following: Option<(Followin
             "For how long this replica has not had everything that its leader has.",
             state.lag_ms(now_ms),
         ),
+        (
+            "pelton_replica_too_far_behind",
+            "1 while this replica is further behind than --max-lag says, and so not ready.",
+            u64::from(state.is_too_far_behind),
+        ),
     ];
     for (name, help, value) in gauges {
         page.single(name, Gauge, help, value);
     }
+}
+
+/// Writes in which epoch the server is, and whether another one leads in a higher one.
+pub(super) fn write_epoch(page: &mut Page, store: &Store) {
+    if !store.has_log() {
+        return;
+    }
+    page.single(
+        "pelton_epoch",
+        Gauge,
+        "The epoch of the history: 1, and one more for each replica that was promoted.",
+        store.epoch(),
+    );
+    page.single(
+        "pelton_superseded",
+        Gauge,
+        "1 while this server takes no writes, as a replica was promoted in a higher epoch.",
+        u64::from(store.higher_epoch() > 0),
+    );
 }
 
 /// Writes what followers hold.

@@ -1,0 +1,253 @@
+//! What a replica confirms, and how it takes the place of its leader. The thread that follows does
+//! this between two groups, so that nothing is acknowledged meanwhile.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use net::StopHandle;
+use server::Replica;
+use service::following::Following;
+use service::replica_orders::{
+    EpochConfirmation, EpochProposal, OrderReport, PromotionOrder, PromotionReport, ReplicaOrder,
+};
+use service::{Code, Status};
+use store::{LogPlace, QuorumError};
+use wal::disk::RealDisk;
+
+use super::mark::{Promotion, ReplicaMark};
+use super::promise::{EpochPromise, NOBODY};
+use super::renewal::Renewal;
+
+/// What a replica has confirmed, for the thread that follows.
+pub struct EpochKeeper {
+    replica: Replica,
+    following: Arc<Following>,
+    folder: PathBuf,
+    renewal: Renewal,
+    stop: StopHandle,
+    promise: Option<EpochPromise>,
+    is_promoted: bool,
+}
+
+/// A candidate, and why it may not take the place of its leader.
+struct Candidacy {
+    epoch: u64,
+    place: LogPlace,
+    problem: Option<QuorumError>,
+}
+
+impl EpochKeeper {
+    /// Reads what was confirmed.
+    ///
+    /// # Errors
+    /// If that cannot be read.
+    pub fn new(
+        (replica, following): (Replica, Arc<Following>),
+        folder: PathBuf,
+        (renewal, stop): (Renewal, StopHandle),
+    ) -> io::Result<EpochKeeper> {
+        Ok(EpochKeeper {
+            promise: EpochPromise::read(&RealDisk::open(&folder)?)?,
+            replica,
+            following,
+            folder,
+            renewal,
+            stop,
+            is_promoted: false,
+        })
+    }
+
+    /// The highest epoch that was confirmed, or is in the log here: a leader of an older one is not
+    /// followed.
+    pub fn epoch(&self) -> u64 {
+        let promised = self.promise.as_ref().map_or(0, |promise| promise.epoch);
+        promised.max(self.replica.store().epoch())
+    }
+
+    /// Where the leader of that epoch is, if that is known.
+    pub fn address(&self) -> &str {
+        let epoch = self.epoch();
+        let promise = self.promise.as_ref();
+        let promise = promise.filter(|promise| promise.epoch == epoch);
+        promise.map_or("", |promise| &promise.address)
+    }
+
+    /// Where the log here ends, on the device.
+    pub fn place(&self) -> LogPlace {
+        LogPlace {
+            epoch: self.replica.store().epoch(),
+            sequence: self.replica.durable_sequence(),
+        }
+    }
+
+    /// Does what an operator wants, if there is something.
+    pub fn carry_out_order(&mut self) {
+        let following = Arc::clone(&self.following);
+        following.orders().carry_out(|order| match order {
+            ReplicaOrder::Confirm(proposal) => self.confirm(&proposal),
+            ReplicaOrder::Promote(order) => self.promote(&order),
+        });
+        if self.is_promoted {
+            self.renewal.ask();
+            self.stop.stop();
+        }
+    }
+
+    /// Whether this replica takes the place of its leader: nothing is followed any more.
+    pub fn is_promoted(&self) -> bool {
+        self.is_promoted
+    }
+
+    fn confirm(&mut self, proposal: &EpochProposal) -> Result<OrderReport, Status> {
+        if proposal.history_id != self.replica.store().history_id() {
+            return Err(refused(
+                "the candidate has another history than this replica, which is none of its fellows",
+            ));
+        }
+        let is_free = proposal.epoch > self.epoch();
+        if is_free {
+            self.promise(proposal.epoch, proposal.candidate, &proposal.address)?;
+        }
+        let promise = self.promise.as_ref();
+        let candidate = promise.filter(|promise| promise.epoch == self.epoch());
+        Ok(OrderReport::Confirmed(EpochConfirmation {
+            replica: *self.following.id(),
+            epoch: self.epoch(),
+            candidate: candidate.map_or(NOBODY, |promise| promise.candidate),
+            // Read behind the promise: nothing beyond it was or will be acknowledged.
+            place: self.place(),
+        }))
+    }
+
+    fn promise(&mut self, epoch: u64, candidate: [u8; 16], address: &str) -> Result<(), Status> {
+        let promise = EpochPromise {
+            epoch,
+            candidate,
+            address: address.to_owned(),
+        };
+        let written = RealDisk::open(&self.folder).and_then(|disk| promise.write(&disk));
+        written.map_err(|error| not_noted(&error))?;
+        tracing::warn!(
+            "epoch {epoch} is confirmed: nothing is taken of a leader of an older one any more"
+        );
+        self.promise = Some(promise);
+        Ok(())
+    }
+
+    /// The epoch that this replica would lead: that for which it is a candidate already, or a new
+    /// one.
+    fn next_epoch(&self, least_epoch: u64) -> u64 {
+        let promise = self.promise.as_ref();
+        let own = promise.filter(|promise| {
+            promise.candidate == *self.following.id() && promise.epoch == self.epoch()
+        });
+        let is_begun = |promise: &&EpochPromise| promise.epoch > self.replica.store().epoch();
+        let next = match own.filter(is_begun) {
+            Some(own) => own.epoch,
+            None => self.epoch().saturating_add(1),
+        };
+        next.max(least_epoch)
+    }
+
+    fn promote(&mut self, order: &PromotionOrder) -> Result<OrderReport, Status> {
+        if self.replica.has_failed_log() {
+            return Err(refused(
+                "the log of this replica has failed, and nobody knows what is on its device: start \
+                 it anew first",
+            ));
+        }
+        let candidacy = self.candidacy(order)?;
+        let is_passed_over = candidacy.problem.is_none() || order.force;
+        if is_passed_over {
+            // Before what it is for: whoever has confirmed is not asked again.
+            self.promise(candidacy.epoch, *self.following.id(), &order.address)?;
+            self.note_promotion(&candidacy)
+                .map_err(|error| not_noted(&error))?;
+            self.is_promoted = true;
+        }
+        let state = self.following.state();
+        Ok(OrderReport::Promotion(PromotionReport {
+            promoted: is_passed_over,
+            epoch: candidacy.epoch,
+            replica: *self.following.id(),
+            history_id: self.replica.store().history_id(),
+            sequence: candidacy.place.sequence,
+            leader_sequence: state.leader_sequence,
+            problem: candidacy
+                .problem
+                .map_or_else(String::new, |problem| problem.to_string()),
+            needs_confirmations: matches!(candidacy.problem, Some(QuorumError::TooFew { .. })),
+        }))
+    }
+
+    /// Looks whether so many have confirmed that nothing is lost.
+    fn candidacy(&self, order: &PromotionOrder) -> Result<Candidacy, Status> {
+        let (id, place) = (*self.following.id(), self.place());
+        let epoch = self.next_epoch(order.least_epoch);
+        let mut confirmed = BTreeSet::from([id]);
+        for one in &order.confirmations {
+            if (one.epoch, one.candidate) != (epoch, id) {
+                continue;
+            }
+            if one.place > place && !order.force {
+                return Err(refused(&format!(
+                    "the replica {} has everything up to sequence {} of epoch {}, and this one up \
+                     to {} of {}: promote that one, so that nothing is lost",
+                    hex(&one.replica),
+                    one.place.sequence,
+                    one.place.epoch,
+                    place.sequence,
+                    place.epoch
+                )));
+            }
+            confirmed.insert(one.replica);
+        }
+        let checked = self
+            .replica
+            .store()
+            .replica_set()
+            .check_quorum(&id, &confirmed);
+        Ok(Candidacy {
+            epoch,
+            place,
+            problem: checked.err(),
+        })
+    }
+
+    /// From now on each start of the folder is that of a leader.
+    fn note_promotion(&self, candidacy: &Candidacy) -> io::Result<()> {
+        let promotion = Promotion {
+            epoch: candidacy.epoch,
+            end: candidacy.place.sequence,
+            begins_history: candidacy.problem.is_some(),
+            old_history: self.replica.store().history_id(),
+        };
+        tracing::warn!(
+            "this replica takes the place of its leader, in epoch {}, with everything up to \
+             sequence {}: the server starts anew",
+            promotion.epoch,
+            promotion.end
+        );
+        ReplicaMark::Promoted(promotion).write(&RealDisk::open(&self.folder)?)
+    }
+}
+
+fn refused(what: &str) -> Status {
+    Status::new(
+        Code::FailedPrecondition,
+        format!("{what}; nothing was done"),
+    )
+}
+
+fn not_noted(error: &io::Error) -> Status {
+    Status::new(
+        Code::Unavailable,
+        format!("the epoch cannot be noted in the data folder: {error}; try again"),
+    )
+}
+
+fn hex(id: &[u8]) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
+}

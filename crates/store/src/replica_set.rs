@@ -1,0 +1,346 @@
+//! Who may take the place of the leader: the epochs of a history, and the replicas that count.
+//!
+//! It is in a hidden index, and so in the log, in snapshots and in the copies of replicas: each
+//! replica knows it as its log has it. Design: docs/internals/replicas.md.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::limits::{EPOCHS_KEPT_MAX, REPLICA_SET_MAX};
+use crate::push_error::PushError;
+
+/// Names a replica for as long as its folder lives, whatever its connections.
+pub type ReplicaId = [u8; REPLICA_ID_BYTES];
+
+/// Bytes of a [`ReplicaId`].
+pub const REPLICA_ID_BYTES: usize = 16;
+
+/// The epoch of a history in which nobody was promoted.
+pub const FIRST_EPOCH: u64 = 1;
+
+/// What keys of the hidden index begin with.
+const EPOCH_KEY: u8 = b'e';
+const MEMBER_KEY: u8 = b'm';
+const REQUIRED_KEY: u8 = b'k';
+
+/// The epochs of a history, the replicas that count, and how many of them must hold a commit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReplicaSet {
+    /// Each epoch behind the first one, with the last sequence of the log before it.
+    epochs: BTreeMap<u64, u64>,
+    /// So many must hold a commit, as the log has it; 0: none.
+    required: usize,
+    members: BTreeSet<ReplicaId>,
+}
+
+/// Where a log ends: of two, the higher one has all that was acknowledged in the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LogPlace {
+    /// The epoch of the last group.
+    pub epoch: u64,
+    /// The last sequence.
+    pub sequence: u64,
+}
+
+/// Why a log does not go on where another one ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlaceError {
+    /// It knows nothing of the epoch.
+    #[error(
+        "sequence {sequence} was written in epoch {epoch}, of which this server has nothing: a new \
+         copy is needed"
+    )]
+    UnknownEpoch {
+        /// The epoch.
+        epoch: u64,
+        /// The last sequence.
+        sequence: u64,
+    },
+    /// Another leader took over before.
+    #[error(
+        "sequence {sequence} was written in epoch {epoch}, which ended at sequence {end} when a \
+         replica was promoted: a new copy is needed"
+    )]
+    Abandoned {
+        /// The epoch.
+        epoch: u64,
+        /// The last sequence.
+        sequence: u64,
+        /// The last sequence of that epoch that counts.
+        end: u64,
+    },
+}
+
+/// Why a replica cannot take the place of its leader without the loss of what was acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum QuorumError {
+    /// No replica had to hold what the leader answered.
+    #[error(
+        "the leader answers writes before a replica has them (it has no --replicas-acked), so \
+         nobody knows what is missing here"
+    )]
+    NoneRequired,
+    /// The leader does not count this one.
+    #[error(
+        "this replica is none of those that the leader counts: it follows another replica, or has \
+         never held a write that the leader waited for"
+    )]
+    NotMember,
+    /// Too few have confirmed.
+    #[error(
+        "{confirmed} of the {members} replicas that the leader counts have confirmed the epoch, \
+         and {needed} must, so that it can gather --replicas-acked {required} no more: name the \
+         others with --confirm"
+    )]
+    TooFew {
+        /// So many have, the one that is promoted among them.
+        confirmed: usize,
+        /// So many must.
+        needed: usize,
+        /// So many count.
+        members: usize,
+        /// So many must hold a commit.
+        required: usize,
+    },
+}
+
+impl ReplicaSet {
+    /// Returns the epoch at the end of the log.
+    pub fn epoch(&self) -> u64 {
+        self.epochs
+            .last_key_value()
+            .map_or(FIRST_EPOCH, |(&epoch, _)| epoch)
+    }
+
+    /// Returns how many replicas must hold a commit, as the log has it; 0: none.
+    pub fn required(&self) -> usize {
+        self.required
+    }
+
+    /// Returns the replicas that count.
+    pub fn members(&self) -> impl ExactSizeIterator<Item = &ReplicaId> {
+        self.members.iter()
+    }
+
+    pub(crate) fn has_member(&self, replica: &ReplicaId) -> bool {
+        self.members.contains(replica)
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        self.members.len() < REPLICA_SET_MAX
+    }
+
+    /// Checks that everything in a log that ends at `place` is in this one too, if it is long
+    /// enough.
+    ///
+    /// # Errors
+    /// If another leader took over before.
+    pub fn check_place(&self, place: LogPlace) -> Result<(), PlaceError> {
+        let LogPlace { epoch, sequence } = place;
+        if epoch != FIRST_EPOCH && !self.epochs.contains_key(&epoch) {
+            return Err(PlaceError::UnknownEpoch { epoch, sequence });
+        }
+        let next = self.epochs.range(epoch.saturating_add(1)..).next();
+        match next {
+            Some((_, &end)) if sequence > end => Err(PlaceError::Abandoned {
+                epoch,
+                sequence,
+                end,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that the leader can acknowledge nothing more, and that all it has acknowledged is at
+    /// one of `confirmed`, which acknowledge nothing more to it: `candidate` is one of them.
+    ///
+    /// # Errors
+    /// Why that is not so.
+    pub fn check_quorum(
+        &self,
+        candidate: &ReplicaId,
+        confirmed: &BTreeSet<ReplicaId>,
+    ) -> Result<(), QuorumError> {
+        if self.required == 0 {
+            return Err(QuorumError::NoneRequired);
+        }
+        if !self.has_member(candidate) {
+            return Err(QuorumError::NotMember);
+        }
+        let members = self.members.len();
+        let count = self.members.intersection(confirmed).count();
+        // Fewer than it needs are left to it, and no two candidates have it for one epoch.
+        let needed = (members + 1)
+            .saturating_sub(self.required)
+            .max(members / 2 + 1);
+        match count >= needed {
+            true => Ok(()),
+            false => Err(QuorumError::TooFew {
+                confirmed: count,
+                needed,
+                members,
+                required: self.required,
+            }),
+        }
+    }
+
+    /// Adds an entry of the hidden index.
+    pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) {
+        let number = |bytes: &[u8], order: fn([u8; 8]) -> u64| bytes.try_into().map(order).ok();
+        match key.split_first() {
+            Some((&EPOCH_KEY, epoch)) => {
+                let epoch = number(epoch, u64::from_be_bytes);
+                let end = number(value, u64::from_le_bytes);
+                self.epochs.extend(epoch.zip(end));
+            }
+            Some((&MEMBER_KEY, id)) => self.members.extend(ReplicaId::try_from(id)),
+            Some((&REQUIRED_KEY, [])) => {
+                let required = number(value, u64::from_le_bytes).unwrap_or(0);
+                self.required = usize::try_from(required).unwrap_or(usize::MAX);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A change of the set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplicaSetChange {
+    /// A replica counts from now on.
+    Add(ReplicaId),
+    /// A replica does not count any more.
+    Remove(ReplicaId),
+    /// So many must hold a commit from now on.
+    Require(usize),
+    /// A new epoch begins, behind a sequence.
+    Begin {
+        /// The epoch.
+        epoch: u64,
+        /// The last sequence of the log before it.
+        end: u64,
+    },
+}
+
+impl ReplicaSetChange {
+    /// Hands the entries of the hidden index that it sets or removes to `push`.
+    pub(crate) fn push(self, set: &ReplicaSet, push: &mut PushChange<'_>) -> Result<(), PushError> {
+        match self {
+            ReplicaSetChange::Add(id) => push(&member_key(&id), Some(&[])),
+            ReplicaSetChange::Remove(id) => push(&member_key(&id), None),
+            ReplicaSetChange::Require(replicas) => {
+                push(&[REQUIRED_KEY], Some(&(replicas as u64).to_le_bytes()))
+            }
+            ReplicaSetChange::Begin { epoch, end } => {
+                let surplus = (set.epochs.len() + 1).saturating_sub(EPOCHS_KEPT_MAX);
+                for &old in set.epochs.keys().take(surplus) {
+                    push(&epoch_key(old), None)?;
+                }
+                push(&epoch_key(epoch), Some(&end.to_le_bytes()))
+            }
+        }
+    }
+}
+
+/// Sets a key, or removes it.
+pub(crate) type PushChange<'a> = dyn FnMut(&[u8], Option<&[u8]>) -> Result<(), PushError> + 'a;
+
+fn epoch_key(epoch: u64) -> Vec<u8> {
+    let mut key = vec![EPOCH_KEY];
+    key.extend(epoch.to_be_bytes());
+    key
+}
+
+fn member_key(id: &ReplicaId) -> [u8; 1 + REPLICA_ID_BYTES] {
+    let mut key = [MEMBER_KEY; 1 + REPLICA_ID_BYTES];
+    key[1..].copy_from_slice(id);
+    key
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IDS: [ReplicaId; 5] = [[1; 16], [2; 16], [3; 16], [4; 16], [5; 16]];
+
+    fn set(required: usize, members: usize) -> ReplicaSet {
+        let mut set = ReplicaSet::default();
+        set.add(&[REQUIRED_KEY], &(required as u64).to_le_bytes());
+        for id in &IDS[..members] {
+            set.add(&member_key(id), &[]);
+        }
+        set
+    }
+
+    /// Whoever confirms acknowledges nothing more. So a quorum must have somebody of each so many
+    /// that can have held a commit, and somebody of each other quorum.
+    #[test]
+    fn a_quorum_has_one_of_all_that_can_acknowledge_and_one_of_each_other_quorum() {
+        for members in 1..=IDS.len() {
+            for required in 1..=members {
+                let set = set(required, members);
+                let is_quorum = |bits: u32| {
+                    let ids = (0..members).filter(|at| bits & (1 << at) != 0);
+                    let ids: BTreeSet<_> = ids.map(|at| IDS[at]).collect();
+                    let first = ids.first().copied().unwrap_or(IDS[0]);
+                    set.check_quorum(&first, &ids).is_ok()
+                };
+                let all = (1u32 << members) - 1;
+                assert!(is_quorum(all));
+                for bits in 0..=all {
+                    let left = members - bits.count_ones() as usize;
+                    if is_quorum(bits) {
+                        assert!(left < required, "{members} {required} {bits:b}");
+                        assert!((0..=all).all(|other| other & bits != 0 || !is_quorum(other)));
+                    } else {
+                        let is_minority = 2 * bits.count_ones() as usize <= members;
+                        assert!(left >= required || is_minority);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn who_is_not_counted_is_of_no_use() {
+        let two = set(1, 2);
+        let strangers = BTreeSet::from([IDS[0], IDS[3], IDS[4]]);
+        let expected = QuorumError::TooFew {
+            confirmed: 1,
+            needed: 2,
+            members: 2,
+            required: 1,
+        };
+        assert_eq!(two.check_quorum(&IDS[0], &strangers), Err(expected));
+        let refused = two.check_quorum(&IDS[3], &strangers);
+        assert_eq!(refused, Err(QuorumError::NotMember));
+        let refused = set(0, 2).check_quorum(&IDS[0], &strangers);
+        assert_eq!(refused, Err(QuorumError::NoneRequired));
+    }
+
+    #[test]
+    fn a_place_is_good_up_to_where_its_epoch_was_left() {
+        let mut set = ReplicaSet::default();
+        assert_eq!(set.epoch(), FIRST_EPOCH);
+        let place = |epoch, sequence| LogPlace { epoch, sequence };
+        assert_eq!(set.check_place(place(1, u64::MAX)), Ok(()));
+        set.add(&epoch_key(2), &10u64.to_le_bytes());
+        set.add(&epoch_key(4), &20u64.to_le_bytes());
+        assert_eq!(set.epoch(), 4);
+        for (epoch, end) in [(1, 10), (2, 20), (4, u64::MAX)] {
+            assert_eq!(set.check_place(place(epoch, end)), Ok(()));
+            if end < u64::MAX {
+                let sequence = end + 1;
+                let expected = PlaceError::Abandoned {
+                    epoch,
+                    sequence,
+                    end,
+                };
+                assert_eq!(set.check_place(place(epoch, sequence)), Err(expected));
+            }
+        }
+        for epoch in [0, 3, 5, u64::MAX] {
+            let expected = PlaceError::UnknownEpoch { epoch, sequence: 1 };
+            assert_eq!(set.check_place(place(epoch, 1)), Err(expected));
+        }
+        assert!(place(2, 1) > place(1, 9) && place(1, 9) > place(1, 8));
+    }
+}
