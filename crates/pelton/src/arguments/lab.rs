@@ -60,6 +60,17 @@ pub enum LabCommand {
     /// takes up to three minutes, keeps all CPUs busy, and wants a machine with nothing else to do.
     /// docs/lab.md says more. Exit code 1: nothing was measured.
     Scenario(ScenarioArguments),
+
+    /// Find by short experiments what makes a service slow
+    ///
+    /// Loads the target with ever more calls in flight, on one connection and on several, and looks
+    /// at what its process does meanwhile; or runs a client of yours behind the tap, several times,
+    /// with fewer calls open and with a longer way. The first line of the report is the cause, or
+    /// `no limit found`, or `undecided` with what would have to be known; the lines below have the
+    /// figures for and against it, and what to change. It makes at most 10000 calls a second, with
+    /// 256 in flight, for two minutes, and ends when 1 % of them fail or take ten times as long.
+    /// docs/lab.md says what it can know. Exit code 1: nothing could be measured.
+    Diagnose(Box<DiagnoseArguments>),
 }
 
 /// `pelton lab histogram`
@@ -78,17 +89,6 @@ pub struct HistogramArguments {
         default_value_t = OutputFormat::Text
     )]
     pub format: OutputFormat,
-
-    /// Find by short experiments what makes a service slow
-    ///
-    /// Loads the target with ever more calls in flight, on one connection and on several, and looks
-    /// at what its process does meanwhile; or runs a client of yours behind the tap, several times,
-    /// with fewer calls open and with a longer way. The first line of the report is the cause, or
-    /// `no limit found`, or `undecided` with what would have to be known; the lines below have the
-    /// figures for and against it, and what to change. It makes at most 10000 calls a second, with
-    /// 256 in flight, for two minutes, and ends when 1 % of them fail or take ten times as long.
-    /// docs/lab.md says what it can know. Exit code 1: nothing could be measured.
-    Diagnose(Box<DiagnoseArguments>),
 }
 
 /// `pelton lab tap`

@@ -10,8 +10,9 @@ use lab::diagnose::{
     SystemFolders, judge_load,
 };
 use lab::{
-    ConnectionMode, Distribution, Length, LoadPlan, MethodError, MethodName, Pace, PeltonLoad,
-    PeltonShape, PeltonWorkload, RunError, SameRequest, ValueSizes, WorkerPlan, Workload,
+    ConnectionMode, Distribution, Length, LoadPlan, MethodError, MethodKind, MethodName, Pace,
+    PeltonLoad, PeltonShape, PeltonWorkload, RunError, SameRequest, ValueSizes, WorkerPlan,
+    Workload,
 };
 use net::Address;
 
@@ -259,10 +260,21 @@ fn encode(
             lab::descriptors_of(&mut channel, method.service(), timeout).map_err(in_words)?
         }
     };
-    let method = method.in_full(&descriptors).map_err(in_words)?;
-    let request = method.encode(&descriptors, json).map_err(in_words)?;
+    let described = method.described_in(&descriptors).map_err(in_words)?;
+    let method = described.name().clone();
+    if described.kind() != MethodKind::Unary {
+        return Err(Failure::Usage(format!(
+            "{method} is a streaming method: name a unary one"
+        )));
+    }
+    let request = described.request(json).map_err(in_words)?;
+    let Some(bytes) = request.bytes() else {
+        return Err(Failure::Usage(
+            "--data: each call has the same request here; take the placeholders out".into(),
+        ));
+    };
     safety::check_method(arguments, &method, &descriptors)?;
-    Ok((method, request))
+    Ok((method, bytes.to_vec()))
 }
 
 /// The same failure; where it says which flag names the server, with the flag of this command.
