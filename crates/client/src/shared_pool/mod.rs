@@ -342,3 +342,24 @@ impl fmt::Debug for SharedPool {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_is_kept_has_small_buffers() {
+        let address = "127.0.0.1:1".parse().expect("an address");
+        let pool = SharedPool::new(&[address], LocalPoolOptions::default(), 1).expect("sound");
+        let shared = &pool.handle.shared;
+        for _ in 0..2 {
+            let call = shared.prepare(&PoolCall::default(), &[0; 1 << 20]);
+            lock(&call.state).answer = vec![0; 1 << 20];
+            shared.keep(call);
+            let kept = shared.kept.pop().expect("it was kept");
+            let state = lock(&kept.state);
+            let most = 2 * limits::SHARED_KEPT_CAPACITY_BYTES;
+            assert!(state.request.capacity() <= most && state.answer.capacity() <= most);
+        }
+    }
+}

@@ -6,6 +6,7 @@ mod repeated;
 mod reports;
 mod retries;
 mod retry_limits;
+mod second_time;
 mod server;
 mod simulated;
 mod simulation;
