@@ -1,6 +1,7 @@
 //! The pool's engine, with servers and a network in the same thread and in virtual time.
 
 mod basics;
+mod found;
 mod modes;
 mod repeated;
 mod reports;
