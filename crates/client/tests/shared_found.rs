@@ -18,7 +18,6 @@ use pooled::of;
 use sharing::call;
 
 #[test]
-#[ignore = "fails until it is mended"]
 fn the_permit_of_a_dropped_future_goes_to_the_next_call_at_once() {
     let (address, _server) = serve_all(by_path, 1);
     let mut options = of(1);

@@ -44,7 +44,6 @@ fn flush(simulated: &mut SimulatedPool) {
 }
 
 #[test]
-#[ignore = "fails until it is mended"]
 fn the_permit_of_a_cancelled_call_goes_to_the_next_call_at_once() {
     let options = PoolOptions {
         max_in_flight: 1,
