@@ -132,7 +132,9 @@ impl PoolEngine {
         connection.stage = PoolStage::Draining;
         state.connections -= 1;
         state.draining += 1;
+        let endpoint = connection.endpoint;
         self.stop_health_check(slot);
+        self.forget_unwatched_health(endpoint);
         self.needs_balance = true;
         self.retire_if_over(slot);
         self.refresh(slot);
@@ -182,9 +184,10 @@ impl PoolEngine {
             PoolStage::Open => state.connections -= 1,
             PoolStage::Draining => state.draining -= 1,
         }
-        let key = connection.key(slot);
+        let (key, endpoint) = (connection.key(slot), connection.endpoint);
         self.past_traffic.add(&connection.traffic);
         connection.vacate();
+        self.forget_unwatched_health(endpoint);
         self.loads[slot as usize] = u32::MAX;
         self.free.push(slot);
         self.needs_balance = true;

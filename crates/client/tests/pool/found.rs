@@ -73,7 +73,6 @@ fn the_permit_of_a_cancelled_call_goes_to_the_next_call_at_once() {
 }
 
 #[test]
-#[ignore = "fails until it is mended"]
 fn an_address_that_did_not_serve_is_asked_again_though_it_has_no_connection() {
     let mut simulated = simulated(checked(automatic(0, 2)), serving());
     for round in 0..2 {
