@@ -172,6 +172,7 @@ impl PoolEngine {
 
     /// Frees the slot of a connection, and has its socket closed.
     pub(super) fn close_connection(&mut self, slot: u32, unsent: Vec<u8>) {
+        self.stop_health_check(slot);
         let connection = &mut self.connections[slot as usize];
         debug_assert_eq!(connection.in_flight, 0, "its calls have ended");
         let state = &mut self.endpoints[connection.endpoint];

@@ -101,7 +101,6 @@ fn an_address_that_did_not_serve_is_asked_again_though_it_has_no_connection() {
 }
 
 #[test]
-#[ignore = "fails until it is mended"]
 fn a_health_check_of_a_short_connection_does_not_outlive_it() {
     let options = PoolOptions {
         mode: PoolMode::Short,
