@@ -43,7 +43,6 @@ thread_local! {
 
 /// In a process of its own, since it would end this one.
 #[test]
-#[ignore = "fails until it is mended"]
 fn a_pool_may_be_owned_by_a_thread_local() {
     if std::env::var_os("OWNED").is_some() {
         let (address, _server) = serve_all(by_path, 1);
@@ -62,7 +61,6 @@ fn a_pool_may_be_owned_by_a_thread_local() {
     let own = std::env::current_exe().expect("it runs");
     let output = Command::new(own)
         .args([
-            "--ignored",
             "--exact",
             "a_pool_may_be_owned_by_a_thread_local",
             "--nocapture",

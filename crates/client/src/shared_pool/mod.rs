@@ -318,13 +318,14 @@ impl SharedState {
 fn with_turn<R>(own: Option<&CallPhase>, work: impl FnOnce(&mut DriverTurn<'_>) -> R) -> R {
     let mut turn = DriverTurn {
         own,
-        woken: WOKEN.take(),
+        // A pool that a thread local owns is closed when this one may be gone already.
+        woken: WOKEN.try_with(Cell::take).unwrap_or_default(),
     };
     let result = work(&mut turn);
     for waiter in turn.woken.drain(..) {
         waiter.wake();
     }
-    WOKEN.set(turn.woken);
+    let _ = WOKEN.try_with(|woken| woken.set(turn.woken));
     result
 }
 
