@@ -182,7 +182,7 @@ impl PoolEngine {
         {
             match self.open_anywhere(key, now_ns) {
                 Opened::Running => self.report_writable(key, on),
-                Opened::Impossible(error) => self.finish(key, Err(error), on),
+                Opened::Impossible(error) => self.end_failed(key, error, on),
                 Opened::NoRoom => {
                     self.waiting.push_front(key);
                     self.needs_balance = true;

@@ -28,8 +28,7 @@ impl PoolEngine {
         on: &mut impl FnMut(PoolEvent<'_>),
     ) {
         let Some(pause_ns) = self.retry_pause_ns(call, &error, is_free, now_ns) else {
-            let is_uncertain = self.calls.get(call).is_some_and(|state| state.is_uncertain);
-            return self.finish(call, Err(of_all_attempts(error, is_uncertain)), on);
+            return self.end_failed(call, error, on);
         };
         let Some(state) = self.calls.get_mut(call) else {
             return;
@@ -44,6 +43,17 @@ impl PoolEngine {
             let at_ns = now_ns.saturating_add(pause_ns);
             self.waiting.push_delayed(call, at_ns);
         }
+    }
+
+    /// Ends a call whose last attempt failed, or cannot be made.
+    pub(super) fn end_failed(
+        &mut self,
+        call: PoolCallKey,
+        error: CallError,
+        on: &mut impl FnMut(PoolEvent<'_>),
+    ) {
+        let is_uncertain = self.calls.get(call).is_some_and(|state| state.is_uncertain);
+        self.finish(call, Err(of_all_attempts(error, is_uncertain)), on);
     }
 
     /// Returns how long to wait before a call is made again; `None`: it is not.

@@ -160,7 +160,6 @@ fn connections_are_closed_though_a_call_begins_now_and_then() {
 }
 
 #[test]
-#[ignore = "fails until it is mended"]
 fn an_earlier_attempt_is_not_forgotten_for_a_head_that_is_too_large() {
     let endpoint = |number: u32| PoolEndpoint {
         name: number.to_string(),
