@@ -4,17 +4,8 @@
 #[allow(dead_code, reason = "a part of it is of interest")]
 mod protocol;
 
-mod sync {
-    pub(super) use crossbeam_queue::ArrayQueue as SubmissionQueue;
-    pub(super) use std::sync::atomic::{AtomicU32, Ordering, fence};
-    pub(super) use std::sync::{Arc, Mutex, MutexGuard};
-
-    pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-        mutex
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-}
+#[path = "../src/shared_pool/sync.rs"]
+mod sync;
 
 use std::sync::{Arc, mpsc};
 use std::thread::{self, Thread};
@@ -74,7 +65,6 @@ fn who_has_waited_longest_leads_next() {
 }
 
 #[test]
-#[ignore = "fails until it is mended"]
 fn submissions_are_taken_after_a_panic() {
     let combiner = Combiner::new(0, 4);
     let panicked = std::thread::scope(|scope| {
