@@ -235,11 +235,16 @@ impl PoolEngine {
 
     /// Returns when something is due for a pool without calls, beside its connections' own timers.
     fn idle_due_ns(&self) -> u64 {
-        let connections = self.connections.len() - self.free.len();
-        match self.is_size_fixed() || connections <= self.kept_in_all() {
-            true => u64::MAX,
-            false => self.peak_since_ns.saturating_add(self.idle_timeout_ns()),
+        match self.has_spare_connections() {
+            true => self.peak_since_ns.saturating_add(self.idle_timeout_ns()),
+            false => u64::MAX,
         }
+    }
+
+    /// Returns whether there are connections that are closed when they are of no use.
+    fn has_spare_connections(&self) -> bool {
+        let connections = self.connections.len() - self.free.len();
+        !self.is_size_fixed() && connections > self.kept_in_all()
     }
 
     /// A call begins in a pool that has slept: its timers go on.
@@ -247,7 +252,11 @@ impl PoolEngine {
         let tick_ns = 10 * limits::POOL_TIMER_GRAIN.as_nanos() as u64;
         self.is_idle = false;
         self.next_timers_ns = self.next_timers_ns.min(now_ns + tick_ns);
-        (self.busy_since_ns, self.peak_since_ns) = (now_ns, now_ns);
+        self.busy_since_ns = now_ns;
+        // A call now and then does not put off the closing of connections that it does not need.
+        if !self.has_spare_connections() {
+            self.peak_since_ns = now_ns;
+        }
     }
 
     /// Does what is due for a connection, and returns when something is next.

@@ -136,7 +136,6 @@ fn a_health_check_that_is_under_way_costs_no_further_connections() {
 }
 
 #[test]
-#[ignore = "fails until it is mended"]
 fn connections_are_closed_though_a_call_begins_now_and_then() {
     let behavior = ServerBehavior {
         max_streams: Some(10),
