@@ -13,7 +13,7 @@ impl PoolEngine {
     pub(super) fn balance(&mut self, now_ns: u64) {
         self.needs_balance = false;
         if self.close_ns.is_some() {
-            return self.close_unused();
+            return self.close_unused(now_ns);
         }
         for endpoint in 0..self.endpoints.len() {
             while self.endpoints[endpoint].connections < self.kept_connections()
@@ -158,20 +158,20 @@ impl PoolEngine {
     }
 
     /// Closes the connections that have been retired.
-    pub(super) fn close_retired(&mut self) {
+    pub(super) fn close_retired(&mut self, now_ns: u64) {
         while let Some(key) = self.retired.pop() {
             if let Some(connection) = self.connection(key)
                 && connection.in_flight == 0
             {
                 let unsent = connection.core.as_mut().map(|core| core.output());
                 let unsent = unsent.map(std::mem::take).unwrap_or_default();
-                self.close_connection(key.slot, unsent);
+                self.close_connection(key.slot, unsent, now_ns);
             }
         }
     }
 
     /// Frees the slot of a connection, and has its socket closed.
-    pub(super) fn close_connection(&mut self, slot: u32, unsent: Vec<u8>) {
+    pub(super) fn close_connection(&mut self, slot: u32, unsent: Vec<u8>, now_ns: u64) {
         self.stop_health_check(slot);
         let connection = &mut self.connections[slot as usize];
         debug_assert_eq!(connection.in_flight, 0, "its calls have ended");
@@ -186,7 +186,7 @@ impl PoolEngine {
             PoolStage::Draining => state.draining -= 1,
         }
         let (key, endpoint) = (connection.key(slot), connection.endpoint);
-        self.past_traffic.add(&connection.traffic);
+        self.past_traffic.add(&connection.traffic.until(now_ns));
         connection.vacate();
         self.forget_unwatched_health(endpoint);
         self.loads[slot as usize] = u32::MAX;
@@ -199,7 +199,7 @@ impl PoolEngine {
     }
 
     /// Closes all connections without calls: the pool was closed.
-    fn close_unused(&mut self) {
+    fn close_unused(&mut self, now_ns: u64) {
         for slot in 0..self.connections.len() as u32 {
             let connection = &self.connections[slot as usize];
             if connection.stage != PoolStage::Vacant && connection.in_flight == 0 {
@@ -207,7 +207,7 @@ impl PoolEngine {
                 self.retired.push(key);
             }
         }
-        self.close_retired();
+        self.close_retired(now_ns);
         self.needs_balance = false;
     }
 

@@ -170,7 +170,7 @@ impl PoolEngine {
         if self.close_ns.is_some() {
             self.continue_closing(now_ns, on);
         }
-        self.close_retired();
+        self.close_retired(now_ns);
         self.dispatch(now_ns, on);
         if self.needs_balance {
             self.balance(now_ns);

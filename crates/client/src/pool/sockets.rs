@@ -226,7 +226,7 @@ impl PoolEngine {
                 }
             }
             if self.connection(key).is_some() {
-                self.close_connection(key.slot, unsent);
+                self.close_connection(key.slot, unsent, now_ns);
             }
         }
     }

@@ -260,7 +260,6 @@ fn a_call_that_waits_for_an_address_to_serve_does_not_count_as_waiting_for_a_str
 }
 
 #[test]
-#[ignore = "fails until it is mended"]
 fn times_of_waiting_for_a_socket_never_shrink() {
     let mut simulated = simulated(fixed(1), ServerBehavior::default());
     simulated.run_for(SECOND);
