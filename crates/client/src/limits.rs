@@ -137,6 +137,7 @@ pub const POOL_BUSY_PERCENT: u64 = 90;
 
 /// Connections to one address that may drain at once before no new one is opened, if fewer may be
 /// open: stops a server that sends GOAWAY and never ends its calls from costing a socket each time.
+/// Of connections that are taken out of use for their silence, half as many.
 pub const POOL_DRAINING: usize = 16;
 
 /// How long an answer of a health check may take before the address counts as not serving.

@@ -76,11 +76,15 @@ impl PoolEngine {
 
     fn may_dial(&self, endpoint: usize, now_ns: u64) -> bool {
         let state = &self.endpoints[endpoint];
-        let most = self.options.size.max();
         now_ns >= state.next_dial_ns
             // After a failure one attempt is enough to see whether it is over.
             && (state.last_failure.is_none() || state.dialing == 0)
-            && state.draining <= most.max(limits::POOL_DRAINING)
+            && state.draining <= self.max_draining()
+    }
+
+    /// Connections to one address that may drain before none is opened in their place.
+    pub(super) fn max_draining(&self) -> usize {
+        self.options.size.max().max(limits::POOL_DRAINING)
     }
 
     fn dial(&mut self, endpoint: usize, now_ns: u64) {

@@ -124,7 +124,8 @@ impl PoolEngine {
 
     /// Takes a connection out of use that was silent for all the time of a call, if that was long:
     /// what is at its other end may be gone. Its other calls go on; if nothing is there, the
-    /// protocol's PING finds that out later.
+    /// protocol's PING finds that out later. If something is there, they may last for ever: so many
+    /// at most are taken out of use that those which servers end can still be replaced.
     fn suspect_silence(&mut self, call: PoolCallKey, now_ns: u64) {
         let Some(state) = self.calls.get(call) else {
             return;
@@ -134,7 +135,10 @@ impl PoolEngine {
         };
         let opened_ns = state.opened_ns;
         let is_long = now_ns.saturating_sub(opened_ns) >= limits::POOL_SILENCE.as_nanos() as u64;
-        if is_long && self.connections[connection as usize].received_ns < opened_ns {
+        let suspected = &self.connections[connection as usize];
+        let is_silent = is_long && suspected.received_ns < opened_ns;
+        let draining = self.endpoints[suspected.endpoint].draining;
+        if is_silent && draining < self.max_draining() / 2 {
             self.drain_connection(connection);
         }
     }

@@ -213,7 +213,6 @@ fn an_earlier_attempt_is_not_forgotten_for_a_head_that_is_too_large() {
 }
 
 #[test]
-#[ignore = "fails until it is mended"]
 fn slow_calls_beside_streams_that_last_take_no_pool_out_of_use() {
     let mut simulated = simulated(fixed(1), ServerBehavior::default());
     simulated.run_for(SECOND);
