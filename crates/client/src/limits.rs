@@ -145,7 +145,8 @@ pub const POOL_HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a connection may be silent while a call on it runs into its deadline before no further
 /// calls begin on it. Stops a connection whose other end is gone from swallowing calls until a PING
-/// finds that out.
+/// finds that out. How long a new connection may take before others are made for the calls that it
+/// was made for: stops an address that accepts and says nothing from keeping others from growing.
 pub const POOL_SILENCE: Duration = Duration::from_secs(1);
 
 /// Calls that were submitted to a shared pool and not taken yet. Who finds it full works for all

@@ -26,7 +26,7 @@ impl PoolEngine {
                 self.next_timers_ns = self.next_timers_ns.min(state.next_dial_ns);
             }
         }
-        for _ in 0..self.missing_connections() {
+        for _ in 0..self.missing_connections(now_ns) {
             let Some(endpoint) = self.endpoint_to_grow(now_ns) else {
                 break;
             };
@@ -44,22 +44,50 @@ impl PoolEngine {
     }
 
     /// How many further connections the calls that wait could use.
-    fn missing_connections(&self) -> usize {
-        let dialing: usize = self.endpoints.iter().map(|state| state.dialing).sum();
+    fn missing_connections(&self, now_ns: u64) -> usize {
         let queued = self.waiting.queued();
         let lacks_room = queued > 0 && self.has_permit();
+        if !lacks_room && !self.has_saturated {
+            return 0;
+        }
+        let connections = self.connections.iter();
+        let expected = connections
+            .filter(|connection| self.expects_room(connection, now_ns))
+            .count();
         match self.options.mode {
-            PoolMode::Multiplexed => {
-                let wants_one = lacks_room || self.has_saturated;
-                usize::from(wants_one && dialing == 0)
-            }
+            PoolMode::Multiplexed => usize::from(expected == 0),
             PoolMode::Exclusive | PoolMode::Short if lacks_room => {
                 let permits = self.options.max_in_flight - self.in_flight;
                 let unused = self.loads.iter().filter(|&&load| load != u32::MAX).count();
-                queued.min(permits).saturating_sub(dialing + unused)
+                queued.min(permits).saturating_sub(expected + unused)
             }
             PoolMode::Exclusive | PoolMode::Short => 0,
         }
+    }
+
+    /// Returns whether a connection will soon take calls, as far as anybody knows: it is being
+    /// made, its address has not failed before, and it has not been silent for long.
+    fn expects_room(&self, connection: &PoolConnection, now_ns: u64) -> bool {
+        let has_failed = || self.endpoints[connection.endpoint].last_failure.is_some();
+        match connection.stage {
+            PoolStage::Dialing | PoolStage::Greeting => {
+                !connection.is_overdue(now_ns) && !has_failed()
+            }
+            PoolStage::Vacant | PoolStage::Open | PoolStage::Draining => false,
+        }
+    }
+
+    /// Returns whether a further connection to an address would get no further than those there
+    /// are: one of them is being made for too long.
+    fn is_growth_vain(&self, endpoint: usize, now_ns: u64) -> bool {
+        let mut connections = self.connections.iter();
+        connections.any(|connection| {
+            connection.endpoint == endpoint
+                && match connection.stage {
+                    PoolStage::Dialing | PoolStage::Greeting => connection.is_overdue(now_ns),
+                    PoolStage::Vacant | PoolStage::Open | PoolStage::Draining => false,
+                }
+        })
     }
 
     /// Returns the address that gets the next connection: that with the fewest.
@@ -70,6 +98,7 @@ impl PoolEngine {
                 state.connections < self.options.size.max()
                     && state.health != EndpointHealth::Unhealthy
                     && self.may_dial(endpoint, now_ns)
+                    && !self.is_growth_vain(endpoint, now_ns)
             })
             .min_by_key(|&endpoint| self.endpoints[endpoint].connections)
     }

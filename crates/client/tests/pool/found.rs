@@ -286,7 +286,6 @@ fn times_of_waiting_for_a_socket_never_shrink() {
 }
 
 #[test]
-#[ignore = "fails until it is mended"]
 fn an_address_that_says_nothing_keeps_no_other_one_from_more_connections() {
     let good = ServerBehavior {
         max_streams: Some(1),
