@@ -66,26 +66,29 @@ impl PoolEngine {
     }
 
     /// Returns whether a connection will soon take calls, as far as anybody knows: it is being
-    /// made, its address has not failed before, and it has not been silent for long.
+    /// made, or its address is being asked whether it serves, and that does not last for long.
     fn expects_room(&self, connection: &PoolConnection, now_ns: u64) -> bool {
-        let has_failed = || self.endpoints[connection.endpoint].last_failure.is_some();
-        match connection.stage {
-            PoolStage::Dialing | PoolStage::Greeting => {
-                !connection.is_overdue(now_ns) && !has_failed()
-            }
-            PoolStage::Vacant | PoolStage::Open | PoolStage::Draining => false,
-        }
+        let state = &self.endpoints[connection.endpoint];
+        let is_pending = match connection.stage {
+            PoolStage::Dialing | PoolStage::Greeting => state.last_failure.is_none(),
+            PoolStage::Open => state.health == EndpointHealth::Unknown,
+            PoolStage::Vacant | PoolStage::Draining => false,
+        };
+        is_pending && !connection.is_overdue(now_ns)
     }
 
     /// Returns whether a further connection to an address would get no further than those there
-    /// are: one of them is being made for too long.
+    /// are: one is being made for too long, waits for the address to serve, or takes no call
+    /// though it has none.
     fn is_growth_vain(&self, endpoint: usize, now_ns: u64) -> bool {
-        let mut connections = self.connections.iter();
-        connections.any(|connection| {
+        let is_unknown = self.endpoints[endpoint].health == EndpointHealth::Unknown;
+        let mut connections = self.connections.iter().zip(&self.loads);
+        connections.any(|(connection, &load)| {
             connection.endpoint == endpoint
                 && match connection.stage {
                     PoolStage::Dialing | PoolStage::Greeting => connection.is_overdue(now_ns),
-                    PoolStage::Vacant | PoolStage::Open | PoolStage::Draining => false,
+                    PoolStage::Open => is_unknown || load == u32::MAX && connection.is_unused(),
+                    PoolStage::Vacant | PoolStage::Draining => false,
                 }
         })
     }

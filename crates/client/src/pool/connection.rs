@@ -116,6 +116,11 @@ impl PoolConnection {
         age_ns >= limits::POOL_SILENCE.as_nanos() as u64
     }
 
+    /// Returns whether it has no stream, that of a health check included.
+    pub(super) fn is_unused(&self) -> bool {
+        self.in_flight == 0 && self.health_stream.is_none()
+    }
+
     /// Bytes can be written: the socket stands.
     pub(super) fn has_socket(&self) -> bool {
         !matches!(self.stage, PoolStage::Vacant | PoolStage::Dialing)

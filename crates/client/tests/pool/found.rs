@@ -119,7 +119,6 @@ fn a_health_check_of_a_short_connection_does_not_outlive_it() {
 }
 
 #[test]
-#[ignore = "fails until it is mended"]
 fn a_health_check_that_is_under_way_costs_no_further_connections() {
     for (is_health_silent, time_ns) in [(false, SECOND), (true, 4 * SECOND)] {
         let behavior = ServerBehavior {
@@ -132,6 +131,41 @@ fn a_health_check_that_is_under_way_costs_no_further_connections() {
         simulated.run_for(time_ns);
         let dials = simulated.statistics().counters.dials;
         assert_eq!(dials, 1, "for one call, silent: {is_health_silent}");
+    }
+}
+
+#[test]
+fn a_server_that_allows_no_stream_costs_no_further_connections() {
+    for (mode, most) in [(PoolMode::Multiplexed, 1), (PoolMode::Exclusive, 2)] {
+        let options = PoolOptions {
+            mode,
+            ..automatic(1, 64)
+        };
+        let behavior = ServerBehavior {
+            max_streams: Some(0),
+            ..ServerBehavior::default()
+        };
+        let mut simulated = simulated(options, behavior);
+        for tag in 0..2 {
+            simulated.begin(tag, &call(ECHO)).expect("it may wait");
+            simulated.run_for(5 * SECOND);
+        }
+        let dials = simulated.statistics().counters.dials;
+        assert!(dials <= most, "{dials} for {mode:?}");
+    }
+}
+
+#[test]
+fn calls_have_a_connection_beside_a_watch_that_takes_the_only_stream() {
+    let behavior = ServerBehavior {
+        max_streams: Some(1),
+        ..serving()
+    };
+    let mut simulated = simulated(checked(automatic(1, 4)), behavior);
+    simulated.run_for(SECOND);
+    for tag in 0..2 {
+        simulated.echo(tag).expect("it serves");
+        assert_eq!(simulated.statistics().counters.dials, 2);
     }
 }
 
