@@ -164,7 +164,7 @@ impl PoolEngine {
     pub(super) fn wait_cause(&self) -> WaitCause {
         if !self.has_permit() {
             WaitCause::Permit
-        } else if self.has_open_connection() {
+        } else if self.has_serving_connection() {
             WaitCause::Stream
         } else {
             WaitCause::Connection

@@ -76,7 +76,7 @@ pub struct PoolStatistics {
     pub in_flight: usize,
     /// Calls that wait because as many are in flight as may be.
     pub waiting_for_permit: usize,
-    /// Calls that wait for a connection to be open.
+    /// Calls that wait for a connection to be open, to an address that serves.
     pub waiting_for_connection: usize,
     /// Calls that wait since the connections have as many as their servers, or the mode, allow.
     pub waiting_for_stream: usize,

@@ -277,7 +277,6 @@ fn slow_calls_beside_streams_that_last_take_no_pool_out_of_use() {
 }
 
 #[test]
-#[ignore = "fails until it is mended"]
 fn a_call_that_waits_for_an_address_to_serve_does_not_count_as_waiting_for_a_stream() {
     let mut simulated = simulated(checked(fixed(1)), serving());
     simulated.run_for(SECOND);
