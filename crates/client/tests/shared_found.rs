@@ -74,7 +74,6 @@ fn a_pool_may_be_owned_by_a_thread_local() {
 static SEEN: AtomicU32 = AtomicU32::new(0);
 
 #[test]
-#[ignore = "fails until it is mended"]
 fn a_channel_sends_nothing_of_a_call_whose_deadline_has_passed() {
     let (address, _server) = serve_all(
         |connection, stream, out, path, message| {
