@@ -171,9 +171,11 @@ impl LocalPool {
                 } => self
                     .connections
                     .dial(connection, endpoint, &mut self.engine, now_ns),
-                PoolAction::Close { connection, unsent } => {
-                    self.connections.close(connection, &unsent)
-                }
+                PoolAction::Close {
+                    connection,
+                    unsent,
+                    was_open,
+                } => self.connections.close(connection, &unsent, was_open),
             }
         }
     }
@@ -211,7 +213,6 @@ mod tests {
 
     /// The kernel accepts for a process that hangs.
     #[test]
-    #[ignore = "fails until it is mended"]
     fn an_address_is_reached_though_its_first_endpoint_says_nothing() {
         let listen = || TcpListener::bind("127.0.0.1:0").expect("a free port");
         let at =

@@ -212,6 +212,7 @@ impl PoolEngine {
         let connection = &mut self.connections[slot as usize];
         debug_assert_eq!(connection.in_flight, 0, "its calls have ended");
         let state = &mut self.endpoints[connection.endpoint];
+        let was_open = matches!(connection.stage, PoolStage::Open | PoolStage::Draining);
         match connection.stage {
             PoolStage::Vacant => return,
             PoolStage::Dialing | PoolStage::Greeting => {
@@ -231,6 +232,7 @@ impl PoolEngine {
         self.actions.push_back(PoolAction::Close {
             connection: key,
             unsent,
+            was_open,
         });
     }
 

@@ -258,7 +258,9 @@ impl SimulatedPool {
                     connection,
                     endpoint,
                 } => self.dial(connection, endpoint),
-                PoolAction::Close { connection, unsent } => {
+                PoolAction::Close {
+                    connection, unsent, ..
+                } => {
                     self.closed += 1;
                     if self
                         .link(connection)
