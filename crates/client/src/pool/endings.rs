@@ -110,16 +110,13 @@ impl PoolEngine {
         if self.calls.next_deadline_ns() > now_ns {
             return;
         }
-        let mut expired = std::mem::take(&mut self.ending);
-        self.calls.find_expired(now_ns, &mut expired);
         self.waiting.count_time(now_ns);
-        for call in expired.drain(..) {
+        while let Some(call) = self.calls.next_expired(now_ns) {
             let error = self.deadline_error(call);
             self.suspect_silence(call, now_ns);
             self.stop_call(call);
             self.finish(call, Err(error), on);
         }
-        self.ending = expired;
     }
 
     /// Takes a connection out of use that was silent for all the time of a call, if that was long:

@@ -128,7 +128,7 @@ impl PoolEngine {
             loads: Vec::new(),
             turn: 0,
             endpoint_turn: 0,
-            calls: PoolCalls::new(),
+            calls: PoolCalls::default(),
             waiting: WaitingCalls::new(now_ns),
             in_flight: 0,
             dirty: Vec::new(),
