@@ -149,8 +149,8 @@ pub const POOL_HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
 /// was made for: stops an address that accepts and says nothing from keeping others from growing.
 pub const POOL_SILENCE: Duration = Duration::from_secs(1);
 
-/// Calls that were submitted to a shared pool and not taken yet. Who finds it full works for all
-/// until there is room, so this only bounds how long one thread works in a row.
+/// Calls that were submitted to a shared pool and not taken yet, and how many are taken before
+/// what they have to send is written. Who finds it full works for all until there is room.
 pub const SHARED_SUBMISSIONS: usize = 4096;
 
 /// Calls that have ended whose memory a shared pool keeps for the next ones.
