@@ -1,4 +1,4 @@
-//! What goes wrong with a shared pool.
+//! What once went wrong with a shared pool, or a channel.
 
 mod common;
 #[path = "common/pooled.rs"]

@@ -1,4 +1,4 @@
-//! What goes wrong, each with what shows it.
+//! What once went wrong with pools, each with what shows it.
 
 use client::{
     CallError, EndpointHealth, HealthCheck, PoolAction, PoolCall, PoolEndpoint, PoolEngine,
@@ -347,4 +347,27 @@ fn an_address_that_says_nothing_keeps_no_other_one_from_more_connections() {
             "of 1 s each in 5 s, {mode:?}, connections {connections:?}"
         );
     }
+}
+
+#[test]
+fn a_connection_keeps_its_label_when_another_one_ends() {
+    let behavior = ServerBehavior::default();
+    let mut simulated = SimulatedPool::new(fixed(1), vec![behavior.clone(), behavior], 7);
+    simulated.run_for(SECOND);
+    for tag in 0..2 {
+        simulated
+            .begin(tag, &call("/t.T/Silent"))
+            .expect("there is room");
+    }
+    simulated.turn();
+    let before = simulated.statistics().connections;
+    assert_eq!(before.len(), 2);
+    // A pool that was closed replaces none.
+    simulated.engine.close(10 * SECOND, simulated.now_ns);
+    simulated.cut(before[0].endpoint);
+    simulated.turn();
+    let after = simulated.statistics();
+    assert_eq!(after.connections.len(), 1);
+    let label = format!("connection=\"{}\"", before[1].slot);
+    assert!(after.prometheus("orders").contains(&label), "{label}");
 }
