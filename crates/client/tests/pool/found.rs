@@ -135,6 +135,21 @@ fn a_health_check_that_is_under_way_costs_no_further_connections() {
 }
 
 #[test]
+fn one_call_needs_one_of_several_addresses_to_be_asked_whether_it_serves() {
+    let slow = ServerBehavior {
+        health_latency_ns: SECOND / 2,
+        ..serving()
+    };
+    let behavior = vec![slow; 4];
+    let mut simulated = SimulatedPool::new(checked(automatic(0, 64)), behavior, 7);
+    simulated.fault_rates.latency_ns = 10 * MS;
+    for _ in 0..2 {
+        simulated.echo(1).expect("it serves");
+        assert_eq!(simulated.statistics().counters.dials, 1);
+    }
+}
+
+#[test]
 fn a_server_that_allows_no_stream_costs_no_further_connections() {
     for (mode, most) in [(PoolMode::Multiplexed, 1), (PoolMode::Exclusive, 2)] {
         let options = PoolOptions {
