@@ -210,6 +210,9 @@ impl Channel {
             .deadline
             .map(|deadline| deadline.saturating_duration_since(Instant::now()));
         (self.info, self.has_head) = (CallInfo::default(), false);
+        if timeout.is_some_and(|timeout| timeout.is_zero()) {
+            return Err(CallError::NotBegun(NotBegun::DeadlinePassed));
+        }
         let both = match (options.metadata, &self.credentials) {
             (Some(metadata), Some(credentials)) => {
                 let mut metadata = metadata.clone();

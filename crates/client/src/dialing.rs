@@ -11,7 +11,8 @@ use crate::error::ConnectError;
 pub(crate) struct DialTarget {
     pub(crate) address: Address,
     pub(crate) endpoints: Vec<Endpoint>,
-    /// The endpoint that accepted last: the next connection tries it first.
+    /// The endpoint that the next connection tries first: the one that accepted last, or the one
+    /// behind it if nothing came of that.
     pub(crate) preferred: usize,
 }
 
@@ -20,6 +21,8 @@ pub(crate) struct DialTarget {
 pub(crate) struct DialAttempt {
     /// The endpoint that is being tried, or has accepted.
     pub(crate) endpoint: usize,
+    /// The preferred endpoint that it knows of.
+    preferred: usize,
     /// Endpoints that are still to be tried.
     tries_left: usize,
 }
@@ -42,6 +45,7 @@ impl DialTarget {
     pub(crate) fn attempt(&self) -> DialAttempt {
         DialAttempt {
             endpoint: self.preferred,
+            preferred: self.preferred,
             tries_left: self.endpoints.len(),
         }
     }
@@ -72,8 +76,17 @@ impl DialTarget {
     }
 
     /// The endpoint of this attempt has accepted.
-    pub(crate) fn accepted(&mut self, attempt: DialAttempt) {
+    pub(crate) fn accepted(&mut self, attempt: &mut DialAttempt) {
         self.preferred = attempt.endpoint;
+        attempt.preferred = attempt.endpoint;
+    }
+
+    /// No call could begin over what this attempt has reached, if it has reached anything: the next
+    /// one begins behind it, unless another attempt has found a better one meanwhile.
+    pub(crate) fn failed(&mut self, attempt: DialAttempt) {
+        if self.preferred == attempt.preferred {
+            self.preferred = (attempt.endpoint + 1) % self.endpoints.len().max(1);
+        }
     }
 }
 
@@ -142,11 +155,10 @@ mod tests {
             preferred: 0,
         };
         for preferred in [1, 0, 2] {
-            let attempt = DialAttempt {
+            target.accepted(&mut DialAttempt {
                 endpoint: preferred,
-                tries_left: 0,
-            };
-            target.accepted(attempt);
+                ..DialAttempt::default()
+            });
             let (order, error) = tried(&target, &mut sockets);
             assert_eq!(order, [0, 1, 2].map(|step| (preferred + step) % 3));
             assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
@@ -154,6 +166,29 @@ mod tests {
         target.endpoints.clear();
         let (order, error) = tried(&target, &mut sockets);
         assert!(order.is_empty() && error.to_string() == "it has no address");
+    }
+
+    #[test]
+    fn the_endpoint_behind_one_that_came_to_nothing_is_preferred() {
+        let mut target = DialTarget {
+            address: "127.0.0.1:1".parse().expect("an address"),
+            endpoints: refusing(3),
+            preferred: 0,
+        };
+        // What was not connected to in time, and what accepted and said nothing.
+        for (is_accepted, next) in [(false, 1), (true, 2), (false, 0), (true, 1)] {
+            let mut attempt = target.attempt();
+            if is_accepted {
+                target.accepted(&mut attempt);
+            }
+            target.failed(attempt);
+            assert_eq!(target.preferred, next);
+        }
+        let (mut good, slow) = (target.attempt(), target.attempt());
+        good.endpoint = 2;
+        target.accepted(&mut good);
+        target.failed(slow);
+        assert_eq!(target.preferred, 2, "another one has found it");
     }
 
     #[test]

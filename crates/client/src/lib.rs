@@ -36,6 +36,7 @@
 mod channel;
 mod core;
 mod credentials;
+mod deadlines;
 mod dialing;
 mod error;
 pub mod limits;

@@ -137,6 +137,7 @@ pub const POOL_BUSY_PERCENT: u64 = 90;
 
 /// Connections to one address that may drain at once before no new one is opened, if fewer may be
 /// open: stops a server that sends GOAWAY and never ends its calls from costing a socket each time.
+/// Of connections that are taken out of use for their silence, half as many.
 pub const POOL_DRAINING: usize = 16;
 
 /// How long an answer of a health check may take before the address counts as not serving.
@@ -144,11 +145,12 @@ pub const POOL_HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a connection may be silent while a call on it runs into its deadline before no further
 /// calls begin on it. Stops a connection whose other end is gone from swallowing calls until a PING
-/// finds that out.
+/// finds that out. How long a new connection may take before others are made for the calls that it
+/// was made for: stops an address that accepts and says nothing from keeping others from growing.
 pub const POOL_SILENCE: Duration = Duration::from_secs(1);
 
-/// Calls that were submitted to a shared pool and not taken yet. Who finds it full works for all
-/// until there is room, so this only bounds how long one thread works in a row.
+/// Calls that were submitted to a shared pool and not taken yet, and how many are taken before
+/// what they have to send is written. Who finds it full works for all until there is room.
 pub const SHARED_SUBMISSIONS: usize = 4096;
 
 /// Calls that have ended whose memory a shared pool keeps for the next ones.

@@ -54,13 +54,10 @@ impl Socket {
         let addresses: Vec<SocketAddr> = (host, port).to_socket_addrs().map_err(unknown)?.collect();
         let until = Instant::now() + timeout;
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name stands for no address");
-        for candidate in addresses {
-            // Zero is refused by the standard library; whoever has no time left learns so in the
-            // first millisecond.
-            let left = until
-                .saturating_duration_since(Instant::now())
-                .max(Duration::from_millis(1));
-            match TcpStream::connect_timeout(&candidate, left) {
+        for (index, candidate) in addresses.iter().enumerate() {
+            let left = until.saturating_duration_since(Instant::now());
+            let candidates_left = u32::try_from(addresses.len() - index).unwrap_or(u32::MAX);
+            match TcpStream::connect_timeout(candidate, share_of(left, candidates_left)) {
                 Ok(stream) => {
                     // Requests are written whole, so there is nothing that Nagle's algorithm could
                     // gather.
@@ -130,6 +127,14 @@ impl Socket {
     }
 }
 
+/// Returns how long the next of so many addresses may take, so that one that does not answer leaves
+/// time for the others.
+fn share_of(left: Duration, candidates: u32) -> Duration {
+    // Zero is refused by the standard library; whoever has no time left learns so in the first
+    // millisecond.
+    (left / candidates.max(1)).max(Duration::from_millis(1))
+}
+
 /// A time limit that has passed, or a signal in between.
 fn is_nothing(error: &io::Error) -> bool {
     matches!(
@@ -187,6 +192,19 @@ mod tests {
     fn connect(text: &str) -> ConnectError {
         let address: Address = text.parse().expect(text);
         Socket::connect(&address, Duration::from_secs(5)).expect_err("nobody listens")
+    }
+
+    #[test]
+    fn an_address_that_does_not_answer_leaves_time_for_the_others() {
+        let second = Duration::from_secs(1);
+        assert_eq!(share_of(4 * second, 4), second);
+        assert_eq!(share_of(3 * second, 1), 3 * second);
+        for candidates in [0, 1, 3] {
+            assert_eq!(
+                share_of(Duration::ZERO, candidates),
+                Duration::from_millis(1)
+            );
+        }
     }
 
     #[test]

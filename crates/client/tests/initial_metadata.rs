@@ -245,3 +245,36 @@ fn over_a_pool_a_status_alone_has_no_initial_metadata_either() {
     drop(pool);
     server.join().expect("it ends with the connection");
 }
+
+/// Two calls, each with its own head, which comes late.
+fn one_after_the_other(raw: &mut Raw) {
+    raw.settings(&[]);
+    for value in ["one", "two"] {
+        let stream = raw.request();
+        std::thread::sleep(Duration::from_millis(50));
+        let head = [
+            (":status", "200"),
+            ("content-type", "application/grpc"),
+            ("x-key", value),
+        ];
+        raw.block(stream, &head, false);
+        raw.message(stream, b"x", None, 100);
+        raw.trailers(stream);
+        raw.flush();
+    }
+}
+
+#[test]
+fn each_call_of_a_channel_has_its_own() {
+    let (address, server) = serve_raw(vec![one_after_the_other]);
+    let mut channel = raw::connect(&address);
+    for value in ["one", "two"] {
+        let mut stream = (channel.server_streaming(STREAM, b"", &options())).expect("it begins");
+        let metadata = stream.initial_metadata().expect("they come");
+        assert_eq!(metadata.get("x-key"), Some(value.as_bytes()));
+        assert!(stream.next_message().expect("it comes").is_some());
+        assert_eq!(stream.next_message().expect("it ends"), None);
+    }
+    drop(channel);
+    server.join().expect("it ends with the connection");
+}

@@ -16,6 +16,10 @@ mod sync {
         mutex.lock().expect("nobody panics")
     }
 
+    pub(super) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+        mutex.try_lock().ok()
+    }
+
     #[derive(Debug)]
     pub(super) struct SubmissionQueue<T> {
         items: Mutex<VecDeque<T>>,

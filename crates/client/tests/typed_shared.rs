@@ -163,3 +163,30 @@ fn a_deadline_in_the_past_ends_a_call_before_it_is_sent() {
         panic!("{error}");
     };
 }
+
+static WRITES: AtomicU32 = AtomicU32::new(0);
+
+/// Ends each call with UNAVAILABLE, without a word whether it was done.
+fn unavailable(
+    connection: &mut Connection,
+    stream: StreamKey,
+    out: &mut Vec<u8>,
+    _path: &str,
+    _message: &[u8],
+) {
+    WRITES.fetch_add(1, Ordering::SeqCst);
+    connection.finish(stream, out, &Status::new(Code::Unavailable, "no"));
+}
+
+/// The response of the second one would say that nothing was done.
+#[test]
+fn a_write_that_takes_effect_at_most_once_is_not_made_again_either() {
+    let (address, _server) = serve_all(unavailable, 1);
+    let mut pool = SharedPool::new(&[address], of(1), 7).expect("the address is known");
+    let mut kv = KeyValue::new(&mut pool);
+    for round in 1..3 {
+        let put = kv.put(b"k", b"v").if_version(7).timeout(SOON);
+        put.send().expect_err("it is not made again");
+        assert_eq!(WRITES.load(Ordering::SeqCst), round);
+    }
+}

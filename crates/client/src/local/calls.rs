@@ -1,6 +1,7 @@
 //! The calls in flight of a `Local`.
 
 use super::happened::{CallKey, ChannelKey};
+use crate::deadlines::Deadlines;
 
 /// A call in flight.
 #[derive(Clone, Copy, Debug)]
@@ -16,10 +17,23 @@ pub(super) struct Running {
 /// place is used again, the last freed first.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    places: Vec<Option<Running>>,
+    places: Vec<CallPlace>,
     free: Vec<u32>,
-    /// No deadline is earlier; `None` if there is none.
-    next_deadline_ns: Option<u64>,
+    deadlines: Deadlines<PlaceUse>,
+}
+
+#[derive(Debug, Default)]
+struct CallPlace {
+    running: Option<Running>,
+    /// How many calls have been in it.
+    uses: u32,
+}
+
+/// A call by its place, and which use of that it is: that of a call that is over is no other's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct PlaceUse {
+    place: u32,
+    uses: u32,
 }
 
 impl Calls {
@@ -28,29 +42,30 @@ impl Calls {
     }
 
     pub(super) fn insert(&mut self, running: Running) -> u32 {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.places.push(CallPlace::default());
+            // Bounded by the connections and the calls on each.
+            self.places.len() as u32 - 1
+        });
+        let found = &mut self.places[place as usize];
+        found.running = Some(running);
+        found.uses = found.uses.wrapping_add(1);
+        let uses = found.uses;
         if let Some(deadline_ns) = running.deadline_ns {
-            let earliest_ns = self.next_deadline_ns.unwrap_or(u64::MAX);
-            self.next_deadline_ns = Some(earliest_ns.min(deadline_ns));
+            let (calls, places) = (self.len(), &self.places);
+            let key = PlaceUse { place, uses };
+            self.deadlines
+                .push(deadline_ns, key, calls, |key| is_running(places, key));
         }
-        let place = match self.free.pop() {
-            Some(place) => {
-                self.places[place as usize] = Some(running);
-                place
-            }
-            None => {
-                self.places.push(Some(running));
-                u32::try_from(self.places.len() - 1).expect("streams are fewer than 2^31")
-            }
-        };
         place + 1
     }
 
     pub(super) fn get_mut(&mut self, token: u32) -> Option<&mut Running> {
-        self.places.get_mut(place_of(token)?)?.as_mut()
+        self.places.get_mut(place_of(token)?)?.running.as_mut()
     }
 
     pub(super) fn remove(&mut self, token: u32) -> Option<Running> {
-        let running = self.places.get_mut(place_of(token)?)?.take()?;
+        let running = self.places.get_mut(place_of(token)?)?.running.take()?;
         self.free.push(token - 1);
         Some(running)
     }
@@ -64,7 +79,8 @@ impl Calls {
     /// Removes all calls of a connection.
     pub(super) fn forget_channel(&mut self, channel: ChannelKey) {
         for place in 0..self.places.len() {
-            if self.places[place].is_some_and(|running| running.call.channel == channel) {
+            let running = self.places[place].running;
+            if running.is_some_and(|running| running.call.channel == channel) {
                 self.remove(place as u32 + 1);
             }
         }
@@ -72,32 +88,28 @@ impl Calls {
 
     /// When [`Calls::take_expired`] may find something.
     pub(super) fn next_deadline_ns(&self) -> Option<u64> {
-        self.next_deadline_ns
+        self.deadlines.next_ns()
     }
 
     /// Removes the calls whose deadline has passed, and adds them to a list.
-    ///
-    /// Deadlines are looked for by a walk, at the earliest that was ever set and has not been found
-    /// to be gone. Where all calls have the same time, that is once in this time for each set of
-    /// calls that run together, so that a deadline costs a call nothing.
     pub(super) fn take_expired(&mut self, now_ns: u64, expired: &mut Vec<Running>) {
-        if self.next_deadline_ns.is_none_or(|at_ns| at_ns > now_ns) {
+        if self.next_deadline_ns().is_none_or(|at_ns| at_ns > now_ns) {
             return;
         }
-        self.next_deadline_ns = None;
-        for (number, place) in (0..).zip(&mut self.places) {
-            let Some(deadline_ns) = place.and_then(|running| running.deadline_ns) else {
-                continue;
+        loop {
+            let places = &self.places;
+            let next = self.deadlines.pop(now_ns, |key| is_running(places, key));
+            let Some(key) = next else {
+                return;
             };
-            if deadline_ns <= now_ns {
-                expired.extend(place.take());
-                self.free.push(number);
-            } else {
-                let earliest_ns = self.next_deadline_ns.unwrap_or(u64::MAX);
-                self.next_deadline_ns = Some(earliest_ns.min(deadline_ns));
-            }
+            expired.extend(self.remove(key.place + 1));
         }
     }
+}
+
+fn is_running(places: &[CallPlace], key: PlaceUse) -> bool {
+    let found = places.get(key.place as usize);
+    found.is_some_and(|place| place.uses == key.uses && place.running.is_some())
 }
 
 /// The number of the place that a token names; `None`: it names none.

@@ -53,7 +53,7 @@ impl Local {
             Ok(()) => {
                 let channel = &mut self.channels[key.slot as usize];
                 channel.stage = Stage::Greeting;
-                self.target.accepted(channel.attempt);
+                self.target.accepted(&mut channel.attempt);
                 match self
                     .options
                     .tls
@@ -316,9 +316,11 @@ impl Local {
                 carrier.disconnected();
             }
             self.hear(key, Some(&reason), now_ns, on);
-            if let Some(channel) = self.channel(key) {
-                channel.waits.set_blocked(false, now_ns);
-                channel.waits.set_shut(false, now_ns);
+            let channel = &mut self.channels[key.slot as usize];
+            channel.waits.set_blocked(false, now_ns);
+            channel.waits.set_shut(false, now_ns);
+            if matches!(channel.stage, Stage::Dialing | Stage::Greeting) {
+                self.target.failed(channel.attempt);
             }
             self.vacate(key);
             on(Happened::Disconnected {
@@ -495,5 +497,27 @@ mod tests {
             });
         }
         assert_eq!(local.channels[key.slot as usize].attempt.endpoint, 1);
+    }
+
+    /// The kernel accepts for a process that hangs.
+    #[test]
+    fn a_channel_begins_behind_an_endpoint_that_said_nothing() {
+        let mute = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let endpoint = Endpoint::Tcp(mute.local_addr().expect("it is bound"));
+        let address: Address = "127.0.0.1:1".parse().expect("an address");
+        let mut local = Local::new(&address, LocalOptions::default()).expect("it is resolved");
+        local.target.endpoints = vec![endpoint.clone(), endpoint];
+        for preferred in [1, 0, 1] {
+            let key = local.open_channel(0).expect("there is room");
+            while local.channels[key.slot as usize].stage == Stage::Dialing {
+                local.wait(None, 0).expect("it waits");
+                local.receive(0, &mut |_| {});
+            }
+            let give_up_ns = local.channels[key.slot as usize].give_up_ns;
+            local.receive(give_up_ns, &mut |_| {});
+            assert!(local.channel(key).is_none(), "it says nothing");
+            assert_eq!(local.target.preferred, preferred);
+            local.next_timers_ns = 0;
+        }
     }
 }

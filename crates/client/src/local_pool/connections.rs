@@ -131,8 +131,9 @@ impl LocalConnections {
         engine.written(key, taken, !is_all && !is_broken, now_ns);
     }
 
-    /// Closes a connection, after what the socket takes at once of what is unsent.
-    pub(super) fn close(&mut self, key: PoolConnectionKey, unsent: &[u8]) {
+    /// Closes a connection, after what the socket takes at once of what is unsent. `was_open`:
+    /// calls could begin on it.
+    pub(super) fn close(&mut self, key: PoolConnectionKey, unsent: &[u8], was_open: bool) {
         let Some(connection) = self
             .connections
             .get_mut(key.slot as usize)
@@ -140,6 +141,9 @@ impl LocalConnections {
         else {
             return;
         };
+        if !was_open {
+            self.targets[connection.target].failed(connection.attempt);
+        }
         let Some(socket) = connection.socket else {
             return;
         };
@@ -206,7 +210,7 @@ impl LocalConnections {
         }
         connection.is_dialing = false;
         let target = &mut self.targets[connection.target];
-        target.accepted(connection.attempt);
+        target.accepted(&mut connection.attempt);
         match self.tls.as_ref().map(|tls| tls.connect(&target.address)) {
             None => engine.connected(connection.key, now_ns),
             Some(Ok(mut pipe)) => {

@@ -171,9 +171,11 @@ impl LocalPool {
                 } => self
                     .connections
                     .dial(connection, endpoint, &mut self.engine, now_ns),
-                PoolAction::Close { connection, unsent } => {
-                    self.connections.close(connection, &unsent)
-                }
+                PoolAction::Close {
+                    connection,
+                    unsent,
+                    was_open,
+                } => self.connections.close(connection, &unsent, was_open),
             }
         }
     }
@@ -195,5 +197,53 @@ impl fmt::Debug for LocalPool {
             .field("engine", &self.engine)
             .field("sockets", &self.connections.sockets)
             .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::TcpListener;
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use net::Endpoint;
+
+    use super::*;
+
+    /// The kernel accepts for a process that hangs.
+    #[test]
+    fn an_address_is_reached_though_its_first_endpoint_says_nothing() {
+        let listen = || TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let at =
+            |listener: &TcpListener| Endpoint::Tcp(listener.local_addr().expect("it is bound"));
+        let (mute, good) = (listen(), listen());
+        let endpoints = vec![at(&mute), at(&good)];
+        thread::spawn(move || {
+            while let Ok((mut socket, _)) = good.accept() {
+                let mut connection = wire::Connection::new(&wire::Config::server(), 0);
+                let mut output = Vec::new();
+                connection.start(&mut output);
+                socket.write_all(&output).expect("the client is there");
+                thread::spawn(move || {
+                    thread::sleep(Duration::from_secs(20));
+                    drop(socket);
+                });
+            }
+        });
+        let mut options = LocalPoolOptions::default();
+        options.pool.connect_timeout = Duration::from_millis(300);
+        let address = "127.0.0.1:1".parse().expect("an address");
+        let now_ns = net::monotonic_ns;
+        let mut pool = LocalPool::new(&[address], options, 1, now_ns()).expect("sound");
+        pool.connections.targets[0].endpoints = endpoints;
+        let begun = Instant::now();
+        while pool.engine().statistics(now_ns()).counters.opened == 0 {
+            let statistics = pool.engine().statistics(now_ns());
+            assert!(begun.elapsed() < Duration::from_secs(8), "{statistics:?}");
+            pool.flush(now_ns());
+            pool.wait(Some(10_000_000), now_ns()).expect("it waits");
+            pool.receive(now_ns(), &mut |_| {});
+        }
     }
 }

@@ -13,7 +13,7 @@ impl PoolEngine {
     pub(super) fn balance(&mut self, now_ns: u64) {
         self.needs_balance = false;
         if self.close_ns.is_some() {
-            return self.close_unused();
+            return self.close_unused(now_ns);
         }
         for endpoint in 0..self.endpoints.len() {
             while self.endpoints[endpoint].connections < self.kept_connections()
@@ -26,7 +26,7 @@ impl PoolEngine {
                 self.next_timers_ns = self.next_timers_ns.min(state.next_dial_ns);
             }
         }
-        for _ in 0..self.missing_connections() {
+        for _ in 0..self.missing_connections(now_ns) {
             let Some(endpoint) = self.endpoint_to_grow(now_ns) else {
                 break;
             };
@@ -44,22 +44,53 @@ impl PoolEngine {
     }
 
     /// How many further connections the calls that wait could use.
-    fn missing_connections(&self) -> usize {
-        let dialing: usize = self.endpoints.iter().map(|state| state.dialing).sum();
+    fn missing_connections(&self, now_ns: u64) -> usize {
         let queued = self.waiting.queued();
         let lacks_room = queued > 0 && self.has_permit();
+        if !lacks_room && !self.has_saturated {
+            return 0;
+        }
+        let connections = self.connections.iter();
+        let expected = connections
+            .filter(|connection| self.expects_room(connection, now_ns))
+            .count();
         match self.options.mode {
-            PoolMode::Multiplexed => {
-                let wants_one = lacks_room || self.has_saturated;
-                usize::from(wants_one && dialing == 0)
-            }
+            PoolMode::Multiplexed => usize::from(expected == 0),
             PoolMode::Exclusive | PoolMode::Short if lacks_room => {
                 let permits = self.options.max_in_flight - self.in_flight;
                 let unused = self.loads.iter().filter(|&&load| load != u32::MAX).count();
-                queued.min(permits).saturating_sub(dialing + unused)
+                queued.min(permits).saturating_sub(expected + unused)
             }
             PoolMode::Exclusive | PoolMode::Short => 0,
         }
+    }
+
+    /// Returns whether a connection will soon take calls, as far as anybody knows: it is being
+    /// made, or its address is being asked whether it serves, and that does not last for long.
+    fn expects_room(&self, connection: &PoolConnection, now_ns: u64) -> bool {
+        let state = &self.endpoints[connection.endpoint];
+        let is_pending = match connection.stage {
+            PoolStage::Dialing | PoolStage::Greeting => state.last_failure.is_none(),
+            PoolStage::Open => state.health == EndpointHealth::Unknown,
+            PoolStage::Vacant | PoolStage::Draining => false,
+        };
+        is_pending && !connection.is_overdue(now_ns)
+    }
+
+    /// Returns whether a further connection to an address would get no further than those there
+    /// are: one is being made for too long, waits for the address to serve, or takes no call
+    /// though it has none.
+    fn is_growth_vain(&self, endpoint: usize, now_ns: u64) -> bool {
+        let is_unknown = self.endpoints[endpoint].health == EndpointHealth::Unknown;
+        let mut connections = self.connections.iter().zip(&self.loads);
+        connections.any(|(connection, &load)| {
+            connection.endpoint == endpoint
+                && match connection.stage {
+                    PoolStage::Dialing | PoolStage::Greeting => connection.is_overdue(now_ns),
+                    PoolStage::Open => is_unknown || load == u32::MAX && connection.is_unused(),
+                    PoolStage::Vacant | PoolStage::Draining => false,
+                }
+        })
     }
 
     /// Returns the address that gets the next connection: that with the fewest.
@@ -70,17 +101,22 @@ impl PoolEngine {
                 state.connections < self.options.size.max()
                     && state.health != EndpointHealth::Unhealthy
                     && self.may_dial(endpoint, now_ns)
+                    && !self.is_growth_vain(endpoint, now_ns)
             })
             .min_by_key(|&endpoint| self.endpoints[endpoint].connections)
     }
 
     fn may_dial(&self, endpoint: usize, now_ns: u64) -> bool {
         let state = &self.endpoints[endpoint];
-        let most = self.options.size.max();
         now_ns >= state.next_dial_ns
             // After a failure one attempt is enough to see whether it is over.
             && (state.last_failure.is_none() || state.dialing == 0)
-            && state.draining <= most.max(limits::POOL_DRAINING)
+            && state.draining <= self.max_draining()
+    }
+
+    /// Connections to one address that may drain before none is opened in their place.
+    pub(super) fn max_draining(&self) -> usize {
+        self.options.size.max().max(limits::POOL_DRAINING)
     }
 
     fn dial(&mut self, endpoint: usize, now_ns: u64) {
@@ -132,7 +168,9 @@ impl PoolEngine {
         connection.stage = PoolStage::Draining;
         state.connections -= 1;
         state.draining += 1;
+        let endpoint = connection.endpoint;
         self.stop_health_check(slot);
+        self.forget_unwatched_health(endpoint);
         self.needs_balance = true;
         self.retire_if_over(slot);
         self.refresh(slot);
@@ -156,23 +194,25 @@ impl PoolEngine {
     }
 
     /// Closes the connections that have been retired.
-    pub(super) fn close_retired(&mut self) {
+    pub(super) fn close_retired(&mut self, now_ns: u64) {
         while let Some(key) = self.retired.pop() {
             if let Some(connection) = self.connection(key)
                 && connection.in_flight == 0
             {
                 let unsent = connection.core.as_mut().map(|core| core.output());
                 let unsent = unsent.map(std::mem::take).unwrap_or_default();
-                self.close_connection(key.slot, unsent);
+                self.close_connection(key.slot, unsent, now_ns);
             }
         }
     }
 
     /// Frees the slot of a connection, and has its socket closed.
-    pub(super) fn close_connection(&mut self, slot: u32, unsent: Vec<u8>) {
+    pub(super) fn close_connection(&mut self, slot: u32, unsent: Vec<u8>, now_ns: u64) {
+        self.stop_health_check(slot);
         let connection = &mut self.connections[slot as usize];
         debug_assert_eq!(connection.in_flight, 0, "its calls have ended");
         let state = &mut self.endpoints[connection.endpoint];
+        let was_open = matches!(connection.stage, PoolStage::Open | PoolStage::Draining);
         match connection.stage {
             PoolStage::Vacant => return,
             PoolStage::Dialing | PoolStage::Greeting => {
@@ -182,20 +222,22 @@ impl PoolEngine {
             PoolStage::Open => state.connections -= 1,
             PoolStage::Draining => state.draining -= 1,
         }
-        let key = connection.key(slot);
-        self.past_traffic.add(&connection.traffic);
+        let (key, endpoint) = (connection.key(slot), connection.endpoint);
+        self.past_traffic.add(&connection.traffic.until(now_ns));
         connection.vacate();
+        self.forget_unwatched_health(endpoint);
         self.loads[slot as usize] = u32::MAX;
         self.free.push(slot);
         self.needs_balance = true;
         self.actions.push_back(PoolAction::Close {
             connection: key,
             unsent,
+            was_open,
         });
     }
 
     /// Closes all connections without calls: the pool was closed.
-    fn close_unused(&mut self) {
+    fn close_unused(&mut self, now_ns: u64) {
         for slot in 0..self.connections.len() as u32 {
             let connection = &self.connections[slot as usize];
             if connection.stage != PoolStage::Vacant && connection.in_flight == 0 {
@@ -203,7 +245,7 @@ impl PoolEngine {
                 self.retired.push(key);
             }
         }
-        self.close_retired();
+        self.close_retired(now_ns);
         self.needs_balance = false;
     }
 
@@ -231,11 +273,16 @@ impl PoolEngine {
 
     /// Returns when something is due for a pool without calls, beside its connections' own timers.
     fn idle_due_ns(&self) -> u64 {
-        let connections = self.connections.len() - self.free.len();
-        match self.is_size_fixed() || connections <= self.kept_in_all() {
-            true => u64::MAX,
-            false => self.peak_since_ns.saturating_add(self.idle_timeout_ns()),
+        match self.has_spare_connections() {
+            true => self.peak_since_ns.saturating_add(self.idle_timeout_ns()),
+            false => u64::MAX,
         }
+    }
+
+    /// Returns whether there are connections that are closed when they are of no use.
+    fn has_spare_connections(&self) -> bool {
+        let connections = self.connections.len() - self.free.len();
+        !self.is_size_fixed() && connections > self.kept_in_all()
     }
 
     /// A call begins in a pool that has slept: its timers go on.
@@ -243,7 +290,11 @@ impl PoolEngine {
         let tick_ns = 10 * limits::POOL_TIMER_GRAIN.as_nanos() as u64;
         self.is_idle = false;
         self.next_timers_ns = self.next_timers_ns.min(now_ns + tick_ns);
-        (self.busy_since_ns, self.peak_since_ns) = (now_ns, now_ns);
+        self.busy_since_ns = now_ns;
+        // A call now and then does not put off the closing of connections that it does not need.
+        if !self.has_spare_connections() {
+            self.peak_since_ns = now_ns;
+        }
     }
 
     /// Does what is due for a connection, and returns when something is next.

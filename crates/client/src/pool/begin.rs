@@ -164,7 +164,7 @@ impl PoolEngine {
     pub(super) fn wait_cause(&self) -> WaitCause {
         if !self.has_permit() {
             WaitCause::Permit
-        } else if self.has_open_connection() {
+        } else if self.has_serving_connection() {
             WaitCause::Stream
         } else {
             WaitCause::Connection
@@ -182,7 +182,7 @@ impl PoolEngine {
         {
             match self.open_anywhere(key, now_ns) {
                 Opened::Running => self.report_writable(key, on),
-                Opened::Impossible(error) => self.finish(key, Err(error), on),
+                Opened::Impossible(error) => self.end_failed(key, error, on),
                 Opened::NoRoom => {
                     self.waiting.push_front(key);
                     self.needs_balance = true;

@@ -5,6 +5,7 @@ use wire::grpc::Metadata;
 
 use super::event::{PoolCall, PoolCallKey};
 use super::kept::KeptMessages;
+use crate::deadlines::Deadlines;
 
 /// How far a call has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,18 +129,10 @@ impl PoolCallState {
 pub(super) struct PoolCalls {
     slots: Vec<PoolCallState>,
     free: Vec<u32>,
-    /// No deadline is earlier; `u64::MAX` if there is none.
-    next_deadline_ns: u64,
+    deadlines: Deadlines<PoolCallKey>,
 }
 
 impl PoolCalls {
-    pub(super) fn new() -> PoolCalls {
-        PoolCalls {
-            next_deadline_ns: u64::MAX,
-            ..PoolCalls::default()
-        }
-    }
-
     pub(super) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
@@ -151,7 +144,6 @@ impl PoolCalls {
         call: &PoolCall<'_>,
         deadline_ns: u64,
     ) -> PoolCallKey {
-        self.next_deadline_ns = self.next_deadline_ns.min(deadline_ns);
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(PoolCallState::free());
             // Bounded by the calls in flight and those that wait.
@@ -159,16 +151,20 @@ impl PoolCalls {
         });
         let state = &mut self.slots[slot as usize];
         state.occupy(tag, call, deadline_ns);
-        PoolCallKey {
+        let key = PoolCallKey {
             slot,
             generation: state.generation,
+        };
+        if deadline_ns != u64::MAX {
+            let (slots, calls) = (&self.slots, self.slots.len() - self.free.len());
+            self.deadlines
+                .push(deadline_ns, key, calls, |key| get(slots, key).is_some());
         }
+        key
     }
 
     pub(super) fn get(&self, key: PoolCallKey) -> Option<&PoolCallState> {
-        let found = self.slots.get(key.slot as usize)?;
-        let is_it = found.generation == key.generation && found.stage != CallStage::Free;
-        is_it.then_some(found)
+        get(&self.slots, key)
     }
 
     pub(super) fn get_mut(&mut self, key: PoolCallKey) -> Option<&mut PoolCallState> {
@@ -211,33 +207,20 @@ impl PoolCalls {
         })
     }
 
-    /// When [`PoolCalls::find_expired`] may find something; `u64::MAX`: never.
+    /// When [`PoolCalls::next_expired`] may return a call; `u64::MAX`: never.
     pub(super) fn next_deadline_ns(&self) -> u64 {
-        self.next_deadline_ns
+        self.deadlines.next_ns().unwrap_or(u64::MAX)
     }
 
-    /// Adds the calls whose deadline has passed to a list.
-    ///
-    /// Deadlines are looked for by a walk, at the earliest that was ever set and has not been found
-    /// to be gone. Where all calls have the same time, that is once in this time for each set of
-    /// calls that run together, so that a deadline costs a call nothing.
-    pub(super) fn find_expired(&mut self, now_ns: u64, expired: &mut Vec<PoolCallKey>) {
-        if self.next_deadline_ns > now_ns {
-            return;
-        }
-        self.next_deadline_ns = u64::MAX;
-        for (slot, state) in (0..).zip(&self.slots) {
-            if state.stage == CallStage::Free {
-                continue;
-            }
-            if state.deadline_ns <= now_ns {
-                expired.push(PoolCallKey {
-                    slot,
-                    generation: state.generation,
-                });
-            } else {
-                self.next_deadline_ns = self.next_deadline_ns.min(state.deadline_ns);
-            }
-        }
+    /// Returns the next call whose deadline has passed by now, each once.
+    pub(super) fn next_expired(&mut self, now_ns: u64) -> Option<PoolCallKey> {
+        let slots = &self.slots;
+        self.deadlines.pop(now_ns, |key| get(slots, key).is_some())
     }
+}
+
+fn get(slots: &[PoolCallState], key: PoolCallKey) -> Option<&PoolCallState> {
+    let found = slots.get(key.slot as usize)?;
+    let is_it = found.generation == key.generation && found.stage != CallStage::Free;
+    is_it.then_some(found)
 }

@@ -75,10 +75,13 @@ impl PoolEngine {
         }
     }
 
-    pub(super) fn has_open_connection(&self) -> bool {
-        self.connections
-            .iter()
-            .any(|connection| connection.stage == PoolStage::Open)
+    /// Returns whether a connection is open to an address that is known to serve.
+    pub(super) fn has_serving_connection(&self) -> bool {
+        let mut connections = self.connections.iter();
+        connections.any(|connection| {
+            connection.stage == PoolStage::Open
+                && self.endpoints[connection.endpoint].health == EndpointHealth::Healthy
+        })
     }
 
     /// Returns why no call can begin, if each address has failed, or does not serve.

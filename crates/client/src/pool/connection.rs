@@ -31,6 +31,8 @@ pub(super) struct PoolConnection {
     pub(super) core: Option<Core>,
     /// The number of its endpoint.
     pub(super) endpoint: usize,
+    /// When it was begun.
+    pub(super) dialed_ns: u64,
     /// While dialing or greeting.
     pub(super) give_up_ns: u64,
     /// When it became open.
@@ -71,6 +73,7 @@ impl PoolConnection {
             stage: PoolStage::Dialing,
             core: Some(Core::new(config, now_ns)),
             endpoint,
+            dialed_ns: now_ns,
             give_up_ns,
             generation: self.generation,
             // It may still stand in the lists under its former name, which only costs a look.
@@ -105,6 +108,17 @@ impl PoolConnection {
     pub(super) fn is_proven(&self, now_ns: u64) -> bool {
         let life_ns = now_ns.saturating_sub(self.opened_ns);
         self.has_succeeded || life_ns >= limits::POOL_PROVEN_LIFE.as_nanos() as u64
+    }
+
+    /// Returns whether it was begun so long ago that nobody counts on it any more.
+    pub(super) fn is_overdue(&self, now_ns: u64) -> bool {
+        let age_ns = now_ns.saturating_sub(self.dialed_ns);
+        age_ns >= limits::POOL_SILENCE.as_nanos() as u64
+    }
+
+    /// Returns whether it has no stream, that of a health check included.
+    pub(super) fn is_unused(&self) -> bool {
+        self.in_flight == 0 && self.health_stream.is_none()
     }
 
     /// Bytes can be written: the socket stands.

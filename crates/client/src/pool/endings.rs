@@ -28,8 +28,7 @@ impl PoolEngine {
         on: &mut impl FnMut(PoolEvent<'_>),
     ) {
         let Some(pause_ns) = self.retry_pause_ns(call, &error, is_free, now_ns) else {
-            let is_uncertain = self.calls.get(call).is_some_and(|state| state.is_uncertain);
-            return self.finish(call, Err(of_all_attempts(error, is_uncertain)), on);
+            return self.end_failed(call, error, on);
         };
         let Some(state) = self.calls.get_mut(call) else {
             return;
@@ -44,6 +43,17 @@ impl PoolEngine {
             let at_ns = now_ns.saturating_add(pause_ns);
             self.waiting.push_delayed(call, at_ns);
         }
+    }
+
+    /// Ends a call whose last attempt failed, or cannot be made.
+    pub(super) fn end_failed(
+        &mut self,
+        call: PoolCallKey,
+        error: CallError,
+        on: &mut impl FnMut(PoolEvent<'_>),
+    ) {
+        let is_uncertain = self.calls.get(call).is_some_and(|state| state.is_uncertain);
+        self.finish(call, Err(of_all_attempts(error, is_uncertain)), on);
     }
 
     /// Returns how long to wait before a call is made again; `None`: it is not.
@@ -100,21 +110,19 @@ impl PoolEngine {
         if self.calls.next_deadline_ns() > now_ns {
             return;
         }
-        let mut expired = std::mem::take(&mut self.ending);
-        self.calls.find_expired(now_ns, &mut expired);
         self.waiting.count_time(now_ns);
-        for call in expired.drain(..) {
+        while let Some(call) = self.calls.next_expired(now_ns) {
             let error = self.deadline_error(call);
             self.suspect_silence(call, now_ns);
             self.stop_call(call);
             self.finish(call, Err(error), on);
         }
-        self.ending = expired;
     }
 
     /// Takes a connection out of use that was silent for all the time of a call, if that was long:
     /// what is at its other end may be gone. Its other calls go on; if nothing is there, the
-    /// protocol's PING finds that out later.
+    /// protocol's PING finds that out later. If something is there, they may last for ever: so many
+    /// at most are taken out of use that those which servers end can still be replaced.
     fn suspect_silence(&mut self, call: PoolCallKey, now_ns: u64) {
         let Some(state) = self.calls.get(call) else {
             return;
@@ -124,7 +132,10 @@ impl PoolEngine {
         };
         let opened_ns = state.opened_ns;
         let is_long = now_ns.saturating_sub(opened_ns) >= limits::POOL_SILENCE.as_nanos() as u64;
-        if is_long && self.connections[connection as usize].received_ns < opened_ns {
+        let suspected = &self.connections[connection as usize];
+        let is_silent = is_long && suspected.received_ns < opened_ns;
+        let draining = self.endpoints[suspected.endpoint].draining;
+        if is_silent && draining < self.max_draining() / 2 {
             self.drain_connection(connection);
         }
     }

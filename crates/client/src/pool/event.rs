@@ -74,6 +74,9 @@ pub enum PoolAction {
         connection: PoolConnectionKey,
         /// To be written before, as far as the socket takes it at once: it tells the server why.
         unsent: Vec<u8>,
+        /// Calls could begin on it. If not, and its name stands for several endpoints, another one
+        /// of them may be better.
+        was_open: bool,
     },
 }
 

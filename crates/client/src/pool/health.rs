@@ -6,7 +6,7 @@ use wire::grpc::Code;
 
 use super::PoolEngine;
 use super::backoff::pause_ns;
-use super::connection::PoolStage;
+use super::connection::{PoolConnection, PoolStage};
 use super::endpoint::EndpointHealth;
 use crate::core::{CallEventKind, CallRequest};
 use crate::credentials::Credentials;
@@ -103,6 +103,20 @@ impl PoolEngine {
                 core.cancel(stream);
             }
             self.touch(slot);
+        }
+    }
+
+    /// An address that does not serve and over which nobody can ask any more may serve by now: a
+    /// connection has to be made to find out, and none is made to an address known not to serve.
+    pub(super) fn forget_unwatched_health(&mut self, endpoint: usize) {
+        let is_open = |connection: &PoolConnection| {
+            connection.endpoint == endpoint && connection.stage == PoolStage::Open
+        };
+        let state = &mut self.endpoints[endpoint];
+        if state.health == EndpointHealth::Unhealthy && !self.connections.iter().any(is_open) {
+            state.health = EndpointHealth::Unknown;
+            state.next_check_ns = 0;
+            self.needs_balance = true;
         }
     }
 

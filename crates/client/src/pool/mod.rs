@@ -128,7 +128,7 @@ impl PoolEngine {
             loads: Vec::new(),
             turn: 0,
             endpoint_turn: 0,
-            calls: PoolCalls::new(),
+            calls: PoolCalls::default(),
             waiting: WaitingCalls::new(now_ns),
             in_flight: 0,
             dirty: Vec::new(),
@@ -170,7 +170,7 @@ impl PoolEngine {
         if self.close_ns.is_some() {
             self.continue_closing(now_ns, on);
         }
-        self.close_retired();
+        self.close_retired(now_ns);
         self.dispatch(now_ns, on);
         if self.needs_balance {
             self.balance(now_ns);

@@ -177,12 +177,13 @@ const FAMILIES: &[Family] = &[
         name: "pelton_client_connection_calls_in_flight",
         help: "Calls in flight, by connection.",
         samples: |all| {
-            let connections = all.connections.iter().enumerate();
+            let connections = all.connections.iter();
             connections
-                .map(|(number, connection)| {
+                .map(|connection| {
+                    let slot = connection.slot;
                     let address = all.endpoints.get(connection.endpoint);
                     let name = escaped(address.map_or("", |address| &address.name));
-                    let labels = format!("address=\"{name}\",connection=\"{number}\"");
+                    let labels = format!("address=\"{name}\",connection=\"{slot}\"");
                     (labels, connection.in_flight as f64)
                 })
                 .collect()

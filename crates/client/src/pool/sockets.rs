@@ -71,9 +71,10 @@ impl PoolEngine {
                 core.transmit(now_ns);
             }
             let (has_events, is_empty) = (core.has_events(), core.output().is_empty());
-            if !is_empty {
-                connection.is_shut = false;
+            let was_shut = !is_empty && std::mem::take(&mut connection.is_shut);
+            if was_shut {
                 connection.traffic.set_shut(false, now_ns);
+                self.refresh(slot);
             }
             if has_events {
                 // A call can take more, though the server said nothing.
@@ -226,7 +227,7 @@ impl PoolEngine {
                 }
             }
             if self.connection(key).is_some() {
-                self.close_connection(key.slot, unsent);
+                self.close_connection(key.slot, unsent, now_ns);
             }
         }
     }

@@ -33,6 +33,8 @@ pub struct PoolCounters {
 /// One connection at a moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionStatistics {
+    /// Its slot, which it keeps as long as it exists.
+    pub slot: u32,
     /// The number of its endpoint.
     pub endpoint: usize,
     /// How far it has come.
@@ -76,7 +78,7 @@ pub struct PoolStatistics {
     pub in_flight: usize,
     /// Calls that wait because as many are in flight as may be.
     pub waiting_for_permit: usize,
-    /// Calls that wait for a connection to be open.
+    /// Calls that wait for a connection to be open, to an address that serves.
     pub waiting_for_connection: usize,
     /// Calls that wait since the connections have as many as their servers, or the mode, allow.
     pub waiting_for_stream: usize,
@@ -102,11 +104,11 @@ impl PoolEngine {
             true => self.waiting.queued(),
             false => 0,
         };
-        let connections: Vec<_> = self
-            .connections
-            .iter()
-            .filter(|connection| connection.stage != PoolStage::Vacant)
-            .map(|connection| ConnectionStatistics {
+        let connections: Vec<_> = (0..)
+            .zip(&self.connections)
+            .filter(|(_, connection)| connection.stage != PoolStage::Vacant)
+            .map(|(slot, connection)| ConnectionStatistics {
+                slot,
                 endpoint: connection.endpoint,
                 stage: connection.stage,
                 in_flight: connection.in_flight,

@@ -140,6 +140,8 @@ impl PoolEngine {
         self.stop_call(call);
         self.calls.remove(call);
         self.waiting.compact(&self.calls);
+        // What it had goes to a call that waits, by a poll that a driver has to see a reason for.
+        self.needs_balance |= self.waiting.queued() > 0;
         self.counters.cancelled += 1;
     }
 

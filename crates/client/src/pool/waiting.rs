@@ -11,7 +11,7 @@ use super::event::PoolCallKey;
 pub(super) enum WaitCause {
     /// As many calls are in flight as may be.
     Permit,
-    /// There is no connection that is open.
+    /// No connection is open to an address that serves.
     Connection,
     /// The connections have as many calls as their servers allow.
     Stream,
@@ -22,7 +22,7 @@ pub(super) enum WaitCause {
 pub struct WaitTimes {
     /// As many calls were in flight as may be.
     pub permit_ns: u64,
-    /// No connection was open.
+    /// No connection was open to an address that serves, as far as its health check says.
     pub connection_ns: u64,
     /// The connections had as many calls as their servers, or the mode, allow.
     pub stream_ns: u64,

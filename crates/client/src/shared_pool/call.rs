@@ -142,4 +142,36 @@ mod tests {
         start.set(&PoolCall::default(), 5_000);
         assert_eq!(start.call(9_000).timeout_ns, None);
     }
+
+    /// It is used again, and metadata prove who calls.
+    #[test]
+    fn a_call_begins_with_nothing_of_the_one_before() {
+        let own = SharedCall::new();
+        let mut metadata = Metadata::new();
+        let pushed = metadata.push_received(b"authorization", b"Bearer one");
+        pushed.expect("it is metadata");
+        let first = PoolCall {
+            path: "/a.B/C",
+            metadata: Some(&metadata),
+            timeout_ns: Some(7),
+            is_repeatable: true,
+            ..PoolCall::default()
+        };
+        for _ in 0..2 {
+            own.prepare(&first, b"a request", 0);
+            own.phase.finish();
+            assert!(lock(&own.state).start.call(0).metadata.is_some());
+            let next = PoolCall {
+                path: "/a.B/D",
+                ..PoolCall::default()
+            };
+            own.prepare(&next, b"", 0);
+            assert!(!own.phase.is_done());
+            let state = lock(&own.state);
+            let begun = state.start.call(0);
+            assert!(begun.metadata.is_none() && begun.timeout_ns.is_none());
+            assert_eq!((begun.path, begun.is_repeatable), ("/a.B/D", false));
+            assert!(state.request.is_empty() && state.answer.is_empty());
+        }
+    }
 }

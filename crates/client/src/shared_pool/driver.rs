@@ -44,7 +44,7 @@ impl Driver {
     /// Takes all that was submitted, writes it, and does what is due.
     pub(super) fn turn(&mut self, queue: &SubmissionQueue<Submission>, turn: &mut DriverTurn<'_>) {
         let now_ns = net::monotonic_ns();
-        // Bounded, so that others who keep submitting do not keep this thread.
+        // Bounded, so that what was taken is written though others keep submitting.
         for _ in 0..limits::SHARED_SUBMISSIONS {
             match queue.pop() {
                 Some(Submission::Begin(call)) => self.begin(call, now_ns, turn),

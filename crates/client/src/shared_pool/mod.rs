@@ -318,13 +318,14 @@ impl SharedState {
 fn with_turn<R>(own: Option<&CallPhase>, work: impl FnOnce(&mut DriverTurn<'_>) -> R) -> R {
     let mut turn = DriverTurn {
         own,
-        woken: WOKEN.take(),
+        // A pool that a thread local owns is closed when this one may be gone already.
+        woken: WOKEN.try_with(Cell::take).unwrap_or_default(),
     };
     let result = work(&mut turn);
     for waiter in turn.woken.drain(..) {
         waiter.wake();
     }
-    WOKEN.set(turn.woken);
+    let _ = WOKEN.try_with(|woken| woken.set(turn.woken));
     result
 }
 
@@ -340,5 +341,26 @@ impl fmt::Debug for SharedPool {
         f.debug_struct("SharedPool")
             .field("futures", &self.handle.shared.futures)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_is_kept_has_small_buffers() {
+        let address = "127.0.0.1:1".parse().expect("an address");
+        let pool = SharedPool::new(&[address], LocalPoolOptions::default(), 1).expect("sound");
+        let shared = &pool.handle.shared;
+        for _ in 0..2 {
+            let call = shared.prepare(&PoolCall::default(), &[0; 1 << 20]);
+            lock(&call.state).answer = vec![0; 1 << 20];
+            shared.keep(call);
+            let kept = shared.kept.pop().expect("it was kept");
+            let state = lock(&kept.state);
+            let most = 2 * limits::SHARED_KEPT_CAPACITY_BYTES;
+            assert!(state.request.capacity() <= most && state.answer.capacity() <= most);
+        }
     }
 }

@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use super::sync::{Arc, AtomicU32, Mutex, Ordering, SubmissionQueue, fence, lock};
+use super::sync::{Arc, AtomicU32, Mutex, Ordering, SubmissionQueue, fence, lock, try_lock};
 
 /// State that one thread at a time works on, for all that submitted something.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl<D, T> Combiner<D, T> {
             // Either the other thread's look below finds what was submitted here, or the state is
             // seen unlocked here.
             fence(Ordering::SeqCst);
-            let Ok(mut state) = self.state.try_lock() else {
+            let Some(mut state) = try_lock(&self.state) else {
                 return;
             };
             work(&mut state, &self.submissions);

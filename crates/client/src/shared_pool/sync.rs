@@ -1,5 +1,6 @@
 //! What [`super::protocol`] is made of, where threads are real.
 
+use std::sync::TryLockError;
 pub(super) use std::sync::atomic::{AtomicU32, Ordering, fence};
 pub(super) use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -11,4 +12,13 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Locks as [`lock`] does, unless another thread has locked: `None`.
+pub(super) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
 }

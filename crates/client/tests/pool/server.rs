@@ -28,6 +28,8 @@ pub struct ServerBehavior {
     pub unavailable: u64,
     /// What `Health` says; `None`: it is not implemented.
     pub is_serving: Option<bool>,
+    /// How long an answer of `Health` takes.
+    pub health_latency_ns: u64,
     /// `Health` says nothing.
     pub is_health_silent: bool,
     /// Never sends anything.
@@ -95,6 +97,8 @@ pub enum AnswerKind {
     Chat,
     /// OK alone.
     End,
+    /// The first message of several of `Health`.
+    Watch,
     Unavailable,
 }
 
@@ -215,7 +219,7 @@ impl Server {
         };
         if path.starts_with("/grpc.health") {
             let is_watch = path.ends_with("Watch");
-            return self.answer_health(stream, is_watch, around.behavior);
+            return self.answer_health(stream, is_watch, around);
         }
         let (is_chat, is_silent) = (path == "/t.T/Chat", path == "/t.T/Silent");
         let is_head = path == "/t.T/Head";
@@ -261,24 +265,21 @@ impl Server {
         self.paths.remove(&stream.id);
     }
 
-    fn answer_health(&mut self, stream: StreamKey, is_watch: bool, behavior: &ServerBehavior) {
-        let out = &mut self.output;
-        if behavior.is_health_silent {
+    fn answer_health(&mut self, stream: StreamKey, is_watch: bool, around: &mut ServerContext<'_>) {
+        if around.behavior.is_health_silent {
             return;
         }
-        let Some(is_serving) = behavior.is_serving else {
+        let Some(is_serving) = around.behavior.is_serving else {
             let status = Status::unimplemented("no health here");
-            return self.connection.finish(stream, out, &status);
+            return self.connection.finish(stream, &mut self.output, &status);
         };
-        let message = [8, if is_serving { 1 } else { 2 }];
-        if is_watch {
-            self.connection
-                .send_message(stream, out, |out| out.extend_from_slice(&message));
-            self.watchers.push(stream);
-        } else {
-            self.connection
-                .respond(stream, out, |out| out.extend_from_slice(&message));
-        }
+        let message = vec![8, if is_serving { 1 } else { 2 }];
+        let kind = match is_watch {
+            true => AnswerKind::Watch,
+            false => AnswerKind::Unary,
+        };
+        let at_ns = around.now_ns + around.behavior.health_latency_ns;
+        around.answer_at(at_ns, stream, kind, message);
     }
 
     /// Tells those that watch.
@@ -302,13 +303,18 @@ impl Server {
             AnswerKind::Chat => self
                 .connection
                 .send_message(stream, out, |out| out.extend_from_slice(&due.payload)),
+            AnswerKind::Watch => {
+                self.connection
+                    .send_message(stream, out, |out| out.extend_from_slice(&due.payload));
+                self.watchers.push(stream);
+            }
             AnswerKind::End => self.connection.finish(stream, out, &Status::OK),
             AnswerKind::Unavailable => {
                 let status = Status::new(Code::Unavailable, "it broke");
                 self.connection.finish(stream, out, &status);
             }
         }
-        if due.answer != AnswerKind::Chat {
+        if !matches!(due.answer, AnswerKind::Chat | AnswerKind::Watch) {
             self.paths.remove(&stream.id);
         }
         self.transmit(now_ns);

@@ -86,6 +86,8 @@ pub struct SimulatedPool {
     events: BinaryHeap<Reverse<(u64, u64)>>,
     bodies: std::collections::HashMap<u64, (PoolConnectionKey, SimulatedEvent)>,
     next_event: u64,
+    /// Sockets have reported something since the last poll.
+    has_reports: bool,
     pub closed: u64,
 }
 
@@ -110,34 +112,42 @@ impl SimulatedPool {
             events: BinaryHeap::new(),
             bodies: std::collections::HashMap::new(),
             next_event: 0,
+            has_reports: false,
             closed: 0,
         }
     }
 
-    /// Does all that can be done now.
+    /// Does all that can be done now, and polls when the drivers of sockets would: when sockets
+    /// have reported something, when the pool has something to do, and when something is due.
     pub fn turn(&mut self) {
         loop {
             self.act();
             self.flush();
-            let reported = &mut self.reported;
-            self.engine.poll(self.now_ns, &mut |event| {
-                let (call, tag, what) = match event {
-                    PoolEvent::Head { call, tag, .. } => (call, tag, Reported::Head),
-                    PoolEvent::Message {
-                        call, tag, bytes, ..
-                    } => (call, tag, Reported::Message(bytes.to_vec())),
-                    PoolEvent::Writable { call, tag } => (call, tag, Reported::Writable),
-                    PoolEvent::Ended {
-                        call, tag, result, ..
-                    } => (call, tag, Reported::Ended(result.map(|_| ()))),
-                };
-                reported.push((tag, call, what));
-            });
-            let has_more = self.engine.has_events() || self.engine.has_output();
-            if !has_more && self.act() == 0 {
+            let due_ns = self.engine.next_deadline_ns();
+            let is_due = due_ns.is_some_and(|at_ns| at_ns <= self.now_ns);
+            let has_reports = std::mem::take(&mut self.has_reports);
+            if !(has_reports || is_due || self.engine.is_busy()) {
                 return;
             }
+            self.poll();
         }
+    }
+
+    fn poll(&mut self) {
+        let reported = &mut self.reported;
+        self.engine.poll(self.now_ns, &mut |event| {
+            let (call, tag, what) = match event {
+                PoolEvent::Head { call, tag, .. } => (call, tag, Reported::Head),
+                PoolEvent::Message {
+                    call, tag, bytes, ..
+                } => (call, tag, Reported::Message(bytes.to_vec())),
+                PoolEvent::Writable { call, tag } => (call, tag, Reported::Writable),
+                PoolEvent::Ended {
+                    call, tag, result, ..
+                } => (call, tag, Reported::Ended(result.map(|_| ()))),
+            };
+            reported.push((tag, call, what));
+        });
     }
 
     /// Goes on to what happens next, and does what can be done then. Returns whether there was
@@ -258,7 +268,9 @@ impl SimulatedPool {
                     connection,
                     endpoint,
                 } => self.dial(connection, endpoint),
-                PoolAction::Close { connection, unsent } => {
+                PoolAction::Close {
+                    connection, unsent, ..
+                } => {
                     self.closed += 1;
                     if self
                         .link(connection)
@@ -332,6 +344,7 @@ impl SimulatedPool {
 
     fn apply(&mut self, key: PoolConnectionKey, event: SimulatedEvent) {
         let now_ns = self.now_ns;
+        self.has_reports = true;
         let Some(link) = self.link(key) else {
             return;
         };

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use client::{
-    Balancing, Bytes, CallError, HealthCheck, PoolCall, PoolCallKey, PoolMode, PoolOptions,
-    PoolSize,
+    Balancing, Bytes, CallError, EndpointHealth, HealthCheck, PoolCall, PoolCallKey, PoolMode,
+    PoolOptions, PoolSize,
 };
 use testkit::{OnFailure, Random};
 
@@ -50,6 +50,7 @@ struct Tally {
     cancelled: u64,
     chats: u64,
     waited_for_stream: u64,
+    not_serving: u64,
 }
 
 struct Run {
@@ -60,6 +61,7 @@ struct Run {
     random: Random,
     /// Servers that allow one stream at a time.
     single_servers: u64,
+    max_in_flight: usize,
 }
 
 impl Run {
@@ -162,6 +164,66 @@ impl Run {
         }
     }
 
+    /// A server says that it serves, or that it does not, if it says anything about that.
+    fn change_health(&mut self) {
+        let endpoint = self.random.below(self.simulated.behavior.len());
+        if self.simulated.behavior[endpoint].is_serving.is_some() {
+            let is_serving = self.random.chance(50);
+            self.simulated.set_serving(endpoint, is_serving);
+            self.tally.not_serving += u64::from(!is_serving);
+        }
+    }
+
+    fn look_for_free_permits(&mut self) {
+        let statistics = self.simulated.engine.statistics(self.simulated.now_ns);
+        assert!(
+            statistics.waiting_for_permit == 0 || statistics.in_flight == self.max_in_flight,
+            "calls wait for permits that are free: {statistics:?}"
+        );
+    }
+
+    /// All servers serve, and the network is a good one: calls succeed after a while.
+    fn serve_again(&mut self) {
+        self.simulated.fault_rates = FaultRates::default();
+        for endpoint in 0..self.simulated.behavior.len() {
+            let behavior = &mut self.simulated.behavior[endpoint];
+            *behavior = ServerBehavior {
+                max_streams: behavior.max_streams,
+                is_serving: behavior.is_serving,
+                health_latency_ns: behavior.health_latency_ns,
+                ..ServerBehavior::default()
+            };
+            if behavior.is_serving.is_some() {
+                self.simulated.set_serving(endpoint, true);
+            }
+        }
+        for _ in 0..100 {
+            self.simulated.run_for(SECOND);
+            self.look();
+        }
+        for _ in 0..20 {
+            let before = self.tally.succeeded;
+            self.begin();
+            self.simulated.run_for(5 * SECOND);
+            self.look();
+            assert_eq!(
+                self.tally.succeeded,
+                before + 1,
+                "all serve: {:?}",
+                self.simulated.engine.statistics(self.simulated.now_ns)
+            );
+        }
+        self.simulated.run_for(20 * SECOND);
+        let endpoints = self
+            .simulated
+            .engine
+            .statistics(self.simulated.now_ns)
+            .endpoints;
+        let mut healths = endpoints.iter().map(|endpoint| endpoint.health);
+        let is_serving = healths.all(|health| health != EndpointHealth::Unhealthy);
+        assert!(is_serving, "all serve: {endpoints:?}");
+    }
+
     fn look(&mut self) {
         for (tag, key, reported) in self.simulated.take_reported() {
             let record = &mut self.records[tag as usize];
@@ -228,6 +290,11 @@ impl Run {
             }
             if self.random.once_in(20) {
                 self.cancel_some();
+                self.simulated.turn();
+                self.look_for_free_permits();
+            }
+            if self.random.once_in(500) {
+                self.change_health();
             }
             self.simulated.turn();
             self.simulated.step(self.simulated.now_ns + SECOND);
@@ -238,6 +305,7 @@ impl Run {
                 self.tally.waited_for_stream += statistics.waiting_for_stream as u64;
             }
         }
+        self.serve_again();
         for _ in 0..100 {
             self.simulated.run_for(SECOND);
             self.look();
@@ -310,6 +378,7 @@ fn bad_manners(random: &mut Random, may_be_single: bool) -> ServerBehavior {
     ServerBehavior {
         max_streams: Some(max_streams),
         is_serving: random.pick(&[None, Some(true)]),
+        health_latency_ns: random.pick(&[0, 10 * MS]),
         latency_ns: 5 * MS,
         slow: (300, 3 * SECOND),
         refuse: 300,
@@ -335,6 +404,7 @@ fn simulate(mode: PoolMode, calls: u64, seed: u64) -> Run {
         .iter()
         .filter(|it| it.max_streams == Some(1))
         .count();
+    let max_in_flight = options.max_in_flight;
     let mut simulated = SimulatedPool::new(options, behavior, seed);
     simulated.fault_rates = FaultRates {
         cut: 400,
@@ -351,6 +421,7 @@ fn simulate(mode: PoolMode, calls: u64, seed: u64) -> Run {
         tally: Tally::default(),
         random,
         single_servers: singles as u64,
+        max_in_flight,
     };
     run.run(calls);
     run.close();
@@ -362,7 +433,7 @@ fn each_call_ends_once_and_nothing_is_done_twice() {
     let first_seed = from_environment("PELTON_SEED").unwrap_or(1);
     let calls = from_environment("PELTON_POOL_CALLS").unwrap_or(CALLS);
     let rounds = 20;
-    let (mut begun, mut faults, mut single_servers) = (0, [0; 12], 0);
+    let (mut begun, mut faults, mut single_servers) = (0, [0; 13], 0);
     for round in 0..rounds {
         let mode = match round % 10 {
             0 => PoolMode::Exclusive,
@@ -385,6 +456,7 @@ fn each_call_ends_once_and_nothing_is_done_twice() {
             fault_rates.refused_dials,
             fault_rates.lost_dials,
             run.tally.waited_for_stream,
+            run.tally.not_serving,
         ];
         single_servers += run.single_servers;
         begun += run.tally.succeeded + run.tally.failed + run.tally.cancelled;

@@ -1,0 +1,166 @@
+//! Who is woken, and what waiting costs.
+
+mod common;
+#[path = "common/pooled.rs"]
+mod pooled;
+#[path = "common/raw.rs"]
+mod raw;
+#[path = "common/sharing.rs"]
+mod sharing;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::mpsc;
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use client::{PoolCall, SharedPool};
+use pooled::of;
+use raw::{FIRST_WINDOW, Script, serve_raw};
+use sharing::{call, pool};
+use wire::http2::frame::kind;
+
+/// Runs what may hang on a thread of its own.
+fn in_time<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, waiting) = mpsc::channel();
+    thread::spawn(move || done.send(work()));
+    let result = waiting.recv_timeout(Duration::from_secs(20));
+    result.unwrap_or_else(|_| panic!("{what}"))
+}
+
+fn short(path: &str) -> PoolCall<'_> {
+    PoolCall {
+        timeout_ns: Some(300_000_000),
+        ..call(path)
+    }
+}
+
+/// As with a task that moves from one executor to another.
+#[test]
+fn a_future_wakes_who_has_polled_it_last() {
+    let (pool, server) = pool(1);
+    for _ in 0..2 {
+        let mut unary = pool.unary_future(&short("/t.T/Silent"), b"x");
+        let mut first = Context::from_waker(Waker::noop());
+        assert!(matches!(
+            Pin::new(&mut unary).poll(&mut first),
+            Poll::Pending
+        ));
+        let ended = in_time("the first waker was woken", || pollster::block_on(unary));
+        assert!(ended.is_err());
+        let mut stream = pool.stream(&short("/t.T/Silent"));
+        assert!(stream.receiver().poll_receive(&mut first).is_pending());
+        let ended = in_time("the first waker was woken", move || {
+            pollster::block_on(stream.receive_future())
+        });
+        assert!(ended.is_err());
+    }
+    drop(pool);
+    server.join().expect("it ends with the connection");
+}
+
+/// How long this thread has run on a processor.
+fn processor_time() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux has it");
+    let first = text.split_whitespace().next().expect("a number");
+    Duration::from_nanos(first.parse().expect("a number"))
+}
+
+#[test]
+fn a_thread_that_waits_again_for_the_same_stream_sleeps() {
+    let (pool, server) = pool(1);
+    let mut stream = pool.stream(&PoolCall {
+        timeout_ns: Some(1_000_000_000),
+        ..call("/t.T/Chat")
+    });
+    for _ in 0..2 {
+        stream.send(b"x").expect("it goes on");
+        assert_eq!(stream.receive().expect("it goes on"), Some(b"x".to_vec()));
+    }
+    let before = processor_time();
+    stream.receive().expect_err("its time is over");
+    let took = processor_time() - before;
+    assert!(took < Duration::from_millis(200), "{took:?}");
+    drop(stream);
+    drop(pool);
+    server.join().expect("it ends with the connection");
+}
+
+const LATE: Script = |raw| {
+    raw.settings(&[]);
+    for _ in 0..4 {
+        let stream = raw.request();
+        thread::sleep(Duration::from_millis(250));
+        raw.answer(stream, b"late");
+        raw.flush();
+    }
+};
+
+/// The pool's thread may have gone to sleep for a second before anything is waited for.
+#[test]
+fn a_future_of_a_stream_that_others_have_begun_is_driven_at_once() {
+    let (address, server) = serve_raw(vec![LATE]);
+    let pool = SharedPool::new(&[address], of(1), 7).expect("the address is known");
+    for _ in 0..4 {
+        let begun = Instant::now();
+        let mut stream = pool.server_stream(&call("/t.T/Late"), b"x").expect("small");
+        thread::sleep(Duration::from_millis(100));
+        let message = pollster::block_on(stream.receive_future());
+        assert_eq!(message.expect("it comes"), Some(b"late".to_vec()));
+        let took = begun.elapsed();
+        assert!(took < Duration::from_millis(450), "{took:?}");
+        pollster::block_on(stream.receive_future()).expect("the end");
+    }
+    drop(pool);
+    server.join().expect("it ends with the connection");
+}
+
+/// Takes no more than the first window for a while, the first time for long, and answers how long
+/// it took from then on until more came, in microseconds.
+const SHUT: Script = |raw| {
+    raw.settings(&[]);
+    for round in 0..6 {
+        let (mut bytes, mut stream) = (0, 0);
+        while bytes < FIRST_WINDOW {
+            let frame = raw.wait_for("DATA", |frame| frame.kind == kind::DATA);
+            (bytes, stream) = (bytes + frame.payload.len(), frame.stream);
+        }
+        thread::sleep(Duration::from_millis(if round == 0 { 600 } else { 20 }));
+        raw.open_window(stream, 50_000);
+        raw.open_window(0, MESSAGE_BYTES as u32 + 5);
+        raw.flush();
+        let begun = Instant::now();
+        let frame = raw.wait_for("DATA", |frame| frame.kind == kind::DATA);
+        let took_us = begun.elapsed().as_micros() as u64;
+        if !frame.ends_stream() {
+            raw.request();
+        }
+        raw.answer(stream, &took_us.to_be_bytes());
+        raw.flush();
+    }
+};
+
+/// The first window, and a little more.
+const MESSAGE_BYTES: usize = 70_000;
+
+#[test]
+fn a_stream_for_which_nobody_waits_is_looked_after_soon_also_the_second_time() {
+    let (address, server) = serve_raw(vec![SHUT]);
+    let pool = SharedPool::new(&[address], of(1), 7).expect("the address is known");
+    let mut least_us = u64::MAX;
+    for round in 0..6 {
+        let mut stream = pool.stream(&call("/t.T/Late"));
+        stream.send(&[7; MESSAGE_BYTES]).expect("there is room");
+        stream.finish();
+        thread::sleep(Duration::from_millis(if round == 0 { 900 } else { 300 }));
+        let answer = stream.into_answer().expect("it is answered");
+        let took_us = u64::from_be_bytes(answer.try_into().expect("a number"));
+        if round > 0 {
+            least_us = least_us.min(took_us);
+        }
+    }
+    assert!(least_us < 50_000, "{least_us} us");
+    drop(pool);
+    server.join().expect("it ends with the connection");
+}
