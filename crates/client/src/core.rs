@@ -349,12 +349,11 @@ impl Core {
                 (stream, CallEventKind::Message, false)
             }
             Event::Writable { stream } => (stream, CallEventKind::Writable, false),
-            Event::Finished { stream } => (
-                stream,
-                CallEventKind::Ended(self.connection.status().clone()),
-                true,
-            ),
-            Event::Cancelled { stream, cause } => (stream, self.cancelled(cause), true),
+            Event::Finished { stream } => {
+                let status = self.connection.status().clone();
+                (stream, self.ended(stream, status), true)
+            }
+            Event::Cancelled { stream, cause } => (stream, self.cancelled(stream, cause), true),
             // No client asks for parts.
             Event::HalfClosed { .. }
             | Event::Request { .. }
@@ -368,10 +367,20 @@ impl Core {
         Some(CallEvent { call, token, kind })
     }
 
-    fn cancelled(&self, cause: Cause) -> CallEventKind {
+    /// The end of a call with a status.
+    fn ended(&self, call: StreamKey, status: Status) -> CallEventKind {
+        let is_late = !status.is_ok() && self.connection.has_response_begun(call);
+        CallEventKind::Ended(match is_late {
+            true => status.after_response(),
+            false => status,
+        })
+    }
+
+    fn cancelled(&self, call: StreamKey, cause: Cause) -> CallEventKind {
         let reason = match cause {
             Cause::Refused => return CallEventKind::NotBegun,
-            Cause::Reset(code) => return CallEventKind::Ended(reset_status(code)),
+            Cause::Reset(code) => return self.ended(call, reset_status(code)),
+            Cause::RefusedLate => "the server refused the call after it had begun to answer",
             Cause::ConnectionClosed => {
                 let reason = self
                     .close_reason()

@@ -104,9 +104,12 @@ pub enum CallError {
 
 impl CallError {
     /// Returns whether the server may have done what the call asked for, or some of it. If not,
-    /// nothing was done, for certain: nothing was sent, or the server refused the call with a proof
-    /// of HTTP/2 (RFC 9113 sections 6.8 and 8.7), or with a status that is defined to be a refusal.
-    /// For a call with several requests the status concerns the last of them only.
+    /// nothing was done: nothing was sent, or the server refused the call before it began to
+    /// answer, with a proof of HTTP/2 (RFC 9113 sections 6.8 and 8.7), or with a status that is
+    /// defined to be a refusal. UNAVAILABLE with `grpc-retry-pushback-ms` counts as one: a server
+    /// asks by it for the same call again (gRFC A6). Pelton's servers send it for calls of which
+    /// they have done nothing. For a call with several requests the status concerns the last of
+    /// them only.
     pub fn may_have_happened(&self) -> bool {
         match self {
             CallError::Status(status) => !is_refusal(status),
@@ -144,7 +147,9 @@ impl CallError {
     pub fn allows_repetition(&self, repetition: Repetition) -> bool {
         let may_pass = match self {
             // If it allows to try again, that is safe in any case.
-            CallError::Status(status) if has_pushback(status) => false,
+            CallError::Status(status) if has_pushback(status) && !status.follows_response() => {
+                false
+            }
             CallError::Status(status) => matches!(
                 status.code(),
                 Code::Unavailable | Code::Aborted | Code::DeadlineExceeded | Code::Cancelled
@@ -187,9 +192,9 @@ pub(crate) fn has_pushback(status: &Status) -> bool {
 }
 
 /// Returns after how many milliseconds the server wants the call again, if it has ended it with
-/// UNAVAILABLE and said so.
+/// UNAVAILABLE and said so, before it began to answer.
 pub(crate) fn pushback_ms(status: &Status) -> Option<u64> {
-    if status.code() != Code::Unavailable {
+    if status.code() != Code::Unavailable || status.follows_response() {
         return None;
     }
     let value = status.metadata()?.get(PUSHBACK)?;
@@ -197,9 +202,11 @@ pub(crate) fn pushback_ms(status: &Status) -> Option<u64> {
     std::str::from_utf8(value).ok()?.parse().ok()
 }
 
-/// Returns whether a status is defined to mean that nothing was done.
+/// Returns whether a status is defined to mean that nothing was done. One that comes after a part
+/// of the response is not: the server has worked on the call (gRFC A6: the head commits).
 fn is_refusal(status: &Status) -> bool {
     match status.code() {
+        _ if status.follows_response() => false,
         Code::InvalidArgument
         | Code::FailedPrecondition
         | Code::OutOfRange
@@ -295,6 +302,21 @@ mod tests {
             assert_eq!(facts(&error), UNCERTAIN, "{value}");
         }
         assert_eq!(facts(&with_trailer(Code::Internal, "0")), UNCERTAIN);
+    }
+
+    #[test]
+    fn no_status_behind_a_part_of_the_response_is_a_refusal() {
+        let after = |error| match error {
+            CallError::Status(status) => CallError::Status(status.after_response()),
+            error => error,
+        };
+        for &code in Code::ALL {
+            assert_eq!(facts(&after(status(code))), UNCERTAIN, "{}", code.name());
+        }
+        let pushed_back = after(with_trailer(Code::Unavailable, "0"));
+        assert_eq!(facts(&pushed_back), UNCERTAIN);
+        assert!(pushed_back.allows_repetition(Repetition::Harmless));
+        assert!(!pushed_back.allows_repetition(Repetition::MayRepeat));
     }
 
     #[test]

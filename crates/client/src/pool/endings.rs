@@ -55,7 +55,7 @@ impl PoolEngine {
         now_ns: u64,
     ) -> Option<u64> {
         let state = self.calls.get(call)?;
-        let is_kept = !state.has_delivered && !state.has_outgrown;
+        let is_kept = !state.is_committed && !state.has_outgrown;
         let (is_repeatable, attempts) = (state.traits.is_repeatable, state.attempts);
         let deadline_ns = state.deadline_ns;
         let asked_ms = match error {

@@ -346,6 +346,26 @@ fn refused_streams_may_be_tried_again() {
 }
 
 #[test]
+fn a_stream_whose_response_has_begun_is_refused_too_late() {
+    for begun in [
+        headers(1, &HEAD, false),
+        headers(1, &[(":status", "103")], false),
+    ] {
+        let goaway = frame(kind::GOAWAY, 0, 0, &[0; 8]);
+        for refusal in [rst(1, ErrorCode::RefusedStream), goaway] {
+            let mut client = client();
+            let stream = open(&mut client);
+            assert!(!client.connection.has_response_begun(stream));
+            let seen = client.feed(&[begun.clone(), refusal].concat());
+            assert!(client.connection.has_response_begun(stream));
+            let cause = Cause::RefusedLate;
+            let expected = Event::Cancelled { stream, cause };
+            assert_eq!(seen.last().map(|seen| seen.event), Some(expected));
+        }
+    }
+}
+
+#[test]
 fn any_number_of_calls_may_be_given_up_or_refused_at_once() {
     let mut client = client();
     let streams: Vec<_> = (0..3_000).map(|_| open(&mut client)).collect();

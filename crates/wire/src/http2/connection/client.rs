@@ -71,6 +71,12 @@ impl Connection {
         allowed.saturating_sub(self.streams.len())
     }
 
+    /// Returns whether something of the response of a stream came before its end, be it an interim
+    /// head: a status alone, in the only head (gRPC over HTTP/2, "Trailers-Only"), is its end.
+    pub fn has_response_begun(&self, stream: StreamKey) -> bool {
+        (self.streams.get(stream)).is_some_and(|found| found.is_response_begun())
+    }
+
     /// Sends the last message of a request, and ends our side with it.
     pub fn send_last_message(
         &mut self,
@@ -136,6 +142,7 @@ impl Connection {
             return if end {
                 self.violation(slot, ErrorCode::ProtocolError, out)
             } else {
+                self.streams[slot].set_response_begun();
                 Ok(None)
             };
         }
@@ -151,6 +158,7 @@ impl Connection {
         } else if end {
             return self.finish_call(stream, Status::OK, out);
         }
+        self.streams[slot].set_response_begun();
         Ok(Some(Event::Response { stream, end }))
     }
 

@@ -140,7 +140,7 @@ impl Connection {
             return self.charge(Charge::Glitch);
         };
         let cause = match code {
-            ErrorCode::RefusedStream if self.life.is_client() => Cause::Refused,
+            ErrorCode::RefusedStream if self.life.is_client() => self.refusal_of(slot),
             _ => Cause::Reset(code),
         };
         self.silence(slot, Dead::ByPeer);
@@ -254,12 +254,22 @@ impl Connection {
         let refused: Vec<_> = self.streams.keys().filter(|key| key.id > last).collect();
         for key in refused {
             if !self.streams[key.slot].is_dead() {
+                let cause = self.refusal_of(key.slot);
                 self.silence(key.slot, Dead::ByPeer);
-                self.report_death(key.slot, Cause::Refused);
+                self.report_death(key.slot, cause);
             }
         }
         self.close_if_drained();
         Ok(())
+    }
+
+    /// Returns what it means that the server refuses a stream: a server that has begun to answer
+    /// contradicts itself, and may have done what was asked.
+    fn refusal_of(&self, slot: u32) -> Cause {
+        match self.streams[slot].is_response_begun() {
+            true => Cause::RefusedLate,
+            false => Cause::Refused,
+        }
     }
 
     /// WINDOW_UPDATE. RFC 9113 section 6.9.

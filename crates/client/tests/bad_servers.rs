@@ -1,0 +1,153 @@
+//! Servers that refuse what they have begun with, and that send less than they say, over a channel
+//! and over a pool.
+
+#[path = "common/pooled.rs"]
+mod pooled;
+#[path = "common/raw.rs"]
+mod raw;
+
+use std::time::{Duration, Instant};
+
+use client::{CallError, CallOptions, Code};
+use testkit::frames::message;
+use wire::http2::frame::kind;
+
+use pooled::Pooled;
+use raw::{ErrorCode, Raw, Script, connect, serve_raw};
+
+const PATH: &str = "/t.T/Echo";
+
+fn over_channel(script: Script) -> CallError {
+    let (address, server) = serve_raw(vec![script]);
+    let mut channel = connect(&address);
+    let options = CallOptions {
+        deadline: Some(Instant::now() + Duration::from_secs(20)),
+        ..CallOptions::default()
+    };
+    let result = channel.unary(PATH, b"question", &options);
+    drop(channel);
+    server.join().expect("the server has seen what it expects");
+    result.expect_err("the server gives no answer")
+}
+
+/// The same over a pool, which makes no call twice here.
+fn over_pool(script: Script, is_repeatable: bool) -> CallError {
+    let (address, server) = serve_raw(vec![script]);
+    let mut pool = Pooled::new(&address, pooled::of(1));
+    let call = client::PoolCall {
+        is_repeatable,
+        timeout_ns: Some(20_000_000_000),
+        ..pooled::call(PATH)
+    };
+    let engine = pool.pool.engine();
+    let begun = engine.begin(1, &call, Pooled::now_ns(), |out| out.push(7));
+    begun.expect("there is room");
+    let result = pool.ended(1);
+    assert_eq!(pool.statistics().counters.retries, 0);
+    pool.pool.engine().close(0, Pooled::now_ns());
+    pool.until(|pooled| pooled.pool.engine().is_closed());
+    drop(pool);
+    server.join().expect("the server has seen what it expects");
+    result.expect_err("the server gives no answer")
+}
+
+fn over_all(script: Script) -> [CallError; 3] {
+    [
+        over_channel(script),
+        over_pool(script, false),
+        over_pool(script, true),
+    ]
+}
+
+/// Nothing follows the one call that has been answered so.
+fn expect_no_more(raw: &mut Raw) {
+    while let Some(frame) = raw.next() {
+        assert_ne!(frame.kind, kind::HEADERS, "the call is made again");
+    }
+}
+
+const PUSHBACK: [(&str, &str); 2] = [("grpc-status", "14"), ("grpc-retry-pushback-ms", "0")];
+
+/// Each refuses a call whose response has begun.
+const LATE_REFUSALS: [Script; 6] = [
+    |raw| {
+        let stream = raw.begin();
+        raw.headers(stream);
+        raw.reset(stream, ErrorCode::RefusedStream);
+        expect_no_more(raw);
+    },
+    |raw| {
+        let stream = raw.begin();
+        raw.headers(stream);
+        raw.frame(kind::DATA, 0, stream, &message(&[7; 100])[..50]);
+        raw.reset(stream, ErrorCode::RefusedStream);
+        expect_no_more(raw);
+    },
+    |raw| {
+        let stream = raw.begin();
+        raw.block(stream, &[(":status", "103")], false);
+        raw.reset(stream, ErrorCode::RefusedStream);
+        expect_no_more(raw);
+    },
+    |raw| {
+        let stream = raw.begin();
+        raw.headers(stream);
+        raw.goaway(0, ErrorCode::NoError);
+        expect_no_more(raw);
+    },
+    |raw| {
+        let stream = raw.begin();
+        raw.headers(stream);
+        raw.block(stream, &PUSHBACK, true);
+        expect_no_more(raw);
+    },
+    |raw| {
+        let stream = raw.begin();
+        raw.headers(stream);
+        raw.message(stream, b"answer", None, 16_384);
+        raw.block(stream, &PUSHBACK, true);
+        expect_no_more(raw);
+    },
+];
+
+#[test]
+fn a_refusal_after_the_response_has_begun_proves_nothing() {
+    for (number, script) in LATE_REFUSALS.into_iter().enumerate() {
+        for error in over_all(script) {
+            assert!(error.may_have_happened(), "{number}: {error:?}");
+            assert!(!error.is_safe_to_repeat(), "{number}: {error:?}");
+        }
+    }
+}
+
+#[test]
+fn a_reset_after_the_response_has_begun_denies_nothing() {
+    let errors = over_all(|raw| {
+        let stream = raw.begin();
+        raw.headers(stream);
+        raw.reset(stream, ErrorCode::InadequateSecurity);
+        expect_no_more(raw);
+    });
+    for error in errors {
+        assert!(error.may_have_happened(), "{error:?}");
+    }
+    let before = over_channel(|raw| {
+        let stream = raw.begin();
+        raw.reset(stream, ErrorCode::InadequateSecurity);
+    });
+    assert!(!before.may_have_happened(), "{before:?}");
+}
+
+#[test]
+fn pushback_in_place_of_a_response_counts_as_a_refusal() {
+    let error = over_channel(|raw| {
+        let stream = raw.begin();
+        let head = [(":status", "200"), ("content-type", "application/grpc")];
+        raw.block(stream, &[&head[..], &PUSHBACK].concat(), true);
+    });
+    assert!(error.is_safe_to_repeat() && !error.may_have_happened());
+    let CallError::Status(status) = error else {
+        panic!("{error:?}");
+    };
+    assert_eq!(status.code(), Code::Unavailable);
+}
