@@ -151,3 +151,65 @@ fn pushback_in_place_of_a_response_counts_as_a_refusal() {
     };
     assert_eq!(status.code(), Code::Unavailable);
 }
+
+/// Each ends with OK before its message does, or with bytes behind it that are none.
+const CUT_OFF: [Script; 4] = [
+    |raw| {
+        let stream = raw.begin();
+        raw.headers(stream);
+        raw.frame(kind::DATA, 0, stream, &message(&[7; 1_000])[..15]);
+        raw.trailers(stream);
+    },
+    |raw| {
+        let stream = raw.begin();
+        raw.headers(stream);
+        raw.frame(kind::DATA, 0, stream, &message(&[7; 1_000])[..2]);
+        raw.trailers(stream);
+    },
+    |raw| {
+        let stream = raw.begin();
+        raw.headers(stream);
+        raw.message(stream, b"answer", None, 16_384);
+        raw.frame(kind::DATA, 0, stream, &[0, 0]);
+        raw.trailers(stream);
+    },
+    |raw| {
+        let stream = raw.begin();
+        raw.headers(stream);
+        raw.frame(kind::DATA, 0, stream, &message(&[7; 1_000])[..15]);
+        let with_text = [("grpc-status", "0"), ("grpc-message", "all is well")];
+        raw.block(stream, &with_text, true);
+    },
+];
+
+#[test]
+fn an_answer_that_is_cut_off_is_no_success() {
+    for (number, script) in CUT_OFF.into_iter().enumerate() {
+        for error in over_all(script) {
+            let is_bad = matches!(error, CallError::BadAnswer { .. });
+            assert!(is_bad, "{number}: {error:?}");
+        }
+        let (address, server) = serve_raw(vec![script]);
+        let mut channel = connect(&address);
+        let begun = channel.server_streaming(PATH, b"question", &CallOptions::default());
+        let last = begun.expect("begun").last().expect("it does not end well");
+        let is_bad = matches!(last, Err(CallError::BadAnswer { .. }));
+        assert!(is_bad, "{number}: {last:?}");
+        drop(channel);
+        server.join().expect("the server has seen what it expects");
+    }
+}
+
+#[test]
+fn a_server_may_break_off_in_a_message_with_an_error() {
+    let error = over_channel(|raw| {
+        let stream = raw.begin();
+        raw.headers(stream);
+        raw.frame(kind::DATA, 0, stream, &message(&[7; 1_000])[..15]);
+        raw.block(stream, &[("grpc-status", "15")], true);
+    });
+    let CallError::Status(status) = error else {
+        panic!("{error:?}");
+    };
+    assert_eq!(status.code(), Code::DataLoss);
+}

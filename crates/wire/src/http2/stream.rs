@@ -488,9 +488,9 @@ impl Stream {
         self.late_status = status;
     }
 
-    /// Client: returns whether the status of the call has come.
-    pub(crate) fn has_late_status(&self) -> bool {
-        !matches!(self.late_status, LateStatus::NotCome)
+    /// Client: returns whether the status of the call has come, and is an error.
+    pub(crate) fn has_late_error(&self) -> bool {
+        matches!(&self.late_status, LateStatus::Other(status) if !status.is_ok())
     }
 
     /// Client: takes the status of the call.

@@ -482,7 +482,8 @@ impl Connection {
         if stream.is_work_done() {
             return Ok(None);
         }
-        if stream.inbound.is_mid_message() && !stream.has_late_status() {
+        // A server may break off with an error; a response that is cut off is no success.
+        if stream.inbound.is_mid_message() && !stream.has_late_error() {
             return self.on_bad_message(slot, MessageError::Truncated, out);
         }
         if self.life.is_client() {
