@@ -141,7 +141,10 @@ impl Core {
                         .map_or_else(|| error.to_string(), describe);
                     CallError::NotBegun(NotBegun::Closing { reason })
                 }
-                OpenError::HeadTooLarge => CallError::BadRequest {
+                OpenError::HeadTooLarge
+                | OpenError::BadPath
+                | OpenError::BadAuthority
+                | OpenError::BadMetadata => CallError::BadRequest {
                     reason: error.to_string(),
                 },
             })

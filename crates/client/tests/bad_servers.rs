@@ -213,3 +213,53 @@ fn a_server_may_break_off_in_a_message_with_an_error() {
     };
     assert_eq!(status.code(), Code::DataLoss);
 }
+
+/// The server sees nothing of calls that are none, and answers the one behind them.
+#[test]
+fn what_is_no_request_is_refused_before_anything_is_sent() {
+    let mut reserved = client::Metadata::new();
+    reserved.push_ascii("te", "gzip").expect("it is metadata");
+    let script: Script = |raw| {
+        let stream = raw.begin();
+        assert_eq!(stream, 1, "the first that was sent");
+        raw.answer(stream, b"answer");
+    };
+    let bad = [
+        ("/a\r\nx: y", None),
+        ("t.T/Echo", None),
+        ("", None),
+        (PATH, Some(&reserved)),
+    ];
+    let (address, server) = serve_raw(vec![script; 2]);
+    let mut channel = connect(&address);
+    for (path, metadata) in bad {
+        let options = CallOptions {
+            metadata,
+            ..CallOptions::default()
+        };
+        let refused = channel.unary(path, b"", &options);
+        let is_refused = matches!(refused, Err(CallError::BadRequest { .. }));
+        assert!(is_refused, "{path:?}: {refused:?}");
+    }
+    let answer = channel.unary(PATH, b"", &CallOptions::default());
+    assert_eq!(answer.expect("answered"), b"answer");
+    drop(channel);
+    let mut pool = Pooled::new(&address, pooled::of(1));
+    for (path, metadata) in bad {
+        let call = client::PoolCall {
+            metadata,
+            ..pooled::call(path)
+        };
+        let begun = pool.pool.engine().begin(1, &call, Pooled::now_ns(), |_| {});
+        let refused = match begun {
+            Ok(_) => pool.ended(1),
+            Err(error) => Err(error),
+        };
+        let is_refused = matches!(refused, Err(CallError::BadRequest { .. }));
+        assert!(is_refused, "{path:?}: {refused:?}");
+    }
+    pool.begin(1, PATH, b"");
+    pool.ended(1).expect("answered");
+    drop(pool);
+    server.join().expect("the server has seen what it expects");
+}

@@ -400,6 +400,64 @@ fn any_number_of_calls_may_be_given_up_or_refused_at_once() {
 }
 
 #[test]
+fn what_is_no_request_is_not_sent() {
+    let mut client = client();
+    let call = |path| RequestHead::call("localhost", path);
+    let mut check = |head: &RequestHead<'_>, expected| {
+        let opened = client.connection.open(&mut client.output, head);
+        assert_eq!(opened, Err(expected), "{head:?}");
+        assert!(client.output.is_empty());
+        assert_eq!(client.connection.running(), 0);
+    };
+    for path in [
+        "",
+        "t.T/Echo",
+        "/a\r\nx: y",
+        "/\n",
+        "/\0",
+        "/\u{e9}",
+        "/a b",
+        " /a",
+        "/a\u{7f}",
+    ] {
+        check(&call(path), OpenError::BadPath);
+    }
+    for authority in ["here\r\nx: y", "here\0", " here"] {
+        check(&RequestHead::call(authority, "/"), OpenError::BadAuthority);
+    }
+    for name in [
+        "connection",
+        "keep-alive",
+        "proxy-connection",
+        "transfer-encoding",
+        "upgrade",
+        "te",
+        "host",
+        "content-type",
+        "content-length",
+        "grpc-timeout",
+        "grpc-encoding",
+        "grpc-accept-encoding",
+    ] {
+        let mut metadata = Metadata::new();
+        metadata.push_ascii("x", "y").expect("valid");
+        let pushed = metadata.push_received(name.as_bytes(), b"trailers");
+        pushed.expect("it can be received");
+        let head = RequestHead {
+            metadata: Some(&metadata),
+            ..call("/t.T/Echo")
+        };
+        check(&head, OpenError::BadMetadata);
+    }
+    let stream = client.connection.open(&mut client.output, &call("/~!?%20"));
+    assert_eq!(
+        stream.map(|stream| stream.id),
+        Ok(1),
+        "no number was used up"
+    );
+}
+
+#[test]
 fn what_cannot_be_opened() {
     let mut client = Endpoint::client_with(&Config::client(), &[(3, 1), (6, 2_000)]);
     let mut metadata = Metadata::new();

@@ -23,6 +23,7 @@ impl Connection {
         head: &RequestHead<'_>,
     ) -> Result<StreamKey, OpenError> {
         debug_assert!(self.life.is_client(), "a server opens no streams");
+        head.check()?;
         self.may_open(head)?;
         let id = self.life.take_id();
         self.writer.write_request(id, head, out);
