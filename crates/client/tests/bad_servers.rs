@@ -263,3 +263,26 @@ fn what_is_no_request_is_refused_before_anything_is_sent() {
     drop(pool);
     server.join().expect("the server has seen what it expects");
 }
+
+/// A server that says why it goes, and goes: the reason reaches the caller.
+#[test]
+fn the_reason_of_a_goaway_outlives_the_connection() {
+    let scripts: [Script; 2] = [
+        |raw| {
+            let stream = raw.begin();
+            raw.goaway_with(stream, ErrorCode::EnhanceYourCalm, "too_many_pings");
+        },
+        |raw| {
+            let stream = raw.begin();
+            raw.goaway_with(stream, ErrorCode::EnhanceYourCalm, "too_many_pings");
+            raw.flush();
+            std::thread::sleep(Duration::from_millis(50));
+        },
+    ];
+    for script in scripts {
+        for error in [over_channel(script), over_pool(script, false)] {
+            let text = error.to_string();
+            assert!(text.contains("too_many_pings"), "{text}");
+        }
+    }
+}
