@@ -3,7 +3,9 @@
 use crate::support::*;
 use wire::grpc::{Code, Metadata, Status};
 use wire::http2::frame::{flag, kind};
-use wire::{Cause, CloseReason, Config, ErrorCode, Event, OpenError, RequestHead, StreamKey};
+use wire::{
+    Cause, CloseReason, Config, ErrorCode, Event, OpenError, RequestHead, StreamKey, limits,
+};
 
 const HEAD: [(&str, &str); 2] = [(":status", "200"), ("content-type", "application/grpc")];
 
@@ -343,6 +345,47 @@ fn refused_streams_may_be_tried_again() {
         client.connection.close_reason(),
         Some(&CloseReason::Drained)
     );
+}
+
+/// Some of each for every call are usual; without end they are a flood.
+#[test]
+fn interim_heads_and_late_resets_are_charged_beyond_some_for_each_call() {
+    let interim = |id| headers(id, &[(":status", "103")], false);
+    let finished = |id| headers(id, &[HEAD[0], HEAD[1], ("grpc-status", "0")], true);
+    let late = |id| rst(id, ErrorCode::NoError);
+    let mut usual = client();
+    for _ in 0..20_000 {
+        let stream = open(&mut usual);
+        let bytes = [
+            interim(stream.id),
+            interim(stream.id),
+            finished(stream.id),
+            late(stream.id),
+        ];
+        usual.feed(&bytes.concat());
+        usual.connection.forget(stream);
+        usual.output.clear();
+    }
+    assert_eq!(usual.error(), None);
+    type Flood = fn(&mut Endpoint, u32);
+    let floods: [Flood; 2] = [
+        |client, id| drop(client.feed(&headers(id, &[(":status", "103")], false))),
+        |client, id| drop(client.feed(&rst(id, ErrorCode::NoError))),
+    ];
+    for (number, flood) in floods.into_iter().enumerate() {
+        let mut client = client();
+        let stream = open(&mut client);
+        if number == 1 {
+            client.feed(&finished(stream.id));
+            client.connection.forget(stream);
+        }
+        for _ in 0..limits::FRAMES_BESIDE_CALL + limits::GLITCH_BURST {
+            flood(&mut client, stream.id);
+        }
+        assert_eq!(client.error(), None, "{number}");
+        flood(&mut client, stream.id);
+        client.assert_closed(ErrorCode::EnhanceYourCalm);
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::grpc::{Code, Status};
 use crate::http2::error::ErrorCode;
 use crate::http2::event::Event;
 use crate::http2::frame::{self, FrameHeader, HEADER_BYTES, flag, kind};
+use crate::http2::guard::Charge;
 use crate::http2::headers::{BodyKind, HeadInfo};
 use crate::http2::outbound::End;
 use crate::http2::request::{OpenError, RequestHead};
@@ -35,6 +36,7 @@ impl Connection {
         let slot =
             self.streams
                 .insert(id, kind, self.peer.initial_window(), self.windows.initial());
+        self.guard.call_began();
         self.streams[slot].set_request_sent(head.gzip, head.method == "HEAD");
         Ok(StreamKey { slot, id })
     }
@@ -144,7 +146,7 @@ impl Connection {
                 self.violation(slot, ErrorCode::ProtocolError, out)
             } else {
                 self.streams[slot].set_response_begun();
-                Ok(None)
+                self.charge(Charge::BesideCall).map(|()| None)
             };
         }
         self.streams[slot].set_response(&info, end);

@@ -135,7 +135,7 @@ impl Connection {
             // A server that answers before the request has ended resets the stream (RFC 9113
             // section 8.1).
             if self.life.is_client() {
-                return Ok(());
+                return self.charge(Charge::BesideCall);
             }
             return self.charge(Charge::Glitch);
         };
