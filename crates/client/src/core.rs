@@ -1,5 +1,7 @@
 //! One connection without a socket: what all interfaces of this crate stand on.
 
+use std::borrow::Cow;
+
 use wire::grpc::{Code, Metadata, Status};
 use wire::{
     Cause, CloseReason, Connection, ErrorCode, Event, OpenError, RequestHead, SharedBytes,
@@ -63,7 +65,7 @@ pub enum CallEventKind {
     /// What came back is no answer.
     BadAnswer {
         /// What is wrong with it.
-        reason: &'static str,
+        reason: Cow<'static, str>,
     },
 }
 
@@ -397,9 +399,15 @@ impl Core {
             Cause::BadMessage | Cause::DamagedRequest => {
                 "its bytes are not gRPC messages, or not the gzip that they claim to be"
             }
-            Cause::Violation(_) => "it breaks the rules of HTTP/2",
+            Cause::Violation(_) => {
+                let rule = self.connection.status().message();
+                let reason = format!("it breaks the rules of HTTP/2: {rule}").into();
+                return CallEventKind::BadAnswer { reason };
+            }
         };
-        CallEventKind::BadAnswer { reason }
+        CallEventKind::BadAnswer {
+            reason: reason.into(),
+        }
     }
 }
 

@@ -286,3 +286,38 @@ fn the_reason_of_a_goaway_outlives_the_connection() {
         }
     }
 }
+
+#[test]
+fn an_answer_that_breaks_a_rule_names_it() {
+    let scripts: [(Script, &str); 3] = [
+        (
+            |raw| {
+                let stream = raw.begin();
+                raw.block(stream, &[("content-type", "application/grpc")], false);
+            },
+            "a response without :status",
+        ),
+        (
+            |raw| {
+                let stream = raw.begin();
+                raw.headers(stream);
+                raw.block(stream, &[("grpc-status", "0")], false);
+            },
+            "trailers without END_STREAM",
+        ),
+        (
+            |raw| {
+                let stream = raw.begin();
+                raw.open_window(stream, (1 << 31) - 1);
+            },
+            "the window of a stream too large",
+        ),
+    ];
+    for (script, rule) in scripts {
+        for error in over_all(script) {
+            let text = error.to_string();
+            let is_named = matches!(error, CallError::BadAnswer { .. }) && text.contains(rule);
+            assert!(is_named, "{text}");
+        }
+    }
+}

@@ -6,7 +6,7 @@ use crate::http2::error::ErrorCode;
 use crate::http2::event::Event;
 use crate::http2::frame::{self, FrameHeader, HEADER_BYTES, flag, kind};
 use crate::http2::guard::Charge;
-use crate::http2::headers::{BodyKind, HeadInfo};
+use crate::http2::headers::{BodyKind, HeadInfo, Malformed};
 use crate::http2::outbound::End;
 use crate::http2::request::{OpenError, RequestHead};
 use crate::http2::stream::LateStatus;
@@ -136,14 +136,15 @@ impl Connection {
         if self.streams[slot].is_head_received() {
             return self.on_trailers(stream, end, block, out);
         }
-        if self.heads.read_head(block)?.is_err() {
-            return self.violation(slot, ErrorCode::ProtocolError, out);
+        if let Err(Malformed(why)) = self.heads.read_head(block)? {
+            return self.violation(slot, ErrorCode::ProtocolError, why, out);
         }
         let info = *self.head().info;
         if info.status < 200 {
             // An interim response, of which there may be several before the final one.
             return if end {
-                self.violation(slot, ErrorCode::ProtocolError, out)
+                const WHY: &str = "an interim head ends the stream";
+                self.violation(slot, ErrorCode::ProtocolError, WHY, out)
             } else {
                 self.streams[slot].set_response_begun();
                 self.charge(Charge::BesideCall).map(|()| None)
@@ -195,8 +196,11 @@ impl Connection {
         block: &[u8],
         out: &mut Vec<u8>,
     ) -> Handled {
-        let Ok(late_status) = self.heads.read_status_trailers(block, end)? else {
-            return self.violation(stream.slot, ErrorCode::ProtocolError, out);
+        let late_status = match self.heads.read_status_trailers(block, end)? {
+            Ok(late_status) => late_status,
+            Err(Malformed(why)) => {
+                return self.violation(stream.slot, ErrorCode::ProtocolError, why, out);
+            }
         };
         let found = &mut self.streams[stream.slot];
         found.close_receive();

@@ -66,7 +66,8 @@ impl Connection {
         }
         if !stream.takes_content(remaining as u64, end) {
             // RFC 9113 section 8.1.1.
-            return self.violation(slot, ErrorCode::ProtocolError, out);
+            const WHY: &str = "a body is longer or shorter than its content-length";
+            return self.violation(slot, ErrorCode::ProtocolError, WHY, out);
         }
         *consumed = data_start;
         let stream = StreamKey {

@@ -95,9 +95,11 @@ impl Connection {
         // stream only PRIORITY may be sent (section 5.1).
         let found = self.streams.find(header.stream);
         match found.filter(|&slot| !self.streams[slot].is_dead()) {
-            Some(slot) => self
-                .violation(slot, ErrorCode::ProtocolError, out)
-                .map(|_| ()),
+            Some(slot) => {
+                const WHY: &str = "a stream depends on itself";
+                self.violation(slot, ErrorCode::ProtocolError, WHY, out)
+                    .map(|_| ())
+            }
             None if self.life.is_idle(header.stream) => Err(ConnectionError::protocol(
                 "a stream that was never opened depends on itself",
             )),
@@ -323,8 +325,9 @@ impl Connection {
         }
         if !stream.send_window.change(i64::from(increment)) {
             // RFC 9113 section 6.9.1.
+            const WHY: &str = "WINDOW_UPDATE makes the window of a stream too large";
             return self
-                .violation(slot, ErrorCode::FlowControlError, out)
+                .violation(slot, ErrorCode::FlowControlError, WHY, out)
                 .map(|_| ());
         }
         stream.set_progress();
