@@ -128,7 +128,13 @@ impl CallError {
         match self {
             CallError::Status(status) => pushback_ms(status).is_some(),
             CallError::NotBegun(reason) => {
-                !matches!(reason, NotBegun::DeadlinePassed | NotBegun::PoolClosed)
+                let is_final = matches!(
+                    reason,
+                    NotBegun::DeadlinePassed
+                        | NotBegun::WaitedTooLong { .. }
+                        | NotBegun::PoolClosed
+                );
+                !is_final
             }
             CallError::DeadlineExceeded
             | CallError::ConnectionLost { .. }
@@ -244,12 +250,35 @@ pub enum NotBegun {
         /// The limit.
         limit: usize,
     },
-    /// The deadline passed before the call was sent.
-    #[error("the deadline passed before the call was sent")]
+    /// The deadline had passed when the call was to begin.
+    #[error("the deadline had passed when the call was to begin")]
     DeadlinePassed,
+    /// The deadline passed while the call waited in the pool.
+    #[error("the deadline passed before the call was sent: it waited for {waited_for}")]
+    WaitedTooLong {
+        /// What it waited for.
+        waited_for: WaitedFor,
+    },
     /// The pool was closed.
     #[error("the pool was closed")]
     PoolClosed,
+}
+
+/// What a call of a pool waits for before it is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WaitedFor {
+    /// As many calls are in flight as may be.
+    #[error("others to end, since as many calls were in flight as the pool's max_in_flight allows")]
+    Permit,
+    /// No connection stands.
+    #[error("a connection")]
+    Connection,
+    /// A connection stands, and the server has not said what it allows.
+    #[error("the server's SETTINGS; is it a gRPC server, and does it run?")]
+    Settings,
+    /// The connections have as many calls as the server, or the pool's mode, allows.
+    #[error("a stream, since all connections had as many calls as the server or the pool allows")]
+    Stream,
 }
 
 #[cfg(test)]
@@ -361,6 +390,12 @@ mod tests {
             (NotBegun::Unreachable { reason: reason() }, REPEATABLE),
             (NotBegun::QueueFull { limit: 1 }, REPEATABLE),
             (NotBegun::DeadlinePassed, REFUSED),
+            (
+                NotBegun::WaitedTooLong {
+                    waited_for: WaitedFor::Stream,
+                },
+                REFUSED,
+            ),
             (NotBegun::PoolClosed, REFUSED),
         ] {
             let error = CallError::NotBegun(error);

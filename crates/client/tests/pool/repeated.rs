@@ -159,7 +159,7 @@ fn what_is_uncertain_of_a_call_is_not_taken_over_by_the_next_one() {
         simulated.begin(tag, &patient).expect("it waits");
         simulated.run_for(2 * SECOND);
         let error = only_ending(&mut simulated).expect_err("nobody is there");
-        let is_certain = matches!(error, CallError::NotBegun(NotBegun::DeadlinePassed));
+        let is_certain = matches!(error, CallError::NotBegun(NotBegun::WaitedTooLong { .. }));
         assert!(is_certain, "{error}");
         simulated.assert_at_rest();
     }
