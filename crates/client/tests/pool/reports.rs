@@ -131,3 +131,16 @@ fn a_call_that_waited_until_its_deadline_says_what_for() {
         assert_eq!(waited_for(error), Some(expected), "{error}");
     }
 }
+
+#[test]
+fn a_pool_of_nothing_has_one_of_each() {
+    let options = PoolOptions {
+        max_in_flight: 0,
+        max_calls_per_connection: 0,
+        ..fixed(0)
+    };
+    let mut simulated = simulated(options, ServerBehavior::default());
+    for tag in 0..2 {
+        simulated.echo(tag).expect("there is one of each");
+    }
+}
