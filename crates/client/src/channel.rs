@@ -55,8 +55,7 @@ pub struct CallOptions<'a> {
     /// Whether the messages of the client are compressed with gzip, which the server has to know.
     /// Messages of the server may always be.
     pub compress: bool,
-    /// Whether the initial metadata of a stream are wanted. A [`Channel`] has them in any case;
-    /// over a pool, a call is not made again any more once they have come.
+    /// Whether the initial metadata of a stream are wanted. A [`Channel`] has them in any case.
     pub wants_head: bool,
 }
 

@@ -1,5 +1,7 @@
 //! One connection without a socket: what all interfaces of this crate stand on.
 
+use std::borrow::Cow;
+
 use wire::grpc::{Code, Metadata, Status};
 use wire::{
     Cause, CloseReason, Connection, ErrorCode, Event, OpenError, RequestHead, SharedBytes,
@@ -63,7 +65,7 @@ pub enum CallEventKind {
     /// What came back is no answer.
     BadAnswer {
         /// What is wrong with it.
-        reason: &'static str,
+        reason: Cow<'static, str>,
     },
 }
 
@@ -141,7 +143,10 @@ impl Core {
                         .map_or_else(|| error.to_string(), describe);
                     CallError::NotBegun(NotBegun::Closing { reason })
                 }
-                OpenError::HeadTooLarge => CallError::BadRequest {
+                OpenError::HeadTooLarge
+                | OpenError::BadPath
+                | OpenError::BadAuthority
+                | OpenError::BadMetadata => CallError::BadRequest {
                     reason: error.to_string(),
                 },
             })
@@ -349,12 +354,11 @@ impl Core {
                 (stream, CallEventKind::Message, false)
             }
             Event::Writable { stream } => (stream, CallEventKind::Writable, false),
-            Event::Finished { stream } => (
-                stream,
-                CallEventKind::Ended(self.connection.status().clone()),
-                true,
-            ),
-            Event::Cancelled { stream, cause } => (stream, self.cancelled(cause), true),
+            Event::Finished { stream } => {
+                let status = self.connection.status().clone();
+                (stream, self.ended(stream, status), true)
+            }
+            Event::Cancelled { stream, cause } => (stream, self.cancelled(stream, cause), true),
             // No client asks for parts.
             Event::HalfClosed { .. }
             | Event::Request { .. }
@@ -368,10 +372,20 @@ impl Core {
         Some(CallEvent { call, token, kind })
     }
 
-    fn cancelled(&self, cause: Cause) -> CallEventKind {
+    /// The end of a call with a status.
+    fn ended(&self, call: StreamKey, status: Status) -> CallEventKind {
+        let is_late = !status.is_ok() && self.connection.has_response_begun(call);
+        CallEventKind::Ended(match is_late {
+            true => status.after_response(),
+            false => status,
+        })
+    }
+
+    fn cancelled(&self, call: StreamKey, cause: Cause) -> CallEventKind {
         let reason = match cause {
             Cause::Refused => return CallEventKind::NotBegun,
-            Cause::Reset(code) => return CallEventKind::Ended(reset_status(code)),
+            Cause::Reset(code) => return self.ended(call, reset_status(code)),
+            Cause::RefusedLate => "the server refused the call after it had begun to answer",
             Cause::ConnectionClosed => {
                 let reason = self
                     .close_reason()
@@ -385,9 +399,15 @@ impl Core {
             Cause::BadMessage | Cause::DamagedRequest => {
                 "its bytes are not gRPC messages, or not the gzip that they claim to be"
             }
-            Cause::Violation(_) => "it breaks the rules of HTTP/2",
+            Cause::Violation(_) => {
+                let rule = self.connection.status().message();
+                let reason = format!("it breaks the rules of HTTP/2: {rule}").into();
+                return CallEventKind::BadAnswer { reason };
+            }
         };
-        CallEventKind::BadAnswer { reason }
+        CallEventKind::BadAnswer {
+            reason: reason.into(),
+        }
     }
 }
 

@@ -104,9 +104,12 @@ pub enum CallError {
 
 impl CallError {
     /// Returns whether the server may have done what the call asked for, or some of it. If not,
-    /// nothing was done, for certain: nothing was sent, or the server refused the call with a proof
-    /// of HTTP/2 (RFC 9113 sections 6.8 and 8.7), or with a status that is defined to be a refusal.
-    /// For a call with several requests the status concerns the last of them only.
+    /// nothing was done: nothing was sent, or the server refused the call before it began to
+    /// answer, with a proof of HTTP/2 (RFC 9113 sections 6.8 and 8.7), or with a status that is
+    /// defined to be a refusal. UNAVAILABLE with `grpc-retry-pushback-ms` counts as one: a server
+    /// asks by it for the same call again (gRFC A6). Pelton's servers send it for calls of which
+    /// they have done nothing. For a call with several requests the status concerns the last of
+    /// them only.
     pub fn may_have_happened(&self) -> bool {
         match self {
             CallError::Status(status) => !is_refusal(status),
@@ -125,7 +128,13 @@ impl CallError {
         match self {
             CallError::Status(status) => pushback_ms(status).is_some(),
             CallError::NotBegun(reason) => {
-                !matches!(reason, NotBegun::DeadlinePassed | NotBegun::PoolClosed)
+                let is_final = matches!(
+                    reason,
+                    NotBegun::DeadlinePassed
+                        | NotBegun::WaitedTooLong { .. }
+                        | NotBegun::PoolClosed
+                );
+                !is_final
             }
             CallError::DeadlineExceeded
             | CallError::ConnectionLost { .. }
@@ -144,7 +153,9 @@ impl CallError {
     pub fn allows_repetition(&self, repetition: Repetition) -> bool {
         let may_pass = match self {
             // If it allows to try again, that is safe in any case.
-            CallError::Status(status) if has_pushback(status) => false,
+            CallError::Status(status) if has_pushback(status) && !status.follows_response() => {
+                false
+            }
             CallError::Status(status) => matches!(
                 status.code(),
                 Code::Unavailable | Code::Aborted | Code::DeadlineExceeded | Code::Cancelled
@@ -187,9 +198,9 @@ pub(crate) fn has_pushback(status: &Status) -> bool {
 }
 
 /// Returns after how many milliseconds the server wants the call again, if it has ended it with
-/// UNAVAILABLE and said so.
+/// UNAVAILABLE and said so, before it began to answer.
 pub(crate) fn pushback_ms(status: &Status) -> Option<u64> {
-    if status.code() != Code::Unavailable {
+    if status.code() != Code::Unavailable || status.follows_response() {
         return None;
     }
     let value = status.metadata()?.get(PUSHBACK)?;
@@ -197,9 +208,11 @@ pub(crate) fn pushback_ms(status: &Status) -> Option<u64> {
     std::str::from_utf8(value).ok()?.parse().ok()
 }
 
-/// Returns whether a status is defined to mean that nothing was done.
+/// Returns whether a status is defined to mean that nothing was done. One that comes after a part
+/// of the response is not: the server has worked on the call (gRFC A6: the head commits).
 fn is_refusal(status: &Status) -> bool {
     match status.code() {
+        _ if status.follows_response() => false,
         Code::InvalidArgument
         | Code::FailedPrecondition
         | Code::OutOfRange
@@ -237,12 +250,35 @@ pub enum NotBegun {
         /// The limit.
         limit: usize,
     },
-    /// The deadline passed before the call was sent.
-    #[error("the deadline passed before the call was sent")]
+    /// The deadline had passed when the call was to begin.
+    #[error("the deadline had passed when the call was to begin")]
     DeadlinePassed,
+    /// The deadline passed while the call waited in the pool.
+    #[error("the deadline passed before the call was sent: it waited for {waited_for}")]
+    WaitedTooLong {
+        /// What it waited for.
+        waited_for: WaitedFor,
+    },
     /// The pool was closed.
     #[error("the pool was closed")]
     PoolClosed,
+}
+
+/// What a call of a pool waits for before it is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WaitedFor {
+    /// As many calls are in flight as may be.
+    #[error("others to end, since as many calls were in flight as the pool's max_in_flight allows")]
+    Permit,
+    /// No connection stands.
+    #[error("a connection")]
+    Connection,
+    /// A connection stands, and the server has not said what it allows.
+    #[error("the server's SETTINGS; is it a gRPC server, and does it run?")]
+    Settings,
+    /// The connections have as many calls as the server, or the pool's mode, allows.
+    #[error("a stream, since all connections had as many calls as the server or the pool allows")]
+    Stream,
 }
 
 #[cfg(test)]
@@ -298,6 +334,21 @@ mod tests {
     }
 
     #[test]
+    fn no_status_behind_a_part_of_the_response_is_a_refusal() {
+        let after = |error| match error {
+            CallError::Status(status) => CallError::Status(status.after_response()),
+            error => error,
+        };
+        for &code in Code::ALL {
+            assert_eq!(facts(&after(status(code))), UNCERTAIN, "{}", code.name());
+        }
+        let pushed_back = after(with_trailer(Code::Unavailable, "0"));
+        assert_eq!(facts(&pushed_back), UNCERTAIN);
+        assert!(pushed_back.allows_repetition(Repetition::Harmless));
+        assert!(!pushed_back.allows_repetition(Repetition::MayRepeat));
+    }
+
+    #[test]
     fn what_repeats_without_harm_may_be_repeated_after_what_may_pass() {
         let lost = CallError::ConnectionLost {
             reason: "a reason".into(),
@@ -339,6 +390,12 @@ mod tests {
             (NotBegun::Unreachable { reason: reason() }, REPEATABLE),
             (NotBegun::QueueFull { limit: 1 }, REPEATABLE),
             (NotBegun::DeadlinePassed, REFUSED),
+            (
+                NotBegun::WaitedTooLong {
+                    waited_for: WaitedFor::Stream,
+                },
+                REFUSED,
+            ),
             (NotBegun::PoolClosed, REFUSED),
         ] {
             let error = CallError::NotBegun(error);

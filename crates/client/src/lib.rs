@@ -49,6 +49,7 @@ mod shared_pool;
 mod socket;
 pub mod typed;
 
+pub use api;
 pub use bytes::Bytes;
 pub use channel::{
     CallInfo, CallOptions, Channel, ChannelOptions, HttpAnswer, SERVER_SPEAKS_TLS, ServerStreaming,
@@ -56,15 +57,13 @@ pub use channel::{
 };
 pub use core::{CallEvent, CallEventKind, CallRequest, Core};
 pub use credentials::Credentials;
-pub use error::{CallError, ConnectError, NotBegun};
+pub use error::{CallError, ConnectError, NotBegun, WaitedFor};
 pub use line::APPLICATION;
 pub use local::{
     CallKey, CallStart, ChannelKey, Ending, Happened, Local, LocalCounters, LocalOptions,
 };
 pub use local_pool::{LocalPool, LocalPoolOptions};
-pub use net::Address;
-pub use net::TcpFigures;
-pub use net::tls;
+pub use net::{Address, TcpFigures, monotonic_ns, tls};
 pub use pool::{
     Balancing, ConnectionStatistics, ConnectionTraffic, EndpointHealth, EndpointStatistics,
     HealthCheck, PoolAction, PoolCall, PoolCallKey, PoolConnectionKey, PoolCounters, PoolEndpoint,
@@ -73,7 +72,7 @@ pub use pool::{
 };
 pub use shared_pool::{PoolStream, PoolStreamReceiver, PoolStreamSender, SharedPool, UnaryFuture};
 pub use wire::framed::{FramedStatus, Protocol as FramedProtocol, StatusMeaning};
-pub use wire::grpc::{Code, Metadata, Status};
+pub use wire::grpc::{Code, Metadata, MetadataError, Status};
 pub use wire::{SharedBytes, StreamKey};
 
 /// The examples of docs/client.md.

@@ -295,6 +295,11 @@ pub const GLITCH_BURST: u32 = 10_000;
 /// Odd but legal acts in the long run, each second.
 pub const GLITCHES_PER_SECOND: u32 = 330;
 
+/// Interim heads (status 1xx), and RST_STREAM frames on closed streams, that a server may send for
+/// each call of a client, on the average. One beyond it is an odd act: without end, they keep a
+/// client at work and bring nothing.
+pub const FRAMES_BESIDE_CALL: u32 = 4;
+
 /// PING and SETTINGS frames, and WINDOW_UPDATE frames, that a peer may send out of the blue. What
 /// it earns by traffic comes on top.
 pub const CONTROL_BURST: u32 = 1_000;

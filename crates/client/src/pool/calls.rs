@@ -54,8 +54,8 @@ pub(super) struct PoolCallState {
     /// Pauses of growing length between them.
     pub(super) pauses: u32,
     pub(super) traits: CallTraits,
-    /// Something of an answer has been reported: it is not made again.
-    pub(super) has_delivered: bool,
+    /// Something of an answer has come: it is not made again.
+    pub(super) is_committed: bool,
     /// More was sent than is kept: it is not made again.
     pub(super) has_outgrown: bool,
     /// Its caller has ended its side.
@@ -83,7 +83,7 @@ impl PoolCallState {
             attempts: 0,
             pauses: 0,
             traits: CallTraits::default(),
-            has_delivered: false,
+            is_committed: false,
             has_outgrown: false,
             is_send_ended: false,
             compresses: false,
@@ -109,7 +109,7 @@ impl PoolCallState {
             compress: call.compress,
             is_streaming: false,
         };
-        (self.has_delivered, self.has_outgrown, self.is_send_ended) = (false, false, false);
+        (self.is_committed, self.has_outgrown, self.is_send_ended) = (false, false, false);
         (self.wants_writable, self.is_uncertain) = (false, false);
         self.compresses = call.compress;
         self.path.clear();

@@ -5,8 +5,10 @@ use wire::grpc::{Code, Status};
 use super::PoolEngine;
 use super::backoff::pause_ns;
 use super::calls::CallStage;
+use super::connection::{PoolConnection, PoolStage};
 use super::event::{PoolCallKey, PoolEvent};
-use crate::error::{CallError, NotBegun, has_pushback, pushback_ms};
+use super::waiting::WaitCause;
+use crate::error::{CallError, NotBegun, WaitedFor, has_pushback, pushback_ms};
 use crate::limits;
 
 /// How an attempt ended.
@@ -65,7 +67,7 @@ impl PoolEngine {
         now_ns: u64,
     ) -> Option<u64> {
         let state = self.calls.get(call)?;
-        let is_kept = !state.has_delivered && !state.has_outgrown;
+        let is_kept = !state.is_committed && !state.has_outgrown;
         let (is_repeatable, attempts) = (state.traits.is_repeatable, state.attempts);
         let deadline_ns = state.deadline_ns;
         let asked_ms = match error {
@@ -146,8 +148,24 @@ impl PoolEngine {
             !state.is_uncertain && !matches!(state.stage, CallStage::Running { .. })
         });
         match is_unsent {
-            true => CallError::NotBegun(NotBegun::DeadlinePassed),
+            true => {
+                let waited_for = self.waited_for();
+                CallError::NotBegun(NotBegun::WaitedTooLong { waited_for })
+            }
             false => CallError::DeadlineExceeded,
+        }
+    }
+
+    /// Returns what calls wait for that have not been sent. No pause goes beyond a deadline.
+    fn waited_for(&self) -> WaitedFor {
+        let is_greeting = |connection: &PoolConnection| connection.stage == PoolStage::Greeting;
+        match self.wait_cause() {
+            WaitCause::Permit => WaitedFor::Permit,
+            WaitCause::Stream => WaitedFor::Stream,
+            WaitCause::Connection if self.connections.iter().any(is_greeting) => {
+                WaitedFor::Settings
+            }
+            WaitCause::Connection => WaitedFor::Connection,
         }
     }
 

@@ -68,7 +68,7 @@ impl PoolEngine {
             return core.release(stream);
         };
         state.messages += 1;
-        state.has_delivered = true;
+        state.is_committed = true;
         on(PoolEvent::Message {
             call,
             tag: state.tag,
@@ -87,11 +87,14 @@ impl PoolEngine {
         stream: StreamKey,
         on: &mut impl FnMut(PoolEvent<'_>),
     ) {
-        if let Some((call, state)) = self.calls.running(token, slot, stream)
-            && state.traits.wants_head
+        let Some((call, state)) = self.calls.running(token, slot, stream) else {
+            return;
+        };
+        // The head commits a call, whoever wants to see it (gRFC A6).
+        state.is_committed = true;
+        if state.traits.wants_head
             && let Some(core) = &self.connections[slot as usize].core
         {
-            state.has_delivered = true;
             on(PoolEvent::Head {
                 call,
                 tag: state.tag,

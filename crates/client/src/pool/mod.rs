@@ -111,10 +111,13 @@ impl PoolEngine {
     /// pauses. `now_ns` counts from any origin, and never goes back.
     pub fn new(
         endpoints: Vec<PoolEndpoint>,
-        options: PoolOptions,
+        mut options: PoolOptions,
         seed: u64,
         now_ns: u64,
     ) -> PoolEngine {
+        // With 0 each call would wait for ever.
+        options.max_in_flight = options.max_in_flight.max(1);
+        options.max_calls_per_connection = options.max_calls_per_connection.max(1);
         let has_check = options.health.is_some();
         let endpoints = endpoints.into_iter();
         PoolEngine {

@@ -15,9 +15,9 @@ pub struct PoolOptions {
     pub size: PoolSize,
     /// Which connection a call takes.
     pub balancing: Balancing,
-    /// Calls in flight at once; further ones wait. [`limits::POOL_CALLS`].
+    /// Calls in flight at once; further ones wait. 0 counts as 1. [`limits::POOL_CALLS`].
     pub max_in_flight: usize,
-    /// Calls in flight on one connection, if its server allows as many.
+    /// Calls in flight on one connection, if its server allows as many. 0 counts as 1.
     /// [`limits::POOL_CALLS_PER_CONNECTION`].
     pub max_calls_per_connection: usize,
     /// Calls that wait; further ones are refused at once. [`limits::POOL_WAITING_CALLS`].

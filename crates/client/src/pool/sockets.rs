@@ -214,6 +214,8 @@ impl PoolEngine {
                 _ => std::mem::take(core.output()),
             };
             core.disconnected();
+            // A server that said why it goes knows more than the socket.
+            let reason = core.server_reason().unwrap_or(reason);
             self.report_events(key.slot, Some(&reason), now_ns, on);
             let state = &mut self.endpoints[endpoint];
             match stage {

@@ -49,7 +49,7 @@ impl PoolEngine {
             return Err(SendError::Ended);
         };
         let is_waiting = !matches!(state.stage, CallStage::Running { .. });
-        if !is_waiting && (state.has_delivered || !state.kept.has_room()) {
+        if !is_waiting && (state.is_committed || !state.kept.has_room()) {
             state.has_outgrown = true;
         }
         if state.has_outgrown {

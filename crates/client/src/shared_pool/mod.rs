@@ -47,7 +47,8 @@ pub use future::UnaryFuture;
 pub use stream_handle::{PoolStream, PoolStreamReceiver, PoolStreamSender};
 
 /// Connections to one or more addresses, for any number of threads and futures. A clone is the same
-/// pool; when the last one is dropped, calls that run end.
+/// pool, and so is what a future or a stream of it holds; when the last of all these is dropped,
+/// the pool closes at once.
 ///
 /// ```no_run
 /// use client::{LocalPoolOptions, PoolCall, SharedPool};

@@ -108,7 +108,11 @@ impl Raw {
     }
 
     pub fn goaway(&mut self, last_stream: u32, code: ErrorCode) {
-        frame::write_goaway(&mut self.out, last_stream, code, "");
+        self.goaway_with(last_stream, code, "");
+    }
+
+    pub fn goaway_with(&mut self, last_stream: u32, code: ErrorCode, text: &str) {
+        frame::write_goaway(&mut self.out, last_stream, code, text);
     }
 
     pub fn ping(&mut self, opaque: [u8; 8]) {

@@ -2,7 +2,7 @@
 
 use client::{
     Bytes, CallError, ConnectionStatistics, NotBegun, PoolCall, PoolOptions, PoolSize,
-    PoolStatistics, SendError,
+    PoolStatistics, SendError, WaitedFor,
 };
 
 use crate::server::ServerBehavior;
@@ -264,10 +264,9 @@ fn deadlines_pass_for_calls_that_run_and_for_calls_that_wait() {
         let [(0, Err(CallError::DeadlineExceeded)), (1, Err(unsent))] = &endings[..] else {
             panic!("{endings:?}");
         };
-        assert!(matches!(
-            unsent,
-            CallError::NotBegun(NotBegun::DeadlinePassed)
-        ));
+        let waited_for = WaitedFor::Stream;
+        let expected = NotBegun::WaitedTooLong { waited_for };
+        assert!(matches!(unsent, CallError::NotBegun(found) if *found == expected));
         assert_eq!(simulated.done[1], 0);
         assert_eq!(simulated.done[0], round + 1);
         simulated.assert_at_rest();

@@ -1,6 +1,6 @@
 //! What a call is told of, and what statistics say of a connection.
 
-use client::{Bytes, PoolCall, SendError};
+use client::{Bytes, CallError, NotBegun, PoolCall, PoolOptions, SendError, WaitedFor};
 
 use crate::basics::{ECHO, call, fixed, simulated};
 use crate::server::ServerBehavior;
@@ -82,4 +82,65 @@ fn room_of_an_exclusive_connection_with_a_call_is_none() {
     simulated.turn();
     let connections = simulated.statistics().connections;
     assert_eq!((connections[0].in_flight, connections[0].room), (1, 0));
+}
+
+/// What a call waited for until its deadline passed.
+fn waited_for(error: &CallError) -> Option<WaitedFor> {
+    match error {
+        CallError::NotBegun(NotBegun::WaitedTooLong { waited_for }) => Some(*waited_for),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_call_that_waited_until_its_deadline_says_what_for() {
+    let one_permit = PoolOptions {
+        max_in_flight: 1,
+        ..fixed(1)
+    };
+    let mute = ServerBehavior {
+        is_mute: true,
+        ..ServerBehavior::default()
+    };
+    let usual = ServerBehavior::default;
+    for (options, behavior, is_lost, expected) in [
+        (one_permit, usual(), false, WaitedFor::Permit),
+        (fixed(1), mute, false, WaitedFor::Settings),
+        (fixed(1), usual(), true, WaitedFor::Connection),
+    ] {
+        let mut simulated = simulated(options, behavior);
+        simulated.fault_rates.lose_dial = is_lost.into();
+        simulated.run_for(SECOND);
+        let long = PoolCall {
+            timeout_ns: Some(5 * SECOND),
+            waits_for_ready: true,
+            ..call("/t.T/Silent")
+        };
+        let short = PoolCall {
+            timeout_ns: Some(150 * MS),
+            ..long
+        };
+        simulated.begin(0, &long).expect("there is room");
+        simulated.begin(1, &short).expect("there is room");
+        simulated.run_for(SECOND);
+        let endings = simulated.endings();
+        let found = endings.iter().find(|(tag, _)| *tag == 1);
+        let (_, Err(error)) = found.expect("its deadline has passed") else {
+            panic!("{endings:?}");
+        };
+        assert_eq!(waited_for(error), Some(expected), "{error}");
+    }
+}
+
+#[test]
+fn a_pool_of_nothing_has_one_of_each() {
+    let options = PoolOptions {
+        max_in_flight: 0,
+        max_calls_per_connection: 0,
+        ..fixed(0)
+    };
+    let mut simulated = simulated(options, ServerBehavior::default());
+    for tag in 0..2 {
+        simulated.echo(tag).expect("there is one of each");
+    }
 }

@@ -100,6 +100,7 @@ pub struct Status {
     code: Code,
     message: Cow<'static, str>,
     metadata: Option<Box<Metadata>>,
+    follows_response: bool,
 }
 
 impl Status {
@@ -108,6 +109,7 @@ impl Status {
         code: Code::Ok,
         message: Cow::Borrowed(""),
         metadata: None,
+        follows_response: false,
     };
 
     /// A status with a text, which says what happened, to what, and what to do.
@@ -116,6 +118,7 @@ impl Status {
             code,
             message: message.into(),
             metadata: None,
+            follows_response: false,
         }
     }
 
@@ -150,6 +153,19 @@ impl Status {
     pub fn with_metadata(mut self, metadata: Metadata) -> Status {
         self.metadata = (!metadata.is_empty()).then(|| Box::new(metadata));
         self
+    }
+
+    /// Client: the same status of a call whose response had begun before.
+    #[must_use]
+    pub fn after_response(mut self) -> Status {
+        self.follows_response = true;
+        self
+    }
+
+    /// Client: returns whether the call's response had begun before: then the server has worked on
+    /// the call, whatever the code says.
+    pub fn follows_response(&self) -> bool {
+        self.follows_response
     }
 
     /// The code.

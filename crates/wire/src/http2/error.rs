@@ -74,6 +74,9 @@ pub enum Cause {
     /// The server did not begin with this request, so that it can be sent again elsewhere:
     /// REFUSED_STREAM, or a stream above the last one that its GOAWAY names. Client only.
     Refused,
+    /// The server refused this request in the same ways, but after its response had begun: it has
+    /// worked on it. Client only.
+    RefusedLate,
     /// A message was larger than the limit; the peer was told RESOURCE_EXHAUSTED.
     MessageTooLarge,
     /// Too many bytes of unfinished messages wait on this connection; the peer was told
@@ -102,9 +105,11 @@ impl Cause {
             Cause::UnknownEncoding => Some(Code::Unimplemented),
             Cause::BadMessage => Some(Code::Internal),
             Cause::DamagedRequest => Some(Code::InvalidArgument),
-            Cause::Reset(_) | Cause::Violation(_) | Cause::Refused | Cause::ConnectionClosed => {
-                None
-            }
+            Cause::Reset(_)
+            | Cause::Violation(_)
+            | Cause::Refused
+            | Cause::RefusedLate
+            | Cause::ConnectionClosed => None,
         }
     }
 }

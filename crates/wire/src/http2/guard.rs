@@ -17,6 +17,9 @@ pub(crate) enum Charge {
     Reset,
     /// Odd but legal: PRIORITY, an unknown frame, a late frame.
     Glitch,
+    /// Client: an interim head, or RST_STREAM on a stream that is closed. Each call may have some;
+    /// beyond that they are glitches.
+    BesideCall,
     /// PING, SETTINGS, WINDOW_UPDATE.
     Control,
     /// A DATA frame with this many bytes that brought neither a message to its end nor the stream.
@@ -35,6 +38,8 @@ pub(crate) struct Guard {
     controls: Bucket,
     small_data: Bucket,
     inflated: Bucket,
+    /// Client: frames beside the answers of calls that may still come free of charge.
+    beside_calls: u32,
 }
 
 impl Guard {
@@ -53,6 +58,7 @@ impl Guard {
                 limits::INFLATE_BYTES_PER_SECOND,
                 now_ns,
             ),
+            beside_calls: 0,
         }
     }
 
@@ -69,12 +75,18 @@ impl Guard {
                     .take(limits::SMALL_DATA_BYTES - length, now_ns),
                 "too many small DATA frames",
             ),
+            Charge::BesideCall if self.beside_calls > 0 => {
+                self.beside_calls -= 1;
+                return Ok(());
+            }
             Charge::Control => (
                 self.controls.take(1, now_ns),
                 "too many PING, SETTINGS or WINDOW_UPDATE frames",
             ),
             Charge::Reset => (self.resets.take(1, now_ns), "too many resets"),
-            Charge::Glitch => (self.glitches.take(1, now_ns), "too many spurious frames"),
+            Charge::Glitch | Charge::BesideCall => {
+                (self.glitches.take(1, now_ns), "too many spurious frames")
+            }
             Charge::Windows(places) => (
                 self.glitches
                     .take((places / limits::WINDOWS_PER_GLITCH) as u32, now_ns),
@@ -100,6 +112,13 @@ impl Guard {
     pub(crate) fn did_something(&mut self) {
         self.controls.earn(limits::CONTROLS_PER_STREAM);
         self.small_data.earn(limits::SMALL_DATA_BYTES);
+    }
+
+    /// Client: a call has begun.
+    #[inline]
+    pub(crate) fn call_began(&mut self) {
+        let earned = limits::FRAMES_BESIDE_CALL;
+        self.beside_calls = self.beside_calls.saturating_add(earned);
     }
 
     /// We sent a DATA frame, which the peer may well answer with WINDOW_UPDATE frames.

@@ -1,6 +1,7 @@
 //! The head of a request that a client sends, and why it cannot be sent.
 
 use crate::grpc::Metadata;
+use crate::hpack::{KnownName, is_valid_value};
 
 /// The head of a request.
 #[derive(Debug, Clone, Copy)]
@@ -51,6 +52,39 @@ impl<'a> RequestHead<'a> {
         }
     }
 
+    /// Checks what a caller chooses, before any of it is sent: a value with a line break could
+    /// become further fields behind a proxy that speaks HTTP/1.1 (RFC 9113 section 10.3).
+    pub(crate) fn check(&self) -> Result<(), OpenError> {
+        if !is_valid_path(self.path.as_bytes()) {
+            return Err(OpenError::BadPath);
+        }
+        if !is_valid_value(self.authority.as_bytes()) {
+            return Err(OpenError::BadAuthority);
+        }
+        let metadata = self.metadata.into_iter().flat_map(Metadata::iter);
+        for (name, _) in metadata {
+            if self.is_set_by_protocol(KnownName::of(name.as_bytes())) {
+                return Err(OpenError::BadMetadata);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether a field is set by the protocol itself, or must not be there at all (RFC 9113
+    /// section 8.2.2). A plain request may say what its body is.
+    fn is_set_by_protocol(&self, name: KnownName) -> bool {
+        match name {
+            KnownName::ConnectionSpecific
+            | KnownName::Te
+            | KnownName::Host
+            | KnownName::GrpcTimeout
+            | KnownName::GrpcEncoding
+            | KnownName::GrpcAcceptEncoding => true,
+            KnownName::ContentType | KnownName::ContentLength => self.is_grpc,
+            _ => false,
+        }
+    }
+
     /// Returns more than its fields have by the count of SETTINGS_MAX_HEADER_LIST_SIZE.
     pub(crate) fn list_bytes(&self) -> usize {
         let usual = 14 * 48
@@ -64,6 +98,13 @@ impl<'a> RequestHead<'a> {
                 .map(|(name, value)| name.len() + value.len() * 4 / 3 + 36)
                 .sum::<usize>()
     }
+}
+
+/// Returns whether the bytes are a path: one that begins with a slash, of printable ASCII without
+/// space (RFC 3986 section 3.3, as far as characters go).
+fn is_valid_path(path: &[u8]) -> bool {
+    let is_printable = |valid, byte: &u8| valid & byte.is_ascii_graphic();
+    path.first() == Some(&b'/') && path.iter().fold(true, is_printable)
 }
 
 /// Why a stream cannot be opened. Nothing has been sent, so that another connection may be tried.
@@ -81,4 +122,19 @@ pub enum OpenError {
     /// The head has more bytes than fit into one frame, or than the server accepts.
     #[error("the metadata are larger than the server accepts")]
     HeadTooLarge,
+    /// The path is none.
+    #[error(
+        "its path must begin with a slash, as in /package.Service/Method, and have only printable \
+         ASCII characters without space"
+    )]
+    BadPath,
+    /// The authority has bytes that no field value may have.
+    #[error("the authority has a line break, a zero byte, or space at one of its ends")]
+    BadAuthority,
+    /// The metadata have a name that belongs to HTTP/2 or gRPC.
+    #[error(
+        "its metadata have a name that HTTP/2 or gRPC set themselves, or forbid, such as te, \
+         content-type or connection; leave it out"
+    )]
+    BadMetadata,
 }

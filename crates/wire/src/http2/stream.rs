@@ -47,6 +47,8 @@ pub(crate) struct Stream {
     head_sent: bool,
     /// Client: the final response head has been received.
     head_received: bool,
+    /// Client: a head has come that is not the end of the response, be it an interim one.
+    response_begun: bool,
     /// Messages stay in the backlog until the layer above resumes the stream.
     held: bool,
     /// Messages stay in the backlog until the one before them is decompressed.
@@ -99,6 +101,7 @@ impl Stream {
             work_done: false,
             head_sent: false,
             head_received: false,
+            response_begun: false,
             held: false,
             is_unpacked: false,
             in_ready: false,
@@ -138,6 +141,7 @@ impl Stream {
         self.work_done = false;
         self.head_sent = false;
         self.head_received = false;
+        self.response_begun = false;
         self.held = false;
         self.is_unpacked = false;
         self.owes_writable = false;
@@ -221,6 +225,16 @@ impl Stream {
     /// Client: returns whether the final head of the response has come.
     pub(crate) fn is_head_received(&self) -> bool {
         self.head_received
+    }
+
+    /// Client: a head of the response has come, and is not the end of it.
+    pub(crate) fn set_response_begun(&mut self) {
+        self.response_begun = true;
+    }
+
+    /// Client: returns whether a head of the response has come that was not the end of it.
+    pub(crate) fn is_response_begun(&self) -> bool {
+        self.response_begun
     }
 
     /// Returns whether the answer has no body, as to a HEAD request.
@@ -474,9 +488,9 @@ impl Stream {
         self.late_status = status;
     }
 
-    /// Client: returns whether the status of the call has come.
-    pub(crate) fn has_late_status(&self) -> bool {
-        !matches!(self.late_status, LateStatus::NotCome)
+    /// Client: returns whether the status of the call has come, and is an error.
+    pub(crate) fn has_late_error(&self) -> bool {
+        matches!(&self.late_status, LateStatus::Other(status) if !status.is_ok())
     }
 
     /// Client: takes the status of the call.

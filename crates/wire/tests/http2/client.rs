@@ -3,7 +3,9 @@
 use crate::support::*;
 use wire::grpc::{Code, Metadata, Status};
 use wire::http2::frame::{flag, kind};
-use wire::{Cause, CloseReason, Config, ErrorCode, Event, OpenError, RequestHead, StreamKey};
+use wire::{
+    Cause, CloseReason, Config, ErrorCode, Event, OpenError, RequestHead, StreamKey, limits,
+};
 
 const HEAD: [(&str, &str); 2] = [(":status", "200"), ("content-type", "application/grpc")];
 
@@ -345,6 +347,67 @@ fn refused_streams_may_be_tried_again() {
     );
 }
 
+/// Some of each for every call are usual; without end they are a flood.
+#[test]
+fn interim_heads_and_late_resets_are_charged_beyond_some_for_each_call() {
+    let interim = |id| headers(id, &[(":status", "103")], false);
+    let finished = |id| headers(id, &[HEAD[0], HEAD[1], ("grpc-status", "0")], true);
+    let late = |id| rst(id, ErrorCode::NoError);
+    let mut usual = client();
+    for _ in 0..20_000 {
+        let stream = open(&mut usual);
+        let bytes = [
+            interim(stream.id),
+            interim(stream.id),
+            finished(stream.id),
+            late(stream.id),
+        ];
+        usual.feed(&bytes.concat());
+        usual.connection.forget(stream);
+        usual.output.clear();
+    }
+    assert_eq!(usual.error(), None);
+    type Flood = fn(&mut Endpoint, u32);
+    let floods: [Flood; 2] = [
+        |client, id| drop(client.feed(&headers(id, &[(":status", "103")], false))),
+        |client, id| drop(client.feed(&rst(id, ErrorCode::NoError))),
+    ];
+    for (number, flood) in floods.into_iter().enumerate() {
+        let mut client = client();
+        let stream = open(&mut client);
+        if number == 1 {
+            client.feed(&finished(stream.id));
+            client.connection.forget(stream);
+        }
+        for _ in 0..limits::FRAMES_BESIDE_CALL + limits::GLITCH_BURST {
+            flood(&mut client, stream.id);
+        }
+        assert_eq!(client.error(), None, "{number}");
+        flood(&mut client, stream.id);
+        client.assert_closed(ErrorCode::EnhanceYourCalm);
+    }
+}
+
+#[test]
+fn a_stream_whose_response_has_begun_is_refused_too_late() {
+    for begun in [
+        headers(1, &HEAD, false),
+        headers(1, &[(":status", "103")], false),
+    ] {
+        let goaway = frame(kind::GOAWAY, 0, 0, &[0; 8]);
+        for refusal in [rst(1, ErrorCode::RefusedStream), goaway] {
+            let mut client = client();
+            let stream = open(&mut client);
+            assert!(!client.connection.has_response_begun(stream));
+            let seen = client.feed(&[begun.clone(), refusal].concat());
+            assert!(client.connection.has_response_begun(stream));
+            let cause = Cause::RefusedLate;
+            let expected = Event::Cancelled { stream, cause };
+            assert_eq!(seen.last().map(|seen| seen.event), Some(expected));
+        }
+    }
+}
+
 #[test]
 fn any_number_of_calls_may_be_given_up_or_refused_at_once() {
     let mut client = client();
@@ -377,6 +440,64 @@ fn any_number_of_calls_may_be_given_up_or_refused_at_once() {
         }
     }
     assert_eq!((client.error(), client.connection.running()), (None, 0));
+}
+
+#[test]
+fn what_is_no_request_is_not_sent() {
+    let mut client = client();
+    let call = |path| RequestHead::call("localhost", path);
+    let mut check = |head: &RequestHead<'_>, expected| {
+        let opened = client.connection.open(&mut client.output, head);
+        assert_eq!(opened, Err(expected), "{head:?}");
+        assert!(client.output.is_empty());
+        assert_eq!(client.connection.running(), 0);
+    };
+    for path in [
+        "",
+        "t.T/Echo",
+        "/a\r\nx: y",
+        "/\n",
+        "/\0",
+        "/\u{e9}",
+        "/a b",
+        " /a",
+        "/a\u{7f}",
+    ] {
+        check(&call(path), OpenError::BadPath);
+    }
+    for authority in ["here\r\nx: y", "here\0", " here"] {
+        check(&RequestHead::call(authority, "/"), OpenError::BadAuthority);
+    }
+    for name in [
+        "connection",
+        "keep-alive",
+        "proxy-connection",
+        "transfer-encoding",
+        "upgrade",
+        "te",
+        "host",
+        "content-type",
+        "content-length",
+        "grpc-timeout",
+        "grpc-encoding",
+        "grpc-accept-encoding",
+    ] {
+        let mut metadata = Metadata::new();
+        metadata.push_ascii("x", "y").expect("valid");
+        let pushed = metadata.push_received(name.as_bytes(), b"trailers");
+        pushed.expect("it can be received");
+        let head = RequestHead {
+            metadata: Some(&metadata),
+            ..call("/t.T/Echo")
+        };
+        check(&head, OpenError::BadMetadata);
+    }
+    let stream = client.connection.open(&mut client.output, &call("/~!?%20"));
+    assert_eq!(
+        stream.map(|stream| stream.id),
+        Ok(1),
+        "no number was used up"
+    );
 }
 
 #[test]

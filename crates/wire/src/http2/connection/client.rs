@@ -5,7 +5,8 @@ use crate::grpc::{Code, Status};
 use crate::http2::error::ErrorCode;
 use crate::http2::event::Event;
 use crate::http2::frame::{self, FrameHeader, HEADER_BYTES, flag, kind};
-use crate::http2::headers::{BodyKind, HeadInfo};
+use crate::http2::guard::Charge;
+use crate::http2::headers::{BodyKind, HeadInfo, Malformed};
 use crate::http2::outbound::End;
 use crate::http2::request::{OpenError, RequestHead};
 use crate::http2::stream::LateStatus;
@@ -23,6 +24,7 @@ impl Connection {
         head: &RequestHead<'_>,
     ) -> Result<StreamKey, OpenError> {
         debug_assert!(self.life.is_client(), "a server opens no streams");
+        head.check()?;
         self.may_open(head)?;
         let id = self.life.take_id();
         self.writer.write_request(id, head, out);
@@ -34,6 +36,7 @@ impl Connection {
         let slot =
             self.streams
                 .insert(id, kind, self.peer.initial_window(), self.windows.initial());
+        self.guard.call_began();
         self.streams[slot].set_request_sent(head.gzip, head.method == "HEAD");
         Ok(StreamKey { slot, id })
     }
@@ -69,6 +72,12 @@ impl Connection {
     pub fn streams_left(&self) -> usize {
         let allowed = self.peer.max_streams().min(self.config.max_streams) as usize;
         allowed.saturating_sub(self.streams.len())
+    }
+
+    /// Returns whether something of the response of a stream came before its end, be it an interim
+    /// head: a status alone, in the only head (gRPC over HTTP/2, "Trailers-Only"), is its end.
+    pub fn has_response_begun(&self, stream: StreamKey) -> bool {
+        (self.streams.get(stream)).is_some_and(|found| found.is_response_begun())
     }
 
     /// Sends the last message of a request, and ends our side with it.
@@ -127,16 +136,18 @@ impl Connection {
         if self.streams[slot].is_head_received() {
             return self.on_trailers(stream, end, block, out);
         }
-        if self.heads.read_head(block)?.is_err() {
-            return self.violation(slot, ErrorCode::ProtocolError, out);
+        if let Err(Malformed(why)) = self.heads.read_head(block)? {
+            return self.violation(slot, ErrorCode::ProtocolError, why, out);
         }
         let info = *self.head().info;
         if info.status < 200 {
             // An interim response, of which there may be several before the final one.
             return if end {
-                self.violation(slot, ErrorCode::ProtocolError, out)
+                const WHY: &str = "an interim head ends the stream";
+                self.violation(slot, ErrorCode::ProtocolError, WHY, out)
             } else {
-                Ok(None)
+                self.streams[slot].set_response_begun();
+                self.charge(Charge::BesideCall).map(|()| None)
             };
         }
         self.streams[slot].set_response(&info, end);
@@ -151,6 +162,7 @@ impl Connection {
         } else if end {
             return self.finish_call(stream, Status::OK, out);
         }
+        self.streams[slot].set_response_begun();
         Ok(Some(Event::Response { stream, end }))
     }
 
@@ -184,8 +196,11 @@ impl Connection {
         block: &[u8],
         out: &mut Vec<u8>,
     ) -> Handled {
-        let Ok(late_status) = self.heads.read_status_trailers(block, end)? else {
-            return self.violation(stream.slot, ErrorCode::ProtocolError, out);
+        let late_status = match self.heads.read_status_trailers(block, end)? {
+            Ok(late_status) => late_status,
+            Err(Malformed(why)) => {
+                return self.violation(stream.slot, ErrorCode::ProtocolError, why, out);
+            }
         };
         let found = &mut self.streams[stream.slot];
         found.close_receive();

@@ -66,7 +66,8 @@ impl Connection {
         }
         if !stream.takes_content(remaining as u64, end) {
             // RFC 9113 section 8.1.1.
-            return self.violation(slot, ErrorCode::ProtocolError, out);
+            const WHY: &str = "a body is longer or shorter than its content-length";
+            return self.violation(slot, ErrorCode::ProtocolError, WHY, out);
         }
         *consumed = data_start;
         let stream = StreamKey {
@@ -482,7 +483,8 @@ impl Connection {
         if stream.is_work_done() {
             return Ok(None);
         }
-        if stream.inbound.is_mid_message() && !stream.has_late_status() {
+        // A server may break off with an error; a response that is cut off is no success.
+        if stream.inbound.is_mid_message() && !stream.has_late_error() {
             return self.on_bad_message(slot, MessageError::Truncated, out);
         }
         if self.life.is_client() {

@@ -95,9 +95,11 @@ impl Connection {
         // stream only PRIORITY may be sent (section 5.1).
         let found = self.streams.find(header.stream);
         match found.filter(|&slot| !self.streams[slot].is_dead()) {
-            Some(slot) => self
-                .violation(slot, ErrorCode::ProtocolError, out)
-                .map(|_| ()),
+            Some(slot) => {
+                const WHY: &str = "a stream depends on itself";
+                self.violation(slot, ErrorCode::ProtocolError, WHY, out)
+                    .map(|_| ())
+            }
             None if self.life.is_idle(header.stream) => Err(ConnectionError::protocol(
                 "a stream that was never opened depends on itself",
             )),
@@ -135,12 +137,12 @@ impl Connection {
             // A server that answers before the request has ended resets the stream (RFC 9113
             // section 8.1).
             if self.life.is_client() {
-                return Ok(());
+                return self.charge(Charge::BesideCall);
             }
             return self.charge(Charge::Glitch);
         };
         let cause = match code {
-            ErrorCode::RefusedStream if self.life.is_client() => Cause::Refused,
+            ErrorCode::RefusedStream if self.life.is_client() => self.refusal_of(slot),
             _ => Cause::Reset(code),
         };
         self.silence(slot, Dead::ByPeer);
@@ -254,12 +256,22 @@ impl Connection {
         let refused: Vec<_> = self.streams.keys().filter(|key| key.id > last).collect();
         for key in refused {
             if !self.streams[key.slot].is_dead() {
+                let cause = self.refusal_of(key.slot);
                 self.silence(key.slot, Dead::ByPeer);
-                self.report_death(key.slot, Cause::Refused);
+                self.report_death(key.slot, cause);
             }
         }
         self.close_if_drained();
         Ok(())
+    }
+
+    /// Returns what it means that the server refuses a stream: a server that has begun to answer
+    /// contradicts itself, and may have done what was asked.
+    fn refusal_of(&self, slot: u32) -> Cause {
+        match self.streams[slot].is_response_begun() {
+            true => Cause::RefusedLate,
+            false => Cause::Refused,
+        }
     }
 
     /// WINDOW_UPDATE. RFC 9113 section 6.9.
@@ -313,8 +325,9 @@ impl Connection {
         }
         if !stream.send_window.change(i64::from(increment)) {
             // RFC 9113 section 6.9.1.
+            const WHY: &str = "WINDOW_UPDATE makes the window of a stream too large";
             return self
-                .violation(slot, ErrorCode::FlowControlError, out)
+                .violation(slot, ErrorCode::FlowControlError, WHY, out)
                 .map(|_| ());
         }
         stream.set_progress();

@@ -1,6 +1,7 @@
 //! Header blocks: HEADERS and CONTINUATION frames. RFC 9113 sections 4.3, 6.2, 6.10 and 8.1.
 
 use super::{Connection, Handled};
+use crate::grpc::Status;
 use crate::http2::error::{Cause, ConnectionError, ErrorCode};
 use crate::http2::frame::{self, FrameHeader, flag};
 use crate::http2::guard::Charge;
@@ -93,7 +94,7 @@ impl Connection {
         let is_well_formed =
             self.heads.read_trailers(block)?.is_ok() && info.end_stream && !info.depends_on_itself;
         if !is_well_formed || self.streams[slot].lacks_content() {
-            return self.violation(slot, ErrorCode::ProtocolError, out);
+            return self.violation(slot, ErrorCode::ProtocolError, "malformed trailers", out);
         }
         self.end_of_stream(slot, out)
     }
@@ -126,8 +127,18 @@ impl Connection {
         Ok(None)
     }
 
-    /// The stream did something wrong: RST_STREAM, and the layer above hears of it.
-    pub(super) fn violation(&mut self, slot: u32, code: ErrorCode, out: &mut Vec<u8>) -> Handled {
+    /// The stream did something wrong: RST_STREAM, and the layer above hears of it. A client keeps
+    /// which rule it was ([`Connection::status`]).
+    pub(super) fn violation(
+        &mut self,
+        slot: u32,
+        code: ErrorCode,
+        why: &'static str,
+        out: &mut Vec<u8>,
+    ) -> Handled {
+        if self.life.is_client() {
+            self.status = Status::internal(why);
+        }
         self.reset_stream(slot, code, out);
         self.report_death(slot, Cause::Violation(code));
         self.charge(Charge::Reset).map(|()| None)

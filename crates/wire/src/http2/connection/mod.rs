@@ -296,8 +296,8 @@ impl Connection {
         self.message.unpack_work_bytes()
     }
 
-    /// Client: how the call of the last Finished event ended. Trailing metadata stand in
-    /// [`Connection::head`].
+    /// Client: how the call of the last Finished event ended; for one that was cancelled for a
+    /// violation, the text is the rule. Trailing metadata stand in [`Connection::head`].
     pub fn status(&self) -> &Status {
         &self.status
     }
