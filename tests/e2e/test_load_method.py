@@ -92,7 +92,7 @@ def test_flags_that_contradict_each_other_are_usage_errors(binary, target, tmp_p
         (["--data-file", file, *proto], "required"),
         (["--data-file", file, "--messages", "2"], "required"),
         (["--data", "{}", "--request-file", file, *proto], "cannot be used with"),
-        (["--data", "{}", *proto, "--request-order", "random"], "--request-file"),
+        (["--data", "{}", *proto, "--request-order", "random"], "cannot be used with"),
         (["--data", "{}", *proto, "--messages", "2"], "Target/Ask is unary"),
         (["--data", "{}", *proto, "--messages-in-flight", "2"], "both sides stream"),
         (["--data", "{}", *proto, "--rate", "1..2"], "--calls 1 has none"),

@@ -173,7 +173,9 @@ pub struct LoadArguments {
         value_name = "WAY",
         value_enum,
         default_value_t = LoadRequestOrder::Sequential,
-        requires = "request_file"
+        requires = "request_file",
+        // Where they are there, clap no longer asks for the file.
+        conflicts_with_all = ["data", "data_file"]
     )]
     pub request_order: LoadRequestOrder,
 

@@ -320,6 +320,7 @@ fn shown(value: &OsStr) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::Arguments;
+    use super::super::LoadRate;
     use super::*;
     use clap::{CommandFactory, Parser};
 
@@ -427,7 +428,10 @@ mod tests {
         }
         let load = &load.0;
         assert_eq!((load.in_flight, load.connections), (Some(3), 5));
-        assert_eq!((load.threads, load.rate), (2, Some(10.5)));
+        assert_eq!(
+            (load.threads, load.rate),
+            (2, Some(LoadRate::Constant(10.5)))
+        );
         assert_eq!((load.echo, load.batch), (Some(7), Some(9)));
         assert_eq!(load.value_size.max_bytes(), 1_024);
         assert!(load.mode.is_some());
