@@ -83,7 +83,12 @@ def terminal(binary, server, rows=20, columns=70):
     before = termios.tcgetattr(theirs)
     command = [binary, "top", "--address", server.address, "--every", "100ms"]
     process = subprocess.Popen(
-        command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment(), start_new_session=True
+        command,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=environment(),
+        start_new_session=True,
     )
     try:
         yield process, ours

@@ -8,10 +8,11 @@ use super::claim::{Claim, Published, needed, printed, rate};
 use super::measurements::{MeasuredRun, Measurements};
 use super::plan::{PlannedClient, PlannedRun, PlannedServer, ScenarioPlan, ScenarioScale, words};
 
-pub(super) const PUBLICATION: &str = "YDB, \"The Surprising gRPC Client Bottleneck in Low-Latency Networks\", 2025: gRPC C++ 1.72, \
-     two machines with less than 0.05 ms between them, pinned. One connection grows far less than \
-     linearly and idles for 150 to 200 µs between bursts; channels with a connection each bring \
-     nearly six times the throughput";
+pub(super) const PUBLICATION: &str = "\
+    YDB, \"The Surprising gRPC Client Bottleneck in Low-Latency Networks\", 2025: gRPC C++ 1.72, \
+    two machines with less than 0.05 ms between them, pinned. One connection grows far less than \
+    linearly and idles for 150 to 200 µs between bursts; channels with a connection each bring \
+    nearly six times the throughput";
 
 /// Channels where there are several.
 const CHANNELS: u32 = 8;
@@ -329,8 +330,8 @@ fn stream_limit(measured: &Measurements) -> Result<(bool, String), String> {
         unlimited >= hundred * 1.5 && below >= below_distinct * 0.9,
         format!(
             "{four:.0} calls/s with a limit of 4, {hundred:.0} with 100, {unlimited:.0} with \
-             4096; below it, with 32 in flight, {below:.0} over one channel and {below_distinct:.0} \
-             over 8 connections"
+             4096; below it, with 32 in flight, {below:.0} over one channel and \
+             {below_distinct:.0} over 8 connections"
         ),
     ))
 }

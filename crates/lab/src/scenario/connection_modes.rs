@@ -6,15 +6,19 @@ use super::claim::{Claim, Published, needed, printed, rate};
 use super::measurements::{MeasuredRun, Measurements};
 use super::plan::{PlannedClient, PlannedRun, PlannedServer, ScenarioPlan, ScenarioScale, words};
 
-pub(super) const PUBLICATION: &str = "sogou/srpc#376 and what was answered there: 32 bytes, 16 + 16 threads, 10 GbE. In a virtual \
-     machine SRPC 57 615 calls/s with 128 parallel (2220 µs), brpc over one connection 118 826 \
-     (1075 µs), brpc pooled like SRPC, its CPUs at 40 %; the packets a second of its network are \
-     named as the cause. On a physical machine with 1024 parallel: SRPC 170 k (6000 µs), brpc \
-     pooled 150 k (7000 µs), brpc over one connection 250 k (4000 µs)";
+pub(super) const PUBLICATION: &str = "\
+    sogou/srpc#376 and what was answered there: 32 bytes, 16 + 16 threads, 10 GbE. In a virtual \
+    machine SRPC 57 615 calls/s with 128 parallel (2220 µs), brpc over one connection 118 826 \
+    (1075 µs), brpc pooled like SRPC, its CPUs at 40 %; the packets a second of its network are \
+    named as the cause. On a physical machine with 1024 parallel: SRPC 170 k (6000 µs), brpc \
+    pooled 150 k (7000 µs), brpc over one connection 250 k (4000 µs)";
 
 /// Packets a second that the relay lets through: far fewer than calls that either mode can make
 /// without it, and far more than its timer is coarse.
 const PACKETS_PER_S: u32 = 10_000;
+
+/// The server that most runs have.
+const ALL_CPUS: &str = "all CPUs";
 
 const FEW: u32 = 64;
 const MIDDLE: u32 = 256;
@@ -112,79 +116,89 @@ fn published(mode: &str, parallel: u32) -> Option<&'static str> {
     }
 }
 
-pub(super) fn plan(scale: ScenarioScale) -> ScenarioPlan {
-    let run = |name: String, server, arguments: String, relay: Option<String>| {
-        let (warm_up_ms, ms) = scale.of([(20, 100), (200, 1_000), (1_000, 20_000)]);
-        PlannedRun {
+/// Makes runs of one length.
+struct Runs {
+    warm_up_ms: u64,
+    ms: u64,
+    runs: Vec<PlannedRun>,
+}
+
+impl Runs {
+    fn push(&mut self, name: String, server: &'static str, arguments: &str) -> &mut PlannedRun {
+        let (warm_up_ms, ms) = (self.warm_up_ms, self.ms);
+        self.runs.push(PlannedRun {
             name,
             server,
-            relay: relay.map(|relay| words(&relay)),
+            relay: None,
             client: PlannedClient::Pelton(words(&format!(
                 "{arguments} --warm-up {warm_up_ms}ms --duration {ms}ms"
             ))),
             client_cpu: None,
             duration: Duration::from_millis(warm_up_ms + ms),
             published: None,
+        });
+        let last = self.runs.len() - 1;
+        &mut self.runs[last]
+    }
+
+    /// Each mode with ever more calls at a time.
+    fn push_modes(&mut self, parallel: &[u32]) {
+        for mode in ["single", "pooled", "srpc"] {
+            for parallel in parallel.iter().copied() {
+                let arguments = load(mode, parallel, 32);
+                let run = self.push(named(mode, parallel), ALL_CPUS, &arguments);
+                run.published = published(mode, parallel);
+            }
         }
+        self.push(named("short", FEW), ALL_CPUS, &load("short", FEW, 32));
+    }
+
+    /// What a limit on packets leaves of two modes.
+    fn push_limited(&mut self) {
+        let relay = format!("--packets-per-second {PACKETS_PER_S}");
+        for mode in ["single", "pooled"] {
+            for parallel in [FEW, MIDDLE] {
+                let arguments = load(mode, parallel, 32);
+                let run = self.push(limited(mode, parallel), ALL_CPUS, &arguments);
+                run.relay = Some(words(&relay));
+            }
+        }
+    }
+
+    /// Other threads, messages and buffers.
+    fn push_others(&mut self) {
+        let pooled = load("pooled", MIDDLE, 32);
+        self.push("pooled × 256, 1 thread".into(), "1 thread", &pooled);
+        self.push("pooled × 256, 16 threads".into(), "16 threads", &pooled);
+        let merged = load("pooled", MIDDLE, 320);
+        self.push("pooled × 256, ten in one".into(), ALL_CPUS, &merged);
+        let large = load("single", FEW, 32 << 10);
+        self.push("single × 64, 32 KiB".into(), ALL_CPUS, &large);
+        let name = "single × 64, 32 KiB, small buffers";
+        self.push(name.into(), "small buffers", &large);
+    }
+}
+
+pub(super) fn plan(scale: ScenarioScale) -> ScenarioPlan {
+    let (warm_up_ms, ms) = scale.of([(20, 100), (200, 1_000), (1_000, 20_000)]);
+    let mut runs = Runs {
+        warm_up_ms,
+        ms,
+        runs: Vec::new(),
     };
-    let parallel: &[u32] = match scale {
+    runs.push_modes(match scale {
         ScenarioScale::Full => &[FEW, 128, MIDDLE, 512, MANY],
         ScenarioScale::Quick | ScenarioScale::Short => &[FEW, MIDDLE, MANY],
-    };
-    let mut runs = Vec::new();
-    for mode in ["single", "pooled", "srpc"] {
-        for parallel in parallel.iter().copied() {
-            let arguments = load(mode, parallel, 32);
-            runs.push(PlannedRun {
-                published: published(mode, parallel),
-                ..run(named(mode, parallel), "all CPUs", arguments, None)
-            });
-        }
-    }
-    runs.push(run(
-        named("short", FEW),
-        "all CPUs",
-        load("short", FEW, 32),
-        None,
-    ));
-    let relay = format!("--packets-per-second {PACKETS_PER_S}");
-    for mode in ["single", "pooled"] {
-        for parallel in [FEW, MIDDLE] {
-            let (name, arguments) = (limited(mode, parallel), load(mode, parallel, 32));
-            runs.push(run(name, "all CPUs", arguments, Some(relay.clone())));
-        }
-    }
-    let pooled = || load("pooled", MIDDLE, 32);
-    runs.push(run(
-        "pooled × 256, 1 thread".into(),
-        "1 thread",
-        pooled(),
-        None,
-    ));
-    runs.push(run(
-        "pooled × 256, 16 threads".into(),
-        "16 threads",
-        pooled(),
-        None,
-    ));
-    let merged = load("pooled", MIDDLE, 320);
-    runs.push(run(
-        "pooled × 256, ten in one".into(),
-        "all CPUs",
-        merged,
-        None,
-    ));
-    let large = || load("single", FEW, 32 << 10);
-    runs.push(run("single × 64, 32 KiB".into(), "all CPUs", large(), None));
-    let name = "single × 64, 32 KiB, small buffers";
-    runs.push(run(name.into(), "small buffers", large(), None));
+    });
+    runs.push_limited();
+    runs.push_others();
     let server = |name, arguments: &str| PlannedServer {
         name,
         arguments: words(&format!("--durability volatile {arguments}")),
     };
     ScenarioPlan {
         servers: vec![
-            server("all CPUs", ""),
+            server(ALL_CPUS, ""),
             server("1 thread", "--threads 1"),
             server("16 threads", "--threads 16"),
             server(
@@ -192,7 +206,7 @@ pub(super) fn plan(scale: ScenarioScale) -> ScenarioPlan {
                 "--tcp-send-buffer 8KiB --tcp-receive-buffer 8KiB",
             ),
         ],
-        runs,
+        runs: runs.runs,
         rounds: scale.of([1, 3, 3]),
     }
 }

@@ -6,9 +6,10 @@ use super::claim::{Claim, Published, needed, printed};
 use super::measurements::{MeasuredRun, Measurements};
 use super::plan::{PlannedClient, PlannedRun, PlannedServer, ScenarioPlan, ScenarioScale, words};
 
-pub(super) const PUBLICATION: &str = "Carl Mastrangelo, \"So You Want to Optimize gRPC\", parts 1 and 2, grpc.io, 2018: blocking \
-     16.55, future client 24.28 (part 1), with the lock 24.07, without it 2449.8 RPCs/s (part 2); \
-     12 cores, 32 GB, client and server in one process, which sleeps for 10 ms and 50 ms";
+pub(super) const PUBLICATION: &str = "\
+    Carl Mastrangelo, \"So You Want to Optimize gRPC\", parts 1 and 2, grpc.io, 2018: blocking \
+    16.55, future client 24.28 (part 1), with the lock 24.07, without it 2449.8 RPCs/s (part 2); \
+    12 cores, 32 GB, client and server in one process, which sleeps for 10 ms and 50 ms";
 
 const BLOCKING: &str = "lock, blocking";
 const CAPPED: &str = "lock, 100 in flight";

@@ -6,9 +6,10 @@ use super::claim::{Claim, Published, needed, rate};
 use super::measurements::{MeasuredRun, Measurements};
 use super::plan::{PlannedClient, PlannedRun, PlannedServer, ScenarioPlan, ScenarioScale, words};
 
-pub(super) const PUBLICATION: &str = "Mikio Hirabayashi, Tkrzw-RPC 0.7.1, mikio.hatenablog.com, 2021-09-05: 4 cores, client and \
-     server on one host, in memory, keys and values of 8 bytes, calls a second (records of \
-     batches); Sy: synchronous server with 4 threads, AsN: asynchronous with N";
+pub(super) const PUBLICATION: &str = "\
+    Mikio Hirabayashi, Tkrzw-RPC 0.7.1, mikio.hatenablog.com, 2021-09-05: 4 cores, client and \
+    server on one host, in memory, keys and values of 8 bytes, calls a second (records of \
+    batches); Sy: synchronous server with 4 threads, AsN: asynchronous with N";
 
 /// Name of the server, its arguments, and the columns of the published table for 1, 2 and 4
 /// clients.
@@ -25,7 +26,7 @@ const KEY: &str = "{{utf8}}{{random 10000000 10999999}}";
 const VALUE: &str = "{{utf8}}12345678";
 
 /// What is called.
-struct Kind {
+struct CallKind {
     name: &'static str,
     method: &'static str,
     /// Records of a call, or of a message.
@@ -34,8 +35,8 @@ struct Kind {
     published: [[&'static str; 3]; 4],
 }
 
-const KINDS: [Kind; 5] = [
-    Kind {
+const KINDS: [CallKind; 5] = [
+    CallKind {
         name: "Echo",
         method: "Echo",
         records: 1,
@@ -46,7 +47,7 @@ const KINDS: [Kind; 5] = [
             ["20093", "27290", "30735"],
         ],
     },
-    Kind {
+    CallKind {
         name: "Set",
         method: "Set",
         records: 1,
@@ -57,7 +58,7 @@ const KINDS: [Kind; 5] = [
             ["19560", "25370", "30291"],
         ],
     },
-    Kind {
+    CallKind {
         name: "Set stream",
         method: "Stream",
         records: 1,
@@ -68,7 +69,7 @@ const KINDS: [Kind; 5] = [
             ["29451", "35799", "30941"],
         ],
     },
-    Kind {
+    CallKind {
         name: "Set batch 10",
         method: "SetMulti",
         records: 10,
@@ -79,7 +80,7 @@ const KINDS: [Kind; 5] = [
             ["153150", "223508", "294932"],
         ],
     },
-    Kind {
+    CallKind {
         name: "Set batch 100",
         method: "SetMulti",
         records: 100,
@@ -129,7 +130,7 @@ fn named(kind: &str, server: &str, clients: u32) -> String {
     format!("{kind}, {server} × {clients}")
 }
 
-fn request(kind: &Kind) -> String {
+fn request(kind: &CallKind) -> String {
     let set = format!(r#"{{"key": "{KEY}", "value": "{VALUE}", "overwrite": true}}"#);
     match kind.method {
         "Echo" => r#"{"message": "12345678"}"#.into(),
@@ -196,7 +197,12 @@ pub(super) fn judge(measured: &Measurements) -> Vec<Claim> {
 }
 
 /// Calls a second; of a stream, messages.
-fn calls(measured: &Measurements, kind: &Kind, server: &str, clients: u32) -> Result<f64, String> {
+fn calls(
+    measured: &Measurements,
+    kind: &CallKind,
+    server: &str,
+    clients: u32,
+) -> Result<f64, String> {
     let run = named(kind.name, server, clients);
     match kind.method {
         "Stream" => needed(measured, &run, |run: &MeasuredRun| {
@@ -207,7 +213,7 @@ fn calls(measured: &Measurements, kind: &Kind, server: &str, clients: u32) -> Re
 }
 
 /// The best of the asynchronous servers.
-fn best(measured: &Measurements, kind: &Kind, clients: u32) -> Result<f64, String> {
+fn best(measured: &Measurements, kind: &CallKind, clients: u32) -> Result<f64, String> {
     let mut best: f64 = 0.0;
     for server in ["As1", "As2", "As4"] {
         best = best.max(calls(measured, kind, server, clients)?);
@@ -263,7 +269,7 @@ fn stream(measured: &Measurements) -> Result<(bool, String), String> {
 }
 
 fn batches(measured: &Measurements) -> Result<(bool, String), String> {
-    let of = |kind: &Kind| {
+    let of = |kind: &CallKind| {
         let best = best(measured, kind, 4)?.max(calls(measured, kind, "Sy", 4)?);
         Ok::<f64, String>(best * kind.records as f64)
     };

@@ -80,9 +80,14 @@ impl<'a> TopView<'a> {
         let databases = &self.now.databases;
         // Two headings, and an empty line before each; at least one row of either.
         let room = rows.saturating_sub(lines.len() + 4);
-        let for_methods = methods.len().min(room - databases.len().min(room / 2)).max(1);
+        let for_methods = methods
+            .len()
+            .min(room - databases.len().min(room / 2))
+            .max(1);
         // A line says how many are left out.
-        let for_databases = databases.len().min(room.saturating_sub(for_methods + 1).max(1));
+        let for_databases = databases
+            .len()
+            .min(room.saturating_sub(for_methods + 1).max(1));
         lines.push(String::new());
         lines.push(format!(
             "{:>11} {:>10} {:>14}  METHOD",

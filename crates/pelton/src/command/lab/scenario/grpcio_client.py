@@ -19,7 +19,8 @@ def parse():
     parser.add_argument("--method", choices=["ping"], default="ping")
     parser.add_argument("--in-flight", type=int, default=1)
     parser.add_argument("--channels", type=int, default=1)
-    parser.add_argument("--channel-args", choices=["same", "distinct", "local-pool"], default="same")
+    channel_args = ["same", "distinct", "local-pool"]
+    parser.add_argument("--channel-args", choices=channel_args, default="same")
     parser.add_argument("--warm-up", type=float, default=0.5)
     parser.add_argument("--seconds", type=float, default=2)
     return parser.parse_args()
@@ -67,8 +68,10 @@ async def run(options):
     loop = Loop()
     loop.begin = time.perf_counter() + options.warm_up
     loop.end = loop.begin + options.seconds
-    calls = [channels[number % options.channels].unary_unary(METHOD) for number in range(options.in_flight)]
-    tasks = [asyncio.ensure_future(loop.call_again_and_again(call)) for call in calls]
+    tasks = []
+    for number in range(options.in_flight):
+        call = channels[number % options.channels].unary_unary(METHOD)
+        tasks.append(asyncio.ensure_future(loop.call_again_and_again(call)))
     await asyncio.sleep(options.warm_up)
     before = time.process_time()
     await asyncio.sleep(options.seconds)

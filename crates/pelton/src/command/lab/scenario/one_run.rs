@@ -18,7 +18,7 @@ use crate::interrupt::Interrupt;
 const LISTENS_WITHIN: Duration = Duration::from_secs(20);
 
 /// How much longer than planned a client may take.
-const CLIENT_PATIENCE: Duration = Duration::from_secs(30);
+const CLIENT_EXTRA: Duration = Duration::from_secs(30);
 
 /// The share of calls that may fail in a run that counts.
 const FAILING_SHARE: f64 = 0.01;
@@ -73,8 +73,8 @@ pub(super) fn measure(
     let server_before_ns = process_cpu_ns(server.process_id()).ok();
     let begin = Instant::now();
     let mut taken = Taken::default();
-    let patience = run.duration + CLIENT_PATIENCE;
-    let has_ended = client.await_end(patience, &mut || {
+    let timeout = run.duration + CLIENT_EXTRA;
+    let has_ended = client.await_end(timeout, &mut || {
         taken.look_at(client_id);
         !interrupt.is_set()
     });
@@ -83,7 +83,7 @@ pub(super) fn measure(
     match has_ended {
         true => {}
         false if interrupt.is_set() => return Err(RunFailure::Interrupted),
-        false => return Err(RunFailure::TooLong(patience)),
+        false => return Err(RunFailure::TooLong(timeout)),
     }
     let printed = client
         .end()

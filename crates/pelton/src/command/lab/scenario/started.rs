@@ -70,8 +70,8 @@ impl Started {
     }
 
     /// Waits for a line that has `mark`, and returns the word behind that.
-    pub(super) fn await_word(&mut self, mark: &str, patience: Duration) -> Option<String> {
-        let until = Instant::now() + patience;
+    pub(super) fn await_word(&mut self, mark: &str, timeout: Duration) -> Option<String> {
+        let until = Instant::now() + timeout;
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let line = self.lines.recv_timeout(left).ok()?;
@@ -99,8 +99,8 @@ impl Started {
 
     /// Waits for its end for so long at most, and tells of each look at it; `look` ends it with
     /// `false`. Returns whether it has ended by itself.
-    pub(super) fn await_end(&mut self, patience: Duration, look: &mut dyn FnMut() -> bool) -> bool {
-        let until = Instant::now() + patience;
+    pub(super) fn await_end(&mut self, timeout: Duration, look: &mut dyn FnMut() -> bool) -> bool {
+        let until = Instant::now() + timeout;
         while Instant::now() < until {
             if !look() {
                 return false;
@@ -201,7 +201,7 @@ mod tests {
         Started::start(command, None).expect("a shell")
     }
 
-    const PATIENCE: Duration = Duration::from_secs(20);
+    const TIMEOUT: Duration = Duration::from_secs(20);
 
     #[test]
     fn what_it_prints_comes_back() {
@@ -209,11 +209,11 @@ mod tests {
             "echo first >&2; echo 'is on 1.2.3.4:5, to x' >&2; echo out; echo end >&2; exit 3";
         let mut started = shell(script);
         assert_eq!(
-            started.await_word(" on ", PATIENCE).as_deref(),
+            started.await_word(" on ", TIMEOUT).as_deref(),
             Some("1.2.3.4:5")
         );
-        assert_eq!(started.await_word(" on ", PATIENCE), None);
-        assert!(started.await_end(PATIENCE, &mut || true));
+        assert_eq!(started.await_word(" on ", TIMEOUT), None);
+        assert!(started.await_end(TIMEOUT, &mut || true));
         let printed = started.end().expect("its end");
         assert_eq!(printed.status.code(), Some(3));
         assert_eq!(printed.stdout, "out\n");
@@ -223,11 +223,11 @@ mod tests {
     #[test]
     fn one_that_does_not_end_is_ended_with_all_it_has_started() {
         let mut started = shell("sleep 600 & echo $! >&2; echo 'pid' >&2; wait");
-        let child = started.await_word("", PATIENCE).expect("a process id");
+        let child = started.await_word("", TIMEOUT).expect("a process id");
         assert!(!started.await_end(Duration::from_millis(50), &mut || true));
         drop(started);
         let gone = || !std::path::Path::new(&format!("/proc/{child}/stat")).exists();
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         while !gone() && Instant::now() < until {
             thread::sleep(LOOK_EVERY);
         }
@@ -239,7 +239,7 @@ mod tests {
     fn whoever_looks_can_end_the_wait() {
         let mut started = shell("sleep 600");
         let mut looks = 0;
-        let has_ended = started.await_end(PATIENCE, &mut || {
+        let has_ended = started.await_end(TIMEOUT, &mut || {
             looks += 1;
             looks < 3
         });
