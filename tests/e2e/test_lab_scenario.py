@@ -53,7 +53,7 @@ def test_calls_in_flight(binary):
     assert report["not_run"] == []
     assert len(names(report)) == len(report["runs"]) == 5
     # Sleeping one after the other or together: half a second tells, on a busy machine too.
-    rates = {run["run"]: run["client"]["all_calls_per_s"] for run in report["runs"]}
+    rates = {run["run"]: run["client_figures"]["all_calls_per_s"] for run in report["runs"]}
     assert rates["no lock, 100 in flight"] > 2 * rates["lock, 100 in flight"]
     assert f"{rates['no lock, 100 in flight']:.0f}" in verdict(report, "without the lock")[1]
     assert verdict(report, "the unbounded client fails")[0] == "cannot-be-seen"
@@ -61,7 +61,7 @@ def test_calls_in_flight(binary):
         assert run["client_peak_bytes"] > 1 << 20
         assert run["client_cpu_s"] > 0
         assert run["server_cpu_s"] > 0
-        assert run["client"]["all_calls_per_s"] > 0
+        assert run["client_figures"]["all_calls_per_s"] > 0
 
 
 def test_connection_modes(binary):
@@ -71,7 +71,7 @@ def test_connection_modes(binary):
     limited = [run for run in report["runs"] if run["run"].endswith("few packets")]
     assert len(limited) == 8
     for run in limited:
-        assert run["relay"]["calls_ended"] >= run["client"]["calls"]
+        assert run["relay_figures"]["calls_ended"] >= run["client_figures"]["calls"]
     assert verdict(report, "a physical machine")[0] == "cannot-be-seen"
 
 
@@ -81,11 +81,11 @@ def test_channels_of_grpcio(binary):
     foreign = [run for run in report["runs"] if run["run"].startswith("gRPC")]
     assert foreign
     for run in foreign:
-        assert run["client"]["client"].startswith("grpcio ")
-        assert run["client"]["calls"] > 0
+        assert run["client_figures"]["client"].startswith("grpcio ")
+        assert run["client_figures"]["calls"] > 0
     # 200 ms with 4 places on a connection of which each call takes a part of a millisecond.
     watched = [run for run in foreign if run["run"].endswith("watched")]
-    assert [len(run["relay"]["connections"]) for run in watched] == [1]
+    assert [len(run["relay_figures"]["connections"]) for run in watched] == [1]
 
 
 def test_server_modes(binary):
@@ -96,7 +96,7 @@ def test_server_modes(binary):
     found, figures = verdict(report, "batches are worth most")
     assert found == "reproduced", figures
     for run in report["runs"]:
-        assert run["client"]["failures"] == 0
+        assert run["client_figures"]["failures"] == 0
 
 
 def test_without_a_client_of_grpc_the_others_run(binary):

@@ -34,7 +34,7 @@ UNSEEN = {
 }
 
 # Entries, and what another command has printed: their fields are described there.
-OF_OTHERS = {"previous", "client", "relay"}
+OF_OTHERS = {"previous", "client_figures", "relay_figures"}
 
 # `@` stands for `--output json`. Two at least of each that writes, so that both outcomes are seen.
 COMMANDS = r"""

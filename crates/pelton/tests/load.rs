@@ -641,8 +641,15 @@ fn wrong_usage_is_explained() {
             "the service has Unary",
         ),
         (
-            &["--method", "pelton.v1.Echo/Stream", "--data", "{}"],
-            "streaming",
+            &[
+                "--method",
+                "pelton.v1.Echo/Unary",
+                "--data",
+                "{}",
+                "--messages",
+                "2",
+            ],
+            "is unary",
         ),
         (
             &["--method", "pelton.v1.Echo/Unary", "--data", "{\"x\": 1}"],

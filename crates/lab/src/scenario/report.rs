@@ -186,8 +186,8 @@ fn run_fields(run: &MeasuredRun) -> Value {
         "client_cpu_s": run.client_cpu_ns.map(|ns| ns as f64 / 1e9),
         "server_cpu_s": run.server_cpu_ns.map(|ns| ns as f64 / 1e9),
         "client_peak_bytes": run.client_peak_bytes,
-        "client": run.figures,
-        "relay": run.relay,
+        "client_figures": run.figures,
+        "relay_figures": run.relay,
     })
 }
 
@@ -235,7 +235,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("42000       (40000–44000)      12.3      5.68"),
+            text.contains("42000         (40000–44000)      12.3      5.68"),
             "{text}"
         );
         assert!(
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(fields["runs"].as_array().map(Vec::len), Some(4));
         assert_eq!(fields["claims"].as_array().map(Vec::len), Some(10));
         assert_eq!(fields["not_run"][0]["run"], "srpc × 64");
-        assert_eq!(fields["runs"][0]["client"]["calls_per_s"], 40_000.0);
+        assert_eq!(fields["runs"][0]["client_figures"]["calls_per_s"], 40_000.0);
         assert_eq!(fields["claims"][0]["verdict"], "reproduced");
     }
 }

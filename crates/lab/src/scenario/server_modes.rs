@@ -317,7 +317,7 @@ mod tests {
         let mut expected = vec!["reproduced"; 5];
         expected.push("cannot-be-seen");
         assert_eq!(verdicts(&claims), expected, "{claims:#?}");
-        let best = "between 1.16 and 1.46 times the synchronous one";
+        let best = "between 1.10 and 1.46 times the synchronous one";
         assert_eq!(
             claims[0].figures, best,
             "the best of the three hides the one cell"
