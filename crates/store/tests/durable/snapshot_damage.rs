@@ -264,7 +264,7 @@ fn what_is_written_is_read() {
         let summary = summary.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         assert_eq!(summary.totals.entries, expected.len() as u64);
         assert!(content.entries == expected, "seed {seed}");
-        // With the hidden indexes of blobs and identities.
-        assert_eq!(content.databases.len(), databases.len() + 2);
+        // With the hidden indexes of blobs, identities and replicas.
+        assert_eq!(content.databases.len(), databases.len() + 3);
     }
 }
