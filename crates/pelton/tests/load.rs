@@ -641,17 +641,6 @@ fn wrong_usage_is_explained() {
             "the service has Unary",
         ),
         (
-            &[
-                "--method",
-                "pelton.v1.Echo/Unary",
-                "--data",
-                "{}",
-                "--messages",
-                "2",
-            ],
-            "is unary",
-        ),
-        (
             &["--method", "pelton.v1.Echo/Unary", "--data", "{\"x\": 1}"],
             "no pelton.v1.Echo",
         ),
