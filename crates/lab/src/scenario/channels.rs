@@ -252,17 +252,15 @@ fn seen(relay: &Map<String, Value>, way: &str) -> Option<(f64, f64)> {
 
 fn gap(measured: &Measurements) -> Result<(bool, String), String> {
     let run = format!("{}{}", grpc(1, "same", 128), WATCHED.words);
-    let of = |way: &'static str, part: fn((f64, f64)) -> f64| {
+    let of = |way: &'static str, part: fn(&(f64, f64)) -> f64| {
         needed(measured, &run, move |run: &MeasuredRun| {
             let relay = run.relay.as_ref()?;
-            Some(seen(relay, way).map_or(0.0, part))
+            Some(seen(relay, way).as_ref().map_or(0.0, part))
         })
     };
-    let (seconds, median): (fn((f64, f64)) -> f64, fn((f64, f64)) -> f64) =
-        (|(seconds, _)| seconds, |(_, median_us)| median_us);
-    let client_s = of("client_silent", seconds)?;
-    let server_s = of("server", seconds)? + of("server_at_limit", seconds)?;
-    let gap_us = of("client_silent", median)?;
+    let client_s = of("client_silent", |seen| seen.0)?;
+    let server_s = of("server", |seen| seen.0)? + of("server_at_limit", |seen| seen.0)?;
+    let gap_us = of("client_silent", |seen| seen.1)?;
     Ok((
         client_s > server_s,
         format!(
