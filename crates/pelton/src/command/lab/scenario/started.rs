@@ -51,18 +51,21 @@ impl Started {
             Some(cpu) => spawn_on(command, cpu)?,
         };
         let (tell, lines) = channel();
-        if let Some(stderr) = child.stderr.take() {
-            read_lines(stderr, true, tell.clone());
-        }
-        if let Some(stdout) = child.stdout.take() {
-            read_lines(stdout, false, tell);
-        }
-        Ok(Started {
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        // From here on it is ended if anything fails.
+        let started = Started {
             child,
             lines,
             stdout: String::new(),
             last_error: String::new(),
-        })
+        };
+        if let Some(stderr) = stderr {
+            read_lines(stderr, true, tell.clone())?;
+        }
+        if let Some(stdout) = stdout {
+            read_lines(stdout, false, tell)?;
+        }
+        Ok(started)
     }
 
     pub(super) fn process_id(&self) -> u32 {
@@ -161,8 +164,12 @@ impl Drop for Started {
 }
 
 /// Reads lines in a thread of its own, which ends with the pipe, or when nobody wants them.
-fn read_lines(pipe: impl Read + Send + 'static, is_error: bool, tell: Sender<PrintedLine>) {
-    thread::spawn(move || {
+fn read_lines(
+    pipe: impl Read + Send + 'static,
+    is_error: bool,
+    tell: Sender<PrintedLine>,
+) -> io::Result<()> {
+    let read = move || {
         let mut lines = BufReader::new(pipe.take(SCENARIO_OUTPUT_BYTES)).lines();
         while let Some(Ok(mut text)) = lines.next() {
             if is_error {
@@ -172,15 +179,16 @@ fn read_lines(pipe: impl Read + Send + 'static, is_error: bool, tell: Sender<Pri
                 return;
             }
         }
-    });
+    };
+    thread::Builder::new().spawn(read).map(drop)
 }
 
 /// A program has the CPUs of the thread that starts it.
 fn spawn_on(mut command: Command, cpu: usize) -> io::Result<Child> {
-    let spawning = thread::spawn(move || {
+    let spawning = thread::Builder::new().spawn(move || {
         net::pin_thread(cpu)?;
         command.spawn()
-    });
+    })?;
     let spawned = spawning.join();
     spawned.unwrap_or_else(|_| Err(io::Error::other("the thread that starts it has ended")))
 }
