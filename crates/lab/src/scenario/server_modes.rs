@@ -156,7 +156,7 @@ pub(super) fn plan(scale: ScenarioScale) -> ScenarioPlan {
                     kind.method
                 ));
                 if kind.method == "Stream" {
-                    arguments.extend(words("--messages 1000"));
+                    arguments.extend(words("--messages 50"));
                 }
                 arguments.extend(["--data".into(), request(kind)]);
                 runs.push(PlannedRun {
