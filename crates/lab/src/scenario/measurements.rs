@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::sweep::Spread;
+
 /// One run of a client.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MeasuredRun {
@@ -62,23 +64,17 @@ impl Measurements {
 
     /// The median over the rounds of a figure of a run; `None` where no round has it.
     pub fn median(&self, name: &str, figure: impl Fn(&MeasuredRun) -> Option<f64>) -> Option<f64> {
-        median(self.each(name, figure))
+        self.spread(name, figure).map(|spread| spread.median)
     }
 
-    /// The smallest and the largest over the rounds.
+    /// The median, the smallest and the largest over the rounds.
     pub fn spread(
         &self,
         name: &str,
         figure: impl Fn(&MeasuredRun) -> Option<f64>,
-    ) -> Option<(f64, f64)> {
-        let figures = self.each(name, figure);
-        let least = figures.iter().copied().reduce(f64::min)?;
-        Some((least, figures.iter().copied().fold(least, f64::max)))
-    }
-
-    fn each(&self, name: &str, figure: impl Fn(&MeasuredRun) -> Option<f64>) -> Vec<f64> {
+    ) -> Option<Spread> {
         let runs = self.runs.iter().filter(|run| run.name == name);
-        runs.filter_map(figure).collect()
+        Spread::of(runs.filter_map(figure))
     }
 }
 
@@ -96,29 +92,9 @@ impl MeasuredRun {
     }
 }
 
-/// The middle one; the mean of the two in the middle of an even number.
-fn median(mut figures: Vec<f64>) -> Option<f64> {
-    figures.sort_by(f64::total_cmp);
-    let upper = figures.len() / 2;
-    let high = *figures.get(upper)?;
-    if figures.len() % 2 == 1 {
-        return Some(high);
-    }
-    let low = figures.get(upper.checked_sub(1)?)?;
-    Some(low.midpoint(high))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_median_is_the_middle_of_what_there_is() {
-        assert_eq!(median(Vec::new()), None);
-        assert_eq!(median(vec![3.0]), Some(3.0));
-        assert_eq!(median(vec![9.0, 1.0, 3.0]), Some(3.0));
-        assert_eq!(median(vec![9.0, 1.0, 3.0, 5.0]), Some(4.0));
-    }
 
     #[test]
     fn rounds_without_a_figure_are_left_out() {
@@ -133,7 +109,8 @@ mod tests {
         }
         let rate = |run: &MeasuredRun| run.figure("calls_per_s");
         assert_eq!(measured.median("a", rate), Some(6.0));
-        assert_eq!(measured.spread("a", rate), Some((5.0, 7.0)));
+        let spread = measured.spread("a", rate).expect("two rounds");
+        assert_eq!((spread.least, spread.most), (5.0, 7.0));
         assert_eq!(measured.median("b", rate), None);
         assert_eq!(measured.spread("b", rate), None);
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::random::Random;
+use crate::sweep::order;
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,16 +48,11 @@ impl ScenarioPlan {
     /// them, in an order of its own, so that a machine that changes its pace changes that of no
     /// kind of run alone.
     pub fn in_random_order(&self, seed: u64) -> Vec<&PlannedRun> {
-        let mut random = Random::new(seed);
-        let mut all = Vec::new();
-        for _ in 0..self.rounds {
-            let mut left: Vec<&PlannedRun> = self.runs.iter().collect();
-            while !left.is_empty() {
-                let drawn = random.below(left.len() as u64) as usize;
-                all.push(left.swap_remove(drawn));
-            }
-        }
-        all
+        let order = order(self.runs.len(), self.rounds, seed);
+        order
+            .into_iter()
+            .filter_map(|(run, _)| self.runs.get(run))
+            .collect()
     }
 
     /// Finds a server by its name.

@@ -118,17 +118,14 @@ impl ScenarioReport {
         for run in &self.plan.runs {
             let median =
                 |figure: fn(&MeasuredRun) -> Option<f64>| self.measured.median(&run.name, figure);
-            let Some(rate) = median(calls_per_s) else {
+            let Some(rate) = self.measured.spread(&run.name, calls_per_s) else {
                 continue;
             };
-            let spread = self.measured.spread(&run.name, calls_per_s);
-            let spread = spread.map_or_else(String::new, |(least, most)| {
-                format!("({}–{})", number(Some(least)), number(Some(most)))
-            });
+            let spread = format!("({}–{})", number(Some(rate.least)), number(Some(rate.most)));
             let row = format!(
                 "{:<width$} {:>10} {spread:>21} {:>9} {:>9} {:>10} {:>10} {:>8}{}",
                 run.name,
-                number(Some(rate)),
+                number(Some(rate.median)),
                 number(median(|run| run.figure("p50_us"))),
                 number(median(|run| run.figure("p99_us"))),
                 number(median(|run| run.cpu_us().map(|(server_us, _)| server_us))),

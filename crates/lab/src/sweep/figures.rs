@@ -177,6 +177,7 @@ mod tests {
         assert_eq!((of(&[5.0]).median, of(&[5.0]).percent()), (5.0, 0.0));
         assert_eq!(of(&[3.0, 1.0, 2.0]).median, 2.0);
         assert_eq!(of(&[4.0, 1.0, 2.0, 3.0]).median, 2.5);
+        assert_eq!(of(&[9.0, 1.0, 3.0, 5.0]).median, 4.0);
         let spread = of(&[90.0, 100.0, 120.0]);
         assert_eq!((spread.least, spread.most), (90.0, 120.0));
         assert_eq!(spread.percent(), 30.0);

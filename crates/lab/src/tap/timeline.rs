@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::call::TappedCall;
 use super::summary::TapSummary;
 use super::verdict::time;
+use crate::page::escaped;
 
 /// Calls that are drawn: more than an eye tells apart, few enough for any browser.
 const DRAWN_CALLS: usize = 1_500;
@@ -180,21 +181,6 @@ pub(super) fn html(title: &str, text: &str, summary: &TapSummary) -> String {
         escaped(text),
         title = escaped(title),
     )
-}
-
-/// Text that stands in HTML as it is.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            c => out.push(c),
-        }
-    }
-    out
 }
 
 #[cfg(test)]

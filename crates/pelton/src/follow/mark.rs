@@ -4,7 +4,7 @@ use std::io;
 
 use store::FolderSecret;
 use store::durable::REPLICA_MARK_NAME;
-use wal::disk::{Disk, write_whole};
+use wal::disk::{Disk, read_at_most, write_whole};
 
 /// Its name while it is written: what is left of it when that was cut is in nobody's way.
 pub const NEW_MARK_NAME: &str = "pelton-replica.new";
@@ -139,14 +139,9 @@ impl ReplicaMark {
 
     /// Reads that of a folder; `None`: it is no folder of a replica.
     pub fn read(disk: &dyn Disk) -> io::Result<Option<ReplicaMark>> {
-        let file = match disk.open(REPLICA_MARK_NAME) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
+        let Some(bytes) = read_at_most(disk, REPLICA_MARK_NAME, BYTES_MAX)? else {
+            return Ok(None);
         };
-        let mut bytes = vec![0; BYTES_MAX];
-        let count = file.read_up_to(&mut bytes, 0)?;
-        bytes.truncate(count);
         let found = std::str::from_utf8(&bytes).ok();
         let found = found.and_then(ReplicaMark::parse);
         let other = || {

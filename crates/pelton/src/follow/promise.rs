@@ -3,7 +3,7 @@
 use std::io;
 
 use store::{REPLICA_ID_BYTES, ReplicaId};
-use wal::disk::{Disk, write_whole};
+use wal::disk::{Disk, read_at_most, write_whole};
 
 /// Its file in the data folder.
 pub const PROMISE_NAME: &str = "pelton-epoch";
@@ -55,14 +55,9 @@ impl EpochPromise {
 
     /// Reads that of a folder; `None`: nothing was confirmed.
     pub fn read(disk: &dyn Disk) -> io::Result<Option<EpochPromise>> {
-        let file = match disk.open(PROMISE_NAME) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
+        let Some(bytes) = read_at_most(disk, PROMISE_NAME, BYTES_MAX)? else {
+            return Ok(None);
         };
-        let mut bytes = vec![0; BYTES_MAX];
-        let count = file.read_up_to(&mut bytes, 0)?;
-        bytes.truncate(count);
         let found = std::str::from_utf8(&bytes).ok();
         let found = found.and_then(EpochPromise::parse);
         let damaged = || {

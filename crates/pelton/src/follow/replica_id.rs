@@ -5,7 +5,7 @@ use std::path::Path;
 
 use store::durable::REPLICA_ID_NAME;
 use store::{REPLICA_ID_BYTES, ReplicaId};
-use wal::disk::{Disk, RealDisk, write_whole};
+use wal::disk::{Disk, RealDisk, read_at_most, write_whole};
 
 use crate::randomness::random;
 
@@ -18,18 +18,11 @@ const NEW_NAME: &str = "pelton-replica-id.new";
 /// If it cannot be read or written, or makes no sense.
 pub fn replica_id(folder: &Path) -> io::Result<ReplicaId> {
     let disk = RealDisk::open(folder)?;
-    let file = match disk.open(REPLICA_ID_NAME) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let id = draw();
-            write_whole(&disk, NEW_NAME, REPLICA_ID_NAME, text(&id).as_bytes())?;
-            return Ok(id);
-        }
-        Err(error) => return Err(error),
+    let Some(bytes) = read_at_most(&disk, REPLICA_ID_NAME, 2 * REPLICA_ID_BYTES + 2)? else {
+        let id = draw();
+        write_whole(&disk, NEW_NAME, REPLICA_ID_NAME, text(&id).as_bytes())?;
+        return Ok(id);
     };
-    let mut bytes = vec![0; 2 * REPLICA_ID_BYTES + 2];
-    let count = file.read_up_to(&mut bytes, 0)?;
-    bytes.truncate(count);
     parse(&bytes).ok_or_else(|| {
         let file = disk.describe(REPLICA_ID_NAME);
         io::Error::other(format!("{file} is damaged: remove it, and start again"))

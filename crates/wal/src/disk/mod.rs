@@ -156,6 +156,19 @@ pub trait Disk: Debug + Send + Sync {
     fn describe(&self, name: &str) -> String;
 }
 
+/// Reads a small file, up to so many bytes of it; `None`: there is none.
+pub fn read_at_most(disk: &dyn Disk, name: &str, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
+    let file = match disk.open(name) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut bytes = vec![0; bytes_max];
+    let count = file.read_up_to(&mut bytes, 0)?;
+    bytes.truncate(count);
+    Ok(Some(bytes))
+}
+
 /// Writes a small file whole or not at all: as `new_name`, which is the caller's alone, and under
 /// its name once it is on the device. What it replaces, if anything, is there until then. When this
 /// returns, the name is durable too.

@@ -9,8 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use net::Address;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::Signal;
 
+use super::process::signal_group;
 use crate::exit::Failure;
 
 /// What stands for the address in the arguments.
@@ -73,13 +74,13 @@ impl ClientCommand {
     /// it ended, if that is worth one, and whether it failed by itself.
     pub(super) fn end(mut self) -> (Option<String>, bool) {
         if !self.has_ended() {
-            self.signal(Signal::TERM);
+            signal_group(self.child.id(), Signal::TERM);
             let until = Instant::now() + GRACE;
             while !self.has_ended() && Instant::now() < until {
                 thread::sleep(Duration::from_millis(10));
             }
             if !self.has_ended() {
-                self.signal(Signal::KILL);
+                signal_group(self.child.id(), Signal::KILL);
                 let _ = self.child.wait();
             }
             return (Some(format!("the command {} was ended", self.name)), false);
@@ -90,15 +91,6 @@ impl ClientCommand {
                 (Some(text), true)
             }
             _ => (None, false),
-        }
-    }
-
-    /// Sends a signal to it and to what it has started.
-    fn signal(&self, signal: Signal) {
-        let group = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        if let Some(group) = group {
-            // Fails only if all of it has ended meanwhile.
-            let _ = kill_process_group(group, signal);
         }
     }
 }

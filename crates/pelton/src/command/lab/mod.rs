@@ -4,6 +4,7 @@ mod client_command;
 mod compare;
 mod diagnose;
 mod histogram;
+mod process;
 mod scenario;
 mod sweep;
 mod tap;

@@ -1,12 +1,12 @@
 //! What is started: this program as server, relay and client, and clients of others.
 
 use std::env;
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use lab::scenario::{PlannedClient, PlannedServer};
 
+use super::super::process::without_settings;
 use crate::exit::Failure;
 
 /// A client of gRPC that anybody with Python can run.
@@ -75,28 +75,22 @@ impl Launcher {
 
     fn grpc(&self) -> Command {
         let Some(program) = &self.grpc_client else {
-            let mut command = plain(self.python.as_os_str().to_owned());
+            let mut command = piped(Command::new(&self.python));
             command.args(["-c", GRPCIO_CLIENT]);
             return command;
         };
-        plain(program.as_os_str().to_owned())
+        piped(Command::new(program))
     }
 
     /// This program, without what the user has set for it: a scenario is the same everywhere.
     fn pelton(&self) -> Command {
-        let mut command = plain(self.own.as_os_str().to_owned());
-        for (name, _) in env::vars_os() {
-            if name.to_string_lossy().starts_with("PELTON_") {
-                command.env_remove(name);
-            }
-        }
+        let mut command = piped(without_settings(&self.own));
         command.env("PELTON_CLIENT_CONFIG", "/dev/null");
         command
     }
 }
 
-fn plain(program: OsString) -> Command {
-    let mut command = Command::new(program);
+fn piped(mut command: Command) -> Command {
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

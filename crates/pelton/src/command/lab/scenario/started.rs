@@ -7,8 +7,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::Signal;
 
+use super::super::process::signal_group;
 use crate::limits::{SCENARIO_LINE_CHARACTERS, SCENARIO_OUTPUT_BYTES};
 
 /// How long a program may take to end that was asked to.
@@ -141,18 +142,10 @@ impl Started {
         if matches!(self.child.try_wait(), Ok(Some(_))) {
             return;
         }
-        self.signal(Signal::TERM);
+        signal_group(self.child.id(), Signal::TERM);
         if !self.await_end(GRACE, &mut || true) {
-            self.signal(Signal::KILL);
+            signal_group(self.child.id(), Signal::KILL);
             let _ = self.child.wait();
-        }
-    }
-
-    fn signal(&self, signal: Signal) {
-        let group = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        if let Some(group) = group {
-            // Fails only if all of it has ended meanwhile.
-            let _ = kill_process_group(group, signal);
         }
     }
 }

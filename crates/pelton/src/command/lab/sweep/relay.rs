@@ -3,11 +3,12 @@
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use lab::sweep::SweepParameter;
 use net::Address;
 
+use super::super::process::without_settings;
 use crate::exit::Failure;
 
 /// A relay outlives a sweep that is killed by no more than this.
@@ -30,7 +31,7 @@ impl Relay {
             Failure::Failed(format!("the relay that --over needs did not start: {why}"))
         };
         let program = std::env::current_exe().map_err(|error| failed(&error.to_string()))?;
-        let mut command = Command::new(program);
+        let mut command = without_settings(program);
         command.args([
             "lab",
             "tap",
@@ -42,12 +43,6 @@ impl Relay {
         command.args(["--target", &target.to_string()]);
         for (parameter, value) in conditions {
             command.args([&format!("--{}", parameter.name()), value]);
-        }
-        for (name, _) in std::env::vars_os() {
-            // What is meant for this command.
-            if name.to_string_lossy().starts_with("PELTON_") {
-                command.env_remove(name);
-            }
         }
         let child = command
             .stdin(Stdio::null())
