@@ -47,7 +47,7 @@ fn slow(pause: Duration) -> impl Fn(&common::Asked<'_>) -> Reply + Send + Sync {
 /// Each connection has a thread of its own, which works on one call after the other.
 #[test]
 fn a_connection_that_carries_no_more_is_named() {
-    let server = Server::new(slow(Duration::from_millis(4)));
+    let server = Server::new(slow(Duration::from_millis(8)));
     let evidence = measured(&subject(&server), &|| false).expect("it is there");
     let found = judge_load(&evidence);
     assert_eq!(found.causes(), [Cause::OneConnection], "{found:#?}");
@@ -62,7 +62,7 @@ fn a_server_that_cannot_be_seen_is_not_named() {
     let lock = Mutex::new(());
     let server = Server::new(move |asked| {
         let _held = lock.lock();
-        thread::sleep(Duration::from_millis(4));
+        thread::sleep(Duration::from_millis(8));
         Reply::Answer(asked.message.to_vec())
     });
     let evidence = measured(&subject(&server), &|| false).expect("it is there");
@@ -136,7 +136,7 @@ fn a_limit_on_streams_is_told_from_a_connection_that_carries_no_more() {
     let mut config = wire::Config::server();
     config.max_streams = 2;
     let server = Server::with(Script {
-        answer: Box::new(slow(Duration::from_millis(4))),
+        answer: Box::new(slow(Duration::from_millis(8))),
         greet: Box::new(|_| true),
         config,
     });
