@@ -34,6 +34,10 @@ const SEVERAL_AT_A_TIME: f64 = 1.8;
 /// Bytes a second above which a way may be full: below, it would not carry a telephone call.
 const FULL_WAY_BYTES_PER_S: f64 = 65_536.0;
 
+/// The part of as many times the throughput as there are connections, from which on the way
+/// that they share is not full.
+const EACH_IN_FULL: f64 = 0.75;
+
 /// The part of a call that the way must be to be named.
 const WAY_SHARE: f64 = 0.5;
 
@@ -193,7 +197,10 @@ fn connection(
         limit == ProcessLimit::Known(Cause::ServerThread)
     };
     let bytes_per_s = spread.bytes_per_s_max();
-    if bytes_per_s > FULL_WAY_BYTES_PER_S && !top.server.as_ref().is_some_and(is_busy) {
+    // What each further connection brings in full was not taken from the others.
+    let in_full = spread.connections.min(spread.in_flight) as f64 * EACH_IN_FULL;
+    let may_be_full = bytes_per_s > FULL_WAY_BYTES_PER_S && gain < in_full;
+    if may_be_full && !top.server.as_ref().is_some_and(is_busy) {
         let text = format!(
             "one connection carries {}, several {}, with {:.0} KiB/s: one connection, or a way \
              that is full and that several use better",

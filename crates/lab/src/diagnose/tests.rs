@@ -283,6 +283,9 @@ fn one_connection_is_told_from_a_limit_on_streams_and_from_windows() {
         &judge_load(&with_server(evidence, &thread)),
         &[Cause::OneConnection, Cause::ServerThread],
     );
+    // Each connection brings as much as the first: the way has room for them.
+    let evidence = with(load(POOL, 7.0), |point| point.bytes_per_s.0 = 100_000.0);
+    assert_causes(&judge_load(&evidence), &[Cause::OneConnection]);
     // Throughput stops to grow far below the limit.
     let evidence = with(load(POOL, 3.8), |point| point.stream_limit = Some(8));
     assert_causes(&judge_load(&evidence), &[Cause::OneConnection]);
