@@ -96,6 +96,23 @@ def burn():
 # --- our own generator as the client
 
 
+def test_what_grpcio_refuses_at_its_limit_is_made_again(binary):
+    """It counts a call for a while after its end, and refuses the next one."""
+    with planted(sleep, ("grpc.max_concurrent_streams", 4)) as address:
+        command = [binary, "load", "--address", address, *map(str, ECHO[:2]), *map(str, ECHO[3:])]
+        command += ["--connections", "1", "--in-flight", "4", "--calls", "200", "--warm-up", "0s"]
+        done = subprocess.run(
+            [*command, "--output", "json"],
+            capture_output=True,
+            text=True,
+            timeout=100,
+            env=environment(),
+        )
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["failures"]) == (0, 0), report
+    assert report["calls"] == 200
+
+
 @planted_cause
 def test_a_lock_in_the_server_is_named(binary):
     with planted(serial()) as address:

@@ -100,16 +100,26 @@ def test_server_modes(binary):
 
 
 def test_without_a_client_of_grpc_the_others_run(binary):
-    for words, why in [
-        (("--python", "/nonexistent/python"), "/nonexistent/python"),
-        (("--grpc-client", "/nonexistent/client"), "/nonexistent/client"),
+    python = "/nonexistent/python"
+    done = scenario(binary, "channels", "--quick", "--python", python)
+    assert "a client need not have this bottleneck" in done.stdout
+    assert f"there is no client of gRPC ({python}: No such file" in done.stdout
+    assert "--grpc-client with one of peers/" in done.stdout
+    assert "cannot be seen here, because there is no client of gRPC" in done.stdout
+    assert "Pelton, 1 × 128" in done.stdout
+
+
+def test_a_client_of_grpc_that_is_no_program_is_refused_before_any_load(binary, tmp_path):
+    text = tmp_path / "client.txt"
+    text.write_text("no program")
+    for client, why in [
+        ("/nonexistent/client", "No such file"),
+        (tmp_path, "this is no file; give the program itself"),
+        (text, "it may not be run; make it executable"),
     ]:
-        done = scenario(binary, "channels", "--quick", *words)
-        assert "a client need not have this bottleneck" in done.stdout
-        assert f"there is no client of gRPC ({why}: No such file" in done.stdout
-        assert "--grpc-client with one of peers/" in done.stdout
-        assert "cannot be seen here, because there is no client of gRPC" in done.stdout
-        assert "Pelton, 1 × 128" in done.stdout
+        done = scenario(binary, "channels", "--quick", "--grpc-client", client, codes=(2,))
+        assert f"--grpc-client {client}: {why}" in done.stderr
+        assert not done.stdout
 
 
 def test_a_client_that_prints_nothing_is_named(binary):

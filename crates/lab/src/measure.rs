@@ -119,6 +119,8 @@ pub struct Tally {
     /// Calls on a connection at which the server let no more begin; `u64::MAX`: that did not
     /// happen.
     pub server_allows: u64,
+    /// Calls that the server refused before it began with them, and that were made again.
+    pub refused: u64,
     /// Connections lost and made again.
     pub reconnects: u64,
     /// The run ended early because no connection could be made for [`limits::SERVER_GONE`].
@@ -162,6 +164,7 @@ impl Default for Tally {
             unfinished_before: 0,
             oldest_unfinished_ns: 0,
             server_allows: u64::MAX,
+            refused: 0,
             reconnects: 0,
             is_server_gone: false,
             is_server_stalled: false,
@@ -267,6 +270,7 @@ impl Tally {
         self.unfinished_before += other.unfinished_before;
         self.oldest_unfinished_ns = self.oldest_unfinished_ns.max(other.oldest_unfinished_ns);
         self.server_allows = self.server_allows.min(other.server_allows);
+        self.refused += other.refused;
         self.reconnects += other.reconnects;
         self.is_server_gone |= other.is_server_gone;
         self.is_server_stalled |= other.is_server_stalled;
@@ -402,6 +406,7 @@ mod tests {
             unfinished_before: factor * 10,
             oldest_unfinished_ns: factor * 11,
             server_allows: factor * 12,
+            refused: factor * 17,
             reconnects: factor * 13,
             is_server_gone: factor == 100,
             is_server_stalled: factor == 100,
@@ -472,8 +477,8 @@ mod tests {
             assert_eq!((sum.oldest_unfinished_ns, sum.server_allows), (1_100, 12));
             assert_eq!(sum.kept_up_until_ns, 16, "the first that fell behind");
             assert_eq!(
-                (sum.reconnects, sum.ended, sum.last_end_ns),
-                (1_313, 1_414, 1_500)
+                (sum.reconnects, sum.ended, sum.last_end_ns, sum.refused),
+                (1_313, 1_414, 1_500, 1_717)
             );
             assert_eq!(sum.parts.len(), 2);
             for part in &sum.parts {

@@ -60,16 +60,23 @@ pub fn judge_load(evidence: &LoadEvidence) -> Diagnosis {
         LoadShape::Saturated { knee } => saturated(evidence, top, knee),
         LoadShape::Capped => unlimited(evidence, first, "--max-rate"),
         LoadShape::Growing => unlimited(evidence, first, "--max-in-flight"),
-        LoadShape::Unknown => Diagnosis::undecided(
-            format!(
-                "up to {} in flight throughput still grew, to {}",
-                calls(top.in_flight),
-                rate(top.rate)
-            ),
-            "more load, which the experiments were not allowed to make",
-        ),
+        LoadShape::Unknown => unknown(evidence, top),
     };
     doubts(evidence, decided).ended_early(evidence.early_end.as_ref())
+}
+
+/// The experiments ended before throughput had stopped to grow.
+fn unknown(evidence: &LoadEvidence, top: &LoadPoint) -> Diagnosis {
+    let text = format!(
+        "up to {} in flight throughput still grew, to {}",
+        calls(top.in_flight),
+        rate(top.rate)
+    );
+    let need = match evidence.early_end {
+        Some(EarlyEnd::Failures(_)) => "calls that succeed with that load",
+        _ => "more load, which the experiments were not allowed to make",
+    };
+    Diagnosis::undecided(text, need)
 }
 
 fn nothing_measured(evidence: &LoadEvidence) -> Diagnosis {

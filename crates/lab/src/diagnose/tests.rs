@@ -386,6 +386,7 @@ fn failures_and_early_ends_are_part_of_what_is_said() {
     evidence.early_end = Some(EarlyEnd::Failures("UNAVAILABLE: full".into()));
     let found = judge_load(&evidence);
     assert_undecided(&found, "still grew");
+    assert!(found.needs[0].contains("calls that succeed"), "{found:#?}");
     assert!(found.evidence_against[0].contains("UNAVAILABLE: full"));
     evidence.one.clear();
     assert_undecided(&judge_load(&evidence), "UNAVAILABLE: full");

@@ -280,6 +280,7 @@ impl Report {
             ("due", tally.due.into()),
             ("waited_for_a_place", tally.waited.into()),
             ("never_sent", tally.never_sent.into()),
+            ("refused", tally.refused.into()),
             ("reconnects", tally.reconnects.into()),
         ]));
     }

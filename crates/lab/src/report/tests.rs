@@ -347,6 +347,7 @@ fn distinct() -> LoadOutcome {
         unfinished_before: 15,
         oldest_unfinished_ns: 16_000_500,
         server_allows: 3,
+        refused: 18,
         reconnects: 17,
         ended: 1_000,
         ..Tally::default()
@@ -465,6 +466,7 @@ fn each_figure_is_its_own() {
     let mut expected = expected.as_object().expect("an object").clone();
     expected.extend(expected_waits());
     expected.insert("protocol".into(), "grpc".into());
+    expected.insert("refused".into(), 18.into());
     for name in UNMEASURED {
         expected.insert(name.into(), Value::Null);
     }
@@ -493,7 +495,7 @@ fn the_text_has_a_line_for_each_thing_to_know() {
     let text = report.text();
     let lines: Vec<&str> = text.lines().skip(void).collect();
     assert_eq!(
-        lines[..11],
+        lines[..12],
         [
             "Put on 127.0.0.1:1978: 2 connections × 4 in flight, open loop, 1000 calls/s as a \
              Poisson process, 1 thread, 0.250 s, stopped early",
@@ -509,11 +511,13 @@ fn the_text_has_a_line_for_each_thing_to_know() {
              --connections or --in-flight give more places",
             "  3 calls at once on a connection, fewer than --in-flight: the server allows no more, \
              or larger messages than can wait on one",
+            "  18 calls were refused by the server before it began with them, and made again when \
+             another one on their connection had ended: keep --in-flight below its limit",
             "  connections made again: 17",
             "latency (µs)       mean       p50       p90       p99     p99.9    p99.99       max",
         ]
     );
-    for (line, name) in lines[11..15]
+    for (line, name) in lines[12..16]
         .iter()
         .zip(["corrected", "uncorrected", "own lag", "machine"])
     {
@@ -521,7 +525,7 @@ fn the_text_has_a_line_for_each_thing_to_know() {
         assert_eq!(line.chars().count(), 13 + 7 * 10, "{line}");
     }
     assert_eq!(
-        lines[15..],
+        lines[16..],
         [
             "CPU per call: server 5.000 µs, generator 3.000 µs (its busiest thread was busy for \
              61 % of the time)",

@@ -149,6 +149,13 @@ fn notes(report: &Report) -> Vec<String> {
             tally.server_allows
         ));
     }
+    if tally.refused > 0 {
+        notes.push(format!(
+            "  {} calls were refused by the server before it began with them, and made again when \
+             another one on their connection had ended: keep --in-flight below its limit",
+            tally.refused
+        ));
+    }
     if tally.reconnects > 0 {
         notes.push(format!("  connections made again: {}", tally.reconnects));
     }

@@ -6,7 +6,9 @@ use serde_json::{Map, Value};
 
 use super::claim::{Claim, Published, needed, printed, rate};
 use super::measurements::{MeasuredRun, Measurements};
-use super::plan::{PlannedClient, PlannedRun, PlannedServer, ScenarioPlan, ScenarioScale, words};
+use super::plan::{
+    PlannedClient, PlannedRun, PlannedServer, PublishedCount, ScenarioPlan, ScenarioScale, words,
+};
 
 pub(super) const PUBLICATION: &str = "\
     YDB, \"The Surprising gRPC Client Bottleneck in Low-Latency Networks\", 2025: gRPC C++ 1.72, \
@@ -141,6 +143,7 @@ impl Runs {
             // A client of gRPC takes some time to begin, and to end.
             duration: Duration::from_millis(warm_up_ms + ms + 500),
             published: None,
+            counted: PublishedCount::Calls,
         });
     }
 

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::claim::{Claim, Published, needed, printed, rate};
 use super::measurements::{MeasuredRun, Measurements};
-use super::plan::{PlannedClient, PlannedRun, PlannedServer, ScenarioPlan, ScenarioScale, words};
+use super::plan::{
+    PlannedClient, PlannedRun, PlannedServer, PublishedCount, ScenarioPlan, ScenarioScale, words,
+};
 
 pub(super) const PUBLICATION: &str = "\
     sogou/srpc#376 and what was answered there: 32 bytes, 16 + 16 threads, 10 GbE. In a virtual \
@@ -136,6 +138,7 @@ impl Runs {
             client_cpu: None,
             duration: Duration::from_millis(warm_up_ms + ms),
             published: None,
+            counted: PublishedCount::Calls,
         });
         let last = self.runs.len() - 1;
         &mut self.runs[last]

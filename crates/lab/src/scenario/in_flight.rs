@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::claim::{Claim, Published, needed, printed};
 use super::measurements::{MeasuredRun, Measurements};
-use super::plan::{PlannedClient, PlannedRun, PlannedServer, ScenarioPlan, ScenarioScale, words};
+use super::plan::{
+    PlannedClient, PlannedRun, PlannedServer, PublishedCount, ScenarioPlan, ScenarioScale, words,
+};
 
 pub(super) const PUBLICATION: &str = "\
     Carl Mastrangelo, \"So You Want to Optimize gRPC\", parts 1 and 2, grpc.io, 2018: blocking \
@@ -83,6 +85,7 @@ pub(super) fn plan(scale: ScenarioScale) -> ScenarioPlan {
         // At the end it deletes what it has stored, under the lock.
         duration: Duration::from_millis(ms + 3_000),
         published,
+        counted: PublishedCount::Calls,
     };
     let server = |(name, delays): (&'static str, &str)| PlannedServer {
         name,

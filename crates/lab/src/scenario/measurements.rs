@@ -84,6 +84,11 @@ impl MeasuredRun {
         self.figures.get(name).and_then(Value::as_f64)
     }
 
+    /// Calls a second, as the client counted them.
+    pub(super) fn calls_per_s(&self) -> Option<f64> {
+        self.figure("calls_per_s")
+    }
+
     /// CPU time of the server, and of the client, for each call, in microseconds.
     pub(super) fn cpu_us(&self) -> Option<(f64, f64)> {
         let calls = self.figure("calls").filter(|calls| *calls > 0.0)?;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::measurements::MeasuredRun;
 use crate::sweep::order;
 
 /// How much is measured.
@@ -87,6 +88,30 @@ pub struct PlannedRun {
     pub duration: Duration,
     /// What the publication has for it, if anything.
     pub published: Option<&'static str>,
+    /// What the publication counts.
+    pub counted: PublishedCount,
+}
+
+/// What a publication counts in a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PublishedCount {
+    /// Calls, as our table does.
+    Calls,
+    /// The messages of streams.
+    Messages,
+    /// Records, of which each call carries so many.
+    Records(u32),
+}
+
+impl PublishedCount {
+    /// The same of a run of ours; `None` where the client told none.
+    pub fn per_s(self, run: &MeasuredRun) -> Option<f64> {
+        match self {
+            Self::Calls => run.calls_per_s(),
+            Self::Messages => run.figure("messages_received_per_s"),
+            Self::Records(records) => run.calls_per_s().map(|calls| calls * f64::from(records)),
+        }
+    }
 }
 
 /// Who calls.

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::Scenario;
 use super::claim::Claim;
 use super::measurements::{MeasuredRun, Measurements};
-use super::plan::{ScenarioPlan, ScenarioScale};
+use super::plan::{PublishedCount, ScenarioPlan, ScenarioScale};
 
 /// What a scenario has shown, and what that says of the publication.
 #[derive(Clone, Debug)]
@@ -99,9 +99,12 @@ impl ScenarioReport {
         let width = self.plan.runs.iter().map(|run| run.name.chars().count());
         let width = width.max().unwrap_or(0);
         let has_published = self.plan.runs.iter().any(|run| run.published.is_some());
-        let published = |text: &str| match has_published {
-            true => format!("  {text}"),
-            false => String::new(),
+        let mut runs = self.plan.runs.iter();
+        let counts_else = runs.any(|run| run.counted != PublishedCount::Calls);
+        let published = |ours: &str, text: &str| match (has_published, counts_else) {
+            (true, true) => format!(" {ours:>11}  {text}"),
+            (true, false) => format!("  {text}"),
+            (false, _) => String::new(),
         };
         let mut lines = vec![format!(
             "{:<width$} {:>10} {:>21} {:>9} {:>9} {:>10} {:>10} {:>8}{}",
@@ -113,14 +116,15 @@ impl ScenarioReport {
             "server µs",
             "client µs",
             "MiB",
-            published("published")
+            published("so counted", "published")
         )];
         for run in &self.plan.runs {
             let median =
                 |figure: fn(&MeasuredRun) -> Option<f64>| self.measured.median(&run.name, figure);
-            let Some(rate) = self.measured.spread(&run.name, calls_per_s) else {
+            let Some(rate) = self.measured.spread(&run.name, MeasuredRun::calls_per_s) else {
                 continue;
             };
+            let so_counted = self.measured.median(&run.name, |it| run.counted.per_s(it));
             let spread = format!("({}–{})", number(Some(rate.least)), number(Some(rate.most)));
             let row = format!(
                 "{:<width$} {:>10} {spread:>21} {:>9} {:>9} {:>10} {:>10} {:>8}{}",
@@ -131,7 +135,7 @@ impl ScenarioReport {
                 number(median(|run| run.cpu_us().map(|(server_us, _)| server_us))),
                 number(median(|run| run.cpu_us().map(|(_, client_us)| client_us))),
                 number(median(peak_mib)),
-                published(run.published.unwrap_or(""))
+                published(&number(so_counted), run.published.unwrap_or(""))
             );
             lines.push(row.trim_end().to_owned());
         }
@@ -186,10 +190,6 @@ fn run_fields(run: &MeasuredRun) -> Value {
         "client_figures": run.figures,
         "relay_figures": run.relay,
     })
-}
-
-fn calls_per_s(run: &MeasuredRun) -> Option<f64> {
-    run.figure("calls_per_s")
 }
 
 fn peak_mib(run: &MeasuredRun) -> Option<f64> {
@@ -254,6 +254,28 @@ mod tests {
             !text.contains("srpc × 256 "),
             "a run that was not made has no row: {text}"
         );
+    }
+
+    /// A table beside a published one counts what that one counts.
+    #[test]
+    fn a_batch_is_shown_as_its_records() {
+        let (scenario, scale) = (Scenario::ServerModes, ScenarioScale::Short);
+        let mut measured = Measurements::default();
+        add(
+            &mut measured,
+            "Set batch 100, Sy × 4",
+            &[("calls_per_s", 9_000.0)],
+        );
+        let stream = [
+            ("calls_per_s", 300.0),
+            ("messages_received_per_s", 15_000.0),
+        ];
+        add(&mut measured, "Set stream, Sy × 1", &stream);
+        let plan = scenario.plan(scale);
+        let text = ScenarioReport::new((scenario, scale), plan, 7, measured).text();
+        assert!(text.contains(" so counted  published\n"), "{text}");
+        assert!(text.contains(" 900000  1258652\n"), "{text}");
+        assert!(text.contains(" 15000  22259\n"), "{text}");
     }
 
     #[test]

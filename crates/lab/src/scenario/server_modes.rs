@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use super::claim::{Claim, Published, needed, rate};
-use super::measurements::{MeasuredRun, Measurements};
-use super::plan::{PlannedClient, PlannedRun, PlannedServer, ScenarioPlan, ScenarioScale, words};
+use super::claim::{Claim, Published, needed};
+use super::measurements::Measurements;
+use super::plan::{
+    PlannedClient, PlannedRun, PlannedServer, PublishedCount, ScenarioPlan, ScenarioScale, words,
+};
 
 pub(super) const PUBLICATION: &str = "\
     Mikio Hirabayashi, Tkrzw-RPC 0.7.1, mikio.hatenablog.com, 2021-09-05: 4 cores, client and \
@@ -30,9 +32,18 @@ struct CallKind {
     name: &'static str,
     method: &'static str,
     /// Records of a call, or of a message.
-    records: usize,
+    records: u32,
     /// Published for each server, and 1, 2 and 4 clients each.
     published: [[&'static str; 3]; 4],
+}
+
+impl CallKind {
+    fn counted(&self) -> PublishedCount {
+        match self.method {
+            "Stream" => PublishedCount::Messages,
+            _ => PublishedCount::Records(self.records),
+        }
+    }
 }
 
 const KINDS: [CallKind; 5] = [
@@ -137,7 +148,7 @@ fn request(kind: &CallKind) -> String {
         "Stream" => format!(r#"{{"set_request": {set}}}"#),
         "SetMulti" => {
             let record = format!(r#"{{"first": "{KEY}", "second": "{VALUE}"}}"#);
-            let records = vec![record; kind.records].join(", ");
+            let records = vec![record; kind.records as usize].join(", ");
             format!(r#"{{"overwrite": true, "records": [{records}]}}"#)
         }
         _ => set,
@@ -167,6 +178,7 @@ pub(super) fn plan(scale: ScenarioScale) -> ScenarioPlan {
                     client_cpu: None,
                     duration: Duration::from_millis(warm_up_ms + ms),
                     published: Some(published),
+                    counted: kind.counted(),
                 });
             }
         }
@@ -196,27 +208,22 @@ pub(super) fn judge(measured: &Measurements) -> Vec<Claim> {
     ]
 }
 
-/// Calls a second; of a stream, messages.
-fn calls(
+/// Records a second, as the table has them.
+fn records(
     measured: &Measurements,
     kind: &CallKind,
     server: &str,
     clients: u32,
 ) -> Result<f64, String> {
     let run = named(kind.name, server, clients);
-    match kind.method {
-        "Stream" => needed(measured, &run, |run: &MeasuredRun| {
-            run.figure("messages_received_per_s")
-        }),
-        _ => rate(measured, &run),
-    }
+    needed(measured, &run, |run| kind.counted().per_s(run))
 }
 
 /// The best of the asynchronous servers.
 fn best(measured: &Measurements, kind: &CallKind, clients: u32) -> Result<f64, String> {
     let mut best: f64 = 0.0;
     for server in ["As1", "As2", "As4"] {
-        best = best.max(calls(measured, kind, server, clients)?);
+        best = best.max(records(measured, kind, server, clients)?);
     }
     Ok(best)
 }
@@ -226,7 +233,7 @@ fn asynchronous_wins(measured: &Measurements) -> Result<(bool, String), String> 
     let (mut least, mut most) = (f64::INFINITY, 0.0_f64);
     for kind in &KINDS {
         for clients in CLIENTS {
-            let factor = best(measured, kind, clients)? / calls(measured, kind, "Sy", clients)?;
+            let factor = best(measured, kind, clients)? / records(measured, kind, "Sy", clients)?;
             (least, most) = (least.min(factor), most.max(factor));
             if factor < 0.97 {
                 lost.push(format!("{} × {clients} ({factor:.2})", kind.name));
@@ -242,7 +249,7 @@ fn asynchronous_wins(measured: &Measurements) -> Result<(bool, String), String> 
 
 fn fewer_threads(measured: &Measurements) -> Result<(bool, String), String> {
     let [one, two, four] =
-        ["As1", "As2", "As4"].map(|server| calls(measured, &KINDS[0], server, 4));
+        ["As1", "As2", "As4"].map(|server| records(measured, &KINDS[0], server, 4));
     let (one, two, four) = (one?, two?, four?);
     Ok((
         four <= one * 0.95,
@@ -251,7 +258,7 @@ fn fewer_threads(measured: &Measurements) -> Result<(bool, String), String> {
 }
 
 fn more_clients(measured: &Measurements) -> Result<(bool, String), String> {
-    let [one, two, four] = CLIENTS.map(|clients| calls(measured, &KINDS[0], "As1", clients));
+    let [one, two, four] = CLIENTS.map(|clients| records(measured, &KINDS[0], "As1", clients));
     let (one, two, four) = (one?, two?, four?);
     Ok((
         two >= one * 1.2 && four >= one * 1.5,
@@ -260,8 +267,8 @@ fn more_clients(measured: &Measurements) -> Result<(bool, String), String> {
 }
 
 fn stream(measured: &Measurements) -> Result<(bool, String), String> {
-    let alone = calls(measured, &KINDS[1], "As1", 1)?;
-    let stream = calls(measured, &KINDS[2], "As1", 1)?;
+    let alone = records(measured, &KINDS[1], "As1", 1)?;
+    let stream = records(measured, &KINDS[2], "As1", 1)?;
     Ok((
         stream >= alone * 1.2,
         format!("{alone:.0} to {stream:.0} Sets/s: × {:.2}", stream / alone),
@@ -270,8 +277,8 @@ fn stream(measured: &Measurements) -> Result<(bool, String), String> {
 
 fn batches(measured: &Measurements) -> Result<(bool, String), String> {
     let of = |kind: &CallKind| {
-        let best = best(measured, kind, 4)?.max(calls(measured, kind, "Sy", 4)?);
-        Ok::<f64, String>(best * kind.records as f64)
+        let best = best(measured, kind, 4)?;
+        Ok::<f64, String>(best.max(records(measured, kind, "Sy", 4)?))
     };
     let (alone, batched) = (of(&KINDS[1])?, of(&KINDS[4])?);
     Ok((
@@ -295,7 +302,7 @@ mod tests {
             for ((server, _), row) in SERVERS.iter().zip(&kind.published) {
                 for (clients, text) in CLIENTS.into_iter().zip(row) {
                     let records: f64 = text.parse().expect("a number");
-                    let rate = same.unwrap_or(records / kind.records as f64);
+                    let rate = same.unwrap_or(records / f64::from(kind.records));
                     let name = match kind.method {
                         "Stream" => "messages_received_per_s",
                         _ => "calls_per_s",

@@ -126,6 +126,16 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
         let Some(channel) = found.channel else {
             return false;
         };
+        if found.is_full() {
+            let allowed = found.in_flight.saturating_add(transport.room(channel));
+            // Where nothing was announced, what it took says what it takes.
+            let allowed = match allowed <= self.plan.in_flight {
+                true => allowed,
+                false => found.in_flight,
+            };
+            self.tally.server_allows = self.tally.server_allows.min(allowed as u64);
+            return false;
+        }
         if self.is_pipe && found.next_pipe_is_open(self.has_pipe_for_each) {
             return true;
         }
@@ -214,11 +224,7 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
                 if matches!(why, NotBegun::Closing { .. }) {
                     self.lines.retire(call.line);
                 }
-                self.measured -= u64::from(self.window.contains(call.intended_ns));
-                let _ = (self.workload).ended(call.kind, call.ticket, Err(FailureKind::NotBegun));
-                if self.schedule.is_some() {
-                    self.backlog.push_front(call.intended_ns);
-                }
+                self.take_back(call);
             }
             other => {
                 self.lines.retire(call.line);
@@ -226,6 +232,16 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
                     other.to_string()
                 });
             }
+        }
+    }
+
+    /// A call that the server has not begun with is as if it had never been sent: it waits for its
+    /// turn again.
+    pub(super) fn take_back(&mut self, call: &Call) {
+        self.measured -= u64::from(self.window.contains(call.intended_ns));
+        let _ = (self.workload).ended(call.kind, call.ticket, Err(FailureKind::NotBegun));
+        if self.schedule.is_some() {
+            self.backlog.push_front(call.intended_ns);
         }
     }
 

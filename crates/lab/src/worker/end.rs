@@ -43,6 +43,9 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
             }
             Happened::Ended { tag, ending, .. } => {
                 if let Some(call) = self.calls.remove(*tag) {
+                    if matches!(ending, Ending::NotBegun) && self.waits_after_refusal(&call) {
+                        return;
+                    }
                     let outcome = measure::count_as(ending, call.verdict);
                     self.leave_line(call.line);
                     self.count_place_of(&call, *tag, now_ns);
@@ -50,6 +53,23 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
                 }
             }
         }
+    }
+
+    /// The server has refused a call while others run on its connection: it allows no more, so the
+    /// call waits until one of them has ended, as clients of gRPC have it wait. A server that
+    /// refuses the only call would do so again, and that is a failure.
+    fn waits_after_refusal(&mut self, call: &Call) -> bool {
+        let line = &mut self.lines[call.line];
+        let is_alone = line.in_flight <= 1;
+        if is_alone || line.is_retiring || self.plan.mode == ConnectionMode::Short {
+            return false;
+        }
+        line.refused();
+        // It is noted there how many the server allows.
+        self.lines.offer(call.line);
+        self.tally.refused += 1;
+        self.take_back(call);
+        true
     }
 
     /// Counts the end of a call at its place: one call on each connection has the connection as its
@@ -70,7 +90,7 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
     }
 
     pub(super) fn leave_line(&mut self, line: usize) {
-        self.lines[line].in_flight -= 1;
+        self.lines[line].leave();
         if self.plan.mode == ConnectionMode::Short || self.lines[line].is_retiring {
             self.lines.retire(line);
         } else {

@@ -48,6 +48,8 @@ pub(super) struct Line<S> {
     /// Set by [`Lines::set_open`], which counts.
     pub(super) is_open: bool,
     pub(super) in_flight: usize,
+    /// After a refusal: how many calls the server seems to take at once.
+    taken_at_once: Option<TakenAtOnce>,
     /// No call begins on it any more; it is closed, and made again, when the last one has ended.
     pub(super) is_retiring: bool,
     /// When it is to be made again.
@@ -62,7 +64,42 @@ pub(super) struct Line<S> {
     is_to_mend: bool,
 }
 
+/// How many calls a server takes at once on a connection, as its refusals tell.
+#[derive(Debug)]
+struct TakenAtOnce {
+    calls: usize,
+    /// Calls that have ended since this was set.
+    ended: usize,
+}
+
 impl<S> Line<S> {
+    /// A call has ended. When as many have as are taken at once, one more is tried: servers count a
+    /// call for a while after its end.
+    pub(super) fn leave(&mut self) {
+        self.in_flight -= 1;
+        if let Some(taken) = &mut self.taken_at_once {
+            taken.ended += 1;
+            if taken.ended >= taken.calls {
+                (taken.calls, taken.ended) = (taken.calls + 1, 0);
+            }
+        }
+    }
+
+    /// The server has refused a call beside those in flight.
+    pub(super) fn refused(&mut self) {
+        self.in_flight -= 1;
+        self.taken_at_once = Some(TakenAtOnce {
+            calls: self.in_flight,
+            ended: 0,
+        });
+    }
+
+    /// Whether the server would refuse another call now.
+    pub(super) fn is_full(&self) -> bool {
+        let taken = self.taken_at_once.as_ref();
+        taken.is_some_and(|taken| self.in_flight >= taken.calls)
+    }
+
     fn new(pipes: usize) -> Line<S> {
         let pipe = |_| Pipe {
             stream: None,
@@ -72,6 +109,7 @@ impl<S> Line<S> {
             channel: None,
             is_open: false,
             in_flight: 0,
+            taken_at_once: None,
             is_retiring: false,
             redial_ns: None,
             waiting_call: None,
@@ -277,6 +315,7 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
         self.lines.set_open(line, false);
         let found = &mut self.lines[line];
         found.redial_ns = None;
+        found.taken_at_once = None;
         found.is_retiring = false;
         match transport.open_channel(now_ns) {
             Ok(channel) => self.lines.bind(line, channel),

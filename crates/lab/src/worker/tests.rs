@@ -32,6 +32,8 @@ enum Next {
     Connected(ChannelKey),
     Answer(u64, ChannelKey),
     Lost(u64, ChannelKey),
+    /// The server did not begin with it.
+    Refused(u64, ChannelKey),
     Gone(ChannelKey),
     /// A message of a long call.
     Message(u64, ChannelKey),
@@ -56,6 +58,9 @@ pub(crate) struct Fake {
     stall: Range<u64>,
     /// Calls at once on a connection.
     allowed: usize,
+    /// More calls than so many at once are refused, whatever was announced.
+    begins: usize,
+    refused: u64,
     /// After so many calls a connection takes no more.
     calls_per_channel: u64,
     events: BTreeMap<(u64, u64), Next>,
@@ -83,6 +88,8 @@ impl Fake {
             service_ns,
             stall,
             allowed: usize::MAX,
+            begins: usize::MAX,
+            refused: 0,
             calls_per_channel: u64::MAX,
             events: BTreeMap::new(),
             numbered: 0,
@@ -168,8 +175,15 @@ impl Transport for Fake {
         self.begun_in_all += 1;
         self.changes += u64::from(self.last_channel.replace(channel) != Some(channel));
         encode(&mut Vec::new());
+        let is_refused = calls.0 > self.begins;
         let answered_ns = self.answered_ns(now_ns);
-        self.at(answered_ns, Next::Answer(tag, channel));
+        match is_refused {
+            true => {
+                self.refused += 1;
+                self.at(now_ns + 1_000, Next::Refused(tag, channel));
+            }
+            false => self.at(answered_ns, Next::Answer(tag, channel)),
+        }
         Ok(())
     }
 
@@ -320,6 +334,16 @@ fn deliver<W: Workload>(worker: &mut LoadWorker<W, Fake>, fake: &mut Fake, now_n
                     tag,
                     channel,
                     ending,
+                };
+                worker.happened(&ended, now_ns);
+            }
+            Next::Refused(tag, channel) => {
+                let calls = fake.begun.get_mut(&channel).expect("it is open");
+                calls.0 -= 1;
+                let ended = Happened::Ended {
+                    tag,
+                    channel,
+                    ending: Ending::NotBegun,
                 };
                 worker.happened(&ended, now_ns);
             }
@@ -629,6 +653,58 @@ fn no_more_calls_at_once_than_the_server_allows() {
     let tally = simulate(plan(Pace::Closed, 2, 8), &mut fake, window, 0..0);
     assert_eq!(tally.server_allows, 3);
     assert_eq!(tally.succeeded, 2 * 3 * 100);
+}
+
+/// Servers count a call for a while after it has ended, and refuse the next one.
+#[test]
+fn what_a_server_refuses_beside_others_waits_and_is_made_again() {
+    let window = Window {
+        from_ns: MS,
+        until_ns: 101 * MS,
+    };
+    for (allowed, in_flight, said) in [(4, 8, 4), (usize::MAX, 8, 3), (8, 8, 8)] {
+        let mut fake = Fake::new(MS, 0..0);
+        (fake.allowed, fake.begins) = (allowed, 3);
+        let tally = simulate(plan(Pace::Closed, 2, in_flight), &mut fake, window, 0..0);
+        assert_eq!((tally.succeeded, tally.failures()), (2 * 3 * 100, 0));
+        assert_eq!(tally.server_allows, said, "with {allowed} announced");
+        // One for all that are taken at once, beside those of the first turn.
+        assert_eq!(tally.refused, fake.refused);
+        let most = 2 * (100 + in_flight as u64);
+        assert!((50..=most).contains(&fake.refused), "{}", fake.refused);
+    }
+    // What was due waits as well, from when it was due.
+    let mut fake = Fake::new(10 * MS, 0..0);
+    fake.begins = 3;
+    let tally = simulate(plan(open_loop(200.0), 1, 8), &mut fake, window, 0..0);
+    assert_eq!((tally.due, tally.succeeded, tally.failures()), (20, 20, 0));
+    let mut fake = Fake::new(20 * MS, 0..0);
+    fake.begins = 1;
+    let tally = simulate(plan(open_loop(100.0), 1, 8), &mut fake, window, 0..0);
+    assert_eq!((tally.due, tally.succeeded, tally.failures()), (10, 10, 0));
+    assert!(
+        tally.latency_ns.max() >= 100 * MS,
+        "each waits for the one before"
+    );
+    assert!(tally.uncorrected_ns.max() < 22 * MS);
+}
+
+/// The only call of a connection that is refused would be so for ever.
+#[test]
+fn a_server_that_refuses_everything_is_left_alone() {
+    let window = Window {
+        from_ns: MS,
+        until_ns: 101 * MS,
+    };
+    let mut fake = Fake::new(MS, 0..0);
+    fake.begins = 0;
+    let few = WorkerPlan {
+        calls: Some(20),
+        ..plan(Pace::Closed, 1, 4)
+    };
+    let tally = simulate(few, &mut fake, window, 0..0);
+    assert_eq!(tally.failed, [(FailureKind::NotBegun, 20)]);
+    assert!(fake.refused < 20 * 4, "{}", fake.refused);
 }
 
 /// A connection that has had its calls is made anew, and no call is lost by it.

@@ -1,7 +1,8 @@
 //! What is started: this program as server, relay and client, and clients of others.
 
 use std::env;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use lab::scenario::{PlannedClient, PlannedServer};
@@ -24,8 +25,11 @@ impl Launcher {
     /// to be taken instead.
     ///
     /// # Errors
-    /// If this program cannot be found.
+    /// If this program cannot be found, or the client is no program: before anything is run.
     pub(super) fn new(python: PathBuf, grpc_client: Option<PathBuf>) -> Result<Launcher, Failure> {
+        if let Some(client) = &grpc_client {
+            check_program(client)?;
+        }
         let own = env::current_exe().map_err(|error| {
             Failure::Failed(format!("cannot find the file of this program: {error}"))
         })?;
@@ -87,6 +91,23 @@ impl Launcher {
         let mut command = piped(without_settings(&self.own));
         command.env("PELTON_CLIENT_CONFIG", "/dev/null");
         command
+    }
+}
+
+fn check_program(client: &Path) -> Result<(), Failure> {
+    let usage = |why: &str| {
+        let text = format!("--grpc-client {}: {why}", client.display());
+        Err(Failure::Usage(text))
+    };
+    match client.metadata() {
+        Ok(found) if !found.is_file() => usage("this is no file; give the program itself"),
+        Ok(found) if found.permissions().mode() & 0o111 == 0 => {
+            usage("it may not be run; make it executable with chmod +x")
+        }
+        Ok(_) => Ok(()),
+        // Without a folder, it may stand in one of PATH.
+        Err(_) if client.components().count() == 1 => Ok(()),
+        Err(error) => usage(&error.to_string()),
     }
 }
 
