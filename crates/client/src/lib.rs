@@ -47,6 +47,7 @@ mod pool;
 mod sealed;
 mod shared_pool;
 mod socket;
+mod taken_at_once;
 pub mod typed;
 
 pub use api;
@@ -71,6 +72,7 @@ pub use pool::{
     RetryOptions, SendError, WaitTimes,
 };
 pub use shared_pool::{PoolStream, PoolStreamReceiver, PoolStreamSender, SharedPool, UnaryFuture};
+pub use taken_at_once::TakenAtOnce;
 pub use wire::framed::{FramedStatus, Protocol as FramedProtocol, StatusMeaning};
 pub use wire::grpc::{Code, Metadata, MetadataError, Status};
 pub use wire::{SharedBytes, StreamKey};

@@ -143,6 +143,14 @@ pub const POOL_DRAINING: usize = 16;
 /// How long an answer of a health check may take before the address counts as not serving.
 pub const POOL_HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long after its end a server may still count a call, so that the only call of a connection
+/// that is refused is made again, and is not a failure: what servers need to clean up, on a machine
+/// that is busy. Stops a server that refuses everything from being called for ever.
+pub const ENDED_CALL_COUNTS: Duration = Duration::from_millis(100);
+
+/// How long such a call waits: a few times what servers need to clean up.
+pub const PAUSE_AFTER_REFUSAL: Duration = Duration::from_millis(1);
+
 /// How long a connection may be silent while a call on it runs into its deadline before no further
 /// calls begin on it. Stops a connection whose other end is gone from swallowing calls until a PING
 /// finds that out. How long a new connection may take before others are made for the calls that it

@@ -6,6 +6,7 @@ use super::event::PoolConnectionKey;
 use super::traffic::ConnectionTraffic;
 use crate::core::Core;
 use crate::limits;
+use crate::taken_at_once::TakenAtOnce;
 
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +43,9 @@ pub(super) struct PoolConnection {
     /// A call has succeeded on it.
     pub(super) has_succeeded: bool,
     pub(super) in_flight: usize,
+    taken_at_once: TakenAtOnce,
+    /// It has refused the only call on it, and takes none for a moment.
+    pub(super) is_paused: bool,
     /// Calls that have begun on it.
     pub(super) begun: u64,
     /// The stream of its health check.
@@ -116,6 +120,19 @@ impl PoolConnection {
         age_ns >= limits::POOL_SILENCE.as_nanos() as u64
     }
 
+    /// Notes that a call on it, which is still counted, has ended. Returns whether it was `refused`
+    /// because of others, and then how long it waits: it is as if it had never been sent.
+    pub(super) fn note_end(&mut self, refused: bool, now_ns: u64) -> Option<u64> {
+        let beside = self.in_flight.saturating_sub(1);
+        match refused {
+            true => self.taken_at_once.refused(beside, now_ns),
+            false => {
+                self.taken_at_once.ended(now_ns);
+                None
+            }
+        }
+    }
+
     /// Returns whether it has no stream, that of a health check included.
     pub(super) fn is_unused(&self) -> bool {
         self.in_flight == 0 && self.health_stream.is_none()
@@ -129,9 +146,10 @@ impl PoolConnection {
     /// Returns how many further calls may begin on it now.
     pub(super) fn room(&self, max_calls: usize) -> usize {
         match (&self.core, self.stage) {
-            (Some(core), PoolStage::Open) => core
+            (Some(core), PoolStage::Open) if !self.is_paused => core
                 .calls_left()
-                .min(max_calls.saturating_sub(self.in_flight)),
+                .min(max_calls.saturating_sub(self.in_flight))
+                .min(self.taken_at_once.room(self.in_flight)),
             _ => 0,
         }
     }

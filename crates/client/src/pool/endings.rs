@@ -14,7 +14,7 @@ use crate::limits;
 /// How an attempt ended.
 pub(super) enum AttemptEnd {
     Succeeded(Status),
-    /// The server is leaving, and has not looked at it: nobody is to blame.
+    /// The server is leaving, or has enough, and has not looked at it: nobody is to blame.
     Unprocessed,
     Failed(CallError),
 }
@@ -44,6 +44,19 @@ impl PoolEngine {
             state.stage = CallStage::Delayed;
             let at_ns = now_ns.saturating_add(pause_ns);
             self.waiting.push_delayed(call, at_ns);
+        }
+    }
+
+    /// Connections that took no call for a moment take them again.
+    pub(super) fn end_pauses(&mut self, now_ns: u64) {
+        if now_ns < self.paused_until_ns {
+            return;
+        }
+        self.paused_until_ns = u64::MAX;
+        for slot in 0..self.connections.len() {
+            if std::mem::take(&mut self.connections[slot].is_paused) {
+                self.refresh(slot as u32);
+            }
         }
     }
 
@@ -89,7 +102,7 @@ impl PoolEngine {
         if !(has_tokens && may_wait && has_attempts && is_kept) || self.close_ns.is_some() {
             return None;
         }
-        let is_first_proof = attempts == 1 && !error.may_have_happened();
+        let is_first_proof = attempts <= 1 && !error.may_have_happened();
         let pause_ns = match asked_ms {
             Some(ms) => ms.saturating_mul(1_000_000),
             None if is_first_proof => 0,

@@ -141,6 +141,23 @@ impl PoolEngine {
         };
         // It has no stream from here on.
         state.stage = CallStage::Waiting;
+        let is_refused = matches!(
+            ended,
+            AttemptEnd::Failed(CallError::NotBegun(NotBegun::Refused))
+        );
+        let connection = &mut self.connections[slot as usize];
+        let ended = match connection.note_end(is_refused, now_ns) {
+            Some(pause_ns) => {
+                // The server's limit was reached, and the end of another call makes room.
+                state.attempts = state.attempts.saturating_sub(1);
+                if pause_ns > 0 {
+                    connection.is_paused = true;
+                    self.paused_until_ns = self.paused_until_ns.min(now_ns + pause_ns);
+                }
+                AttemptEnd::Unprocessed
+            }
+            None => ended,
+        };
         self.release_connection(slot);
         match ended {
             AttemptEnd::Succeeded(status) => {

@@ -102,6 +102,9 @@ pub struct PoolEngine {
     /// The most calls in flight since connections were last counted too many.
     peak_in_flight: usize,
     peak_since_ns: u64,
+    /// Until when connections that refused the only call on them take none; `u64::MAX`: there are
+    /// none.
+    paused_until_ns: u64,
     /// Set when it was closed: calls end by then.
     close_ns: Option<u64>,
 }
@@ -154,6 +157,7 @@ impl PoolEngine {
             busy_since_ns: now_ns,
             peak_in_flight: 0,
             peak_since_ns: now_ns,
+            paused_until_ns: u64::MAX,
             close_ns: None,
         }
     }
@@ -174,6 +178,7 @@ impl PoolEngine {
             self.continue_closing(now_ns, on);
         }
         self.close_retired(now_ns);
+        self.end_pauses(now_ns);
         self.dispatch(now_ns, on);
         if self.needs_balance {
             self.balance(now_ns);
@@ -207,7 +212,8 @@ impl PoolEngine {
             .next_timers_ns
             .min(self.close_ns.unwrap_or(u64::MAX))
             .min(self.calls.next_deadline_ns())
-            .min(self.waiting.next_delayed_ns());
+            .min(self.waiting.next_delayed_ns())
+            .min(self.paused_until_ns);
         (!self.is_closed()).then_some(at_ns)
     }
 

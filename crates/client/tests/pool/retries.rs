@@ -46,6 +46,49 @@ fn a_server_that_refuses_each_call_gets_so_many_attempts() {
     ending(&mut simulated, &call(ECHO)).expect("it is not refused any more");
 }
 
+/// Those of gRPC's C core count a call for a while after its end. None of their refusals is a
+/// failure, none uses up attempts or the budget, and few are provoked.
+#[test]
+fn a_server_that_counts_a_call_after_its_end_loses_none() {
+    for (announced, at_once, latency_ns) in [
+        (Some(4), 4, 10 * MS),
+        (None, 4, 10 * MS),
+        (Some(1), 1, MS),
+        (Some(4), 4, 1),
+    ] {
+        let lingering = ServerBehavior {
+            max_streams: announced,
+            latency_ns,
+            lingering: (at_once, 2 * MS),
+            ..ServerBehavior::default()
+        };
+        // Neither attempts nor the budget.
+        let options = PoolOptions {
+            retry: RetryOptions {
+                max_attempts: 2,
+                budget_tokens: 1,
+            },
+            ..fixed(1)
+        };
+        let mut simulated = simulated(options, lingering);
+        for round in 1..3 {
+            for tag in 0..200 {
+                simulated.begin(tag, &call(ECHO)).expect("there is room");
+            }
+            simulated.run_for(20 * SECOND);
+            let endings = simulated.endings();
+            assert_eq!(endings.len(), 200);
+            for (tag, ending) in &endings {
+                assert!(ending.is_ok(), "{tag}: {ending:?}");
+            }
+            let refused = simulated.server_counts.refused;
+            assert!((1..=round * 800).contains(&refused), "{refused} refusals");
+            assert_eq!(simulated.statistics().counters.retries, refused);
+            simulated.assert_at_rest();
+        }
+    }
+}
+
 /// One call that the server's GOAWAY cuts off, for the `round`th time, and that is made again.
 pub fn call_cut_off(simulated: &mut SimulatedPool, round: u64) {
     simulated.behavior[0].cut_off = 1;

@@ -17,6 +17,8 @@ pub struct ServerBehavior {
     /// The same for one request in so many, which is slow.
     pub slow: (u64, u64),
     pub refuse: u64,
+    /// Takes so many calls at once, and counts one for so long after its end; 0: all.
+    pub lingering: (usize, u64),
     pub drain: u64,
     /// GOAWAY that names an earlier stream than the last one that came.
     pub cut_off: u64,
@@ -107,6 +109,8 @@ pub struct Server {
     input: Vec<u8>,
     pub output: Vec<u8>,
     paths: HashMap<u32, String>,
+    /// When calls have ended that still count.
+    ended_ns: Vec<u64>,
     /// No stream above it is looked at.
     last_stream: u32,
     highest: u32,
@@ -127,6 +131,7 @@ impl Server {
             input: Vec::new(),
             output,
             paths: HashMap::new(),
+            ended_ns: Vec::new(),
             last_stream: u32::MAX,
             highest: 0,
             watchers: Vec::new(),
@@ -181,7 +186,8 @@ impl Server {
         if stream.id > self.last_stream {
             return self.ignore(stream);
         }
-        if !is_health && chance(around.random, around.behavior.refuse) {
+        if !is_health && (self.has_enough(around) || chance(around.random, around.behavior.refuse))
+        {
             around.server_counts.refused += 1;
             self.connection
                 .reset(stream, &mut self.output, ErrorCode::RefusedStream);
@@ -199,6 +205,13 @@ impl Server {
             self.connection.drain(&mut self.output, around.now_ns);
         }
         self.paths.insert(stream.id, path);
+    }
+
+    fn has_enough(&mut self, around: &ServerContext<'_>) -> bool {
+        let (at_once, lingers_ns) = around.behavior.lingering;
+        self.ended_ns
+            .retain(|&ended_ns| ended_ns + lingers_ns > around.now_ns);
+        at_once > 0 && self.paths.len() + self.ended_ns.len() >= at_once
     }
 
     /// Does nothing about a stream, and does not say so.
@@ -316,6 +329,7 @@ impl Server {
         }
         if !matches!(due.answer, AnswerKind::Chat | AnswerKind::Watch) {
             self.paths.remove(&stream.id);
+            self.ended_ns.push(now_ns);
         }
         self.transmit(now_ns);
     }

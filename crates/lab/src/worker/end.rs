@@ -43,11 +43,12 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
             }
             Happened::Ended { tag, ending, .. } => {
                 if let Some(call) = self.calls.remove(*tag) {
-                    if matches!(ending, Ending::NotBegun) && self.waits_after_refusal(&call) {
+                    if matches!(ending, Ending::NotBegun) && self.waits_after_refusal(&call, now_ns)
+                    {
                         return;
                     }
                     let outcome = measure::count_as(ending, call.verdict);
-                    self.leave_line(call.line);
+                    self.leave_line(call.line, now_ns);
                     self.count_place_of(&call, *tag, now_ns);
                     self.end_call(&call, outcome, now_ns, || measure::describe(ending));
                 }
@@ -55,18 +56,16 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
         }
     }
 
-    /// The server has refused a call while others run on its connection: it allows no more, so the
-    /// call waits until one of them has ended, as clients of gRPC have it wait. A server that
-    /// refuses the only call would do so again, and that is a failure.
-    fn waits_after_refusal(&mut self, call: &Call) -> bool {
-        let line = &mut self.lines[call.line];
-        let is_alone = line.in_flight <= 1;
-        if is_alone || line.is_retiring || self.plan.mode == ConnectionMode::Short {
+    /// A server that refuses a call because of others would refuse it again now: it waits, as
+    /// clients of gRPC have it wait. One that refuses whatever comes has it fail.
+    fn waits_after_refusal(&mut self, call: &Call, now_ns: u64) -> bool {
+        let is_short = self.plan.mode == ConnectionMode::Short;
+        if is_short || !self.lines[call.line].refused(now_ns) {
             return false;
         }
-        line.refused();
         // It is noted there how many the server allows.
         self.lines.offer(call.line);
+        self.lines.mend(call.line);
         self.tally.refused += 1;
         self.take_back(call);
         true
@@ -89,8 +88,8 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
         }
     }
 
-    pub(super) fn leave_line(&mut self, line: usize) {
-        self.lines[line].leave();
+    pub(super) fn leave_line(&mut self, line: usize, now_ns: u64) {
+        self.lines[line].leave(now_ns);
         if self.plan.mode == ConnectionMode::Short || self.lines[line].is_retiring {
             self.lines.retire(line);
         } else {
@@ -162,7 +161,7 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
                 Verdict::Unreadable => Err(FailureKind::BadAnswer),
             };
             self.lines[line].give_back(number, self.has_pipe_for_each);
-            self.leave_line(line);
+            self.leave_line(line, now_ns);
             let place = match self.has_pipe_for_each {
                 true => line * self.plan.in_flight + number,
                 false => tag as usize,
@@ -181,7 +180,7 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
         while let Some(tag) = self.lines[line].pipes[number].waiting.pop_front() {
             if let Some(call) = self.calls.remove(tag) {
                 self.lines[line].give_back(number, self.has_pipe_for_each);
-                self.leave_line(line);
+                self.leave_line(line, now_ns);
                 self.end_call(&call, Err(kind), now_ns, || measure::describe(ending));
             }
         }

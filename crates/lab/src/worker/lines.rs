@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
 
-use client::{ChannelKey, ConnectError};
+use client::{ChannelKey, ConnectError, TakenAtOnce};
 
 use super::calls::Call;
 use super::{ConnectionMode, LoadWorker, RunError};
@@ -48,8 +48,9 @@ pub(super) struct Line<S> {
     /// Set by [`Lines::set_open`], which counts.
     pub(super) is_open: bool,
     pub(super) in_flight: usize,
-    /// After a refusal: how many calls the server seems to take at once.
-    taken_at_once: Option<TakenAtOnce>,
+    taken_at_once: TakenAtOnce,
+    /// No call begins before.
+    pause_until_ns: Option<u64>,
     /// No call begins on it any more; it is closed, and made again, when the last one has ended.
     pub(super) is_retiring: bool,
     /// When it is to be made again.
@@ -64,40 +65,30 @@ pub(super) struct Line<S> {
     is_to_mend: bool,
 }
 
-/// How many calls a server takes at once on a connection, as its refusals tell.
-#[derive(Debug)]
-struct TakenAtOnce {
-    calls: usize,
-    /// Calls that have ended since this was set.
-    ended: usize,
-}
-
 impl<S> Line<S> {
-    /// A call has ended. When as many have as are taken at once, one more is tried: servers count a
-    /// call for a while after its end.
-    pub(super) fn leave(&mut self) {
+    /// A call has ended.
+    pub(super) fn leave(&mut self, now_ns: u64) {
         self.in_flight -= 1;
-        if let Some(taken) = &mut self.taken_at_once {
-            taken.ended += 1;
-            if taken.ended >= taken.calls {
-                (taken.calls, taken.ended) = (taken.calls + 1, 0);
-            }
-        }
+        self.taken_at_once.ended(now_ns);
     }
 
-    /// The server has refused a call beside those in flight.
-    pub(super) fn refused(&mut self) {
+    /// The server has refused a call. Returns whether it has to wait for others, because of which
+    /// that was.
+    pub(super) fn refused(&mut self, now_ns: u64) -> bool {
+        let pause_ns = self.taken_at_once.refused(self.in_flight - 1, now_ns);
+        let Some(pause_ns) = pause_ns.filter(|_| !self.is_retiring) else {
+            return false;
+        };
         self.in_flight -= 1;
-        self.taken_at_once = Some(TakenAtOnce {
-            calls: self.in_flight,
-            ended: 0,
-        });
+        if pause_ns > 0 {
+            self.pause_until_ns = Some(now_ns + pause_ns);
+        }
+        true
     }
 
     /// Whether the server would refuse another call now.
     pub(super) fn is_full(&self) -> bool {
-        let taken = self.taken_at_once.as_ref();
-        taken.is_some_and(|taken| self.in_flight >= taken.calls)
+        self.taken_at_once.room(self.in_flight) == 0 || self.pause_until_ns.is_some()
     }
 
     fn new(pipes: usize) -> Line<S> {
@@ -109,7 +100,8 @@ impl<S> Line<S> {
             channel: None,
             is_open: false,
             in_flight: 0,
-            taken_at_once: None,
+            taken_at_once: TakenAtOnce::default(),
+            pause_until_ns: None,
             is_retiring: false,
             redial_ns: None,
             waiting_call: None,
@@ -123,7 +115,8 @@ impl<S> Line<S> {
     /// When it can be looked after, if it is to be: `None` as long as calls run on it.
     fn mend_ns(&self) -> Option<u64> {
         let is_at_once = self.is_retiring && self.in_flight == 0;
-        self.redial_ns.or(is_at_once.then_some(0))
+        let at_once_ns = is_at_once.then_some(0);
+        self.redial_ns.or(self.pause_until_ns).or(at_once_ns)
     }
 
     /// The Pipe for the next call, of which there are fewer than may be in flight.
@@ -270,7 +263,7 @@ impl<S> Lines<S> {
         self.mend(line);
     }
 
-    fn mend(&mut self, line: usize) {
+    pub(super) fn mend(&mut self, line: usize) {
         if !std::mem::replace(&mut self.all[line].is_to_mend, true) {
             self.to_mend.push(line);
         }
@@ -315,7 +308,8 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
         self.lines.set_open(line, false);
         let found = &mut self.lines[line];
         found.redial_ns = None;
-        found.taken_at_once = None;
+        found.taken_at_once = TakenAtOnce::default();
+        found.pause_until_ns = None;
         found.is_retiring = false;
         match transport.open_channel(now_ns) {
             Ok(channel) => self.lines.bind(line, channel),
@@ -336,6 +330,14 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
     }
 
     fn mend_line(&mut self, line: usize, transport: &mut T, now_ns: u64) {
+        let found = &mut self.lines[line];
+        if let Some(pause_until_ns) = found.pause_until_ns {
+            if pause_until_ns > now_ns {
+                return self.lines.mend(line);
+            }
+            found.pause_until_ns = None;
+            self.lines.offer(line);
+        }
         let found = &mut self.lines[line];
         if let Some(redial_ns) = found.redial_ns {
             if redial_ns > now_ns {
