@@ -215,12 +215,13 @@ impl Permissions for CallStep<'_> {
 
 impl DatabaseAccess for CallStep<'_> {
     #[inline]
-    fn read(&mut self, database: DatabaseId, keep: &[u8]) {
-        if keep.len() >= limits::KEPT_BYTES {
+    fn read(&mut self, database: DatabaseId, key: &[u8], hash: u64) {
+        if key.len() >= limits::KEPT_BYTES {
             // Twice: what waits for a disk has a copy.
-            self.hold_request(2 * keep.len());
+            self.hold_request(2 * key.len());
         }
-        (self.context.batch).add_read(database, self.link.id, self.id, keep);
+        let read = (database, self.id, hash);
+        self.context.batch.add_read(self.link.id, read, key);
     }
 
     fn read_long(&mut self, database: DatabaseId) {

@@ -18,6 +18,8 @@ pub(crate) struct Read {
     pub database: DatabaseId,
     pub connection: ConnectionId,
     pub call: CallId,
+    /// That of the key that is kept for it.
+    pub hash: u64,
     kept: Range<usize>,
 }
 
@@ -113,21 +115,22 @@ impl TickBatch {
         !self.writes.is_empty() || !self.disk_writes.is_empty()
     }
 
+    /// Adds a read of a call, and the key with this hash that comes back with it.
     #[inline]
     pub fn add_read(
         &mut self,
-        database: DatabaseId,
         connection: ConnectionId,
-        call: CallId,
-        keep: &[u8],
+        (database, call, hash): (DatabaseId, CallId, u64),
+        key: &[u8],
     ) {
         let start = self.reads.arena.len();
-        self.reads.arena.extend_from_slice(keep);
+        self.reads.arena.extend_from_slice(key);
         self.reads.list.push(Read {
             database,
             connection,
             call,
-            kept: start..start + keep.len(),
+            hash,
+            kept: start..start + key.len(),
         });
     }
 
@@ -145,7 +148,8 @@ impl TickBatch {
         served.arena.shrink_to(ARENA_KEPT_BYTES);
         let asked = std::mem::replace(&mut self.reads, served);
         for read in &asked.list {
-            self.add_read(read.database, read.connection, read.call, asked.kept(read));
+            let kept = asked.kept(read);
+            self.add_read(read.connection, (read.database, read.call, read.hash), kept);
         }
     }
 
@@ -232,6 +236,7 @@ mod tests {
                 index: slot,
                 generation: 0,
             },
+            hash: 0,
             kept: 0..0,
         };
         for (slots, expected) in [
@@ -301,20 +306,20 @@ mod tests {
         );
         for _ in 0..2 {
             assert!(!batch.has_work(true));
-            batch.add_read(DatabaseId::DEFAULT, connection, call, b"key");
+            batch.add_read(connection, (DatabaseId::DEFAULT, call, 1), b"key");
             assert!(batch.has_work(true));
             let reads = batch.take_reads();
             assert_eq!(reads.kept(&reads.list[0]), b"key");
             assert!(!batch.has_work(true));
             // Asked for while these were served.
-            batch.add_read(DatabaseId::DEFAULT, connection, call, b"next");
+            batch.add_read(connection, (DatabaseId::DEFAULT, call, 2), b"next");
             batch.give_reads(reads);
             assert!(batch.has_work(true));
             let reads = batch.take_reads();
-            assert_eq!(
-                (reads.list.len(), reads.kept(&reads.list[0])),
-                (1, &b"next"[..])
-            );
+            let [read] = &reads.list[..] else {
+                panic!("one read stays");
+            };
+            assert_eq!((reads.kept(read), read.hash), (&b"next"[..], 2));
             batch.give_reads(reads);
             assert!(!batch.has_work(true));
             batch.long_work.push(connection, (LongWork::Step, call));
@@ -379,6 +384,7 @@ mod tests {
                             generation: 0,
                         },
                         call: CallId::from_tag(0),
+                        hash: 0,
                         kept: 0..0,
                     });
                 }

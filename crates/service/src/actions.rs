@@ -69,10 +69,12 @@ pub trait Permissions {
 /// Reads and writes of databases.
 pub trait DatabaseAccess {
     /// Asks for `CallSteps::read` with a view of `database`: later in this tick, or, if it is on
-    /// disk, when what the call asks for (`PlanReads::plan_reads`) was fetched. `keep`, usually a
-    /// key, is copied and comes back with it. If the database is gone by then, the layer above ends
-    /// the call with [`database_gone`](crate::keyvalue::database_gone).
-    fn read(&mut self, database: DatabaseId, keep: &[u8]);
+    /// disk, when what the call asks for (`PlanReads::plan_reads`) was fetched. `key` is copied and
+    /// comes back with it. `hash` is that of the key ([`Store::hasher`](store::Store::hasher)), by
+    /// which what is in memory is brought into the caches of the CPU; the call keeps it for its
+    /// look-up. If the database is gone by then, the layer above ends the call with
+    /// [`database_gone`](crate::keyvalue::database_gone).
+    fn read(&mut self, database: DatabaseId, key: &[u8], hash: u64);
 
     /// The same for a read that may take long: it is served after the others, as time allows, and
     /// in the next tick if it is asked for from within `CallSteps::read`.

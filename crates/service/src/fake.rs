@@ -188,15 +188,15 @@ impl Permissions for Recorder {
 }
 
 impl DatabaseAccess for Recorder {
-    fn read(&mut self, database: DatabaseId, keep: &[u8]) {
+    fn read(&mut self, database: DatabaseId, key: &[u8], _hash: u64) {
         let is_hidden = [DatabaseId::BLOBS, DatabaseId::IDENTITIES].contains(&database);
         assert!(is_hidden, "no entries are read here");
         assert!(self.wanted_read.is_none(), "one read at a time");
-        self.wanted_read = Some(keep.to_vec());
+        self.wanted_read = Some(key.to_vec());
     }
 
     fn read_long(&mut self, database: DatabaseId) {
-        self.read(database, &[]);
+        self.read(database, &[], 0);
     }
 
     fn read_when_large(&mut self) {

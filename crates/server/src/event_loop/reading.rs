@@ -48,10 +48,9 @@ impl LoopHandler {
         reads: &Reads,
         these: &[Read],
     ) {
-        let hasher = self.state.shared.store.hasher().clone();
         let shown = ReadView::memory(view);
         for these in these.chunks(limits::READS_WARMED_TOGETHER) {
-            view.warm(these.iter().map(|read| hasher.hash(reads.kept(read))));
+            view.warm(these.iter().map(|read| read.hash));
             self.serve_all(connections, Some(&shown), reads, these);
         }
     }

@@ -267,7 +267,9 @@ impl LoopState {
         let id = rpc.link.id;
         for (database, call, kept) in rpc.deferred_reads.take() {
             if self.calls.is_running(call) {
-                self.context.batch.add_read(database, id, call, &kept);
+                let hash = self.shared.store.hasher().hash(&kept);
+                let read = (database, call, hash);
+                self.context.batch.add_read(id, read, &kept);
             }
         }
         if !rpc.deferred_reads.is_empty() {

@@ -1,12 +1,11 @@
 //! Download over gRPC.
 
-use store::DatabaseId;
 use store::ReadView;
-use store::blob::{News, key, limits};
+use store::blob::{News, limits};
 
 use super::reading::{ReadPart, Reading};
 use super::storing::with_description;
-use super::{BlobDescriptionOf, find, refuse};
+use super::{BlobDescriptionOf, find, read_description, refuse};
 use crate::actions::{
     BlobAccess, DatabaseAccess, Permissions, ResponseMemory, Responses, SendRoom,
 };
@@ -53,7 +52,7 @@ impl Download {
                 "field if_version is 0: what is not there cannot be downloaded",
             ));
         }
-        actions.read(DatabaseId::BLOBS, &key(database, request.name));
+        read_description(database, request.name, shared, actions);
         Ok(Download {
             name: request.name.into(),
             offset: request.offset,

@@ -210,6 +210,17 @@ impl BlobDescriptionOf {
     }
 }
 
+/// Asks for a view of the hidden index, to [find] a blob in it.
+pub(crate) fn read_description(
+    database: DatabaseId,
+    name: &str,
+    shared: &Shared,
+    actions: &mut impl DatabaseAccess,
+) {
+    let key = key(database, name);
+    actions.read(DatabaseId::BLOBS, &key, shared.store.hasher().hash(&key));
+}
+
 /// Looks a blob up in a view of the hidden index. `Err`: its description makes no sense.
 pub(crate) fn find<'v>(
     shown: &'v ReadView<'_>,
@@ -236,7 +247,7 @@ fn begin_stat(
     let (database, blobs) = refuse::database(Right::Read, place, shared, actions)?;
     refuse::name("name", request.name)?;
     if request.upload_id.is_empty() {
-        actions.read(DatabaseId::BLOBS, &key(database, request.name));
+        read_description(database, request.name, shared, actions);
         return Ok(Some(BlobStep::Stat(request.name.into())));
     }
     let stored_bytes = blobs.stored_bytes(database, request.name, request.upload_id);

@@ -90,8 +90,8 @@ impl KvstoreCall {
         let database = self.database(shared, actions)?;
         if self.is_read() {
             keyvalue::check_key(key)?;
-            actions.read(database, key);
             let hash = shared.store.hasher().hash(key);
+            actions.read(database, key, hash);
             self.step = KvstoreStep::Reading { hash };
             return Ok(());
         }

@@ -1,6 +1,6 @@
 //! PUT, GET, HEAD and DELETE of `/blob/NAME`.
 
-use store::blob::{Begin, Description, End, News, key, limits};
+use store::blob::{Begin, Description, End, News, limits};
 use store::{CommitOutcome, DatabaseId, ReadView};
 
 use super::condition::{ConditionResult, Wanted, etag, of_change};
@@ -11,7 +11,8 @@ use crate::actions::{
     Responses, SendRoom,
 };
 use crate::blob::{
-    BlobDescriptionOf, Reading, Storing, StoringProgress, delete, deleted, find, refuse,
+    BlobDescriptionOf, Reading, Storing, StoringProgress, delete, deleted, find, read_description,
+    refuse,
 };
 use crate::call::{CallHead, Metadata, Shared};
 use crate::limits::DOWNLOAD_CHUNK_BYTES;
@@ -148,7 +149,7 @@ impl Get {
         let target = target(head.metadata.first(b":path").unwrap_or_default())?;
         let (database, _) = refuse::database(Right::Read, target.place(), shared, actions)?;
         refuse::name("NAME of the path", &target.name)?;
-        actions.read(DatabaseId::BLOBS, &key(database, &target.name));
+        read_description(database, &target.name, shared, actions);
         Ok(Get {
             is_head,
             wanted: Box::new(Wanted::of(head.metadata)),

@@ -266,10 +266,9 @@ fn begin_get(
         decode_get(bytes).map_err(|invalid| refuse::invalid(Method::Get, invalid))?;
     let database = refuse::find_database(Right::Read, database, shared, actions)?;
     refuse::check_key(key)?;
-    actions.read(database, key);
-    Ok(KeyValueStep::Get {
-        hash: shared.store.hasher().hash(key),
-    })
+    let hash = shared.store.hasher().hash(key);
+    actions.read(database, key, hash);
+    Ok(KeyValueStep::Get { hash })
 }
 
 #[inline]

@@ -476,9 +476,10 @@ impl GetOne {
         let request: GetRequest<'_> = decode(method, bytes)?;
         let target = target(request.dbm_index, Right::Read, shared, actions)?;
         keyvalue::check_key(request.key)?;
-        actions.read(target.id, request.key);
+        let hash = shared.store.hasher().hash(request.key);
+        actions.read(target.id, request.key, hash);
         Ok(Some(TkrzwStep::Get(GetOne {
-            hash: shared.store.hasher().hash(request.key),
+            hash,
             omit_value: request.omit_value,
         })))
     }

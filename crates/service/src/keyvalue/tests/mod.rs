@@ -291,6 +291,11 @@ impl Bench {
                 let last = room.messages_to_come.is_empty();
                 room.bring(&mut call, &message, last, shared);
             } else if let Some((database, kept)) = room.read.take() {
+                let hash = shared.store.hasher().hash(&kept);
+                assert!(
+                    kept.is_empty() || hash == room.read_hash,
+                    "a key has its hash"
+                );
                 fetched::read(&mut call, (database, &kept), shared, &mut room, copy);
                 if std::mem::take(&mut room.waits_to_read) {
                     assert!(room.status.is_none() && room.read.is_none());
@@ -328,6 +333,8 @@ impl Bench {
 pub(crate) struct Room<'a> {
     batch: &'a mut WriteBatch,
     read: Option<(DatabaseId, Vec<u8>)>,
+    /// The hash that came with it.
+    read_hash: u64,
     messages: Vec<Vec<u8>>,
     status: Option<Status>,
     room: usize,
@@ -393,6 +400,7 @@ impl<'a> Room<'a> {
         Room {
             batch,
             read: None,
+            read_hash: 0,
             messages: Vec::new(),
             status: None,
             room: usize::MAX,
@@ -476,13 +484,14 @@ impl Permissions for Room<'_> {
 }
 
 impl DatabaseAccess for Room<'_> {
-    fn read(&mut self, database: DatabaseId, keep: &[u8]) {
+    fn read(&mut self, database: DatabaseId, key: &[u8], hash: u64) {
         assert!(self.read.is_none(), "one read at a time");
-        self.read = Some((database, keep.to_vec()));
+        self.read_hash = hash;
+        self.read = Some((database, key.to_vec()));
     }
 
     fn read_long(&mut self, database: DatabaseId) {
-        self.read(database, &[]);
+        self.read(database, &[], 0);
     }
 
     fn read_when_large(&mut self) {
