@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use net::PeerAddress;
 use service::identities::{Identity, IdentityKey};
+use service::method::AuditedAct;
 use service::redact::shortened_without_tokens;
 use service::{Code, Method};
 use store::blob::UploadPeer;
@@ -88,28 +89,13 @@ pub(crate) fn is_denial(code: Code) -> bool {
 /// Returns what a line is about, of a call that has ended so; `None`: calls of the method that are
 /// not denied have no line.
 fn event_of(method: Method, code: Code) -> Option<AuditEvent> {
-    match method {
-        _ if is_denial(code) => Some(AuditEvent::Denial),
-        Method::AdminCreateToken
-        | Method::AdminListTokens
-        | Method::AdminRevokeToken
-        | Method::AdminRotateToken
-        | Method::AdminSetRole
-        | Method::AdminListRoles
-        | Method::AdminDropRole => Some(AuditEvent::Token),
-        Method::AdminCreateDatabase
-        | Method::AdminDropDatabase
-        | Method::AdminConvertDatabase
-        | Method::AdminBackup
-        | Method::AdminSnapshot
-        | Method::AdminConfirmEpoch
-        | Method::AdminPromote
-        | Method::ReplicationCopy
-        | Method::ReplicationFollow
-        | Method::ReplicationAcknowledge
-        | Method::ReplicationReadContent => Some(AuditEvent::Administration),
-        _ => None,
+    if is_denial(code) {
+        return Some(AuditEvent::Denial);
     }
+    Some(match method.entry().act? {
+        AuditedAct::TokenChange | AuditedAct::TokenList => AuditEvent::Token,
+        AuditedAct::DatabaseChange | AuditedAct::Recurring => AuditEvent::Administration,
+    })
 }
 
 /// Which lines are bounded together, so that those of other kinds do not keep one from being there.
@@ -121,7 +107,7 @@ enum LineKind {
     TokenChange,
     /// A change of databases, or a copy of them.
     DatabaseChange,
-    /// A list, or a change that was refused.
+    /// A list, what a replica repeats, or a change that was refused.
     Rest,
 }
 
@@ -130,16 +116,10 @@ impl LineKind {
         match event {
             AuditEvent::Denial => LineKind::Denial,
             _ if !ended.may_have_changed => LineKind::Rest,
-            AuditEvent::Token => match ended.method {
-                Method::AdminListTokens | Method::AdminListRoles => LineKind::Rest,
-                _ => LineKind::TokenChange,
-            },
-            AuditEvent::Administration => match ended.method {
-                // A replica calls these again and again.
-                Method::ReplicationFollow
-                | Method::ReplicationAcknowledge
-                | Method::ReplicationReadContent => LineKind::Rest,
-                _ => LineKind::DatabaseChange,
+            _ => match ended.method.entry().act {
+                Some(AuditedAct::TokenChange) => LineKind::TokenChange,
+                Some(AuditedAct::DatabaseChange) => LineKind::DatabaseChange,
+                Some(AuditedAct::TokenList | AuditedAct::Recurring) | None => LineKind::Rest,
             },
         }
     }

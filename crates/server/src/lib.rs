@@ -78,7 +78,6 @@ use net::{
 use service::following::Following;
 use service::identities::{DrawToken, Identities, TokenKey, UsableBindings};
 use service::limits::{ANSWER_BYTES, ANSWER_BYTES_MAX};
-use service::method::served;
 use service::rights::Rights;
 use service::services::greeting;
 use service::serving::Registry;
@@ -535,7 +534,7 @@ impl ServerParts {
             identities: identities(&store, &config),
             store,
             server: config.server,
-            health: Registry::new(served(config.services.interop), true),
+            health: Registry::of_served(&config.services),
             draw_token: config.draw_token,
             waiting: WaitingCalls::new(service::limits::WAITING_CALLS_MAX),
             figures,

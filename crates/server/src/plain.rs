@@ -39,7 +39,7 @@ impl FixedResponse {
         match (head.method(), head.path()) {
             (b"GET" | b"HEAD", b"/") => FixedResponse::About,
             (b"POST", path) if service::route(path).is_some() => FixedResponse::NotGrpc,
-            (_, path) if service::http::is_blob(path) => FixedResponse::NotAllowed,
+            (_, path) if service::http::is_resource(path) => FixedResponse::NotAllowed,
             _ => FixedResponse::NotFound,
         }
     }
@@ -71,7 +71,7 @@ impl FixedResponse {
             ),
             FixedResponse::NotAllowed => (405, Some(service::http::NOT_ALLOWED)),
         };
-        let allow = ("allow", service::http::BLOB_METHODS);
+        let allow = ("allow", service::http::ALLOWED_METHODS);
         let headers = [TEXT[0], allow];
         let headers = &headers[..1 + usize::from(self == FixedResponse::NotAllowed)];
         stream.set_token(0);

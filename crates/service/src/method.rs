@@ -6,8 +6,11 @@ pub use api::CallKind;
 use crate::rights::{DropIn, Right};
 
 use Access::{Administer, AnyRight, Open, Read, ReadOrWrite, Write};
+use AuditedAct::{DatabaseChange, Recurring, TokenChange, TokenList};
 use DatabaseName::{Field, FromSettings, InQuery, Nowhere, Readable, Server, TheDefault};
+use MethodTrait::{Act, ManyOperations, OnReplica};
 use Route::{Grpc, Http};
+use ServiceTrait::{BehindFlag, OfDropIn, OfReplicas, ReadsMetadata, SilentCallers};
 
 /// How a request arrives, and so how it is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +72,19 @@ pub enum DatabaseName {
     TheDefault,
 }
 
+/// What a call that administrates has done, as the audit trail sorts its lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuditedAct {
+    /// A change of tokens or roles.
+    TokenChange,
+    /// A list of tokens or roles.
+    TokenList,
+    /// A change of databases, or a copy of them.
+    DatabaseChange,
+    /// What a replica calls again and again.
+    Recurring,
+}
+
 /// What is known of a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MethodEntry {
@@ -78,10 +94,112 @@ pub struct MethodEntry {
     pub access: Access,
     /// Where a request names its database.
     pub database: DatabaseName,
+    /// What a line of the audit trail is about; `None`: it does not administrate.
+    pub act: Option<AuditedAct>,
+    /// A replica serves it too, although it administrates: it changes nothing that the leader keeps.
+    is_on_replica: bool,
+    has_many_operations: bool,
+    service: ServiceEntry,
+}
+
+/// What is known of a service, or of plain requests that one module serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ServiceEntry {
+    drop_in: Option<DropIn>,
+    is_behind_flag: bool,
+    reads_metadata: bool,
+    has_silent_callers: bool,
+    is_of_replicas: bool,
+}
+
+/// What some methods have beside route, access and database.
+#[derive(Clone, Copy)]
+enum MethodTrait {
+    /// What its line of the audit trail is about: each that administrates has one.
+    Act(AuditedAct),
+    /// A replica serves it too, although it administrates.
+    OnReplica,
+    /// One request may have thousands of operations.
+    ManyOperations,
+}
+
+/// What some services have.
+#[derive(Clone, Copy)]
+enum ServiceTrait {
+    /// It is a drop-in service, which can be opened by its name.
+    OfDropIn(DropIn),
+    /// It is served with the flag `--interop` only.
+    BehindFlag,
+    /// Its calls look at the metadata of their requests.
+    ReadsMetadata,
+    /// Its clients are known to drop the status of a failed call.
+    SilentCallers,
+    /// Replicas call it, and keep their connection for that.
+    OfReplicas,
+}
+
+impl ServiceEntry {
+    const PLAIN: ServiceEntry = ServiceEntry {
+        drop_in: None,
+        is_behind_flag: false,
+        reads_metadata: false,
+        has_silent_callers: false,
+        is_of_replicas: false,
+    };
+
+    const fn with(mut self, property: ServiceTrait) -> ServiceEntry {
+        match property {
+            OfDropIn(service) => self.drop_in = Some(service),
+            BehindFlag => self.is_behind_flag = true,
+            ReadsMetadata => self.reads_metadata = true,
+            SilentCallers => self.has_silent_callers = true,
+            OfReplicas => self.is_of_replicas = true,
+        }
+        self
+    }
+}
+
+impl MethodEntry {
+    const fn new(
+        service: ServiceEntry,
+        route: Route,
+        access: Access,
+        database: DatabaseName,
+    ) -> MethodEntry {
+        MethodEntry {
+            route,
+            access,
+            database,
+            act: None,
+            is_on_replica: false,
+            has_many_operations: false,
+            service,
+        }
+    }
+
+    const fn with(mut self, property: MethodTrait) -> MethodEntry {
+        match property {
+            Act(act) => self.act = Some(act),
+            OnReplica => self.is_on_replica = true,
+            ManyOperations => self.has_many_operations = true,
+        }
+        self
+    }
+
+    /// Fails the build for a method that administrates without a line in the audit trail.
+    const fn checked(self) -> MethodEntry {
+        assert!(
+            matches!(self.access, Administer) == self.act.is_some(),
+            "exactly the methods that administrate have an `Act`"
+        );
+        self
+    }
 }
 
 macro_rules! methods {
-    ($($service:ident { $($method:ident $route:expr, $access:expr, $database:expr;)* })*) => {
+    ($($service:ident $([$($of_service:expr),+])? {
+        $($method:ident $route:expr, $access:expr, $database:expr $(, $property:expr)*;)*
+    })*) => {
         /// A service, or plain requests that one module serves.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Service {
@@ -104,11 +222,9 @@ macro_rules! methods {
 
             /// What is known of each, in the same order: a table, since each call looks at it.
             const ENTRIES: &[MethodEntry] = &[$($(
-                MethodEntry {
-                    route: $route,
-                    access: $access,
-                    database: $database,
-                },
+                MethodEntry::new(Service::$service.entry(), $route, $access, $database)
+                    $(.with($property))*
+                    .checked(),
             )*)*];
 
             /// Returns what is known of the method.
@@ -121,6 +237,14 @@ macro_rules! methods {
             #[inline]
             pub const fn service(self) -> Service {
                 match self { $($(Method::$method)|* => Service::$service,)* }
+            }
+        }
+
+        impl Service {
+            const fn entry(self) -> ServiceEntry {
+                match self {
+                    $(Service::$service => ServiceEntry::PLAIN $($(.with($of_service))+)?,)*
+                }
             }
         }
 
@@ -150,8 +274,8 @@ methods! {
         Delete Grpc(api::keyvalue::DELETE), Write, FIRST;
         Append Grpc(api::keyvalue::APPEND), Write, FIRST;
         Increment Grpc(api::keyvalue::INCREMENT), Write, FIRST;
-        Batch Grpc(api::keyvalue::BATCH), ReadOrWrite, FIRST;
-        Transact Grpc(api::keyvalue::TRANSACT), ReadOrWrite, FIRST;
+        Batch Grpc(api::keyvalue::BATCH), ReadOrWrite, FIRST, ManyOperations;
+        Transact Grpc(api::keyvalue::TRANSACT), ReadOrWrite, FIRST, ManyOperations;
         Scan Grpc(api::keyvalue::SCAN), Read, FIRST;
         Count Grpc(api::keyvalue::COUNT), Read, FIRST;
         Pipe Grpc(api::keyvalue::PIPE), ReadOrWrite, FIRST;
@@ -167,28 +291,37 @@ methods! {
         BlobDiscardUploads Grpc(api::blob::DISCARD_UPLOADS), Write, FIRST;
     }
     Admin {
-        AdminCreateDatabase Grpc(api::admin::CREATE_DATABASE), Administer, Field(&[1, 1]);
+        AdminCreateDatabase
+            Grpc(api::admin::CREATE_DATABASE), Administer, Field(&[1, 1]), Act(DatabaseChange);
         AdminListDatabases Grpc(api::admin::LIST_DATABASES), Read, Readable;
-        AdminDropDatabase Grpc(api::admin::DROP_DATABASE), Administer, FIRST;
-        AdminConvertDatabase Grpc(api::admin::CONVERT_DATABASE), Administer, FIRST;
+        AdminDropDatabase Grpc(api::admin::DROP_DATABASE), Administer, FIRST, Act(DatabaseChange);
+        AdminConvertDatabase
+            Grpc(api::admin::CONVERT_DATABASE), Administer, FIRST, Act(DatabaseChange);
         AdminStatistics Grpc(api::admin::STATISTICS), Read, Server;
-        AdminBackup Grpc(api::admin::BACKUP), Administer, Server;
-        AdminSnapshot Grpc(api::admin::SNAPSHOT), Administer, Server;
-        AdminCreateToken Grpc(api::admin::CREATE_TOKEN), Administer, Server;
-        AdminListTokens Grpc(api::admin::LIST_TOKENS), Administer, Server;
-        AdminRevokeToken Grpc(api::admin::REVOKE_TOKEN), Administer, Server;
-        AdminRotateToken Grpc(api::admin::ROTATE_TOKEN), Administer, Server;
-        AdminSetRole Grpc(api::admin::SET_ROLE), Administer, Server;
-        AdminListRoles Grpc(api::admin::LIST_ROLES), Administer, Server;
-        AdminDropRole Grpc(api::admin::DROP_ROLE), Administer, Server;
-        AdminConfirmEpoch Grpc(api::admin::CONFIRM_EPOCH), Administer, Server;
-        AdminPromote Grpc(api::admin::PROMOTE), Administer, Server;
+        AdminBackup Grpc(api::admin::BACKUP), Administer, Server, Act(DatabaseChange), OnReplica;
+        AdminSnapshot
+            Grpc(api::admin::SNAPSHOT), Administer, Server, Act(DatabaseChange), OnReplica;
+        AdminCreateToken Grpc(api::admin::CREATE_TOKEN), Administer, Server, Act(TokenChange);
+        AdminListTokens
+            Grpc(api::admin::LIST_TOKENS), Administer, Server, Act(TokenList), OnReplica;
+        AdminRevokeToken Grpc(api::admin::REVOKE_TOKEN), Administer, Server, Act(TokenChange);
+        AdminRotateToken Grpc(api::admin::ROTATE_TOKEN), Administer, Server, Act(TokenChange);
+        AdminSetRole Grpc(api::admin::SET_ROLE), Administer, Server, Act(TokenChange);
+        AdminListRoles Grpc(api::admin::LIST_ROLES), Administer, Server, Act(TokenList), OnReplica;
+        AdminDropRole Grpc(api::admin::DROP_ROLE), Administer, Server, Act(TokenChange);
+        AdminConfirmEpoch
+            Grpc(api::admin::CONFIRM_EPOCH), Administer, Server, Act(DatabaseChange), OnReplica;
+        AdminPromote Grpc(api::admin::PROMOTE), Administer, Server, Act(DatabaseChange), OnReplica;
     }
-    Replication {
-        ReplicationCopy Grpc(api::replication::COPY), Administer, Server;
-        ReplicationFollow Grpc(api::replication::FOLLOW), Administer, Server;
-        ReplicationAcknowledge Grpc(api::replication::ACKNOWLEDGE), Administer, Server;
-        ReplicationReadContent Grpc(api::replication::READ_CONTENT), Administer, Server;
+    Replication [OfReplicas] {
+        ReplicationCopy
+            Grpc(api::replication::COPY), Administer, Server, Act(DatabaseChange), OnReplica;
+        ReplicationFollow
+            Grpc(api::replication::FOLLOW), Administer, Server, Act(Recurring), OnReplica;
+        ReplicationAcknowledge
+            Grpc(api::replication::ACKNOWLEDGE), Administer, Server, Act(Recurring), OnReplica;
+        ReplicationReadContent
+            Grpc(api::replication::READ_CONTENT), Administer, Server, Act(Recurring), OnReplica;
     }
     Echo {
         EchoUnary Grpc(api::echo::UNARY), AnyRight, Nowhere;
@@ -200,7 +333,7 @@ methods! {
         HttpBlobHead Http("http.Blob/HEAD"), Read, InQuery;
         HttpBlobDelete Http("http.Blob/DELETE"), Write, InQuery;
     }
-    HttpGupload {
+    HttpGupload [OfDropIn(DropIn::Gupload), SilentCallers] {
         HttpGupload Http("http.Gupload/upload"), Write, TheDefault;
     }
     Health {
@@ -214,7 +347,7 @@ methods! {
     ReflectionV1Alpha {
         ReflectionV1Alpha Grpc(api::reflection::SERVER_REFLECTION_INFO_V1ALPHA), Open, Nowhere;
     }
-    Interop {
+    Interop [BehindFlag, ReadsMetadata] {
         InteropEmptyCall Grpc(api::interop::EMPTY_CALL), AnyRight, Nowhere;
         InteropUnaryCall Grpc(api::interop::UNARY_CALL), AnyRight, Nowhere;
         InteropCacheableUnaryCall Grpc(api::interop::CACHEABLE_UNARY_CALL), AnyRight, Nowhere;
@@ -223,40 +356,41 @@ methods! {
         InteropFullDuplexCall Grpc(api::interop::FULL_DUPLEX_CALL), AnyRight, Nowhere;
         InteropHalfDuplexCall Grpc(api::interop::HALF_DUPLEX_CALL), AnyRight, Nowhere;
     }
-    Kvstore {
+    Kvstore [OfDropIn(DropIn::Kvstore)] {
         KvstoreCreate Grpc(api::kvstore::CREATE), Write, FromSettings;
         KvstoreRetrieve Grpc(api::kvstore::RETRIEVE), Read, FromSettings;
         KvstoreUpdate Grpc(api::kvstore::UPDATE), Write, FromSettings;
         KvstoreDelete Grpc(api::kvstore::DELETE), Write, FromSettings;
     }
-    Gupload {
+    Gupload [OfDropIn(DropIn::Gupload), SilentCallers] {
         GuploadUpload Grpc(api::gupload::UPLOAD), Write, TheDefault;
     }
-    YdbPing {
+    YdbPing [OfDropIn(DropIn::YdbPing)] {
         YdbPingUnary Grpc(api::ydb_ping::PING_PLAIN_GRPC), AnyRight, Nowhere;
         YdbPingStream Grpc(api::ydb_ping::PING_STREAM), AnyRight, Nowhere;
     }
-    BrpcEcho {
+    BrpcEcho [OfDropIn(DropIn::BrpcEcho)] {
         BrpcEcho Grpc(api::brpc_echo::ECHO), AnyRight, Nowhere;
     }
-    SrpcBenchmark {
+    SrpcBenchmark [OfDropIn(DropIn::SrpcBenchmark)] {
         SrpcEchoPb Grpc(api::srpc_benchmark::ECHO_PB), AnyRight, Nowhere;
         SrpcSlowPb Grpc(api::srpc_benchmark::SLOW_PB), AnyRight, Nowhere;
     }
-    Tkrzw {
+    Tkrzw [OfDropIn(DropIn::Tkrzw)] {
         TkrzwEcho Grpc(api::tkrzw::ECHO), AnyRight, Nowhere;
         TkrzwInspect Grpc(api::tkrzw::INSPECT), Read, FromSettings;
         TkrzwGet Grpc(api::tkrzw::GET), Read, FromSettings;
-        TkrzwGetMulti Grpc(api::tkrzw::GET_MULTI), Read, FromSettings;
+        TkrzwGetMulti Grpc(api::tkrzw::GET_MULTI), Read, FromSettings, ManyOperations;
         TkrzwSet Grpc(api::tkrzw::SET), Write, FromSettings;
-        TkrzwSetMulti Grpc(api::tkrzw::SET_MULTI), Write, FromSettings;
+        TkrzwSetMulti Grpc(api::tkrzw::SET_MULTI), Write, FromSettings, ManyOperations;
         TkrzwRemove Grpc(api::tkrzw::REMOVE), Write, FromSettings;
-        TkrzwRemoveMulti Grpc(api::tkrzw::REMOVE_MULTI), Write, FromSettings;
+        TkrzwRemoveMulti Grpc(api::tkrzw::REMOVE_MULTI), Write, FromSettings, ManyOperations;
         TkrzwAppend Grpc(api::tkrzw::APPEND), Write, FromSettings;
-        TkrzwAppendMulti Grpc(api::tkrzw::APPEND_MULTI), Write, FromSettings;
+        TkrzwAppendMulti Grpc(api::tkrzw::APPEND_MULTI), Write, FromSettings, ManyOperations;
         TkrzwCompareExchange Grpc(api::tkrzw::COMPARE_EXCHANGE), Write, FromSettings;
         TkrzwIncrement Grpc(api::tkrzw::INCREMENT), Write, FromSettings;
-        TkrzwCompareExchangeMulti Grpc(api::tkrzw::COMPARE_EXCHANGE_MULTI), Write, FromSettings;
+        TkrzwCompareExchangeMulti
+            Grpc(api::tkrzw::COMPARE_EXCHANGE_MULTI), Write, FromSettings, ManyOperations;
         TkrzwRekey Grpc(api::tkrzw::REKEY), Write, FromSettings;
         TkrzwPopFirst Grpc(api::tkrzw::POP_FIRST), Write, FromSettings;
         TkrzwPushLast Grpc(api::tkrzw::PUSH_LAST), Write, FromSettings;
@@ -272,21 +406,23 @@ methods! {
         TkrzwReplicate Grpc(api::tkrzw::REPLICATE), Read, Server;
         TkrzwChangeMaster Grpc(api::tkrzw::CHANGE_MASTER), Write, Server;
     }
-    TkrzwBefore {
+    TkrzwBefore [OfDropIn(DropIn::Tkrzw)] {
         TkrzwBeforeEcho Grpc(api::tkrzw_before::ECHO), AnyRight, Nowhere;
         TkrzwBeforeInspect Grpc(api::tkrzw_before::INSPECT), Read, FromSettings;
         TkrzwBeforeGet Grpc(api::tkrzw_before::GET), Read, FromSettings;
-        TkrzwBeforeGetMulti Grpc(api::tkrzw_before::GET_MULTI), Read, FromSettings;
+        TkrzwBeforeGetMulti Grpc(api::tkrzw_before::GET_MULTI), Read, FromSettings, ManyOperations;
         TkrzwBeforeSet Grpc(api::tkrzw_before::SET), Write, FromSettings;
-        TkrzwBeforeSetMulti Grpc(api::tkrzw_before::SET_MULTI), Write, FromSettings;
+        TkrzwBeforeSetMulti Grpc(api::tkrzw_before::SET_MULTI), Write, FromSettings, ManyOperations;
         TkrzwBeforeRemove Grpc(api::tkrzw_before::REMOVE), Write, FromSettings;
-        TkrzwBeforeRemoveMulti Grpc(api::tkrzw_before::REMOVE_MULTI), Write, FromSettings;
+        TkrzwBeforeRemoveMulti
+            Grpc(api::tkrzw_before::REMOVE_MULTI), Write, FromSettings, ManyOperations;
         TkrzwBeforeAppend Grpc(api::tkrzw_before::APPEND), Write, FromSettings;
-        TkrzwBeforeAppendMulti Grpc(api::tkrzw_before::APPEND_MULTI), Write, FromSettings;
+        TkrzwBeforeAppendMulti
+            Grpc(api::tkrzw_before::APPEND_MULTI), Write, FromSettings, ManyOperations;
         TkrzwBeforeCompareExchange Grpc(api::tkrzw_before::COMPARE_EXCHANGE), Write, FromSettings;
         TkrzwBeforeIncrement Grpc(api::tkrzw_before::INCREMENT), Write, FromSettings;
         TkrzwBeforeCompareExchangeMulti
-            Grpc(api::tkrzw_before::COMPARE_EXCHANGE_MULTI), Write, FromSettings;
+            Grpc(api::tkrzw_before::COMPARE_EXCHANGE_MULTI), Write, FromSettings, ManyOperations;
         TkrzwBeforeCount Grpc(api::tkrzw_before::COUNT), Read, FromSettings;
         TkrzwBeforeGetFileSize Grpc(api::tkrzw_before::GET_FILE_SIZE), Read, FromSettings;
         TkrzwBeforeClear Grpc(api::tkrzw_before::CLEAR), Write, FromSettings;
@@ -388,44 +524,16 @@ impl Method {
     /// may read or write is looked at where its request is known.
     #[inline]
     pub const fn is_for_leader(self) -> bool {
-        use Method as M;
         match self.entry().access {
             Write => true,
-            Administer => !matches!(
-                self,
-                M::AdminBackup
-                    | M::AdminSnapshot
-                    | M::AdminListTokens
-                    | M::AdminListRoles
-                    | M::AdminConfirmEpoch
-                    | M::AdminPromote
-                    | M::ReplicationCopy
-                    | M::ReplicationFollow
-                    | M::ReplicationAcknowledge
-                    | M::ReplicationReadContent
-            ),
+            Administer => !self.entry().is_on_replica,
             Open | AnyRight | Read | ReadOrWrite => false,
         }
     }
 
     /// Returns whether one request of the method may have thousands of operations.
     pub const fn has_many_operations(self) -> bool {
-        use Method as M;
-        matches!(
-            self,
-            M::Batch
-                | M::Transact
-                | M::TkrzwGetMulti
-                | M::TkrzwSetMulti
-                | M::TkrzwRemoveMulti
-                | M::TkrzwAppendMulti
-                | M::TkrzwCompareExchangeMulti
-                | M::TkrzwBeforeGetMulti
-                | M::TkrzwBeforeSetMulti
-                | M::TkrzwBeforeRemoveMulti
-                | M::TkrzwBeforeAppendMulti
-                | M::TkrzwBeforeCompareExchangeMulti
-        )
+        self.entry().has_many_operations
     }
 
     /// Returns whether a call administrates, and so has a line in the audit trail.
@@ -437,46 +545,42 @@ impl Method {
     /// Returns the drop-in service that the method belongs to, which can be opened by its name.
     #[inline]
     pub const fn drop_in(self) -> Option<DropIn> {
-        match self.service() {
-            Service::Kvstore => Some(DropIn::Kvstore),
-            Service::Gupload | Service::HttpGupload => Some(DropIn::Gupload),
-            Service::YdbPing => Some(DropIn::YdbPing),
-            Service::BrpcEcho => Some(DropIn::BrpcEcho),
-            Service::SrpcBenchmark => Some(DropIn::SrpcBenchmark),
-            Service::Tkrzw | Service::TkrzwBefore => Some(DropIn::Tkrzw),
-            _ => None,
-        }
+        self.entry().service.drop_in
     }
 
     /// Returns whether calls of the method look at the metadata of the request. Those of plain
     /// requests look at all header fields.
     #[inline]
     pub const fn reads_metadata(self) -> bool {
-        matches!(self.service(), Service::Interop)
+        self.entry().service.reads_metadata
     }
 
     /// Returns whether clients of the method are known to drop the status of a failed call, so
     /// that the server's log is where its reason is looked for. Those of gupload print a message
     /// of their own.
     pub const fn has_silent_callers(self) -> bool {
-        matches!(self.service(), Service::Gupload | Service::HttpGupload)
+        self.entry().service.has_silent_callers
     }
-}
 
-impl Service {
-    /// Returns whether the service is served, with or without the flag `--interop`.
+    /// Returns whether replicas call the method, on a connection that they keep for that.
+    #[inline]
+    pub const fn is_of_replicas(self) -> bool {
+        self.entry().service.is_of_replicas
+    }
+
+    /// Returns whether the method is served, with or without the flag `--interop`.
     #[inline]
     pub const fn is_served(self, interop: bool) -> bool {
-        interop || !matches!(self, Service::Interop)
+        interop || !self.entry().service.is_behind_flag
     }
 }
 
 /// Returns the full names of the gRPC services that are served, with or without the flag
 /// `--interop`, for health and reflection: in order, and behind them those that a flag adds.
 pub fn served(interop: bool) -> impl Iterator<Item = &'static str> {
-    let is_served = |method: &&Method| !method.is_plain() && method.service().is_served(interop);
+    let is_served = |method: &&Method| !method.is_plain() && method.is_served(interop);
     let methods = Method::ALL.iter().filter(is_served);
-    let name = |method: &Method| (!method.service().is_served(false), method.service_label());
+    let name = |method: &Method| (!method.is_served(false), method.service_label());
     let mut names: Vec<_> = methods.map(name).collect();
     names.sort_unstable();
     names.dedup();

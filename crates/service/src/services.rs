@@ -111,7 +111,7 @@ const _: () = assert!(
 /// Whether a method is there, and switched on.
 #[inline]
 fn is_served(method: Method, shared: &Shared) -> bool {
-    method.service().is_served(shared.settings.interop)
+    method.is_served(shared.settings.interop)
 }
 
 #[cold]

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::method::served;
+use crate::settings::ServiceSettings;
 
 /// Whether a service serves (`HealthCheckResponse.ServingStatus`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +37,11 @@ impl Registry {
             version: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
         }
+    }
+
+    /// Makes a registry of the services that are served with these settings, all ready.
+    pub fn of_served(settings: &ServiceSettings) -> Registry {
+        Registry::new(served(settings.interop), true)
     }
 
     /// The status of `service`; `""` is the server as a whole.

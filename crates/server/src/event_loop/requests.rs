@@ -2,7 +2,7 @@
 
 use net::Io;
 use service::identities::{Binding, Identity, IdentityKey, Unauthenticated, ambiguous, unbound};
-use service::method::{Access, CallKind, Service};
+use service::method::{Access, CallKind};
 use service::redact::shortened_without_tokens;
 use service::{
     Call, CallHead, CallSteps, Code, DelayedRefusal, Method, RefusedFor, Shared, Status,
@@ -291,7 +291,7 @@ impl LoopState {
         end: bool,
     ) {
         rpc.has_let_in |= method.entry().access != Access::Open;
-        rpc.link.replicates |= method.service() == Service::Replication;
+        rpc.link.replicates |= method.is_of_replicas();
         let is_idle = rpc.running_calls() == 0;
         rpc.link.holding.note_caller(caller.counted, is_idle);
         let caller = (method, caller.proved);

@@ -101,7 +101,12 @@ fn plain_answers_have_a_type_and_only_that_of_a_wrong_method_lists_others() {
         ("GET", "/", 200, None),
         ("GET", "/nothing", 404, None),
         ("POST", "/pelton.v1.KeyValue/Get", 415, None),
-        ("PATCH", "/blob/a", 405, Some(service::http::BLOB_METHODS)),
+        (
+            "PATCH",
+            "/blob/a",
+            405,
+            Some(service::http::ALLOWED_METHODS),
+        ),
     ] {
         let head = RequestHead {
             method,

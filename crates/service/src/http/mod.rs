@@ -22,14 +22,15 @@ use crate::call::{CallHead, CallSteps, PlanReads, Shared};
 use crate::method::Method;
 use blob::{Delete, Get, Put};
 
-/// What can be done with a blob, as the header `allow` says it.
-pub const BLOB_METHODS: &str = "PUT, GET, HEAD, DELETE";
+/// What can be done with a blob, the only resource with more than one method, as the header `allow`
+/// has it.
+pub const ALLOWED_METHODS: &str = "PUT, GET, HEAD, DELETE";
 
-/// The body of the answer to another method than [`BLOB_METHODS`].
+/// The body of the answer to another method than [`ALLOWED_METHODS`].
 pub const NOT_ALLOWED: &str = "a blob has the methods of the header allow\n";
 
-/// Whether a path is that of a blob.
-pub fn is_blob(path: &[u8]) -> bool {
+/// Returns whether a path is that of a resource, which has [`ALLOWED_METHODS`].
+pub fn is_resource(path: &[u8]) -> bool {
     path.starts_with(target::BLOB.as_bytes())
 }
 
@@ -38,7 +39,7 @@ pub fn route(method: &[u8], path: &[u8]) -> Option<Method> {
     if target::is_upload(path) {
         return Some(Method::HttpGupload);
     }
-    if !is_blob(path) {
+    if !is_resource(path) {
         return None;
     }
     match method {
@@ -165,7 +166,7 @@ fn plain_requests_have_their_methods() {
         (b"/upload?x", false, [Some(Method::HttpGupload); 5]),
         (b"/uploads", false, [None; 5]),
     ] {
-        assert_eq!(is_blob(path), is_of_blob);
+        assert_eq!(is_resource(path), is_of_blob);
         let routes = methods.map(|method| route(method, path));
         assert_eq!(routes, expected, "{}", path.escape_ascii());
     }

@@ -44,7 +44,7 @@ pub(super) fn write(page: &mut Page, totals: &Totals, interop: bool) {
         "Calls that have ended, by method and status; with status OK for each method that is \
          served, be it 0.",
     );
-    let is_served = |method: &&Method| method.service().is_served(interop);
+    let is_served = |method: &&Method| method.is_served(interop);
     for &method in Method::ALL.iter().filter(is_served) {
         let [shape, service, name] = method_labels(method);
         let mut sample = |code: Code, calls: u64| {
