@@ -29,11 +29,11 @@ pub trait TimeSource: Send + Sync {
 pub(crate) struct SteadyTime {
     source: Arc<dyn TimeSource>,
     log: Arc<dyn Log>,
-    shown: Mutex<ReadView>,
+    shown: Mutex<ShownTime>,
 }
 
 /// The last time that was shown.
-struct ReadView {
+struct ShownTime {
     wall_ns: u64,
     monotonic_ns: u64,
     is_told: bool,
@@ -52,7 +52,7 @@ const TOLD_FROM_MS: u64 = 1_000;
 impl SteadyTime {
     /// Time that begins at `begin_ms`, the time of a store that was just opened, or later.
     pub fn new(source: Arc<dyn TimeSource>, begin_ms: u64, log: Arc<dyn Log>) -> SteadyTime {
-        let shown = ReadView {
+        let shown = ShownTime {
             wall_ns: begin_ms.saturating_mul(NS_PER_MS),
             monotonic_ns: source.monotonic_ns(),
             is_told: false,

@@ -18,7 +18,7 @@ use crate::authorization;
 use crate::calls::deadline_exceeded;
 use crate::connection::{Link, RpcState};
 use crate::limits;
-use crate::metadata::Snapshot;
+use crate::metadata::CapturedMetadata;
 use crate::peer_identity::Proved;
 use crate::plain::{self, FixedResponse};
 use crate::rpc_connection::RpcConnection;
@@ -326,7 +326,7 @@ impl LoopState {
         if deadline_ns != u64::MAX {
             self.calls.note_deadline(id);
         }
-        let metadata = Snapshot::of(&rpc.connection, method);
+        let metadata = CapturedMetadata::of(&rpc.connection, method);
         self.step(rpc, &mut io.output, id, |call, shared, step| {
             let head = CallHead {
                 deadline_ns,
