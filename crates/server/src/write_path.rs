@@ -3,7 +3,7 @@
 
 use net::ConnectionId;
 use store::durable::Mailbox;
-use store::{Committer, Outcomes, Store, WriteBatch};
+use store::{Outcomes, Store, VolatileCommitter, WriteBatch};
 
 use crate::batch::TickBatch;
 use crate::clock::Clock;
@@ -13,7 +13,7 @@ use crate::readers::{LoopReaders, ReadAheadId};
 
 /// Where the writes of one loop go.
 pub(crate) struct WritePath {
-    committer: Committer,
+    committer: VolatileCommitter,
     deferred_drop: DeferredDrop,
     /// To and from the committer of the durable databases, if there are any.
     mailbox: Option<Mailbox>,

@@ -8,8 +8,8 @@ use std::ops::ControlFlow;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use store::{
-    Clock, Committer, Condition, DatabaseId, Direction, Expiry, Mode, Operation, Outcomes, Range,
-    Store, StoreConfig, View, WriteBatch,
+    Clock, Condition, DatabaseId, Direction, Expiry, Mode, Operation, Outcomes, Range, Store,
+    StoreConfig, View, VolatileCommitter, WriteBatch,
 };
 
 const READS: usize = 2_000_000;
@@ -143,7 +143,7 @@ fn scans(view: &View<'_>, keys: &[[u8; 16]], rows: u32) {
 
 struct Writer {
     batch: WriteBatch,
-    committer: Committer,
+    committer: VolatileCommitter,
     outcomes: Outcomes,
     clock: RealClock,
     commit_operations: usize,

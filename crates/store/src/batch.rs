@@ -23,8 +23,9 @@ use crate::record::{
 use crate::store::Store;
 use crate::value::Value;
 
-/// Commits that wait for a [`Committer`](crate::Committer), and those of databases with a log,
-/// which wait for [`durable`](crate::durable). Owns all its bytes, so that it can travel.
+/// Commits that wait for a [`VolatileCommitter`](crate::VolatileCommitter), and those of databases
+/// with a log, which wait for [`durable`](crate::durable). Owns all its bytes, so that it can
+/// travel.
 pub struct WriteBatch {
     store: Store,
     hasher: KeyHasher,

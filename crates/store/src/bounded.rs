@@ -42,7 +42,7 @@ mod tests {
     /// A database with bounds, and what its keys are by now.
     struct Cached {
         store: Store,
-        committer: crate::Committer,
+        committer: crate::VolatileCommitter,
     }
 
     impl Cached {

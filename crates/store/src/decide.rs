@@ -46,7 +46,7 @@ pub(crate) struct Context {
 /// Decides a commit. Unless the decision is to apply, there are no effects afterwards, and the
 /// outcomes are those that [`CommitOutcome::operations`](crate::CommitOutcome::operations)
 /// promises.
-pub(crate) fn decide(
+pub(crate) fn decide_operations(
     pending: &impl Pending,
     batch: &WriteBatch,
     commit: &CommitRecord,
@@ -56,7 +56,7 @@ pub(crate) fn decide(
 ) -> Verdict {
     effects.begin();
     let mark = outcomes.mark();
-    let mut decider = Decider {
+    let mut decider = CommitDecider {
         pending,
         batch,
         commit,
@@ -90,7 +90,7 @@ pub(crate) fn decide(
 }
 
 /// A decision in the making. Where a function returns an error, that is the decision.
-struct Decider<'a, P> {
+struct CommitDecider<'a, P> {
     pending: &'a P,
     batch: &'a WriteBatch,
     commit: &'a CommitRecord,
@@ -100,7 +100,7 @@ struct Decider<'a, P> {
     answer_bytes: usize,
 }
 
-impl<P: Pending> Decider<'_, P> {
+impl<P: Pending> CommitDecider<'_, P> {
     fn independent(&mut self) -> Result<(), Decision> {
         for place in self.commit.operations() {
             self.operation(place)?;

@@ -6,8 +6,9 @@
 //! For each commit: *decide* it against the pending state, which gives outcomes and effects; *keep*
 //! the effects; and later *publish* them by raising the database's sequence. A [`CommitTarget`] is
 //! where effects are kept. In a volatile database pending and visible state are the same, and
-//! effects are applied at once, under the write lock ([`Committer`](crate::Committer)). In a
-//! durable one they wait in a group until that is in the log (`durable::decider`).
+//! effects are applied at once, under the write lock
+//! ([`VolatileCommitter`](crate::VolatileCommitter)). In a durable one they wait in a group until
+//! that is in the log (`durable::group_decider`).
 //!
 //! So a commit is always decided as a whole before anything is applied, and effects name each key
 //! once.
@@ -30,7 +31,7 @@ pub(crate) trait CommitTarget {
 
     /// Decides a commit that changes keys, and keeps its effects. `Err`: it has none, and what it
     /// has left of outcomes is to be taken back.
-    fn decide(&mut self, place: &CommitPlace<'_>) -> Result<Verdict, Refusal>;
+    fn decide_commit(&mut self, place: &CommitPlace<'_>) -> Result<Verdict, Refusal>;
 
     /// Empties the database; returns how many entries it had.
     fn clear(&mut self, place: &CommitPlace<'_>) -> i64;
@@ -97,7 +98,7 @@ fn carry_out_one(target: &mut impl CommitTarget, place: &CommitPlace<'_>) {
         (target.outcomes(commit)).push(status, untouched, untouched, removed, None);
         Decision::Applied.into()
     } else {
-        match target.decide(place) {
+        match target.decide_commit(place) {
             Ok(verdict) => verdict,
             Err(refusal) => {
                 target.outcomes(commit).truncate(&mark, false);

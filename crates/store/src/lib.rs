@@ -1,7 +1,7 @@
 //! Operations on keys and values: the contract, the committer and the indexes.
 //!
 //! A [`Store`] holds databases. Reads take a [`View`] of one database; writes are put into a
-//! [`WriteBatch`], commit by commit, and carried out by a [`Committer`], which leaves their
+//! [`WriteBatch`], commit by commit, and carried out by a [`VolatileCommitter`], which leaves their
 //! [`Outcomes`].
 //!
 //! ```
@@ -39,7 +39,7 @@
 //! | layer | modules |
 //! |---|---|
 //! | copies | `backup` |
-//! | commits | `committer` for volatile databases, `durable` for those with a log |
+//! | commits | `volatile_committer` for volatile databases, `durable` for those with a log |
 //! | decisions | `decide`, `effects`, `batch`, `read_before`, `apply`; `sweep`, `tree_sweep`, `blob_index`, whose commits remove what nobody needs; `defragment` |
 //! | views | `snapshot`, `read_view`, `watch`, `replica_reading`, `ordering` |
 //! | the store | `store`, which has the `catalogue` of all databases; `view` |
@@ -84,7 +84,6 @@ mod cache;
 mod catalogue;
 mod change_replicas;
 mod clock;
-mod committer;
 mod database;
 mod database_id;
 mod decide;
@@ -122,6 +121,7 @@ mod sweep_schedule;
 mod tree_sweep;
 mod value;
 mod view;
+mod volatile_committer;
 mod watch;
 
 pub use acknowledged::{AcknowledgedState, FollowerSession, ReplicasAcked};
@@ -130,7 +130,6 @@ pub use batch::{Commit, WriteBatch};
 pub use cache::CacheBounds;
 pub use catalogue::is_database_name;
 pub use clock::Clock;
-pub use committer::Committer;
 pub use database::{CreateError, DatabaseConfig, DatabaseLimits, DropError, Durability, Kind};
 pub use database_id::DatabaseId;
 pub use decide::leading_number;
@@ -161,3 +160,4 @@ pub use store::{DatabaseInfo, Store, StoreConfig};
 pub use sweep::SWEEP_TAG;
 pub use value::{Entry, Value};
 pub use view::{IndexView, Statistics, View};
+pub use volatile_committer::VolatileCommitter;

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 
 use allocation_counter::measure;
 use store::{
-    Clock, Committer, Condition, DatabaseId, Decision, Direction, Expiry, Mode, Operation,
-    Outcomes, Range, Store, StoreConfig, WriteBatch,
+    Clock, Condition, DatabaseId, Decision, Direction, Expiry, Mode, Operation, Outcomes, Range,
+    Store, StoreConfig, VolatileCommitter, WriteBatch,
 };
 
 struct StandingClock;
@@ -23,7 +23,7 @@ impl Clock for StandingClock {
 
 fn run(
     batch: &mut WriteBatch,
-    committer: &mut Committer,
+    committer: &mut VolatileCommitter,
     outcomes: &mut Outcomes,
     keys: &[[u8; 4]],
     commits: usize,
@@ -87,6 +87,6 @@ fn batches_and_outcomes_can_travel() {
     fn travels<T: Send + 'static>() {}
     travels::<WriteBatch>();
     travels::<Outcomes>();
-    travels::<Committer>();
+    travels::<VolatileCommitter>();
     travels::<store::Garbage>();
 }

@@ -1,11 +1,11 @@
 //! The store in memory: what every engine must do.
 
-use store::{Clock, Committer, DatabaseConfig, Outcomes, Store, StoreConfig, WriteBatch};
+use store::{Clock, DatabaseConfig, Outcomes, Store, StoreConfig, VolatileCommitter, WriteBatch};
 use testkit::suite::{Engine, run_cases, run_property};
 
 struct Memory {
     store: Store,
-    committer: Committer,
+    committer: VolatileCommitter,
 }
 
 impl Engine for Memory {

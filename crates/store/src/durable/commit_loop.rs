@@ -169,7 +169,7 @@ impl CommitLoop {
             return false;
         }
         let slots = &self.slots;
-        committer.decide(clock, &mut |from, batch| {
+        committer.decide_group(clock, &mut |from, batch| {
             if let Some(slot) = &slots[from] {
                 slot.give_back(batch);
             }

@@ -203,7 +203,7 @@ impl DurableCommitter {
 
     /// Decides commits, in the order gathered, until the group is complete or nothing is left.
     /// Batches that are done go to `done`.
-    pub(super) fn decide(
+    pub(super) fn decide_group(
         &mut self,
         clock: &mut dyn Clock,
         done: &mut dyn FnMut(usize, WriteBatch),
@@ -213,7 +213,7 @@ impl DurableCommitter {
         self.note_end_before_group();
         self.groups.begin(clock.now_ns(), self.conversions.frozen());
         self.decide_conversion();
-        self.groups.decide(now_ms, refusal, &self.trees, done);
+        self.groups.build(now_ms, refusal, &self.trees, done);
         self.decide_followed();
         if self.wants_mark() {
             self.mark_asked = false;

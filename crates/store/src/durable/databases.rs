@@ -1,6 +1,6 @@
 //! Decides commits that create and drop databases.
 
-use super::decider::{Answers, GroupWork};
+use super::group_decider::{Answers, GroupWork};
 use super::pending::{PendingCommit, Rule, What};
 use super::trees::TreeWriters;
 use crate::batch::WriteBatch;

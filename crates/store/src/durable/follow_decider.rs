@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::decider::Decider;
 use super::followed::{FollowError, FollowedEffects};
+use super::group_decider::GroupDecider;
 use super::pending::{PendingCommit, PendingView, Rule, What};
 use super::trees::TreeWriters;
 use super::visible::{Visible, VisibleIndex};
@@ -22,7 +22,7 @@ fn is_of_keys(record: &Record<'_>) -> bool {
     )
 }
 
-impl Decider {
+impl GroupDecider {
     /// Adds a group of a leader. Returns whether another one may be added: not behind a change of
     /// the catalogue, since what comes after it must find it made.
     pub(super) fn follow(

@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, VecDeque};
 
 use wal::GroupBuffer;
 
-use super::decider::{Answers, Decider};
 use super::followed::{FollowError, FollowedEffects};
+use super::group_decider::{Answers, GroupDecider};
 use super::group_sizing::GroupSizing;
 use super::pending::{PendingGroup, Rule};
 use super::trees::TreeWriters;
@@ -23,7 +23,7 @@ pub(super) struct GroupBuilder {
     sizing: GroupSizing,
     /// No group has more operations than this, but for those of its last commit.
     most_operations: usize,
-    decider: Decider,
+    decider: GroupDecider,
     /// By loop.
     answers: Vec<Answers>,
     /// The loops with commits in the group.
@@ -57,7 +57,7 @@ impl GroupBuilder {
             gathered: VecDeque::new(),
             sizing: GroupSizing::default(),
             most_operations: usize::MAX,
-            decider: Decider::new(store),
+            decider: GroupDecider::new(store),
             answers: Vec::new(),
             answered: Vec::new(),
         }
@@ -115,7 +115,7 @@ impl GroupBuilder {
 
     /// Decides commits, in the order gathered, until the group is complete or nothing is left; or
     /// refuses all of them. Batches that are done go to `done`.
-    pub(super) fn decide(
+    pub(super) fn build(
         &mut self,
         now_ms: u64,
         refusal: Option<Refusal>,
@@ -145,7 +145,8 @@ impl GroupBuilder {
             if let Some(refusal) = refusal {
                 refuse(batch, next, refusal, &mut answers.synced);
             } else {
-                is_complete = !(self.decider).decide(*from, batch, next, now_ms, trees, answers);
+                is_complete =
+                    !(self.decider).decide_batch(*from, batch, next, now_ms, trees, answers);
             }
             self.decider.put_back(batch, next);
             if *next < batch.logged_len() {
@@ -358,7 +359,7 @@ mod tests {
             let mut done = Vec::new();
             self.builder.begin(1, frozen);
             self.builder
-                .decide(1, refusal, &self.trees, &mut |from, _| done.push(from));
+                .build(1, refusal, &self.trees, &mut |from, _| done.push(from));
             done
         }
 

@@ -277,7 +277,7 @@ pub struct Mailbox {
 
 impl Mailbox {
     /// Hands over all commits of a batch, which is empty afterwards. Volatile ones must have been
-    /// [carried out](crate::Committer::run) before.
+    /// [carried out](crate::VolatileCommitter::run) before.
     pub fn submit(&self, batch: &mut WriteBatch) {
         if batch.is_empty() {
             return;

@@ -3,8 +3,8 @@
 //! Design: docs/internals/commit-and-log.md, "The committer". Layers, from below:
 //!
 //! 1. Parts of the committer, which can be tested alone: building of groups (`group_builder`,
-//!    `decider`, `databases`, `pending`, `shares`, `group_sizing`), the log with its `segments`,
-//!    `publish`, `trees`, `conversion`, `retained`, and what says when: `sync_plan`,
+//!    `group_decider`, `databases`, `pending`, `shares`, `group_sizing`), the log with its
+//!    `segments`, `publish`, `trees`, `conversion`, `retained`, and what says when: `sync_plan`,
 //!    `snapshot_plan`.
 //!    `followed` and `follow_decider` put what a leader has decided in the place of decisions.
 //! 2. `committer`, which joins them; `folder`, `replay` and `open`, which make one at a start.
@@ -23,13 +23,13 @@ mod conversion;
 mod convert;
 mod database_name;
 mod databases;
-mod decider;
 mod event;
 mod folder;
 mod follow;
 mod follow_decider;
 mod followed;
 mod group_builder;
+mod group_decider;
 mod group_sizing;
 mod hold;
 mod mailbox;

@@ -3,7 +3,6 @@ use std::sync::atomic::AtomicUsize as Counter;
 use super::*;
 use crate::batch::WriteBatch;
 use crate::clock::Clock;
-use crate::committer::Committer;
 use crate::database::{DatabaseConfig, Durability};
 use crate::database_id::DatabaseId;
 use crate::index::Index;
@@ -11,6 +10,7 @@ use crate::memory::MemoryIndex;
 use crate::operation::{Condition, Expiry, Mode, Operation};
 use crate::outcome::Outcomes;
 use crate::store::{Store, StoreConfig};
+use crate::volatile_committer::VolatileCommitter;
 
 const DEFAULT: DatabaseId = DatabaseId::DEFAULT;
 
@@ -29,7 +29,7 @@ impl Clock for At {
 /// A store without a log, at a time.
 struct Bench {
     store: Store,
-    committer: Committer,
+    committer: VolatileCommitter,
     outcomes: Outcomes,
     now_ms: u64,
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use store::durable::{CommitLoop, Mailbox, OpenError, Opened};
 use store::{
-    Clock, Committer, DatabaseConfig, DatabaseId, Outcomes, Store, StoreConfig, WriteBatch,
+    Clock, DatabaseConfig, DatabaseId, Outcomes, Store, StoreConfig, VolatileCommitter, WriteBatch,
 };
 use testkit::Random;
 use testkit::suite::Engine;
@@ -18,7 +18,7 @@ pub struct Durable {
     pub store: Store,
     pub rounds: CommitLoop,
     pub mailbox: Mailbox,
-    committer: Committer,
+    committer: VolatileCommitter,
     config: StoreConfig,
     disk: SimulatedDisk,
     /// After some batches it crashes, and is opened again.

@@ -586,6 +586,6 @@ fn a_crowd_of_commits_waits_for_the_reserve() {
     assert_eq!(answered, count);
 }
 
-fn committer_of(client: &Client) -> store::Committer {
+fn committer_of(client: &Client) -> store::VolatileCommitter {
     client.durable.store.committer()
 }

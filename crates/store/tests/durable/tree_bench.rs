@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use store::durable::{CommitLoop, Mailbox, OpenError, Opened, TreePlace};
 use store::tree::{Pressure, TreeConfig};
 use store::{
-    Clock, Committer, DatabaseConfig, DatabaseId, Kind, Outcomes, Store, StoreConfig, WriteBatch,
+    Clock, DatabaseConfig, DatabaseId, Kind, Outcomes, Store, StoreConfig, VolatileCommitter,
+    WriteBatch,
 };
 use testkit::Random;
 use testkit::suite::Engine;
@@ -55,7 +56,7 @@ pub struct OnDisk {
     pub store: Store,
     pub rounds: CommitLoop,
     pub mailbox: Mailbox,
-    committer: Committer,
+    committer: VolatileCommitter,
     config: StoreConfig,
     pub disk: SimulatedDisk,
     pub folder: Arc<TempFolder>,

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use store::blob::{Description, Owner, split_key};
 use store::durable::{CommitLoop, Mailbox, Opened};
 use store::{
-    Committer, DatabaseId, Direction, Durability, Outcomes, Range, ReadView, Store, StoreConfig,
+    DatabaseId, Direction, Durability, Outcomes, Range, ReadView, Store, StoreConfig,
+    VolatileCommitter,
 };
 use testkit::suite::StandingClock;
 use wal::disk::{Disk, SimulatedDisk};
@@ -23,7 +24,7 @@ pub(crate) struct Bench {
     pub(crate) disk: SimulatedDisk,
     rounds: CommitLoop,
     mailbox: Mailbox,
-    committer: Committer,
+    committer: VolatileCommitter,
 }
 
 struct Nobody;

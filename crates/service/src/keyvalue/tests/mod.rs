@@ -18,8 +18,8 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use store::{
-    ChangeNews, Clock, Commit, Committer, DatabaseConfig, DatabaseId, DatabaseLimits, Decision,
-    LogReading, Mode, Outcomes, ReadView, ReplicaReading, Store, StoreConfig, WriteBatch,
+    ChangeNews, Clock, Commit, DatabaseConfig, DatabaseId, DatabaseLimits, Decision, LogReading,
+    Mode, Outcomes, ReadView, ReplicaReading, Store, StoreConfig, VolatileCommitter, WriteBatch,
 };
 
 use crate::actions::{
@@ -73,7 +73,7 @@ impl Metadata for NoMetadata {
 pub(crate) struct Bench {
     pub(crate) shared: Shared,
     batch: WriteBatch,
-    committer: Committer,
+    committer: VolatileCommitter,
     outcomes: Outcomes,
     pub(crate) now_ms: u64,
     /// Messages that a call may send before it must wait a tick.

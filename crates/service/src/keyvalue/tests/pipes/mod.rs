@@ -14,7 +14,7 @@ use testkit::keyvalue::*;
 struct Open<'a> {
     call: Call,
     shared: &'a Shared,
-    committer: &'a mut Committer,
+    committer: &'a mut VolatileCommitter,
     outcomes: &'a mut Outcomes,
     room: Room<'a>,
 }

@@ -15,7 +15,7 @@ use crate::batch::WriteBatch;
 use crate::blob::split_key;
 use crate::database::Kind;
 use crate::database_id::DatabaseId;
-use crate::decide::{Context, decide};
+use crate::decide::{Context, decide_operations};
 use crate::effects::Effects;
 use crate::engine::{self, CommitPlace, CommitTarget, CommitTurn};
 use crate::log::{ORIGIN, Record, RecordKind};
@@ -43,7 +43,7 @@ impl Answers {
 
 /// A group in the making.
 #[derive(Debug)]
-pub(super) struct Decider {
+pub(super) struct GroupDecider {
     databases: BTreeMap<DatabaseId, PendingDatabase>,
     /// Those in which the group has done something.
     touched: Vec<DatabaseId>,
@@ -89,9 +89,9 @@ struct Grouped<'a> {
     change: Option<(What, i64)>,
 }
 
-impl Decider {
-    pub(super) fn new(store: &Store) -> Decider {
-        Decider {
+impl GroupDecider {
+    pub(super) fn new(store: &Store) -> GroupDecider {
+        GroupDecider {
             databases: BTreeMap::new(),
             touched: Vec::new(),
             work: GroupWork {
@@ -221,9 +221,9 @@ impl Decider {
     }
 
     /// Decides commits of a batch of a loop from `next` on, which it moves; those that have no turn
-    /// in the group are passed over, and must be [put back](Decider::put_back). Returns whether
+    /// in the group are passed over, and must be [put back](GroupDecider::put_back). Returns whether
     /// these were all; otherwise the group is complete.
-    pub(super) fn decide(
+    pub(super) fn decide_batch(
         &mut self,
         from: usize,
         batch: &WriteBatch,
@@ -424,7 +424,9 @@ impl Grouped<'_> {
                     group,
                     index,
                 };
-                Ok(decide(&view, batch, commit, context, effects, outcomes))
+                Ok(decide_operations(
+                    &view, batch, commit, context, effects, outcomes,
+                ))
             }
             VisibleIndex::Tree(tree) => {
                 let view = PendingTree {
@@ -435,7 +437,7 @@ impl Grouped<'_> {
                     found: Arena::new(),
                     problem: Cell::new(None),
                 };
-                let verdict = decide(&view, batch, commit, context, effects, outcomes);
+                let verdict = decide_operations(&view, batch, commit, context, effects, outcomes);
                 view.problem.get().map_or(Ok(verdict), Err)
             }
         }
@@ -495,7 +497,7 @@ impl CommitTarget for Grouped<'_> {
         self.answers.of(self.rule(commit))
     }
 
-    fn decide(&mut self, place: &CommitPlace<'_>) -> Result<Verdict, Refusal> {
+    fn decide_commit(&mut self, place: &CommitPlace<'_>) -> Result<Verdict, Refusal> {
         let commit = place.commit;
         if commit.database == DatabaseId::BLOBS && self.work.describes_dropped(place) {
             return Err(Refusal::UnknownDatabase);

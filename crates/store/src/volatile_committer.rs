@@ -10,7 +10,7 @@ use crate::apply::{Applier, KeyChange, Slice};
 use crate::batch::WriteBatch;
 use crate::catalogue::{Database, State};
 use crate::clock::Clock;
-use crate::decide::{Context, decide};
+use crate::decide::{Context, decide_operations};
 use crate::effects::Effects;
 use crate::engine::{self, CommitPlace, CommitTarget, CommitTurn};
 use crate::feed::Recording;
@@ -24,7 +24,7 @@ use crate::store::Store;
 /// Carries out write batches. A value without a thread: volatile databases are served by the loop
 /// that has the writes, each loop with a committer of its own.
 #[derive(Debug)]
-pub struct Committer {
+pub struct VolatileCommitter {
     store: Store,
     effects: Effects,
     applier: Applier,
@@ -32,14 +32,14 @@ pub struct Committer {
 
 impl Store {
     /// A committer for one thread.
-    pub fn committer(&self) -> Committer {
-        Committer::new(self)
+    pub fn committer(&self) -> VolatileCommitter {
+        VolatileCommitter::new(self)
     }
 }
 
-impl Committer {
-    pub(crate) fn new(store: &Store) -> Committer {
-        Committer {
+impl VolatileCommitter {
+    pub(crate) fn new(store: &Store) -> VolatileCommitter {
+        VolatileCommitter {
             store: store.clone(),
             effects: Effects::default(),
             applier: Applier::new(store),
@@ -147,7 +147,7 @@ impl Committer {
 
 /// A database to which commits are applied when they are decided, under its lock.
 struct Applied<'a> {
-    committer: &'a mut Committer,
+    committer: &'a mut VolatileCommitter,
     database: &'a Database,
     state: RwLockWriteGuard<'a, State>,
     slice: Slice,
@@ -164,7 +164,7 @@ impl Applied<'_> {
     /// longest, if there are too many now.
     #[cold]
     fn keep_bounds(&mut self, place: &CommitPlace<'_>) {
-        let Committer {
+        let VolatileCommitter {
             effects, applier, ..
         } = &mut *self.committer;
         let state = &mut *self.state;
@@ -225,21 +225,21 @@ impl CommitTarget for Applied<'_> {
     }
 
     #[inline]
-    fn decide(&mut self, place: &CommitPlace<'_>) -> Result<Verdict, Refusal> {
+    fn decide_commit(&mut self, place: &CommitPlace<'_>) -> Result<Verdict, Refusal> {
         let limits = &self.database.config.limits;
         let context = Context {
             sequence: place.sequence,
             now_ms: place.now_ms,
             limits: *limits,
         };
-        let Committer {
+        let VolatileCommitter {
             store,
             effects,
             applier,
         } = &mut *self.committer;
         let (batch, outcomes) = (place.batch, &mut *self.outcomes);
         let index = self.state.index.memory();
-        let verdict = decide(index, batch, place.commit, context, effects, outcomes);
+        let verdict = decide_operations(index, batch, place.commit, context, effects, outcomes);
         let growth_bytes = effects.growth_bytes();
         let used = MemoryUse {
             database_bytes: self.state.memory_bytes,
@@ -280,7 +280,7 @@ impl CommitTarget for Applied<'_> {
     #[inline]
     fn end(&mut self, place: &CommitPlace<'_>) {
         let growth_bytes = std::mem::take(&mut self.growth_bytes);
-        let Committer {
+        let VolatileCommitter {
             effects, applier, ..
         } = &mut *self.committer;
         applier.end_commit(&mut self.state, growth_bytes, place.sequence);
