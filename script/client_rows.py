@@ -25,7 +25,7 @@ QUICK_IN_FLIGHT = (1, 2, 64)
 CHANNELS = 8
 GOAL = 0.97
 # Beyond its own time, a client takes so long at most to connect and to let its last calls end.
-PATIENCE_S = 30
+EXTRA_S = 30
 # When the sockets are looked at, in parts of the measured time: within it, whatever time a client
 # takes to start.
 LOOKED_AT = (0.25, 0.75)
@@ -154,7 +154,7 @@ def client_figures(bench, process, series, method, in_flight):
         time.sleep(max(0, begun + part * seconds - time.monotonic()))
         looks.append((look_at_sockets(port), look_at_processors([client.pid, process.pid])))
     try:
-        output, errors = client.communicate(timeout=seconds + PATIENCE_S)
+        output, errors = client.communicate(timeout=seconds + EXTRA_S)
     except subprocess.TimeoutExpired:
         client.kill()
         client.communicate()
@@ -181,7 +181,7 @@ def result_of(output, errors):
 
 # What the kernel knows of the sockets of a server. `segments` are those with data that came in:
 # over loopback one for each send of the client, unless it was longer than 64 KiB.
-Look = collections.namedtuple("Look", "at connections segments")
+SocketSample = collections.namedtuple("SocketSample", "at connections segments")
 
 SOCK_DIAG, SOCK_DIAG_BY_FAMILY, DUMP, DONE, ERROR = 4, 20, 0x301, 3, 2
 ESTABLISHED, INET_DIAG_INFO = 1, 2
@@ -210,7 +210,7 @@ def look_at_sockets(port):
                     segments += data_segments_in(message)
     except OSError:
         return None
-    return Look(time.monotonic(), connections, segments)
+    return SocketSample(time.monotonic(), connections, segments)
 
 
 def messages_from(kernel):

@@ -177,7 +177,7 @@ def test_connections_and_their_segments_are_counted():
 
 
 def test_calls_of_a_segment_are_those_of_the_time_between_the_looks():
-    looks = [client_rows.Look(10.0, 1, 100), client_rows.Look(10.5, 1, 350)]
+    looks = [client_rows.SocketSample(10.0, 1, 100), client_rows.SocketSample(10.5, 1, 350)]
     figures = client_rows.socket_figures(looks, {"calls_per_s": 1_000.0})
     assert figures == {"open_connections": 1, "calls_per_segment": 2.0}
     assert client_rows.socket_figures([None, None], {"calls_per_s": 1_000.0}) == {}

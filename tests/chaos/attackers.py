@@ -314,10 +314,10 @@ async def plain_requests(world, peer):
     await world.rest(0.5, 4)
 
 
-async def odd_frames(world, peer):
+async def malformed_frames(world, peer):
     """Frames that mean nothing or are wrong, amid calls."""
     await peer.greet()
-    odd = [
+    malformed = [
         frame(PING, 0, 0, bytes(8)),
         frame(PRIORITY, 0, 5, bytes(5)),
         frame(0xEE, 0, 0, b"unknown"),
@@ -335,7 +335,7 @@ async def odd_frames(world, peer):
     ]
     data = b""
     for number in range(60):
-        data += peer.stock.many(1, first=1 + 2 * number) + world.rng.choice(odd)
+        data += peer.stock.many(1, first=1 + 2 * number) + world.rng.choice(malformed)
     if world.rng.random() < 0.5:
         data += world.rng.choice(fatal)
     await peer.send(data)
@@ -385,7 +385,7 @@ BEHAVIOURS = [
     silent,
     another_protocol,
     plain_requests,
-    odd_frames,
+    malformed_frames,
     window_by_window,
     reads_all,
     *FRAMED_BEHAVIOURS,

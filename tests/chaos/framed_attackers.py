@@ -111,7 +111,7 @@ async def framed_large_half(world, peer):
     await world.rest(0.5, 4)
 
 
-async def framed_odd(world, peer):
+async def framed_malformed(world, peer):
     """Frames with bytes that were changed, amid whole ones."""
     data = bytearray(world.framed.many(world.rng.choice([1, 5, 50])))
     for _ in range(world.rng.choice([1, 3, 10])):
@@ -154,7 +154,7 @@ FRAMED_BEHAVIOURS = [
     framed_half_frame,
     framed_closed_at_once,
     framed_large_half,
-    framed_odd,
+    framed_malformed,
     framed_reads_all,
     srpc_unread,
     srpc_one_by_one,

@@ -1,6 +1,6 @@
 """What clients of a recorded run know, and so what must be there after a power loss.
 
-A *lane* owns one database, and has one call under way at a time. After each acknowledged step it
+A *writer* owns one database, and has one call under way at a time. After each acknowledged step it
 notes how the database must be. After a power loss the database must be as it was after one of its
 steps: the last acknowledged one, or the one under way; where less is promised, an earlier one.
 """
@@ -51,7 +51,7 @@ class Step:
 
 
 class Timeline:
-    """The steps of a lane, and where each was acknowledged."""
+    """The steps of a writer, and where each was acknowledged."""
 
     def __init__(self, name, is_volatile=False):
         self.name, self.is_volatile = name, is_volatile

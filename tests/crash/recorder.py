@@ -11,8 +11,8 @@ import strace
 from calls import Calls
 from found import put_files, read_all
 from history import Step, Timeline
-from lanes import Operator, all_lanes, lane_of, work_together
 from server import Server
+from writers import Operator, all_writers, work_together, writer_of
 
 # Small, so that segments change, memtables are flushed and tables merged in a short run.
 SETTINGS = [
@@ -67,21 +67,21 @@ class Recorder:
         self.answers = {}
         self.place = 0
 
-    def record(self, steps, lanes=None, runs=RUNS):
+    def record(self, steps, writers=None, runs=RUNS):
         """Records runs of a server, and a restore if they have made a backup."""
-        lanes = lanes or all_lanes(self.history.seed)
-        operator = Operator(lanes)
+        writers = writers or all_writers(self.history.seed)
+        operator = Operator(writers)
         for run, (share, backups, ending) in enumerate(runs):
             count = max(1, round(steps * share))
 
             def work(address, run=run, count=count, backups=backups):
-                work_together(lanes, operator, address, run, count, backups)
+                work_together(writers, operator, address, run, count, backups)
 
             self.serve(run, ending, work)
         if operator.backups:
             self.restore(operator.backups[-1].name, len(runs))
         history = self.history
-        history.timelines = [lane.timeline for lane in lanes]
+        history.timelines = [writer.timeline for writer in writers]
         for timeline in history.timelines:
             timeline.resolve(self.answers)
         history.backups = [(one, self.answers[one.answer]) for one in operator.backups]
@@ -95,17 +95,17 @@ class Recorder:
         """
         put_files(self.root, state.files)
         self.history.begin = state.files
-        lanes = []
+        writers = []
 
         def work(address):
             calls = Calls(address)
             found = read_all(calls)
             for timeline in history.timelines:
-                lanes.append(go_on(timeline, found, state.moment.place, self.history.seed))
-            work_together(lanes, None, address, 1, steps, 0)
+                writers.append(go_on(timeline, found, state.moment.place, self.history.seed))
+            work_together(writers, None, address, 1, steps, 0)
 
         self.serve(1, "kill", work)
-        self.history.timelines = [lane.timeline for lane in lanes]
+        self.history.timelines = [writer.timeline for writer in writers]
         for timeline in self.history.timelines:
             timeline.resolve(self.answers)
         return self.history
@@ -149,18 +149,18 @@ class Recorder:
 
 
 def go_on(timeline, found, place, seed):
-    """Returns a lane that goes on with a database as it was found after a power loss."""
+    """Returns a writer that goes on with a database as it was found after a power loss."""
     number = timeline.check(found.get(timeline.name), place)
     first, last = timeline.allowed(place)
-    lane = lane_of(timeline.name, f"{seed}/recovered")
-    lane.timeline = Timeline(timeline.name, timeline.is_volatile)
+    writer = writer_of(timeline.name, f"{seed}/recovered")
+    writer.timeline = Timeline(timeline.name, timeline.is_volatile)
     # Until something is shown, it may be as after any of these.
     for step in timeline.steps[first : last + 1]:
         is_first = step is timeline.steps[first]
-        lane.timeline.add(Step(step.database, None, is_first, step.uploads))
-    lane.database = timeline.steps[number].database
-    lane.uploads = dict(timeline.steps[number].uploads)
-    return lane
+        writer.timeline.add(Step(step.database, None, is_first, step.uploads))
+    writer.database = timeline.steps[number].database
+    writer.uploads = dict(timeline.steps[number].uploads)
+    return writer
 
 
 def wait_until_idle(record):

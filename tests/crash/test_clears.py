@@ -15,8 +15,8 @@ from conftest import ROOT
 from explore import explore, report
 from explorer import Explorer
 from history import Database, Entry, Step, Timeline
-from lanes import DISK, MEMORY
 from recorder import DATA, Recorder, wait_until_idle
+from writers import DISK, MEMORY
 
 SEED = os.environ.get("PELTON_CRASH_SEED", str(random.randrange(1 << 32)))
 PROGRAM = os.environ.get("PELTON_CLEARS", str(ROOT / "target" / "debug" / "examples" / "clears"))

@@ -11,8 +11,8 @@ import random
 import pytest
 from explore import explore, report
 from explorer import Explorer, class_of
-from lanes import Lane, LargeBlobs
 from recorder import Recorder
+from writers import LargeBlobs, Writer
 
 STATES = int(os.environ.get("PELTON_CRASH_STATES", "2000"))
 STEPS = int(os.environ.get("PELTON_CRASH_STEPS", "24"))
@@ -92,8 +92,8 @@ def test_a_recovery_that_is_interrupted_loses_nothing(history, binary, tmp_path)
 
 def test_a_large_upload_goes_on_from_what_was_synced(binary, tmp_path):
     recorder = Recorder(binary, tmp_path / "recorded", SEED)
-    lanes = [Lane("", SEED), LargeBlobs("large", SEED)]
-    history = recorder.record(1, lanes, [(1.0, 0, "kill")])
+    writers = [Writer("", SEED), LargeBlobs("large", SEED)]
+    history = recorder.record(1, writers, [(1.0, 0, "kill")])
     _, notes = explored(history, binary, str(tmp_path), LARGE_STATES)
     # Set back is one that was told as stored before its sync; or it was sealed, and the commit of
     # its description was lost: then the start removes it.

@@ -19,15 +19,15 @@ import stubs  # noqa: E402
 stubs.generate(ROOT / "proto")
 
 import grpc  # noqa: E402
-from lanes import LAST_DATABASES, Gone, lanes_of_client  # noqa: E402
 from model import NEVER, Entry, Wrong  # noqa: E402
 from pelton.v1 import admin_pb2_grpc, kv_pb2_grpc  # noqa: E402
 from pelton.v1 import kv_pb2 as pb  # noqa: E402
+from writers import LAST_DATABASES, Gone, writers_of_client  # noqa: E402
 
 
 class Client:
     def __init__(self, number, seed):
-        self.lanes = lanes_of_client(number, seed)
+        self.writers = writers_of_client(number, seed)
         self.number = number
         self.rounds = 0
         self.channel = None
@@ -39,8 +39,8 @@ class Client:
             address, options=[("grpc.use_local_subchannel_pool", 1)]
         )
         kv, admin = kv_pb2_grpc.KeyValueStub(self.channel), admin_pb2_grpc.AdminStub(self.channel)
-        for lane in self.lanes:
-            lane.connect(kv, admin)
+        for writer in self.writers:
+            writer.connect(kv, admin)
         return kv
 
     def check(self, address):
@@ -52,8 +52,8 @@ class Client:
                 {(database, key): entry for key, entry in scan(kv, database, b"%d/" % self.number)}
             )
         versions = []
-        for lane in self.lanes:
-            versions += lane.check(found)
+        for writer in self.writers:
+            versions += writer.check(found)
         if found:
             raise Wrong(f"keys that nobody has written: {list(found)[:20]}")
         self.rounds += 1
@@ -61,39 +61,40 @@ class Client:
         versions.append(kv.Put(put, timeout=15).version)
         default = sum(
             len(space.entries)
-            for lane in self.lanes
-            for space in lane.spaces
+            for writer in self.writers
+            for space in writer.spaces
             if space.database == ""
         )
         return {
-            "keys": sum(lane.count() for lane in self.lanes),
+            "keys": sum(writer.count() for writer in self.writers),
             "default_keys": default + 1,
             "versions": versions,
         }
 
     def load(self):
         """Writes until the server is gone."""
-        for lane in self.lanes:
-            lane.begin()
+        for writer in self.writers:
+            writer.begin()
         threads = [
-            threading.Thread(target=run_lane, args=(lane,), daemon=True) for lane in self.lanes
+            threading.Thread(target=run_writer, args=(writer,), daemon=True)
+            for writer in self.writers
         ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join(60)
-        failures = [lane.failure for lane in self.lanes if lane.failure]
+        failures = [writer.failure for writer in self.writers if writer.failure]
         failures += [
-            f"{lane} still waits although the server is gone"
-            for lane, thread in zip(self.lanes, threads)
+            f"{writer} still waits although the server is gone"
+            for writer, thread in zip(self.writers, threads)
             if thread.is_alive()
         ]
         if failures:
             raise Wrong("\n".join(failures))
         return {
-            "acknowledged": {lane.name: lane.acknowledged for lane in self.lanes},
-            "versions": sorted({version for lane in self.lanes for version in lane.versions}),
-            "shared": [pair for lane in self.lanes for pair in lane.shared],
+            "acknowledged": {writer.name: writer.acknowledged for writer in self.writers},
+            "versions": sorted({version for writer in self.writers for version in writer.versions}),
+            "shared": [pair for writer in self.writers for pair in writer.shared],
         }
 
 
@@ -103,13 +104,13 @@ def scan(kv, database, prefix):
             yield entry.key, Entry(entry.value, entry.version, entry.expires_at_ms or NEVER)
 
 
-def run_lane(lane):
+def run_writer(writer):
     try:
-        lane.run()
+        writer.run()
     except Gone:
         pass
     except BaseException:  # noqa: B902 - the answer carries it
-        lane.failure = f"{lane}: {traceback.format_exc()}"
+        writer.failure = f"{writer}: {traceback.format_exc()}"
 
 
 def main():

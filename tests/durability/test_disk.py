@@ -12,10 +12,10 @@ import threading
 import time
 
 import grpc
-from lanes import DISK_KIND, KINDS, MEMORY_KIND, put
 from pelton.v1 import admin_pb2, admin_pb2_grpc, kv_pb2_grpc
 from pelton.v1 import kv_pb2 as pb
 from server import Server, open_channel, wait_until
+from writers import DISK_KIND, KINDS, MEMORY_KIND, put
 
 ROUNDS = max(4, int(os.environ.get("PELTON_KILL_ROUNDS", "100")) // 4)
 SEED = os.environ.get("PELTON_KILL_SEED", str(random.randrange(1 << 32)))
@@ -184,7 +184,7 @@ def value_of(number):
 
 
 def load(kv, numbers):
-    """Writes, again where the server asks for patience: it is told to be behind with what it has to
+    """Writes, again where the server asks to wait: it is told to be behind with what it has to
     write."""
     operations = [put(b"%08d" % number, value_of(number)) for number in numbers]
     request = pb.BatchRequest(database="large", operations=operations)

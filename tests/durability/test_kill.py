@@ -18,7 +18,10 @@ import time
 
 import grpc
 import pytest
-from lanes import (
+from pelton.v1 import admin_pb2, admin_pb2_grpc, kv_pb2_grpc
+from pelton.v1 import kv_pb2 as pb
+from server import Server, open_channel
+from writers import (
     DISK,
     DISK_KIND,
     DISK_WRITTEN,
@@ -29,9 +32,6 @@ from lanes import (
     number_in,
     put,
 )
-from pelton.v1 import admin_pb2, admin_pb2_grpc, kv_pb2_grpc
-from pelton.v1 import kv_pb2 as pb
-from server import Server, open_channel
 
 ROUNDS = int(os.environ.get("PELTON_KILL_ROUNDS", "100"))
 SEED = os.environ.get("PELTON_KILL_SEED", str(random.randrange(1 << 32)))
@@ -253,8 +253,9 @@ def test_what_was_acknowledged_outlives_a_kill(binary, clients, tmp_path):
         f"{ROUNDS} rounds, {keys} keys at the end; ended by {ways}; {snapshots} snapshots; "
         f"acknowledged {acknowledged}"
     )
-    # On a busy machine ten rounds may be over before a lane whose answers come seldom has had one.
-    assert ROUNDS < 50 or all(acknowledged.values()), f"a lane has done nothing: {acknowledged}"
+    # On a busy machine ten rounds may be over before a writer whose answers come seldom has had
+    # one.
+    assert ROUNDS < 50 or all(acknowledged.values()), f"a writer has done nothing: {acknowledged}"
     assert ROUNDS < 50 or snapshots, "the log was never shortened"
 
 

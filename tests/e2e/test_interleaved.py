@@ -59,7 +59,7 @@ class Call:
         self.data = b"".join(messages)
         self.at = 0
         # Where it is abandoned, and whether by a reset or by an end in the midst.
-        self.doom = None
+        self.abandoned = None
         self.stream = None
 
 
@@ -110,7 +110,7 @@ class Mixer:
         call = make(wrap)
         call.fields = encoding
         if self.draw.random() < 0.2:
-            call.doom = self.draw.randrange(1, len(call.data) + 1), self.draw.random() < 0.7
+            call.abandoned = self.draw.randrange(1, len(call.data) + 1), self.draw.random() < 0.7
         return call
 
     def put(self, wrap):
@@ -256,17 +256,17 @@ class Mixer:
     def send_some(self, call):
         """Sends a frame of it; whether that was the last one and its answer is there."""
         size = int(2 ** self.draw.uniform(0, 14))
-        stop = call.doom[0] if call.doom else len(call.data)
+        stop = call.abandoned[0] if call.abandoned else len(call.data)
         part = call.data[
             call.at : min(call.at + size, stop, call.at + self.connection.room(call.stream))
         ]
         call.at += len(part)
         self.connection.spend(call.stream, len(part))
         is_over = call.at == stop
-        is_ended = is_over and not (call.doom and call.doom[1])
+        is_ended = is_over and not (call.abandoned and call.abandoned[1])
         self.connection.send(frame(DATA, END_STREAM if is_ended else 0, call.stream, part))
-        if is_over and call.doom:
-            if call.doom[1]:
+        if is_over and call.abandoned:
+            if call.abandoned[1]:
                 self.connection.send(frame(RST_STREAM, 0, call.stream, CANCEL))
         elif is_over:
             answer = self.connection.wait(call.stream, 60)

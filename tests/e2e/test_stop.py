@@ -353,12 +353,12 @@ def test_user_signals_do_nothing(binary):
 
 def test_a_running_call_is_waited_for(binary):
     with Server(binary) as server, Connection(server.address) as connection:
-        request = echo_pb2.EchoRequest(payload=b"patience", delay_ms=1_500).SerializeToString()
+        request = echo_pb2.EchoRequest(payload=b"running", delay_ms=1_500).SerializeToString()
         stream = connection.unary("/pelton.v1.Echo/Unary", request)
         assert connection.wait(connection.unary("/pelton.v1.KeyValue/Get", b"")).grpc_status == 0
         server.signal(signal.SIGTERM)
         answer = connection.wait(stream)
-        assert answer.grpc_status == 0 and b"patience" in answer.body
+        assert answer.grpc_status == 0 and b"running" in answer.body
         assert server.wait() == 0
 
 

@@ -147,7 +147,7 @@ class Pair:
         for one in self.sockets:
             if with_reset:
                 reset_at_close(one)
-                # The other thread wakes, and says no goodbye.
+                # The other thread wakes, and closes without lingering.
                 shut(one, socket.SHUT_RD)
             else:
                 # The threads read on until the peers have closed, and throw it away: closing a

@@ -41,7 +41,7 @@ tests/tidy/exceptions.txt lists are allowed; it may only become shorter.
 
   circles       modules beside each other do not import each other, by whatever way
   layers        a crate depends on crates of lower layers only
-  phrases       no phrase of tests/tidy/phrases.txt
+  phrases       no phrase of tests/tidy/phrases.txt, also in tests/*.py, script/ and proto/
   type-names    a name of tests/tidy/type-names.txt is for one type of the workspace
   width         at most 100 columns
   functions     at most 70 lines

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
-use crate::source::Tree;
+use crate::source::{Tree, extension_of};
 use crate::violation::Violation;
 
 const PHRASES: &str = include_str!("../phrases.txt");
@@ -37,20 +37,29 @@ struct Word<'a> {
     is_apart: bool,
 }
 
-/// Returns the phrases in the crates and pages.
+/// Returns the phrases in crates, pages, protocol files, scripts, and tests in Python.
 pub fn check(tree: &Tree) -> Vec<Violation> {
     let phrases = phrases(PHRASES);
     let public = public_names(tree);
-    let is_read = |path: &str| {
-        path.starts_with("crates/") || path.starts_with("docs/") || PAGES.contains(&path)
-    };
     let mut found = Vec::new();
-    for (path, text) in tree.with_extension(&["rs", "md"]) {
+    for (path, text) in tree.texts() {
         if is_read(path) {
             found.extend(find(&phrases, &public, path, text));
         }
     }
     found
+}
+
+fn is_read(path: &str) -> bool {
+    let (folder, _) = path.split_once('/').unwrap_or_default();
+    let extension = extension_of(path);
+    match folder {
+        "crates" | "docs" => matches!(extension, "rs" | "md"),
+        "tests" => extension == "py",
+        "script" => matches!(extension, "py" | ""),
+        "proto" => extension == "proto",
+        _ => PAGES.contains(&path),
+    }
 }
 
 fn phrases(list: &str) -> Vec<Phrase> {
@@ -191,7 +200,8 @@ mod tests {
             "message Shown { bytes papers = 1; } // rubbish",
         );
         let violations = check(&Tree::of(&[(path, text), proto]));
-        violations.iter().map(|violation| violation.line).collect()
+        let of_path = violations.iter().filter(|found| found.file == path);
+        of_path.map(|violation| violation.line).collect()
     }
 
     #[test]
@@ -235,7 +245,20 @@ mod tests {
     fn names_of_the_public_api_and_other_files_are_exempt() {
         assert_eq!(lines("docs/api.md", "`Shown` has `papers`"), [0; 0]);
         assert_eq!(lines("crates/a/src/b.rs", "rubbish"), [1]);
-        assert_eq!(lines("proto/b.proto", "// the room above"), [0; 0]);
         assert_eq!(lines("peers/README.md", "the room above"), [0; 0]);
+        assert_eq!(lines("tests/tidy/src/a.rs", "rubbish"), [0; 0]);
+        assert_eq!(lines("script/interop/main.go", "// rubbish"), [0; 0]);
+    }
+
+    #[test]
+    fn protocol_files_scripts_and_tests_in_python_are_read() {
+        for path in [
+            "proto/b.proto",
+            "tests/e2e/test_b.py",
+            "script/rows.py",
+            "script/interop/run",
+        ] {
+            assert_eq!(lines(path, "# the room above"), [1], "{path}");
+        }
     }
 }

@@ -14,6 +14,15 @@ pub struct Tree {
 
 const EXTENSIONS: [&str; 5] = ["rs", "py", "md", "proto", "toml"];
 
+/// The folder of scripts, which are read also without an extension.
+const SCRIPTS: &str = "script/";
+
+/// Returns the extension of a file's name; empty: it has none.
+pub fn extension_of(path: &str) -> &str {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    name.rsplit_once('.').map_or("", |(_, extension)| extension)
+}
+
 impl Tree {
     /// Reads the files that git knows, or would add.
     pub fn read(root: &Path) -> Result<Tree, String> {
@@ -29,9 +38,10 @@ impl Tree {
         }
         let mut tree = Tree::default();
         for path in String::from_utf8_lossy(&output.stdout).split('\0') {
-            let extension = path.rsplit('.').next().unwrap_or_default();
+            let extension = extension_of(path);
+            let is_script = extension.is_empty() && path.starts_with(SCRIPTS);
             // A file that was deleted and not committed is still listed.
-            if EXTENSIONS.contains(&extension) && root.join(path).is_file() {
+            if (EXTENSIONS.contains(&extension) || is_script) && root.join(path).is_file() {
                 let text = std::fs::read_to_string(root.join(path));
                 let text = text.map_err(|error| format!("{path}: {error}"))?;
                 tree.files.insert(path.to_owned(), text);
@@ -54,12 +64,15 @@ impl Tree {
         self.files.get(path).map(String::as_str)
     }
 
+    /// Returns all files and their texts.
+    pub fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
+        let files = self.files.iter();
+        files.map(|(path, text)| (path.as_str(), text.as_str()))
+    }
+
     /// Returns the files whose paths end in one of the extensions.
     pub fn with_extension(&self, extensions: &[&str]) -> impl Iterator<Item = (&str, &str)> {
-        let is_wanted = move |path: &str| {
-            let extension = path.rsplit('.').next().unwrap_or_default();
-            extensions.contains(&extension)
-        };
+        let is_wanted = move |path: &str| extensions.contains(&extension_of(path));
         let files = self.files.iter();
         files
             .map(|(path, text)| (path.as_str(), text.as_str()))

@@ -28,7 +28,7 @@ BRIEF_MS = 50
 CHUNK_BYTES = 30_000
 
 
-class Lane:
+class Writer:
     """Writes one database. `calls` is its connection in the current run, `run` its number."""
 
     def __init__(self, name, seed, kind=MEMORY, durability=SYNCED):
@@ -264,13 +264,13 @@ class Lane:
             self.failure = traceback.format_exc()
 
 
-class Fills(Lane):
+class Fills(Writer):
     """Writes so much that memtables are flushed, and tables merged."""
 
-    WRITES = (*Lane.WRITES, "fill", "fill", "fill")
+    WRITES = (*Writer.WRITES, "fill", "fill", "fill")
 
 
-class Blobs(Lane):
+class Blobs(Writer):
     CUT_BYTES = 100_000
     WRITES = ("upload", "upload", "delete_blob", "upload_in_two_parts", "put")
 
@@ -286,7 +286,7 @@ class LargeBlobs(Blobs):
             self.upload_in_two_parts()
 
 
-class Moves(Lane):
+class Moves(Writer):
     """Converts its database to and fro, with writes and blobs between."""
 
     def work(self, steps):
@@ -298,7 +298,7 @@ class Moves(Lane):
                 getattr(self, self.random.choice(kinds))()
 
 
-class Comes(Lane):
+class Comes(Writer):
     """Drops its database and makes it anew, in turn in memory and on disk."""
 
     def work(self, steps):
@@ -314,7 +314,7 @@ class Comes(Lane):
 
 @dataclass(frozen=True)
 class Backup:
-    """A backup that was acknowledged, and the steps of each lane that may be its last in it."""
+    """A backup that was acknowledged, and the steps of each writer that may be its last in it."""
 
     name: str
     answer: tuple
@@ -322,12 +322,12 @@ class Backup:
 
 
 class Operator:
-    """Makes snapshots and backups while the lanes write."""
+    """Makes snapshots and backups while the writers write."""
 
     name = "operator"
 
-    def __init__(self, lanes):
-        self.lanes, self.backups = lanes, []
+    def __init__(self, writers):
+        self.writers, self.backups = writers, []
 
     def connect(self, address, run):
         self.calls, self.run, self.failure = Calls(address), run, None
@@ -343,20 +343,20 @@ class Operator:
 
     def make_backup(self, name):
         with TASKS:
-            first = {lane.name: len(lane.timeline.steps) - 1 for lane in self.lanes}
+            first = {writer.name: len(writer.timeline.steps) - 1 for writer in self.writers}
             stream = self.calls.begin("Admin/Backup", admin.BackupRequest(name=name))
             assert self.calls.messages("Admin/Backup", stream)[-1].complete
-            last = {lane.name: len(lane.timeline.steps) for lane in self.lanes}
+            last = {writer.name: len(writer.timeline.steps) for writer in self.writers}
         answer = (self.run, self.calls.local_port, stream)
         self.backups.append(Backup(name, answer, {n: (first[n], last[n]) for n in first}))
 
 
-def all_lanes(seed):
+def all_writers(seed):
     return [
-        Lane("", seed),
-        Lane("written", seed, durability=WRITTEN),
-        Lane("interval", seed, durability=INTERVAL),
-        Lane("volatile", seed, durability=VOLATILE),
+        Writer("", seed),
+        Writer("written", seed, durability=WRITTEN),
+        Writer("interval", seed, durability=INTERVAL),
+        Writer("volatile", seed, durability=VOLATILE),
         Fills("disk", seed, kind=DISK),
         Fills("disk-written", seed, kind=DISK, durability=WRITTEN),
         Moves("moves", seed),
@@ -365,20 +365,20 @@ def all_lanes(seed):
     ]
 
 
-def lane_of(name, seed):
-    """Returns a new lane of the kind that has this database."""
-    return next(lane for lane in all_lanes(seed) if lane.name == name)
+def writer_of(name, seed):
+    """Returns a new writer of the kind that has this database."""
+    return next(writer for writer in all_writers(seed) if writer.name == name)
 
 
-def work_together(lanes, operator, address, run, steps, backups):
-    """Lets all lanes work at once, and meanwhile makes backups and snapshots."""
-    workers = [*lanes, operator] if operator else lanes
+def work_together(writers, operator, address, run, steps, backups):
+    """Lets all writers work at once, and meanwhile makes backups and snapshots."""
+    workers = [*writers, operator] if operator else writers
     for worker in workers:
         worker.connect(address, run)
     if run > 0:
-        for lane in lanes:
-            lane.confirm()
-    threads = [threading.Thread(target=lane.run_safely, args=(steps,)) for lane in lanes]
+        for writer in writers:
+            writer.confirm()
+    threads = [threading.Thread(target=writer.run_safely, args=(steps,)) for writer in writers]
     if operator:
         threads.append(threading.Thread(target=operator.run_safely, args=(backups,)))
     for thread in threads:

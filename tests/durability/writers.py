@@ -36,7 +36,7 @@ def call(method, request):
         raise
 
 
-class Lane:
+class Writer:
     def __init__(self, client, name, source, database=""):
         self.name = f"{name}@{database}" if database else name
         self.random = source
@@ -59,7 +59,7 @@ class Lane:
         self.failure = None
 
     def check(self, found):
-        """Takes out of `found` what is this lane's, and compares."""
+        """Takes out of `found` what is this writer's, and compares."""
         space = self.space
         keys = [
             (database, key)
@@ -104,7 +104,7 @@ class Lane:
             raise Wrong(f"{self}: {what}")
 
 
-class Puts(Lane):
+class Puts(Writer):
     """Put and Delete: conditions, times to live, previous values."""
 
     def step(self):
@@ -161,7 +161,7 @@ class Puts(Lane):
         self.done(answer.sequence)
 
 
-class Appends(Lane):
+class Appends(Writer):
     def step(self):
         key = self.key(self.random.randrange(20))
         old = self.space.entries.get(key, Entry(b""))
@@ -178,7 +178,7 @@ class Appends(Lane):
         self.done(answer.version)
 
 
-class Increments(Lane):
+class Increments(Writer):
     def step(self):
         key = self.key(self.random.randrange(20))
         old = number_in(self.space.entries.get(key))
@@ -189,7 +189,7 @@ class Increments(Lane):
         self.done(answer.version)
 
 
-class Batches(Lane):
+class Batches(Writer):
     """Atomic batches over many keys, in which every kind of operation occurs; some fail at their
     last operation."""
 
@@ -231,7 +231,7 @@ class Batches(Lane):
         return commit, operations
 
 
-class HugeBatches(Lane):
+class HugeBatches(Writer):
     """Commits larger than a file of the log, now and then."""
 
     def begin(self):
@@ -249,7 +249,7 @@ class HugeBatches(Lane):
         self.pause.wait(0.1)
 
 
-class Fillers(Lane):
+class Fillers(Writer):
     """Enough to fill memtables again and again, by writes that need not know what was there."""
 
     def begin(self):
@@ -272,7 +272,7 @@ class Fillers(Lane):
         self.pause.wait(0.02)
 
 
-class Transfers(Lane):
+class Transfers(Writer):
     """Transact: what is taken from one account is in another, and a third key counts."""
 
     def step(self):
@@ -301,7 +301,7 @@ class Transfers(Lane):
         return versions
 
 
-class Pipes(Lane):
+class Pipes(Writer):
     """A Pipe: batches are there in the order sent. With `failures_only`, acknowledged several at a
     time."""
 
@@ -354,7 +354,7 @@ class Pipes(Lane):
         return pb.PipeRequest(operations=[put(key, stamp) for key in keys], answers=answers)
 
 
-class Shared(Lane):
+class Shared(Writer):
     """A counter that all clients increment and read. `shared`: (1, what an increment of 1 answered,
     or 0 if it was not answered), (0, what a read saw)."""
 
@@ -370,7 +370,7 @@ class Shared(Lane):
         self.versions.append(answer.version)
 
 
-class Databases(Lane):
+class Databases(Writer):
     """Databases that come and go, of each durability, with something in them."""
 
     NAMES = 6
@@ -531,29 +531,29 @@ def number_in(entry):
     return struct.unpack(">q", entry.value)[0] if entry else 0
 
 
-def lanes_of_client(client, seed):
-    """Every lane has a prefix of its own."""
+def writers_of_client(client, seed):
+    """Every writer has a prefix of its own."""
 
-    def lane(make, name, *more, **options):
+    def writer(make, name, *more, **options):
         return make(client, name, random.Random(f"{seed}/{client}/{name}{more}"), *more, **options)
 
-    lanes = [
-        lane(Puts, "put"),
-        lane(Puts, "put", WRITTEN),
-        lane(Puts, "put", INTERVAL),
-        lane(Appends, "append"),
-        lane(Increments, "increment"),
-        lane(Batches, "batch"),
-        lane(Batches, "batch", INTERVAL),
-        lane(Puts, "put", DISK),
-        lane(Puts, "put", DISK_WRITTEN),
-        lane(Batches, "batch", DISK),
-        lane(Fillers, "fill", DISK),
-        lane(Fillers, "fill", DISK_WRITTEN),
-        lane(Transfers, "transfer"),
-        lane(Pipes, "pipe", failures_only=False),
-        lane(Pipes, "pipe-failures", failures_only=True),
-        lane(Shared, "shared"),
-        lane(Databases, "databases"),
+    writers = [
+        writer(Puts, "put"),
+        writer(Puts, "put", WRITTEN),
+        writer(Puts, "put", INTERVAL),
+        writer(Appends, "append"),
+        writer(Increments, "increment"),
+        writer(Batches, "batch"),
+        writer(Batches, "batch", INTERVAL),
+        writer(Puts, "put", DISK),
+        writer(Puts, "put", DISK_WRITTEN),
+        writer(Batches, "batch", DISK),
+        writer(Fillers, "fill", DISK),
+        writer(Fillers, "fill", DISK_WRITTEN),
+        writer(Transfers, "transfer"),
+        writer(Pipes, "pipe", failures_only=False),
+        writer(Pipes, "pipe-failures", failures_only=True),
+        writer(Shared, "shared"),
+        writer(Databases, "databases"),
     ]
-    return lanes + [lane(HugeBatches, "huge")] if client == 0 else lanes
+    return writers + [writer(HugeBatches, "huge")] if client == 0 else writers
