@@ -18,6 +18,7 @@ mod musts;
 mod paths;
 mod phrases;
 mod report;
+mod service_names;
 mod sizes;
 mod source;
 mod type_names;
@@ -41,6 +42,7 @@ tests/tidy/exceptions.txt lists are allowed; it may only become shorter.
 
   circles       modules beside each other do not import each other, by whatever way
   layers        a crate depends on crates of lower layers only
+  service-names the crate server names no method and no service
   phrases       no phrase of tests/tidy/phrases.txt, also in tests/*.py, script/ and proto/
   type-names    a name of tests/tidy/type-names.txt is for one type of the workspace
   width         at most 100 columns
@@ -145,6 +147,7 @@ fn violations(workspace: &Workspace) -> Result<Vec<Violation>, String> {
     let tree = &workspace.tree;
     let mut found = circles::check(workspace);
     found.extend(layers::check(tree));
+    found.extend(service_names::check(workspace)?);
     found.extend(phrases::check(tree));
     found.extend(type_names::check(workspace));
     found.extend(width::check(tree));
@@ -186,6 +189,15 @@ mod tests {
             ("crates/wire/src/y.rs", "use crate::x;"),
             ("docs/internals/rfc-musts.md", "| 1 | rule | none |\n"),
             ("README.md", &wide),
+            (
+                "crates/service/src/method.rs",
+                "methods! { Echo { Ping x; } }",
+            ),
+            ("crates/server/Cargo.toml", ""),
+            (
+                "crates/server/src/lib.rs",
+                "const A: Method = Method::Ping;",
+            ),
         ]);
         let found = violations(&workspace).unwrap();
         for check in violation::CHECKS {

@@ -1,4 +1,5 @@
-//! The paths that start in their own crate: `crate::…`, `super::…`, `self::…`.
+//! The paths of a module: those that start in their own crate (`crate::…`, `super::…`, `self::…`),
+//! or all.
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
@@ -18,7 +19,19 @@ pub struct UsedPath {
 /// Returns the paths in the items of a module, without those of the modules inside it. Imports are
 /// all returned, also those from other crates.
 pub fn of(module: &Module) -> Vec<UsedPath> {
-    let mut finder = Finder::default();
+    find(module, Finder::default())
+}
+
+/// Returns all paths of more than one part in the items of a module.
+pub fn all(module: &Module) -> Vec<UsedPath> {
+    let finder = Finder {
+        takes_all: true,
+        ..Finder::default()
+    };
+    find(module, finder)
+}
+
+fn find(module: &Module, mut finder: Finder) -> Vec<UsedPath> {
     for item in &module.items {
         finder.visit_item(item);
     }
@@ -27,6 +40,8 @@ pub fn of(module: &Module) -> Vec<UsedPath> {
 
 #[derive(Default)]
 struct Finder {
+    /// Also those that start in other crates, or by what was imported.
+    takes_all: bool,
     found: Vec<UsedPath>,
 }
 
@@ -51,7 +66,7 @@ impl<'ast> Visit<'ast> for Finder {
     fn visit_path(&mut self, path: &'ast Path) {
         let names = path.segments.iter().map(|part| part.ident.to_string());
         let segments: ModulePath = names.collect();
-        if segments.len() > 1 && starts_inside(&segments[0]) {
+        if segments.len() > 1 && self.takes(&segments[0]) {
             let line = path.segments[0].ident.span().start().line;
             self.found.push(UsedPath { segments, line });
         }
@@ -65,6 +80,10 @@ impl<'ast> Visit<'ast> for Finder {
 }
 
 impl Finder {
+    fn takes(&self, first: &str) -> bool {
+        self.takes_all || starts_inside(first)
+    }
+
     /// Finds paths in the tokens of a macro, which have no syntax tree.
     fn tokens(&mut self, tokens: TokenStream) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
@@ -72,7 +91,7 @@ impl Finder {
         while at < tokens.len() {
             match &tokens[at] {
                 TokenTree::Group(group) => self.tokens(group.stream()),
-                TokenTree::Ident(first) if starts_inside(&first.to_string()) => {
+                TokenTree::Ident(first) if self.takes(&first.to_string()) => {
                     let segments = path_at(&tokens[at..]);
                     if segments.len() > 1 {
                         let line = first.span().start().line;

@@ -41,9 +41,10 @@ impl fmt::Display for Violation {
 }
 
 /// The names of all checks, in the order of the summary.
-pub const CHECKS: [&str; 9] = [
+pub const CHECKS: [&str; 10] = [
     "circles",
     "layers",
+    "service-names",
     "phrases",
     "type-names",
     "width",
