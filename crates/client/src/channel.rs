@@ -17,8 +17,8 @@ use crate::core::{CallEventKind, CallRequest, Core, describe};
 use crate::credentials::Credentials;
 use crate::error::{CallError, ConnectError, NotBegun, bad_answer, only_message};
 use crate::limits;
-use crate::line::Line;
-use crate::socket::Received;
+use crate::line::ChannelLine;
+use crate::socket::SocketWait;
 
 /// How a channel is to be.
 #[derive(Clone, Debug)]
@@ -86,7 +86,7 @@ pub struct HttpAnswer {
 #[derive(Debug)]
 pub struct Channel {
     pub(crate) core: Core,
-    line: Line,
+    line: ChannelLine,
     authority: String,
     credentials: Option<Credentials>,
     /// The origin of the core's time.
@@ -109,7 +109,7 @@ impl Channel {
         if let Some(credentials) = &options.credentials {
             credentials.check(address, options.tls.is_some())?;
         }
-        let line = Line::connect(address, options.tls.as_ref(), options.connect_timeout)?;
+        let line = ChannelLine::connect(address, options.tls.as_ref(), options.connect_timeout)?;
         let config = wire::Config {
             max_message_bytes: options.max_message_bytes,
             // A caller's own messages and answers are all that waits here: their size is the
@@ -442,13 +442,13 @@ impl Channel {
             }
         });
         match received {
-            Ok(Received::Nothing) => return false,
-            Ok(Received::Bytes(_)) => {
+            Ok(SocketWait::Nothing) => return false,
+            Ok(SocketWait::Bytes(_)) => {
                 if let Some(reason) = foreign {
                     self.end(reason.into());
                 }
             }
-            Ok(Received::End) => self.end("the server closed it".into()),
+            Ok(SocketWait::End) => self.end("the server closed it".into()),
             Err(error) => self.end(error.to_string()),
         }
         true

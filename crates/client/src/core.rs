@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use wire::grpc::{Code, Metadata, Status};
 use wire::{
-    Cause, CloseReason, Connection, ErrorCode, Event, OpenError, RequestHead, SharedBytes,
-    StreamKey,
+    Cause, CloseReason, Connection, ErrorCode, Event, RequestHead, SharedBytes, StreamKey,
+    StreamOpenError,
 };
 
 use crate::error::{CallError, NotBegun};
@@ -136,17 +136,17 @@ impl Core {
         self.connection
             .open(&mut self.output, head)
             .map_err(|error| match error {
-                OpenError::TooManyStreams => CallError::NotBegun(NotBegun::TooManyCalls),
-                OpenError::GoingAway | OpenError::IdsExhausted => {
+                StreamOpenError::TooManyStreams => CallError::NotBegun(NotBegun::TooManyCalls),
+                StreamOpenError::GoingAway | StreamOpenError::IdsExhausted => {
                     let reason = self
                         .close_reason()
                         .map_or_else(|| error.to_string(), describe);
                     CallError::NotBegun(NotBegun::Closing { reason })
                 }
-                OpenError::HeadTooLarge
-                | OpenError::BadPath
-                | OpenError::BadAuthority
-                | OpenError::BadMetadata => CallError::BadRequest {
+                StreamOpenError::HeadTooLarge
+                | StreamOpenError::BadPath
+                | StreamOpenError::BadAuthority
+                | StreamOpenError::BadMetadata => CallError::BadRequest {
                     reason: error.to_string(),
                 },
             })

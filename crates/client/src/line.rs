@@ -8,28 +8,28 @@ use net::tls::{ClientTls, FailureKind, TlsFailure, TlsPipe};
 
 use crate::error::ConnectError;
 use crate::limits;
-use crate::socket::{Received, Socket};
+use crate::socket::{Socket, SocketWait};
 
 /// The application protocol of gRPC in ALPN (RFC 9113 section 3.2).
 pub const APPLICATION: &[u8] = b"h2";
 
 /// What bytes of a channel go through.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct ChannelLine {
     socket: Socket,
     tls: Option<TlsPipe>,
 }
 
-impl Line {
+impl ChannelLine {
     /// Connects, and agrees on TLS if that is asked for.
     pub(crate) fn connect(
         address: &Address,
         tls: Option<&ClientTls>,
         timeout: Duration,
-    ) -> Result<Line, ConnectError> {
+    ) -> Result<ChannelLine, ConnectError> {
         let until = Instant::now() + timeout;
         let socket = Socket::connect(address, timeout)?;
-        let mut line = Line { socket, tls: None };
+        let mut line = ChannelLine { socket, tls: None };
         if let Some(tls) = tls {
             let failed = |failure| tls_error(address, failure);
             line.tls = Some(tls.connect(address).map_err(failed)?);
@@ -58,15 +58,15 @@ impl Line {
                 });
             }
             match self.socket.receive(&mut buffer, left) {
-                Ok(Received::Nothing) => {}
-                Ok(Received::Bytes(count)) => {
+                Ok(SocketWait::Nothing) => {}
+                Ok(SocketWait::Bytes(count)) => {
                     let received = pipe.received(&buffer[..count], &mut |_| {});
                     if let Err(failure) = received {
                         let _ = self.flush(limits::WRITE_TIMEOUT);
                         return Err(failed(failure));
                     }
                 }
-                Ok(Received::End) | Err(_) => return Err(failed(closed_in_handshake())),
+                Ok(SocketWait::End) | Err(_) => return Err(failed(closed_in_handshake())),
             }
         }
     }
@@ -77,10 +77,10 @@ impl Line {
         buffer: &mut [u8],
         timeout: Duration,
         take: &mut dyn FnMut(&[u8]),
-    ) -> io::Result<Received> {
+    ) -> io::Result<SocketWait> {
         let received = self.socket.receive(buffer, timeout)?;
-        let (Some(pipe), Received::Bytes(count)) = (&mut self.tls, &received) else {
-            if let Received::Bytes(count) = received {
+        let (Some(pipe), SocketWait::Bytes(count)) = (&mut self.tls, &received) else {
+            if let SocketWait::Bytes(count) = received {
                 take(&buffer[..count]);
             }
             return Ok(received);
@@ -89,7 +89,7 @@ impl Line {
         let is_over = pipe.peer_closed();
         self.flush(limits::WRITE_TIMEOUT)?;
         match opened {
-            Ok(()) if is_over => Ok(Received::End),
+            Ok(()) if is_over => Ok(SocketWait::End),
             Ok(()) => Ok(received),
             Err(failure) => Err(io::Error::other(in_words(failure))),
         }
@@ -134,7 +134,7 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for ChannelLine {
     fn drop(&mut self) {
         if let Some(pipe) = &mut self.tls {
             pipe.close();

@@ -7,16 +7,16 @@ use net::tls::{TlsFailure, TlsPipe};
 use crate::line::{check_agreed, in_words};
 
 /// Why a socket is of no further use.
-pub(crate) enum End {
+pub(crate) enum SocketEnd {
     Said(&'static str),
     Tls(TlsFailure),
 }
 
-impl fmt::Display for End {
+impl fmt::Display for SocketEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            End::Said(reason) => f.write_str(reason),
-            End::Tls(failure) => failure.fmt(f),
+            SocketEnd::Said(reason) => f.write_str(reason),
+            SocketEnd::Tls(failure) => failure.fmt(f),
         }
     }
 }
@@ -37,11 +37,11 @@ pub(crate) fn open(
     bytes: &[u8],
     pipe: &mut TlsPipe,
     take: &mut dyn FnMut(&[u8]),
-) -> Result<(), End> {
+) -> Result<(), SocketEnd> {
     let was_handshaking = pipe.is_handshaking();
     let opened = receive(bytes, pipe, take);
-    if was_handshaking && !pipe.is_handshaking() && !matches!(opened, Err(End::Tls(_))) {
-        check_agreed(pipe).map_err(End::Tls)?;
+    if was_handshaking && !pipe.is_handshaking() && !matches!(opened, Err(SocketEnd::Tls(_))) {
+        check_agreed(pipe).map_err(SocketEnd::Tls)?;
     }
     opened
 }
@@ -51,11 +51,11 @@ pub(crate) fn receive(
     bytes: &[u8],
     pipe: &mut TlsPipe,
     take: &mut dyn FnMut(&[u8]),
-) -> Result<(), End> {
+) -> Result<(), SocketEnd> {
     let opened = pipe.received(bytes, take);
-    opened.map_err(|failure| End::Tls(in_words(failure)))?;
+    opened.map_err(|failure| SocketEnd::Tls(in_words(failure)))?;
     if pipe.peer_closed() {
-        return Err(End::Said("the server closed it"));
+        return Err(SocketEnd::Said("the server closed it"));
     }
     Ok(())
 }

@@ -18,7 +18,7 @@ pub(crate) enum Socket {
 
 /// What became of waiting for bytes.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Received {
+pub(crate) enum SocketWait {
     /// So many bytes.
     Bytes(usize),
     /// The peer has closed its side.
@@ -73,7 +73,11 @@ impl Socket {
     }
 
     /// Waits for bytes for at most `timeout`; not at all if that is zero.
-    pub(crate) fn receive(&mut self, buffer: &mut [u8], timeout: Duration) -> io::Result<Received> {
+    pub(crate) fn receive(
+        &mut self,
+        buffer: &mut [u8],
+        timeout: Duration,
+    ) -> io::Result<SocketWait> {
         // The kernel counts a time limit in ticks of milliseconds: no wait at all must be asked for
         // differently.
         let at_once = timeout.is_zero();
@@ -100,9 +104,9 @@ impl Socket {
             }
         };
         match read {
-            Ok(0) => Ok(Received::End),
-            Ok(count) => Ok(Received::Bytes(count)),
-            Err(error) if is_nothing(&error) => Ok(Received::Nothing),
+            Ok(0) => Ok(SocketWait::End),
+            Ok(count) => Ok(SocketWait::Bytes(count)),
+            Err(error) if is_nothing(&error) => Ok(SocketWait::Nothing),
             Err(error) => Err(error),
         }
     }
@@ -262,14 +266,14 @@ mod tests {
             socket
                 .receive(&mut [0; 8], Duration::ZERO)
                 .expect("no error"),
-            Received::Nothing
+            SocketWait::Nothing
         );
         drop(_theirs);
         assert_eq!(
             socket
                 .receive(&mut [0; 8], Duration::from_secs(5))
                 .expect("no error"),
-            Received::End
+            SocketWait::End
         );
     }
 }

@@ -15,7 +15,7 @@ use crate::event_loop::{MAX_WAIT_NS, monotonic_ns};
 use crate::handler::{ConnectionId, Handler, Peer};
 use crate::limits::{self, RECEIVE_WAIT_MS};
 use crate::notice::{Notice, Notices};
-use crate::permits::Waiter;
+use crate::permits::PermitWaiter;
 use crate::pool::ThreadPool;
 use crate::port::{Broken, Interest, Port, Readiness, TransferError};
 use crate::socket::{self, timespec};
@@ -24,11 +24,11 @@ use crate::spread::LoopShared;
 const RECEIVE_WAIT_NS: u64 = RECEIVE_WAIT_MS * 1_000_000;
 
 /// The one socket of a thread.
-struct Line {
+struct BlockingSocket {
     interest: Interest,
 }
 
-impl Port for Line {
+impl Port for BlockingSocket {
     type Socket = OwnedFd;
 
     fn register(
@@ -76,7 +76,7 @@ pub(crate) enum ThreadEnd {
 
 pub(crate) struct ConnectionThread {
     index: usize,
-    core: LoopCore<Line>,
+    core: LoopCore<BlockingSocket>,
     shared: Arc<LoopShared>,
     pool: Arc<ThreadPool>,
     current: Option<ConnectionId>,
@@ -95,7 +95,7 @@ pub(crate) struct ConnectionThread {
     /// It has given back once. The rest of what was under way then is worth it, too, however little
     /// is moved until it goes.
     owes_rest: bool,
-    waiter: Arc<Waiter>,
+    waiter: Arc<PermitWaiter>,
     arrivals: Vec<(OwnedFd, Peer)>,
     notices: Arc<dyn Notices>,
 }
@@ -108,7 +108,7 @@ impl ConnectionThread {
         pool: Arc<ThreadPool>,
         handler: Box<dyn Handler>,
     ) -> ConnectionThread {
-        let line = Line {
+        let line = BlockingSocket {
             interest: Interest {
                 read: false,
                 write: false,
@@ -136,7 +136,7 @@ impl ConnectionThread {
             give_back: config.give_back,
             given_back_at_bytes: 0,
             owes_rest: false,
-            waiter: Waiter::of_this_thread(),
+            waiter: PermitWaiter::of_this_thread(),
             arrivals: Vec::new(),
             notices: config.notices.clone(),
         }
@@ -342,7 +342,7 @@ mod tests {
     fn the_end_of_output_reaches_the_peer_of_a_line() {
         let (near, far) = UnixStream::pair().expect("a pair");
         let (near, far) = (OwnedFd::from(near), OwnedFd::from(far));
-        let mut line = Line {
+        let mut line = BlockingSocket {
             interest: Interest {
                 read: true,
                 write: false,

@@ -10,7 +10,7 @@ use crate::limits::{
 };
 
 /// Free buffers by size, the last returned first (it is still in the CPU's cache).
-pub(crate) struct Buffers {
+pub(crate) struct SpareBuffers {
     inputs: [Vec<Vec<u8>>; INPUT_BUFFER_BYTES.len()],
     outputs: Vec<Vec<u8>>,
     counters: Arc<CounterCells>,
@@ -21,9 +21,9 @@ pub(crate) const FIRST_READ_SIZE: u8 = 1;
 /// The largest size.
 pub(crate) const LAST_READ_SIZE: u8 = INPUT_BUFFER_BYTES.len() as u8 - 1;
 
-impl Buffers {
-    pub(crate) fn new(counters: Arc<CounterCells>) -> Buffers {
-        Buffers {
+impl SpareBuffers {
+    pub(crate) fn new(counters: Arc<CounterCells>) -> SpareBuffers {
+        SpareBuffers {
             inputs: Default::default(),
             outputs: Vec::new(),
             counters,
@@ -166,9 +166,9 @@ mod tests {
     use super::*;
     use crate::limits::INPUT_MAX_BYTES;
 
-    fn pool() -> (Buffers, Arc<CounterCells>) {
+    fn pool() -> (SpareBuffers, Arc<CounterCells>) {
         let counters = Arc::new(CounterCells::default());
-        (Buffers::new(counters.clone()), counters)
+        (SpareBuffers::new(counters.clone()), counters)
     }
 
     #[test]

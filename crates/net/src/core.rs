@@ -4,13 +4,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::buffers::Buffers;
+use crate::buffers::SpareBuffers;
 use crate::counters::CounterCells;
 use crate::handler::{Closed, ConnectionId, Handler, Peer};
 use crate::io::Io;
 use crate::limits::TICK_INPUT_BYTES;
 use crate::port::{Interest, Port, Readiness, TransferError};
-use crate::table::{Connection, ConnectionTable, ReadAhead};
+use crate::table::{ConnectionTable, SocketRead, TableConnection};
 use crate::tls::{FailureKind, TlsFailure};
 
 mod ahead;
@@ -56,7 +56,7 @@ impl<P: Port> LoopCore<P> {
         LoopCore {
             port,
             handler,
-            table: ConnectionTable::new(Buffers::new(counters.clone())),
+            table: ConnectionTable::new(SpareBuffers::new(counters.clone())),
             queue: VecDeque::new(),
             unfinished: VecDeque::new(),
             lingering: VecDeque::new(),
@@ -92,7 +92,7 @@ impl<P: Port> LoopCore<P> {
             return None;
         };
         let is_secure = secure.is_some();
-        let connection = Connection::new(socket, secure, peer);
+        let connection = TableConnection::new(socket, secure, peer);
         let interest = connection.interest();
         let id = self.table.insert(connection);
         self.counters.opened.add(1);
@@ -247,12 +247,12 @@ impl<P: Port> LoopCore<P> {
     }
 
     /// What was read goes to the handler.
-    fn take_in(&mut self, id: ConnectionId, read: Option<ReadAhead>, now_ns: u64) -> usize {
+    fn take_in(&mut self, id: ConnectionId, read: Option<SocketRead>, now_ns: u64) -> usize {
         match read {
             None => 0,
-            Some(ReadAhead::Input) if self.table.is_secure(id) => self.open_records(id, now_ns),
-            Some(ReadAhead::Input) => self.receive_more(id, now_ns),
-            Some(ReadAhead::Broken) => {
+            Some(SocketRead::Input) if self.table.is_secure(id) => self.open_records(id, now_ns),
+            Some(SocketRead::Input) => self.receive_more(id, now_ns),
+            Some(SocketRead::Broken) => {
                 self.close(id, Closed::ByPeer, now_ns);
                 0
             }
@@ -264,7 +264,7 @@ impl<P: Port> LoopCore<P> {
         &mut self,
         id: ConnectionId,
         receive: impl FnOnce(&mut P, &P::Socket, &mut [u8]) -> Result<usize, TransferError>,
-    ) -> Option<ReadAhead> {
+    ) -> Option<SocketRead> {
         let (connection, buffers) = self.table.with_buffers(id)?;
         let (port, counters) = (&mut self.port, &self.counters);
         let received = connection.receive(buffers, |socket, room| {
@@ -274,10 +274,10 @@ impl<P: Port> LoopCore<P> {
         match received? {
             Ok(count) => {
                 counters.bytes_in.add(count as u64);
-                Some(ReadAhead::Input)
+                Some(SocketRead::Input)
             }
             Err(TransferError::NotReady) => None,
-            Err(TransferError::Broken) => Some(ReadAhead::Broken),
+            Err(TransferError::Broken) => Some(SocketRead::Broken),
         }
     }
 

@@ -15,29 +15,29 @@ use crate::socket::{self, timespec};
 
 /// What an event is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Token {
+pub(crate) enum EpollToken {
     Connection(ConnectionId),
     /// Another thread woke the loop.
     Wake,
     Listener(u32),
 }
 
-impl Token {
+impl EpollToken {
     fn to_bits(self) -> u64 {
         let (slot, generation) = match self {
-            Token::Connection(id) => (id.slot, id.generation),
-            Token::Wake => (0, NO_GENERATION),
-            Token::Listener(index) => (index + 1, NO_GENERATION),
+            EpollToken::Connection(id) => (id.slot, id.generation),
+            EpollToken::Wake => (0, NO_GENERATION),
+            EpollToken::Listener(index) => (index + 1, NO_GENERATION),
         };
         u64::from(generation) << 32 | u64::from(slot)
     }
 
-    fn from_bits(bits: u64) -> Token {
+    fn from_bits(bits: u64) -> EpollToken {
         let (slot, generation) = (bits as u32, (bits >> 32) as u32);
         match (slot, generation) {
-            (0, NO_GENERATION) => Token::Wake,
-            (index, NO_GENERATION) => Token::Listener(index - 1),
-            _ => Token::Connection(ConnectionId { slot, generation }),
+            (0, NO_GENERATION) => EpollToken::Wake,
+            (index, NO_GENERATION) => EpollToken::Listener(index - 1),
+            _ => EpollToken::Connection(ConnectionId { slot, generation }),
         }
     }
 }
@@ -45,7 +45,7 @@ impl Token {
 /// One epoll set and the events it reported last.
 pub(crate) struct Epoll {
     set: OwnedFd,
-    events: Vec<(Token, Readiness)>,
+    events: Vec<(EpollToken, Readiness)>,
 }
 
 impl Epoll {
@@ -74,14 +74,14 @@ impl Epoll {
     /// Reports the wake-up event: once for each write, so that it needs no reading.
     pub(crate) fn add_wake(&self, event: impl AsFd) -> io::Result<()> {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        Ok(epoll::add(&self.set, event, data(Token::Wake), flags)?)
+        Ok(epoll::add(&self.set, event, data(EpollToken::Wake), flags)?)
     }
 
     pub(crate) fn add_listener(&self, listener: impl AsFd, index: u32) -> io::Result<()> {
         Ok(epoll::add(
             &self.set,
             listener,
-            data(Token::Listener(index)),
+            data(EpollToken::Listener(index)),
             epoll::EventFlags::IN,
         )?)
     }
@@ -93,7 +93,12 @@ impl Epoll {
         } else {
             epoll::EventFlags::empty()
         };
-        let modified = epoll::modify(&self.set, listener, data(Token::Listener(index)), flags);
+        let modified = epoll::modify(
+            &self.set,
+            listener,
+            data(EpollToken::Listener(index)),
+            flags,
+        );
         debug_assert!(modified.is_ok(), "the listener was added: {modified:?}");
     }
 
@@ -127,13 +132,13 @@ impl Epoll {
         self.events.len()
     }
 
-    pub(crate) fn event(&self, index: usize) -> (Token, Readiness) {
+    pub(crate) fn event(&self, index: usize) -> (EpollToken, Readiness) {
         self.events[index]
     }
 }
 
 /// What an event is about, and what it reports.
-fn parsed(event: &epoll::Event) -> (Token, Readiness) {
+fn parsed(event: &epoll::Event) -> (EpollToken, Readiness) {
     let (flags, data) = (event.flags, event.data);
     let dead = flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR);
     let readiness = Readiness {
@@ -141,7 +146,7 @@ fn parsed(event: &epoll::Event) -> (Token, Readiness) {
         writable: dead || flags.contains(epoll::EventFlags::OUT),
         hung_up: dead,
     };
-    (Token::from_bits(data.u64()), readiness)
+    (EpollToken::from_bits(data.u64()), readiness)
 }
 
 impl Port for Epoll {
@@ -156,14 +161,14 @@ impl Port for Epoll {
         epoll::add(
             &self.set,
             socket,
-            data(Token::Connection(id)),
+            data(EpollToken::Connection(id)),
             event_flags(interest),
         )
         .map_err(|_| Broken)
     }
 
     fn watch(&mut self, socket: &OwnedFd, id: ConnectionId, interest: Interest) {
-        let token = data(Token::Connection(id));
+        let token = data(EpollToken::Connection(id));
         let modified = epoll::modify(&self.set, socket, token, event_flags(interest));
         debug_assert!(modified.is_ok(), "registered when opened: {modified:?}");
     }
@@ -185,7 +190,7 @@ impl Port for Epoll {
     }
 }
 
-fn data(token: Token) -> epoll::EventData {
+fn data(token: EpollToken) -> epoll::EventData {
     epoll::EventData::new_u64(token.to_bits())
 }
 
@@ -211,12 +216,12 @@ mod tests {
             generation: NO_GENERATION - 1,
         };
         for token in [
-            Token::Wake,
-            Token::Listener(0),
-            Token::Listener(7),
-            Token::Connection(last),
+            EpollToken::Wake,
+            EpollToken::Listener(0),
+            EpollToken::Listener(7),
+            EpollToken::Connection(last),
         ] {
-            assert_eq!(Token::from_bits(token.to_bits()), token);
+            assert_eq!(EpollToken::from_bits(token.to_bits()), token);
         }
     }
 
@@ -235,7 +240,7 @@ mod tests {
     }
 
     /// What is reported of a socket now, if anything is.
-    fn reported(epoll: &mut Epoll) -> Option<(Token, Readiness)> {
+    fn reported(epoll: &mut Epoll) -> Option<(EpollToken, Readiness)> {
         epoll.wait(Some(0)).expect("wait");
         (epoll.event_count() > 0).then(|| epoll.event(0))
     }
@@ -256,7 +261,7 @@ mod tests {
                 writable,
                 hung_up,
             };
-            Some((Token::Connection(id), readiness))
+            Some((EpollToken::Connection(id), readiness))
         };
         let registered = epoll.register(&near, id, interest(true, false));
         registered.expect("it is a socket");
@@ -289,7 +294,7 @@ mod tests {
         let _client = TcpStream::connect(address).expect("it listens");
         let token = |epoll: &mut Epoll| reported(epoll).map(|(token, _)| token);
         for _ in 0..2 {
-            assert_eq!(token(&mut epoll), Some(Token::Listener(5)));
+            assert_eq!(token(&mut epoll), Some(EpollToken::Listener(5)));
             epoll.watch_listener(&listener, 5, false);
             assert_eq!(token(&mut epoll), None);
             epoll.watch_listener(&listener, 5, true);

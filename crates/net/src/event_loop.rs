@@ -10,7 +10,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::addresses::{Addresses, Admitted};
 use crate::config::LoopConfig;
 use crate::core::LoopCore;
-use crate::epoll::{Epoll, Token};
+use crate::epoll::{Epoll, EpollToken};
 use crate::handler::{Handler, Peer};
 use crate::limits::{
     ACCEPT_BACKOFF_MS, ACCEPTS_PER_BUSY_TICK, ACCEPTS_PER_TICK, ADDRESS_NOTICE_MS,
@@ -158,13 +158,13 @@ impl EventLoop {
     fn dispatch_events(&mut self) {
         for index in 0..self.core.port().event_count() {
             match self.core.port().event(index) {
-                (Token::Connection(id), readiness) => self.core.ready(id, readiness),
-                (Token::Listener(listener), _) => {
+                (EpollToken::Connection(id), readiness) => self.core.ready(id, readiness),
+                (EpollToken::Listener(listener), _) => {
                     if let Some(acceptor) = &mut self.acceptor {
                         acceptor.ready(listener);
                     }
                 }
-                (Token::Wake, _) => {} // the waker's state has it
+                (EpollToken::Wake, _) => {} // the waker's state has it
             }
         }
     }

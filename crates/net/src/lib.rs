@@ -85,11 +85,11 @@ pub use listener::BindError;
 pub use loops::{Loops, StopHandle};
 pub use notice::{Notice, Notices, Silent};
 pub use outgoing::{
-    Endpoint, Outgoing, OutgoingCounters, OutgoingPoller, OutgoingWaker, Read, Ready, TcpDiagnosis,
-    TcpFigures, TcpInfo, Written,
+    Endpoint, Outgoing, OutgoingCounters, OutgoingPoller, OutgoingWaker, Ready, SocketReadResult,
+    SocketWriteResult, TcpDiagnosis, TcpFigures, TcpInfo,
 };
 pub use peer_address::{AddressKey, PeerAddress};
-pub use run::{Ended, LoopStart, RunError, THREAD_LIMITS};
+pub use run::{LoopStart, RunEnd, RunError, THREAD_LIMITS};
 pub use spread::CountersReader;
 pub use thread::{make_waits_precise, pin_thread};
 pub use unfinished::HandshakePlace;

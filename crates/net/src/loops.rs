@@ -18,8 +18,8 @@ use crate::listener::{BindError, Listener};
 use crate::notice::Notice;
 use crate::pool::{Door, ThreadPool};
 use crate::reports::Reports;
-use crate::run::{Ended, LoopStart, RunError};
-use crate::spread::{CountersReader, LoopList, Placement, Spread};
+use crate::run::{LoopStart, RunEnd, RunError};
+use crate::spread::{ConnectionSpread, CountersReader, LoopList, Placement};
 use crate::supervisor::{Crew, Supervisor};
 
 /// Event loops with their listeners bound, ready to run.
@@ -117,7 +117,7 @@ impl Loops {
     /// first request to stop drains, the second ends at once; a third signal ends the process,
     /// whatever a handler is caught in. After the run the signals are ignored: the process is
     /// about to end by itself.
-    pub fn run<M>(mut self, make: M) -> Result<Ended, RunError>
+    pub fn run<M>(mut self, make: M) -> Result<RunEnd, RunError>
     where
         M: Fn(&LoopStart) -> Box<dyn Handler> + Sync,
     {
@@ -142,7 +142,7 @@ impl Loops {
         };
         let first_loops = list.all();
         let placement: Box<dyn Placement> = match &pool {
-            None => Box::new(Spread::new(first_loops.clone())),
+            None => Box::new(ConnectionSpread::new(first_loops.clone())),
             Some(pool) => Box::new(Door::new(pool.clone())),
         };
         let mut acceptor = Some(Acceptor::new(listeners, placement, &config));

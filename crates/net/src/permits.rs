@@ -17,20 +17,20 @@ struct PermitState {
     /// While there is one, nobody waits.
     free: usize,
     /// In the order of arrival.
-    waiting: VecDeque<Arc<Waiter>>,
+    waiting: VecDeque<Arc<PermitWaiter>>,
 }
 
 /// A thread that may wait for a permit.
 #[derive(Debug)]
-pub(crate) struct Waiter {
+pub(crate) struct PermitWaiter {
     thread: Thread,
     is_granted: AtomicBool,
 }
 
-impl Waiter {
+impl PermitWaiter {
     /// Returns the waiter of the calling thread.
-    pub(crate) fn of_this_thread() -> Arc<Waiter> {
-        Arc::new(Waiter {
+    pub(crate) fn of_this_thread() -> Arc<PermitWaiter> {
+        Arc::new(PermitWaiter {
             thread: thread::current(),
             is_granted: AtomicBool::new(false),
         })
@@ -55,7 +55,7 @@ impl Permits {
     }
 
     /// Waits for a permit. `waiter` is that of the calling thread.
-    pub(crate) fn acquire(&self, waiter: &Arc<Waiter>) -> Permit<'_> {
+    pub(crate) fn acquire(&self, waiter: &Arc<PermitWaiter>) -> Permit<'_> {
         let mut state = self.lock();
         let has_waited = state.free == 0;
         if has_waited {
@@ -128,14 +128,14 @@ mod tests {
     fn a_permit_goes_to_the_thread_that_has_waited_longest() {
         let permits = Permits::new(1);
         for _ in 0..2 {
-            let held = permits.acquire(&Waiter::of_this_thread());
+            let held = permits.acquire(&PermitWaiter::of_this_thread());
             assert!(!held.has_waited);
             let (sender, order) = mpsc::channel();
             thread::scope(|scope| {
                 for number in 0..5 {
                     let (permits, sender) = (&permits, sender.clone());
                     scope.spawn(move || {
-                        let permit = permits.acquire(&Waiter::of_this_thread());
+                        let permit = permits.acquire(&PermitWaiter::of_this_thread());
                         assert!(permit.has_waited);
                         sender.send(number).expect("somebody listens");
                     });
@@ -154,7 +154,7 @@ mod tests {
         thread::scope(|scope| {
             for _ in 0..20 {
                 scope.spawn(|| {
-                    let waiter = Waiter::of_this_thread();
+                    let waiter = PermitWaiter::of_this_thread();
                     for _ in 0..200 {
                         let _permit = permits.acquire(&waiter);
                         let now = running.fetch_add(1, Ordering::SeqCst) + 1;
@@ -166,7 +166,7 @@ mod tests {
             }
         });
         assert!(most.into_inner() <= 3);
-        let waiter = Waiter::of_this_thread();
+        let waiter = PermitWaiter::of_this_thread();
         let all: Vec<_> = (0..3).map(|_| permits.acquire(&waiter)).collect();
         assert!(all.iter().all(|permit| !permit.has_waited), "all came back");
     }
@@ -176,12 +176,12 @@ mod tests {
         let permits = Permits::new(1);
         let panicked = thread::scope(|scope| {
             let panics = scope.spawn(|| {
-                let _permit = permits.acquire(&Waiter::of_this_thread());
+                let _permit = permits.acquire(&PermitWaiter::of_this_thread());
                 panic!("asked to");
             });
             panics.join().is_err()
         });
         assert!(panicked);
-        assert!(!permits.acquire(&Waiter::of_this_thread()).has_waited);
+        assert!(!permits.acquire(&PermitWaiter::of_this_thread()).has_waited);
     }
 }

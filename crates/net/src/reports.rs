@@ -19,7 +19,7 @@ pub(crate) struct Reports {
 
 /// What was reported.
 #[derive(Debug)]
-pub(crate) enum Report {
+pub(crate) enum LoopReport {
     /// A signal came that asks all loops to stop.
     Signal,
     /// A stop handle asks them to.
@@ -87,7 +87,7 @@ impl Reports {
 
     /// Waits for the next report on the stream that [`Reports::new`] has returned. `None`: nobody
     /// can report any more.
-    pub(crate) fn next(&self, mut control: &UnixStream) -> Option<Report> {
+    pub(crate) fn next(&self, mut control: &UnixStream) -> Option<LoopReport> {
         let mut byte = [0];
         loop {
             match control.read(&mut byte) {
@@ -98,9 +98,9 @@ impl Reports {
             }
         }
         Some(match byte[0] {
-            LISTED => Report::Threads(std::mem::take(&mut *self.lock())),
-            BY_SIGNAL => Report::Signal,
-            _ => Report::Handle,
+            LISTED => LoopReport::Threads(std::mem::take(&mut *self.lock())),
+            BY_SIGNAL => LoopReport::Signal,
+            _ => LoopReport::Handle,
         })
     }
 

@@ -31,7 +31,7 @@ pub struct LoopStart {
 
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct RunEnd {
     /// Every handler had drained before the deadline, and nobody asked to stop at once.
     pub drained: bool,
     /// Somebody asked to stop a second time, so that nobody was waited for any more.

@@ -1,6 +1,6 @@
 //! What a connection with TLS has beside its plaintext.
 
-use crate::buffers::Buffers;
+use crate::buffers::SpareBuffers;
 use crate::handler::Peer;
 use crate::io::{Input, Io};
 use crate::limits::SEAL_BYTES;
@@ -95,12 +95,16 @@ impl Secure {
     }
 
     /// Gives back the buffer of what waits for the socket, as far as it is not needed.
-    pub(crate) fn settle_outgoing(&mut self, buffers: &mut Buffers) {
+    pub(crate) fn settle_outgoing(&mut self, buffers: &mut SpareBuffers) {
         buffers.settle_input(&mut self.outgoing);
     }
 
     /// Opens what came. There is room for all of it: no more was read than that.
-    pub(crate) fn open(&mut self, io: &mut Io, buffers: &mut Buffers) -> Result<(), TlsFailure> {
+    pub(crate) fn open(
+        &mut self,
+        io: &mut Io,
+        buffers: &mut SpareBuffers,
+    ) -> Result<(), TlsFailure> {
         let sealed_bytes = self.incoming.len();
         if self.session.is_handshaking() {
             buffers.make_room_for(&mut self.outgoing, FLIGHT_BYTES);
@@ -123,7 +127,11 @@ impl Secure {
     }
 
     /// Seals the next piece of the output, if nothing waits for the socket.
-    pub(crate) fn seal(&mut self, io: &mut Io, buffers: &mut Buffers) -> Result<(), TlsFailure> {
+    pub(crate) fn seal(
+        &mut self,
+        io: &mut Io,
+        buffers: &mut SpareBuffers,
+    ) -> Result<(), TlsFailure> {
         if !self.outgoing.is_empty() || io.unwritten() == 0 {
             return Ok(());
         }
@@ -137,13 +145,13 @@ impl Secure {
     }
 
     /// Tells the peer that nothing follows.
-    pub(crate) fn close(&mut self, buffers: &mut Buffers) {
+    pub(crate) fn close(&mut self, buffers: &mut SpareBuffers) {
         buffers.make_room_for(&mut self.outgoing, sealed_bytes(0));
         self.session.close(&mut self.incoming, &mut self.outgoing);
     }
 
     /// Gives all buffers back.
-    pub(crate) fn take_back(&mut self, buffers: &mut Buffers) {
+    pub(crate) fn take_back(&mut self, buffers: &mut SpareBuffers) {
         for queue in [&mut self.incoming, &mut self.outgoing] {
             queue.consume(queue.len());
             buffers.settle_input(queue);

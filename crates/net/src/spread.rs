@@ -15,11 +15,11 @@ use crate::wake::EventfdWaker;
 pub(crate) struct LoopShared {
     waker: EventfdWaker,
     counters: Arc<CounterCells>,
-    inbox: Mutex<Inbox>,
+    inbox: Mutex<LoopInbox>,
 }
 
 #[derive(Debug, Default)]
-struct Inbox {
+struct LoopInbox {
     arrivals: Vec<(OwnedFd, Peer)>,
     stops: u8,
 }
@@ -30,7 +30,7 @@ impl LoopShared {
         LoopShared {
             waker,
             counters: Arc::default(),
-            inbox: Mutex::new(Inbox {
+            inbox: Mutex::new(LoopInbox {
                 arrivals: Vec::new(),
                 stops,
             }),
@@ -68,7 +68,7 @@ impl LoopShared {
         inbox.stops
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inbox> {
+    fn lock(&self) -> MutexGuard<'_, LoopInbox> {
         // Nothing under this lock can panic half-way.
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -165,16 +165,16 @@ pub(crate) trait Placement: Send {
 }
 
 /// Spreads connections over loops: each to the one that has the fewest.
-pub(crate) struct Spread {
+pub(crate) struct ConnectionSpread {
     loops: Vec<Arc<LoopShared>>,
     /// Connections handed to each loop so far.
     assigned: Vec<u64>,
 }
 
-impl Spread {
-    pub(crate) fn new(loops: Vec<Arc<LoopShared>>) -> Spread {
+impl ConnectionSpread {
+    pub(crate) fn new(loops: Vec<Arc<LoopShared>>) -> ConnectionSpread {
         let assigned = vec![0; loops.len()];
-        Spread { loops, assigned }
+        ConnectionSpread { loops, assigned }
     }
 
     /// Chooses the loop for one more connection, and counts it.
@@ -190,7 +190,7 @@ impl Spread {
     }
 }
 
-impl Placement for Spread {
+impl Placement for ConnectionSpread {
     fn open(&mut self, _: u64) -> u64 {
         (0..self.loops.len()).map(|index| self.open_in(index)).sum()
     }

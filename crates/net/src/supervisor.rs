@@ -13,8 +13,8 @@ use crate::handler::Handler;
 use crate::limits::SAME_SIGNAL_MS;
 use crate::notice::Notice;
 use crate::pool::ThreadPool;
-use crate::reports::{Report, ReportEnd, Reports};
-use crate::run::{Ended, LoopStart, RunError};
+use crate::reports::{LoopReport, ReportEnd, Reports};
+use crate::run::{LoopStart, RunEnd, RunError};
 use crate::spread::{CountersReader, LoopList};
 use crate::thread::pin_thread;
 
@@ -151,7 +151,7 @@ where
     }
 
     /// Waits until all threads have ended.
-    pub(crate) fn run(mut self, control: &UnixStream) -> Result<Ended, RunError> {
+    pub(crate) fn run(mut self, control: &UnixStream) -> Result<RunEnd, RunError> {
         while self.running > 0 {
             let Some(report) = self.crew.reports.next(control) else {
                 break; // what is left to do is to wait for the threads
@@ -161,15 +161,15 @@ where
         (0..self.threads.len()).for_each(|index| self.join(index));
         let hurried = self.is_impatient.load(Ordering::Relaxed);
         let drained = self.has_drained && !hurried;
-        self.outcome.map(|()| Ended { drained, hurried })
+        self.outcome.map(|()| RunEnd { drained, hurried })
     }
 
-    fn take(&mut self, report: Report) {
+    fn take(&mut self, report: LoopReport) {
         match report {
-            Report::Signal if self.is_same_signal() => {}
-            Report::Signal => self.stop_asked(true),
-            Report::Handle => self.stop_asked(false),
-            Report::Threads(listed) => {
+            LoopReport::Signal if self.is_same_signal() => {}
+            LoopReport::Signal => self.stop_asked(true),
+            LoopReport::Handle => self.stop_asked(false),
+            LoopReport::Threads(listed) => {
                 listed
                     .to_start()
                     .for_each(|slot| self.start_connection_thread(slot));

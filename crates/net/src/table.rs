@@ -2,17 +2,17 @@
 
 mod connection;
 
-pub(crate) use connection::{Connection, ConnectionStage, ReadAhead};
+pub(crate) use connection::{ConnectionStage, SocketRead, TableConnection};
 
-use crate::buffers::Buffers;
+use crate::buffers::SpareBuffers;
 use crate::handler::{ConnectionId, Connections};
 use crate::io::Io;
 use crate::slab::Slab;
 
 /// All connections of a loop.
 pub(crate) struct ConnectionTable<S> {
-    slots: Slab<Connection<S>>,
-    buffers: Buffers,
+    slots: Slab<TableConnection<S>>,
+    buffers: SpareBuffers,
     /// Those to settle when the tick ends.
     touched: Vec<ConnectionId>,
     /// How many wait for their peer to make room.
@@ -20,7 +20,7 @@ pub(crate) struct ConnectionTable<S> {
 }
 
 impl<S> ConnectionTable<S> {
-    pub(crate) fn new(buffers: Buffers) -> ConnectionTable<S> {
+    pub(crate) fn new(buffers: SpareBuffers) -> ConnectionTable<S> {
         ConnectionTable {
             slots: Slab::new(),
             buffers,
@@ -29,11 +29,11 @@ impl<S> ConnectionTable<S> {
         }
     }
 
-    pub(crate) fn insert(&mut self, connection: Connection<S>) -> ConnectionId {
+    pub(crate) fn insert(&mut self, connection: TableConnection<S>) -> ConnectionId {
         self.slots.insert(connection)
     }
 
-    pub(crate) fn get(&mut self, id: ConnectionId) -> Option<&mut Connection<S>> {
+    pub(crate) fn get(&mut self, id: ConnectionId) -> Option<&mut TableConnection<S>> {
         self.slots.get_mut(id)
     }
 
@@ -41,13 +41,13 @@ impl<S> ConnectionTable<S> {
     pub(crate) fn with_buffers(
         &mut self,
         id: ConnectionId,
-    ) -> Option<(&mut Connection<S>, &mut Buffers)> {
+    ) -> Option<(&mut TableConnection<S>, &mut SpareBuffers)> {
         let connection = self.slots.get_mut(id)?;
         Some((connection, &mut self.buffers))
     }
 
     /// Takes a connection out, without its buffers.
-    pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<Connection<S>> {
+    pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<TableConnection<S>> {
         self.unblock(id);
         let mut connection = self.slots.remove(id)?;
         connection.take_back(&mut self.buffers);

@@ -23,14 +23,14 @@ pub(crate) struct UnfinishedHandshakes(Arc<Mutex<HandshakeTable>>);
 #[derive(Debug, Default)]
 struct HandshakeTable {
     /// By their peers, in the order in which they were accepted.
-    sources: HashMap<HandshakeSource, BTreeMap<u64, Unfinished>>,
+    sources: HashMap<HandshakeSource, BTreeMap<u64, UnfinishedSocket>>,
     count: usize,
     /// The number of the next one.
     next: u64,
 }
 
 #[derive(Debug)]
-struct Unfinished {
+struct UnfinishedSocket {
     /// The socket of the connection, by a descriptor of its own: its loop or thread learns at once
     /// that the connection has ended, wherever it waits.
     socket: OwnedFd,
@@ -75,7 +75,7 @@ impl UnfinishedHandshakes {
         let number = table.next;
         table.next += 1;
         table.count += 1;
-        let unfinished = Unfinished {
+        let unfinished = UnfinishedSocket {
             socket,
             place,
             state: Arc::clone(&state),
@@ -130,7 +130,7 @@ impl HandshakeTable {
         true
     }
 
-    fn remove(&mut self, source: HandshakeSource, number: u64) -> Option<Unfinished> {
+    fn remove(&mut self, source: HandshakeSource, number: u64) -> Option<UnfinishedSocket> {
         let of_source = self.sources.get_mut(&source)?;
         let removed = of_source.remove(&number)?;
         self.count -= 1;

@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
 
-use net::{Address, ConnectionId, Endpoint, Outgoing, Read, Ready, Written};
+use net::{Address, ConnectionId, Endpoint, Outgoing, Ready, SocketReadResult, SocketWriteResult};
 
 const TIMEOUT_NS: u64 = 10_000_000_000;
 
@@ -31,8 +31,8 @@ fn read_all(outgoing: &mut Outgoing, id: ConnectionId, count: usize) -> Vec<u8> 
     while all.len() < count {
         wait_for(outgoing, id);
         match outgoing.read(id, &mut buffer) {
-            Read::Bytes(count) => all.extend_from_slice(&buffer[..count]),
-            Read::Nothing => {}
+            SocketReadResult::Bytes(count) => all.extend_from_slice(&buffer[..count]),
+            SocketReadResult::Nothing => {}
             other => panic!("{other:?} after {} bytes", all.len()),
         }
     }
@@ -48,7 +48,7 @@ fn bytes_go_there_and_back_and_are_counted() {
     let (mut peer, _) = listener.accept().expect("it connects");
     wait_for(&mut outgoing, id);
     outgoing.finish_dialing(id).expect("it is connected");
-    assert_eq!(outgoing.write(id, b"there"), Written::Bytes(5));
+    assert_eq!(outgoing.write(id, b"there"), SocketWriteResult::Bytes(5));
     let mut buffer = [0; 5];
     peer.read_exact(&mut buffer).expect("sent");
     assert_eq!(&buffer, b"there");
@@ -63,10 +63,14 @@ fn bytes_go_there_and_back_and_are_counted() {
 
     drop(peer);
     wait_for(&mut outgoing, id);
-    assert_eq!(outgoing.read(id, &mut [0; 8]), Read::End);
+    assert_eq!(outgoing.read(id, &mut [0; 8]), SocketReadResult::End);
     outgoing.close(id);
-    assert_eq!(outgoing.read(id, &mut [0; 8]), Read::Broken, "it is gone");
-    assert_eq!(outgoing.write(id, b"x"), Written::Broken);
+    assert_eq!(
+        outgoing.read(id, &mut [0; 8]),
+        SocketReadResult::Broken,
+        "it is gone"
+    );
+    assert_eq!(outgoing.write(id, b"x"), SocketWriteResult::Broken);
 }
 
 #[test]
@@ -82,12 +86,12 @@ fn a_full_socket_is_reported_when_it_takes_bytes_again() {
     let mut sent = 0;
     loop {
         match outgoing.write(id, &block) {
-            Written::Bytes(count) if count == block.len() => sent += count,
-            Written::Bytes(count) => {
+            SocketWriteResult::Bytes(count) if count == block.len() => sent += count,
+            SocketWriteResult::Bytes(count) => {
                 sent += count;
                 break;
             }
-            Written::Broken => panic!("the peer is there"),
+            SocketWriteResult::Broken => panic!("the peer is there"),
         }
         assert!(sent < 1 << 30, "the kernel has no such buffers");
     }
@@ -100,7 +104,7 @@ fn a_full_socket_is_reported_when_it_takes_bytes_again() {
     peer.read_exact(&mut left)
         .expect("all that was taken comes");
     wait_for(&mut outgoing, id);
-    assert_eq!(outgoing.write(id, b"more"), Written::Bytes(4));
+    assert_eq!(outgoing.write(id, b"more"), SocketWriteResult::Bytes(4));
 }
 
 #[test]
@@ -163,7 +167,10 @@ fn only_what_is_asked_for_is_reported() {
         let (other, mut other_peer) = connected(&mut outgoing, &listener);
         // Nothing waits to be written, so that nobody is told that it could be.
         assert_eq!(ready_now(&mut outgoing), []);
-        assert_eq!(outgoing.write(id, b"all of it"), Written::Bytes(9));
+        assert_eq!(
+            outgoing.write(id, b"all of it"),
+            SocketWriteResult::Bytes(9)
+        );
         assert_eq!(ready_now(&mut outgoing), []);
         peer.write_all(b"answer").expect("connected");
         wait_for(&mut outgoing, id);
@@ -198,13 +205,13 @@ fn every_call_is_counted_once_and_bytes_when_they_moved() {
     let before = outgoing.counters();
     assert_eq!((before.dials, before.reads, before.writes), (1, 0, 0));
     for round in 1..=2 {
-        assert_eq!(outgoing.read(id, &mut [0; 10]), Read::Nothing);
-        assert_eq!(outgoing.write(id, b"abc"), Written::Bytes(3));
-        assert_eq!(outgoing.write(id, b"de"), Written::Bytes(2));
+        assert_eq!(outgoing.read(id, &mut [0; 10]), SocketReadResult::Nothing);
+        assert_eq!(outgoing.write(id, b"abc"), SocketWriteResult::Bytes(3));
+        assert_eq!(outgoing.write(id, b"de"), SocketWriteResult::Bytes(2));
         peer.write_all(b"seven..").expect("connected");
         wait_for(&mut outgoing, id);
-        assert_eq!(outgoing.read(id, &mut [0; 4]), Read::Bytes(4));
-        assert_eq!(outgoing.read(id, &mut [0; 4]), Read::Bytes(3));
+        assert_eq!(outgoing.read(id, &mut [0; 4]), SocketReadResult::Bytes(4));
+        assert_eq!(outgoing.read(id, &mut [0; 4]), SocketReadResult::Bytes(3));
         let now = outgoing.counters();
         assert_eq!((now.reads, now.writes), (3 * round, 2 * round));
         assert_eq!((now.bytes_in, now.bytes_out), (7 * round, 5 * round));
@@ -222,7 +229,7 @@ fn a_connection_that_the_peer_resets_is_broken_and_one_that_is_gone_too() {
     for _ in 0..2 {
         let (id, peer) = connected(&mut outgoing, &listener);
         // Closed with something unread: the kernel resets the connection (RFC 2525 section 2.17).
-        assert_eq!(outgoing.write(id, b"unread"), Written::Bytes(6));
+        assert_eq!(outgoing.write(id, b"unread"), SocketWriteResult::Bytes(6));
         let mut arrived = [0];
         assert_eq!(peer.peek(&mut arrived).expect("it comes"), 1);
         drop(peer);
@@ -233,13 +240,13 @@ fn a_connection_that_the_peer_resets_is_broken_and_one_that_is_gone_too() {
             writable: true,
         };
         assert_eq!(ready_now(&mut outgoing), [both], "whoever waits is told");
-        assert_eq!(outgoing.read(id, &mut [0; 8]), Read::Broken);
-        assert_eq!(outgoing.write(id, b"more"), Written::Broken);
+        assert_eq!(outgoing.read(id, &mut [0; 8]), SocketReadResult::Broken);
+        assert_eq!(outgoing.write(id, b"more"), SocketWriteResult::Broken);
         let before = outgoing.counters();
         outgoing.close(id);
         outgoing.close(id);
-        assert_eq!(outgoing.read(id, &mut [0; 8]), Read::Broken);
-        assert_eq!(outgoing.write(id, b"more"), Written::Broken);
+        assert_eq!(outgoing.read(id, &mut [0; 8]), SocketReadResult::Broken);
+        assert_eq!(outgoing.write(id, b"more"), SocketWriteResult::Broken);
         assert_eq!(outgoing.counters(), before, "the kernel was not asked");
         assert_eq!(outgoing.tcp_figures(id), None);
         let error = outgoing.finish_dialing(id).expect_err("it is gone");
@@ -267,7 +274,7 @@ fn both_versions_of_ip_are_dialled_and_their_segments_counted() {
         let before = outgoing.tcp_figures(id);
         assert_eq!(before.is_some(), has_diagnosis(), "{address}");
         for _ in 0..10 {
-            assert_eq!(outgoing.write(id, b"ping"), Written::Bytes(4));
+            assert_eq!(outgoing.write(id, b"ping"), SocketWriteResult::Bytes(4));
             peer.read_exact(&mut [0; 4]).expect("sent");
         }
         // A system without this kind of socket counts nothing.

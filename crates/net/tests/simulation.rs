@@ -7,12 +7,12 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use net::limits::OUTPUT_HIGH_WATER_BYTES;
-use net::sim::{Faults, Network, Random};
+use net::sim::{Faults, Network, SplitMix};
 use net::{Closed, ConnectionId, Connections, Handler, Io, Peer};
 
 /// Sends back what it gets, with all habits a handler can have: by turns, in `tick`, with pauses.
 struct Echo {
-    random: Random,
+    random: SplitMix,
     /// Answered in `tick` instead of at once.
     late: Vec<(ConnectionId, Vec<u8>)>,
     /// Paused until the next tick.
@@ -27,7 +27,7 @@ struct Echo {
 impl Echo {
     fn new(seed: u64) -> Echo {
         Echo {
-            random: Random::new(seed),
+            random: SplitMix::new(seed),
             late: Vec::new(),
             paused: Vec::new(),
             open: 0,

@@ -12,7 +12,7 @@ use std::time::Duration;
 use common::tls::{APPLICATIONS, Authority, Identity, Secured, read_to_end};
 use common::{Directory, Habits, Server, blocking, eventually, one_loop};
 use net::limits::{HANDSHAKES_PER_ADDRESS, HANDSHAKES_PER_LOOP, PIPE_KEPT_BYTES};
-use net::sim::Random;
+use net::sim::SplitMix;
 use net::tls::{
     CertificateFault, ClientTls, ClientTlsOptions, FailureKind, ServerTls, ServerTlsOptions,
     TlsConfigError, TlsFailure, Trust, Validity,
@@ -338,7 +338,7 @@ fn garbage_damages_nothing() {
     let seed = 20_261_121_u64;
     println!("seed {seed}");
     for_both(&authority.server(), |server| {
-        let mut random = Random::new(seed);
+        let mut random = SplitMix::new(seed);
         let mut honest = connect(server, &authority.client());
         for _ in 0..60 {
             let mut stream = server.connect();

@@ -77,18 +77,18 @@ struct Fullness {
 
 /// What changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Change {
+enum ActivityChange {
     Full,
     FreeAgain,
 }
 
 impl Fullness {
-    fn look(&mut self, memory: &Memory) -> Option<Change> {
+    fn look(&mut self, memory: &Memory) -> Option<ActivityChange> {
         let has_refused = memory.refusals != self.refusals;
         self.refusals = memory.refusals;
         if has_refused {
             self.looks = 0;
-            return (!std::mem::replace(&mut self.is_full, true)).then_some(Change::Full);
+            return (!std::mem::replace(&mut self.is_full, true)).then_some(ActivityChange::Full);
         }
         self.looks = self.looks.saturating_add(1);
         let low_bytes = memory.limit_bytes / 100 * MEMORY_FREE_AGAIN_PERCENT;
@@ -96,37 +96,37 @@ impl Fullness {
             return None;
         }
         self.is_full = false;
-        Some(Change::FreeAgain)
+        Some(ActivityChange::FreeAgain)
     }
 }
 
-fn log_data(change: Option<Change>, shared: &Shared) {
+fn log_data(change: Option<ActivityChange>, shared: &Shared) {
     let used = Size::rounded(shared.store.memory_bytes());
     let limit = Size::rounded(shared.store.memory_limit_bytes());
     match change {
-        Some(Change::Full) => tracing::warn!(
+        Some(ActivityChange::Full) => tracing::warn!(
             "memory for data is full: {used} of {limit} are used, and writes that grow are refused \
              with RESOURCE_EXHAUSTED; reads and deletes go on. Delete something, raise \
              --memory-limit, or keep large databases on disk (pelton database convert)"
         ),
-        Some(Change::FreeAgain) => {
+        Some(ActivityChange::FreeAgain) => {
             tracing::info!("memory for data is free again: {used} of {limit} are used");
         }
         None => {}
     }
 }
 
-fn log_buffers(change: Option<Change>, shared: &Shared) {
+fn log_buffers(change: Option<ActivityChange>, shared: &Shared) {
     let totals = shared.figures.totals();
     let used = Size::rounded(totals.buffered_bytes);
     let limit = Size::rounded(totals.buffered_limit_bytes);
     match change {
-        Some(Change::Full) => tracing::warn!(
+        Some(ActivityChange::Full) => tracing::warn!(
             "memory for requests and unsent answers is full: {used} of {limit} are used, and calls \
              are refused with UNAVAILABLE until clients take what waits for them; raise \
              --memory-limit if this happens often"
         ),
-        Some(Change::FreeAgain) => tracing::info!(
+        Some(ActivityChange::FreeAgain) => tracing::info!(
             "memory for requests and unsent answers is free again: {used} of {limit} are used"
         ),
         None => {}
@@ -223,7 +223,10 @@ mod tests {
         let mut refusals = 0;
         for _ in 0..2 {
             refusals += 5;
-            assert_eq!(fullness.look(&memory(990, refusals)), Some(Change::Full));
+            assert_eq!(
+                fullness.look(&memory(990, refusals)),
+                Some(ActivityChange::Full)
+            );
             for _ in 0..3 {
                 refusals += 1;
                 assert_eq!(fullness.look(&memory(990, refusals)), None);
@@ -242,7 +245,7 @@ mod tests {
             }
             assert_eq!(
                 fullness.look(&memory(100, refusals)),
-                Some(Change::FreeAgain)
+                Some(ActivityChange::FreeAgain)
             );
             assert_eq!(fullness.look(&memory(100, refusals)), None);
         }

@@ -134,20 +134,20 @@ pub fn empty(name: &str, instead: &str) -> Failure {
 const EMPTY_LINE: &str = "An input of one blank line does nothing and is no failure";
 
 /// An input line by line.
-pub struct Lines<R> {
+pub struct InputLines<R> {
     reader: BufReader<R>,
     name: String,
     line: Vec<u8>,
     number: u64,
 }
 
-impl<R: Read> Lines<R> {
-    pub fn new(source: R, name: &str) -> Lines<R> {
-        Lines::buffered(BufReader::with_capacity(BUFFER_BYTES, source), name)
+impl<R: Read> InputLines<R> {
+    pub fn new(source: R, name: &str) -> InputLines<R> {
+        InputLines::buffered(BufReader::with_capacity(BUFFER_BYTES, source), name)
     }
 
-    pub fn buffered(reader: BufReader<R>, name: &str) -> Lines<R> {
-        Lines {
+    pub fn buffered(reader: BufReader<R>, name: &str) -> InputLines<R> {
+        InputLines {
             reader,
             name: name.into(),
             line: Vec::new(),
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn blank_lines_count_but_are_passed_over() {
-        let mut lines = Lines::new(&b"\n one \r\n\n \t\ntwo"[..], "test");
+        let mut lines = InputLines::new(&b"\n one \r\n\n \t\ntwo"[..], "test");
         let mut next = || {
             let line = lines.next_line().expect("it is readable");
             line.map(|(number, line)| (number, line.to_vec()))
@@ -207,10 +207,10 @@ mod tests {
 
     #[test]
     fn an_input_without_a_byte_is_no_list_of_no_lines() {
-        let mut empty = Lines::new(&b""[..], "test");
+        let mut empty = InputLines::new(&b""[..], "test");
         let refused = empty.next_line();
         assert!(matches!(refused, Err(Failure::Usage(_))), "{refused:?}");
-        let mut blank = Lines::new(&b"\n"[..], "test");
+        let mut blank = InputLines::new(&b"\n"[..], "test");
         let nothing = blank.next_line();
         assert!(matches!(nothing, Ok(None)), "{nothing:?}");
     }

@@ -99,10 +99,10 @@ pub fn is_noted() -> bool {
 }
 
 /// What is said when a signal ends the program.
-type Message = Box<dyn Fn() -> String + Send>;
+type InterruptMessage = Box<dyn Fn() -> String + Send>;
 
 /// Set by commands that know more than that they were interrupted.
-static MESSAGE: Mutex<Option<Message>> = Mutex::new(None);
+static MESSAGE: Mutex<Option<InterruptMessage>> = Mutex::new(None);
 
 /// From now on the first SIGINT or SIGTERM ends the program at once, with a message, until a
 /// command notes signals by itself ([`Interrupt::listen`]). Where the system gives no thread they

@@ -20,13 +20,15 @@ pub fn progress() -> &'static ReadProgress {
 }
 
 /// Ends the lines when it is dropped. Nothing is ever sent.
-pub struct Watch(#[expect(dead_code, reason = "dropped, it ends the thread")] Option<Sender<()>>);
+pub struct StartWatch(
+    #[expect(dead_code, reason = "dropped, it ends the thread")] Option<Sender<()>>,
+);
 
 /// From now on the log says every few seconds how far the start has come, as long as the returned
 /// value lives. That there is no thread for it is no reason not to start.
-pub fn watch(folder: Option<&Path>) -> Watch {
+pub fn watch(folder: Option<&Path>) -> StartWatch {
     let Some(folder) = folder else {
-        return Watch(None);
+        return StartWatch(None);
     };
     let (end, ended) = channel();
     let log_bytes = log_bytes(folder);
@@ -39,7 +41,7 @@ pub fn watch(folder: Option<&Path>) -> Watch {
             tracing::info!("{}", line(&name, begin.elapsed(), progress(), log_bytes));
         }
     });
-    Watch(spawned.is_ok().then_some(end))
+    StartWatch(spawned.is_ok().then_some(end))
 }
 
 /// Bytes of the files of the log; 0 if they cannot be had: the start itself says why.

@@ -35,8 +35,8 @@ use wire::Pause;
 
 use crate::SharedWaker;
 use crate::limits;
-use claimed::Claimed;
-pub(crate) use held::Held;
+use claimed::ClaimedBytes;
+pub(crate) use held::HeldBytes;
 use idle::{IdleConnections, IdlePlace};
 use looks::{ConnectionLooks, Looks};
 pub(crate) use parties::CountedCaller;
@@ -51,14 +51,14 @@ pub(crate) struct Account {
     charged: Arc<AtomicUsize>,
     limit_bytes: usize,
     /// Taken by calls for what they are about to produce, until it is charged.
-    claimed: Claimed,
+    claimed: ClaimedBytes,
     /// Shared bodies that are held, and how many answers hold each.
     shared: Mutex<HashMap<SharedBody, usize>>,
     parties: Mutex<Parties>,
     /// Connections that were opened, ever.
     opened: AtomicU64,
     /// Connections that hold more than a little.
-    holders: Mutex<Vec<Arc<Holder>>>,
+    holders: Mutex<Vec<Arc<MemoryHolder>>>,
     /// When the account was last relieved, in nanoseconds; 0: never.
     relieved_ns: AtomicU64,
     /// Connections that were ended to relieve it, shown as a metric.
@@ -86,7 +86,7 @@ impl std::fmt::Debug for Wake {
 
 /// A connection that holds more than a little, as those see it who relieve the account.
 #[derive(Debug)]
-struct Holder {
+struct MemoryHolder {
     held_bytes: AtomicUsize,
     /// When it last moved, in nanoseconds.
     moved_ns: AtomicU64,
@@ -103,7 +103,7 @@ impl Account {
         Arc::new(Account {
             charged: Arc::default(),
             limit_bytes,
-            claimed: Claimed::default(),
+            claimed: ClaimedBytes::default(),
             shared: Mutex::default(),
             parties: Mutex::default(),
             opened: AtomicU64::new(0),
@@ -216,7 +216,7 @@ impl Account {
 
     /// Charges a body that others may hold too, as long as what is returned lives: once, however
     /// many hold it.
-    pub fn charge_shared(self: &Arc<Account>, body: &Bytes) -> Box<dyn wire::Charge> {
+    pub fn charge_shared(self: &Arc<Account>, body: &Bytes) -> Box<dyn wire::BodyCharge> {
         let body = SharedBody {
             place: body.as_ptr().addr(),
             bytes: body.len(),
@@ -241,7 +241,7 @@ impl Account {
         &self,
         now_ns: u64,
         of: Option<&Arc<PartyHolding>>,
-        ends_small: impl FnOnce(&[Arc<Holder>]) -> bool,
+        ends_small: impl FnOnce(&[Arc<MemoryHolder>]) -> bool,
     ) {
         let relieved_ns = self.relieved_ns.load(Ordering::Relaxed);
         let due_ns = relieved_ns + limits::RELIEVE_MS * 1_000_000;
@@ -257,7 +257,7 @@ impl Account {
         // Those that held little while there was enough are shown from now on.
         self.verdicts.fetch_add(1, Ordering::Release);
         let holders = lock(&self.holders);
-        let is_of = |holder: &&Arc<Holder>| of.is_none_or(|of| holder.is_of(of));
+        let is_of = |holder: &&Arc<MemoryHolder>| of.is_none_or(|of| holder.is_of(of));
         let stalled = holders.iter().filter(|holder| holder.is_stalled(now_ns));
         let mut stalled: Vec<_> = stalled.filter(is_of).collect();
         if stalled.is_empty() {
@@ -277,7 +277,7 @@ impl Account {
         }
     }
 
-    fn is_full_of_small(&self, holders: &[Arc<Holder>]) -> bool {
+    fn is_full_of_small(&self, holders: &[Arc<MemoryHolder>]) -> bool {
         let small = holders.iter().filter(|holder| holder.is_small());
         let bytes: usize = small.map(|holder| holder.bytes()).sum();
         bytes >= self.limit_bytes / limits::SMALL_HOLDERS_SHARE
@@ -294,7 +294,7 @@ impl Account {
     }
 }
 
-impl Holder {
+impl MemoryHolder {
     fn bytes(&self) -> usize {
         self.held_bytes.load(Ordering::Relaxed)
     }
@@ -362,7 +362,7 @@ pub(crate) struct Holding {
     /// When its peer last took some of what waits to be sent, or that began to wait.
     taken_ns: u64,
     waits_for_memory: bool,
-    holder: Option<Arc<Holder>>,
+    holder: Option<Arc<MemoryHolder>>,
     /// The connection is ended to relieve the account, and counted.
     is_evicted: bool,
     looks: ConnectionLooks,
@@ -374,7 +374,7 @@ impl Holding {
     /// Changes what the connection is charged with, what it holds with bodies that are shared, and
     /// what of that waits to be sent.
     #[inline]
-    pub fn change(&mut self, held: Held, now_ns: u64) {
+    pub fn change(&mut self, held: HeldBytes, now_ns: u64) {
         let sent_bytes = held.sent_bytes - self.sent_bytes;
         let begins_to_wait = self.unsent_bytes == 0 && held.unsent_bytes > 0;
         if sent_bytes > 0 || begins_to_wait {
@@ -509,7 +509,7 @@ impl Holding {
             return self.hide();
         }
         let holder = self.holder.get_or_insert_with(|| {
-            let holder = Arc::new(Holder {
+            let holder = Arc::new(MemoryHolder {
                 held_bytes: AtomicUsize::new(0),
                 moved_ns: AtomicU64::new(0),
                 waits_for_memory: AtomicBool::new(self.waits_for_memory),
@@ -661,7 +661,7 @@ mod tests {
     use super::*;
     use service::identities::{Identities, TokenKey};
     use service::rights::Rights;
-    use wire::Charge;
+    use wire::BodyCharge;
 
     const MB: usize = 1 << 20;
     const SECOND_NS: u64 = 1_000_000_000;
@@ -670,10 +670,10 @@ mod tests {
         account.open(&PeerAddress::Simulated(node), &waker())
     }
 
-    fn gathered(bytes: usize) -> Held {
-        Held {
+    fn gathered(bytes: usize) -> HeldBytes {
+        HeldBytes {
             unsent_bytes: 0,
-            ..Held::unsent(bytes)
+            ..HeldBytes::unsent(bytes)
         }
     }
 
@@ -735,7 +735,7 @@ mod tests {
                 (overfull + limits::OVERDRAWN_BYTES, true, false),
                 (overfull + limits::OVERDRAWN_BYTES + 1, false, false),
             ] {
-                others.change(Held::unsent(bytes), 0);
+                others.change(HeldBytes::unsent(bytes), 0);
                 assert_eq!(account.try_overdraft(true), compressed, "{bytes}");
                 assert!(
                     !compressed || !account.try_overdraft(false),
@@ -755,7 +755,7 @@ mod tests {
         let mut now_ns = 1;
         for _ in 0..2 {
             let (mut idle, mut sends) = (holding(&account, 1), holding(&account, 2));
-            let expecting = |here: usize, expected_bytes: usize| Held {
+            let expecting = |here: usize, expected_bytes: usize| HeldBytes {
                 expected_bytes,
                 ..gathered(here + expected_bytes)
             };
@@ -891,12 +891,12 @@ mod tests {
         let account = Account::new(8 * MB);
         let (mut reads, mut rests) = (holding(&account, 1), holding(&account, 2));
         for (at, holding) in [&mut reads, &mut rests].into_iter().enumerate() {
-            holding.change(Held::unsent((6 - at) * MB), SECOND_NS);
+            holding.change(HeldBytes::unsent((6 - at) * MB), SECOND_NS);
         }
         for round in 1..=8 {
-            let held = Held {
+            let held = HeldBytes {
                 sent_bytes: round * MB as u64,
-                ..Held::unsent(6 * MB)
+                ..HeldBytes::unsent(6 * MB)
             };
             reads.change(held, SECOND_NS + round * SECOND_NS / 4);
         }
@@ -909,9 +909,9 @@ mod tests {
     fn what_a_peer_has_sent_does_not_pause_what_it_is_sent() {
         let account = Account::new(8 * MB);
         let mut sender = holding(&account, 1);
-        let held = Held {
+        let held = HeldBytes {
             unsent_bytes: 10,
-            ..Held::unsent(9 * MB)
+            ..HeldBytes::unsent(9 * MB)
         };
         sender.change(held, 0);
         assert_eq!((sender.pause(), sender.is_small()), (Pause::Large, false));
@@ -931,7 +931,7 @@ mod tests {
                 let shown = lock(&account.holders).len();
                 assert_eq!(shown, usize::from(!is_small), "{bytes}");
             }
-            one.change(Held::default(), 0);
+            one.change(HeldBytes::default(), 0);
             assert!(one.is_small() && lock(&account.holders).is_empty());
         }
     }
@@ -945,7 +945,7 @@ mod tests {
         let account = Account::new(MB);
         let (one, other): (Bytes, Bytes) = (vec![0; 1000].into(), vec![0; 10].into());
         for _ in 0..2 {
-            let mut charges: Vec<Box<dyn Charge>> =
+            let mut charges: Vec<Box<dyn BodyCharge>> =
                 (0..20).map(|_| account.charge_shared(&one)).collect();
             charges.push(account.charge_shared(&other));
             assert_eq!(account.charged_bytes(), 1010);
@@ -991,11 +991,11 @@ mod tests {
                                 std::thread::yield_now();
                                 continue;
                             };
-                            holding.change(Held::unsent(3 * MB), 0);
+                            holding.change(HeldBytes::unsent(3 * MB), 0);
                             account.end_claim(claimed);
                             most.fetch_max(account.charged_bytes(), Ordering::Relaxed);
                             std::thread::yield_now();
-                            holding.change(Held::unsent(0), 0);
+                            holding.change(HeldBytes::unsent(0), 0);
                         }
                     });
                 }
@@ -1011,7 +1011,7 @@ mod tests {
     /// the sum of claims is the same as before, and nothing may be claimed by the old look.
     #[test]
     fn a_claim_that_comes_and_goes_meanwhile_is_noticed() {
-        let claimed = Claimed::default();
+        let claimed = ClaimedBytes::default();
         for _ in 0..2 {
             let looks = AtomicUsize::new(0);
             let may = |bytes: usize| {
@@ -1056,17 +1056,17 @@ mod tests {
         let (mut large, mut small) = (holding(&account, 1), holding(&account, 2));
         for _ in 0..2 {
             // As much as there may be is not too much.
-            small.change(Held::default(), 0);
-            large.change(Held::unsent(8 * MB), 0);
+            small.change(HeldBytes::default(), 0);
+            large.change(HeldBytes::unsent(8 * MB), 0);
             assert!(!account.is_full());
-            large.change(Held::unsent(8 * MB + 1), 0);
+            large.change(HeldBytes::unsent(8 * MB + 1), 0);
             assert!(account.is_full());
-            large.change(Held::unsent(9 * MB), 0);
-            small.change(Held::unsent(10), 0);
+            large.change(HeldBytes::unsent(9 * MB), 0);
+            small.change(HeldBytes::unsent(10), 0);
             assert_eq!((large.pause(), small.pause()), (Pause::All, Pause::Large));
-            small.change(Held::unsent(MB / 8), 0);
+            small.change(HeldBytes::unsent(MB / 8), 0);
             assert_eq!(small.pause(), Pause::All);
-            large.change(Held::unsent(MB), 0);
+            large.change(HeldBytes::unsent(MB), 0);
             assert_eq!((large.pause(), small.pause()), (Pause::No, Pause::No));
         }
         drop((large, small));
@@ -1078,16 +1078,16 @@ mod tests {
         let account = Account::new(8 * MB);
         let mut two = holding(&account, 1);
         let mut other = holding(&account, 2);
-        two.change(Held::unsent(2 * MB), 0);
+        two.change(HeldBytes::unsent(2 * MB), 0);
         for _ in 0..2 {
             let mut one = holding(&account, 1);
-            one.change(Held::unsent(3 * MB), 0);
-            other.change(Held::unsent(MB), 0);
+            one.change(HeldBytes::unsent(3 * MB), 0);
+            other.change(HeldBytes::unsent(MB), 0);
             let pauses = [&one, &two, &other].map(Holding::pause);
             assert_eq!(pauses, [Pause::All, Pause::All, Pause::No]);
             drop(one);
             // Others use that half now, and the address no longer has what its connection had.
-            other.change(Held::unsent(5 * MB), 0);
+            other.change(HeldBytes::unsent(5 * MB), 0);
             assert_eq!((two.pause(), other.pause()), (Pause::No, Pause::All));
         }
     }
@@ -1118,10 +1118,10 @@ mod tests {
                 .collect();
             let mut other = holding_of(&account, 0, honest);
             let mut not_counted = holding(&account, 99);
-            other.change(Held::unsent(MB / 2), 0);
-            not_counted.change(Held::unsent(MB / 2), 0);
+            other.change(HeldBytes::unsent(MB / 2), 0);
+            not_counted.change(HeldBytes::unsent(MB / 2), 0);
             for one in &mut many {
-                one.change(Held::unsent(MB), 0);
+                one.change(HeldBytes::unsent(MB), 0);
             }
             assert!(!account.is_full() && account.is_half_used());
             assert!(many.iter().all(|one| one.pause() == Pause::All));
@@ -1176,17 +1176,17 @@ mod tests {
             let mut large = holding_of(&account, 20, honest);
             let mut not_counted = holding(&account, 21);
             for one in &mut many {
-                one.change(Held::unsent(MB * 3 / 4), now_ns);
+                one.change(HeldBytes::unsent(MB * 3 / 4), now_ns);
             }
-            large.change(Held::unsent(2 * MB), now_ns);
-            not_counted.change(Held::unsent(2 * MB), now_ns);
+            large.change(HeldBytes::unsent(2 * MB), now_ns);
+            not_counted.change(HeldBytes::unsent(2 * MB), now_ns);
             now_ns += limits::STALLED_MS * 1_000_000;
             holding(&account, 30).relieve(now_ns);
             assert!(many.iter().any(Holding::is_condemned));
             assert!(!large.is_condemned() && !not_counted.is_condemned());
             // When less is left of them, others that do not move go, too.
             many.truncate(1);
-            large.change(Held::unsent(9 * MB), now_ns);
+            large.change(HeldBytes::unsent(9 * MB), now_ns);
             now_ns += limits::STALLED_MS * 1_000_000;
             holding(&account, 30).relieve(now_ns);
             assert!(large.is_condemned() && !not_counted.is_condemned());
@@ -1205,7 +1205,7 @@ mod tests {
         };
         for _ in 0..2 {
             let mut holding = holding(&account, 1);
-            holding.change(Held::unsent(MB), 0);
+            holding.change(HeldBytes::unsent(MB), 0);
             holding.note_caller(Some(anonymous), false);
             assert_eq!(bytes(anonymous), MB, "also what it held before");
             // A token takes over from none, and nothing else does while it holds much.
@@ -1216,7 +1216,7 @@ mod tests {
                     assert_eq!([one, other, anonymous].map(bytes), [MB, 0, 0]);
                 }
             }
-            holding.change(Held::unsent(limits::SMALL_HOLDING_BYTES - 1), 0);
+            holding.change(HeldBytes::unsent(limits::SMALL_HOLDING_BYTES - 1), 0);
             holding.note_caller(Some(other), false);
             assert_eq!(holding.counted_key(), Some(one.key), "a call runs");
             for caller in [other, elsewhere, anonymous] {
@@ -1247,8 +1247,8 @@ mod tests {
                 (limits::SMALL_HOLDING_BYTES - 1, true),
             ] {
                 let (mut large, mut asks) = (holding(&account, 1), holding(&account, 2));
-                large.change(Held::unsent(9 * MB), now_ns);
-                asks.change(Held::unsent(bytes), now_ns);
+                large.change(HeldBytes::unsent(9 * MB), now_ns);
+                asks.change(HeldBytes::unsent(bytes), now_ns);
                 now_ns += stalled_ns;
                 asks.relieve(now_ns);
                 assert_eq!(large.is_condemned(), ends_others, "{bytes}");
@@ -1262,7 +1262,7 @@ mod tests {
         let account = Account::new(8 * MB);
         let mut holdings: Vec<_> = (0..3).map(|node| holding(&account, node)).collect();
         for (holding, mb) in holdings.iter_mut().zip([5, 3, 4]) {
-            holding.change(Held::unsent(mb * MB), 1);
+            holding.change(HeldBytes::unsent(mb * MB), 1);
         }
         let condemned = |holdings: &[Holding]| -> Vec<bool> {
             holdings.iter().map(Holding::is_condemned).collect()
@@ -1270,8 +1270,8 @@ mod tests {
         assert_eq!(condemned(&holdings), [false; 3], "all have just moved");
         let now_ns = 1 + limits::STALLED_MS * 1_000_000;
         // The largest moves on; a single byte would be no movement.
-        holdings[0].change(Held::unsent(4 * MB), now_ns);
-        holdings[1].change(Held::unsent(3 * MB - 1), now_ns);
+        holdings[0].change(HeldBytes::unsent(4 * MB), now_ns);
+        holdings[1].change(HeldBytes::unsent(3 * MB - 1), now_ns);
         assert_eq!(condemned(&holdings), [false, false, true]);
         holdings[0].relieve(now_ns + SECOND_NS / 100);
         assert_eq!(
@@ -1295,18 +1295,18 @@ mod tests {
         for _ in 0..2 {
             let mut slow = [holding(&account, 1), holding(&account, 2)];
             for holding in &mut slow {
-                holding.change(Held::unsent(5 * MB), now_ns);
+                holding.change(HeldBytes::unsent(5 * MB), now_ns);
             }
             now_ns += 2 * limits::STALLED_MS * 1_000_000;
             // It says something, and is still not reading.
-            slow[0].change(Held::unsent(5 * MB - 1), now_ns);
+            slow[0].change(HeldBytes::unsent(5 * MB - 1), now_ns);
             slow[1].relieve(now_ns);
             assert!(account.is_full() && !slow.iter().any(Holding::is_condemned));
             // One that sends waits for the server, not for its own peer.
             let mut sender = holding(&account, 3);
-            let held = Held {
+            let held = HeldBytes {
                 unsent_bytes: 0,
-                ..Held::unsent(MB)
+                ..HeldBytes::unsent(MB)
             };
             sender.change(held, now_ns);
             assert!(slow[1].is_condemned() && !slow[0].is_condemned());
@@ -1324,13 +1324,13 @@ mod tests {
         let mut now_ns = 1;
         for _ in 0..2 {
             let mut holdings = [5, 4].map(|_| holding(&account, 1));
-            let waits = Held {
+            let waits = HeldBytes {
                 unsent_bytes: 0,
                 waits_for_memory: true,
-                ..Held::unsent(5 * MB)
+                ..HeldBytes::unsent(5 * MB)
             };
             holdings[0].change(waits, now_ns);
-            holdings[1].change(Held::unsent(4 * MB), now_ns);
+            holdings[1].change(HeldBytes::unsent(4 * MB), now_ns);
             let condemned =
                 |holdings: &[Holding; 2]| holdings.each_ref().map(Holding::is_condemned);
             let other = holding(&account, 2);
@@ -1340,7 +1340,7 @@ mod tests {
             other.relieve(last_ns - 1);
             assert_eq!(condemned(&holdings), [false, true]);
             // It goes on, and then stands still like any other.
-            let goes_on = Held {
+            let goes_on = HeldBytes {
                 waits_for_memory: false,
                 ..waits
             };
@@ -1351,7 +1351,7 @@ mod tests {
             now_ns = last_ns + SECOND_NS;
             let mut waiting = holding(&account, 1);
             waiting.change(
-                Held {
+                HeldBytes {
                     charged_bytes: 9 * MB,
                     ..waits
                 },
@@ -1374,14 +1374,14 @@ mod tests {
         let (mut one, mut other) = (holding(&account, 1), holding(&account, 2));
         let mut now_ns = 1;
         for _ in 0..2 {
-            one.change(Held::unsent(6 * MB), now_ns);
-            other.change(Held::unsent(3 * MB), now_ns);
+            one.change(HeldBytes::unsent(6 * MB), now_ns);
+            other.change(HeldBytes::unsent(3 * MB), now_ns);
             now_ns += stalled_ns;
             holding(&account, 3).relieve(now_ns);
             assert!(one.is_condemned() && !other.is_condemned());
             // Both move, and the account is full all the while.
-            one.change(Held::unsent(5 * MB), now_ns);
-            other.change(Held::unsent(4 * MB), now_ns);
+            one.change(HeldBytes::unsent(5 * MB), now_ns);
+            other.change(HeldBytes::unsent(4 * MB), now_ns);
             assert!(account.is_full());
             assert!(!one.evict_if_condemned() && !other.evict_if_condemned());
             now_ns += stalled_ns;
@@ -1395,7 +1395,7 @@ mod tests {
         let mut now_ns = 1;
         for round in 0..2 {
             let mut large = holding(&account, 1);
-            large.change(Held::unsent(9 * MB), now_ns);
+            large.change(HeldBytes::unsent(9 * MB), now_ns);
             assert!(!large.evict_if_condemned());
             now_ns += limits::STALLED_MS * 1_000_000;
             holding(&account, 2).relieve(now_ns);

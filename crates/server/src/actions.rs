@@ -101,7 +101,7 @@ impl CallResources {
 
 /// What a step asks to be given once more, or otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Again {
+pub(crate) enum StepAgain {
     /// Nothing.
     #[default]
     No,
@@ -115,7 +115,7 @@ pub(crate) enum Again {
 
 /// What became of a call in one step; the caller of the step acts on it afterwards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Effects {
+pub(crate) struct StepEffects {
     /// The call answered, or ended with a status: it is over.
     pub over: Option<Code>,
     /// It takes messages again: what waited comes out of the connection as events.
@@ -133,7 +133,7 @@ pub(crate) struct Effects {
     /// Others had taken the memory that it asked for.
     pub claim_failed: bool,
     /// What it asks for once more.
-    pub again: Again,
+    pub again: StepAgain,
 }
 
 /// One step of one call.
@@ -147,7 +147,7 @@ pub(crate) struct CallStep<'a> {
     pub message: Option<&'a Bytes>,
     pub context: &'a mut StepContext,
     pub resources: &'a mut CallResources,
-    pub effects: Effects,
+    pub effects: StepEffects,
 }
 
 impl CallStep<'_> {
@@ -229,7 +229,7 @@ impl DatabaseAccess for CallStep<'_> {
     }
 
     fn read_when_large(&mut self) {
-        self.effects.again = Again::ReadWhenLarge;
+        self.effects.again = StepAgain::ReadWhenLarge;
     }
 
     fn write(&mut self, database: DatabaseId, mode: Mode) -> Commit<'_> {
@@ -331,8 +331,8 @@ impl Responses for CallStep<'_> {
         let account = &self.context.admission.account;
         let charge = |value: &Bytes| account.charge_shared(value);
         let parts = parts.parts().map(|part| match part {
-            service::MessagePart::Own(bytes) => wire::MessagePart::Own(bytes),
-            service::MessagePart::Shared(value) => wire::MessagePart::Shared(value, &charge),
+            service::MessagePart::Own(bytes) => wire::SentPart::Own(bytes),
+            service::MessagePart::Shared(value) => wire::SentPart::Shared(value, &charge),
         });
         self.stream.send_parts(parts);
         self.finish(Status::OK);
@@ -429,7 +429,7 @@ impl ResponseMemory for CallStep<'_> {
         if is_there {
             self.stream.reserve_send(bytes);
         } else {
-            self.effects.again = Again::Message;
+            self.effects.again = StepAgain::Message;
         }
         is_there
     }
@@ -485,7 +485,7 @@ impl RequestFlow for CallStep<'_> {
     }
 
     fn want_whole(&mut self) {
-        self.effects.again = Again::WholeMessage;
+        self.effects.again = StepAgain::WholeMessage;
     }
 
     fn message_was_compressed(&self) -> bool {

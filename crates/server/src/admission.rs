@@ -145,7 +145,7 @@ fn shed(message: &'static str) -> Status {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::account::Held;
+    use crate::account::HeldBytes;
     use crate::pair::Pair;
     use wire::Event;
 
@@ -158,15 +158,15 @@ mod tests {
         let admission = Admission::new(account);
         for _ in 0..2 {
             assert_eq!(admission.admit(2, 2, &large), Ok(()));
-            let held = Held {
+            let held = HeldBytes {
                 charged_bytes: 100_000,
                 all_bytes: 100_000,
-                ..Held::default()
+                ..HeldBytes::default()
             };
             large.change(held, 0);
             assert_eq!(admission.admit(0, 0, &large), Err(ShedFor::Buffers));
             assert_eq!(admission.admit(0, 0, &small), Ok(()));
-            large.change(Held::default(), 0);
+            large.change(HeldBytes::default(), 0);
         }
     }
 
@@ -177,11 +177,11 @@ mod tests {
         let mut asks = account.open(&net::PeerAddress::Unix, &wake);
         let mut others = account.open(&net::PeerAddress::Unix, &wake);
         let admission = Admission::new(account);
-        let unsent = |bytes| Held {
+        let unsent = |bytes| HeldBytes {
             charged_bytes: bytes,
             all_bytes: bytes,
             unsent_bytes: bytes,
-            ..Held::default()
+            ..HeldBytes::default()
         };
         let refused = Err(ShedFor::Buffers);
         let few = limits::CALLS_IN_ANY_CASE;
@@ -221,10 +221,10 @@ mod tests {
                 (1_125_000, usize::MAX),
                 (1_125_001, limits::OVERFULL_GATHERED_BYTES),
             ] {
-                let held = Held {
+                let held = HeldBytes {
                     charged_bytes,
                     all_bytes: charged_bytes,
-                    ..Held::default()
+                    ..HeldBytes::default()
                 };
                 others.change(held, 0);
                 assert_eq!(admission.gather_bound(), bound);

@@ -14,7 +14,7 @@ const ARENA_KEPT_BYTES: usize = 256 * 1024;
 
 /// One read that a call asked for.
 #[derive(Clone)]
-pub(crate) struct Read {
+pub(crate) struct TickRead {
     pub database: DatabaseId,
     pub connection: ConnectionId,
     pub call: CallId,
@@ -37,20 +37,20 @@ pub(crate) enum LongWork {
 /// The short reads of one tick, with the bytes kept for them. Taken out of the batch as a whole
 /// while it is served.
 #[derive(Default)]
-pub(crate) struct Reads {
-    pub list: Vec<Read>,
+pub(crate) struct TickReads {
+    pub list: Vec<TickRead>,
     arena: Vec<u8>,
 }
 
-impl Reads {
-    pub fn kept(&self, read: &Read) -> &[u8] {
+impl TickReads {
+    pub fn kept(&self, read: &TickRead) -> &[u8] {
         &self.arena[read.kept.clone()]
     }
 }
 
 /// The tick's batch.
 pub(crate) struct TickBatch {
-    reads: Reads,
+    reads: TickReads,
     /// What may take long: connections take turns, and a call that goes on comes behind those of
     /// its connection that wait. A call has at most one place in it.
     pub long_work: Turns<ConnectionId, (LongWork, CallId)>,
@@ -66,7 +66,7 @@ pub(crate) struct TickBatch {
 impl TickBatch {
     pub fn new(writes: WriteBatch, disk_writes: WriteBatch) -> TickBatch {
         TickBatch {
-            reads: Reads::default(),
+            reads: TickReads::default(),
             long_work: Turns::default(),
             long_requests: Turns::default(),
             is_turn_of_request: false,
@@ -125,7 +125,7 @@ impl TickBatch {
     ) {
         let start = self.reads.arena.len();
         self.reads.arena.extend_from_slice(key);
-        self.reads.list.push(Read {
+        self.reads.list.push(TickRead {
             database,
             connection,
             call,
@@ -136,13 +136,13 @@ impl TickBatch {
 
     /// The short reads of this tick. Give them back with [`TickBatch::give_reads`], so that nothing
     /// is allocated anew.
-    pub fn take_reads(&mut self) -> Reads {
+    pub fn take_reads(&mut self) -> TickReads {
         std::mem::take(&mut self.reads)
     }
 
     /// `served` becomes the list of the next tick. What was asked for while it was served goes in
     /// front of that.
-    pub fn give_reads(&mut self, mut served: Reads) {
+    pub fn give_reads(&mut self, mut served: TickReads) {
         served.list.clear();
         served.arena.clear();
         served.arena.shrink_to(ARENA_KEPT_BYTES);
@@ -191,7 +191,7 @@ impl TickBatch {
 /// Whether all reads are of one connection, so that nobody else waits for them. Those of one
 /// connection mostly stand together, but for what is asked for again behind the reads of a tick,
 /// and stays for the next one.
-pub(crate) fn are_of_one(reads: &[Read]) -> bool {
+pub(crate) fn are_of_one(reads: &[TickRead]) -> bool {
     reads
         .windows(2)
         .all(|pair| pair[0].connection == pair[1].connection)
@@ -200,7 +200,7 @@ pub(crate) fn are_of_one(reads: &[Read]) -> bool {
 /// Cuts reads, of which those of one connection mostly stand together, into what goes to one reader
 /// at a time. A connection with many has jobs of its own, so that the others do not wait for all of
 /// them.
-pub(crate) fn jobs_of(mut reads: &[Read]) -> impl Iterator<Item = &[Read]> {
+pub(crate) fn jobs_of(mut reads: &[TickRead]) -> impl Iterator<Item = &[TickRead]> {
     std::iter::from_fn(move || {
         let mut taken = 0;
         for alike in reads.chunk_by(|one, other| one.connection == other.connection) {
@@ -226,7 +226,7 @@ mod tests {
     /// A job of one connection ends with it: what others have in such a job would never be read.
     #[test]
     fn a_job_is_of_one_connection_only_if_all_its_reads_are() {
-        let read = |slot| Read {
+        let read = |slot| TickRead {
             database: DatabaseId::DEFAULT,
             connection: ConnectionId {
                 slot,
@@ -377,7 +377,7 @@ mod tests {
             let mut reads = Vec::new();
             for (slot, count) in (0..).zip(of) {
                 for _ in 0..*count {
-                    reads.push(Read {
+                    reads.push(TickRead {
                         database: DatabaseId::DEFAULT,
                         connection: ConnectionId {
                             slot,
@@ -389,7 +389,7 @@ mod tests {
                     });
                 }
             }
-            jobs_of(&reads).map(<[Read]>::len).collect::<Vec<_>>()
+            jobs_of(&reads).map(<[TickRead]>::len).collect::<Vec<_>>()
         };
         assert_eq!(sizes(&[]), [0; 0]);
         assert_eq!(sizes(&[1, 2, 3]), [6], "one for all");

@@ -15,14 +15,14 @@ use store::DatabaseId;
 use store::tree::ReadPlan;
 use wire::{Cause, StreamKey};
 
-use crate::actions::{CallResources, CallStep, Effects, StepContext};
+use crate::actions::{CallResources, CallStep, StepContext, StepEffects};
 use crate::audit::AuditedCall;
 use crate::call_id::CallId;
 use crate::connection::RpcState;
 use crate::long_requests::LoopLongRequests;
 use crate::peer_identity::Proved;
 use crate::settings::Settings;
-use crate::slow_calls::{CallEnd, SlowCalls};
+use crate::slow_calls::{SlowCallEnd, SlowCalls};
 use crate::stream::StreamHandle;
 use crate::timers::{Timer, Timers};
 use counts::CallCounts;
@@ -30,7 +30,7 @@ use slab::Slab;
 use slow::slow_end;
 
 /// One running call: where it came from, and its state machine.
-struct Running {
+struct RunningCall {
     connection: ConnectionId,
     stream: StreamKey,
     method: Method,
@@ -55,7 +55,7 @@ struct Running {
     orphaned: Option<Unauthenticated>,
 }
 
-impl Running {
+impl RunningCall {
     fn is_refused(&self) -> bool {
         self.proved.key == IdentityKey::NOBODY
     }
@@ -221,7 +221,7 @@ impl CallTable {
         deadline_ns: u64,
         now_ns: u64,
     ) -> CallId {
-        let id = self.calls.insert(Running {
+        let id = self.calls.insert(RunningCall {
             connection: rpc.link.id,
             stream,
             method,
@@ -264,9 +264,9 @@ impl CallTable {
         output: &mut Vec<u8>,
         (id, message): (CallId, Option<&Bytes>),
         step: impl FnOnce(&mut Call, &Shared, &mut CallStep<'_>),
-    ) -> Effects {
+    ) -> StepEffects {
         let Some(running) = self.calls.get_mut(id) else {
-            return Effects::default();
+            return StepEffects::default();
         };
         if let Some(slow) = &mut self.slow {
             slow.step_begins(id.index, context.clock.read_ns());
@@ -280,7 +280,7 @@ impl CallTable {
             message,
             context: &mut *context,
             resources: &mut running.resources,
-            effects: Effects::default(),
+            effects: StepEffects::default(),
         };
         step(&mut running.call, shared, &mut actions);
         let mut effects = actions.effects;
@@ -294,7 +294,7 @@ impl CallTable {
         if let Some(code) = effects.over {
             self.over(context, (rpc, output), id, code);
         } else {
-            if effects != Effects::default() {
+            if effects != StepEffects::default() {
                 running.subscribed |= effects.subscribed;
                 running.commits += effects.commits;
                 if let Some(at_ns) = effects.wake_at_ns {
@@ -335,7 +335,7 @@ impl CallTable {
                 context,
                 rpc,
                 id,
-                CallEnd::of((running.method, running.proved.key), code, unsent),
+                SlowCallEnd::of((running.method, running.proved.key), code, unsent),
             );
         }
         if is_unsent && let Some(running) = self.calls.remove(id) {
@@ -370,7 +370,7 @@ impl CallTable {
                     context,
                     rpc,
                     id,
-                    CallEnd::of((running.method, running.proved.key), code, None),
+                    SlowCallEnd::of((running.method, running.proved.key), code, None),
                 );
             }
             self.calls.free(id);

@@ -365,7 +365,7 @@ fn upload_peer(address: &PeerAddress) -> UploadPeer {
 }
 
 /// What the first bytes of a connection say.
-pub(crate) enum Opening {
+pub(crate) enum OpeningBytes {
     Http2,
     /// baidu_std or SRPC.
     Framed(Protocol),
@@ -379,7 +379,7 @@ pub(crate) enum Opening {
 }
 
 /// Looks at the first bytes, and answers those that are no protocol of this port.
-pub(crate) fn open(io: &mut Io, about: &str, without_http2: bool) -> Opening {
+pub(crate) fn open(io: &mut Io, about: &str, without_http2: bool) -> OpeningBytes {
     match http1::recognise(io.input.bytes()) {
         Greeting::Http2 if without_http2 => {
             // RFC 9113 sections 3.2 and 3.4: who speaks it over TLS says so in ALPN, and we begin
@@ -387,26 +387,28 @@ pub(crate) fn open(io: &mut Io, about: &str, without_http2: bool) -> Opening {
             const WHY: &str = "HTTP/2 over TLS needs h2 in ALPN";
             frame::write_settings(&mut io.output, &[]);
             frame::write_goaway(&mut io.output, 0, ErrorCode::InadequateSecurity, WHY);
-            Opening::Refuse("HTTP/2 over TLS without h2 in ALPN")
+            OpeningBytes::Refuse("HTTP/2 over TLS without h2 in ALPN")
         }
-        Greeting::Http2 => Opening::Http2,
-        Greeting::BaiduStd => Opening::Framed(Protocol::BaiduStd),
-        Greeting::Srpc => Opening::Framed(Protocol::Srpc),
-        Greeting::NeedMore if !io.end_of_input() => Opening::Wait,
+        Greeting::Http2 => OpeningBytes::Http2,
+        Greeting::BaiduStd => OpeningBytes::Framed(Protocol::BaiduStd),
+        Greeting::Srpc => OpeningBytes::Framed(Protocol::Srpc),
+        Greeting::NeedMore if !io.end_of_input() => OpeningBytes::Wait,
         Greeting::Http1 => {
             io.output.extend_from_slice(&http1::answer(about));
-            Opening::Refuse("an HTTP/1.x request")
+            OpeningBytes::Refuse("an HTTP/1.x request")
         }
         Greeting::Redis => {
             let line = about.lines().next().unwrap_or_default();
             let answer = http1::redis_answer(&format!("this is {line} It does not speak Redis"));
             io.output.extend_from_slice(&answer);
-            Opening::Refuse("a command of a Redis client")
+            OpeningBytes::Refuse("a command of a Redis client")
         }
-        Greeting::Tls => Opening::Refuse("a TLS greeting on a plain port"),
-        Greeting::NeedMore if io.input.is_empty() => Opening::Gone,
-        Greeting::NeedMore => Opening::Refuse("a connection that ended within its first bytes"),
-        Greeting::Unknown => Opening::Refuse("bytes that are no protocol of this port"),
+        Greeting::Tls => OpeningBytes::Refuse("a TLS greeting on a plain port"),
+        Greeting::NeedMore if io.input.is_empty() => OpeningBytes::Gone,
+        Greeting::NeedMore => {
+            OpeningBytes::Refuse("a connection that ended within its first bytes")
+        }
+        Greeting::Unknown => OpeningBytes::Refuse("bytes that are no protocol of this port"),
     }
 }
 

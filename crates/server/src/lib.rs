@@ -72,7 +72,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use net::{
-    Address, BindError, CountersReader, Ended, LoopConfig, LoopStart, Loops, RunError, StopHandle,
+    Address, BindError, CountersReader, LoopConfig, LoopStart, Loops, RunEnd, RunError, StopHandle,
     THREAD_LIMITS,
 };
 use service::following::Following;
@@ -102,14 +102,14 @@ use crate::deferred_drop::DeferredDrop;
 use crate::event_loop::{LoopHandler, LoopParts, LoopRole, LoopState};
 pub use crate::first_admin::{AskForToken, FirstAdmin, FirstAdminError};
 use crate::long_requests::LongRequests;
-pub use crate::pulse::{Pulse, Turns};
+pub use crate::pulse::{LoopTurns, Pulse};
 use crate::readers::{LoopReaders, Pool, Readers};
 pub use crate::replica::Replica;
 use crate::settings::Settings;
 pub use crate::settings::{Detail, FailedCall, Log, Silent};
 use crate::slow_call_record::SlowCallLog;
 pub use crate::slow_call_record::{PhaseTimes, SlowCall, SlowCallKeys, SlowCallRule};
-use crate::storage::Opening;
+use crate::storage::OpenStorage;
 pub use crate::storage::Storage;
 use crate::tasks::{LoopTasks, StorageJobs, Tasks};
 use crate::wrong_tokens::WrongTokens;
@@ -258,7 +258,7 @@ pub fn start(mut config: Config) -> Result<Server, StartError> {
     share_descriptors(&mut config);
     let mut loops = Loops::bind(config.loops.clone()).map_err(StartError::Bind)?;
     let deferred_drop = DeferredDrop::start(Arc::clone(&config.log)).map_err(StartError::Thread)?;
-    let Opening {
+    let OpenStorage {
         store,
         committer,
         recovered,
@@ -392,7 +392,7 @@ impl Server {
     ///
     /// # Errors
     /// If threads or signal handlers could not be had, or the log could not be closed.
-    pub fn run(self) -> Result<Ended, ServeError> {
+    pub fn run(self) -> Result<RunEnd, ServeError> {
         let parts = self.parts;
         let (durable, tasks) = (parts.durable.clone(), Arc::clone(&parts.tasks));
         let readers = parts.readers.clone();
@@ -454,7 +454,7 @@ pub fn simulated(
     mut config: Config,
     waker: Waker,
 ) -> Result<Simulated<impl net::Handler>, StartError> {
-    let Opening {
+    let OpenStorage {
         store,
         committer,
         recovered,

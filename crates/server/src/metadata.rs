@@ -6,11 +6,11 @@ use wire::grpc::metadata::AUTHORIZATION;
 use crate::rpc_connection::RpcConnection;
 
 /// Name and value.
-type Field = (Box<[u8]>, Box<[u8]>);
+type CopiedField = (Box<[u8]>, Box<[u8]>);
 
 /// A copy of the metadata of one request, without secrets; empty, and free, for methods that do not
 /// ask.
-pub(crate) struct CapturedMetadata(Vec<Field>);
+pub(crate) struct CapturedMetadata(Vec<CopiedField>);
 
 impl CapturedMetadata {
     pub fn of(connection: &RpcConnection, method: Method) -> CapturedMetadata {

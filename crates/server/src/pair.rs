@@ -507,7 +507,7 @@ impl Pair {
         let mut others = account.open(&PeerAddress::Simulated(9), &wake);
         let bytes =
             account.limit_bytes() + account.limit_bytes() / crate::limits::RESERVE_SHARE + 1;
-        let held = crate::account::Held::unsent(bytes);
+        let held = crate::account::HeldBytes::unsent(bytes);
         others.change(held, self.now_ns);
         others
     }

@@ -20,7 +20,7 @@ struct Beating {
 
 /// The turns of each loop at a moment.
 #[derive(Debug)]
-pub struct Turns(Vec<(usize, u64)>);
+pub struct LoopTurns(Vec<(usize, u64)>);
 
 impl Pulse {
     pub(crate) fn new(counters: CountersReader) -> Pulse {
@@ -47,18 +47,18 @@ impl Pulse {
     }
 
     /// Asks every loop that runs for a turn, and says how many each has had before.
-    pub fn ask(&self) -> Turns {
+    pub fn ask(&self) -> LoopTurns {
         let loops = self.lock();
         let counters = self.counters.read();
         let turns = loops.iter().map(|one| {
             one.waker.wake();
             (one.index, counters[one.index].ticks)
         });
-        Turns(turns.collect())
+        LoopTurns(turns.collect())
     }
 
     /// Whether each loop that was asked has had a turn since, or has ended.
-    pub fn is_answered(&self, asked: &Turns) -> bool {
+    pub fn is_answered(&self, asked: &LoopTurns) -> bool {
         if self.lock().is_empty() {
             return true;
         }

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use wire::framed::{Protocol, ServerConnection};
 use wire::{
-    Charge, CloseReason, Config, Connection, ErrorCode, Event, Head, MessagePart, Pause,
+    BodyCharge, CloseReason, Config, Connection, ErrorCode, Event, Head, Pause, SentPart,
     SharedBytes, StreamKey, TakenMessage,
 };
 
@@ -181,7 +181,7 @@ impl RpcConnection {
         /// Counts bytes as held of the request.
         &mut hold_request(stream: StreamKey, bytes: usize);
         /// Charges a shared body.
-        &mut charge_shared(stream: StreamKey, charge: impl FnOnce() -> Box<dyn Charge>);
+        &mut charge_shared(stream: StreamKey, charge: impl FnOnce() -> Box<dyn BodyCharge>);
         /// Ends a call with a status.
         &mut finish(stream: StreamKey, out: &mut Vec<u8>, status: &Status);
     }
@@ -361,7 +361,7 @@ impl RpcConnection {
         &mut self,
         stream: StreamKey,
         out: &mut Vec<u8>,
-        parts: impl Iterator<Item = MessagePart<'a>> + Clone,
+        parts: impl Iterator<Item = SentPart<'a>> + Clone,
     ) {
         match self {
             RpcConnection::Http2(http2) => http2.send_parts(stream, out, parts),

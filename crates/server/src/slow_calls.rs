@@ -75,7 +75,7 @@ pub(crate) struct SlowCalls {
 
 /// How a call has ended.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct CallEnd {
+pub(crate) struct SlowCallEnd {
     pub method: Method,
     pub code: Code,
     /// Whose it was.
@@ -84,13 +84,13 @@ pub(crate) struct CallEnd {
     pub unsent: Option<StreamKey>,
 }
 
-impl CallEnd {
+impl SlowCallEnd {
     pub fn of(
         (method, identity): (Method, IdentityKey),
         code: Code,
         unsent: Option<StreamKey>,
-    ) -> CallEnd {
-        CallEnd {
+    ) -> SlowCallEnd {
+        SlowCallEnd {
             method,
             code,
             identity,
@@ -228,7 +228,7 @@ impl SlowCalls {
     pub fn ended(
         &mut self,
         slot: u32,
-        end: CallEnd,
+        end: SlowCallEnd,
         to: SlowCallSink<'_>,
         (peer, unsent): (&PeerAddress, &mut UnsentSlowCalls),
         now_ns: u64,

@@ -49,7 +49,7 @@ impl Storage {
 }
 
 /// A store that is open.
-pub(crate) struct Opening {
+pub(crate) struct OpenStorage {
     pub store: Store,
     /// Of the durable databases; whoever has it must run it.
     pub committer: Option<DurableCommitter>,
@@ -62,14 +62,14 @@ pub(crate) struct Opening {
 }
 
 /// Opens the store that the configuration asks for.
-pub(crate) fn open(config: &Config) -> Result<Opening, StartError> {
+pub(crate) fn open(config: &Config) -> Result<OpenStorage, StartError> {
     let (disk, log, trees, store_config) = match &config.storage {
         Storage::Volatile { history_id } => {
             let store = Store::in_memory(StoreConfig {
                 history_id: *history_id,
                 ..store_config(config, Durability::Volatile)
             });
-            return Ok(Opening {
+            return Ok(OpenStorage {
                 store: store.map_err(StartError::Database)?,
                 committer: None,
                 recovered: None,
@@ -116,7 +116,7 @@ pub(crate) fn open(config: &Config) -> Result<Opening, StartError> {
             first.display()
         ));
     }
-    Ok(Opening {
+    Ok(OpenStorage {
         store,
         committer: Some(committer),
         recovered: Some(recovered),

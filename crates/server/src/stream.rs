@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use service::Status;
-use wire::{Charge, ErrorCode, MessagePart, Pause, SharedBytes, StreamKey};
+use wire::{BodyCharge, ErrorCode, Pause, SentPart, SharedBytes, StreamKey};
 
 use crate::limits;
 use crate::rpc_connection::RpcConnection;
@@ -50,7 +50,7 @@ impl<'a> StreamHandle<'a> {
 
     /// Sends one message of several parts.
     #[inline]
-    pub fn send_parts<'p>(&mut self, parts: impl Iterator<Item = MessagePart<'p>> + Clone) {
+    pub fn send_parts<'p>(&mut self, parts: impl Iterator<Item = SentPart<'p>> + Clone) {
         self.connection.send_parts(self.key, self.output, parts);
     }
 
@@ -188,7 +188,7 @@ impl<'a> StreamHandle<'a> {
     }
 
     /// Has a body that was just sent charged, if some of it still waits.
-    pub fn charge_shared(&mut self, charge: impl FnOnce() -> Box<dyn Charge>) {
+    pub fn charge_shared(&mut self, charge: impl FnOnce() -> Box<dyn BodyCharge>) {
         self.connection.charge_shared(self.key, charge);
     }
 

@@ -233,7 +233,7 @@ mod tests {
         queue.insert(waiting(2, 10, false));
         for _ in 0..2 {
             for (bytes, first) in [(1_125_000, 0), (1_125_001, 1)] {
-                let held = crate::account::Held {
+                let held = crate::account::HeldBytes {
                     charged_bytes: bytes,
                     all_bytes: bytes,
                     ..Default::default()
@@ -257,7 +257,7 @@ mod tests {
         let left = account.limit_bytes() / limits::SMALL_CALLS_SHARE / 2;
         assert!(short < left);
         let mut hold = |bytes| {
-            let held = crate::account::Held {
+            let held = crate::account::HeldBytes {
                 charged_bytes: bytes,
                 all_bytes: bytes,
                 ..Default::default()
@@ -425,7 +425,7 @@ mod tests {
         let mut others = account.open(&net::PeerAddress::Simulated(1), &wake);
         let bytes = account.limit_bytes() / 2 + account.limit_bytes() / 20;
         for _ in 0..2 {
-            let much = crate::account::Held {
+            let much = crate::account::HeldBytes {
                 charged_bytes: bytes,
                 all_bytes: bytes,
                 ..Default::default()
@@ -445,7 +445,7 @@ mod tests {
                 assert!(!pair.io.is_unfinished(), "no time has passed");
             }
             account.end_overdraft();
-            others.change(crate::account::Held::default(), pair.now_ns);
+            others.change(crate::account::HeldBytes::default(), pair.now_ns);
             for _ in 0..200 {
                 pair.now_ns += 5_000_000;
                 events.extend(pair.turn());

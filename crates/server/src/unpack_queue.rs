@@ -106,7 +106,7 @@ mod tests {
     use wire::{Event, RequestHead, StreamKey};
 
     use super::*;
-    use crate::account::Held;
+    use crate::account::HeldBytes;
     use crate::pair::Pair;
 
     const LARGE: usize = 1 << 20;
@@ -168,11 +168,11 @@ mod tests {
         for round in 0..3 {
             let mut others = account.open(&net::PeerAddress::Simulated(9), &wake);
             let bytes = account.limit_bytes();
-            let held = Held {
+            let held = HeldBytes {
                 charged_bytes: bytes,
                 all_bytes: bytes,
                 unsent_bytes: bytes,
-                ..Held::default()
+                ..HeldBytes::default()
             };
             others.change(held, pair.now_ns);
             // Somebody else receives a message beyond the limit: nothing is forced.
@@ -185,7 +185,7 @@ mod tests {
                 assert_eq!(ends(&mut pair), 0, "there is no memory");
             }
             match round {
-                0 => others.change(Held::default(), pair.now_ns),
+                0 => others.change(HeldBytes::default(), pair.now_ns),
                 1 => drop(others),
                 // One at a time is forced.
                 _ => account.end_overdraft(),

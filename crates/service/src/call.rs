@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use store::blob::News;
+use store::blob::BlobNews;
 use store::tree::ReadPlan;
 use store::{
     CommitOutcome, LogReadError, LogReading, NextCommits, ReadView, ReplicaPiece, ReplicaReading,
@@ -123,7 +123,7 @@ pub trait CallSteps<A> {
     fn task(&mut self, _news: &TaskNews<'_>, _shared: &Shared, _actions: &mut A) {}
 
     /// What [`BlobAccess::blob`] asked for is done, or another stream has taken an upload over.
-    fn blob(&mut self, _news: News, _shared: &Shared, _actions: &mut A) {}
+    fn blob(&mut self, _news: BlobNews, _shared: &Shared, _actions: &mut A) {}
 
     /// What [`Wakeups::read_replica`] asked for was read, or not.
     fn replica_read(

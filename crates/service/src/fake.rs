@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use bytes::Bytes;
-use store::blob::{News, Sealed, Work};
+use store::blob::{BlobNews, Sealed, Work};
 use store::{
     ChangeNews, Clock, Commit, CommitOutcome, Condition, DatabaseConfig, DatabaseId, FolderSecret,
     LogReadError, LogReading, Mode, NextCommits, Outcomes, ReadView, ReplicaReading, Store,
@@ -658,7 +658,7 @@ impl Fake {
     }
 
     /// What was asked for is done.
-    pub(crate) fn blob(&mut self, news: News, shared: &Shared) {
+    pub(crate) fn blob(&mut self, news: BlobNews, shared: &Shared) {
         self.check_alive();
         self.call.blob(news, shared, &mut self.actions);
     }

@@ -1,6 +1,6 @@
 //! The table of services: which state machine serves the methods of which.
 
-use store::blob::News;
+use store::blob::BlobNews;
 use store::tree::ReadPlan;
 use store::{
     CommitOutcome, LogReadError, LogReading, NextCommits, ReadView, ReplicaPiece, ReplicaReading,
@@ -162,7 +162,7 @@ impl<A: Actions> CallSteps<A> for Call {
         step!(self, state => state.task(news, shared, actions));
     }
 
-    fn blob(&mut self, news: News, shared: &Shared, actions: &mut A) {
+    fn blob(&mut self, news: BlobNews, shared: &Shared, actions: &mut A) {
         step!(self, state => state.blob(news, shared, actions));
     }
 

@@ -79,7 +79,7 @@ impl SetAside {
         if now_ms < self.due_ms() {
             return Ok(0);
         }
-        let mut expiry = Expiry {
+        let mut expiry = ExpirySweep {
             now_ms,
             due_ms: u64::MAX,
             removed: 0,
@@ -118,14 +118,14 @@ impl SetAside {
 }
 
 /// A look through what was set aside.
-struct Expiry {
+struct ExpirySweep {
     now_ms: u64,
     /// When the next one is due.
     due_ms: u64,
     removed: u64,
 }
 
-impl Expiry {
+impl ExpirySweep {
     /// Removes what has been here long enough.
     fn visit(&mut self, name: &str, remove: &dyn Fn() -> io::Result<()>) {
         // What has no time in its name was brought by somebody else.

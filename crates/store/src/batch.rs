@@ -13,7 +13,7 @@ use crate::database::{CreateError, DatabaseConfig, DatabaseLimits, Durability, K
 use crate::database_id::DatabaseId;
 use crate::hash::KeyHasher;
 use crate::limits;
-use crate::operation::{List, Mode, Operation};
+use crate::operation::{Mode, Operation, TransactList};
 use crate::operations::{Operations, OperationsEnd};
 use crate::push_error::{Limit, PushError};
 use crate::read_before::{ReadAhead, ReadBefore};
@@ -30,7 +30,7 @@ pub struct WriteBatch {
     store: Store,
     hasher: KeyHasher,
     /// The database of the last commit.
-    known: Option<(DatabaseId, Known)>,
+    known: Option<(DatabaseId, KnownDatabase)>,
     commits: Vec<CommitRecord>,
     /// The commits of databases with a log.
     logged: Vec<CommitRecord>,
@@ -112,7 +112,7 @@ impl WriteBatch {
             batch: self,
             known,
             record,
-            list: List::Compares,
+            list: TransactList::Compares,
             start,
             bytes_before,
             submitted: false,
@@ -165,7 +165,8 @@ impl WriteBatch {
             check: Check::None,
             want_previous: false,
         };
-        self.operations.push(&parts, 0, List::Compares, None);
+        self.operations
+            .push(&parts, 0, TransactList::Compares, None);
         let record = CommitRecord {
             tag,
             database,
@@ -441,7 +442,7 @@ impl WriteBatch {
 
     /// What does not change about a database. The commits of an unknown one are refused by whoever
     /// decides which databases there are: they are for the log, if there is one.
-    fn know(&mut self, id: DatabaseId) -> Known {
+    fn know(&mut self, id: DatabaseId) -> KnownDatabase {
         let conversions = self.store.conversions();
         if let Some((known_id, known)) = self.known
             && known_id == id
@@ -450,12 +451,12 @@ impl WriteBatch {
             return known;
         }
         let Some(config) = self.store.config(id) else {
-            return Known {
+            return KnownDatabase {
                 is_logged: self.store.has_log(),
-                ..Known::default()
+                ..KnownDatabase::default()
             };
         };
-        let known = Known {
+        let known = KnownDatabase {
             limits: config.limits,
             is_logged: config.durability != Durability::Volatile,
             is_on_disk: config.kind == Kind::Disk,
@@ -475,7 +476,7 @@ fn is_abandoned(commit: &CommitRecord, tags: &[u64]) -> bool {
 
 /// What a batch knows of a database.
 #[derive(Clone, Copy, Debug, Default)]
-struct Known {
+struct KnownDatabase {
     limits: DatabaseLimits,
     is_logged: bool,
     is_on_disk: bool,
@@ -500,9 +501,9 @@ impl fmt::Debug for WriteBatch {
 #[derive(Debug)]
 pub struct Commit<'a> {
     batch: &'a mut WriteBatch,
-    known: Known,
+    known: KnownDatabase,
     record: CommitRecord,
-    list: List,
+    list: TransactList,
     /// Where the batch ended before.
     start: OperationsEnd,
     bytes_before: usize,
@@ -538,7 +539,7 @@ impl<'a> Commit<'a> {
 
     /// In a [`Mode::Transact`] commit: what is pushed from now on belongs to this list. Lists come
     /// in the order compares, then, otherwise; each may be empty.
-    pub fn list(&mut self, list: List) {
+    pub fn list(&mut self, list: TransactList) {
         debug_assert!(
             self.record.mode == Mode::Transact,
             "only Transact has lists"
@@ -614,7 +615,8 @@ impl<'a> Commit<'a> {
             self.known.limits.commit_bytes,
         )?;
         let is_compare = matches!(operation, Operation::Compare { .. });
-        if self.record.mode == Mode::Transact && self.list == List::Compares && !is_compare {
+        if self.record.mode == Mode::Transact && self.list == TransactList::Compares && !is_compare
+        {
             return Err(PushError::OnlyCompares);
         }
         if self.record.whole.is_some() || (matches!(operation, Operation::Clear) && count > 0) {

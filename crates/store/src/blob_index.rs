@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::batch::WriteBatch;
 use crate::blob::limits::SWEEP_BLOBS;
-use crate::blob::{Blobs, Description, Opening, Sealed, Settled, key};
+use crate::blob::{BlobOpening, Blobs, Description, Sealed, Settled, key};
 use crate::database_id::DatabaseId;
 use crate::operation::{Condition, Mode, Operation};
 use crate::outcome::{CommitOutcome, Decision, OperationStatus, Refusal};
@@ -96,8 +96,8 @@ fn keys_of(store: &Store, database: DatabaseId, most: usize) -> Vec<Box<[u8]>> {
 }
 
 /// Begins the start of blobs with all descriptions of a store whose log was read.
-pub(crate) fn read_descriptions(store: &Store) -> Opening {
-    let mut opening = Opening::default();
+pub(crate) fn read_descriptions(store: &Store) -> BlobOpening {
+    let mut opening = BlobOpening::default();
     let view = store.view(DatabaseId::BLOBS);
     let view = view.expect("a store with a log has this index");
     let _ = view.scan(&Range::ALL, Direction::Forward, 0, u32::MAX, &mut |entry| {

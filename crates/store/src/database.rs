@@ -305,11 +305,11 @@ impl DropError {
 }
 
 /// How many of what: `1 entry`, `2 entries`.
-struct Counted(u64, &'static str, &'static str);
+struct CountOf(u64, &'static str, &'static str);
 
-impl fmt::Display for Counted {
+impl fmt::Display for CountOf {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Counted(count, one, many) = self;
+        let CountOf(count, one, many) = self;
         write!(
             formatter,
             "{count} {}",
@@ -324,10 +324,10 @@ fn not_empty(
     blob_bytes: &u64,
     formatter: &mut fmt::Formatter<'_>,
 ) -> fmt::Result {
-    let entries = Counted(*entries, "entry", "entries");
+    let entries = CountOf(*entries, "entry", "entries");
     write!(formatter, "the database holds {entries}")?;
     if (*blobs, *blob_bytes) != (0, 0) {
-        let blobs = Counted(*blobs, "blob", "blobs");
+        let blobs = CountOf(*blobs, "blob", "blobs");
         write!(
             formatter,
             " and {blobs} with {blob_bytes} bytes, also unfinished ones"

@@ -9,14 +9,14 @@ use crate::database::DatabaseLimits;
 use crate::effects::{After, Effects, NewValue};
 use crate::limits::ANSWER_BYTES_PER_OPERATION;
 use crate::memory::{MemoryIndex, bytes_of};
-use crate::operation::{Expiry, List, Mode};
-use crate::outcome::{Decision, KeyState, OperationStatus, Outcomes, Refusal, Verdict};
+use crate::operation::{Expiry, Mode, TransactList};
+use crate::outcome::{CommitVerdict, Decision, KeyState, OperationStatus, Outcomes, Refusal};
 use crate::record::{Action, Check, CommitRecord, OperationRecord};
 use crate::value::Entry;
 
 /// The state against which a commit is decided: what all earlier commits of its database have left,
 /// whether or not readers see it yet.
-pub(crate) trait Pending {
+pub(crate) trait PendingState {
     /// What it knows of a key is at hand. If not, it is asked only where that
     /// [matters](OperationRecord::needs_state); and what an entry takes is not compared with what
     /// the one before took.
@@ -26,7 +26,7 @@ pub(crate) trait Pending {
     fn find<'a>(&'a self, key: &'a [u8], hash: u64) -> Option<Entry<'a>>;
 }
 
-impl Pending for MemoryIndex {
+impl PendingState for MemoryIndex {
     const IS_IN_MEMORY: bool = true;
 
     #[inline]
@@ -47,13 +47,13 @@ pub(crate) struct Context {
 /// outcomes are those that [`CommitOutcome::operations`](crate::CommitOutcome::operations)
 /// promises.
 pub(crate) fn decide_operations(
-    pending: &impl Pending,
+    pending: &impl PendingState,
     batch: &WriteBatch,
     commit: &CommitRecord,
     context: Context,
     effects: &mut Effects,
     outcomes: &mut Outcomes,
-) -> Verdict {
+) -> CommitVerdict {
     effects.begin();
     let mark = outcomes.mark();
     let mut decider = CommitDecider {
@@ -68,13 +68,13 @@ pub(crate) fn decide_operations(
     let mut unmet_compare = None;
     let decided = match commit.mode {
         Mode::Independent => decider.independent(),
-        Mode::Atomic => decider.atomic(List::Compares),
+        Mode::Atomic => decider.atomic(TransactList::Compares),
         Mode::Transact => {
             unmet_compare = decider.unmet_compare();
             decider.atomic(if unmet_compare.is_none() {
-                List::Then
+                TransactList::Then
             } else {
-                List::Otherwise
+                TransactList::Otherwise
             })
         }
     };
@@ -83,7 +83,7 @@ pub(crate) fn decide_operations(
         effects.clear();
         outcomes.truncate(&mark, matches!(decision, Decision::Failed { .. }));
     }
-    Verdict {
+    CommitVerdict {
         decision,
         unmet_compare,
     }
@@ -100,7 +100,7 @@ struct CommitDecider<'a, P> {
     answer_bytes: usize,
 }
 
-impl<P: Pending> CommitDecider<'_, P> {
+impl<P: PendingState> CommitDecider<'_, P> {
     fn independent(&mut self) -> Result<(), Decision> {
         for place in self.commit.operations() {
             self.operation(place)?;
@@ -109,7 +109,7 @@ impl<P: Pending> CommitDecider<'_, P> {
     }
 
     /// All operations of one list, or none.
-    fn atomic(&mut self, list: List) -> Result<(), Decision> {
+    fn atomic(&mut self, list: TransactList) -> Result<(), Decision> {
         let (batch, commit) = (self.batch, self.commit);
         let in_list = commit
             .operations()
@@ -130,7 +130,7 @@ impl<P: Pending> CommitDecider<'_, P> {
             .operations()
             .map(|place| self.batch.operation(place));
         compares
-            .take_while(|compare| compare.list == List::Compares)
+            .take_while(|compare| compare.list == TransactList::Compares)
             .position(|compare| {
                 let entry = self.pending.find(self.batch.key(compare), compare.hash);
                 let current = entry.filter(|entry| !entry.is_expired(self.context.now_ms));
@@ -178,17 +178,17 @@ impl<P: Pending> CommitDecider<'_, P> {
         self.outcomes.push(status, before, after, counter, value);
 
         let after = match change {
-            Change::None => return Ok(status),
-            Change::Remove => After::Absent,
-            Change::Put { expires_ms } => After::Present {
+            OperationEffect::None => return Ok(status),
+            OperationEffect::Remove => After::Absent,
+            OperationEffect::Put { expires_ms } => After::Present {
                 value: NewValue::Given(place),
                 expires_ms,
             },
-            Change::Count { expires_ms } => After::Present {
+            OperationEffect::Count { expires_ms } => After::Present {
                 value: NewValue::Counter(counter.to_be_bytes()),
                 expires_ms,
             },
-            Change::Extend { expires_ms } => {
+            OperationEffect::Extend { expires_ms } => {
                 let current_len = before.value_bytes as usize;
                 let value = self.extend(place, own, current_len, found.as_ref())?;
                 After::Present {
@@ -253,7 +253,7 @@ impl<P: Pending> CommitDecider<'_, P> {
 
 /// What the entry of a key takes that a commit will replace. On disk it goes on to take that until
 /// the tables are merged.
-fn base_bytes<P: Pending>(found: Option<&Entry<'_>>) -> u64 {
+fn base_bytes<P: PendingState>(found: Option<&Entry<'_>>) -> u64 {
     found.filter(|_| P::IS_IN_MEMORY).map_or(0, bytes_of)
 }
 
@@ -273,7 +273,7 @@ fn count_answer(
 
 /// What an operation does to its key.
 #[derive(Clone, Copy)]
-enum Change {
+enum OperationEffect {
     None,
     Remove,
     /// Its value becomes the one given.
@@ -290,23 +290,23 @@ enum Change {
     },
 }
 
-impl Change {
+impl OperationEffect {
     fn state_after(self, before: KeyState, given_len: usize, version: u64) -> KeyState {
         let given_bytes = given_len as u64;
         match self {
-            Change::None => before,
-            Change::Remove => KeyState::default(),
-            Change::Put { expires_ms } => KeyState {
+            OperationEffect::None => before,
+            OperationEffect::Remove => KeyState::default(),
+            OperationEffect::Put { expires_ms } => KeyState {
                 version,
                 expires_ms,
                 value_bytes: given_bytes,
             },
-            Change::Extend { expires_ms } => KeyState {
+            OperationEffect::Extend { expires_ms } => KeyState {
                 version,
                 expires_ms,
                 value_bytes: before.value_bytes + given_bytes,
             },
-            Change::Count { expires_ms } => KeyState {
+            OperationEffect::Count { expires_ms } => KeyState {
                 version,
                 expires_ms,
                 value_bytes: 8,
@@ -321,8 +321,8 @@ fn act(
     record: &OperationRecord,
     current: Option<&Entry<'_>>,
     context: &Context,
-) -> (OperationStatus, Change, i64) {
-    let nothing = |status| (status, Change::None, 0);
+) -> (OperationStatus, OperationEffect, i64) {
+    let nothing = |status| (status, OperationEffect::None, 0);
     let done = |change| (OperationStatus::Done, change, 0);
     if !holds(record.check, batch.expected_value(record), current) {
         return nothing(OperationStatus::ConditionFailed);
@@ -338,21 +338,21 @@ fn act(
                 Expiry::AfterMs(ms) => context.now_ms.saturating_add(ms).max(1),
                 Expiry::AtMs(ms) => ms,
             };
-            done(Change::Put { expires_ms })
+            done(OperationEffect::Put { expires_ms })
         }
         Action::Delete => done(if current.is_some() {
-            Change::Remove
+            OperationEffect::Remove
         } else {
-            Change::None
+            OperationEffect::None
         }),
         Action::Append => match current {
-            None => done(Change::Put { expires_ms: 0 }),
+            None => done(OperationEffect::Put { expires_ms: 0 }),
             Some(entry)
                 if entry.value.len() + batch.value(record).len() > context.limits.value_bytes =>
             {
                 nothing(OperationStatus::TooLarge)
             }
-            Some(_) => done(Change::Extend {
+            Some(_) => done(OperationEffect::Extend {
                 expires_ms: kept_ms,
             }),
         },
@@ -365,17 +365,17 @@ fn act(
             match number.checked_add(delta) {
                 Some(sum) => (
                     OperationStatus::Done,
-                    Change::Count {
+                    OperationEffect::Count {
                         expires_ms: kept_ms,
                     },
                     sum,
                 ),
-                None => (OperationStatus::Overflow, Change::None, number),
+                None => (OperationStatus::Overflow, OperationEffect::None, number),
             }
         }
         Action::WrappingIncrement { delta, initial } => {
             let number = current.map_or(initial, |entry| leading_number(entry.value.bytes()));
-            let change = Change::Count {
+            let change = OperationEffect::Count {
                 expires_ms: kept_ms,
             };
             (OperationStatus::Done, change, number.wrapping_add(delta))

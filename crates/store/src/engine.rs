@@ -15,7 +15,7 @@
 
 use crate::batch::WriteBatch;
 use crate::limits;
-use crate::outcome::{Decision, KeyState, OperationStatus, Outcomes, Refusal, Verdict};
+use crate::outcome::{CommitVerdict, Decision, KeyState, OperationStatus, Outcomes, Refusal};
 use crate::record::{CommitRecord, Whole};
 
 /// A database that commits are decided against, and that takes what they leave.
@@ -31,7 +31,7 @@ pub(crate) trait CommitTarget {
 
     /// Decides a commit that changes keys, and keeps its effects. `Err`: it has none, and what it
     /// has left of outcomes is to be taken back.
-    fn decide_commit(&mut self, place: &CommitPlace<'_>) -> Result<Verdict, Refusal>;
+    fn decide_commit(&mut self, place: &CommitPlace<'_>) -> Result<CommitVerdict, Refusal>;
 
     /// Empties the database; returns how many entries it had.
     fn clear(&mut self, place: &CommitPlace<'_>) -> i64;

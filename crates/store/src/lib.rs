@@ -135,13 +135,13 @@ pub use database_id::DatabaseId;
 pub use decide::leading_number;
 pub use defragment::Defragmentation;
 pub use feed::{
-    Change, ChangeKind, ChangeNews, ChangeSignal, ChangeWaker, FeedCommit, FollowRefusal,
+    ChangeKind, ChangeNews, ChangeSignal, ChangeWaker, FeedChange, FeedCommit, FollowRefusal,
     GroupReading, LogFollower, LogReadError, LogReading, NextCommits, WatchError, Watched, Watcher,
 };
 pub use garbage::Garbage;
 pub use hash::KeyHasher;
 pub use keep_log::KeepLog;
-pub use operation::{Condition, Expiry, List, Mode, Operation};
+pub use operation::{Condition, Expiry, Mode, Operation, TransactList};
 pub use outcome::{
     CommitOutcome, Decision, KeyState, OperationOutcome, OperationStatus, Outcomes, Refusal,
 };

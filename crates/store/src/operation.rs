@@ -127,7 +127,7 @@ pub enum Mode {
 
 /// The parts of a [`Mode::Transact`] commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum List {
+pub enum TransactList {
     /// Compares, which come first. (In the other modes: all operations.)
     Compares,
     /// What happens if every compare holds.

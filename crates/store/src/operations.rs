@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use crate::limits;
-use crate::operation::List;
+use crate::operation::TransactList;
 use crate::payload::{Payload, PayloadMark};
 use crate::record::{OperationParts, OperationRecord};
 use crate::value::Value;
@@ -59,7 +59,7 @@ impl Operations {
         &mut self,
         parts: &OperationParts<'_>,
         hash: u64,
-        list: List,
+        list: TransactList,
         message: Option<&Bytes>,
     ) -> &OperationRecord {
         let place = (self.payload).push(parts.key, parts.value, parts.expected, message);
@@ -174,7 +174,7 @@ mod tests {
             check: Check::None,
             want_previous: false,
         };
-        operations.push(&parts, key.len() as u64, List::Compares, None);
+        operations.push(&parts, key.len() as u64, TransactList::Compares, None);
     }
 
     fn keys(operations: &Operations) -> Vec<Vec<u8>> {

@@ -125,15 +125,15 @@ impl Outcomes {
         value: Option<Value<'_>>,
     ) {
         let value = match value {
-            None => Kept::Nothing,
+            None => KeptResult::Nothing,
             Some(Value::Shared(bytes)) => {
                 self.shared.push(bytes.clone());
-                Kept::Shared(self.shared.len() - 1)
+                KeptResult::Shared(self.shared.len() - 1)
             }
             Some(Value::Inline(bytes)) => {
                 let start = self.arena.len();
                 self.arena.extend_from_slice(bytes);
-                Kept::Inline(start, bytes.len())
+                KeptResult::Inline(start, bytes.len())
             }
         };
         self.operations.push(OperationResult {
@@ -169,7 +169,7 @@ impl Outcomes {
         mark: &OutcomesMark,
         commit: &CommitRecord,
         sequence: u64,
-        verdict: Verdict,
+        verdict: CommitVerdict,
     ) {
         self.commits.push(Decided {
             tag: commit.tag,
@@ -194,21 +194,21 @@ struct Decided {
     tag: u64,
     database: DatabaseId,
     sequence: u64,
-    verdict: Verdict,
+    verdict: CommitVerdict,
     first: usize,
     end: usize,
 }
 
 /// What was decided of a commit as a whole.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Verdict {
+pub(crate) struct CommitVerdict {
     pub(crate) decision: Decision,
     pub(crate) unmet_compare: Option<usize>,
 }
 
-impl From<Decision> for Verdict {
-    fn from(decision: Decision) -> Verdict {
-        Verdict {
+impl From<Decision> for CommitVerdict {
+    fn from(decision: Decision) -> CommitVerdict {
+        CommitVerdict {
             decision,
             unmet_compare: None,
         }
@@ -221,11 +221,11 @@ struct OperationResult {
     before: KeyState,
     after: KeyState,
     counter: i64,
-    value: Kept,
+    value: KeptResult,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Kept {
+enum KeptResult {
     Nothing,
     Inline(usize, usize),
     Shared(usize),
@@ -243,8 +243,8 @@ pub struct CommitOutcome<'a> {
     /// Whether it took effect.
     pub decision: Decision,
     /// [`Mode::Transact`](crate::Mode::Transact): which compare, counted from 0, was the first that
-    /// did not hold, so that the list [`Otherwise`](crate::List::Otherwise) was taken. `None`: all
-    /// held, and the list [`Then`](crate::List::Then) was taken.
+    /// did not hold, so that the list [`Otherwise`](crate::TransactList::Otherwise) was taken.
+    /// `None`: all held, and the list [`Then`](crate::TransactList::Then) was taken.
     pub unmet_compare: Option<usize>,
     operations: &'a [OperationResult],
     outcomes: &'a Outcomes,
@@ -290,9 +290,9 @@ impl fmt::Debug for CommitOutcome<'_> {
 impl Outcomes {
     fn operation(&self, result: &OperationResult) -> OperationOutcome<'_> {
         let value = match result.value {
-            Kept::Nothing => None,
-            Kept::Inline(start, len) => Some(Value::Inline(&self.arena[start..start + len])),
-            Kept::Shared(index) => Some(Value::Shared(&self.shared[index])),
+            KeptResult::Nothing => None,
+            KeptResult::Inline(start, len) => Some(Value::Inline(&self.arena[start..start + len])),
+            KeptResult::Shared(index) => Some(Value::Shared(&self.shared[index])),
         };
         let &OperationResult {
             status,

@@ -10,7 +10,7 @@ use crate::database_id::DatabaseId;
 use crate::limits;
 use crate::operations::Operations;
 use crate::outcome::Refusal;
-use crate::read_room::{Held, ReadRoom};
+use crate::read_room::{HeldReadRoom, ReadRoom};
 use crate::record::{CommitRecord, Whole};
 use crate::store::Store;
 use crate::tree::limits::LARGE_BLOCK_BYTES;
@@ -44,7 +44,7 @@ pub(crate) struct ReadBefore {
     /// Databases that were looked at as a whole.
     wholes: Vec<LookedWhole>,
     tickets: Vec<Ticket>,
-    held: Held,
+    held: HeldReadRoom,
     /// The first commit found no room for something large the last time: it is read again when it
     /// may exceed it, so that this is not in vain.
     lacked_room: bool,
@@ -97,7 +97,7 @@ impl ReadBefore {
         self.table.clear();
         self.wholes.clear();
         self.tickets.clear();
-        self.held = Held::default();
+        self.held = HeldReadRoom::default();
     }
 
     /// The same for a batch of other commits: that the first one found no room says nothing of
@@ -221,7 +221,7 @@ impl ReadBefore {
             return DatabaseRead::default();
         };
         let (view, ticket) = tree.view_for_commit();
-        let mut reading = Reading {
+        let mut reading = DatabaseReading {
             before: self,
             room: store.read_room(),
             operations,
@@ -265,7 +265,7 @@ fn databases_of(commits: &[CommitRecord]) -> impl Iterator<Item = DatabaseId> {
 }
 
 /// The reads for commits on one database.
-struct Reading<'a> {
+struct DatabaseReading<'a> {
     before: &'a mut ReadBefore,
     room: &'a Arc<ReadRoom>,
     operations: &'a Operations,
@@ -275,7 +275,7 @@ struct Reading<'a> {
     done: DatabaseRead,
 }
 
-impl Reading<'_> {
+impl DatabaseReading<'_> {
     /// Reads for a commit; breaks off where there is no room for what it must know.
     fn commit(&mut self, commit: &CommitRecord) -> ControlFlow<()> {
         if commit.is_abandoned {

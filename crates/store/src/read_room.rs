@@ -63,7 +63,7 @@ impl ReadRoom {
 
 /// What one batch holds of it. Given back when it is dropped.
 #[derive(Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct HeldReadRoom {
     room: Option<Arc<ReadRoom>>,
     bytes: usize,
     /// Beside these, as the one that holds more than there is room.
@@ -74,7 +74,7 @@ pub(crate) struct Held {
     is_spent: bool,
 }
 
-impl Held {
+impl HeldReadRoom {
     /// What is taken from now on is for another commit.
     pub(crate) fn end_commit(&mut self) {
         self.is_spent = self.overdraws;
@@ -142,7 +142,7 @@ impl Held {
     }
 
     /// Takes over what another batch holds.
-    pub(crate) fn append(&mut self, other: &mut Held) {
+    pub(crate) fn append(&mut self, other: &mut HeldReadRoom) {
         self.bytes += std::mem::take(&mut other.bytes);
         self.overdrawn_bytes += std::mem::take(&mut other.overdrawn_bytes);
         self.overdraws |= std::mem::take(&mut other.overdraws);
@@ -150,7 +150,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldReadRoom {
     fn drop(&mut self) {
         self.give_back(self.bytes + self.overdrawn_bytes);
         if let (true, Some(room)) = (self.overdraws, &self.room) {
@@ -173,7 +173,8 @@ mod tests {
     fn one_commit_may_exceed_the_room() {
         let room = ReadRoom::new(0);
         for _ in 0..2 {
-            let (mut one, mut two, mut three) = <(Held, Held, Held)>::default();
+            let (mut one, mut two, mut three) =
+                <(HeldReadRoom, HeldReadRoom, HeldReadRoom)>::default();
             assert!(one.take(&room, LIMIT - 10) && two.take(&room, 10));
             assert!(two.may_take(&room, MUCH) && two.take(&room, LIMIT) && two.take(&room, MUCH));
             assert!(!one.may_take(&room, MUCH) && !one.take(&room, MUCH));
@@ -202,7 +203,7 @@ mod tests {
     fn the_right_to_exceed_the_room_lasts_for_a_commit() {
         let room = ReadRoom::new(0);
         for _ in 0..2 {
-            let (mut one, mut two) = <(Held, Held)>::default();
+            let (mut one, mut two) = <(HeldReadRoom, HeldReadRoom)>::default();
             assert!(one.try_overdraw(&room) && one.try_overdraw(&room) && !two.try_overdraw(&room));
             assert!(two.take(&room, LIMIT) && one.may_take(&room, MUCH) && one.take(&room, LIMIT));
             one.end_commit();
@@ -217,7 +218,7 @@ mod tests {
     fn what_a_read_took_is_exchanged_for_its_value() {
         let room = ReadRoom::new(0);
         for _ in 0..2 {
-            let (mut one, mut two) = (Held::default(), Held::default());
+            let (mut one, mut two) = (HeldReadRoom::default(), HeldReadRoom::default());
             assert!(one.take(&room, LIMIT - MUCH) && one.exchange(&room, LIMIT - MUCH, 100));
             assert_eq!(room.held_bytes(), 100);
             assert!(one.exchange(&room, 0, LIMIT - 100));
@@ -239,7 +240,8 @@ mod tests {
         let room = ReadRoom::new(0);
         let reserve_bytes = LIMIT / limits::READ_BEFORE_RESERVE_SHARE;
         for _ in 0..2 {
-            let (mut large, mut more, mut small) = <(Held, Held, Held)>::default();
+            let (mut large, mut more, mut small) =
+                <(HeldReadRoom, HeldReadRoom, HeldReadRoom)>::default();
             assert!(large.take(&room, LIMIT) && more.take(&room, 3 * LIMIT));
             for _ in 0..reserve_bytes / 1_024 {
                 assert!(small.may_take(&room, 0) && small.take(&room, 1_024));

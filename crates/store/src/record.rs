@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::blob::UploadPeer;
 use crate::database_id::DatabaseId;
-use crate::operation::{Condition, Expiry, List, Mode, Operation};
+use crate::operation::{Condition, Expiry, Mode, Operation, TransactList};
 use crate::payload::PayloadPlace;
 
 /// A submitted commit: a run of operations.
@@ -100,7 +100,7 @@ pub(crate) struct OperationRecord {
     pub(crate) place: PayloadPlace,
     pub(crate) action: Action,
     pub(crate) check: Check,
-    pub(crate) list: List,
+    pub(crate) list: TransactList,
     pub(crate) want_previous: bool,
 }
 

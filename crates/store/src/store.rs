@@ -66,11 +66,11 @@ impl StoreConfig {
 /// All databases of a server. A handle: clones are the same store.
 #[derive(Clone, Debug)]
 pub struct Store {
-    shared: Arc<Shared>,
+    shared: Arc<SharedStore>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedStore {
     hasher: KeyHasher,
     catalogue: RwLock<Catalogue>,
     /// The last commit sequence given out, of whatever database.
@@ -131,7 +131,7 @@ impl Store {
         let identities = Database::hidden(IDENTITIES_NAME, hidden_config(has_log), &hasher);
         catalogue.add_hidden(DatabaseId::IDENTITIES, identities);
         let clock_ms = Arc::default();
-        let shared = Shared {
+        let shared = SharedStore {
             hasher,
             catalogue: RwLock::new(catalogue),
             sequence: AtomicU64::new(0),

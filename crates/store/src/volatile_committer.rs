@@ -17,7 +17,7 @@ use crate::feed::Recording;
 use crate::garbage::Garbage;
 use crate::limits;
 use crate::memory_use::MemoryUse;
-use crate::outcome::{Decision, Outcomes, Refusal, Verdict};
+use crate::outcome::{CommitVerdict, Decision, Outcomes, Refusal};
 use crate::record::{CommitRecord, Whole};
 use crate::store::Store;
 
@@ -225,7 +225,7 @@ impl CommitTarget for Applied<'_> {
     }
 
     #[inline]
-    fn decide_commit(&mut self, place: &CommitPlace<'_>) -> Result<Verdict, Refusal> {
+    fn decide_commit(&mut self, place: &CommitPlace<'_>) -> Result<CommitVerdict, Refusal> {
         let limits = &self.database.config.limits;
         let context = Context {
             sequence: place.sequence,

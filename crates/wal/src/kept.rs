@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use super::group::{Header, Position};
 use super::reader::SegmentReader;
-use super::scan::{ReadError, reader};
+use super::scan::{LogReadFailure, reader};
 use super::segment::{FoundSegment, segment_name};
 use super::writer::FullSegment;
 use crate::disk::Disk;
@@ -29,7 +29,7 @@ impl KeptSegments {
         disk: &dyn Disk,
         mut found: Vec<FoundSegment>,
         base_sequence: u64,
-    ) -> Result<(KeptSegments, Vec<FoundSegment>), ReadError> {
+    ) -> Result<(KeptSegments, Vec<FoundSegment>), LogReadFailure> {
         let mut kept = KeptSegments::default();
         if base_sequence == 0 {
             return Ok((kept, found)); // there is no snapshot: all of it is needed
@@ -68,12 +68,13 @@ impl KeptSegments {
 
 /// The header of the first group of a segment, if it has the form of one; its checksum is not
 /// looked at.
-fn head(disk: &dyn Disk, segment: &FoundSegment) -> Result<Option<Header>, ReadError> {
+fn head(disk: &dyn Disk, segment: &FoundSegment) -> Result<Option<Header>, LogReadFailure> {
     let read = || {
         let file = disk.open(&segment_name(segment.ordinal))?;
         SegmentReader::for_header(file)?.header(0)
     };
-    let header = read().map_err(|source| ReadError::device(disk, segment.ordinal, 0, source))?;
+    let header =
+        read().map_err(|source| LogReadFailure::device(disk, segment.ordinal, 0, source))?;
     Ok(header.ok())
 }
 
@@ -85,7 +86,7 @@ fn first_needed(
     found: &[FoundSegment],
     heads: &[Option<Header>],
     base_sequence: u64,
-) -> Result<Option<usize>, ReadError> {
+) -> Result<Option<usize>, LogReadFailure> {
     for place in (1..found.len()).rev() {
         let Some(head) = heads[place].filter(|head| head.first_sequence <= base_sequence + 1)
         else {
@@ -103,7 +104,11 @@ fn first_needed(
 }
 
 /// Whether the first group of a segment is whole.
-fn begins_well(disk: &dyn Disk, segment: &FoundSegment, head: Header) -> Result<bool, ReadError> {
+fn begins_well(
+    disk: &dyn Disk,
+    segment: &FoundSegment,
+    head: Header,
+) -> Result<bool, LogReadFailure> {
     let read = || Ok(reader(disk, segment.ordinal)?.group(0, head)?.is_some());
-    read().map_err(|source| ReadError::device(disk, segment.ordinal, 0, source))
+    read().map_err(|source| LogReadFailure::device(disk, segment.ordinal, 0, source))
 }

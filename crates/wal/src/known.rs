@@ -3,12 +3,12 @@
 
 use std::fmt;
 
-use super::scan::Scan;
+use super::scan::LogScan;
 use super::segment::segment_name;
 
 /// What is known of a log from what goes with it, or from there being nothing: the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownLog {
     /// The public half of the log's id when the snapshot was made; `None`: there is no snapshot.
     pub history_id: Option<u64>,
     /// The snapshot has everything up to this sequence, so the log need not.
@@ -49,9 +49,9 @@ pub enum Misfit {
     },
 }
 
-impl Known {
+impl KnownLog {
     /// Whether a log goes with this.
-    pub(super) fn misfit(&self, scan: &Scan) -> Option<Misfit> {
+    pub(super) fn misfit(&self, scan: &LogScan) -> Option<Misfit> {
         let last_sequence = scan.chain.map_or(0, |chain| chain.position.sequence);
         // A history that began anew knows nothing of what was before it.
         if scan.chain.is_some() && !scan.begins_history {
@@ -78,7 +78,7 @@ impl Known {
     }
 
     /// The newest files, where they are missing.
-    pub(super) fn missing_files(&self, scan: &Scan) -> Option<Misfit> {
+    pub(super) fn missing_files(&self, scan: &LogScan) -> Option<Misfit> {
         let newest = scan.segments.last().map_or(0, |segment| segment.ordinal);
         (newest < self.newest_segment).then_some(Misfit::NewestGone {
             last_sequence: scan.chain.map_or(0, |chain| chain.position.sequence),

@@ -74,15 +74,15 @@ pub use group::{
     Position, RecordPlace, Records,
 };
 pub use group_reader::{GroupError, GroupReader, LogCursor, RawGroup};
-pub use known::{Known, Misfit};
+pub use known::{KnownLog, Misfit};
 pub use place::{LogEnd, LogPlace};
 pub use progress::ReadProgress;
 pub use record::{RECORD_BYTES, RawRecord, RecordError};
-pub use scan::{ReadError, VisitGroup};
+pub use scan::{LogReadFailure, VisitGroup};
 pub use segment::{
     PrepareError, ReadySegment, RetiredSegment, SegmentDemand, SegmentListener, SegmentStock,
     WantedSegment, is_log_file, is_segment, segment_name,
 };
-pub use start::{LogConfig, OpenError, OpenLog, ReadLog, Recovered, VisitRecord, open, read};
-pub use verify::{Ending, Report, SegmentReport, verify, verify_copy, verify_known};
-pub use writer::{Kept, LogWork, LogWriter, SyncError, WriteError};
+pub use start::{LogConfig, LogOpenError, OpenLog, ReadLog, Recovered, VisitRecord, open, read};
+pub use verify::{LogEnding, LogReport, SegmentReport, verify, verify_copy, verify_known};
+pub use writer::{LogWork, LogWriter, SegmentRetention, SyncError, WriteError};

@@ -16,7 +16,7 @@ use crate::disk::Disk;
 
 /// What was found in a log.
 #[derive(Debug)]
-pub(super) struct Scan {
+pub(super) struct LogScan {
     /// All segments that a start needs, in order.
     pub(super) segments: Vec<FoundSegment>,
     /// Where each of the first segments ends: those that have groups that count.
@@ -72,8 +72,8 @@ pub(super) fn scan(
     segments: Vec<FoundSegment>,
     files: Files,
     visit: VisitGroup<'_>,
-) -> Result<Scan, ReadError> {
-    let mut scan = Scan {
+) -> Result<LogScan, LogReadFailure> {
+    let mut scan = LogScan {
         segments,
         ends: Vec::new(),
         chain: None,
@@ -98,7 +98,7 @@ pub(super) fn scan(
 }
 
 /// Finds the segments of a log, in order.
-pub(super) fn segments(disk: &dyn Disk) -> Result<Vec<FoundSegment>, ReadError> {
+pub(super) fn segments(disk: &dyn Disk) -> Result<Vec<FoundSegment>, LogReadFailure> {
     let list = || -> io::Result<Vec<FoundSegment>> {
         let names = disk.list()?;
         let ordinals = names.iter().filter_map(|name| segment_ordinal(name));
@@ -111,12 +111,12 @@ pub(super) fn segments(disk: &dyn Disk) -> Result<Vec<FoundSegment>, ReadError> 
         };
         ordinals.into_iter().map(find).collect()
     };
-    let found = list().map_err(|source| ReadError::Folder {
+    let found = list().map_err(|source| LogReadFailure::Folder {
         folder: disk.describe(""),
         source,
     })?;
     match found.last().filter(|last| last.ordinal >= NUMBER_BOUND) {
-        Some(last) => Err(ReadError::Ordinal {
+        Some(last) => Err(LogReadFailure::Ordinal {
             file: disk.describe(&segment_name(last.ordinal)),
         }),
         None => Ok(found),
@@ -147,16 +147,16 @@ pub(super) fn reader(disk: &dyn Disk, ordinal: u64) -> io::Result<SegmentReader>
     SegmentReader::new(disk.open(&segment_name(ordinal))?)
 }
 
-impl Scan {
+impl LogScan {
     /// Reads the groups of a segment that count; whether there are any.
     fn read_segment(
         &mut self,
         disk: &dyn Disk,
         index: usize,
         visit: VisitGroup<'_>,
-    ) -> Result<bool, ReadError> {
+    ) -> Result<bool, LogReadFailure> {
         let ordinal = self.segments[index].ordinal;
-        let error = |offset, source| ReadError::device(disk, ordinal, offset, source);
+        let error = |offset, source| LogReadFailure::device(disk, ordinal, offset, source);
         let mut reader = reader(disk, ordinal).map_err(|source| error(0, source))?;
         let mut offset = 0;
         let mut end: Option<SegmentEnd> = None;
@@ -171,7 +171,7 @@ impl Scan {
             {
                 Ok(header) if self.is_next(&header) => header,
                 Err(NoGroup::Version(version, log_id)) if self.is_of(log_id) => {
-                    return Err(ReadError::too_new(disk, place, version));
+                    return Err(LogReadFailure::too_new(disk, place, version));
                 }
                 _ => break,
             };
@@ -179,7 +179,7 @@ impl Scan {
             let Some(group) = group.map_err(|source| error(offset, source))? else {
                 break;
             };
-            visit(place, &group).map_err(|reason| ReadError::record(disk, place, reason))?;
+            visit(place, &group).map_err(|reason| LogReadFailure::record(disk, place, reason))?;
             self.accept(&group);
             let group_bytes = header.group_bytes().expect("the reader has read so many");
             offset += group_bytes;
@@ -230,7 +230,7 @@ impl Scan {
 
     /// Searches everything behind the last group that counts for one that knows the next to have
     /// been durable.
-    fn find_damage(&self, disk: &dyn Disk, files: Files) -> Result<Option<Damage>, ReadError> {
+    fn find_damage(&self, disk: &dyn Disk, files: Files) -> Result<Option<Damage>, LogReadFailure> {
         let Some(end) = self.end() else {
             return Ok(None);
         };
@@ -251,7 +251,7 @@ impl Scan {
             let is_end = segment.ordinal == end.segment;
             let from = if is_end { end.offset } else { 0 };
             self.search(disk, segment.ordinal, from, &mut damage)
-                .map_err(|source| ReadError::device(disk, segment.ordinal, from, source))?;
+                .map_err(|source| LogReadFailure::device(disk, segment.ordinal, from, source))?;
         }
         if files == Files::Own {
             damage.cut = self.find_cut(disk)?;
@@ -269,7 +269,7 @@ impl Scan {
     /// Searches the next group where it should begin: behind the last one that counts, or in the
     /// next file. What has lost its header is not found, since files are used again: anything may
     /// stand there.
-    fn find_torn(&self, disk: &dyn Disk) -> Result<Option<TornGroup>, ReadError> {
+    fn find_torn(&self, disk: &dyn Disk) -> Result<Option<TornGroup>, LogReadFailure> {
         let Some(end) = self.end().filter(|_| self.chain.is_some()) else {
             return Ok(None);
         };
@@ -280,7 +280,7 @@ impl Scan {
         });
         for place in [Some(end), next].into_iter().flatten() {
             let LogPlace { segment, offset } = place;
-            let error = |source| ReadError::device(disk, segment, offset, source);
+            let error = |source| LogReadFailure::device(disk, segment, offset, source);
             let mut reader = reader(disk, segment).map_err(error)?;
             let header = Header::decode(reader.bytes(offset, HEADER_BYTES).map_err(error)?);
             let header = header.ok().filter(|header| self.is_next(header));
@@ -300,7 +300,7 @@ impl Scan {
 
     /// The first file that was cut where the log ends, or behind it. Before the end nothing is
     /// missing.
-    fn find_cut(&self, disk: &dyn Disk) -> Result<Option<Cut>, ReadError> {
+    fn find_cut(&self, disk: &dyn Disk) -> Result<Option<Cut>, LogReadFailure> {
         let last = self.ends.len().saturating_sub(1);
         for (index, segment) in self.segments.iter().enumerate().skip(last) {
             let (offset, said_bytes) = match self.ends.get(index) {
@@ -309,7 +309,7 @@ impl Scan {
             };
             let begun_bytes = self.begun_bytes(disk, segment.ordinal, offset);
             let begun_bytes = begun_bytes
-                .map_err(|source| ReadError::device(disk, segment.ordinal, offset, source))?;
+                .map_err(|source| LogReadFailure::device(disk, segment.ordinal, offset, source))?;
             let made_bytes = said_bytes.max(begun_bytes);
             if segment.bytes < made_bytes {
                 return Ok(Some(Cut {
@@ -401,12 +401,12 @@ impl Scan {
     /// Whether this looks like a log that was being made when the power went: the first segment
     /// alone, with nothing in it but perhaps a part of its opening group. A later one alone is what
     /// is left of a log.
-    fn is_in_the_making(&self, disk: &dyn Disk) -> Result<bool, ReadError> {
+    fn is_in_the_making(&self, disk: &dyn Disk) -> Result<bool, LogReadFailure> {
         let [segment @ FoundSegment { ordinal: 1, .. }] = self.segments[..] else {
             return Ok(false);
         };
         let is_zero = || reader(disk, segment.ordinal)?.is_zero_from(ALIGN_BYTES as u64);
-        is_zero().map_err(|source| ReadError::device(disk, segment.ordinal, 0, source))
+        is_zero().map_err(|source| LogReadFailure::device(disk, segment.ordinal, 0, source))
     }
 
     /// Where the missing group seems to have been: at `end`, or at the beginning of the next
@@ -487,7 +487,7 @@ fn number_at(disk: &dyn Disk, place: LogPlace) -> Option<u64> {
 
 /// Why the log could not be read.
 #[derive(Debug, thiserror::Error)]
-pub enum ReadError {
+pub enum LogReadFailure {
     /// The folder's files cannot be listed or opened.
     #[error("{folder}: the files of the log cannot be opened: {source}")]
     Folder {
@@ -541,9 +541,9 @@ pub enum ReadError {
     },
 }
 
-impl ReadError {
+impl LogReadFailure {
     pub(super) fn device(disk: &dyn Disk, ordinal: u64, offset: u64, source: io::Error) -> Self {
-        ReadError::Device {
+        LogReadFailure::Device {
             file: disk.describe(&segment_name(ordinal)),
             offset,
             source,
@@ -551,7 +551,7 @@ impl ReadError {
     }
 
     fn too_new(disk: &dyn Disk, place: LogPlace, version: u16) -> Self {
-        ReadError::TooNew {
+        LogReadFailure::TooNew {
             file: disk.describe(&segment_name(place.segment)),
             offset: place.offset,
             version,
@@ -559,7 +559,7 @@ impl ReadError {
     }
 
     fn record(disk: &dyn Disk, place: LogPlace, reason: RecordError) -> Self {
-        ReadError::Record {
+        LogReadFailure::Record {
             file: disk.describe(&segment_name(place.segment)),
             offset: place.offset,
             reason,

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use super::damage::{Damage, TornGroup};
 use super::group::{ALIGN_BYTES, LogGroup, LogId};
 use super::kept::KeptSegments;
-use super::known::{Known, Misfit};
+use super::known::{KnownLog, Misfit};
 use super::limits;
 use super::place::Chain;
 use super::progress::ReadProgress;
 use super::reader::SegmentReader;
 use super::record::{RawRecord, RecordError};
-use super::scan::{Files, ReadError, Scan, scan, segments};
+use super::scan::{Files, LogReadFailure, LogScan, scan, segments};
 use super::segment::{
     FoundSegment, PrepareError, RetiredSegment, Segment, SegmentStock, segment_name,
 };
@@ -41,7 +41,7 @@ pub struct LogConfig {
     /// is given out here.
     pub follows: bool,
     /// What is known of the log from elsewhere; `None`: nothing, it may begin and end anywhere.
-    pub known: Option<Known>,
+    pub known: Option<KnownLog>,
     /// Bytes of the largest file that this process may write; `None`: any.
     pub largest_file_bytes: Option<u64>,
     /// Where it is counted what was read; `None`: nobody asks.
@@ -94,7 +94,7 @@ pub struct Recovered {
     pub groups: u64,
     /// How many records were in them.
     pub records: u64,
-    /// Bytes of the groups that reach beyond the [base](Known::base_sequence) of the snapshot.
+    /// Bytes of the groups that reach beyond the [base](KnownLog::base_sequence) of the snapshot.
     pub bytes: u64,
     /// The latest wall clock in the log, in milliseconds since 1970.
     pub wall_ms: u64,
@@ -122,7 +122,7 @@ pub fn open(
     disk: Arc<dyn Disk>,
     config: &LogConfig,
     visit: VisitRecord<'_>,
-) -> Result<OpenLog, OpenError> {
+) -> Result<OpenLog, LogOpenError> {
     let (mut open, unused) = read(disk, config, visit)?.open()?;
     open.stock.retire(unused)?;
     Ok(open)
@@ -134,7 +134,7 @@ pub fn read<'a>(
     disk: Arc<dyn Disk>,
     config: &'a LogConfig,
     visit: VisitRecord<'_>,
-) -> Result<ReadLog<'a>, OpenError> {
+) -> Result<ReadLog<'a>, LogOpenError> {
     assert!(
         config.segment_bytes >= limits::SEGMENT_BYTES_MIN,
         "a segment is too small for anything"
@@ -166,7 +166,7 @@ pub fn read<'a>(
     {
         let folder = disk.describe("");
         let damage = Box::new(damage);
-        return Err(OpenError::Damaged { folder, damage });
+        return Err(LogOpenError::Damaged { folder, damage });
     }
     if let Some(largest_bytes) = config.largest_file_bytes {
         check_sizes(&*disk, &scan, largest_bytes)?;
@@ -184,7 +184,7 @@ pub fn read<'a>(
 pub struct ReadLog<'a> {
     disk: Arc<dyn Disk>,
     config: &'a LogConfig,
-    scan: Scan,
+    scan: LogScan,
     kept: KeptSegments,
     bytes: u64,
 }
@@ -205,7 +205,7 @@ impl ReadLog<'_> {
     /// is needed before these are [retired](SegmentStock::retire), or else the start after a crash
     /// between the two misses them. They may as well stay: the log makes its own in their place,
     /// and the next start finds the rest.
-    pub fn open(self) -> Result<(OpenLog, Vec<RetiredSegment>), OpenError> {
+    pub fn open(self) -> Result<(OpenLog, Vec<RetiredSegment>), LogOpenError> {
         let ReadLog {
             disk,
             config,
@@ -234,7 +234,7 @@ impl ReadLog<'_> {
 
 /// Whether the log goes with a snapshot. If its end is missing, this is noted as damage, which may
 /// be accepted.
-fn fits(disk: &dyn Disk, scan: &mut Scan, known: &Known) -> Result<(), OpenError> {
+fn fits(disk: &dyn Disk, scan: &mut LogScan, known: &KnownLog) -> Result<(), LogOpenError> {
     match known.misfit(scan) {
         None => Ok(()),
         Some(Misfit::End {
@@ -250,7 +250,7 @@ fn fits(disk: &dyn Disk, scan: &mut Scan, known: &Known) -> Result<(), OpenError
             scan.expect_segment(newest_segment);
             Ok(())
         }
-        Some(misfit) => Err(OpenError::Misfit {
+        Some(misfit) => Err(LogOpenError::Misfit {
             folder: disk.describe(""),
             misfit,
         }),
@@ -259,12 +259,12 @@ fn fits(disk: &dyn Disk, scan: &mut Scan, known: &Known) -> Result<(), OpenError
 
 /// Whether the files that are written on with are no larger than this process may write. They may
 /// be larger than a new one: they were made with another setting, or grew for a large group.
-fn check_sizes(disk: &dyn Disk, scan: &Scan, largest_bytes: u64) -> Result<(), OpenError> {
+fn check_sizes(disk: &dyn Disk, scan: &LogScan, largest_bytes: u64) -> Result<(), LogOpenError> {
     let from = scan.ends.len().saturating_sub(1);
     let mut written = scan.segments.iter().skip(from);
     match written.find(|segment| segment.bytes > largest_bytes) {
         None => Ok(()),
-        Some(segment) => Err(OpenError::FileSize {
+        Some(segment) => Err(LogOpenError::FileSize {
             file: disk.describe(&segment_name(segment.ordinal)),
             bytes: segment.bytes,
             largest_bytes,
@@ -282,7 +282,7 @@ fn visit_records(group: &LogGroup<'_>, visit: VisitRecord<'_>) -> Result<(), Rec
 struct Start<'a> {
     disk: Arc<dyn Disk>,
     config: &'a LogConfig,
-    scan: Scan,
+    scan: LogScan,
     /// Bytes of groups that count.
     bytes: u64,
     stock: SegmentStock,
@@ -293,7 +293,7 @@ struct Start<'a> {
 
 impl Start<'_> {
     /// Makes a log where there is none, or where nothing of it is left.
-    fn begin(mut self) -> Result<(OpenLog, Vec<RetiredSegment>), OpenError> {
+    fn begin(mut self) -> Result<(OpenLog, Vec<RetiredSegment>), LogOpenError> {
         let found = std::mem::take(&mut self.scan.segments);
         let lost_sequence = self.scan.damage.map_or(0, |damage| damage.lost_sequence);
         let in_the_making = found.last().filter(|last| {
@@ -329,7 +329,7 @@ impl Start<'_> {
     }
 
     /// Goes on behind the last group that counts.
-    fn go_on(mut self, chain: Chain) -> Result<(OpenLog, Vec<RetiredSegment>), OpenError> {
+    fn go_on(mut self, chain: Chain) -> Result<(OpenLog, Vec<RetiredSegment>), LogOpenError> {
         let end = *self
             .scan
             .ends
@@ -384,7 +384,7 @@ impl Start<'_> {
         tail: Tail,
         base: u64,
         later: Vec<FoundSegment>,
-    ) -> Result<(OpenLog, Vec<RetiredSegment>), OpenError> {
+    ) -> Result<(OpenLog, Vec<RetiredSegment>), LogOpenError> {
         let scan = &self.scan;
         let chain = tail.chain;
         let created = scan.chain.is_none() && scan.damage.is_none();
@@ -438,14 +438,14 @@ impl Start<'_> {
         Ok((open, unused))
     }
 
-    fn open_segment(&self, segment: &FoundSegment) -> Result<Segment, OpenError> {
+    fn open_segment(&self, segment: &FoundSegment) -> Result<Segment, LogOpenError> {
         let opened = segment.open(&*self.disk);
         opened.map_err(|source| folder_error(&*self.disk, source))
     }
 
     /// Opens the segment behind the last one that has groups. One that was cut, which was accepted,
     /// is made whole.
-    fn open_next(&self, segment: &FoundSegment) -> Result<Segment, OpenError> {
+    fn open_next(&self, segment: &FoundSegment) -> Result<Segment, LogOpenError> {
         let mut next = self.open_segment(segment)?;
         if next.bytes < limits::SEGMENT_BYTES_MIN {
             let grown = grow(&mut next, limits::SEGMENT_BYTES_MIN);
@@ -460,14 +460,14 @@ impl Start<'_> {
     ///
     /// All of them are in the last segment: the writer syncs a segment before it goes on in the
     /// next.
-    fn make_durable(&self, segment: &Segment, chain: Chain) -> Result<(), OpenError> {
+    fn make_durable(&self, segment: &Segment, chain: Chain) -> Result<(), LogOpenError> {
         let end = self.scan.ends.last().expect("there is a last group");
-        let error = |source| OpenError::Repair {
+        let error = |source| LogOpenError::Repair {
             file: self.disk.describe(&segment_name(segment.ordinal)),
             source,
         };
         let mut reader = SegmentReader::new(segment.file.clone()).map_err(error)?;
-        let mut again = Again {
+        let mut again = RewrittenBytes {
             segment,
             bytes: Vec::new(),
             start: end.used_bytes,
@@ -500,13 +500,13 @@ impl Start<'_> {
 }
 
 /// Bytes that are written where they were read.
-struct Again<'a> {
+struct RewrittenBytes<'a> {
     segment: &'a Segment,
     bytes: Vec<u8>,
     start: u64,
 }
 
-impl Again<'_> {
+impl RewrittenBytes<'_> {
     fn add(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
         if self.bytes.is_empty() {
             self.start = offset;
@@ -542,7 +542,7 @@ fn retired(segment: &FoundSegment) -> RetiredSegment {
 
 /// Why a log was not opened.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum LogOpenError {
     /// The folder's files cannot be listed, opened or removed.
     #[error("{folder}: the files of the log cannot be used: {source}")]
     Folder {
@@ -553,7 +553,7 @@ pub enum OpenError {
     },
     /// It cannot be read.
     #[error("{0}")]
-    Read(#[from] ReadError),
+    Read(#[from] LogReadFailure),
     /// Something that was durable is missing. Nothing was changed.
     #[error("{folder}: {damage}")]
     Damaged {
@@ -601,7 +601,7 @@ pub enum OpenError {
     Write(#[from] WriteError),
 }
 
-fn folder_error(disk: &dyn Disk, source: io::Error) -> OpenError {
+fn folder_error(disk: &dyn Disk, source: io::Error) -> LogOpenError {
     let folder = disk.describe("");
-    OpenError::Folder { folder, source }
+    LogOpenError::Folder { folder, source }
 }

@@ -1,14 +1,14 @@
 //! Looking at a log without changing it.
 
 use super::damage::Damage;
-use super::known::{Known, Misfit};
-use super::scan::{Files, ReadError, Scan, SegmentEnd, VisitGroup, scan, segments};
+use super::known::{KnownLog, Misfit};
+use super::scan::{Files, LogReadFailure, LogScan, SegmentEnd, VisitGroup, scan, segments};
 use super::segment::{FoundSegment, segment_name};
 use crate::disk::Disk;
 
 /// What a log holds.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct LogReport {
     /// Its segments, oldest first; the last ones may hold nothing that counts.
     pub segments: Vec<SegmentReport>,
     /// The public half of the log's id; `None`: there are no groups.
@@ -24,7 +24,7 @@ pub struct Report {
     /// The latest wall clock in it, in milliseconds since 1970.
     pub wall_ms: u64,
     /// How it ends.
-    pub ending: Ending,
+    pub ending: LogEnding,
     /// Why it does not go with what is known of it from elsewhere.
     pub misfit: Option<Misfit>,
 }
@@ -46,7 +46,7 @@ pub struct SegmentReport {
 
 /// How a log ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum LogEnding {
     /// There are no groups, and there never were any.
     Empty,
     /// With a clean stop.
@@ -63,32 +63,32 @@ pub enum Ending {
 ///
 /// For a log that nobody writes: what is written while it is read may look like damage. Hold the
 /// lock of the folder.
-pub fn verify(disk: &dyn Disk, visit: VisitGroup<'_>) -> Result<Report, ReadError> {
+pub fn verify(disk: &dyn Disk, visit: VisitGroup<'_>) -> Result<LogReport, LogReadFailure> {
     let scan = read(disk, Files::Own, visit)?;
-    Ok(Report::of(&scan))
+    Ok(LogReport::of(&scan))
 }
 
 /// The same for the log in a backup, whose files have the size of what is in them.
-pub fn verify_copy(disk: &dyn Disk, visit: VisitGroup<'_>) -> Result<Report, ReadError> {
+pub fn verify_copy(disk: &dyn Disk, visit: VisitGroup<'_>) -> Result<LogReport, LogReadFailure> {
     let scan = read(disk, Files::Copied, visit)?;
-    Ok(Report::of(&scan))
+    Ok(LogReport::of(&scan))
 }
 
 /// The same, and checks that the log goes with a snapshot, or that nothing is missing before it if
 /// there is none.
 pub fn verify_known(
     disk: &dyn Disk,
-    known: &Known,
+    known: &KnownLog,
     visit: VisitGroup<'_>,
-) -> Result<Report, ReadError> {
+) -> Result<LogReport, LogReadFailure> {
     let scan = read(disk, Files::Own, visit)?;
-    Ok(Report {
+    Ok(LogReport {
         misfit: known.misfit(&scan),
-        ..Report::of(&scan)
+        ..LogReport::of(&scan)
     })
 }
 
-fn read(disk: &dyn Disk, files: Files, visit: VisitGroup<'_>) -> Result<Scan, ReadError> {
+fn read(disk: &dyn Disk, files: Files, visit: VisitGroup<'_>) -> Result<LogScan, LogReadFailure> {
     let segments = segments(disk)?;
     scan(disk, segments, files, &mut |place, group| {
         for record in group.records() {
@@ -98,8 +98,8 @@ fn read(disk: &dyn Disk, files: Files, visit: VisitGroup<'_>) -> Result<Scan, Re
     })
 }
 
-impl Report {
-    fn of(scan: &Scan) -> Report {
+impl LogReport {
+    fn of(scan: &LogScan) -> LogReport {
         let segment = |(index, segment): (usize, &FoundSegment)| {
             let end: Option<&SegmentEnd> = scan.ends.get(index);
             SegmentReport {
@@ -111,12 +111,12 @@ impl Report {
             }
         };
         let ending = match (scan.damage, scan.chain) {
-            (Some(damage), _) => Ending::Damaged(damage),
-            (None, None) => Ending::Empty,
-            (None, Some(_)) if scan.closed => Ending::Closed,
-            (None, Some(_)) => Ending::Open,
+            (Some(damage), _) => LogEnding::Damaged(damage),
+            (None, None) => LogEnding::Empty,
+            (None, Some(_)) if scan.closed => LogEnding::Closed,
+            (None, Some(_)) => LogEnding::Open,
         };
-        Report {
+        LogReport {
             segments: scan.segments.iter().enumerate().map(segment).collect(),
             history_id: scan.chain.map(|chain| chain.log_id.history),
             groups: scan.groups,

@@ -37,7 +37,7 @@ impl FullSegment {
 /// Which of the segments that no index needs any more are kept all the same, for those who read the
 /// log: the newest ones, as long as both hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct SegmentRetention {
     /// At most so many bytes of them.
     pub bytes: u64,
     /// Only those with a group that was written after this time, in milliseconds since 1970.
@@ -47,9 +47,9 @@ pub struct Kept {
     pub free_bytes: u64,
 }
 
-impl Kept {
+impl SegmentRetention {
     /// None of them.
-    pub const NONE: Kept = Kept {
+    pub const NONE: SegmentRetention = SegmentRetention {
         bytes: 0,
         behind_ms: 0,
         free_bytes: 0,
@@ -314,7 +314,7 @@ impl LogWriter {
     /// everything, on its own device, but for the newest of them that are to be kept. The current
     /// one stays, and so does the one before it until a group in a later one is durable: the oldest
     /// file must begin with a durable group.
-    pub fn retire_through(&mut self, sequence: u64, kept: Kept) -> Vec<RetiredSegment> {
+    pub fn retire_through(&mut self, sequence: u64, kept: SegmentRetention) -> Vec<RetiredSegment> {
         let is_needed = |full: &FullSegment| {
             full.last.sequence > sequence || full.last.group >= self.durable.group
         };

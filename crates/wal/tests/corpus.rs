@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use wal::disk::{Disk, SimulatedDisk};
-use wal::{ALIGN_BYTES, Ending, HEADER_BYTES, LogConfig, LogGroup, LogId, OpenLog, RawRecord};
+use wal::{ALIGN_BYTES, HEADER_BYTES, LogConfig, LogEnding, LogGroup, LogId, OpenLog, RawRecord};
 
 /// Bytes of the checksum, of the length of the records and of the checksum of the group before, in
 /// the header of a group.
@@ -39,11 +39,11 @@ pub fn fuzz_log(data: &[u8]) {
     };
     assert_eq!(Some(&opened), verified.as_ref(), "verified and opened");
     assert!(copied.is_ok(), "a copy has fewer reasons to be refused");
-    let is_damaged = matches!(ending, Some(Ending::Damaged(_)));
+    let is_damaged = matches!(ending, Some(LogEnding::Damaged(_)));
     assert!(!is_damaged || mode & ACCEPT_LOSS != 0);
 
     let (verified, ending) = verify(&disk);
-    assert!(matches!(ending, Some(Ending::Closed | Ending::Open)));
+    assert!(matches!(ending, Some(LogEnding::Closed | LogEnding::Open)));
     let verified = verified.expect("it was written just now");
     assert_eq!(verified[..opened.len()], opened, "nothing is lost");
     let (opened, later_sequence) = open(&disk, mode).expect("it is whole");
@@ -60,7 +60,7 @@ fn comparable(record: &RawRecord<'_>) -> Comparable {
 }
 
 /// Returns the records of the groups that count, if the log can be read, and how it ends.
-fn verify(disk: &SimulatedDisk) -> (Option<Vec<Comparable>>, Option<Ending>) {
+fn verify(disk: &SimulatedDisk) -> (Option<Vec<Comparable>>, Option<LogEnding>) {
     let mut records = Vec::new();
     let report = wal::verify(disk, &mut |_, group: &LogGroup<'_>| {
         for record in group.records() {

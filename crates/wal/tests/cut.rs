@@ -4,7 +4,7 @@ mod common;
 
 use common::{Client, Promise, config, log_id, names, open_with, set};
 use wal::disk::{Disk, SimulatedDisk};
-use wal::{Damage, GroupBuffer, HEADER_BYTES, LogConfig, OpenError, segment_name, verify};
+use wal::{Damage, GroupBuffer, HEADER_BYTES, LogConfig, LogOpenError, segment_name, verify};
 
 /// A log in which so many values were set, each durable; and how it was left.
 fn make(values: usize, value_bytes: usize, is_closed: bool) -> (SimulatedDisk, Promise) {
@@ -38,7 +38,7 @@ fn cut(disk: &SimulatedDisk, name: &str, bytes: u64) {
 fn damage_of(disk: &SimulatedDisk) -> Option<Damage> {
     let steps = disk.step_count();
     match open_with(disk, &config(1)) {
-        Err(OpenError::Damaged { damage, .. }) => {
+        Err(LogOpenError::Damaged { damage, .. }) => {
             assert_eq!(disk.step_count(), steps, "a refused log was changed");
             disk.kill();
             Some(*damage)

@@ -9,8 +9,8 @@ use common::{Client, Owned, Promise, SET, config, log_id, open_with};
 use testkit::{OnFailure, Random};
 use wal::disk::{Disk, SimulatedDisk};
 use wal::{
-    Damage, Ending, GroupBuffer, HEADER_BYTES, LogConfig, LogGroup, LogPlace, NUMBER_BOUND,
-    OpenError, ReadError, RecordError, TornGroup, segment_name,
+    Damage, GroupBuffer, HEADER_BYTES, LogConfig, LogEnding, LogGroup, LogOpenError, LogPlace,
+    LogReadFailure, NUMBER_BOUND, RecordError, TornGroup, segment_name,
 };
 
 /// Where a group is, and what it says.
@@ -66,12 +66,12 @@ fn close(disk: &SimulatedDisk, promise: &mut Promise) {
 fn damage_of(disk: &SimulatedDisk) -> Option<Damage> {
     let steps = disk.step_count();
     match open_with(disk, &config(1)) {
-        Err(OpenError::Damaged { damage, .. }) => {
+        Err(LogOpenError::Damaged { damage, .. }) => {
             assert_eq!(disk.step_count(), steps, "a refused log was changed");
             Some(*damage)
         }
         // A changed version looks like one of another version.
-        Err(OpenError::Read(ReadError::TooNew { file, offset, .. })) => {
+        Err(LogOpenError::Read(LogReadFailure::TooNew { file, offset, .. })) => {
             assert_eq!(disk.step_count(), steps, "a refused log was changed");
             let name = file.strip_prefix("simulated/").expect("its disk");
             let segment = name.trim_end_matches(".log").parse().expect("its name");
@@ -304,7 +304,8 @@ fn a_segment_with_a_number_that_no_log_gets_to_is_refused() {
                     accept_loss,
                     ..config(1)
                 };
-                let Err(OpenError::Read(ReadError::Ordinal { file })) = open_with(&disk, &config)
+                let Err(LogOpenError::Read(LogReadFailure::Ordinal { file })) =
+                    open_with(&disk, &config)
                 else {
                     panic!("{name} is taken for a file of the log");
                 };
@@ -395,7 +396,7 @@ fn a_group_that_is_cut_at_the_end_is_reported_once() {
 }
 
 /// Changes the first group of a log of one, with a right checksum.
-fn open_changed(change: impl Fn(&mut [u8])) -> OpenError {
+fn open_changed(change: impl Fn(&mut [u8])) -> LogOpenError {
     let disk = testkit::simulated_disk(8);
     let (mut log, _, recovered, _) = open_with(&disk, &config(1)).expect("an empty disk");
     let mut group = GroupBuffer::new();
@@ -467,12 +468,12 @@ fn a_group_that_does_not_follow_is_cut() {
 #[test]
 fn what_is_not_understood_is_refused() {
     let reason = |change: fn(&mut [u8])| match open_changed(change) {
-        OpenError::Read(ReadError::Record { reason, .. }) => reason,
+        LogOpenError::Read(LogReadFailure::Record { reason, .. }) => reason,
         error => panic!("{error}"),
     };
     for kind in [0, 9, 32, 33, 34, 35, 39, 255] {
         let error = open_changed(|group| group[HEADER_BYTES + 30] = kind);
-        let OpenError::Read(ReadError::Record { reason, .. }) = error else {
+        let LogOpenError::Read(LogReadFailure::Record { reason, .. }) = error else {
             panic!("{error}");
         };
         assert_eq!(reason, RecordError::Kind(kind));
@@ -493,7 +494,7 @@ fn what_is_not_understood_is_refused() {
     assert_eq!(reason(|group| group[88] = 3), RecordError::Count);
     assert!(matches!(
         open_changed(|group| group[8] = 3),
-        OpenError::Read(ReadError::TooNew { version: 3, .. })
+        LogOpenError::Read(LogReadFailure::TooNew { version: 3, .. })
     ));
 }
 
@@ -504,11 +505,11 @@ fn verify_tells_the_endings_apart() {
         let report = wal::verify(disk, &mut |_, _| Ok(())).expect("it can be read");
         report.ending
     };
-    assert_eq!(ending(&disk), Ending::Empty);
+    assert_eq!(ending(&disk), LogEnding::Empty);
     let (disk, mut promise) = make(9, 50);
-    assert_eq!(ending(&disk), Ending::Open);
+    assert_eq!(ending(&disk), LogEnding::Open);
     close(&disk, &mut promise);
-    assert_eq!(ending(&disk), Ending::Closed);
+    assert_eq!(ending(&disk), LogEnding::Closed);
 
     let steps = disk.step_count();
     let mut groups = 0;
@@ -534,7 +535,7 @@ fn verify_tells_the_endings_apart() {
     assert_eq!(disk.step_count(), steps);
 
     disk.flip(&segment_name(1), 0, 1);
-    assert!(matches!(ending(&disk), Ending::Damaged(damage) if damage.place.offset == 0));
+    assert!(matches!(ending(&disk), LogEnding::Damaged(damage) if damage.place.offset == 0));
     assert_eq!(
         disk.open("none")
             .map(|_| ())
@@ -574,7 +575,7 @@ fn invalid_bytes_are_survived() {
         };
         let (log, _, recovered, records) = match open_with(&disk, &accepting) {
             Ok(opened) => opened,
-            Err(OpenError::Read(ReadError::TooNew { .. })) => continue,
+            Err(LogOpenError::Read(LogReadFailure::TooNew { .. })) => continue,
             Err(error) => panic!("{error}"),
         };
         let written: Vec<Owned> = promise.groups.iter().flatten().cloned().collect();

@@ -11,8 +11,8 @@ use common::{
 use wal::disk::{Disk, Fault, RealDisk, Step};
 use wal::limits::{SEQUENCE_RESERVE, SPARE_SEGMENTS, SPARE_SEGMENTS_MAX};
 use wal::{
-    GroupBuffer, Kept, LogConfig, OpenError, OpenLog, PrepareError, RawRecord, SyncError,
-    WriteError, segment_name,
+    GroupBuffer, LogConfig, LogOpenError, OpenLog, PrepareError, RawRecord, SegmentRetention,
+    SyncError, WriteError, segment_name,
 };
 
 #[test]
@@ -211,7 +211,7 @@ fn a_start_that_fails_says_what_failed_and_not_what_an_open_log_does_then() {
             continue;
         };
         let said = error.to_string();
-        written += usize::from(matches!(error, OpenError::Write(_)));
+        written += usize::from(matches!(error, LogOpenError::Write(_)));
         assert!(!said.contains("restarted"), "step {step}: {said}");
     }
     assert!(written > 0, "the opening group was written at some step");
@@ -354,7 +354,7 @@ fn one_that_cannot_go_keeps_the_later_ones() {
     // The second of them is renamed, but that is not known to be durable.
     disk.plan(disk.step_count() + 3, Fault::Error);
     client.retire(u64::MAX);
-    let retired = client.log.retire_through(u64::MAX, Kept::NONE);
+    let retired = client.log.retire_through(u64::MAX, SegmentRetention::NONE);
     assert!(matches!(
         client.stock.retire(retired),
         Err(PrepareError::Stopped)
@@ -485,7 +485,7 @@ fn the_disk_is_full_at_a_start() {
     disk.set_capacity_bytes(SEGMENT_BYTES / 2);
     let error = open_with(&disk, &config(1)).expect_err("no room");
     assert!(
-        matches!(error, OpenError::Prepare(PrepareError::Full { .. })),
+        matches!(error, LogOpenError::Prepare(PrepareError::Full { .. })),
         "{error}"
     );
     assert_eq!(names(&disk, ""), [""; 0]);

@@ -10,7 +10,7 @@ use common::{
 };
 use wal::disk::{Disk, Fault, SimulatedDisk, Step};
 use wal::limits::{FILL_SYNC_BYTES, SPARE_SEGMENTS, SPARE_SEGMENTS_MAX};
-use wal::{GroupBuffer, Kept, LogConfig, PrepareError};
+use wal::{GroupBuffer, LogConfig, PrepareError, SegmentRetention};
 
 impl Client<'_> {
     /// Writes until the log wants its next segment.
@@ -195,7 +195,7 @@ fn a_segment_that_somebody_has_removed_does_not_keep_the_later_ones() {
         let oldest = &names(&disk, ".log")[0];
         disk.remove(oldest).expect("it is there");
         client.promise.retired_sequence = u64::MAX;
-        let retired = client.log.retire_through(u64::MAX, Kept::NONE);
+        let retired = client.log.retire_through(u64::MAX, SegmentRetention::NONE);
         client.stock.retire(retired).expect("the disk is whole");
         assert_eq!(
             names(&disk, ".log").len(),
@@ -344,7 +344,7 @@ fn a_file_that_is_larger_than_the_process_may_write_one_refuses_the_start() {
         let refused = open_with(&disk, &limited(SEGMENT_BYTES - 1)).expect_err("it is too large");
         let expected = (SEGMENT_BYTES, SEGMENT_BYTES - 1);
         assert!(
-            matches!(refused, wal::OpenError::FileSize { bytes, largest_bytes, .. }
+            matches!(refused, wal::LogOpenError::FileSize { bytes, largest_bytes, .. }
                 if (bytes, largest_bytes) == expected),
             "{refused:?}"
         );

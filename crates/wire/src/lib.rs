@@ -41,6 +41,6 @@ pub mod http2;
 pub mod limits;
 
 pub use http2::{
-    Cause, Charge, CloseReason, Config, Connection, ErrorCode, Event, Head, MessagePart, OpenError,
-    PUSHBACK_TRAILER, Pause, RequestHead, Role, SharedBytes, StreamKey, TakenMessage,
+    BodyCharge, Cause, CloseReason, Config, Connection, ErrorCode, Event, Head, PUSHBACK_TRAILER,
+    Pause, RequestHead, Role, SentPart, SharedBytes, StreamKey, StreamOpenError, TakenMessage,
 };

@@ -2,7 +2,9 @@
 //! an error.
 
 use testkit::Random;
-use wire::hpack::{DecodeError, Decoder, Encoder, Field, FieldLimits, Fields, Indexing, KnownName};
+use wire::hpack::{
+    DecodeError, DecodedField, Decoder, Encoder, FieldLimits, Fields, Indexing, KnownName,
+};
 use wire::limits;
 
 const LIMITS: FieldLimits = FieldLimits {
@@ -302,7 +304,7 @@ fn facts_about_fields_are_remembered_with_them() {
         [(other, true), (other, false), (timeout, true)]
     );
     let last = fields.field(2).expect("three fields");
-    let expected = Field {
+    let expected = DecodedField {
         name: b"grpc-timeout",
         value: b"2S",
         known: timeout,

@@ -5,7 +5,7 @@ use crate::deadlines::Deadlines;
 
 /// A call in flight.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Running {
+pub(super) struct LocalCall {
     pub(super) tag: u64,
     pub(super) call: CallKey,
     pub(super) deadline_ns: Option<u64>,
@@ -16,7 +16,7 @@ pub(super) struct Running {
 /// Calls by token: one more than the number of its place, since 0 stands for a call that is over. A
 /// place is used again, the last freed first.
 #[derive(Debug, Default)]
-pub(super) struct Calls {
+pub(super) struct LocalCalls {
     places: Vec<CallPlace>,
     free: Vec<u32>,
     deadlines: Deadlines<PlaceUse>,
@@ -24,7 +24,7 @@ pub(super) struct Calls {
 
 #[derive(Debug, Default)]
 struct CallPlace {
-    running: Option<Running>,
+    running: Option<LocalCall>,
     /// How many calls have been in it.
     uses: u32,
 }
@@ -36,12 +36,12 @@ struct PlaceUse {
     uses: u32,
 }
 
-impl Calls {
+impl LocalCalls {
     pub(super) fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }
 
-    pub(super) fn insert(&mut self, running: Running) -> u32 {
+    pub(super) fn insert(&mut self, running: LocalCall) -> u32 {
         let place = self.free.pop().unwrap_or_else(|| {
             self.places.push(CallPlace::default());
             // Bounded by the connections and the calls on each.
@@ -60,11 +60,11 @@ impl Calls {
         place + 1
     }
 
-    pub(super) fn get_mut(&mut self, token: u32) -> Option<&mut Running> {
+    pub(super) fn get_mut(&mut self, token: u32) -> Option<&mut LocalCall> {
         self.places.get_mut(place_of(token)?)?.running.as_mut()
     }
 
-    pub(super) fn remove(&mut self, token: u32) -> Option<Running> {
+    pub(super) fn remove(&mut self, token: u32) -> Option<LocalCall> {
         let running = self.places.get_mut(place_of(token)?)?.running.take()?;
         self.free.push(token - 1);
         Some(running)
@@ -86,13 +86,13 @@ impl Calls {
         }
     }
 
-    /// When [`Calls::take_expired`] may find something.
+    /// When [`LocalCalls::take_expired`] may find something.
     pub(super) fn next_deadline_ns(&self) -> Option<u64> {
         self.deadlines.next_ns()
     }
 
     /// Removes the calls whose deadline has passed, and adds them to a list.
-    pub(super) fn take_expired(&mut self, now_ns: u64, expired: &mut Vec<Running>) {
+    pub(super) fn take_expired(&mut self, now_ns: u64, expired: &mut Vec<LocalCall>) {
         if self.next_deadline_ns().is_none_or(|at_ns| at_ns > now_ns) {
             return;
         }
@@ -125,7 +125,7 @@ mod tests {
     /// What is still told of a call that was cancelled has no token any more: it is about nobody.
     #[test]
     fn the_token_of_a_call_that_is_over_names_none() {
-        let mut calls = Calls::default();
+        let mut calls = LocalCalls::default();
         for _ in 0..2 {
             let token = calls.insert(running(7, None));
             assert!(token > 0 && calls.get_mut(0).is_none() && calls.remove(0).is_none());
@@ -134,7 +134,7 @@ mod tests {
         }
     }
 
-    fn running(tag: u64, deadline_ns: Option<u64>) -> Running {
+    fn running(tag: u64, deadline_ns: Option<u64>) -> LocalCall {
         let channel = ChannelKey {
             slot: (tag % 2) as u32,
             generation: 0,
@@ -143,7 +143,7 @@ mod tests {
             slot: tag as u32,
             id: 1,
         };
-        Running {
+        LocalCall {
             tag,
             call: CallKey { channel, stream },
             deadline_ns,
@@ -151,7 +151,7 @@ mod tests {
         }
     }
 
-    fn expired(calls: &mut Calls, now_ns: u64) -> Vec<u64> {
+    fn expired(calls: &mut LocalCalls, now_ns: u64) -> Vec<u64> {
         let mut expired = Vec::new();
         calls.take_expired(now_ns, &mut expired);
         expired.iter().map(|running| running.tag).collect()
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn deadlines_pass_once_each_and_not_before() {
-        let mut calls = Calls::default();
+        let mut calls = LocalCalls::default();
         for tag in 0..10 {
             calls.insert(running(tag, (tag != 3).then_some(100 + tag * 10)));
         }
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_call_is_removed_by_its_name_only() {
-        let mut calls = Calls::default();
+        let mut calls = LocalCalls::default();
         let token = calls.insert(running(5, None));
         let other = calls.insert(running(7, None));
         assert!(!calls.remove_call(token, running(7, None).call));

@@ -8,7 +8,7 @@ use wire::{SharedBytes, StreamKey};
 use super::framed::{FramedCore, foreign_greeting};
 use crate::core::{CallRequest, Core, describe};
 use crate::error::CallError;
-use crate::sealed::{End, open, receive};
+use crate::sealed::{SocketEnd, open, receive};
 
 /// A connection of either kind, without its socket.
 #[derive(Debug)]
@@ -131,7 +131,11 @@ impl Carrier {
     }
 
     /// Takes what came through TLS, and opens it.
-    pub(super) fn open_sealed(&mut self, bytes: &[u8], pipe: &mut TlsPipe) -> Result<(), End> {
+    pub(super) fn open_sealed(
+        &mut self,
+        bytes: &[u8],
+        pipe: &mut TlsPipe,
+    ) -> Result<(), SocketEnd> {
         match self {
             Carrier::Http2(core) => open(bytes, pipe, &mut |plain| core.received(plain)),
             Carrier::Framed(framed) => receive(bytes, pipe, &mut |plain| framed.received(plain)),

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use wire::StreamKey;
-use wire::framed::{BeginError, CallEnd, CallHead, ClientConnection, Protocol};
+use wire::framed::{BeginError, CallEnd, ClientConnection, FramedCallHead, Protocol};
 
 use crate::core::{CallRequest, describe};
 use crate::error::{CallError, NotBegun};
@@ -58,7 +58,7 @@ impl FramedCore {
     ) -> Result<StreamKey, CallError> {
         let names = request.path.strip_prefix('/').unwrap_or(request.path);
         let (service, method) = names.split_once('/').unwrap_or((names, ""));
-        let head = CallHead {
+        let head = FramedCallHead {
             service,
             method,
             timeout_ns: request.timeout_ns,

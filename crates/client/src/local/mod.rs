@@ -24,7 +24,7 @@ use crate::error::{CallError, ConnectError, NotBegun};
 use crate::limits;
 use crate::pool::ConnectionTraffic;
 use crate::socket::connect_error;
-use calls::{Calls, Running};
+use calls::{LocalCall, LocalCalls};
 use carrier::Carrier;
 use channel::{LocalChannel, Stage};
 pub use happened::{CallKey, CallStart, ChannelKey, Ending, Happened, LocalCounters, LocalOptions};
@@ -38,7 +38,7 @@ pub struct Local {
     channels: Vec<LocalChannel>,
     free: Vec<u32>,
     owners: SocketOwners,
-    calls: Calls,
+    calls: LocalCalls,
     /// Channels with output, each once.
     dirty: Vec<u32>,
     /// Channels on which writing has brought something about that is to be reported.
@@ -47,7 +47,7 @@ pub struct Local {
     failed: Vec<(ChannelKey, ConnectError)>,
     /// Calls whose deadline has passed and that are being ended; kept, so that nothing is allocated
     /// anew.
-    expired: Vec<Running>,
+    expired: Vec<LocalCall>,
     buffer: Box<[u8]>,
     /// The head of a message whose body is shared, while it is put together.
     head: Vec<u8>,
@@ -76,7 +76,7 @@ impl Local {
             channels: Vec::new(),
             free: Vec::new(),
             owners: SocketOwners::default(),
-            calls: Calls::default(),
+            calls: LocalCalls::default(),
             dirty: Vec::new(),
             eventful: Vec::new(),
             failed: Vec::new(),
@@ -223,7 +223,7 @@ impl Local {
         let deadline_ns = start
             .timeout_ns
             .map(|timeout_ns| now_ns.saturating_add(timeout_ns));
-        let token = self.calls.insert(Running {
+        let token = self.calls.insert(LocalCall {
             tag,
             call,
             deadline_ns,

@@ -3,12 +3,12 @@
 use std::io;
 
 use net::tls::TlsPipe;
-use net::{ConnectionId, Read, Written};
+use net::{ConnectionId, SocketReadResult, SocketWriteResult};
 use wire::framed::CallEnd;
 use wire::grpc::Code;
 
 use super::Local;
-use super::calls::{Calls, Running};
+use super::calls::{LocalCall, LocalCalls};
 use super::carrier::{Carrier, OK};
 use super::channel::Stage;
 use super::framed::{FramedCore, FramedEnd};
@@ -17,7 +17,7 @@ use crate::core::{CallEvent, CallEventKind, Core};
 use crate::error::ConnectError;
 use crate::limits;
 use crate::line::{closed_in_handshake, tls_error};
-use crate::sealed::{End, seal};
+use crate::sealed::{SocketEnd, seal};
 use crate::socket::connect_error;
 
 impl Local {
@@ -113,12 +113,12 @@ impl Local {
         }
         channel.waits.set_shut(false, now_ns);
         let written = self.sockets.write(socket, bytes);
-        let is_all = written == Written::Bytes(bytes.len());
+        let is_all = written == SocketWriteResult::Bytes(bytes.len());
         match (written, &mut channel.tls) {
-            (Written::Bytes(count), Some(pipe)) => pipe.sent(count),
-            (Written::Bytes(count), None) => drop(output.drain(..count)),
+            (SocketWriteResult::Bytes(count), Some(pipe)) => pipe.sent(count),
+            (SocketWriteResult::Bytes(count), None) => drop(output.drain(..count)),
             // The read that follows tells why, and what the server said before.
-            (Written::Broken, _) => return output.clear(),
+            (SocketWriteResult::Broken, _) => return output.clear(),
         }
         channel.is_blocked = !is_all;
         channel.waits.set_blocked(!is_all, now_ns);
@@ -147,7 +147,7 @@ impl Local {
         let is_handshaking = channel.tls.as_ref().is_some_and(TlsPipe::is_handshaking);
         let mut is_foreign = false;
         let end = match self.sockets.read(socket, &mut self.buffer) {
-            Read::Bytes(count) => {
+            SocketReadResult::Bytes(count) => {
                 let bytes = &self.buffer[..count];
                 let first = !std::mem::replace(&mut channel.has_received, true);
                 match &mut channel.tls {
@@ -155,7 +155,7 @@ impl Local {
                     None => match carrier.foreign_greeting(bytes).filter(|_| first) {
                         Some(reason) => {
                             is_foreign = true;
-                            Some(End::Said(reason))
+                            Some(SocketEnd::Said(reason))
                         }
                         None => {
                             carrier.received(bytes);
@@ -164,10 +164,12 @@ impl Local {
                     },
                 }
             }
-            Read::Nothing => return,
-            Read::End | Read::Broken if is_handshaking => Some(End::Tls(closed_in_handshake())),
-            Read::End => Some(End::Said("the server closed it")),
-            Read::Broken => Some(End::Said("the server reset it")),
+            SocketReadResult::Nothing => return,
+            SocketReadResult::End | SocketReadResult::Broken if is_handshaking => {
+                Some(SocketEnd::Tls(closed_in_handshake()))
+            }
+            SocketReadResult::End => Some(SocketEnd::Said("the server closed it")),
+            SocketReadResult::Broken => Some(SocketEnd::Said("the server reset it")),
         };
         let mut told = None;
         if end.is_some() {
@@ -188,12 +190,12 @@ impl Local {
         self.hear(key, reason.as_deref(), now_ns, on);
         if let Some(end) = end {
             let error = match end {
-                End::Tls(failure) => tls_error(&self.target.address, failure),
-                End::Said(reason) if is_foreign => {
+                SocketEnd::Tls(failure) => tls_error(&self.target.address, failure),
+                SocketEnd::Said(reason) if is_foreign => {
                     let address = self.target.address.clone();
                     ConnectError::OtherProtocol { address, reason }
                 }
-                End::Said(reason) => {
+                SocketEnd::Said(reason) => {
                     let reason = told.unwrap_or_else(|| reason.to_owned());
                     connect_error(&self.target.address, io::Error::other(reason))
                 }
@@ -345,7 +347,7 @@ impl Local {
 #[inline]
 fn report(
     core: &mut Core,
-    calls: &mut Calls,
+    calls: &mut LocalCalls,
     event: &CallEvent,
     (key, end, now_ns): (ChannelKey, Option<&str>, u64),
     on: &mut impl FnMut(Happened<'_>),
@@ -383,7 +385,7 @@ fn report(
 #[inline]
 fn report_framed(
     framed: &mut FramedCore,
-    calls: &mut Calls,
+    calls: &mut LocalCalls,
     ended: &FramedEnd,
     (key, end, _): (ChannelKey, Option<&str>, u64),
     on: &mut impl FnMut(Happened<'_>),
@@ -417,7 +419,7 @@ fn report_framed(
 /// `end`: why the connection has ended, if the socket says so.
 fn ending<'a>(
     kind: &'a CallEventKind,
-    running: &Running,
+    running: &LocalCall,
     end: Option<&'a str>,
     now_ns: u64,
 ) -> Ending<'a> {

@@ -3,12 +3,12 @@
 use std::io;
 
 use net::tls::{ClientTls, TlsPipe};
-use net::{ConnectionId, Outgoing, Read, Written};
+use net::{ConnectionId, Outgoing, SocketReadResult, SocketWriteResult};
 
 use crate::dialing::{DialAttempt, DialTarget, SocketOwners};
 use crate::line::{closed_in_handshake, in_words};
 use crate::pool::{PoolConnectionKey, PoolEngine};
-use crate::sealed::{End, open, seal};
+use crate::sealed::{SocketEnd, open, seal};
 use crate::socket::connect_reason;
 
 /// What a connection of the pool has in the system.
@@ -117,8 +117,8 @@ impl LocalConnections {
         let output = engine.output(key);
         let (taken, is_all, is_broken) = match &mut connection.tls {
             None => match self.sockets.write(socket, output) {
-                Written::Bytes(count) => (count, count == output.len(), false),
-                Written::Broken => (output.len(), true, true),
+                SocketWriteResult::Bytes(count) => (count, count == output.len(), false),
+                SocketWriteResult::Broken => (output.len(), true, true),
             },
             Some(pipe) => {
                 let taken = if seal(output, pipe) { output.len() } else { 0 };
@@ -232,7 +232,7 @@ impl LocalConnections {
         let key = connection.key;
         let was_handshaking = connection.tls.as_ref().is_some_and(TlsPipe::is_handshaking);
         let end = match self.sockets.read(id, &mut self.buffer) {
-            Read::Bytes(count) => {
+            SocketReadResult::Bytes(count) => {
                 let bytes = &self.buffer[..count];
                 match &mut connection.tls {
                     None => {
@@ -246,10 +246,12 @@ impl LocalConnections {
                     }
                 }
             }
-            Read::Nothing => None,
-            Read::End | Read::Broken if was_handshaking => Some(End::Tls(closed_in_handshake())),
-            Read::End => Some(End::Said("the server closed it")),
-            Read::Broken => Some(End::Said("the server reset it")),
+            SocketReadResult::Nothing => None,
+            SocketReadResult::End | SocketReadResult::Broken if was_handshaking => {
+                Some(SocketEnd::Tls(closed_in_handshake()))
+            }
+            SocketReadResult::End => Some(SocketEnd::Said("the server closed it")),
+            SocketReadResult::Broken => Some(SocketEnd::Said("the server reset it")),
         };
         if let Some(end) = end {
             engine.disconnected(key, &end.to_string(), now_ns);
@@ -264,7 +266,7 @@ fn open_sealed(
     engine: &mut PoolEngine,
     key: PoolConnectionKey,
     now_ns: u64,
-) -> Result<(), End> {
+) -> Result<(), SocketEnd> {
     let was_handshaking = pipe.is_handshaking();
     let mut early = Vec::new();
     let opened = open(bytes, pipe, &mut |plain| match was_handshaking {
@@ -286,10 +288,10 @@ fn write_sealed(sockets: &mut Outgoing, socket: ConnectionId, pipe: &mut TlsPipe
         return (true, false);
     }
     match sockets.write(socket, pipe.output()) {
-        Written::Bytes(count) => {
+        SocketWriteResult::Bytes(count) => {
             pipe.sent(count);
             (pipe.output().is_empty(), false)
         }
-        Written::Broken => (false, true),
+        SocketWriteResult::Broken => (false, true),
     }
 }

@@ -114,15 +114,15 @@ impl PoolEngine {
     fn start(&mut self, key: PoolCallKey, now_ns: u64) -> Result<PoolCallKey, CallError> {
         if self.waiting.queued() == 0 && self.has_permit() {
             match self.open_anywhere(key, now_ns) {
-                Opened::Running => {
+                OpenedStream::Running => {
                     self.counters.begun += 1;
                     return Ok(key);
                 }
-                Opened::Impossible(error) => {
+                OpenedStream::Impossible(error) => {
                     self.calls.remove(key);
                     return Err(self.refused(error));
                 }
-                Opened::NoRoom => {}
+                OpenedStream::NoRoom => {}
             }
         }
         if let Err(error) = self.check_wait(key) {
@@ -181,9 +181,9 @@ impl PoolEngine {
             && let Some(key) = self.waiting.pop(&self.calls)
         {
             match self.open_anywhere(key, now_ns) {
-                Opened::Running => self.report_writable(key, on),
-                Opened::Impossible(error) => self.end_failed(key, error, on),
-                Opened::NoRoom => {
+                OpenedStream::Running => self.report_writable(key, on),
+                OpenedStream::Impossible(error) => self.end_failed(key, error, on),
+                OpenedStream::NoRoom => {
                     self.waiting.push_front(key);
                     self.needs_balance = true;
                     break;
@@ -205,15 +205,15 @@ impl PoolEngine {
     }
 
     /// Opens a stream for a call, on the connection whose turn it is.
-    fn open_anywhere(&mut self, key: PoolCallKey, now_ns: u64) -> Opened {
+    fn open_anywhere(&mut self, key: PoolCallKey, now_ns: u64) -> OpenedStream {
         while let Some(slot) = self.choose() {
             let connection = &mut self.connections[slot as usize];
             let authority = &self.endpoints[connection.endpoint].endpoint.authority;
             let Some(state) = self.calls.get_mut(key) else {
-                return Opened::NoRoom;
+                return OpenedStream::NoRoom;
             };
             let Some(core) = connection.core.as_mut() else {
-                return Opened::NoRoom;
+                return OpenedStream::NoRoom;
             };
             let of_credentials = self.options.credentials.as_ref().map(Credentials::metadata);
             let stream = core.open(&CallRequest {
@@ -226,12 +226,14 @@ impl PoolEngine {
             });
             let stream = match stream {
                 Ok(stream) => stream,
-                Err(error @ CallError::BadRequest { .. }) => return Opened::Impossible(error),
+                Err(error @ CallError::BadRequest { .. }) => {
+                    return OpenedStream::Impossible(error);
+                }
                 Err(_) => {
                     // The server has changed its mind since the load was last looked at.
                     self.refresh(slot);
                     if self.loads[slot as usize] != u32::MAX {
-                        return Opened::NoRoom;
+                        return OpenedStream::NoRoom;
                     }
                     continue;
                 }
@@ -256,14 +258,14 @@ impl PoolEngine {
             self.peak_in_flight = self.peak_in_flight.max(self.in_flight);
             self.touch(slot);
             self.refresh(slot);
-            return Opened::Running;
+            return OpenedStream::Running;
         }
-        Opened::NoRoom
+        OpenedStream::NoRoom
     }
 }
 
 /// What became of opening a stream for a call.
-enum Opened {
+enum OpenedStream {
     Running,
     NoRoom,
     Impossible(CallError),

@@ -6,7 +6,7 @@ use wire::grpc::Metadata;
 
 use super::protocol::{CallPhase, Follower};
 use super::sync::lock;
-use super::turn::Waiter;
+use super::turn::TurnWaiter;
 use crate::error::{CallError, only_message};
 use crate::pool::{PoolCall, PoolCallKey};
 
@@ -66,7 +66,7 @@ pub(super) struct SharedCallState {
     pub(super) answer: Vec<u8>,
     pub(super) messages: u64,
     pub(super) result: Option<Result<(), CallError>>,
-    pub(super) waiter: Option<Waiter>,
+    pub(super) waiter: Option<TurnWaiter>,
     /// While it is in the engine: its tag and its name.
     pub(super) key: Option<(u32, PoolCallKey)>,
 }
@@ -108,7 +108,7 @@ impl Follower for SharedCall {
     }
 
     fn unpark(&self) {
-        if let Some(Waiter::Thread(thread)) = &lock(&self.state).waiter {
+        if let Some(TurnWaiter::Thread(thread)) = &lock(&self.state).waiter {
             thread.unpark();
         }
     }

@@ -17,7 +17,7 @@ use crate::pool::{PoolEvent, PoolStatistics};
 
 /// The pool, and the calls that are in it.
 #[derive(Debug)]
-pub(super) struct Driver {
+pub(super) struct PoolDriver {
     pool: LocalPool,
     calls: CallTable,
     /// Until when the thread in the kernel waits, at most.
@@ -29,9 +29,9 @@ pub(super) struct Driver {
     writable: Vec<Arc<SharedStream>>,
 }
 
-impl Driver {
-    pub(super) fn new(pool: LocalPool, waker: OutgoingWaker) -> Driver {
-        Driver {
+impl PoolDriver {
+    pub(super) fn new(pool: LocalPool, waker: OutgoingWaker) -> PoolDriver {
+        PoolDriver {
             pool,
             calls: CallTable::default(),
             waits_until_ns: 0,
@@ -262,7 +262,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn submit(driver: &mut Driver, timeout_ns: u64) {
+    fn submit(driver: &mut PoolDriver, timeout_ns: u64) {
         let queue = SubmissionQueue::new(1);
         let call = PoolCall {
             path: "/t.T/Silent",
@@ -288,7 +288,7 @@ mod tests {
         let options = LocalPoolOptions::default();
         let pool = LocalPool::new(&[address], options, 1, net::monotonic_ns()).expect("sound");
         let waker = pool.poller().expect("there is an epoll set").waker();
-        let mut driver = Driver::new(pool, waker);
+        let mut driver = PoolDriver::new(pool, waker);
         submit(&mut driver, 3_600 * SECOND);
         for _ in 0..2 {
             let is_kept = (0..1_000).any(|_| {

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use super::call::SharedCall;
 use super::submission::Submission;
 use super::sync::lock;
-use super::turn::Waiter;
+use super::turn::TurnWaiter;
 use super::{SharedPool, unreachable_result};
 use crate::error::CallError;
 
@@ -46,8 +46,8 @@ impl Future for UnaryFuture {
         let mut state = lock(&call.state);
         let Some(result) = state.take_result() else {
             match &mut state.waiter {
-                Some(Waiter::Task(waker)) => waker.clone_from(context.waker()),
-                other => *other = Some(Waiter::Task(context.waker().clone())),
+                Some(TurnWaiter::Task(waker)) => waker.clone_from(context.waker()),
+                other => *other = Some(TurnWaiter::Task(context.waker().clone())),
             }
             return Poll::Pending;
         };

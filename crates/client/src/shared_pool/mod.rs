@@ -37,11 +37,11 @@ use crate::limits;
 use crate::local_pool::{LocalPool, LocalPoolOptions, no_epoll};
 use crate::pool::{PoolCall, PoolStatistics};
 use call::SharedCall;
-use driver::Driver;
+use driver::PoolDriver;
 use protocol::{CallPhase, Combiner, Follower, Leadership};
 use submission::Submission;
 use sync::lock;
-use turn::{DriverTurn, Waiter};
+use turn::{DriverTurn, TurnWaiter};
 
 pub use future::UnaryFuture;
 pub use stream_handle::{PoolStream, PoolStreamReceiver, PoolStreamSender};
@@ -77,7 +77,7 @@ struct PoolHandle {
 }
 
 struct SharedState {
-    combiner: Combiner<Driver, Submission>,
+    combiner: Combiner<PoolDriver, Submission>,
     leadership: Leadership<dyn Follower + Send + Sync>,
     /// Only for the leader.
     poller: Mutex<OutgoingPoller>,
@@ -93,7 +93,7 @@ struct SharedState {
 
 thread_local! {
     /// Who is to be woken by this thread; kept, so that nothing is allocated anew.
-    static WOKEN: Cell<Vec<Waiter>> = const { Cell::new(Vec::new()) };
+    static WOKEN: Cell<Vec<TurnWaiter>> = const { Cell::new(Vec::new()) };
 }
 
 impl SharedPool {
@@ -112,7 +112,7 @@ impl SharedPool {
         let pool = LocalPool::new(addresses, options, seed, net::monotonic_ns())?;
         let poller = pool.poller().map_err(|error| no_epoll(addresses, error))?;
         let waker = poller.waker();
-        let driver = Driver::new(pool, waker.clone());
+        let driver = PoolDriver::new(pool, waker.clone());
         let shared = Arc::new(SharedState {
             combiner: Combiner::new(driver, limits::SHARED_SUBMISSIONS),
             leadership: Leadership::new(),
@@ -153,7 +153,7 @@ impl SharedPool {
     ) -> Result<(), CallError> {
         let shared = &self.handle.shared;
         let own = shared.prepare(call, request);
-        lock(&own.state).waiter = Some(Waiter::Thread(thread::current()));
+        lock(&own.state).waiter = Some(TurnWaiter::Thread(thread::current()));
         shared.submit(Submission::Begin(Arc::clone(&own)), Some(&own.phase));
         self.wait(&own);
         let result = {
@@ -178,7 +178,7 @@ impl SharedPool {
 
     /// Returns what is in flight, what waits and why, and what was counted.
     pub fn statistics(&self) -> PoolStatistics {
-        self.handle.shared.with_driver(None, Driver::statistics)
+        self.handle.shared.with_driver(None, PoolDriver::statistics)
     }
 
     /// Takes no new calls from now on, in any clone. Those that run may go on for `grace`.
@@ -267,7 +267,11 @@ impl SharedState {
     }
 
     /// Locks the driver, runs `first`, and takes what was submitted meanwhile.
-    fn with_driver<R>(&self, own: Option<&CallPhase>, first: impl FnOnce(&mut Driver) -> R) -> R {
+    fn with_driver<R>(
+        &self,
+        own: Option<&CallPhase>,
+        first: impl FnOnce(&mut PoolDriver) -> R,
+    ) -> R {
         with_turn(own, |turn| {
             self.combiner.with(
                 |driver, _| first(driver),
@@ -290,7 +294,7 @@ impl SharedState {
     /// As the leader: waits in the kernel once, not longer than `longest_ns`, and does what follows
     /// from it.
     fn poll(&self, poller: &mut OutgoingPoller, own: Option<&CallPhase>, longest_ns: u64) {
-        let wait_ns = self.with_driver(own, Driver::begin_waiting);
+        let wait_ns = self.with_driver(own, PoolDriver::begin_waiting);
         if own.is_some_and(CallPhase::is_done) {
             return;
         }

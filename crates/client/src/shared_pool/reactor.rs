@@ -7,7 +7,7 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use super::SharedState;
-use super::driver::Driver;
+use super::driver::PoolDriver;
 use super::sync::lock;
 use crate::limits;
 
@@ -23,7 +23,7 @@ fn run(shared: &SharedState) {
     let mut has_paused = false;
     loop {
         let is_closing = shared.is_closing.load(Ordering::SeqCst);
-        if is_closing && shared.with_driver(None, Driver::is_closed) {
+        if is_closing && shared.with_driver(None, PoolDriver::is_closed) {
             return;
         }
         if shared.leadership.try_acquire() {
@@ -51,7 +51,7 @@ fn run(shared: &SharedState) {
 fn has_unattended(shared: &SharedState) -> bool {
     // Cleared first: what is submitted from here on sets it again.
     shared.is_unattended.store(false, Ordering::SeqCst);
-    let has_unsent = shared.with_driver(None, Driver::has_unsent);
+    let has_unsent = shared.with_driver(None, PoolDriver::has_unsent);
     if has_unsent {
         shared.is_unattended.store(true, Ordering::SeqCst);
     }
@@ -75,19 +75,19 @@ fn poll_for_futures(shared: &SharedState) {
         shared.poll(&mut poller, None, longest_ns);
         let is_closing = shared.is_closing.load(Ordering::SeqCst);
         let is_needed = shared.needs_reactor() || is_idle(shared);
-        if !is_needed || (is_closing && shared.with_driver(None, Driver::is_closed)) {
+        if !is_needed || (is_closing && shared.with_driver(None, PoolDriver::is_closed)) {
             return;
         }
     }
 }
 
 fn is_idle(shared: &SharedState) -> bool {
-    shared.with_driver(None, Driver::is_idle)
+    shared.with_driver(None, PoolDriver::is_idle)
 }
 
 /// Sleeps until somebody needs this thread, or something is due.
 fn sleep(shared: &SharedState) {
-    let due_ns = shared.with_driver(None, Driver::next_deadline_ns);
+    let due_ns = shared.with_driver(None, PoolDriver::next_deadline_ns);
     let Some(due_ns) = due_ns else {
         return thread::park();
     };

@@ -11,7 +11,7 @@ use super::call::CallStart;
 use super::message_queue::MessageQueue;
 use super::protocol::{CallPhase, Follower};
 use super::sync::lock;
-use super::turn::{DriverTurn, Waiter};
+use super::turn::{DriverTurn, TurnWaiter};
 use crate::error::CallError;
 use crate::limits;
 use crate::pool::{PoolCall, PoolCallKey, PoolEngine, SendError};
@@ -35,7 +35,7 @@ pub(super) struct SharedStream {
 pub(super) struct StreamSide {
     pub(super) phase: CallPhase,
     /// Changed only while the state of the stream is locked.
-    waiter: Mutex<Option<Waiter>>,
+    waiter: Mutex<Option<TurnWaiter>>,
 }
 
 #[derive(Debug, Default)]
@@ -93,14 +93,14 @@ impl StreamSide {
     /// With the state locked: this thread is about to wait.
     pub(super) fn begin_waiting(&self) {
         self.phase.reset();
-        *lock(&self.waiter) = Some(Waiter::Thread(thread::current()));
+        *lock(&self.waiter) = Some(TurnWaiter::Thread(thread::current()));
     }
 
     /// With the state locked: a task waits.
     pub(super) fn set_waker(&self, waker: &Waker) {
         match &mut *lock(&self.waiter) {
-            Some(Waiter::Task(former)) => former.clone_from(waker),
-            other => *other = Some(Waiter::Task(waker.clone())),
+            Some(TurnWaiter::Task(former)) => former.clone_from(waker),
+            other => *other = Some(TurnWaiter::Task(waker.clone())),
         }
     }
 
@@ -119,7 +119,7 @@ impl Follower for StreamSide {
     }
 
     fn unpark(&self) {
-        if let Some(Waiter::Thread(thread)) = &*lock(&self.waiter) {
+        if let Some(TurnWaiter::Thread(thread)) = &*lock(&self.waiter) {
             thread.unpark();
         }
     }

@@ -9,16 +9,16 @@ use super::protocol::CallPhase;
 
 /// Who is to be woken when what it waits for has happened.
 #[derive(Debug)]
-pub(super) enum Waiter {
+pub(super) enum TurnWaiter {
     Thread(Thread),
     Task(Waker),
 }
 
-impl Waiter {
+impl TurnWaiter {
     pub(super) fn wake(self) {
         match self {
-            Waiter::Thread(thread) => thread.unpark(),
-            Waiter::Task(waker) => waker.wake(),
+            TurnWaiter::Thread(thread) => thread.unpark(),
+            TurnWaiter::Task(waker) => waker.wake(),
         }
     }
 }
@@ -27,7 +27,7 @@ impl Waiter {
 /// the combiner.
 pub(super) struct DriverTurn<'a> {
     pub(super) own: Option<&'a CallPhase>,
-    pub(super) woken: Vec<Waiter>,
+    pub(super) woken: Vec<TurnWaiter>,
 }
 
 impl DriverTurn<'_> {
@@ -35,7 +35,7 @@ impl DriverTurn<'_> {
     pub(super) fn complete(
         &mut self,
         phase: &CallPhase,
-        waiter: Option<Waiter>,
+        waiter: Option<TurnWaiter>,
         waker: &OutgoingWaker,
     ) {
         let is_polling = phase.finish();

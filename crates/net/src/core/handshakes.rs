@@ -19,7 +19,7 @@ const NS_PER_MS: u64 = 1_000_000;
 /// of a round trip to answer.
 #[derive(Default)]
 pub(super) struct Handshakes {
-    under_way: HashMap<ConnectionId, Handshake>,
+    under_way: HashMap<ConnectionId, RunningHandshake>,
     sources: BTreeMap<HandshakeSource, SourceHandshakes>,
     /// Sources with a handshake in `due`, each once, in the order of their turns.
     turns: VecDeque<HandshakeSource>,
@@ -41,7 +41,7 @@ pub(super) struct Handshakes {
 /// Peers that share their turns. `None`: those without an address.
 type HandshakeSource = Option<AddressKey>;
 
-struct Handshake {
+struct RunningHandshake {
     source: HandshakeSource,
     /// Since when the peer is waited for: from the beginning, or from this side's flight on. Bytes
     /// that bring the handshake no further do not count.
@@ -84,7 +84,7 @@ impl Handshakes {
         now_ns: u64,
     ) -> Option<ConnectionId> {
         let source = source_of(peer);
-        let handshake = Handshake {
+        let handshake = RunningHandshake {
             source,
             since_ns: now_ns,
             is_asked: false,
@@ -274,7 +274,7 @@ impl Handshakes {
     pub(super) fn is_crowded_out(&self, id: ConnectionId) -> bool {
         self.under_way
             .get(&id)
-            .is_some_and(Handshake::is_crowded_out)
+            .is_some_and(RunningHandshake::is_crowded_out)
     }
 
     /// How many wait for their turn.
@@ -309,7 +309,7 @@ impl Handshakes {
     }
 }
 
-impl Handshake {
+impl RunningHandshake {
     /// Those who look for one to end see whether the peer is waited for.
     fn note_due(&self) {
         if let Some(place) = &self.place {
@@ -325,7 +325,7 @@ impl Handshake {
 
 impl SourceHandshakes {
     /// Returns the peers that are waited for as that of `handshake` is.
-    fn waiting(&mut self, handshake: &Handshake) -> &mut BTreeSet<(u64, ConnectionId)> {
+    fn waiting(&mut self, handshake: &RunningHandshake) -> &mut BTreeSet<(u64, ConnectionId)> {
         match handshake.is_asked {
             true => &mut self.asked,
             false => &mut self.silent,

@@ -18,7 +18,7 @@ use rustix::net::{
     socket_with,
 };
 
-use crate::epoll::{Epoll, Token};
+use crate::epoll::{Epoll, EpollToken};
 use crate::handler::ConnectionId;
 use crate::port::{Interest, Port, Readiness, TransferError};
 use crate::slab::Slab;
@@ -46,7 +46,7 @@ pub struct OutgoingCounters {
 
 /// What became of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Read {
+pub enum SocketReadResult {
     /// So many bytes came.
     Bytes(usize),
     /// Nothing now.
@@ -59,7 +59,7 @@ pub enum Read {
 
 /// What became of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Written {
+pub enum SocketWriteResult {
     /// So many bytes are on their way, perhaps none. If they are not all, the connection is
     /// reported as writable later.
     Bytes(usize),
@@ -181,7 +181,7 @@ impl Outgoing {
         while self.next_event < self.epoll.event_count() {
             let (token, readiness) = self.epoll.event(self.next_event);
             self.next_event += 1;
-            if let Token::Connection(id) = token
+            if let EpollToken::Connection(id) = token
                 && self.sockets.get_mut(id).is_some()
             {
                 let Readiness {
@@ -198,37 +198,37 @@ impl Outgoing {
     }
 
     /// Reads once.
-    pub fn read(&mut self, id: ConnectionId, into: &mut [u8]) -> Read {
+    pub fn read(&mut self, id: ConnectionId, into: &mut [u8]) -> SocketReadResult {
         let Some(socket) = self.sockets.get_mut(id) else {
-            return Read::Broken;
+            return SocketReadResult::Broken;
         };
         self.counters.reads += 1;
         match self.epoll.receive(&socket.descriptor, into) {
-            Ok(0) => Read::End,
+            Ok(0) => SocketReadResult::End,
             Ok(count) => {
                 self.counters.bytes_in += count as u64;
-                Read::Bytes(count)
+                SocketReadResult::Bytes(count)
             }
-            Err(TransferError::NotReady) => Read::Nothing,
-            Err(TransferError::Broken) => Read::Broken,
+            Err(TransferError::NotReady) => SocketReadResult::Nothing,
+            Err(TransferError::Broken) => SocketReadResult::Broken,
         }
     }
 
     /// Writes once. What was not taken waits with the caller until the connection is reported as
     /// writable.
-    pub fn write(&mut self, id: ConnectionId, bytes: &[u8]) -> Written {
+    pub fn write(&mut self, id: ConnectionId, bytes: &[u8]) -> SocketWriteResult {
         let Some(socket) = self.sockets.get_mut(id) else {
-            return Written::Broken;
+            return SocketWriteResult::Broken;
         };
         self.counters.writes += 1;
         let count = match self.epoll.send(&socket.descriptor, bytes) {
             Ok(count) => count,
             Err(TransferError::NotReady) => 0,
-            Err(TransferError::Broken) => return Written::Broken,
+            Err(TransferError::Broken) => return SocketWriteResult::Broken,
         };
         self.counters.bytes_out += count as u64;
         self.watch_writable(id, count < bytes.len());
-        Written::Bytes(count)
+        SocketWriteResult::Bytes(count)
     }
 
     /// Closes a connection; what the kernel has taken still goes out.

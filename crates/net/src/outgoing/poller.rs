@@ -78,7 +78,7 @@ mod tests {
     use std::io::Write;
     use std::net::TcpListener;
 
-    use super::super::{Endpoint, Outgoing, Read};
+    use super::super::{Endpoint, Outgoing, SocketReadResult};
 
     #[test]
     fn a_poller_waits_for_sockets_that_others_use() {
@@ -98,7 +98,7 @@ mod tests {
             sockets.take_events(&mut poller);
             assert!(sockets.next_ready().is_some_and(|ready| ready.id == id));
             assert_eq!(sockets.next_ready(), None);
-            assert_eq!(sockets.read(id, &mut [0; 9]), Read::Bytes(1));
+            assert_eq!(sockets.read(id, &mut [0; 9]), SocketReadResult::Bytes(1));
         }
         assert_eq!(sockets.counters().waits, 3);
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use super::faults::{FaultCounts, Faults};
-use super::random::Random;
+use super::random::SplitMix;
 use crate::handler::ConnectionId;
 use crate::port::{Broken, Interest, Port, Readiness, TransferError};
 
@@ -21,7 +21,7 @@ impl EndId {
 
 /// What one end knows.
 #[derive(Debug)]
-struct End {
+struct FabricEnd {
     node: u32,
     /// Registered under this id, with this interest.
     watched: Option<(ConnectionId, Interest)>,
@@ -47,7 +47,7 @@ struct End {
 
 /// Something that happens to an end at its time.
 #[derive(Debug)]
-enum Event {
+enum FabricEvent {
     Bytes { bytes: Vec<u8>, number: u64 },
     EndOfInput,
     Reset,
@@ -56,12 +56,12 @@ enum Event {
 /// All links, the faults, the time.
 pub(super) struct Fabric {
     now_ns: u64,
-    random: Random,
+    random: SplitMix,
     faults: Faults,
     counts: FaultCounts,
-    ends: BTreeMap<EndId, End>,
+    ends: BTreeMap<EndId, FabricEnd>,
     /// By time, then by the order in which they were caused.
-    events: BTreeMap<(u64, u64), (EndId, Event)>,
+    events: BTreeMap<(u64, u64), (EndId, FabricEvent)>,
     /// Nodes for which something may have become ready.
     poked: Vec<u32>,
     next_end: u64,
@@ -73,7 +73,7 @@ impl Fabric {
     pub(super) fn new(seed: u64, faults: Faults) -> Fabric {
         Fabric {
             now_ns: 0,
-            random: Random::new(seed),
+            random: SplitMix::new(seed),
             faults,
             counts: FaultCounts::default(),
             ends: BTreeMap::new(),
@@ -126,7 +126,7 @@ impl Fabric {
         for (id, node) in [(first, from), (second, to)] {
             let (least, most) = (self.faults.buffer_min_bytes, self.faults.buffer_max_bytes);
             let buffer_bytes = self.random.between(least.max(1), most.max(1)) as usize;
-            self.ends.insert(id, End::new(node, buffer_bytes));
+            self.ends.insert(id, FabricEnd::new(node, buffer_bytes));
         }
         (first, second)
     }
@@ -140,14 +140,14 @@ impl Fabric {
         let ((at_ns, _), (id, event)) = self.events.pop_first()?;
         self.pass_to(at_ns);
         let described = match &event {
-            Event::Bytes { bytes, .. } => [at_ns, id.0, 1, bytes.len() as u64],
-            Event::EndOfInput => [at_ns, id.0, 2, 0],
-            Event::Reset => [at_ns, id.0, 3, 0],
+            FabricEvent::Bytes { bytes, .. } => [at_ns, id.0, 1, bytes.len() as u64],
+            FabricEvent::EndOfInput => [at_ns, id.0, 2, 0],
+            FabricEvent::Reset => [at_ns, id.0, 3, 0],
         };
         match event {
-            Event::Bytes { bytes, number } => self.arrive(id, &bytes, number),
-            Event::EndOfInput => self.change(id, |end| end.peer_ended = true),
-            Event::Reset => {
+            FabricEvent::Bytes { bytes, number } => self.arrive(id, &bytes, number),
+            FabricEvent::EndOfInput => self.change(id, |end| end.peer_ended = true),
+            FabricEvent::Reset => {
                 self.change(id, |end| end.broken = true);
                 self.change(id.peer(), |end| end.broken = true);
             }
@@ -187,7 +187,7 @@ impl Fabric {
         let own: Vec<EndId> = own.map(|(&id, _)| id).collect();
         for id in own {
             self.counts.cuts += 1;
-            self.schedule_in_order(id, Event::Reset);
+            self.schedule_in_order(id, FabricEvent::Reset);
             self.change(id, |end| {
                 (end.broken, end.closed, end.vanishing, end.watched) = (true, true, true, None);
             });
@@ -203,9 +203,9 @@ impl Fabric {
         let (ended, broken) = (end.ended, end.broken);
         if !broken && unread {
             self.counts.resets += 1;
-            self.schedule_in_order(id, Event::Reset);
+            self.schedule_in_order(id, FabricEvent::Reset);
         } else if !broken && !ended {
-            self.schedule_in_order(id, Event::EndOfInput);
+            self.schedule_in_order(id, FabricEvent::EndOfInput);
         }
         if self.ends.get(&id.peer()).is_none_or(|peer| peer.closed) {
             self.ends.remove(&id);
@@ -225,14 +225,14 @@ impl Fabric {
             // RFC 9293 section 3.10.7.1: data for a closed connection is answered by a reset.
             end.broken = true;
             self.counts.resets += 1;
-            self.schedule_in_order(id, Event::Reset);
+            self.schedule_in_order(id, FabricEvent::Reset);
         } else if !end.broken {
             end.arrived.extend(bytes);
             self.poke(id);
         }
     }
 
-    fn change(&mut self, id: EndId, change: impl FnOnce(&mut End)) {
+    fn change(&mut self, id: EndId, change: impl FnOnce(&mut FabricEnd)) {
         if let Some(end) = self.ends.get_mut(&id) {
             change(end);
             self.poke(id);
@@ -257,7 +257,7 @@ impl Fabric {
     }
 
     /// Something from `id` reaches its peer, after all that `id` sent before.
-    fn schedule_in_order(&mut self, id: EndId, event: Event) {
+    fn schedule_in_order(&mut self, id: EndId, event: FabricEvent) {
         let (least, most) = (self.faults.latency_min_ns, self.faults.latency_max_ns);
         let mut delay_ns = self.random.between(least, most.max(least));
         if self.random.chance(self.faults.stall_per_million) {
@@ -292,7 +292,7 @@ impl Fabric {
             bytes = &bytes[length..];
             if cut {
                 self.counts.cuts += 1;
-                self.schedule_in_order(id, Event::Reset);
+                self.schedule_in_order(id, FabricEvent::Reset);
                 self.change(id, |end| end.vanishing = true);
                 return;
             }
@@ -309,7 +309,7 @@ impl Fabric {
         let number = self.next_number + 1;
         self.schedule_in_order(
             id,
-            Event::Bytes {
+            FabricEvent::Bytes {
                 bytes: bytes.to_vec(),
                 number,
             },
@@ -356,9 +356,9 @@ impl Fabric {
     }
 }
 
-impl End {
-    fn new(node: u32, buffer_bytes: usize) -> End {
-        End {
+impl FabricEnd {
+    fn new(node: u32, buffer_bytes: usize) -> FabricEnd {
+        FabricEnd {
             node,
             watched: None,
             arrived: VecDeque::new(),
@@ -414,7 +414,7 @@ impl Port for FabricPort {
     fn end_output(&mut self, socket: &EndId) {
         let mut fabric = self.0.borrow_mut();
         fabric.change(*socket, |end| end.ended = true);
-        fabric.schedule_in_order(*socket, Event::EndOfInput);
+        fabric.schedule_in_order(*socket, FabricEvent::EndOfInput);
     }
 
     fn close(&mut self, socket: EndId) {

@@ -34,5 +34,5 @@ mod timing;
 
 pub use faults::{FaultCounts, Faults};
 pub use network::{Network, NodeId};
-pub use random::Random;
+pub use random::SplitMix;
 pub use timing::Timing;

@@ -4,14 +4,14 @@
 /// number generators", 2014). Not for secrets. That of `testkit` cannot be used here: this is part
 /// of the library, and `testkit` is for dev-dependencies only.
 #[derive(Clone, Debug)]
-pub struct Random {
+pub struct SplitMix {
     state: u64,
 }
 
-impl Random {
+impl SplitMix {
     /// Any seed is good, also 0.
-    pub fn new(seed: u64) -> Random {
-        Random { state: seed }
+    pub fn new(seed: u64) -> SplitMix {
+        SplitMix { state: seed }
     }
 
     /// Any number.
@@ -47,11 +47,11 @@ impl Random {
 
 #[cfg(test)]
 mod tests {
-    use super::Random;
+    use super::SplitMix;
 
     #[test]
     fn numbers_stay_in_their_bounds_and_reach_them() {
-        let mut random = Random::new(1);
+        let mut random = SplitMix::new(1);
         let mut seen = [0; 5];
         for _ in 0..1000 {
             seen[random.between(3, 7) as usize - 3] += 1;

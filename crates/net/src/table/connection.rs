@@ -3,7 +3,7 @@
 use std::mem;
 
 use crate::addresses::AddressPlace;
-use crate::buffers::{Buffers, FIRST_READ_SIZE, LAST_READ_SIZE};
+use crate::buffers::{FIRST_READ_SIZE, LAST_READ_SIZE, SpareBuffers};
 use crate::handler::Peer;
 use crate::io::{Closing, Io};
 use crate::limits::{
@@ -15,7 +15,7 @@ use crate::secure::Secure;
 use crate::tls::TlsFailure;
 
 /// A socket, the bytes in hand, and what is due.
-pub(crate) struct Connection<S> {
+pub(crate) struct TableConnection<S> {
     socket: S,
     io: Io,
     /// The TLS between the two; without it, the input is what was read and the output is what is
@@ -31,7 +31,7 @@ pub(crate) struct Connection<S> {
     /// Stands in the list of connections to settle when the tick ends.
     touched: bool,
     /// What was read ahead of the connection's turn.
-    read_ahead: Option<ReadAhead>,
+    read_ahead: Option<SocketRead>,
     /// The port reported input.
     readable: bool,
     /// The port reported that both directions are dead.
@@ -54,7 +54,7 @@ pub(crate) struct Connection<S> {
 
 /// What a read brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReadAhead {
+pub(crate) enum SocketRead {
     /// More input, or its end.
     Input,
     /// The socket is dead.
@@ -87,13 +87,13 @@ pub(crate) struct OpenedRecords {
     pub(crate) has_output: bool,
 }
 
-impl<S> Connection<S> {
-    pub(crate) fn new(socket: S, secure: Option<Box<Secure>>, peer: &Peer) -> Connection<S> {
+impl<S> TableConnection<S> {
+    pub(crate) fn new(socket: S, secure: Option<Box<Secure>>, peer: &Peer) -> TableConnection<S> {
         let stage = match secure {
             Some(_) => ConnectionStage::Handshaking,
             None => ConnectionStage::Open,
         };
-        Connection {
+        TableConnection {
             socket,
             io: Io::new(),
             secure,
@@ -233,7 +233,7 @@ impl<S> Connection<S> {
     /// Reads once by `receive`. `None`: there is no room, and nothing was tried.
     pub(crate) fn receive(
         &mut self,
-        buffers: &mut Buffers,
+        buffers: &mut SpareBuffers,
         receive: impl FnOnce(&S, &mut [u8]) -> Result<usize, TransferError>,
     ) -> Option<Result<usize, TransferError>> {
         let most_bytes = self.input_room();
@@ -263,16 +263,16 @@ impl<S> Connection<S> {
     }
 
     /// Notes what was read ahead of the next turn.
-    pub(crate) fn set_read_ahead(&mut self, read: Option<ReadAhead>) {
+    pub(crate) fn set_read_ahead(&mut self, read: Option<SocketRead>) {
         self.read_ahead = read;
     }
 
-    pub(crate) fn take_read_ahead(&mut self) -> Option<ReadAhead> {
+    pub(crate) fn take_read_ahead(&mut self) -> Option<SocketRead> {
         self.read_ahead.take()
     }
 
     /// Opens the records that came. `None`: there is no TLS.
-    pub(crate) fn open_records(&mut self, buffers: &mut Buffers) -> Option<OpenedRecords> {
+    pub(crate) fn open_records(&mut self, buffers: &mut SpareBuffers) -> Option<OpenedRecords> {
         let secure = self.secure.as_mut()?;
         let before_bytes = self.io.input.len();
         let outcome = secure.open(&mut self.io, buffers);
@@ -312,7 +312,7 @@ impl<S> Connection<S> {
     }
 
     /// Seals what comes next, if there is TLS and nothing sealed waits. The last is the end.
-    pub(crate) fn seal(&mut self, buffers: &mut Buffers) -> Result<(), TlsFailure> {
+    pub(crate) fn seal(&mut self, buffers: &mut SpareBuffers) -> Result<(), TlsFailure> {
         let Some(secure) = &mut self.secure else {
             return Ok(());
         };
@@ -404,7 +404,7 @@ impl<S> Connection<S> {
     }
 
     /// Gives back the buffers that are not needed for the bytes in hand.
-    pub(crate) fn settle_buffers(&mut self, buffers: &mut Buffers) {
+    pub(crate) fn settle_buffers(&mut self, buffers: &mut SpareBuffers) {
         buffers.settle_output(&mut self.io);
         buffers.settle_input(&mut self.io.input);
         if let Some(secure) = &mut self.secure {
@@ -413,7 +413,7 @@ impl<S> Connection<S> {
     }
 
     /// Gives all buffers back.
-    pub(super) fn take_back(&mut self, buffers: &mut Buffers) {
+    pub(super) fn take_back(&mut self, buffers: &mut SpareBuffers) {
         buffers.take_back(&mut self.io);
         if let Some(secure) = &mut self.secure {
             secure.take_back(buffers);
@@ -421,7 +421,7 @@ impl<S> Connection<S> {
     }
 
     /// The handler has done with the connection: nothing is kept but the socket.
-    pub(super) fn begin_lingering(&mut self, buffers: &mut Buffers) {
+    pub(super) fn begin_lingering(&mut self, buffers: &mut SpareBuffers) {
         self.take_back(buffers);
         self.secure = None;
         self.stage = ConnectionStage::Lingering { discarded_bytes: 0 };
@@ -431,7 +431,7 @@ impl<S> Connection<S> {
     /// Throws away what a lingering peer still sends. Returns whether the connection is to end.
     pub(crate) fn discard_input(
         &mut self,
-        buffers: &mut Buffers,
+        buffers: &mut SpareBuffers,
         receive: impl FnOnce(&S, &mut [u8]) -> Result<usize, TransferError>,
     ) -> bool {
         let ConnectionStage::Lingering { discarded_bytes } = &mut self.stage else {

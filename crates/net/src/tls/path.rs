@@ -10,14 +10,14 @@ use x509_cert::der::{self, Decode, Header, Reader, SliceReader, Tag};
 use crate::limits::{INTERMEDIATES_MAX, INTERMEDIATES_PER_NAME_MAX};
 
 /// The names in a certificate, as they are encoded: they are compared byte by byte.
-struct Names<'a> {
+struct CertificateNames<'a> {
     issuer: &'a [u8],
     subject: &'a [u8],
 }
 
-impl<'a> Names<'a> {
+impl<'a> CertificateNames<'a> {
     /// RFC 5280 section 4.1. What follows the names is not looked at.
-    fn of(der: &'a [u8]) -> der::Result<Names<'a>> {
+    fn of(der: &'a [u8]) -> der::Result<CertificateNames<'a>> {
         let mut reader = SliceReader::new(der)?;
         let _certificate = Header::decode(&mut reader)?;
         let _content = Header::decode(&mut reader)?;
@@ -30,7 +30,7 @@ impl<'a> Names<'a> {
         let issuer = reader.tlv_bytes()?;
         let _validity = reader.tlv_bytes()?;
         let subject = reader.tlv_bytes()?;
-        Ok(Names { issuer, subject })
+        Ok(CertificateNames { issuer, subject })
     }
 }
 
@@ -42,14 +42,14 @@ pub(super) fn on_paths<'a>(
     shown: &CertificateDer<'_>,
     intermediates: &[CertificateDer<'a>],
 ) -> Vec<CertificateDer<'a>> {
-    let Ok(first) = Names::of(shown) else {
+    let Ok(first) = CertificateNames::of(shown) else {
         return Vec::new();
     };
     let readable = intermediates.iter().filter_map(|one| {
-        let names = Names::of(one).ok()?;
+        let names = CertificateNames::of(one).ok()?;
         Some((names, one))
     });
-    let candidates: Vec<(Names<'_>, &CertificateDer<'a>)> = readable.collect();
+    let candidates: Vec<(CertificateNames<'_>, &CertificateDer<'a>)> = readable.collect();
     let mut issuers = vec![first.issuer];
     let mut kept: Vec<CertificateDer<'a>> = Vec::new();
     let mut next = 0;
@@ -91,7 +91,7 @@ mod tests {
     use rustls::server::danger::ClientCertVerifier;
 
     use super::*;
-    use crate::sim::Random;
+    use crate::sim::SplitMix;
     use crate::tls::provider::provider;
     use crate::tls::trusted_leaf::{ClientVerifier, ServerVerifier, TrustedCertificates};
 
@@ -224,7 +224,7 @@ mod tests {
         let shown = leaf(&issuer(names[INTERMEDIATES_MAX], &keys[INTERMEDIATES_MAX]));
         let stranger = between("elsewhere", &issuer("nobody", &key()));
         let seed = 7;
-        let mut random = Random::new(seed);
+        let mut random = SplitMix::new(seed);
         for _ in 0..20 {
             let mut sent: Vec<_> = chain.iter().chain(&chain).cloned().collect();
             sent.extend([stranger.clone(), CertificateDer::from(vec![0x30, 0x80])]);
@@ -289,7 +289,7 @@ mod tests {
             }
         }
         let seed = 7;
-        let mut random = Random::new(seed);
+        let mut random = SplitMix::new(seed);
         let mut most = 0;
         for _ in 0..300 {
             let mut pick = |from: &[CertificateDer<'static>]| {
@@ -311,7 +311,7 @@ mod tests {
         let one = between("root", &issuer("root", &key()));
         for length in 0..one.len() {
             let part = CertificateDer::from(one.as_ref().get(..length).expect("a part").to_vec());
-            let _ = Names::of(&part);
+            let _ = CertificateNames::of(&part);
             assert!(on_paths(&part, std::slice::from_ref(&one)).len() <= 1);
             let _ = on_paths(&shown, &[part]);
         }

@@ -132,7 +132,7 @@ mod tests {
     /// Whatever stands there: nothing panics, and a name that is read stands there.
     #[test]
     fn arbitrary_bytes_have_no_names_that_do_not_stand_in_them() {
-        let mut random = crate::sim::Random::new(7);
+        let mut random = crate::sim::SplitMix::new(7);
         let der = made(vec![
             SanType::DnsName(ia5("worker.example")),
             SanType::URI(ia5("spiffe://example/worker")),

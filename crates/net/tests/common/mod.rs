@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Signal, getpid, kill_process};
 
 use net::{
-    Address, Closed, ConnectionId, Connections, CountersReader, Driver, Ended, Handler, Io,
-    LoopConfig, LoopCounters, LoopStart, Loops, Notice, Notices, Peer, RunError, StopHandle, Waker,
+    Address, Closed, ConnectionId, Connections, CountersReader, Driver, Handler, Io, LoopConfig,
+    LoopCounters, LoopStart, Loops, Notice, Notices, Peer, RunEnd, RunError, StopHandle, Waker,
 };
 
 /// What tests see and steer of all handlers of one server.
@@ -166,7 +166,7 @@ pub struct Server {
     pub counters: CountersReader,
     pub stop: StopHandle,
     pub notices: Receiver<String>,
-    thread: Option<JoinHandle<Result<Ended, RunError>>>,
+    thread: Option<JoinHandle<Result<RunEnd, RunError>>>,
 }
 
 impl Server {
@@ -240,7 +240,7 @@ impl Server {
         self.counters.read().iter().map(of).sum()
     }
 
-    pub fn wait_for_end(mut self) -> Result<Ended, RunError> {
+    pub fn wait_for_end(mut self) -> Result<RunEnd, RunError> {
         self.thread
             .take()
             .expect("ends once")
@@ -248,7 +248,7 @@ impl Server {
             .expect("run does not panic")
     }
 
-    pub fn stop(self) -> Result<Ended, RunError> {
+    pub fn stop(self) -> Result<RunEnd, RunError> {
         self.stop.stop();
         self.wait_for_end()
     }

@@ -54,8 +54,8 @@ pub use promote::PromoteArguments;
 pub use role::{DropRoleArguments, ListRolesArguments, RoleCommand, SetRoleArguments};
 pub use self_check::SelfCheckArguments;
 pub use serve::{
-    CpuList, Driver, FollowAddress, LogFormat, LogLevel, ServeArguments, SlowCallKeysArgument,
-    UnixMode,
+    CpuList, DriverChoice, FollowAddress, LogFormat, LogLevel, ServeArguments,
+    SlowCallKeysArgument, UnixMode,
 };
 pub use server_address::server_address;
 pub use store::{

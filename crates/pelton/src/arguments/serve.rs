@@ -293,7 +293,7 @@ pub struct ServeArguments {
 
     /// How connections get their threads [default: event-loop]
     #[arg(long, value_name = "DRIVER", env = "PELTON_DRIVER", value_enum)]
-    pub driver: Option<Driver>,
+    pub driver: Option<DriverChoice>,
 
     /// Event loops, one thread each; with --driver blocking, which has a thread for each
     /// connection: calls that compute at once
@@ -502,7 +502,7 @@ impl fmt::Display for FollowAddress {
 /// How connections get their threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
-pub enum Driver {
+pub enum DriverChoice {
     /// event loops: each thread serves many connections, and what arrives together is served
     /// together
     EventLoop,
@@ -510,16 +510,16 @@ pub enum Driver {
     Blocking,
 }
 
-impl From<Driver> for net::Driver {
-    fn from(driver: Driver) -> net::Driver {
+impl From<DriverChoice> for net::Driver {
+    fn from(driver: DriverChoice) -> net::Driver {
         match driver {
-            Driver::EventLoop => net::Driver::EventLoops,
-            Driver::Blocking => net::Driver::Blocking,
+            DriverChoice::EventLoop => net::Driver::EventLoops,
+            DriverChoice::Blocking => net::Driver::Blocking,
         }
     }
 }
 
-impl fmt::Display for Driver {
+impl fmt::Display for DriverChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = self.to_possible_value().expect("no driver is hidden");
         f.write_str(value.get_name())

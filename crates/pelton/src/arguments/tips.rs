@@ -12,7 +12,7 @@ const LEAST_LIKENESS: f64 = 0.85;
 /// The same error with a tip where there is one, and without a tip that leads astray. `words` are
 /// the command line.
 pub fn with_tip(mut error: clap::Error, words: &[String]) -> clap::Error {
-    let line = Line::new(words);
+    let line = RefusedLine::new(words);
     let tip = match error.kind() {
         ErrorKind::InvalidSubcommand => {
             let written = text(&error, ContextKind::InvalidSubcommand);
@@ -95,7 +95,7 @@ pub fn word_like<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) ->
 }
 
 /// A command line that was refused.
-struct Line<'a> {
+struct RefusedLine<'a> {
     words: &'a [String],
     /// The words before the first flag that may name commands: `blob list`.
     command: Vec<&'a str>,
@@ -103,8 +103,8 @@ struct Line<'a> {
     known: clap::Command,
 }
 
-impl<'a> Line<'a> {
-    fn new(words: &'a [String]) -> Line<'a> {
+impl<'a> RefusedLine<'a> {
+    fn new(words: &'a [String]) -> RefusedLine<'a> {
         let command: Vec<&str> = (words.iter().skip(1).map(String::as_str))
             .take_while(|word| !word.starts_with('-'))
             .take(2)
@@ -117,7 +117,7 @@ impl<'a> Line<'a> {
                 None => break,
             }
         }
-        Line {
+        RefusedLine {
             words,
             command,
             known,
@@ -243,7 +243,7 @@ fn flag_tip(command: &[&str], written: &str) -> Option<String> {
 }
 
 /// An address where none belongs.
-fn address_tip(line: &Line<'_>, written: &str) -> Option<String> {
+fn address_tip(line: &RefusedLine<'_>, written: &str) -> Option<String> {
     written.parse::<net::Address>().ok()?;
     let flag = match line.command[..] {
         ["serve", ..] => "--listen",
@@ -260,7 +260,7 @@ fn tip_in(table: &[(&str, &str, &str)], group: &str, written: &str) -> Option<St
 }
 
 /// For a word where none belongs.
-fn word_tip(line: &Line<'_>, written: &str) -> Option<String> {
+fn word_tip(line: &RefusedLine<'_>, written: &str) -> Option<String> {
     let place = line.words.iter().position(|word| word == written)?;
     let flag = &line.words[place.checked_sub(1)?];
     let takes_equals_sign = [

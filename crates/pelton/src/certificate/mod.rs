@@ -31,7 +31,7 @@ pub fn now_s() -> u64 {
 #[derive(Clone)]
 pub struct ServerCertificate {
     tls: ServerTls,
-    watched: Arc<Mutex<Watched>>,
+    watched: Arc<Mutex<WatchedCertificate>>,
     /// What to tell the user of a certificate that was made for a first try.
     pub self_signed: Option<SelfSigned>,
 }
@@ -82,7 +82,7 @@ impl ServedCertificate {
     }
 }
 
-struct Watched {
+struct WatchedCertificate {
     certificates: Certificates,
     /// It was said that this certificate runs out or has run out, by the time when it does.
     said_of_s: Option<u64>,
@@ -104,7 +104,7 @@ impl ServerCertificate {
         let certificates = load(files)?;
         Ok(Some(ServerCertificate {
             tls: certificates.tls().clone(),
-            watched: Arc::new(Mutex::new(Watched {
+            watched: Arc::new(Mutex::new(WatchedCertificate {
                 certificates,
                 said_of_s: None,
             })),

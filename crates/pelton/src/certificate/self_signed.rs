@@ -45,7 +45,7 @@ impl SelfSigned {
             && fs::read(&certificate)
                 .is_ok_and(|text| is_good(&text, now_s + CERTIFICATE_WARNING_S));
         if !is_usable {
-            let made = Made::new(hosts, now_s).map_err(|error| failed(&error))?;
+            let made = SelfSignedFiles::new(hosts, now_s).map_err(|error| failed(&error))?;
             fs::create_dir_all(folder)
                 .and_then(|()| write(&key, &made.key, 0o600))
                 .and_then(|()| write(&authority, &made.authority, 0o644))
@@ -68,14 +68,14 @@ fn is_good(certificate: &[u8], until_s: u64) -> bool {
 }
 
 /// Three texts in PEM.
-struct Made {
+struct SelfSignedFiles {
     certificate: String,
     key: String,
     authority: String,
 }
 
-impl Made {
-    fn new(hosts: Vec<String>, now_s: u64) -> Result<Made, rcgen::Error> {
+impl SelfSignedFiles {
+    fn new(hosts: Vec<String>, now_s: u64) -> Result<SelfSignedFiles, rcgen::Error> {
         let (not_before, not_after) = validity(now_s);
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -93,7 +93,7 @@ impl Made {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         (params.not_before, params.not_after) = (not_before, not_after);
         let certificate = params.signed_by(&key, &authority)?;
-        Ok(Made {
+        Ok(SelfSignedFiles {
             certificate: certificate.pem(),
             key: key.serialize_pem(),
             authority: authority.pem(),

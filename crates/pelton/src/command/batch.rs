@@ -10,11 +10,11 @@ use api::rpc::keyvalue::Batch;
 use service::limits::ANSWER_BYTES_MAX;
 
 use super::pipe::{self, GROUP_BYTES, GROUP_OPERATIONS, PipeGroup, PipeOutcome};
-use super::results::{self, InputPlace, Unit, Verdict, failure_text, judge};
+use super::results::{self, InputPlace, OperationVerdict, Unit, failure_text, judge};
 use super::{Caller, unreadable};
 use crate::arguments::{BatchArguments, BatchModeArgument};
 use crate::exit::{Exit, Failure};
-use crate::input::{self, Lines};
+use crate::input::{self, InputLines};
 use crate::interrupt::Interrupt;
 use crate::json::{OperationJson, OwnedOperation};
 use crate::json_text::read_line;
@@ -30,8 +30,8 @@ const ATOMIC_BYTES_MAX: usize = store::limits::commit_bytes(store::limits::VALUE
 /// Does operations from a file or a pipe.
 pub fn batch(arguments: &BatchArguments) -> Result<Exit, Failure> {
     let input = input::open(arguments.file.as_deref())?;
-    let operations = Operations {
-        lines: Lines::new(input.source, &input.name),
+    let operations = InputOperations {
+        lines: InputLines::new(input.source, &input.name),
         name: input.name,
     };
     match arguments.mode {
@@ -41,12 +41,12 @@ pub fn batch(arguments: &BatchArguments) -> Result<Exit, Failure> {
 }
 
 /// The operations of an input, with the numbers of their lines.
-struct Operations<R> {
-    lines: Lines<R>,
+struct InputOperations<R> {
+    lines: InputLines<R>,
     name: String,
 }
 
-impl<R: Read> Operations<R> {
+impl<R: Read> InputOperations<R> {
     fn next(&mut self) -> Result<Option<(u64, OwnedOperation)>, Failure> {
         let Some((number, line)) = self.lines.next_line()? else {
             return Ok(None);
@@ -66,7 +66,7 @@ impl<R: Read> Operations<R> {
 
 fn atomic(
     arguments: &BatchArguments,
-    mut operations: Operations<impl Read>,
+    mut operations: InputOperations<impl Read>,
 ) -> Result<Exit, Failure> {
     let (mut read, mut bytes) = (Vec::new(), 0);
     while let Some((number, operation)) = operations.next()? {
@@ -116,13 +116,13 @@ pub fn print_all(
     places: &[InputPlace],
     answer: &BatchResponse<'_>,
     failures_only: bool,
-) -> Result<Verdict, Failure> {
-    let mut worst = Verdict::Done;
+) -> Result<OperationVerdict, Failure> {
+    let mut worst = OperationVerdict::Done;
     let mut count = 0;
     for (place, result) in places.iter().zip(answer.results.iter().flatten()) {
         let result = known(result)?;
         let verdict = judge(place, &result);
-        if verdict != Verdict::Done || !failures_only {
+        if verdict != OperationVerdict::Done || !failures_only {
             results::print(output, unit, place, &result)?;
         }
         worst = worst.max(verdict);
@@ -140,7 +140,7 @@ pub fn print_failed(
     unit: Unit,
     places: &[InputPlace],
     answer: &BatchResponse<'_>,
-) -> Result<Verdict, Failure> {
+) -> Result<OperationVerdict, Failure> {
     let place = places
         .get(answer.failed_operation as usize)
         .ok_or_else(|| unreadable("an operation failed that was not sent"))?;
@@ -159,7 +159,7 @@ pub fn print_failed(
             "pelton: nothing was done: {unit} {number}: {what}"
         ));
     }
-    Ok(judge(place, &result).max(Verdict::Unmet))
+    Ok(judge(place, &result).max(OperationVerdict::Unmet))
 }
 
 fn known(result: OperationResult<'_>) -> Result<ResultBody<'_>, Failure> {
@@ -172,7 +172,7 @@ fn known(result: OperationResult<'_>) -> Result<ResultBody<'_>, Failure> {
 
 fn independent(
     arguments: &BatchArguments,
-    operations: Operations<impl Read + Send + 'static>,
+    operations: InputOperations<impl Read + Send + 'static>,
 ) -> Result<Exit, Failure> {
     let interrupt = Interrupt::listen();
     let mut caller = Caller::connect(&arguments.database.connection)?;
@@ -191,7 +191,7 @@ fn independent(
     let mut progress = BatchProgress {
         output: Output::new(arguments.database.connection.output).optional(),
         failures_only: arguments.failures_only,
-        worst: Verdict::Done,
+        worst: OperationVerdict::Done,
         answered: 0,
     };
     let mut take = |places: &[_], outcome: PipeOutcome<'_>| progress.take(places, outcome);
@@ -230,7 +230,7 @@ fn what_was_done(answered: u64, is_settled: bool) -> String {
 
 /// Makes groups of operations: what has been read by now, up to the bounds of a group.
 fn grouped(
-    mut operations: Operations<impl Read>,
+    mut operations: InputOperations<impl Read>,
 ) -> impl FnMut() -> Result<Option<PipeGroup<InputPlace>>, Failure> {
     let (mut failed, mut is_over) = (None, false);
     move || {
@@ -276,7 +276,7 @@ fn grouped(
 struct BatchProgress {
     output: Output,
     failures_only: bool,
-    worst: Verdict,
+    worst: OperationVerdict,
     answered: u64,
 }
 
@@ -284,14 +284,14 @@ impl BatchProgress {
     fn take(&mut self, places: &[InputPlace], outcome: PipeOutcome<'_>) -> Result<(), Failure> {
         self.answered += places.len() as u64;
         let verdict = match outcome {
-            PipeOutcome::Done => Verdict::Done,
+            PipeOutcome::Done => OperationVerdict::Done,
             PipeOutcome::Refused(failure) => {
                 let (first, last) = (places[0].number, places[places.len() - 1].number);
                 note(format_args!(
                     "pelton: nothing of lines {first} to {last} was done: {}",
                     failure_text(&failure)
                 ));
-                Verdict::Failed
+                OperationVerdict::Failed
             }
             PipeOutcome::Answered(answer, None) => {
                 let output = &mut self.output;
@@ -305,7 +305,7 @@ impl BatchProgress {
                 let failed = failed.ok_or_else(|| unreadable("a result of no operation"))?;
                 // The server says that these failed: a Delete that found nothing had a condition.
                 print_all(&mut self.output, Unit::Line, &failed, &answer, false)?
-                    .max(Verdict::Unmet)
+                    .max(OperationVerdict::Unmet)
             }
         };
         self.worst = self.worst.max(verdict);

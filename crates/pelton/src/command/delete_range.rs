@@ -33,7 +33,7 @@ pub fn delete_range(arguments: &DeleteArguments) -> Result<Exit, Failure> {
     }
     let prefix = prefix.unwrap_or_default();
     let interrupt = Interrupt::listen();
-    let mut range = Range {
+    let mut range = DeletedRange {
         caller: Caller::connect(&database.connection)?,
         database: &database.database,
         prefix,
@@ -63,7 +63,7 @@ pub fn delete_range(arguments: &DeleteArguments) -> Result<Exit, Failure> {
 }
 
 /// What is still to be removed.
-struct Range<'a> {
+struct DeletedRange<'a> {
     caller: Caller,
     database: &'a str,
     prefix: Vec<u8>,
@@ -73,7 +73,7 @@ struct Range<'a> {
     left: u64,
 }
 
-impl Range<'_> {
+impl DeletedRange<'_> {
     /// Removes the next group and adds how many there were. Returns whether there may be more.
     fn delete_group(&mut self, deleted: &mut u64) -> Result<bool, Failure> {
         let (group, is_last) = self.next_group()?;

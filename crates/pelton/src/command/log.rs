@@ -8,7 +8,7 @@ use store::log::{Record, RecordKind, records as records_of};
 use store::snapshot::{self, Header, Summary};
 use store::{DatabaseId, DatabaseInfo};
 use wal::disk::{Disk, FolderLock, RealDisk};
-use wal::{Ending, Known, LogGroup, LogPlace, Report, verify_known};
+use wal::{KnownLog, LogEnding, LogGroup, LogPlace, LogReport, verify_known};
 
 use crate::arguments::{InspectLogArguments, LogArguments};
 use crate::encoding::{escape, insert_bytes};
@@ -43,10 +43,10 @@ pub fn verify_log(arguments: &LogArguments) -> Result<Exit, Failure> {
 }
 
 /// What is in a data folder.
-struct Contents {
+struct FolderContents {
     /// Oldest first.
     snapshots: Vec<Summary>,
-    log: Report,
+    log: LogReport,
     /// The identity of the data folder.
     owner: u64,
     /// The databases on disk that the newest snapshot and the log name.
@@ -59,7 +59,7 @@ struct Contents {
 fn read(
     arguments: &LogArguments,
     visit: &mut dyn FnMut(LogPlace, &LogGroup<'_>),
-) -> Result<Contents, Failure> {
+) -> Result<FolderContents, Failure> {
     let folder = arguments.folder.display();
     let (disk, _lock) = open(&arguments.folder)?;
     let snapshots = snapshot::verify(&disk).map_err(|error| {
@@ -67,7 +67,7 @@ fn read(
             "{error}; put a whole copy of the file back, or restore a backup"
         ))
     })?;
-    let known = snapshots.last().map_or(Known::default(), Summary::known);
+    let known = snapshots.last().map_or(KnownLog::default(), Summary::known);
     // What the folder itself says of its log.
     let known = durable::known(&disk, known).map_err(|error| Failure::Failed(error.to_string()))?;
     let owner = durable::owner(&disk).map_err(|error| Failure::Failed(error.to_string()))?;
@@ -80,7 +80,7 @@ fn read(
         Ok(())
     });
     let log = log.map_err(|error| Failure::Failed(format!("{folder}: {error}")))?;
-    Ok(Contents {
+    Ok(FolderContents {
         snapshots,
         log,
         owner,
@@ -227,7 +227,7 @@ fn kind(kind: RecordKind) -> &'static str {
 // --- the whole
 
 /// Prints what the snapshots and the whole log hold and how it ends.
-fn end(mut output: Output, contents: Contents, folder: &Path) -> Result<Exit, Failure> {
+fn end(mut output: Output, contents: FolderContents, folder: &Path) -> Result<Exit, Failure> {
     if output.is_json() {
         output.object(summary(&contents))?;
     } else {
@@ -249,7 +249,7 @@ fn end(mut output: Output, contents: Contents, folder: &Path) -> Result<Exit, Fa
     output.end()?;
     let folder = folder.display();
     match (contents.log.ending, contents.log.misfit) {
-        (Ending::Damaged(damage), _) => Err(Failure::Failed(format!(
+        (LogEnding::Damaged(damage), _) => Err(Failure::Failed(format!(
             "{folder}: {damage}; `pelton serve --accept-loss` starts with what is whole"
         ))),
         (_, Some(misfit)) => Err(Failure::Failed(format!("{folder}: {misfit}"))),
@@ -310,7 +310,7 @@ fn tree_object(verdict: &TreeVerdict) -> Value {
     Value::Object(fields)
 }
 
-fn print_log(output: &mut Output, report: &Report) -> Result<(), Failure> {
+fn print_log(output: &mut Output, report: &LogReport) -> Result<(), Failure> {
     for segment in &report.segments {
         let sequences = segment
             .sequences
@@ -326,10 +326,10 @@ fn print_log(output: &mut Output, report: &Report) -> Result<(), Failure> {
         ))?;
     }
     let words = match &report.ending {
-        Ending::Empty => "there is nothing in it",
-        Ending::Closed => "it ends with a clean stop",
-        Ending::Open => "it ends without a clean stop; all that was durable is there",
-        Ending::Damaged(_) => "it is damaged",
+        LogEnding::Empty => "there is nothing in it",
+        LogEnding::Closed => "it ends with a clean stop",
+        LogEnding::Open => "it ends without a clean stop; all that was durable is there",
+        LogEnding::Damaged(_) => "it is damaged",
     };
     output.line(&format!(
         "{}, {}: {words}",
@@ -338,13 +338,13 @@ fn print_log(output: &mut Output, report: &Report) -> Result<(), Failure> {
     ))
 }
 
-fn summary(contents: &Contents) -> Map<String, Value> {
+fn summary(contents: &FolderContents) -> Map<String, Value> {
     let report = &contents.log;
     let ending = match &report.ending {
-        Ending::Empty => "empty",
-        Ending::Closed => "closed",
-        Ending::Open => "open",
-        Ending::Damaged(_) => "damaged",
+        LogEnding::Empty => "empty",
+        LogEnding::Closed => "closed",
+        LogEnding::Open => "open",
+        LogEnding::Damaged(_) => "damaged",
     };
     let history_id = report
         .history_id

@@ -103,7 +103,7 @@ pub fn run<'a, Place>(
     } = caller;
     let failed = |error| call_failure(address, PipeMethod::METHOD.path, &error);
     let exchange = channel.call_streaming(&CallOptions::default());
-    let mut pipe = Pipe {
+    let mut pipe = PipeRun {
         exchange: exchange.map_err(failed)?,
         request: PipeRequest {
             mode: BatchMode::Independent.number(),
@@ -140,7 +140,7 @@ pub fn run<'a, Place>(
     }
 }
 
-struct Pipe<'a, Place> {
+struct PipeRun<'a, Place> {
     exchange: Exchange<'a, PipeMethod>,
     request: PipeRequest<'a>,
     /// What was sent and is not answered.
@@ -151,7 +151,7 @@ struct Pipe<'a, Place> {
     last_progress: Instant,
 }
 
-impl<Place> Pipe<'_, Place> {
+impl<Place> PipeRun<'_, Place> {
     /// Sends the next group if there is one and room for it; returns how long the network may be
     /// waited for.
     fn send_next(&mut self, groups: &Receiver<Result<PipeGroup<Place>, Failure>>) -> Duration {

@@ -117,7 +117,7 @@ pub fn scan(arguments: &ScanArguments) -> Result<Exit, Failure> {
         format!("interrupted after at least {entries}; what was printed is incomplete")
     });
     let caller = Caller::connect(&database.connection)?;
-    let mut printing = Printing {
+    let mut printing = EntryPrinting {
         arguments,
         output: Output::new(database.connection.output),
         line: Vec::new(),
@@ -149,7 +149,7 @@ fn start_after_flag(key: &[u8], encoding: KeyEncoding) -> String {
 }
 
 /// The entries of a scan on their way to standard output.
-struct Printing<'a> {
+struct EntryPrinting<'a> {
     arguments: &'a ScanArguments,
     output: Output,
     /// The line of an entry, whose memory is used again.
@@ -158,7 +158,7 @@ struct Printing<'a> {
     printed: Arc<AtomicU64>,
 }
 
-impl EntrySink for Printing<'_> {
+impl EntrySink for EntryPrinting<'_> {
     fn entry(&mut self, entry: &Entry<'_>) -> Result<(), Failure> {
         print_entry(&mut self.output, &mut self.line, entry, self.arguments)
     }

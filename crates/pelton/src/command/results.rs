@@ -62,7 +62,7 @@ impl InputPlace {
 
 /// How an operation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verdict {
+pub enum OperationVerdict {
     /// It did what it says.
     Done,
     /// Its condition was not met, or the increment was refused.
@@ -71,19 +71,19 @@ pub enum Verdict {
     Failed,
 }
 
-impl Verdict {
+impl OperationVerdict {
     /// What a command ends with whose operations ended like this at worst.
     pub fn exit(self) -> Exit {
         match self {
-            Verdict::Done => Exit::Done,
-            Verdict::Unmet => Exit::Miss,
-            Verdict::Failed => Exit::Failed,
+            OperationVerdict::Done => Exit::Done,
+            OperationVerdict::Unmet => Exit::Miss,
+            OperationVerdict::Failed => Exit::Failed,
         }
     }
 }
 
 /// How a result is to be judged.
-pub fn judge(place: &InputPlace, result: &ResultBody<'_>) -> Verdict {
+pub fn judge(place: &InputPlace, result: &ResultBody<'_>) -> OperationVerdict {
     let applied = match result {
         ResultBody::Get(_) => true,
         ResultBody::Put(answer) => answer.applied,
@@ -92,12 +92,12 @@ pub fn judge(place: &InputPlace, result: &ResultBody<'_>) -> Verdict {
         }
         ResultBody::Append(answer) => answer.applied,
         ResultBody::Increment(answer) => answer.applied,
-        ResultBody::Failure(_) => return Verdict::Failed,
+        ResultBody::Failure(_) => return OperationVerdict::Failed,
     };
     if applied {
-        Verdict::Done
+        OperationVerdict::Done
     } else {
-        Verdict::Unmet
+        OperationVerdict::Unmet
     }
 }
 

@@ -43,7 +43,7 @@ pub(super) struct ResumableScan<'a> {
 }
 
 /// Why a connection has brought no more.
-enum Ended {
+enum ScanConnectionEnd {
     /// It was lost: another one may do better.
     Lost(Failure),
     /// The server, or what came from it, ends the scan.
@@ -78,11 +78,13 @@ impl<'a> ResumableScan<'a> {
             let before = self.entries;
             let failure = match self.attempt(&mut caller, sink) {
                 Ok(()) => return Ok(self.entries),
-                Err(Ended::Given(failure)) => return Err(failure),
-                Err(Ended::Refused(failure)) => failure,
-                Err(Ended::Lost(_)) if self.is_limit_reached() => return Ok(self.entries),
-                Err(Ended::Lost(failure)) if self.entries == before => failure,
-                Err(Ended::Lost(failure)) => match Caller::connect(self.connection) {
+                Err(ScanConnectionEnd::Given(failure)) => return Err(failure),
+                Err(ScanConnectionEnd::Refused(failure)) => failure,
+                Err(ScanConnectionEnd::Lost(_)) if self.is_limit_reached() => {
+                    return Ok(self.entries);
+                }
+                Err(ScanConnectionEnd::Lost(failure)) if self.entries == before => failure,
+                Err(ScanConnectionEnd::Lost(failure)) => match Caller::connect(self.connection) {
                     Ok(next) => {
                         caller = next;
                         continue;
@@ -116,7 +118,11 @@ impl<'a> ResumableScan<'a> {
 
     /// Scans on one connection, as far as that brings it. The time of `--timeout` begins anew with
     /// each page, since a scan may be long.
-    fn attempt(&mut self, caller: &mut Caller, sink: &mut impl EntrySink) -> Result<(), Ended> {
+    fn attempt(
+        &mut self,
+        caller: &mut Caller,
+        sink: &mut impl EntrySink,
+    ) -> Result<(), ScanConnectionEnd> {
         let Caller {
             channel,
             address,
@@ -126,8 +132,10 @@ impl<'a> ResumableScan<'a> {
         let ended = |error: CallError| {
             let failure = late_failure(address, timeout, Scan::METHOD.path, &error);
             match error {
-                CallError::ConnectionLost { .. } | CallError::NotBegun(_) => Ended::Lost(failure),
-                _ => Ended::Refused(failure),
+                CallError::ConnectionLost { .. } | CallError::NotBegun(_) => {
+                    ScanConnectionEnd::Lost(failure)
+                }
+                _ => ScanConnectionEnd::Refused(failure),
             }
         };
         let scan = channel.call_streaming::<Scan>(&CallOptions::default());
@@ -136,7 +144,8 @@ impl<'a> ResumableScan<'a> {
         scan.close_send();
         let (mut is_complete, mut last_page) = (false, Instant::now());
         loop {
-            sink.check_interrupt(self.entries).map_err(Ended::Given)?;
+            sink.check_interrupt(self.entries)
+                .map_err(ScanConnectionEnd::Given)?;
             let step = scan.poll_with(LOOK.min(timeout), |page| self.take(page, sink));
             match step.map_err(ended)? {
                 StreamStep::Message(is_last) => {
@@ -146,7 +155,7 @@ impl<'a> ResumableScan<'a> {
                 StreamStep::Ended if is_complete => return Ok(()),
                 StreamStep::Ended => {
                     let failure = unreadable("the last page of the scan is missing");
-                    return Err(Ended::Refused(failure));
+                    return Err(ScanConnectionEnd::Refused(failure));
                 }
                 StreamStep::Nothing if last_page.elapsed() >= timeout => {
                     return Err(ended(CallError::DeadlineExceeded));
@@ -161,20 +170,20 @@ impl<'a> ResumableScan<'a> {
         &mut self,
         page: Result<ScanPage<'_>, DecodeError>,
         sink: &mut impl EntrySink,
-    ) -> Result<bool, Ended> {
-        let refused = |error| Ended::Refused(unreadable(error));
+    ) -> Result<bool, ScanConnectionEnd> {
+        let refused = |error| ScanConnectionEnd::Refused(unreadable(error));
         let page = page.map_err(refused)?;
         let mut last_key = None;
         for entry in &page.entries {
             let entry = entry.map_err(refused)?;
-            sink.entry(&entry).map_err(Ended::Given)?;
+            sink.entry(&entry).map_err(ScanConnectionEnd::Given)?;
             self.entries += 1;
             last_key = Some(entry.key);
         }
         if let Some(key) = last_key {
             self.last_key = Some(key.to_vec());
         }
-        sink.page(self.entries).map_err(Ended::Given)?;
+        sink.page(self.entries).map_err(ScanConnectionEnd::Given)?;
         Ok(page.last)
     }
 }

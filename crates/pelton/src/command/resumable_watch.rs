@@ -74,7 +74,7 @@ struct Progress {
     /// Everything up to here was handed over. `None`: nothing has come.
     point: Option<Point>,
     /// The commit behind that, if a part of it was.
-    unfinished: Option<Unfinished>,
+    unfinished: Option<UnfinishedCommit>,
     /// Changes of that commit that have come on this connection.
     received_changes: usize,
     responses: u64,
@@ -82,14 +82,14 @@ struct Progress {
 
 /// A commit of which a part was handed over.
 #[derive(Clone, Copy)]
-struct Unfinished {
+struct UnfinishedCommit {
     sequence: u64,
     /// So many of its changes.
     changes: usize,
 }
 
 /// Why a connection has brought no more.
-enum Ended {
+enum WatchConnectionEnd {
     /// It was lost, or the server stops: another one may do better.
     Lost(Failure),
     /// The server, or what came from it, ends the watch.
@@ -98,9 +98,9 @@ enum Ended {
     Given(Failure),
 }
 
-impl Ended {
+impl WatchConnectionEnd {
     /// What the failure of a call that was waited for so long means for another connection.
-    fn of_call(address: &str, waited: Duration, error: &CallError) -> Ended {
+    fn of_call(address: &str, waited: Duration, error: &CallError) -> WatchConnectionEnd {
         let failure = late_failure(address, waited, Watch::METHOD.path, error);
         let may_pass = match error {
             CallError::Status(status) => {
@@ -112,8 +112,8 @@ impl Ended {
             CallError::BadAnswer { .. } | CallError::BadRequest { .. } => false,
         };
         match may_pass {
-            true => Ended::Lost(failure),
-            false => Ended::Refused(failure),
+            true => WatchConnectionEnd::Lost(failure),
+            false => WatchConnectionEnd::Refused(failure),
         }
     }
 }
@@ -147,12 +147,16 @@ impl<'a> ResumableWatch<'a> {
             let mut until = "until the server is there";
             let failure = match self.attempt(in_row > 0, sink) {
                 Ok(()) => return Ok(()),
-                Err(Ended::Lost(failure)) if self.progress.responses > 0 => failure,
-                Err(Ended::Refused(failure)) if self.has_other_token(&failure) => {
+                Err(WatchConnectionEnd::Lost(failure)) if self.progress.responses > 0 => failure,
+                Err(WatchConnectionEnd::Refused(failure)) if self.has_other_token(&failure) => {
                     until = "with the token that is in --token-file now";
                     failure
                 }
-                Err(Ended::Lost(failure) | Ended::Refused(failure) | Ended::Given(failure)) => {
+                Err(
+                    WatchConnectionEnd::Lost(failure)
+                    | WatchConnectionEnd::Refused(failure)
+                    | WatchConnectionEnd::Given(failure),
+                ) => {
                     return Err(self.with_point(failure));
                 }
             };
@@ -194,7 +198,7 @@ impl<'a> ResumableWatch<'a> {
         };
         let failure = failure.with(&format!("`--from {point}` goes on from here"));
         match self.progress.unfinished {
-            Some(Unfinished { changes, .. }) => failure.with(&format!(
+            Some(UnfinishedCommit { changes, .. }) => failure.with(&format!(
                 "of the commit behind that point the first {changes} changes were printed"
             )),
             None => failure,
@@ -202,7 +206,11 @@ impl<'a> ResumableWatch<'a> {
     }
 
     /// Watches on one connection, as far as that brings it.
-    fn attempt(&mut self, is_repeated: bool, sink: &mut impl ChangeSink) -> Result<(), Ended> {
+    fn attempt(
+        &mut self,
+        is_repeated: bool,
+        sink: &mut impl ChangeSink,
+    ) -> Result<(), WatchConnectionEnd> {
         let caller = token(&self.connection.credentials).and_then(|token| {
             self.token = token;
             let token = self.token.as_ref().map(|token| token.as_str());
@@ -214,10 +222,11 @@ impl<'a> ResumableWatch<'a> {
             address,
             timeout,
         } = caller.map_err(|failure| match failure.may_pass() {
-            true => Ended::Lost(failure),
-            false => Ended::Refused(failure),
+            true => WatchConnectionEnd::Lost(failure),
+            false => WatchConnectionEnd::Refused(failure),
         })?;
-        let ended = |error: CallError, waited| Ended::of_call(&address, waited, &error);
+        let ended =
+            |error: CallError, waited| WatchConnectionEnd::of_call(&address, waited, &error);
         let watch = channel.call_streaming::<Watch>(&CallOptions::default());
         let mut watch = watch.map_err(|error| ended(error, timeout))?;
         let from = self.progress.point;
@@ -238,9 +247,10 @@ impl<'a> ResumableWatch<'a> {
         let (mut last_response, mut longest) = (Instant::now(), timeout);
         let mut is_resumed = false;
         loop {
-            sink.check_end().map_err(Ended::Given)?;
+            sink.check_end().map_err(WatchConnectionEnd::Given)?;
             let step = watch.poll_with(LOOK.min(timeout), |response| {
-                let response = response.map_err(|error| Ended::Refused(unreadable(error)))?;
+                let response =
+                    response.map_err(|error| WatchConnectionEnd::Refused(unreadable(error)))?;
                 progress.take(&response, sink)
             });
             match step.map_err(|error| ended(error, longest))? {
@@ -258,7 +268,9 @@ impl<'a> ResumableWatch<'a> {
                     longest = timeout + Duration::from_millis(WATCH_HEARTBEAT_MS);
                 }
                 StreamStep::Ended => {
-                    return Err(Ended::Lost(unreadable("the watch has ended by itself")));
+                    return Err(WatchConnectionEnd::Lost(unreadable(
+                        "the watch has ended by itself",
+                    )));
                 }
                 StreamStep::Nothing if last_response.elapsed() >= longest => {
                     return Err(ended(CallError::DeadlineExceeded, longest));
@@ -275,10 +287,12 @@ impl Progress {
         &mut self,
         response: &WatchResponse<'_>,
         sink: &mut impl ChangeSink,
-    ) -> Result<(), Ended> {
-        let broken = |error: DecodeError| Ended::Refused(unreadable(error));
+    ) -> Result<(), WatchConnectionEnd> {
+        let broken = |error: DecodeError| WatchConnectionEnd::Refused(unreadable(error));
         let Some(resume) = response.resume else {
-            return Err(Ended::Refused(unreadable("a response without a point")));
+            return Err(WatchConnectionEnd::Refused(unreadable(
+                "a response without a point",
+            )));
         };
         let point = Point {
             history_id: api::history_id(resume.history_id),
@@ -288,12 +302,12 @@ impl Progress {
             self.take_commit(&commit.map_err(broken)?, point, sink)?;
             if sink.is_done() {
                 // What else has come is left for another run.
-                return sink.flush().map_err(Ended::Given);
+                return sink.flush().map_err(WatchConnectionEnd::Given);
             }
         }
         self.point = Some(point);
         self.responses += 1;
-        sink.response(point).map_err(Ended::Given)
+        sink.response(point).map_err(WatchConnectionEnd::Given)
     }
 
     fn take_commit(
@@ -301,14 +315,14 @@ impl Progress {
         commit: &Commit<'_>,
         point: Point,
         sink: &mut impl ChangeSink,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), WatchConnectionEnd> {
         let unfinished = self.unfinished.filter(|it| it.sequence == commit.sequence);
         let known = unfinished.map_or(0, |it| it.changes);
         if unfinished.is_none() {
             self.received_changes = 0;
         }
         let changes: Result<Vec<Change<'_>>, DecodeError> = commit.changes.iter().collect();
-        let changes = changes.map_err(|error| Ended::Refused(unreadable(error)))?;
+        let changes = changes.map_err(|error| WatchConnectionEnd::Refused(unreadable(error)))?;
         // All parts of a commit come again on a further connection, in the same order.
         let skipped = known.saturating_sub(self.received_changes);
         let changes_left = changes.get(skipped..).unwrap_or_default();
@@ -327,9 +341,9 @@ impl Progress {
                     },
                 },
             };
-            sink.commit(&part).map_err(Ended::Given)?;
+            sink.commit(&part).map_err(WatchConnectionEnd::Given)?;
         }
-        self.unfinished = commit.continued.then(|| Unfinished {
+        self.unfinished = commit.continued.then(|| UnfinishedCommit {
             sequence: commit.sequence,
             changes: known.max(self.received_changes),
         });

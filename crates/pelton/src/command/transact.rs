@@ -9,7 +9,7 @@ use service::limits::ANSWER_BYTES_MAX;
 
 use super::Caller;
 use super::batch::{print_all, print_failed};
-use super::results::{InputPlace, Unit, Verdict};
+use super::results::{InputPlace, OperationVerdict, Unit};
 use crate::arguments::TransactArguments;
 use crate::exit::{Exit, Failure};
 use crate::input::{self, LINE_BYTES_MAX, unreadable as unreadable_input};
@@ -83,9 +83,9 @@ pub fn transact(arguments: &TransactArguments) -> Result<Exit, Failure> {
     };
     output.end()?;
     let chosen = if answer.met {
-        Verdict::Done
+        OperationVerdict::Done
     } else {
-        Verdict::Unmet
+        OperationVerdict::Unmet
     };
     Ok(verdict.max(chosen).exit())
 }

@@ -26,7 +26,7 @@ pub fn watch(arguments: &WatchArguments) -> Result<Exit, Failure> {
         max_answer_bytes: ANSWER_BYTES_MAX,
         ..WatchRequest::default()
     };
-    let mut printing = Printing {
+    let mut printing = ChangePrinting {
         arguments,
         interrupt: &interrupt,
         output: Output::new(database.connection.output),
@@ -41,7 +41,7 @@ pub fn watch(arguments: &WatchArguments) -> Result<Exit, Failure> {
 }
 
 /// Changes on their way to standard output.
-struct Printing<'a> {
+struct ChangePrinting<'a> {
     arguments: &'a WatchArguments,
     interrupt: &'a Interrupt,
     output: Output,
@@ -53,7 +53,7 @@ struct Printing<'a> {
     printed: Option<Point>,
 }
 
-impl ChangeSink for Printing<'_> {
+impl ChangeSink for ChangePrinting<'_> {
     fn commit(&mut self, part: &CommitPart<'_>) -> Result<(), Failure> {
         match self.output.is_json() {
             true => self.object(part)?,
@@ -107,7 +107,7 @@ impl ChangeSink for Printing<'_> {
     }
 }
 
-impl Printing<'_> {
+impl ChangePrinting<'_> {
     /// Prints a change as a line.
     fn line(&mut self, sequence: u64, change: &Change<'_>) -> Result<(), Failure> {
         let (line, encoding) = (&mut self.line, self.arguments.database.key_encoding);

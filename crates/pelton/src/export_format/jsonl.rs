@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use super::{ExportEntry, FORMAT_VERSION};
 use crate::encoding::insert_bytes;
 use crate::exit::Failure;
-use crate::input::Lines;
+use crate::input::InputLines;
 use crate::json::{Encoding, decode};
 use crate::json_text::read_line;
 use crate::output::object;
@@ -78,7 +78,7 @@ struct LineJson {
 }
 
 pub struct JsonlReader<R> {
-    lines: Lines<R>,
+    lines: InputLines<R>,
     name: String,
     entries: u64,
     has_head: bool,
@@ -87,7 +87,7 @@ pub struct JsonlReader<R> {
 impl<R: Read> JsonlReader<R> {
     pub fn new(source: BufReader<R>, name: &str) -> JsonlReader<R> {
         JsonlReader {
-            lines: Lines::buffered(source, name),
+            lines: InputLines::buffered(source, name),
             name: name.into(),
             entries: 0,
             has_head: false,

@@ -59,7 +59,7 @@ struct LineCount {
 
 /// What becomes of a line.
 #[derive(Debug, PartialEq, Eq)]
-enum Verdict {
+enum LineVerdict {
     /// It is said; so many were left out since the last one that was.
     Say {
         left_out: u64,
@@ -79,7 +79,7 @@ impl Default for Repeated {
 }
 
 impl Repeated {
-    fn judge(&self, place: Identifier, allowance: Allowance) -> Verdict {
+    fn judge(&self, place: Identifier, allowance: Allowance) -> LineVerdict {
         let now_ms = u64::try_from(self.begin.elapsed().as_millis()).unwrap_or(u64::MAX);
         // Counts are sound whoever panicked.
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
@@ -88,7 +88,7 @@ impl Repeated {
 }
 
 impl LineCount {
-    fn judge(&mut self, now_ms: u64, allowance: Allowance) -> Verdict {
+    fn judge(&mut self, now_ms: u64, allowance: Allowance) -> LineVerdict {
         let mut left_out = 0;
         if now_ms.saturating_sub(self.period_ms) >= allowance.period_ms {
             left_out = self.left_out;
@@ -99,12 +99,12 @@ impl LineCount {
         }
         self.lines += 1;
         if self.lines < allowance.lines {
-            Verdict::Say { left_out }
+            LineVerdict::Say { left_out }
         } else if self.lines == allowance.lines {
-            Verdict::SayLast
+            LineVerdict::SayLast
         } else {
             self.left_out += 1;
-            Verdict::LeaveOut
+            LineVerdict::LeaveOut
         }
     }
 }
@@ -118,13 +118,13 @@ impl<S: Subscriber> Layer<S> for Repeated {
         let allowance = Allowance::of(*metadata.level());
         // What is said about it goes the same way, and comes here again: the lock is free by then.
         match self.judge(metadata.callsite(), allowance) {
-            Verdict::Say { left_out: 0 } => true,
-            Verdict::Say { left_out } => {
+            LineVerdict::Say { left_out: 0 } => true,
+            LineVerdict::Say { left_out } => {
                 tracing::warn!(target: OWN_TARGET, "{left_out} lines such as the next one were \
                                                     left out");
                 true
             }
-            Verdict::SayLast => {
+            LineVerdict::SayLast => {
                 let Allowance { lines, period_ms } = allowance;
                 let seconds = period_ms / 1_000;
                 tracing::warn!(
@@ -134,7 +134,7 @@ impl<S: Subscriber> Layer<S> for Repeated {
                 );
                 true
             }
-            Verdict::LeaveOut => false,
+            LineVerdict::LeaveOut => false,
         }
     }
 }
@@ -157,22 +157,25 @@ mod tests {
         let judge = |place: &mut LineCount, now_ms| place.judge(now_ms, Allowance::USUAL);
         let mut place = LineCount::default();
         for _ in 1..LOG_LINES_PER_PERIOD {
-            assert_eq!(judge(&mut place, 5), Verdict::Say { left_out: 0 });
+            assert_eq!(judge(&mut place, 5), LineVerdict::Say { left_out: 0 });
         }
-        assert_eq!(judge(&mut place, 6), Verdict::SayLast);
+        assert_eq!(judge(&mut place, 6), LineVerdict::SayLast);
         for _ in 0..3 {
-            assert_eq!(judge(&mut place, LOG_PERIOD_MS - 1), Verdict::LeaveOut);
+            assert_eq!(judge(&mut place, LOG_PERIOD_MS - 1), LineVerdict::LeaveOut);
         }
         assert_eq!(
             judge(&mut place, LOG_PERIOD_MS),
-            Verdict::Say { left_out: 3 }
+            LineVerdict::Say { left_out: 3 }
         );
         assert_eq!(
             judge(&mut place, LOG_PERIOD_MS),
-            Verdict::Say { left_out: 0 }
+            LineVerdict::Say { left_out: 0 }
         );
         let much_later = 10 * LOG_PERIOD_MS;
-        assert_eq!(judge(&mut place, much_later), Verdict::Say { left_out: 0 });
+        assert_eq!(
+            judge(&mut place, much_later),
+            LineVerdict::Say { left_out: 0 }
+        );
     }
 
     #[derive(Clone, Default)]
@@ -196,7 +199,7 @@ mod tests {
             let now_ms = 7 + period * LOG_DETAIL_PERIOD_MS;
             let said = (0..3 * bound)
                 .map(|_| place.judge(now_ms, Allowance::of(Level::TRACE)))
-                .filter(|verdict| *verdict != Verdict::LeaveOut);
+                .filter(|verdict| *verdict != LineVerdict::LeaveOut);
             assert_eq!(said.count() as u64, bound);
         }
         assert_eq!(Allowance::of(Level::INFO).lines, LOG_LINES_PER_PERIOD);

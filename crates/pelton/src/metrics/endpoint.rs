@@ -112,7 +112,7 @@ struct Renderings {
     /// Scrapers that wait for a page.
     waiting: usize,
     /// The last page, while somebody waits.
-    page: Option<Arc<Page>>,
+    page: Option<Arc<CountedPage>>,
 }
 
 /// A scraper's share of the descriptors that the process may have: two for a connection, and most
@@ -128,7 +128,7 @@ fn max_connections(descriptors: Option<u64>) -> usize {
 #[derive(Default)]
 struct OpenConnections {
     /// By the order of arrival.
-    connections: BTreeMap<u64, Connection>,
+    connections: BTreeMap<u64, PageConnection>,
     next: u64,
     /// Bytes of pages that threads have, also those whose connection was closed just now.
     unread_bytes: usize,
@@ -136,14 +136,14 @@ struct OpenConnections {
     threads: usize,
 }
 
-struct Connection {
+struct PageConnection {
     /// Another handle.
     socket: TcpStream,
     has_page: bool,
 }
 
 impl OpenConnections {
-    fn close_first(&mut self, is_meant: impl Fn(&Connection) -> bool) {
+    fn close_first(&mut self, is_meant: impl Fn(&PageConnection) -> bool) {
         let first = self.connections.iter().find(|(_, one)| is_meant(one));
         let number = first.map(|(&number, _)| number);
         if let Some(closed) = number.and_then(|number| self.connections.remove(&number)) {
@@ -181,7 +181,7 @@ impl Scrapers {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
             let number = open.next;
-            let connection = Connection {
+            let connection = PageConnection {
                 socket: socket.try_clone()?,
                 has_page: false,
             };
@@ -251,7 +251,7 @@ impl Scrapers {
 
     /// Makes a page, once there is room for one more: others that do not read theirs are closed for
     /// it.
-    fn make_page(self: &Arc<Self>) -> Arc<Page> {
+    fn make_page(self: &Arc<Self>) -> Arc<CountedPage> {
         let mut open = self.open();
         while open.unread_bytes >= METRICS_UNREAD_BYTES {
             open.close_first(|connection| connection.has_page);
@@ -262,7 +262,7 @@ impl Scrapers {
         let mut text = (self.render)();
         text.shrink_to_fit();
         self.open().unread_bytes += text.len();
-        Arc::new(Page {
+        Arc::new(CountedPage {
             text,
             scrapers: Arc::downgrade(self),
         })
@@ -289,12 +289,12 @@ impl Scrapers {
 }
 
 /// A page of metrics, which counts until nobody has it any more.
-struct Page {
+struct CountedPage {
     text: String,
     scrapers: Weak<Scrapers>,
 }
 
-impl Drop for Page {
+impl Drop for CountedPage {
     fn drop(&mut self) {
         // Before somebody else has its room.
         let text = std::mem::take(&mut self.text);
@@ -310,7 +310,7 @@ impl Drop for Page {
 /// A connection's hold on a page.
 struct HeldPage<'a> {
     /// Until it is dropped.
-    page: Option<Arc<Page>>,
+    page: Option<Arc<CountedPage>>,
     /// Of its connection.
     number: u64,
     scrapers: &'a Scrapers,

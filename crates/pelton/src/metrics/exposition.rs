@@ -23,13 +23,13 @@ pub type Label<'a> = (&'a str, &'a str);
 
 /// A page of metrics, family by family.
 #[derive(Default)]
-pub struct Page {
+pub struct MetricsPage {
     text: String,
     /// The name of the family that samples now belong to.
     family: &'static str,
 }
 
-impl Page {
+impl MetricsPage {
     /// Begins a family; its samples follow.
     pub fn family(&mut self, name: &'static str, kind: FamilyKind, help: &str) {
         let kind = match kind {
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn families_and_samples_are_written() {
-        let mut page = Page::default();
+        let mut page = MetricsPage::default();
         page.family("a_total", FamilyKind::Counter, "Of a \\ and\nb");
         page.sample(&[("name", "x\"\\\ny"), ("other", "")], 7);
         page.single("b", FamilyKind::Gauge, "Of b.", 0.5);
@@ -139,7 +139,7 @@ mod tests {
         for duration_ns in [1_000, 1_500, 1_500, 40_000_000_000] {
             durations.add(duration_ns);
         }
-        let mut page = Page::default();
+        let mut page = MetricsPage::default();
         page.family("took_seconds", FamilyKind::Histogram, "How long.");
         page.histogram(&[("of", "it")], &durations);
         let text = page.finish();

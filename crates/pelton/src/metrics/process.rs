@@ -6,10 +6,10 @@ use rustix::param::page_size;
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::exposition::{FamilyKind, Page, seconds};
+use super::exposition::{FamilyKind, MetricsPage, seconds};
 
 /// Writes what can be found out; what cannot is left out.
-pub fn write(page: &mut Page, start_s: u64) {
+pub fn write(page: &mut MetricsPage, start_s: u64) {
     let cpu = clock_gettime(ClockId::ProcessCPUTime);
     let cpu_ns = cpu.tv_sec.unsigned_abs() * 1_000_000_000 + cpu.tv_nsec.unsigned_abs();
     page.single(
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn the_process_is_described() {
-        let mut page = Page::default();
+        let mut page = MetricsPage::default();
         write(&mut page, 1_700_000_000);
         let text = page.finish();
         let value = |name: &str| {

@@ -38,7 +38,7 @@ date. Those with a flag of `pelton serve` say what its default is.
 
 /// One constant.
 #[derive(Debug, PartialEq)]
-struct Limit {
+struct LimitConstant {
     name: String,
     value: String,
     reason: String,
@@ -56,7 +56,7 @@ pub fn page() -> String {
             "\n## {title} (`{name}`)\n\n| limit | value | reason |\n|---|---|---|\n"
         )
         .expect("a String takes what is written");
-        for Limit {
+        for LimitConstant {
             name,
             value,
             reason,
@@ -70,8 +70,8 @@ pub fn page() -> String {
 }
 
 /// All constants of a source file with the comments above them.
-fn read(source: &str) -> Vec<Limit> {
-    let mut limits: Vec<Limit> = Vec::new();
+fn read(source: &str) -> Vec<LimitConstant> {
+    let mut limits: Vec<LimitConstant> = Vec::new();
     let mut reason = String::new();
     let mut declaration = String::new();
     for line in source.lines().map(str::trim) {
@@ -103,7 +103,7 @@ fn read(source: &str) -> Vec<Limit> {
 }
 
 /// `NAME: usize = 64 << 10;`
-fn limit(declaration: &str, reason: &str, known: &[Limit]) -> Limit {
+fn limit(declaration: &str, reason: &str, known: &[LimitConstant]) -> LimitConstant {
     let (head, expression) = declaration.split_once('=').expect("a constant has a value");
     let name = head
         .split(':')
@@ -118,7 +118,7 @@ fn limit(declaration: &str, reason: &str, known: &[Limit]) -> Limit {
         .replace("`]", "`")
         .replace("crate::", "")
         .replace('|', "\\|");
-    Limit {
+    LimitConstant {
         name: name.into(),
         value: value(expression, known),
         reason,
@@ -127,7 +127,7 @@ fn limit(declaration: &str, reason: &str, known: &[Limit]) -> Limit {
 
 /// The value of an expression for people; what is not a number of our small language stands as it
 /// is.
-fn value(expression: &str, known: &[Limit]) -> String {
+fn value(expression: &str, known: &[LimitConstant]) -> String {
     if let Some(list) = expression
         .strip_prefix('[')
         .and_then(|rest| rest.strip_suffix(']'))

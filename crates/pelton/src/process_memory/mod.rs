@@ -17,7 +17,7 @@ use server::Server;
 use service::Shared;
 use store::{Defragmentation, Kind};
 
-use crate::arguments::Driver;
+use crate::arguments::DriverChoice;
 use crate::limits::{
     ACTIVITY_PERIOD_MS, DEFRAGMENT_PAUSE_MS, PROCESS_BYTES_BESIDE_DATA,
     PROCESS_BYTES_PER_CONNECTION, PROCESS_BYTES_PER_CONNECTION_THREAD, PROCESS_LOOK_MS,
@@ -30,13 +30,13 @@ use schedule::{DefragmentSchedule, DefragmentTurn, Stray};
 /// From now on the store refuses what grows while the process takes too much, and moves entries
 /// together when it takes far more than they need. `cache_bytes` are those of databases on disk.
 /// The thread ends with the process.
-pub fn watch(server: &Server, driver: Driver, cache_bytes: u64) -> io::Result<()> {
-    let mut watch = Watch {
+pub fn watch(server: &Server, driver: DriverChoice, cache_bytes: u64) -> io::Result<()> {
+    let mut watch = MemoryWatch {
         shared: Arc::clone(server.shared()),
         cache_bytes,
         connection_bytes: match driver {
-            Driver::EventLoop => PROCESS_BYTES_PER_CONNECTION,
-            Driver::Blocking => PROCESS_BYTES_PER_CONNECTION_THREAD,
+            DriverChoice::EventLoop => PROCESS_BYTES_PER_CONNECTION,
+            DriverChoice::Blocking => PROCESS_BYTES_PER_CONNECTION_THREAD,
         },
         start: Instant::now(),
         schedule: DefragmentSchedule::default(),
@@ -52,7 +52,7 @@ pub fn watch(server: &Server, driver: Driver, cache_bytes: u64) -> io::Result<()
 }
 
 /// The thread that watches.
-struct Watch {
+struct MemoryWatch {
     shared: Arc<Shared>,
     cache_bytes: u64,
     /// What each connection may take.
@@ -62,7 +62,7 @@ struct Watch {
     pass: Defragmentation,
 }
 
-impl Watch {
+impl MemoryWatch {
     /// Looks at what the process takes, and waits for the next time, or moves entries till then.
     fn look(&mut self) {
         let memory = ProcessMemory::of(&self.shared, self.cache_bytes, self.connection_bytes);

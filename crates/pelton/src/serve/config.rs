@@ -7,7 +7,7 @@ use net::{Listen, LoopConfig};
 use rustix::process::{Resource, getrlimit};
 use server::{Config, SlowCallKeys, SlowCallRule, Storage, TimeSource};
 use service::ServiceSettings;
-use service::settings::names::Names;
+use service::settings::names::NameGenerator;
 use service::settings::simulate::Simulator;
 use service::settings::tkrzw::TkrzwSettings;
 use service::settings::{GuploadSettings, KvstoreSettings};
@@ -130,7 +130,7 @@ fn services(
         },
         gupload: GuploadSettings {
             discard: settings.discard_uploads,
-            names: Names::new(random()),
+            names: NameGenerator::new(random()),
         },
         tkrzw: tkrzw.map_or_else(of_default_database, TkrzwPlan::settings),
     }

@@ -4,7 +4,7 @@ use net::{Address, BindError};
 use server::StartError;
 use store::SET_ASIDE_FOLDER;
 use store::durable::{FolderError, OpenError};
-use store::snapshot::ReadError;
+use store::snapshot::SnapshotReadError;
 
 use crate::arguments::KindArgument;
 use crate::exit::Failure;
@@ -33,7 +33,7 @@ pub(super) fn start_failure(error: &StartError) -> Failure {
         }
         StartError::Bind(_) => "; --listen says where to listen".into(),
         StartError::Open(OpenError::Folder(error)) => return folder_failure(error),
-        StartError::Open(OpenError::Log(wal::OpenError::Damaged { .. })) => {
+        StartError::Open(OpenError::Log(wal::LogOpenError::Damaged { .. })) => {
             "; nothing was changed. --accept-loss starts with what is whole, and gives up the \
              rest, revocations of tokens included"
                 .into()
@@ -51,7 +51,7 @@ pub(super) fn start_failure(error: &StartError) -> Failure {
                 false => NOT_YET_LOST,
             }
         ),
-        StartError::Open(OpenError::Snapshot(ReadError::Damaged { .. })) => {
+        StartError::Open(OpenError::Snapshot(SnapshotReadError::Damaged { .. })) => {
             "; nothing was changed. Put a whole copy of the file back, or restore a backup".into()
         }
         StartError::OtherSecret(_) => {
@@ -80,8 +80,10 @@ pub(super) fn start_failure(error: &StartError) -> Failure {
 pub(super) fn replica_start_failure(error: &StartError, leader: &str) -> Failure {
     let is_of_folder = match error {
         StartError::Open(error) => match error {
-            OpenError::Log(wal::OpenError::Damaged { .. } | wal::OpenError::Misfit { .. })
-            | OpenError::Snapshot(ReadError::Damaged { .. })
+            OpenError::Log(
+                wal::LogOpenError::Damaged { .. } | wal::LogOpenError::Misfit { .. },
+            )
+            | OpenError::Snapshot(SnapshotReadError::Damaged { .. })
             | OpenError::Folder(FolderError::Damaged { .. } | FolderError::Unmarked { .. })
             | OpenError::TreeAhead { .. }
             | OpenError::Replay(_)

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::arguments::Driver;
+use crate::arguments::DriverChoice;
 use crate::exit::Failure;
 use crate::limits::{GIVE_BACK_AT_ONCE_BELOW_BYTES, HUGE_PAGES_FROM_BYTES};
 use crate::memory::{self, Bound};
@@ -18,7 +18,7 @@ pub(super) fn prepare(settings: &Settings) -> Result<u64, Failure> {
     allocator::share_arena_of_c_library();
     allocator::leave_pages_to_all();
     let memory_limit_bytes = memory_limit_bytes(settings.memory_limit);
-    if settings.driver == Driver::Blocking || memory_limit_bytes < HUGE_PAGES_FROM_BYTES {
+    if settings.driver == DriverChoice::Blocking || memory_limit_bytes < HUGE_PAGES_FROM_BYTES {
         memory::forgo_huge_pages();
     }
     if memory_limit_bytes < GIVE_BACK_AT_ONCE_BELOW_BYTES {

@@ -21,7 +21,7 @@ use service::ServerInfo;
 use store::descriptors::DescriptorPlan;
 
 use crate::activity;
-use crate::arguments::{Driver, ServeArguments};
+use crate::arguments::{DriverChoice, ServeArguments};
 use crate::certificate::{ServedCertificate, ServerCertificate};
 use crate::cpus;
 use crate::exit::{Exit, Failure};
@@ -151,8 +151,8 @@ fn check_descriptors(settings: &Settings) -> Result<(), Failure> {
     let addresses = settings.addresses().len() + usize::from(settings.metrics_listen.is_some());
     // The blocking driver begins a thread when a connection comes that has a descriptor.
     let threads = match settings.driver {
-        Driver::EventLoop => settings.threads,
-        Driver::Blocking => 1,
+        DriverChoice::EventLoop => settings.threads,
+        DriverChoice::Blocking => 1,
     };
     DescriptorPlan::check_process(threads, addresses)
         .map_err(|error| Failure::Failed(error.to_string()))
@@ -160,7 +160,7 @@ fn check_descriptors(settings: &Settings) -> Result<(), Failure> {
 
 /// Puts into the log how the server runs, what it has found, and what an operator should look at.
 fn log_start(settings: &Settings, server: &Server, metrics: Option<SocketAddr>) {
-    if settings.driver == Driver::Blocking {
+    if settings.driver == DriverChoice::Blocking {
         tracing::info!(
             "one thread per connection: {} calls compute at once (--threads)",
             settings.threads

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use net::Address;
 
 use crate::arguments::{
-    ClientAuth, CpuList, Driver, FollowAddress, KindArgument, LogFormat, LogLevel, ServeArguments,
-    SlowCallKeysArgument, UnixMode,
+    ClientAuth, CpuList, DriverChoice, FollowAddress, KindArgument, LogFormat, LogLevel,
+    ServeArguments, SlowCallKeysArgument, UnixMode,
 };
 use crate::durability::Durability;
 use crate::limits::{KEEP_LOG_BYTES, REPLICAS_ACKED_TIMEOUT_MS};
@@ -95,7 +95,7 @@ pub struct Settings {
     pub blob_quota: Option<Size>,
     pub keep_uploads: Span,
     pub accept_loss: bool,
-    pub driver: Driver,
+    pub driver: DriverChoice,
     pub threads: usize,
     pub pin: CpuList,
     pub memory_limit: MemoryLimit,
@@ -168,10 +168,10 @@ fn in_file(error: SettingsError, file: &SettingsFile) -> SettingsError {
 }
 
 /// How many threads there are unless told otherwise.
-fn default_threads(driver: Driver, loops: &net::LoopConfig) -> usize {
+fn default_threads(driver: DriverChoice, loops: &net::LoopConfig) -> usize {
     match driver {
-        Driver::EventLoop => loops.threads,
-        Driver::Blocking => net::limits::BLOCKING_CALLS,
+        DriverChoice::EventLoop => loops.threads,
+        DriverChoice::Blocking => net::limits::BLOCKING_CALLS,
     }
 }
 
@@ -195,7 +195,7 @@ impl Settings {
         }
         let loops = net::LoopConfig::default();
         let span = |ms| Span { ms };
-        let driver = pick!(driver).unwrap_or(Driver::EventLoop);
+        let driver = pick!(driver).unwrap_or(DriverChoice::EventLoop);
         let settings = Settings {
             listen: pick!(listen).map_or_else(default_listen, ListenAddresses::all),
             original_ports: pick!(original_ports),

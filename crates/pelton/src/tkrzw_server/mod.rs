@@ -12,7 +12,7 @@ use service::settings::tkrzw::{TkrzwDatabase, TkrzwSettings};
 use service::tkrzw_state::TkrzwState;
 use store::{DatabaseConfig, DatabaseLimits};
 
-use crate::arguments::{Driver, ServeArguments, TkrzwServerArguments};
+use crate::arguments::{DriverChoice, ServeArguments, TkrzwServerArguments};
 use crate::durability::Durability;
 use crate::exit::Failure;
 use crate::limits::{TKRZW_DATABASES, TKRZW_SHUTDOWN_S_MAX};
@@ -129,8 +129,8 @@ impl TkrzwPlan {
             None => Durability::Volatile,
         };
         let driver = match arguments.is_async {
-            true => Driver::EventLoop,
-            false => Driver::Blocking,
+            true => DriverChoice::EventLoop,
+            false => DriverChoice::Blocking,
         };
         let (tls_key, tls_cert, client_ca) = tls(arguments.auth.as_deref())?;
         Ok(ServeArguments {
@@ -405,7 +405,7 @@ mod tests {
         assert_eq!(listens(&settings), "0.0.0.0:1978+anonymous=service:tkrzw");
         assert_eq!(settings.durability, Some(Durability::Volatile));
         assert_eq!((settings.data, settings.threads), (None, Some(1)));
-        assert_eq!(settings.driver, Some(Driver::Blocking));
+        assert_eq!(settings.driver, Some(DriverChoice::Blocking));
         let (databases, ignored) = (plan.settings().databases, plan.ignored);
         assert_eq!(databases.len(), 1);
         assert_eq!(
@@ -433,7 +433,7 @@ mod tests {
         );
         assert_eq!(
             (settings.driver, settings.threads),
-            (Some(Driver::EventLoop), Some(3))
+            (Some(DriverChoice::EventLoop), Some(3))
         );
         let databases = plan.settings().databases;
         let names: Vec<_> = databases

@@ -2,7 +2,7 @@
 
 /// What a connection holds, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct HeldBytes {
     /// Without bodies that it shares with others.
     pub charged_bytes: usize,
     /// With them, and without what is only set aside.
@@ -19,14 +19,14 @@ pub(crate) struct Held {
 }
 
 #[cfg(test)]
-impl Held {
+impl HeldBytes {
     /// So much waits to be sent, and nothing else is held.
-    pub fn unsent(bytes: usize) -> Held {
-        Held {
+    pub fn unsent(bytes: usize) -> HeldBytes {
+        HeldBytes {
             charged_bytes: bytes,
             all_bytes: bytes,
             unsent_bytes: bytes,
-            ..Held::default()
+            ..HeldBytes::default()
         }
     }
 }

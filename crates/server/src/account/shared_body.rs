@@ -21,7 +21,7 @@ pub(super) struct SharedCharge {
     pub body: SharedBody,
 }
 
-impl wire::Charge for SharedCharge {}
+impl wire::BodyCharge for SharedCharge {}
 
 impl Drop for SharedCharge {
     fn drop(&mut self) {

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::Holder;
+use super::MemoryHolder;
 use super::parties::PartyHolding;
 
 /// Puts those first that hold most and move least, with all connections of their token that are
 /// here; of one token, those that do so by themselves.
-pub(super) fn sort_by_weight(holders: &mut [&Arc<Holder>], now_ns: u64) {
+pub(super) fn sort_by_weight(holders: &mut [&Arc<MemoryHolder>], now_ns: u64) {
     let mut of_identities: HashMap<*const PartyHolding, u128> = HashMap::new();
     for holder in holders.iter() {
         if let Some(identity) = &holder.identity {

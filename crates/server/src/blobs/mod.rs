@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use net::ConnectionId;
 use store::blob::{
-    Blobs, CallJob, LostUpload, News, Observer, Owner, Permit, ReadError, Sealed, UploadError,
-    UploadPeer, Work,
+    BlobNews, BlobPermit, Blobs, CallJob, ContentReadError, LostUpload, Observer, Owner, Sealed,
+    UploadError, UploadPeer, Work,
 };
 use store::{CommitOutcome, Store, WriteBatch};
 
@@ -23,14 +23,14 @@ pub(crate) use threads::{BlobThreads, Threads};
 
 /// A call that has an upload.
 struct CallOwner {
-    inbox: Arc<Inbox<(CallId, News)>>,
+    inbox: Arc<Inbox<(CallId, BlobNews)>>,
     call: CallId,
     peer: UploadPeer,
 }
 
 impl Owner for CallOwner {
     fn lost(&self, why: UploadError) {
-        self.inbox.put((self.call, News::NotStored(why)));
+        self.inbox.put((self.call, BlobNews::NotStored(why)));
     }
 
     fn peer(&self) -> UploadPeer {
@@ -50,7 +50,7 @@ impl CallJob for BlobJob {
         self.work.is_forsaken()
     }
 
-    fn run(self: Box<BlobJob>, grant: Option<(usize, Permit)>) {
+    fn run(self: Box<BlobJob>, grant: Option<(usize, BlobPermit)>) {
         let BlobJob { work, blobs, owner } = *self;
         let (call, inbox) = (owner.call, Arc::clone(&owner.inbox));
         let owner: Arc<dyn Owner> = Arc::new(owner);
@@ -83,7 +83,7 @@ impl Observer for BlobLog {
         ));
     }
 
-    fn content_lost(&self, why: &ReadError) {
+    fn content_lost(&self, why: &ContentReadError) {
         self.0.storage(&why.to_string());
     }
 }
@@ -93,7 +93,7 @@ pub(crate) struct LoopBlobs {
     /// Tells this loop from others.
     number: u32,
     blobs: Option<Arc<Blobs>>,
-    inbox: Arc<Inbox<(CallId, News)>>,
+    inbox: Arc<Inbox<(CallId, BlobNews)>>,
     /// What commits of this loop are to describe, by their tags.
     sealed: HashMap<u64, Box<Sealed>>,
 }
@@ -157,7 +157,7 @@ impl LoopBlobs {
     }
 
     /// Takes the news that have come.
-    pub fn take_news(&self) -> VecDeque<(CallId, News)> {
+    pub fn take_news(&self) -> VecDeque<(CallId, BlobNews)> {
         self.inbox.take_all()
     }
 
@@ -189,7 +189,7 @@ mod tests {
     use std::io;
     use std::sync::Mutex;
 
-    use store::blob::{Begin, BlobUse, Interest, Runner, RunnerJob};
+    use store::blob::{Begin, BlobRunner, BlobUse, Interest, RunnerJob};
     use store::durable::Opened;
     use store::{DatabaseId, Store, StoreConfig};
     use wal::disk::Disk;
@@ -202,7 +202,7 @@ mod tests {
     #[derive(Default)]
     struct Later(Mutex<VecDeque<RunnerJob>>);
 
-    impl Runner for Later {
+    impl BlobRunner for Later {
         fn run(&self, job: RunnerJob) {
             self.0.lock().expect("one thread").push_back(job);
         }
@@ -281,7 +281,7 @@ mod tests {
             let news = inbox.take_all();
             assert_eq!(news.len(), 1);
             assert!(
-                matches!(&news[0], (of, News::NotStored(UploadError::Device(_))) if *of == call)
+                matches!(&news[0], (of, BlobNews::NotStored(UploadError::Device(_))) if *of == call)
             );
         }
     }
@@ -297,7 +297,7 @@ mod tests {
             source: Arc::new(io::Error::other("no luck")),
         });
         log.uploads_evicted(3);
-        log.content_lost(&ReadError::Damaged {
+        log.content_lost(&ContentReadError::Damaged {
             file: "blobs/5".to_owned(),
         });
         let said = keep.said.lock().expect("one thread");

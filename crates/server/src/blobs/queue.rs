@@ -25,7 +25,7 @@ pub(crate) type JobSource = u64;
 pub(crate) const STORE: JobSource = u64::MAX;
 
 /// What comes out of the queue.
-pub(crate) enum Next {
+pub(crate) enum NextBlobWork {
     Job(Box<dyn CallJob>),
     /// A read, and how many bytes it may bring; they are to be [released](Queue::release).
     Read {
@@ -40,7 +40,7 @@ pub(crate) struct Queue {
     /// Of which reads take memory.
     account: Arc<Account>,
     jobs: HashMap<JobSource, VecDeque<Box<dyn CallJob>>>,
-    reads: HashMap<JobSource, Reads>,
+    reads: HashMap<JobSource, BlobReads>,
     /// Whose turn it is. Each source stands in it once for its jobs and once for its reads, if it
     /// has any that may begin.
     turns: VecDeque<Turn>,
@@ -62,7 +62,7 @@ enum Turn {
 }
 
 #[derive(Default)]
-struct Reads {
+struct BlobReads {
     waiting: VecDeque<(usize, Box<dyn CallJob>)>,
     /// Bytes that are being read, or were and have not been handed on.
     bytes: usize,
@@ -134,7 +134,7 @@ impl Queue {
     }
 
     /// Takes the next job that may begin.
-    pub fn pop(&mut self) -> Option<Next> {
+    pub fn pop(&mut self) -> Option<NextBlobWork> {
         while let Some(turn) = self.turns.pop_front() {
             let next = match turn {
                 Turn::Job(source) => self.pop_job(source),
@@ -152,7 +152,7 @@ impl Queue {
         self.turns.len()
     }
 
-    fn pop_job(&mut self, source: JobSource) -> Option<Next> {
+    fn pop_job(&mut self, source: JobSource) -> Option<NextBlobWork> {
         let jobs = self.jobs.get_mut(&source)?;
         let before = jobs.len();
         let job = next_wanted(jobs, |job| job.is_forsaken());
@@ -161,10 +161,10 @@ impl Queue {
             true => drop(self.jobs.remove(&source)),
             false => self.turns.push_back(Turn::Job(source)),
         }
-        job.map(Next::Job)
+        job.map(NextBlobWork::Job)
     }
 
-    fn pop_read(&mut self, source: JobSource) -> Option<Next> {
+    fn pop_read(&mut self, source: JobSource) -> Option<NextBlobWork> {
         let reads = self.reads.get_mut(&source)?;
         let before = reads.waiting.len();
         let next = next_wanted(&mut reads.waiting, |(_, read)| read.is_forsaken());
@@ -200,7 +200,7 @@ impl Queue {
         if reads.is_queued {
             self.turns.push_back(Turn::Read(source));
         }
-        Some(Next::Read {
+        Some(NextBlobWork::Read {
             source,
             bytes,
             read,
@@ -248,7 +248,7 @@ fn next_wanted<T>(waiting: &mut VecDeque<T>, is_forsaken: impl Fn(&T) -> bool) -
 
 #[cfg(test)]
 mod tests {
-    use store::blob::{Interest, Permit};
+    use store::blob::{BlobPermit, Interest};
 
     use super::*;
 
@@ -270,7 +270,7 @@ mod tests {
             self.caller.is_lost()
         }
 
-        fn run(self: Box<Wanted>, _grant: Option<(usize, Permit)>) {
+        fn run(self: Box<Wanted>, _grant: Option<(usize, BlobPermit)>) {
             if let Some(run) = self.run {
                 run();
             }
@@ -302,8 +302,8 @@ mod tests {
         let mut begun = Vec::new();
         while let Some(next) = queue.pop() {
             match next {
-                Next::Read { source, bytes, .. } => begun.push((source, bytes)),
-                Next::Job(_) => panic!("there are none"),
+                NextBlobWork::Read { source, bytes, .. } => begun.push((source, bytes)),
+                NextBlobWork::Job(_) => panic!("there are none"),
             }
         }
         begun
@@ -322,7 +322,7 @@ mod tests {
                 }
             }
             assert_eq!(queue.len(), 3, "one of each source may begin");
-            while let Some(Next::Job(job)) = queue.pop() {
+            while let Some(NextBlobWork::Job(job)) = queue.pop() {
                 job.run(None);
             }
             assert_eq!(queue.len(), 0);
@@ -353,8 +353,8 @@ mod tests {
             let (mut jobs, mut reads) = (0, 0);
             while let Some(next) = queue.pop() {
                 match next {
-                    Next::Job(_) => jobs += 1,
-                    Next::Read { source, bytes, .. } => {
+                    NextBlobWork::Job(_) => jobs += 1,
+                    NextBlobWork::Read { source, bytes, .. } => {
                         reads += 1;
                         queue.release(source, bytes);
                     }
@@ -390,7 +390,7 @@ mod tests {
                 );
             }
             let mut jobs = 0;
-            while let Some(Next::Job(_)) = queue.pop() {
+            while let Some(NextBlobWork::Job(_)) = queue.pop() {
                 jobs += 1;
             }
             assert_eq!(jobs, kept);

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use store::blob::{CallJob, Permit, Runner, RunnerJob};
+use store::blob::{BlobPermit, BlobRunner, CallJob, RunnerJob};
 
-use super::queue::{Next, Queue, STORE};
+use super::queue::{NextBlobWork, Queue, STORE};
 use crate::account::Account;
 use crate::limits;
 use crate::settings::Log;
@@ -17,7 +17,7 @@ pub(crate) struct BlobThreads(Arc<ThreadPool<Queue>>);
 /// What the store is given.
 pub(crate) struct Threads(pub Arc<BlobThreads>);
 
-impl Runner for Threads {
+impl BlobRunner for Threads {
     fn run(&self, job: RunnerJob) {
         self.0
             .0
@@ -41,7 +41,7 @@ impl CallJob for StoreJob {
         false
     }
 
-    fn run(self: Box<StoreJob>, _grant: Option<(usize, Permit)>) {
+    fn run(self: Box<StoreJob>, _grant: Option<(usize, BlobPermit)>) {
         (self.0)();
     }
 }
@@ -65,9 +65,9 @@ impl BlobThreads {
 }
 
 impl JobQueue for Queue {
-    type Job = Next;
+    type Job = NextBlobWork;
 
-    fn pop(&mut self) -> Option<Next> {
+    fn pop(&mut self) -> Option<NextBlobWork> {
         Queue::pop(self)
     }
 
@@ -75,10 +75,10 @@ impl JobQueue for Queue {
         Queue::len(self)
     }
 
-    fn run(pool: &Arc<ThreadPool<Queue>>, next: Next) {
+    fn run(pool: &Arc<ThreadPool<Queue>>, next: NextBlobWork) {
         match next {
-            Next::Job(job) => job.run(None),
-            Next::Read {
+            NextBlobWork::Job(job) => job.run(None),
+            NextBlobWork::Read {
                 source,
                 bytes,
                 read,
@@ -86,7 +86,7 @@ impl JobQueue for Queue {
                 let pool = Arc::clone(pool);
                 // What was read is out of the way: others may begin.
                 let release = move || pool.submit(|jobs| jobs.release(source, bytes));
-                read.run(Some((bytes, Permit::new(release))));
+                read.run(Some((bytes, BlobPermit::new(release))));
             }
         }
     }

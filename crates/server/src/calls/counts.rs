@@ -3,7 +3,7 @@
 use service::identities::IdentityKey;
 use service::{Code, LoopFigures, Method, RefusedFor};
 
-use super::Running;
+use super::RunningCall;
 use crate::actions::StepContext;
 use crate::audit::{self, AuditedCall, EndedCall};
 use crate::audit_record::AuditCaller;
@@ -77,7 +77,7 @@ impl CallCounts {
         &mut self,
         context: &StepContext,
         rpc: &mut RpcState,
-        running: &Running,
+        running: &RunningCall,
         code: Code,
     ) {
         if running.is_refused() {
@@ -117,7 +117,7 @@ impl CallCounts {
 
 /// Notes the end of a call that administrates, or that was denied, in the audit trail.
 #[cold]
-fn audit_ended(context: &StepContext, rpc: &mut RpcState, running: &Running, code: Code) {
+fn audit_ended(context: &StepContext, rpc: &mut RpcState, running: &RunningCall, code: Code) {
     let rare = running.resources.rare();
     let audited = rare.and_then(|rare| rare.audited.as_ref());
     let denial = rare.and_then(|rare| rare.denial.as_deref());

@@ -1,11 +1,11 @@
 //! Where the running calls of a loop lie.
 
-use super::Running;
+use super::RunningCall;
 use crate::call_id::CallId;
 
 struct CallSlot {
     generation: u32,
-    running: Option<Running>,
+    running: Option<RunningCall>,
 }
 
 /// A slab of running calls. Slots are reused, so the steady state allocates nothing.
@@ -21,7 +21,7 @@ impl Slab {
     }
 
     #[inline]
-    pub(super) fn insert(&mut self, running: Running) -> CallId {
+    pub(super) fn insert(&mut self, running: RunningCall) -> CallId {
         if let Some(index) = self.free.pop() {
             let slot = &mut self.slots[index as usize];
             debug_assert!(slot.running.is_none(), "a free slot holds no call");
@@ -44,7 +44,7 @@ impl Slab {
     }
 
     #[inline]
-    pub(super) fn get(&self, id: CallId) -> Option<&Running> {
+    pub(super) fn get(&self, id: CallId) -> Option<&RunningCall> {
         let slot = self.slots.get(id.index as usize)?;
         slot.running
             .as_ref()
@@ -52,7 +52,7 @@ impl Slab {
     }
 
     #[inline]
-    pub(super) fn get_mut(&mut self, id: CallId) -> Option<&mut Running> {
+    pub(super) fn get_mut(&mut self, id: CallId) -> Option<&mut RunningCall> {
         let slot = self.slots.get_mut(id.index as usize)?;
         if slot.generation == id.generation {
             slot.running.as_mut()
@@ -74,7 +74,7 @@ impl Slab {
     }
 
     #[inline]
-    pub(super) fn remove(&mut self, id: CallId) -> Option<Running> {
+    pub(super) fn remove(&mut self, id: CallId) -> Option<RunningCall> {
         let slot = self.slots.get_mut(id.index as usize)?;
         if slot.generation != id.generation {
             return None;

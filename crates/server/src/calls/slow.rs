@@ -5,7 +5,7 @@ use crate::actions::StepContext;
 use crate::call_id::CallId;
 use crate::connection::RpcState;
 use crate::slow_call_record::SlowCallLog;
-use crate::slow_calls::{CallEnd, SlowCallSink, SlowCalls, WaitCause};
+use crate::slow_calls::{SlowCallEnd, SlowCallSink, SlowCalls, WaitCause};
 
 impl CallTable {
     /// Notes that the request of a call is taken up, if somebody wants to know.
@@ -83,7 +83,7 @@ pub(super) fn slow_end(
     context: &StepContext,
     rpc: &mut RpcState,
     id: CallId,
-    end: CallEnd,
+    end: SlowCallEnd,
 ) {
     let settings = &context.settings;
     if let Some(all) = &settings.slow_calls {

@@ -3,7 +3,7 @@
 use service::Code;
 use service::method::Access;
 
-use super::{CallTable, Running};
+use super::{CallTable, RunningCall};
 use crate::actions::StepContext;
 use crate::admission;
 use crate::connection::RpcState;
@@ -24,7 +24,7 @@ impl CallTable {
         context: &StepContext,
         rpc: &mut RpcState,
         output: &mut Vec<u8>,
-        (running, code): (&Running, Code),
+        (running, code): (&RunningCall, Code),
     ) {
         if running.is_refused() {
             return;
@@ -96,7 +96,7 @@ impl CallTable {
 }
 
 /// Returns whether a call that has ended may have changed something.
-fn may_have_changed(running: &Running, code: Code) -> bool {
+fn may_have_changed(running: &RunningCall, code: Code) -> bool {
     let changes = match running.method.entry().access {
         Access::Open | Access::AnyRight | Access::Read => false,
         Access::ReadOrWrite | Access::Write | Access::Administer => true,

@@ -825,7 +825,7 @@ mod tests {
         let wake: crate::SharedWaker = std::sync::Arc::new(|| {});
         let mut others = account.open(&net::PeerAddress::Simulated(9), &wake);
         let bytes = account.limit_bytes();
-        let held = crate::account::Held::unsent(bytes);
+        let held = crate::account::HeldBytes::unsent(bytes);
         others.change(held, pair.now_ns);
         assert!(account.try_overdraft(false));
         assert_eq!(account.left_for_messages(), 0);

@@ -8,7 +8,7 @@ use service::CallSteps;
 use wire::{StreamKey, TakenMessage};
 
 use super::LoopState;
-use crate::actions::Again;
+use crate::actions::StepAgain;
 use crate::call_id::CallId;
 use crate::connection::RpcState;
 use crate::waiting_request::WaitingRequest;
@@ -75,7 +75,7 @@ impl LoopState {
         self.calls.long_requests().leave();
         let mut handle = rpc.stream(stream, &mut io.output);
         handle.resume();
-        if again == Again::Message {
+        if again == StepAgain::Message {
             let (message, output) = (TakenMessage::Shared(bytes), &mut io.output);
             return (rpc.connection).put_back(stream, message, &[], last, output);
         }

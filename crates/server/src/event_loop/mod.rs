@@ -30,7 +30,7 @@ use crate::batch::TickBatch;
 use crate::blobs::LoopBlobs;
 use crate::calls::CallTable;
 use crate::clock::Clock;
-use crate::connection::{ConnectionState, Link, Opening, RpcState, open};
+use crate::connection::{ConnectionState, Link, OpeningBytes, RpcState, open};
 use crate::deferred_drop::DeferredDrop;
 use crate::drain::Drain;
 use crate::limits;
@@ -182,14 +182,14 @@ impl LoopState {
             return false;
         };
         let opened = match open(io, &self.context.settings.about, link.without_http2) {
-            Opening::Wait => return false,
-            Opening::Gone => {
+            OpeningBytes::Wait => return false,
+            OpeningBytes::Gone => {
                 io.close_when_written();
                 return false;
             }
-            Opening::Http2 => Ok(None),
-            Opening::Framed(protocol) => Ok(Some(protocol)),
-            Opening::Refuse(what) => Err(what),
+            OpeningBytes::Http2 => Ok(None),
+            OpeningBytes::Framed(protocol) => Ok(Some(protocol)),
+            OpeningBytes::Refuse(what) => Err(what),
         };
         if let Some(ConnectionState::Undecided(link)) = slot.take() {
             *slot = Some(match opened {

@@ -11,11 +11,11 @@ use store::{
 
 use super::LoopState;
 use super::handler::LoopHandler;
-use crate::actions::Again;
-use crate::batch::{LongWork, Read, Reads, are_of_one, jobs_of};
+use crate::actions::StepAgain;
+use crate::batch::{LongWork, TickRead, TickReads, are_of_one, jobs_of};
 use crate::call_id::CallId;
 use crate::limits;
-use crate::readers::{Done, Full, ReadingConnection, WhyFull};
+use crate::readers::{DoneRead, Full, ReadingConnection, WhyFull};
 use crate::watchers::{LogRead, ReplicaRead};
 
 impl LoopHandler {
@@ -45,8 +45,8 @@ impl LoopHandler {
         &mut self,
         connections: &mut dyn Connections,
         view: &View<'_>,
-        reads: &Reads,
-        these: &[Read],
+        reads: &TickReads,
+        these: &[TickRead],
     ) {
         let shown = ReadView::memory(view);
         for these in these.chunks(limits::READS_WARMED_TOGETHER) {
@@ -61,8 +61,8 @@ impl LoopHandler {
         &mut self,
         connections: &mut dyn Connections,
         shown: Option<&ReadView<'_>>,
-        reads: &Reads,
-        these: &[Read],
+        reads: &TickReads,
+        these: &[TickRead],
     ) {
         for alike in these.chunk_by(|one, other| one.connection == other.connection) {
             self.serve_connection(connections, shown, reads, alike);
@@ -73,8 +73,8 @@ impl LoopHandler {
         &mut self,
         connections: &mut dyn Connections,
         shown: Option<&ReadView<'_>>,
-        reads: &Reads,
-        alike: &[Read],
+        reads: &TickReads,
+        alike: &[TickRead],
     ) {
         let id = alike[0].connection;
         let Some(io) = connections.io(id) else {
@@ -90,7 +90,7 @@ impl LoopHandler {
             if has_capacity {
                 let again = self.state.read(rpc, io, read.call, shown, kept);
                 self.state.note_growth(rpc, io);
-                if again != Again::ReadWhenLarge {
+                if again != StepAgain::ReadWhenLarge {
                     continue;
                 }
             }
@@ -105,8 +105,8 @@ impl LoopHandler {
         &mut self,
         connections: &mut dyn Connections,
         tree: &TreeIndex,
-        reads: &Reads,
-        these: &[Read],
+        reads: &TickReads,
+        these: &[TickRead],
     ) {
         for these in jobs_of(these) {
             let mut plan = ReadPlan::default();
@@ -160,13 +160,13 @@ impl LoopHandler {
         let until_ns = self.state.context.clock.read_ns() + limits::LONG_READS_PER_TICK_US * 1_000;
         loop {
             match result.take() {
-                Some(Done::Fetched(fetched)) => self.deliver_fetched(connections, &fetched),
-                Some(Done::Ahead { id, batch, read }) => {
+                Some(DoneRead::Fetched(fetched)) => self.deliver_fetched(connections, &fetched),
+                Some(DoneRead::Ahead { id, batch, read }) => {
                     self.state.read_ahead_is_done(id, batch, read);
                 }
-                Some(Done::Swept { batch, failure }) => self.state.swept(batch, failure),
-                Some(Done::Log(read, commits)) => self.deliver_log(connections, read, commits),
-                Some(Done::Replica(read, piece)) => {
+                Some(DoneRead::Swept { batch, failure }) => self.state.swept(batch, failure),
+                Some(DoneRead::Log(read, commits)) => self.deliver_log(connections, read, commits),
+                Some(DoneRead::Replica(read, piece)) => {
                     self.deliver_replica(connections, *read, piece);
                 }
                 None => debug_assert!(false, "what was prefetched is taken once"),

@@ -11,7 +11,7 @@ use wire::{Event, StreamKey};
 
 use super::LoopState;
 use crate::account::CountedCaller;
-use crate::actions::{Again, CallStep};
+use crate::actions::{CallStep, StepAgain};
 use crate::admission::{self, ShedFor};
 use crate::audit;
 use crate::authorization;
@@ -361,7 +361,7 @@ impl LoopState {
                 step.note_denied(bytes);
             },
         );
-        if again == Again::Message {
+        if again == StepAgain::Message {
             let (input, output) = (io.input.bytes(), &mut io.output);
             return (rpc.connection).put_back(stream, message, input, last, output);
         }
@@ -381,7 +381,7 @@ impl LoopState {
         let again = self.step(rpc, &mut io.output, id, |call, shared, step| {
             call.part(bytes, left as usize, last, shared, step)
         });
-        if again == Again::WholeMessage {
+        if again == StepAgain::WholeMessage {
             let (input, output) = (io.input.bytes(), &mut io.output);
             return (rpc.connection).gather_message(stream, part, input, output);
         }

@@ -12,11 +12,11 @@ use store::{
 use wire::StreamKey;
 
 use super::LoopState;
-use crate::actions::{Again, CallStep};
+use crate::actions::{CallStep, StepAgain};
 use crate::call_id::CallId;
 use crate::calls::deadline_exceeded;
 use crate::connection::RpcState;
-use crate::tasks::News;
+use crate::tasks::TaskProgressNews;
 use crate::timers::Timer;
 
 impl LoopState {
@@ -41,7 +41,7 @@ impl LoopState {
         output: &mut Vec<u8>,
         id: CallId,
         step: impl FnOnce(&mut Call, &Shared, &mut CallStep<'_>),
-    ) -> Again {
+    ) -> StepAgain {
         self.step_with(rpc, output, (id, None), step)
     }
 
@@ -54,7 +54,7 @@ impl LoopState {
         output: &mut Vec<u8>,
         (id, message): (CallId, Option<&Bytes>),
         step: impl FnOnce(&mut Call, &Shared, &mut CallStep<'_>),
-    ) -> Again {
+    ) -> StepAgain {
         let (context, shared) = (&mut self.context, &self.shared);
         let effects = (self.calls).step(context, shared, rpc, output, (id, message), step);
         rpc.add_claim(effects.claimed_bytes, effects.claim_failed);
@@ -83,7 +83,7 @@ impl LoopState {
         id: CallId,
         shown: Option<&ReadView<'_>>,
         kept: &[u8],
-    ) -> Again {
+    ) -> StepAgain {
         self.step(rpc, &mut io.output, id, |call, shared, step| match shown {
             Some(shown) => call.read(shown, kept, shared, step),
             None => step.finish(database_gone()),
@@ -110,7 +110,7 @@ impl LoopState {
         match ReadView::fetched(fetched) {
             Ok(shown) => {
                 let again = self.read(rpc, io, id, Some(&shown), fetched.kept());
-                if let (Again::ReadWhenLarge, Some(database)) = (again, reads_from) {
+                if let (StepAgain::ReadWhenLarge, Some(database)) = (again, reads_from) {
                     let read = (database, id);
                     rpc.deferred_reads.push(read, fetched.kept(), true);
                 }
@@ -142,7 +142,13 @@ impl LoopState {
     }
 
     /// Tells a call about its task.
-    pub(super) fn task_news(&mut self, rpc: &mut RpcState, io: &mut Io, id: CallId, news: &News) {
+    pub(super) fn task_news(
+        &mut self,
+        rpc: &mut RpcState,
+        io: &mut Io,
+        id: CallId,
+        news: &TaskProgressNews,
+    ) {
         self.step(rpc, &mut io.output, id, |call, shared, step| {
             news.with(|news| call.task(news, shared, step))
         });
@@ -154,7 +160,7 @@ impl LoopState {
         rpc: &mut RpcState,
         io: &mut Io,
         id: CallId,
-        news: store::blob::News,
+        news: store::blob::BlobNews,
     ) {
         self.step(rpc, &mut io.output, id, |call, shared, step| {
             call.blob(news, shared, step)

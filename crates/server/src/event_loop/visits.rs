@@ -4,7 +4,7 @@ use net::{ConnectionId, Io};
 use wire::{Event, Pause};
 
 use super::{LoopRole, LoopState};
-use crate::account::Held;
+use crate::account::HeldBytes;
 use crate::connection::{ConnectionState, Link, RpcState};
 use crate::limits;
 use crate::rpc_connection::RpcConnection;
@@ -353,12 +353,12 @@ fn extra_cost(connection: &RpcConnection) -> usize {
 
 /// What a connection holds, with the output that the driver has yet to write.
 #[inline]
-pub(crate) fn held(connection: &RpcConnection, io: &Io) -> Held {
+pub(crate) fn held(connection: &RpcConnection, io: &Io) -> HeldBytes {
     let output_bytes = large_output_bytes(io);
     let memory = connection.memory();
     let calls_bytes = calls_bytes(memory.running);
     let all_bytes = memory.held_bytes + output_bytes + calls_bytes;
-    Held {
+    HeldBytes {
         charged_bytes: memory.buffered_bytes + output_bytes + calls_bytes,
         all_bytes,
         expected_bytes: memory.expected_bytes,
@@ -451,10 +451,10 @@ mod tests {
         for _ in 0..2 {
             let LoopHandler { slots, state, .. } = &mut pair.worker;
             for bytes in [0, bytes] {
-                let held = Held {
+                let held = HeldBytes {
                     charged_bytes: bytes,
                     all_bytes: bytes,
-                    ..Held::default()
+                    ..HeldBytes::default()
                 };
                 let links = slots.iter_mut().flatten().map(ConnectionState::link_mut);
                 links.for_each(|link| link.holding.change(held, now_ns));

@@ -24,7 +24,7 @@ use crate::SharedWaker;
 use crate::inbox::Inbox;
 use crate::watchers::{LogRead, ReplicaRead};
 pub(crate) use pool::{Pool, ReaderResult};
-use queue::{Asker, Asking, Length};
+use queue::{Asker, JobLength, ReadOwner};
 
 /// Who does the jobs of a loop.
 #[derive(Clone)]
@@ -49,7 +49,7 @@ enum Job {
     /// For calls that read.
     Fetch {
         fetch: Fetch,
-        length: Length,
+        length: JobLength,
         /// What its next call needs, if that is more than usual.
         needed_bytes: usize,
         /// Set when all of them are gone.
@@ -69,17 +69,17 @@ enum Job {
 }
 
 impl Job {
-    fn length(&self) -> Length {
+    fn length(&self) -> JobLength {
         match self {
             Job::Fetch { length, .. } => *length,
-            Job::ReadAhead { .. } => Length::Short,
-            Job::Sweep { .. } | Job::Log(_) | Job::Replica(_) => Length::Long,
+            Job::ReadAhead { .. } => JobLength::Short,
+            Job::Sweep { .. } | Job::Log(_) | Job::Replica(_) => JobLength::Long,
         }
     }
 }
 
 /// What a job of a reader results in.
-pub(crate) enum Done {
+pub(crate) enum DoneRead {
     /// For calls that read; there may be more of the same job.
     Fetched(Fetched),
     /// Commits of which as many as were read can be decided now, or will be refused for what could
@@ -161,7 +161,7 @@ impl LoopReaders {
     /// Starts a fetch of a few keys for calls of a connection. Its results come out of
     /// [`LoopReaders::next`], in one piece or several.
     pub fn fetch(&mut self, connection: ConnectionId, fetch: Fetch) -> Result<(), Full<Fetch>> {
-        self.fetch_as(connection.into(), fetch, Length::Short, None)
+        self.fetch_as(connection.into(), fetch, JobLength::Short, None)
     }
 
     /// The same where all the calls are of that connection: nothing more is read for them when it
@@ -173,7 +173,7 @@ impl LoopReaders {
     ) -> Result<(), Full<Fetch>> {
         let reader = reader.into();
         let has_left = Arc::clone(self.leaving.entry(reader.connection).or_default());
-        self.fetch_as(reader, fetch, Length::Short, Some(has_left))
+        self.fetch_as(reader, fetch, JobLength::Short, Some(has_left))
     }
 
     /// The same for a slice of a long read.
@@ -182,14 +182,14 @@ impl LoopReaders {
         reader: impl Into<ReadingConnection>,
         fetch: Fetch,
     ) -> Result<(), Full<Fetch>> {
-        self.fetch_as(reader.into(), fetch, Length::Long, None)
+        self.fetch_as(reader.into(), fetch, JobLength::Long, None)
     }
 
     fn fetch_as(
         &mut self,
         reader: ReadingConnection,
         mut fetch: Fetch,
-        length: Length,
+        length: JobLength,
         has_left: Option<Arc<AtomicBool>>,
     ) -> Result<(), Full<Fetch>> {
         match &self.readers {
@@ -197,13 +197,13 @@ impl LoopReaders {
                 while !fetch.is_done()
                     && let Ok(fetched) = fetch.run(store, usize::MAX)
                 {
-                    let result = Done::Fetched(fetched);
+                    let result = DoneRead::Fetched(fetched);
                     self.waiting.push_back(ReaderResult::free(result));
                 }
                 Ok(())
             }
             Readers::Pool(pool) => {
-                let asking = Asking {
+                let asking = ReadOwner {
                     asker: Asker::Connection(self.number(), reader.connection),
                     identity: reader.identity,
                 };
@@ -286,7 +286,7 @@ impl LoopReaders {
         match &self.readers {
             Readers::Inline(_) => {
                 let failure = sweep(store, &mut batch);
-                let done = Done::Swept { batch, failure };
+                let done = DoneRead::Swept { batch, failure };
                 self.waiting.push_back(ReaderResult::free(done));
             }
             Readers::Pool(pool) => {
@@ -303,17 +303,17 @@ impl LoopReaders {
         match &self.readers {
             Readers::Inline(_) => {
                 let commits = read.reading.run(read.bytes, usize::MAX);
-                let result = ReaderResult::free(Done::Log(read, commits));
+                let result = ReaderResult::free(DoneRead::Log(read, commits));
                 self.waiting.push_back(result);
             }
             Readers::Pool(pool) => {
-                let asking = Asking {
+                let asking = ReadOwner {
                     asker: Asker::Connection(self.number(), reader.connection),
                     identity: reader.identity,
                 };
                 let submitted = pool.submit(asking, Job::Log(read), &self.inbox);
                 if let Err(Full(Job::Log(read), _)) = submitted {
-                    let done = Done::Log(read, Err(LogReadError::Busy));
+                    let done = DoneRead::Log(read, Err(LogReadError::Busy));
                     self.waiting.push_back(ReaderResult::free(done));
                 }
             }
@@ -325,17 +325,17 @@ impl LoopReaders {
         match &self.readers {
             Readers::Inline(_) => {
                 let piece = read.reading.run(read.bytes, usize::MAX);
-                let result = ReaderResult::free(Done::Replica(read, piece));
+                let result = ReaderResult::free(DoneRead::Replica(read, piece));
                 self.waiting.push_back(result);
             }
             Readers::Pool(pool) => {
-                let asking = Asking {
+                let asking = ReadOwner {
                     asker: Asker::Connection(self.number(), reader.connection),
                     identity: reader.identity,
                 };
                 let submitted = pool.submit(asking, Job::Replica(read), &self.inbox);
                 if let Err(Full(Job::Replica(read), _)) = submitted {
-                    let done = Done::Replica(read, Err(LogReadError::Busy));
+                    let done = DoneRead::Replica(read, Err(LogReadError::Busy));
                     self.waiting.push_back(ReaderResult::free(done));
                 }
             }

@@ -8,8 +8,8 @@ use service::ReaderFigures;
 use store::tree::{Fetch, NeedsBytes};
 use store::{LogReadError, NextCommits, ReplicaPiece, Store};
 
-use super::queue::{Asker, Asking, Length, ReadQueue};
-use super::{Done, Full, Job, WhyFull, sweep};
+use super::queue::{Asker, JobLength, ReadOwner, ReadQueue};
+use super::{DoneRead, Full, Job, WhyFull, sweep};
 use crate::inbox::Inbox;
 use crate::limits;
 use crate::settings::Log;
@@ -33,7 +33,7 @@ pub(crate) struct Pool {
 /// A job that waits.
 pub(super) struct Waiting {
     job: Job,
-    asking: Asking,
+    asking: ReadOwner,
     /// Where its results go.
     inbox: Arc<Inbox<ReaderResult>>,
     /// Whose room they take.
@@ -51,20 +51,20 @@ struct Room {
 
 /// What a run takes of the room, or is beyond it.
 #[derive(Clone, Copy, Debug, Default)]
-struct Claim {
+struct RoomClaim {
     bytes: usize,
     is_beyond: bool,
 }
 
 impl Room {
-    fn add(&mut self, claim: Claim) {
+    fn add(&mut self, claim: RoomClaim) {
         match claim.is_beyond {
             true => self.is_overdrawn = true,
             false => self.result_bytes += claim.bytes,
         }
     }
 
-    fn subtract(&mut self, claim: Claim) {
+    fn subtract(&mut self, claim: RoomClaim) {
         match claim.is_beyond {
             true => self.is_overdrawn = false,
             false => self.result_bytes -= claim.bytes,
@@ -81,7 +81,7 @@ enum Ran {
 }
 
 impl JobQueue for ReadQueue<Waiting> {
-    type Job = (Waiting, Length);
+    type Job = (Waiting, JobLength);
 
     fn pop(&mut self) -> Option<Self::Job> {
         ReadQueue::pop(self)
@@ -97,11 +97,11 @@ impl JobQueue for ReadQueue<Waiting> {
 
     fn run(threads: &Arc<ThreadPool<ReadQueue<Waiting>>>, (waiting, length): Self::Job) {
         let long = waiting.run(length);
-        if long.is_none() && length == Length::Short {
+        if long.is_none() && length == JobLength::Short {
             return;
         }
         let mut state = threads.lock();
-        if length == Length::Long {
+        if length == JobLength::Long {
             state.queue.end_long();
         }
         if let Some(waiting) = long.filter(|_| !state.is_stopping()) {
@@ -113,24 +113,24 @@ impl JobQueue for ReadQueue<Waiting> {
 /// The result of a read. Its bytes count against the limit of the pool until it is dropped.
 pub(crate) struct ReaderResult {
     /// `None`: it was taken out.
-    result: Option<Done>,
-    claim: Claim,
+    result: Option<DoneRead>,
+    claim: RoomClaim,
     /// Where its bytes count.
     pool: Option<Arc<Pool>>,
 }
 
 impl ReaderResult {
     /// Returns a result that counts against no limit.
-    pub(super) fn free(result: Done) -> ReaderResult {
+    pub(super) fn free(result: DoneRead) -> ReaderResult {
         ReaderResult {
             result: Some(result),
-            claim: Claim::default(),
+            claim: RoomClaim::default(),
             pool: None,
         }
     }
 
     /// Takes the result out; `None` if it was taken before.
-    pub fn take(&mut self) -> Option<Done> {
+    pub fn take(&mut self) -> Option<DoneRead> {
         self.result.take()
     }
 }
@@ -138,14 +138,14 @@ impl ReaderResult {
 impl Drop for ReaderResult {
     fn drop(&mut self) {
         if let Some(pool) = &self.pool {
-            pool.settle(self.claim, Claim::default());
+            pool.settle(self.claim, RoomClaim::default());
         }
     }
 }
 
 impl Waiting {
     /// Returns itself if it is short no longer: it needs much, and comes behind short ones.
-    fn run(self, length: Length) -> Option<Waiting> {
+    fn run(self, length: JobLength) -> Option<Waiting> {
         let Waiting {
             job,
             asking,
@@ -160,8 +160,8 @@ impl Waiting {
                 has_left,
             } => {
                 let most_bytes = match length {
-                    Length::Short => CLAIM_BYTES,
-                    Length::Long => usize::MAX,
+                    JobLength::Short => CLAIM_BYTES,
+                    JobLength::Long => usize::MAX,
                 };
                 let is_wanted =
                     || !(has_left.as_ref()).is_some_and(|left| left.load(Ordering::Relaxed));
@@ -172,7 +172,7 @@ impl Waiting {
                 };
                 let job = Job::Fetch {
                     fetch,
-                    length: Length::Long,
+                    length: JobLength::Long,
                     needed_bytes,
                     has_left,
                 };
@@ -185,13 +185,13 @@ impl Waiting {
             }
             Job::ReadAhead { id, mut batch } => {
                 let read = batch.read_ahead();
-                let result = Done::Ahead { id, batch, read };
-                pool.put_result(result, Claim::default(), &inbox);
+                let result = DoneRead::Ahead { id, batch, read };
+                pool.put_result(result, RoomClaim::default(), &inbox);
             }
             Job::Sweep { mut batch } => {
                 let failure = sweep(&pool.store, &mut batch);
-                let result = Done::Swept { batch, failure };
-                pool.put_result(result, Claim::default(), &inbox);
+                let result = DoneRead::Swept { batch, failure };
+                pool.put_result(result, RoomClaim::default(), &inbox);
             }
             Job::Log(read) => pool.read_log(read, &inbox),
             Job::Replica(read) => pool.read_replica(read, &inbox),
@@ -226,7 +226,7 @@ impl Pool {
     /// Has a job done whose results go to `inbox`.
     pub(super) fn submit(
         self: &Arc<Pool>,
-        asking: impl Into<Asking>,
+        asking: impl Into<ReadOwner>,
         job: Job,
         inbox: &Arc<Inbox<ReaderResult>>,
     ) -> Result<(), Full<Job>> {
@@ -294,15 +294,15 @@ impl Pool {
                 Ok(fetched) => {
                     // As little is claimed for what follows as if this had not needed more.
                     needed_bytes = CLAIM_BYTES;
-                    let after = Claim {
+                    let after = RoomClaim {
                         bytes: fetched.bytes(),
                         ..claim
                     };
                     self.settle(claim, after);
-                    self.put_result(Done::Fetched(fetched), after, inbox);
+                    self.put_result(DoneRead::Fetched(fetched), after, inbox);
                 }
                 Err(NeedsBytes(bytes)) => {
-                    self.settle(claim, Claim::default());
+                    self.settle(claim, RoomClaim::default());
                     // It may turn out to be more still: then not by a little each time.
                     needed_bytes = bytes.max(claim.bytes.saturating_mul(2));
                     if needed_bytes > most_bytes {
@@ -320,17 +320,17 @@ impl Pool {
         while let Some(claim) = self.claim_room(needed_bytes) {
             let commits = read.reading.run(read.bytes, claim.bytes);
             if let Err(LogReadError::Needs(bytes)) = commits {
-                self.settle(claim, Claim::default());
+                self.settle(claim, RoomClaim::default());
                 needed_bytes = bytes;
                 continue;
             }
             let held_bytes = commits.as_ref().map_or(0, NextCommits::held_bytes);
-            let after = Claim {
+            let after = RoomClaim {
                 bytes: held_bytes,
                 ..claim
             };
             self.settle(claim, after);
-            return self.put_result(Done::Log(read, commits), after, inbox);
+            return self.put_result(DoneRead::Log(read, commits), after, inbox);
         }
     }
 
@@ -340,21 +340,26 @@ impl Pool {
         while let Some(claim) = self.claim_room(needed_bytes) {
             let piece = read.reading.run(read.bytes, claim.bytes);
             if let Err(LogReadError::Needs(bytes)) = piece {
-                self.settle(claim, Claim::default());
+                self.settle(claim, RoomClaim::default());
                 needed_bytes = bytes;
                 continue;
             }
             let held_bytes = piece.as_ref().map_or(0, ReplicaPiece::held_bytes);
-            let after = Claim {
+            let after = RoomClaim {
                 bytes: held_bytes,
                 ..claim
             };
             self.settle(claim, after);
-            return self.put_result(Done::Replica(read, piece), after, inbox);
+            return self.put_result(DoneRead::Replica(read, piece), after, inbox);
         }
     }
 
-    fn put_result(self: &Arc<Pool>, result: Done, claim: Claim, inbox: &Inbox<ReaderResult>) {
+    fn put_result(
+        self: &Arc<Pool>,
+        result: DoneRead,
+        claim: RoomClaim,
+        inbox: &Inbox<ReaderResult>,
+    ) {
         inbox.put(ReaderResult {
             result: Some(result),
             claim,
@@ -364,7 +369,7 @@ impl Pool {
 
     /// Claims room for what one run of a fetch reads, before it is there, and waits until there is
     /// some. `None`: the server stops.
-    fn claim_room(&self, bytes: usize) -> Option<Claim> {
+    fn claim_room(&self, bytes: usize) -> Option<RoomClaim> {
         let mut state = self.lock();
         loop {
             if state.is_stopping {
@@ -372,7 +377,7 @@ impl Pool {
             }
             let is_beyond = !self.has_room(&state, bytes);
             if !is_beyond || (bytes > CLAIM_BYTES && !state.is_overdrawn) {
-                let claim = Claim { bytes, is_beyond };
+                let claim = RoomClaim { bytes, is_beyond };
                 state.add(claim);
                 return Some(claim);
             }
@@ -387,7 +392,7 @@ impl Pool {
     }
 
     /// This is there, or on its way, instead of that.
-    fn settle(&self, before: Claim, after: Claim) {
+    fn settle(&self, before: RoomClaim, after: RoomClaim) {
         if before.bytes == 0 && after.bytes == 0 && !before.is_beyond {
             return;
         }
@@ -445,7 +450,7 @@ mod tests {
                     inbox: Arc::clone(&inbox),
                     pool: Arc::clone(&pool),
                 };
-                let pushed = state.queue.push(Asker::Loop(1), Length::Long, waiting);
+                let pushed = state.queue.push(Asker::Loop(1), JobLength::Long, waiting);
                 assert!(pushed.is_ok());
                 let may_begin = count.min(limits::LONG_READERS);
                 assert_eq!(JobQueue::len(&state.queue), may_begin);

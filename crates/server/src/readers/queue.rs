@@ -24,14 +24,14 @@ pub(crate) enum Asker {
 
 /// For whom a job is done, and whose token that has, if it is counted.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asking {
+pub(crate) struct ReadOwner {
     pub asker: Asker,
     pub identity: Option<IdentityKey>,
 }
 
-impl From<Asker> for Asking {
-    fn from(asker: Asker) -> Asking {
-        Asking {
+impl From<Asker> for ReadOwner {
+    fn from(asker: Asker) -> ReadOwner {
+        ReadOwner {
             asker,
             identity: None,
         }
@@ -40,7 +40,7 @@ impl From<Asker> for Asking {
 
 /// How long a job may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Length {
+pub(crate) enum JobLength {
     /// A few keys.
     Short,
     /// A slice of something that goes on.
@@ -71,7 +71,12 @@ impl<J> ReadQueue<J> {
 
     /// Takes a job, unless too many wait: in all, or of this asker where not much is left. Then it
     /// is given back.
-    pub fn push(&mut self, asking: impl Into<Asking>, length: Length, job: J) -> Result<(), J> {
+    pub fn push(
+        &mut self,
+        asking: impl Into<ReadOwner>,
+        length: JobLength,
+        job: J,
+    ) -> Result<(), J> {
         let asking = asking.into();
         let asker = asking.asker;
         let left = limits::READ_JOBS.saturating_sub(self.len());
@@ -85,15 +90,15 @@ impl<J> ReadQueue<J> {
     }
 
     /// Takes back a job that was begun and has turned out to be a long one, however many wait.
-    pub fn put_back(&mut self, asking: Asking, job: J) {
-        self.add(asking, Length::Long, job);
+    pub fn put_back(&mut self, asking: ReadOwner, job: J) {
+        self.add(asking, JobLength::Long, job);
     }
 
-    fn add(&mut self, asking: Asking, length: Length, job: J) {
-        let Asking { asker, identity } = asking;
+    fn add(&mut self, asking: ReadOwner, length: JobLength, job: J) {
+        let ReadOwner { asker, identity } = asking;
         match length {
-            Length::Short => self.short.push_of(asker, identity, job),
-            Length::Long => self.long.push_of(asker, identity, job),
+            JobLength::Short => self.short.push_of(asker, identity, job),
+            JobLength::Long => self.long.push_of(asker, identity, job),
         }
     }
 
@@ -101,9 +106,9 @@ impl<J> ReadQueue<J> {
     /// says, waits in its name from now on; the rest, which nobody wants any more, is returned.
     pub fn forget(&mut self, asker: Asker, heir: &dyn Fn(&J) -> Option<Asker>) -> Vec<J> {
         let short = self.short.forget(asker).into_iter();
-        let short = short.map(|job| (Length::Short, job));
+        let short = short.map(|job| (JobLength::Short, job));
         let long = self.long.forget(asker).into_iter();
-        let long = long.map(|job| (Length::Long, job));
+        let long = long.map(|job| (JobLength::Long, job));
         let mut unwanted = Vec::new();
         for (length, job) in short.chain(long) {
             match heir(&job) {
@@ -115,16 +120,16 @@ impl<J> ReadQueue<J> {
     }
 
     /// Returns the next job. If it is a long one, [`ReadQueue::end_long`] is to follow.
-    pub fn pop(&mut self) -> Option<(J, Length)> {
+    pub fn pop(&mut self) -> Option<(J, JobLength)> {
         let may_begin_long = !self.long.is_empty() && self.long_running < limits::LONG_READERS;
         let is_long_due = self.short.is_empty() || self.short_in_row >= limits::SHORT_JOBS_IN_ROW;
         let popped = if may_begin_long && is_long_due {
             self.long_running += 1;
             self.short_in_row = 0;
-            (self.long.pop()?, Length::Long)
+            (self.long.pop()?, JobLength::Long)
         } else {
             self.short_in_row += 1;
-            (self.short.pop()?, Length::Short)
+            (self.short.pop()?, JobLength::Short)
         };
         self.figures.jobs.fetch_add(1, Ordering::Relaxed);
         Some(popped)
@@ -188,12 +193,12 @@ mod tests {
             for number in 0..3 {
                 assert!(
                     queue
-                        .push(connection(7), Length::Short, (7, number))
+                        .push(connection(7), JobLength::Short, (7, number))
                         .is_ok()
                 );
             }
-            assert!(queue.push(connection(8), Length::Short, (8, 0)).is_ok());
-            assert!(queue.push(Asker::Loop(1), Length::Short, (9, 0)).is_ok());
+            assert!(queue.push(connection(8), JobLength::Short, (8, 0)).is_ok());
+            assert!(queue.push(Asker::Loop(1), JobLength::Short, (9, 0)).is_ok());
             assert_eq!(queue.len(), 5);
             let shown = |queue: &ReadQueue<(u32, usize)>, threads| {
                 queue.show(threads);
@@ -216,21 +221,25 @@ mod tests {
         let mut queue = queue();
         for _ in 0..2 {
             for number in 0..100 {
-                assert!(queue.push(connection(1), Length::Long, (1, number)).is_ok());
                 assert!(
                     queue
-                        .push(connection(2), Length::Short, (2, number))
+                        .push(connection(1), JobLength::Long, (1, number))
+                        .is_ok()
+                );
+                assert!(
+                    queue
+                        .push(connection(2), JobLength::Short, (2, number))
                         .is_ok()
                 );
             }
             assert_eq!(queue.ready(), 100 + limits::LONG_READERS);
             let first = queue.pop().map(|(_, length)| length);
-            assert_eq!(first, Some(Length::Short), "a Get waits for no scan");
+            assert_eq!(first, Some(JobLength::Short), "a Get waits for no scan");
             let (mut long, mut before) = (0, 1);
             while long < limits::LONG_READERS {
                 match queue.pop().expect("both wait").1 {
-                    Length::Short => before += 1,
-                    Length::Long => {
+                    JobLength::Short => before += 1,
+                    JobLength::Long => {
                         assert_eq!(before, limits::SHORT_JOBS_IN_ROW);
                         (long, before) = (long + 1, 0);
                     }
@@ -238,7 +247,11 @@ mod tests {
             }
             let mut short = 0;
             while let Some((_, length)) = queue.pop() {
-                assert_eq!(length, Length::Short, "all readers for long ones are busy");
+                assert_eq!(
+                    length,
+                    JobLength::Short,
+                    "all readers for long ones are busy"
+                );
                 short += 1;
             }
             assert!(short > 0 && queue.ready() == 0 && queue.len() == 100 - long);
@@ -259,7 +272,7 @@ mod tests {
         let mut queue = queue();
         for round in 0..3 {
             for slot in 0..500 {
-                for length in [Length::Short, Length::Long] {
+                for length in [JobLength::Short, JobLength::Long] {
                     for number in 0..2 {
                         assert!(queue.push(connection(slot), length, (slot, number)).is_ok());
                     }
@@ -277,7 +290,7 @@ mod tests {
             assert!(turns <= 2 * stay + limits::TURNS_PASSED_OVER, "{turns}");
             let mut done = Vec::new();
             while let Some((job, length)) = queue.pop() {
-                if length == Length::Long {
+                if length == JobLength::Long {
                     queue.end_long();
                 }
                 done.push(job.0);
@@ -294,9 +307,9 @@ mod tests {
         for _ in 0..2 {
             for number in 0..4 {
                 let length = if number % 2 == 0 {
-                    Length::Short
+                    JobLength::Short
                 } else {
-                    Length::Long
+                    JobLength::Long
                 };
                 assert!(queue.push(connection(1), length, (1, number)).is_ok());
             }
@@ -309,7 +322,10 @@ mod tests {
             );
             assert_eq!(
                 (queue.pop(), queue.pop()),
-                (Some(((1, 2), Length::Short)), Some(((1, 3), Length::Long)))
+                (
+                    Some(((1, 2), JobLength::Short)),
+                    Some(((1, 3), JobLength::Long))
+                )
             );
             queue.end_long();
             assert_eq!(queue.len(), 0);
@@ -322,7 +338,7 @@ mod tests {
         let fill = |queue: &mut ReadQueue<(u32, usize)>, slot| {
             let mut taken = 0;
             while queue
-                .push(connection(slot), Length::Long, (slot, taken))
+                .push(connection(slot), JobLength::Long, (slot, taken))
                 .is_ok()
             {
                 taken += 1;

@@ -625,7 +625,7 @@ fn so_many_jobs_wait_and_no_more() {
         plan.key(b"key");
         let job = Job::Fetch {
             fetch: Fetch::new(tree.clone(), &mut plan),
-            length: Length::Short,
+            length: JobLength::Short,
             needed_bytes: 0,
             has_left: None,
         };
@@ -786,7 +786,7 @@ fn large_answers_that_nobody_takes_hold_readers_back() {
         plan.keys(usize::MAX, std::iter::repeat_n(&b"key"[..], times));
         let job = Job::Fetch {
             fetch: Fetch::new(tree.clone(), &mut plan),
-            length: Length::Short,
+            length: JobLength::Short,
             needed_bytes: 0,
             has_left: None,
         };
@@ -929,7 +929,7 @@ fn what_comes_while_a_tick_serves_others_is_not_slept_over() {
     });
     let mut readers = LoopReaders::new(Readers::Inline(bench.store.clone()), waker);
     let something = || {
-        ReaderResult::free(Done::Swept {
+        ReaderResult::free(DoneRead::Swept {
             batch: Box::new(bench.store.write_batch()),
             failure: None,
         })
@@ -1113,7 +1113,7 @@ fn nothing_is_read_for_a_connection_that_has_gone() {
                 let _ = woken.recv_timeout(Duration::from_millis(1));
                 continue;
             };
-            if let Some(Done::Fetched(fetched)) = result.take() {
+            if let Some(DoneRead::Fetched(fetched)) = result.take() {
                 for call in fetched.calls() {
                     done += 1;
                     others += u32::from(call.tag() >= 9_000);
@@ -1168,7 +1168,7 @@ fn what_waits_for_a_connection_that_has_gone_is_taken_from_the_readers() {
                 std::thread::yield_now();
                 continue;
             };
-            if let Some(Done::Fetched(fetched)) = result.take() {
+            if let Some(DoneRead::Fetched(fetched)) = result.take() {
                 for call in fetched.calls() {
                     done[call.tag() as usize] += 1;
                 }

@@ -7,7 +7,7 @@ use store::tree::TreeError;
 use store::{DatabaseId, Kind, Refusal, Store};
 use wal::disk::is_full;
 
-use super::{Done, TaskProgress, Watch};
+use super::{DoneTask, TaskProgress, TaskWatch};
 
 /// Converts a database.
 pub(super) fn convert(
@@ -15,8 +15,8 @@ pub(super) fn convert(
     durable: &Durable,
     id: DatabaseId,
     kind: Kind,
-    watch: &mut Watch<'_>,
-) -> Result<Done, TaskFailure> {
+    watch: &mut TaskWatch<'_>,
+) -> Result<DoneTask, TaskFailure> {
     let total_entries = entries(store, id);
     let converted = durable.convert(id, kind, &mut |copied_entries| {
         watch.tell(TaskProgress::Conversion(ConvertProgress {
@@ -28,7 +28,7 @@ pub(super) fn convert(
         watch.go_on()
     });
     match converted {
-        Ok(report) => Ok(Done::Conversion(ConvertProgress {
+        Ok(report) => Ok(DoneTask::Conversion(ConvertProgress {
             copied_entries: report.entries,
             total_entries: report.entries,
             complete: true,
@@ -36,7 +36,7 @@ pub(super) fn convert(
             sequence: report.sequence,
         })),
         // Another call was quicker.
-        Err(ConvertError::IsOfKind) => Ok(Done::Conversion(ConvertProgress::NOTHING_DONE)),
+        Err(ConvertError::IsOfKind) => Ok(DoneTask::Conversion(ConvertProgress::NOTHING_DONE)),
         Err(error) => Err(not_converted(&error)),
     }
 }

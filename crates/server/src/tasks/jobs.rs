@@ -13,7 +13,7 @@ use store::durable::Durable;
 use store::snapshot::SnapshotError;
 use wal::disk::{Disk, is_full};
 
-use super::{Done, Jobs, TaskProgress, Watch, convert};
+use super::{DoneTask, Jobs, TaskProgress, TaskWatch, convert};
 use crate::clock::TimeSource;
 use crate::settings::Log;
 use crate::storage::Unticked;
@@ -44,7 +44,7 @@ impl Jobs for StorageJobs {
         }
     }
 
-    fn run(&self, task: &Task, watch: &mut Watch<'_>) -> Result<Done, TaskFailure> {
+    fn run(&self, task: &Task, watch: &mut TaskWatch<'_>) -> Result<DoneTask, TaskFailure> {
         if let Err(error) = Background::Bulk.enter() {
             self.log.storage(&error.to_string());
         }
@@ -71,8 +71,8 @@ impl StorageJobs {
         &self,
         durable: &Durable,
         data: &Path,
-        watch: &mut Watch<'_>,
-    ) -> Result<Done, TaskFailure> {
+        watch: &mut TaskWatch<'_>,
+    ) -> Result<DoneTask, TaskFailure> {
         let mut clock = Unticked(Arc::clone(&self.time));
         let copy = durable.copy_for_replica(data, &self.server, &mut clock, &mut |progress| {
             watch.tell(TaskProgress::Backup(BackupProgress {
@@ -84,7 +84,7 @@ impl StorageJobs {
             watch.go_on()
         });
         match copy {
-            Ok(copy) => Ok(Done::Copy(Arc::new(copy))),
+            Ok(copy) => Ok(DoneTask::Copy(Arc::new(copy))),
             Err(ReplicaCopyError::Backup(error)) => Err(not_made("for a replica", &error, None)),
             Err(ReplicaCopyError::Folder { folder, source }) => Err(not_created(&folder, &source)),
         }
@@ -95,8 +95,8 @@ impl StorageJobs {
         durable: &Durable,
         root: &BackupRoot,
         name: &str,
-        watch: &mut Watch<'_>,
-    ) -> Result<Done, TaskFailure> {
+        watch: &mut TaskWatch<'_>,
+    ) -> Result<DoneTask, TaskFailure> {
         let path = root.path_of(name).display().to_string();
         let disk: Arc<dyn Disk> = match root.create(name) {
             Ok(disk) => Arc::new(disk),
@@ -127,13 +127,13 @@ impl StorageJobs {
             volatile_databases: report.volatile_databases,
             path: "",
         };
-        Ok(Done::Backup { progress, path })
+        Ok(DoneTask::Backup { progress, path })
     }
 }
 
-fn snapshot(durable: &Durable) -> Result<Done, TaskFailure> {
+fn snapshot(durable: &Durable) -> Result<DoneTask, TaskFailure> {
     let report = durable.snapshot().map_err(|error| not_copied(&error))?;
-    Ok(Done::Snapshot(SnapshotResponse {
+    Ok(DoneTask::Snapshot(SnapshotResponse {
         sequence: report.sequence,
         entries: report.entries,
         bytes: report.file_bytes,
@@ -261,7 +261,7 @@ mod tests {
         }
     }
 
-    fn run(jobs: &StorageJobs, task: &Task) -> Result<Done, TaskFailure> {
+    fn run(jobs: &StorageJobs, task: &Task) -> Result<DoneTask, TaskFailure> {
         run_beside(jobs, task, || {})
     }
 
@@ -270,9 +270,9 @@ mod tests {
         jobs: &StorageJobs,
         task: &Task,
         act: impl Fn() + Send + Sync + 'static,
-    ) -> Result<Done, TaskFailure> {
+    ) -> Result<DoneTask, TaskFailure> {
         let inbox = Inbox::new(Arc::new(act));
-        let mut watch = Watch {
+        let mut watch = TaskWatch {
             cancel: &AtomicBool::new(false),
             inbox: &inbox,
             call: CallId::from_tag(0),
@@ -324,7 +324,7 @@ mod tests {
         let jobs = jobs(Some(root));
         for name in ["a", "b"] {
             let made = run(&jobs, &backup(name));
-            let Ok(Done::Backup { progress, path }) = made else {
+            let Ok(DoneTask::Backup { progress, path }) = made else {
                 panic!("another end of {name}");
             };
             assert!(progress.complete && progress.written_bytes > 0);
@@ -337,7 +337,7 @@ mod tests {
             assert!(failure.message.contains(&path), "{}", failure.message);
         }
         let snapshot = run(&jobs, &Task::Snapshot);
-        assert!(matches!(snapshot, Ok(Done::Snapshot(made)) if made.bytes > 0));
+        assert!(matches!(snapshot, Ok(DoneTask::Snapshot(made)) if made.bytes > 0));
         stop(&jobs);
         // The folder that was begun is not left behind.
         for _ in 0..2 {
@@ -410,7 +410,7 @@ mod tests {
             (Kind::Memory, false),
         ] {
             let convert = |database| run(&jobs, &Task::Convert { database, kind });
-            let Ok(Done::Conversion(progress)) = convert(DatabaseId::DEFAULT) else {
+            let Ok(DoneTask::Conversion(progress)) = convert(DatabaseId::DEFAULT) else {
                 panic!("it is empty");
             };
             assert_eq!((progress.converted, progress.complete), (is_new, true));

@@ -39,12 +39,12 @@ pub(crate) trait Jobs: Send + Sync {
     fn refuse(&self, task: &Task) -> Option<TaskRefusal>;
 
     /// Does it, and nothing is left of it if it fails. Looks at the watch often.
-    fn run(&self, task: &Task, watch: &mut Watch<'_>) -> Result<Done, TaskFailure>;
+    fn run(&self, task: &Task, watch: &mut TaskWatch<'_>) -> Result<DoneTask, TaskFailure>;
 }
 
 /// What a task has made.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Done {
+pub(crate) enum DoneTask {
     /// A backup, in this folder.
     Backup {
         progress: BackupProgress<'static>,
@@ -67,27 +67,33 @@ pub(crate) enum TaskProgress {
 
 /// News on their way to a call.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum News {
+pub(crate) enum TaskProgressNews {
     Progress(TaskProgress),
-    Done(Done),
+    Done(DoneTask),
     Failed(TaskFailure),
 }
 
-impl News {
+impl TaskProgressNews {
     /// In the words of the service.
     pub fn with<R>(&self, tell: impl FnOnce(&TaskNews<'_>) -> R) -> R {
         match self {
-            News::Progress(TaskProgress::Backup(progress)) => tell(&TaskNews::BackingUp(*progress)),
-            News::Progress(TaskProgress::Conversion(progress)) => {
+            TaskProgressNews::Progress(TaskProgress::Backup(progress)) => {
+                tell(&TaskNews::BackingUp(*progress))
+            }
+            TaskProgressNews::Progress(TaskProgress::Conversion(progress)) => {
                 tell(&TaskNews::Converting(*progress))
             }
-            News::Done(Done::Backup { progress, path }) => {
+            TaskProgressNews::Done(DoneTask::Backup { progress, path }) => {
                 tell(&TaskNews::BackedUp(BackupProgress { path, ..*progress }))
             }
-            News::Done(Done::Copy(copy)) => tell(&TaskNews::Copied(copy)),
-            News::Done(Done::Snapshot(made)) => tell(&TaskNews::SnapshotMade(*made)),
-            News::Done(Done::Conversion(progress)) => tell(&TaskNews::Converted(*progress)),
-            News::Failed(failure) => tell(&TaskNews::Failed(failure)),
+            TaskProgressNews::Done(DoneTask::Copy(copy)) => tell(&TaskNews::Copied(copy)),
+            TaskProgressNews::Done(DoneTask::Snapshot(made)) => {
+                tell(&TaskNews::SnapshotMade(*made))
+            }
+            TaskProgressNews::Done(DoneTask::Conversion(progress)) => {
+                tell(&TaskNews::Converted(*progress))
+            }
+            TaskProgressNews::Failed(failure) => tell(&TaskNews::Failed(failure)),
         }
     }
 }
@@ -102,12 +108,12 @@ pub(crate) struct Tasks {
 
 #[derive(Default)]
 struct TaskState {
-    running: Option<Running>,
+    running: Option<RunningTask>,
     waiting: TaskQueue,
     is_stopping: bool,
 }
 
-struct Running {
+struct RunningTask {
     thread: JoinHandle<()>,
     cancel: Arc<AtomicBool>,
 }
@@ -127,7 +133,7 @@ impl Tasks {
         self: &Arc<Tasks>,
         task: Task,
         (caller, call): (TaskCaller, CallId),
-        inbox: &Arc<Inbox<(CallId, News)>>,
+        inbox: &Arc<Inbox<(CallId, TaskProgressNews)>>,
     ) -> Result<TaskHandle, TaskRefusal> {
         if let Some(refusal) = self.jobs.refuse(&task) {
             return Err(refusal);
@@ -172,7 +178,7 @@ impl Tasks {
         let thread = threads::begin("pelton-task", what, &*self.log, move || tasks.run(work));
         let thread = thread.ok_or(TaskRefusal::NoThread)?;
         // The thread waits for the lock before it says that it is done.
-        state.running = Some(Running { thread, cancel });
+        state.running = Some(RunningTask { thread, cancel });
         Ok(())
     }
 
@@ -180,7 +186,7 @@ impl Tasks {
     fn run(&self, first: WaitingTask) {
         let mut next = Some(first);
         while let Some(work) = next {
-            let mut watch = Watch {
+            let mut watch = TaskWatch {
                 cancel: &work.cancel,
                 inbox: &work.inbox,
                 call: work.call,
@@ -188,8 +194,8 @@ impl Tasks {
                 told_ns: None,
             };
             let news = match self.jobs.run(&work.task, &mut watch) {
-                Ok(done) => News::Done(done),
-                Err(failure) => News::Failed(failure),
+                Ok(done) => TaskProgressNews::Done(done),
+                Err(failure) => TaskProgressNews::Failed(failure),
             };
             // Before the call hears of the end and another one can begin.
             next = self.next();
@@ -216,14 +222,14 @@ impl Tasks {
     }
 
     /// Ends the wait of those of a loop whose time is over: its calls hear of it.
-    fn end_waits(&self, inbox: &Arc<Inbox<(CallId, News)>>, now_ns: u64) {
+    fn end_waits(&self, inbox: &Arc<Inbox<(CallId, TaskProgressNews)>>, now_ns: u64) {
         let over = self.lock().waiting.take_over(inbox, now_ns);
         for work in over {
             let failure = TaskFailure {
                 kind: TaskFailureKind::NotNow,
                 message: TaskRefusal::Busy.status().message().into(),
             };
-            tell(&work.inbox, work.call, News::Failed(failure));
+            tell(&work.inbox, work.call, TaskProgressNews::Failed(failure));
         }
     }
 
@@ -269,22 +275,22 @@ impl Drop for TaskHandle {
 }
 
 /// Of the progress of a call only the newest is kept, so that there are never many news.
-fn tell(inbox: &Inbox<(CallId, News)>, call: CallId, news: News) {
+fn tell(inbox: &Inbox<(CallId, TaskProgressNews)>, call: CallId, news: TaskProgressNews) {
     inbox.put_instead((call, news), |(other, old)| {
-        *other == call && matches!(old, News::Progress(_))
+        *other == call && matches!(old, TaskProgressNews::Progress(_))
     });
 }
 
 /// Through which a task looks whether it should stop, and tells how far it has come.
-pub(crate) struct Watch<'a> {
+pub(crate) struct TaskWatch<'a> {
     cancel: &'a AtomicBool,
-    inbox: &'a Inbox<(CallId, News)>,
+    inbox: &'a Inbox<(CallId, TaskProgressNews)>,
     call: CallId,
     time: &'a dyn TimeSource,
     told_ns: Option<u64>,
 }
 
-impl Watch<'_> {
+impl TaskWatch<'_> {
     /// Whether nobody wants the task any more.
     pub fn is_cancelled(&self) -> bool {
         self.cancel.load(Ordering::Relaxed)
@@ -305,7 +311,7 @@ impl Watch<'_> {
         let is_due = |told_ns| now_ns.saturating_sub(told_ns) >= interval_ns;
         if self.told_ns.is_none_or(is_due) {
             self.told_ns = Some(now_ns);
-            tell(self.inbox, self.call, News::Progress(progress));
+            tell(self.inbox, self.call, TaskProgressNews::Progress(progress));
         }
     }
 }
@@ -313,7 +319,7 @@ impl Watch<'_> {
 /// The tasks of a server, seen from one of its loops.
 pub(crate) struct LoopTasks {
     tasks: Arc<Tasks>,
-    inbox: Arc<Inbox<(CallId, News)>>,
+    inbox: Arc<Inbox<(CallId, TaskProgressNews)>>,
     /// When to look whether the wait of some is over; `u64::MAX`: none waits.
     look_ns: Cell<u64>,
 }
@@ -340,7 +346,7 @@ impl LoopTasks {
     }
 
     /// Takes the news that have come by now.
-    pub fn take_news(&self, now_ns: u64) -> VecDeque<(CallId, News)> {
+    pub fn take_news(&self, now_ns: u64) -> VecDeque<(CallId, TaskProgressNews)> {
         if self.look_ns.get() <= now_ns {
             self.tasks.end_waits(&self.inbox, now_ns);
             let next_ns = self.tasks.lock().waiting.next_end_ns(&self.inbox);

@@ -8,7 +8,7 @@ use service::Task;
 use service::identities::IdentityKey;
 use store::blob::UploadPeer;
 
-use super::News;
+use super::TaskProgressNews;
 use crate::call_id::CallId;
 use crate::inbox::Inbox;
 use crate::limits;
@@ -29,7 +29,7 @@ pub(super) struct WaitingTask {
     pub(super) task: Task,
     pub(super) caller: TaskCaller,
     pub(super) call: CallId,
-    pub(super) inbox: Arc<Inbox<(CallId, News)>>,
+    pub(super) inbox: Arc<Inbox<(CallId, TaskProgressNews)>>,
     pub(super) cancel: Arc<AtomicBool>,
     /// It waits no longer.
     pub(super) until_ns: u64,
@@ -71,14 +71,14 @@ impl TaskQueue {
     /// Takes out those of a loop whose wait is over.
     pub(super) fn take_over(
         &mut self,
-        inbox: &Arc<Inbox<(CallId, News)>>,
+        inbox: &Arc<Inbox<(CallId, TaskProgressNews)>>,
         now_ns: u64,
     ) -> Vec<WaitingTask> {
         self.take(|work| Arc::ptr_eq(&work.inbox, inbox) && work.until_ns <= now_ns)
     }
 
     /// Returns when the wait of one of a loop ends next; `u64::MAX`: it has none.
-    pub(super) fn next_end_ns(&self, inbox: &Arc<Inbox<(CallId, News)>>) -> u64 {
+    pub(super) fn next_end_ns(&self, inbox: &Arc<Inbox<(CallId, TaskProgressNews)>>) -> u64 {
         let of_loop = (self.0.iter()).filter(|work| Arc::ptr_eq(&work.inbox, inbox));
         of_loop.map(|work| work.until_ns).min().unwrap_or(u64::MAX)
     }

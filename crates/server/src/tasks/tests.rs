@@ -10,7 +10,7 @@ use service::{Task, TaskFailure, TaskFailureKind, TaskRefusal};
 use wire::grpc::Code;
 use wire::{Event, StreamKey};
 
-use super::{Done, Jobs, News, TaskCaller, TaskProgress, Tasks, Watch, tell};
+use super::{DoneTask, Jobs, TaskCaller, TaskProgress, TaskProgressNews, TaskWatch, Tasks, tell};
 use crate::call_id::CallId;
 use crate::clock::TimeSource;
 use crate::inbox::Inbox;
@@ -29,7 +29,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// What a task is told to do next.
 enum Order {
     Tell(u64),
-    End(Result<Done, TaskFailure>),
+    End(Result<DoneTask, TaskFailure>),
 }
 
 /// Tasks that obey the test, and tell it when they were stopped.
@@ -43,7 +43,7 @@ impl Jobs for Obeying {
         None
     }
 
-    fn run(&self, task: &Task, watch: &mut Watch<'_>) -> Result<Done, TaskFailure> {
+    fn run(&self, task: &Task, watch: &mut TaskWatch<'_>) -> Result<DoneTask, TaskFailure> {
         let orders = self.orders.lock().expect("one task at a time");
         loop {
             if watch.is_cancelled() {
@@ -69,8 +69,8 @@ fn failure(kind: TaskFailureKind) -> TaskFailure {
     TaskFailure { kind, message }
 }
 
-fn snapshot() -> Done {
-    Done::Snapshot(SnapshotResponse {
+fn snapshot() -> DoneTask {
+    DoneTask::Snapshot(SnapshotResponse {
         sequence: 9,
         ..SnapshotResponse::default()
     })
@@ -153,7 +153,7 @@ fn a_call_hears_how_its_task_goes_and_how_it_ends() {
         ..BackupProgress::default()
     };
     let path = "/a".to_owned();
-    room.order(Order::End(Ok(Done::Backup { progress, path })));
+    room.order(Order::End(Ok(DoneTask::Backup { progress, path })));
     room.wait_for(|event| matches!(event, Event::Message { .. }));
     assert_eq!(room.wait_for_end(stream), Code::Ok);
     let messages = room.events.iter();
@@ -190,7 +190,7 @@ fn progress_is_told_ten_times_a_second_at_most() {
     }
 
     let (time, inbox) = (Now::default(), Inbox::new(Arc::new(|| {})));
-    let mut watch = Watch {
+    let mut watch = TaskWatch {
         cancel: &AtomicBool::new(false),
         inbox: &inbox,
         call: CallId::from_tag(7),
@@ -218,7 +218,7 @@ fn only_the_newest_progress_of_a_call_waits_for_its_loop() {
     let inbox = Inbox::new(Arc::new(|| {}));
     let (call, other) = (CallId::from_tag(7), CallId::from_tag(8));
     let progress = |written_bytes| {
-        News::Progress(TaskProgress::Backup(BackupProgress {
+        TaskProgressNews::Progress(TaskProgress::Backup(BackupProgress {
             written_bytes,
             ..BackupProgress::default()
         }))
@@ -228,14 +228,14 @@ fn only_the_newest_progress_of_a_call_waits_for_its_loop() {
             (other, progress(1)),
             (call, progress(2)),
             (call, progress(3)),
-            (other, News::Done(snapshot())),
+            (other, TaskProgressNews::Done(snapshot())),
             (call, progress(4)),
             (other, progress(5)),
         ] {
             tell(&inbox, of, news);
         }
         let expected = [
-            (other, News::Done(snapshot())),
+            (other, TaskProgressNews::Done(snapshot())),
             (call, progress(4)),
             (other, progress(5)),
         ];
@@ -323,7 +323,10 @@ fn each_caller_has_one_place_among_those_that_wait() {
             std::thread::yield_now();
             news = inbox.take_all();
         }
-        assert_eq!(news, [(CallId::from_tag(call), News::Done(snapshot()))]);
+        assert_eq!(
+            news,
+            [(CallId::from_tag(call), TaskProgressNews::Done(snapshot()))]
+        );
     }
 }
 

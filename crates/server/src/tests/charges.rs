@@ -8,14 +8,14 @@ use api::keyvalue::{KeyRange, Keys, ScanRequest};
 use bytes::Bytes;
 use protobuf::writer;
 use service::Method;
-use store::blob::{CallJob, Runner, RunnerJob};
+use store::blob::{BlobRunner, CallJob, RunnerJob};
 use store::{Condition, Expiry, Operation};
 use testkit::keyvalue::OperationRequest;
 use wire::{ErrorCode, Event, RequestHead, SharedBytes, StreamKey};
 
 use super::path;
 use super::stop::Bench;
-use crate::account::{Account, Held};
+use crate::account::{Account, HeldBytes};
 use crate::event_loop::held;
 use crate::limits;
 use crate::pair::Pair;
@@ -67,7 +67,7 @@ fn a_connection_holds_what_is_set_aside_what_waits_for_the_socket_and_its_calls(
         let mut io = net::Io::new();
         io.output.resize(output, 0);
         let of_calls = 6 * limits::CALL_BYTES;
-        let expected = Held {
+        let expected = HeldBytes {
             charged_bytes: 1_020 + output + of_calls,
             all_bytes: 20 + output + of_calls,
             expected_bytes: 0,
@@ -375,10 +375,10 @@ fn a_claim_ends_although_what_it_was_for_uses_up_the_memory() {
     for _ in 0..3 {
         let mut others = account.open(&net::PeerAddress::Simulated(9), &wake);
         let bytes = account.limit_bytes() - account.charged_bytes() - ANSWER / 2;
-        let held = Held {
+        let held = HeldBytes {
             charged_bytes: bytes,
             all_bytes: bytes,
-            ..Held::default()
+            ..HeldBytes::default()
         };
         others.change(held, pair.now_ns);
         let mut message = Vec::new();
@@ -460,10 +460,10 @@ fn memory_is_claimed_to_the_limit_and_beyond_it_by_one_alone() {
             (1_000, &[(1, true), (1, false)]),
             (1_001, &[(1, false)]),
         ] {
-            let held = Held {
+            let held = HeldBytes {
                 charged_bytes,
                 all_bytes: charged_bytes,
-                ..Held::default()
+                ..HeldBytes::default()
             };
             holding.change(held, 0);
             for &(bytes, is_claimed) in claims {
@@ -481,7 +481,7 @@ fn memory_is_claimed_to_the_limit_and_beyond_it_by_one_alone() {
 #[derive(Clone, Default)]
 struct Waiting(Arc<Mutex<Vec<Box<dyn CallJob>>>>);
 
-impl Runner for Waiting {
+impl BlobRunner for Waiting {
     fn run(&self, job: RunnerJob) {
         job();
     }
@@ -643,7 +643,7 @@ fn a_large_answer_that_waits_for_memory_has_those_ended_who_stand_still() {
     for _ in 0..2 {
         let mut others = account.open(&net::PeerAddress::Simulated(1), &wake);
         let bytes = account.limit_bytes() / 2 + 1;
-        let held = crate::account::Held::unsent(bytes);
+        let held = crate::account::HeldBytes::unsent(bytes);
         others.change(held, pair.now_ns);
         // GetRequest.key
         let get = pair.call(&path(Method::Get), b"\x12\x03key");

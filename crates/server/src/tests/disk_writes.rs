@@ -16,7 +16,7 @@ use crate::call_id::joined;
 use crate::disk_writes::DiskWrites;
 use crate::limits;
 use crate::readers::tests::TempFolder;
-use crate::readers::{Done, LoopReaders, Pool, Readers};
+use crate::readers::{DoneRead, LoopReaders, Pool, Readers};
 
 const VALUE_BYTES: usize = 3_000_000;
 const RETRY_NS: u64 = limits::READ_AHEAD_RETRY_MS * 1_000_000;
@@ -114,12 +114,12 @@ impl Bench {
     }
 
     /// Sends a batch, which a reader reads on its thread; returns what it gives back.
-    fn send_to_reader(&mut self, batch: &mut WriteBatch) -> Done {
+    fn send_to_reader(&mut self, batch: &mut WriteBatch) -> DoneRead {
         self.send(batch);
         self.next_done()
     }
 
-    fn next_done(&mut self) -> Done {
+    fn next_done(&mut self) -> DoneRead {
         let woken = self.woken.recv_timeout(Duration::from_secs(60));
         woken.expect("a reader gives a sign when it is done");
         let mut result = self.readers.next().expect("it is there");
@@ -127,8 +127,8 @@ impl Bench {
     }
 
     /// What a reader gives back arrives.
-    fn arrives(&mut self, done: Done) {
-        let Done::Ahead { id, batch, read } = done else {
+    fn arrives(&mut self, done: DoneRead) {
+        let DoneRead::Ahead { id, batch, read } = done else {
             panic!("nothing else was asked for");
         };
         (self.disk_writes).arrived(id, batch, read.commits, &self.mailbox);

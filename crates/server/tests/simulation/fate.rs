@@ -1,6 +1,6 @@
 //! What is to happen to a life of the server.
 
-use net::sim::Random;
+use net::sim::SplitMix;
 use wal::disk::{Fault, SimulatedDisk, Step};
 
 /// How a life is to end.
@@ -42,7 +42,7 @@ const OTHER_STEPS: [Step; 7] = [
 ];
 
 impl Fate {
-    pub fn draw(random: &mut Random) -> Fate {
+    pub fn draw(random: &mut SplitMix) -> Fate {
         match random.below(100) {
             0..2 => Fate::Stop,
             2..5 => Fate::Kill,
@@ -63,7 +63,7 @@ impl Fate {
     }
 
     /// The same, and sometimes something else than a write or a sync goes wrong.
-    pub fn draw_any(random: &mut Random) -> Fate {
+    pub fn draw_any(random: &mut SplitMix) -> Fate {
         match random.below(10) {
             0 => Fate::OtherFailure {
                 step: OTHER_STEPS[random.below(OTHER_STEPS.len() as u64) as usize],

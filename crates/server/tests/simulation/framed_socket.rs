@@ -1,7 +1,9 @@
 //! One connection of a client that speaks baidu_std or SRPC: unary calls alone.
 
 use net::{ConnectionId, Io};
-use wire::framed::{BeginError, CallEnd, CallEvent, CallHead, ClientConnection, FramedStatus};
+use wire::framed::{
+    BeginError, CallEnd, CallEvent, ClientConnection, FramedCallHead, FramedStatus,
+};
 use wire::framed::{Protocol, StatusMeaning};
 use wire::grpc::{Code, Status};
 use wire::{Config, StreamKey};
@@ -157,12 +159,12 @@ impl FramedSocket {
         let path = messages::path(&asked);
         let (service, method) = path[1..].split_once('/').expect("of a service");
         let timeout_ms = timeout_ms(world, &asked);
-        let head = CallHead {
+        let head = FramedCallHead {
             service,
             method,
             timeout_ns: timeout_ms.map(|timeout_ms| timeout_ms * MILLISECOND_NS),
             gzip: world.random.below(8) == 0,
-            ..CallHead::default()
+            ..FramedCallHead::default()
         };
         let encode = |out: &mut Vec<u8>| messages::encode(&asked, &database, by, out);
         let stream = match self.connection.begin(&mut io.output, &head, encode) {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use net::sim::Random;
+use net::sim::SplitMix;
 use net::{Closed, ConnectionId, Connections, Handler, Io, LoopConfig, Peer};
 use server::{Config, Silent, Simulated, Storage, TimeSource, simulated};
 use service::ServerInfo;
@@ -38,7 +38,7 @@ pub struct Machine {
     seed: u64,
     pub disk: SimulatedDisk,
     pub time: Arc<VirtualTime>,
-    pub random: Random,
+    pub random: SplitMix,
     segment_bytes: u64,
     /// The bounds of blobs, from the next start on.
     pub blobs: BlobConfig,
@@ -63,7 +63,7 @@ pub struct Started {
 
 impl Machine {
     pub fn new(seed: u64) -> Machine {
-        let mut random = Random::new(!seed);
+        let mut random = SplitMix::new(!seed);
         Machine {
             seed,
             disk: testkit::simulated_disk(seed),
@@ -91,7 +91,7 @@ impl Machine {
             events: Rc::clone(&self.events),
             time: Arc::clone(&self.time),
             making: Rc::clone(&self.making),
-            random: RefCell::new(Random::new(self.seed ^ 0x55)),
+            random: RefCell::new(SplitMix::new(self.seed ^ 0x55)),
             busy_until_ns: Cell::new(0),
         })
     }
@@ -337,7 +337,7 @@ struct Committer {
     events: Rc<RefCell<Vec<Event>>>,
     time: Arc<VirtualTime>,
     making: Rc<Cell<bool>>,
-    random: RefCell<Random>,
+    random: RefCell<SplitMix>,
     busy_until_ns: Cell<u64>,
 }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use net::{ConnectionId, Io};
 use wire::{
-    Cause, CloseReason, Config, Connection, ErrorCode, Event, OpenError, RequestHead, StreamKey,
+    Cause, CloseReason, Config, Connection, ErrorCode, Event, RequestHead, StreamKey,
+    StreamOpenError,
 };
 
 use super::call::Call;
@@ -235,7 +236,7 @@ impl Socket {
             Ok(stream) => stream,
             Err(error) => {
                 match error {
-                    OpenError::TooManyStreams => self.in_flight = self.calls.len().max(1),
+                    StreamOpenError::TooManyStreams => self.in_flight = self.calls.len().max(1),
                     _ => self.is_leaving = true,
                 }
                 let nowhere = Call::new(StreamKey { slot: 0, id: 0 }, begun);

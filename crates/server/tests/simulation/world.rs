@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use net::sim::Random;
+use net::sim::SplitMix;
 
 use super::choose::Begin;
 use super::counts::Counts;
@@ -46,7 +46,7 @@ pub struct Trouble {
 
 /// The shared state of all clients of one round.
 pub struct World {
-    pub random: Random,
+    pub random: SplitMix,
     pub manners: Manners,
     /// The server has a log, and databases of all kinds.
     pub has_log: bool,
@@ -87,7 +87,7 @@ pub struct World {
 impl World {
     pub fn new(seed: u64, manners: Manners, has_log: bool) -> World {
         World {
-            random: Random::new(seed),
+            random: SplitMix::new(seed),
             manners,
             has_log,
             history: Vec::new(),

@@ -5,7 +5,7 @@
 
 use store::{CommitOutcome, DatabaseId, ReadView};
 
-use super::identity_change::{Committed, Made, check_caller, commit_change, committed};
+use super::identity_change::{Committed, MadeIdentity, check_caller, commit_change, committed};
 use super::role_request::RoleRequest;
 use super::token_request::TokenRequest;
 use super::{roles, tokens};
@@ -21,7 +21,7 @@ pub(super) struct IdentityCall {
     /// How often a change was decided.
     tries: u32,
     /// What the commit under way makes.
-    made: Made,
+    made: MadeIdentity,
     /// A list that waits until it can be sent.
     waits: bool,
 }
@@ -50,7 +50,7 @@ impl IdentityCall {
         Ok(IdentityCall {
             wanted,
             tries: 0,
-            made: Made::Nothing,
+            made: MadeIdentity::Nothing,
             waits: false,
         })
     }

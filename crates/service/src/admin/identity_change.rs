@@ -19,11 +19,11 @@ pub(super) struct DecidedChange {
     pub(super) value: Option<Vec<u8>>,
     /// What the entry of [`REVOKED_KEY`] is to have, if that changes too.
     pub(super) revoked: Option<Vec<u8>>,
-    pub(super) made: Made,
+    pub(super) made: MadeIdentity,
 }
 
 /// What a change makes, as its response tells.
-pub(super) enum Made {
+pub(super) enum MadeIdentity {
     /// It removes something.
     Nothing,
     Identity(IdentityRecord),

@@ -36,7 +36,7 @@ use crate::actions::{
     Administration, CallClock, DatabaseAccess, Permissions, Responses, SendRoom, Wakeups,
 };
 use crate::call::{CallHead, CallSteps, PlanReads, Shared};
-use crate::keyvalue::messages::{Invalid, Rule};
+use crate::keyvalue::messages::{FieldRule, Invalid};
 use crate::keyvalue::{awaits_replicas, refusal};
 use crate::limits::DURABILITY_INTERVAL_MS_MAX;
 use crate::method::Method;
@@ -215,8 +215,8 @@ where
 fn invalid(method: Method, invalid: impl Into<Invalid>) -> Status {
     let invalid = invalid.into();
     let code = match invalid.rule {
-        Rule::NotServed => Code::Unimplemented,
-        Rule::Malformed(_) | Rule::Broken(_) => Code::InvalidArgument,
+        FieldRule::NotServed => Code::Unimplemented,
+        FieldRule::Malformed(_) | FieldRule::Broken(_) => Code::InvalidArgument,
     };
     Status::new(code, format!("{}: {invalid}", method.path()))
 }

@@ -1,6 +1,6 @@
 //! SetRole, ListRoles and DropRole: what is decided, and the responses.
 
-use super::identity_change::{DecidedChange, Made, check_bytes};
+use super::identity_change::{DecidedChange, MadeIdentity, check_bytes};
 use super::last_admin::{administrated_until_ms, loses_admin};
 use super::role_request::RoleRequest;
 use crate::actions::Responses;
@@ -39,7 +39,7 @@ pub(super) fn decide(
                 key: RoleRecord::key(name),
                 value: Some(value),
                 revoked: None,
-                made: Made::Role {
+                made: MadeIdentity::Role {
                     is_new: before.is_none(),
                 },
             })
@@ -50,16 +50,16 @@ pub(super) fn decide(
                 key: RoleRecord::key(name),
                 value: None,
                 revoked: None,
-                made: Made::Nothing,
+                made: MadeIdentity::Nothing,
             })
         }
     }
 }
 
 /// Responds to a change that was made.
-pub(super) fn respond(made: &Made, actions: &mut impl Responses) {
+pub(super) fn respond(made: &MadeIdentity, actions: &mut impl Responses) {
     actions.respond(|out| match *made {
-        Made::Role { is_new } => SetRoleResponse { created: is_new }.encode(out),
+        MadeIdentity::Role { is_new } => SetRoleResponse { created: is_new }.encode(out),
         _ => DropRoleResponse {}.encode(out),
     });
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::identity_change::{DecidedChange, Made, check_bytes};
+use super::identity_change::{DecidedChange, MadeIdentity, check_bytes};
 use super::last_admin::{administrated_until_ms, last_admin, loses_admin};
 use super::token_request::{NewProof, TokenCreation, TokenRequest, TokenRotation};
 use crate::actions::{CallClock, Responses};
@@ -56,7 +56,7 @@ pub(super) fn decide(
         key: name.as_bytes().to_vec(),
         value: made.as_ref().map(IdentityRecord::encode),
         revoked: revoked(name, stored),
-        made: made.map_or(Made::Nothing, Made::Identity),
+        made: made.map_or(MadeIdentity::Nothing, MadeIdentity::Identity),
     })
 }
 
@@ -275,12 +275,12 @@ fn has_no_token(name: &str, binding: &Binding) -> Status {
 /// Responds to a change that was made.
 pub(super) fn respond(
     request: &TokenRequest,
-    made: &Made,
+    made: &MadeIdentity,
     shared: &Shared,
     actions: &mut (impl Responses + CallClock),
 ) {
     let now_ms = actions.now_ms();
-    let Made::Identity(made) = made else {
+    let MadeIdentity::Identity(made) = made else {
         return actions.respond(|out| RevokeTokenResponse {}.encode(out));
     };
     let token = match request {

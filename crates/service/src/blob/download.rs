@@ -1,9 +1,9 @@
 //! Download over gRPC.
 
 use store::ReadView;
-use store::blob::{News, limits};
+use store::blob::{BlobNews, limits};
 
-use super::reading::{ReadPart, Reading};
+use super::reading::{ContentReading, ReadPart};
 use super::storing::with_description;
 use super::{BlobDescriptionOf, find, read_description, refuse};
 use crate::actions::{
@@ -26,7 +26,7 @@ pub(super) struct Download {
     if_version: Option<u64>,
     /// For the first message.
     head: Option<(u64, BlobDescriptionOf)>,
-    reading: Option<Reading>,
+    reading: Option<ContentReading>,
 }
 
 impl Download {
@@ -108,7 +108,8 @@ impl Download {
             0 => size_bytes,
             length => self.offset.saturating_add(length).min(size_bytes),
         };
-        let reading = Reading::open(&description, self.offset, end, self.chunk_bytes, shared);
+        let reading =
+            ContentReading::open(&description, self.offset, end, self.chunk_bytes, shared);
         self.reading = Some(reading);
         self.head = Some((version, BlobDescriptionOf::new(&description)));
         Ok(())
@@ -116,7 +117,7 @@ impl Download {
 
     pub(super) fn news(
         &mut self,
-        news: News,
+        news: BlobNews,
         actions: &mut (impl BlobAccess + Responses + SendRoom + ResponseMemory),
     ) {
         let reading = self.reading.as_mut().expect("something was asked for");

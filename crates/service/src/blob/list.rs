@@ -23,7 +23,7 @@ const _: () = assert!(
 );
 
 /// A list between two pages.
-pub(super) struct List {
+pub(super) struct BlobListing {
     prefix: Vec<u8>,
     /// The last key that was passed.
     passed: Option<Vec<u8>>,
@@ -31,12 +31,12 @@ pub(super) struct List {
     asked: bool,
 }
 
-impl List {
+impl BlobListing {
     pub(super) fn begin(
         bytes: &[u8],
         shared: &Shared,
         actions: &mut (impl DatabaseAccess + Permissions),
-    ) -> Result<List, Status> {
+    ) -> Result<BlobListing, Status> {
         let request =
             ListRequest::decode(bytes).map_err(|error| refuse::invalid(Method::BlobList, error))?;
         let place = (request.database, request.prefix);
@@ -48,7 +48,7 @@ impl List {
         }
         let behind = (!request.start_after.is_empty()).then(|| key(database, request.start_after));
         actions.read_long(DatabaseId::BLOBS);
-        Ok(List {
+        Ok(BlobListing {
             prefix: key(database, request.prefix),
             passed: behind,
             left: match request.limit {

@@ -2,7 +2,7 @@
 //! this module keeps.
 //!
 //! What waits for the disk is done by the layer above ([`BlobAccess::blob`]); [`Storing`] and
-//! [`Reading`] are what all protocols have in common.
+//! [`ContentReading`] are what all protocols have in common.
 
 mod download;
 mod list;
@@ -17,7 +17,7 @@ mod tests;
 mod upload;
 mod uploads;
 
-use store::blob::{Description, News, key};
+use store::blob::{BlobNews, Description, key};
 use store::{
     CommitOutcome, Condition, DatabaseId, Decision, Mode, Operation, OperationStatus, ReadView,
 };
@@ -34,8 +34,8 @@ use crate::rights::Right;
 use crate::status::{self, Status};
 use api::blob::{DeleteBlobRequest, DeleteBlobResponse, StatRequest, StatResponse};
 use download::Download;
-use list::List;
-pub(crate) use reading::Reading;
+use list::BlobListing;
+pub(crate) use reading::ContentReading;
 use storing::with_description;
 pub(crate) use storing::{Storing, StoringProgress};
 use upload::Upload;
@@ -51,7 +51,7 @@ enum BlobStep {
     Download(Box<Download>),
     /// Waits for a view; the name of the blob.
     Stat(Box<str>),
-    List(Box<List>),
+    List(Box<BlobListing>),
     /// Is with the committer.
     Delete,
     /// Waits for what becomes of unfinished uploads.
@@ -123,7 +123,7 @@ where
         }
     }
 
-    fn blob(&mut self, news: News, _shared: &Shared, actions: &mut A) {
+    fn blob(&mut self, news: BlobNews, _shared: &Shared, actions: &mut A) {
         match &mut self.0 {
             BlobStep::Upload(upload) => upload.news(news, actions),
             BlobStep::Download(download) => download.news(news, actions),
@@ -164,7 +164,9 @@ impl BlobStep {
                 BlobStep::Download(Box::new(Download::begin(bytes, shared, actions)?))
             }
             Method::BlobStat => return begin_stat(bytes, shared, actions),
-            Method::BlobList => BlobStep::List(Box::new(List::begin(bytes, shared, actions)?)),
+            Method::BlobList => {
+                BlobStep::List(Box::new(BlobListing::begin(bytes, shared, actions)?))
+            }
             Method::BlobDelete => {
                 begin_delete(bytes, shared, actions)?;
                 BlobStep::Delete

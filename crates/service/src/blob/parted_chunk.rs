@@ -122,7 +122,7 @@ fn field_head(bytes: &[u8], tag: u8) -> Option<(usize, &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keyvalue::messages::Rule;
+    use crate::keyvalue::messages::FieldRule;
     use api::blob::UploadPart;
     use protobuf::Fault;
 
@@ -220,6 +220,6 @@ mod tests {
         let Some(Err(error)) = refused(&unknown) else {
             panic!("it is cut");
         };
-        assert_eq!(error.rule, Rule::Malformed(Fault::Truncated));
+        assert_eq!(error.rule, FieldRule::Malformed(Fault::Truncated));
     }
 }

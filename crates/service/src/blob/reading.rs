@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use store::blob::{Content, Description, News, Piece, ReadError, Work};
+use store::blob::{BlobNews, Content, ContentReadError, Description, Piece, Work};
 
 use crate::actions::{BlobAccess, ResponseMemory, SendRoom};
 use crate::call::Shared;
@@ -18,7 +18,7 @@ use crate::limits::{
 /// since more was read ahead. What it cannot take after all is let go, and read again later. So a
 /// download whose peer does not read holds no more than its windows let out once. For one who
 /// reads, one piece is read while another is sent.
-pub(crate) struct Reading {
+pub(crate) struct ContentReading {
     content: Arc<Content>,
     /// The next byte to send.
     next: u64,
@@ -53,7 +53,7 @@ impl ReadPart {
     }
 }
 
-impl Reading {
+impl ContentReading {
     /// From `offset` to below `end`, both within the content. Call it while the view is held that
     /// shows the description: afterwards the content may go.
     pub(crate) fn open(
@@ -62,9 +62,9 @@ impl Reading {
         end: u64,
         chunk_bytes: usize,
         shared: &Shared,
-    ) -> Reading {
+    ) -> ContentReading {
         let blobs = shared.store.blobs().expect("a view of its index was given");
-        Reading {
+        ContentReading {
             content: blobs.open_content(description),
             next: offset,
             end,
@@ -83,7 +83,7 @@ impl Reading {
     }
 
     /// Takes at most so much of what is there and may be sent now. If there is nothing, it is read
-    /// as soon as it can be sent; [`Reading::news`] or
+    /// as soon as it can be sent; [`ContentReading::news`] or
     /// [`CallSteps::writable`](crate::CallSteps::writable) follows.
     pub(crate) fn take(
         &mut self,
@@ -178,16 +178,16 @@ impl Reading {
     }
 
     /// What was asked for is done.
-    pub(crate) fn news(&mut self, news: News) -> Result<(), ReadError> {
+    pub(crate) fn news(&mut self, news: BlobNews) -> Result<(), ContentReadError> {
         self.is_working = false;
         match news {
-            News::Read(piece) => {
+            BlobNews::Read(piece) => {
                 // It may be less than was asked for.
                 debug_assert!(self.piece.is_none(), "one piece is read ahead");
                 self.piece = Some(piece);
                 Ok(())
             }
-            News::NotRead(error) => Err(error),
+            BlobNews::NotRead(error) => Err(error),
             _ => {
                 debug_assert!(false, "nothing was to be stored");
                 Ok(())

@@ -4,11 +4,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use store::blob::{Description, News, Owner, Permit, UploadError, Work};
+use store::blob::{BlobNews, BlobPermit, Description, Owner, UploadError, Work};
 use store::{DatabaseId, Direction, Range};
 use testkit::Random;
 
-use super::reading::Reading;
+use super::reading::ContentReading;
 use crate::compat::gupload_tests::bench::Bench;
 use crate::fake::{Fake, Recorder};
 use crate::limits::{DOWNLOAD_FIRST_BYTES, DOWNLOAD_LITTLE_BYTES};
@@ -26,7 +26,7 @@ impl Owner for Nobody {
 struct Bed {
     bench: Bench,
     content: Vec<u8>,
-    reading: Reading,
+    reading: ContentReading,
     actions: Recorder,
     sent: Vec<u8>,
     /// What was read and is claimed.
@@ -48,7 +48,13 @@ impl Bed {
         view.scan(&Range::ALL, Direction::Forward, 0, 10, &mut |entry| {
             let description = Description::decode(entry.value.bytes()).expect("it was encoded");
             let end = description.size_bytes;
-            reading = Some(Reading::open(&description, 0, end, CHUNK, &bench.shared));
+            reading = Some(ContentReading::open(
+                &description,
+                0,
+                end,
+                CHUNK,
+                &bench.shared,
+            ));
             ControlFlow::Continue(())
         });
         drop(view);
@@ -89,12 +95,12 @@ impl Bed {
         let bytes = work.read_bytes().expect("it is a read");
         let claimed = Arc::clone(&self.claimed_bytes);
         claimed.fetch_add(bytes, Ordering::Relaxed);
-        let permit = Permit::new(move || {
+        let permit = BlobPermit::new(move || {
             claimed.fetch_sub(bytes, Ordering::Relaxed);
         });
         let blobs = self.bench.shared.store.blobs().expect("there is a log");
         let owner: Arc<dyn Owner> = Arc::new(Nobody);
-        let news: News = work.run_granted(blobs, &owner, Some((bytes, permit)));
+        let news: BlobNews = work.run_granted(blobs, &owner, Some((bytes, permit)));
         assert!(self.reading.news(news).is_ok());
         self.go_on()
     }

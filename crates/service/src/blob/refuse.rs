@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use store::blob::{Blobs, NameError, ReadError, UploadError, check_name, limits};
+use store::blob::{Blobs, ContentReadError, NameError, UploadError, check_name, limits};
 use store::{DatabaseId, Durability};
 use wal::disk::is_full;
 
@@ -98,10 +98,10 @@ pub(crate) fn not_stored(error: &UploadError) -> Status {
 }
 
 #[cold]
-pub(crate) fn not_read(error: &ReadError) -> Status {
+pub(crate) fn not_read(error: &ContentReadError) -> Status {
     let code = match error {
-        ReadError::Damaged { .. } | ReadError::Missing { .. } => Code::DataLoss,
-        ReadError::Descriptors { .. } | ReadError::Device { .. } => Code::Unavailable,
+        ContentReadError::Damaged { .. } | ContentReadError::Missing { .. } => Code::DataLoss,
+        ContentReadError::Descriptors { .. } | ContentReadError::Device { .. } => Code::Unavailable,
     };
     Status::new(code, error.to_string())
 }
@@ -208,7 +208,7 @@ fn an_upload_for_which_there_is_no_room_has_the_status_of_the_table() {
 #[test]
 fn what_cannot_be_read_now_is_not_what_is_lost() {
     let file = || "blobs/1".to_owned();
-    let device = |code| ReadError::Device {
+    let device = |code| ContentReadError::Device {
         file: file(),
         source: std::io::Error::from_raw_os_error(code),
     };
@@ -217,11 +217,11 @@ fn what_cannot_be_read_now_is_not_what_is_lost() {
     assert_eq!(not_read(&device(EIO)).code(), Code::Unavailable);
     assert_eq!(not_read(&device(EMFILE)).code(), Code::Unavailable);
     assert_eq!(
-        not_read(&ReadError::Missing { file: file() }).code(),
+        not_read(&ContentReadError::Missing { file: file() }).code(),
         Code::DataLoss
     );
     assert_eq!(
-        not_read(&ReadError::Damaged { file: file() }).code(),
+        not_read(&ContentReadError::Damaged { file: file() }).code(),
         Code::DataLoss
     );
 }

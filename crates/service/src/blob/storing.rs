@@ -1,6 +1,6 @@
 //! An upload, whatever protocol brings it: chunks are gathered while others are being stored.
 
-use store::blob::{Begin, Chunk, Description, End, Interest, News, UploadError, Work};
+use store::blob::{Begin, BlobNews, Chunk, ContentEnd, Description, Interest, UploadError, Work};
 use store::{CommitOutcome, Condition, Decision, OperationStatus};
 
 use crate::actions::{BlobAccess, CallClock, RequestFlow};
@@ -19,25 +19,25 @@ pub(crate) struct Storing {
     _interest: Interest,
     /// Here while nothing is done with it.
     upload: Option<Box<store::blob::Upload>>,
-    gathered: Gathered,
+    gathered: GatheredChunks,
     /// Room to use again.
-    spare: Gathered,
+    spare: GatheredChunks,
     is_held: bool,
     /// What the window may grow to.
     window_bytes: u32,
-    end: Option<Ending>,
+    end: Option<UploaderEnd>,
 }
 
 #[derive(Default)]
-struct Gathered {
+struct GatheredChunks {
     bytes: Vec<u8>,
     chunks: Vec<Chunk>,
 }
 
 /// How the caller has ended its side.
 #[derive(Clone, Copy, Debug)]
-enum Ending {
-    Whole(End),
+enum UploaderEnd {
+    Whole(ContentEnd),
     /// Without an end.
     Cut,
     /// All of it is durable, and the description is with the committer.
@@ -59,7 +59,7 @@ pub(crate) enum StoringProgress {
 
 /// A blob as it is now, or as it was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Stored {
+pub(crate) struct BlobFound {
     pub(crate) applied: bool,
     pub(crate) version: u64,
     /// The encoded [`Description`].
@@ -78,8 +78,8 @@ impl Storing {
             if_version,
             _interest: interest.clone(),
             upload: None,
-            gathered: Gathered::default(),
-            spare: Gathered::default(),
+            gathered: GatheredChunks::default(),
+            spare: GatheredChunks::default(),
             is_held: false,
             window_bytes: UPLOAD_WINDOW_BYTES,
             end: None,
@@ -164,10 +164,10 @@ impl Storing {
     /// The caller has ended with it.
     pub(crate) fn end(
         &mut self,
-        end: End,
+        end: ContentEnd,
         actions: &mut (impl BlobAccess + RequestFlow + CallClock),
     ) {
-        self.end = Some(Ending::Whole(end));
+        self.end = Some(UploaderEnd::Whole(end));
         self.go_on(actions);
     }
 
@@ -176,7 +176,7 @@ impl Storing {
         &mut self,
         actions: &mut (impl BlobAccess + RequestFlow + CallClock),
     ) -> StoringProgress {
-        self.end = Some(Ending::Cut);
+        self.end = Some(UploaderEnd::Cut);
         self.go_on(actions);
         self.progress()
     }
@@ -184,29 +184,32 @@ impl Storing {
     /// What was asked for is done.
     pub(crate) fn news(
         &mut self,
-        news: News,
+        news: BlobNews,
         actions: &mut (impl BlobAccess + RequestFlow + CallClock),
     ) -> StoringProgress {
         match news {
-            News::Begun(upload) => self.take_back(upload, actions),
-            News::Written {
+            BlobNews::Begun(upload) => self.take_back(upload, actions),
+            BlobNews::Written {
                 upload,
                 bytes,
                 chunks,
             } => {
                 self.take_back(upload, actions);
-                self.spare = Gathered { bytes, chunks };
+                self.spare = GatheredChunks { bytes, chunks };
             }
-            News::Sealed(sealed) => {
-                self.end = Some(Ending::Committing);
+            BlobNews::Sealed(sealed) => {
+                self.end = Some(UploaderEnd::Committing);
                 let condition = self
                     .if_version
                     .map_or(Condition::None, Condition::VersionIs);
                 actions.describe_blob(&self.name, sealed, condition);
                 return StoringProgress::GoesOn;
             }
-            News::NotStored(error) => return StoringProgress::Failed(error),
-            News::Read(_) | News::NotRead(_) | News::Uploads(_) | News::Discarded(_) => {
+            BlobNews::NotStored(error) => return StoringProgress::Failed(error),
+            BlobNews::Read(_)
+            | BlobNews::NotRead(_)
+            | BlobNews::Uploads(_)
+            | BlobNews::Discarded(_) => {
                 debug_assert!(false, "nothing else was asked for");
             }
         }
@@ -236,7 +239,7 @@ impl Storing {
 
     fn progress(&self) -> StoringProgress {
         match (&self.end, &self.upload) {
-            (Some(Ending::Cut), Some(upload)) => StoringProgress::Cut {
+            (Some(UploaderEnd::Cut), Some(upload)) => StoringProgress::Cut {
                 stored_bytes: upload.stored_bytes(),
             },
             _ => StoringProgress::GoesOn,
@@ -249,7 +252,7 @@ impl Storing {
             if self.is_worth_storing()
                 && let Some(upload) = self.upload.take()
             {
-                let Gathered { bytes, chunks } =
+                let GatheredChunks { bytes, chunks } =
                     std::mem::replace(&mut self.gathered, std::mem::take(&mut self.spare));
                 let now_ms = actions.now_ms();
                 actions.blob(Work::Write {
@@ -259,7 +262,7 @@ impl Storing {
                     now_ms,
                 });
             }
-        } else if let Some(Ending::Whole(end)) = self.end
+        } else if let Some(UploaderEnd::Whole(end)) = self.end
             && let Some(upload) = self.upload.take()
         {
             let now_ms = actions.now_ms();
@@ -287,7 +290,7 @@ impl Storing {
     }
 
     /// What became of the description.
-    pub(crate) fn committed(&self, outcome: &CommitOutcome<'_>) -> Result<Stored, Status> {
+    pub(crate) fn committed(&self, outcome: &CommitOutcome<'_>) -> Result<BlobFound, Status> {
         if let Decision::Refused(why) = outcome.decision {
             return Err(refusal(why));
         }
@@ -295,14 +298,14 @@ impl Storing {
         let operation = operation.ok_or_else(|| Status::internal("a commit without an outcome"))?;
         let applied = operation.status == OperationStatus::Done;
         if applied {
-            return Ok(Stored {
+            return Ok(BlobFound {
                 applied,
                 version: operation.after.version,
                 description: Vec::new(),
             });
         }
         let value = operation.value.map(|value| value.bytes().to_vec());
-        Ok(Stored {
+        Ok(BlobFound {
             applied,
             version: operation.before.version,
             description: value.unwrap_or_default(),

@@ -1,7 +1,7 @@
 //! Upload over gRPC.
 
 use store::CommitOutcome;
-use store::blob::{Begin, Description, End, News, limits};
+use store::blob::{Begin, BlobNews, ContentEnd, Description, limits};
 
 use super::parted_chunk::{ChunkStart, PartedChunk};
 use super::storing::{Storing, StoringProgress, with_description};
@@ -151,10 +151,10 @@ impl Upload {
 
     pub(super) fn news(
         &mut self,
-        news: News,
+        news: BlobNews,
         actions: &mut (impl BlobAccess + Responses + RequestFlow + CallClock),
     ) {
-        if let News::Sealed(sealed) = &news {
+        if let BlobNews::Sealed(sealed) = &news {
             self.sealed = Some(BlobDescriptionOf::new(&sealed.description()));
         }
         let storing = self.storing.as_mut().expect("something was asked for");
@@ -241,7 +241,7 @@ fn check_begin(
     }))
 }
 
-fn end_of(end: &UploadEnd<'_>) -> Result<End, Status> {
+fn end_of(end: &UploadEnd<'_>) -> Result<ContentEnd, Status> {
     let sha256 = match end.sha256 {
         [] => None,
         bytes => Some(bytes.try_into().map_err(|_| {
@@ -251,7 +251,7 @@ fn end_of(end: &UploadEnd<'_>) -> Result<End, Status> {
             ))
         })?),
     };
-    Ok(End {
+    Ok(ContentEnd {
         crc32c: end.crc32c,
         sha256,
     })

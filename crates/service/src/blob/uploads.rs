@@ -1,6 +1,6 @@
 //! Uploads that are not complete: ListUploads and DiscardUploads.
 
-use store::blob::{News, UploadPeer, Work, limits};
+use store::blob::{BlobNews, UploadPeer, Work, limits};
 
 use super::refuse;
 use crate::actions::{BlobAccess, Permissions, ResponseMemory, Responses};
@@ -60,9 +60,9 @@ pub(super) fn begin_discard(
     Ok(())
 }
 
-pub(super) fn answer(news: News, actions: &mut impl Responses) {
+pub(super) fn answer(news: BlobNews, actions: &mut impl Responses) {
     match news {
-        News::Uploads(uploads) => actions.respond(|out| {
+        BlobNews::Uploads(uploads) => actions.respond(|out| {
             for upload in &uploads {
                 let peer = match upload.peer {
                     UploadPeer::Unknown => String::new(),
@@ -81,7 +81,7 @@ pub(super) fn answer(news: News, actions: &mut impl Responses) {
                 writer::message(out, number, |out| described.encode(out));
             }
         }),
-        News::Discarded(discarded) => {
+        BlobNews::Discarded(discarded) => {
             actions.respond(|out| DiscardUploadsResponse { discarded }.encode(out));
         }
         _ => debug_assert!(false, "nothing else was asked for"),

@@ -4,7 +4,7 @@
 //! It is kept as a blob of the default database under a generated name, or thrown away as the
 //! original does.
 
-use store::blob::{Begin, End, News, limits};
+use store::blob::{Begin, BlobNews, ContentEnd, limits};
 use store::{CommitOutcome, DatabaseId};
 
 use crate::actions::{BlobAccess, CallClock, Permissions, PlainResponse, RequestFlow, Responses};
@@ -132,13 +132,13 @@ where
 
     fn half_closed(&mut self, _shared: &Shared, actions: &mut A) {
         match &mut self.content {
-            Content::Kept(storing) => storing.end(End::default(), actions),
+            Content::Kept(storing) => storing.end(ContentEnd::default(), actions),
             Content::Nowhere => self.answer(actions),
             Content::Over => {}
         }
     }
 
-    fn blob(&mut self, news: News, _shared: &Shared, actions: &mut A) {
+    fn blob(&mut self, news: BlobNews, _shared: &Shared, actions: &mut A) {
         let Content::Kept(storing) = &mut self.content else {
             return debug_assert!(false, "nothing was to be done");
         };

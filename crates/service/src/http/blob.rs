@@ -1,6 +1,6 @@
 //! PUT, GET, HEAD and DELETE of `/blob/NAME`.
 
-use store::blob::{Begin, Description, End, News, limits};
+use store::blob::{Begin, BlobNews, ContentEnd, Description, limits};
 use store::{CommitOutcome, DatabaseId, ReadView};
 
 use super::condition::{ConditionResult, Wanted, etag, of_change};
@@ -11,8 +11,8 @@ use crate::actions::{
     Responses, SendRoom,
 };
 use crate::blob::{
-    BlobDescriptionOf, Reading, Storing, StoringProgress, delete, deleted, find, read_description,
-    refuse,
+    BlobDescriptionOf, ContentReading, Storing, StoringProgress, delete, deleted, find,
+    read_description, refuse,
 };
 use crate::call::{CallHead, Metadata, Shared};
 use crate::limits::DOWNLOAD_CHUNK_BYTES;
@@ -74,15 +74,15 @@ impl Put {
     }
 
     pub(super) fn end(&mut self, actions: &mut (impl BlobAccess + RequestFlow + CallClock)) {
-        self.storing.end(End::default(), actions);
+        self.storing.end(ContentEnd::default(), actions);
     }
 
     pub(super) fn news(
         &mut self,
-        news: News,
+        news: BlobNews,
         actions: &mut (impl BlobAccess + Responses + RequestFlow + CallClock),
     ) {
-        if let News::Sealed(sealed) = &news {
+        if let BlobNews::Sealed(sealed) = &news {
             self.sealed = Some(BlobDescriptionOf::new(&sealed.description()));
         }
         if let StoringProgress::Failed(error) = self.storing.news(news, actions) {
@@ -136,7 +136,7 @@ fn whole_and_as_it_is(metadata: &dyn Metadata) -> Result<(), Status> {
 pub(super) struct Get {
     is_head: bool,
     wanted: Box<Wanted>,
-    reading: Option<Box<Reading>>,
+    reading: Option<Box<ContentReading>>,
 }
 
 impl Get {
@@ -207,14 +207,14 @@ impl Get {
         if self.is_head || begin == end {
             return actions.plain_end(Code::Ok);
         }
-        let reading = Reading::open(&description, begin, end, DOWNLOAD_CHUNK_BYTES, shared);
+        let reading = ContentReading::open(&description, begin, end, DOWNLOAD_CHUNK_BYTES, shared);
         self.reading = Some(Box::new(reading));
         self.go_on(actions);
     }
 
     pub(super) fn news(
         &mut self,
-        news: News,
+        news: BlobNews,
         actions: &mut (impl BlobAccess + Responses + PlainResponse + SendRoom + ResponseMemory),
     ) {
         let reading = self.reading.as_mut().expect("something was asked for");

@@ -17,18 +17,18 @@ fn version_of(tag: &[u8]) -> Option<u64> {
 
 /// How tags of which one is weak are compared (RFC 9110 section 8.8.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Comparison {
+enum TagComparison {
     Strong,
     Weak,
 }
 
 /// Whether a list of entity tags names a version. `*` names all that are there.
-fn names(list: &[u8], version: u64, comparison: Comparison) -> bool {
+fn names(list: &[u8], version: u64, comparison: TagComparison) -> bool {
     let is_it = |tag: &[u8]| {
         let tag = tag.trim_ascii();
         let opaque = match comparison {
-            Comparison::Strong => tag,
-            Comparison::Weak => tag.strip_prefix(b"W/").unwrap_or(tag),
+            TagComparison::Strong => tag,
+            TagComparison::Weak => tag.strip_prefix(b"W/").unwrap_or(tag),
         };
         version_of(opaque) == Some(version)
     };
@@ -92,10 +92,10 @@ impl Wanted {
             let list = list.as_deref();
             list.map(|list| names(list, version, comparison))
         };
-        if named(&self.if_match, Comparison::Strong) == Some(false) {
+        if named(&self.if_match, TagComparison::Strong) == Some(false) {
             return ConditionResult::Unmet;
         }
-        if named(&self.if_none_match, Comparison::Weak) == Some(true) {
+        if named(&self.if_none_match, TagComparison::Weak) == Some(true) {
             return ConditionResult::NotModified;
         }
         // A part is wanted only of the version of which the caller has the rest. A date names none.

@@ -11,7 +11,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 
-use store::blob::News;
+use store::blob::BlobNews;
 use store::{CommitOutcome, ReadView};
 
 use crate::actions::{
@@ -123,7 +123,7 @@ where
         }
     }
 
-    fn blob(&mut self, news: News, _shared: &Shared, actions: &mut A) {
+    fn blob(&mut self, news: BlobNews, _shared: &Shared, actions: &mut A) {
         match &mut *self.0 {
             HttpStep::Put(put) => put.news(news, actions),
             HttpStep::Get(get) => get.news(news, actions),

@@ -35,7 +35,7 @@ impl IdentityKey {
 struct ProofSlot {
     /// Grows whenever the slot becomes free.
     generation: u32,
-    holder: Option<Holder>,
+    holder: Option<IdentityHolder>,
     /// Who had it before it became free last.
     former: Option<FormerHolder>,
 }
@@ -51,7 +51,7 @@ struct FormerHolder {
 }
 
 #[derive(Clone, Debug)]
-struct Holder {
+struct IdentityHolder {
     identity: Arc<Identity>,
     /// `None`: a listener's.
     proof: Option<Proof>,
@@ -82,7 +82,7 @@ impl IdentityTable {
     pub(super) fn new(key: TokenKey, listeners: Vec<Rights>) -> IdentityTable {
         let slot = |rights| ProofSlot {
             generation: 0,
-            holder: Some(Holder {
+            holder: Some(IdentityHolder {
                 identity: Arc::new(Identity::anonymous(rights)),
                 proof: None,
             }),
@@ -206,7 +206,7 @@ impl IdentityTable {
                 }
             };
             from = index + 1;
-            self.slots[index].holder = Some(Holder {
+            self.slots[index].holder = Some(IdentityHolder {
                 identity,
                 proof: Some(proof.clone()),
             });

@@ -7,7 +7,7 @@ use api::keyvalue::{
 use protobuf::writer;
 use store::{DatabaseId, OperationOutcome, OperationStatus};
 
-use super::Pushed;
+use super::PushedOperation;
 use super::refuse;
 use crate::call::Shared;
 use crate::status::Status;
@@ -108,7 +108,7 @@ fn increment_refusal(status: OperationStatus) -> IncrementRefusal {
 /// The error that an operation ends in, if its outcome is not something that a response can say.
 #[inline]
 pub(super) fn failure(
-    pushed: Pushed,
+    pushed: PushedOperation,
     outcome: &OperationOutcome<'_>,
     database: DatabaseId,
     shared: &Shared,

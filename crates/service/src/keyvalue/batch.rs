@@ -12,7 +12,7 @@ use store::{
 };
 
 use super::messages::{HistoryPoint, Invalid, decode_batch, decode_operation, operations};
-use super::{KeyValueStep, Pushed, answer, refuse, value_bytes_at_most};
+use super::{KeyValueStep, PushedOperation, answer, refuse, value_bytes_at_most};
 use crate::actions::{CallClock, DatabaseAccess, Permissions, ResponseMemory, Responses, SendRoom};
 use crate::call::Shared;
 use crate::limits::{
@@ -36,7 +36,7 @@ pub(super) struct ReadBatch {
 
 /// A batch with a write that is with the committer.
 pub(super) struct WriteBatch {
-    pushed: Box<[Pushed]>,
+    pushed: Box<[PushedOperation]>,
     max_answer_bytes: u64,
 }
 
@@ -183,7 +183,7 @@ pub(super) fn submit_with_room<Kept>(
 
 /// Returns what the values in the answer to these operations come to at most, in bytes.
 pub(super) fn values_bytes(
-    pushed: &[Pushed],
+    pushed: &[PushedOperation],
     database: DatabaseId,
     max_answer_bytes: u64,
     shared: &Shared,
@@ -202,7 +202,7 @@ pub(super) fn push_all<'a>(
     list: (Method, &str),
     operations: impl Iterator<Item = Result<(OperationKind, Operation<'a>), Invalid>>,
     commit: &mut Commit<'_>,
-    mut keep: impl FnMut(Pushed),
+    mut keep: impl FnMut(PushedOperation),
 ) -> Result<(), Status> {
     let (method, field) = list;
     for (index, operation) in operations.enumerate() {
@@ -211,7 +211,7 @@ pub(super) fn push_all<'a>(
         commit
             .push(&operation)
             .map_err(|error| refuse::push_error(method, error))?;
-        keep(Pushed::new(kind, &operation));
+        keep(PushedOperation::new(kind, &operation));
     }
     Ok(())
 }
@@ -473,7 +473,7 @@ pub(super) fn encode_result(out: &mut Vec<u8>, result: &ResultBody<'_>) {
 /// operations of which it has outcomes, or of which one has failed.
 pub(super) fn encode_outcome(
     out: &mut Vec<u8>,
-    pushed: &[Pushed],
+    pushed: &[PushedOperation],
     outcome: &CommitOutcome<'_>,
     shared: &Shared,
 ) {
@@ -509,7 +509,7 @@ pub(super) fn encode_outcome(
 /// Calls `use_it` with the result of one operation, which may be a failure in words.
 #[inline]
 pub(super) fn with_result(
-    pushed: Pushed,
+    pushed: PushedOperation,
     operation: &OperationOutcome<'_>,
     outcome: &CommitOutcome<'_>,
     shared: &Shared,

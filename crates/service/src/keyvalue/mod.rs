@@ -52,7 +52,7 @@ enum KeyValueStep {
     /// A Get waits for the tick's view; its key is kept by the layer above.
     Get { hash: u64 },
     /// A single write is with the committer.
-    Write(Pushed),
+    Write(PushedOperation),
     /// A batch of reads waits for the tick's view.
     ReadBatch(Box<ReadBatch>),
     /// A batch with a write is with the committer.
@@ -71,7 +71,7 @@ enum KeyValueStep {
 
 /// What must be known of an operation that is with the committer, to put its outcome into words.
 #[derive(Clone, Copy, Debug)]
-struct Pushed {
+struct PushedOperation {
     kind: OperationKind,
     /// Of the value in the request.
     value_bytes: u32,
@@ -79,8 +79,8 @@ struct Pushed {
     wants_value: bool,
 }
 
-impl Pushed {
-    fn new(kind: OperationKind, operation: &store::Operation<'_>) -> Pushed {
+impl PushedOperation {
+    fn new(kind: OperationKind, operation: &store::Operation<'_>) -> PushedOperation {
         let (value_bytes, wants_value) = match operation {
             store::Operation::Append { value, .. } => (value.len(), false),
             store::Operation::Get { .. } => (0, true),
@@ -88,7 +88,7 @@ impl Pushed {
             | store::Operation::Delete { want_previous, .. } => (0, *want_previous),
             _ => (0, false),
         };
-        Pushed {
+        PushedOperation {
             kind,
             wants_value,
             value_bytes: u32::try_from(value_bytes).unwrap_or(u32::MAX),
@@ -314,7 +314,7 @@ fn begin_write(
     let request =
         Request::decode(kind, bytes).map_err(|invalid| refuse::invalid(method, invalid))?;
     let database = refuse::find_database(Right::Write, request.database, shared, actions)?;
-    let pushed = Pushed::new(kind, &request.operation);
+    let pushed = PushedOperation::new(kind, &request.operation);
     if pushed.wants_value && !actions.room_for_answer(value_bytes_at_most(database, shared)) {
         return Ok(KeyValueStep::Expecting(method));
     }
@@ -334,7 +334,7 @@ fn value_bytes_at_most(database: DatabaseId, shared: &Shared) -> usize {
 
 #[inline]
 fn answer_write(
-    pushed: Pushed,
+    pushed: PushedOperation,
     outcome: &CommitOutcome<'_>,
     shared: &Shared,
     actions: &mut impl Responses,

@@ -16,7 +16,7 @@ use super::batch::{
     point_after, push_all, refused, submit_with_room, values_bytes, with_result,
 };
 use super::messages::{concerns_only_its_batch, decode_pipe, operations, pipe_answers};
-use super::{Pushed, refuse};
+use super::{PushedOperation, refuse};
 use crate::actions::{
     CallClock, DatabaseAccess, Permissions, RequestFlow, ResponseMemory, Responses, SendRoom,
     Wakeups,
@@ -73,7 +73,7 @@ enum WaitingBatch {
 }
 
 struct Batch {
-    pushed: Box<[Pushed]>,
+    pushed: Box<[PushedOperation]>,
     mode: Mode,
     max_answer_bytes: u64,
     request_bytes: usize,
@@ -419,7 +419,7 @@ fn encode_batch(out: &mut Vec<u8>, done: u64, encode_outcome: impl FnOnce(&mut V
 fn encode_failures(
     out: &mut Vec<u8>,
     done: u64,
-    pushed: &[Pushed],
+    pushed: &[PushedOperation],
     outcome: &CommitOutcome<'_>,
     shared: &Shared,
 ) {
@@ -463,7 +463,7 @@ impl AnswerBound {
         }
     }
 
-    fn add(&mut self, one: Pushed) {
+    fn add(&mut self, one: PushedOperation) {
         self.results_bytes += store::limits::ANSWER_BYTES_PER_OPERATION as u64;
         // A Get does not fail, so that its value is left out where only failures are answered.
         if one.wants_value && !(self.failures_only && one.kind == OperationKind::Get) {

@@ -123,7 +123,7 @@ pub(super) struct Scan {
 type LargeEntry<'v> = (Entry<'v>, &'v Bytes);
 
 /// What one page has brought.
-struct Page<'v> {
+struct PageBounds<'v> {
     /// The walk has passed this key.
     passed: Option<&'v [u8]>,
     entries: u64,
@@ -278,7 +278,7 @@ impl Scan {
         body: &Bytes,
         point: HistoryPoint,
         actions: &mut impl Responses,
-    ) -> Page<'v> {
+    ) -> PageBounds<'v> {
         let complete = self.left == 1;
         let mut entry_head = Vec::new();
         entry_message(entry, true).encode(&mut entry_head);
@@ -290,7 +290,7 @@ impl Scan {
             out.extend_from_slice(&entry_head);
         };
         actions.message_shared(head, body, 0..body.len());
-        Page {
+        PageBounds {
             passed: Some(entry.key),
             entries: 1,
             complete,
@@ -304,10 +304,10 @@ impl Scan {
         now_ms: u64,
         page_bytes: usize,
         out: &mut Vec<u8>,
-    ) -> Result<Page<'v>, NotFetched> {
+    ) -> Result<PageBounds<'v>, NotFetched> {
         let page_start = out.len();
         encode_page_head(point_of(shown), false, out);
-        let mut page = Page {
+        let mut page = PageBounds {
             passed: None,
             entries: 0,
             complete: false,

@@ -7,7 +7,7 @@ use protobuf::Fault;
 use store::tree::TreeError;
 use store::{DatabaseId, Durability, Limit, PushError, Refusal};
 
-use super::messages::{Invalid, Rule};
+use super::messages::{FieldRule, Invalid};
 use crate::actions::Permissions;
 use crate::call::Shared;
 use crate::limits::ANSWER_BYTES_MAX;
@@ -196,9 +196,9 @@ pub(super) fn invalid_operation(
 
 fn code_of(invalid: Invalid) -> Code {
     match invalid.rule {
-        Rule::NotServed => Code::Unimplemented,
-        Rule::Malformed(Fault::TooManyFields) => Code::ResourceExhausted,
-        Rule::Malformed(_) | Rule::Broken(_) => Code::InvalidArgument,
+        FieldRule::NotServed => Code::Unimplemented,
+        FieldRule::Malformed(Fault::TooManyFields) => Code::ResourceExhausted,
+        FieldRule::Malformed(_) | FieldRule::Broken(_) => Code::InvalidArgument,
     }
 }
 

@@ -2,14 +2,14 @@
 
 use api::keyvalue::{OperationKind, TransactRequest, TransactResponse};
 use protobuf::writer;
-use store::{Commit, CommitOutcome, Decision, List, Mode};
+use store::{Commit, CommitOutcome, Decision, Mode, TransactList};
 
 use super::batch::{
     Filled, answer_bound, check_operations, encode_outcome, push_all, refused, submit_with_room,
     values_bytes,
 };
 use super::messages::{Invalid, comparison, decode_transact, operations};
-use super::{Pushed, refuse};
+use super::{PushedOperation, refuse};
 use crate::actions::{DatabaseAccess, Permissions, ResponseMemory, Responses};
 use crate::call::Shared;
 use crate::limits::{FAILURE_BYTES, TRANSACT_FRAME_BYTES};
@@ -21,8 +21,8 @@ const METHOD: Method = Method::Transact;
 
 /// A transaction that is with the committer.
 pub(super) struct Transact {
-    when_met: Box<[Pushed]>,
-    when_unmet: Box<[Pushed]>,
+    when_met: Box<[PushedOperation]>,
+    when_unmet: Box<[PushedOperation]>,
     max_answer_bytes: u64,
 }
 
@@ -101,7 +101,7 @@ impl Transact {
 fn push_parts(
     request: &TransactRequest<'_>,
     commit: &mut Commit<'_>,
-) -> Result<(Vec<Pushed>, Vec<Pushed>), Status> {
+) -> Result<(Vec<PushedOperation>, Vec<PushedOperation>), Status> {
     for (index, given) in request.comparisons.iter().enumerate() {
         let comparison = given
             .map_err(Invalid::from)
@@ -112,11 +112,11 @@ fn push_parts(
             .map_err(|error| refuse::push_error(METHOD, error))?;
     }
     let (mut when_met, mut when_unmet) = (Vec::new(), Vec::new());
-    commit.list(List::Then);
+    commit.list(TransactList::Then);
     let list = (METHOD, "when_met");
     let operations_met = operations(&request.when_met);
     push_all(list, operations_met, commit, |one| when_met.push(one))?;
-    commit.list(List::Otherwise);
+    commit.list(TransactList::Otherwise);
     let list = (METHOD, "when_unmet");
     let operations_unmet = operations(&request.when_unmet);
     push_all(list, operations_unmet, commit, |one| when_unmet.push(one))?;
@@ -124,10 +124,14 @@ fn push_parts(
 }
 
 /// Returns what results may come to, in bytes.
-fn results_bytes(max_answer_bytes: u64, when_met: &[Pushed], when_unmet: &[Pushed]) -> u64 {
+fn results_bytes(
+    max_answer_bytes: u64,
+    when_met: &[PushedOperation],
+    when_unmet: &[PushedOperation],
+) -> u64 {
     // At most one result is a failure in words: what fails ends the list.
     let may_fail_in_words =
-        |list: &[Pushed]| list.iter().any(|one| one.kind == OperationKind::Append);
+        |list: &[PushedOperation]| list.iter().any(|one| one.kind == OperationKind::Append);
     let words = may_fail_in_words(when_met) || may_fail_in_words(when_unmet);
     let frame_bytes = TRANSACT_FRAME_BYTES + if words { FAILURE_BYTES } else { 0 };
     max_answer_bytes.saturating_sub(frame_bytes)

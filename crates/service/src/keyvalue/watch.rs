@@ -14,7 +14,7 @@ use api::keyvalue::{
 };
 use protobuf::writer;
 use store::{
-    Change, ChangeKind, Entry, FeedCommit, LogReadError, LogReading, NextCommits, WatchError,
+    ChangeKind, Entry, FeedChange, FeedCommit, LogReadError, LogReading, NextCommits, WatchError,
     Watcher,
 };
 
@@ -373,9 +373,9 @@ impl Watch {
         &'a self,
         commit: &'a FeedCommit,
         from: usize,
-    ) -> impl Iterator<Item = (usize, Change<'a>)> {
+    ) -> impl Iterator<Item = (usize, FeedChange<'a>)> {
         let range = self.keys.range();
-        let is_wanted = move |change: &Change<'_>| {
+        let is_wanted = move |change: &FeedChange<'_>| {
             change.kind == ChangeKind::Clear || range.contains(change.key)
         };
         (commit.changes_from(from)).filter(move |(_, change)| is_wanted(change))
@@ -472,7 +472,7 @@ impl Watch {
     }
 
     /// Returns what a change takes at most in a response.
-    fn bytes_of(&self, change: &Change<'_>, form: CommitForm) -> usize {
+    fn bytes_of(&self, change: &FeedChange<'_>, form: CommitForm) -> usize {
         let with_value = |bytes: usize| match self.keys_only {
             true => 0,
             false => bytes,
@@ -516,7 +516,7 @@ impl Watch {
         }
     }
 
-    fn change_message<'a>(&self, change: &Change<'a>, form: CommitForm) -> ChangeMessage<'a> {
+    fn change_message<'a>(&self, change: &FeedChange<'a>, form: CommitForm) -> ChangeMessage<'a> {
         let is_left_out = !self.keys_only && value_bytes(change) >= form.left_out_from;
         let entry = match &change.entry {
             Some(entry) => Some(self.entry_message(entry, !is_left_out)),
@@ -551,7 +551,7 @@ impl Watch {
     }
 }
 
-fn value_bytes(change: &Change<'_>) -> usize {
+fn value_bytes(change: &FeedChange<'_>) -> usize {
     change.entry.as_ref().map_or(0, |entry| entry.value.len())
 }
 

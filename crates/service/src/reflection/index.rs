@@ -9,7 +9,7 @@ use protobuf::{Fault, Reader, Value};
 
 /// The files of a descriptor set and what they declare.
 #[derive(Default)]
-pub(super) struct Index<'a> {
+pub(super) struct DescriptorIndex<'a> {
     files: Vec<File<'a>>,
     symbols: BTreeMap<String, Symbol>,
     /// File that declares an extension, by full name of the extended message and number.
@@ -29,10 +29,10 @@ struct Symbol {
     is_message: bool,
 }
 
-impl<'a> Index<'a> {
+impl<'a> DescriptorIndex<'a> {
     /// Reads the whole set once.
-    pub(super) fn new(descriptor_set: &'a [u8]) -> Result<Index<'a>, Fault> {
-        let mut index = Index::default();
+    pub(super) fn new(descriptor_set: &'a [u8]) -> Result<DescriptorIndex<'a>, Fault> {
+        let mut index = DescriptorIndex::default();
         each_bytes(descriptor_set, |field, bytes| match field {
             1 => index.add_file(bytes),
             _ => Ok(()),

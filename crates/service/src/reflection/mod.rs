@@ -21,12 +21,12 @@ use api::reflection::{
     ReflectionAnswer, ReflectionQuery, ServerReflectionRequest, ServerReflectionResponse,
     ServiceResponse,
 };
-use index::Index;
+use index::DescriptorIndex;
 use protobuf::writer;
 
 /// Made when somebody asks for the first time: most servers are never asked.
-static INDEX: LazyLock<Index<'static>> = LazyLock::new(|| {
-    Index::new(DESCRIPTOR_SET).expect("a test reads the committed descriptor set")
+static INDEX: LazyLock<DescriptorIndex<'static>> = LazyLock::new(|| {
+    DescriptorIndex::new(DESCRIPTOR_SET).expect("a test reads the committed descriptor set")
 });
 
 /// The response to a question for all services, with `grpc.testing.TestService` or without. To make
@@ -102,7 +102,7 @@ fn decode(bytes: &[u8]) -> Result<ServerReflectionRequest<'_>, Status> {
 
 fn answer<'a>(
     question: Option<ReflectionQuery<'a>>,
-    index: &Index<'a>,
+    index: &DescriptorIndex<'a>,
     interop: bool,
 ) -> ReflectionResult<'a> {
     use ReflectionQuery as Query;

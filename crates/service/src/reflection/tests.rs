@@ -258,7 +258,7 @@ fn set_with_extensions() -> Vec<u8> {
 #[test]
 fn extensions_are_found() {
     let set = set_with_extensions();
-    let index = Index::new(&set).expect("a descriptor set");
+    let index = DescriptorIndex::new(&set).expect("a descriptor set");
     let more = index.file_by_name("more.proto");
     assert_eq!(more, Some(1));
     assert_eq!(index.file_with_extension("a.Base", 100), more);
@@ -290,7 +290,11 @@ fn damaged_descriptors_are_refused() {
     for length in 1..set.len() {
         // Cut within the set; not between its two files.
         let is_whole = fields_or_none(&set[..length]);
-        assert_eq!(Index::new(&set[..length]).is_ok(), is_whole, "{length}");
+        assert_eq!(
+            DescriptorIndex::new(&set[..length]).is_ok(),
+            is_whole,
+            "{length}"
+        );
     }
 }
 

@@ -4,7 +4,7 @@ pub mod names;
 pub mod simulate;
 pub mod tkrzw;
 
-use names::Names;
+use names::NameGenerator;
 use simulate::Simulator;
 use tkrzw::TkrzwSettings;
 
@@ -36,5 +36,5 @@ pub struct GuploadSettings {
     /// They are thrown away.
     pub discard: bool,
     /// Under which names they are kept otherwise.
-    pub names: Names,
+    pub names: NameGenerator,
 }

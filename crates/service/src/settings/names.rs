@@ -11,15 +11,15 @@ pub(crate) const GENERATED: &str = "gupload/";
 /// sort, the number tells apart those of one millisecond, and the start those of a server that was
 /// started anew while its clock went back.
 #[derive(Debug, Default)]
-pub struct Names {
+pub struct NameGenerator {
     start: u64,
     count: AtomicU64,
 }
 
-impl Names {
+impl NameGenerator {
     /// `start` names the start of a server: draw it at random.
-    pub fn new(start: u64) -> Names {
-        Names {
+    pub fn new(start: u64) -> NameGenerator {
+        NameGenerator {
             start,
             count: AtomicU64::new(0),
         }
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn names_say_when_and_sort_so() {
-        let names = Names::new(0xab);
+        let names = NameGenerator::new(0xab);
         let said = [
             (0, "gupload/19700101T000000.000Z-00000000-00000000000000ab"),
             (
@@ -77,8 +77,8 @@ mod tests {
         // No clock makes it fail, or give a name twice.
         assert_ne!(names.next(u64::MAX), names.next(u64::MAX));
         assert_ne!(
-            Names::new(1).next(5),
-            Names::new(2).next(5),
+            NameGenerator::new(1).next(5),
+            NameGenerator::new(2).next(5),
             "another start"
         );
         assert!(store::blob::check_name(&names.next(u64::MAX)).is_ok());

@@ -37,14 +37,14 @@ pub struct Delays {
 #[derive(Debug)]
 pub struct Simulator {
     delays: Delays,
-    row: Mutex<Row>,
+    row: Mutex<DelayRow>,
     held: Arc<Mutex<Shares>>,
     bytes: Bounds,
 }
 
 /// Serial: the delays that are given out, one after the other.
 #[derive(Debug, Default)]
-struct Row {
+struct DelayRow {
     /// When the last one ends.
     free_at_ns: u64,
     /// Whose they are, and when each ends: a caller that has gone before its turn still has its
@@ -148,7 +148,7 @@ impl Simulator {
     }
 }
 
-impl Row {
+impl DelayRow {
     fn book(&mut self, delay_ns: u64, caller: Caller, now_ns: u64) -> Result<u64, Status> {
         while let Some(first) = self.booked.front()
             && first.end_ns <= now_ns

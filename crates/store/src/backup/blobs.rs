@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use wal::disk::Disk;
 
-use crate::blob::{self, CheckError, Description, Walk};
+use crate::blob::{self, CheckError, ContentWalk, Description};
 use crate::database_id::DatabaseId;
 use crate::log::{Record, RecordKind};
 use crate::range::{Direction, Range, ScanEnd};
@@ -112,26 +112,26 @@ pub(super) struct ContentError {
 
 /// Contents on their way from one folder to another, or only to be checked.
 #[derive(Debug)]
-pub(super) struct Contents {
+pub(super) struct BackupContents {
     source: Arc<dyn Disk>,
     /// The source is a backup, whose files have only what they must have.
     is_of_backup: bool,
     target: Option<Arc<dyn Disk>>,
     waiting: std::vec::IntoIter<Needed>,
-    walk: Option<(Needed, Walk)>,
+    walk: Option<(Needed, ContentWalk)>,
     done_bytes: u64,
     /// The names of files that were begun.
     begun: Vec<String>,
 }
 
-impl Contents {
+impl BackupContents {
     /// Without a target they are only checked.
     pub(super) fn new(
         source: Arc<dyn Disk>,
         target: Option<Arc<dyn Disk>>,
         needed: Vec<Needed>,
-    ) -> Contents {
-        Contents {
+    ) -> BackupContents {
+        BackupContents {
             source,
             is_of_backup: false,
             target,
@@ -147,10 +147,10 @@ impl Contents {
         source: Arc<dyn Disk>,
         target: Option<Arc<dyn Disk>>,
         needed: Vec<Needed>,
-    ) -> Contents {
-        Contents {
+    ) -> BackupContents {
+        BackupContents {
             is_of_backup: true,
-            ..Contents::new(source, target, needed)
+            ..BackupContents::new(source, target, needed)
         }
     }
 
@@ -197,7 +197,7 @@ impl Contents {
                     Some(target.create(&name)?)
                 }
             };
-            Walk::new(
+            ContentWalk::new(
                 source,
                 target,
                 needed.number,

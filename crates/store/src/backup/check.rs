@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use wal::disk::Disk;
 
-use super::blobs::{ContentError, Contents, Described, Needed, find_foreign};
+use super::blobs::{BackupContents, ContentError, Described, Needed, find_foreign};
 use super::copy::ReadFile;
 use super::error::RestoreError;
 use super::file_entry::FileEntry;
@@ -19,7 +19,7 @@ use crate::snapshot::{self, Header, Visitor};
 use crate::value::Entry;
 
 /// Told of the bytes done so far, and how many there are; may end it.
-pub(super) type Watch<'a> = &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>;
+pub(super) type CheckWatch<'a> = &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>;
 
 /// What a whole backup holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub struct Verified {
 /// Checks a backup: its manifest, the checksum of each file, the pages of its snapshot, the chain
 /// and the records of its log, and that they belong together. Changes nothing. `watch` is told of
 /// the bytes done so far, and may end it.
-pub fn verify(source: &dyn Disk, watch: Watch<'_>) -> Result<Verified, RestoreError> {
+pub fn verify(source: &dyn Disk, watch: CheckWatch<'_>) -> Result<Verified, RestoreError> {
     let manifest = read_manifest(source)?;
     let total_bytes = manifest.bytes();
     let mut done_bytes = 0;
@@ -71,7 +71,7 @@ fn check_blobs(
     source: &dyn Disk,
     described: &Described,
     before_bytes: u64,
-    watch: Watch<'_>,
+    watch: CheckWatch<'_>,
 ) -> Result<(u64, u64), RestoreError> {
     let needed = needed(source, described)?;
     if needed.is_empty() {
@@ -79,7 +79,7 @@ fn check_blobs(
     }
     let folder = open_blobs(source, &needed)?;
     let found = (needed.len() as u64, bytes_of(&needed));
-    let mut contents = Contents::of_backup(folder, None, needed);
+    let mut contents = BackupContents::of_backup(folder, None, needed);
     walk_blobs(&mut contents, before_bytes, before_bytes + found.1, watch)?;
     Ok(found)
 }
@@ -120,10 +120,10 @@ pub(super) fn open_blobs(
 /// Goes through all contents. `watch` is told of the bytes done, with those of the files before,
 /// and of how many there are.
 pub(super) fn walk_blobs(
-    contents: &mut Contents,
+    contents: &mut BackupContents,
     before_bytes: u64,
     total_bytes: u64,
-    watch: Watch<'_>,
+    watch: CheckWatch<'_>,
 ) -> Result<(), RestoreError> {
     while !contents.step().map_err(blob_error)? {
         let done_bytes = before_bytes + contents.done_bytes();
@@ -264,7 +264,10 @@ impl Together<'_> {
             Ok(())
         });
         let report = report.map_err(RestoreError::Log)?;
-        if matches!(report.ending, wal::Ending::Damaged(_) | wal::Ending::Empty) {
+        if matches!(
+            report.ending,
+            wal::LogEnding::Damaged(_) | wal::LogEnding::Empty
+        ) {
             return Err(self.error("a part of the log is missing"));
         }
         if report.first_sequence > snapshot.header.replay_sequence + 1 {

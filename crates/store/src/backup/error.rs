@@ -147,10 +147,10 @@ pub enum RestoreError {
     },
     /// The snapshot in the backup makes no sense.
     #[error("{0}")]
-    Snapshot(#[source] snapshot::ReadError),
+    Snapshot(#[source] snapshot::SnapshotReadError),
     /// The log in the backup makes no sense.
     #[error("{0}")]
-    Log(#[source] wal::ReadError),
+    Log(#[source] wal::LogReadFailure),
     /// The files are whole, and do not fit together.
     #[error("{folder}: the files of the backup do not fit together: {what}")]
     Inconsistent {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use wal::disk::Disk;
 use wal::{GroupReader, LogEnd, segment_name};
 
-use super::blobs::{ContentError, Contents, Described, Needed};
+use super::blobs::{BackupContents, ContentError, Described, Needed};
 use super::copy::{GrowingFile, ReadFile};
 use super::error::BackupError;
 use super::file_entry::FileEntry;
@@ -50,10 +50,10 @@ pub(super) enum CopyPurpose {
     Replica,
 }
 
-/// A backup in the making: see docs/internals/commit-and-log.md. Each [`step`](Making::step) does a
-/// little and returns.
+/// A backup in the making: see docs/internals/commit-and-log.md. Each [`step`](BackupMaking::step)
+/// does a little and returns.
 #[derive(Debug)]
-pub(super) struct Making {
+pub(super) struct BackupMaking {
     base: BaseParts,
     target: Arc<dyn Disk>,
     server: String,
@@ -89,9 +89,9 @@ struct BaseParts {
 #[derive(Debug)]
 enum BackupPhase {
     /// The files of trees are linked and read. What comes into the trees later stands in the log.
-    Trees(Copying, Box<snapshot::Making>),
+    Trees(Copying, Box<snapshot::SnapshotMaking>),
     /// The snapshot is written.
-    Snapshot(Box<snapshot::Making>),
+    Snapshot(Box<snapshot::SnapshotMaking>),
     /// It is read again, for its checksum.
     Reading(ReadFile),
     /// The log is to be opened.
@@ -99,7 +99,7 @@ enum BackupPhase {
     /// Groups are copied into a file.
     Log(Box<GroupReader>, Option<GrowingFile>),
     /// Contents of blobs are copied.
-    Blobs(Box<Contents>),
+    Blobs(Box<BackupContents>),
     /// All files are on the device but for their names.
     SyncFolder,
     Manifest,
@@ -124,7 +124,7 @@ pub(super) enum MakingStep {
     /// There is more to do.
     More,
     /// Nothing is done before the log is synced, with a sync that begins now or later: then say so
-    /// with [`log_synced`](Making::log_synced).
+    /// with [`log_synced`](BackupMaking::log_synced).
     SyncLog,
     /// It is complete and on the device.
     Complete(BackupReport),
@@ -145,14 +145,14 @@ pub struct BackupReport {
     pub blobs: u64,
 }
 
-impl Making {
+impl BackupMaking {
     /// Begins one in an empty folder. `server` is the name and version for the manifest.
     pub fn new(
         store: &Store,
         base: BackupBase,
         target: Arc<dyn Disk>,
         (server, purpose): (&str, CopyPurpose),
-    ) -> Result<Making, BackupError> {
+    ) -> Result<BackupMaking, BackupError> {
         let BackupBase {
             mut header,
             hold,
@@ -186,8 +186,8 @@ impl Making {
         let described = Described::in_store(store);
         let name = snapshot::file_name(parts.sequence);
         let wall_ms = header.wall_ms;
-        let snapshot = snapshot::Making::new(store, header, target.clone());
-        Ok(Making {
+        let snapshot = snapshot::SnapshotMaking::new(store, header, target.clone());
+        Ok(BackupMaking {
             base: parts,
             phase: BackupPhase::Trees(
                 Copying::new(trees),
@@ -227,8 +227,8 @@ impl Making {
         self.progress
     }
 
-    /// Does a little. After an error the only thing left to do is to [`discard`](Making::discard)
-    /// it.
+    /// Does a little. After an error the only thing left to do is to
+    /// [`discard`](BackupMaking::discard) it.
     pub fn step(&mut self, clock: &mut dyn Clock) -> Result<MakingStep, BackupError> {
         if self.base.hold.is_broken() {
             return Err(BackupError::LogGone);
@@ -447,7 +447,7 @@ impl Making {
                 let target = self.target.subfolder(blob::FOLDER);
                 let target = target.map_err(|error| self.device(blob::FOLDER, error))?;
                 let source = Arc::clone(blobs.disk());
-                let contents = Contents::new(source, Some(target), self.needed.clone());
+                let contents = BackupContents::new(source, Some(target), self.needed.clone());
                 BackupPhase::Blobs(Box::new(contents))
             }
             _ => BackupPhase::SyncFolder,

@@ -111,7 +111,7 @@ impl Manifest {
         if last != format!("checksum {checksum:08x}") {
             return Err(ManifestError::Damaged);
         }
-        let mut lines = Lines(body.lines());
+        let mut lines = ManifestLines(body.lines());
         lines.0.next();
         let version = lines.number("format").ok_or(ManifestError::Damaged)?;
         let known = [FORMAT_VERSION_1, FORMAT_VERSION];
@@ -126,7 +126,7 @@ impl Manifest {
         Ok(manifest)
     }
 
-    fn read(lines: &mut Lines<'_>) -> Option<Manifest> {
+    fn read(lines: &mut ManifestLines<'_>) -> Option<Manifest> {
         let manifest = Manifest {
             server: lines.word("server")?.to_owned(),
             history_id: u64::from_str_radix(lines.word("history-id")?, 16).ok()?,
@@ -175,9 +175,9 @@ impl Manifest {
     }
 }
 
-struct Lines<'a>(std::str::Lines<'a>);
+struct ManifestLines<'a>(std::str::Lines<'a>);
 
-impl<'a> Lines<'a> {
+impl<'a> ManifestLines<'a> {
     fn word(&mut self, name: &str) -> Option<&'a str> {
         self.0.next()?.strip_prefix(name)?.strip_prefix(' ')
     }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use wal::LogConfig;
 use wal::disk::{Disk, RealDisk};
 
-use super::blobs::{Contents, Described};
-use super::check::{self, Watch};
+use super::blobs::{BackupContents, Described};
+use super::check::{self, CheckWatch};
 use super::copy::GrowingFile;
 use super::error::RestoreError;
 use super::file_entry::FileEntry;
@@ -64,7 +64,7 @@ pub fn restore(
     target: &Arc<dyn Disk>,
     config: &RestoreConfig,
     clock: &mut dyn Clock,
-    watch: Watch<'_>,
+    watch: CheckWatch<'_>,
 ) -> Result<Restored, RestoreError> {
     let manifest = check::read_manifest(source)?;
     let names = target
@@ -106,7 +106,7 @@ impl Restoring<'_> {
     /// data folder goes first.
     fn discard(&self, copied: &[String]) -> io::Result<()> {
         let disk = &**self.target;
-        let mut removed = Removed(Ok(()));
+        let mut removed = RemovalOutcome(Ok(()));
         if let Some(trees) = &self.config.trees {
             removed.note(fs::remove_dir_all(&trees.folder));
         }
@@ -132,7 +132,7 @@ impl Restoring<'_> {
         &self,
         manifest: Manifest,
         clock: &mut dyn Clock,
-        watch: Watch<'_>,
+        watch: CheckWatch<'_>,
     ) -> Result<Restored, RestoreError> {
         let total_bytes = manifest.bytes();
         let mut done_bytes = 0;
@@ -150,7 +150,7 @@ impl Restoring<'_> {
         Ok(restored)
     }
 
-    fn copy(&self, file: &FileEntry, watch: Watch<'_>) -> Result<u64, RestoreError> {
+    fn copy(&self, file: &FileEntry, watch: CheckWatch<'_>) -> Result<u64, RestoreError> {
         let failed = |error| device(&**self.target, &file.name, error);
         if trees::is_stray(&file.name) {
             return check::read_file(self.source, file, &mut |end, _| watch(end, file.bytes));
@@ -189,7 +189,7 @@ impl Restoring<'_> {
         &self,
         manifest: Manifest,
         clock: &mut dyn Clock,
-        watch: Watch<'_>,
+        watch: CheckWatch<'_>,
     ) -> Result<(Restored, FolderState), RestoreError> {
         let mut config = self.config.store;
         if config.default_database.durability == Durability::Volatile {
@@ -259,7 +259,7 @@ impl Restoring<'_> {
 
 impl Restoring<'_> {
     /// Returns how many there are, and their bytes.
-    fn copy_blobs(&self, store: &Store, watch: Watch<'_>) -> Result<(u64, u64), RestoreError> {
+    fn copy_blobs(&self, store: &Store, watch: CheckWatch<'_>) -> Result<(u64, u64), RestoreError> {
         let needed = check::needed(self.source, &Described::in_store(store))?;
         if needed.is_empty() {
             return Ok((0, 0));
@@ -268,7 +268,7 @@ impl Restoring<'_> {
         let target = self.target.subfolder(blob::FOLDER);
         let target = target.map_err(|error| device(&**self.target, blob::FOLDER, error))?;
         let copied = (needed.len() as u64, check::bytes_of(&needed));
-        let mut contents = Contents::of_backup(source, Some(target), needed);
+        let mut contents = BackupContents::of_backup(source, Some(target), needed);
         let walked = check::walk_blobs(&mut contents, 0, copied.1, watch);
         if walked.is_err() {
             contents.discard();
@@ -278,9 +278,9 @@ impl Restoring<'_> {
 }
 
 /// What became of several removals: the first error.
-struct Removed(io::Result<()>);
+struct RemovalOutcome(io::Result<()>);
 
-impl Removed {
+impl RemovalOutcome {
     /// That something is not there is as good as removed.
     fn note(&mut self, removed: io::Result<()>) {
         let is_gone = matches!(&removed, Err(error) if error.kind() == io::ErrorKind::NotFound);
@@ -292,7 +292,7 @@ impl Removed {
 
 fn remove_blobs(disk: &dyn Disk) -> io::Result<()> {
     let folder = disk.subfolder(blob::FOLDER)?;
-    let mut removed = Removed(Ok(()));
+    let mut removed = RemovalOutcome(Ok(()));
     for name in folder.list()? {
         removed.note(folder.remove(&name));
     }

@@ -10,7 +10,9 @@ use wal::LogEnd;
 use wal::disk::Disk;
 
 use super::error::BackupError;
-use super::making::{BackupBase, BackupProgress, BackupReport, CopyPurpose, Making, MakingStep};
+use super::making::{
+    BackupBase, BackupMaking, BackupProgress, BackupReport, CopyPurpose, MakingStep,
+};
 use crate::clock::Clock;
 use crate::durable::{CommitLoop, CommitterAccess, Durable, DurableCommitter, Holds, LogHold};
 use crate::snapshot::limits;
@@ -22,7 +24,7 @@ pub type BackupWatch<'a> = &'a mut dyn FnMut(BackupProgress) -> ControlFlow<()>;
 /// A backup in the making. It is over with an error or a report.
 #[derive(Debug)]
 pub struct BackupJob {
-    making: Making,
+    making: BackupMaking,
 }
 
 /// What a step of a backup has come to.
@@ -46,7 +48,7 @@ impl BackupJob {
         target: Arc<dyn Disk>,
         server: (&str, CopyPurpose),
     ) -> Result<BackupJob, BackupError> {
-        let making = Making::new(store, base, target, server)?;
+        let making = BackupMaking::new(store, base, target, server)?;
         Ok(BackupJob { making })
     }
 

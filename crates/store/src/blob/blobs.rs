@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use parking_lot::{Mutex, RwLock};
 use wal::disk::Disk;
 
-use super::error::ReadError;
+use super::error::ContentReadError;
 use super::layout::file_name;
 use super::limits;
-use super::open_content::{Buffers, OpenContents};
-use super::permit::Permit;
+use super::open_content::{ContentBuffers, OpenContents};
+use super::permit::BlobPermit;
 use super::stream::UploadKey;
-use super::unfinished::{Over, Unfinished};
+use super::unfinished::{IncompleteUpload, Over};
 use crate::aside::SetAside;
 use crate::database_id::DatabaseId;
 use crate::descriptor_budget::DescriptorBudget;
@@ -68,11 +68,11 @@ pub trait CallJob: Send {
 
     /// Does it. A read is given what it may bring, and what that takes of a bound; `None`: nothing
     /// is bounded.
-    fn run(self: Box<Self>, grant: Option<(usize, Permit)>);
+    fn run(self: Box<Self>, grant: Option<(usize, BlobPermit)>);
 }
 
 /// Who does jobs.
-pub trait Runner: Send + Sync {
+pub trait BlobRunner: Send + Sync {
     /// Does it now or soon, in any order.
     fn run(&self, job: RunnerJob);
 
@@ -92,7 +92,7 @@ pub trait Runner: Send + Sync {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Inline;
 
-impl Runner for Inline {
+impl BlobRunner for Inline {
     fn run(&self, job: RunnerJob) {
         job();
     }
@@ -122,7 +122,7 @@ pub trait Observer: Send + Sync {
 
     /// The content of a blob is damaged or missing. Once for each content, of the first
     /// [`CONTENTS_TOLD`](limits::CONTENTS_TOLD) of them.
-    fn content_lost(&self, why: &ReadError);
+    fn content_lost(&self, why: &ContentReadError);
 }
 
 /// The blobs of a store with a log.
@@ -131,8 +131,8 @@ pub struct Blobs {
     pub(super) aside: SetAside,
     pub(super) config: BlobConfig,
     pub(super) state: Mutex<BlobsState>,
-    runner: RwLock<Arc<dyn Runner>>,
-    pub(super) buffers: Mutex<Buffers>,
+    runner: RwLock<Arc<dyn BlobRunner>>,
+    pub(super) buffers: Mutex<ContentBuffers>,
     pub(super) upload_descriptors: DescriptorBudget,
     /// Locked after `state`, or without it.
     pub(super) open_contents: Mutex<OpenContents>,
@@ -155,9 +155,9 @@ pub struct Blobs {
 pub(super) struct BlobsState {
     pub(super) next_number: u64,
     /// All uploads that are not complete, by number.
-    pub(super) unfinished: BTreeMap<u64, Arc<Unfinished>>,
+    pub(super) unfinished: BTreeMap<u64, Arc<IncompleteUpload>>,
     /// Those that can be resumed.
-    pub(super) uploads: HashMap<UploadKey, Arc<Unfinished>>,
+    pub(super) uploads: HashMap<UploadKey, Arc<IncompleteUpload>>,
     /// What each database has.
     pub(super) used: BTreeMap<DatabaseId, BlobUse>,
     /// How many read each content that is read.
@@ -239,7 +239,7 @@ impl Blobs {
     }
 
     /// Who does what touches files from now on.
-    pub fn set_runner(&self, runner: Arc<dyn Runner>) {
+    pub fn set_runner(&self, runner: Arc<dyn BlobRunner>) {
         *self.runner.write() = runner;
     }
 
@@ -254,7 +254,7 @@ impl Blobs {
     }
 
     /// Who does what touches files.
-    pub fn runner(&self) -> Arc<dyn Runner> {
+    pub fn runner(&self) -> Arc<dyn BlobRunner> {
         self.runner.read().clone()
     }
 
@@ -324,7 +324,7 @@ impl Blobs {
     }
 
     /// Reports a content that cannot be read, the first time.
-    pub(super) fn report_unreadable(&self, number: u64, why: &ReadError) {
+    pub(super) fn report_unreadable(&self, number: u64, why: &ContentReadError) {
         let is_new = {
             let told = &mut self.state.lock().told;
             told.len() < limits::CONTENTS_TOLD && told.insert(number)
@@ -336,7 +336,7 @@ impl Blobs {
     }
 
     /// Counts and reports an upload that its sender could have gone on with.
-    pub(super) fn note_lost(&self, unfinished: &Unfinished, over: &Over) {
+    pub(super) fn note_lost(&self, unfinished: &IncompleteUpload, over: &Over) {
         match over {
             Over::Failed(source) => {
                 self.failed_uploads.fetch_add(1, Ordering::Relaxed);

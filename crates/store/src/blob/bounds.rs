@@ -14,13 +14,13 @@ use super::error::{UploadBound, UploadError};
 use super::limits;
 use super::peer::UploadPeer;
 use super::stream::Begin;
-use super::unfinished::{Over, Unfinished};
+use super::unfinished::{IncompleteUpload, Over};
 use crate::database_id::DatabaseId;
 use crate::descriptor_budget::DescriptorPermit;
 
 /// Who asks for room, and when.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asking {
+pub(super) struct RoomRequest {
     pub(super) peer: UploadPeer,
     pub(super) now_ms: u64,
     /// The upload that it is for, if there is one: it makes no room for itself.
@@ -33,7 +33,7 @@ struct Shortage {
     /// Of which database; `None`: of all together.
     database: Option<DatabaseId>,
     /// What one upload counts.
-    weigh: fn(&Unfinished) -> u64,
+    weigh: fn(&IncompleteUpload) -> u64,
     /// What is to become free.
     missing: u64,
     /// What the peer that asks will have more.
@@ -42,7 +42,7 @@ struct Shortage {
 
 /// An upload that may have to go.
 struct Candidate {
-    unfinished: Arc<Unfinished>,
+    unfinished: Arc<IncompleteUpload>,
     has_stream: bool,
     idle_since_ms: u64,
 }
@@ -85,12 +85,12 @@ impl BlobsState {
     fn add_upload(
         &mut self,
         begin: &Begin,
-        asking: Asking,
-    ) -> (Arc<Unfinished>, Option<Arc<Unfinished>>) {
+        asking: RoomRequest,
+    ) -> (Arc<IncompleteUpload>, Option<Arc<IncompleteUpload>>) {
         self.used.entry(begin.database).or_default().unfinished += 1;
         let number = self.next_number;
         self.next_number += 1;
-        let unfinished = Unfinished::new(number, begin, asking.peer);
+        let unfinished = IncompleteUpload::new(number, begin, asking.peer);
         self.unfinished.insert(number, Arc::clone(&unfinished));
         let before = begin
             .key()
@@ -108,8 +108,8 @@ impl Blobs {
     pub(super) fn add_upload(
         self: &Arc<Blobs>,
         begin: &Begin,
-        asking: Asking,
-    ) -> Result<(Arc<Unfinished>, Option<Arc<Unfinished>>), UploadError> {
+        asking: RoomRequest,
+    ) -> Result<(Arc<IncompleteUpload>, Option<Arc<IncompleteUpload>>), UploadError> {
         let mut short_of = UploadBound::Database;
         let mut added = None;
         let made = self.make_room(UploadError::Gone, asking, |state| {
@@ -159,7 +159,7 @@ impl Blobs {
     /// A file descriptor for one more open upload. Makes room if it can be made.
     pub(super) fn make_upload_permit(
         self: &Arc<Blobs>,
-        asking: Asking,
+        asking: RoomRequest,
     ) -> Result<DescriptorPermit, UploadError> {
         let limit = self.upload_descriptors.limit();
         let allowed = limit;
@@ -177,12 +177,12 @@ impl Blobs {
     }
 
     /// Has the peer that asks go on with an upload, if it may have one more that is open, or this
-    /// one is open for it already. Until [`Unfinished::take`] says what came of it, it counts as
-    /// open.
+    /// one is open for it already. Until [`IncompleteUpload::take`] says what came of it, it counts
+    /// as open.
     pub(super) fn claim_upload(
         &self,
-        unfinished: &Arc<Unfinished>,
-        asking: Asking,
+        unfinished: &Arc<IncompleteUpload>,
+        asking: RoomRequest,
     ) -> Result<(), UploadError> {
         let state = self.state.lock();
         if unfinished.has_stream() && unfinished.peer() == asking.peer {
@@ -200,7 +200,7 @@ impl Blobs {
         &self,
         state: &BlobsState,
         database: DatabaseId,
-        asking: Asking,
+        asking: RoomRequest,
     ) -> Result<(), UploadError> {
         let (mut here, mut everywhere) = (OpenUploads::default(), OpenUploads::default());
         for unfinished in state.unfinished.values() {
@@ -230,7 +230,7 @@ impl Blobs {
         self: &Arc<Blobs>,
         database: DatabaseId,
         added_bytes: u64,
-        asking: Asking,
+        asking: RoomRequest,
     ) -> Result<(), UploadError> {
         self.find_room(database, added_bytes, asking, |_| {})
     }
@@ -240,7 +240,7 @@ impl Blobs {
         self: &Arc<Blobs>,
         database: DatabaseId,
         added_bytes: u64,
-        asking: Asking,
+        asking: RoomRequest,
     ) -> Result<(), UploadError> {
         self.find_room(database, added_bytes, asking, |state| {
             state.used.entry(database).or_default().bytes += added_bytes;
@@ -251,7 +251,7 @@ impl Blobs {
         self: &Arc<Blobs>,
         database: DatabaseId,
         added_bytes: u64,
-        asking: Asking,
+        asking: RoomRequest,
         use_it: impl Fn(&mut BlobsState),
     ) -> Result<(), UploadError> {
         self.check_disk(added_bytes, asking)?;
@@ -272,14 +272,18 @@ impl Blobs {
             };
             Some(Shortage {
                 database: Some(database),
-                weigh: Unfinished::stored_bytes,
+                weigh: IncompleteUpload::stored_bytes,
                 missing,
                 added: added_bytes,
             })
         })
     }
 
-    fn check_disk(self: &Arc<Blobs>, added_bytes: u64, asking: Asking) -> Result<(), UploadError> {
+    fn check_disk(
+        self: &Arc<Blobs>,
+        added_bytes: u64,
+        asking: RoomRequest,
+    ) -> Result<(), UploadError> {
         let reserved_bytes = self.config.free_bytes;
         let free_bytes = || {
             self.disk
@@ -305,7 +309,7 @@ impl Blobs {
             }
             Some(Shortage {
                 database: None,
-                weigh: Unfinished::stored_bytes,
+                weigh: IncompleteUpload::stored_bytes,
                 missing: wanted.checked_sub(found).filter(|&n| n > 0)?,
                 added: added_bytes,
             })
@@ -316,7 +320,7 @@ impl Blobs {
     fn make_room(
         self: &Arc<Blobs>,
         error: UploadError,
-        asking: Asking,
+        asking: RoomRequest,
         mut shortage: impl FnMut(&mut BlobsState) -> Option<Shortage>,
     ) -> Result<(), UploadError> {
         if shortage(&mut self.state.lock()).is_none() {
@@ -344,7 +348,7 @@ impl Blobs {
     /// not, ending more of them is no use.
     fn evict_all(
         self: &Arc<Blobs>,
-        victims: &[Arc<Unfinished>],
+        victims: &[Arc<IncompleteUpload>],
         now_ms: u64,
         stalled_ms: u64,
     ) -> bool {
@@ -357,7 +361,7 @@ impl Blobs {
 
     fn evict(
         self: &Arc<Blobs>,
-        unfinished: &Arc<Unfinished>,
+        unfinished: &Arc<IncompleteUpload>,
         now_ms: u64,
         stalled_ms: u64,
     ) -> Option<EndedUpload> {
@@ -376,7 +380,7 @@ impl Blobs {
         let _making_room = self.making_room.lock();
         for _ in 0..limits::ROOM_ATTEMPTS {
             let state = self.state.lock();
-            let is_idle = |unfinished: &&Arc<Unfinished>| {
+            let is_idle = |unfinished: &&Arc<IncompleteUpload>| {
                 unfinished.database == database && !unfinished.has_stream()
             };
             let idle = || state.unfinished.values().filter(is_idle);
@@ -389,11 +393,11 @@ impl Blobs {
             }
             let shortage = Shortage {
                 database: Some(database),
-                weigh: Unfinished::stored_bytes,
+                weigh: IncompleteUpload::stored_bytes,
                 missing: counted_bytes - self.config.idle_upload_bytes,
                 added: 0,
             };
-            let asking = Asking {
+            let asking = RoomRequest {
                 peer: UploadPeer::Unknown,
                 now_ms,
                 number: Some(largest.number),
@@ -409,12 +413,12 @@ impl Blobs {
 }
 
 impl Shortage {
-    fn concerns(&self, unfinished: &Unfinished) -> bool {
+    fn concerns(&self, unfinished: &IncompleteUpload) -> bool {
         (self.database).is_none_or(|database| database == unfinished.database)
     }
 
     /// For how long an upload that a stream has must have brought next to nothing to make room.
-    fn stalled_ms(&self, state: &BlobsState, asking: Asking) -> u64 {
+    fn stalled_ms(&self, state: &BlobsState, asking: RoomRequest) -> u64 {
         let has_one = state.unfinished.values().any(|unfinished| {
             asking.number != Some(unfinished.number)
                 && unfinished.peer() == asking.peer
@@ -430,7 +434,7 @@ impl Shortage {
     fn shares(
         &self,
         state: &BlobsState,
-        asking: Asking,
+        asking: RoomRequest,
         stalled_ms: u64,
     ) -> BTreeMap<UploadPeer, Share> {
         let mut shares = BTreeMap::<UploadPeer, Share>::new();
@@ -470,9 +474,9 @@ impl Shortage {
     fn victims(
         &self,
         state: &BlobsState,
-        asking: Asking,
+        asking: RoomRequest,
         stalled_ms: u64,
-    ) -> Option<Vec<Arc<Unfinished>>> {
+    ) -> Option<Vec<Arc<IncompleteUpload>>> {
         let mut shares = self.shares(state, asking, stalled_ms);
         shares.entry(asking.peer).or_default().weight += self.added;
         let (mut victims, mut freed) = (Vec::new(), 0);
@@ -491,7 +495,7 @@ impl Shortage {
         shares: &mut BTreeMap<UploadPeer, Share>,
         own: u64,
         asking: UploadPeer,
-    ) -> Option<(Arc<Unfinished>, u64)> {
+    ) -> Option<(Arc<IncompleteUpload>, u64)> {
         let most = shares.values().map(|share| share.weight).max()?;
         let (_, share) = (shares.iter_mut())
             .filter(|(peer, share)| **peer == asking || share.weight >= own)
@@ -511,7 +515,10 @@ impl Shortage {
 
     /// Those that go where nobody asks: of the peers with most, as many as are needed and there
     /// are.
-    fn of_those_with_most(&self, mut shares: BTreeMap<UploadPeer, Share>) -> Vec<Arc<Unfinished>> {
+    fn of_those_with_most(
+        &self,
+        mut shares: BTreeMap<UploadPeer, Share>,
+    ) -> Vec<Arc<IncompleteUpload>> {
         for share in shares.values_mut() {
             share.candidates.retain(|candidate| !candidate.has_stream);
         }

@@ -7,7 +7,7 @@ use super::blobs::Blobs;
 use super::description::Description;
 use super::limits;
 use super::sealed::{Sealed, Settled};
-use super::unfinished::{Over, Unfinished};
+use super::unfinished::{IncompleteUpload, Over};
 use crate::database_id::DatabaseId;
 
 impl Blobs {
@@ -114,10 +114,10 @@ impl Blobs {
     fn collect_abandoned(self: &Arc<Blobs>, now_ms: u64, dropped: &[DatabaseId]) {
         let since_ms = now_ms.saturating_sub(self.config.abandoned_ms);
         let uploads: Vec<_> = self.state.lock().unfinished.values().cloned().collect();
-        let is_over = |upload: &Unfinished| {
+        let is_over = |upload: &IncompleteUpload| {
             upload.touched_ms() < since_ms || dropped.contains(&upload.database)
         };
-        let is_abandoned = |upload: &Unfinished| !upload.has_stream() && is_over(upload);
+        let is_abandoned = |upload: &IncompleteUpload| !upload.has_stream() && is_over(upload);
         let mut ended = Vec::new();
         for upload in uploads.iter().filter(|upload| is_abandoned(upload)) {
             // Looked at once more: a stream may have taken it since. Locked: one works with it.

@@ -7,10 +7,10 @@ use bytes::Bytes;
 use super::blobs::Blobs;
 use super::check_error::CheckError;
 use super::description::Description;
-use super::error::ReadError;
-use super::layout::{HEAD_BYTES, Identity, file_name};
+use super::error::ContentReadError;
+use super::layout::{HEAD_BYTES, UploadOwner, file_name};
 use super::open_content::OpenContent;
-use super::permit::Permit;
+use super::permit::BlobPermit;
 use super::reader::{ContentFile, aligned};
 
 /// A content that is read. Dropped, it may go.
@@ -31,7 +31,7 @@ pub struct Piece {
     /// Their CRC32C.
     pub crc32c: u32,
     /// What they take of a bound, for as long as somebody has them.
-    pub permit: Option<Arc<Permit>>,
+    pub permit: Option<Arc<BlobPermit>>,
 }
 
 impl Blobs {
@@ -56,15 +56,17 @@ impl Content {
 
     /// Reads `bytes` from `offset` on, as far as there are so many, and checks them. Waits for the
     /// disk.
-    pub fn read(&self, offset: u64, bytes: usize) -> Result<Piece, ReadError> {
+    pub fn read(&self, offset: u64, bytes: usize) -> Result<Piece, ContentReadError> {
         let read = self.try_read(offset, bytes);
-        if let Err(error @ (ReadError::Damaged { .. } | ReadError::Missing { .. })) = &read {
+        if let Err(error @ (ContentReadError::Damaged { .. } | ContentReadError::Missing { .. })) =
+            &read
+        {
             self.blobs.report_unreadable(self.number, error);
         }
         read
     }
 
-    fn try_read(&self, offset: u64, bytes: usize) -> Result<Piece, ReadError> {
+    fn try_read(&self, offset: u64, bytes: usize) -> Result<Piece, ContentReadError> {
         let (first, length) = aligned(offset, bytes, self.size_bytes);
         let mut buffer = self.blobs.buffers.lock().take(length);
         let file = self.file()?;
@@ -81,7 +83,7 @@ impl Content {
     }
 
     /// The file, which may have been closed for others since the last piece.
-    fn file(&self) -> Result<Arc<OpenContent>, ReadError> {
+    fn file(&self) -> Result<Arc<OpenContent>, ContentReadError> {
         if let Some(file) = self.blobs.open_contents.lock().get(self.number) {
             return Ok(file);
         }
@@ -89,11 +91,11 @@ impl Content {
         Ok(self.blobs.open_contents.lock().keep(self.number, file))
     }
 
-    fn open(&self) -> Result<Arc<OpenContent>, ReadError> {
+    fn open(&self) -> Result<Arc<OpenContent>, ContentReadError> {
         let free = {
             let mut contents = self.blobs.open_contents.lock();
             let limit = contents.limit();
-            (contents.acquire()).ok_or(ReadError::Descriptors { limit })?
+            (contents.acquire()).ok_or(ContentReadError::Descriptors { limit })?
         };
         drop(free.closed);
         let opened = self.blobs.disk.open(&file_name(self.number));
@@ -101,7 +103,7 @@ impl Content {
         let mut page = vec![0; HEAD_BYTES as usize];
         let read = file.read_up_to(&mut page, 0);
         read.map_err(|error| self.error(error.into()))?;
-        let identity = Identity::decode(&page);
+        let identity = UploadOwner::decode(&page);
         if identity.is_none_or(|identity| identity.number != self.number) {
             return Err(self.error(CheckError::Damaged));
         }
@@ -109,14 +111,14 @@ impl Content {
         Ok(OpenContent::new(file, free.permit))
     }
 
-    fn error(&self, error: CheckError) -> ReadError {
+    fn error(&self, error: CheckError) -> ContentReadError {
         let file = self.blobs.disk.describe(&file_name(self.number));
         match error {
             CheckError::Device(source) if source.kind() == std::io::ErrorKind::NotFound => {
-                ReadError::Missing { file }
+                ContentReadError::Missing { file }
             }
-            CheckError::Device(source) => ReadError::Device { file, source },
-            CheckError::Damaged => ReadError::Damaged { file },
+            CheckError::Device(source) => ContentReadError::Device { file, source },
+            CheckError::Damaged => ContentReadError::Damaged { file },
         }
     }
 }

@@ -8,14 +8,14 @@ use wal::disk::{NoRoom, is_full};
 
 use super::blobs::{Blobs, EndedUpload};
 use super::error::UploadError;
-use super::unfinished::{Over, Unfinished, UploadProgress};
+use super::unfinished::{IncompleteUpload, Over, UploadProgress};
 use super::writer::ContentWriter;
 
-impl Unfinished {
+impl IncompleteUpload {
     /// Makes what came durable, while more may come. After an error of the device the upload is
     /// over before its stream can seal it. `is_told`: the stream waits for what is returned.
     pub(super) fn sync(
-        self: &Arc<Unfinished>,
+        self: &Arc<IncompleteUpload>,
         blobs: &Arc<Blobs>,
         turn: u64,
         now_ms: u64,
@@ -58,7 +58,7 @@ impl Unfinished {
 
     /// A stream has ended. What is stored is made durable and waits for another one, or goes if it
     /// cannot be resumed.
-    pub(super) fn leave(self: &Arc<Unfinished>, blobs: &Arc<Blobs>, turn: u64) {
+    pub(super) fn leave(self: &Arc<IncompleteUpload>, blobs: &Arc<Blobs>, turn: u64) {
         let Ok(mut progress) = self.lock_turn(turn) else {
             return;
         };
@@ -109,7 +109,7 @@ impl Blobs {
     /// is stored. Returns whether it was not over before. Waits for the disk.
     pub(super) fn end_upload(
         self: &Arc<Blobs>,
-        unfinished: &Arc<Unfinished>,
+        unfinished: &Arc<IncompleteUpload>,
         progress: MutexGuard<'_, UploadProgress>,
         over: Over,
     ) -> bool {
@@ -122,7 +122,7 @@ impl Blobs {
     /// several at once. Returns `None` if it was over before.
     pub(super) fn end_and_keep(
         self: &Arc<Blobs>,
-        unfinished: &Arc<Unfinished>,
+        unfinished: &Arc<IncompleteUpload>,
         mut progress: MutexGuard<'_, UploadProgress>,
         over: Over,
     ) -> Option<EndedUpload> {
@@ -153,7 +153,7 @@ impl Blobs {
     }
 
     /// It is no unfinished upload any more.
-    pub(super) fn forget(&self, unfinished: &Arc<Unfinished>) {
+    pub(super) fn forget(&self, unfinished: &Arc<IncompleteUpload>) {
         let mut state = self.state.lock();
         if state.unfinished.remove(&unfinished.number).is_none() {
             return;

@@ -154,7 +154,7 @@ impl UploadError {
 
 /// Why content cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub enum ReadError {
+pub enum ContentReadError {
     /// It is not what was written.
     #[error(
         "{file}: the content of the blob is damaged; restore it from a backup, or delete the blob"

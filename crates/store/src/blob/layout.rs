@@ -50,7 +50,7 @@ pub(crate) fn number_of(name: &str) -> Option<u64> {
 
 /// Whose upload a file is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
+pub(crate) struct UploadOwner {
     pub(crate) number: u64,
     pub(crate) database: u32,
     pub(crate) name: String,
@@ -75,7 +75,7 @@ pub(crate) struct DurableMark {
     pub(crate) is_sealed: bool,
 }
 
-impl Identity {
+impl UploadOwner {
     /// The first page, without marks.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut page = Vec::with_capacity(HEAD_BYTES as usize);
@@ -96,7 +96,7 @@ impl Identity {
     }
 
     /// `None`: the page is none of ours, or was never written whole.
-    pub(crate) fn decode(page: &[u8]) -> Option<Identity> {
+    pub(crate) fn decode(page: &[u8]) -> Option<UploadOwner> {
         let page = page.get(..IDENTITY_BYTES)?;
         let checksum = crc32c::crc32c(&page[12..]).to_le_bytes();
         if page[..8] != MAGIC || page[8..12] != checksum {
@@ -108,7 +108,7 @@ impl Identity {
         };
         let name = text(24)?;
         let upload_id = text(26 + name.len())?;
-        Some(Identity {
+        Some(UploadOwner {
             number: u64_at(page, 12),
             database: u32_at(page, 20),
             name: String::from_utf8(name.to_vec()).ok()?,
@@ -178,8 +178,8 @@ pub(super) fn sum_of(sums: &[u8], block: usize) -> u32 {
 mod tests {
     use super::*;
 
-    fn identity() -> Identity {
-        Identity {
+    fn identity() -> UploadOwner {
+        UploadOwner {
             number: 42,
             database: 7,
             name: "n".repeat(limits::NAME_BYTES),
@@ -191,7 +191,7 @@ mod tests {
     fn a_first_page_reads_as_it_was_written_and_no_changed_byte_goes_unseen() {
         let mut page = identity().encode();
         assert_eq!(page.len() as u64, HEAD_BYTES);
-        assert_eq!(Identity::decode(&page), Some(identity()));
+        assert_eq!(UploadOwner::decode(&page), Some(identity()));
         assert_eq!(DurableMark::newest_in(&page), None);
         let mark = |count, is_sealed| DurableMark {
             count,
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(DurableMark::newest_in(&page), Some(mark(9, true)));
         for at in 0..IDENTITY_BYTES {
             page[at] ^= 1;
-            assert_eq!(Identity::decode(&page), None, "byte {at}");
+            assert_eq!(UploadOwner::decode(&page), None, "byte {at}");
             page[at] ^= 1;
         }
         for at in 0..MARK_BYTES {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::blobs::Blobs;
 use super::peer::UploadPeer;
-use super::unfinished::{Over, Unfinished};
+use super::unfinished::{IncompleteUpload, Over};
 use crate::database_id::DatabaseId;
 
 /// An upload that is not complete.
@@ -60,8 +60,8 @@ impl Blobs {
     fn unfinished_of(
         &self,
         database: DatabaseId,
-        is_wanted: impl Fn(&Unfinished) -> bool,
-    ) -> Vec<Arc<Unfinished>> {
+        is_wanted: impl Fn(&IncompleteUpload) -> bool,
+    ) -> Vec<Arc<IncompleteUpload>> {
         let state = self.state.lock();
         let of_database = (state.unfinished.values())
             .filter(|unfinished| unfinished.database == database && is_wanted(unfinished));
@@ -69,7 +69,7 @@ impl Blobs {
     }
 }
 
-impl Unfinished {
+impl IncompleteUpload {
     fn state(&self) -> UploadState {
         UploadState {
             name: self.name.clone(),

@@ -1,7 +1,7 @@
 //! Blobs: content of any size under a name, in files of their own.
 //!
 //! Design: docs/internals/blobs.md. What touches files blocks: the layer above does it on
-//! threads that may wait ([`Runner`]). No threads and no clocks here.
+//! threads that may wait ([`BlobRunner`]). No threads and no clocks here.
 
 pub mod limits;
 
@@ -31,27 +31,27 @@ mod writer;
 
 pub(crate) use blobs::BlobHold;
 pub use blobs::{
-    BlobConfig, BlobStatistics, BlobUse, Blobs, CallJob, Inline, LostUpload, Observer, Runner,
+    BlobConfig, BlobRunner, BlobStatistics, BlobUse, Blobs, CallJob, Inline, LostUpload, Observer,
     RunnerJob,
 };
 pub(crate) use check_error::CheckError;
 pub use content::{Content, Piece};
 pub use crc32c::crc32c;
 pub use description::{Description, NameError, check_name, key, split_key};
-pub use error::{ReadError, UploadBound, UploadError};
+pub use error::{ContentReadError, UploadBound, UploadError};
 pub(crate) use layout::{file_name, number_of};
 pub use listing::UploadState;
 pub use open::FoundBlobs;
-pub(crate) use open::{Opening, Removed};
+pub(crate) use open::{BlobOpening, RemovedContents};
 pub use peer::UploadPeer;
-pub use permit::Permit;
+pub use permit::BlobPermit;
 pub(crate) use received::discard_received;
 pub use received::{NamedContent, ReceivedContent};
 pub use sealed::{Sealed, Settled};
-pub use stream::{Begin, Chunk, End, Owner};
+pub use stream::{Begin, Chunk, ContentEnd, Owner};
 pub use upload::Upload;
-pub(crate) use walk::{Walk, check_form};
-pub use work::{Interest, News, Work};
+pub(crate) use walk::{ContentWalk, check_form};
+pub use work::{BlobNews, Interest, Work};
 
 /// The folder of the contents, in the data folder and in a backup.
 pub const FOLDER: &str = "blobs";

@@ -9,10 +9,10 @@ use wal::disk::Disk;
 use super::FOLDER;
 use super::blobs::{BlobConfig, Blobs, BlobsState};
 use super::description::{Description, split_key};
-use super::layout::{DurableMark, HEAD_BYTES, Identity, file_name, number_of};
+use super::layout::{DurableMark, HEAD_BYTES, UploadOwner, file_name, number_of};
 use super::limits;
 use super::stream::UploadKey;
-use super::unfinished::Unfinished;
+use super::unfinished::IncompleteUpload;
 use crate::aside::SetAside;
 use crate::database_id::DatabaseId;
 
@@ -38,13 +38,13 @@ pub struct FoundBlobs {
 
 /// What the log tells of contents that have no description any more.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Removed {
+pub(crate) struct RemovedContents {
     /// Their sizes and checksums, by number. The number of a content that is gone may be used again
     /// in a later run.
     contents: HashMap<u64, HashSet<(u64, u32)>>,
 }
 
-impl Removed {
+impl RemovedContents {
     /// A description is replaced or removed.
     pub(crate) fn note(&mut self, description: &[u8]) {
         if let Some(description) = Description::decode(description) {
@@ -68,7 +68,7 @@ impl Removed {
 
 /// The first half of a start: the folder was looked through, and nothing changed in it.
 #[derive(Default)]
-pub(crate) struct Opening {
+pub(crate) struct BlobOpening {
     state: BlobsState,
     /// Those whose file was not seen, by number.
     described: HashMap<u64, (DatabaseId, String)>,
@@ -82,7 +82,7 @@ pub(crate) struct Opening {
     found: FoundBlobs,
 }
 
-impl Opening {
+impl BlobOpening {
     /// Notes an entry of the index of blobs.
     pub(crate) fn note_description(&mut self, key: &[u8], description: &[u8]) {
         if let (Some((database, name)), Some(description)) =
@@ -101,7 +101,7 @@ impl Opening {
     pub(crate) fn read_folder(
         &mut self,
         disk: &dyn Disk,
-        removed: &Removed,
+        removed: &RemovedContents,
         wall_ms: u64,
     ) -> io::Result<()> {
         for name in disk.list()? {
@@ -139,7 +139,7 @@ impl Opening {
         config: BlobConfig,
         now_ms: u64,
     ) -> io::Result<(Arc<Blobs>, FoundBlobs)> {
-        let Opening {
+        let BlobOpening {
             state,
             described,
             removed,
@@ -167,7 +167,7 @@ impl Opening {
         &mut self,
         disk: &dyn Disk,
         number: u64,
-        removed: &Removed,
+        removed: &RemovedContents,
         wall_ms: u64,
     ) -> io::Result<()> {
         self.state.next_number = self.state.next_number.max(number + 1);
@@ -180,14 +180,14 @@ impl Opening {
             io::Error::new(error.kind(), words)
         });
         match head? {
-            Head::Resumable(key, mark) => self.add_upload(number, key, &mark),
-            Head::Sealed(mark) if removed.has(number, &mark) => self.removed.push(number),
-            Head::Sealed(mark) => {
+            ContentHead::Resumable(key, mark) => self.add_upload(number, key, &mark),
+            ContentHead::Sealed(mark) if removed.has(number, &mark) => self.removed.push(number),
+            ContentHead::Sealed(mark) => {
                 let is_explained = mark.touched_ms.saturating_add(limits::DESCRIBING_MS) >= wall_ms;
                 self.unexplained += u64::from(!is_explained);
                 self.orphans.push(number);
             }
-            Head::Other => self.orphans.push(number),
+            ContentHead::Other => self.orphans.push(number),
         }
         Ok(())
     }
@@ -197,7 +197,7 @@ impl Opening {
         let used = self.state.used.entry(database).or_default();
         used.bytes += mark.offset;
         used.unfinished += 1;
-        let upload = Unfinished::found(number, &key, mark.offset, mark.touched_ms);
+        let upload = IncompleteUpload::found(number, &key, mark.offset, mark.touched_ms);
         self.state.unfinished.insert(number, Arc::clone(&upload));
         // Files come in the order of their numbers: the later one is that of the upload that was
         // begun anew.
@@ -212,7 +212,7 @@ impl Opening {
 }
 
 /// What the first page of a file without a description says.
-enum Head {
+enum ContentHead {
     /// It is an upload that has come so far, and can be gone on with.
     Resumable(UploadKey, DurableMark),
     /// It is the whole content of a blob.
@@ -221,23 +221,23 @@ enum Head {
     Other,
 }
 
-fn read_head(disk: &dyn Disk, number: u64) -> io::Result<Head> {
+fn read_head(disk: &dyn Disk, number: u64) -> io::Result<ContentHead> {
     let mut page = vec![0; HEAD_BYTES as usize];
     disk.open(&file_name(number))?.read_up_to(&mut page, 0)?;
-    let identity = Identity::decode(&page).filter(|identity| identity.number == number);
+    let identity = UploadOwner::decode(&page).filter(|identity| identity.number == number);
     let (Some(identity), Some(mark)) = (identity, DurableMark::newest_in(&page)) else {
-        return Ok(Head::Other);
+        return Ok(ContentHead::Other);
     };
     if mark.is_sealed {
-        return Ok(Head::Sealed(mark));
+        return Ok(ContentHead::Sealed(mark));
     }
     if identity.upload_id.is_empty() {
-        return Ok(Head::Other);
+        return Ok(ContentHead::Other);
     }
     let key = UploadKey {
         database: DatabaseId(identity.database),
         name: identity.name.into(),
         upload_id: identity.upload_id.into(),
     };
-    Ok(Head::Resumable(key, mark))
+    Ok(ContentHead::Resumable(key, mark))
 }

@@ -117,9 +117,9 @@ impl OpenContents {
 /// that is given back at each piece costs more than the reading. Not more of it is kept than a few
 /// downloads need: each would keep its own otherwise, for as long as its caller does not read.
 #[derive(Debug, Default)]
-pub(super) struct Buffers(Vec<Bytes>);
+pub(super) struct ContentBuffers(Vec<Bytes>);
 
-impl Buffers {
+impl ContentBuffers {
     /// Takes a buffer that nobody uses, with anything in it.
     pub(super) fn take(&mut self, bytes: usize) -> BytesMut {
         let is_fitting = |buffer: &Bytes| buffer.len() == bytes && buffer.is_unique();
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn buffers_of_pieces_are_used_again_but_not_those_of_large_ones() {
-        let mut buffers = Buffers::default();
+        let mut buffers = ContentBuffers::default();
         let mut read = |bytes: usize| {
             let buffer = buffers.take(bytes);
             let place = buffer.as_ptr() as usize;

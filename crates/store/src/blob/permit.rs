@@ -3,16 +3,16 @@
 use std::fmt;
 
 /// Something that was taken of a bound; it is given back when this is dropped.
-pub struct Permit(Option<Box<dyn FnOnce() + Send + Sync>>);
+pub struct BlobPermit(Option<Box<dyn FnOnce() + Send + Sync>>);
 
-impl Permit {
+impl BlobPermit {
     /// What is given back by `release`.
-    pub fn new(release: impl FnOnce() + Send + Sync + 'static) -> Permit {
-        Permit(Some(Box::new(release)))
+    pub fn new(release: impl FnOnce() + Send + Sync + 'static) -> BlobPermit {
+        BlobPermit(Some(Box::new(release)))
     }
 }
 
-impl Drop for Permit {
+impl Drop for BlobPermit {
     fn drop(&mut self) {
         if let Some(release) = self.0.take() {
             release();
@@ -20,7 +20,7 @@ impl Drop for Permit {
     }
 }
 
-impl fmt::Debug for Permit {
+impl fmt::Debug for BlobPermit {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Permit")
     }

@@ -9,7 +9,7 @@ use super::check_error::CheckError;
 use super::description::Description;
 use super::layout::file_name;
 use super::limits;
-use super::walk::Walk;
+use super::walk::ContentWalk;
 use crate::database_id::DatabaseId;
 use crate::log::{FollowedGroup, RecordKind};
 
@@ -95,7 +95,7 @@ impl ReceivedContent {
             crc32c,
         } = self.content;
         self.file.sync()?;
-        let walked = Walk::new(Arc::clone(&self.file), None, number, size_bytes, crc32c);
+        let walked = ContentWalk::new(Arc::clone(&self.file), None, number, size_bytes, crc32c);
         let walked = walked.and_then(|mut walk| {
             while walk.step()?.is_some() {}
             Ok(())

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::description::{Description, key};
 use super::error::UploadError;
-use super::stream::End;
+use super::stream::ContentEnd;
 use super::unfinished::Over;
 use super::upload::Upload;
 use crate::operation::{Condition, Expiry, Operation};
@@ -25,7 +25,7 @@ pub struct Sealed {
 impl Upload {
     /// Ends an upload: checks the whole and makes it durable. Waits for the disk. What comes back
     /// wants to be described.
-    pub fn finish(self, end: &End, now_ms: u64) -> Result<Sealed, UploadError> {
+    pub fn finish(self, end: &ContentEnd, now_ms: u64) -> Result<Sealed, UploadError> {
         match self.seal(end, now_ms) {
             Ok((size_bytes, crc32c)) => Ok(Sealed {
                 size_bytes,

@@ -25,7 +25,7 @@ pub struct Begin {
 
 /// What the end of an upload says of the whole content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct End {
+pub struct ContentEnd {
     /// Its CRC32C.
     pub crc32c: Option<u32>,
     /// Its SHA-256.

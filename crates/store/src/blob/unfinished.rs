@@ -15,7 +15,7 @@ use super::writer::ContentWriter;
 use crate::database_id::DatabaseId;
 
 /// An upload that is not complete.
-pub(super) struct Unfinished {
+pub(super) struct IncompleteUpload {
     pub(super) number: u64,
     pub(super) database: DatabaseId,
     pub(super) name: Box<str>,
@@ -95,9 +95,9 @@ impl Over {
     }
 }
 
-impl Unfinished {
-    pub(super) fn new(number: u64, begin: &Begin, peer: UploadPeer) -> Arc<Unfinished> {
-        Arc::new(Unfinished {
+impl IncompleteUpload {
+    pub(super) fn new(number: u64, begin: &Begin, peer: UploadPeer) -> Arc<IncompleteUpload> {
+        Arc::new(IncompleteUpload {
             number,
             database: begin.database,
             name: begin.name.clone(),
@@ -122,12 +122,12 @@ impl Unfinished {
         key: &UploadKey,
         stored_bytes: u64,
         touched_ms: u64,
-    ) -> Arc<Unfinished> {
+    ) -> Arc<IncompleteUpload> {
         let progress = UploadProgress {
             is_named: true,
             ..UploadProgress::default()
         };
-        Arc::new(Unfinished {
+        Arc::new(IncompleteUpload {
             number,
             database: key.database,
             name: key.name.clone(),
@@ -191,7 +191,7 @@ impl Unfinished {
     }
 
     /// A stream of a peer is about to go on with it, and it counts as open for it.
-    /// [`Unfinished::take`] follows.
+    /// [`IncompleteUpload::take`] follows.
     pub(super) fn claim(&self, peer: UploadPeer, now_ms: u64) {
         *self.peer.lock() = peer;
         self.begin_pace(now_ms);
@@ -270,7 +270,7 @@ impl UploadProgress {
     }
 }
 
-impl fmt::Debug for Unfinished {
+impl fmt::Debug for IncompleteUpload {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Unfinished")

@@ -8,12 +8,12 @@ use parking_lot::MutexGuard;
 use wal::disk;
 
 use super::blobs::Blobs;
-use super::bounds::Asking;
+use super::bounds::RoomRequest;
 use super::error::UploadError;
-use super::layout::{Identity, file_name};
+use super::layout::{UploadOwner, file_name};
 use super::limits;
-use super::stream::{Begin, Chunk, End, Owner, UploadKey};
-use super::unfinished::{Over, Unfinished, UploadProgress};
+use super::stream::{Begin, Chunk, ContentEnd, Owner, UploadKey};
+use super::unfinished::{IncompleteUpload, Over, UploadProgress};
 use super::writer::ContentWriter;
 use crate::database_id::DatabaseId;
 use crate::descriptor_budget::DescriptorPermit;
@@ -23,7 +23,7 @@ use crate::descriptor_budget::DescriptorPermit;
 #[derive(Debug)]
 pub struct Upload {
     pub(super) blobs: Arc<Blobs>,
-    pub(super) unfinished: Arc<Unfinished>,
+    pub(super) unfinished: Arc<IncompleteUpload>,
     turn: u64,
     size_bytes: Option<u64>,
     pub(super) content_type: Box<str>,
@@ -38,7 +38,7 @@ impl Blobs {
         owner: Arc<dyn Owner>,
     ) -> Result<Upload, UploadError> {
         let known = self.find(begin);
-        let asking = Asking {
+        let asking = RoomRequest {
             peer: owner.peer(),
             now_ms: begin.now_ms,
             number: known.as_ref().map(|known| known.number),
@@ -83,7 +83,7 @@ impl Blobs {
     }
 
     /// The upload that can be gone on with.
-    fn find(&self, begin: &Begin) -> Option<Arc<Unfinished>> {
+    fn find(&self, begin: &Begin) -> Option<Arc<IncompleteUpload>> {
         let key = begin.key()?;
         self.state.lock().uploads.get(&key).cloned()
     }
@@ -91,9 +91,9 @@ impl Blobs {
     fn go_on_or_add(
         self: &Arc<Blobs>,
         begin: &Begin,
-        known: Option<Arc<Unfinished>>,
-        asking: Asking,
-    ) -> Result<Arc<Unfinished>, UploadError> {
+        known: Option<Arc<IncompleteUpload>>,
+        asking: RoomRequest,
+    ) -> Result<Arc<IncompleteUpload>, UploadError> {
         match known {
             Some(known) if begin.offset > 0 => {
                 self.claim_upload(&known, asking)?;
@@ -130,7 +130,10 @@ impl Blobs {
     }
 
     /// Throws an upload away whose sender wants to begin it anew.
-    fn begin_anew(self: &Arc<Blobs>, unfinished: &Arc<Unfinished>) -> Result<(), UploadError> {
+    fn begin_anew(
+        self: &Arc<Blobs>,
+        unfinished: &Arc<IncompleteUpload>,
+    ) -> Result<(), UploadError> {
         let progress = unfinished.progress.lock();
         if progress.is_sealed && progress.over.is_none() {
             return Err(UploadError::Completing);
@@ -201,8 +204,8 @@ impl Upload {
         }
     }
 
-    fn identity(&self, begin: &Begin) -> Identity {
-        Identity {
+    fn identity(&self, begin: &Begin) -> UploadOwner {
+        UploadOwner {
             number: self.unfinished.number,
             database: begin.database.0,
             name: begin.name.to_string(),
@@ -304,7 +307,7 @@ impl Upload {
             });
         }
         let database = self.unfinished.database;
-        let asking = Asking {
+        let asking = RoomRequest {
             peer: self.unfinished.peer(),
             now_ms,
             number: Some(self.unfinished.number),
@@ -347,7 +350,7 @@ impl Upload {
     }
 
     /// Checks the whole and makes it durable. Returns its bytes and its CRC32C.
-    pub(super) fn seal(&self, end: &End, now_ms: u64) -> Result<(u64, u32), UploadError> {
+    pub(super) fn seal(&self, end: &ContentEnd, now_ms: u64) -> Result<(u64, u32), UploadError> {
         // What a sync beside the writes finds is known before the whole is taken for durable.
         let _synced = self.unfinished.syncing.lock();
         let mut progress = self.lock()?;

@@ -6,7 +6,7 @@ use wal::disk::DiskFile;
 
 use super::check_error::CheckError;
 use super::layout::{
-    DurableMark, GROUP_BYTES, HEAD_BYTES, Identity, MARK_BYTES, MARK_PLACES, SUMS_BYTES,
+    DurableMark, GROUP_BYTES, HEAD_BYTES, MARK_BYTES, MARK_PLACES, SUMS_BYTES, UploadOwner,
     sums_place_of,
 };
 use super::limits;
@@ -14,7 +14,7 @@ use super::reader::ContentFile;
 use super::writer::ContentWriter;
 
 /// Fails unless a file that was written in one go has nothing but its head, its checksums and the
-/// content, each in its place. The content itself is for a [walk](Walk).
+/// content, each in its place. The content itself is for a [walk](ContentWalk).
 pub(crate) fn check_form(
     file: &dyn DiskFile,
     number: u64,
@@ -23,7 +23,8 @@ pub(crate) fn check_form(
 ) -> Result<(), CheckError> {
     let mut head = vec![0; HEAD_BYTES as usize];
     let is_whole = file.read_up_to(&mut head, 0)? == head.len();
-    let identity = Identity::decode(&head).filter(|identity| is_whole && identity.number == number);
+    let identity =
+        UploadOwner::decode(&head).filter(|identity| is_whole && identity.number == number);
     let identity = identity.ok_or(CheckError::Damaged)?;
     let seal = DurableMark::newest_in(&head)
         .filter(|mark| mark.is_sealed && (mark.offset, mark.crc32c) == (size_bytes, crc32c));
@@ -55,7 +56,7 @@ pub(crate) fn check_form(
 
 /// A walk from the first byte of a content to the last.
 #[derive(Debug)]
-pub(crate) struct Walk {
+pub(crate) struct ContentWalk {
     source: ContentFile,
     size_bytes: u64,
     expected: u32,
@@ -65,7 +66,7 @@ pub(crate) struct Walk {
     copy: Option<ContentWriter>,
 }
 
-impl Walk {
+impl ContentWalk {
     /// Begins one through a file that must have this number, size and checksum, perhaps into an
     /// empty file.
     pub(crate) fn new(
@@ -74,13 +75,13 @@ impl Walk {
         number: u64,
         size_bytes: u64,
         crc32c: u32,
-    ) -> Result<Walk, CheckError> {
+    ) -> Result<ContentWalk, CheckError> {
         let mut page = vec![0; HEAD_BYTES as usize];
         source.read_up_to(&mut page, 0)?;
-        let identity = Identity::decode(&page).filter(|identity| identity.number == number);
+        let identity = UploadOwner::decode(&page).filter(|identity| identity.number == number);
         let identity = identity.ok_or(CheckError::Damaged)?;
         let begin = |target| ContentWriter::begin(target, &identity);
-        Ok(Walk {
+        Ok(ContentWalk {
             source: ContentFile::new(source, size_bytes),
             size_bytes,
             expected: crc32c,

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use super::blobs::Blobs;
 use super::content::{Content, Piece};
-use super::error::{ReadError, UploadError};
+use super::error::{ContentReadError, UploadError};
 use super::limits::BLOCK_BYTES;
 use super::listing::UploadState;
-use super::permit::Permit;
+use super::permit::BlobPermit;
 use super::reader::aligned;
 use super::sealed::Sealed;
-use super::stream::{Begin, Chunk, End, Owner};
+use super::stream::{Begin, Chunk, ContentEnd, Owner};
 use super::upload::Upload;
 use crate::database_id::DatabaseId;
 
@@ -53,7 +53,7 @@ pub enum Work {
         /// Which.
         upload: Box<Upload>,
         /// What is known of the whole.
-        end: End,
+        end: ContentEnd,
         /// When it is, in milliseconds since 1970.
         now_ms: u64,
     },
@@ -84,7 +84,7 @@ pub enum Work {
 
 /// What has become of it.
 #[derive(Debug)]
-pub enum News {
+pub enum BlobNews {
     /// An upload has begun.
     Begun(Box<Upload>),
     /// Chunks are stored.
@@ -107,7 +107,7 @@ pub enum News {
     /// Content was read.
     Read(Piece),
     /// Content cannot be read.
-    NotRead(ReadError),
+    NotRead(ContentReadError),
 }
 
 impl Work {
@@ -138,8 +138,8 @@ impl Work {
         mut self,
         blobs: &Arc<Blobs>,
         owner: &Arc<dyn Owner>,
-        grant: Option<(usize, Permit)>,
-    ) -> News {
+        grant: Option<(usize, BlobPermit)>,
+    ) -> BlobNews {
         let permit = grant.map(|(granted, permit)| {
             if let Work::Read { offset, bytes, .. } = &mut self {
                 *bytes = granted_bytes(*offset, granted).min(*bytes);
@@ -147,17 +147,17 @@ impl Work {
             Arc::new(permit)
         });
         match self.run(blobs, owner) {
-            News::Read(piece) => News::Read(Piece { permit, ..piece }),
+            BlobNews::Read(piece) => BlobNews::Read(Piece { permit, ..piece }),
             news => news,
         }
     }
 
     /// Does it. Waits for the disk.
-    pub fn run(self, blobs: &Arc<Blobs>, owner: &Arc<dyn Owner>) -> News {
+    pub fn run(self, blobs: &Arc<Blobs>, owner: &Arc<dyn Owner>) -> BlobNews {
         match self {
             Work::Begin { begin, .. } => match blobs.begin_upload(&begin, Arc::clone(owner)) {
-                Ok(upload) => News::Begun(Box::new(upload)),
-                Err(error) => News::NotStored(error),
+                Ok(upload) => BlobNews::Begun(Box::new(upload)),
+                Err(error) => BlobNews::NotStored(error),
             },
             Work::Write {
                 upload,
@@ -168,35 +168,35 @@ impl Work {
                 Ok(()) => {
                     bytes.clear();
                     chunks.clear();
-                    News::Written {
+                    BlobNews::Written {
                         upload,
                         bytes,
                         chunks,
                     }
                 }
-                Err(error) => News::NotStored(error),
+                Err(error) => BlobNews::NotStored(error),
             },
             Work::Finish {
                 upload,
                 end,
                 now_ms,
             } => match upload.finish(&end, now_ms) {
-                Ok(sealed) => News::Sealed(Box::new(sealed)),
-                Err(error) => News::NotStored(error),
+                Ok(sealed) => BlobNews::Sealed(Box::new(sealed)),
+                Err(error) => BlobNews::NotStored(error),
             },
-            Work::ListUploads { database } => News::Uploads(blobs.uploads(database)),
+            Work::ListUploads { database } => BlobNews::Uploads(blobs.uploads(database)),
             Work::DiscardUploads {
                 database,
                 name,
                 upload_id,
-            } => News::Discarded(blobs.discard_uploads(database, &name, &upload_id)),
+            } => BlobNews::Discarded(blobs.discard_uploads(database, &name, &upload_id)),
             Work::Read {
                 content,
                 offset,
                 bytes,
             } => match content.read(offset, bytes) {
-                Ok(piece) => News::Read(piece),
-                Err(error) => News::NotRead(error),
+                Ok(piece) => BlobNews::Read(piece),
+                Err(error) => BlobNews::NotRead(error),
             },
         }
     }

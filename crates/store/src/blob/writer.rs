@@ -8,7 +8,7 @@ use wal::disk::DiskFile;
 
 use super::check_error::CheckError;
 use super::layout::{
-    DurableMark, GROUP_BYTES, HEAD_BYTES, Identity, MARK_PLACES, SUMS_BYTES, place_of,
+    DurableMark, GROUP_BYTES, HEAD_BYTES, MARK_PLACES, SUMS_BYTES, UploadOwner, place_of,
     sums_place_of,
 };
 use super::limits;
@@ -68,11 +68,14 @@ impl WritePosition {
 
 /// What is on the device once the file is synced.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pending(DurableMark);
+pub(super) struct PendingMark(DurableMark);
 
 impl ContentWriter {
     /// Begins an empty file.
-    pub(super) fn begin(file: Arc<dyn DiskFile>, identity: &Identity) -> io::Result<ContentWriter> {
+    pub(super) fn begin(
+        file: Arc<dyn DiskFile>,
+        identity: &UploadOwner,
+    ) -> io::Result<ContentWriter> {
         // With the page for the checksums of the first group.
         let mut head = identity.encode();
         head.resize(head.len() + SUMS_BYTES, 0);
@@ -300,9 +303,9 @@ impl ContentWriter {
 
     /// Writes what a mark needs beside the content. After a sync of the [file](ContentWriter::file)
     /// that begins now or later, [`set_mark`](ContentWriter::set_mark) may follow.
-    pub(super) fn prepare_mark(&mut self, now_ms: u64) -> io::Result<Pending> {
+    pub(super) fn prepare_mark(&mut self, now_ms: u64) -> io::Result<PendingMark> {
         self.write_sums()?;
-        Ok(Pending(self.next_mark(now_ms)))
+        Ok(PendingMark(self.next_mark(now_ms)))
     }
 
     pub(super) fn file(&self) -> Arc<dyn DiskFile> {
@@ -310,7 +313,7 @@ impl ContentWriter {
     }
 
     /// Marks what is on the device. The mark itself need not be: without it the one before counts.
-    pub(super) fn set_mark(&mut self, Pending(mark): Pending) -> io::Result<()> {
+    pub(super) fn set_mark(&mut self, PendingMark(mark): PendingMark) -> io::Result<()> {
         // Another one may have been faster, and a sealed file is complete.
         if self.is_sealed || mark.offset < self.mark.offset {
             return Ok(());
@@ -426,7 +429,7 @@ mod tests {
 
     fn begin(disk: &SimulatedDisk) -> (Arc<dyn DiskFile>, ContentWriter) {
         let file = disk.create("content").expect("an empty disk");
-        let identity = Identity {
+        let identity = UploadOwner {
             number: 1,
             database: 0,
             name: "name".into(),

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use wal::disk::{Disk, FolderLock, RealDisk, is_full, write_whole};
-use wal::{Known, LogId, SegmentListener, is_log_file, is_segment};
+use wal::{KnownLog, LogId, SegmentListener, is_log_file, is_segment};
 
 use crate::SET_ASIDE_FOLDER;
 use crate::secret::FolderSecret;
@@ -84,8 +84,8 @@ pub(crate) struct FolderState {
 
 impl FolderState {
     /// Adds what the folder says of its log to what is known from elsewhere.
-    pub(super) fn add_to(&self, known: Known) -> Known {
-        Known {
+    pub(super) fn add_to(&self, known: KnownLog) -> KnownLog {
+        KnownLog {
             durable_sequence: known.durable_sequence.max(self.durable_sequence),
             newest_segment: known.newest_segment.max(self.newest_segment),
             ..known
@@ -206,7 +206,7 @@ pub(super) fn claim_unmarked(disk: &Arc<dyn Disk>) -> Result<Claimed, FolderErro
 }
 
 /// Adds what a data folder's own file says of its log to what is known of that from elsewhere.
-pub fn known(disk: &dyn Disk, known: Known) -> Result<Known, FolderError> {
+pub fn known(disk: &dyn Disk, known: KnownLog) -> Result<KnownLog, FolderError> {
     let state = check(disk)?.unwrap_or_default();
     Ok(state.add_to(known))
 }

@@ -10,7 +10,7 @@ use super::visible::{Visible, VisibleIndex};
 use crate::blob::Description;
 use crate::database::{DatabaseConfig, Kind};
 use crate::database_id::DatabaseId;
-use crate::decide::Pending as _;
+use crate::decide::PendingState as _;
 use crate::log::{FollowedGroup, Record, RecordKind};
 use crate::memory::bytes_of;
 

@@ -20,7 +20,7 @@ use crate::effects::Effects;
 use crate::engine::{self, CommitPlace, CommitTarget, CommitTurn};
 use crate::log::{ORIGIN, Record, RecordKind};
 use crate::memory_use::MemoryUse;
-use crate::outcome::{Outcomes, Refusal, Verdict};
+use crate::outcome::{CommitVerdict, Outcomes, Refusal};
 use crate::record::{Action, CommitRecord, Whole};
 use crate::store::Store;
 use crate::tree::Arena;
@@ -221,8 +221,8 @@ impl GroupDecider {
     }
 
     /// Decides commits of a batch of a loop from `next` on, which it moves; those that have no turn
-    /// in the group are passed over, and must be [put back](GroupDecider::put_back). Returns whether
-    /// these were all; otherwise the group is complete.
+    /// in the group are passed over, and must be [put back](GroupDecider::put_back). Returns
+    /// whether these were all; otherwise the group is complete.
     pub(super) fn decide_batch(
         &mut self,
         from: usize,
@@ -407,7 +407,7 @@ impl Grouped<'_> {
 
     /// Decides a commit that changes keys, against what is pending. `Err`: what it has to know is
     /// not known.
-    fn decide_keys(&mut self, place: &CommitPlace<'_>) -> Result<Verdict, Refusal> {
+    fn decide_keys(&mut self, place: &CommitPlace<'_>) -> Result<CommitVerdict, Refusal> {
         let context = Context {
             sequence: place.sequence,
             now_ms: place.now_ms,
@@ -497,7 +497,7 @@ impl CommitTarget for Grouped<'_> {
         self.answers.of(self.rule(commit))
     }
 
-    fn decide_commit(&mut self, place: &CommitPlace<'_>) -> Result<Verdict, Refusal> {
+    fn decide_commit(&mut self, place: &CommitPlace<'_>) -> Result<CommitVerdict, Refusal> {
         let commit = place.commit;
         if commit.database == DatabaseId::BLOBS && self.work.describes_dropped(place) {
             return Err(Refusal::UnknownDatabase);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use wal::disk::Disk;
-use wal::{Known, LogConfig, OpenLog, ReadLog, Recovered};
+use wal::{KnownLog, LogConfig, OpenLog, ReadLog, Recovered};
 
 use super::ahead::ReadAhead;
 use super::committer::{CommitterParts, DurableCommitter};
@@ -222,7 +222,7 @@ struct ReplayedLog<'a> {
     read: ReadLog<'a>,
     trees: ReplayTrees<'a>,
     /// Blobs that the log removes.
-    removed: blob::Removed,
+    removed: blob::RemovedContents,
     /// The identity of the folder.
     owner: u64,
 }
@@ -293,9 +293,9 @@ fn begin_behind(store: &Store, trees: &mut ReplayedTrees, recovered: &Recovered,
 fn load_newest(
     disk: &dyn Disk,
     replay: &mut Replay<'_>,
-) -> Result<Option<Summary>, snapshot::ReadError> {
+) -> Result<Option<Summary>, snapshot::SnapshotReadError> {
     let sequences =
-        snapshot::list(disk).map_err(|source| snapshot::ReadError::folder(disk, source))?;
+        snapshot::list(disk).map_err(|source| snapshot::SnapshotReadError::folder(disk, source))?;
     let Some(&newest) = sequences.last() else {
         return Ok(None);
     };
@@ -306,10 +306,10 @@ fn load_newest(
 fn look_for_blobs(
     store: &Store,
     disk: &dyn Disk,
-    removed: &blob::Removed,
+    removed: &blob::RemovedContents,
     wall_ms: u64,
     accept_loss: bool,
-) -> Result<blob::Opening, OpenError> {
+) -> Result<blob::BlobOpening, OpenError> {
     let folder = || disk.describe(blob::FOLDER);
     let read = || {
         let mut opening = read_descriptions(store);
@@ -333,7 +333,7 @@ fn look_for_blobs(
 }
 
 /// Makes durable what unfinished uploads have, after an end that was not clean.
-fn sync_uploads(opening: &blob::Opening, disk: &dyn Disk) -> Result<(), OpenError> {
+fn sync_uploads(opening: &blob::BlobOpening, disk: &dyn Disk) -> Result<(), OpenError> {
     let synced = disk.subfolder(blob::FOLDER);
     let synced = synced.and_then(|contents| opening.sync_uploads(&*contents));
     synced.map_err(|source| OpenError::Blobs {
@@ -345,7 +345,7 @@ fn sync_uploads(opening: &blob::Opening, disk: &dyn Disk) -> Result<(), OpenErro
 /// Opens the blobs, and sets aside what nothing names.
 fn open_blobs(
     store: &Store,
-    opening: blob::Opening,
+    opening: blob::BlobOpening,
     disk: &Arc<dyn Disk>,
     config: blob::BlobConfig,
     now_ms: u64,
@@ -365,7 +365,7 @@ fn with_snapshot(
     snapshot: Option<&Summary>,
     folder_state: FolderState,
 ) -> LogConfig {
-    let known = snapshot.map_or(Known::default(), Summary::known);
+    let known = snapshot.map_or(KnownLog::default(), Summary::known);
     let known = folder_state.add_to(known);
     LogConfig {
         known: Some(known),
@@ -378,7 +378,7 @@ fn with_snapshot(
 
 /// The same with what is known from the trees.
 fn with_trees(log_config: &LogConfig, trees: &ReplayTrees<'_>) -> LogConfig {
-    let known = log_config.known.map(|known| Known {
+    let known = log_config.known.map(|known| KnownLog {
         durable_sequence: known.durable_sequence.max(trees.durable_sequence()),
         ..known
     });

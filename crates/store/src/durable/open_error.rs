@@ -21,10 +21,10 @@ pub enum OpenError {
     Config(#[source] CreateError),
     /// The newest snapshot cannot be used.
     #[error("{0}")]
-    Snapshot(#[source] snapshot::ReadError),
+    Snapshot(#[source] snapshot::SnapshotReadError),
     /// The log cannot be used.
     #[error("{0}")]
-    Log(#[source] wal::OpenError),
+    Log(#[source] wal::LogOpenError),
     /// A database on disk cannot be used.
     #[error("{0}")]
     Tree(#[source] TreeError),

@@ -12,7 +12,7 @@ use crate::batch::WriteBatch;
 use crate::catalogue::Database;
 use crate::database::{DatabaseConfig, Durability};
 use crate::database_id::DatabaseId;
-use crate::decide::Pending;
+use crate::decide::PendingState;
 use crate::effects::Effects;
 use crate::engine::CommitPlace;
 use crate::limits;
@@ -383,7 +383,7 @@ pub(super) struct PendingView<'a> {
     pub(super) index: &'a MemoryIndex,
 }
 
-impl Pending for PendingView<'_> {
+impl PendingState for PendingView<'_> {
     const IS_IN_MEMORY: bool = true;
 
     #[inline]
@@ -410,7 +410,7 @@ pub(super) struct PendingTree<'a> {
     pub(super) problem: Cell<Option<Refusal>>,
 }
 
-impl Pending for PendingTree<'_> {
+impl PendingState for PendingTree<'_> {
     const IS_IN_MEMORY: bool = false;
 
     fn find<'a>(&'a self, key: &'a [u8], hash: u64) -> Option<Entry<'a>> {

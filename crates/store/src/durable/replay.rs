@@ -29,7 +29,7 @@ pub(super) struct Replay<'a> {
     current: Option<(DatabaseId, ArcRwLockWriteGuard<RawRwLock, State>)>,
     trees: ReplayTrees<'a>,
     /// Contents of blobs that have no description any more.
-    removed: blob::Removed,
+    removed: blob::RemovedContents,
     problem: Option<ReplayError>,
 }
 
@@ -40,13 +40,13 @@ impl<'a> Replay<'a> {
             base_sequence: 0,
             current: None,
             trees: ReplayTrees::open(store.trees(), accept_loss)?,
-            removed: blob::Removed::default(),
+            removed: blob::RemovedContents::default(),
             problem: None,
         })
     }
 
     /// Contents of blobs whose descriptions the log has replaced or removed.
-    pub(super) fn take_removed(&mut self) -> blob::Removed {
+    pub(super) fn take_removed(&mut self) -> blob::RemovedContents {
         std::mem::take(&mut self.removed)
     }
 

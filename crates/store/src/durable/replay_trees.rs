@@ -8,7 +8,7 @@ use super::database_name::Named;
 use super::retained::RetainedTree;
 use crate::database_id::DatabaseId;
 use crate::log::{Record, RecordKind};
-use crate::tree::{Anew, Fate, Generation, Held, TreeError, TreeIndex, TreeWriter, Trees};
+use crate::tree::{Anew, Fate, Generation, HeldTreeFiles, TreeError, TreeIndex, TreeWriter, Trees};
 
 /// The trees that were found, and which of them the snapshot and the log name.
 ///
@@ -28,7 +28,7 @@ pub(super) struct ReplayTrees<'a> {
     /// The snapshot has the whole catalogue as it was at this sequence.
     base_sequence: u64,
     /// What the engine removes from their folders.
-    held: BTreeMap<Generation, Held>,
+    held: BTreeMap<Generation, HeldTreeFiles>,
     /// What is damaged is given up.
     accept_loss: bool,
     /// Damaged trees in whose place an empty one was begun.

@@ -2,8 +2,8 @@
 
 use wal::disk::NoRoom;
 use wal::{
-    ALIGN_BYTES, GroupBuffer, Kept, LogWriter, PrepareError, ReadySegment, RetiredSegment,
-    SegmentStock, WantedSegment, WriteError,
+    ALIGN_BYTES, GroupBuffer, LogWriter, PrepareError, ReadySegment, RetiredSegment,
+    SegmentRetention, SegmentStock, WantedSegment, WriteError,
 };
 
 use super::event::Event;
@@ -159,8 +159,8 @@ impl LogSegments {
         self.unneeded_sequence = self.unneeded_sequence.max(sequence);
         // Whoever writes comes before those who watch.
         let kept = match self.is_full() {
-            true => Kept::NONE,
-            false => Kept {
+            true => SegmentRetention::NONE,
+            false => SegmentRetention {
                 bytes: self.keep.bytes,
                 free_bytes,
                 behind_ms: self

@@ -7,12 +7,14 @@ use wal::disk::Disk;
 
 use super::hold::Holds;
 use crate::clock::Clock;
-use crate::snapshot::{self, Header, Making, SnapshotError, SnapshotMakingStep, SnapshotReport};
+use crate::snapshot::{
+    self, Header, SnapshotError, SnapshotMaking, SnapshotMakingStep, SnapshotReport,
+};
 use crate::store::Store;
 
 /// See the module. It is over with an error or a report.
 pub(super) struct SnapshotJob {
-    making: Making,
+    making: SnapshotMaking,
     disk: Arc<dyn Disk>,
     holds: Arc<Holds>,
 }
@@ -39,7 +41,7 @@ impl SnapshotJob {
     ) -> Result<SnapshotJob, SnapshotError> {
         let base = base.ok_or(SnapshotError::LogFailed)?;
         Ok(SnapshotJob {
-            making: Making::new(store, base, disk.clone())?,
+            making: SnapshotMaking::new(store, base, disk.clone())?,
             disk: disk.clone(),
             holds: holds.clone(),
         })

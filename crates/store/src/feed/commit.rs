@@ -19,7 +19,7 @@ pub enum ChangeKind {
 
 /// What a commit has done to one key.
 #[derive(Clone, Copy, Debug)]
-pub struct Change<'a> {
+pub struct FeedChange<'a> {
     /// What has become of it.
     pub kind: ChangeKind,
     /// The key; empty for [`ChangeKind::Clear`].
@@ -114,7 +114,7 @@ impl FeedCommit {
     }
 
     /// Returns the change at a place.
-    pub fn change(&self, place: usize) -> Option<Change<'_>> {
+    pub fn change(&self, place: usize) -> Option<FeedChange<'_>> {
         let record = self.records.get(place)?;
         let key = &self.bytes[record.key_start..][..record.key_len];
         let entry = |entry: &EntryRecord| Entry {
@@ -123,7 +123,7 @@ impl FeedCommit {
             version: entry.version,
             expires_ms: entry.expires_ms,
         };
-        Some(Change {
+        Some(FeedChange {
             kind: record.kind,
             key,
             entry: record.entry.as_ref().map(entry),
@@ -132,12 +132,12 @@ impl FeedCommit {
     }
 
     /// Its changes, in the order in which they were recorded.
-    pub fn changes(&self) -> impl Iterator<Item = Change<'_>> {
+    pub fn changes(&self) -> impl Iterator<Item = FeedChange<'_>> {
         self.changes_from(0).map(|(_, change)| change)
     }
 
     /// Returns its changes from a place on, each with its place.
-    pub fn changes_from(&self, place: usize) -> impl Iterator<Item = (usize, Change<'_>)> {
+    pub fn changes_from(&self, place: usize) -> impl Iterator<Item = (usize, FeedChange<'_>)> {
         (place..self.len()).filter_map(|place| Some((place, self.change(place)?)))
     }
 

@@ -25,7 +25,7 @@ pub(crate) struct Feeds {
     /// Something was recorded, and nobody was told yet.
     has_news: AtomicBool,
     known: Mutex<Vec<Weak<Feed>>>,
-    wakers: Mutex<Vec<(u64, Waker)>>,
+    wakers: Mutex<Vec<(u64, HubWaker)>>,
     next_waker: AtomicU64,
     /// The clock of the store.
     clock_ms: Arc<AtomicU64>,
@@ -35,7 +35,7 @@ pub(crate) struct Feeds {
     has_work: AtomicBool,
 }
 
-type Waker = Arc<dyn Fn() + Send + Sync>;
+type HubWaker = Arc<dyn Fn() + Send + Sync>;
 
 /// What is kept in memory for those who watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -236,7 +236,7 @@ impl Feeds {
     }
 
     /// Has somebody woken at each change, until what is returned is dropped.
-    pub(crate) fn add_waker(self: &Arc<Feeds>, wake: Waker) -> ChangeWaker {
+    pub(crate) fn add_waker(self: &Arc<Feeds>, wake: HubWaker) -> ChangeWaker {
         let number = self.next_waker.fetch_add(1, Ordering::Relaxed);
         self.wakers.lock().push((number, wake));
         ChangeWaker {

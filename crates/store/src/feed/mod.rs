@@ -31,7 +31,7 @@ use crate::database_id::DatabaseId;
 use crate::limits;
 use crate::value::Entry;
 use commit::Recorder;
-pub use commit::{Change, ChangeKind, FeedCommit};
+pub use commit::{ChangeKind, FeedChange, FeedCommit};
 pub use group_reading::{FollowRefusal, GroupReading, LogFollower};
 pub(crate) use hub::Feeds;
 pub use hub::{ChangeWaker, Watched};

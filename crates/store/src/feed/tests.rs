@@ -138,7 +138,7 @@ type ChangeParts = (ChangeKind, Vec<u8>, Option<Vec<u8>>, Option<Vec<u8>>);
 fn parts_of(commit: &FeedCommit) -> Vec<ChangeParts> {
     let value = |entry: Option<Entry<'_>>| entry.map(|entry| entry.value.bytes().to_vec());
     let changes = commit.changes();
-    let parts = |change: Change<'_>| {
+    let parts = |change: FeedChange<'_>| {
         let key = change.key.to_vec();
         (
             change.kind,

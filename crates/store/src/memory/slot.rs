@@ -15,11 +15,11 @@ const LINE_BYTES: usize = 64;
 #[derive(Debug)]
 pub(super) struct IndexSlot {
     pub(super) hash: u64,
-    body: Body,
+    body: EntryBody,
 }
 
 #[derive(Debug)]
-enum Body {
+enum EntryBody {
     /// Header, key and value in one piece: one allocation, and one place in memory to go to.
     Small(Box<[u8]>),
     /// The value is counted by itself.
@@ -38,25 +38,25 @@ impl IndexSlot {
     pub(super) fn new(hash: u64, entry: &Entry<'_>) -> IndexSlot {
         IndexSlot {
             hash,
-            body: Body::new(entry),
+            body: EntryBody::new(entry),
         }
     }
 
     #[inline]
     pub(super) fn key(&self) -> &[u8] {
         match &self.body {
-            Body::Small(bytes) => {
+            EntryBody::Small(bytes) => {
                 let key_len = usize::from(u16::from_le_bytes(field(bytes, 16)));
                 &bytes[HEADER_BYTES..HEADER_BYTES + key_len]
             }
-            Body::Large(large) => &large.key,
+            EntryBody::Large(large) => &large.key,
         }
     }
 
     #[inline]
     pub(super) fn entry(&self) -> Entry<'_> {
         match &self.body {
-            Body::Small(bytes) => {
+            EntryBody::Small(bytes) => {
                 let key_len = usize::from(u16::from_le_bytes(field(bytes, 16)));
                 let (key, value) = bytes[HEADER_BYTES..].split_at(key_len);
                 Entry {
@@ -66,7 +66,7 @@ impl IndexSlot {
                     expires_ms: u64::from_le_bytes(field(bytes, 8)),
                 }
             }
-            Body::Large(large) => Entry {
+            EntryBody::Large(large) => Entry {
                 key: &large.key,
                 value: Value::Shared(&large.value),
                 version: large.version,
@@ -79,12 +79,12 @@ impl IndexSlot {
     #[inline]
     pub(super) fn touch(&self) -> u8 {
         match &self.body {
-            Body::Small(bytes) => {
+            EntryBody::Small(bytes) => {
                 let first = &bytes[..bytes.len().min(WARMED_BYTES)];
                 let lines = first.iter().step_by(LINE_BYTES);
                 lines.fold(bytes[first.len() - 1], |all, byte| all ^ byte)
             }
-            Body::Large(large) => large.version as u8,
+            EntryBody::Large(large) => large.version as u8,
         }
     }
 
@@ -92,7 +92,7 @@ impl IndexSlot {
     /// time.
     pub(super) fn replace(&mut self, entry: &Entry<'_>) -> Option<Bytes> {
         debug_assert_eq!(self.key(), entry.key);
-        if let Body::Small(bytes) = &mut self.body
+        if let EntryBody::Small(bytes) = &mut self.body
             && bytes.len() == HEADER_BYTES + entry.key.len() + entry.value.len()
             && entry.value.len() < SHARED_VALUE_BYTES
         {
@@ -101,7 +101,7 @@ impl IndexSlot {
             bytes[HEADER_BYTES + entry.key.len()..].copy_from_slice(&entry.value);
             return None;
         }
-        std::mem::replace(&mut self.body, Body::new(entry)).into_large_value()
+        std::mem::replace(&mut self.body, EntryBody::new(entry)).into_large_value()
     }
 
     /// Has the allocator find new places for what the slot points to; returns how many bytes were
@@ -110,11 +110,11 @@ impl IndexSlot {
     #[expect(clippy::replace_box, reason = "to allocate anew is what it is for")]
     pub(super) fn move_content(&mut self) -> usize {
         match &mut self.body {
-            Body::Small(bytes) => {
+            EntryBody::Small(bytes) => {
                 *bytes = bytes.clone();
                 bytes.len()
             }
-            Body::Large(large) => {
+            EntryBody::Large(large) => {
                 let is_moved =
                     large.value.len() <= DEFRAGMENT_VALUE_BYTES && large.value.is_unique();
                 let value = match is_moved {
@@ -138,8 +138,8 @@ impl IndexSlot {
     }
 }
 
-impl Body {
-    fn new(entry: &Entry<'_>) -> Body {
+impl EntryBody {
+    fn new(entry: &Entry<'_>) -> EntryBody {
         let &Entry {
             key,
             value,
@@ -147,7 +147,7 @@ impl Body {
             expires_ms,
         } = entry;
         if value.len() >= SHARED_VALUE_BYTES {
-            return Body::Large(Box::new(Large {
+            return EntryBody::Large(Box::new(Large {
                 key: key.into(),
                 value: value.to_shared(),
                 version,
@@ -161,13 +161,13 @@ impl Body {
         bytes.extend_from_slice(&(key.len() as u16).to_le_bytes());
         bytes.extend_from_slice(key);
         bytes.extend_from_slice(&value);
-        Body::Small(bytes.into_boxed_slice())
+        EntryBody::Small(bytes.into_boxed_slice())
     }
 
     fn into_large_value(self) -> Option<Bytes> {
         match self {
-            Body::Small(_) => None,
-            Body::Large(large) => Some(large.value),
+            EntryBody::Small(_) => None,
+            EntryBody::Large(large) => Some(large.value),
         }
     }
 }
@@ -222,7 +222,7 @@ mod tests {
         };
         let mut slot = IndexSlot::new(9, &entry(5, 1));
         for (size, version) in sizes.into_iter().zip(2..) {
-            let was_large = matches!(slot.body, Body::Large(_));
+            let was_large = matches!(slot.body, EntryBody::Large(_));
             assert_eq!(slot.replace(&entry(size, version)).is_some(), was_large);
             assert_eq!(slot.entry(), entry(size, version));
             assert_eq!(slot.key(), b"key");

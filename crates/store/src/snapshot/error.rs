@@ -56,7 +56,7 @@ impl SnapshotError {
 
 /// Why a snapshot cannot be used. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
-pub enum ReadError {
+pub enum SnapshotReadError {
     /// The files cannot be listed.
     #[error("{folder}: the snapshots cannot be listed: {source}")]
     Folder {
@@ -98,10 +98,10 @@ pub enum ReadError {
     },
 }
 
-impl ReadError {
+impl SnapshotReadError {
     /// The snapshots in a folder could not be listed.
-    pub(crate) fn folder(disk: &dyn Disk, source: io::Error) -> ReadError {
+    pub(crate) fn folder(disk: &dyn Disk, source: io::Error) -> SnapshotReadError {
         let folder = disk.describe("");
-        ReadError::Folder { folder, source }
+        SnapshotReadError::Folder { folder, source }
     }
 }

@@ -23,14 +23,14 @@ pub(super) struct FileWriter {
 
 /// The body of a page: bytes, and perhaps a large value behind them that is not copied.
 #[derive(Debug, Default)]
-pub(super) struct Body {
+pub(super) struct PageBody {
     pub(super) bytes: Vec<u8>,
     pub(super) large: Option<Bytes>,
     pub(super) database: u32,
     pub(super) entries: u32,
 }
 
-impl Body {
+impl PageBody {
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.large = None;
@@ -57,7 +57,7 @@ impl FileWriter {
     }
 
     /// Adds a page. Writes when enough has gathered, and syncs when enough is written.
-    pub(super) fn page(&mut self, kind: PageKind, body: &Body) -> io::Result<()> {
+    pub(super) fn page(&mut self, kind: PageKind, body: &PageBody) -> io::Result<()> {
         let large = body.large.as_deref().unwrap_or_default();
         let body_bytes = body.bytes.len() + large.len();
         assert!(

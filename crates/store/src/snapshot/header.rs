@@ -33,7 +33,7 @@ pub struct Header {
 
 /// What the closing page says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
+pub struct SnapshotTotals {
     /// Entries of all databases.
     pub entries: u64,
     /// Bytes of their keys and values.
@@ -165,7 +165,7 @@ impl Header {
     }
 }
 
-impl Totals {
+impl SnapshotTotals {
     pub(super) fn encode(&self, base_sequence: u64, out: &mut Vec<u8>) {
         for number in [
             base_sequence,
@@ -178,9 +178,9 @@ impl Totals {
     }
 
     /// Reads the closing page; gives the base sequence too.
-    pub(super) fn decode(body: &[u8]) -> Option<(u64, Totals)> {
+    pub(super) fn decode(body: &[u8]) -> Option<(u64, SnapshotTotals)> {
         (body.len() == CLOSING_BYTES).then(|| {
-            let totals = Totals {
+            let totals = SnapshotTotals {
                 entries: u64_at(body, 8),
                 content_bytes: u64_at(body, 16),
                 last_sequence: u64_at(body, 24),

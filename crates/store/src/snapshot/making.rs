@@ -7,9 +7,9 @@ use std::sync::Arc;
 use wal::disk::Disk;
 
 use super::error::SnapshotError;
-use super::file_writer::{Body, FileWriter};
+use super::file_writer::{FileWriter, PageBody};
 use super::files::{file_name, new_name};
-use super::header::{Header, Totals};
+use super::header::{Header, SnapshotTotals};
 use super::limits;
 use super::page::{PageKind, encode_entry_head};
 use crate::clock::Clock;
@@ -19,20 +19,20 @@ use crate::range::{Direction, Range};
 use crate::store::Store;
 use crate::value::Value;
 
-/// A snapshot in the making: see docs/internals/commit-and-log.md. Each [`step`](Making::step) does
-/// a little and returns.
+/// A snapshot in the making: see docs/internals/commit-and-log.md. Each
+/// [`step`](SnapshotMaking::step) does a little and returns.
 ///
-/// Dropped before it is installed, it leaves its half file; [`discard`](Making::discard) removes
-/// that.
+/// Dropped before it is installed, it leaves its half file; [`discard`](SnapshotMaking::discard)
+/// removes that.
 #[derive(Debug)]
-pub struct Making {
+pub struct SnapshotMaking {
     store: Store,
     disk: Arc<dyn Disk>,
     header: Header,
     writer: FileWriter,
     phase: Phase,
-    body: Body,
-    totals: Totals,
+    body: PageBody,
+    totals: SnapshotTotals,
     slice_rows: u32,
     longest_page_ns: u64,
 }
@@ -59,7 +59,7 @@ pub enum SnapshotMakingStep {
     /// There is more to do.
     More,
     /// Nothing is done before the log is synced, with a sync that begins now or later: then say so
-    /// with [`log_synced`](Making::log_synced).
+    /// with [`log_synced`](SnapshotMaking::log_synced).
     SyncLog,
     /// It is on the device under its name.
     Installed(SnapshotReport),
@@ -86,10 +86,14 @@ pub struct SnapshotReport {
     pub longest_page_ns: u64,
 }
 
-impl Making {
+impl SnapshotMaking {
     /// Begins one in the folder `disk`, which may be another one than that of the log. `base` says
     /// what it is of.
-    pub fn new(store: &Store, base: Header, disk: Arc<dyn Disk>) -> Result<Making, SnapshotError> {
+    pub fn new(
+        store: &Store,
+        base: Header,
+        disk: Arc<dyn Disk>,
+    ) -> Result<SnapshotMaking, SnapshotError> {
         let name = new_name(base.sequence);
         let error = |source| SnapshotError::new(disk.describe(&name), source);
         // What an attempt with the same base has left.
@@ -97,7 +101,7 @@ impl Making {
             disk.remove(&name).map_err(error)?;
         }
         let file = disk.create(&name).map_err(error)?;
-        let mut making = Making {
+        let mut making = SnapshotMaking {
             store: store.clone(),
             disk,
             writer: FileWriter::new(file, base.format_version()),
@@ -106,8 +110,8 @@ impl Making {
                 place: 0,
                 behind: None,
             },
-            body: Body::default(),
-            totals: Totals::default(),
+            body: PageBody::default(),
+            totals: SnapshotTotals::default(),
             slice_rows: limits::SLICE_ROWS,
             longest_page_ns: 0,
         };
@@ -145,8 +149,8 @@ impl Making {
         self.header.sequence
     }
 
-    /// Does a little. After an error the only thing left to do is to [`discard`](Making::discard)
-    /// it.
+    /// Does a little. After an error the only thing left to do is to
+    /// [`discard`](SnapshotMaking::discard) it.
     pub fn step(&mut self, clock: &mut dyn Clock) -> Result<SnapshotMakingStep, SnapshotError> {
         let done = match &mut self.phase {
             Phase::Entries { place, behind } => {
@@ -220,7 +224,7 @@ impl Making {
         behind: Option<&[u8]>,
         clock: &mut dyn Clock,
     ) -> Option<Box<[u8]>> {
-        let Making {
+        let SnapshotMaking {
             body,
             totals,
             slice_rows,

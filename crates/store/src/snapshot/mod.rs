@@ -14,11 +14,11 @@ mod making;
 mod page;
 mod reader;
 
-pub use error::{ReadError, SnapshotError};
+pub use error::{SnapshotError, SnapshotReadError};
 pub(crate) use files::is_snapshot;
 pub use files::{file_name, list, remove_older, remove_unfinished};
-pub use header::{Header, Totals};
-pub use making::{Making, SnapshotMakingStep, SnapshotReport};
+pub use header::{Header, SnapshotTotals};
+pub use making::{SnapshotMaking, SnapshotMakingStep, SnapshotReport};
 pub(crate) use page::ENTRY_BYTES;
 pub use page::FORMAT_VERSION;
 pub use reader::{Summary, Visitor, read, verify};

@@ -2,12 +2,12 @@
 
 use std::io;
 
-use wal::Known;
+use wal::KnownLog;
 use wal::disk::{Disk, Window};
 
-use super::error::ReadError;
+use super::error::SnapshotReadError;
 use super::files::{file_name, list};
-use super::header::{Header, Totals};
+use super::header::{Header, SnapshotTotals};
 use super::limits;
 use super::page::{self, HEAD_BYTES, NoPrelude, PRELUDE_BYTES, PageHead, PageKind, decode_entry};
 use crate::database::Durability;
@@ -30,15 +30,15 @@ pub struct Summary {
     /// What it is of.
     pub header: Header,
     /// How much it is.
-    pub totals: Totals,
+    pub totals: SnapshotTotals,
     /// Bytes of the file.
     pub file_bytes: u64,
 }
 
 impl Summary {
     /// What it says of the log that goes with it.
-    pub fn known(&self) -> Known {
-        Known {
+    pub fn known(&self) -> KnownLog {
+        KnownLog {
             history_id: Some(self.header.history_id),
             base_sequence: self.header.replay_sequence,
             durable_sequence: self.totals.last_sequence,
@@ -48,8 +48,8 @@ impl Summary {
 }
 
 /// Reads all snapshots in a folder wholly, oldest first, and gives what they hold. Changes nothing.
-pub fn verify(disk: &dyn Disk) -> Result<Vec<Summary>, ReadError> {
-    let sequences = list(disk).map_err(|source| ReadError::folder(disk, source))?;
+pub fn verify(disk: &dyn Disk) -> Result<Vec<Summary>, SnapshotReadError> {
+    let sequences = list(disk).map_err(|source| SnapshotReadError::folder(disk, source))?;
     let check = |sequence| read(disk, sequence, &mut Unseen);
     sequences.into_iter().map(check).collect()
 }
@@ -72,13 +72,13 @@ pub fn read(
     disk: &dyn Disk,
     sequence: u64,
     visitor: &mut dyn Visitor,
-) -> Result<Summary, ReadError> {
+) -> Result<Summary, SnapshotReadError> {
     let name = file_name(sequence);
     let file = || disk.describe(&name);
     let opened = disk
         .open(&name)
         .and_then(|opened| Window::new(opened, limits::READ_BYTES));
-    let window = opened.map_err(|source| ReadError::Device {
+    let window = opened.map_err(|source| SnapshotReadError::Device {
         file: file(),
         offset: 0,
         source,
@@ -91,17 +91,17 @@ pub fn read(
     };
     match reader.read(sequence, visitor) {
         Ok(summary) => Ok(summary),
-        Err(Problem::Damaged(what)) => Err(ReadError::Damaged {
+        Err(Problem::Damaged(what)) => Err(SnapshotReadError::Damaged {
             file: file(),
             offset: reader.offset,
             what,
         }),
-        Err(Problem::Device(source)) => Err(ReadError::Device {
+        Err(Problem::Device(source)) => Err(SnapshotReadError::Device {
             file: file(),
             offset: reader.offset,
             source,
         }),
-        Err(Problem::TooNew(version)) => Err(ReadError::TooNew {
+        Err(Problem::TooNew(version)) => Err(SnapshotReadError::TooNew {
             file: file(),
             version,
         }),
@@ -136,7 +136,7 @@ struct SnapshotReader {
 
 /// What the entries have come to so far.
 #[derive(Default)]
-struct Walk {
+struct EntryWalk {
     entries: u64,
     content_bytes: u64,
     highest_version: u64,
@@ -151,7 +151,7 @@ impl SnapshotReader {
         let version = self.prelude()?;
         let header = self.header(version, sequence)?;
         visitor.header(&header)?;
-        let mut walk = Walk::default();
+        let mut walk = EntryWalk::default();
         loop {
             let head = self.head()?;
             match head.kind {
@@ -214,10 +214,10 @@ impl SnapshotReader {
         &mut self,
         head: &PageHead,
         header: &Header,
-        walk: &Walk,
-    ) -> Result<Totals, Problem> {
+        walk: &EntryWalk,
+    ) -> Result<SnapshotTotals, Problem> {
         let (sequence, totals) =
-            Totals::decode(self.body(head)?).ok_or("the closing page makes no sense")?;
+            SnapshotTotals::decode(self.body(head)?).ok_or("the closing page makes no sense")?;
         let is_right = sequence == header.sequence
             && totals.entries == walk.entries
             && totals.content_bytes == walk.content_bytes
@@ -274,7 +274,7 @@ impl SnapshotReader {
     }
 }
 
-impl Walk {
+impl EntryWalk {
     fn page(
         &mut self,
         header: &Header,

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use super::error::TreeError;
 use super::folder::Trees;
 use super::generation::Generation;
-use super::index::{Shared, TreeIndex};
+use super::index::{SharedTree, TreeIndex};
 use super::known::KnownTables;
 use super::manifest;
 use super::numbers::Counters;
-use super::opening::{self, Held};
+use super::opening::{self, HeldTreeFiles};
 use super::writer::TreeWriter;
 
 impl Trees {
@@ -25,7 +25,7 @@ impl Trees {
             None => (generation, Arc::default()),
         };
         let folder = self.path_of(generation);
-        let shared = Shared::new(self, folder, generation, (lineage, tickets), None);
+        let shared = SharedTree::new(self, folder, generation, (lineage, tickets), None);
         let index = TreeIndex::new(shared);
         index.shared.show(generation.sequence);
         TreeWriter::new(&index)
@@ -72,11 +72,11 @@ impl Trees {
     pub(crate) fn open_held(
         &self,
         generation: Generation,
-    ) -> Result<(TreeWriter, Held), TreeError> {
+    ) -> Result<(TreeWriter, HeldTreeFiles), TreeError> {
         let folder = self.path_of(generation);
         // Before anything is made beside it.
         opening::check_types(&folder)?;
-        let held = Held::hold(&folder, self.held(generation));
+        let held = HeldTreeFiles::hold(&folder, self.held(generation));
         Ok((self.open_generation(generation)?, held))
     }
 
@@ -90,7 +90,7 @@ impl Trees {
         let known = KnownTables::check(&folder, self.origin(generation), &tree)?;
         let origin = (generation, Arc::default());
         let engine = Some((tree, counters, stop));
-        let shared = Shared::new(self, folder, generation, origin, engine);
+        let shared = SharedTree::new(self, folder, generation, origin, engine);
         *shared.known_tables.lock() = known;
         let index = TreeIndex::new(shared);
         index.shared.show(index.persisted_sequence());

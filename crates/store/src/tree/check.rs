@@ -86,7 +86,7 @@ fn find_wrong(folder: &Path) -> Option<String> {
     tables.into_iter().find_map(wrong)
 }
 
-fn tables_of(folder: &Path, list: &manifest::List) -> Result<Vec<(u64, u128)>, TreeError> {
+fn tables_of(folder: &Path, list: &manifest::TableList) -> Result<Vec<(u64, u128)>, TreeError> {
     list.tables().ok_or_else(|| {
         let what = format!("`v{}`, the list of tables, makes no sense", list.number);
         TreeError::damaged(folder, what)

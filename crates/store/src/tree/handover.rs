@@ -25,10 +25,10 @@ use std::sync::atomic::Ordering;
 use lsm_tree::{AbstractTree, Memtable, Tree};
 
 use super::error::TreeError;
-use super::index::{Memtables, Sealed, Shared};
+use super::index::{Memtables, SealedMemtable, SharedTree};
 use super::numbers::reads_at;
 
-impl Shared {
+impl SharedTree {
     /// Goes on in an empty memtable. Waits for the engine only if the one sealed before was not
     /// handed over yet. `None`: the tree is not made.
     pub(super) fn seal(&self, first: u64, last: u64) -> Option<Arc<Memtable>> {
@@ -39,7 +39,7 @@ impl Shared {
         self.sealed_through.fetch_max(last, Ordering::Release);
         let mut memtables = self.memtables.write();
         let memtable = std::mem::replace(&mut memtables.active, next.clone());
-        memtables.sealed.push(Sealed {
+        memtables.sealed.push(SealedMemtable {
             memtable,
             first,
             last,
@@ -160,7 +160,7 @@ impl Shared {
         let tickets = self.tickets.lock();
         let oldest = tickets.oldest();
         let mut memtables = self.memtables.write();
-        let is_kept = |flushed: &Sealed| oldest.is_some_and(|oldest| flushed.last > oldest);
+        let is_kept = |flushed: &SealedMemtable| oldest.is_some_and(|oldest| flushed.last > oldest);
         let first_kept = memtables.flushed.iter().position(is_kept);
         let gone = first_kept.unwrap_or(memtables.flushed.len());
         let gone = memtables.flushed.drain(..gone);

@@ -27,11 +27,11 @@ use super::tickets::Tickets;
 /// One generation of one database on the device. A handle: clones are the same tree.
 #[derive(Clone)]
 pub struct TreeIndex {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<SharedTree>,
 }
 
 /// What the handles share.
-pub(super) struct Shared {
+pub(super) struct SharedTree {
     /// Not there before the tree is [made](TreeIndex::make). It comes under the lock of the
     /// memtables.
     pub(super) engine: OnceLock<Tree>,
@@ -101,15 +101,15 @@ pub(super) struct Shared {
 pub(super) struct Memtables {
     pub(super) active: Arc<Memtable>,
     /// Oldest first.
-    pub(super) sealed: Vec<Sealed>,
+    pub(super) sealed: Vec<SealedMemtable>,
     /// Those that are in tables too, and are kept for [tickets](Tickets). Oldest first, and older
     /// than the sealed ones.
-    pub(super) flushed: Vec<Sealed>,
+    pub(super) flushed: Vec<SealedMemtable>,
 }
 
 /// A memtable that nothing more goes into.
 #[derive(Clone)]
-pub(super) struct Sealed {
+pub(super) struct SealedMemtable {
     pub(super) memtable: Arc<Memtable>,
     /// The first and the last commit that have put something into it.
     pub(super) first: u64,
@@ -117,7 +117,7 @@ pub(super) struct Sealed {
 }
 
 impl TreeIndex {
-    pub(super) fn new(shared: Shared) -> TreeIndex {
+    pub(super) fn new(shared: SharedTree) -> TreeIndex {
         TreeIndex {
             shared: Arc::new(shared),
         }
@@ -485,7 +485,7 @@ fn list(tree: &Tree) -> u64 {
     tree.current_version().id()
 }
 
-impl Shared {
+impl SharedTree {
     /// A tree of the engine that is open; `None`: one that is not made, with nothing in it.
     pub(super) fn new(
         trees: &Trees,
@@ -493,7 +493,7 @@ impl Shared {
         generation: Generation,
         (lineage, tickets): (Generation, Arc<Tickets>),
         engine: Option<(Tree, Counters, Arc<AtomicBool>)>,
-    ) -> Shared {
+    ) -> SharedTree {
         let (engine, counters, stop) = match engine {
             Some((tree, counters, stop)) => (OnceLock::from(tree), counters, stop),
             None => Default::default(),
@@ -501,7 +501,7 @@ impl Shared {
         let tree = engine.get();
         // The engine's first one has this number too.
         let active = tree.map_or_else(|| Arc::new(Memtable::new(0)), Tree::active_memtable);
-        Shared {
+        SharedTree {
             folder,
             first_level_runs: AtomicUsize::new(tree.map_or(0, Tree::l0_run_count)),
             disk_bytes: AtomicU64::new(tree.map_or(0, Tree::disk_space)),
@@ -642,7 +642,7 @@ impl Memtables {
     }
 }
 
-impl Drop for Shared {
+impl Drop for SharedTree {
     fn drop(&mut self) {
         if self.discarded.load(Ordering::Acquire) {
             self.trees.discard_folder(&self.folder);

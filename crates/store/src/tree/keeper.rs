@@ -36,11 +36,11 @@ pub type Reporter = Arc<dyn Fn(KeeperEvent) + Send + Sync>;
 /// being flushed is flushed, and none after it, since the log has what memtables hold; a compaction
 /// is broken off.
 pub struct Keeper {
-    shared: Arc<Shared>,
+    shared: Arc<KeeperState>,
     threads: Vec<JoinHandle<()>>,
 }
 
-struct Shared {
+struct KeeperState {
     work: Mutex<KeeperWork>,
     changed: Condvar,
     reporter: Reporter,
@@ -61,7 +61,7 @@ impl Keeper {
     /// Starts the threads.
     pub fn start(reporter: Reporter) -> io::Result<Keeper> {
         let mut keeper = Keeper {
-            shared: Arc::new(Shared {
+            shared: Arc::new(KeeperState {
                 work: Mutex::default(),
                 changed: Condvar::new(),
                 reporter,
@@ -112,7 +112,7 @@ fn compact(tree: &TreeIndex) -> Result<bool, TreeError> {
     tree.compact()
 }
 
-impl Shared {
+impl KeeperState {
     fn run(&self, task: KeeperTask) {
         let mut seen = 0;
         let mut failed: Vec<Generation> = Vec::new();
@@ -229,7 +229,7 @@ mod tests {
         let folder = TempFolder::new("keeper");
         let trees = Trees::open(&folder.0, small()).expect("the folder is new");
         let writer = trees.create(GENERATION).expect("there is room");
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(KeeperState {
             work: Mutex::new(KeeperWork {
                 trees: vec![writer.index().clone(); 100],
                 calls: 1,

@@ -18,12 +18,12 @@ const TEMPORARY: &str = ".tmp-current";
 
 /// The list of tables that a folder names.
 #[derive(Debug)]
-pub(super) struct List {
+pub(super) struct TableList {
     pub(super) number: u64,
     bytes: Vec<u8>,
 }
 
-impl List {
+impl TableList {
     /// The numbers of the tables and their checksums, each of all bytes of its file; `None`: the
     /// list makes no sense.
     pub(super) fn tables(&self) -> Option<Vec<(u64, u128)>> {
@@ -82,7 +82,7 @@ impl<'a> Bytes<'a> {
 }
 
 /// Reads the list of tables; fails unless it is the one that was written.
-pub(super) fn check(folder: &Path) -> Result<List, TreeError> {
+pub(super) fn check(folder: &Path) -> Result<TableList, TreeError> {
     let current = match fs::read(folder.join("current")) {
         Ok(current) => current,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -115,7 +115,7 @@ pub(super) fn check(folder: &Path) -> Result<List, TreeError> {
         let what = format!("`{name}`, the list of tables, is not what was written");
         return Err(damaged(&what));
     }
-    Ok(List { number, bytes })
+    Ok(TableList { number, bytes })
 }
 
 /// Has the file `current` name the list of this number, which is there, and brings that to the

@@ -81,13 +81,13 @@ pub(super) fn table_source(tables: &[Table], ends: Ends, direction: Direction) -
 /// Entries of several sources in the order of a walk: forward the newest version of a key first,
 /// backward the oldest.
 pub(super) struct Merge<'a> {
-    heads: BinaryHeap<Head<'a>>,
+    heads: BinaryHeap<SourceHead<'a>>,
 }
 
 impl<'a> Merge<'a> {
     /// Reads nothing yet.
     pub(super) fn new(sources: Vec<EntrySource<'a>>, direction: Direction) -> Merge<'a> {
-        let heads = sources.into_iter().map(|source| Head {
+        let heads = sources.into_iter().map(|source| SourceHead {
             direction,
             ahead: None,
             source,
@@ -117,14 +117,14 @@ impl Iterator for Merge<'_> {
 }
 
 /// A source with what is known of its next entry. The greatest one is the next to be asked.
-struct Head<'a> {
+struct SourceHead<'a> {
     direction: Direction,
     /// `None`: nothing, so it is asked before anything else is returned.
     ahead: Option<Ahead>,
     source: EntrySource<'a>,
 }
 
-impl Ord for Head<'_> {
+impl Ord for SourceHead<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
         let (one, two) = match (&self.ahead, &other.ahead) {
             (Some(one), Some(two)) => (one, two),
@@ -146,7 +146,7 @@ impl Ord for Head<'_> {
     }
 }
 
-impl Head<'_> {
+impl SourceHead<'_> {
     /// Greater is what comes first.
     fn by_direction(&self, rising: Ordering) -> Ordering {
         match self.direction {
@@ -156,16 +156,16 @@ impl Head<'_> {
     }
 }
 
-impl PartialOrd for Head<'_> {
+impl PartialOrd for SourceHead<'_> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Head<'_> {
+impl PartialEq for SourceHead<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Head<'_> {}
+impl Eq for SourceHead<'_> {}

@@ -66,7 +66,7 @@ pub use folder::{TreeConfig, Trees};
 pub use generation::Generation;
 pub use index::{TreeFile, TreeIndex};
 pub use keeper::{Keeper, KeeperEvent, Reporter};
-pub(crate) use opening::Held;
+pub(crate) use opening::HeldTreeFiles;
 pub use pace::Pressure;
 pub use tickets::Ticket;
 pub use value::OwnedValue;

@@ -173,7 +173,7 @@ fn may_be_removed(part: &str, name: &str) -> bool {
 /// The files of a tree under second names, until it is certain that the server starts. Dropped
 /// before, it puts those back that were removed.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldTreeFiles {
     /// The folder of the tree.
     folder: PathBuf,
     /// Where the second names are.
@@ -182,12 +182,12 @@ pub(crate) struct Held {
     is_released: bool,
 }
 
-impl Held {
+impl HeldTreeFiles {
     /// Gives the files of a tree that may be removed a second name. Where files cannot have one,
     /// this does nothing: what the engine removes is of
     /// no use to anybody.
-    pub(super) fn hold(folder: &Path, held: PathBuf) -> Held {
-        let this = Held {
+    pub(super) fn hold(folder: &Path, held: PathBuf) -> HeldTreeFiles {
+        let this = HeldTreeFiles {
             folder: folder.into(),
             held,
             had_tables: folder.join(TABLES).exists(),
@@ -272,7 +272,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldTreeFiles {
     fn drop(&mut self) {
         if !self.is_released {
             // What cannot be put back is of no use, and what is left goes at the next start.

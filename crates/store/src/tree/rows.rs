@@ -46,18 +46,18 @@ struct Table {
 struct Set {
     /// The last commit that has changed a key of this set.
     changed: u64,
-    rows: [Option<Row>; WAYS],
+    rows: [Option<CachedRow>; WAYS],
     /// The place that is taken next if none is free.
     next: usize,
 }
 
-struct Row {
+struct CachedRow {
     tree: u64,
     key: Slice,
     stored: Slice,
 }
 
-impl Row {
+impl CachedRow {
     fn bytes(&self) -> usize {
         limits::ROW_OVERHEAD_BYTES + self.key.len() + self.stored.len()
     }
@@ -109,7 +109,7 @@ impl TreeRows {
         if key.len() + stored.len() > limits::ROW_BYTES {
             return;
         }
-        let row = Row {
+        let row = CachedRow {
             tree: self.tree,
             key: Slice::new(key),
             // A copy: what was read may be a part of a block, and would keep all of it.
@@ -136,7 +136,7 @@ impl Table {
         &self.sets[self.hasher.hash(key) as usize % self.sets.len()]
     }
 
-    fn put(&self, row: Row, sequence: u64) {
+    fn put(&self, row: CachedRow, sequence: u64) {
         let mut set = self.set(&row.key).lock();
         if set.changed > sequence {
             return;
@@ -157,7 +157,7 @@ impl Table {
         drop(set);
     }
 
-    fn uncount(&self, gone: &Option<Row>) {
+    fn uncount(&self, gone: &Option<CachedRow>) {
         if let Some(row) = gone {
             self.row_bytes.fetch_sub(row.bytes(), Ordering::Relaxed);
         }
@@ -167,7 +167,7 @@ impl Table {
 impl Set {
     #[inline]
     fn place(&self, tree: u64, key: &[u8]) -> Option<usize> {
-        let is_it = |row: &Option<Row>| {
+        let is_it = |row: &Option<CachedRow>| {
             row.as_ref()
                 .is_some_and(|row| row.tree == tree && row.key[..] == *key)
         };

@@ -16,10 +16,10 @@ use std::sync::atomic::Ordering;
 use lsm_tree::{AbstractTree, Tree};
 
 use super::error::TreeError;
-use super::index::Shared;
+use super::index::SharedTree;
 use super::manifest;
 
-impl Shared {
+impl SharedTree {
     /// Has the folder name the list of tables that the engine has, if that is not certain: before
     /// the set of tables is changed. The caller holds the flush lock; a compaction that goes on is
     /// waited for.

@@ -14,10 +14,10 @@ use super::generation::Generation;
 #[derive(Debug, Default)]
 pub(super) struct Tickets {
     /// How many there are of each sequence.
-    held: Mutex<Held>,
+    held: Mutex<HeldTickets>,
 }
 
-type Held = BTreeMap<u64, usize>;
+type HeldTickets = BTreeMap<u64, usize>;
 
 impl Tickets {
     /// Keeps everybody from taking and giving back tickets for a moment.
@@ -27,7 +27,7 @@ impl Tickets {
 }
 
 /// The tickets, held still.
-pub(super) struct Locked<'a>(MutexGuard<'a, Held>);
+pub(super) struct Locked<'a>(MutexGuard<'a, HeldTickets>);
 
 impl Locked<'_> {
     /// The sequence of the oldest ticket; `None`: there is none.

@@ -13,7 +13,7 @@ use crate::value::{Entry, Value};
 
 /// What is stored under a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stored<'a> {
+pub(super) struct TreeValue<'a> {
     pub(super) version: u64,
     /// 0: none.
     pub(super) expires_ms: u64,
@@ -30,13 +30,13 @@ pub struct OwnedValue(Slice);
 impl OwnedValue {
     /// `None`: this was not encoded here.
     pub(super) fn new(bytes: Slice) -> Option<OwnedValue> {
-        Stored::decode(&bytes)?;
+        TreeValue::decode(&bytes)?;
         Some(OwnedValue(bytes))
     }
 
     /// As an entry of its key.
     pub fn entry<'a>(&'a self, key: &'a [u8]) -> Entry<'a> {
-        let stored = Stored::decode(&self.0).expect("it was looked at when it was made");
+        let stored = TreeValue::decode(&self.0).expect("it was looked at when it was made");
         Entry {
             key,
             value: Value::Inline(stored.value),
@@ -71,7 +71,7 @@ impl fmt::Debug for OwnedValue {
     }
 }
 
-impl<'a> Stored<'a> {
+impl<'a> TreeValue<'a> {
     /// Puts it into an empty buffer.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.clear();
@@ -88,7 +88,7 @@ impl<'a> Stored<'a> {
     }
 
     /// `None`: this was not encoded here.
-    pub(super) fn decode(bytes: &'a [u8]) -> Option<Stored<'a>> {
+    pub(super) fn decode(bytes: &'a [u8]) -> Option<TreeValue<'a>> {
         let (&first, rest) = bytes.split_first()?;
         let version_len = usize::from(first & 0x0f);
         if first & !(EXPIRES | 0x0f) != 0 || version_len > 8 {
@@ -103,7 +103,7 @@ impl<'a> Stored<'a> {
             let (expiry, rest) = rest.split_first_chunk::<8>()?;
             (u64::from_le_bytes(*expiry), rest)
         };
-        Some(Stored {
+        Some(TreeValue {
             version: u64::from_le_bytes(version),
             expires_ms,
             value,
@@ -125,7 +125,7 @@ mod tests {
             (DETACHED_BYTES, false),
         ] {
             let value = vec![7; len];
-            let stored = Stored {
+            let stored = TreeValue {
                 version: 1,
                 expires_ms: 0,
                 value: &value,
@@ -148,21 +148,21 @@ mod tests {
         for shift in 0..64 {
             for expires_ms in [0, 1, 1_800_000_000_000, u64::MAX] {
                 for value in [&b""[..], b"value"] {
-                    let stored = Stored {
+                    let stored = TreeValue {
                         version: 1 << shift,
                         expires_ms,
                         value,
                     };
                     stored.encode(&mut bytes);
-                    assert_eq!(Stored::decode(&bytes), Some(stored));
+                    assert_eq!(TreeValue::decode(&bytes), Some(stored));
                     let head = bytes.len() - value.len();
                     for cut in 0..head {
-                        assert_eq!(Stored::decode(&bytes[..cut]), None);
+                        assert_eq!(TreeValue::decode(&bytes[..cut]), None);
                     }
                 }
             }
         }
-        assert_eq!(Stored::decode(&[0x09; 20]), None);
-        assert_eq!(Stored::decode(&[0x11; 20]), None);
+        assert_eq!(TreeValue::decode(&[0x09; 20]), None);
+        assert_eq!(TreeValue::decode(&[0x11; 20]), None);
     }
 }

@@ -9,11 +9,11 @@ use lsm_tree::{AbstractTree, Memtable, Slice, Tree};
 use super::arena::Arena;
 use super::error::TreeError;
 use super::estimate;
-use super::index::{Shared, TreeIndex};
+use super::index::{SharedTree, TreeIndex};
 use super::key::{given, stored};
 use super::numbers::reads_at;
 use super::tickets::Ticket;
-use super::value::{OwnedValue, Stored};
+use super::value::{OwnedValue, TreeValue};
 use super::writer::entry;
 use crate::range::{CountSlice, Direction, Range, ScanEnd};
 use crate::value::Entry;
@@ -238,12 +238,12 @@ impl TreeView {
         self.beside_engine.clone()
     }
 
-    pub(super) fn shared(&self) -> &Shared {
+    pub(super) fn shared(&self) -> &SharedTree {
         &self.index.shared
     }
 
-    pub(super) fn decode<'a>(&self, bytes: &'a [u8]) -> Result<Stored<'a>, TreeError> {
-        Stored::decode(bytes).ok_or_else(|| self.unknown_form())
+    pub(super) fn decode<'a>(&self, bytes: &'a [u8]) -> Result<TreeValue<'a>, TreeError> {
+        TreeValue::decode(bytes).ok_or_else(|| self.unknown_form())
     }
 
     pub(super) fn unknown_form(&self) -> TreeError {

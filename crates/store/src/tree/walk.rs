@@ -51,7 +51,7 @@ impl WalkBounds {
 }
 
 /// How a walk ends: with the key that it has passed, or at the end of its range.
-type Ended = Option<Slice>;
+type WalkStop = Option<Slice>;
 
 impl TreeView {
     /// Visits what is stored in a range, at most `budget_rows` entries, but at least one if there
@@ -63,7 +63,7 @@ impl TreeView {
         direction: Direction,
         budget_rows: u32,
         visit: &mut Visit<'_>,
-    ) -> Result<Ended, TreeError> {
+    ) -> Result<WalkStop, TreeError> {
         self.walk_within(range, direction, WalkBounds::of_rows(budget_rows), visit)
     }
 
@@ -74,7 +74,7 @@ impl TreeView {
         range: &Range<'_>,
         budget_rows: u32,
         visit: &mut Visit<'_>,
-    ) -> Result<Ended, TreeError> {
+    ) -> Result<WalkStop, TreeError> {
         let bounds = WalkBounds {
             bytes: usize::MAX,
             ..WalkBounds::of_rows(budget_rows)
@@ -112,13 +112,13 @@ impl TreeView {
         direction: Direction,
         bounds: WalkBounds,
         visit: &mut Visit<'_>,
-    ) -> Result<Ended, TreeError> {
+    ) -> Result<WalkStop, TreeError> {
         if range.is_empty() {
             return Ok(None);
         }
         let shared = self.shared();
         let ends = stored_ends(range);
-        let mut walk = Walk {
+        let mut walk = TreeWalk {
             view: self,
             number: reads_at(self.sequence()),
             visit,
@@ -170,7 +170,7 @@ pub(super) fn stored_ends(range: &Range<'_>) -> Ends {
 }
 
 /// A walk under way.
-struct Walk<'w, 'v> {
+struct TreeWalk<'w, 'v> {
     view: &'w TreeView,
     /// It sees what has a lower number.
     number: u64,
@@ -180,12 +180,12 @@ struct Walk<'w, 'v> {
     passed: Option<Slice>,
 }
 
-impl Walk<'_, '_> {
+impl TreeWalk<'_, '_> {
     /// The newest version of a key comes first.
     fn forward(
         &mut self,
         entries: impl Iterator<Item = lsm_tree::Result<InternalValue>>,
-    ) -> Result<Ended, TreeError> {
+    ) -> Result<WalkStop, TreeError> {
         for entry in entries {
             let entry = entry.map_err(|error| self.view.shared().error(error))?;
             let is_older = (self.passed.as_ref()).is_some_and(|key| *key == entry.key.user_key);
@@ -205,7 +205,7 @@ impl Walk<'_, '_> {
     fn backward(
         &mut self,
         entries: impl Iterator<Item = lsm_tree::Result<InternalValue>>,
-    ) -> Result<Ended, TreeError> {
+    ) -> Result<WalkStop, TreeError> {
         let mut newest: Option<InternalValue> = None;
         for entry in entries {
             let entry = entry.map_err(|error| self.view.shared().error(error))?;
@@ -238,7 +238,7 @@ impl Walk<'_, '_> {
     }
 
     /// Ends a walk backward among the versions of a key: the newest is looked up.
-    fn cut_short(&mut self, key: Slice) -> Result<Ended, TreeError> {
+    fn cut_short(&mut self, key: Slice) -> Result<WalkStop, TreeError> {
         if let Some(stored) = self.view.stored(given(&key))?
             && (self.visit)(&key, &stored)?.is_break()
         {
@@ -248,7 +248,7 @@ impl Walk<'_, '_> {
     }
 
     /// Takes up the version of a key that the view sees. Breaks where the walk ends.
-    fn settle(&mut self, entry: InternalValue) -> Result<ControlFlow<Ended>, TreeError> {
+    fn settle(&mut self, entry: InternalValue) -> Result<ControlFlow<WalkStop>, TreeError> {
         if entry.is_tombstone() {
             self.pass_over(&entry);
             self.passed = Some(entry.key.user_key);

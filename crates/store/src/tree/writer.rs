@@ -8,7 +8,7 @@ use lsm_tree::{InternalValue, Memtable, SeqNo, Slice, ValueType};
 use super::index::TreeIndex;
 use super::key::stored;
 use super::numbers::number_of;
-use super::value::{OwnedValue, Stored};
+use super::value::{OwnedValue, TreeValue};
 use crate::value::{Entry, Value};
 
 /// Puts commits into a tree. There is one for each: the type has no clones.
@@ -66,7 +66,7 @@ impl TreeWriter {
         if entry.expires_ms != 0 {
             self.index.shared.note_expiry();
         }
-        let stored = Stored {
+        let stored = TreeValue {
             version: entry.version,
             expires_ms: entry.expires_ms,
             value: entry.value.bytes(),
@@ -202,7 +202,7 @@ impl TreeWriter {
 }
 
 /// An entry that borrows its parts.
-pub(super) fn entry<'a>(key: &'a [u8], stored: &Stored<'a>) -> Entry<'a> {
+pub(super) fn entry<'a>(key: &'a [u8], stored: &TreeValue<'a>) -> Entry<'a> {
     Entry {
         key,
         value: Value::Inline(stored.value),

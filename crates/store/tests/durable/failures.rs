@@ -6,7 +6,7 @@ use store::{
     Refusal, Store, StoreConfig,
 };
 use testkit::suite::{StandingClock, delete, get, put};
-use wal::Ending;
+use wal::LogEnding;
 use wal::disk::{Disk, Fault, SimulatedDisk, Step};
 use wal::limits::SEQUENCE_RESERVE;
 
@@ -454,7 +454,7 @@ fn a_stop_brings_the_segment_that_it_needs() {
         .close(&mut client.clock)
         .expect("there is room on the disk");
     let recovered = wal::verify(&disk, &mut |_, _| Ok(())).expect("it can be read");
-    assert_eq!(recovered.ending, Ending::Closed);
+    assert_eq!(recovered.ending, LogEnding::Closed);
 }
 
 /// What grows is refused before there is no room at all: the rest is for what shrinks.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use store::durable::{CommitLoop, Mailbox, Opened};
 use store::{
-    Change, DatabaseConfig, DatabaseId, Decision, Durability, FeedCommit, KeepLog, LogReadError,
-    LogReading, Mode, Operation, Outcomes, Store, StoreConfig, WatchError, Watcher,
+    DatabaseConfig, DatabaseId, Decision, Durability, FeedChange, FeedCommit, KeepLog,
+    LogReadError, LogReading, Mode, Operation, Outcomes, Store, StoreConfig, WatchError, Watcher,
 };
 use testkit::Random;
 use testkit::suite::{StandingClock, append, delete, put};
@@ -44,7 +44,7 @@ struct Watched {
 }
 
 fn told(commit: &FeedCommit) -> Told {
-    let of = |change: Change<'_>| {
+    let of = |change: FeedChange<'_>| {
         let value = change.entry.map(|entry| entry.value.to_vec());
         (
             format!("{:?}", change.kind),

@@ -1,8 +1,8 @@
 //! Random work of all kinds, the same for a seed each time.
 
 use store::{
-    Condition, DatabaseConfig, DatabaseId, Decision, Durability, Expiry, List, Mode, Operation,
-    Outcomes, Store, StoreConfig, WriteBatch,
+    Condition, DatabaseConfig, DatabaseId, Decision, Durability, Expiry, Mode, Operation, Outcomes,
+    Store, StoreConfig, TransactList, WriteBatch,
 };
 use testkit::Random;
 use testkit::suite::StandingClock;
@@ -13,7 +13,7 @@ pub enum Planned {
     Change {
         database: DatabaseId,
         mode: Mode,
-        operations: Vec<(List, Step)>,
+        operations: Vec<(TransactList, Step)>,
     },
     Clear(DatabaseId),
     Create(String, Durability),
@@ -157,14 +157,18 @@ impl Planner {
         let mut add = |planner: &mut Planner, list, count: usize| {
             for _ in 0..count {
                 let mut step = planner.step();
-                if mode == Mode::Transact && list == List::Compares {
+                if mode == Mode::Transact && list == TransactList::Compares {
                     step.kind = COMPARE;
                 }
                 operations.push((list, step));
             }
         };
         if mode == Mode::Transact {
-            for (list, most) in [(List::Compares, 2), (List::Then, 4), (List::Otherwise, 4)] {
+            for (list, most) in [
+                (TransactList::Compares, 2),
+                (TransactList::Then, 4),
+                (TransactList::Otherwise, 4),
+            ] {
                 let count = self.random.below(most);
                 add(self, list, count);
             }
@@ -174,7 +178,7 @@ impl Planner {
             } else {
                 1 + self.random.below(4)
             };
-            add(self, List::Compares, count);
+            add(self, TransactList::Compares, count);
         }
         self.operations += operations.len();
         Planned::Change {
@@ -295,7 +299,7 @@ pub fn submit(planned: &Planned, tag: u64, words: &Words, batch: &mut WriteBatch
             operations,
         } => {
             let mut commit = batch.begin(tag, *database, *mode);
-            let mut current = List::Compares;
+            let mut current = TransactList::Compares;
             for (list, step) in operations {
                 if *list != current {
                     current = *list;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use allocation_counter::measure;
-use store::snapshot::{self, Header, ReadError, Summary, Visitor};
+use store::snapshot::{self, Header, SnapshotReadError, Summary, Visitor};
 use store::{DatabaseId, Durability, Entry, Expiry};
 use testkit::Random;
 use testkit::suite::put_expiring;
@@ -46,7 +46,7 @@ impl Visitor for Nobody {
     }
 }
 
-fn read(disk: &SimulatedDisk, sequence: u64) -> Result<Summary, ReadError> {
+fn read(disk: &SimulatedDisk, sequence: u64) -> Result<Summary, SnapshotReadError> {
     snapshot::read(disk, sequence, &mut Nobody)
 }
 
@@ -102,10 +102,10 @@ fn every_changed_bit_is_seen() {
             let mut refused = None;
             let most = measure(|| refused = read(&disk, sequence).err()).bytes_max;
             match refused {
-                Some(ReadError::Damaged { offset: place, .. }) => {
+                Some(SnapshotReadError::Damaged { offset: place, .. }) => {
                     assert!(place as usize <= offset, "{place} for byte {offset}");
                 }
-                Some(ReadError::TooNew { .. }) => assert!((8..10).contains(&offset)),
+                Some(SnapshotReadError::TooNew { .. }) => assert!((8..10).contains(&offset)),
                 other => panic!("byte {offset}, bit {bit}: {other:?}"),
             }
             assert!(most < 100_000, "byte {offset}, bit {bit}: {most} bytes");
@@ -122,7 +122,10 @@ fn every_cut_is_seen() {
     let bytes = disk.contents(&snapshot::file_name(sequence));
     for len in 0..bytes.len() {
         let error = read(&disk_with(sequence, &bytes[..len]), sequence).expect_err("it is cut");
-        assert!(matches!(error, ReadError::Damaged { .. }), "{len}: {error}");
+        assert!(
+            matches!(error, SnapshotReadError::Damaged { .. }),
+            "{len}: {error}"
+        );
     }
     let longer = [&bytes[..], b"\0"].concat();
     let error = read(&disk_with(sequence, &longer), sequence).expect_err("it is too long");
@@ -150,7 +153,7 @@ fn pages_that_are_missing_doubled_or_exchanged_are_seen() {
     let refuse = |pages: &[&[u8]], what: &str, place: usize| {
         let refused = read(&disk_with(sequence, &put_together(pages)), sequence);
         assert!(
-            matches!(refused, Err(ReadError::Damaged { .. })),
+            matches!(refused, Err(SnapshotReadError::Damaged { .. })),
             "page {place} {what}"
         );
     };

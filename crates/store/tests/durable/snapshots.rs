@@ -375,7 +375,7 @@ fn a_missing_snapshot_is_a_hole() {
         }
         let error = refusal(&disk, &log_config());
         let expected = if with_older { older } else { 0 };
-        let OpenError::Log(wal::OpenError::Misfit { misfit, .. }) = &error else {
+        let OpenError::Log(wal::LogOpenError::Misfit { misfit, .. }) = &error else {
             panic!("{error}");
         };
         let Misfit::Hole { base_sequence, .. } = misfit else {
@@ -405,7 +405,7 @@ fn a_snapshot_of_another_log_is_refused() {
     assert!(
         matches!(
             error,
-            OpenError::Log(wal::OpenError::Misfit {
+            OpenError::Log(wal::LogOpenError::Misfit {
                 misfit: Misfit::OtherHistory,
                 ..
             })
@@ -439,7 +439,7 @@ fn a_snapshot_knows_the_end_of_the_log() {
     overwrite(&disk, &segment_name(1), &log);
 
     let error = refusal(&disk, &log_config());
-    let OpenError::Log(wal::OpenError::Damaged { damage, .. }) = &error else {
+    let OpenError::Log(wal::LogOpenError::Damaged { damage, .. }) = &error else {
         panic!("{error}");
     };
     assert_eq!(damage.known_sequence, last_sequence);
@@ -498,7 +498,7 @@ fn a_snapshot_without_its_log_is_damage() {
     }
     let error = refusal(&disk, &log_config());
     assert!(
-        matches!(error, OpenError::Log(wal::OpenError::Damaged { .. })),
+        matches!(error, OpenError::Log(wal::LogOpenError::Damaged { .. })),
         "{error}"
     );
     let accepting = LogConfig {

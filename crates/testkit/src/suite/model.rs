@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use store::limits::ANSWER_BYTES_PER_OPERATION;
 use store::{
-    Condition, Decision, Expiry, KeyState, List, Mode, Operation, OperationStatus, Refusal,
+    Condition, Decision, Expiry, KeyState, Mode, Operation, OperationStatus, Refusal, TransactList,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ impl Model {
     pub(super) fn commit(
         &mut self,
         mode: Mode,
-        operations: &[(List, Operation<'_>)],
+        operations: &[(TransactList, Operation<'_>)],
         sequence: u64,
         now_ms: u64,
         answer_limit: usize,
@@ -96,11 +96,12 @@ impl Model {
                     .filter(move |one| one.0 == list)
                     .map(|one| &one.1)
             };
-            unmet_compare = of(List::Compares).position(|compare| !self.holds(compare, now_ms));
+            unmet_compare =
+                of(TransactList::Compares).position(|compare| !self.holds(compare, now_ms));
             taken = of(if unmet_compare.is_none() {
-                List::Then
+                TransactList::Then
             } else {
-                List::Otherwise
+                TransactList::Otherwise
             })
             .collect();
         }

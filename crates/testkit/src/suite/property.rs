@@ -5,7 +5,7 @@ use std::ops::{Bound, ControlFlow};
 use store::limits;
 use store::{
     Clock, CommitOutcome, Condition, DatabaseId, DatabaseLimits, Defragmentation, Direction,
-    Expiry, List, Mode, Operation, Range, ScanEnd, StoreConfig,
+    Expiry, Mode, Operation, Range, ScanEnd, StoreConfig, TransactList,
 };
 
 use super::model::{Expected, ExpectedCommit, Model, Stored};
@@ -222,7 +222,7 @@ impl Round {
         let outcome = self.bench.outcomes.get(0);
         let expected = model.commit(
             Mode::Atomic,
-            &[(List::Compares, Operation::Clear)],
+            &[(TransactList::Compares, Operation::Clear)],
             outcome.sequence,
             self.now_ms,
             1000,
@@ -249,7 +249,7 @@ impl Round {
             };
             let mut commit = self.bench.batch.begin(tag, self.databases[place].0, mode);
             commit.limit_answer(answer_limit);
-            let mut list = List::Compares;
+            let mut list = TransactList::Compares;
             for (its_list, operation) in &operations {
                 if *its_list != list {
                     list = *its_list;
@@ -291,15 +291,18 @@ impl Round {
         words: &'w Words,
         place: usize,
         mode: Mode,
-    ) -> Vec<(List, Operation<'w>)> {
+    ) -> Vec<(TransactList, Operation<'w>)> {
         let mut operations = Vec::new();
         if mode == Mode::Transact {
             for _ in 0..self.random.below(3) {
                 let key = &words.keys[self.random.below(words.keys.len())];
                 let condition = self.condition(words, place, key);
-                operations.push((List::Compares, Operation::Compare { key, condition }));
+                operations.push((
+                    TransactList::Compares,
+                    Operation::Compare { key, condition },
+                ));
             }
-            for list in [List::Then, List::Otherwise] {
+            for list in [TransactList::Then, TransactList::Otherwise] {
                 for _ in 0..self.random.below(5) {
                     operations.push((list, self.operation(words, place)));
                 }
@@ -311,7 +314,8 @@ impl Round {
             } else {
                 self.random.below(6)
             };
-            operations.extend((0..count).map(|_| (List::Compares, self.operation(words, place))));
+            operations
+                .extend((0..count).map(|_| (TransactList::Compares, self.operation(words, place))));
         }
         operations
     }

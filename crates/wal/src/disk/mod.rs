@@ -264,11 +264,11 @@ pub trait DiskFile: Debug + Send + Sync {
 #[derive(Debug)]
 pub struct FolderLock {
     /// Whatever holds the lock for as long as it lives.
-    _holder: Box<dyn Holder>,
+    _holder: Box<dyn LockHolder>,
 }
 
-trait Holder: Debug + Send + Sync {}
-impl<T: Debug + Send + Sync> Holder for T {}
+trait LockHolder: Debug + Send + Sync {}
+impl<T: Debug + Send + Sync> LockHolder for T {}
 
 impl FolderLock {
     fn new(holder: impl Debug + Send + Sync + 'static) -> FolderLock {

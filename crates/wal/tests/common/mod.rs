@@ -6,8 +6,8 @@ use std::sync::Arc;
 use testkit::Random;
 use wal::disk::{Disk, SimulatedDisk};
 use wal::{
-    GroupBuffer, Kept, LogConfig, LogId, LogWriter, OpenError, OpenLog, RawRecord, RecordError,
-    Recovered, SegmentStock, WriteError,
+    GroupBuffer, LogConfig, LogId, LogOpenError, LogWriter, OpenLog, RawRecord, RecordError,
+    Recovered, SegmentRetention, SegmentStock, WriteError,
 };
 
 pub const SEGMENT_BYTES: u64 = 8 * 1024;
@@ -109,7 +109,7 @@ pub fn config(now_ms: u64) -> LogConfig {
 pub fn open_with(
     disk: &SimulatedDisk,
     config: &LogConfig,
-) -> Result<(LogWriter, SegmentStock, Recovered, Vec<Owned>), OpenError> {
+) -> Result<(LogWriter, SegmentStock, Recovered, Vec<Owned>), LogOpenError> {
     let mut records = Vec::new();
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     let OpenLog {
@@ -217,7 +217,7 @@ impl<'a> Client<'a> {
         disk: &SimulatedDisk,
         promise: &'a mut Promise,
         power_was_lost: bool,
-    ) -> Result<Client<'a>, OpenError> {
+    ) -> Result<Client<'a>, LogOpenError> {
         let (log, stock, recovered, records) = open_with(disk, &config(1))?;
         let kept = if power_was_lost {
             promise.durable
@@ -325,7 +325,7 @@ impl<'a> Client<'a> {
     pub fn retire(&mut self, sequence: u64) {
         let sequence = sequence.min(self.log.durable().sequence);
         self.promise.retired_sequence = self.promise.retired_sequence.max(sequence);
-        let retired = self.log.retire_through(sequence, Kept::NONE);
+        let retired = self.log.retire_through(sequence, SegmentRetention::NONE);
         // An error keeps them where they are.
         let _ = self.stock.retire(retired);
     }

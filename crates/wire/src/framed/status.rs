@@ -47,10 +47,10 @@ pub enum StatusMeaning {
 }
 
 /// A number, its name, and what it means.
-type Row = (i32, &'static str, StatusMeaning);
+type StatusRow = (i32, &'static str, StatusMeaning);
 
 /// Error codes of baidu_std, by brpc's errno.proto, and what brpc makes of three statuses of gRPC.
-const BAIDU_STD: &[Row] = &[
+const BAIDU_STD: &[StatusRow] = &[
     (0, "OK", StatusMeaning::Ok),
     (codes::EPERM, "EPERM", StatusMeaning::PermissionDenied),
     (codes::EEXIST, "EEXIST", StatusMeaning::AlreadyExists),
@@ -90,7 +90,7 @@ const BAIDU_STD: &[Row] = &[
 ];
 
 /// Statuses of SRPC.
-const SRPC: &[Row] = &[
+const SRPC: &[StatusRow] = &[
     (0, "UNDEFINED", StatusMeaning::Unknown),
     (1, "OK", StatusMeaning::Ok),
     (2, "SERVICE_NOT_FOUND", StatusMeaning::UnknownService),
@@ -176,7 +176,7 @@ impl FramedStatus {
         self.row().map_or(StatusMeaning::Unknown, |row| row.2)
     }
 
-    fn row(self) -> Option<&'static Row> {
+    fn row(self) -> Option<&'static StatusRow> {
         let table = match self.protocol {
             Protocol::BaiduStd => BAIDU_STD,
             Protocol::Srpc => SRPC,

@@ -37,12 +37,12 @@ impl FramedCompression {
 
 /// A message that is decompressed in steps.
 #[derive(Debug)]
-pub(crate) enum Unpacking {
+pub(crate) enum FramedUnpacking {
     Gzip(Unzipping),
     Snappy(Unsnapping),
 }
 
-impl Unpacking {
+impl FramedUnpacking {
     /// Returns a message that has not begun.
     ///
     /// # Errors
@@ -50,15 +50,15 @@ impl Unpacking {
     pub(crate) fn new(
         compression: FramedCompression,
         packed: &[u8],
-    ) -> Result<Unpacking, InflateError> {
+    ) -> Result<FramedUnpacking, InflateError> {
         match compression {
             FramedCompression::Snappy => {
                 let announced_bytes = snappy::announced(packed)?;
-                Ok(Unpacking::Snappy(Unsnapping::new(announced_bytes)))
+                Ok(FramedUnpacking::Snappy(Unsnapping::new(announced_bytes)))
             }
             FramedCompression::Gzip => {
                 let announced_bytes = compression::announced_bytes(packed)?;
-                Ok(Unpacking::Gzip(Unzipping::new(announced_bytes)))
+                Ok(FramedUnpacking::Gzip(Unzipping::new(announced_bytes)))
             }
         }
     }
@@ -66,16 +66,18 @@ impl Unpacking {
     /// Returns what it becomes, in bytes.
     pub(crate) fn announced_bytes(&self) -> usize {
         match self {
-            Unpacking::Gzip(unzipping) => unzipping.announced_bytes(),
-            Unpacking::Snappy(unsnapping) => unsnapping.announced_bytes(),
+            FramedUnpacking::Gzip(unzipping) => unzipping.announced_bytes(),
+            FramedUnpacking::Snappy(unsnapping) => unsnapping.announced_bytes(),
         }
     }
 
     /// Returns the memory that it takes when it is under way, in bytes, beside what came.
     pub(crate) fn memory_bytes(&self) -> usize {
         match self {
-            Unpacking::Gzip(unzipping) => unzipping.announced_bytes() + Unzipping::STATE_BYTES,
-            Unpacking::Snappy(unsnapping) => unsnapping.announced_bytes(),
+            FramedUnpacking::Gzip(unzipping) => {
+                unzipping.announced_bytes() + Unzipping::STATE_BYTES
+            }
+            FramedUnpacking::Snappy(unsnapping) => unsnapping.announced_bytes(),
         }
     }
 
@@ -85,11 +87,11 @@ impl Unpacking {
     /// If it is damaged, or becomes more than it announced.
     pub(crate) fn step(&mut self, packed: &[u8], most_bytes: usize) -> Result<bool, InflateError> {
         match self {
-            Unpacking::Gzip(unzipping) => {
+            FramedUnpacking::Gzip(unzipping) => {
                 unzipping.step(packed, most_bytes)?;
                 Ok(unzipping.has_ended())
             }
-            Unpacking::Snappy(unsnapping) => unsnapping.step(packed, most_bytes),
+            FramedUnpacking::Snappy(unsnapping) => unsnapping.step(packed, most_bytes),
         }
     }
 
@@ -106,24 +108,26 @@ impl Unpacking {
         let announced_bytes = self.announced_bytes();
         match self {
             _ if announced_bytes > most_work_bytes => Ok(None),
-            Unpacking::Gzip(_) => {
+            FramedUnpacking::Gzip(_) => {
                 let mut out = Vec::new();
                 let worked =
                     compression::gunzip(packed, announced_bytes, most_work_bytes, &mut out)?;
                 Ok(worked.map(|work_bytes| (out, work_bytes)))
             }
-            Unpacking::Snappy(unsnapping) => match unsnapping.step(packed, announced_bytes)? {
-                true => Ok(Some((unsnapping.take_bytes(), announced_bytes))),
-                false => Err(InflateError::Damaged),
-            },
+            FramedUnpacking::Snappy(unsnapping) => {
+                match unsnapping.step(packed, announced_bytes)? {
+                    true => Ok(Some((unsnapping.take_bytes(), announced_bytes))),
+                    false => Err(InflateError::Damaged),
+                }
+            }
         }
     }
 
     /// Returns what it has become.
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         match self {
-            Unpacking::Gzip(unzipping) => unzipping.into_bytes(),
-            Unpacking::Snappy(mut unsnapping) => unsnapping.take_bytes(),
+            FramedUnpacking::Gzip(unzipping) => unzipping.into_bytes(),
+            FramedUnpacking::Snappy(mut unsnapping) => unsnapping.take_bytes(),
         }
     }
 }
@@ -132,8 +136,8 @@ impl Unpacking {
 mod tests {
     use super::*;
 
-    /// Here and in `Unpacking::new` each has its arm, so that a further one cannot be taken for
-    /// another.
+    /// Here and in `FramedUnpacking::new` each has its arm, so that a further one cannot be taken
+    /// for another.
     #[test]
     fn a_message_is_only_decompressed_as_its_compress_type_says() {
         for absent in [None, Some(0)] {

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 
 use flate2::{Compress, Compression, Crc, FlushCompress, Status as Flow};
 
-use super::inflating::{Inflating, Pause};
+use super::inflating::{Inflating, InflatingPause};
 use super::status::{Code, Status};
 use crate::limits;
 
@@ -210,9 +210,9 @@ impl Inflater {
                 return Err(InflateError::TooLarge { max_bytes });
             }
             match pause {
-                Pause::Ended => break,
-                Pause::OutputFull => {}
-                Pause::WorkDone => return Ok(None),
+                InflatingPause::Ended => break,
+                InflatingPause::OutputFull => {}
+                InflatingPause::WorkDone => return Ok(None),
             }
         }
         out.truncate(state.made_bytes());
@@ -284,7 +284,7 @@ impl Unzipping {
         }
         self.out.truncate(len);
         self.crc.update(&self.out[before..]);
-        if pause == Pause::Ended {
+        if pause == InflatingPause::Ended {
             if deflated[state.used_bytes()..] != trailer_bytes(&self.crc, len) {
                 return Err(InflateError::Damaged);
             }

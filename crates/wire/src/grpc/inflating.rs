@@ -19,7 +19,7 @@ pub(super) struct Inflating {
 
 /// Why [`Inflating::advance`] stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pause {
+pub(super) enum InflatingPause {
     /// The stream is at its end.
     Ended,
     /// The output has no more room.
@@ -84,7 +84,7 @@ impl Inflating {
         deflated: &[u8],
         out: &mut [u8],
         most_work_bytes: usize,
-    ) -> Result<Pause, Damaged> {
+    ) -> Result<InflatingPause, Damaged> {
         let most = self.work_bytes().saturating_add(most_work_bytes);
         while self.work_bytes() < most {
             let input = &deflated[self.used_bytes..];
@@ -94,11 +94,11 @@ impl Inflating {
             self.made_bytes += made;
             match status {
                 TINFLStatus::BlockBoundary => self.blocks += 1,
-                TINFLStatus::Done => return Ok(Pause::Ended),
-                TINFLStatus::HasMoreOutput => return Ok(Pause::OutputFull),
+                TINFLStatus::Done => return Ok(InflatingPause::Ended),
+                TINFLStatus::HasMoreOutput => return Ok(InflatingPause::OutputFull),
                 _ => return Err(Damaged),
             }
         }
-        Ok(Pause::WorkDone)
+        Ok(InflatingPause::WorkDone)
     }
 }

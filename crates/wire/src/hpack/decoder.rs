@@ -2,7 +2,7 @@
 
 use super::dynamic_table::{DynamicTable, Facts};
 use super::error::DecodeError;
-use super::fields::{FieldLimits, Fields, Name, Span};
+use super::fields::{ArenaSpan, FieldLimits, Fields, Name};
 use super::{DEFAULT_TABLE_BYTES, integer, static_table};
 use crate::limits;
 
@@ -151,7 +151,7 @@ fn dynamic_index(index: usize) -> Result<usize, DecodeError> {
 
 /// Reads a string literal into the arena of `fields`. RFC 7541 section 5.2.
 #[inline]
-fn string(rest: &mut &[u8], budget: usize, fields: &mut Fields) -> Result<Span, DecodeError> {
+fn string(rest: &mut &[u8], budget: usize, fields: &mut Fields) -> Result<ArenaSpan, DecodeError> {
     let (&first, after) = rest.split_first().ok_or(DecodeError::Truncated)?;
     *rest = after;
     let len = integer::decode(first, 7, rest)?;

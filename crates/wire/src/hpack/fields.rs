@@ -31,7 +31,7 @@ impl Default for FieldLimits {
 
 /// One decoded field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Field<'a> {
+pub struct DecodedField<'a> {
     /// The name as it was sent.
     pub name: &'a [u8],
     /// The value as it was sent.
@@ -63,22 +63,22 @@ impl fmt::Debug for Fields {
 
 #[derive(Debug, Clone, Copy)]
 struct FieldEntry {
-    name: Span,
-    value: Span,
+    name: ArenaSpan,
+    value: ArenaSpan,
     known: KnownName,
     is_valid: bool,
 }
 
 /// A piece of the arena, or of the static table's text if the start has the [`STATIC`] bit.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Span {
+pub(super) struct ArenaSpan {
     start: u32,
     len: u32,
 }
 
 const STATIC: u32 = 1 << 31;
 
-impl Span {
+impl ArenaSpan {
     #[inline]
     pub(super) fn len(self) -> usize {
         self.len as usize
@@ -88,7 +88,7 @@ impl Span {
 /// A name that has been read, and what is known of it.
 #[derive(Clone, Copy)]
 pub(super) struct Name {
-    pub(super) span: Span,
+    pub(super) span: ArenaSpan,
     pub(super) known: KnownName,
     pub(super) is_valid: bool,
 }
@@ -100,7 +100,7 @@ impl Name {
         let start = u32::from(entry.start) | STATIC;
         let len = u32::from(entry.name_len);
         Name {
-            span: Span { start, len },
+            span: ArenaSpan { start, len },
             known: entry.known,
             is_valid: true,
         }
@@ -164,7 +164,7 @@ impl Fields {
 
     /// The field at `index` with what is known of it.
     #[inline]
-    pub fn field(&self, index: usize) -> Option<Field<'_>> {
+    pub fn field(&self, index: usize) -> Option<DecodedField<'_>> {
         self.entries.get(index).map(|entry| self.resolve(entry))
     }
 
@@ -176,7 +176,7 @@ impl Fields {
 
     /// The fields with what is known of them, in the order in which they were sent.
     #[inline]
-    pub fn fields(&self) -> impl Iterator<Item = Field<'_>> {
+    pub fn fields(&self) -> impl Iterator<Item = DecodedField<'_>> {
         self.entries.iter().map(|entry| self.resolve(entry))
     }
 
@@ -207,8 +207,8 @@ impl Fields {
     }
 
     #[inline]
-    fn resolve(&self, entry: &FieldEntry) -> Field<'_> {
-        Field {
+    fn resolve(&self, entry: &FieldEntry) -> DecodedField<'_> {
+        DecodedField {
             name: self.bytes(entry.name),
             value: self.bytes(entry.value),
             known: entry.known,
@@ -217,7 +217,7 @@ impl Fields {
     }
 
     #[inline]
-    pub(super) fn bytes(&self, span: Span) -> &[u8] {
+    pub(super) fn bytes(&self, span: ArenaSpan) -> &[u8] {
         let text = if span.start & STATIC != 0 {
             &static_table::TEXT[..]
         } else {
@@ -253,11 +253,11 @@ impl Fields {
         }
         let start = u32::from(entry.start) | STATIC;
         self.finish(FieldEntry {
-            name: Span {
+            name: ArenaSpan {
                 start,
                 len: name_len,
             },
-            value: Span {
+            value: ArenaSpan {
                 start: start + name_len,
                 len: value_len,
             },
@@ -283,11 +283,11 @@ impl Fields {
         }
         let start = self.copy(table.bytes_from(&entry), len);
         self.finish(FieldEntry {
-            name: Span {
+            name: ArenaSpan {
                 start,
                 len: entry.name_len,
             },
-            value: Span {
+            value: ArenaSpan {
                 start: start + entry.name_len,
                 len: entry.value_len,
             },
@@ -311,7 +311,7 @@ impl Fields {
         }
         let start = self.copy(table.bytes_from(&entry), entry.name_len as usize);
         Ok(Name {
-            span: Span {
+            span: ArenaSpan {
                 start,
                 len: entry.name_len,
             },
@@ -328,12 +328,12 @@ impl Fields {
         source: &[u8],
         len: usize,
         budget: usize,
-    ) -> Result<Span, DecodeError> {
+    ) -> Result<ArenaSpan, DecodeError> {
         if len > budget {
             return Err(DecodeError::ListTooLarge);
         }
         let start = self.copy(source, len);
-        Ok(Span {
+        Ok(ArenaSpan {
             start,
             len: len as u32,
         })
@@ -345,7 +345,7 @@ impl Fields {
         &mut self,
         encoded: &[u8],
         budget: usize,
-    ) -> Result<Span, DecodeError> {
+    ) -> Result<ArenaSpan, DecodeError> {
         let room = huffman::max_decoded_len(encoded.len()).min(budget) + huffman::SLACK_BYTES;
         self.reserve(room);
         let target = &mut self.arena[self.used..self.used + room];
@@ -355,7 +355,7 @@ impl Fields {
         })?;
         let start = self.used as u32;
         self.used += len;
-        Ok(Span {
+        Ok(ArenaSpan {
             start,
             len: len as u32,
         })
@@ -363,7 +363,7 @@ impl Fields {
 
     /// Looks at a name that came as a literal.
     #[inline]
-    pub(super) fn checked_name(&self, span: Span) -> Name {
+    pub(super) fn checked_name(&self, span: ArenaSpan) -> Name {
         let bytes = self.bytes(span);
         Name {
             span,
@@ -375,7 +375,7 @@ impl Fields {
     /// Appends a field of which at least the value came as a literal, and returns whether the value
     /// is valid.
     #[inline]
-    pub(super) fn finish_literal(&mut self, name: Name, value: Span) -> bool {
+    pub(super) fn finish_literal(&mut self, name: Name, value: ArenaSpan) -> bool {
         let value_is_valid = is_valid_value(self.bytes(value));
         self.finish(FieldEntry {
             name: name.span,

@@ -42,7 +42,7 @@ const CODE_BITS: [u8; 257] = [
 
 /// The codes of one length.
 #[derive(Clone, Copy)]
-struct Length {
+struct CodesOfLength {
     /// The first code of this length.
     first: u32,
     /// How many codes have this length.
@@ -52,8 +52,8 @@ struct Length {
 }
 
 /// By length in bits.
-const LENGTHS: [Length; MAX_CODE_BITS + 1] = {
-    let mut lengths = [Length {
+const LENGTHS: [CodesOfLength; MAX_CODE_BITS + 1] = {
+    let mut lengths = [CodesOfLength {
         first: 0,
         count: 0,
         offset: 0,

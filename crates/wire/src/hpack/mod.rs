@@ -22,7 +22,7 @@ mod static_table;
 pub use decoder::Decoder;
 pub use encoder::{Encoder, Indexing};
 pub use error::DecodeError;
-pub use fields::{Field, FieldLimits, Fields};
+pub use fields::{DecodedField, FieldLimits, Fields};
 pub use names::{KnownName, is_valid_name, is_valid_value};
 
 /// What an entry costs beyond its name and value, in the tables and in the size of a list.

@@ -11,7 +11,7 @@ use crate::limits;
 
 /// What is charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Charge {
+pub(crate) enum GlitchCharge {
     /// RST_STREAM, received or sent because of the peer, or a call that we ended because of what
     /// the peer sent, unless that was only more than a limit.
     Reset,
@@ -64,36 +64,40 @@ impl Guard {
 
     /// Takes what this costs.
     #[inline]
-    pub(crate) fn charge(&mut self, charge: Charge, now_ns: u64) -> Result<(), ConnectionError> {
+    pub(crate) fn charge(
+        &mut self,
+        charge: GlitchCharge,
+        now_ns: u64,
+    ) -> Result<(), ConnectionError> {
         let (paid, why) = match charge {
-            Charge::Fragment(length) if length >= limits::SMALL_DATA_BYTES => {
+            GlitchCharge::Fragment(length) if length >= limits::SMALL_DATA_BYTES => {
                 self.small_data.earn(length - limits::SMALL_DATA_BYTES);
                 return Ok(());
             }
-            Charge::Fragment(length) => (
+            GlitchCharge::Fragment(length) => (
                 self.small_data
                     .take(limits::SMALL_DATA_BYTES - length, now_ns),
                 "too many small DATA frames",
             ),
-            Charge::BesideCall if self.beside_calls > 0 => {
+            GlitchCharge::BesideCall if self.beside_calls > 0 => {
                 self.beside_calls -= 1;
                 return Ok(());
             }
-            Charge::Control => (
+            GlitchCharge::Control => (
                 self.controls.take(1, now_ns),
                 "too many PING, SETTINGS or WINDOW_UPDATE frames",
             ),
-            Charge::Reset => (self.resets.take(1, now_ns), "too many resets"),
-            Charge::Glitch | Charge::BesideCall => {
+            GlitchCharge::Reset => (self.resets.take(1, now_ns), "too many resets"),
+            GlitchCharge::Glitch | GlitchCharge::BesideCall => {
                 (self.glitches.take(1, now_ns), "too many spurious frames")
             }
-            Charge::Windows(places) => (
+            GlitchCharge::Windows(places) => (
                 self.glitches
                     .take((places / limits::WINDOWS_PER_GLITCH) as u32, now_ns),
                 "SETTINGS change the windows of many streams too often",
             ),
             // One message may always be as large as messages may be.
-            Charge::Inflated(bytes) => (
+            GlitchCharge::Inflated(bytes) => (
                 self.inflated
                     .take(bytes.min(limits::INFLATE_BURST_BYTES), now_ns),
                 "messages become too large when they are decompressed",
@@ -222,14 +226,14 @@ mod tests {
         let mut guard = Guard::new(&Config::server(), 0);
         for _ in 0..10_000 {
             guard
-                .charge(Charge::Fragment(1), 0)
+                .charge(GlitchCharge::Fragment(1), 0)
                 .expect("the large ones make up for the small");
             guard
-                .charge(Charge::Fragment(1_000), 0)
+                .charge(GlitchCharge::Fragment(1_000), 0)
                 .expect("large frames cost nothing");
         }
         let empty = (0..1_000)
-            .take_while(|_| guard.charge(Charge::Fragment(0), 0).is_ok())
+            .take_while(|_| guard.charge(GlitchCharge::Fragment(0), 0).is_ok())
             .count();
         assert_eq!(
             empty as u32,
@@ -245,7 +249,7 @@ mod tests {
             let mut guard = Guard::new(&Config::server(), 0);
             for _ in 0..2 {
                 guard.small_data.tokens = 10_000;
-                let paid = guard.charge(Charge::Fragment(length), 0);
+                let paid = guard.charge(GlitchCharge::Fragment(length), 0);
                 paid.expect("there is enough");
                 assert_eq!(guard.small_data.tokens + usual, 10_000 + length);
             }

@@ -2,7 +2,7 @@
 //! 8.
 
 use crate::grpc::{AcceptedEncodings, Encoding, timeout};
-use crate::hpack::{Field, Fields, KnownName};
+use crate::hpack::{DecodedField, Fields, KnownName};
 
 /// What the body of a stream is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,7 +149,7 @@ impl HeadInfo {
         Ok(info)
     }
 
-    fn read_pseudo(&mut self, at: u8, field: &Field<'_>) -> Result<(), Malformed> {
+    fn read_pseudo(&mut self, at: u8, field: &DecodedField<'_>) -> Result<(), Malformed> {
         let place = match field.known {
             KnownName::Method => &mut self.method,
             KnownName::Path => &mut self.path,
@@ -169,7 +169,7 @@ impl HeadInfo {
         Ok(())
     }
 
-    fn read_known(&mut self, at: u8, field: &Field<'_>) -> Result<(), Malformed> {
+    fn read_known(&mut self, at: u8, field: &DecodedField<'_>) -> Result<(), Malformed> {
         match field.known {
             KnownName::ConnectionSpecific => {
                 return Err(Malformed("a field that is about the connection"));
@@ -210,7 +210,7 @@ impl HeadInfo {
 
 /// Checks trailers: ordinary fields only. RFC 9113 section 8.1.
 pub(crate) fn check_trailers(fields: &Fields) -> Result<(), Malformed> {
-    let is_wrong = |field: Field<'_>| {
+    let is_wrong = |field: DecodedField<'_>| {
         field.known.is_pseudo() || field.known == KnownName::ConnectionSpecific || !field.is_valid
     };
     if fields.fields().any(is_wrong) {

@@ -55,11 +55,11 @@ mod unpack;
 
 pub use capacity::Pause;
 pub use config::{Config, Role};
-pub use connection::{ChargeShared, Connection, MessagePart, PUSHBACK_TRAILER};
+pub use connection::{ChargeShared, Connection, PUSHBACK_TRAILER, SentPart};
 pub use error::{Cause, CloseReason, ErrorCode};
 pub use event::Event;
 pub use headers::Head;
 pub use last_message::TakenMessage;
-pub use outbound::{Charge, SharedBytes};
-pub use request::{OpenError, RequestHead};
+pub use outbound::{BodyCharge, SharedBytes};
+pub use request::{RequestHead, StreamOpenError};
 pub use stream_key::StreamKey;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 /// How a stream ends once all that waits has been sent.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) enum End {
+pub(crate) enum OutboundEnd {
     /// Not yet.
     #[default]
     Open,
@@ -22,14 +22,14 @@ pub(crate) enum End {
 
 /// What keeps a body charged as long as a connection holds it: dropped when the last byte has been
 /// sent, or never will be.
-pub trait Charge: std::fmt::Debug + Send {}
+pub trait BodyCharge: std::fmt::Debug + Send {}
 
 /// Bytes that others hold, too: all of a piece, or some of it.
 #[derive(Debug)]
 pub struct SharedBytes {
     /// Goes before the piece does: as long as it is there, nothing else can lie where the piece
     /// lies.
-    charge: Option<Box<dyn Charge>>,
+    charge: Option<Box<dyn BodyCharge>>,
     piece: Bytes,
     range: Range<usize>,
 }
@@ -72,7 +72,7 @@ enum OutboundPiece {
 pub(crate) struct Outbound {
     pieces: VecDeque<OutboundPiece>,
     bytes: usize,
-    end: End,
+    end: OutboundEnd,
 }
 
 /// A piece that is shorter is appended to rather than followed by another.
@@ -94,29 +94,29 @@ impl Outbound {
     /// Returns whether more may follow.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
-        self.end == End::Open
+        self.end == OutboundEnd::Open
     }
 
     /// Returns whether END_STREAM goes with the last bytes.
     #[inline]
     pub(crate) fn ends_bare(&self) -> bool {
-        self.end == End::Bare
+        self.end == OutboundEnd::Bare
     }
 
     /// Sets what follows behind what waits.
-    pub(crate) fn end_with(&mut self, end: End) {
+    pub(crate) fn end_with(&mut self, end: OutboundEnd) {
         self.end = end;
     }
 
     /// Takes what follows behind what waited.
-    pub(crate) fn take_end(&mut self) -> End {
+    pub(crate) fn take_end(&mut self) -> OutboundEnd {
         std::mem::take(&mut self.end)
     }
 
     /// Whether nothing waits, not even the end.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.bytes == 0 && self.end == End::Open
+        self.bytes == 0 && self.end == OutboundEnd::Open
     }
 
     /// Lets `write` append to what waits, and returns how many bytes it appended.
@@ -196,7 +196,7 @@ impl Outbound {
 
     /// Charges the body that was shared last, if it is the last piece, some of it waits, and nobody
     /// has yet.
-    pub(crate) fn charge_last(&mut self, charge: impl FnOnce() -> Box<dyn Charge>) {
+    pub(crate) fn charge_last(&mut self, charge: impl FnOnce() -> Box<dyn BodyCharge>) {
         if let Some(OutboundPiece::Shared { bytes, .. }) = self.pieces.back_mut() {
             bytes.charge.get_or_insert_with(charge);
         }
@@ -240,7 +240,7 @@ impl Outbound {
             self.drop_front(pool);
         }
         self.bytes = 0;
-        self.end = End::Open;
+        self.end = OutboundEnd::Open;
         shared
     }
 

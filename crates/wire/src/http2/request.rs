@@ -54,17 +54,17 @@ impl<'a> RequestHead<'a> {
 
     /// Checks what a caller chooses, before any of it is sent: a value with a line break could
     /// become further fields behind a proxy that speaks HTTP/1.1 (RFC 9113 section 10.3).
-    pub(crate) fn check(&self) -> Result<(), OpenError> {
+    pub(crate) fn check(&self) -> Result<(), StreamOpenError> {
         if !is_valid_path(self.path.as_bytes()) {
-            return Err(OpenError::BadPath);
+            return Err(StreamOpenError::BadPath);
         }
         if !is_valid_value(self.authority.as_bytes()) {
-            return Err(OpenError::BadAuthority);
+            return Err(StreamOpenError::BadAuthority);
         }
         let metadata = self.metadata.into_iter().flat_map(Metadata::iter);
         for (name, _) in metadata {
             if self.is_set_by_protocol(KnownName::of(name.as_bytes())) {
-                return Err(OpenError::BadMetadata);
+                return Err(StreamOpenError::BadMetadata);
             }
         }
         Ok(())
@@ -109,7 +109,7 @@ fn is_valid_path(path: &[u8]) -> bool {
 
 /// Why a stream cannot be opened. Nothing has been sent, so that another connection may be tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum OpenError {
+pub enum StreamOpenError {
     /// As many streams are open as the server allows; to be tried again when one has ended.
     #[error("as many streams are open as the server allows")]
     TooManyStreams,

@@ -45,7 +45,7 @@ impl ByteProgress {
 
 /// The deadlines of one connection.
 #[derive(Debug)]
-pub(super) struct Timers {
+pub(super) struct ConnectionTimers {
     /// Until the preface, then until our SETTINGS are acknowledged.
     handshake_ns: Option<u64>,
     has_preface: bool,
@@ -60,15 +60,15 @@ pub(super) struct Timers {
     ping_ns: Option<u64>,
 }
 
-impl Timers {
-    pub(super) fn new(config: &Config, now_ns: u64) -> Timers {
+impl ConnectionTimers {
+    pub(super) fn new(config: &Config, now_ns: u64) -> ConnectionTimers {
         let is_client = config.role == Role::Client;
         let timeout_ms = if is_client {
             limits::SETTINGS_ACK_TIMEOUT_MS
         } else {
             limits::PREFACE_TIMEOUT_MS
         };
-        Timers {
+        ConnectionTimers {
             handshake_ns: Some(now_ns + timeout_ms * NS_PER_MS),
             has_preface: is_client,
             block_ns: None,
@@ -240,7 +240,7 @@ mod tests {
     fn time_begins_anew_when_a_share_has_moved() {
         let config = Config::server();
         let timeout_ns = config.no_progress_timeout_ms * NS_PER_MS;
-        let mut timers = Timers::new(&config, 0);
+        let mut timers = ConnectionTimers::new(&config, 0);
         for begun_ns in [1_000, 2_000] {
             let mut note = |waiting, moved, now_ns, since_ns: Option<u64>| {
                 timers.sent(waiting, moved, now_ns);

@@ -39,7 +39,7 @@ pub(crate) enum WindowAfter {
 
 /// The turns of a connection.
 #[derive(Debug)]
-pub(crate) struct Turns {
+pub(crate) struct ConnectionTurns {
     waiting: VecDeque<StreamKey>,
     active: Vec<StreamKey>,
     active_bytes: usize,
@@ -53,11 +53,11 @@ pub(crate) struct Turns {
     bound_bytes: usize,
 }
 
-impl Turns {
+impl ConnectionTurns {
     /// Returns the turns of a connection whose unfinished messages may have so many bytes together
     /// for another to get its turn.
-    pub(crate) fn new(bound_bytes: usize) -> Turns {
-        Turns {
+    pub(crate) fn new(bound_bytes: usize) -> ConnectionTurns {
+        ConnectionTurns {
             waiting: VecDeque::new(),
             active: Vec::new(),
             active_bytes: 0,
@@ -101,7 +101,7 @@ impl Turns {
         !self.waiting.is_empty()
     }
 
-    /// Returns when [`Turns::lapse`] is to be called.
+    /// Returns when [`ConnectionTurns::lapse`] is to be called.
     #[inline]
     pub(crate) fn lapse_due_ns(&self) -> Option<u64> {
         self.lapse_due_ns
@@ -316,7 +316,7 @@ impl Turns {
     /// Forgets all turns at once, as the connection is over: taking each stream out of the lists
     /// would be work for the square of their number.
     pub(crate) fn forget(&mut self, streams: &mut Streams) {
-        *self = Turns::new(self.bound_bytes);
+        *self = ConnectionTurns::new(self.bound_bytes);
         for (_, stream) in streams.iter_mut() {
             stream.turn = MessageTurn::default();
         }
@@ -378,7 +378,7 @@ mod tests {
     fn the_lists_hold_the_memory_that_they_report() {
         for (waiting, active) in [(0, 0), (100, 0), (0, 100), (1_000, 30), (30, 1_000)] {
             let key = |slot| StreamKey { slot, id: slot };
-            let mut turns = Turns::new(0);
+            let mut turns = ConnectionTurns::new(0);
             let allocated = allocation_counter::measure(|| {
                 turns.waiting.extend((0..waiting).map(key));
                 turns.active.extend((0..active).map(key));
@@ -410,7 +410,7 @@ mod tests {
     #[test]
     fn messages_get_their_turns_in_the_order_in_which_they_were_begun() {
         let (mut streams, keys) = streams(&[1_010, 2_010, 60]);
-        let mut turns = Turns::new(10_000);
+        let mut turns = ConnectionTurns::new(10_000);
         for _ in 0..2 {
             for (key, expected) in
                 keys.iter()
@@ -445,7 +445,7 @@ mod tests {
     fn a_message_is_probed_once_for_a_little_and_comes_first_when_it_goes_on() {
         let probe = limits::PROBE_BYTES;
         let (mut streams, keys) = streams(&[100_010, 200_010]);
-        let mut turns = Turns::new(1_000_000);
+        let mut turns = ConnectionTurns::new(1_000_000);
         let mut now_ns = 0;
         for _ in 0..2 {
             for key in &keys {
@@ -491,7 +491,7 @@ mod tests {
     }
 
     /// Adds a piece of each message, so that all of them wait.
-    fn let_wait(turns: &mut Turns, streams: &mut Streams, keys: &[StreamKey]) {
+    fn let_wait(turns: &mut ConnectionTurns, streams: &mut Streams, keys: &[StreamKey]) {
         for key in keys {
             let stream = &mut streams[key.slot];
             let missing = missing_bytes(stream);
@@ -500,7 +500,7 @@ mod tests {
         }
     }
 
-    fn end_all(turns: &mut Turns, streams: &mut Streams, keys: &[StreamKey]) {
+    fn end_all(turns: &mut ConnectionTurns, streams: &mut Streams, keys: &[StreamKey]) {
         for key in keys {
             turns.end(&mut streams[key.slot]);
         }
@@ -512,7 +512,7 @@ mod tests {
     #[test]
     fn a_proven_message_comes_before_those_that_wait() {
         let (mut streams, keys) = streams(&[100_010, 200_010, 300_010]);
-        let mut turns = Turns::new(1_000_000);
+        let mut turns = ConnectionTurns::new(1_000_000);
         for _ in 0..2 {
             let_wait(&mut turns, &mut streams, &keys);
             assert_eq!(turns.probe_next(&mut streams, 0, 0), Some(keys[0]));
@@ -532,7 +532,7 @@ mod tests {
     #[test]
     fn a_message_that_stood_still_in_its_turn_comes_before_those_that_wait() {
         let (mut streams, keys) = streams(&[100_010, 200_010, 300_010]);
-        let mut turns = Turns::new(1_000_000);
+        let mut turns = ConnectionTurns::new(1_000_000);
         for _ in 0..2 {
             let_wait(&mut turns, &mut streams, &keys);
             assert_eq!(turns.force_next(&mut streams, 0), Some(keys[0]));
@@ -557,7 +557,7 @@ mod tests {
     #[test]
     fn a_message_that_stands_still_lapses_in_its_time_while_others_begin() {
         let (mut streams, keys) = streams(&[1_010, 2_010, 3_010]);
-        let mut turns = Turns::new(10_000);
+        let mut turns = ConnectionTurns::new(10_000);
         let lapse_ns = 1_000_000 * limits::TURN_LAPSE_MS;
         for begun_ns in [5, 7 * lapse_ns] {
             let_wait(&mut turns, &mut streams, &keys);
@@ -583,7 +583,7 @@ mod tests {
     #[test]
     fn a_message_waits_for_memory_here_and_above() {
         let (mut streams, keys) = streams(&[1_010, 2_010]);
-        let mut turns = Turns::new(1_500);
+        let mut turns = ConnectionTurns::new(1_500);
         for key in &keys {
             let stream = &mut streams[key.slot];
             let missing = missing_bytes(stream);

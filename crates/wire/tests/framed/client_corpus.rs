@@ -1,7 +1,7 @@
 //! The fuzz target `framed_client`: bytes of a server of baidu_std or SRPC, for a client.
 
 use testkit::Random;
-use wire::framed::{BeginError, CallEnd, CallEvent, CallHead, ClientConnection, Protocol};
+use wire::framed::{BeginError, CallEnd, CallEvent, ClientConnection, FramedCallHead, Protocol};
 use wire::{Config, StreamKey};
 
 /// Bytes of any kind, for a client that begins calls and gives them up at any time. The first eight
@@ -111,12 +111,12 @@ impl ClientConversation {
                 Protocol::BaiduStd if self.random.once_in(4) => &message[..],
                 _ => b"",
             };
-            let head = CallHead {
+            let head = FramedCallHead {
                 service: "example.EchoService",
                 method: "Echo",
                 gzip: self.random.once_in(4),
                 attachment,
-                ..CallHead::default()
+                ..FramedCallHead::default()
             };
             let (before, left) = (self.out.len(), self.connection.calls_left());
             let encode = |out: &mut Vec<u8>| out.extend_from_slice(&message);

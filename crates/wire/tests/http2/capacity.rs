@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use wire::grpc::Status;
-use wire::{Charge, Config, ErrorCode, Event, Pause, StreamKey};
+use wire::{BodyCharge, Config, ErrorCode, Event, Pause, StreamKey};
 
 use crate::support::*;
 
@@ -232,13 +232,13 @@ fn a_pause_of_large_messages_lets_small_ones_go_on() {
 struct Counted(Arc<AtomicUsize>);
 
 impl Counted {
-    fn charge(count: &Arc<AtomicUsize>) -> Box<dyn Charge> {
+    fn charge(count: &Arc<AtomicUsize>) -> Box<dyn BodyCharge> {
         count.fetch_add(1, Ordering::Relaxed);
         Box::new(Counted(Arc::clone(count)))
     }
 }
 
-impl Charge for Counted {}
+impl BodyCharge for Counted {}
 
 impl Drop for Counted {
     fn drop(&mut self) {

@@ -4,7 +4,7 @@ use crate::support::*;
 use wire::grpc::{Code, Metadata, Status};
 use wire::http2::frame::{flag, kind};
 use wire::{
-    Cause, CloseReason, Config, ErrorCode, Event, OpenError, RequestHead, StreamKey, limits,
+    Cause, CloseReason, Config, ErrorCode, Event, RequestHead, StreamKey, StreamOpenError, limits,
 };
 
 const HEAD: [(&str, &str); 2] = [(":status", "200"), ("content-type", "application/grpc")];
@@ -330,7 +330,7 @@ fn refused_streams_may_be_tried_again() {
     let head = RequestHead::call("localhost", "/a.B/C");
     assert_eq!(
         client.connection.open(&mut client.output, &head),
-        Err(OpenError::GoingAway)
+        Err(StreamOpenError::GoingAway)
     );
     // Said once more it changes nothing.
     let again = client.feed(&frame(kind::GOAWAY, 0, 0, &[0, 0, 0, 3, 0, 0, 0, 0]));
@@ -463,10 +463,13 @@ fn what_is_no_request_is_not_sent() {
         " /a",
         "/a\u{7f}",
     ] {
-        check(&call(path), OpenError::BadPath);
+        check(&call(path), StreamOpenError::BadPath);
     }
     for authority in ["here\r\nx: y", "here\0", " here"] {
-        check(&RequestHead::call(authority, "/"), OpenError::BadAuthority);
+        check(
+            &RequestHead::call(authority, "/"),
+            StreamOpenError::BadAuthority,
+        );
     }
     for name in [
         "connection",
@@ -490,7 +493,7 @@ fn what_is_no_request_is_not_sent() {
             metadata: Some(&metadata),
             ..call("/t.T/Echo")
         };
-        check(&head, OpenError::BadMetadata);
+        check(&head, StreamOpenError::BadMetadata);
     }
     let stream = client.connection.open(&mut client.output, &call("/~!?%20"));
     assert_eq!(
@@ -511,14 +514,14 @@ fn what_cannot_be_opened() {
     };
     assert_eq!(
         client.connection.open(&mut client.output, &large),
-        Err(OpenError::HeadTooLarge)
+        Err(StreamOpenError::HeadTooLarge)
     );
     assert!(client.output.is_empty());
     let stream = open(&mut client);
     let head = RequestHead::call("localhost", "/");
     assert_eq!(
         client.connection.open(&mut client.output, &head),
-        Err(OpenError::TooManyStreams)
+        Err(StreamOpenError::TooManyStreams)
     );
     client
         .connection
@@ -527,7 +530,7 @@ fn what_cannot_be_opened() {
     client.connection.drain(&mut client.output, 0);
     assert_eq!(
         client.connection.open(&mut client.output, &head),
-        Err(OpenError::GoingAway)
+        Err(StreamOpenError::GoingAway)
     );
 }
 
@@ -725,7 +728,10 @@ fn longest_path(head: RequestHead<'_>) -> usize {
         let opened = connection.open(out, &RequestHead { path, ..head });
         let frames = client.frames();
         let Ok(stream) = opened else {
-            assert_eq!((opened, frames), (Err(OpenError::HeadTooLarge), vec![]));
+            assert_eq!(
+                (opened, frames),
+                (Err(StreamOpenError::HeadTooLarge), vec![])
+            );
             return false;
         };
         let fields = client.decode(&frames[0]);

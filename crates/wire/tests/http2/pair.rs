@@ -9,7 +9,8 @@ use bytes::Bytes;
 use wire::grpc::{Code, Status};
 use wire::http2::frame::kind;
 use wire::{
-    Cause, CloseReason, Config, Connection, ErrorCode, Event, OpenError, RequestHead, StreamKey,
+    Cause, CloseReason, Config, Connection, ErrorCode, Event, RequestHead, StreamKey,
+    StreamOpenError,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,7 +142,7 @@ impl World {
                 self.asked.insert(stream, asked);
                 self.to_open -= 1;
             }
-            Err(error) => assert_eq!(error, OpenError::TooManyStreams, "{:?}", self.random),
+            Err(error) => assert_eq!(error, StreamOpenError::TooManyStreams, "{:?}", self.random),
         }
     }
 

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use std::sync::Arc;
 use wire::grpc::{Code, Inflater, Metadata, Status};
 use wire::http2::frame::kind;
-use wire::{Charge, Config, ErrorCode, MessagePart, RequestHead, SharedBytes, StreamKey};
+use wire::{BodyCharge, Config, ErrorCode, RequestHead, SentPart, SharedBytes, StreamKey};
 
 fn shared(bytes: &[u8]) -> SharedBytes {
     SharedBytes::from(Bytes::copy_from_slice(bytes))
@@ -366,7 +366,7 @@ fn nothing_is_sent_behind_the_end_of_a_stream() {
         let (connection, out) = (&mut server.connection, &mut server.output);
         connection.send_message(stream, out, |out| out.push(1));
         connection.send_shared(stream, out, |_| {}, shared(&[1; 10_000]));
-        connection.send_parts(stream, out, [MessagePart::Own(b"a")].into_iter());
+        connection.send_parts(stream, out, [SentPart::Own(b"a")].into_iter());
         assert_eq!(server.frames(), []);
         assert_eq!(server.connection.buffered_bytes(), 0);
         server.connection.forget(stream);
@@ -400,7 +400,7 @@ struct Counted {
     _count: Arc<()>,
 }
 
-impl Charge for Counted {}
+impl BodyCharge for Counted {}
 
 #[test]
 fn the_parts_of_a_message_are_sent_in_order_and_charged_while_they_wait() {
@@ -412,17 +412,17 @@ fn the_parts_of_a_message_are_sent_in_order_and_charged_while_they_wait() {
         let fields = [&CALL[..], &[("grpc-accept-encoding", "gzip")]].concat();
         for id in [1, 3] {
             let charged = Arc::new(());
-            let charge = |_: &Bytes| -> Box<dyn Charge> {
+            let charge = |_: &Bytes| -> Box<dyn BodyCharge> {
                 Box::new(Counted {
                     _count: Arc::clone(&charged),
                 })
             };
             let parts = [
-                MessagePart::Own(b"own"),
-                MessagePart::Shared(&large, &charge),
-                MessagePart::Shared(&small, &charge),
-                MessagePart::Own(b"last"),
-                MessagePart::Shared(&large, &charge),
+                SentPart::Own(b"own"),
+                SentPart::Shared(&large, &charge),
+                SentPart::Shared(&small, &charge),
+                SentPart::Own(b"last"),
+                SentPart::Shared(&large, &charge),
             ];
             let stream = requests(&server.feed(&headers(id, &fields, true)))[0];
             let (connection, out) = (&mut server.connection, &mut server.output);

@@ -25,8 +25,8 @@ fn reads_grow_while_they_come_full_and_shrink_when_they_come_small() {
     assert_eq!(next_read_size(LAST_READ_SIZE, 7, 7), LAST_READ_SIZE);
 }
 
-fn buffers() -> Buffers {
-    Buffers::new(Arc::new(CounterCells::default()))
+fn buffers() -> SpareBuffers {
+    SpareBuffers::new(Arc::new(CounterCells::default()))
 }
 
 fn peer(outgoing: bool) -> Peer {
@@ -42,12 +42,12 @@ fn peer(outgoing: bool) -> Peer {
     }
 }
 
-fn connection() -> Connection<()> {
-    Connection::new((), None, &peer(false))
+fn connection() -> TableConnection<()> {
+    TableConnection::new((), None, &peer(false))
 }
 
 /// Has so many bytes arrive, as far as they are read; returns how many were.
-fn arrive(connection: &mut Connection<()>, buffers: &mut Buffers, count: usize) -> usize {
+fn arrive(connection: &mut TableConnection<()>, buffers: &mut SpareBuffers, count: usize) -> usize {
     let received = connection.receive(buffers, |(), room| match room.len().min(count) {
         0 => Err(TransferError::NotReady),
         count => Ok(count),
@@ -136,8 +136,8 @@ fn a_connection_is_over_when_both_directions_are_dead_and_nothing_is_to_be_read(
 #[test]
 fn water_marks_are_passed_to_the_byte() {
     for outgoing in [false, true] {
-        let mut connection: Connection<()> = Connection::new((), None, &peer(outgoing));
-        let waits = |connection: &mut Connection<()>, bytes: usize| {
+        let mut connection: TableConnection<()> = TableConnection::new((), None, &peer(outgoing));
+        let waits = |connection: &mut TableConnection<()>, bytes: usize| {
             connection.io_mut().output.resize(bytes, 0);
             connection.begin_settling();
             let is_choked = connection.pass_water_marks();

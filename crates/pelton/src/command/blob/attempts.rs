@@ -22,21 +22,21 @@ pub(super) const LONGEST_POLL: Duration = Duration::from_millis(200);
 const NAMES_TOLD: usize = 20;
 
 /// Why an attempt has ended without success.
-pub(super) enum Ended {
+pub(super) enum FailedAttempt {
     /// Another one may do better.
     Again(Failure),
     /// It would end in the same way.
     Final(Failure),
 }
 
-impl From<Failure> for Ended {
-    fn from(failure: Failure) -> Ended {
-        Ended::Final(failure)
+impl From<Failure> for FailedAttempt {
+    fn from(failure: Failure) -> FailedAttempt {
+        FailedAttempt::Final(failure)
     }
 }
 
 /// What the failure of a call means for another attempt.
-pub(super) fn ended(failure: Failure, error: &CallError) -> Ended {
+pub(super) fn ended(failure: Failure, error: &CallError) -> FailedAttempt {
     let again = match error {
         CallError::NotBegun(_) | CallError::ConnectionLost { .. } | CallError::DeadlineExceeded => {
             true
@@ -49,8 +49,8 @@ pub(super) fn ended(failure: Failure, error: &CallError) -> Ended {
         CallError::BadAnswer { .. } | CallError::BadRequest { .. } => false,
     };
     match again {
-        true => Ended::Again(failure),
-        false => Ended::Final(failure),
+        true => FailedAttempt::Again(failure),
+        false => FailedAttempt::Final(failure),
     }
 }
 
@@ -96,9 +96,11 @@ impl Transfers {
         self.progress.set(before.wrapping_add_signed(bytes));
     }
 
-    pub(super) fn check_interrupt(&self) -> Result<(), Ended> {
+    pub(super) fn check_interrupt(&self) -> Result<(), FailedAttempt> {
         match self.interrupt.is_set() {
-            true => Err(Ended::Final(Failure::Interrupted("interrupted".into()))),
+            true => Err(FailedAttempt::Final(Failure::Interrupted(
+                "interrupted".into(),
+            ))),
             false => Ok(()),
         }
     }
@@ -107,15 +109,15 @@ impl Transfers {
     /// `attempt` moves the number that it is given when it has come further.
     pub(super) fn insist<R>(
         &self,
-        mut attempt: impl FnMut(&mut u64) -> Result<R, Ended>,
+        mut attempt: impl FnMut(&mut u64) -> Result<R, FailedAttempt>,
     ) -> Result<R, Failure> {
         let (mut reached, mut in_row) = (0, 0);
         loop {
             let before = reached;
             match attempt(&mut reached) {
                 Ok(done) => return Ok(done),
-                Err(Ended::Final(failure)) => return Err(failure),
-                Err(Ended::Again(failure)) => {
+                Err(FailedAttempt::Final(failure)) => return Err(failure),
+                Err(FailedAttempt::Again(failure)) => {
                     in_row = if reached > before { 1 } else { in_row + 1 };
                     if self.interrupt.is_set() {
                         return Err(Failure::Interrupted("interrupted".into()));
@@ -131,15 +133,17 @@ impl Transfers {
 
     /// Connects to the server. Where there was none before, there is none to wait for: that is told
     /// at once, as by all other commands. One that has gone may come again.
-    pub(super) fn connect(&self, arguments: &ConnectionArguments) -> Result<Caller, Ended> {
+    pub(super) fn connect(&self, arguments: &ConnectionArguments) -> Result<Caller, FailedAttempt> {
         self.check_interrupt()?;
         match Caller::connect(arguments) {
             Ok(caller) => {
                 self.was_reached.store(true, Ordering::Relaxed);
                 Ok(caller)
             }
-            Err(failure) if self.was_reached.load(Ordering::Relaxed) => Err(Ended::Again(failure)),
-            Err(failure) => Err(Ended::Final(failure)),
+            Err(failure) if self.was_reached.load(Ordering::Relaxed) => {
+                Err(FailedAttempt::Again(failure))
+            }
+            Err(failure) => Err(FailedAttempt::Final(failure)),
         }
     }
 

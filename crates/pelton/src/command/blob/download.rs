@@ -12,10 +12,10 @@ use protobuf::DecodeError;
 use wire::grpc::Code;
 
 use super::super::{Caller, call_failure, in_database, wildcard_hint};
-use super::attempts::{Ended, LONGEST_POLL, Transfers, ended};
+use super::attempts::{FailedAttempt, LONGEST_POLL, Transfers, ended};
 use super::below;
 use super::part::BlobSource;
-use super::sink::{DownloadTarget, Fetched, Sink, no_folder};
+use super::sink::{DownloadTarget, FetchedBlob, Sink, no_folder};
 use crate::arguments::{DownloadArguments, TransferArguments};
 use crate::exit::{Exit, Failure};
 use crate::in_place;
@@ -129,7 +129,7 @@ struct Downloading<'a> {
 }
 
 impl Downloading<'_> {
-    fn run(&self, target: &DownloadTarget) -> Result<Fetched, Failure> {
+    fn run(&self, target: &DownloadTarget) -> Result<FetchedBlob, Failure> {
         let database = &self.arguments.place.database;
         if self.arguments.recursive {
             below::make_folder(target)?;
@@ -154,11 +154,11 @@ impl Downloading<'_> {
         }
     }
 
-    fn attempt(&self, target: &DownloadTarget, sink: &mut Sink<'_>) -> Result<(), Ended> {
+    fn attempt(&self, target: &DownloadTarget, sink: &mut Sink<'_>) -> Result<(), FailedAttempt> {
         let mut caller = (self.transfers).connect(&self.arguments.place.connection)?;
         let received = self.receive(&mut caller, target, sink);
         let ended = received.and_then(|()| sink.check());
-        sink.is_hopeless = matches!(ended, Err(Ended::Final(_)));
+        sink.is_hopeless = matches!(ended, Err(FailedAttempt::Final(_)));
         ended
     }
 
@@ -167,7 +167,7 @@ impl Downloading<'_> {
         caller: &mut Caller,
         target: &DownloadTarget,
         sink: &mut Sink<'_>,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), FailedAttempt> {
         let request = DownloadRequest {
             database: &self.arguments.place.database,
             name: &target.name,
@@ -195,7 +195,7 @@ impl Downloading<'_> {
                 Ok(StreamStep::Ended) => return Ok(()),
                 Ok(StreamStep::Nothing) if moved.elapsed() > timeout => {
                     let message = format!("{address} sent nothing for {timeout:?}");
-                    return Err(Ended::Again(Failure::Failed(message)));
+                    return Err(FailedAttempt::Again(Failure::Failed(message)));
                 }
                 Ok(StreamStep::Nothing) => {}
             }
@@ -203,7 +203,7 @@ impl Downloading<'_> {
     }
 
     /// What the end of a call means.
-    fn refused(&self, failure: Failure, error: &CallError, sink: &mut Sink<'_>) -> Ended {
+    fn refused(&self, failure: Failure, error: &CallError, sink: &mut Sink<'_>) -> FailedAttempt {
         let CallError::Status(status) = error else {
             return ended(failure, error);
         };
@@ -211,7 +211,7 @@ impl Downloading<'_> {
             // What is there is of another blob.
             Code::Aborted | Code::OutOfRange if sink.is_known => begin_anew(failure, sink),
             // On the device of the server: it stays so.
-            Code::DataLoss => Ended::Final(failure),
+            Code::DataLoss => FailedAttempt::Final(failure),
             _ => ended(failure, error),
         }
     }
@@ -220,10 +220,10 @@ impl Downloading<'_> {
         &self,
         response: Result<DownloadResponse<'_>, DecodeError>,
         sink: &mut Sink<'_>,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), FailedAttempt> {
         let damaged = || {
             let name = &sink.target.name;
-            Ended::Again(Failure::Failed(format!("`{name}` was damaged on its way")))
+            FailedAttempt::Again(Failure::Failed(format!("`{name}` was damaged on its way")))
         };
         let response = response.map_err(|_| damaged())?;
         let data = response.data;
@@ -252,10 +252,12 @@ impl Downloading<'_> {
 }
 
 /// The blob was replaced.
-fn begin_anew(failure: Failure, sink: &mut Sink<'_>) -> Ended {
+fn begin_anew(failure: Failure, sink: &mut Sink<'_>) -> FailedAttempt {
     match sink.begin_anew() {
-        Ok(true) => Ended::Again(failure),
-        Ok(false) => Ended::Final(failure.with("the blob was replaced meanwhile: begin anew")),
-        Err(failure) => Ended::Final(failure),
+        Ok(true) => FailedAttempt::Again(failure),
+        Ok(false) => {
+            FailedAttempt::Final(failure.with("the blob was replaced meanwhile: begin anew"))
+        }
+        Err(failure) => FailedAttempt::Final(failure),
     }
 }

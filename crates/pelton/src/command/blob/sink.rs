@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::attempts::Ended;
+use super::attempts::FailedAttempt;
 use super::part::{BlobSource, PartFile, PartState};
 use crate::arguments::quoted;
 use crate::exit::Failure;
@@ -33,7 +33,7 @@ pub(super) struct DownloadTarget {
 }
 
 /// A blob that was fetched.
-pub(super) struct Fetched {
+pub(super) struct FetchedBlob {
     pub(super) name: String,
     /// `None`: it went to standard output.
     pub(super) path: Option<PathBuf>,
@@ -133,7 +133,7 @@ impl<'a> Sink<'a> {
     }
 
     /// Whether all of it came, and as it is.
-    pub(super) fn check(&mut self) -> Result<(), Ended> {
+    pub(super) fn check(&mut self) -> Result<(), FailedAttempt> {
         let PartState {
             source,
             bytes,
@@ -148,14 +148,14 @@ impl<'a> Sink<'a> {
             self.target.name, source.size_bytes, source.crc32c
         ));
         match self.begin_anew()? {
-            true => Err(Ended::Again(failure)),
-            false => Err(Ended::Final(failure)),
+            true => Err(FailedAttempt::Again(failure)),
+            false => Err(FailedAttempt::Final(failure)),
         }
     }
 
     /// The file gets its name: everything is in it. What came to be there since the beginning
     /// stays, unless it may be replaced.
-    pub(super) fn complete(self, may_replace: bool) -> Result<Fetched, Failure> {
+    pub(super) fn complete(self, may_replace: bool) -> Result<FetchedBlob, Failure> {
         if let (Some(path), Some(part)) = (&self.target.path, self.part) {
             let completed = part.complete(path, may_replace);
             completed.map_err(|error| match error.kind() {
@@ -163,7 +163,7 @@ impl<'a> Sink<'a> {
                 _ => unwritten(path, &error),
             })?;
         }
-        Ok(Fetched {
+        Ok(FetchedBlob {
             name: self.state.name,
             path: self.target.path.clone(),
             bytes: self.state.bytes,

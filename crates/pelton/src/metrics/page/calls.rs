@@ -5,7 +5,7 @@ use service::figures::Totals;
 use service::{Code, Method, RefusedFor};
 
 use crate::metrics::exposition::FamilyKind::{Counter, Gauge, Histogram};
-use crate::metrics::exposition::{Label, Page};
+use crate::metrics::exposition::{Label, MetricsPage};
 
 /// The labels that the gRPC metrics of other servers have, so that dashboards for those fit.
 fn method_labels(method: Method) -> [Label<'static>; 3] {
@@ -28,7 +28,7 @@ fn method_labels(method: Method) -> [Label<'static>; 3] {
 }
 
 /// Writes what calls were begun, have ended and were refused.
-pub(super) fn write(page: &mut Page, totals: &Totals, interop: bool) {
+pub(super) fn write(page: &mut MetricsPage, totals: &Totals, interop: bool) {
     page.family(
         "grpc_server_started_total",
         Counter,

@@ -5,7 +5,7 @@ use net::tls::ServerTls;
 use service::figures::Totals;
 
 use crate::metrics::exposition::FamilyKind::{Counter, Gauge};
-use crate::metrics::exposition::Page;
+use crate::metrics::exposition::MetricsPage;
 
 /// Takes one figure of a loop.
 type LoopFigure = fn(&LoopCounters) -> u64;
@@ -73,7 +73,7 @@ const LOOP_COUNTERS: [(&str, &str, LoopFigure); 12] = [
 ];
 
 /// Writes what the sockets have done.
-pub(super) fn write_sockets(page: &mut Page, totals: &Totals, loops: &[LoopCounters]) {
+pub(super) fn write_sockets(page: &mut MetricsPage, totals: &Totals, loops: &[LoopCounters]) {
     let sum = |of: LoopFigure| loops.iter().map(of).sum::<u64>();
     page.single(
         "pelton_connections",
@@ -113,7 +113,7 @@ pub(super) fn write_sockets(page: &mut Page, totals: &Totals, loops: &[LoopCount
 }
 
 /// Writes the certificate, and the handshakes with it.
-pub(super) fn write_tls(page: &mut Page, tls: &ServerTls, loops: &[LoopCounters]) {
+pub(super) fn write_tls(page: &mut MetricsPage, tls: &ServerTls, loops: &[LoopCounters]) {
     let sum = |of: LoopFigure| loops.iter().map(of).sum::<u64>();
     page.single(
         "pelton_tls_certificate_not_after_seconds",

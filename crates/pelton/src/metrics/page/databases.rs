@@ -9,10 +9,10 @@ use store::tree::Trouble;
 use store::{DatabaseId, Store};
 
 use crate::metrics::exposition::FamilyKind::{Counter, Gauge};
-use crate::metrics::exposition::Page;
+use crate::metrics::exposition::MetricsPage;
 
 /// Writes what is held in memory, and its limits.
-pub(super) fn write_memory(page: &mut Page, totals: &Totals, shared: &Shared) {
+pub(super) fn write_memory(page: &mut MetricsPage, totals: &Totals, shared: &Shared) {
     let watched = shared.store.watched();
     let gauges = [
         (
@@ -64,7 +64,7 @@ pub(super) fn write_memory(page: &mut Page, totals: &Totals, shared: &Shared) {
 }
 
 /// Writes what the threads did that read databases on disk.
-pub(super) fn write_readers(page: &mut Page, shared: &Shared) {
+pub(super) fn write_readers(page: &mut MetricsPage, shared: &Shared) {
     let readers = shared.figures.readers();
     let figures = [
         (
@@ -163,7 +163,7 @@ const DATABASE_GAUGES: [(&str, &str, DatabaseFigure); 10] = [
 ];
 
 /// Writes the figures of each database.
-pub(super) fn write(page: &mut Page, shared: &Shared) {
+pub(super) fn write(page: &mut MetricsPage, shared: &Shared) {
     let store = &shared.store;
     let infos = store.databases().into_iter();
     let databases: Vec<_> = infos
@@ -191,13 +191,13 @@ fn is_failing(store: &Store, id: DatabaseId) -> bool {
 }
 
 /// Writes what blobs may take, and which uploads were lost.
-pub(super) fn write_blobs(page: &mut Page, statistics: &BlobStatistics) {
+pub(super) fn write_blobs(page: &mut MetricsPage, statistics: &BlobStatistics) {
     write_blob_quota(page, statistics.quota_bytes);
     write_lost_uploads(page, statistics);
 }
 
 /// Without a quota there is nothing to compare with.
-fn write_blob_quota(page: &mut Page, quota_bytes: u64) {
+fn write_blob_quota(page: &mut MetricsPage, quota_bytes: u64) {
     if quota_bytes < u64::MAX {
         page.single(
             "pelton_blob_quota_bytes",
@@ -209,7 +209,7 @@ fn write_blob_quota(page: &mut Page, quota_bytes: u64) {
 }
 
 /// Those that failed are worth an alarm.
-fn write_lost_uploads(page: &mut Page, statistics: &BlobStatistics) {
+fn write_lost_uploads(page: &mut MetricsPage, statistics: &BlobStatistics) {
     page.single(
         "pelton_blob_uploads_failed_total",
         Counter,

@@ -3,10 +3,10 @@
 use store::durable::LogStatistics;
 
 use crate::metrics::exposition::FamilyKind::{Counter, Gauge, Histogram};
-use crate::metrics::exposition::Page;
+use crate::metrics::exposition::MetricsPage;
 
 /// Writes what the log holds and has written.
-pub(super) fn write(page: &mut Page, figures: &LogStatistics) {
+pub(super) fn write(page: &mut MetricsPage, figures: &LogStatistics) {
     let counters = [
         (
             "pelton_log_groups_total",
@@ -75,7 +75,7 @@ pub(super) fn write(page: &mut Page, figures: &LogStatistics) {
 }
 
 /// Writes how long syncs took, and what snapshots there are.
-pub(super) fn write_syncs_and_snapshots(page: &mut Page, figures: &LogStatistics) {
+pub(super) fn write_syncs_and_snapshots(page: &mut MetricsPage, figures: &LogStatistics) {
     page.family(
         "pelton_log_sync_duration_seconds",
         Histogram,

@@ -14,7 +14,7 @@ use server::TimeSource;
 use service::Shared;
 
 use super::exposition::FamilyKind::Gauge;
-use super::exposition::Page;
+use super::exposition::MetricsPage;
 use super::process;
 use crate::time_source::SystemTimeSource;
 
@@ -31,7 +31,7 @@ pub struct Sources {
 impl Sources {
     /// All metrics as they are now. Everything goes on meanwhile, so they belong to no one moment.
     pub fn page(&self) -> String {
-        let mut page = Page::default();
+        let mut page = MetricsPage::default();
         page.family(
             "pelton_build_info",
             Gauge,

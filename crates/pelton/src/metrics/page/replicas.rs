@@ -4,10 +4,14 @@ use service::following::FollowingState;
 use store::{AcknowledgedState, Store};
 
 use crate::metrics::exposition::FamilyKind::Gauge;
-use crate::metrics::exposition::Page;
+use crate::metrics::exposition::MetricsPage;
 
 /// Writes how many follow this server, and of a replica how far it has come, at a time.
-pub(super) fn write(page: &mut Page, followers: u64, following: Option<(FollowingState, u64)>) {
+pub(super) fn write(
+    page: &mut MetricsPage,
+    followers: u64,
+    following: Option<(FollowingState, u64)>,
+) {
     page.single(
         "pelton_followers",
         Gauge,
@@ -55,7 +59,7 @@ pub(super) fn write(page: &mut Page, followers: u64, following: Option<(Followin
 }
 
 /// Writes in which epoch the server is, and whether another one leads in a higher one.
-pub(super) fn write_epoch(page: &mut Page, store: &Store) {
+pub(super) fn write_epoch(page: &mut MetricsPage, store: &Store) {
     if !store.has_log() {
         return;
     }
@@ -74,7 +78,7 @@ pub(super) fn write_epoch(page: &mut Page, store: &Store) {
 }
 
 /// Writes what followers hold.
-pub(super) fn write_acknowledged(page: &mut Page, state: &AcknowledgedState) {
+pub(super) fn write_acknowledged(page: &mut MetricsPage, state: &AcknowledgedState) {
     page.single(
         "pelton_replicas_required",
         Gauge,

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use store::blob::{Begin, Blobs, Chunk, Description, End, Owner, key};
+use store::blob::{Begin, Blobs, Chunk, ContentEnd, Description, Owner, key};
 use store::{DatabaseId, Direction, Range, Store};
 
 use super::model::{CLIENTS, Content, NAMES_OF_EACH, Seen, name};
@@ -125,7 +125,7 @@ pub fn check_unfinished(machine: &Machine, begun: &[Begun]) {
             crc32c: None,
         };
         upload.write(rest, &[chunk], 1).expect(&what);
-        let end = End {
+        let end = ContentEnd {
             crc32c: Some(crc32c::crc32c(&data)),
             sha256: None,
         };

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use net::sim::Random;
+use net::sim::SplitMix;
 
 /// Clients, each with names of its own.
 pub const CLIENTS: usize = 3;
@@ -28,7 +28,7 @@ pub struct Content {
 impl Content {
     /// All of it.
     pub fn make(self) -> Vec<u8> {
-        let mut random = Random::new(self.number);
+        let mut random = SplitMix::new(self.number);
         (0..self.bytes.div_ceil(8))
             .flat_map(|_| random.any().to_le_bytes())
             .take(self.bytes)

@@ -1,6 +1,6 @@
 //! What the clients of blobs share.
 
-use net::sim::Random;
+use net::sim::SplitMix;
 use wal::disk::DiskFaultCounts;
 
 use super::calls::Asked;
@@ -62,7 +62,7 @@ impl Counts {
 }
 
 pub struct World {
-    pub random: Random,
+    pub random: SplitMix,
     pub model: Model,
     pub counts: Counts,
     /// Calls still to begin.
@@ -121,7 +121,7 @@ const SIZES: [usize; 8] = [0, 1, 100, 4_000, 20_001, 65_536, 65_537, 150_000];
 impl World {
     pub fn new(seed: u64, calls: u64) -> World {
         World {
-            random: Random::new(seed),
+            random: SplitMix::new(seed),
             model: Model::new(),
             counts: Counts::default(),
             left: calls,

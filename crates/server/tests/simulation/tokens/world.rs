@@ -1,6 +1,6 @@
 //! What all clients share: what there is to do, and what was heard.
 
-use net::sim::Random;
+use net::sim::SplitMix;
 
 use super::bindings;
 use super::calls::Asked;
@@ -81,7 +81,7 @@ impl Counts {
 }
 
 pub struct World {
-    pub random: Random,
+    pub random: SplitMix,
     pub model: Model,
     pub counts: Counts,
     /// The life of the server in which the answer to a change of each name was lost the last time,
@@ -106,7 +106,7 @@ impl World {
     pub fn new(seed: u64, calls: u64) -> World {
         let names = ADMINS * NAMES_OF_EACH;
         World {
-            random: Random::new(seed),
+            random: SplitMix::new(seed),
             // Those of roles, and behind them those of bindings.
             model: Model::new(names, 2 * ADMINS),
             counts: Counts::default(),

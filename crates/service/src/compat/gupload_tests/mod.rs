@@ -11,7 +11,7 @@ use crate::fake::{Fake, Headers, Sent};
 use crate::http;
 use crate::limits::{UPLOAD_GATHERED_BYTES, UPLOAD_WINDOW_BYTES};
 use crate::method::Method;
-use crate::settings::names::Names;
+use crate::settings::names::NameGenerator;
 use crate::status::Code;
 use bench::{Bench, config};
 use protobuf::{Reader, writer};
@@ -350,10 +350,10 @@ fn a_name_that_is_taken_is_not_taken_away() {
         assert_eq!(first.len(), 1);
         let before = bench.kept();
         // As if a start had the random number of another, in the same millisecond.
-        bench.shared.settings.gupload.names = Names::default();
+        bench.shared.settings.gupload.names = NameGenerator::default();
         let sent = bench.upload(method, &[&chunk(b"second")]);
         refused(&sent, Code::Aborted);
         assert_eq!(bench.kept(), before);
-        bench.shared.settings.gupload.names = Names::new(1);
+        bench.shared.settings.gupload.names = NameGenerator::new(1);
     }
 }

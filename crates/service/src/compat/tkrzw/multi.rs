@@ -9,8 +9,8 @@ use api::tkrzw::{
     RemoveMultiRequest, SetMultiRequest,
 };
 use store::{
-    CommitOutcome, Condition, DatabaseId, DatabaseLimits, Decision, List, Mode, Operation,
-    OperationStatus, PushError,
+    CommitOutcome, Condition, DatabaseId, DatabaseLimits, Decision, Mode, Operation,
+    OperationStatus, PushError, TransactList,
 };
 
 use super::decode::{decode, not_a_request};
@@ -426,7 +426,7 @@ fn begin_exchange(
         let pushed = commit.push(&Operation::Compare { key, condition });
         pushed.map_err(|error| keyvalue::push_error(method, error))?;
     }
-    commit.list(List::Then);
+    commit.list(TransactList::Then);
     for state in request.desired.iter() {
         let state = state.map_err(|error| not_a_request(method, error))?;
         let pushed = match state.existence {

@@ -6,7 +6,8 @@
 
 use api::tkrzw::RekeyRequest;
 use store::{
-    CommitOutcome, Condition, DatabaseId, Decision, Expiry, KeyState, List, Mode, Operation, Value,
+    CommitOutcome, Condition, DatabaseId, Decision, Expiry, KeyState, Mode, Operation,
+    TransactList, Value,
 };
 
 use super::decode::decode;
@@ -149,16 +150,22 @@ fn submit(
 ) -> Result<(), Status> {
     let (old, new) = (request.old_key, request.new_key);
     let mut commit = actions.write(database, Mode::Transact);
-    let mut push = |list: List, operation: &Operation<'_>| {
+    let mut push = |list: TransactList, operation: &Operation<'_>| {
         commit.list(list);
         let pushed = commit.push(operation);
         pushed.map_err(|error| keyvalue::push_error(METHOD, error))
     };
     let (key, condition) = (old, Condition::VersionIs(read.version));
-    push(List::Compares, &Operation::Compare { key, condition })?;
+    push(
+        TransactList::Compares,
+        &Operation::Compare { key, condition },
+    )?;
     if !request.overwrite {
         let (key, condition) = (new, Condition::Absent);
-        push(List::Compares, &Operation::Compare { key, condition })?;
+        push(
+            TransactList::Compares,
+            &Operation::Compare { key, condition },
+        )?;
     }
     let put = Operation::Put {
         key: new,
@@ -167,9 +174,9 @@ fn submit(
         expiry: Expiry::AtMs(read.expires_ms),
         want_previous: false,
     };
-    push(List::Then, &put)?;
+    push(TransactList::Then, &put)?;
     if !request.copying {
-        push(List::Then, &delete(old, Condition::None))?;
+        push(TransactList::Then, &delete(old, Condition::None))?;
     }
     commit.submit();
     Ok(())

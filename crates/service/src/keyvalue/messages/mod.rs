@@ -31,12 +31,12 @@ pub struct Invalid {
     /// The field as the `.proto` file names it; empty if not even its number can be read.
     pub field: &'static str,
     /// What is wrong.
-    pub rule: Rule,
+    pub rule: FieldRule,
 }
 
 /// What is wrong with a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
+pub enum FieldRule {
     /// Its bytes are no such field.
     Malformed(Fault),
     /// Its value is not allowed. The words continue "`field` …".
@@ -50,7 +50,7 @@ impl Invalid {
     pub(crate) fn rule(field: &'static str, rule: &'static str) -> Invalid {
         Invalid {
             field,
-            rule: Rule::Broken(rule),
+            rule: FieldRule::Broken(rule),
         }
     }
 
@@ -67,7 +67,7 @@ impl Invalid {
         };
         Some(Invalid {
             field,
-            rule: Rule::NotServed,
+            rule: FieldRule::NotServed,
         })
     }
 
@@ -82,7 +82,7 @@ impl From<DecodeError> for Invalid {
     fn from(error: DecodeError) -> Invalid {
         Invalid {
             field: error.name,
-            rule: Rule::Malformed(error.fault),
+            rule: FieldRule::Malformed(error.fault),
         }
     }
 }
@@ -90,23 +90,23 @@ impl From<DecodeError> for Invalid {
 impl fmt::Display for Invalid {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.field, self.rule) {
-            (_, Rule::Malformed(Fault::TooManyFields)) => {
+            (_, FieldRule::Malformed(Fault::TooManyFields)) => {
                 write!(
                     formatter,
                     "{}, or too many operations",
                     Fault::TooManyFields
                 )
             }
-            ("", Rule::Malformed(fault)) => {
+            ("", FieldRule::Malformed(fault)) => {
                 write!(formatter, "the message is no protobuf message: {fault}")
             }
-            (field, Rule::Malformed(fault)) => {
+            (field, FieldRule::Malformed(fault)) => {
                 write!(formatter, "field {field} cannot be read: {fault}")
             }
-            (field, Rule::NotServed) => {
+            (field, FieldRule::NotServed) => {
                 write!(formatter, "field {field} is not served by this version")
             }
-            (field, Rule::Broken(rule)) => write!(formatter, "field {field} {rule}"),
+            (field, FieldRule::Broken(rule)) => write!(formatter, "field {field} {rule}"),
         }
     }
 }

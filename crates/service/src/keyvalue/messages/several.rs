@@ -7,7 +7,7 @@ use api::keyvalue::{
 use protobuf::{Embedded, List};
 use store::{Condition, Mode, Operation};
 
-use super::{Invalid, Rule, decode_operation};
+use super::{FieldRule, Invalid, decode_operation};
 
 /// Decodes all of a Batch but its operations.
 ///
@@ -102,5 +102,8 @@ pub(crate) fn comparison(given: Comparison<'_>) -> Result<Operation<'_>, Invalid
 /// Returns whether what is wrong with a message concerns only its batch: the Pipe can go on after
 /// it.
 pub(crate) fn concerns_only_its_batch(invalid: &Invalid) -> bool {
-    matches!((invalid.field, invalid.rule), ("mode", Rule::Broken(_)))
+    matches!(
+        (invalid.field, invalid.rule),
+        ("mode", FieldRule::Broken(_))
+    )
 }

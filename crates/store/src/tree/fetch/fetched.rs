@@ -14,7 +14,7 @@ use crate::range::{Direction, Range, ScanEnd};
 use crate::tree::error::TreeError;
 use crate::tree::key::given;
 use crate::tree::limits::{DETACHED_BYTES, KEY_BYTES, LARGE_BLOCK_BYTES};
-use crate::tree::value::Stored;
+use crate::tree::value::TreeValue;
 use crate::tree::view::TreeView;
 use crate::value::{Entry, Value};
 
@@ -43,7 +43,7 @@ pub(super) enum Prefetched {
     /// Live entries of its range, in order.
     Page {
         entries: IndexRange<usize>,
-        end: End,
+        end: PageEnd,
     },
     /// Entries of a part of its range.
     Count {
@@ -56,7 +56,7 @@ pub(super) enum Prefetched {
 }
 
 /// Where a page ends.
-pub(super) enum End {
+pub(super) enum PageEnd {
     /// At the end of the range.
     Complete,
     /// The walk has passed this key.
@@ -106,7 +106,7 @@ impl TreeView {
 impl FetchedEntry {
     /// An entry that was asked for by its key. `None`: it has an unknown form.
     pub(crate) fn of_key(stored: Slice) -> Option<FetchedEntry> {
-        let decoded = Stored::decode(&stored)?;
+        let decoded = TreeValue::decode(&stored)?;
         let (version, expires_ms) = (decoded.version, decoded.expires_ms);
         let head = stored.len() - decoded.value.len();
         let value = if decoded.value.len() >= limits::SHARED_VALUE_BYTES {
@@ -346,8 +346,8 @@ impl<'a> FetchedView<'a> {
             }
         }
         Ok(match end {
-            End::Complete => ScanEnd::Complete,
-            End::Passed(key) => ScanEnd::BudgetSpent(given(key)),
+            PageEnd::Complete => ScanEnd::Complete,
+            PageEnd::Passed(key) => ScanEnd::BudgetSpent(given(key)),
         })
     }
 

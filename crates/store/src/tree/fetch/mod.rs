@@ -16,9 +16,9 @@ use std::fmt;
 use std::ops::{ControlFlow, Range as IndexRange};
 use std::sync::Arc;
 
-use fetched::{End, Prefetched};
 pub use fetched::{Fetched, FetchedCall, NotFetched};
 pub(crate) use fetched::{FetchedEntry, FetchedView};
+use fetched::{PageEnd, Prefetched};
 use plan::{PageRequest as Page, PlannedRead};
 pub use plan::{PageRequest, ReadPlan};
 
@@ -274,10 +274,10 @@ impl Run<'_> {
         let end = match (walked, last_walked) {
             (Err(why), None) => return Err(why.into()),
             // What was walked before the damage is whole; the next page begins with the damage.
-            (Err(_), Some(key)) => End::Passed(key),
-            (Ok(_), Some(key)) if is_cut => End::Passed(key),
-            (Ok(Some(key)), _) => End::Passed(key),
-            (Ok(None), _) => End::Complete,
+            (Err(_), Some(key)) => PageEnd::Passed(key),
+            (Ok(_), Some(key)) if is_cut => PageEnd::Passed(key),
+            (Ok(Some(key)), _) => PageEnd::Passed(key),
+            (Ok(None), _) => PageEnd::Complete,
         };
         Ok(Prefetched::Page {
             entries: first..self.entries.len(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use store::blob::{Begin, BlobUse, End, UploadError};
+use store::blob::{Begin, BlobUse, ContentEnd, UploadError};
 use store::{Condition, DropError, Refusal, Store};
 use wal::disk::Disk as _;
 
@@ -52,7 +52,9 @@ fn quota_and_disk_are_bounds() {
     upload
         .write(&data, &[chunk(&data)], 1_000)
         .expect("it fits");
-    let sealed = upload.finish(&End::default(), 1_000).expect("it is whole");
+    let sealed = upload
+        .finish(&ContentEnd::default(), 1_000)
+        .expect("it is whole");
     bench
         .describe("b", sealed, Condition::None)
         .expect("it is described");
@@ -79,7 +81,7 @@ fn announced_sizes_hold() {
     upload
         .write(&data, &[chunk(&data)], 1_000)
         .expect("it fits");
-    let finished = upload.finish(&End::default(), 1_000);
+    let finished = upload.finish(&ContentEnd::default(), 1_000);
     assert!(matches!(
         finished,
         Err(UploadError::Size { bytes: 600, .. })
@@ -115,7 +117,9 @@ fn abandoned_uploads_and_blobs_of_dropped_databases_are_collected() {
         upload
             .write(b"data", &[chunk(b"data")], 1_000)
             .expect("it fits");
-        let sealed = upload.finish(&End::default(), 1_000).expect("it is whole");
+        let sealed = upload
+            .finish(&ContentEnd::default(), 1_000)
+            .expect("it is whole");
         bench
             .describe(&name, sealed, Condition::None)
             .expect("it is described");
@@ -176,7 +180,9 @@ fn blobs_of_a_dropped_database_go_at_once_or_at_the_next_start() {
             upload
                 .write(name.as_bytes(), &[chunk(name.as_bytes())], 1_000)
                 .expect("it fits");
-            let sealed = upload.finish(&End::default(), 1_000).expect("it is whole");
+            let sealed = upload
+                .finish(&ContentEnd::default(), 1_000)
+                .expect("it is whole");
             bench
                 .describe(name, sealed, Condition::None)
                 .expect("it is described");
@@ -227,7 +233,9 @@ fn a_content_with_the_number_of_one_that_was_removed_is_set_aside() {
     upload
         .write(b"other", &[chunk(b"other")], 1_000)
         .expect("it fits");
-    let sealed = upload.finish(&End::default(), 1_000).expect("it is whole");
+    let sealed = upload
+        .finish(&ContentEnd::default(), 1_000)
+        .expect("it is whole");
     std::mem::forget(sealed);
     assert_eq!(bench.files(&disk).len(), 1);
     drop(bench);
@@ -259,7 +267,9 @@ fn a_database_with_empty_blobs_or_an_upload_is_not_empty() {
     };
     let upload = bench.start(&in_other("a", "")).expect("there is room");
     refused(&mut bench, 1);
-    let sealed = upload.finish(&End::default(), 1_000).expect("it is whole");
+    let sealed = upload
+        .finish(&ContentEnd::default(), 1_000)
+        .expect("it is whole");
     refused(&mut bench, 1);
     bench
         .describe("a", sealed, Condition::None)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use store::blob::{Chunk, Content, Description, End, Upload, UploadError, key};
+use store::blob::{Chunk, Content, ContentEnd, Description, Upload, UploadError, key};
 use store::{Condition, DatabaseId, OperationStatus};
 
 use super::{Bench, DATABASE, Told, begin, chunk, config, content, crc32c, end_of};
@@ -253,7 +253,7 @@ fn a_chunk_that_is_written_before_its_end_counts_only_with_it() {
             );
         }
         let sealed = upload.finish(
-            &End {
+            &ContentEnd {
                 crc32c: Some(crc32c::crc32c(&data)),
                 sha256: None,
             },
@@ -376,7 +376,7 @@ fn damage_is_not_stored_and_what_came_before_stays() {
     let upload = bench.start(&begin("a", "id", 20_000)).expect("it goes on");
     let rest = &data[20_000..];
     upload.write(rest, &[chunk(rest)], 1_000).expect("it fits");
-    let end = End {
+    let end = ContentEnd {
         crc32c: Some(crc32c(&data) ^ 1),
         sha256: None,
     };
@@ -396,7 +396,7 @@ fn damage_is_not_stored_and_what_came_before_stays() {
     for (data, fits) in [(&b"abc"[..], true), (b"abd", false)] {
         let upload = bench.start(&begin("sha", "", 0)).expect("there is room");
         upload.write(data, &[chunk(data)], 1_000).expect("it fits");
-        let end = End {
+        let end = ContentEnd {
             crc32c: None,
             sha256: Some(sha256),
         };

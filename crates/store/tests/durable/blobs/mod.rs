@@ -11,8 +11,8 @@ mod settling;
 use std::sync::{Arc, Mutex};
 
 use store::blob::{
-    Begin, Blobs, Chunk, Description, End, Owner, ReadError, Sealed, Upload, UploadError,
-    UploadPeer, key,
+    Begin, Blobs, Chunk, ContentEnd, ContentReadError, Description, Owner, Sealed, Upload,
+    UploadError, UploadPeer, key,
 };
 use store::durable::OpenError;
 use store::{
@@ -229,7 +229,7 @@ impl Bench {
         read.expect("it is whole")
     }
 
-    pub fn try_read(&self, name: &str) -> Result<Option<Vec<u8>>, ReadError> {
+    pub fn try_read(&self, name: &str) -> Result<Option<Vec<u8>>, ContentReadError> {
         let store = &self.durable.store;
         let view = store.view(DatabaseId::BLOBS).expect("it is always there");
         let key = key(DATABASE, name);
@@ -261,8 +261,8 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-fn end_of(data: &[u8]) -> End {
-    End {
+fn end_of(data: &[u8]) -> ContentEnd {
+    ContentEnd {
         crc32c: Some(crc32c(data)),
         sha256: None,
     }

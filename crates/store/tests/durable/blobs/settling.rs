@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use store::blob::{Begin, LostUpload, Observer, ReadError, UploadError, UploadPeer};
+use store::blob::{Begin, ContentReadError, LostUpload, Observer, UploadError, UploadPeer};
 use store::{Condition, OperationStatus, Refusal};
 use wal::disk::{Disk, Fault, Step};
 
@@ -21,7 +21,7 @@ impl Observer for Log {
 
     fn uploads_evicted(&self, _count: u64) {}
 
-    fn content_lost(&self, why: &ReadError) {
+    fn content_lost(&self, why: &ContentReadError) {
         let line = why.to_string();
         self.0.lock().expect("no test has panicked").push(line);
     }
@@ -228,7 +228,10 @@ fn a_content_that_is_missing_or_damaged_is_reported_once() {
     for (step, fault, cause) in faults {
         folder.plan_next(step, 0, fault);
         let why = bench.try_read("missing").expect_err("the disk refuses");
-        assert!(matches!(why, ReadError::Device { .. }), "{step:?}: {why}");
+        assert!(
+            matches!(why, ContentReadError::Device { .. }),
+            "{step:?}: {why}"
+        );
         assert!(why.to_string().contains(cause), "{step:?}: {why}");
     }
     assert!(bench.read("missing").is_some(), "it was for then only");
@@ -242,10 +245,10 @@ fn a_content_that_is_missing_or_damaged_is_reported_once() {
         .expect("there is room");
     for _ in 0..3 {
         let why = bench.try_read("missing").expect_err("it is gone");
-        assert!(matches!(why, ReadError::Missing { .. }), "{why}");
+        assert!(matches!(why, ContentReadError::Missing { .. }), "{why}");
         assert!(why.to_string().contains("is missing"), "{why}");
         let why = bench.try_read("damaged").expect_err("it is another one");
-        assert!(matches!(why, ReadError::Damaged { .. }), "{why}");
+        assert!(matches!(why, ContentReadError::Damaged { .. }), "{why}");
     }
     let lines = log.0.lock().expect("no test has panicked").clone();
     assert_eq!(lines.len(), 2, "{lines:?}");

@@ -2,8 +2,8 @@
 
 use store::limits::{ANSWER_BYTES_PER_OPERATION, SHARED_VALUE_BYTES};
 use store::{
-    Condition, DatabaseId, Decision, Limit, List, Mode, Operation, OperationStatus, PushError,
-    Refusal, StoreConfig, Value,
+    Condition, DatabaseId, Decision, Limit, Mode, Operation, OperationStatus, PushError, Refusal,
+    StoreConfig, TransactList, Value,
 };
 
 use super::Case;
@@ -132,9 +132,9 @@ fn a_transaction_takes_one_of_its_lists(make: Make<'_>) {
                 })
                 .expect("fits");
         }
-        commit.list(List::Then);
+        commit.list(TransactList::Then);
         commit.push(&put(b"then", b"1")).expect("fits");
-        commit.list(List::Otherwise);
+        commit.list(TransactList::Otherwise);
         commit.push(&put(b"otherwise", b"1")).expect("fits");
         if fail {
             commit

@@ -210,7 +210,7 @@ impl SimulatedDisk {
     fn file(&self, id: usize) -> Arc<dyn DiskFile> {
         Arc::new(SimulatedFile {
             id,
-            handle: Handle::new(self),
+            handle: OpenHandle::new(self),
         })
     }
 }
@@ -277,7 +277,7 @@ impl Disk for SimulatedDisk {
                 return Ok(None);
             }
         }
-        Ok(Some(FolderLock::new(LockGuard(Handle::new(self)))))
+        Ok(Some(FolderLock::new(LockGuard(OpenHandle::new(self)))))
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
@@ -309,23 +309,23 @@ impl Disk for SimulatedDisk {
 
 /// An open file, as far as it is counted.
 #[derive(Debug)]
-struct Handle {
+struct OpenHandle {
     disk: SimulatedDisk,
     life: u64,
 }
 
-impl Handle {
-    fn new(disk: &SimulatedDisk) -> Handle {
+impl OpenHandle {
+    fn new(disk: &SimulatedDisk) -> OpenHandle {
         let mut world = disk.world();
         world.handles += 1;
-        Handle {
+        OpenHandle {
             life: world.life,
             disk: disk.clone(),
         }
     }
 }
 
-impl Drop for Handle {
+impl Drop for OpenHandle {
     fn drop(&mut self) {
         let mut world = self.disk.world();
         if world.life == self.life {
@@ -335,7 +335,7 @@ impl Drop for Handle {
 }
 
 #[derive(Debug)]
-struct LockGuard(Handle);
+struct LockGuard(OpenHandle);
 
 impl Drop for LockGuard {
     fn drop(&mut self) {
@@ -349,7 +349,7 @@ impl Drop for LockGuard {
 #[derive(Debug)]
 struct SimulatedFile {
     id: usize,
-    handle: Handle,
+    handle: OpenHandle,
 }
 
 impl SimulatedFile {

@@ -3,20 +3,20 @@
 use std::fmt;
 
 /// A source of random numbers, which is an argument as time is.
-pub(super) struct Numbers(Box<dyn Source>);
+pub(super) struct Numbers(Box<dyn NumberSource>);
 
 /// A boxed iterator that can be cloned.
-trait Source: Send {
+trait NumberSource: Send {
     fn number(&mut self) -> u64;
-    fn boxed(&self) -> Box<dyn Source>;
+    fn boxed(&self) -> Box<dyn NumberSource>;
 }
 
-impl<T: Iterator<Item = u64> + Clone + Send + 'static> Source for T {
+impl<T: Iterator<Item = u64> + Clone + Send + 'static> NumberSource for T {
     fn number(&mut self) -> u64 {
         self.next().unwrap_or(0)
     }
 
-    fn boxed(&self) -> Box<dyn Source> {
+    fn boxed(&self) -> Box<dyn NumberSource> {
         Box::new(self.clone())
     }
 }

@@ -10,7 +10,7 @@ pub(super) const CALLS_MAX: usize = 1 << PLACE_BITS;
 
 /// A call whose response has not come whole.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Call {
+pub(super) struct AwaitedCall {
     id: u32,
     pub(super) token: u32,
     /// The caller has given it up. Its response may come all the same.
@@ -19,14 +19,14 @@ pub(super) struct Call {
 
 /// Calls in a slab.
 #[derive(Debug, Default)]
-pub(super) struct Calls {
-    places: Vec<Option<Call>>,
+pub(super) struct AwaitedCalls {
+    places: Vec<Option<AwaitedCall>>,
     free: Vec<u32>,
     last_id: u32,
     abandoned: usize,
 }
 
-impl Calls {
+impl AwaitedCalls {
     /// Returns how many there are, with those that were given up.
     #[inline]
     pub(super) fn len(&self) -> usize {
@@ -45,7 +45,7 @@ impl Calls {
         // No call has the correlation id 0, which stands for none.
         self.last_id = self.last_id.wrapping_add(1).max(1);
         let id = self.last_id;
-        let call = Some(Call {
+        let call = Some(AwaitedCall {
             id,
             token: 0,
             is_abandoned: false,
@@ -64,20 +64,20 @@ impl Calls {
     }
 
     #[inline]
-    pub(super) fn get(&self, key: StreamKey) -> Option<&Call> {
+    pub(super) fn get(&self, key: StreamKey) -> Option<&AwaitedCall> {
         let call = self.places.get(key.slot as usize)?.as_ref()?;
         (call.id == key.id).then_some(call)
     }
 
     #[inline]
-    pub(super) fn get_mut(&mut self, key: StreamKey) -> Option<&mut Call> {
+    pub(super) fn get_mut(&mut self, key: StreamKey) -> Option<&mut AwaitedCall> {
         let call = self.places.get_mut(key.slot as usize)?.as_mut()?;
         (call.id == key.id).then_some(call)
     }
 
     /// Takes a call out.
     #[inline]
-    pub(super) fn remove(&mut self, key: StreamKey) -> Option<Call> {
+    pub(super) fn remove(&mut self, key: StreamKey) -> Option<AwaitedCall> {
         let call = *self.get(key)?;
         self.places[key.slot as usize] = None;
         self.free.push(key.slot);
@@ -115,7 +115,8 @@ impl Calls {
 
     /// Returns the bytes of memory that the slab holds.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.places.capacity() * size_of::<Option<Call>>() + self.free.capacity() * size_of::<u32>()
+        self.places.capacity() * size_of::<Option<AwaitedCall>>()
+            + self.free.capacity() * size_of::<u32>()
     }
 }
 
@@ -139,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_correlation_id_names_its_call_and_is_never_0() {
-        let mut calls = Calls::default();
+        let mut calls = AwaitedCalls::default();
         for _ in 0..3 {
             let key = calls.insert();
             let id = correlation_id(key);
@@ -159,9 +160,9 @@ mod tests {
 
     #[test]
     fn ids_begin_anew_at_1() {
-        let mut calls = Calls {
+        let mut calls = AwaitedCalls {
             last_id: u32::MAX - 1,
-            ..Calls::default()
+            ..AwaitedCalls::default()
         };
         assert_eq!(calls.insert().id, u32::MAX);
         assert_eq!(calls.insert().id, 1);
@@ -169,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_place_that_is_used_again_has_another_id() {
-        let mut calls = Calls::default();
+        let mut calls = AwaitedCalls::default();
         let first = calls.insert();
         assert!(calls.abandon(first) && !calls.abandon(first));
         assert_eq!((calls.len(), calls.abandoned()), (1, 1));

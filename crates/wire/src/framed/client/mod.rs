@@ -15,9 +15,9 @@ use std::ops::Range;
 use super::Protocol;
 use super::status::FramedStatus;
 use crate::http2::{CloseReason, Config, ErrorCode, StreamKey};
-use calls::Calls;
-use receive::Incoming;
-pub use request::CallHead;
+use calls::AwaitedCalls;
+use receive::IncomingResponse;
+pub use request::FramedCallHead;
 
 /// One connection of a client that carries baidu_std or SRPC.
 ///
@@ -36,10 +36,10 @@ pub struct ClientConnection {
     closed: Option<CloseReason>,
     /// The transport has ended; what came before is still to be looked at.
     is_ending: bool,
-    calls: Calls,
+    calls: AwaitedCalls,
     /// A hash of the token that went with a call last, so as to keep no token.
     sent_token: Option<u64>,
-    incoming: Incoming,
+    incoming: IncomingResponse,
     /// Calls that the end of the connection took with it.
     lost: VecDeque<StreamKey>,
     response: LastResponse,
@@ -121,9 +121,9 @@ impl ClientConnection {
             max_calls: Self::bounded_calls(protocol, config.max_streams as usize),
             closed: None,
             is_ending: false,
-            calls: Calls::default(),
+            calls: AwaitedCalls::default(),
             sent_token: None,
-            incoming: Incoming::Between,
+            incoming: IncomingResponse::Between,
             lost: VecDeque::new(),
             response: LastResponse::default(),
         }
@@ -254,7 +254,7 @@ impl ClientConnection {
             return;
         }
         self.closed = Some(reason);
-        self.incoming = Incoming::Between;
+        self.incoming = IncomingResponse::Between;
         self.lost.extend(self.calls.keys());
     }
 }

@@ -5,25 +5,25 @@ use std::ops::Range;
 use super::calls;
 use super::{CallEnd, ClientConnection, LastResponse, ReceiveStep};
 use crate::framed::baidu_std;
-use crate::framed::unpack::{FramedCompression, Unpacking};
+use crate::framed::unpack::{FramedCompression, FramedUnpacking};
 use crate::framed::{BadHeader, FrameHeader, FramedStatus, Protocol, checksum, srpc};
 use crate::http2::StreamKey;
 use crate::limits;
 
 /// What of a frame is still to come.
 #[derive(Debug)]
-pub(super) enum Incoming {
+pub(super) enum IncomingResponse {
     /// A header.
     Between,
     /// The body of a response that is wanted.
-    Body(Body),
+    Body(ResponseBody),
     /// A body that nobody wants.
     Discarded { left_bytes: usize },
 }
 
 /// A body that comes.
 #[derive(Debug)]
-pub(super) struct Body {
+pub(super) struct ResponseBody {
     call: StreamKey,
     /// Of message and attachment.
     bytes: usize,
@@ -34,26 +34,26 @@ pub(super) struct Body {
 }
 
 /// What the metadata of a response say.
-struct Head {
+struct ResponseHead {
     call: StreamKey,
     /// What is to become of the call when its body is there, or at once.
-    body: Result<Body, CallEnd>,
+    body: Result<ResponseBody, CallEnd>,
 }
 
 impl ClientConnection {
     /// Takes what comes next of the input.
     pub(super) fn receive(&mut self, input: &[u8], consumed: &mut usize) -> ReceiveStep {
         match &mut self.incoming {
-            Incoming::Between => self.next_frame(input, consumed),
-            Incoming::Body(_) => self.take_body(input, consumed),
-            Incoming::Discarded { left_bytes } => {
+            IncomingResponse::Between => self.next_frame(input, consumed),
+            IncomingResponse::Body(_) => self.take_body(input, consumed),
+            IncomingResponse::Discarded { left_bytes } => {
                 let part = (*left_bytes).min(input.len() - *consumed);
                 *consumed += part;
                 *left_bytes -= part;
                 if *left_bytes > 0 {
                     return ReceiveStep::Wait;
                 }
-                self.incoming = Incoming::Between;
+                self.incoming = IncomingResponse::Between;
                 ReceiveStep::Again
             }
         }
@@ -77,7 +77,7 @@ impl ClientConnection {
             Protocol::BaiduStd => self.baidu_std_head(meta, header),
             Protocol::Srpc => self.srpc_head(meta, header),
         };
-        let Head { call, body } = match head {
+        let ResponseHead { call, body } = match head {
             Ok(head) => head,
             Err(why) => return self.fail(why),
         };
@@ -85,13 +85,13 @@ impl ClientConnection {
         let is_wanted = self.calls.get(call).is_some_and(|call| !call.is_abandoned);
         let end = match body {
             Ok(body) if is_wanted => {
-                self.incoming = Incoming::Body(body);
+                self.incoming = IncomingResponse::Body(body);
                 return ReceiveStep::Again;
             }
             Ok(_) => CallEnd::Response,
             Err(end) => end,
         };
-        self.incoming = Incoming::Discarded {
+        self.incoming = IncomingResponse::Discarded {
             left_bytes: header.body_bytes,
         };
         self.end(call, end)
@@ -126,7 +126,11 @@ impl ClientConnection {
     }
 
     /// Reads the metadata of a response of baidu_std.
-    fn baidu_std_head(&self, meta: &[u8], header: FrameHeader) -> Result<Head, &'static str> {
+    fn baidu_std_head(
+        &self,
+        meta: &[u8],
+        header: FrameHeader,
+    ) -> Result<ResponseHead, &'static str> {
         let Ok(meta) = baidu_std::RpcMeta::decode(meta) else {
             return Err(NO_MESSAGE);
         };
@@ -149,11 +153,11 @@ impl ClientConnection {
                 text: response.error_text.unwrap_or_default().to_owned(),
             })
         };
-        Ok(Head { call, body })
+        Ok(ResponseHead { call, body })
     }
 
     /// The same of SRPC.
-    fn srpc_head(&self, meta: &[u8], header: FrameHeader) -> Result<Head, &'static str> {
+    fn srpc_head(&self, meta: &[u8], header: FrameHeader) -> Result<ResponseHead, &'static str> {
         let Ok(meta) = srpc::RpcMeta::decode(meta) else {
             return Err(NO_MESSAGE);
         };
@@ -172,10 +176,13 @@ impl ClientConnection {
                 text: String::new(),
             })
         };
-        Ok(Head { call, body })
+        Ok(ResponseHead { call, body })
     }
 
-    fn check_size(&self, body: Result<Body, &'static str>) -> Result<Body, CallEnd> {
+    fn check_size(
+        &self,
+        body: Result<ResponseBody, &'static str>,
+    ) -> Result<ResponseBody, CallEnd> {
         let body = body.map_err(CallEnd::BadResponse)?;
         if body.bytes - body.attachment_bytes > self.max_message_bytes {
             return Err(CallEnd::BadResponse(TOO_LARGE));
@@ -185,14 +192,14 @@ impl ClientConnection {
 
     /// Takes a body that lies whole in the input.
     fn take_body(&mut self, input: &[u8], consumed: &mut usize) -> ReceiveStep {
-        let Incoming::Body(body) = &self.incoming else {
+        let IncomingResponse::Body(body) = &self.incoming else {
             return ReceiveStep::Again;
         };
         let (call, bytes) = (body.call, body.bytes);
         let is_wanted = self.calls.get(call).is_some_and(|call| !call.is_abandoned);
         if !is_wanted {
             self.calls.remove(call);
-            self.incoming = Incoming::Discarded { left_bytes: bytes };
+            self.incoming = IncomingResponse::Discarded { left_bytes: bytes };
             return ReceiveStep::Again;
         }
         let start = *consumed;
@@ -200,8 +207,8 @@ impl ClientConnection {
             return ReceiveStep::Wait;
         }
         *consumed = start + bytes;
-        let incoming = std::mem::replace(&mut self.incoming, Incoming::Between);
-        let Incoming::Body(body) = incoming else {
+        let incoming = std::mem::replace(&mut self.incoming, IncomingResponse::Between);
+        let IncomingResponse::Body(body) = incoming else {
             return ReceiveStep::Again;
         };
         let end = match self.take_response(&body, input, start..start + bytes) {
@@ -218,7 +225,7 @@ impl ClientConnection {
     /// Returns where message and attachment of a body lie, once they are checked and decompressed.
     fn take_response(
         &self,
-        body: &Body,
+        body: &ResponseBody,
         input: &[u8],
         range: Range<usize>,
     ) -> Result<LastResponse, &'static str> {
@@ -239,7 +246,7 @@ impl ClientConnection {
             });
         };
         let packed = &bytes[..message_bytes];
-        let mut unpacking = Unpacking::new(compression, packed).map_err(|_| DAMAGED)?;
+        let mut unpacking = FramedUnpacking::new(compression, packed).map_err(|_| DAMAGED)?;
         if unpacking.announced_bytes() > self.max_message_bytes {
             return Err(TOO_LARGE);
         }
@@ -270,7 +277,7 @@ fn check_baidu_std(
     meta: &baidu_std::RpcMeta<'_>,
     call: StreamKey,
     bytes: usize,
-) -> Result<Body, &'static str> {
+) -> Result<ResponseBody, &'static str> {
     let content_type = meta.content_type.unwrap_or(baidu_std::CONTENT_PROTOBUF);
     if content_type != baidu_std::CONTENT_PROTOBUF {
         return Err("the response is no protobuf message by its content_type");
@@ -289,7 +296,7 @@ fn check_baidu_std(
         }
         _ => return Err(BAD_CHECKSUM),
     };
-    Ok(Body {
+    Ok(ResponseBody {
         call,
         bytes,
         attachment_bytes,
@@ -305,11 +312,11 @@ fn check_srpc(
     meta: &srpc::RpcMeta<'_>,
     call: StreamKey,
     bytes: usize,
-) -> Result<Body, &'static str> {
+) -> Result<ResponseBody, &'static str> {
     if meta.data_type.unwrap_or(srpc::DATA_PROTOBUF) > srpc::DATA_PROTOBUF {
         return Err("the response is no protobuf message by its data_type");
     }
-    Ok(Body {
+    Ok(ResponseBody {
         call,
         bytes,
         attachment_bytes: 0,

@@ -14,7 +14,7 @@ use crate::limits;
 
 /// What a call begins with, beside its message.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct CallHead<'a> {
+pub struct FramedCallHead<'a> {
     /// The service, with its package or without.
     pub service: &'a str,
     /// The method.
@@ -37,7 +37,7 @@ pub struct CallHead<'a> {
 const SCHEME: &[u8] = b"Bearer ";
 
 /// Returns the token that a call brings.
-fn token_of<'a>(head: &CallHead<'a>) -> Option<&'a [u8]> {
+fn token_of<'a>(head: &FramedCallHead<'a>) -> Option<&'a [u8]> {
     let found = fields(head).find(|(name, _)| name.as_bytes() == AUTHORIZATION);
     found.map(|(_, value)| value.strip_prefix(SCHEME).unwrap_or(value))
 }
@@ -57,7 +57,7 @@ impl ClientConnection {
     pub fn begin(
         &mut self,
         out: &mut Vec<u8>,
-        head: &CallHead<'_>,
+        head: &FramedCallHead<'_>,
         encode: impl FnOnce(&mut Vec<u8>),
     ) -> Result<StreamKey, BeginError> {
         if !self.takes_calls() {
@@ -91,7 +91,7 @@ impl ClientConnection {
         &self,
         call: StreamKey,
         out: &mut Vec<u8>,
-        (head, new_token): (&CallHead<'_>, Option<&[u8]>),
+        (head, new_token): (&FramedCallHead<'_>, Option<&[u8]>),
         encode: impl FnOnce(&mut Vec<u8>),
     ) -> Result<(), BeginError> {
         let start = out.len();
@@ -154,7 +154,7 @@ impl ClientConnection {
 /// As brpc's own client writes them, whatever stands for nothing included.
 fn write_baidu_std_meta(
     call: StreamKey,
-    head: &CallHead<'_>,
+    head: &FramedCallHead<'_>,
     new_token: Option<&[u8]>,
     out: &mut Vec<u8>,
 ) {
@@ -193,7 +193,7 @@ fn write_baidu_std_meta(
 
 const AUTHORIZATION: &[u8] = metadata::AUTHORIZATION.as_bytes();
 
-fn fields<'a>(head: &CallHead<'a>) -> impl Iterator<Item = (&'a str, &'a [u8])> + use<'a> {
+fn fields<'a>(head: &FramedCallHead<'a>) -> impl Iterator<Item = (&'a str, &'a [u8])> + use<'a> {
     head.metadata.into_iter().flat_map(Metadata::iter)
 }
 
@@ -203,7 +203,7 @@ fn timeout_ms(timeout_ns: u64) -> u64 {
 }
 
 /// As SRPC's own client writes them.
-fn write_srpc_meta(head: &CallHead<'_>, out: &mut Vec<u8>) {
+fn write_srpc_meta(head: &FramedCallHead<'_>, out: &mut Vec<u8>) {
     writer::message(out, 1, |out| {
         writer::bytes_always(out, 1, head.service.as_bytes());
         writer::bytes_always(out, 2, head.method.as_bytes());

@@ -39,13 +39,13 @@ impl Client {
         begun.expect("a call may begin")
     }
 
-    fn try_begin(&mut self, head: &CallHead<'_>) -> Result<StreamKey, BeginError> {
+    fn try_begin(&mut self, head: &FramedCallHead<'_>) -> Result<StreamKey, BeginError> {
         let out = &mut self.out;
         (self.connection).begin(out, head, |out| out.extend_from_slice(HELLO))
     }
 
     /// What is sent for a call.
-    fn sent(&mut self, head: &CallHead<'_>) -> Vec<u8> {
+    fn sent(&mut self, head: &FramedCallHead<'_>) -> Vec<u8> {
         self.try_begin(head).expect("a call may begin");
         std::mem::take(&mut self.out)
     }
@@ -75,7 +75,7 @@ impl Client {
     }
 }
 
-const ECHO: CallHead<'static> = CallHead {
+const ECHO: FramedCallHead<'static> = FramedCallHead {
     service: "example.EchoService",
     method: "Echo",
     timeout_ns: None,
@@ -113,7 +113,7 @@ fn requests_are_those_of_brpcs_client_byte_by_byte() {
          1800 1800 20808004 5000 5800 6200 0a0b68656c6c6f20776f726c64",
     );
     assert_eq!(sent, seen);
-    let attached = client.sent(&CallHead {
+    let attached = client.sent(&FramedCallHead {
         attachment: b"foo",
         timeout_ns: Some(1_500_001),
         ..ECHO
@@ -128,7 +128,7 @@ fn requests_are_those_of_brpcs_client_byte_by_byte() {
 #[test]
 fn requests_are_those_of_srpcs_client_byte_by_byte() {
     let mut client = Client::new(Protocol::Srpc);
-    let head = CallHead {
+    let head = FramedCallHead {
         service: "Example",
         ..ECHO
     };
@@ -471,7 +471,7 @@ fn compressed_responses_are_decompressed_up_to_the_limit() {
 #[test]
 fn compressed_requests_become_the_message_again() {
     let mut client = Client::new(Protocol::Srpc);
-    let sent = client.sent(&CallHead { gzip: true, ..ECHO });
+    let sent = client.sent(&FramedCallHead { gzip: true, ..ECHO });
     let header = Protocol::Srpc.read_header(&sent).expect("a header");
     let body = &sent[srpc::HEADER_BYTES + header.meta_bytes..];
     let meta = srpc::RpcMeta::decode(&sent[srpc::HEADER_BYTES..][..header.meta_bytes]);
@@ -566,7 +566,7 @@ fn the_token_of_another_caller_goes_again() {
     ];
     let mut client = Client::new(Protocol::BaiduStd);
     for (metadata, expected) in calls {
-        let sent = client.sent(&CallHead { metadata, ..ECHO });
+        let sent = client.sent(&FramedCallHead { metadata, ..ECHO });
         let header = Protocol::BaiduStd.read_header(&sent).expect("a header");
         let meta = &sent[baidu_std::HEADER_BYTES..][..header.meta_bytes];
         let meta = baidu_std::RpcMeta::decode(meta).expect("a message");
@@ -581,7 +581,7 @@ fn a_token_goes_with_the_first_call_of_a_connection_of_baidu_std_and_with_each_o
         .push_ascii("authorization", "Bearer secret")
         .expect("text");
     metadata.push_ascii("x-trace", "7").expect("text");
-    let head = CallHead {
+    let head = FramedCallHead {
         metadata: Some(&metadata),
         ..ECHO
     };
@@ -619,11 +619,11 @@ fn a_call_that_cannot_begin_sends_nothing() {
     long.push_ascii("x", "y".repeat(limits::FRAMED_META_BYTES))
         .expect("text");
     binary.push_binary("x-bin", vec![0xff]).expect("bytes");
-    let metadata = |metadata| CallHead {
+    let metadata = |metadata| FramedCallHead {
         metadata: Some(metadata),
         ..ECHO
     };
-    let attachment = CallHead {
+    let attachment = FramedCallHead {
         attachment: b"foo",
         ..ECHO
     };

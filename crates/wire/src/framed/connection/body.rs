@@ -3,23 +3,23 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::send::Refusal;
-use super::{NS_PER_MS, ServerConnection, Step};
+use super::send::RequestRefusal;
+use super::{InputStep, NS_PER_MS, ServerConnection};
 use crate::framed::checksum;
 use crate::framed::codes;
-use crate::framed::unpack::{FramedCompression, Unpacking};
+use crate::framed::unpack::{FramedCompression, FramedUnpacking};
 use crate::grpc::InflateError;
-use crate::http2::guard::Charge;
+use crate::http2::guard::GlitchCharge;
 use crate::http2::{Cause, Event, StreamKey};
 use crate::limits;
 
 /// What of a frame is still to come.
 #[derive(Debug)]
-pub(super) enum Incoming {
+pub(super) enum IncomingRequest {
     /// A header.
     Between,
     /// A body, of a call that began.
-    Body(Body),
+    Body(RequestBody),
     /// Nothing: the body is there, and decompressed in steps.
     Packed(Box<Packed>),
     /// A body that nobody wants.
@@ -30,25 +30,25 @@ pub(super) enum Incoming {
     },
 }
 
-impl Incoming {
+impl IncomingRequest {
     /// Returns the bytes of memory that are held or expected.
     #[inline]
     pub(super) fn bytes(&self) -> usize {
         match self {
-            Incoming::Between | Incoming::Discarded { .. } => 0,
-            Incoming::Body(body) => match body.state {
+            IncomingRequest::Between | IncomingRequest::Discarded { .. } => 0,
+            IncomingRequest::Body(body) => match body.state {
                 // What was set aside for the rest is untouched, and no memory yet.
                 BodyState::Unproven | BodyState::AwaitsTurn => body.gathered.len(),
                 BodyState::HasTurn => body.granted_bytes,
             },
-            Incoming::Packed(packed) => packed.bytes(),
+            IncomingRequest::Packed(packed) => packed.bytes(),
         }
     }
 }
 
 /// A body that comes.
 #[derive(Debug)]
-pub(super) struct Body {
+pub(super) struct RequestBody {
     pub(super) stream: StreamKey,
     /// Of message and attachment.
     pub(super) bytes: usize,
@@ -81,9 +81,9 @@ pub(super) enum BodyState {
     HasTurn,
 }
 
-impl Body {
-    pub(super) fn new(bytes: usize) -> Body {
-        Body {
+impl RequestBody {
+    pub(super) fn new(bytes: usize) -> RequestBody {
+        RequestBody {
             stream: StreamKey { slot: 0, id: 0 },
             bytes,
             attachment_bytes: 0,
@@ -148,7 +148,7 @@ pub(super) struct Packed {
     /// The message as it came, and its attachment.
     bytes: Vec<u8>,
     attachment_bytes: usize,
-    unpacking: Unpacking,
+    unpacking: FramedUnpacking,
     is_granted: bool,
 }
 
@@ -175,15 +175,15 @@ impl ServerConnection {
         input: &[u8],
         consumed: &mut usize,
         out: &mut Vec<u8>,
-    ) -> Step {
-        let Incoming::Body(body) = &mut self.incoming else {
-            return Step::Again;
+    ) -> InputStep {
+        let IncomingRequest::Body(body) = &mut self.incoming else {
+            return InputStep::Again;
         };
         let is_wanted = self.streams.running_mut(body.stream).is_some();
         let left_bytes = body.left_bytes();
         if !is_wanted {
             self.discard(left_bytes);
-            return Step::Again;
+            return InputStep::Again;
         }
         let rest = &input[*consumed..];
         match body.state {
@@ -200,7 +200,7 @@ impl ServerConnection {
             }
             BodyState::Unproven => {
                 body.state = BodyState::AwaitsTurn;
-                Step::Again
+                InputStep::Again
             }
             BodyState::AwaitsTurn => self.grant_turn(),
             BodyState::HasTurn => self.gather(rest, consumed, out),
@@ -208,9 +208,9 @@ impl ServerConnection {
     }
 
     /// Gathers what came of a large body.
-    fn gather(&mut self, rest: &[u8], consumed: &mut usize, out: &mut Vec<u8>) -> Step {
-        let Incoming::Body(body) = &mut self.incoming else {
-            return Step::Again;
+    fn gather(&mut self, rest: &[u8], consumed: &mut usize, out: &mut Vec<u8>) -> InputStep {
+        let IncomingRequest::Body(body) = &mut self.incoming else {
+            return InputStep::Again;
         };
         let before = body.gathered.len();
         let part = &rest[..rest.len().min(body.granted_bytes - before)];
@@ -230,14 +230,14 @@ impl ServerConnection {
             body.state = BodyState::Unproven;
         }
         let step = self.expect_progress(come_bytes, true);
-        if is_over { Step::Again } else { step }
+        if is_over { InputStep::Again } else { step }
     }
 
     /// So much of a body has come. Its sender has time for the rest, and anew with each part of it
     /// if it may be slow.
-    fn expect_progress(&mut self, come_bytes: usize, may_be_slow: bool) -> Step {
-        let Incoming::Body(body) = &mut self.incoming else {
-            return Step::Again;
+    fn expect_progress(&mut self, come_bytes: usize, may_be_slow: bool) -> InputStep {
+        let IncomingRequest::Body(body) = &mut self.incoming else {
+            return InputStep::Again;
         };
         let progress = come_bytes - body.progress_bytes;
         let goes_on = may_be_slow && is_progress(progress, body.bytes - come_bytes);
@@ -245,29 +245,31 @@ impl ServerConnection {
             body.progress_bytes = come_bytes;
             self.expect_rest(limits::NO_PROGRESS_TIMEOUT_MS);
         }
-        Step::Wait
+        InputStep::Wait
     }
 
     /// Lets a large body come if there is memory for it.
     #[cold]
-    fn grant_turn(&mut self) -> Step {
+    fn grant_turn(&mut self) -> InputStep {
         self.rest_due_ns = None;
-        let Incoming::Body(body) = &mut self.incoming else {
-            return Step::Again;
+        let IncomingRequest::Body(body) = &mut self.incoming else {
+            return InputStep::Again;
         };
         let bytes = body.step_bytes();
         if self.are_windows_shut || bytes > self.turn_allowance {
-            return Step::Wait;
+            return InputStep::Wait;
         }
         self.turn_allowance -= bytes;
         body.begin_turn(bytes, self.now_ns);
-        Step::Again
+        InputStep::Again
     }
 
     /// Returns when the turn of a body lapses that has one, in nanoseconds.
     pub(super) fn lapses_at_ns(&self) -> Option<u64> {
         match &self.incoming {
-            Incoming::Body(body) if body.state == BodyState::HasTurn => Some(body.lapses_at_ns),
+            IncomingRequest::Body(body) if body.state == BodyState::HasTurn => {
+                Some(body.lapses_at_ns)
+            }
             _ => None,
         }
     }
@@ -276,7 +278,7 @@ impl ServerConnection {
     /// when it goes on.
     pub(super) fn lapse_turn(&mut self) {
         let is_over = (self.lapses_at_ns()).is_some_and(|at_ns| at_ns <= self.now_ns);
-        if let Incoming::Body(body) = &mut self.incoming
+        if let IncomingRequest::Body(body) = &mut self.incoming
             && is_over
         {
             body.state = BodyState::Unproven;
@@ -285,11 +287,11 @@ impl ServerConnection {
 
     /// A body lies whole in the input.
     #[inline]
-    fn body_in_input(&mut self, range: Range<usize>, input: &[u8], out: &mut Vec<u8>) -> Step {
-        let incoming = std::mem::replace(&mut self.incoming, Incoming::Between);
+    fn body_in_input(&mut self, range: Range<usize>, input: &[u8], out: &mut Vec<u8>) -> InputStep {
+        let incoming = std::mem::replace(&mut self.incoming, IncomingRequest::Between);
         self.end_frame();
-        let Incoming::Body(body) = incoming else {
-            return Step::Again;
+        let IncomingRequest::Body(body) = incoming else {
+            return InputStep::Again;
         };
         if !body.is_sound() {
             return self.stop_damaged(body.stream, out);
@@ -305,11 +307,11 @@ impl ServerConnection {
 
     /// A body was gathered.
     #[cold]
-    fn body_gathered(&mut self, out: &mut Vec<u8>) -> Step {
-        let incoming = std::mem::replace(&mut self.incoming, Incoming::Between);
+    fn body_gathered(&mut self, out: &mut Vec<u8>) -> InputStep {
+        let incoming = std::mem::replace(&mut self.incoming, IncomingRequest::Between);
         self.end_frame();
-        let Incoming::Body(mut body) = incoming else {
-            return Step::Again;
+        let IncomingRequest::Body(mut body) = incoming else {
+            return InputStep::Again;
         };
         if !body.is_sound() {
             return self.stop_damaged(body.stream, out);
@@ -326,24 +328,24 @@ impl ServerConnection {
     }
 
     #[inline]
-    fn deliver(&mut self, stream: StreamKey) -> Step {
+    fn deliver(&mut self, stream: StreamKey) -> InputStep {
         if let Some(found) = self.streams.running_mut(stream) {
             found.is_receiving = false;
         }
-        Step::Event(Event::Message { stream, last: true })
+        InputStep::Event(Event::Message { stream, last: true })
     }
 
     /// Decompresses a message if it is small, and keeps it else.
     #[cold]
     fn unpack(
         &mut self,
-        body: &Body,
+        body: &RequestBody,
         compression: FramedCompression,
         bytes: Cow<'_, [u8]>,
         out: &mut Vec<u8>,
-    ) -> Step {
+    ) -> InputStep {
         let (packed, attachment) = bytes.split_at(bytes.len() - body.attachment_bytes);
-        let mut unpacking = match Unpacking::new(compression, packed) {
+        let mut unpacking = match FramedUnpacking::new(compression, packed) {
             Ok(unpacking) => unpacking,
             Err(_) => return self.stop_packed(body.stream, InflateError::Damaged, out),
         };
@@ -355,10 +357,10 @@ impl ServerConnection {
         }
         // As with messages over HTTP/2: before it is made.
         let excess = announced.saturating_sub(packed.len() * limits::USUAL_INFLATE_RATIO);
-        let charge = Charge::Inflated(u32::try_from(excess).unwrap_or(u32::MAX));
+        let charge = GlitchCharge::Inflated(u32::try_from(excess).unwrap_or(u32::MAX));
         if let Err(error) = self.guard.charge(charge, self.now_ns) {
             self.fail(error.code, error.why);
-            return Step::Again;
+            return InputStep::Again;
         }
         match unpacking.all(packed, limits::UNPACKED_AT_ONCE_BYTES) {
             Ok(Some((message, work_bytes))) => {
@@ -369,14 +371,14 @@ impl ServerConnection {
                 self.deliver(body.stream)
             }
             Ok(None) => {
-                self.incoming = Incoming::Packed(Box::new(Packed {
+                self.incoming = IncomingRequest::Packed(Box::new(Packed {
                     stream: body.stream,
                     bytes: bytes.into_owned(),
                     attachment_bytes: body.attachment_bytes,
                     unpacking,
                     is_granted: false,
                 }));
-                Step::Again
+                InputStep::Again
             }
             Err(_) => self.stop_packed(body.stream, InflateError::Damaged, out),
         }
@@ -384,25 +386,25 @@ impl ServerConnection {
 
     /// Goes on with a message that is decompressed in steps.
     #[cold]
-    pub(super) fn continue_unpacking(&mut self, out: &mut Vec<u8>) -> Step {
-        let Incoming::Packed(packed) = &mut self.incoming else {
-            return Step::Again;
+    pub(super) fn continue_unpacking(&mut self, out: &mut Vec<u8>) -> InputStep {
+        let IncomingRequest::Packed(packed) = &mut self.incoming else {
+            return InputStep::Again;
         };
         let stream = packed.stream;
         if self.streams.running_mut(stream).is_none() {
-            self.incoming = Incoming::Between;
-            return Step::Again;
+            self.incoming = IncomingRequest::Between;
+            return InputStep::Again;
         }
         if !packed.is_granted {
             let bytes = packed.unpacking.memory_bytes();
             if self.are_windows_shut || bytes > self.turn_allowance {
-                return Step::Wait;
+                return InputStep::Wait;
             }
             self.turn_allowance -= bytes;
             packed.is_granted = true;
         }
         if self.unpack_allowance == 0 {
-            return Step::Wait;
+            return InputStep::Wait;
         }
         let step_bytes = limits::UNPACK_STEP_BYTES.min(self.unpack_allowance);
         self.unpack_allowance -= step_bytes;
@@ -414,19 +416,19 @@ impl ServerConnection {
         } = &mut **packed;
         let message = &bytes[..bytes.len() - *attachment_bytes];
         match unpacking.step(message, step_bytes) {
-            Ok(false) => Step::Again,
+            Ok(false) => InputStep::Again,
             Ok(true) => self.end_unpacking(),
             Err(_) => {
-                self.incoming = Incoming::Between;
+                self.incoming = IncomingRequest::Between;
                 self.stop_packed(stream, InflateError::Damaged, out)
             }
         }
     }
 
-    fn end_unpacking(&mut self) -> Step {
-        let incoming = std::mem::replace(&mut self.incoming, Incoming::Between);
-        let Incoming::Packed(packed) = incoming else {
-            return Step::Again;
+    fn end_unpacking(&mut self) -> InputStep {
+        let incoming = std::mem::replace(&mut self.incoming, IncomingRequest::Between);
+        let IncomingRequest::Packed(packed) = incoming else {
+            return InputStep::Again;
         };
         let stream = packed.stream;
         self.keep_attachment(stream, &packed.bytes[packed.message().len()..]);
@@ -436,8 +438,8 @@ impl ServerConnection {
     }
 
     #[cold]
-    fn stop_damaged(&mut self, stream: StreamKey, out: &mut Vec<u8>) -> Step {
-        let refusal = Refusal::new(
+    fn stop_damaged(&mut self, stream: StreamKey, out: &mut Vec<u8>) -> InputStep {
+        let refusal = RequestRefusal::new(
             codes::EREQUEST,
             "the message is not what its checksum says: it was damaged on its way",
         );
@@ -445,17 +447,25 @@ impl ServerConnection {
     }
 
     #[cold]
-    fn stop_packed(&mut self, stream: StreamKey, error: InflateError, out: &mut Vec<u8>) -> Step {
+    fn stop_packed(
+        &mut self,
+        stream: StreamKey,
+        error: InflateError,
+        out: &mut Vec<u8>,
+    ) -> InputStep {
         let (cause, refusal) = match error {
             InflateError::Damaged => {
                 let status = codes::srpc::REQUEST_DECOMPRESS_ERROR;
                 let text = "the message cannot be decompressed by its compress_type";
-                let refusal = Refusal::of_srpc(codes::EREQUEST, status, text);
+                let refusal = RequestRefusal::of_srpc(codes::EREQUEST, status, text);
                 (Cause::DamagedRequest, refusal)
             }
             InflateError::TooLarge { .. } => {
                 let text = error.status().message().to_owned();
-                (Cause::MessageTooLarge, Refusal::new(codes::ELIMIT, text))
+                (
+                    Cause::MessageTooLarge,
+                    RequestRefusal::new(codes::ELIMIT, text),
+                )
             }
         };
         self.stop(stream, cause, &refusal, out)
@@ -466,9 +476,9 @@ impl ServerConnection {
         &mut self,
         stream: StreamKey,
         cause: Cause,
-        refusal: &Refusal,
+        refusal: &RequestRefusal,
         out: &mut Vec<u8>,
-    ) -> Step {
+    ) -> InputStep {
         if let Some(found) = self.streams.running_mut(stream) {
             let reply = found.reply;
             found.is_dead = true;
@@ -476,11 +486,11 @@ impl ServerConnection {
         }
         // What is only more than a limit costs nothing, as over HTTP/2.
         if cause == Cause::DamagedRequest
-            && let Err(error) = self.guard.charge(Charge::Reset, self.now_ns)
+            && let Err(error) = self.guard.charge(GlitchCharge::Reset, self.now_ns)
         {
             self.fail(error.code, error.why);
         }
-        Step::Event(Event::Cancelled { stream, cause })
+        InputStep::Event(Event::Cancelled { stream, cause })
     }
 
     // --- turns
@@ -495,9 +505,9 @@ impl ServerConnection {
     #[inline]
     pub fn waits_for_turn(&self) -> bool {
         match &self.incoming {
-            Incoming::Body(body) => body.state == BodyState::AwaitsTurn,
-            Incoming::Packed(packed) => !packed.is_granted,
-            Incoming::Between | Incoming::Discarded { .. } => false,
+            IncomingRequest::Body(body) => body.state == BodyState::AwaitsTurn,
+            IncomingRequest::Packed(packed) => !packed.is_granted,
+            IncomingRequest::Between | IncomingRequest::Discarded { .. } => false,
         }
     }
 
@@ -505,9 +515,9 @@ impl ServerConnection {
     pub fn next_turn_bytes(&self) -> usize {
         match &self.incoming {
             _ if !self.waits_for_turn() => 0,
-            Incoming::Body(body) => body.step_bytes(),
-            Incoming::Packed(packed) => packed.unpacking.memory_bytes(),
-            Incoming::Between | Incoming::Discarded { .. } => 0,
+            IncomingRequest::Body(body) => body.step_bytes(),
+            IncomingRequest::Packed(packed) => packed.unpacking.memory_bytes(),
+            IncomingRequest::Between | IncomingRequest::Discarded { .. } => 0,
         }
     }
 
@@ -515,15 +525,15 @@ impl ServerConnection {
     #[inline]
     pub fn has_turn(&self) -> bool {
         match &self.incoming {
-            Incoming::Body(body) => body.state == BodyState::HasTurn,
-            Incoming::Packed(packed) => packed.is_granted,
-            Incoming::Between | Incoming::Discarded { .. } => false,
+            IncomingRequest::Body(body) => body.state == BodyState::HasTurn,
+            IncomingRequest::Packed(packed) => packed.is_granted,
+            IncomingRequest::Between | IncomingRequest::Discarded { .. } => false,
         }
     }
 
     /// Returns whether the message that waits is there, to be decompressed.
     pub fn is_next_compressed(&self) -> bool {
-        matches!(&self.incoming, Incoming::Packed(packed) if !packed.is_granted)
+        matches!(&self.incoming, IncomingRequest::Packed(packed) if !packed.is_granted)
     }
 
     /// Gives the message that waits its turn, whatever the layer above allows. One of which some
@@ -531,7 +541,7 @@ impl ServerConnection {
     /// theirs.
     pub fn force_turn(&mut self) {
         match &mut self.incoming {
-            Incoming::Body(body) if body.state == BodyState::AwaitsTurn => {
+            IncomingRequest::Body(body) if body.state == BodyState::AwaitsTurn => {
                 let bytes = match body.gathered.len() >= limits::FRAMED_TURN_BYTES {
                     true => body.left_bytes(),
                     false => body.step_bytes(),
@@ -539,7 +549,7 @@ impl ServerConnection {
                 body.begin_turn(bytes, self.now_ns);
                 self.has_forced_turn = true;
             }
-            Incoming::Packed(packed) => packed.is_granted = true,
+            IncomingRequest::Packed(packed) => packed.is_granted = true,
             _ => {}
         }
     }
@@ -548,7 +558,7 @@ impl ServerConnection {
     #[inline]
     pub fn expected_bytes(&self) -> usize {
         match &self.incoming {
-            Incoming::Body(body) if body.state == BodyState::HasTurn => {
+            IncomingRequest::Body(body) if body.state == BodyState::HasTurn => {
                 body.granted_bytes - body.gathered.len()
             }
             _ => 0,
@@ -570,7 +580,7 @@ impl ServerConnection {
     /// Returns whether a compressed message has its memory, and goes on when it is allowed.
     #[inline]
     pub fn waits_to_unpack(&self) -> bool {
-        matches!(&self.incoming, Incoming::Packed(packed) if packed.is_granted)
+        matches!(&self.incoming, IncomingRequest::Packed(packed) if packed.is_granted)
     }
 
     /// Lets no further large message come until memory is looked for again, or lets it come.

@@ -1,7 +1,7 @@
 //! What may be produced for the peer, and what is held for it.
 
 use super::{SendNeed, ServerConnection};
-use crate::http2::outbound::Charge;
+use crate::http2::outbound::BodyCharge;
 use crate::http2::{Event, Pause, StreamKey};
 use crate::limits;
 
@@ -165,7 +165,11 @@ impl ServerConnection {
     }
 
     /// Charges the shared body that was sent last for a call.
-    pub fn charge_shared(&mut self, stream: StreamKey, charge: impl FnOnce() -> Box<dyn Charge>) {
+    pub fn charge_shared(
+        &mut self,
+        stream: StreamKey,
+        charge: impl FnOnce() -> Box<dyn BodyCharge>,
+    ) {
         if let Some(found) = self.streams.get_mut(stream)
             && let Some((response, _)) = &mut found.response
         {

@@ -10,7 +10,7 @@ const PATH_AT: u8 = 0;
 
 /// The head of the last request. It is made anew only if it is another one.
 #[derive(Debug)]
-pub(super) struct CallHead {
+pub(super) struct FramedHead {
     fields: Fields,
     info: HeadInfo,
     route: Option<u64>,
@@ -38,9 +38,9 @@ pub(super) struct RequestNames<'a> {
 #[derive(Debug)]
 pub(super) struct TooLarge;
 
-impl CallHead {
-    pub(super) fn new() -> CallHead {
-        CallHead {
+impl FramedHead {
+    pub(super) fn new() -> FramedHead {
+        FramedHead {
             fields: Fields::new(),
             info: HeadInfo::EMPTY,
             route: None,
@@ -155,7 +155,7 @@ impl CallHead {
         self.authorization.extend_from_slice(authentication);
     }
 
-    /// Remembers that a request has several proofs, as [`CallHead::set_authorization`] does one.
+    /// Remembers that a request has several proofs, as [`FramedHead::set_authorization`] does one.
     pub(super) fn set_several_authorizations(&mut self) {
         self.path.clear();
         self.authorization.clear();

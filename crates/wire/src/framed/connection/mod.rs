@@ -23,12 +23,12 @@ use crate::http2::{
     Cause, CloseReason, Config, ErrorCode, Event, Head, Pause, StreamKey, TakenMessage,
 };
 use crate::limits;
-use body::Incoming;
-use head::CallHead;
+use body::IncomingRequest;
+use head::FramedHead;
 use known_meta::KnownMeta;
 use last_message::LastMessage;
 use send::QueuedResponse;
-use streams::{SendNeed, Streams};
+use streams::{FramedStreams, SendNeed};
 
 const NS_PER_MS: u64 = 1_000_000;
 
@@ -49,19 +49,19 @@ pub struct ServerConnection {
     is_drain_over: bool,
     guard: Guard,
     pool: BufferPool,
-    streams: Streams,
+    streams: FramedStreams,
     events: VecDeque<Event>,
 
     // Receiving.
-    head: CallHead,
+    head: FramedHead,
     /// Of the request that the head is of, if nothing but that goes with it.
     known_meta: KnownMeta,
-    incoming: Incoming,
+    incoming: IncomingRequest,
     message: LastMessage,
     /// The call that runs alone, if one does.
     alone: Option<StreamKey>,
     /// Why the request that lies in the input is not taken.
-    held: Held,
+    held: HoldReason,
     /// When the rest of a frame has to be there.
     rest_due_ns: Option<u64>,
     put_back: VecDeque<PutBack>,
@@ -85,7 +85,7 @@ pub struct ServerConnection {
 
 /// Why a request is left in the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Held {
+enum HoldReason {
     /// It is not.
     No,
     /// There is no capacity for another call, or one runs that has to run alone.
@@ -114,14 +114,14 @@ impl ServerConnection {
             is_drain_over: false,
             guard: Guard::new(config, now_ns),
             pool: BufferPool::new(limits::POOLED_BYTES),
-            streams: Streams::default(),
+            streams: FramedStreams::default(),
             events: VecDeque::new(),
-            head: CallHead::new(),
+            head: FramedHead::new(),
             known_meta: KnownMeta::default(),
-            incoming: Incoming::Between,
+            incoming: IncomingRequest::Between,
             message: LastMessage::default(),
             alone: None,
-            held: Held::No,
+            held: HoldReason::No,
             rest_due_ns: None,
             put_back: VecDeque::new(),
             turn_allowance: usize::MAX,
@@ -170,9 +170,9 @@ impl ServerConnection {
                 return Some(event);
             }
             match self.receive(input, consumed, out) {
-                Step::Event(event) => return Some(event),
-                Step::Again => {}
-                Step::Wait => match self.events.pop_front() {
+                InputStep::Event(event) => return Some(event),
+                InputStep::Again => {}
+                InputStep::Wait => match self.events.pop_front() {
                     Some(event) => return Some(event),
                     None => return self.next_writable(),
                 },
@@ -270,9 +270,9 @@ impl ServerConnection {
     /// Returns whether `poll_event` has something to say without further input.
     pub fn has_events(&self) -> bool {
         let is_taken_now = match self.held {
-            Held::No => false,
-            Held::UntilCapacity => self.may_begin(),
-            Held::UntilAlone => self.streams.working() == 0 && self.may_begin(),
+            HoldReason::No => false,
+            HoldReason::UntilCapacity => self.may_begin(),
+            HoldReason::UntilAlone => self.streams.working() == 0 && self.may_begin(),
         };
         !self.events.is_empty()
             || (is_taken_now && self.closed.is_none())
@@ -284,7 +284,7 @@ impl ServerConnection {
     /// Returns whether no call runs, none has a response that waits, and nothing of a frame has
     /// come. Refusals of requests that never became calls may wait.
     pub fn is_idle(&self) -> bool {
-        matches!(self.incoming, Incoming::Between) && self.streams.len() == 0
+        matches!(self.incoming, IncomingRequest::Between) && self.streams.len() == 0
     }
 
     /// Returns how many calls have begun, ever, modulo 2^32.
@@ -339,7 +339,7 @@ impl ServerConnection {
             return;
         }
         self.closed = Some(reason);
-        self.incoming = Incoming::Between;
+        self.incoming = IncomingRequest::Between;
         self.put_back.clear();
         self.drop_queue();
         for key in self.streams.keys() {
@@ -404,7 +404,7 @@ impl ServerConnection {
 }
 
 /// What became of some input.
-enum Step {
+enum InputStep {
     Event(Event),
     /// Something was taken, and there may be more.
     Again,

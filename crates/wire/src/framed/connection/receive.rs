@@ -1,10 +1,10 @@
 //! Frames: which request begins, and which is refused before the layer above hears of it.
 
-use super::body::{Body, Incoming, is_progress};
+use super::body::{IncomingRequest, RequestBody, is_progress};
 use super::head::RequestNames;
-use super::send::Refusal;
+use super::send::RequestRefusal;
 use super::streams::Reply;
-use super::{Held, NS_PER_MS, ServerConnection, Step};
+use super::{HoldReason, InputStep, NS_PER_MS, ServerConnection};
 use crate::framed::baidu_std::{self, Correlation};
 use crate::framed::unpack::{FramedCompression, UnknownCompression};
 use crate::framed::{FrameHeader, Protocol, codes, srpc};
@@ -16,7 +16,7 @@ struct NewRequest<'a> {
     reply: Reply,
     is_alone: bool,
     names: RequestNames<'a>,
-    body: Body,
+    body: RequestBody,
 }
 
 impl ServerConnection {
@@ -27,21 +27,21 @@ impl ServerConnection {
         input: &[u8],
         consumed: &mut usize,
         out: &mut Vec<u8>,
-    ) -> Step {
+    ) -> InputStep {
         match &mut self.incoming {
-            Incoming::Between => self.next_frame(input, consumed, out),
-            Incoming::Body(_) => self.continue_body(input, consumed, out),
-            Incoming::Packed(_) => self.continue_unpacking(out),
-            Incoming::Discarded { .. } => self.continue_discarding(input, consumed),
+            IncomingRequest::Between => self.next_frame(input, consumed, out),
+            IncomingRequest::Body(_) => self.continue_body(input, consumed, out),
+            IncomingRequest::Packed(_) => self.continue_unpacking(out),
+            IncomingRequest::Discarded { .. } => self.continue_discarding(input, consumed),
         }
     }
 
-    fn next_frame(&mut self, input: &[u8], consumed: &mut usize, out: &mut Vec<u8>) -> Step {
+    fn next_frame(&mut self, input: &[u8], consumed: &mut usize, out: &mut Vec<u8>) -> InputStep {
         let rest = &input[*consumed..];
-        self.held = Held::No;
+        self.held = HoldReason::No;
         if rest.is_empty() {
             self.rest_due_ns = None;
-            return Step::Wait;
+            return InputStep::Wait;
         }
         if self.protocol == Protocol::Srpc && self.streams.working() > 0 {
             return self.fail_pipelined();
@@ -51,7 +51,7 @@ impl ServerConnection {
             Ok(None) => return self.wait_for_head(),
             Err(why) => {
                 self.fail(ErrorCode::ProtocolError, why);
-                return Step::Again;
+                return InputStep::Again;
             }
         };
         let head_bytes = self.protocol.header_bytes() + header.meta_bytes;
@@ -59,7 +59,7 @@ impl ServerConnection {
             return self.wait_for_head();
         }
         if !self.may_begin() {
-            return self.hold(Held::UntilCapacity);
+            return self.hold(HoldReason::UntilCapacity);
         }
         if self.protocol == Protocol::Srpc && rest.len() > head_bytes + header.body_bytes {
             return self.fail_pipelined();
@@ -98,11 +98,11 @@ impl ServerConnection {
     }
 
     /// Some of a header or of metadata has come.
-    fn wait_for_head(&mut self) -> Step {
+    fn wait_for_head(&mut self) -> InputStep {
         if self.rest_due_ns.is_none() {
             self.expect_rest(limits::HEADER_BLOCK_TIMEOUT_MS);
         }
-        Step::Wait
+        InputStep::Wait
     }
 
     pub(super) fn expect_rest(&mut self, timeout_ms: u64) {
@@ -110,17 +110,17 @@ impl ServerConnection {
     }
 
     /// Leaves a request in the input. Its sender is not in arrears.
-    fn hold(&mut self, held: Held) -> Step {
+    fn hold(&mut self, held: HoldReason) -> InputStep {
         self.rest_due_ns = None;
         self.held = held;
-        Step::Wait
+        InputStep::Wait
     }
 
     #[cold]
-    fn fail_pipelined(&mut self) -> Step {
+    fn fail_pipelined(&mut self) -> InputStep {
         const WHY: &str = "a request came before the response to the one before";
         self.fail(ErrorCode::ProtocolError, WHY);
-        Step::Again
+        InputStep::Again
     }
 
     fn baidu_std_request(
@@ -129,9 +129,9 @@ impl ServerConnection {
         header: FrameHeader,
         (consumed, head_bytes): (&mut usize, usize),
         out: &mut Vec<u8>,
-    ) -> Step {
+    ) -> InputStep {
         if let Some(id) = self.known_meta.correlation_id(meta)
-            && let Ok(body) = self.check_size(Body::new(header.body_bytes))
+            && let Ok(body) = self.check_size(RequestBody::new(header.body_bytes))
         {
             *consumed += head_bytes;
             let correlation = Correlation { id, checksum: None };
@@ -142,11 +142,11 @@ impl ServerConnection {
         let Ok(meta) = baidu_std::RpcMeta::decode(bytes) else {
             const WHY: &str = "the metadata of a frame are no protobuf message";
             self.fail(ErrorCode::ProtocolError, WHY);
-            return Step::Again;
+            return InputStep::Again;
         };
         let is_alone = meta.correlation_id.is_none();
         if is_alone && self.streams.working() > 0 {
-            return self.hold(Held::UntilAlone);
+            return self.hold(HoldReason::UntilAlone);
         }
         *consumed += head_bytes;
         // Before anything is refused: it stands for the requests that follow, whatever becomes of
@@ -166,7 +166,7 @@ impl ServerConnection {
             (Ok(body), Some(request)) => (body, request),
             (Err(refusal), Some(_)) => return self.refuse(reply, header, &refusal, out),
             (_, None) => {
-                let refusal = Refusal::new(codes::ENOSERVICE, "Fail to find service=");
+                let refusal = RequestRefusal::new(codes::ENOSERVICE, "Fail to find service=");
                 return self.refuse(reply, header, &refusal, out);
             }
         };
@@ -188,7 +188,7 @@ impl ServerConnection {
             body,
         };
         let step = self.begin(request, entries, header, out);
-        if is_plain && matches!(step, Step::Event(_)) {
+        if is_plain && matches!(step, InputStep::Event(_)) {
             self.known_meta.remember(bytes);
         }
         step
@@ -203,7 +203,7 @@ impl ServerConnection {
         }
     }
 
-    fn srpc_request(&mut self, meta: &[u8], header: FrameHeader, out: &mut Vec<u8>) -> Step {
+    fn srpc_request(&mut self, meta: &[u8], header: FrameHeader, out: &mut Vec<u8>) -> InputStep {
         let reply = Reply::Srpc;
         let (meta, request) = match srpc::RpcMeta::decode(meta) {
             Ok(meta) => match meta.request {
@@ -238,8 +238,8 @@ impl ServerConnection {
 
     /// Answers metadata that cannot be read.
     #[cold]
-    fn refuse_meta(&mut self, header: FrameHeader, out: &mut Vec<u8>) -> Step {
-        let mut refusal = Refusal::of_srpc(codes::EREQUEST, codes::srpc::META_ERROR, "");
+    fn refuse_meta(&mut self, header: FrameHeader, out: &mut Vec<u8>) -> InputStep {
+        let mut refusal = RequestRefusal::of_srpc(codes::EREQUEST, codes::srpc::META_ERROR, "");
         refusal.has_data_type = false;
         self.refuse(Reply::Srpc, header, &refusal, out)
     }
@@ -250,7 +250,7 @@ impl ServerConnection {
         entries: impl Iterator<Item = (&'e [u8], &'e [u8])>,
         header: FrameHeader,
         out: &mut Vec<u8>,
-    ) -> Step {
+    ) -> InputStep {
         let NewRequest {
             reply,
             is_alone,
@@ -258,7 +258,7 @@ impl ServerConnection {
             body,
         } = request;
         if self.head.set(&names, entries).is_err() {
-            let refusal = Refusal::new(
+            let refusal = RequestRefusal::new(
                 codes::EREQUEST,
                 "the metadata have more fields or bytes than those of a call may have",
             );
@@ -269,7 +269,7 @@ impl ServerConnection {
 
     /// Begins a call whose head is the last one.
     #[inline]
-    fn begin_call(&mut self, reply: Reply, is_alone: bool, mut body: Body) -> Step {
+    fn begin_call(&mut self, reply: Reply, is_alone: bool, mut body: RequestBody) -> InputStep {
         self.guard.did_something();
         self.rest_due_ns = None;
         let stream = self.streams.insert(reply);
@@ -277,8 +277,8 @@ impl ServerConnection {
             self.alone = Some(stream);
         }
         body.stream = stream;
-        self.incoming = Incoming::Body(body);
-        Step::Event(Event::Request { stream, end: false })
+        self.incoming = IncomingRequest::Body(body);
+        InputStep::Event(Event::Request { stream, end: false })
     }
 
     /// Answers a request of which the layer above does not hear. Its body is thrown away.
@@ -287,53 +287,53 @@ impl ServerConnection {
         &mut self,
         reply: Reply,
         header: FrameHeader,
-        refusal: &Refusal,
+        refusal: &RequestRefusal,
         out: &mut Vec<u8>,
-    ) -> Step {
+    ) -> InputStep {
         self.send_refusal(None, reply, refusal, out);
         self.discard(header.body_bytes);
         // What waited of the last response may have gone out before it.
         self.close_if_drained();
-        Step::Event(Event::Refused)
+        InputStep::Event(Event::Refused)
     }
 
     /// Throws away what is left of a frame.
     pub(super) fn discard(&mut self, left_bytes: usize) {
         self.rest_due_ns = None;
-        self.incoming = Incoming::Discarded {
+        self.incoming = IncomingRequest::Discarded {
             left_bytes,
             progress_left_bytes: left_bytes,
         };
     }
 
     #[cold]
-    fn continue_discarding(&mut self, input: &[u8], consumed: &mut usize) -> Step {
-        let Incoming::Discarded {
+    fn continue_discarding(&mut self, input: &[u8], consumed: &mut usize) -> InputStep {
+        let IncomingRequest::Discarded {
             left_bytes,
             progress_left_bytes,
         } = &mut self.incoming
         else {
-            return Step::Again;
+            return InputStep::Again;
         };
         let part = (*left_bytes).min(input.len() - *consumed);
         *consumed += part;
         *left_bytes -= part;
         if *left_bytes == 0 {
             self.end_frame();
-            return Step::Again;
+            return InputStep::Again;
         }
         let progress = *progress_left_bytes - *left_bytes;
         if is_progress(progress, *left_bytes) || self.rest_due_ns.is_none() {
             *progress_left_bytes = *left_bytes;
             self.expect_rest(limits::NO_PROGRESS_TIMEOUT_MS);
         }
-        Step::Wait
+        InputStep::Wait
     }
 
     /// A frame has come to its end.
     pub(super) fn end_frame(&mut self) {
         self.rest_due_ns = None;
-        self.incoming = Incoming::Between;
+        self.incoming = IncomingRequest::Between;
     }
 
     /// Returns whether a further call may begin.
@@ -346,14 +346,14 @@ impl ServerConnection {
     }
 
     /// Returns the body if the message may be as large.
-    fn check_size(&self, body: Body) -> Result<Body, Refusal> {
+    fn check_size(&self, body: RequestBody) -> Result<RequestBody, RequestRefusal> {
         let max_bytes = self.config.max_message_bytes;
         if body.bytes <= max_bytes {
             return Ok(body);
         }
         let hint = self.config.too_large_hint;
         let separator = if hint.is_empty() { "" } else { "; " };
-        Err(Refusal::new(
+        Err(RequestRefusal::new(
             codes::ELIMIT,
             format!(
                 "the message has {} bytes, and {max_bytes} is the limit{separator}{hint}",
@@ -369,8 +369,11 @@ fn timeout_ns(timeout_ms: Option<i32>) -> Option<u64> {
 }
 
 /// Returns what the metadata of a request say of its body.
-fn check_baidu_std(meta: &baidu_std::RpcMeta<'_>, bytes: usize) -> Result<Body, Refusal> {
-    let refuse = |text: String| Err(Refusal::new(codes::EREQUEST, text));
+fn check_baidu_std(
+    meta: &baidu_std::RpcMeta<'_>,
+    bytes: usize,
+) -> Result<RequestBody, RequestRefusal> {
+    let refuse = |text: String| Err(RequestRefusal::new(codes::EREQUEST, text));
     if meta.stream_settings.is_some() {
         return refuse("streaming calls are not supported: call the method over gRPC".into());
     }
@@ -415,7 +418,7 @@ fn check_baidu_std(meta: &baidu_std::RpcMeta<'_>, bytes: usize) -> Result<Body, 
     };
     let covers_all = meta.checksum_with_attachment.unwrap_or(false);
     let summed_bytes = bytes - if covers_all { 0 } else { attachment_bytes };
-    let mut body = Body::new(bytes);
+    let mut body = RequestBody::new(bytes);
     body.attachment_bytes = attachment_bytes;
     body.compression = compression;
     body.checksum = checksum.map(|value| (value, summed_bytes));
@@ -423,18 +426,18 @@ fn check_baidu_std(meta: &baidu_std::RpcMeta<'_>, bytes: usize) -> Result<Body, 
 }
 
 /// The same for SRPC.
-fn check_srpc(meta: &srpc::RpcMeta<'_>, bytes: usize) -> Result<Body, Refusal> {
+fn check_srpc(meta: &srpc::RpcMeta<'_>, bytes: usize) -> Result<RequestBody, RequestRefusal> {
     // -1 stands for whatever the server takes it for.
     let data_type = meta.data_type.unwrap_or(srpc::DATA_PROTOBUF);
     if data_type > srpc::DATA_PROTOBUF {
         let status = codes::srpc::IDL_DESERIALIZE_NOT_SUPPORTED;
-        return Err(Refusal::of_srpc(codes::EREQUEST, status, ""));
+        return Err(RequestRefusal::of_srpc(codes::EREQUEST, status, ""));
     }
     let Ok(compression) = FramedCompression::of(meta.compress_type) else {
         let status = codes::srpc::REQUEST_DECOMPRESS_NOT_SUPPORTED;
-        return Err(Refusal::of_srpc(codes::EREQUEST, status, ""));
+        return Err(RequestRefusal::of_srpc(codes::EREQUEST, status, ""));
     };
-    let mut body = Body::new(bytes);
+    let mut body = RequestBody::new(bytes);
     body.compression = compression;
     Ok(body)
 }

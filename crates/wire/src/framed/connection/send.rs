@@ -8,7 +8,7 @@ use super::streams::Reply;
 use crate::framed::{FrameHeader, Protocol, baidu_std, codes, srpc};
 use crate::grpc::Status;
 use crate::http2::outbound::Outbound;
-use crate::http2::{ErrorCode, MessagePart, SharedBytes, StreamKey};
+use crate::http2::{ErrorCode, SentPart, SharedBytes, StreamKey};
 use crate::limits;
 
 /// A response that waits.
@@ -22,7 +22,7 @@ pub(super) struct QueuedResponse {
 
 /// Why a request is refused, for the peer.
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(super) struct RequestRefusal {
     code: i32,
     srpc_status: u8,
     text: Cow<'static, str>,
@@ -30,9 +30,9 @@ pub(super) struct Refusal {
     pub(super) has_data_type: bool,
 }
 
-impl Refusal {
-    pub(super) fn new(code: i32, text: impl Into<Cow<'static, str>>) -> Refusal {
-        Refusal::of_srpc(code, codes::srpc_status(code), text)
+impl RequestRefusal {
+    pub(super) fn new(code: i32, text: impl Into<Cow<'static, str>>) -> RequestRefusal {
+        RequestRefusal::of_srpc(code, codes::srpc_status(code), text)
     }
 
     /// With a status of its own for SRPC.
@@ -40,8 +40,8 @@ impl Refusal {
         code: i32,
         srpc_status: u8,
         text: impl Into<Cow<'static, str>>,
-    ) -> Refusal {
-        Refusal {
+    ) -> RequestRefusal {
+        RequestRefusal {
             code,
             srpc_status,
             text: text.into(),
@@ -172,7 +172,7 @@ impl ServerConnection {
     pub fn send_parts<'a>(
         &mut self,
         stream: StreamKey,
-        parts: impl Iterator<Item = MessagePart<'a>> + Clone,
+        parts: impl Iterator<Item = SentPart<'a>> + Clone,
     ) {
         let bytes = parts.clone().map(|part| part.bytes().len()).sum();
         self.make_response(
@@ -183,10 +183,10 @@ impl ServerConnection {
                 let mut shared_bytes = 0;
                 for part in parts {
                     match part {
-                        MessagePart::Own(part) => {
+                        SentPart::Own(part) => {
                             frame.write(pool, |bytes| bytes.extend_from_slice(part));
                         }
-                        MessagePart::Shared(body, charge) => {
+                        SentPart::Shared(body, charge) => {
                             shared_bytes += frame.share(pool, body.clone().into());
                             frame.charge_last(|| charge(body));
                         }
@@ -247,7 +247,7 @@ impl ServerConnection {
             }
             (code, _) => {
                 let code = codes::error_code(code, is_stopping);
-                let refusal = Refusal::new(code, status.message().to_owned());
+                let refusal = RequestRefusal::new(code, status.message().to_owned());
                 self.send_small(Some(stream), out, |out| refusal.write(reply, out));
             }
         }
@@ -271,7 +271,7 @@ impl ServerConnection {
             true => codes::srpc::METHOD_NOT_FOUND,
             false => codes::srpc::SERVICE_NOT_FOUND,
         };
-        let refusal = Refusal::of_srpc(codes::ENOMETHOD, status, text);
+        let refusal = RequestRefusal::of_srpc(codes::ENOMETHOD, status, text);
         self.send_refusal(Some(stream), reply, &refusal, out);
         self.streams.end_work(stream);
         self.close_if_drained();
@@ -300,7 +300,7 @@ impl ServerConnection {
         &mut self,
         stream: Option<StreamKey>,
         reply: Reply,
-        refusal: &Refusal,
+        refusal: &RequestRefusal,
         out: &mut Vec<u8>,
     ) {
         self.send_small(stream, out, |out| refusal.write(reply, out));
@@ -414,7 +414,7 @@ impl ServerConnection {
             return self.fail(ErrorCode::Cancel, WHY);
         }
         let code = codes::error_code(status.code(), is_stopping);
-        let refusal = Refusal::new(code, status.message().to_owned());
+        let refusal = RequestRefusal::new(code, status.message().to_owned());
         self.unsent_bytes -= response.frame.bytes();
         self.shared_bytes -= response.frame.clear(&mut self.pool);
         let reply = found.reply;

@@ -13,7 +13,7 @@ pub(super) enum Reply {
 
 /// One call.
 #[derive(Debug)]
-pub(super) struct Stream {
+pub(super) struct FramedStream {
     id: u32,
     pub(super) token: u32,
     pub(super) reply: Reply,
@@ -56,8 +56,8 @@ pub(super) struct Claims {
 
 /// The calls, in a slab.
 #[derive(Debug, Default)]
-pub(super) struct Streams {
-    places: Vec<Option<Stream>>,
+pub(super) struct FramedStreams {
+    places: Vec<Option<FramedStream>>,
     free: Vec<u32>,
     last_id: u32,
     /// Those whose work is not done.
@@ -68,7 +68,7 @@ pub(super) struct Streams {
     pub(super) attachment_bytes: usize,
 }
 
-impl Streams {
+impl FramedStreams {
     /// Returns how many there are.
     #[inline]
     pub(super) fn len(&self) -> usize {
@@ -92,7 +92,7 @@ impl Streams {
         self.last_id = self.last_id.wrapping_add(1);
         self.working += 1;
         let id = self.last_id;
-        let stream = Some(Stream {
+        let stream = Some(FramedStream {
             id,
             token: 0,
             reply,
@@ -120,20 +120,20 @@ impl Streams {
     }
 
     #[inline]
-    pub(super) fn get(&self, key: StreamKey) -> Option<&Stream> {
+    pub(super) fn get(&self, key: StreamKey) -> Option<&FramedStream> {
         let stream = self.places.get(key.slot as usize)?.as_ref()?;
         (stream.id == key.id).then_some(stream)
     }
 
     #[inline]
-    pub(super) fn get_mut(&mut self, key: StreamKey) -> Option<&mut Stream> {
+    pub(super) fn get_mut(&mut self, key: StreamKey) -> Option<&mut FramedStream> {
         let stream = self.places.get_mut(key.slot as usize)?.as_mut()?;
         (stream.id == key.id).then_some(stream)
     }
 
     /// Returns the stream if its call runs and can be answered.
     #[inline]
-    pub(super) fn running_mut(&mut self, key: StreamKey) -> Option<&mut Stream> {
+    pub(super) fn running_mut(&mut self, key: StreamKey) -> Option<&mut FramedStream> {
         let stream = self.get_mut(key)?;
         (!stream.is_dead && !stream.is_work_done).then_some(stream)
     }
@@ -141,7 +141,7 @@ impl Streams {
     /// Returns all keys.
     pub(super) fn keys(&self) -> Vec<StreamKey> {
         let places = self.places.iter().enumerate();
-        let key = |(slot, place): (usize, &Option<Stream>)| {
+        let key = |(slot, place): (usize, &Option<FramedStream>)| {
             let id = place.as_ref()?.id;
             Some(StreamKey {
                 slot: slot as u32,
@@ -196,7 +196,7 @@ impl Streams {
 
     #[inline]
     fn remove_if_over(&mut self, key: StreamKey) {
-        let is_over = |stream: &Stream| stream.is_work_done && !stream.is_unsent;
+        let is_over = |stream: &FramedStream| stream.is_work_done && !stream.is_unsent;
         if self.get(key).is_some_and(is_over) {
             self.places[key.slot as usize] = None;
             self.free.push(key.slot);
@@ -220,7 +220,7 @@ impl Streams {
 
     /// Returns the bytes of memory that the slab holds.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.places.capacity() * size_of::<Option<Stream>>()
+        self.places.capacity() * size_of::<Option<FramedStream>>()
             + self.free.capacity() * size_of::<u32>()
             + self.attachment_bytes
     }

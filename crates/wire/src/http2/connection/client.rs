@@ -5,10 +5,10 @@ use crate::grpc::{Code, Status};
 use crate::http2::error::ErrorCode;
 use crate::http2::event::Event;
 use crate::http2::frame::{self, FrameHeader, HEADER_BYTES, flag, kind};
-use crate::http2::guard::Charge;
+use crate::http2::guard::GlitchCharge;
 use crate::http2::headers::{BodyKind, HeadInfo, Malformed};
-use crate::http2::outbound::End;
-use crate::http2::request::{OpenError, RequestHead};
+use crate::http2::outbound::OutboundEnd;
+use crate::http2::request::{RequestHead, StreamOpenError};
 use crate::http2::stream::LateStatus;
 use crate::http2::stream_key::StreamKey;
 
@@ -22,7 +22,7 @@ impl Connection {
         &mut self,
         out: &mut Vec<u8>,
         head: &RequestHead<'_>,
-    ) -> Result<StreamKey, OpenError> {
+    ) -> Result<StreamKey, StreamOpenError> {
         debug_assert!(self.life.is_client(), "a server opens no streams");
         head.check()?;
         self.may_open(head)?;
@@ -41,18 +41,18 @@ impl Connection {
         Ok(StreamKey { slot, id })
     }
 
-    fn may_open(&self, head: &RequestHead<'_>) -> Result<(), OpenError> {
+    fn may_open(&self, head: &RequestHead<'_>) -> Result<(), StreamOpenError> {
         if self.life.is_going_away() {
-            return Err(OpenError::GoingAway);
+            return Err(StreamOpenError::GoingAway);
         }
         if self.life.has_used_all_ids() {
-            return Err(OpenError::IdsExhausted);
+            return Err(StreamOpenError::IdsExhausted);
         }
         if self.streams_left() == 0 {
-            return Err(OpenError::TooManyStreams);
+            return Err(StreamOpenError::TooManyStreams);
         }
         if !self.writer.fits_request(head) {
-            return Err(OpenError::HeadTooLarge);
+            return Err(StreamOpenError::HeadTooLarge);
         }
         Ok(())
     }
@@ -117,7 +117,9 @@ impl Connection {
             return;
         }
         if found.outbound.bytes() > 0 {
-            self.streams[stream.slot].outbound.end_with(End::Bare);
+            self.streams[stream.slot]
+                .outbound
+                .end_with(OutboundEnd::Bare);
         } else {
             frame::write_header(out, 0, kind::DATA, flag::END_STREAM, stream.id);
             self.streams[stream.slot].close_send();
@@ -147,7 +149,7 @@ impl Connection {
                 self.violation(slot, ErrorCode::ProtocolError, WHY, out)
             } else {
                 self.streams[slot].set_response_begun();
-                self.charge(Charge::BesideCall).map(|()| None)
+                self.charge(GlitchCharge::BesideCall).map(|()| None)
             };
         }
         self.streams[slot].set_response(&info, end);
@@ -260,7 +262,7 @@ mod tests {
         assert!(!client.takes_streams());
         for _ in 0..2 {
             let refused = client.open(&mut out, &head);
-            assert_eq!(refused, Err(OpenError::IdsExhausted));
+            assert_eq!(refused, Err(StreamOpenError::IdsExhausted));
         }
         assert!(out.is_empty());
         assert_eq!((client.running(), client.close_reason()), (0, None));

@@ -8,7 +8,7 @@ use crate::grpc::{Code, DeframeStep, MessageError, Status};
 use crate::http2::error::{Cause, ConnectionError, ErrorCode};
 use crate::http2::event::Event;
 use crate::http2::frame::{self, FrameHeader, flag};
-use crate::http2::guard::Charge;
+use crate::http2::guard::GlitchCharge;
 use crate::http2::stream::Stream;
 use crate::http2::stream_key::StreamKey;
 
@@ -117,7 +117,7 @@ impl Connection {
             ));
         } else {
             frame::write_rst_stream(out, header.stream, ErrorCode::StreamClosed);
-            self.charge(Charge::Reset)?;
+            self.charge(GlitchCharge::Reset)?;
         }
         Ok(None)
     }
@@ -138,7 +138,7 @@ impl Connection {
         if self.late.count_frame(header.stream) {
             return Ok(());
         }
-        self.charge(Charge::Fragment(header.length))
+        self.charge(GlitchCharge::Fragment(header.length))
     }
 
     /// Goes on with the DATA frame that lies in the input at `consumed`.
@@ -240,7 +240,7 @@ impl Connection {
             self.guard.did_something();
             return Ok(());
         }
-        self.charge(Charge::Fragment(frame.length))
+        self.charge(GlitchCharge::Fragment(frame.length))
     }
 
     /// Keeps the payload of a held stream. Its window bounds it, as nothing is given back.

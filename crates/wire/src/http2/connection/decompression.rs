@@ -6,7 +6,7 @@ use crate::grpc::compression;
 use crate::grpc::{Code, InflateError, Status};
 use crate::http2::error::Cause;
 use crate::http2::event::Event;
-use crate::http2::guard::Charge;
+use crate::http2::guard::GlitchCharge;
 use crate::http2::last_message::TakenMessage;
 use crate::http2::stream_key::StreamKey;
 use crate::http2::unpack::Unpacking;
@@ -59,7 +59,9 @@ impl Connection {
         // Before it is made: what it becomes beyond honest ones is charged, also if its call ends
         // meanwhile.
         let excess = announced.saturating_sub(usual_bytes);
-        self.charge(Charge::Inflated(u32::try_from(excess).unwrap_or(u32::MAX)))?;
+        self.charge(GlitchCharge::Inflated(
+            u32::try_from(excess).unwrap_or(u32::MAX),
+        ))?;
         let most_work_bytes = match self.life.is_client() {
             true => usize::MAX,
             false => limits::UNPACKED_AT_ONCE_BYTES,

@@ -5,7 +5,7 @@ use crate::grpc::Status;
 use crate::http2::error::{Cause, CloseReason, ConnectionError, ErrorCode};
 use crate::http2::event::Event;
 use crate::http2::frame;
-use crate::http2::guard::Charge;
+use crate::http2::guard::GlitchCharge;
 use crate::http2::stream::Dead;
 use crate::http2::stream_key::StreamKey;
 use crate::http2::timers::NS_PER_MS;
@@ -90,7 +90,7 @@ impl Connection {
         ) {
             return Ok(None);
         }
-        self.charge(Charge::Reset).map(|()| None)
+        self.charge(GlitchCharge::Reset).map(|()| None)
     }
 
     /// Ends a call with a status, before the layer above has done so.

@@ -4,7 +4,7 @@ use super::{Connection, Handled};
 use crate::http2::error::{Cause, ConnectionError, ErrorCode};
 use crate::http2::event::Event;
 use crate::http2::frame::{self, FrameHeader, flag, kind};
-use crate::http2::guard::Charge;
+use crate::http2::guard::GlitchCharge;
 use crate::http2::stream::Dead;
 use crate::http2::stream_key::StreamKey;
 
@@ -70,7 +70,7 @@ impl Connection {
 
     /// "Implementations MUST ignore and discard frames of unknown types" (RFC 9113 section 5.5).
     fn on_unknown_frame(&mut self) -> Result<(), ConnectionError> {
-        self.charge(Charge::Glitch)
+        self.charge(GlitchCharge::Glitch)
     }
 
     /// PRIORITY: checked and dropped. RFC 9113 section 6.3.
@@ -88,7 +88,7 @@ impl Connection {
             ));
         }
         if frame::read_u32(payload) & frame::MAX_31_BIT != header.stream {
-            return self.charge(Charge::Glitch);
+            return self.charge(GlitchCharge::Glitch);
         }
         // RFC 7540 section 5.3.1: a stream error of type PROTOCOL_ERROR. "RST_STREAM frames MUST
         // NOT be sent for a stream in the idle state" (RFC 9113 section 6.4), and on a closed
@@ -103,7 +103,7 @@ impl Connection {
             None if self.life.is_idle(header.stream) => Err(ConnectionError::protocol(
                 "a stream that was never opened depends on itself",
             )),
-            None => self.charge(Charge::Reset),
+            None => self.charge(GlitchCharge::Reset),
         }
     }
 
@@ -137,9 +137,9 @@ impl Connection {
             // A server that answers before the request has ended resets the stream (RFC 9113
             // section 8.1).
             if self.life.is_client() {
-                return self.charge(Charge::BesideCall);
+                return self.charge(GlitchCharge::BesideCall);
             }
-            return self.charge(Charge::Glitch);
+            return self.charge(GlitchCharge::Glitch);
         };
         let cause = match code {
             ErrorCode::RefusedStream if self.life.is_client() => self.refusal_of(slot),
@@ -147,7 +147,7 @@ impl Connection {
         };
         self.silence(slot, Dead::ByPeer);
         self.report_death(slot, cause);
-        self.charge(Charge::Reset)
+        self.charge(GlitchCharge::Reset)
     }
 
     /// SETTINGS. RFC 9113 section 6.5.
@@ -164,9 +164,9 @@ impl Connection {
                 ));
             }
             self.on_settings_ack(out);
-            return self.charge(Charge::Control);
+            return self.charge(GlitchCharge::Control);
         }
-        self.charge(Charge::Control)?;
+        self.charge(GlitchCharge::Control)?;
         let before = self.peer;
         self.peer.apply(payload, self.config.role)?;
         if self.peer.header_table_bytes() != before.header_table_bytes() {
@@ -196,7 +196,7 @@ impl Connection {
         if by == 0 {
             return Ok(());
         }
-        self.charge(Charge::Windows(self.streams.places()))?;
+        self.charge(GlitchCharge::Windows(self.streams.places()))?;
         for (slot, stream) in self.streams.iter_mut() {
             if !stream.send_window.change(by) {
                 return Err(ConnectionError::flow_control(
@@ -228,7 +228,7 @@ impl Connection {
         let Ok(opaque) = <[u8; 8]>::try_from(payload) else {
             return Err(ConnectionError::frame_size("the length of PING is not 8"));
         };
-        self.charge(Charge::Control)?;
+        self.charge(GlitchCharge::Control)?;
         if !header.has(flag::ACK) {
             return self.queue.acknowledge(Some(opaque), out);
         }
@@ -244,7 +244,7 @@ impl Connection {
         if payload.len() < 8 {
             return Err(ConnectionError::frame_size("GOAWAY is shorter than 8"));
         }
-        self.charge(Charge::Control)?;
+        self.charge(GlitchCharge::Control)?;
         let last = frame::read_u32(payload) & frame::MAX_31_BIT;
         if !self.life.is_client() {
             // We open no streams; the client goes when it has its answers.
@@ -286,7 +286,7 @@ impl Connection {
                 "the length of WINDOW_UPDATE is not 4",
             ));
         }
-        self.charge(Charge::Control)?;
+        self.charge(GlitchCharge::Control)?;
         let increment = frame::read_u32(payload) & frame::MAX_31_BIT;
         // On a stream it is a stream error in the RFC, and one of the means of MadeYouReset
         // (CVE-2025-8671). An honest peer never sends it, so that the connection ends.
@@ -342,8 +342,8 @@ impl Connection {
     /// Takes from the budgets of the peer. A server may end the streams of a client as it likes:
     /// there are as many as the client opens.
     #[inline]
-    pub(super) fn charge(&mut self, charge: Charge) -> Result<(), ConnectionError> {
-        if charge == Charge::Reset && self.life.is_client() {
+    pub(super) fn charge(&mut self, charge: GlitchCharge) -> Result<(), ConnectionError> {
+        if charge == GlitchCharge::Reset && self.life.is_client() {
             return Ok(());
         }
         self.guard.charge(charge, self.now_ns)

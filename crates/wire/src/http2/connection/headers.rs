@@ -4,7 +4,7 @@ use super::{Connection, Handled};
 use crate::grpc::Status;
 use crate::http2::error::{Cause, ConnectionError, ErrorCode};
 use crate::http2::frame::{self, FrameHeader, flag};
-use crate::http2::guard::Charge;
+use crate::http2::guard::GlitchCharge;
 use crate::http2::head_reader::BlockInfo;
 use crate::http2::stream::Dead;
 
@@ -122,7 +122,7 @@ impl Connection {
     /// A block that was on its way when we ended its stream: decoded, since the table depends on
     /// it, and dropped.
     fn drop_late_block(&mut self, block: &[u8]) -> Handled {
-        self.charge(Charge::Glitch)?;
+        self.charge(GlitchCharge::Glitch)?;
         self.heads.decode(block)?;
         Ok(None)
     }
@@ -141,7 +141,7 @@ impl Connection {
         }
         self.reset_stream(slot, code, out);
         self.report_death(slot, Cause::Violation(code));
-        self.charge(Charge::Reset).map(|()| None)
+        self.charge(GlitchCharge::Reset).map(|()| None)
     }
 }
 

@@ -41,16 +41,16 @@ use super::settings::{self, PeerSettings};
 use super::stream::Stream;
 use super::stream_key::StreamKey;
 use super::streams::Streams;
-use super::timers::Timers;
-use super::turns::Turns;
-use super::unfinished::Unfinished;
+use super::timers::ConnectionTimers;
+use super::turns::ConnectionTurns;
+use super::unfinished::UnfinishedBytes;
 use super::unpack::Unpacks;
 use crate::grpc::Status;
 use crate::limits;
 use data::DataFrame;
 
 pub use data::PUSHBACK_TRAILER;
-pub use send::{ChargeShared, MessagePart};
+pub use send::{ChargeShared, SentPart};
 
 /// What became of a frame: an event, nothing, or the end of the connection.
 type Handled = Result<Option<Event>, ConnectionError>;
@@ -65,7 +65,7 @@ pub struct Connection {
     now_ns: u64,
     life: Lifecycle,
     guard: Guard,
-    timers: Timers,
+    timers: ConnectionTimers,
     pool: BufferPool,
     streams: Streams,
     /// Server: streams that we ended before the peer did.
@@ -80,9 +80,9 @@ pub struct Connection {
     /// The DATA frame that lies in the input and has not been taken to its end.
     data: Option<DataFrame>,
     message: LastMessage,
-    unfinished: Unfinished,
+    unfinished: UnfinishedBytes,
     /// Which of the large messages may come.
-    turns: Turns,
+    turns: ConnectionTurns,
     /// Compressed messages that take more than one step.
     unpacks: Unpacks,
     /// Streams that have been resumed and may have a backlog.
@@ -116,7 +116,7 @@ impl Connection {
             now_ns,
             life: Lifecycle::new(config.role),
             guard: Guard::new(config, now_ns),
-            timers: Timers::new(config, now_ns),
+            timers: ConnectionTimers::new(config, now_ns),
             pool: BufferPool::new(usual_pool_bytes(config.role)),
             streams: Streams::default(),
             late: LateStreams::default(),
@@ -126,8 +126,8 @@ impl Connection {
             windows: ReceiveWindows::new(config),
             data: None,
             message: LastMessage::new(),
-            unfinished: Unfinished::new(config.role == Role::Server),
-            turns: Turns::new(config.max_gathered_bytes / limits::TURNS_SHARE),
+            unfinished: UnfinishedBytes::new(config.role == Role::Server),
+            turns: ConnectionTurns::new(config.max_gathered_bytes / limits::TURNS_SHARE),
             unpacks: Unpacks::default(),
             resumed: VecDeque::new(),
             status: Status::OK,

@@ -5,27 +5,27 @@ use crate::grpc::{self, PREFIX_BYTES, Status};
 use crate::http2::constant_frames::{self, DATA_PREFIX_BYTES};
 use crate::http2::extra_fields::ExtraFields;
 use crate::http2::frame::HEADER_BYTES;
-use crate::http2::outbound::{Charge, End, SharedBytes};
+use crate::http2::outbound::{BodyCharge, OutboundEnd, SharedBytes};
 use crate::http2::stream_key::StreamKey;
 use bytes::Bytes;
 
 /// Charges a shared part of a message as long as what it returns lives.
-pub type ChargeShared<'a> = dyn Fn(&Bytes) -> Box<dyn Charge> + 'a;
+pub type ChargeShared<'a> = dyn Fn(&Bytes) -> Box<dyn BodyCharge> + 'a;
 
 /// A part of a message that is sent by [`Connection::send_parts`].
 #[derive(Clone, Copy)]
-pub enum MessagePart<'a> {
+pub enum SentPart<'a> {
     /// Bytes that are copied.
     Own(&'a [u8]),
     /// Bytes that others hold too, and how they are charged as long as they wait.
     Shared(&'a Bytes, &'a ChargeShared<'a>),
 }
 
-impl MessagePart<'_> {
+impl SentPart<'_> {
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
-            MessagePart::Own(bytes) => bytes,
-            MessagePart::Shared(bytes, _) => bytes,
+            SentPart::Own(bytes) => bytes,
+            SentPart::Shared(bytes, _) => bytes,
         }
     }
 }
@@ -135,7 +135,7 @@ impl Connection {
         &mut self,
         stream: StreamKey,
         out: &mut Vec<u8>,
-        parts: impl Iterator<Item = MessagePart<'a>> + Clone,
+        parts: impl Iterator<Item = SentPart<'a>> + Clone,
     ) {
         if !self.begin_message(stream, out) {
             return;
@@ -152,10 +152,10 @@ impl Connection {
         outbound.write(&mut self.pool, |bytes| bytes.extend_from_slice(&prefix));
         for part in parts {
             match part {
-                MessagePart::Own(part) => {
+                SentPart::Own(part) => {
                     outbound.write(&mut self.pool, |bytes| bytes.extend_from_slice(part));
                 }
-                MessagePart::Shared(body, charge) => {
+                SentPart::Shared(body, charge) => {
                     let shared = outbound.share(&mut self.pool, body.clone().into());
                     self.capacity.add_shared(shared);
                     outbound.charge_last(|| charge(body));
@@ -182,11 +182,11 @@ impl Connection {
         } else {
             let is_plain_ok = status.is_bare_ok() && found.extra().is_none();
             let end = if is_plain_ok {
-                End::OkTrailers
+                OutboundEnd::OkTrailers
             } else {
                 let mut block = self.pool.take();
                 (self.writer).encode_status(found, status, &mut self.pool, &mut block);
-                End::Trailers(block)
+                OutboundEnd::Trailers(block)
             };
             self.streams[slot].outbound.end_with(end);
         }

@@ -3,7 +3,7 @@
 use super::Connection;
 use crate::http2::capacity::{Pause, SendNeed};
 use crate::http2::event::Event;
-use crate::http2::outbound::Charge;
+use crate::http2::outbound::BodyCharge;
 use crate::http2::room::SendSpace;
 use crate::http2::stream_key::StreamKey;
 
@@ -170,7 +170,11 @@ impl Connection {
 
     /// Charges the shared body that was sent last on a stream, if some of it still waits: `charge`
     /// is kept until the last byte has been sent, or never will be.
-    pub fn charge_shared(&mut self, stream: StreamKey, charge: impl FnOnce() -> Box<dyn Charge>) {
+    pub fn charge_shared(
+        &mut self,
+        stream: StreamKey,
+        charge: impl FnOnce() -> Box<dyn BodyCharge>,
+    ) {
         if self.streams.contains(stream) {
             self.streams[stream.slot].outbound.charge_last(charge);
         }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::Connection;
 use crate::http2::extra_fields::encode_field;
 use crate::http2::frame::{self, flag, kind};
-use crate::http2::outbound::{End, SharedBytes};
+use crate::http2::outbound::{OutboundEnd, SharedBytes};
 use crate::http2::stream_key::StreamKey;
 
 impl Connection {
@@ -41,7 +41,7 @@ impl Connection {
         if self.streams.is_alive(stream) {
             self.release_reserved(slot);
             let outbound = &mut self.streams[slot].outbound;
-            outbound.end_with(End::Bare);
+            outbound.end_with(OutboundEnd::Bare);
             let bytes = outbound.share_whole(body.into());
             self.capacity.add_shared(bytes);
             self.queued(slot, bytes, out);
@@ -133,7 +133,7 @@ impl Connection {
             debug_assert!(found.is_head_sent(), "the head comes first");
             self.release_reserved(slot);
             let outbound = &mut self.streams[slot].outbound;
-            outbound.end_with(End::Bare);
+            outbound.end_with(OutboundEnd::Bare);
             outbound.write(&mut self.pool, |bytes| bytes.extend_from_slice(body));
             if outbound.bytes() == 0 {
                 frame::write_header(out, 0, kind::DATA, flag::END_STREAM, stream.id);

@@ -5,7 +5,7 @@ use crate::grpc::{self, Code, Status};
 use crate::http2::error::ErrorCode;
 use crate::http2::event::Event;
 use crate::http2::frame;
-use crate::http2::guard::Charge;
+use crate::http2::guard::GlitchCharge;
 use crate::http2::head_reader::BlockInfo;
 use crate::http2::headers::{BodyKind, HeadInfo, Malformed};
 use crate::http2::stream_key::StreamKey;
@@ -109,9 +109,9 @@ impl Connection {
         // The peer keeps our limit where the work of calls that are over takes the places.
         let keeps_limit = self.streams.open() < self.config.max_streams as usize;
         if code == ErrorCode::RefusedStream && keeps_limit && self.peer.can_be_answered() {
-            return self.charge(Charge::Glitch).map(|()| None);
+            return self.charge(GlitchCharge::Glitch).map(|()| None);
         }
-        self.charge(Charge::Reset).map(|()| None)
+        self.charge(GlitchCharge::Reset).map(|()| None)
     }
 
     /// Answers a call of which the layer above does not hear.

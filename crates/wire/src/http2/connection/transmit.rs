@@ -2,7 +2,7 @@
 
 use super::Connection;
 use crate::http2::event::Event;
-use crate::http2::outbound::End;
+use crate::http2::outbound::OutboundEnd;
 use crate::http2::send_queue::FrameSent;
 use crate::http2::stream_key::StreamKey;
 
@@ -55,10 +55,10 @@ impl Connection {
         debug_assert_eq!(stream.outbound.bytes(), 0);
         let id = stream.id();
         match stream.outbound.take_end() {
-            End::Open => return,
-            End::Bare => {}
-            End::OkTrailers => self.writer.write_ok_trailers(id, &mut self.pool, out),
-            End::Trailers(block) => {
+            OutboundEnd::Open => return,
+            OutboundEnd::Bare => {}
+            OutboundEnd::OkTrailers => self.writer.write_ok_trailers(id, &mut self.pool, out),
+            OutboundEnd::Trailers(block) => {
                 self.writer.write_block(id, &block, true, out);
                 self.pool.give(block);
             }

@@ -8,18 +8,18 @@ use std::os::unix::fs::FileExt;
 const READ_BYTES: usize = 256 * 1024;
 
 /// What was read and not sent yet: small chunks are not read one by one.
-pub(super) struct Ahead {
+pub(super) struct ReadChunks {
     buffer: Vec<u8>,
     from: usize,
     to: usize,
     chunk_bytes: usize,
 }
 
-impl Ahead {
+impl ReadChunks {
     /// Has read nothing yet.
-    pub(super) fn new(chunk_bytes: usize) -> Ahead {
+    pub(super) fn new(chunk_bytes: usize) -> ReadChunks {
         let chunks = (READ_BYTES / chunk_bytes).max(1);
-        Ahead {
+        ReadChunks {
             buffer: vec![0; chunks * chunk_bytes],
             from: 0,
             to: 0,

@@ -16,14 +16,14 @@ use api::rpc::blob::{Stat, Upload};
 use client::typed::Reply;
 use client::{CallOptions, StreamStep};
 
-use super::attempts::{Ended, LONGEST_POLL, Transfers, ended};
+use super::attempts::{FailedAttempt, LONGEST_POLL, Transfers, ended};
 use crate::arguments::UploadArguments;
 use crate::command::put::found;
 use crate::command::{Caller, call_failure};
 use crate::exit::{CallFailure, Exit, Failure};
 use crate::input;
 use crate::output::{Output, bytes, object};
-use content::{Ahead, Summed};
+use content::{ReadChunks, Summed};
 use sources::{UploadSource, sources, unread};
 
 /// How long to look for an answer while there is something to send.
@@ -51,7 +51,7 @@ pub fn upload(arguments: &UploadArguments) -> Result<Exit, Failure> {
     let (stored, outcome) = transfers.all(sources, transfer.parallel, path, run);
     drop(transfers);
     let mut output = Output::new(arguments.place.connection.output);
-    for Stored {
+    for StoredUpload {
         name,
         size_bytes,
         crc32c,
@@ -75,7 +75,7 @@ pub fn upload(arguments: &UploadArguments) -> Result<Exit, Failure> {
     outcome.map(|()| Exit::Done)
 }
 
-struct Stored {
+struct StoredUpload {
     name: String,
     size_bytes: u64,
     crc32c: u32,
@@ -89,16 +89,16 @@ struct Uploading<'a> {
 }
 
 impl Uploading<'_> {
-    fn run(&self, source: &UploadSource) -> Result<Stored, Failure> {
+    fn run(&self, source: &UploadSource) -> Result<StoredUpload, Failure> {
         if source.upload_id.is_empty() {
             let mut summed = Summed::default();
             return match self.pipe(source, &mut summed) {
                 Ok(stored) => Ok(stored),
                 // That an input is wrong has nothing to do with how far it came.
-                Err(Ended::Again(failure) | Ended::Final(failure)) if summed.bytes == 0 => {
+                Err(FailedAttempt::Again(failure) | FailedAttempt::Final(failure)) if summed.bytes == 0 => {
                     Err(failure.with("nothing was stored"))
                 }
-                Err(Ended::Again(failure) | Ended::Final(failure)) => Err(failure.with(&format!(
+                Err(FailedAttempt::Again(failure) | FailedAttempt::Final(failure)) => Err(failure.with(&format!(
                     "{} were sent, and nothing is kept of what comes from standard input; from a \
                      file an upload can be resumed",
                     bytes(summed.bytes)
@@ -120,7 +120,7 @@ impl Uploading<'_> {
                 &mut is_first,
                 reached,
             );
-            is_resumable |= matches!(ended, Err(Ended::Again(_)));
+            is_resumable |= matches!(ended, Err(FailedAttempt::Again(_)));
             ended
         });
         // The connection was lost, or the upload interrupted: what is stored of it waits for the
@@ -142,7 +142,7 @@ impl Uploading<'_> {
         shown: &mut i64,
         is_first: &mut bool,
         reached: &mut u64,
-    ) -> Result<Stored, Ended> {
+    ) -> Result<StoredUpload, FailedAttempt> {
         let mut caller = self.connect()?;
         let unfinished_bytes = self.stored_bytes(&mut caller, source)?;
         // The last attempt may have been stored although its answer was lost. Not if the server has
@@ -170,13 +170,17 @@ impl Uploading<'_> {
     }
 
     /// What can be read only once.
-    fn pipe(&self, source: &UploadSource, summed: &mut Summed) -> Result<Stored, Ended> {
+    fn pipe(
+        &self,
+        source: &UploadSource,
+        summed: &mut Summed,
+    ) -> Result<StoredUpload, FailedAttempt> {
         let mut caller = self.connect()?;
         let mut read = |buffer: &mut [u8], _| input::Interruptible(io::stdin()).glance(buffer);
         self.send(&mut caller, source, summed, &mut read, &mut 0)
     }
 
-    fn connect(&self) -> Result<Caller, Ended> {
+    fn connect(&self) -> Result<Caller, FailedAttempt> {
         self.transfers.connect(&self.arguments.place.connection)
     }
 
@@ -185,7 +189,7 @@ impl Uploading<'_> {
         caller: &mut Caller,
         source: &UploadSource,
         upload_id: &[u8],
-    ) -> Result<Reply<Stat>, Ended> {
+    ) -> Result<Reply<Stat>, FailedAttempt> {
         let stat = caller.try_call::<Stat>(&StatRequest {
             database: &self.arguments.place.database,
             name: &source.name,
@@ -199,7 +203,7 @@ impl Uploading<'_> {
         &self,
         caller: &mut Caller,
         source: &UploadSource,
-    ) -> Result<Option<u64>, Ended> {
+    ) -> Result<Option<u64>, FailedAttempt> {
         let reply = self.stat(caller, source, &source.upload_id)?;
         let answer = reply.message();
         Ok(answer.found.then_some(answer.stored_bytes))
@@ -212,7 +216,7 @@ impl Uploading<'_> {
         source: &UploadSource,
         file: &File,
         summed: &mut Summed,
-    ) -> Result<Option<Stored>, Ended> {
+    ) -> Result<Option<StoredUpload>, FailedAttempt> {
         // Only when everything was sent can it be.
         if Some(summed.bytes) != source.size_bytes {
             return Ok(None);
@@ -226,7 +230,7 @@ impl Uploading<'_> {
         let ours = answer
             .blob
             .filter(|blob| (blob.size_bytes, blob.crc32c) == (size_bytes, summed.crc32c));
-        Ok(ours.map(|blob| Stored {
+        Ok(ours.map(|blob| StoredUpload {
             name: source.name.clone(),
             size_bytes,
             crc32c: blob.crc32c,
@@ -242,7 +246,7 @@ impl Uploading<'_> {
         summed: &mut Summed,
         read: &mut dyn FnMut(&mut [u8], u64) -> io::Result<usize>,
         shown: &mut i64,
-    ) -> Result<Stored, Ended> {
+    ) -> Result<StoredUpload, FailedAttempt> {
         let (address, timeout) = (&caller.address, caller.timeout);
         let failed = |error| {
             let failure = call_failure(address, Upload::METHOD.path, &error);
@@ -257,7 +261,7 @@ impl Uploading<'_> {
         streaming.set_compress(self.arguments.compress);
         streaming.send_with_others(&self.begin(source, summed.bytes));
 
-        let mut ahead = Ahead::new(self.chunk_bytes);
+        let mut ahead = ReadChunks::new(self.chunk_bytes);
         let (mut is_over, mut answer) = (false, None);
         let mut moved = Instant::now();
         loop {
@@ -271,7 +275,10 @@ impl Uploading<'_> {
                 };
                 if data.is_empty() && source.size_bytes.is_none() && summed.bytes == 0 {
                     let instead = "A file that is empty can be uploaded by its name";
-                    return Err(Ended::Final(input::empty("standard input", instead)));
+                    return Err(FailedAttempt::Final(input::empty(
+                        "standard input",
+                        instead,
+                    )));
                 }
                 if data.is_empty() {
                     is_over = true;
@@ -295,7 +302,7 @@ impl Uploading<'_> {
                 StreamStep::Ended => break,
                 StreamStep::Nothing if moved.elapsed() > self.stall_timeout(timeout) => {
                     let message = format!("{address} took nothing for {timeout:?}");
-                    return Err(Ended::Again(Failure::Failed(message)));
+                    return Err(FailedAttempt::Again(Failure::Failed(message)));
                 }
                 StreamStep::Nothing => {}
             }
@@ -350,17 +357,17 @@ impl Uploading<'_> {
         source: &UploadSource,
         summed: &Summed,
         answer: &UploadResponse<'_>,
-    ) -> Result<Stored, Ended> {
+    ) -> Result<StoredUpload, FailedAttempt> {
         let blob = answer.blob.unwrap_or_default();
         if !answer.applied && self.if_version().is_some() {
-            return Err(Ended::Final(self.miss(&source.name, blob.version)));
+            return Err(FailedAttempt::Final(self.miss(&source.name, blob.version)));
         }
         if !answer.applied || (blob.size_bytes, blob.crc32c) != (summed.bytes, summed.crc32c) {
             let name = &source.name;
             let message = format!("`{name}` is stored otherwise than it was sent; upload it again");
-            return Err(Ended::Final(Failure::Failed(message)));
+            return Err(FailedAttempt::Final(Failure::Failed(message)));
         }
-        Ok(Stored {
+        Ok(StoredUpload {
             name: source.name.clone(),
             size_bytes: blob.size_bytes,
             crc32c: blob.crc32c,
