@@ -2,7 +2,7 @@
 
 use std::io;
 
-use net::{Address, ConnectionId, Endpoint, Outgoing};
+use net::{Address, ConnectionId, Outgoing, OutgoingEndpoint};
 
 use crate::error::ConnectError;
 
@@ -10,7 +10,7 @@ use crate::error::ConnectError;
 #[derive(Debug)]
 pub(crate) struct DialTarget {
     pub(crate) address: Address,
-    pub(crate) endpoints: Vec<Endpoint>,
+    pub(crate) endpoints: Vec<OutgoingEndpoint>,
     /// The endpoint that the next connection tries first: the one that accepted last, or the one
     /// behind it if nothing came of that.
     pub(crate) preferred: usize,
@@ -36,7 +36,7 @@ impl DialTarget {
         };
         Ok(DialTarget {
             address: address.clone(),
-            endpoints: Endpoint::resolve(address).map_err(unknown)?,
+            endpoints: OutgoingEndpoint::resolve(address).map_err(unknown)?,
             preferred: 0,
         })
     }
@@ -119,10 +119,10 @@ mod tests {
     use super::*;
 
     /// Endpoints on which nobody listens.
-    fn refusing(count: usize) -> Vec<Endpoint> {
+    fn refusing(count: usize) -> Vec<OutgoingEndpoint> {
         let endpoint = |_| {
             let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-            Endpoint::Tcp(listener.local_addr().expect("it is bound"))
+            OutgoingEndpoint::Tcp(listener.local_addr().expect("it is bound"))
         };
         (0..count).map(endpoint).collect()
     }

@@ -4,7 +4,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use net::Address;
-use net::tls::{ClientTls, FailureKind, TlsFailure, TlsPipe};
+use net::tls::{ClientTls, TlsFailure, TlsFailureKind, TlsPipe};
 
 use crate::error::ConnectError;
 use crate::limits;
@@ -150,7 +150,7 @@ pub(crate) fn check_agreed(pipe: &TlsPipe) -> Result<(), TlsFailure> {
         return Ok(());
     }
     Err(TlsFailure {
-        kind: FailureKind::Incompatible,
+        kind: TlsFailureKind::Incompatible,
         reason: "the server did not choose HTTP/2 (h2 in ALPN)".into(),
         fault: None,
     })
@@ -158,7 +158,7 @@ pub(crate) fn check_agreed(pipe: &TlsPipe) -> Result<(), TlsFailure> {
 
 pub(crate) fn closed_in_handshake() -> TlsFailure {
     TlsFailure {
-        kind: FailureKind::Ended,
+        kind: TlsFailureKind::Ended,
         reason: "the server closed the connection in the midst of it: does this port speak TLS?"
             .into(),
         fault: None,
@@ -168,7 +168,7 @@ pub(crate) fn closed_in_handshake() -> TlsFailure {
 /// The failure from the side of a client.
 pub(crate) fn in_words(failure: TlsFailure) -> TlsFailure {
     match failure.kind {
-        FailureKind::NotTls => TlsFailure {
+        TlsFailureKind::NotTls => TlsFailure {
             reason: "the server does not speak TLS on this port".into(),
             ..failure
         },

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::thread::{self, JoinHandle};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use client::tls::{ClientTls, ClientTlsOptions, FailureKind, Trust};
+use client::tls::{ClientTls, ClientTlsOptions, TlsFailureKind, Trust};
 use client::{
     APPLICATION, Address, CallOptions, Channel, ChannelOptions, ConnectError, Local, LocalOptions,
     LocalPoolOptions,
@@ -293,19 +293,19 @@ fn both_faces_say_why_there_is_no_tls() {
         (
             &secure,
             stranger.trusting(),
-            FailureKind::Certificate,
+            TlsFailureKind::Certificate,
             "unknown issuer",
         ),
         (
             &no_http2,
             identity.trusting(),
-            FailureKind::Incompatible,
+            TlsFailureKind::Incompatible,
             "h2",
         ),
         (
             &plain,
             identity.trusting(),
-            FailureKind::NotTls,
+            TlsFailureKind::NotTls,
             "does not speak TLS",
         ),
     ];

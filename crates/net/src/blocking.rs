@@ -17,7 +17,7 @@ use crate::limits::{self, RECEIVE_WAIT_MS};
 use crate::notice::{Notice, Notices};
 use crate::permits::PermitWaiter;
 use crate::pool::ThreadPool;
-use crate::port::{Broken, Interest, Port, Readiness, TransferError};
+use crate::port::{BrokenSocket, Interest, Port, Readiness, TransferError};
 use crate::socket::{self, timespec};
 use crate::spread::LoopShared;
 
@@ -36,9 +36,9 @@ impl Port for BlockingSocket {
         socket: &OwnedFd,
         _: ConnectionId,
         interest: Interest,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), BrokenSocket> {
         self.interest = interest;
-        socket::make_waiting(socket, RECEIVE_WAIT_MS).map_err(|_| Broken)
+        socket::make_waiting(socket, RECEIVE_WAIT_MS).map_err(|_| BrokenSocket)
     }
 
     fn watch(&mut self, _: &OwnedFd, _: ConnectionId, interest: Interest) {

@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::core::Security;
-use crate::notice::{Notice, Notices, Silent};
+use crate::notice::{Notice, Notices, SilentNotices};
 use crate::tls::ServerTls;
 use crate::{Address, AddressError, limits};
 
@@ -112,7 +112,7 @@ impl Default for LoopConfig {
             write_stall_ms: limits::WRITE_STALL_MS,
             drain_ms: limits::DRAIN_MS,
             handle_signals: true,
-            notices: Arc::new(Silent),
+            notices: Arc::new(SilentNotices),
             give_back: || {},
         }
     }

@@ -11,7 +11,7 @@ use crate::io::Io;
 use crate::limits::TICK_INPUT_BYTES;
 use crate::port::{Interest, Port, Readiness, TransferError};
 use crate::table::{ConnectionTable, SocketRead, TableConnection};
-use crate::tls::{FailureKind, TlsFailure};
+use crate::tls::{TlsFailure, TlsFailureKind};
 
 mod ahead;
 mod handshakes;
@@ -208,7 +208,7 @@ impl<P: Port> LoopCore<P> {
         };
         let readable = connection.begin_turn();
         if connection.is_handshaking() && self.security.handshakes.is_crowded_out(id) {
-            self.fail(id, &TlsFailure::new(FailureKind::CrowdedOut), now_ns);
+            self.fail(id, &TlsFailure::new(TlsFailureKind::CrowdedOut), now_ns);
             return 0;
         }
         if connection.is_lingering() {

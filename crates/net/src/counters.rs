@@ -1,6 +1,6 @@
 //! What a loop counts.
 
-use crate::tls::FailureKind;
+use crate::tls::TlsFailureKind;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Defines the counters once, as plain numbers for readers and as cells for the loop.
@@ -112,17 +112,17 @@ impl CounterCells {
     }
 
     /// A TLS connection failed.
-    pub(crate) fn count_failure(&self, kind: FailureKind) {
+    pub(crate) fn count_failure(&self, kind: TlsFailureKind) {
         let cell = match kind {
-            FailureKind::NotTls => &self.failed_not_tls,
-            FailureKind::Certificate => &self.failed_certificate,
-            FailureKind::Incompatible => &self.failed_incompatible,
-            FailureKind::RefusedByPeer => &self.failed_refused_by_peer,
-            FailureKind::Broken => &self.failed_broken,
-            FailureKind::Ended => &self.failed_ended,
-            FailureKind::TimedOut => &self.failed_timed_out,
-            FailureKind::TooLarge => &self.failed_too_large,
-            FailureKind::CrowdedOut => &self.failed_crowded_out,
+            TlsFailureKind::NotTls => &self.failed_not_tls,
+            TlsFailureKind::Certificate => &self.failed_certificate,
+            TlsFailureKind::Incompatible => &self.failed_incompatible,
+            TlsFailureKind::RefusedByPeer => &self.failed_refused_by_peer,
+            TlsFailureKind::Broken => &self.failed_broken,
+            TlsFailureKind::Ended => &self.failed_ended,
+            TlsFailureKind::TimedOut => &self.failed_timed_out,
+            TlsFailureKind::TooLarge => &self.failed_too_large,
+            TlsFailureKind::CrowdedOut => &self.failed_crowded_out,
         };
         cell.add(1);
     }
@@ -158,15 +158,15 @@ mod tests {
     #[test]
     fn each_kind_of_failure_is_counted_by_itself() {
         let kinds = [
-            FailureKind::NotTls,
-            FailureKind::Certificate,
-            FailureKind::Incompatible,
-            FailureKind::RefusedByPeer,
-            FailureKind::Broken,
-            FailureKind::Ended,
-            FailureKind::TimedOut,
-            FailureKind::TooLarge,
-            FailureKind::CrowdedOut,
+            TlsFailureKind::NotTls,
+            TlsFailureKind::Certificate,
+            TlsFailureKind::Incompatible,
+            TlsFailureKind::RefusedByPeer,
+            TlsFailureKind::Broken,
+            TlsFailureKind::Ended,
+            TlsFailureKind::TimedOut,
+            TlsFailureKind::TooLarge,
+            TlsFailureKind::CrowdedOut,
         ];
         for (index, kind) in kinds.into_iter().enumerate() {
             let cells = CounterCells::default();

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use crate::handler::ConnectionId;
 use crate::limits::{EVENTS_PER_TICK, PRECISE_WAIT_NS};
-use crate::port::{Broken, Interest, Port, Readiness, TransferError};
+use crate::port::{BrokenSocket, Interest, Port, Readiness, TransferError};
 use crate::slab::NO_GENERATION;
 use crate::socket::{self, timespec};
 
@@ -157,14 +157,14 @@ impl Port for Epoll {
         socket: &OwnedFd,
         id: ConnectionId,
         interest: Interest,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), BrokenSocket> {
         epoll::add(
             &self.set,
             socket,
             data(EpollToken::Connection(id)),
             event_flags(interest),
         )
-        .map_err(|_| Broken)
+        .map_err(|_| BrokenSocket)
     }
 
     fn watch(&mut self, socket: &OwnedFd, id: ConnectionId, interest: Interest) {

@@ -83,10 +83,10 @@ pub use handler::{Closed, ConnectionId, Connections, Handler, Peer, Waker};
 pub use io::{Input, Io};
 pub use listener::BindError;
 pub use loops::{Loops, StopHandle};
-pub use notice::{Notice, Notices, Silent};
+pub use notice::{Notice, Notices, SilentNotices};
 pub use outgoing::{
-    Endpoint, Outgoing, OutgoingCounters, OutgoingPoller, OutgoingWaker, Ready, SocketReadResult,
-    SocketWriteResult, TcpDiagnosis, TcpFigures, TcpInfo,
+    Outgoing, OutgoingCounters, OutgoingEndpoint, OutgoingPoller, OutgoingWaker, Ready,
+    SocketReadResult, SocketWriteResult, TcpDiagnosis, TcpFigures, TcpInfo,
 };
 pub use peer_address::{AddressKey, PeerAddress};
 pub use run::{LoopStart, RunEnd, RunError, THREAD_LIMITS};

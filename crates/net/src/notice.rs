@@ -98,9 +98,9 @@ pub trait Notices: Send + Sync {
 
 /// Takes notices and forgets them.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Silent;
+pub struct SilentNotices;
 
-impl Notices for Silent {
+impl Notices for SilentNotices {
     fn notice(&self, _: &Notice) {}
 }
 

@@ -13,7 +13,7 @@ pub(crate) trait Port {
         socket: &Self::Socket,
         id: ConnectionId,
         interest: Interest,
-    ) -> Result<(), Broken>;
+    ) -> Result<(), BrokenSocket>;
 
     /// Changes what is reported. Readiness is a level: it is reported as long as it holds.
     fn watch(&mut self, socket: &Self::Socket, id: ConnectionId, interest: Interest);
@@ -58,4 +58,4 @@ pub(crate) enum TransferError {
 
 /// The socket is of no use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Broken;
+pub(crate) struct BrokenSocket;

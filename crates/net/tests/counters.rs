@@ -8,7 +8,7 @@ use std::net::{Shutdown, TcpStream};
 
 use common::tls::{Authority, Secured};
 use common::{Server, blocking, eventually, one_loop};
-use net::tls::FailureKind;
+use net::tls::TlsFailureKind;
 use net::{Listen, LoopConfig};
 
 /// Echoes are not read: they fill both sockets' buffers, and the output behind them.
@@ -113,7 +113,7 @@ fn tls_connections_add_up_and_each_failure_is_counted_once() {
             let stranger = Authority::new();
             let mut distrustful = Secured::new(server.connect(), &stranger.client());
             let failure = distrustful.shake_hands().expect_err("unknown to it");
-            assert_eq!(failure.kind, FailureKind::Certificate);
+            assert_eq!(failure.kind, TlsFailureKind::Certificate);
             distrustful.flush();
             drop(distrustful);
             eventually("each is counted", || {

@@ -4,13 +4,15 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
 
-use net::{Address, ConnectionId, Endpoint, Outgoing, Ready, SocketReadResult, SocketWriteResult};
+use net::{
+    Address, ConnectionId, Outgoing, OutgoingEndpoint, Ready, SocketReadResult, SocketWriteResult,
+};
 
 const TIMEOUT_NS: u64 = 10_000_000_000;
 
-fn endpoint(text: &str) -> Endpoint {
+fn endpoint(text: &str) -> OutgoingEndpoint {
     let address: Address = text.parse().expect(text);
-    Endpoint::resolve(&address).expect(text).remove(0)
+    OutgoingEndpoint::resolve(&address).expect(text).remove(0)
 }
 
 /// Waits until something of this connection is reported.
@@ -43,7 +45,7 @@ fn read_all(outgoing: &mut Outgoing, id: ConnectionId, count: usize) -> Vec<u8> 
 fn bytes_go_there_and_back_and_are_counted() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let mut outgoing = Outgoing::new().expect("an epoll set");
-    let to = Endpoint::Tcp(listener.local_addr().expect("it is bound"));
+    let to = OutgoingEndpoint::Tcp(listener.local_addr().expect("it is bound"));
     let id = outgoing.dial(&to).expect("somebody listens");
     let (mut peer, _) = listener.accept().expect("it connects");
     wait_for(&mut outgoing, id);
@@ -77,7 +79,7 @@ fn bytes_go_there_and_back_and_are_counted() {
 fn a_full_socket_is_reported_when_it_takes_bytes_again() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let mut outgoing = Outgoing::new().expect("an epoll set");
-    let to = Endpoint::Tcp(listener.local_addr().expect("it is bound"));
+    let to = OutgoingEndpoint::Tcp(listener.local_addr().expect("it is bound"));
     let id = outgoing.dial(&to).expect("somebody listens");
     let (mut peer, _) = listener.accept().expect("it connects");
     wait_for(&mut outgoing, id);
@@ -114,7 +116,7 @@ fn refusals_are_told() {
     drop(listener);
     let mut outgoing = Outgoing::new().expect("an epoll set");
     let id = outgoing
-        .dial(&Endpoint::Tcp(address))
+        .dial(&OutgoingEndpoint::Tcp(address))
         .expect("the answer comes later");
     wait_for(&mut outgoing, id);
     let error = outgoing.finish_dialing(id).expect_err("nobody listens");
@@ -144,7 +146,7 @@ fn unix_sockets_are_connected_at_once() {
 
 /// A connection to a listener of the standard library, and its other end.
 fn connected(outgoing: &mut Outgoing, listener: &TcpListener) -> (ConnectionId, TcpStream) {
-    let to = Endpoint::Tcp(listener.local_addr().expect("it is bound"));
+    let to = OutgoingEndpoint::Tcp(listener.local_addr().expect("it is bound"));
     let id = outgoing.dial(&to).expect("somebody listens");
     let (peer, _) = listener.accept().expect("it connects");
     wait_for(outgoing, id);
@@ -288,12 +290,12 @@ fn both_versions_of_ip_are_dialled_and_their_segments_counted() {
 fn an_address_stands_for_all_that_its_name_stands_for() {
     let resolve = |text: &str| {
         let address: Address = text.parse().expect("valid");
-        Endpoint::resolve(&address)
+        OutgoingEndpoint::resolve(&address)
     };
     let unix = resolve("unix:/run/a.sock").expect("nothing is looked up");
-    assert_eq!(unix, [Endpoint::Unix("/run/a.sock".into())]);
+    assert_eq!(unix, [OutgoingEndpoint::Unix("/run/a.sock".into())]);
     let tcp = resolve("127.0.0.1:4317").expect("nothing is looked up");
-    assert_eq!(tcp, [Endpoint::Tcp(([127, 0, 0, 1], 4317).into())]);
+    assert_eq!(tcp, [OutgoingEndpoint::Tcp(([127, 0, 0, 1], 4317).into())]);
     assert_eq!(unix[0].to_string(), "unix:/run/a.sock");
     assert_eq!(tcp[0].to_string(), "127.0.0.1:4317");
 }

@@ -14,8 +14,8 @@ use common::{Directory, Habits, Server, blocking, eventually, one_loop};
 use net::limits::{HANDSHAKES_PER_ADDRESS, HANDSHAKES_PER_LOOP, PIPE_KEPT_BYTES};
 use net::sim::SplitMix;
 use net::tls::{
-    CertificateFault, ClientTls, ClientTlsOptions, FailureKind, ServerTls, ServerTlsOptions,
-    TlsConfigError, TlsFailure, Trust, Validity,
+    CertificateFault, ClientTls, ClientTlsOptions, ServerTls, ServerTlsOptions, TlsConfigError,
+    TlsFailure, TlsFailureKind, Trust, Validity,
 };
 use net::{Listen, LoopConfig};
 
@@ -239,7 +239,7 @@ fn the_authorities_of_the_system_are_believed_and_no_others() {
 }
 
 /// How a client fails that is refused.
-fn refusal(server: &Server, tls: &ClientTls) -> FailureKind {
+fn refusal(server: &Server, tls: &ClientTls) -> TlsFailureKind {
     let mut client = Secured::new(server.connect(), tls);
     // In TLS 1.3 a client is done before the server has looked at its certificate.
     let outcome = client.shake_hands().and_then(|()| client.receive(1));
@@ -263,7 +263,7 @@ fn mutual_tls_lets_in_whom_the_authority_knows() {
         let unknown = strange.identity("a client", 2020..2090);
         for identity in [None, Some(&old), Some(&unknown)] {
             let client = authority.client_with(identity, APPLICATIONS);
-            assert_eq!(refusal(server, &client), FailureKind::RefusedByPeer);
+            assert_eq!(refusal(server, &client), TlsFailureKind::RefusedByPeer);
         }
         eventually("all are counted", || {
             server.sum(|one| one.failed_certificate) == 3
@@ -277,7 +277,7 @@ fn a_client_that_does_not_trust_the_server_says_so() {
     let (authority, strange) = (Authority::new(), Authority::new());
     for_both(&authority.server(), |server| {
         let client = strange.client();
-        assert_eq!(refusal(server, &client), FailureKind::Certificate);
+        assert_eq!(refusal(server, &client), TlsFailureKind::Certificate);
         let wrong_name = ClientTls::new(&ClientTlsOptions {
             trust: Trust::Authorities(authority.pem().as_bytes()),
             identity: None,
@@ -285,12 +285,12 @@ fn a_client_that_does_not_trust_the_server_says_so() {
             applications: APPLICATIONS,
         });
         let client = wrong_name.expect("valid");
-        assert_eq!(refusal(server, &client), FailureKind::Certificate);
+        assert_eq!(refusal(server, &client), TlsFailureKind::Certificate);
         eventually("the server heard both", || {
             server.sum(|one| one.failed_refused_by_peer) == 2
         });
         let client = authority.client_with(None, &[b"spdy/1"]);
-        assert_eq!(refusal(server, &client), FailureKind::RefusedByPeer);
+        assert_eq!(refusal(server, &client), TlsFailureKind::RefusedByPeer);
         assert_eq!(server.sum(|one| one.failed_incompatible), 1);
         let trusting = ClientTls::new(&ClientTlsOptions {
             trust: Trust::Anybody,
@@ -583,7 +583,7 @@ fn what_is_wrong_with_a_certificate_is_named() {
         let server = ServerTls::new(&options).expect("valid");
         let failure = client_failure(server, &client);
         let found = (failure.kind, failure.fault);
-        assert_eq!(found, (FailureKind::Certificate, Some(expected)));
+        assert_eq!(found, (TlsFailureKind::Certificate, Some(expected)));
         failure.reason
     };
     let unknown = strange.identity("localhost", 2020..2090);

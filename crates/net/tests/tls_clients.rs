@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use common::tls::{APPLICATIONS, Authority, Identity, Secured};
 use common::{Server, blocking, one_loop};
-use net::tls::{FailureKind, ServerTls, ServerTlsOptions, SubjectName};
+use net::tls::{ServerTls, ServerTlsOptions, SubjectName, TlsFailureKind};
 use net::{Listen, LoopConfig};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, KeyUsagePurpose};
 
@@ -32,7 +32,7 @@ fn echo(
     server: &Server,
     authority: &Authority,
     identity: Option<&Identity>,
-) -> Result<(), FailureKind> {
+) -> Result<(), TlsFailureKind> {
     let client = authority.client_with(identity, APPLICATIONS);
     let mut client = Secured::new(server.connect(), &client);
     let outcome = client.shake_hands().and_then(|()| {
@@ -109,7 +109,7 @@ fn certificates_are_optional_and_one_that_is_shown_must_be_good() {
             assert_eq!(echo(&server, &authority, Some(&good)), Ok(()));
             for (bad, words) in [(&old, "expired"), (&unknown, "unknown issuer")] {
                 let refused = echo(&server, &authority, Some(bad));
-                assert_eq!(refused, Err(FailureKind::RefusedByPeer));
+                assert_eq!(refused, Err(TlsFailureKind::RefusedByPeer));
                 let notice = server.notices.recv_timeout(Duration::from_secs(10));
                 let notice = notice.expect("it is logged");
                 assert!(notice.contains(words), "{notice}");
@@ -129,7 +129,7 @@ fn a_certificate_of_a_client_that_was_given_signs_for_nobody_unless_it_says_it_i
     let (root, by_root) = self_signed(root, KeyUsagePurpose::KeyCertSign);
     let leaves = alice.certificate.clone() + &bob.certificate;
     for (given, by_root_is_good) in [
-        (leaves.clone(), Err(FailureKind::RefusedByPeer)),
+        (leaves.clone(), Err(TlsFailureKind::RefusedByPeer)),
         (leaves + &root.certificate, Ok(())),
     ] {
         let server = start(one_loop(), tls(&authority, &given, false));
@@ -139,7 +139,7 @@ fn a_certificate_of_a_client_that_was_given_signs_for_nobody_unless_it_says_it_i
             }
             for forged in [&by_alice, &by_bob] {
                 let refused = echo(&server, &authority, Some(forged));
-                assert_eq!(refused, Err(FailureKind::RefusedByPeer));
+                assert_eq!(refused, Err(TlsFailureKind::RefusedByPeer));
             }
             let refused = echo(&server, &authority, Some(&by_root));
             assert_eq!(refused, by_root_is_good);

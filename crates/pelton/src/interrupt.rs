@@ -148,7 +148,7 @@ pub fn say_at_signal(message: impl Fn() -> String + Send + 'static) {
 /// What has become of the calls of a command, for the message of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum CallStage {
+pub enum InterruptStage {
     /// None has begun.
     Idle = 0,
     /// One that only reads was sent.
@@ -159,19 +159,21 @@ pub enum CallStage {
     Ended = 3,
 }
 
-/// The [`CallStage`].
-static STAGE: AtomicU8 = AtomicU8::new(CallStage::Idle as u8);
+/// The [`InterruptStage`].
+static STAGE: AtomicU8 = AtomicU8::new(InterruptStage::Idle as u8);
 
 /// Notes what becomes of the calls of a command.
-pub fn note_calls(stage: CallStage) {
+pub fn note_calls(stage: InterruptStage) {
     STAGE.store(stage as u8, Ordering::Relaxed);
 }
 
 /// What a signal ends, of a command that says nothing by itself.
 fn of_calls() -> String {
     let more = match STAGE.load(Ordering::Relaxed) {
-        stage if stage == CallStage::Writing as u8 => "; the server may have done it all the same",
-        stage if stage == CallStage::Ended as u8 => "; the server had responded by then",
+        stage if stage == InterruptStage::Writing as u8 => {
+            "; the server may have done it all the same"
+        }
+        stage if stage == InterruptStage::Ended as u8 => "; the server had responded by then",
         _ => "",
     };
     format!("interrupted{more}")

@@ -15,7 +15,7 @@ use crate::encoding::decode_hex;
 /// How the bytes of a field are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Encoding {
+pub enum JsonEncoding {
     #[default]
     Text,
     Hex,
@@ -23,12 +23,12 @@ pub enum Encoding {
 }
 
 /// The bytes of the field `name`.
-pub fn decode(name: &str, text: String, encoding: Encoding) -> Result<Vec<u8>, String> {
+pub fn decode(name: &str, text: String, encoding: JsonEncoding) -> Result<Vec<u8>, String> {
     match encoding {
-        Encoding::Text => Ok(text.into_bytes()),
-        Encoding::Hex => decode_hex(text.as_bytes())
+        JsonEncoding::Text => Ok(text.into_bytes()),
+        JsonEncoding::Hex => decode_hex(text.as_bytes())
             .ok_or_else(|| format!("`{name}` is not hexadecimal with two digits a byte")),
-        Encoding::Base64 => BASE64
+        JsonEncoding::Base64 => BASE64
             .decode(text.as_bytes())
             .map_err(|_| format!("`{name}` is not base64 with its padding")),
     }
@@ -64,17 +64,17 @@ pub struct OperationJson {
     operation: JsonOperationKind,
     key: String,
     #[serde(default)]
-    key_encoding: Encoding,
+    key_encoding: JsonEncoding,
     value: Option<String>,
     #[serde(default)]
-    value_encoding: Encoding,
+    value_encoding: JsonEncoding,
     delta: Option<i64>,
     initial: Option<i64>,
     if_version: Option<u64>,
     if_exists: Option<bool>,
     if_value: Option<String>,
     #[serde(default)]
-    if_value_encoding: Encoding,
+    if_value_encoding: JsonEncoding,
     return_previous: Option<bool>,
     time_to_live_ms: Option<u64>,
     keep_time_to_live: Option<bool>,
@@ -314,12 +314,12 @@ impl OwnedOperation {
 pub struct ComparisonJson {
     key: String,
     #[serde(default)]
-    key_encoding: Encoding,
+    key_encoding: JsonEncoding,
     version: Option<u64>,
     exists: Option<bool>,
     value: Option<String>,
     #[serde(default)]
-    value_encoding: Encoding,
+    value_encoding: JsonEncoding,
 }
 
 impl ComparisonJson {

@@ -11,7 +11,7 @@ use tracing_subscriber::reload;
 use tracing_subscriber::{Registry, fmt};
 
 use crate::arguments::{LogFormat, LogLevel};
-use repeated::Repeated;
+use repeated::RepeatedLines;
 
 /// The target of the lines of the audit trail: they are there at each level, and have bounds of
 /// their own.
@@ -40,7 +40,7 @@ pub fn start(level: LogLevel, format: LogFormat) -> Level {
     };
     let subscriber = Registry::default()
         .with(filter)
-        .with(Repeated::default())
+        .with(RepeatedLines::default())
         .with(lines);
     tracing::subscriber::set_global_default(subscriber).expect("the log is started once");
     Level(handle)

@@ -10,7 +10,7 @@ use crate::size::Size;
 
 /// What bounds the memory of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bound {
+pub enum MemoryBound {
     /// What the machine has.
     Machine,
     /// The limit of a control group, such as a container's.
@@ -20,12 +20,14 @@ pub enum Bound {
     ResourceLimit,
 }
 
-impl fmt::Display for Bound {
+impl fmt::Display for MemoryBound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Bound::Machine => "the memory of this machine",
-            Bound::ControlGroup => "the limit of its control group",
-            Bound::ResourceLimit => "its limit on address space or data (ulimit -v, ulimit -d)",
+            MemoryBound::Machine => "the memory of this machine",
+            MemoryBound::ControlGroup => "the limit of its control group",
+            MemoryBound::ResourceLimit => {
+                "its limit on address space or data (ulimit -v, ulimit -d)"
+            }
         })
     }
 }
@@ -46,7 +48,7 @@ pub fn forgo_huge_pages() {
 /// Bytes of memory that this process may use: what its control group and its resource limits allow,
 /// or what the machine has, whichever is least. `root` is `/` outside tests. `None` where none can
 /// be found out.
-pub fn allowed_bytes(root: &Path) -> Option<(u64, Bound)> {
+pub fn allowed_bytes(root: &Path) -> Option<(u64, MemoryBound)> {
     let known = bounds(root)
         .into_iter()
         .filter_map(|(bytes, bound)| Some((bytes?, bound)));
@@ -54,11 +56,11 @@ pub fn allowed_bytes(root: &Path) -> Option<(u64, Bound)> {
 }
 
 /// Returns what each bound leaves, in bytes; `None`: it bounds nothing, or cannot be found out.
-pub fn bounds(root: &Path) -> [(Option<u64>, Bound); 3] {
+pub fn bounds(root: &Path) -> [(Option<u64>, MemoryBound); 3] {
     [
-        (machine_bytes(root), Bound::Machine),
-        (control_group_bytes(root), Bound::ControlGroup),
-        (resource_limit_bytes(root), Bound::ResourceLimit),
+        (machine_bytes(root), MemoryBound::Machine),
+        (control_group_bytes(root), MemoryBound::ControlGroup),
+        (resource_limit_bytes(root), MemoryBound::ResourceLimit),
     ]
 }
 
@@ -199,7 +201,7 @@ mod tests {
     #[test]
     fn without_a_group_the_machine_counts() {
         let root = machine("bare", &[MEMINFO]);
-        assert_eq!(allowed_bytes(&root), Some((16 << 20, Bound::Machine)));
+        assert_eq!(allowed_bytes(&root), Some((16 << 20, MemoryBound::Machine)));
         assert_eq!(allowed_bytes(&root.join("nowhere")), None);
     }
 
@@ -215,7 +217,10 @@ mod tests {
                 ("sys/fs/cgroup/memory.max", "9999999999\n"),
             ],
         );
-        assert_eq!(allowed_bytes(&root), Some((4_096_000, Bound::ControlGroup)));
+        assert_eq!(
+            allowed_bytes(&root),
+            Some((4_096_000, MemoryBound::ControlGroup))
+        );
     }
 
     #[test]
@@ -228,7 +233,10 @@ mod tests {
                 ("sys/fs/cgroup/memory.max", "1000\n"),
             ],
         );
-        assert_eq!(allowed_bytes(&root), Some((1000, Bound::ControlGroup)));
+        assert_eq!(
+            allowed_bytes(&root),
+            Some((1000, MemoryBound::ControlGroup))
+        );
     }
 
     #[test]
@@ -245,7 +253,10 @@ mod tests {
                 ),
             ],
         );
-        assert_eq!(allowed_bytes(&root), Some((2000, Bound::ControlGroup)));
+        assert_eq!(
+            allowed_bytes(&root),
+            Some((2000, MemoryBound::ControlGroup))
+        );
     }
 
     #[test]
@@ -259,23 +270,27 @@ mod tests {
             )
         };
         for (space, data, expected) in [
-            ("unlimited", "unlimited", (16 << 20, Bound::Machine)),
+            ("unlimited", "unlimited", (16 << 20, MemoryBound::Machine)),
             (
                 "1000000",
                 "unlimited",
-                (10_000 * RESOURCE_LIMIT_PERCENT, Bound::ResourceLimit),
+                (10_000 * RESOURCE_LIMIT_PERCENT, MemoryBound::ResourceLimit),
             ),
             (
                 "1000000",
                 "4100",
-                (41 * RESOURCE_LIMIT_PERCENT, Bound::ResourceLimit),
+                (41 * RESOURCE_LIMIT_PERCENT, MemoryBound::ResourceLimit),
             ),
             (
                 "unlimited",
                 "1000000",
-                (10_000 * RESOURCE_LIMIT_PERCENT, Bound::ResourceLimit),
+                (10_000 * RESOURCE_LIMIT_PERCENT, MemoryBound::ResourceLimit),
             ),
-            ("unlimited", "900000000000", (16 << 20, Bound::Machine)),
+            (
+                "unlimited",
+                "900000000000",
+                (16 << 20, MemoryBound::Machine),
+            ),
         ] {
             let files = [MEMINFO, ("proc/self/limits", &limits(space, data))];
             let root = machine("limits", &files);

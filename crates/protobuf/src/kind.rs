@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Debug};
 
-use crate::reader::{DecodeError, Fault, Reader, Value};
+use crate::reader::{DecodeError, FieldFault, Reader, Value};
 use crate::{writer, zigzag};
 
 /// What one value of a field is: a scalar type of protobuf, or an embedded message.
@@ -62,7 +62,7 @@ pub trait FieldKind<'a> {
     /// # Errors
     ///
     /// The field ends within the value.
-    fn next_packed(packed: &mut Reader<'a>) -> Result<Option<Value<'a>>, Fault> {
+    fn next_packed(packed: &mut Reader<'a>) -> Result<Option<Value<'a>>, FieldFault> {
         Ok(packed.next_packed()?.map(Value::Varint))
     }
 
@@ -180,7 +180,7 @@ macro_rules! fixed {
                 Ok($decoded)
             }
 
-            fn next_packed(packed: &mut Reader<'a>) -> Result<Option<Value<'a>>, Fault> {
+            fn next_packed(packed: &mut Reader<'a>) -> Result<Option<Value<'a>>, FieldFault> {
                 packed.$next()
             }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::kind::FieldKind;
 use crate::limits::MERGED_PARTS_MAX;
-use crate::reader::{DecodeError, Fault, Reader, Value};
+use crate::reader::{DecodeError, FieldFault, Reader, Value};
 use crate::writer;
 
 /// The values of a repeated field: of a decoded message the place where they stand, of a message to
@@ -78,7 +78,7 @@ impl<'a, K: FieldKind<'a>> List<'a, K> {
         Ok(())
     }
 
-    fn add_part(&mut self, number: u32, message: &'a [u8]) -> Result<(), Fault> {
+    fn add_part(&mut self, number: u32, message: &'a [u8]) -> Result<(), FieldFault> {
         self.number = number;
         for part in &mut self.parts {
             // Used ones are never empty: they have a field.
@@ -89,7 +89,7 @@ impl<'a, K: FieldKind<'a>> List<'a, K> {
                 return Ok(());
             }
         }
-        Err(Fault::TooManyParts)
+        Err(FieldFault::TooManyParts)
     }
 
     pub(crate) fn encode(&self, number: u32, out: &mut Vec<u8>) {
@@ -294,7 +294,7 @@ impl<'a, K: FieldKind<'a>> fmt::Debug for Elements<'a, K> {
 #[allow(dead_code, reason = "not all that a description makes is used here")]
 mod tests {
     use crate::writer;
-    use crate::{DecodeError, Fault, List};
+    use crate::{DecodeError, FieldFault, List};
 
     crate::message! {
         /// Numbers.
@@ -370,7 +370,7 @@ mod tests {
             inner(&[part], &mut bytes);
         }
         let error = Outer::decode(&bytes).expect_err("one part too many");
-        assert_eq!(error.fault, Fault::TooManyParts);
+        assert_eq!(error.fault, FieldFault::TooManyParts);
         assert_eq!((error.field, error.name), (1, "inner.numbers"));
     }
 
@@ -379,7 +379,7 @@ mod tests {
         let mut bytes = Vec::new();
         writer::bytes(&mut bytes, 1, &[0; 7]);
         let error = Inner::decode(&bytes).expect_err("four bytes and three");
-        assert_eq!(error.fault, Fault::Truncated);
+        assert_eq!(error.fault, FieldFault::Truncated);
     }
 
     #[test]
@@ -409,7 +409,7 @@ mod tests {
         let refused = DecodeError {
             field: 2,
             name: "inner.name",
-            fault: Fault::NotUtf8,
+            fault: FieldFault::NotUtf8,
         };
         assert_eq!(names, [Ok("a"), Err(refused)]);
         assert_eq!(crate::Message::validate(&messages), Err(refused));

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use crate::limits::{LIST_FIELDS_MAX, MESSAGE_FIELDS_MAX};
-use crate::reader::{DecodeError, Fault, Value};
+use crate::reader::{DecodeError, FieldFault, Value};
 
 /// How many values a field may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,7 +178,7 @@ impl DecodeError {
             .into_iter()
             .find(|described| described.number == field)
             .map_or("(unknown)", |described| described.path);
-        let fault: Fault = self.fault;
+        let fault: FieldFault = self.fault;
         DecodeError { field, name, fault }
     }
 }

@@ -17,13 +17,13 @@ pub struct DecodeError {
     /// not known.
     pub name: &'static str,
     /// What is wrong.
-    pub fault: Fault,
+    pub fault: FieldFault,
 }
 
 /// What is wrong with a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Fault {
+pub enum FieldFault {
     /// The message ends within a tag, a number, or before the length that was announced.
     Truncated,
     /// A varint has more than ten bytes or more than 64 bits.
@@ -49,15 +49,15 @@ pub enum Fault {
 impl DecodeError {
     /// Returns the error of the field `field`, whose name is not known.
     #[inline(always)]
-    pub fn new(field: u32, fault: Fault) -> DecodeError {
+    pub fn new(field: u32, fault: FieldFault) -> DecodeError {
         let name = "";
         DecodeError { field, name, fault }
     }
 }
 
-impl From<Fault> for DecodeError {
+impl From<FieldFault> for DecodeError {
     #[inline(always)]
-    fn from(fault: Fault) -> DecodeError {
+    fn from(fault: FieldFault) -> DecodeError {
         DecodeError::new(0, fault)
     }
 }
@@ -71,19 +71,19 @@ impl fmt::Display for DecodeError {
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for FieldFault {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Fault::Truncated => "the message ends in the middle of it",
-            Fault::VarintTooLong => "a variable-length number has more than 64 bits",
-            Fault::FieldNumber => "the field number is not between 1 and 536870911",
-            Fault::UnknownWireType => "there is no such wire type",
-            Fault::WrongWireType => "its wire type is not the one of this field",
-            Fault::UnbalancedGroup => "a group ends that was not begun",
-            Fault::TooDeep => "groups are nested too deeply",
-            Fault::NotUtf8 => "the string is not UTF-8",
-            Fault::TooManyParts => "the message around it comes in too many pieces",
-            Fault::TooManyFields => "the message has too many fields",
+            FieldFault::Truncated => "the message ends in the middle of it",
+            FieldFault::VarintTooLong => "a variable-length number has more than 64 bits",
+            FieldFault::FieldNumber => "the field number is not between 1 and 536870911",
+            FieldFault::UnknownWireType => "there is no such wire type",
+            FieldFault::WrongWireType => "its wire type is not the one of this field",
+            FieldFault::UnbalancedGroup => "a group ends that was not begun",
+            FieldFault::TooDeep => "groups are nested too deeply",
+            FieldFault::NotUtf8 => "the string is not UTF-8",
+            FieldFault::TooManyParts => "the message around it comes in too many pieces",
+            FieldFault::TooManyFields => "the message has too many fields",
         })
     }
 }
@@ -105,71 +105,71 @@ pub enum Value<'a> {
 
 impl<'a> Value<'a> {
     /// A `uint64`, or the raw form of any other varint field.
-    pub fn varint(self) -> Result<u64, Fault> {
+    pub fn varint(self) -> Result<u64, FieldFault> {
         match self {
             Value::Varint(value) => Ok(value),
-            _ => Err(Fault::WrongWireType),
+            _ => Err(FieldFault::WrongWireType),
         }
     }
 
     /// A `uint32`; higher bits are cut off, as every protobuf implementation does.
-    pub fn uint32(self) -> Result<u32, Fault> {
+    pub fn uint32(self) -> Result<u32, FieldFault> {
         self.varint().map(|value| value as u32)
     }
 
     /// An `int32` or an enum; higher bits are cut off.
-    pub fn int32(self) -> Result<i32, Fault> {
+    pub fn int32(self) -> Result<i32, FieldFault> {
         self.varint().map(|value| value as i32)
     }
 
     /// An `int64`.
-    pub fn int64(self) -> Result<i64, Fault> {
+    pub fn int64(self) -> Result<i64, FieldFault> {
         self.varint().map(u64::cast_signed)
     }
 
     /// A `sint32`; higher bits are cut off before the sign is found.
-    pub fn sint32(self) -> Result<i32, Fault> {
+    pub fn sint32(self) -> Result<i32, FieldFault> {
         let value = self.uint32()?;
         Ok((value >> 1).cast_signed() ^ -(value & 1).cast_signed())
     }
 
     /// A `sint64`.
-    pub fn sint64(self) -> Result<i64, Fault> {
+    pub fn sint64(self) -> Result<i64, FieldFault> {
         self.varint().map(super::unzigzag)
     }
 
     /// A `bool`; every number but 0 is true.
-    pub fn bool(self) -> Result<bool, Fault> {
+    pub fn bool(self) -> Result<bool, FieldFault> {
         self.varint().map(|value| value != 0)
     }
 
     /// A `fixed64`.
-    pub fn fixed64(self) -> Result<u64, Fault> {
+    pub fn fixed64(self) -> Result<u64, FieldFault> {
         match self {
             Value::Fixed64(value) => Ok(value),
-            _ => Err(Fault::WrongWireType),
+            _ => Err(FieldFault::WrongWireType),
         }
     }
 
     /// A `fixed32`.
-    pub fn fixed32(self) -> Result<u32, Fault> {
+    pub fn fixed32(self) -> Result<u32, FieldFault> {
         match self {
             Value::Fixed32(value) => Ok(value),
-            _ => Err(Fault::WrongWireType),
+            _ => Err(FieldFault::WrongWireType),
         }
     }
 
     /// `bytes`, or the inside of an embedded message.
-    pub fn bytes(self) -> Result<&'a [u8], Fault> {
+    pub fn bytes(self) -> Result<&'a [u8], FieldFault> {
         match self {
             Value::Bytes(bytes) => Ok(bytes),
-            _ => Err(Fault::WrongWireType),
+            _ => Err(FieldFault::WrongWireType),
         }
     }
 
     /// A `string`, checked to be UTF-8.
-    pub fn string(self) -> Result<&'a str, Fault> {
-        std::str::from_utf8(self.bytes()?).map_err(|_| Fault::NotUtf8)
+    pub fn string(self) -> Result<&'a str, FieldFault> {
+        std::str::from_utf8(self.bytes()?).map_err(|_| FieldFault::NotUtf8)
     }
 }
 
@@ -218,7 +218,7 @@ impl<'a> Reader<'a> {
             let at_field = |fault| DecodeError::new(number, fault);
             match wire_type {
                 GROUP_START => self.skip_group(number).map_err(at_field)?,
-                GROUP_END => return Err(at_field(Fault::UnbalancedGroup)),
+                GROUP_END => return Err(at_field(FieldFault::UnbalancedGroup)),
                 _ => {
                     return self
                         .value(wire_type)
@@ -235,7 +235,7 @@ impl<'a> Reader<'a> {
     #[inline(always)]
     pub fn for_each(
         mut self,
-        mut visit: impl FnMut(u32, Value<'a>) -> Result<(), Fault>,
+        mut visit: impl FnMut(u32, Value<'a>) -> Result<(), FieldFault>,
     ) -> Result<(), DecodeError> {
         while let Some((field, value)) = self.next_field()? {
             visit(field, value).map_err(|fault| DecodeError::new(field, fault))?;
@@ -245,7 +245,7 @@ impl<'a> Reader<'a> {
 
     /// The next number where numbers stand without tags: in the inside of a packed repeated field
     /// of a varint type.
-    pub fn next_packed(&mut self) -> Result<Option<u64>, Fault> {
+    pub fn next_packed(&mut self) -> Result<Option<u64>, FieldFault> {
         if self.rest.is_empty() {
             return Ok(None);
         }
@@ -253,7 +253,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next number of a packed repeated field whose numbers have four bytes each.
-    pub fn next_packed_fixed32(&mut self) -> Result<Option<Value<'a>>, Fault> {
+    pub fn next_packed_fixed32(&mut self) -> Result<Option<Value<'a>>, FieldFault> {
         if self.rest.is_empty() {
             return Ok(None);
         }
@@ -261,7 +261,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next number of a packed repeated field whose numbers have eight bytes each.
-    pub fn next_packed_fixed64(&mut self) -> Result<Option<Value<'a>>, Fault> {
+    pub fn next_packed_fixed64(&mut self) -> Result<Option<Value<'a>>, FieldFault> {
         if self.rest.is_empty() {
             return Ok(None);
         }
@@ -272,17 +272,17 @@ impl<'a> Reader<'a> {
     fn tag(&mut self) -> Result<(u32, u32), DecodeError> {
         let outside = |fault| DecodeError::new(0, fault);
         let left = self.fields_left.checked_sub(1);
-        self.fields_left = left.ok_or_else(|| outside(Fault::TooManyFields))?;
+        self.fields_left = left.ok_or_else(|| outside(FieldFault::TooManyFields))?;
         let tag = self.varint().map_err(outside)?;
         let number = tag >> 3;
         if number == 0 || number > u64::from(FIELD_NUMBER_MAX) {
-            return Err(outside(Fault::FieldNumber));
+            return Err(outside(FieldFault::FieldNumber));
         }
         Ok((number as u32, (tag & 7) as u32))
     }
 
     #[inline(always)]
-    fn value(&mut self, wire_type: u32) -> Result<Value<'a>, Fault> {
+    fn value(&mut self, wire_type: u32) -> Result<Value<'a>, FieldFault> {
         match wire_type {
             VARINT => self.varint().map(Value::Varint),
             FIXED64 => self
@@ -290,20 +290,23 @@ impl<'a> Reader<'a> {
                 .map(|bytes| Value::Fixed64(u64::from_le_bytes(bytes))),
             LENGTH_DELIMITED => {
                 let length = self.varint()?;
-                let length = usize::try_from(length).map_err(|_| Fault::Truncated)?;
-                let (bytes, rest) = self.rest.split_at_checked(length).ok_or(Fault::Truncated)?;
+                let length = usize::try_from(length).map_err(|_| FieldFault::Truncated)?;
+                let (bytes, rest) = self
+                    .rest
+                    .split_at_checked(length)
+                    .ok_or(FieldFault::Truncated)?;
                 self.rest = rest;
                 Ok(Value::Bytes(bytes))
             }
             FIXED32 => self
                 .array()
                 .map(|bytes| Value::Fixed32(u32::from_le_bytes(bytes))),
-            _ => Err(Fault::UnknownWireType),
+            _ => Err(FieldFault::UnknownWireType),
         }
     }
 
     #[inline(always)]
-    fn varint(&mut self) -> Result<u64, Fault> {
+    fn varint(&mut self) -> Result<u64, FieldFault> {
         match self.rest {
             // mutants: skip, `long_varint` reads one byte too, and the same
             [byte, rest @ ..] if *byte < 0x80 => {
@@ -314,12 +317,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn long_varint(&mut self) -> Result<u64, Fault> {
+    fn long_varint(&mut self) -> Result<u64, FieldFault> {
         let mut value = 0_u64;
         for (index, &byte) in self.rest.iter().take(10).enumerate() {
             // The tenth byte carries bit 63 alone; whatever else it says would be lost.
             if index == 9 && byte > 1 {
-                return Err(Fault::VarintTooLong);
+                return Err(FieldFault::VarintTooLong);
             }
             value += u64::from(byte & 0x7f) << (7 * index);
             if byte < 0x80 {
@@ -328,12 +331,12 @@ impl<'a> Reader<'a> {
             }
         }
         // Ten bytes never get here: the tenth ends the number or is refused.
-        Err(Fault::Truncated)
+        Err(FieldFault::Truncated)
     }
 
     #[inline(always)]
-    fn array<const LENGTH: usize>(&mut self) -> Result<[u8; LENGTH], Fault> {
-        let (bytes, rest) = self.rest.split_first_chunk().ok_or(Fault::Truncated)?;
+    fn array<const LENGTH: usize>(&mut self) -> Result<[u8; LENGTH], FieldFault> {
+        let (bytes, rest) = self.rest.split_first_chunk().ok_or(FieldFault::Truncated)?;
         self.rest = rest;
         Ok(*bytes)
     }
@@ -341,22 +344,22 @@ impl<'a> Reader<'a> {
     /// Skips to the end of the group `number` whose start was just read, and over all groups
     /// within.
     #[cold]
-    fn skip_group(&mut self, number: u32) -> Result<(), Fault> {
+    fn skip_group(&mut self, number: u32) -> Result<(), FieldFault> {
         let mut open = [0; PROTOBUF_GROUP_DEPTH_MAX];
         open[0] = number;
         let mut depth = 1;
         while depth > 0 {
             if self.rest.is_empty() {
-                return Err(Fault::Truncated);
+                return Err(FieldFault::Truncated);
             }
             let (number, wire_type) = self.tag().map_err(|error| error.fault)?;
             match wire_type {
                 GROUP_START => {
-                    *open.get_mut(depth).ok_or(Fault::TooDeep)? = number;
+                    *open.get_mut(depth).ok_or(FieldFault::TooDeep)? = number;
                     depth += 1;
                 }
                 GROUP_END if open[depth - 1] == number => depth -= 1,
-                GROUP_END => return Err(Fault::UnbalancedGroup),
+                GROUP_END => return Err(FieldFault::UnbalancedGroup),
                 _ => drop(self.value(wire_type)?),
             }
         }
@@ -377,7 +380,7 @@ mod tests {
         Ok(fields)
     }
 
-    fn fault(message: &[u8]) -> (u32, Fault) {
+    fn fault(message: &[u8]) -> (u32, FieldFault) {
         let error = fields(message).expect_err("the message is broken");
         (error.field, error.fault)
     }
@@ -407,9 +410,9 @@ mod tests {
         message.push(0x01);
         assert_eq!(fields(&message), Ok(vec![(1, Value::Varint(u64::MAX))]));
         *message.last_mut().expect("not empty") = 0x02;
-        assert_eq!(fault(&message), (1, Fault::VarintTooLong));
+        assert_eq!(fault(&message), (1, FieldFault::VarintTooLong));
         *message.last_mut().expect("not empty") = 0x81;
-        assert_eq!(fault(&message), (1, Fault::VarintTooLong));
+        assert_eq!(fault(&message), (1, FieldFault::VarintTooLong));
         // Longer than needed is allowed: some encoders reserve the room before they know the
         // number.
         assert_eq!(
@@ -420,15 +423,15 @@ mod tests {
 
     #[test]
     fn lengths_are_checked_before_they_are_believed() {
-        assert_eq!(fault(&[0x12, 0x03, 1, 2]), (2, Fault::Truncated));
+        assert_eq!(fault(&[0x12, 0x03, 1, 2]), (2, FieldFault::Truncated));
         let huge = [
             0x12, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01,
         ];
-        assert_eq!(fault(&huge), (2, Fault::Truncated));
-        assert_eq!(fault(&[0x19, 1, 2, 3]), (3, Fault::Truncated));
-        assert_eq!(fault(&[0x25, 1, 2, 3]), (4, Fault::Truncated));
-        assert_eq!(fault(&[0x80]), (0, Fault::Truncated));
-        assert_eq!(fault(&[0x08]), (1, Fault::Truncated));
+        assert_eq!(fault(&huge), (2, FieldFault::Truncated));
+        assert_eq!(fault(&[0x19, 1, 2, 3]), (3, FieldFault::Truncated));
+        assert_eq!(fault(&[0x25, 1, 2, 3]), (4, FieldFault::Truncated));
+        assert_eq!(fault(&[0x80]), (0, FieldFault::Truncated));
+        assert_eq!(fault(&[0x08]), (1, FieldFault::Truncated));
     }
 
     #[test]
@@ -444,30 +447,30 @@ mod tests {
         };
         let three = [0x08, 1, 0x08, 2, 0x12, 0];
         assert_eq!(read(&three, 3), (3, Ok(())));
-        assert_eq!(read(&three, 2), (2, Err(Fault::TooManyFields)));
+        assert_eq!(read(&three, 2), (2, Err(FieldFault::TooManyFields)));
         assert_eq!(read(&[], 0), (0, Ok(())));
         // Begin and end of a group, what is in it, and the groups in it count as well.
         let groups = [0x0b, 0x08, 1, 0x13, 0x14, 0x0c, 0x0b, 0x0c, 0x08, 1];
         assert_eq!(read(&groups, 8), (1, Ok(())));
         for fields_max in 0..8 {
-            let expected = (0, Err(Fault::TooManyFields));
+            let expected = (0, Err(FieldFault::TooManyFields));
             assert_eq!(read(&groups, fields_max), expected, "{fields_max}");
         }
     }
 
     #[test]
     fn tags_are_checked() {
-        assert_eq!(fault(&[0x00, 0x00]), (0, Fault::FieldNumber));
+        assert_eq!(fault(&[0x00, 0x00]), (0, FieldFault::FieldNumber));
         assert_eq!(
             fault(&[0x80, 0x80, 0x80, 0x80, 0x10, 0x00]),
-            (0, Fault::FieldNumber)
+            (0, FieldFault::FieldNumber)
         );
         assert_eq!(
             fields(&[0xf8, 0xff, 0xff, 0xff, 0x0f, 0x07]),
             Ok(vec![(FIELD_NUMBER_MAX, Value::Varint(7))])
         );
-        assert_eq!(fault(&[0x0e, 0x00]), (1, Fault::UnknownWireType));
-        assert_eq!(fault(&[0x0f, 0x00]), (1, Fault::UnknownWireType));
+        assert_eq!(fault(&[0x0e, 0x00]), (1, FieldFault::UnknownWireType));
+        assert_eq!(fault(&[0x0f, 0x00]), (1, FieldFault::UnknownWireType));
     }
 
     #[test]
@@ -477,15 +480,15 @@ mod tests {
             0x0b, 0x10, 0x05, 0x1b, 0x22, 0x01, b'x', 0x1c, 0x0c, 0x28, 0x06,
         ];
         assert_eq!(fields(&message), Ok(vec![(5, Value::Varint(6))]));
-        assert_eq!(fault(&[0x0b, 0x10, 0x05]), (1, Fault::Truncated));
-        assert_eq!(fault(&[0x0b, 0x14]), (1, Fault::UnbalancedGroup));
-        assert_eq!(fault(&[0x0c]), (1, Fault::UnbalancedGroup));
+        assert_eq!(fault(&[0x0b, 0x10, 0x05]), (1, FieldFault::Truncated));
+        assert_eq!(fault(&[0x0b, 0x14]), (1, FieldFault::UnbalancedGroup));
+        assert_eq!(fault(&[0x0c]), (1, FieldFault::UnbalancedGroup));
         let mut deep = vec![0x0b; PROTOBUF_GROUP_DEPTH_MAX];
         deep.extend(vec![0x0c; PROTOBUF_GROUP_DEPTH_MAX]);
         assert_eq!(fields(&deep), Ok(vec![]));
         deep.insert(0, 0x0b);
         deep.push(0x0c);
-        assert_eq!(fault(&deep), (1, Fault::TooDeep));
+        assert_eq!(fault(&deep), (1, FieldFault::TooDeep));
     }
 
     #[test]
@@ -493,17 +496,17 @@ mod tests {
         let mut reader = Reader::new(&[0x05, 0x96, 0x01, 0x80]);
         assert_eq!(reader.next_packed(), Ok(Some(5)));
         assert_eq!(reader.next_packed(), Ok(Some(150)));
-        assert_eq!(reader.next_packed(), Err(Fault::Truncated));
+        assert_eq!(reader.next_packed(), Err(FieldFault::Truncated));
         assert_eq!(Reader::new(&[]).next_packed(), Ok(None));
     }
 
     #[test]
     fn values_check_their_kind() {
-        assert_eq!(Value::Varint(3).bytes(), Err(Fault::WrongWireType));
-        assert_eq!(Value::Bytes(b"x").varint(), Err(Fault::WrongWireType));
-        assert_eq!(Value::Varint(3).fixed32(), Err(Fault::WrongWireType));
-        assert_eq!(Value::Varint(3).fixed64(), Err(Fault::WrongWireType));
-        assert_eq!(Value::Bytes(&[0xff]).string(), Err(Fault::NotUtf8));
+        assert_eq!(Value::Varint(3).bytes(), Err(FieldFault::WrongWireType));
+        assert_eq!(Value::Bytes(b"x").varint(), Err(FieldFault::WrongWireType));
+        assert_eq!(Value::Varint(3).fixed32(), Err(FieldFault::WrongWireType));
+        assert_eq!(Value::Varint(3).fixed64(), Err(FieldFault::WrongWireType));
+        assert_eq!(Value::Bytes(&[0xff]).string(), Err(FieldFault::NotUtf8));
         assert_eq!(Value::Bytes("ä".as_bytes()).string(), Ok("ä"));
         assert_eq!(Value::Varint(u64::MAX).int32(), Ok(-1));
         assert_eq!(Value::Varint(u64::MAX).int64(), Ok(-1));

@@ -26,11 +26,11 @@ use crate::audit::{AuditTrail, AuditedCall};
 use crate::batch::{LongWork, TickBatch};
 use crate::blobs::LoopBlobs;
 use crate::call_id::{CallId, joined};
-use crate::clock::Clock;
+use crate::clock::LoopClock;
 use crate::connection::Link;
 use crate::limits;
 use crate::plain;
-use crate::settings::{FailedCall, Settings};
+use crate::settings::{FailedCall, LoopSettings};
 use crate::stream::StreamHandle;
 use crate::tasks::{LoopTasks, TaskCaller, TaskHandle};
 use crate::waiting_request::WaitingRequest;
@@ -39,8 +39,8 @@ use crate::wrong_tokens::WrongTokens;
 
 /// What the steps of the calls of a loop work with.
 pub(crate) struct StepContext {
-    pub settings: Arc<Settings>,
-    pub clock: Clock,
+    pub settings: Arc<LoopSettings>,
+    pub clock: LoopClock,
     /// Who may call, as this loop knows it.
     pub identities: Arc<IdentityTable>,
     pub batch: TickBatch,

@@ -21,12 +21,12 @@ use crate::call_id::CallId;
 use crate::connection::RpcState;
 use crate::long_requests::LoopLongRequests;
 use crate::peer_identity::Proved;
-use crate::settings::Settings;
+use crate::settings::LoopSettings;
 use crate::slow_calls::{SlowCallEnd, SlowCalls};
 use crate::stream::StreamHandle;
 use crate::timers::{Timer, Timers};
 use counts::CallCounts;
-use slab::Slab;
+use slab::CallSlab;
 use slow::slow_end;
 
 /// One running call: where it came from, and its state machine.
@@ -63,7 +63,7 @@ impl RunningCall {
 
 /// The running calls of one loop.
 pub(crate) struct CallTable {
-    calls: Slab,
+    calls: CallSlab,
     counts: CallCounts,
     /// Calls with a deadline that began in this tick: only those that outlive it get an alarm.
     fresh: Vec<CallId>,
@@ -82,11 +82,11 @@ impl CallTable {
     /// wanted.
     pub fn new(
         figures: LoopFigures,
-        settings: &Settings,
+        settings: &LoopSettings,
         long_requests: LoopLongRequests,
     ) -> CallTable {
         CallTable {
-            calls: Slab::default(),
+            calls: CallSlab::default(),
             counts: CallCounts::new(figures, settings.time_calls, long_requests),
             fresh: Vec::new(),
             abandoned: Vec::new(),

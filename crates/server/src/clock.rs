@@ -100,7 +100,7 @@ impl TimeSource for SteadyTime {
 }
 
 /// The time of a loop.
-pub(crate) struct Clock {
+pub(crate) struct LoopClock {
     source: Arc<dyn TimeSource>,
     store: Store,
     tick_ns: u64,
@@ -112,10 +112,10 @@ pub(crate) struct Clock {
 /// reading a millisecond is enough, and a tick costs no call.
 const WALL_CLOCK_REREAD_NS: u64 = 500_000;
 
-impl Clock {
-    pub fn new(source: Arc<dyn TimeSource>, store: Store) -> Clock {
+impl LoopClock {
+    pub fn new(source: Arc<dyn TimeSource>, store: Store) -> LoopClock {
         let (tick_ns, wall_ms) = (source.monotonic_ns(), store.clock_ms(source.wall_ms()));
-        Clock {
+        LoopClock {
             source,
             store,
             tick_ns,
@@ -155,7 +155,7 @@ impl Clock {
     }
 }
 
-impl store::Clock for Clock {
+impl store::Clock for LoopClock {
     fn now_ns(&mut self) -> u64 {
         self.read_ns()
     }
@@ -298,7 +298,7 @@ mod tests {
         source.ns.store(now_ns, Ordering::Relaxed);
         source.ms.store(1_000, Ordering::Relaxed);
         let store = Store::in_memory(StoreConfig::new(1)).expect("the limits make sense");
-        let mut clock = Clock::new(source.clone(), store);
+        let mut clock = LoopClock::new(source.clone(), store);
         let mut known_ms = 1_000;
         for _ in 0..3 {
             source.ms.fetch_add(5, Ordering::Relaxed);
@@ -321,7 +321,7 @@ mod tests {
     fn the_time_of_the_tick_stands_still_and_what_is_read_anew_does_not() {
         let source = Arc::new(Source::default());
         let store = Store::in_memory(StoreConfig::new(1)).expect("the limits make sense");
-        let mut clock = Clock::new(source.clone(), store);
+        let mut clock = LoopClock::new(source.clone(), store);
         clock.set_ns(100);
         for now_ns in [100, 250, 400] {
             source.ns.store(now_ns, Ordering::Relaxed);

@@ -2,7 +2,7 @@
 
 use service::{LoopFigures, Method};
 
-use crate::clock::Clock;
+use crate::clock::LoopClock;
 use crate::limits;
 
 /// The calls that have ended in this tick. What they took runs from the time of the tick in which
@@ -23,7 +23,7 @@ struct Alike {
 impl EndedCalls {
     /// A call has ended. Its answer is written when the tick is over.
     #[inline]
-    pub fn add(&mut self, method: Method, begin_ns: u64, clock: &Clock, figures: &LoopFigures) {
+    pub fn add(&mut self, method: Method, begin_ns: u64, clock: &LoopClock, figures: &LoopFigures) {
         if let Some(last) = self.alike.last_mut()
             && last.method == method
             && last.begin_ns == begin_ns
@@ -43,7 +43,7 @@ impl EndedCalls {
 
     /// Counts them, as of now.
     #[inline]
-    pub fn count(&mut self, clock: &Clock, figures: &LoopFigures) {
+    pub fn count(&mut self, clock: &LoopClock, figures: &LoopFigures) {
         if self.alike.is_empty() {
             return;
         }
@@ -135,7 +135,7 @@ mod tests {
     fn more_kinds_than_are_kept_are_all_counted() {
         let source = Arc::new(Counting::default());
         let store = Store::in_memory(StoreConfig::new(1)).expect("the limits make sense");
-        let clock = Clock::new(source.clone(), store);
+        let clock = LoopClock::new(source.clone(), store);
         let reads_before = source.0.load(Ordering::Relaxed);
         let (all, mut ended) = (Figures::new(0), EndedCalls::default());
         let figures = all.add_loop();

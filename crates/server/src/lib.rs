@@ -95,7 +95,7 @@ use crate::admission::Admission;
 use crate::audit::AuditTrail;
 pub use crate::audit_record::{AuditCaller, AuditEvent, AuditRecord, audit_text};
 use crate::blobs::{BlobLog, BlobThreads, LoopBlobs, Threads};
-use crate::clock::Clock;
+use crate::clock::LoopClock;
 use crate::clock::SteadyTime;
 pub use crate::clock::TimeSource;
 use crate::deferred_drop::DeferredDrop;
@@ -105,8 +105,8 @@ use crate::long_requests::LongRequests;
 pub use crate::pulse::{LoopTurns, Pulse};
 use crate::readers::{LoopReaders, Pool, Readers};
 pub use crate::replica::Replica;
-use crate::settings::Settings;
-pub use crate::settings::{Detail, FailedCall, Log, Silent};
+use crate::settings::LoopSettings;
+pub use crate::settings::{Detail, FailedCall, Log, SilentLog};
 use crate::slow_call_record::SlowCallLog;
 pub use crate::slow_call_record::{PhaseTimes, SlowCall, SlowCallKeys, SlowCallRule};
 use crate::storage::OpenStorage;
@@ -232,7 +232,7 @@ pub struct Server {
 /// What the loops of a server share.
 #[derive(Clone)]
 struct ServerParts {
-    settings: Arc<Settings>,
+    settings: Arc<LoopSettings>,
     shared: Arc<Shared>,
     account: Arc<Account>,
     wrong_tokens: Arc<WrongTokens>,
@@ -557,7 +557,7 @@ impl ServerParts {
                 Arc::clone(&config.time),
                 Arc::clone(&config.log),
             ),
-            settings: Arc::new(Settings {
+            settings: Arc::new(LoopSettings {
                 http2,
                 about_body: greeting(&config.server).into(),
                 about: greeting(&config.server),
@@ -610,7 +610,7 @@ impl ServerParts {
         LoopHandler::new(LoopState::new(
             Arc::clone(&self.settings),
             Arc::clone(&self.shared),
-            Clock::new(Arc::clone(&self.time), self.shared.store.clone()),
+            LoopClock::new(Arc::clone(&self.time), self.shared.store.clone()),
             admission,
             parts,
             role,

@@ -85,9 +85,9 @@ pub enum Detail {
 }
 
 /// Says nothing.
-pub struct Silent;
+pub struct SilentLog;
 
-impl Log for Silent {
+impl Log for SilentLog {
     fn refused_greeting(&self, _what: &'static str, _peer: &PeerAddress) {}
     fn connection_error(&self, _why: &'static str, _peer: &PeerAddress) {}
     fn storage(&self, _what: &str) {}
@@ -97,7 +97,7 @@ impl Log for Silent {
 }
 
 /// What all loops of a server share, and nobody changes.
-pub(crate) struct Settings {
+pub(crate) struct LoopSettings {
     pub http2: wire::Config,
     /// What `GET /` answers.
     pub about: String,
@@ -111,7 +111,7 @@ pub(crate) struct Settings {
     pub slow_calls: Option<SlowCallLog>,
 }
 
-impl Settings {
+impl LoopSettings {
     /// Logs a call that is refused or fails, if that is wanted.
     #[cold]
     pub fn log_failure(&self, call: &FailedCall<'_>) {

@@ -251,7 +251,7 @@ mod tests {
 
     use super::*;
     use crate::readers::tests::TempFolder;
-    use crate::settings::Silent;
+    use crate::settings::SilentLog;
 
     /// A data folder that is opened again and again, and what its default database is to be.
     struct Folder {
@@ -266,7 +266,7 @@ mod tests {
                 secret: 8,
             };
             let time = Arc::new(Ticking(AtomicU64::new(0)));
-            let config = crate::pair::config(Arc::new(Silent), time);
+            let config = crate::pair::config(Arc::new(SilentLog), time);
             Config {
                 storage: Storage::Folder {
                     disk: Arc::clone(&self.disk) as _,

@@ -25,7 +25,7 @@ pub(crate) trait JobQueue: Send + Sized + 'static {
     fn show(&self, _threads: usize) {}
 
     /// Does one, on a thread of the pool.
-    fn run(pool: &Arc<ThreadPool<Self>>, job: Self::Job);
+    fn run(pool: &Arc<JobThreads<Self>>, job: Self::Job);
 }
 
 /// Begins a thread of this name; where the system gives none, the log says for what, and `None` is
@@ -52,7 +52,7 @@ thread_local! {
 }
 
 /// A pool of threads.
-pub(crate) struct ThreadPool<Q> {
+pub(crate) struct JobThreads<Q> {
     name: &'static str,
     /// What they do, in words.
     what: &'static str,
@@ -60,13 +60,13 @@ pub(crate) struct ThreadPool<Q> {
     max_threads: usize,
     /// How long a thread waits for a job before it ends.
     idle: Duration,
-    state: Mutex<PoolState<Q>>,
+    state: Mutex<JobThreadsState<Q>>,
     /// There is a job, or nothing more will come.
     has_job: Condvar,
 }
 
 /// What the threads of a pool share.
-pub(crate) struct PoolState<Q> {
+pub(crate) struct JobThreadsState<Q> {
     pub queue: Q,
     threads: Vec<JoinHandle<()>>,
     /// Threads that have begun and not ended: those of `threads`, and during a stop those that it
@@ -78,9 +78,9 @@ pub(crate) struct PoolState<Q> {
 }
 
 /// A queue that is locked.
-type Guard<'a, Q> = MutexGuard<'a, PoolState<Q>>;
+type QueueGuard<'a, Q> = MutexGuard<'a, JobThreadsState<Q>>;
 
-impl<Q: JobQueue> PoolState<Q> {
+impl<Q: JobQueue> JobThreadsState<Q> {
     /// Notes how much there is, for figures.
     pub fn show(&self) {
         self.queue.show(self.running);
@@ -108,7 +108,7 @@ impl<Q: JobQueue> PoolState<Q> {
     }
 }
 
-impl<Q: JobQueue> ThreadPool<Q> {
+impl<Q: JobQueue> JobThreads<Q> {
     /// A pool without threads.
     pub fn new(
         (name, what): (&'static str, &'static str),
@@ -116,14 +116,14 @@ impl<Q: JobQueue> ThreadPool<Q> {
         idle: Duration,
         queue: Q,
         log: Arc<dyn Log>,
-    ) -> Arc<ThreadPool<Q>> {
-        Arc::new(ThreadPool {
+    ) -> Arc<JobThreads<Q>> {
+        Arc::new(JobThreads {
             name,
             what,
             log,
             max_threads,
             idle,
-            state: Mutex::new(PoolState {
+            state: Mutex::new(JobThreadsState {
                 queue,
                 threads: Vec::new(),
                 running: 0,
@@ -135,15 +135,15 @@ impl<Q: JobQueue> ThreadPool<Q> {
     }
 
     /// Locks the queue.
-    pub fn lock(&self) -> Guard<'_, Q> {
+    pub fn lock(&self) -> QueueGuard<'_, Q> {
         // Whole values are put in and taken out: sound whoever panicked.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Begins the threads that so many jobs need, beside those that wait for some, as far as there
-    /// may be threads. To be followed by [`ThreadPool::notify`] when the jobs are in the queue.
+    /// may be threads. To be followed by [`JobThreads::notify`] when the jobs are in the queue.
     /// Returns whether there is a thread to do them.
-    pub fn begin_threads(self: &Arc<Self>, state: &mut PoolState<Q>, jobs: usize) -> bool {
+    pub fn begin_threads(self: &Arc<Self>, state: &mut JobThreadsState<Q>, jobs: usize) -> bool {
         let mut idle = state.idle;
         // A thread that waits may be on its way to a job that is in the queue: each job has one of
         // its own.
@@ -159,7 +159,7 @@ impl<Q: JobQueue> ThreadPool<Q> {
         state.running > 0
     }
 
-    /// Wakes so many threads, as [`PoolState::to_wake`] has said.
+    /// Wakes so many threads, as [`JobThreadsState::to_wake`] has said.
     pub fn notify(&self, jobs: usize) {
         match jobs {
             0 => {}
@@ -205,7 +205,7 @@ impl<Q: JobQueue> ThreadPool<Q> {
     }
 
     /// Waits for a job; `None`: the thread is to end.
-    fn next_job<'a>(&self, mut state: Guard<'a, Q>) -> (Guard<'a, Q>, Option<Q::Job>) {
+    fn next_job<'a>(&self, mut state: QueueGuard<'a, Q>) -> (QueueGuard<'a, Q>, Option<Q::Job>) {
         let mut is_over = false;
         loop {
             // What came as its time was over is not left behind.
@@ -264,19 +264,19 @@ mod tests {
             self.0.len()
         }
 
-        fn run(_: &Arc<ThreadPool<Jobs>>, job: Job) {
+        fn run(_: &Arc<JobThreads<Jobs>>, job: Job) {
             job();
         }
     }
 
     const FOREVER: Duration = Duration::from_secs(3_600);
 
-    fn pool(max_threads: usize, idle: Duration) -> Arc<ThreadPool<Jobs>> {
-        let log = Arc::new(crate::settings::Silent);
-        ThreadPool::new(("test", "a test"), max_threads, idle, Jobs::default(), log)
+    fn pool(max_threads: usize, idle: Duration) -> Arc<JobThreads<Jobs>> {
+        let log = Arc::new(crate::settings::SilentLog);
+        JobThreads::new(("test", "a test"), max_threads, idle, Jobs::default(), log)
     }
 
-    fn wait_for(pool: &ThreadPool<Jobs>, is_so: impl Fn(&PoolState<Jobs>) -> bool) {
+    fn wait_for(pool: &JobThreads<Jobs>, is_so: impl Fn(&JobThreadsState<Jobs>) -> bool) {
         while !is_so(&pool.lock()) {
             thread::yield_now();
         }

@@ -6,7 +6,7 @@ use store::durable::Mailbox;
 use store::{Outcomes, Store, VolatileCommitter, WriteBatch};
 
 use crate::batch::TickBatch;
-use crate::clock::Clock;
+use crate::clock::LoopClock;
 use crate::deferred_drop::DeferredDrop;
 use crate::disk_writes::DiskWrites;
 use crate::readers::{LoopReaders, ReadAheadId};
@@ -62,7 +62,7 @@ impl WritePath {
     pub fn commit(
         &mut self,
         batch: &mut TickBatch,
-        clock: &mut Clock,
+        clock: &mut LoopClock,
         readers: &LoopReaders,
         outcomes: &mut Outcomes,
     ) {

@@ -15,7 +15,7 @@ use crate::status::Code;
 #[derive(Debug)]
 pub struct Figures {
     started_ns: u64,
-    loops: Mutex<Loops>,
+    loops: Mutex<FiguresOfLoops>,
     buffered_bytes: Arc<AtomicUsize>,
     buffered_limit_bytes: usize,
     evicted_connections: Arc<AtomicU64>,
@@ -24,7 +24,7 @@ pub struct Figures {
 
 /// What loops write.
 #[derive(Debug, Default)]
-struct Loops {
+struct FiguresOfLoops {
     all: Vec<Arc<Cells>>,
     /// Of those, what threads share that begin and end.
     shared: Vec<Arc<Cells>>,
@@ -266,7 +266,7 @@ impl Figures {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Loops> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, FiguresOfLoops> {
         // A list to which only whole entries are added is sound whoever panicked.
         self.loops.lock().unwrap_or_else(PoisonError::into_inner)
     }

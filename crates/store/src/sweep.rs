@@ -46,7 +46,7 @@ impl Store {
         let Some(mut rounds) = schedule.try_begin() else {
             return 0;
         };
-        let mut sweep = Sweep {
+        let mut sweep = DatabaseSweep {
             store: self,
             now_ms,
             batch,
@@ -66,7 +66,7 @@ impl Store {
 }
 
 /// One sweep.
-struct Sweep<'a> {
+struct DatabaseSweep<'a> {
     store: &'a Store,
     now_ms: u64,
     batch: &'a mut WriteBatch,
@@ -75,7 +75,7 @@ struct Sweep<'a> {
     due_ms: u64,
 }
 
-impl Sweep<'_> {
+impl DatabaseSweep<'_> {
     /// Sweeps one database; returns whether that was all of it.
     fn database(&mut self, id: DatabaseId, rounds: &mut SweepRounds) -> bool {
         let (Some(database), Some(view)) = (self.store.find(id), self.store.view(id)) else {

@@ -56,7 +56,7 @@ pub(super) struct SegmentEnd {
 
 /// Which files a log lies in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Files {
+pub(super) enum LogFiles {
     /// Those that it was written to.
     Own,
     /// Those of a backup: groups were copied into them, one behind the other.
@@ -70,7 +70,7 @@ pub type VisitGroup<'a> = &'a mut dyn FnMut(LogPlace, &LogGroup<'_>) -> Result<(
 pub(super) fn scan(
     disk: &dyn Disk,
     segments: Vec<FoundSegment>,
-    files: Files,
+    files: LogFiles,
     visit: VisitGroup<'_>,
 ) -> Result<LogScan, LogReadFailure> {
     let mut scan = LogScan {
@@ -230,7 +230,11 @@ impl LogScan {
 
     /// Searches everything behind the last group that counts for one that knows the next to have
     /// been durable.
-    fn find_damage(&self, disk: &dyn Disk, files: Files) -> Result<Option<Damage>, LogReadFailure> {
+    fn find_damage(
+        &self,
+        disk: &dyn Disk,
+        files: LogFiles,
+    ) -> Result<Option<Damage>, LogReadFailure> {
         let Some(end) = self.end() else {
             return Ok(None);
         };
@@ -253,7 +257,7 @@ impl LogScan {
             self.search(disk, segment.ordinal, from, &mut damage)
                 .map_err(|source| LogReadFailure::device(disk, segment.ordinal, from, source))?;
         }
-        if files == Files::Own {
+        if files == LogFiles::Own {
             damage.cut = self.find_cut(disk)?;
         }
         let never_was = self.chain.is_none() && self.is_in_the_making(disk)?;

@@ -12,7 +12,7 @@ use super::place::Chain;
 use super::progress::ReadProgress;
 use super::reader::SegmentReader;
 use super::record::{RawRecord, RecordError};
-use super::scan::{Files, LogReadFailure, LogScan, scan, segments};
+use super::scan::{LogFiles, LogReadFailure, LogScan, scan, segments};
 use super::segment::{
     FoundSegment, PrepareError, RetiredSegment, Segment, SegmentStock, segment_name,
 };
@@ -142,8 +142,8 @@ pub fn read<'a>(
     let base_sequence = config.known.map_or(0, |known| known.base_sequence);
     let mut bytes = 0;
     let files = match config.begin_history {
-        true => Files::Copied,
-        false => Files::Own,
+        true => LogFiles::Copied,
+        false => LogFiles::Own,
     };
     // What a snapshot has is not read.
     let (kept, needed) = KeptSegments::split(&*disk, segments(&*disk)?, base_sequence)?;

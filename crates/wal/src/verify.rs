@@ -2,7 +2,7 @@
 
 use super::damage::Damage;
 use super::known::{KnownLog, Misfit};
-use super::scan::{Files, LogReadFailure, LogScan, SegmentEnd, VisitGroup, scan, segments};
+use super::scan::{LogFiles, LogReadFailure, LogScan, SegmentEnd, VisitGroup, scan, segments};
 use super::segment::{FoundSegment, segment_name};
 use crate::disk::Disk;
 
@@ -64,13 +64,13 @@ pub enum LogEnding {
 /// For a log that nobody writes: what is written while it is read may look like damage. Hold the
 /// lock of the folder.
 pub fn verify(disk: &dyn Disk, visit: VisitGroup<'_>) -> Result<LogReport, LogReadFailure> {
-    let scan = read(disk, Files::Own, visit)?;
+    let scan = read(disk, LogFiles::Own, visit)?;
     Ok(LogReport::of(&scan))
 }
 
 /// The same for the log in a backup, whose files have the size of what is in them.
 pub fn verify_copy(disk: &dyn Disk, visit: VisitGroup<'_>) -> Result<LogReport, LogReadFailure> {
-    let scan = read(disk, Files::Copied, visit)?;
+    let scan = read(disk, LogFiles::Copied, visit)?;
     Ok(LogReport::of(&scan))
 }
 
@@ -81,14 +81,18 @@ pub fn verify_known(
     known: &KnownLog,
     visit: VisitGroup<'_>,
 ) -> Result<LogReport, LogReadFailure> {
-    let scan = read(disk, Files::Own, visit)?;
+    let scan = read(disk, LogFiles::Own, visit)?;
     Ok(LogReport {
         misfit: known.misfit(&scan),
         ..LogReport::of(&scan)
     })
 }
 
-fn read(disk: &dyn Disk, files: Files, visit: VisitGroup<'_>) -> Result<LogScan, LogReadFailure> {
+fn read(
+    disk: &dyn Disk,
+    files: LogFiles,
+    visit: VisitGroup<'_>,
+) -> Result<LogScan, LogReadFailure> {
     let segments = segments(disk)?;
     scan(disk, segments, files, &mut |place, group| {
         for record in group.records() {

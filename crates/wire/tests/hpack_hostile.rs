@@ -3,7 +3,7 @@
 
 use testkit::Random;
 use wire::hpack::{
-    DecodeError, DecodedField, Decoder, Encoder, FieldLimits, Fields, Indexing, KnownName,
+    DecodedField, Decoder, Encoder, FieldLimits, Fields, HpackError, Indexing, KnownName,
 };
 use wire::limits;
 
@@ -16,7 +16,7 @@ const LIMITS: FieldLimits = FieldLimits {
 /// by growth.
 const MAX_FIELDS_MEMORY: usize = 48 << 10;
 
-fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<Fields, DecodeError> {
+fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<Fields, HpackError> {
     let mut fields = Fields::new();
     let result = decoder.decode(block, &LIMITS, &mut fields);
     assert!(
@@ -44,7 +44,7 @@ fn a_large_entry_referenced_many_times() {
     decode(&mut decoder, &[NEWEST; 4]).expect("four fit");
     assert_eq!(
         decode(&mut decoder, &[NEWEST; 5]).unwrap_err(),
-        DecodeError::ListTooLarge
+        HpackError::ListTooLarge
     );
 }
 
@@ -59,15 +59,15 @@ fn a_tiny_entry_referenced_many_times() {
     );
     assert_eq!(
         decode(&mut decoder, &[NEWEST; 65]).unwrap_err(),
-        DecodeError::TooManyFields
+        HpackError::TooManyFields
     );
     assert_eq!(
         decode(&mut decoder, &vec![NEWEST; 30_000]).unwrap_err(),
-        DecodeError::TooManyFields
+        HpackError::TooManyFields
     );
     assert_eq!(
         decode(&mut decoder, &vec![0x82; 30_000]).unwrap_err(),
-        DecodeError::TooManyFields
+        HpackError::TooManyFields
     );
 }
 
@@ -77,7 +77,7 @@ fn crumbs_of_a_cookie_count_singly() {
     block.extend_from_slice(&[NEWEST; 64]);
     assert_eq!(
         decode(&mut Decoder::new(4096), &block).unwrap_err(),
-        DecodeError::TooManyFields
+        HpackError::TooManyFields
     );
 }
 
@@ -88,7 +88,7 @@ fn strings_beyond_the_limit() {
         for (len, fits) in [(most, true), (most + 1, false), (most * 2, false)] {
             let result = decode(&mut Decoder::new(4096), &literal(b"x", &vec![byte; len]));
             assert_eq!(result.is_ok(), fits, "{len} times {byte}");
-            assert!(result.err().is_none_or(DecodeError::is_limit));
+            assert!(result.err().is_none_or(HpackError::is_limit));
         }
     }
     // In the name, and in the second field.
@@ -109,7 +109,7 @@ fn strings_beyond_the_limit() {
     let two = [literal(b"x", &[b'v'; 9000]), literal(b"y", &[b'w'; 9000])].concat();
     assert_eq!(
         decode(&mut Decoder::new(4096), &two).unwrap_err(),
-        DecodeError::ListTooLarge
+        HpackError::ListTooLarge
     );
 }
 
@@ -143,7 +143,7 @@ fn a_list_may_have_as_many_bytes_as_its_bound_and_no_more() {
             let exact = count * (bytes + 32);
             let block = block.repeat(count);
             for (max_list_bytes, expected) in
-                [(exact, Ok(())), (exact - 1, Err(DecodeError::ListTooLarge))]
+                [(exact, Ok(())), (exact - 1, Err(HpackError::ListTooLarge))]
             {
                 let mut decoder = Decoder::new(4096);
                 let mut fields = decode(&mut decoder, &entry).expect("it fits");
@@ -181,7 +181,7 @@ fn what_is_too_long_is_an_error_before_it_enters_the_table() {
     ] {
         assert_eq!(
             decoder.decode(&block, &limits, &mut fields),
-            Err(DecodeError::ListTooLarge)
+            Err(HpackError::ListTooLarge)
         );
         assert_eq!((decoder.changes(), decoder.memory_bytes()), (0, 0));
     }
@@ -189,18 +189,18 @@ fn what_is_too_long_is_an_error_before_it_enters_the_table() {
 
 #[test]
 fn size_updates() {
-    let cases: [(&[u8], Result<(), DecodeError>); 8] = [
+    let cases: [(&[u8], Result<(), HpackError>); 8] = [
         (&[0x20, 0x3f, 0xe1, 0x1f, 0x82], Ok(())),
         (&[0x20], Ok(())),
-        (&[0x20, 0x20, 0x20], Err(DecodeError::TooManySizeUpdates)),
-        (&[0x3f, 0xe2, 0x1f], Err(DecodeError::SizeUpdateTooLarge)),
+        (&[0x20, 0x20, 0x20], Err(HpackError::TooManySizeUpdates)),
+        (&[0x3f, 0xe2, 0x1f], Err(HpackError::SizeUpdateTooLarge)),
         (
             &[0x3f, 0xff, 0xff, 0xff, 0xff, 0x0f],
-            Err(DecodeError::IntegerTooLarge),
+            Err(HpackError::IntegerTooLarge),
         ),
-        (&[0x82, 0x20], Err(DecodeError::SizeUpdateMisplaced)),
-        (&[0x20, 0x82, 0x20], Err(DecodeError::SizeUpdateMisplaced)),
-        (&[0x3f], Err(DecodeError::Truncated)),
+        (&[0x82, 0x20], Err(HpackError::SizeUpdateMisplaced)),
+        (&[0x20, 0x82, 0x20], Err(HpackError::SizeUpdateMisplaced)),
+        (&[0x3f], Err(HpackError::Truncated)),
     ];
     for (block, expected) in cases {
         assert_eq!(
@@ -222,7 +222,7 @@ fn indexes_beyond_the_tables() {
     ] {
         assert_eq!(
             decode(&mut Decoder::new(4096), block).unwrap_err(),
-            DecodeError::BadIndex,
+            HpackError::BadIndex,
             "{block:x?}"
         );
     }
@@ -232,7 +232,7 @@ fn indexes_beyond_the_tables() {
     decode(&mut decoder, &literal(b"a", &[b'v'; 5000])).expect("not an error");
     assert_eq!(
         decode(&mut decoder, &[NEWEST]).unwrap_err(),
-        DecodeError::BadIndex
+        HpackError::BadIndex
     );
 }
 

@@ -1,6 +1,6 @@
 //! The decoder against the examples of RFC 7541, appendix C.
 
-use wire::hpack::{DecodeError, Decoder, FieldLimits, Fields};
+use wire::hpack::{Decoder, FieldLimits, Fields, HpackError};
 
 type List = &'static [(&'static str, &'static str)];
 
@@ -175,7 +175,7 @@ fn every_cut_of_a_block_is_noticed_or_ends_between_two_fields() {
         let result = Decoder::new(4096).decode(&block[..len], &FieldLimits::default(), &mut fields);
         match ends.iter().position(|&end| end == len) {
             Some(count) => assert_eq!((result, fields.len()), (Ok(()), count)),
-            None => assert_eq!(result, Err(DecodeError::Truncated), "cut to {len}"),
+            None => assert_eq!(result, Err(HpackError::Truncated), "cut to {len}"),
         }
     }
 }

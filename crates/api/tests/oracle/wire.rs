@@ -2,7 +2,7 @@
 
 use prost_reflect::prost::Message as _;
 use prost_reflect::{Cardinality, DynamicMessage, FieldDescriptor, Kind, ReflectMessage, Value};
-use protobuf::{Fault, writer};
+use protobuf::{FieldFault, writer};
 
 use crate::random::Random;
 use crate::*;
@@ -164,7 +164,7 @@ fn damaged_messages_are_refused_or_read_alike() {
 }
 
 fn is_in_too_many_pieces(case: &Case, bytes: &[u8]) -> bool {
-    (case.recode)(bytes).is_err_and(|error| error.fault == Fault::TooManyParts)
+    (case.recode)(bytes).is_err_and(|error| error.fault == FieldFault::TooManyParts)
 }
 
 fn wire_type(field: &FieldDescriptor) -> u64 {
@@ -194,7 +194,12 @@ fn wrong_wire_types_are_refused() {
                     continue;
                 }
                 let error = decoded.expect_err(field.full_name());
-                assert_eq!(error.fault, Fault::WrongWireType, "{}", field.full_name());
+                assert_eq!(
+                    error.fault,
+                    FieldFault::WrongWireType,
+                    "{}",
+                    field.full_name()
+                );
                 assert_eq!(error.field, field.number(), "{}", field.full_name());
                 let name = error.name.rsplit('.').next().unwrap_or_default();
                 let plain = |name: &str| name.replace('_', "").to_lowercase();
@@ -213,7 +218,7 @@ fn strings_that_are_not_utf8_are_refused() {
                 let mut bytes = Vec::new();
                 writer::bytes(&mut bytes, field.number(), &[b'a', 0xff]);
                 let error = (case.recode)(&bytes).expect_err(field.full_name());
-                assert_eq!(error.fault, Fault::NotUtf8, "{}", field.full_name());
+                assert_eq!(error.fault, FieldFault::NotUtf8, "{}", field.full_name());
                 count += 1;
             }
         }

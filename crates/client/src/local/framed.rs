@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use wire::StreamKey;
-use wire::framed::{BeginError, CallEnd, ClientConnection, FramedCallHead, Protocol};
+use wire::framed::{BeginError, ClientConnection, FramedCallEnd, FramedCallHead, Protocol};
 
 use crate::core::{CallRequest, describe};
 use crate::error::{CallError, NotBegun};
@@ -27,7 +27,7 @@ pub(super) struct FramedCore {
 pub(super) struct FramedEnd {
     /// What [`FramedCore::set_token`] named it.
     pub(super) token: u32,
-    pub(super) end: CallEnd,
+    pub(super) end: FramedCallEnd,
 }
 
 impl FramedCore {

@@ -4,7 +4,7 @@ use std::io;
 
 use net::tls::TlsPipe;
 use net::{ConnectionId, SocketReadResult, SocketWriteResult};
-use wire::framed::CallEnd;
+use wire::framed::FramedCallEnd;
 use wire::grpc::Code;
 
 use super::Local;
@@ -395,11 +395,11 @@ fn report_framed(
     };
     let tag = running.tag;
     let closed = match &ended.end {
-        CallEnd::Lost => framed.close_reason(),
+        FramedCallEnd::Lost => framed.close_reason(),
         _ => None,
     };
     let ending = match &ended.end {
-        CallEnd::Response => {
+        FramedCallEnd::Response => {
             let bytes = framed.message();
             on(Happened::Message { tag, bytes });
             Ending::Status {
@@ -448,15 +448,15 @@ fn ending<'a>(
 }
 
 /// The same of a call over baidu_std or SRPC.
-fn framed_ending<'a>(ended: &'a CallEnd, end: Option<&'a str>) -> Ending<'a> {
+fn framed_ending<'a>(ended: &'a FramedCallEnd, end: Option<&'a str>) -> Ending<'a> {
     match ended {
-        CallEnd::Error { status, text } => Ending::FramedError {
+        FramedCallEnd::Error { status, text } => Ending::FramedError {
             status: *status,
             text,
         },
-        CallEnd::BadResponse(reason) => Ending::BadAnswer { reason },
+        FramedCallEnd::BadResponse(reason) => Ending::BadAnswer { reason },
         // A response comes as a message.
-        CallEnd::Lost | CallEnd::Response => Ending::ConnectionLost {
+        FramedCallEnd::Lost | FramedCallEnd::Response => Ending::ConnectionLost {
             reason: end.unwrap_or("it was closed"),
         },
     }
@@ -466,7 +466,7 @@ fn framed_ending<'a>(ended: &'a CallEnd, end: Option<&'a str>) -> Ending<'a> {
 mod tests {
     use super::*;
     use crate::local::LocalOptions;
-    use net::{Address, Endpoint};
+    use net::{Address, OutgoingEndpoint};
     use std::net::TcpListener;
     use std::time::{Duration, Instant};
 
@@ -477,7 +477,7 @@ mod tests {
         let listen = || TcpListener::bind("127.0.0.1:0").expect("a free port");
         let at = |listener: &TcpListener| {
             let address = listener.local_addr().expect("it is bound");
-            Endpoint::Tcp(address)
+            OutgoingEndpoint::Tcp(address)
         };
         let (gone, stands) = (listen(), listen());
         let endpoints = vec![at(&gone), at(&stands)];
@@ -505,7 +505,7 @@ mod tests {
     #[test]
     fn a_channel_begins_behind_an_endpoint_that_said_nothing() {
         let mute = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let endpoint = Endpoint::Tcp(mute.local_addr().expect("it is bound"));
+        let endpoint = OutgoingEndpoint::Tcp(mute.local_addr().expect("it is bound"));
         let address: Address = "127.0.0.1:1".parse().expect("an address");
         let mut local = Local::new(&address, LocalOptions::default()).expect("it is resolved");
         local.target.endpoints = vec![endpoint.clone(), endpoint];

@@ -207,7 +207,7 @@ mod tests {
     use std::thread;
     use std::time::{Duration, Instant};
 
-    use net::Endpoint;
+    use net::OutgoingEndpoint;
 
     use super::*;
 
@@ -215,8 +215,9 @@ mod tests {
     #[test]
     fn an_address_is_reached_though_its_first_endpoint_says_nothing() {
         let listen = || TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let at =
-            |listener: &TcpListener| Endpoint::Tcp(listener.local_addr().expect("it is bound"));
+        let at = |listener: &TcpListener| {
+            OutgoingEndpoint::Tcp(listener.local_addr().expect("it is bound"))
+        };
         let (mute, good) = (listen(), listen());
         let endpoints = vec![at(&mute), at(&good)];
         thread::spawn(move || {

@@ -39,7 +39,7 @@ use backoff::{Jitter, RetryBudget};
 use calls::PoolCalls;
 use connection::PoolConnection;
 use endpoint::EndpointState;
-use waiting::WaitingCalls;
+use waiting::PoolWaitingCalls;
 
 pub use connection::PoolStage;
 pub use endpoint::EndpointHealth;
@@ -64,7 +64,7 @@ pub struct PoolEngine {
     /// The endpoint whose turn it is.
     endpoint_turn: usize,
     calls: PoolCalls,
-    waiting: WaitingCalls,
+    waiting: PoolWaitingCalls,
     in_flight: usize,
     /// Connections with output, each once.
     dirty: Vec<u32>,
@@ -135,7 +135,7 @@ impl PoolEngine {
             turn: 0,
             endpoint_turn: 0,
             calls: PoolCalls::default(),
-            waiting: WaitingCalls::new(now_ns),
+            waiting: PoolWaitingCalls::new(now_ns),
             in_flight: 0,
             dirty: Vec::new(),
             flushing: Vec::new(),

@@ -35,7 +35,7 @@ pub struct WaitTimes {
 const STALE_ENTRIES: usize = 64;
 
 #[derive(Debug)]
-pub(super) struct WaitingCalls {
+pub(super) struct PoolWaitingCalls {
     /// In the order of their turns; entries of calls that have ended are passed over.
     queue: VecDeque<PoolCallKey>,
     /// Calls in the queue.
@@ -49,9 +49,9 @@ pub(super) struct WaitingCalls {
     times: WaitTimes,
 }
 
-impl WaitingCalls {
-    pub(super) fn new(now_ns: u64) -> WaitingCalls {
-        WaitingCalls {
+impl PoolWaitingCalls {
+    pub(super) fn new(now_ns: u64) -> PoolWaitingCalls {
+        PoolWaitingCalls {
             queue: VecDeque::new(),
             queued: 0,
             delayed: BinaryHeap::new(),

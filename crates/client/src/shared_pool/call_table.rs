@@ -7,20 +7,20 @@ use super::stream::SharedStream;
 
 /// A call of either kind.
 #[derive(Debug)]
-pub(super) enum TableEntry {
+pub(super) enum CallTableEntry {
     Unary(Arc<SharedCall>),
     Stream(Arc<SharedStream>),
 }
 
 /// Calls by tag. As many as the engine has: its limits bound it.
 #[derive(Debug, Default)]
-pub(super) struct CallTable {
-    calls: Vec<Option<TableEntry>>,
+pub(super) struct SharedCallTable {
+    calls: Vec<Option<CallTableEntry>>,
     free: Vec<u32>,
 }
 
-impl CallTable {
-    pub(super) fn insert(&mut self, call: TableEntry) -> u32 {
+impl SharedCallTable {
+    pub(super) fn insert(&mut self, call: CallTableEntry) -> u32 {
         match self.free.pop() {
             Some(tag) => {
                 self.calls[tag as usize] = Some(call);
@@ -37,11 +37,11 @@ impl CallTable {
         self.calls.len() - self.free.len()
     }
 
-    pub(super) fn get(&self, tag: u64) -> Option<&TableEntry> {
+    pub(super) fn get(&self, tag: u64) -> Option<&CallTableEntry> {
         self.calls.get(tag as usize)?.as_ref()
     }
 
-    pub(super) fn remove(&mut self, tag: u64) -> Option<TableEntry> {
+    pub(super) fn remove(&mut self, tag: u64) -> Option<CallTableEntry> {
         let call = self.calls.get_mut(tag as usize)?.take()?;
         self.free.push(tag as u32);
         Some(call)
@@ -52,13 +52,13 @@ impl CallTable {
 mod tests {
     use super::*;
 
-    fn call() -> TableEntry {
-        TableEntry::Unary(Arc::new(SharedCall::new()))
+    fn call() -> CallTableEntry {
+        CallTableEntry::Unary(Arc::new(SharedCall::new()))
     }
 
     #[test]
     fn tags_are_used_again_and_never_by_two_calls() {
-        let mut table = CallTable::default();
+        let mut table = SharedCallTable::default();
         for _ in 0..2 {
             let mut tags: Vec<u32> = (0..5).map(|_| table.insert(call())).collect();
             assert!(table.remove(2).is_some() && table.remove(4).is_some());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use net::{OutgoingPoller, OutgoingWaker};
 
 use super::call::SharedCall;
-use super::call_table::{CallTable, TableEntry};
+use super::call_table::{CallTableEntry, SharedCallTable};
 use super::stream::{SharedStream, cancelled};
 use super::submission::Submission;
 use super::sync::{SubmissionQueue, lock};
@@ -19,7 +19,7 @@ use crate::pool::{PoolEvent, PoolStatistics};
 #[derive(Debug)]
 pub(super) struct PoolDriver {
     pool: LocalPool,
-    calls: CallTable,
+    calls: SharedCallTable,
     /// Until when the thread in the kernel waits, at most.
     waits_until_ns: u64,
     /// It waits as in an idle pool: whoever begins a call is to have its place.
@@ -33,7 +33,7 @@ impl PoolDriver {
     pub(super) fn new(pool: LocalPool, waker: OutgoingWaker) -> PoolDriver {
         PoolDriver {
             pool,
-            calls: CallTable::default(),
+            calls: SharedCallTable::default(),
             waits_until_ns: 0,
             waits_idle: false,
             waker,
@@ -124,7 +124,7 @@ impl PoolDriver {
     }
 
     fn begin(&mut self, call: Arc<SharedCall>, now_ns: u64, turn: &mut DriverTurn<'_>) {
-        let tag = self.calls.insert(TableEntry::Unary(Arc::clone(&call)));
+        let tag = self.calls.insert(CallTableEntry::Unary(Arc::clone(&call)));
         let mut state = lock(&call.state);
         let begun =
             self.pool
@@ -151,7 +151,9 @@ impl PoolDriver {
     }
 
     fn begin_stream(&mut self, stream: &Arc<SharedStream>, now_ns: u64, turn: &mut DriverTurn<'_>) {
-        let tag = self.calls.insert(TableEntry::Stream(Arc::clone(stream)));
+        let tag = self
+            .calls
+            .insert(CallTableEntry::Stream(Arc::clone(stream)));
         let mut state = lock(&stream.state);
         let call = state.start.call(now_ns);
         let engine = self.pool.engine();
@@ -207,27 +209,29 @@ impl PoolDriver {
                 compressed,
                 ..
             } => match calls.get(tag) {
-                Some(TableEntry::Unary(call)) => {
+                Some(CallTableEntry::Unary(call)) => {
                     let mut state = lock(&call.state);
                     state.messages += 1;
                     state.answer.clear();
                     state.answer.extend_from_slice(bytes);
                 }
-                Some(TableEntry::Stream(stream)) => stream.receive(bytes, compressed, waker, turn),
+                Some(CallTableEntry::Stream(stream)) => {
+                    stream.receive(bytes, compressed, waker, turn)
+                }
                 None => {}
             },
             PoolEvent::Ended { tag, result, .. } => match calls.remove(tag) {
-                Some(TableEntry::Unary(call)) => finish(&call, result.map(|_| ()), waker, turn),
-                Some(TableEntry::Stream(stream)) => stream.end(result.cloned(), waker, turn),
+                Some(CallTableEntry::Unary(call)) => finish(&call, result.map(|_| ()), waker, turn),
+                Some(CallTableEntry::Stream(stream)) => stream.end(result.cloned(), waker, turn),
                 None => {}
             },
             PoolEvent::Head { tag, metadata, .. } => {
-                if let Some(TableEntry::Stream(stream)) = calls.get(tag) {
+                if let Some(CallTableEntry::Stream(stream)) = calls.get(tag) {
                     stream.receive_head(metadata, waker, turn);
                 }
             }
             PoolEvent::Writable { tag, .. } => {
-                if let Some(TableEntry::Stream(stream)) = calls.get(tag) {
+                if let Some(CallTableEntry::Stream(stream)) = calls.get(tag) {
                     writable.push(Arc::clone(stream));
                 }
             }

@@ -47,19 +47,19 @@ pub struct PoolStream {
 /// the call, so that half a request is not taken for a whole one.
 #[derive(Debug)]
 pub struct PoolStreamSender {
-    handle: Arc<StreamHandle>,
+    handle: Arc<SharedStreamHandle>,
 }
 
 /// The server's side of a [`PoolStream`]. Dropping it before the server has ended the call cancels
 /// the call.
 #[derive(Debug)]
 pub struct PoolStreamReceiver {
-    handle: Arc<StreamHandle>,
+    handle: Arc<SharedStreamHandle>,
     was_compressed: bool,
 }
 
 /// What both sides have in common.
-struct StreamHandle {
+struct SharedStreamHandle {
     pool: SharedPool,
     stream: Arc<SharedStream>,
 }
@@ -99,7 +99,7 @@ impl SharedPool {
         let submission = Submission::BeginStream(Arc::clone(&stream));
         self.handle.shared.submit(submission, None);
         self.note_unattended();
-        let handle = Arc::new(StreamHandle {
+        let handle = Arc::new(SharedStreamHandle {
             pool: self.clone(),
             stream,
         });
@@ -209,7 +209,7 @@ impl PoolStreamSender {
     /// [`PoolStreamReceiver::receive`] returns the reason of, or this side has.
     pub fn send(&mut self, message: &[u8]) -> Result<(), SendError> {
         self.handle.pool.check_size(message)?;
-        let StreamHandle { pool, stream } = &*self.handle;
+        let SharedStreamHandle { pool, stream } = &*self.handle;
         loop {
             {
                 let mut state = lock(&stream.state);
@@ -326,7 +326,7 @@ impl PoolStreamReceiver {
         message: &mut Vec<u8>,
         wait: impl FnOnce(&super::stream::StreamSide),
     ) -> Result<Option<bool>, CallError> {
-        let StreamHandle { pool, stream } = &*self.handle;
+        let SharedStreamHandle { pool, stream } = &*self.handle;
         let mut state = lock(&stream.state);
         match state.receive(message)? {
             Received::Message {
@@ -411,7 +411,7 @@ impl PoolStreamReceiver {
     }
 }
 
-impl StreamHandle {
+impl SharedStreamHandle {
     fn submit(&self, sent: Sent) -> Result<(), SendError> {
         if let Sent::Submit = sent {
             let submission = Submission::Send(Arc::clone(&self.stream));
@@ -458,7 +458,7 @@ impl Drop for PoolStreamReceiver {
     }
 }
 
-impl Drop for StreamHandle {
+impl Drop for SharedStreamHandle {
     fn drop(&mut self) {
         if lock(&self.stream.state).has_futures {
             let shared = &self.pool.handle.shared;
@@ -467,7 +467,7 @@ impl Drop for StreamHandle {
     }
 }
 
-impl std::fmt::Debug for StreamHandle {
+impl std::fmt::Debug for SharedStreamHandle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("StreamHandle").finish_non_exhaustive()
     }

@@ -20,9 +20,9 @@ const NS_PER_MS: u64 = 1_000_000;
 #[derive(Default)]
 pub(super) struct Handshakes {
     under_way: HashMap<ConnectionId, RunningHandshake>,
-    sources: BTreeMap<HandshakeSource, SourceHandshakes>,
+    sources: BTreeMap<TurnSource, SourceHandshakes>,
     /// Sources with a handshake in `due`, each once, in the order of their turns.
-    turns: VecDeque<HandshakeSource>,
+    turns: VecDeque<TurnSource>,
     /// Bytes have come from peers that were asked: they have shown that they take part, and what is
     /// left to compute is little.
     answered: VecDeque<ConnectionId>,
@@ -39,10 +39,10 @@ pub(super) struct Handshakes {
 }
 
 /// Peers that share their turns. `None`: those without an address.
-type HandshakeSource = Option<AddressKey>;
+type TurnSource = Option<AddressKey>;
 
 struct RunningHandshake {
-    source: HandshakeSource,
+    source: TurnSource,
     /// Since when the peer is waited for: from the beginning, or from this side's flight on. Bytes
     /// that bring the handshake no further do not count.
     since_ns: u64,
@@ -340,7 +340,7 @@ impl SourceHandshakes {
     }
 }
 
-fn source_of(peer: &PeerAddress) -> HandshakeSource {
+fn source_of(peer: &PeerAddress) -> TurnSource {
     match peer {
         PeerAddress::Tcp(address) => Some(AddressKey::of(address.ip())),
         PeerAddress::Unix | PeerAddress::Simulated(_) => None,

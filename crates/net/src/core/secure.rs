@@ -9,11 +9,11 @@ use crate::handler::{Closed, ConnectionId, Peer};
 use crate::limits::{
     HANDSHAKE_BYTES, HANDSHAKE_STEPS_PER_TICK, HANDSHAKE_TURNS_PER_TICK, LINGER_MS,
 };
-use crate::notice::{Notice, Notices, Silent};
+use crate::notice::{Notice, Notices, SilentNotices};
 use crate::port::Port;
 use crate::secure::Secure;
 use crate::table::ConnectionStage;
-use crate::tls::{ClientTls, FailureKind, ServerTls, TlsFailure};
+use crate::tls::{ClientTls, ServerTls, TlsFailure, TlsFailureKind};
 
 /// Which connections of a loop get TLS, and the handshakes that are under way.
 pub(crate) struct Security {
@@ -36,7 +36,7 @@ impl Security {
     }
 
     pub(crate) fn none() -> Security {
-        Security::new(Vec::new(), Arc::new(Silent))
+        Security::new(Vec::new(), Arc::new(SilentNotices))
     }
 
     pub(crate) fn simulated(
@@ -45,7 +45,7 @@ impl Security {
     ) -> Security {
         Security {
             outgoing: connect,
-            ..Security::new(vec![accept], Arc::new(Silent))
+            ..Security::new(vec![accept], Arc::new(SilentNotices))
         }
     }
 
@@ -68,7 +68,7 @@ impl<P: Port> LoopCore<P> {
     pub(super) fn begin_handshake(&mut self, id: ConnectionId, peer: &Peer, now_ns: u64) {
         let (handshakes, place) = (&mut self.security.handshakes, peer.handshake.clone());
         if let Some(crowded_out) = handshakes.begin(id, &peer.address, place, now_ns) {
-            let failure = TlsFailure::new(FailureKind::CrowdedOut);
+            let failure = TlsFailure::new(TlsFailureKind::CrowdedOut);
             self.fail(crowded_out, &failure, now_ns);
         }
         // Who opened the connection has the first word.
@@ -77,7 +77,7 @@ impl<P: Port> LoopCore<P> {
 
     pub(super) fn pass_handshake_deadlines(&mut self, now_ns: u64) {
         while let Some(id) = self.security.handshakes.next_overdue(now_ns) {
-            self.fail(id, &TlsFailure::new(FailureKind::TimedOut), now_ns);
+            self.fail(id, &TlsFailure::new(TlsFailureKind::TimedOut), now_ns);
         }
     }
 
@@ -90,7 +90,7 @@ impl<P: Port> LoopCore<P> {
                 None => break,
                 Some(HandshakeTurn::Serve(id)) => id,
                 Some(HandshakeTurn::CrowdOut(id)) => {
-                    self.fail(id, &TlsFailure::new(FailureKind::CrowdedOut), now_ns);
+                    self.fail(id, &TlsFailure::new(TlsFailureKind::CrowdedOut), now_ns);
                     continue;
                 }
             };
@@ -146,9 +146,9 @@ impl<P: Port> LoopCore<P> {
         };
         let handshake_bytes = connection.secure().map_or(0, Secure::handshake_bytes);
         if connection.io().end_of_input() {
-            self.fail(id, &TlsFailure::new(FailureKind::Ended), now_ns);
+            self.fail(id, &TlsFailure::new(TlsFailureKind::Ended), now_ns);
         } else if handshake_bytes > HANDSHAKE_BYTES {
-            self.fail(id, &TlsFailure::new(FailureKind::TooLarge), now_ns);
+            self.fail(id, &TlsFailure::new(TlsFailureKind::TooLarge), now_ns);
         }
     }
 
@@ -175,7 +175,7 @@ impl<P: Port> LoopCore<P> {
         };
         self.counters.count_failure(failure.kind);
         // A peer that only looks whether somebody listens sends nothing and goes.
-        if failure.kind != FailureKind::Ended || secure.handshake_bytes() > 0 {
+        if failure.kind != TlsFailureKind::Ended || secure.handshake_bytes() > 0 {
             self.security.notices.notice(&Notice::TlsFailed {
                 peer: secure.address(),
                 failure: failure.clone(),
@@ -187,7 +187,10 @@ impl<P: Port> LoopCore<P> {
         }
         match (connection.stage(), failure.kind) {
             (ConnectionStage::Open, _) => self.handler.closed(id, Closed::ByPeer, now_ns),
-            (ConnectionStage::Handshaking, FailureKind::TimedOut | FailureKind::CrowdedOut) => {
+            (
+                ConnectionStage::Handshaking,
+                TlsFailureKind::TimedOut | TlsFailureKind::CrowdedOut,
+            ) => {
                 return self.remove(id);
             }
             (ConnectionStage::Handshaking, _) => self.security.handshakes.end(id),

@@ -9,25 +9,25 @@ use crate::Address;
 
 /// One place that can be connected to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Endpoint {
+pub enum OutgoingEndpoint {
     /// An IP address and a port.
     Tcp(SocketAddr),
     /// The path of a UNIX socket.
     Unix(PathBuf),
 }
 
-impl Endpoint {
+impl OutgoingEndpoint {
     /// All that an address stands for, in the order of the resolver. Waits for the resolver.
     ///
     /// # Errors
     /// If the name is not known, or stands for nothing.
-    pub fn resolve(address: &Address) -> io::Result<Vec<Endpoint>> {
+    pub fn resolve(address: &Address) -> io::Result<Vec<OutgoingEndpoint>> {
         match address {
-            Address::Unix(path) => Ok(vec![Endpoint::Unix(path.clone())]),
+            Address::Unix(path) => Ok(vec![OutgoingEndpoint::Unix(path.clone())]),
             Address::Tcp { host, port } => {
-                let found: Vec<Endpoint> = (host.as_str(), *port)
+                let found: Vec<OutgoingEndpoint> = (host.as_str(), *port)
                     .to_socket_addrs()?
-                    .map(Endpoint::Tcp)
+                    .map(OutgoingEndpoint::Tcp)
                     .collect();
                 if found.is_empty() {
                     let none = "the name stands for no address";
@@ -39,11 +39,11 @@ impl Endpoint {
     }
 }
 
-impl fmt::Display for Endpoint {
+impl fmt::Display for OutgoingEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Endpoint::Tcp(address) => address.fmt(f),
-            Endpoint::Unix(path) => write!(f, "unix:{}", path.display()),
+            OutgoingEndpoint::Tcp(address) => address.fmt(f),
+            OutgoingEndpoint::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::port::{Interest, Port, Readiness, TransferError};
 use crate::slab::Slab;
 
 pub use diagnosis::{TcpDiagnosis, TcpFigures, TcpInfo};
-pub use endpoint::Endpoint;
+pub use endpoint::OutgoingEndpoint;
 pub use poller::{OutgoingPoller, OutgoingWaker};
 
 /// What an [`Outgoing`] did since it was made.
@@ -81,13 +81,13 @@ pub struct Ready {
 /// Sockets that this side opens, and one place to wait for all of them.
 pub struct Outgoing {
     epoll: Epoll,
-    sockets: Slab<Socket>,
+    sockets: Slab<OutgoingSocket>,
     counters: OutgoingCounters,
     next_event: usize,
     diagnosis: Option<TcpDiagnosis>,
 }
 
-struct Socket {
+struct OutgoingSocket {
     descriptor: OwnedFd,
     is_tcp: bool,
     wants_write: bool,
@@ -113,10 +113,10 @@ impl Outgoing {
     ///
     /// # Errors
     /// What the system says at once: no descriptors left, nobody at a UNIX socket.
-    pub fn dial(&mut self, to: &Endpoint) -> io::Result<ConnectionId> {
+    pub fn dial(&mut self, to: &OutgoingEndpoint) -> io::Result<ConnectionId> {
         self.counters.dials += 1;
         let (descriptor, is_tcp) = begin_connecting(to)?;
-        let id = self.sockets.insert(Socket {
+        let id = self.sockets.insert(OutgoingSocket {
             descriptor,
             is_tcp,
             wants_write: true,
@@ -280,21 +280,21 @@ impl std::fmt::Debug for Outgoing {
 }
 
 /// A socket that is connecting, and whether it is one of TCP.
-fn begin_connecting(to: &Endpoint) -> io::Result<(OwnedFd, bool)> {
+fn begin_connecting(to: &OutgoingEndpoint) -> io::Result<(OwnedFd, bool)> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (family, is_tcp) = match to {
-        Endpoint::Tcp(address) if address.is_ipv4() => (AddressFamily::INET, true),
-        Endpoint::Tcp(_) => (AddressFamily::INET6, true),
-        Endpoint::Unix(_) => (AddressFamily::UNIX, false),
+        OutgoingEndpoint::Tcp(address) if address.is_ipv4() => (AddressFamily::INET, true),
+        OutgoingEndpoint::Tcp(_) => (AddressFamily::INET6, true),
+        OutgoingEndpoint::Unix(_) => (AddressFamily::UNIX, false),
     };
     let descriptor = socket_with(family, SocketType::STREAM, flags, None)?;
     let begun = match to {
-        Endpoint::Tcp(address) => {
+        OutgoingEndpoint::Tcp(address) => {
             // Requests are written whole, so there is nothing that Nagle's algorithm could gather.
             sockopt::set_tcp_nodelay(&descriptor, true)?;
             connect(&descriptor, address)
         }
-        Endpoint::Unix(path) => connect(&descriptor, &SocketAddrUnix::new(path.as_path())?),
+        OutgoingEndpoint::Unix(path) => connect(&descriptor, &SocketAddrUnix::new(path.as_path())?),
     };
     match begun {
         Ok(()) | Err(Errno::INPROGRESS) => Ok((descriptor, is_tcp)),

@@ -78,7 +78,7 @@ mod tests {
     use std::io::Write;
     use std::net::TcpListener;
 
-    use super::super::{Endpoint, Outgoing, SocketReadResult};
+    use super::super::{Outgoing, OutgoingEndpoint, SocketReadResult};
 
     #[test]
     fn a_poller_waits_for_sockets_that_others_use() {
@@ -86,7 +86,9 @@ mod tests {
         let address = listener.local_addr().expect("it is bound");
         let mut sockets = Outgoing::new().expect("an epoll set");
         let mut poller = sockets.poller().expect("descriptors are left");
-        let id = sockets.dial(&Endpoint::Tcp(address)).expect("it listens");
+        let id = sockets
+            .dial(&OutgoingEndpoint::Tcp(address))
+            .expect("it listens");
         let (mut peer, _) = listener.accept().expect("it connects");
         poller.wait(None).expect("waiting works");
         sockets.take_events(&mut poller);

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::faults::{FaultCounts, Faults};
 use super::random::SplitMix;
 use crate::handler::ConnectionId;
-use crate::port::{Broken, Interest, Port, Readiness, TransferError};
+use crate::port::{BrokenSocket, Interest, Port, Readiness, TransferError};
 
 /// One end of a link. The two ends of one link differ in the lowest bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -392,7 +392,7 @@ impl Port for FabricPort {
         socket: &EndId,
         id: ConnectionId,
         interest: Interest,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), BrokenSocket> {
         self.watch(socket, id, interest);
         Ok(())
     }

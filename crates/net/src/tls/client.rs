@@ -13,7 +13,7 @@ use super::provider::provider;
 use super::session::Session;
 use super::signatures::check_signatures;
 use super::trusted_leaf::{ServerVerifier, TrustedCertificates};
-use super::{FailureKind, TlsFailure, TlsPipe, pem};
+use super::{TlsFailure, TlsFailureKind, TlsPipe, pem};
 use crate::Address;
 use crate::limits::CLIENT_SESSIONS;
 
@@ -108,7 +108,7 @@ impl ClientTls {
     pub(crate) fn session(&self, address: &Address) -> Result<Session, TlsFailure> {
         let failed = |reason: String| TlsFailure {
             reason,
-            ..TlsFailure::new(FailureKind::Broken)
+            ..TlsFailure::new(TlsFailureKind::Broken)
         };
         let server_name = match (&self.server_name, address) {
             (Some(name), _) => name.clone(),

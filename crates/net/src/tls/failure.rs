@@ -4,7 +4,7 @@ use rustls::{CertificateError, Error};
 
 /// What kind of failure it was. There are few, so that they can be counted one by one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FailureKind {
+pub enum TlsFailureKind {
     /// The first bytes are not TLS: a plain client came to a port with TLS, or somebody who tries
     /// ports.
     NotTls,
@@ -107,7 +107,7 @@ fn names(presented: &[String]) -> String {
 #[error("{reason}")]
 pub struct TlsFailure {
     /// Of which kind.
-    pub kind: FailureKind,
+    pub kind: TlsFailureKind,
     /// In words.
     pub reason: String,
     /// What is wrong with the peer's certificate, as far as it is known.
@@ -115,17 +115,19 @@ pub struct TlsFailure {
 }
 
 impl TlsFailure {
-    pub(crate) fn new(kind: FailureKind) -> TlsFailure {
+    pub(crate) fn new(kind: TlsFailureKind) -> TlsFailure {
         let reason = match kind {
-            FailureKind::Ended => "the peer went before the handshake was done",
-            FailureKind::TimedOut => "the handshake was not done in time",
-            FailureKind::TooLarge => "the handshake is larger than any honest one",
-            FailureKind::CrowdedOut => "too many handshakes are under way, and this was the oldest",
-            FailureKind::NotTls => "what came is not TLS",
-            FailureKind::Certificate
-            | FailureKind::Incompatible
-            | FailureKind::RefusedByPeer
-            | FailureKind::Broken => "the session cannot go on",
+            TlsFailureKind::Ended => "the peer went before the handshake was done",
+            TlsFailureKind::TimedOut => "the handshake was not done in time",
+            TlsFailureKind::TooLarge => "the handshake is larger than any honest one",
+            TlsFailureKind::CrowdedOut => {
+                "too many handshakes are under way, and this was the oldest"
+            }
+            TlsFailureKind::NotTls => "what came is not TLS",
+            TlsFailureKind::Certificate
+            | TlsFailureKind::Incompatible
+            | TlsFailureKind::RefusedByPeer
+            | TlsFailureKind::Broken => "the session cannot go on",
         };
         TlsFailure {
             kind,
@@ -138,11 +140,11 @@ impl TlsFailure {
     pub(crate) fn of(error: &Error, is_first: bool) -> TlsFailure {
         let (kind, reason) = match error {
             Error::InvalidMessage(_) if is_first => (
-                FailureKind::NotTls,
+                TlsFailureKind::NotTls,
                 "what came is not TLS: a plain client on a port with TLS?".into(),
             ),
             Error::NoCertificatesPresented => (
-                FailureKind::Certificate,
+                TlsFailureKind::Certificate,
                 "the client has no certificate, and needs one".into(),
             ),
             Error::InvalidCertificate(certificate) => {
@@ -163,16 +165,16 @@ impl TlsFailure {
                     ),
                     (None, _) => error.to_string(),
                 };
-                (FailureKind::Certificate, reason)
+                (TlsFailureKind::Certificate, reason)
             }
             Error::PeerIncompatible(_) | Error::NoApplicationProtocol => {
-                (FailureKind::Incompatible, error.to_string())
+                (TlsFailureKind::Incompatible, error.to_string())
             }
             Error::AlertReceived(alert) => (
-                FailureKind::RefusedByPeer,
+                TlsFailureKind::RefusedByPeer,
                 format!("the peer gave up with the alert {alert:?}"),
             ),
-            error => (FailureKind::Broken, error.to_string()),
+            error => (TlsFailureKind::Broken, error.to_string()),
         };
         let fault = match error {
             Error::InvalidCertificate(error) => CertificateFault::of(error),
@@ -260,7 +262,7 @@ mod tests {
             let failure = TlsFailure::of(&Error::InvalidCertificate(error.clone()), true);
             assert_eq!(
                 (failure.kind, failure.fault),
-                (FailureKind::Certificate, fault)
+                (TlsFailureKind::Certificate, fault)
             );
             assert!(failure.reason.contains(words), "{}", failure.reason);
             assert!(!failure.reason.is_empty());
@@ -275,30 +277,30 @@ mod tests {
             (
                 invalid.clone(),
                 true,
-                FailureKind::NotTls,
+                TlsFailureKind::NotTls,
                 "a plain client on a port with TLS?",
             ),
-            (invalid, false, FailureKind::Broken, ""),
+            (invalid, false, TlsFailureKind::Broken, ""),
             (
                 Error::NoCertificatesPresented,
                 false,
-                FailureKind::Certificate,
+                TlsFailureKind::Certificate,
                 "the client has no certificate",
             ),
-            (incompatible.into(), true, FailureKind::Incompatible, ""),
+            (incompatible.into(), true, TlsFailureKind::Incompatible, ""),
             (
                 Error::NoApplicationProtocol,
                 true,
-                FailureKind::Incompatible,
+                TlsFailureKind::Incompatible,
                 "",
             ),
             (
                 Error::AlertReceived(AlertDescription::UnknownCA),
                 false,
-                FailureKind::RefusedByPeer,
+                TlsFailureKind::RefusedByPeer,
                 "the alert UnknownCA",
             ),
-            (Error::DecryptError, true, FailureKind::Broken, ""),
+            (Error::DecryptError, true, TlsFailureKind::Broken, ""),
         ] {
             let failure = TlsFailure::of(&error, is_first);
             assert_eq!((failure.kind, failure.fault), (kind, None), "{error}");
@@ -306,12 +308,12 @@ mod tests {
             assert_eq!(failure.to_string(), failure.reason);
         }
         assert!(
-            TlsFailure::new(FailureKind::TimedOut)
+            TlsFailure::new(TlsFailureKind::TimedOut)
                 .reason
                 .contains("in time")
         );
         assert!(
-            TlsFailure::new(FailureKind::Broken)
+            TlsFailure::new(TlsFailureKind::Broken)
                 .reason
                 .contains("cannot go on")
         );

@@ -25,7 +25,7 @@ pub use certificate::{Validity, fingerprint};
 pub use client::{ClientTls, ClientTlsOptions, Trust};
 pub use client_trust::{ClientAuthorities, ClientTrust};
 pub use error::{ConfigPart, TlsConfigError};
-pub use failure::{CertificateFault, FailureKind, TlsFailure};
+pub use failure::{CertificateFault, TlsFailure, TlsFailureKind};
 pub use peer_certificate::{PeerCertificate, SubjectName};
 pub use pipe::TlsPipe;
 pub use server::{ServerTls, ServerTlsOptions};

@@ -38,14 +38,14 @@ pub struct ServerTlsOptions<'a> {
 /// [`ServerTls::replace_authorities`] change.
 #[derive(Clone, Debug)]
 pub struct ServerTls {
-    current: Arc<RwLock<Current>>,
+    current: Arc<RwLock<CurrentCertificate>>,
     clients: ClientAuthorities,
     applications: Vec<Vec<u8>>,
     client_certificate_optional: bool,
 }
 
 #[derive(Clone, Debug)]
-struct Current {
+struct CurrentCertificate {
     config: Arc<ServerConfig>,
     certificate: OwnCertificate,
     /// `None`: clients show no certificate.
@@ -73,7 +73,7 @@ impl ServerTls {
         let verifier = verifier.transpose()?;
         let names = options.applications.iter();
         let applications: Vec<Vec<u8>> = names.map(|name| name.to_vec()).collect();
-        let current = Current {
+        let current = CurrentCertificate {
             config: config(&certificate, verifier.as_ref(), &applications)?,
             certificate,
             verifier: verifier.clone(),
@@ -159,13 +159,13 @@ impl ServerTls {
             .map_err(|error| TlsFailure::of(&error, false))
     }
 
-    fn current(&self) -> Current {
+    fn current(&self) -> CurrentCertificate {
         // Whole values take each other's place: sound whoever panicked.
         let current = self.current.read();
         current.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn lock_current(&self) -> RwLockWriteGuard<'_, Current> {
+    fn lock_current(&self) -> RwLockWriteGuard<'_, CurrentCertificate> {
         self.current.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

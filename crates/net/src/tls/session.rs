@@ -10,7 +10,7 @@ use rustls::unbuffered::{
 
 use std::sync::Arc;
 
-use super::failure::{FailureKind, TlsFailure};
+use super::failure::{TlsFailure, TlsFailureKind};
 use super::{Agreed, ClientAuthorities, ClientTrust, PeerCertificate};
 use crate::io::Input;
 
@@ -159,7 +159,7 @@ impl Session {
         out: &mut Input,
     ) -> Result<(), TlsFailure> {
         if self.is_closed {
-            return Err(TlsFailure::new(FailureKind::Broken));
+            return Err(TlsFailure::new(TlsFailureKind::Broken));
         }
         out.reserve(sealed_bytes(plain.len()));
         self.write(incoming, out, Write::Plain(plain))

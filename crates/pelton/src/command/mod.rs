@@ -80,7 +80,7 @@ use crate::arguments::{ConnectionArguments, DatabaseArguments, OutputFormat, quo
 use crate::credentials::credentials;
 use crate::encoding;
 use crate::exit::{CallFailure, Failure};
-use crate::interrupt::{self, CallStage};
+use crate::interrupt::{self, InterruptStage};
 use crate::output::note;
 use crate::size::Span;
 
@@ -138,12 +138,12 @@ impl Caller {
     fn try_call<M: Rpc>(&mut self, request: &M::Request<'_>) -> Result<Reply<M>, CallError> {
         let options = self.options();
         interrupt::note_calls(match M::repetition(request) {
-            Repetition::Harmless => CallStage::Reading,
-            Repetition::AtMostOnce | Repetition::MayRepeat => CallStage::Writing,
+            Repetition::Harmless => InterruptStage::Reading,
+            Repetition::AtMostOnce | Repetition::MayRepeat => InterruptStage::Writing,
         });
         let reply = self.channel.call::<M>(request, &options);
         if reply.is_ok() {
-            interrupt::note_calls(CallStage::Ended);
+            interrupt::note_calls(InterruptStage::Ended);
         }
         reply
     }

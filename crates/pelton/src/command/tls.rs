@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use client::tls::{
-    CertificateFault, ClientTls, ClientTlsOptions, ConfigPart, FailureKind, TlsConfigError,
-    TlsFailure, Trust,
+    CertificateFault, ClientTls, ClientTlsOptions, ConfigPart, TlsConfigError, TlsFailure,
+    TlsFailureKind, Trust,
 };
 use client::{Address, CallError, ConnectError, NotBegun};
 
@@ -69,8 +69,8 @@ fn config_failure(arguments: &TlsArguments, error: &TlsConfigError) -> Failure {
 pub fn connect_failure(address: &Address, error: &ConnectError) -> Failure {
     let hint = match error {
         ConnectError::Tls { failure, .. } => match failure.kind {
-            FailureKind::NotTls | FailureKind::Ended => plain_hint(),
-            FailureKind::RefusedByPeer => alert_hint(&failure.to_string(), shown_certificate()),
+            TlsFailureKind::NotTls | TlsFailureKind::Ended => plain_hint(),
+            TlsFailureKind::RefusedByPeer => alert_hint(&failure.to_string(), shown_certificate()),
             _ => tls_hint(failure).into(),
         },
         ConnectError::TokenWithoutTls { .. } => {
@@ -129,7 +129,7 @@ fn plain_hint() -> String {
 
 fn tls_hint(failure: &TlsFailure) -> &'static str {
     match failure.kind {
-        FailureKind::Certificate => certificate_hint(failure.fault),
+        TlsFailureKind::Certificate => certificate_hint(failure.fault),
         _ => "the log of the server may say more",
     }
 }

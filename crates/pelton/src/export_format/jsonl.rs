@@ -13,7 +13,7 @@ use super::{ExportEntry, FORMAT_VERSION};
 use crate::encoding::insert_bytes;
 use crate::exit::Failure;
 use crate::input::InputLines;
-use crate::json::{Encoding, decode};
+use crate::json::{JsonEncoding, decode};
 use crate::json_text::read_line;
 use crate::output::object;
 
@@ -67,10 +67,10 @@ struct LineJson {
     entries: Option<u64>,
     key: Option<String>,
     #[serde(default)]
-    key_encoding: Encoding,
+    key_encoding: JsonEncoding,
     value: Option<String>,
     #[serde(default)]
-    value_encoding: Encoding,
+    value_encoding: JsonEncoding,
     /// Read over: an import makes new versions.
     #[serde(rename = "version")]
     _version: Option<u64>,

@@ -43,7 +43,7 @@ impl Allowance {
 
 /// A filter that lets through so many lines of one place in the program in each period: few of
 /// those that are always logged, and many a second of those at level debug and trace.
-pub struct Repeated {
+pub struct RepeatedLines {
     begin: Instant,
     /// There are as many as places in the program that log.
     places: Mutex<HashMap<Identifier, LineCount>>,
@@ -69,16 +69,16 @@ enum LineVerdict {
     LeaveOut,
 }
 
-impl Default for Repeated {
-    fn default() -> Repeated {
-        Repeated {
+impl Default for RepeatedLines {
+    fn default() -> RepeatedLines {
+        RepeatedLines {
             begin: Instant::now(),
             places: Mutex::default(),
         }
     }
 }
 
-impl Repeated {
+impl RepeatedLines {
     fn judge(&self, place: Identifier, allowance: Allowance) -> LineVerdict {
         let now_ms = u64::try_from(self.begin.elapsed().as_millis()).unwrap_or(u64::MAX);
         // Counts are sound whoever panicked.
@@ -109,7 +109,7 @@ impl LineCount {
     }
 }
 
-impl<S: Subscriber> Layer<S> for Repeated {
+impl<S: Subscriber> Layer<S> for RepeatedLines {
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
         let metadata = event.metadata();
         if [OWN_TARGET, AUDIT_TARGET, SLOW_CALL_TARGET].contains(&metadata.target()) {
@@ -215,7 +215,7 @@ mod tests {
             .with_ansi(false)
             .with_writer(move || writer.clone());
         let subscriber = tracing_subscriber::registry()
-            .with(Repeated::default())
+            .with(RepeatedLines::default())
             .with(layer);
         tracing::subscriber::with_default(subscriber, || {
             for number in 0..100 {

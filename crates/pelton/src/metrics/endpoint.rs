@@ -22,24 +22,24 @@ use crate::limits::{
 pub type Render = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// A listener that nobody serves yet: connections wait.
-pub struct Bound {
+pub struct BoundEndpoint {
     listener: TcpListener,
     address: SocketAddr,
 }
 
 /// The threads that answer. Ended with the value.
 pub struct Endpoint {
-    bound: Arc<Bound>,
+    bound: Arc<BoundEndpoint>,
     scrapers: Arc<Scrapers>,
     acceptor: Option<JoinHandle<()>>,
 }
 
-impl Bound {
+impl BoundEndpoint {
     /// Listens.
-    pub fn bind(address: &MetricsAddress) -> io::Result<Bound> {
+    pub fn bind(address: &MetricsAddress) -> io::Result<BoundEndpoint> {
         let listener = TcpListener::bind((address.host.as_str(), address.port))?;
         let address = listener.local_addr()?;
-        Ok(Bound { listener, address })
+        Ok(BoundEndpoint { listener, address })
     }
 
     /// Where, with the port that the system chose.
@@ -95,7 +95,7 @@ struct Scrapers {
     /// A page was made.
     rendered: Condvar,
     stopped: AtomicBool,
-    open: Mutex<OpenConnections>,
+    open: Mutex<OpenPageConnections>,
     /// A thread has ended.
     ended: Condvar,
     /// A page was given back.
@@ -126,7 +126,7 @@ fn max_connections(descriptors: Option<u64>) -> usize {
 
 /// The connections that are open.
 #[derive(Default)]
-struct OpenConnections {
+struct OpenPageConnections {
     /// By the order of arrival.
     connections: BTreeMap<u64, PageConnection>,
     next: u64,
@@ -142,7 +142,7 @@ struct PageConnection {
     has_page: bool,
 }
 
-impl OpenConnections {
+impl OpenPageConnections {
     fn close_first(&mut self, is_meant: impl Fn(&PageConnection) -> bool) {
         let first = self.connections.iter().find(|(_, one)| is_meant(one));
         let number = first.map(|(&number, _)| number);
@@ -165,7 +165,7 @@ fn accept(listener: &TcpListener, scrapers: &Arc<Scrapers>) {
 
 impl Scrapers {
     /// Nothing that is done under this lock can panic half-way.
-    fn open(&self) -> MutexGuard<'_, OpenConnections> {
+    fn open(&self) -> MutexGuard<'_, OpenPageConnections> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -478,7 +478,7 @@ mod tests {
 
     fn endpoint_with(render: Render, timeout: Duration) -> Endpoint {
         let address = "0".parse().expect("a port");
-        let bound = Bound::bind(&address).expect("a port is free");
+        let bound = BoundEndpoint::bind(&address).expect("a port is free");
         assert!(bound.address().ip().is_loopback());
         bound.serve(render, timeout).expect("threads can be had")
     }

@@ -19,7 +19,7 @@ pub enum FamilyKind {
 }
 
 /// Name and value of a label.
-pub type Label<'a> = (&'a str, &'a str);
+pub type MetricLabel<'a> = (&'a str, &'a str);
 
 /// A page of metrics, family by family.
 #[derive(Default)]
@@ -43,7 +43,7 @@ impl MetricsPage {
     }
 
     /// A sample of the family.
-    pub fn sample(&mut self, labels: &[Label<'_>], value: impl Display) {
+    pub fn sample(&mut self, labels: &[MetricLabel<'_>], value: impl Display) {
         self.line("", labels, None, value);
     }
 
@@ -60,7 +60,7 @@ impl MetricsPage {
     }
 
     /// All samples of one histogram of the family, in seconds.
-    pub fn histogram(&mut self, labels: &[Label<'_>], durations: &Durations) {
+    pub fn histogram(&mut self, labels: &[MetricLabel<'_>], durations: &Durations) {
         let mut count = 0;
         for (place, these) in durations.counts.iter().enumerate() {
             count += these;
@@ -79,8 +79,8 @@ impl MetricsPage {
     fn line(
         &mut self,
         suffix: &str,
-        labels: &[Label<'_>],
-        last: Option<Label<'_>>,
+        labels: &[MetricLabel<'_>],
+        last: Option<MetricLabel<'_>>,
         value: impl Display,
     ) {
         self.text.push_str(self.family);

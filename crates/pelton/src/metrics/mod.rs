@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use net::Address;
 
-pub use endpoint::{Bound, Endpoint};
+pub use endpoint::{BoundEndpoint, Endpoint};
 pub use page::Sources;
 
 /// Where metrics are served: a host and a port. A port alone is one of this machine's own.

@@ -6,7 +6,7 @@ use store::descriptors::DescriptorPlan;
 
 use super::fact::MachineFact;
 use crate::limits::CHECK_MEMORY_BYTES;
-use crate::memory::{self, Bound};
+use crate::memory::{self, MemoryBound};
 use crate::size::Size;
 
 /// Addresses of a server as it is by default, with metrics.
@@ -56,7 +56,10 @@ pub(super) fn memory(root: &Path) -> MachineFact {
     }
 }
 
-fn memory_of(bounds: &[(Option<u64>, Bound)], allowed: Option<(u64, Bound)>) -> MachineFact {
+fn memory_of(
+    bounds: &[(Option<u64>, MemoryBound)],
+    allowed: Option<(u64, MemoryBound)>,
+) -> MachineFact {
     const NAME: &str = "memory";
     let Some((allowed, binding)) = allowed else {
         return MachineFact::unknown(NAME)
@@ -64,14 +67,14 @@ fn memory_of(bounds: &[(Option<u64>, Bound)], allowed: Option<(u64, Bound)>) -> 
     };
     let machine = bounds
         .iter()
-        .find(|(_, bound)| *bound == Bound::Machine)
+        .find(|(_, bound)| *bound == MemoryBound::Machine)
         .and_then(|(bytes, _)| *bytes)
         .unwrap_or(u64::MAX);
     let told = bounds.iter().filter_map(|(bytes, bound)| {
         let name = match bound {
-            Bound::Machine => "machine",
-            Bound::ControlGroup => "control group",
-            Bound::ResourceLimit => "address space and data",
+            MemoryBound::Machine => "machine",
+            MemoryBound::ControlGroup => "control group",
+            MemoryBound::ResourceLimit => "address space and data",
         };
         let shown = match bytes {
             None => "no limit".into(),
@@ -80,7 +83,7 @@ fn memory_of(bounds: &[(Option<u64>, Bound)], allowed: Option<(u64, Bound)>) -> 
             Some(bytes) => Size::rounded(*bytes),
         };
         // What does not bound need not be known of the machine.
-        (*bound != Bound::Machine || bytes.is_some()).then(|| format!("{name} {shown}"))
+        (*bound != MemoryBound::Machine || bytes.is_some()).then(|| format!("{name} {shown}"))
     });
     let told: Vec<_> = told.collect();
     let fact = MachineFact::ok(NAME, told.join(", "));
@@ -156,9 +159,9 @@ mod tests {
     fn each_bound_of_memory_is_shown() {
         let told = |group: Option<u64>, space: Option<u64>| {
             let bounds = [
-                (Some(4 << 30), Bound::Machine),
-                (group, Bound::ControlGroup),
-                (space, Bound::ResourceLimit),
+                (Some(4 << 30), MemoryBound::Machine),
+                (group, MemoryBound::ControlGroup),
+                (space, MemoryBound::ResourceLimit),
             ];
             let known = bounds
                 .iter()

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::arguments::DriverChoice;
 use crate::exit::Failure;
 use crate::limits::{GIVE_BACK_AT_ONCE_BELOW_BYTES, HUGE_PAGES_FROM_BYTES};
-use crate::memory::{self, Bound};
+use crate::memory::{self, MemoryBound};
 use crate::settings::Settings;
 use crate::size::{MemoryLimit, Size};
 
@@ -48,7 +48,7 @@ fn memory_limit_bytes(limit: MemoryLimit) -> u64 {
             let limit = allowed / 100 * u64::from(percent);
             let (shown, of) = (Size::rounded(limit), Size::rounded(allowed));
             match bound {
-                Bound::Machine => {
+                MemoryBound::Machine => {
                     tracing::debug!("memory for data: {shown}, {percent}% of {of}, {bound}")
                 }
                 _ => {

@@ -29,7 +29,7 @@ use crate::follow::Leader;
 use crate::init_admin::InitAdmin;
 use crate::limits::METRICS_CONNECTION_MS;
 use crate::log::Level;
-use crate::metrics::{Bound, Endpoint, MetricsAddress, Sources};
+use crate::metrics::{BoundEndpoint, Endpoint, MetricsAddress, Sources};
 use crate::notify::Notifier;
 use crate::process_memory;
 use crate::reload::{self, Reload};
@@ -111,7 +111,7 @@ pub fn serve_as(
         .map(|plan| plan.begin(&server, &settings))
         .transpose()?;
     let hung_up = signals.pass_on();
-    let metrics_address = metrics.as_ref().map(Bound::address);
+    let metrics_address = metrics.as_ref().map(BoundEndpoint::address);
     let _metrics = metrics
         .map(|bound| serve_metrics(bound, &server, certificate.as_ref()))
         .transpose()?;
@@ -258,8 +258,8 @@ fn tell_manager(
     Ok(watchdog)
 }
 
-fn bind_metrics(address: &MetricsAddress) -> Result<Bound, Failure> {
-    Bound::bind(address).map_err(|error| {
+fn bind_metrics(address: &MetricsAddress) -> Result<BoundEndpoint, Failure> {
+    BoundEndpoint::bind(address).map_err(|error| {
         let why = match error.kind() {
             io::ErrorKind::AddrInUse => "another process listens there".into(),
             _ => error.to_string(),
@@ -271,7 +271,7 @@ fn bind_metrics(address: &MetricsAddress) -> Result<Bound, Failure> {
 }
 
 fn serve_metrics(
-    bound: Bound,
+    bound: BoundEndpoint,
     server: &Server,
     certificate: Option<&ServerCertificate>,
 ) -> Result<Endpoint, Failure> {

@@ -189,7 +189,7 @@ mod tests {
     use std::io;
     use std::sync::Mutex;
 
-    use store::blob::{Begin, BlobRunner, BlobUse, Interest, RunnerJob};
+    use store::blob::{Begin, BlobInterest, BlobRunner, BlobUse, RunnerJob};
     use store::durable::Opened;
     use store::{DatabaseId, Store, StoreConfig};
     use wal::disk::Disk;
@@ -238,7 +238,7 @@ mod tests {
         };
         for round in 0..4 {
             let of_loop = LoopBlobs::new(Some(Arc::clone(blobs)), Arc::new(|| ()));
-            let interest = Interest::default();
+            let interest = BlobInterest::default();
             let begin = Box::new(Begin {
                 database: DatabaseId::DEFAULT,
                 name: "name".into(),

@@ -248,7 +248,7 @@ fn next_wanted<T>(waiting: &mut VecDeque<T>, is_forsaken: impl Fn(&T) -> bool) -
 
 #[cfg(test)]
 mod tests {
-    use store::blob::{BlobPermit, Interest};
+    use store::blob::{BlobInterest, BlobPermit};
 
     use super::*;
 
@@ -261,7 +261,7 @@ mod tests {
 
     /// A job of a caller who is there until the test lets go of `caller`.
     struct Wanted {
-        caller: Interest,
+        caller: BlobInterest,
         run: Option<Box<dyn FnOnce() + Send>>,
     }
 
@@ -277,22 +277,22 @@ mod tests {
         }
     }
 
-    fn of(caller: Interest) -> Box<dyn CallJob> {
+    fn of(caller: BlobInterest) -> Box<dyn CallJob> {
         Box::new(Wanted { caller, run: None })
     }
 
     thread_local! {
         /// A caller who stays.
-        static STAYS: Interest = Interest::default();
+        static STAYS: BlobInterest = BlobInterest::default();
     }
 
     fn read() -> Box<dyn CallJob> {
-        of(STAYS.with(Interest::clone))
+        of(STAYS.with(BlobInterest::clone))
     }
 
     fn job(run: impl FnOnce() + Send + 'static) -> Box<dyn CallJob> {
         Box::new(Wanted {
-            caller: STAYS.with(Interest::clone),
+            caller: STAYS.with(BlobInterest::clone),
             run: Some(Box::new(run)),
         })
     }
@@ -337,7 +337,7 @@ mod tests {
     #[test]
     fn what_nobody_waits_for_any_more_is_dropped_in_its_turn() {
         let mut queue = queue();
-        let callers: Vec<_> = (0..9).map(|_| Interest::default()).collect();
+        let callers: Vec<_> = (0..9).map(|_| BlobInterest::default()).collect();
         for _ in 0..2 {
             for caller in &callers {
                 queue.push(1, of(caller.clone()));
@@ -345,10 +345,10 @@ mod tests {
             }
             // Nobody keeps the other end of these.
             for _ in 0..9 {
-                queue.push(1, of(Interest::default()));
-                queue.push(3, of(Interest::default()));
-                queue.push_read(2, LARGE, of(Interest::default()));
-                queue.push_read(4, LARGE, of(Interest::default()));
+                queue.push(1, of(BlobInterest::default()));
+                queue.push(3, of(BlobInterest::default()));
+                queue.push_read(2, LARGE, of(BlobInterest::default()));
+                queue.push_read(4, LARGE, of(BlobInterest::default()));
             }
             let (mut jobs, mut reads) = (0, 0);
             while let Some(next) = queue.pop() {
@@ -369,13 +369,13 @@ mod tests {
     #[test]
     fn what_callers_leave_behind_has_a_bound_while_nothing_is_done() {
         let mut queue = queue();
-        let caller = Interest::default();
+        let caller = BlobInterest::default();
         let kept = 2 * limits::BLOB_JOBS_PRUNED;
         for _ in 0..2 {
             for number in 0..20 * limits::BLOB_JOBS_PRUNED {
                 let source = number as u64 % 5;
-                queue.push(source, of(Interest::default()));
-                queue.push_read(source, 1, of(Interest::default()));
+                queue.push(source, of(BlobInterest::default()));
+                queue.push_read(source, 1, of(BlobInterest::default()));
                 if number < kept {
                     queue.push(source, of(caller.clone()));
                 }

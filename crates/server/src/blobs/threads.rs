@@ -9,10 +9,10 @@ use super::queue::{NextBlobWork, Queue, STORE};
 use crate::account::Account;
 use crate::limits;
 use crate::settings::Log;
-use crate::threads::{JobQueue, ThreadPool};
+use crate::threads::{JobQueue, JobThreads};
 
 /// The threads. They begin when there is something to do.
-pub(crate) struct BlobThreads(Arc<ThreadPool<Queue>>);
+pub(crate) struct BlobThreads(Arc<JobThreads<Queue>>);
 
 /// What the store is given.
 pub(crate) struct Threads(pub Arc<BlobThreads>);
@@ -49,7 +49,7 @@ impl CallJob for StoreJob {
 impl BlobThreads {
     /// Threads whose reads take memory of `account`.
     pub fn new(account: Arc<Account>, log: Arc<dyn Log>) -> BlobThreads {
-        BlobThreads(ThreadPool::new(
+        BlobThreads(JobThreads::new(
             ("pelton-blobs", "reading and writing blobs"),
             limits::BLOB_THREADS,
             Duration::from_millis(limits::IDLE_THREAD_MS),
@@ -75,7 +75,7 @@ impl JobQueue for Queue {
         Queue::len(self)
     }
 
-    fn run(pool: &Arc<ThreadPool<Queue>>, next: NextBlobWork) {
+    fn run(pool: &Arc<JobThreads<Queue>>, next: NextBlobWork) {
         match next {
             NextBlobWork::Job(job) => job.run(None),
             NextBlobWork::Read {
@@ -103,7 +103,7 @@ mod tests {
     fn each_job_has_a_thread_as_long_as_there_may_be_more() {
         let threads = Arc::new(BlobThreads::new(
             Account::new(1 << 30),
-            Arc::new(crate::settings::Silent),
+            Arc::new(crate::settings::SilentLog),
         ));
         let runner = Threads(Arc::clone(&threads));
         let (done, ended) = mpsc::channel();

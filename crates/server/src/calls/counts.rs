@@ -7,7 +7,7 @@ use super::RunningCall;
 use crate::actions::StepContext;
 use crate::audit::{self, AuditedCall, EndedCall};
 use crate::audit_record::AuditCaller;
-use crate::clock::Clock;
+use crate::clock::LoopClock;
 use crate::connection::RpcState;
 use crate::durations::EndedCalls;
 use crate::long_requests::LoopLongRequests;
@@ -108,7 +108,7 @@ impl CallCounts {
     }
 
     /// Counts how long those calls took that have ended in this tick.
-    pub(super) fn end_tick(&mut self, clock: &Clock) {
+    pub(super) fn end_tick(&mut self, clock: &LoopClock) {
         if let Some(calls) = &mut self.ended_calls {
             calls.count(clock, &self.figures);
         }

@@ -10,12 +10,12 @@ struct CallSlot {
 
 /// A slab of running calls. Slots are reused, so the steady state allocates nothing.
 #[derive(Default)]
-pub(super) struct Slab {
+pub(super) struct CallSlab {
     slots: Vec<CallSlot>,
     free: Vec<u32>,
 }
 
-impl Slab {
+impl CallSlab {
     pub(super) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }

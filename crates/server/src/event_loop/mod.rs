@@ -29,7 +29,7 @@ use crate::audit::AuditTrail;
 use crate::batch::TickBatch;
 use crate::blobs::LoopBlobs;
 use crate::calls::CallTable;
-use crate::clock::Clock;
+use crate::clock::LoopClock;
 use crate::connection::{ConnectionState, Link, OpeningBytes, RpcState, open};
 use crate::deferred_drop::DeferredDrop;
 use crate::drain::Drain;
@@ -37,7 +37,7 @@ use crate::limits;
 use crate::long_requests::{LongRequests, LoopLongRequests};
 use crate::readers::LoopReaders;
 use crate::rpc_connection::RpcConnection;
-use crate::settings::{Detail, Settings};
+use crate::settings::{Detail, LoopSettings};
 use crate::tasks::LoopTasks;
 use crate::timers::Timers;
 use crate::turn_queue::TurnQueue;
@@ -113,9 +113,9 @@ pub(crate) struct LoopParts {
 
 impl LoopState {
     pub fn new(
-        settings: Arc<Settings>,
+        settings: Arc<LoopSettings>,
         shared: Arc<Shared>,
-        clock: Clock,
+        clock: LoopClock,
         admission: Admission,
         parts: LoopParts,
         role: LoopRole,

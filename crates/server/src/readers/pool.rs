@@ -13,7 +13,7 @@ use super::{DoneRead, Full, Job, WhyFull, sweep};
 use crate::inbox::Inbox;
 use crate::limits;
 use crate::settings::Log;
-use crate::threads::{JobQueue, ThreadPool};
+use crate::threads::{JobQueue, JobThreads};
 use crate::watchers::{LogRead, ReplicaRead};
 
 /// What one run of a fetch reads at most, unless one call alone needs more.
@@ -24,7 +24,7 @@ pub(crate) struct Pool {
     store: Store,
     result_limit_bytes: usize,
     figures: Arc<ReaderFigures>,
-    threads: Arc<ThreadPool<ReadQueue<Waiting>>>,
+    threads: Arc<JobThreads<ReadQueue<Waiting>>>,
     room: Mutex<Room>,
     /// A result was dropped.
     has_room: Condvar,
@@ -95,7 +95,7 @@ impl JobQueue for ReadQueue<Waiting> {
         ReadQueue::show(self, threads);
     }
 
-    fn run(threads: &Arc<ThreadPool<ReadQueue<Waiting>>>, (waiting, length): Self::Job) {
+    fn run(threads: &Arc<JobThreads<ReadQueue<Waiting>>>, (waiting, length): Self::Job) {
         let long = waiting.run(length);
         if long.is_none() && length == JobLength::Short {
             return;
@@ -211,7 +211,7 @@ impl Pool {
             store,
             result_limit_bytes,
             figures,
-            threads: ThreadPool::new(
+            threads: JobThreads::new(
                 ("pelton-reader", "reading databases on disk"),
                 limits::READERS,
                 idle,
@@ -436,7 +436,7 @@ mod tests {
     #[test]
     fn the_queue_counts_the_jobs_that_may_begin() {
         let store = Store::in_memory(StoreConfig::new(1)).expect("the limits make sense");
-        let log = Arc::new(crate::settings::Silent);
+        let log = Arc::new(crate::settings::SilentLog);
         let pool = Pool::new(store.clone(), 1 << 20, log);
         let inbox = Inbox::new(Arc::new(|| {}));
         let mut state = pool.threads.lock();

@@ -79,7 +79,7 @@ impl Bench {
             Pool::new(
                 store.clone(),
                 limits::READ_RESULT_BYTES,
-                Arc::new(crate::settings::Silent),
+                Arc::new(crate::settings::SilentLog),
             )
         });
         let readers = match &pool {
@@ -1072,7 +1072,7 @@ fn nothing_is_read_for_a_connection_that_has_gone() {
     let pool = Pool::new(
         bench.store.clone(),
         1 << 20,
-        Arc::new(crate::settings::Silent),
+        Arc::new(crate::settings::SilentLog),
     );
     let (wake, woken) = channel();
     let waker: SharedWaker = Arc::new(move || {
@@ -1135,7 +1135,7 @@ fn what_waits_for_a_connection_that_has_gone_is_taken_from_the_readers() {
     assert!(bench.put_ok("", b"disk", Condition::None));
     let tree = (bench.store.tree(DatabaseId::DEFAULT)).expect("it is on disk");
     // Nobody else has jobs for it, as the loop of the bench has for its own.
-    let log = Arc::new(crate::settings::Silent);
+    let log = Arc::new(crate::settings::SilentLog);
     let pool = Pool::new(bench.store.clone(), limits::READ_RESULT_BYTES, log);
     let figures = pool.figures();
     let waiting = || figures.waiting_jobs.load(Ordering::Relaxed);
@@ -1187,7 +1187,7 @@ fn a_read_without_a_thread_says_so() {
     let call = bench.operation("Put", "", put(b"key", b"value", Condition::None));
     bench.wait_ok(call);
     let tree = (bench.store.tree(DatabaseId::DEFAULT)).expect("it is on disk");
-    let log = Arc::new(crate::settings::Silent);
+    let log = Arc::new(crate::settings::SilentLog);
     let pool = Pool::new(bench.store.clone(), 1 << 20, log);
     let mut readers = LoopReaders::new(Readers::Pool(Arc::clone(&pool)), Arc::new(|| {}));
     let id = ConnectionId {

@@ -206,7 +206,7 @@ mod tests {
     use crate::inbox::Inbox;
     use crate::pair;
     use crate::readers::tests::TempFolder;
-    use crate::settings::Silent;
+    use crate::settings::SilentLog;
     use crate::{Config, Storage, storage};
 
     struct Standing;
@@ -228,7 +228,7 @@ mod tests {
 
     /// The same, whose databases may be on disk.
     fn jobs_over(root: Option<BackupRoot>, trees: Option<TreePlace>) -> StorageJobs {
-        let (log, time) = (Arc::new(Silent), Arc::new(Standing));
+        let (log, time) = (Arc::new(SilentLog), Arc::new(Standing));
         let id = LogId {
             history: 7,
             secret: 8,

@@ -349,7 +349,7 @@ fn a_batch_that_is_read_in_part_stays_behind_the_one_before_it() {
 /// and so is what was read as a whole, if the one in front finds no room.
 #[test]
 fn batches_that_come_back_in_another_order_go_in_theirs() {
-    let log = Arc::new(crate::settings::Silent);
+    let log = Arc::new(crate::settings::SilentLog);
     let mut pool = None;
     let mut bench = Bench::with_readers(6, |store| {
         let made = Pool::new(store.clone(), limits::READ_RESULT_BYTES, log);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use net::{Closed, ConnectionId, Connections, Handler, Io, LoopConfig, Peer, PeerAddress};
-use server::{Config, Silent, Simulated, Storage, TimeSource};
+use server::{Config, SilentLog, Simulated, Storage, TimeSource};
 use service::identities::{Token, UsableBindings};
 use service::rights::Rights;
 use service::{ServerInfo, Shared};
@@ -93,7 +93,7 @@ impl Host {
             bindings: UsableBindings::ALL,
             hash_seed: 1,
             time: time.clone(),
-            log: Arc::new(Silent),
+            log: Arc::new(SilentLog),
             storage: Storage::Volatile { history_id: 7 },
             blobs: Default::default(),
             backup_root: None,

@@ -2,7 +2,7 @@
 
 use net::{ConnectionId, Io};
 use wire::framed::{
-    BeginError, CallEnd, CallEvent, ClientConnection, FramedCallHead, FramedStatus,
+    BeginError, ClientConnection, FramedCallEnd, FramedCallEvent, FramedCallHead, FramedStatus,
 };
 use wire::framed::{Protocol, StatusMeaning};
 use wire::grpc::{Code, Status};
@@ -74,23 +74,23 @@ impl FramedSocket {
     fn poll(&mut self, world: &mut World) {
         let mut consumed = 0;
         while let Some(event) = self.connection.poll_event(&self.input, &mut consumed) {
-            let CallEvent { call, end, .. } = event;
+            let FramedCallEvent { call, end, .. } = event;
             let mut call = self.take(call);
             match end {
-                CallEnd::Response => {
+                FramedCallEnd::Response => {
                     let message = self.connection.message(&self.input).to_vec();
                     world.counts.framed += 1;
                     call.receive(world, message);
                     call.finish(world, &Status::new(Code::Ok, ""));
                 }
-                CallEnd::Error { status, text } => {
+                FramedCallEnd::Error { status, text } => {
                     match code_of(status, &text, call.asked(world)) {
                         Some(code) => call.finish(world, &Status::new(code, text)),
                         None => call.end(world, &Outcome::Unknown),
                     }
                 }
-                CallEnd::BadResponse(why) => panic!("a response cannot be used: {why}"),
-                CallEnd::Lost => lose(call, world),
+                FramedCallEnd::BadResponse(why) => panic!("a response cannot be used: {why}"),
+                FramedCallEnd::Lost => lose(call, world),
             }
         }
         self.input.drain(..consumed);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use net::sim::SplitMix;
 use net::{Closed, ConnectionId, Connections, Handler, Io, LoopConfig, Peer};
-use server::{Config, Silent, Simulated, Storage, TimeSource, simulated};
+use server::{Config, SilentLog, Simulated, Storage, TimeSource, simulated};
 use service::ServerInfo;
 use service::identities::{DrawToken, TOKEN_BYTES, Token, UsableBindings};
 use service::rights::Rights;
@@ -309,7 +309,7 @@ fn config(seed: u64, time: Arc<VirtualTime>, storage: Storage) -> Config {
         bindings: UsableBindings::ALL,
         hash_seed: seed,
         time,
-        log: Arc::new(Silent),
+        log: Arc::new(SilentLog),
         storage,
         blobs: BlobConfig::default(),
         backup_root: None,

@@ -18,7 +18,7 @@ use api::blob::{BlobDescription, DownloadRequest, DownloadResponse};
 use protobuf::writer;
 
 /// A call that downloads.
-pub(super) struct Download {
+pub(super) struct DownloadCall {
     name: Box<str>,
     offset: u64,
     length_bytes: u64,
@@ -29,12 +29,12 @@ pub(super) struct Download {
     reading: Option<ContentReading>,
 }
 
-impl Download {
+impl DownloadCall {
     pub(super) fn begin(
         bytes: &[u8],
         shared: &Shared,
         actions: &mut (impl DatabaseAccess + Permissions),
-    ) -> Result<Download, Status> {
+    ) -> Result<DownloadCall, Status> {
         let request = DownloadRequest::decode(bytes)
             .map_err(|error| refuse::invalid(Method::BlobDownload, error))?;
         let place = (request.database, request.name);
@@ -53,7 +53,7 @@ impl Download {
             ));
         }
         read_description(database, request.name, shared, actions);
-        Ok(Download {
+        Ok(DownloadCall {
             name: request.name.into(),
             offset: request.offset,
             length_bytes: request.length_bytes,

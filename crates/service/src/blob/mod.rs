@@ -33,12 +33,12 @@ use crate::method::Method;
 use crate::rights::Right;
 use crate::status::{self, Status};
 use api::blob::{DeleteBlobRequest, DeleteBlobResponse, StatRequest, StatResponse};
-use download::Download;
+use download::DownloadCall;
 use list::BlobListing;
 pub(crate) use reading::ContentReading;
 use storing::with_description;
 pub(crate) use storing::{Storing, StoringProgress};
-use upload::Upload;
+use upload::UploadCall;
 
 /// A call of `pelton.v1.Blob`.
 pub struct BlobCall(BlobStep);
@@ -47,8 +47,8 @@ pub struct BlobCall(BlobStep);
 enum BlobStep {
     /// The request has not arrived yet.
     Expecting(Method),
-    Upload(Box<Upload>),
-    Download(Box<Download>),
+    Upload(Box<UploadCall>),
+    Download(Box<DownloadCall>),
     /// Waits for a view; the name of the blob.
     Stat(Box<str>),
     List(Box<BlobListing>),
@@ -161,7 +161,7 @@ impl BlobStep {
     ) -> Result<Option<BlobStep>, Status> {
         Ok(Some(match method {
             Method::BlobDownload => {
-                BlobStep::Download(Box::new(Download::begin(bytes, shared, actions)?))
+                BlobStep::Download(Box::new(DownloadCall::begin(bytes, shared, actions)?))
             }
             Method::BlobStat => return begin_stat(bytes, shared, actions),
             Method::BlobList => {

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
     use crate::keyvalue::messages::FieldRule;
     use api::blob::UploadPart;
-    use protobuf::Fault;
+    use protobuf::FieldFault;
 
     fn message(data: &[u8], crc32c: Option<u32>) -> Vec<u8> {
         let mut message = Vec::new();
@@ -220,6 +220,6 @@ mod tests {
         let Some(Err(error)) = refused(&unknown) else {
             panic!("it is cut");
         };
-        assert_eq!(error.rule, FieldRule::Malformed(Fault::Truncated));
+        assert_eq!(error.rule, FieldRule::Malformed(FieldFault::Truncated));
     }
 }

@@ -1,6 +1,8 @@
 //! An upload, whatever protocol brings it: chunks are gathered while others are being stored.
 
-use store::blob::{Begin, BlobNews, Chunk, ContentEnd, Description, Interest, UploadError, Work};
+use store::blob::{
+    Begin, BlobInterest, BlobNews, Chunk, ContentEnd, Description, UploadError, Work,
+};
 use store::{CommitOutcome, Condition, Decision, OperationStatus};
 
 use crate::actions::{BlobAccess, CallClock, RequestFlow};
@@ -16,7 +18,7 @@ pub(crate) struct Storing {
     name: Box<str>,
     if_version: Option<u64>,
     /// Until it has begun, this is what says that it still should.
-    _interest: Interest,
+    _interest: BlobInterest,
     /// Here while nothing is done with it.
     upload: Option<Box<store::blob::Upload>>,
     gathered: GatheredChunks,
@@ -72,7 +74,7 @@ impl Storing {
         if_version: Option<u64>,
         actions: &mut (impl BlobAccess + RequestFlow),
     ) -> Storing {
-        let interest = Interest::default();
+        let interest = BlobInterest::default();
         let storing = Storing {
             name: begin.name.clone(),
             if_version,

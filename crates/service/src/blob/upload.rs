@@ -16,7 +16,7 @@ use api::blob::{UploadBegin, UploadEnd, UploadPart, UploadRequest, UploadRespons
 
 /// A call that uploads.
 #[derive(Default)]
-pub(super) struct Upload {
+pub(super) struct UploadCall {
     /// Nothing has come yet.
     storing: Option<Storing>,
     /// The chunk that is coming in parts.
@@ -25,7 +25,7 @@ pub(super) struct Upload {
     sealed: Option<BlobDescriptionOf>,
 }
 
-impl Upload {
+impl UploadCall {
     pub(super) fn message(
         &mut self,
         bytes: &[u8],

@@ -35,7 +35,7 @@ pub(super) struct ReadBatch {
 }
 
 /// A batch with a write that is with the committer.
-pub(super) struct WriteBatch {
+pub(super) struct BatchCall {
     pushed: Box<[PushedOperation]>,
     max_answer_bytes: u64,
 }
@@ -122,7 +122,7 @@ fn begin_writes(
     max_answer_bytes: u64,
     shared: &Shared,
     actions: &mut (impl DatabaseAccess + ResponseMemory),
-) -> Result<Option<WriteBatch>, Status> {
+) -> Result<Option<BatchCall>, Status> {
     let submitted = submit_with_room(place, actions, |commit| {
         let mut answer_bytes_left = max_answer_bytes.saturating_sub(ANSWER_FRAME_BYTES);
         let mut pushed = Vec::with_capacity(request.operations.len());
@@ -140,7 +140,7 @@ fn begin_writes(
             kept: pushed,
         })
     })?;
-    Ok(submitted.map(|pushed| WriteBatch {
+    Ok(submitted.map(|pushed| BatchCall {
         pushed: pushed.into(),
         max_answer_bytes,
     }))
@@ -418,7 +418,7 @@ fn keys_of<'a>(request: &BatchRequest<'a>) -> impl Iterator<Item = &'a [u8]> {
     })
 }
 
-impl WriteBatch {
+impl BatchCall {
     /// Answers with what became of the commit.
     pub(super) fn committed(
         &self,

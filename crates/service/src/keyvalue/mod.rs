@@ -30,10 +30,10 @@ use crate::call::{CallHead, CallSteps, PlanReads, Shared};
 use crate::method::Method;
 use crate::rights::Right;
 use crate::status::{self, Status};
-use batch::{ReadBatch, WriteBatch};
+use batch::{BatchCall, ReadBatch};
 use messages::{Request, decode_get};
 use pipe::Pipe;
-use range::{Count, Scan};
+use range::{RangeCount, Scan};
 pub(crate) use refuse::{
     awaits_replicas, check_key, find_database_of_blobs, find_database_of_drop_in, invalid,
     not_fetched, push_error, refusal,
@@ -56,7 +56,7 @@ enum KeyValueStep {
     /// A batch of reads waits for the tick's view.
     ReadBatch(Box<ReadBatch>),
     /// A batch with a write is with the committer.
-    WriteBatch(Box<WriteBatch>),
+    WriteBatch(Box<BatchCall>),
     /// A transaction is with the committer.
     Transact(Box<Transact>),
     /// Batches come and go.
@@ -64,7 +64,7 @@ enum KeyValueStep {
     /// A scan waits for a view, or for room to send.
     Scan(Box<Scan>),
     /// A count waits for a view.
-    Count(Box<Count>),
+    Count(Box<RangeCount>),
     /// A caller is told of changes.
     Watch(Box<Watch>),
 }
@@ -249,7 +249,9 @@ impl KeyValueStep {
                 }))
             }
             Method::Scan => Ok(KeyValueStep::Scan(Scan::begin(bytes, shared, actions)?)),
-            Method::Count => Ok(KeyValueStep::Count(Count::begin(bytes, shared, actions)?)),
+            Method::Count => Ok(KeyValueStep::Count(RangeCount::begin(
+                bytes, shared, actions,
+            )?)),
             Method::Watch => Ok(KeyValueStep::Watch(Watch::begin(bytes, shared, actions)?)),
             _ => Err(Status::unimplemented(method.path())),
         }

@@ -366,7 +366,7 @@ fn entry_message<'v>(entry: &Entry<'v>, keys_only: bool) -> EntryMessage<'v> {
 }
 
 /// A count between two slices.
-pub(super) struct Count {
+pub(super) struct RangeCount {
     database: DatabaseId,
     rest: Rest,
     may_estimate: bool,
@@ -374,13 +374,13 @@ pub(super) struct Count {
     views: u64,
 }
 
-impl Count {
+impl RangeCount {
     /// Takes up a request.
     pub(super) fn begin(
         bytes: &[u8],
         shared: &Shared,
         actions: &mut (impl DatabaseAccess + Permissions + ResponseMemory),
-    ) -> Result<Box<Count>, Status> {
+    ) -> Result<Box<RangeCount>, Status> {
         let decoded = decode_count(bytes);
         let (request, may_estimate) =
             decoded.map_err(|invalid| refuse::invalid(Method::Count, invalid))?;
@@ -388,7 +388,7 @@ impl Count {
         let rest = Rest::new(request.keys);
         rest.hold_request(actions);
         actions.read_long(database);
-        Ok(Box::new(Count {
+        Ok(Box::new(RangeCount {
             database,
             rest,
             may_estimate,

@@ -3,7 +3,7 @@
 //!
 //! Every message says what was wrong, with what, and the numbers given and allowed.
 
-use protobuf::Fault;
+use protobuf::FieldFault;
 use store::tree::TreeError;
 use store::{DatabaseId, Durability, Limit, PushError, Refusal};
 
@@ -197,7 +197,7 @@ pub(super) fn invalid_operation(
 fn code_of(invalid: Invalid) -> Code {
     match invalid.rule {
         FieldRule::NotServed => Code::Unimplemented,
-        FieldRule::Malformed(Fault::TooManyFields) => Code::ResourceExhausted,
+        FieldRule::Malformed(FieldFault::TooManyFields) => Code::ResourceExhausted,
         FieldRule::Malformed(_) | FieldRule::Broken(_) => Code::InvalidArgument,
     }
 }

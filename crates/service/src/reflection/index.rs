@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use protobuf::{Fault, Reader, Value};
+use protobuf::{FieldFault, Reader, Value};
 
 /// The files of a descriptor set and what they declare.
 #[derive(Default)]
@@ -31,7 +31,7 @@ struct Symbol {
 
 impl<'a> DescriptorIndex<'a> {
     /// Reads the whole set once.
-    pub(super) fn new(descriptor_set: &'a [u8]) -> Result<DescriptorIndex<'a>, Fault> {
+    pub(super) fn new(descriptor_set: &'a [u8]) -> Result<DescriptorIndex<'a>, FieldFault> {
         let mut index = DescriptorIndex::default();
         each_bytes(descriptor_set, |field, bytes| match field {
             1 => index.add_file(bytes),
@@ -85,7 +85,7 @@ impl<'a> DescriptorIndex<'a> {
     }
 
     /// `FileDescriptorProto`
-    fn add_file(&mut self, bytes: &'a [u8]) -> Result<(), Fault> {
+    fn add_file(&mut self, bytes: &'a [u8]) -> Result<(), FieldFault> {
         let (mut name, mut package, mut imports) = ("", "", Vec::new());
         each_bytes(bytes, |field, value| {
             match field {
@@ -111,7 +111,7 @@ impl<'a> DescriptorIndex<'a> {
     }
 
     /// `DescriptorProto`
-    fn add_message(&mut self, scope: &str, bytes: &'a [u8]) -> Result<(), Fault> {
+    fn add_message(&mut self, scope: &str, bytes: &'a [u8]) -> Result<(), FieldFault> {
         // Fields (2) and groups of them of which one is set (8).
         let name = self.add_with_parts(scope, bytes, &[2, 8])?;
         self.symbols
@@ -127,7 +127,7 @@ impl<'a> DescriptorIndex<'a> {
 
     /// `EnumDescriptorProto`. The names of its values stand beside the name of the enum, not below
     /// it.
-    fn add_enum(&mut self, scope: &str, bytes: &'a [u8]) -> Result<(), Fault> {
+    fn add_enum(&mut self, scope: &str, bytes: &'a [u8]) -> Result<(), FieldFault> {
         self.add_with_parts(scope, bytes, &[])?;
         each_bytes(bytes, |field, value| match field {
             2 => self.add_with_parts(scope, value, &[]).map(drop),
@@ -136,7 +136,7 @@ impl<'a> DescriptorIndex<'a> {
     }
 
     /// `FieldDescriptorProto` of an extension.
-    fn add_extension(&mut self, scope: &str, bytes: &'a [u8]) -> Result<(), Fault> {
+    fn add_extension(&mut self, scope: &str, bytes: &'a [u8]) -> Result<(), FieldFault> {
         self.add_with_parts(scope, bytes, &[])?;
         let (mut extended, mut number) = ("", 0);
         each_field(bytes, |field, value| {
@@ -161,7 +161,7 @@ impl<'a> DescriptorIndex<'a> {
         scope: &str,
         bytes: &'a [u8],
         parts: &[u32],
-    ) -> Result<String, Fault> {
+    ) -> Result<String, FieldFault> {
         let name = full_name(scope, bytes)?;
         each_bytes(bytes, |field, value| {
             if parts.contains(&field) {
@@ -185,7 +185,7 @@ impl<'a> DescriptorIndex<'a> {
     }
 }
 
-fn full_name(scope: &str, descriptor: &[u8]) -> Result<String, Fault> {
+fn full_name(scope: &str, descriptor: &[u8]) -> Result<String, FieldFault> {
     let mut name = "";
     each_bytes(descriptor, |field, value| {
         if field == 1 {
@@ -199,15 +199,15 @@ fn full_name(scope: &str, descriptor: &[u8]) -> Result<String, Fault> {
     })
 }
 
-fn string(bytes: &[u8]) -> Result<&str, Fault> {
+fn string(bytes: &[u8]) -> Result<&str, FieldFault> {
     Value::Bytes(bytes).string()
 }
 
 /// Visits the fields that are bytes, strings or messages.
 fn each_bytes<'b>(
     message: &'b [u8],
-    mut visit: impl FnMut(u32, &'b [u8]) -> Result<(), Fault>,
-) -> Result<(), Fault> {
+    mut visit: impl FnMut(u32, &'b [u8]) -> Result<(), FieldFault>,
+) -> Result<(), FieldFault> {
     each_field(message, |field, value| match value {
         Value::Bytes(bytes) => visit(field, bytes),
         _ => Ok(()),
@@ -216,8 +216,8 @@ fn each_bytes<'b>(
 
 fn each_field<'b>(
     message: &'b [u8],
-    visit: impl FnMut(u32, Value<'b>) -> Result<(), Fault>,
-) -> Result<(), Fault> {
+    visit: impl FnMut(u32, Value<'b>) -> Result<(), FieldFault>,
+) -> Result<(), FieldFault> {
     Reader::new(message)
         .for_each(visit)
         .map_err(|error| error.fault)

@@ -51,7 +51,7 @@ pub use sealed::{Sealed, Settled};
 pub use stream::{Begin, Chunk, ContentEnd, Owner};
 pub use upload::Upload;
 pub(crate) use walk::{ContentWalk, check_form};
-pub use work::{BlobNews, Interest, Work};
+pub use work::{BlobInterest, BlobNews, Work};
 
 /// The folder of the contents, in the data folder and in a backup.
 pub const FOLDER: &str = "blobs";

@@ -18,9 +18,9 @@ use crate::database_id::DatabaseId;
 /// Shows whether somebody still waits for what he asked for: he keeps one, and what he asked for
 /// has a clone of it.
 #[derive(Clone, Debug, Default)]
-pub struct Interest(Arc<()>);
+pub struct BlobInterest(Arc<()>);
 
-impl Interest {
+impl BlobInterest {
     /// Whether the other one is gone.
     pub fn is_lost(&self) -> bool {
         Arc::strong_count(&self.0) == 1
@@ -35,7 +35,7 @@ pub enum Work {
         /// Which.
         begin: Box<Begin>,
         /// Lost if its stream ends before: then it is not begun.
-        interest: Interest,
+        interest: BlobInterest,
     },
     /// Store chunks.
     Write {

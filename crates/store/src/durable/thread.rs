@@ -145,7 +145,7 @@ impl Drop for Durable {
 }
 
 /// Tells the committer's thread what happens to trees.
-fn tree_reporter(hub: &Arc<Hub>) -> crate::tree::Reporter {
+fn tree_reporter(hub: &Arc<Hub>) -> crate::tree::TreeReporter {
     // The hub belongs to those who use it, not to the threads of the keeper.
     let hub = Arc::downgrade(hub);
     Arc::new(move |event| {

@@ -9,7 +9,7 @@
 use hashbrown::HashTable;
 
 use super::slot::IndexSlot;
-use super::{Key, MemoryIndex};
+use super::{EntryKey, MemoryIndex};
 use crate::limits::{DEFRAGMENT_TABLE_SLOTS, SLICE_WORK_BYTES};
 
 /// How far a pass through an index has come.
@@ -52,7 +52,7 @@ impl MemoryIndex {
             cursor.part = IndexPart::Ordered;
         }
         if cursor.part == IndexPart::Ordered {
-            match self.ordered.move_some(|key| Key::new(key.bytes())) {
+            match self.ordered.move_some(|key| EntryKey::new(key.bytes())) {
                 0 => {
                     self.expiring.begin_move();
                     cursor.part = IndexPart::Expiring;
@@ -60,7 +60,7 @@ impl MemoryIndex {
                 keys => return DefragmentStep::Moved(keys),
             }
         }
-        let renew = |(expires_ms, key): &(u64, Key)| (*expires_ms, Key::new(key.bytes()));
+        let renew = |(expires_ms, key): &(u64, EntryKey)| (*expires_ms, EntryKey::new(key.bytes()));
         match self.expiring.move_some(renew) {
             0 => DefragmentStep::Complete,
             keys => DefragmentStep::Moved(keys),

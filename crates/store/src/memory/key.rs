@@ -9,7 +9,7 @@ const INLINE_BYTES: usize = 22;
 
 /// An owned key. Compares as its bytes do.
 #[derive(Clone)]
-pub(crate) struct Key(Form);
+pub(crate) struct EntryKey(Form);
 
 #[derive(Clone)]
 enum Form {
@@ -18,14 +18,14 @@ enum Form {
     Boxed(Box<[u8]>),
 }
 
-impl Key {
-    pub(crate) fn new(bytes: &[u8]) -> Key {
+impl EntryKey {
+    pub(crate) fn new(bytes: &[u8]) -> EntryKey {
         if bytes.len() > INLINE_BYTES {
-            return Key(Form::Boxed(bytes.into()));
+            return EntryKey(Form::Boxed(bytes.into()));
         }
         let mut padded = [0; INLINE_BYTES];
         padded[..bytes.len()].copy_from_slice(bytes);
-        Key(Form::Inline(bytes.len() as u8, padded))
+        EntryKey(Form::Inline(bytes.len() as u8, padded))
     }
 
     #[inline]
@@ -46,35 +46,35 @@ impl Key {
     }
 }
 
-impl Borrow<[u8]> for Key {
+impl Borrow<[u8]> for EntryKey {
     fn borrow(&self) -> &[u8] {
         self.bytes()
     }
 }
 
-impl Ord for Key {
+impl Ord for EntryKey {
     #[inline]
-    fn cmp(&self, other: &Key) -> Ordering {
+    fn cmp(&self, other: &EntryKey) -> Ordering {
         self.bytes().cmp(other.bytes())
     }
 }
 
-impl PartialOrd for Key {
+impl PartialOrd for EntryKey {
     #[inline]
-    fn partial_cmp(&self, other: &Key) -> Option<Ordering> {
+    fn partial_cmp(&self, other: &EntryKey) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Key {
-    fn eq(&self, other: &Key) -> bool {
+impl PartialEq for EntryKey {
+    fn eq(&self, other: &EntryKey) -> bool {
         self.bytes() == other.bytes()
     }
 }
 
-impl Eq for Key {}
+impl Eq for EntryKey {}
 
-impl fmt::Debug for Key {
+impl fmt::Debug for EntryKey {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "\"{}\"", self.bytes().escape_ascii())
     }
@@ -99,10 +99,10 @@ mod tests {
             &long,
         ];
         for one in samples {
-            assert_eq!(Key::new(one).bytes(), one);
+            assert_eq!(EntryKey::new(one).bytes(), one);
             for two in samples {
                 assert_eq!(
-                    Key::new(one).cmp(&Key::new(two)),
+                    EntryKey::new(one).cmp(&EntryKey::new(two)),
                     one.cmp(two),
                     "{one:?} {two:?}"
                 );
@@ -112,6 +112,6 @@ mod tests {
 
     #[test]
     fn a_key_takes_24_bytes() {
-        assert_eq!(size_of::<Key>(), 24);
+        assert_eq!(size_of::<EntryKey>(), 24);
     }
 }

@@ -26,7 +26,7 @@ use crate::hash::KeyHasher;
 use crate::limits;
 use crate::value::Entry;
 pub(crate) use defragment::{DefragmentCursor, DefragmentStep};
-use key::Key;
+use key::EntryKey;
 use ordered::OrderedSet;
 pub(crate) use remains::Remains;
 use slot::IndexSlot;
@@ -39,10 +39,10 @@ const SLOT_BYTES: usize = (size_of::<IndexSlot>() + 1) * 3 / 2;
 
 /// A key's share of an ordered index: nodes are about two thirds full, and one in eleven is an
 /// inner node.
-const ORDERED_KEY_BYTES: usize = size_of::<Key>() * 8 / 5;
+const ORDERED_KEY_BYTES: usize = size_of::<EntryKey>() * 8 / 5;
 
 /// An expiry's share of the index of expiries.
-const EXPIRY_BYTES: usize = size_of::<(u64, Key)>() * 8 / 5;
+const EXPIRY_BYTES: usize = size_of::<(u64, EntryKey)>() * 8 / 5;
 
 /// Tables up to this capacity are not shrunk.
 const KEPT_CAPACITY: usize = 64;
@@ -65,9 +65,9 @@ pub(crate) fn entry_bytes(key_len: usize, value_len: usize, expires_ms: u64) -> 
     let expiry = if expires_ms == 0 {
         0
     } else {
-        EXPIRY_BYTES + Key::heap_bytes(key_len)
+        EXPIRY_BYTES + EntryKey::heap_bytes(key_len)
     };
-    let key = ORDERED_KEY_BYTES + Key::heap_bytes(key_len);
+    let key = ORDERED_KEY_BYTES + EntryKey::heap_bytes(key_len);
     (slot::heap_bytes(key_len, value_len) + SLOT_BYTES + key + expiry) as u64
 }
 
@@ -82,17 +82,17 @@ pub(crate) struct MemoryIndex {
     hasher: KeyHasher,
     tables: Box<[HashTable<IndexSlot>]>,
     entries: usize,
-    ordered: OrderedSet<Key>,
+    ordered: OrderedSet<EntryKey>,
     /// The keys of the first so many tables are in the ordered index, or among `unordered`.
     ordered_tables: usize,
     /// An empty one begins without an order.
     is_lazy: bool,
     /// Keys that are not in the ordered index yet: see [`load`](MemoryIndex::load) and
     /// [`order_some`](MemoryIndex::order_some).
-    unordered: Vec<Key>,
+    unordered: Vec<EntryKey>,
     /// An entry was removed since there are such keys.
     removed_unordered: bool,
-    expiring: OrderedSet<(u64, Key)>,
+    expiring: OrderedSet<(u64, EntryKey)>,
     /// Bytes of all keys and values.
     content_bytes: u64,
 }
@@ -174,7 +174,7 @@ impl MemoryIndex {
             Some(old_value) => old_value,
             None => {
                 if self.is_table_ordered(hash) {
-                    self.ordered.insert(Key::new(entry.key));
+                    self.ordered.insert(EntryKey::new(entry.key));
                 }
                 None
             }
@@ -186,7 +186,7 @@ impl MemoryIndex {
     /// times as fast as one by one.
     pub(crate) fn load(&mut self, hash: u64, entry: &Entry<'_>) {
         if self.put_in_table(hash, entry).is_none() {
-            self.unordered.push(Key::new(entry.key));
+            self.unordered.push(EntryKey::new(entry.key));
         }
     }
 
@@ -250,10 +250,10 @@ impl MemoryIndex {
 
     fn change_expiry(&mut self, key: &[u8], old_ms: u64, new_ms: u64) {
         if old_ms != 0 {
-            self.expiring.remove(&(old_ms, Key::new(key)));
+            self.expiring.remove(&(old_ms, EntryKey::new(key)));
         }
         if new_ms != 0 {
-            self.expiring.insert((new_ms, Key::new(key)));
+            self.expiring.insert((new_ms, EntryKey::new(key)));
         }
     }
 
@@ -288,7 +288,7 @@ impl MemoryIndex {
             content_bytes += (entry.key.len() + entry.value.len()) as u64;
             if entry.expires_ms != 0 {
                 expiring += 1;
-                let expiry = (entry.expires_ms, Key::new(entry.key));
+                let expiry = (entry.expires_ms, EntryKey::new(entry.key));
                 assert!(self.expiring.contains(&expiry));
             }
         }

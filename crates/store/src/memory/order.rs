@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 use hashbrown::HashTable;
 
 use super::slot::IndexSlot;
-use super::{Key, MemoryIndex, TABLES, table_of};
+use super::{EntryKey, MemoryIndex, TABLES, table_of};
 use crate::hash::KeyHasher;
 use crate::range::{Direction, Range, ScanEnd};
 use crate::value::{Entry, is_expired};
@@ -58,7 +58,7 @@ impl MemoryIndex {
                 return true;
             };
             self.unordered
-                .extend(table.iter().map(|slot| Key::new(slot.key())));
+                .extend(table.iter().map(|slot| EntryKey::new(slot.key())));
             self.ordered_tables += 1;
         }
         self.is_ordered()
@@ -112,10 +112,10 @@ impl MemoryIndex {
     #[cfg(any(test, feature = "hooks"))]
     pub(super) fn verify_order(&self) {
         let waiting: std::collections::HashSet<&[u8]> =
-            self.unordered.iter().map(Key::bytes).collect();
+            self.unordered.iter().map(EntryKey::bytes).collect();
         let mut in_order = 0;
         for slot in self.tables.iter().flat_map(HashTable::iter) {
-            let is_in_order = self.ordered.contains(&Key::new(slot.key()));
+            let is_in_order = self.ordered.contains(&EntryKey::new(slot.key()));
             in_order += usize::from(is_in_order);
             let is_known = is_in_order || waiting.contains(slot.key());
             assert_eq!(is_known, self.is_table_ordered(slot.hash));

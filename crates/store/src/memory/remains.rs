@@ -6,7 +6,7 @@ use std::vec;
 use hashbrown::HashTable;
 
 use super::MemoryIndex;
-use super::key::Key;
+use super::key::EntryKey;
 use super::ordered::OrderedSet;
 use super::slot::IndexSlot;
 
@@ -14,9 +14,9 @@ use super::slot::IndexSlot;
 #[derive(Debug)]
 pub(crate) struct Remains {
     slots: Flatten<vec::IntoIter<HashTable<IndexSlot>>>,
-    keys: <OrderedSet<Key> as IntoIterator>::IntoIter,
-    unordered: vec::IntoIter<Key>,
-    expiring: <OrderedSet<(u64, Key)> as IntoIterator>::IntoIter,
+    keys: <OrderedSet<EntryKey> as IntoIterator>::IntoIter,
+    unordered: vec::IntoIter<EntryKey>,
+    expiring: <OrderedSet<(u64, EntryKey)> as IntoIterator>::IntoIter,
     entries_left: usize,
 }
 

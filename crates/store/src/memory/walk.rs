@@ -2,7 +2,7 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use super::{Key, MemoryIndex};
+use super::{EntryKey, MemoryIndex};
 use crate::limits::COUNT_ROWS_PER_LOOKUP;
 use crate::range::{CountSlice, Direction, Range, ScanEnd};
 use crate::value::{Entry, is_expired};
@@ -35,7 +35,7 @@ impl MemoryIndex {
 
     fn scan_keys<'a>(
         &'a self,
-        keys: impl Iterator<Item = &'a Key>,
+        keys: impl Iterator<Item = &'a EntryKey>,
         now_ms: u64,
         budget_rows: u32,
         visit: &mut dyn FnMut(&Entry<'a>) -> ControlFlow<()>,
@@ -111,7 +111,7 @@ impl MemoryIndex {
         passed: Option<&PassedExpiry>,
     ) -> impl Iterator<Item = (u64, &[u8])> {
         let start = match passed {
-            Some((expires_ms, key)) => Bound::Excluded((*expires_ms, Key::new(key))),
+            Some((expires_ms, key)) => Bound::Excluded((*expires_ms, EntryKey::new(key))),
             None => Bound::Unbounded,
         };
         self.expiring
@@ -122,14 +122,14 @@ impl MemoryIndex {
 
     /// When the next entry expires that has not expired yet.
     pub(crate) fn next_expiry_ms(&self, now_ms: u64) -> Option<u64> {
-        let first = (now_ms.checked_add(1)?, Key::new(b""));
+        let first = (now_ms.checked_add(1)?, EntryKey::new(b""));
         let (expires_ms, _) = (self.expiring)
             .range((Bound::Included(&first), Bound::Unbounded))
             .next()?;
         Some(*expires_ms)
     }
 
-    fn entry_of(&self, key: &Key) -> Entry<'_> {
+    fn entry_of(&self, key: &EntryKey) -> Entry<'_> {
         let hash = self.hasher.hash(key.bytes());
         self.find(key.bytes(), hash)
             .expect("every key of the ordered index is in a table")

@@ -30,7 +30,7 @@ pub enum KeeperEvent {
 }
 
 /// Told of what happens, on one of the threads.
-pub type Reporter = Arc<dyn Fn(KeeperEvent) + Send + Sync>;
+pub type TreeReporter = Arc<dyn Fn(KeeperEvent) + Send + Sync>;
 
 /// Flushes and compacts trees, on two threads of its own. Dropped, it ends them: the tree that is
 /// being flushed is flushed, and none after it, since the log has what memtables hold; a compaction
@@ -43,7 +43,7 @@ pub struct Keeper {
 struct KeeperState {
     work: Mutex<KeeperWork>,
     changed: Condvar,
-    reporter: Reporter,
+    reporter: TreeReporter,
 }
 
 #[derive(Default)]
@@ -59,7 +59,7 @@ type KeeperTask = fn(&TreeIndex) -> Result<bool, TreeError>;
 
 impl Keeper {
     /// Starts the threads.
-    pub fn start(reporter: Reporter) -> io::Result<Keeper> {
+    pub fn start(reporter: TreeReporter) -> io::Result<Keeper> {
         let mut keeper = Keeper {
             shared: Arc::new(KeeperState {
                 work: Mutex::default(),

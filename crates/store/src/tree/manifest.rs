@@ -27,7 +27,7 @@ impl TableList {
     /// The numbers of the tables and their checksums, each of all bytes of its file; `None`: the
     /// list makes no sense.
     pub(super) fn tables(&self) -> Option<Vec<(u64, u128)>> {
-        let mut section = Bytes(section(&self.bytes, b"tables")?);
+        let mut section = ManifestBytes(section(&self.bytes, b"tables")?);
         let mut tables = Vec::new();
         for _ in 0..section.number::<1>()? {
             for _ in 0..section.number::<1>()? {
@@ -48,9 +48,9 @@ impl TableList {
 /// with the place and the length of its contents; these are a heading of 4 bytes, a count of 4, and
 /// for each part place, length (8 bytes each), and its name behind the length of that (2).
 fn section<'a>(archive: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
-    let mut end = Bytes(archive.get(archive.len().checked_sub(16)?..)?);
+    let mut end = ManifestBytes(archive.get(archive.len().checked_sub(16)?..)?);
     let contents = usize::try_from(end.number::<8>()?).ok()?;
-    let mut contents = Bytes(archive.get(contents..)?);
+    let mut contents = ManifestBytes(archive.get(contents..)?);
     let _heading = contents.number::<4>()?;
     for _ in 0..contents.number::<4>()? {
         let from = usize::try_from(contents.number::<8>()?).ok()?;
@@ -64,9 +64,9 @@ fn section<'a>(archive: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
 }
 
 /// Bytes that are read from the front.
-struct Bytes<'a>(&'a [u8]);
+struct ManifestBytes<'a>(&'a [u8]);
 
-impl<'a> Bytes<'a> {
+impl<'a> ManifestBytes<'a> {
     fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;

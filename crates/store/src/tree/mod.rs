@@ -65,7 +65,7 @@ pub(crate) use folder::Fate;
 pub use folder::{TreeConfig, Trees};
 pub use generation::Generation;
 pub use index::{TreeFile, TreeIndex};
-pub use keeper::{Keeper, KeeperEvent, Reporter};
+pub use keeper::{Keeper, KeeperEvent, TreeReporter};
 pub(crate) use opening::HeldTreeFiles;
 pub use pace::Pressure;
 pub use tickets::Ticket;

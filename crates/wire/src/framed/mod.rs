@@ -17,7 +17,7 @@ pub mod srpc;
 mod status;
 mod unpack;
 
-pub use client::{BeginError, CallEnd, CallEvent, ClientConnection, FramedCallHead};
+pub use client::{BeginError, ClientConnection, FramedCallEnd, FramedCallEvent, FramedCallHead};
 pub use connection::ServerConnection;
 pub use status::{FramedStatus, StatusMeaning};
 

@@ -1,7 +1,7 @@
 //! Decodes header blocks. RFC 7541 sections 3.2 and 6.
 
 use super::dynamic_table::{DynamicTable, Facts};
-use super::error::DecodeError;
+use super::error::HpackError;
 use super::fields::{ArenaSpan, FieldLimits, Fields, Name};
 use super::{DEFAULT_TABLE_BYTES, integer, static_table};
 use crate::limits;
@@ -50,7 +50,7 @@ impl Decoder {
         block: &[u8],
         limits: &FieldLimits,
         fields: &mut Fields,
-    ) -> Result<(), DecodeError> {
+    ) -> Result<(), HpackError> {
         fields.clear();
         let mut rest = self.size_updates(block)?;
         while let Some((&first, after)) = rest.split_first() {
@@ -58,7 +58,7 @@ impl Decoder {
             let budget = fields.budget(limits)?;
             match first {
                 0x80.. => self.indexed(first, &mut rest, budget, fields)?,
-                0x20..=0x3f => return Err(DecodeError::SizeUpdateMisplaced),
+                0x20..=0x3f => return Err(HpackError::SizeUpdateMisplaced),
                 _ => self.literal(first, &mut rest, budget, fields)?,
             }
         }
@@ -69,7 +69,7 @@ impl Decoder {
     /// since the last block and the final one (RFC 7541 section 4.2). More only make the decoder
     /// work.
     #[inline]
-    fn size_updates<'a>(&mut self, block: &'a [u8]) -> Result<&'a [u8], DecodeError> {
+    fn size_updates<'a>(&mut self, block: &'a [u8]) -> Result<&'a [u8], HpackError> {
         let mut rest = block;
         let mut count = 0;
         while let Some((&first @ 0x20..=0x3f, after)) = rest.split_first() {
@@ -77,10 +77,10 @@ impl Decoder {
             let size = integer::decode(first, 5, &mut rest)?;
             count += 1;
             if count > limits::MAX_TABLE_SIZE_UPDATES {
-                return Err(DecodeError::TooManySizeUpdates);
+                return Err(HpackError::TooManySizeUpdates);
             }
             if size > self.max_table_bytes {
-                return Err(DecodeError::SizeUpdateTooLarge);
+                return Err(HpackError::SizeUpdateTooLarge);
             }
             self.table.set_max_size(size);
         }
@@ -95,7 +95,7 @@ impl Decoder {
         rest: &mut &[u8],
         budget: usize,
         fields: &mut Fields,
-    ) -> Result<(), DecodeError> {
+    ) -> Result<(), HpackError> {
         let index = integer::decode(first, 7, rest)?;
         match static_table::get(index) {
             Some(entry) => fields.add_static(entry, budget),
@@ -111,7 +111,7 @@ impl Decoder {
         rest: &mut &[u8],
         budget: usize,
         fields: &mut Fields,
-    ) -> Result<(), DecodeError> {
+    ) -> Result<(), HpackError> {
         // Without indexing and never indexed differ only for those who send the field on.
         let enters_table = first & 0x40 != 0;
         let index = integer::decode(first, if enters_table { 6 } else { 4 }, rest)?;
@@ -125,7 +125,7 @@ impl Decoder {
         };
         let left = budget
             .checked_sub(name.span.len())
-            .ok_or(DecodeError::ListTooLarge)?;
+            .ok_or(HpackError::ListTooLarge)?;
         let value = string(rest, left, fields)?;
         let value_is_valid = fields.finish_literal(name, value);
         if enters_table {
@@ -143,20 +143,20 @@ impl Decoder {
 
 /// The place in the dynamic table of an index that is not in the static one.
 #[inline]
-fn dynamic_index(index: usize) -> Result<usize, DecodeError> {
+fn dynamic_index(index: usize) -> Result<usize, HpackError> {
     index
         .checked_sub(static_table::LEN + 1)
-        .ok_or(DecodeError::BadIndex)
+        .ok_or(HpackError::BadIndex)
 }
 
 /// Reads a string literal into the arena of `fields`. RFC 7541 section 5.2.
 #[inline]
-fn string(rest: &mut &[u8], budget: usize, fields: &mut Fields) -> Result<ArenaSpan, DecodeError> {
-    let (&first, after) = rest.split_first().ok_or(DecodeError::Truncated)?;
+fn string(rest: &mut &[u8], budget: usize, fields: &mut Fields) -> Result<ArenaSpan, HpackError> {
+    let (&first, after) = rest.split_first().ok_or(HpackError::Truncated)?;
     *rest = after;
     let len = integer::decode(first, 7, rest)?;
     let source = *rest;
-    let (text, after) = source.split_at_checked(len).ok_or(DecodeError::Truncated)?;
+    let (text, after) = source.split_at_checked(len).ok_or(HpackError::Truncated)?;
     *rest = after;
     if first & 0x80 == 0 {
         fields.add_raw(source, len, budget)

@@ -6,7 +6,7 @@ use super::integer::IntegerError;
 /// (RFC 9113 section 4.3), also the limits: the two sides no longer agree about the table, or the
 /// peer means harm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum DecodeError {
+pub enum HpackError {
     /// The block ends inside a field.
     #[error("the header block ends inside a field")]
     Truncated,
@@ -36,23 +36,21 @@ pub enum DecodeError {
     ListTooLarge,
 }
 
-impl DecodeError {
+impl HpackError {
     /// Whether the block was too much rather than wrong.
     pub fn is_limit(self) -> bool {
         matches!(
             self,
-            DecodeError::TooManyFields
-                | DecodeError::ListTooLarge
-                | DecodeError::TooManySizeUpdates
+            HpackError::TooManyFields | HpackError::ListTooLarge | HpackError::TooManySizeUpdates
         )
     }
 }
 
-impl From<IntegerError> for DecodeError {
-    fn from(error: IntegerError) -> DecodeError {
+impl From<IntegerError> for HpackError {
+    fn from(error: IntegerError) -> HpackError {
         match error {
-            IntegerError::Truncated => DecodeError::Truncated,
-            IntegerError::TooLarge => DecodeError::IntegerTooLarge,
+            IntegerError::Truncated => HpackError::Truncated,
+            IntegerError::TooLarge => HpackError::IntegerTooLarge,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::ENTRY_OVERHEAD_BYTES;
 use super::dynamic_table::{DynamicTable, SHORT_BYTES};
-use super::error::DecodeError;
+use super::error::HpackError;
 use super::huffman::{self, HuffmanError};
 use super::names::{KnownName, is_valid_name, is_valid_value};
 use super::static_table;
@@ -196,7 +196,7 @@ impl Fields {
         name: &[u8],
         value: &[u8],
         limits: &FieldLimits,
-    ) -> Result<(), DecodeError> {
+    ) -> Result<(), HpackError> {
         let budget = self.budget(limits)?;
         let name = self
             .add_raw(name, name.len(), budget)
@@ -229,15 +229,15 @@ impl Fields {
 
     /// How many bytes the name and value of one more field may have.
     #[inline]
-    pub(super) fn budget(&self, limits: &FieldLimits) -> Result<usize, DecodeError> {
+    pub(super) fn budget(&self, limits: &FieldLimits) -> Result<usize, HpackError> {
         if self.entries.len() >= limits.max_fields {
-            return Err(DecodeError::TooManyFields);
+            return Err(HpackError::TooManyFields);
         }
         let used = self.list_bytes + ENTRY_OVERHEAD_BYTES;
         limits
             .max_list_bytes
             .checked_sub(used)
-            .ok_or(DecodeError::ListTooLarge)
+            .ok_or(HpackError::ListTooLarge)
     }
 
     /// Appends an entry of the static table, without copying it.
@@ -246,10 +246,10 @@ impl Fields {
         &mut self,
         entry: &static_table::StaticEntry,
         budget: usize,
-    ) -> Result<(), DecodeError> {
+    ) -> Result<(), HpackError> {
         let (name_len, value_len) = (u32::from(entry.name_len), u32::from(entry.value_len));
         if (name_len + value_len) as usize > budget {
-            return Err(DecodeError::ListTooLarge);
+            return Err(HpackError::ListTooLarge);
         }
         let start = u32::from(entry.start) | STATIC;
         self.finish(FieldEntry {
@@ -275,11 +275,11 @@ impl Fields {
         table: &DynamicTable,
         index: usize,
         budget: usize,
-    ) -> Result<(), DecodeError> {
-        let entry = *table.get(index).ok_or(DecodeError::BadIndex)?;
+    ) -> Result<(), HpackError> {
+        let entry = *table.get(index).ok_or(HpackError::BadIndex)?;
         let len = entry.name_len as usize + entry.value_len as usize;
         if len > budget {
-            return Err(DecodeError::ListTooLarge);
+            return Err(HpackError::ListTooLarge);
         }
         let start = self.copy(table.bytes_from(&entry), len);
         self.finish(FieldEntry {
@@ -304,10 +304,10 @@ impl Fields {
         table: &DynamicTable,
         index: usize,
         budget: usize,
-    ) -> Result<Name, DecodeError> {
-        let entry = *table.get(index).ok_or(DecodeError::BadIndex)?;
+    ) -> Result<Name, HpackError> {
+        let entry = *table.get(index).ok_or(HpackError::BadIndex)?;
         if entry.name_len as usize > budget {
-            return Err(DecodeError::ListTooLarge);
+            return Err(HpackError::ListTooLarge);
         }
         let start = self.copy(table.bytes_from(&entry), entry.name_len as usize);
         Ok(Name {
@@ -328,9 +328,9 @@ impl Fields {
         source: &[u8],
         len: usize,
         budget: usize,
-    ) -> Result<ArenaSpan, DecodeError> {
+    ) -> Result<ArenaSpan, HpackError> {
         if len > budget {
-            return Err(DecodeError::ListTooLarge);
+            return Err(HpackError::ListTooLarge);
         }
         let start = self.copy(source, len);
         Ok(ArenaSpan {
@@ -345,13 +345,13 @@ impl Fields {
         &mut self,
         encoded: &[u8],
         budget: usize,
-    ) -> Result<ArenaSpan, DecodeError> {
+    ) -> Result<ArenaSpan, HpackError> {
         let room = huffman::max_decoded_len(encoded.len()).min(budget) + huffman::SLACK_BYTES;
         self.reserve(room);
         let target = &mut self.arena[self.used..self.used + room];
         let len = huffman::decode(encoded, target).map_err(|error| match error {
-            HuffmanError::Invalid => DecodeError::BadHuffman,
-            HuffmanError::TooLong => DecodeError::ListTooLarge,
+            HuffmanError::Invalid => HpackError::BadHuffman,
+            HuffmanError::TooLong => HpackError::ListTooLarge,
         })?;
         let start = self.used as u32;
         self.used += len;

@@ -2,7 +2,7 @@
 //!
 //! [`Decoder`] turns one whole header block into [`Fields`]; [`Encoder`] appends one field after
 //! the other to a block. Both keep their dynamic table between blocks, so that one of each belongs
-//! to one connection for its life, and every [`DecodeError`] is the end of that connection.
+//! to one connection for its life, and every [`HpackError`] is the end of that connection.
 //!
 //! The decoder is on the hot path of every request whose deadline or trace id makes its block
 //! unique. It allocates nothing once its buffers have grown to what the connection needs, and what
@@ -21,7 +21,7 @@ mod static_table;
 
 pub use decoder::Decoder;
 pub use encoder::{Encoder, Indexing};
-pub use error::DecodeError;
+pub use error::HpackError;
 pub use fields::{DecodedField, FieldLimits, Fields};
 pub use names::{KnownName, is_valid_name, is_valid_value};
 

@@ -39,7 +39,7 @@ impl SendSpace {
 
 /// What is promised of the connection's send window, and which streams wait for it.
 #[derive(Debug)]
-pub(crate) struct SendRoom {
+pub(crate) struct WindowRoom {
     /// Bytes of the connection's send window that calls are about to use.
     promised_bytes: usize,
     /// Streams that are owed a Writable event as soon as the connection's send window lets
@@ -49,10 +49,10 @@ pub(crate) struct SendRoom {
     max_waiting: usize,
 }
 
-impl SendRoom {
+impl WindowRoom {
     /// Returns the room of a connection of which nothing is promised.
-    pub(crate) fn new(config: &Config) -> SendRoom {
-        SendRoom {
+    pub(crate) fn new(config: &Config) -> WindowRoom {
+        WindowRoom {
             promised_bytes: 0,
             waiting: VecDeque::new(),
             max_waiting: 2 * config.max_streams as usize,
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn what_is_promised_to_one_is_no_room_for_another() {
-        let mut room = SendRoom::new(&Config::server());
+        let mut room = WindowRoom::new(&Config::server());
         let (mut streams, [one, other]) = streams(10_000);
         for _ in 0..2 {
             assert_eq!(room.find(one, &mut streams, space(12_000)), 10_000);
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn without_capacity_there_is_room_when_nothing_waits_but_for_windows() {
-        let mut room = SendRoom::new(&Config::server());
+        let mut room = WindowRoom::new(&Config::server());
         let (mut streams, [one, _]) = streams(1_000);
         let full = |window_bytes, has_ready| SendSpace {
             window_bytes,

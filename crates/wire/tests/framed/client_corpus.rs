@@ -1,7 +1,9 @@
 //! The fuzz target `framed_client`: bytes of a server of baidu_std or SRPC, for a client.
 
 use testkit::Random;
-use wire::framed::{BeginError, CallEnd, CallEvent, ClientConnection, FramedCallHead, Protocol};
+use wire::framed::{
+    BeginError, ClientConnection, FramedCallEnd, FramedCallEvent, FramedCallHead, Protocol,
+};
 use wire::{Config, StreamKey};
 
 /// Bytes of any kind, for a client that begins calls and gives them up at any time. The first eight
@@ -155,14 +157,14 @@ impl ClientConversation {
     }
 
     /// A call ends: it runs, and is known by its name.
-    fn event(&mut self, event: &CallEvent) {
+    fn event(&mut self, event: &FramedCallEvent) {
         let at = self.open.iter().position(|open| open.0 == event.call);
         let (_, message) = self.open.swap_remove(at.expect("the call runs"));
         let number = message[message.len() - 4..].try_into().expect("4 bytes");
         assert_eq!(event.token, u32::from_be_bytes(number) + 1);
         assert_eq!(self.connection.token(event.call), 0);
         self.ended += 1;
-        if event.end == CallEnd::Response {
+        if event.end == FramedCallEnd::Response {
             let found = self.connection.message(&self.input);
             assert!(found.len() <= MESSAGE_BYTES);
             self.echoed += u32::from(found == message);

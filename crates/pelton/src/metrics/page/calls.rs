@@ -5,10 +5,10 @@ use service::figures::Totals;
 use service::{Code, Method, RefusedFor};
 
 use crate::metrics::exposition::FamilyKind::{Counter, Gauge, Histogram};
-use crate::metrics::exposition::{Label, MetricsPage};
+use crate::metrics::exposition::{MetricLabel, MetricsPage};
 
 /// The labels that the gRPC metrics of other servers have, so that dashboards for those fit.
-fn method_labels(method: Method) -> [Label<'static>; 3] {
+fn method_labels(method: Method) -> [MetricLabel<'static>; 3] {
     let (service, name) = method
         .label()
         .rsplit_once('/')

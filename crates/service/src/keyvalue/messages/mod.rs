@@ -23,7 +23,7 @@ pub(crate) use watch::decode_watch;
 
 use std::fmt;
 
-use protobuf::{DecodeError, Fault};
+use protobuf::{DecodeError, FieldFault};
 
 /// Why a request or response is refused: the field, and what is wrong with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub struct Invalid {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldRule {
     /// Its bytes are no such field.
-    Malformed(Fault),
+    Malformed(FieldFault),
     /// Its value is not allowed. The words continue "`field` …".
     Broken(&'static str),
     /// It has its place in the API, but this version does not serve it. To pass over it in silence
@@ -90,11 +90,11 @@ impl From<DecodeError> for Invalid {
 impl fmt::Display for Invalid {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.field, self.rule) {
-            (_, FieldRule::Malformed(Fault::TooManyFields)) => {
+            (_, FieldRule::Malformed(FieldFault::TooManyFields)) => {
                 write!(
                     formatter,
                     "{}, or too many operations",
-                    Fault::TooManyFields
+                    FieldFault::TooManyFields
                 )
             }
             ("", FieldRule::Malformed(fault)) => {

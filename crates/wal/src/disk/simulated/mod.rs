@@ -20,7 +20,7 @@ use parking_lot::{Mutex, MutexGuard};
 pub use self::faults::{DiskFaultCounts, Fault, Step};
 use self::file::FileState;
 use self::numbers::Numbers;
-use self::world::{FolderChange, Place, Planned, World, device_error, power_lost};
+use self::world::{DiskPlace, FolderChange, Planned, World, device_error, power_lost};
 use super::{Disk, DiskFile, FolderLock};
 
 /// A simulated disk. A handle: clones are the same disk.
@@ -235,7 +235,7 @@ impl Disk for SimulatedDisk {
         let id = {
             let mut world = self.world();
             let name = self.full(name);
-            world.plain_step(Step::Open, Place::Name(&name))?;
+            world.plain_step(Step::Open, DiskPlace::Name(&name))?;
             world.find(&name)?
         };
         Ok(self.file(id))
@@ -243,7 +243,7 @@ impl Disk for SimulatedDisk {
 
     fn list(&self) -> io::Result<Vec<String>> {
         let mut world = self.world();
-        world.plain_step(Step::List, Place::Name(&self.prefix))?;
+        world.plain_step(Step::List, DiskPlace::Name(&self.prefix))?;
         let here = |name: &String| {
             let name = name.strip_prefix(&*self.prefix)?;
             (!name.contains('/')).then(|| name.to_owned())
@@ -272,7 +272,7 @@ impl Disk for SimulatedDisk {
     fn lock(&self) -> io::Result<Option<FolderLock>> {
         {
             let mut world = self.world();
-            world.plain_step(Step::Open, Place::Name(&self.prefix))?;
+            world.plain_step(Step::Open, DiskPlace::Name(&self.prefix))?;
             if std::mem::replace(&mut world.locked, true) {
                 return Ok(None);
             }
@@ -370,14 +370,14 @@ impl DiskFile for SimulatedFile {
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
         let mut world = self.world()?;
-        world.plain_step(Step::SetLen, Place::File(self.id))?;
+        world.plain_step(Step::SetLen, DiskPlace::File(self.id))?;
         world.files[self.id].set_len(bytes as usize);
         world.check_power()
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut world = self.world()?;
-        let fault = world.step(Step::Read, Place::File(self.id))?;
+        let fault = world.step(Step::Read, DiskPlace::File(self.id))?;
         let cached = &world.files[self.id].cached;
         let rest = cached.get(offset as usize..).unwrap_or_default();
         let mut count = rest.len().min(buffer.len());

@@ -48,7 +48,7 @@ pub(super) struct Planned {
 
 /// What a step is about.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Place<'a> {
+pub(super) enum DiskPlace<'a> {
     File(usize),
     /// The name of a file, or a prefix of names.
     Name(&'a str),
@@ -103,20 +103,20 @@ impl FolderChange {
     }
 }
 
-impl Place<'_> {
+impl DiskPlace<'_> {
     fn is_in(self, prefix: &str, names: &BTreeMap<String, usize>) -> bool {
         let begins = |name: &str| name.starts_with(prefix);
         match self {
-            Place::Name(name) => begins(name),
-            Place::File(_) if prefix.is_empty() => true,
-            Place::File(file) => names.iter().any(|(name, &id)| id == file && begins(name)),
+            DiskPlace::Name(name) => begins(name),
+            DiskPlace::File(_) if prefix.is_empty() => true,
+            DiskPlace::File(file) => names.iter().any(|(name, &id)| id == file && begins(name)),
         }
     }
 }
 
 impl World {
     /// Counts a step; returns what goes wrong in it.
-    pub(super) fn step(&mut self, step: Step, place: Place<'_>) -> io::Result<Option<Fault>> {
+    pub(super) fn step(&mut self, step: Step, place: DiskPlace<'_>) -> io::Result<Option<Fault>> {
         self.check_power()?;
         let (steps, plan) = match step.is_access() {
             true => (&mut self.accesses, &self.plan_of_accesses),
@@ -136,7 +136,7 @@ impl World {
     }
 
     /// The same for a step that is done or not.
-    pub(super) fn plain_step(&mut self, step: Step, place: Place<'_>) -> io::Result<()> {
+    pub(super) fn plain_step(&mut self, step: Step, place: DiskPlace<'_>) -> io::Result<()> {
         match self.step(step, place)? {
             Some(Fault::Error) => Err(device_error()),
             Some(Fault::Full) => Err(io::ErrorKind::StorageFull.into()),
@@ -147,7 +147,7 @@ impl World {
         }
     }
 
-    fn planned_for_kind(&mut self, step: Step, place: Place<'_>) -> Option<Fault> {
+    fn planned_for_kind(&mut self, step: Step, place: DiskPlace<'_>) -> Option<Fault> {
         let mut due = None;
         let names = &self.names;
         self.plan_of_kind.retain_mut(|planned| {
@@ -192,11 +192,11 @@ impl World {
     pub(super) fn write(&mut self, file: usize, bytes: &[u8], offset: usize) -> io::Result<usize> {
         let needed_bytes = self.needed_bytes(file, offset, bytes.len());
         if needed_bytes > 0 && self.used_bytes() + needed_bytes > self.capacity_bytes {
-            self.step(Step::Write, Place::File(file))?;
+            self.step(Step::Write, DiskPlace::File(file))?;
             self.counts.full_writes += 1;
             return Err(io::ErrorKind::StorageFull.into());
         }
-        let fault = self.step(Step::Write, Place::File(file))?;
+        let fault = self.step(Step::Write, DiskPlace::File(file))?;
         let part = self.random.below(bytes.len() + 1);
         let random = &mut self.random;
         let state = &mut self.files[file];
@@ -223,7 +223,7 @@ impl World {
     }
 
     pub(super) fn sync(&mut self, file: usize) -> io::Result<()> {
-        let fault = self.step(Step::Sync, Place::File(file))?;
+        let fault = self.step(Step::Sync, DiskPlace::File(file))?;
         match fault {
             Some(Fault::PowerLoss) => Err(power_lost()),
             Some(Fault::Error | Fault::Full) => {
@@ -242,7 +242,7 @@ impl World {
     }
 
     pub(super) fn change_folder(&mut self, change: FolderChange) -> io::Result<()> {
-        self.plain_step(change.step(), Place::Name(change.name()))?;
+        self.plain_step(change.step(), DiskPlace::Name(change.name()))?;
         change.apply(&mut self.names);
         self.pending.push(change);
         // If the power is gone, the change may have been under way.
@@ -251,7 +251,7 @@ impl World {
 
     /// Makes durable which files there are in the folder with this prefix.
     pub(super) fn sync_folder(&mut self, prefix: &str) -> io::Result<()> {
-        match self.step(Step::SyncFolder, Place::Name(prefix))? {
+        match self.step(Step::SyncFolder, DiskPlace::Name(prefix))? {
             Some(Fault::PowerLoss) => Err(power_lost()),
             Some(Fault::Error) => Err(device_error()),
             Some(Fault::Full) => Err(io::ErrorKind::StorageFull.into()),

@@ -21,7 +21,7 @@ pub use request::FramedCallHead;
 
 /// One connection of a client that carries baidu_std or SRPC.
 ///
-/// Calls and bytes go in, bytes and [`CallEvent`]s come out. Each call that begins ends with
+/// Calls and bytes go in, bytes and [`FramedCallEvent`]s come out. Each call that begins ends with
 /// exactly one event, unless it is given up before. Calls of baidu_std are pipelined, and their
 /// responses come in any order; SRPC has one call at a time.
 ///
@@ -47,18 +47,18 @@ pub struct ClientConnection {
 
 /// A call has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CallEvent {
+pub struct FramedCallEvent {
     /// Which.
     pub call: StreamKey,
     /// What [`ClientConnection::set_token`] named it; 0 if it was not named.
     pub token: u32,
     /// How.
-    pub end: CallEnd,
+    pub end: FramedCallEnd,
 }
 
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CallEnd {
+pub enum FramedCallEnd {
     /// By a response: see [`ClientConnection::message`] and [`ClientConnection::attachment`].
     Response,
     /// By an error of the server.
@@ -139,11 +139,11 @@ impl ClientConnection {
     /// To be called with the same `input`, and `consumed` at 0 at first, until it returns `None`;
     /// then the first `consumed` bytes are to be dropped. What is left is looked at again with what
     /// follows; the input must be able to hold a whole response.
-    pub fn poll_event(&mut self, input: &[u8], consumed: &mut usize) -> Option<CallEvent> {
+    pub fn poll_event(&mut self, input: &[u8], consumed: &mut usize) -> Option<FramedCallEvent> {
         loop {
             if let Some(call) = self.lost.pop_front() {
                 // One that was given up meanwhile is not there any more.
-                match self.end(call, CallEnd::Lost) {
+                match self.end(call, FramedCallEnd::Lost) {
                     Some(event) => return Some(event),
                     None => continue,
                 }
@@ -162,10 +162,10 @@ impl ClientConnection {
     }
 
     /// Takes a call out, and returns its event, unless it was given up.
-    fn end(&mut self, call: StreamKey, end: CallEnd) -> Option<CallEvent> {
+    fn end(&mut self, call: StreamKey, end: FramedCallEnd) -> Option<FramedCallEvent> {
         let found = self.calls.remove(call)?;
         let token = found.token;
-        (!found.is_abandoned).then_some(CallEvent { call, token, end })
+        (!found.is_abandoned).then_some(FramedCallEvent { call, token, end })
     }
 
     /// Returns the message of the last response, as long as `input` is that of the event.
@@ -261,7 +261,7 @@ impl ClientConnection {
 
 /// What became of some input.
 enum ReceiveStep {
-    Event(CallEvent),
+    Event(FramedCallEvent),
     /// Something was taken, and there may be more.
     Again,
     /// Nothing is to be done before more comes.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::calls;
-use super::{CallEnd, ClientConnection, LastResponse, ReceiveStep};
+use super::{ClientConnection, FramedCallEnd, LastResponse, ReceiveStep};
 use crate::framed::baidu_std;
 use crate::framed::unpack::{FramedCompression, FramedUnpacking};
 use crate::framed::{BadHeader, FrameHeader, FramedStatus, Protocol, checksum, srpc};
@@ -37,7 +37,7 @@ pub(super) struct ResponseBody {
 struct ResponseHead {
     call: StreamKey,
     /// What is to become of the call when its body is there, or at once.
-    body: Result<ResponseBody, CallEnd>,
+    body: Result<ResponseBody, FramedCallEnd>,
 }
 
 impl ClientConnection {
@@ -88,7 +88,7 @@ impl ClientConnection {
                 self.incoming = IncomingResponse::Body(body);
                 return ReceiveStep::Again;
             }
-            Ok(_) => CallEnd::Response,
+            Ok(_) => FramedCallEnd::Response,
             Err(end) => end,
         };
         self.incoming = IncomingResponse::Discarded {
@@ -148,7 +148,7 @@ impl ClientConnection {
             let body = check_baidu_std(&meta, call, header.body_bytes);
             self.check_size(body)
         } else {
-            Err(CallEnd::Error {
+            Err(FramedCallEnd::Error {
                 status: FramedStatus::baidu_std(number),
                 text: response.error_text.unwrap_or_default().to_owned(),
             })
@@ -171,7 +171,7 @@ impl ClientConnection {
         let body = if status.is_ok() {
             self.check_size(check_srpc(&meta, call, header.body_bytes))
         } else {
-            Err(CallEnd::Error {
+            Err(FramedCallEnd::Error {
                 status,
                 text: String::new(),
             })
@@ -182,10 +182,10 @@ impl ClientConnection {
     fn check_size(
         &self,
         body: Result<ResponseBody, &'static str>,
-    ) -> Result<ResponseBody, CallEnd> {
-        let body = body.map_err(CallEnd::BadResponse)?;
+    ) -> Result<ResponseBody, FramedCallEnd> {
+        let body = body.map_err(FramedCallEnd::BadResponse)?;
         if body.bytes - body.attachment_bytes > self.max_message_bytes {
-            return Err(CallEnd::BadResponse(TOO_LARGE));
+            return Err(FramedCallEnd::BadResponse(TOO_LARGE));
         }
         Ok(body)
     }
@@ -214,9 +214,9 @@ impl ClientConnection {
         let end = match self.take_response(&body, input, start..start + bytes) {
             Ok(response) => {
                 self.response = response;
-                CallEnd::Response
+                FramedCallEnd::Response
             }
-            Err(why) => CallEnd::BadResponse(why),
+            Err(why) => FramedCallEnd::BadResponse(why),
         };
         self.end(call, end)
             .map_or(ReceiveStep::Again, ReceiveStep::Event)

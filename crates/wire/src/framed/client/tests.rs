@@ -16,7 +16,7 @@ struct Client {
     /// Messages and attachments of responses that were reported.
     responses: Vec<(StreamKey, Vec<u8>, Vec<u8>)>,
     /// Calls that ended otherwise.
-    failures: Vec<(StreamKey, CallEnd)>,
+    failures: Vec<(StreamKey, FramedCallEnd)>,
 }
 
 impl Client {
@@ -55,7 +55,7 @@ impl Client {
         let mut consumed = 0;
         while let Some(event) = self.connection.poll_event(&self.input, &mut consumed) {
             match event.end {
-                CallEnd::Response => {
+                FramedCallEnd::Response => {
                     let message = self.connection.message(&self.input).to_vec();
                     let attachment = self.connection.attachment(&self.input).to_vec();
                     self.responses.push((event.call, message, attachment));
@@ -177,7 +177,7 @@ fn responses_of_an_srpc_server_are_understood() {
     client.receive(&hex("53525043 00000004 00000000 00000000 12020804"));
     let hi = hex("0a074869206261636b");
     assert_eq!(client.responses, [(fine, hi, Vec::new())]);
-    let error = |number| CallEnd::Error {
+    let error = |number| FramedCallEnd::Error {
         status: FramedStatus::srpc(number),
         text: String::new(),
     };
@@ -255,7 +255,7 @@ fn a_response_for_no_call_is_a_connection_error() {
         assert_eq!(client.violation(), Some(NO_CALL), "{at}");
         let answered = usize::from(at == 0);
         assert_eq!(client.responses.len(), answered);
-        let lost = [(first, CallEnd::Lost), (second, CallEnd::Lost)];
+        let lost = [(first, FramedCallEnd::Lost), (second, FramedCallEnd::Lost)];
         assert_eq!(client.failures, lost[answered..]);
         assert_eq!(client.try_begin(&ECHO), Err(BeginError::Closing));
         assert!(client.out.len() > 4, "only what was sent before");
@@ -301,7 +301,7 @@ fn a_frame_that_lies_about_itself_ends_the_connection() {
         let call = client.begin();
         client.receive(&bytes);
         assert!(client.violation().is_some(), "{bytes:02x?}");
-        assert_eq!(client.failures, [(call, CallEnd::Lost)]);
+        assert_eq!(client.failures, [(call, FramedCallEnd::Lost)]);
     }
 }
 
@@ -325,7 +325,7 @@ fn errors_come_with_their_code_its_meaning_and_their_text() {
         // A body beside an error is thrown away.
         client.receive(&response(&error, HELLO));
         let (found, end) = client.failures.pop().expect("it failed");
-        let CallEnd::Error { status, text } = end else {
+        let FramedCallEnd::Error { status, text } = end else {
             panic!("{end:?}")
         };
         assert_eq!((found, status.number(), &*text), (call, number, "why"));
@@ -410,7 +410,7 @@ fn a_response_that_cannot_be_used_ends_its_call_alone() {
         let call = client.begin();
         client.receive(&response(&change(ok_meta(call)), &vec![0xff; bytes]));
         let (found, end) = client.failures.pop().expect("it failed");
-        let CallEnd::BadResponse(why) = end else {
+        let FramedCallEnd::BadResponse(why) = end else {
             panic!("{end:?}")
         };
         assert!(found == call && why.contains(says), "{why}");
@@ -459,7 +459,7 @@ fn compressed_responses_are_decompressed_up_to_the_limit() {
                 assert!(client.connection.message_was_compressed());
             } else {
                 let end = client.failures.pop().map(|one| one.1);
-                assert_eq!(end, Some(CallEnd::BadResponse(receive::TOO_LARGE)));
+                assert_eq!(end, Some(FramedCallEnd::BadResponse(receive::TOO_LARGE)));
             }
         }
     }
@@ -538,7 +538,7 @@ fn a_response_that_came_before_the_end_is_reported() {
         client.receive(b"");
         assert_eq!(client.responses.len(), 1);
         assert_eq!(client.responses[0].0, first);
-        assert_eq!(client.failures, [(second, CallEnd::Lost)]);
+        assert_eq!(client.failures, [(second, FramedCallEnd::Lost)]);
         assert_eq!(
             client.connection.close_reason(),
             Some(&CloseReason::PeerGone)

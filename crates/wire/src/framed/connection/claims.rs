@@ -1,6 +1,6 @@
 //! What may be produced for the peer, and what is held for it.
 
-use super::{SendNeed, ServerConnection};
+use super::{FramedSendNeed, ServerConnection};
 use crate::http2::outbound::BodyCharge;
 use crate::http2::{Event, Pause, StreamKey};
 use crate::limits;
@@ -86,22 +86,22 @@ impl ServerConnection {
     /// Returns whether the call of a stream may send a message. If not, a Writable event follows as
     /// soon as it may.
     pub fn can_send(&mut self, stream: StreamKey) -> bool {
-        self.admit(stream, SendNeed::Message)
+        self.admit(stream, FramedSendNeed::Message)
     }
 
     /// The same for a large one.
     pub fn can_send_large(&mut self, stream: StreamKey) -> bool {
-        self.admit(stream, SendNeed::LargeMessage)
+        self.admit(stream, FramedSendNeed::LargeMessage)
     }
 
-    fn may_send(&self, need: SendNeed) -> bool {
+    fn may_send(&self, need: FramedSendNeed) -> bool {
         match need {
-            SendNeed::Message => self.has_capacity(),
-            SendNeed::LargeMessage => self.has_large_capacity(),
+            FramedSendNeed::Message => self.has_capacity(),
+            FramedSendNeed::LargeMessage => self.has_large_capacity(),
         }
     }
 
-    fn admit(&mut self, stream: StreamKey, need: SendNeed) -> bool {
+    fn admit(&mut self, stream: StreamKey, need: FramedSendNeed) -> bool {
         let may_send = self.may_send(need);
         let Some(found) = self.streams.running_mut(stream) else {
             return false;
@@ -119,7 +119,7 @@ impl ServerConnection {
             return None;
         }
         let is_free = self.has_large_capacity();
-        let may = |need| is_free || need == SendNeed::Message;
+        let may = |need| is_free || need == FramedSendNeed::Message;
         let stream = self.streams.take_writable(may);
         if stream.is_none() {
             self.has_waiting = !is_free;

@@ -6,19 +6,19 @@ use crate::http2::TakenMessage;
 
 /// The last message that was reported.
 #[derive(Debug, Default)]
-pub(super) struct LastMessage {
+pub(super) struct FramedLastMessage {
     range: Option<Range<usize>>,
     buffer: Vec<u8>,
     pub(super) was_compressed: bool,
     pub(super) unpacked_bytes: usize,
 }
 
-impl LastMessage {
+impl FramedLastMessage {
     /// Takes a message that lies by itself.
     pub(super) fn set(&mut self, message: Vec<u8>) {
-        *self = LastMessage {
+        *self = FramedLastMessage {
             buffer: message,
-            ..LastMessage::default()
+            ..FramedLastMessage::default()
         };
     }
 

@@ -26,9 +26,9 @@ use crate::limits;
 use body::IncomingRequest;
 use head::FramedHead;
 use known_meta::KnownMeta;
-use last_message::LastMessage;
+use last_message::FramedLastMessage;
 use send::QueuedResponse;
-use streams::{FramedStreams, SendNeed};
+use streams::{FramedSendNeed, FramedStreams};
 
 const NS_PER_MS: u64 = 1_000_000;
 
@@ -57,7 +57,7 @@ pub struct ServerConnection {
     /// Of the request that the head is of, if nothing but that goes with it.
     known_meta: KnownMeta,
     incoming: IncomingRequest,
-    message: LastMessage,
+    message: FramedLastMessage,
     /// The call that runs alone, if one does.
     alone: Option<StreamKey>,
     /// Why the request that lies in the input is not taken.
@@ -119,7 +119,7 @@ impl ServerConnection {
             head: FramedHead::new(),
             known_meta: KnownMeta::default(),
             incoming: IncomingRequest::Between,
-            message: LastMessage::default(),
+            message: FramedLastMessage::default(),
             alone: None,
             held: HoldReason::No,
             rest_due_ns: None,

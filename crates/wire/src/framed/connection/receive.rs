@@ -3,7 +3,7 @@
 use super::body::{IncomingRequest, RequestBody, is_progress};
 use super::head::RequestNames;
 use super::send::RequestRefusal;
-use super::streams::Reply;
+use super::streams::ResponseStart;
 use super::{HoldReason, InputStep, NS_PER_MS, ServerConnection};
 use crate::framed::baidu_std::{self, Correlation};
 use crate::framed::unpack::{FramedCompression, UnknownCompression};
@@ -13,7 +13,7 @@ use crate::limits;
 
 /// What is known of a request before it begins.
 struct NewRequest<'a> {
-    reply: Reply,
+    reply: ResponseStart,
     is_alone: bool,
     names: RequestNames<'a>,
     body: RequestBody,
@@ -135,7 +135,7 @@ impl ServerConnection {
         {
             *consumed += head_bytes;
             let correlation = Correlation { id, checksum: None };
-            return self.begin_call(Reply::BaiduStd(correlation), false, body);
+            return self.begin_call(ResponseStart::BaiduStd(correlation), false, body);
         }
         self.known_meta.forget();
         let bytes = meta;
@@ -159,7 +159,7 @@ impl ServerConnection {
             id: meta.correlation_id.unwrap_or(0),
             checksum,
         };
-        let reply = Reply::BaiduStd(correlation);
+        let reply = ResponseStart::BaiduStd(correlation);
         let body = check_baidu_std(&meta, header.body_bytes);
         let body = body.and_then(|body| self.check_size(body));
         let (body, request) = match (body, meta.request) {
@@ -204,7 +204,7 @@ impl ServerConnection {
     }
 
     fn srpc_request(&mut self, meta: &[u8], header: FrameHeader, out: &mut Vec<u8>) -> InputStep {
-        let reply = Reply::Srpc;
+        let reply = ResponseStart::Srpc;
         let (meta, request) = match srpc::RpcMeta::decode(meta) {
             Ok(meta) => match meta.request {
                 Some(request) => (meta, request),
@@ -241,7 +241,7 @@ impl ServerConnection {
     fn refuse_meta(&mut self, header: FrameHeader, out: &mut Vec<u8>) -> InputStep {
         let mut refusal = RequestRefusal::of_srpc(codes::EREQUEST, codes::srpc::META_ERROR, "");
         refusal.has_data_type = false;
-        self.refuse(Reply::Srpc, header, &refusal, out)
+        self.refuse(ResponseStart::Srpc, header, &refusal, out)
     }
 
     fn begin<'e>(
@@ -269,7 +269,12 @@ impl ServerConnection {
 
     /// Begins a call whose head is the last one.
     #[inline]
-    fn begin_call(&mut self, reply: Reply, is_alone: bool, mut body: RequestBody) -> InputStep {
+    fn begin_call(
+        &mut self,
+        reply: ResponseStart,
+        is_alone: bool,
+        mut body: RequestBody,
+    ) -> InputStep {
         self.guard.did_something();
         self.rest_due_ns = None;
         let stream = self.streams.insert(reply);
@@ -285,7 +290,7 @@ impl ServerConnection {
     #[cold]
     fn refuse(
         &mut self,
-        reply: Reply,
+        reply: ResponseStart,
         header: FrameHeader,
         refusal: &RequestRefusal,
         out: &mut Vec<u8>,

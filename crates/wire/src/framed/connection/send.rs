@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use super::ServerConnection;
-use super::streams::Reply;
+use super::streams::ResponseStart;
 use crate::framed::{FrameHeader, Protocol, baidu_std, codes, srpc};
 use crate::grpc::Status;
 use crate::http2::outbound::Outbound;
@@ -50,13 +50,15 @@ impl RequestRefusal {
     }
 
     /// Appends the frame.
-    fn write(&self, reply: Reply, out: &mut Vec<u8>) {
+    fn write(&self, reply: ResponseStart, out: &mut Vec<u8>) {
         write_frame(reply, 0, out, |out| match reply {
-            Reply::BaiduStd(correlation) => {
+            ResponseStart::BaiduStd(correlation) => {
                 let text = format!("[E{}]{}", self.code, self.text);
                 baidu_std::write_error_meta(correlation, self.code, &text, out);
             }
-            Reply::Srpc => srpc::write_response_meta(self.srpc_status, self.has_data_type, out),
+            ResponseStart::Srpc => {
+                srpc::write_response_meta(self.srpc_status, self.has_data_type, out)
+            }
         });
     }
 }
@@ -64,7 +66,7 @@ impl RequestRefusal {
 /// Appends a frame that has metadata, and so many bytes of body that follow later.
 #[inline]
 fn write_frame(
-    reply: Reply,
+    reply: ResponseStart,
     later_bytes: usize,
     out: &mut Vec<u8>,
     meta: impl FnOnce(&mut Vec<u8>),
@@ -75,7 +77,7 @@ fn write_frame(
 /// Appends a frame of metadata and a message, which goes on with so many bytes that follow later.
 #[inline]
 fn write_message_frame(
-    reply: Reply,
+    reply: ResponseStart,
     later_bytes: usize,
     out: &mut Vec<u8>,
     meta: impl FnOnce(&mut Vec<u8>),
@@ -83,8 +85,8 @@ fn write_message_frame(
 ) {
     let start = out.len();
     let protocol = match reply {
-        Reply::BaiduStd(_) => Protocol::BaiduStd,
-        Reply::Srpc => Protocol::Srpc,
+        ResponseStart::BaiduStd(_) => Protocol::BaiduStd,
+        ResponseStart::Srpc => Protocol::Srpc,
     };
     let header_bytes = protocol.header_bytes();
     out.extend_from_slice(&[0; srpc::HEADER_BYTES][..header_bytes]);
@@ -103,12 +105,12 @@ fn write_message_frame(
 
 /// Appends the metadata of a response without an error.
 #[inline]
-fn write_ok_meta(reply: Reply, attachment_bytes: usize, out: &mut Vec<u8>) {
+fn write_ok_meta(reply: ResponseStart, attachment_bytes: usize, out: &mut Vec<u8>) {
     match reply {
-        Reply::BaiduStd(correlation) => {
+        ResponseStart::BaiduStd(correlation) => {
             baidu_std::write_ok_meta(correlation, attachment_bytes, out);
         }
-        Reply::Srpc => srpc::write_response_meta(codes::srpc::OK, true, out),
+        ResponseStart::Srpc => srpc::write_response_meta(codes::srpc::OK, true, out),
     }
 }
 
@@ -299,7 +301,7 @@ impl ServerConnection {
     pub(super) fn send_refusal(
         &mut self,
         stream: Option<StreamKey>,
-        reply: Reply,
+        reply: ResponseStart,
         refusal: &RequestRefusal,
         out: &mut Vec<u8>,
     ) {

@@ -6,7 +6,7 @@ use crate::http2::outbound::Outbound;
 
 /// How the response to a request begins.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Reply {
+pub(super) enum ResponseStart {
     BaiduStd(Correlation),
     Srpc,
 }
@@ -16,7 +16,7 @@ pub(super) enum Reply {
 pub(super) struct FramedStream {
     id: u32,
     pub(super) token: u32,
-    pub(super) reply: Reply,
+    pub(super) reply: ResponseStart,
     /// The request has not arrived whole.
     pub(super) is_receiving: bool,
     /// The layer above has made its last call.
@@ -31,21 +31,21 @@ pub(super) struct FramedStream {
     /// The response, of which the status is still to come.
     /// Beside it, how many bytes of it are shared with others.
     pub(super) response: Option<(Outbound, usize)>,
-    pub(super) claims: Claims,
+    pub(super) claims: BodyClaims,
     /// It is owed a Writable event.
-    pub(super) awaits: Option<SendNeed>,
+    pub(super) awaits: Option<FramedSendNeed>,
 }
 
 /// What a call asks for before it sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SendNeed {
+pub(super) enum FramedSendNeed {
     Message,
     LargeMessage,
 }
 
 /// What the call of a stream has claimed, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Claims {
+pub(super) struct BodyClaims {
     /// Set aside for what it is about to send.
     pub(super) reserved: usize,
     /// What it holds ready.
@@ -63,7 +63,7 @@ pub(super) struct FramedStreams {
     /// Those whose work is not done.
     working: usize,
     /// Of all of them.
-    pub(super) claims: Claims,
+    pub(super) claims: BodyClaims,
     /// What is kept of attachments for responses, in bytes.
     pub(super) attachment_bytes: usize,
 }
@@ -88,7 +88,7 @@ impl FramedStreams {
 
     /// Adds a call that begins.
     #[inline]
-    pub(super) fn insert(&mut self, reply: Reply) -> StreamKey {
+    pub(super) fn insert(&mut self, reply: ResponseStart) -> StreamKey {
         self.last_id = self.last_id.wrapping_add(1);
         self.working += 1;
         let id = self.last_id;
@@ -103,7 +103,7 @@ impl FramedStreams {
             echoes_attachment: false,
             attachment: Vec::new(),
             response: None,
-            claims: Claims::default(),
+            claims: BodyClaims::default(),
             awaits: None,
         });
         let slot = match self.free.pop() {
@@ -152,7 +152,7 @@ impl FramedStreams {
     }
 
     /// Changes what a call has claimed.
-    pub(super) fn set_claims(&mut self, key: StreamKey, change: impl FnOnce(&mut Claims)) {
+    pub(super) fn set_claims(&mut self, key: StreamKey, change: impl FnOnce(&mut BodyClaims)) {
         let Some(stream) = self.running_mut(key) else {
             return;
         };
@@ -204,7 +204,10 @@ impl FramedStreams {
     }
 
     /// Takes out one that is owed a Writable event and may go on.
-    pub(super) fn take_writable(&mut self, may: impl Fn(SendNeed) -> bool) -> Option<StreamKey> {
+    pub(super) fn take_writable(
+        &mut self,
+        may: impl Fn(FramedSendNeed) -> bool,
+    ) -> Option<StreamKey> {
         let places = self.places.iter_mut().enumerate();
         for (slot, stream) in places.filter_map(|(slot, place)| Some((slot, place.as_mut()?))) {
             if !stream.is_work_done && stream.awaits.is_some_and(&may) {

@@ -35,7 +35,7 @@ use super::late_streams::LateStreams;
 use super::lifecycle::Lifecycle;
 use super::pool::BufferPool;
 use super::receive_windows::ReceiveWindows;
-use super::room::SendRoom;
+use super::room::WindowRoom;
 use super::send_queue::SendQueue;
 use super::settings::{self, PeerSettings};
 use super::stream::Stream;
@@ -96,7 +96,7 @@ pub struct Connection {
     /// What may be produced for the peer, and which streams wait to produce it.
     capacity: Capacity,
     /// What is promised of the send window, and which streams wait for some.
-    room: SendRoom,
+    room: WindowRoom,
 }
 
 /// Bytes that the pool of a connection may keep while no stream brings much.
@@ -134,7 +134,7 @@ impl Connection {
             writer: HeadWriter::new(config),
             queue: SendQueue::new(config),
             capacity: Capacity::new(config),
-            room: SendRoom::new(config),
+            room: WindowRoom::new(config),
         }
     }
 
