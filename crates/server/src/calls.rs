@@ -43,7 +43,7 @@ struct RunningCall {
     deadline_ns: u64,
     /// The time of the tick in which it began.
     begin_ns: u64,
-    /// When it asked to be woken; an alarm with another time is an earlier wish, taken back.
+    /// When it asked to be woken; a timer with another time is an earlier wish, taken back.
     wake_at_ns: u64,
     /// Commits of it that are with the committer; one that was begun and given up counts too.
     commits: u32,
@@ -65,7 +65,7 @@ impl RunningCall {
 pub(crate) struct CallTable {
     calls: CallSlab,
     counts: CallCounts,
-    /// Calls with a deadline that began in this tick: only those that outlive it get an alarm.
+    /// Calls with a deadline that began in this tick: only those that outlive it get a timer.
     fresh: Vec<CallId>,
     /// Connections and tags of commits whose callers have left in this tick.
     abandoned: Vec<(ConnectionId, u64)>,
@@ -247,7 +247,7 @@ impl CallTable {
         id
     }
 
-    /// Gives a call that outlives this tick an alarm for its deadline.
+    /// Gives a call that outlives this tick a timer for its deadline.
     pub fn note_deadline(&mut self, id: CallId) {
         self.fresh.push(id);
     }
@@ -461,7 +461,7 @@ impl CallTable {
         !self.abandoned.is_empty()
     }
 
-    /// Ends a tick: gives calls that outlived the one in which they began an alarm for their
+    /// Ends a tick: gives calls that outlived the one in which they began a timer for their
     /// deadline, and counts how long those took that have ended.
     pub fn end_tick(&mut self, context: &StepContext, timers: &mut Timers) {
         self.counts.end_tick(&context.clock);

@@ -49,7 +49,7 @@ pub(crate) struct Link {
     pub opened_ns: u64,
     /// By which what is scarce is shared out to its calls: uploads, and places for calls that wait.
     pub caller: Caller,
-    /// When the alarm of this connection is due; `u64::MAX` if none is set.
+    /// When the timer of this connection is due; `u64::MAX` if none is set.
     pub armed_ns: u64,
     /// What it makes the server hold.
     pub holding: Holding,

@@ -243,17 +243,17 @@ pub const KEPT_PARTIES: usize = 1_024;
 /// milliseconds: as long as a group of the log takes that gives some back.
 pub const READ_AHEAD_RETRY_MS: u64 = 2;
 
-/// Alarms of one loop that ring in one tick: ending a call costs some 0.2 µs. Stops ten thousands
+/// Timers of one loop that expire in one tick: ending a call costs some 0.2 µs. Stops ten thousands
 /// of calls with the same deadline from holding up a loop.
-pub const ALARMS_PER_TICK: usize = 1_024;
+pub const TIMERS_PER_TICK: usize = 1_024;
 
 /// Certificates of clients that a loop checks again in one tick after an authority was taken away:
 /// each takes some 0.1 ms for its signatures, 1 ms at most whatever a client has put into its chain
 /// (`INTERMEDIATES_MAX`), and others wait meanwhile.
 pub const CERTIFICATE_CHECKS_PER_TICK: usize = 2;
 
-/// Dead alarms that may wait in the timer heap beyond the living ones before the heap is swept.
-pub const DEAD_ALARMS: usize = 4_096;
+/// Dead timers that may wait in the timer heap beyond the living ones before the heap is swept.
+pub const DEAD_TIMERS: usize = 4_096;
 
 /// Garbage values (the content of cleared and dropped databases) that may wait for the
 /// deferred_drop thread.

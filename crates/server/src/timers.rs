@@ -23,7 +23,7 @@ impl Timer {
     }
 }
 
-/// A heap of alarms. An alarm is never searched for: one whose owner is gone, or waits for another
+/// A heap of timers. A timer is never searched for: one whose owner is gone, or waits for another
 /// time now, is dropped when its time comes.
 #[derive(Default)]
 pub(crate) struct Timers {
@@ -31,15 +31,15 @@ pub(crate) struct Timers {
 }
 
 impl Timers {
-    pub fn set(&mut self, at_ns: u64, alarm: Timer) {
-        self.heap.push(Reverse((at_ns, alarm)));
+    pub fn set(&mut self, at_ns: u64, timer: Timer) {
+        self.heap.push(Reverse((at_ns, timer)));
     }
 
     pub fn next_ns(&self) -> Option<u64> {
         self.heap.peek().map(|Reverse((at_ns, _))| *at_ns)
     }
 
-    /// The next alarm that is due, with the time that it was set to.
+    /// The next timer that is due, with the time that it was set to.
     pub fn pop_due(&mut self, now_ns: u64) -> Option<(u64, Timer)> {
         if self.next_ns()? > now_ns {
             return None;
@@ -51,11 +51,11 @@ impl Timers {
         self.heap.len()
     }
 
-    /// Drops the alarms that nobody waits for any more. Called when the heap has grown well beyond
+    /// Drops the timers that nobody waits for any more. Called when the heap has grown well beyond
     /// the number of owners, so that calls and connections which end long before a far deadline do
     /// not pile up.
     pub fn retain(&mut self, mut is_awaited: impl FnMut(u64, Timer) -> bool) {
         self.heap
-            .retain(|&Reverse((at_ns, alarm))| is_awaited(at_ns, alarm));
+            .retain(|&Reverse((at_ns, timer))| is_awaited(at_ns, timer));
     }
 }

@@ -708,14 +708,14 @@ impl Fake {
         self.call.woken(shared, &mut self.actions);
     }
 
-    /// Lets the time of the alarm come.
+    /// Lets the time of the timer come.
     pub(crate) fn wake_in_time(&mut self, shared: &Shared) {
         let at_ns = self
             .actions
             .wake_at_ns
             .take()
-            .expect("the call has set its alarm");
-        assert!(at_ns > self.actions.now_ns, "an alarm lies in the future");
+            .expect("the call has set its timer");
+        assert!(at_ns > self.actions.now_ns, "a timer lies in the future");
         self.actions.now_ns = at_ns;
         self.woken(shared);
     }

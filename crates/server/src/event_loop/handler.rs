@@ -50,17 +50,17 @@ impl LoopHandler {
         (rpc.link.id == id).then_some(rpc)
     }
 
-    /// What the alarms that are due ask for. Those that this tick has no time for are due in the
+    /// What the timers that are due ask for. Those that this tick has no time for are due in the
     /// next.
-    fn ring(&mut self, connections: &mut dyn Connections, now_ns: u64) {
-        for _ in 0..limits::ALARMS_PER_TICK {
-            let Some((at_ns, alarm)) = self.state.timers.pop_due(now_ns) else {
+    fn expire_timers(&mut self, connections: &mut dyn Connections, now_ns: u64) {
+        for _ in 0..limits::TIMERS_PER_TICK {
+            let Some((at_ns, timer)) = self.state.timers.pop_due(now_ns) else {
                 break;
             };
-            match alarm {
+            match timer {
                 Timer::Connection { slot, generation } => {
                     let id = ConnectionId { slot, generation };
-                    self.ring_connection(connections, id, at_ns, now_ns);
+                    self.expire_connection(connections, id, at_ns, now_ns);
                 }
                 Timer::Deadline(call) => {
                     self.with_call(connections, call, LoopState::deadline_passed)
@@ -73,9 +73,10 @@ impl LoopHandler {
         }
     }
 
-    /// An alarm of a connection that was set again since is not that of the connection any more: if
-    /// it rang, it would be set once more, and the alarms of a connection would never become fewer.
-    fn ring_connection(
+    /// A timer of a connection that was set again since is not that of the connection any more: if
+    /// it expired, it would be set once more, and the timers of a connection would never become
+    /// fewer.
+    fn expire_connection(
         &mut self,
         connections: &mut dyn Connections,
         id: ConnectionId,
@@ -87,11 +88,11 @@ impl LoopHandler {
             && let Some(io) = connections.io(id)
             && let Some(state) = slot.take_if(is_due)
         {
-            *slot = Some(self.state.connection_alarm(state, io, now_ns));
+            *slot = Some(self.state.connection_timer(state, io, now_ns));
         }
     }
 
-    /// Afterwards there are at most two alarms for a call and one for a connection, so that the
+    /// Afterwards there are at most two timers for a call and one for a connection, so that the
     /// next sweep is far.
     fn sweep_timers(&mut self) {
         let LoopState {
@@ -101,11 +102,11 @@ impl LoopHandler {
             ..
         } = &mut self.state;
         let owners = 2 * calls.len() + *connections;
-        if timers.len() <= 2 * owners + limits::DEAD_ALARMS {
+        if timers.len() <= 2 * owners + limits::DEAD_TIMERS {
             return;
         }
         let slots = &self.slots;
-        timers.retain(|at_ns, alarm| match alarm {
+        timers.retain(|at_ns, timer| match timer {
             Timer::Deadline(id) => calls.is_running(id),
             Timer::Wake(id) => calls.wake_at_ns(id) == Some(at_ns),
             Timer::Connection { slot, generation } => {
@@ -409,7 +410,7 @@ impl Handler for LoopHandler {
         self.serve_writes(connections);
         self.tell_of_tasks(connections);
         self.wake_subscribers(connections);
-        self.ring(connections, now_ns);
+        self.expire_timers(connections, now_ns);
         self.read_log();
         self.cancel_idle_calls(connections, now_ns);
         self.state.end_tick();
@@ -476,10 +477,10 @@ mod tests {
     use crate::pair::Pair;
     use crate::timers::Timer;
 
-    /// A header block that is begun and ended later makes the connection's alarm ring earlier,
+    /// A header block that is begun and ended later makes the connection's timer expire earlier,
     /// again and again.
     #[test]
-    fn a_connection_has_one_alarm_in_the_long_run() {
+    fn a_connection_has_one_timer_in_the_long_run() {
         const END_HEADERS: u8 = 4;
         let mut pair = Pair::open();
         for _ in 0..100 {
@@ -499,22 +500,22 @@ mod tests {
             pair.turn();
         }
         assert!(!pair.io.is_closing());
-        assert!(pair.worker.alarms() <= 5, "{}", pair.worker.alarms());
+        assert!(pair.worker.timers() <= 5, "{}", pair.worker.timers());
     }
 
     #[test]
-    fn an_alarm_is_set_anew_only_for_an_earlier_time() {
+    fn a_timer_is_set_anew_only_for_an_earlier_time() {
         let mut pair = Pair::open();
-        let before = pair.worker.alarms();
-        for (at_ns, alarms) in [(90, 1), (90, 1), (91, 1), (89, 2), (89, 2), (90, 2)] {
+        let before = pair.worker.timers();
+        for (at_ns, timers) in [(90, 1), (90, 1), (91, 1), (89, 2), (89, 2), (90, 2)] {
             let LoopHandler { slots, state, .. } = &mut pair.worker;
             let open = slots[0].as_mut().expect("it is open");
             state.arm(open.link_mut(), at_ns);
-            assert_eq!(pair.worker.alarms() - before, alarms, "{at_ns}");
+            assert_eq!(pair.worker.timers() - before, timers, "{at_ns}");
         }
     }
 
-    /// A call that has asked for another time since is not woken by the alarm of before.
+    /// A call that has asked for another time since is not woken by the timer of before.
     #[test]
     fn a_call_is_woken_at_the_time_that_it_asked_for_last() {
         let mut pair = Pair::open();
@@ -542,10 +543,10 @@ mod tests {
         }
     }
 
-    /// What is awaited rings after the sweep as before it; of alarms that were set again, only the
-    /// last is.
+    /// What is awaited expires after the sweep as before it; of timers that were set again, only
+    /// the last is.
     #[test]
-    fn dead_alarms_are_swept_when_they_outnumber_what_may_be_awaited() {
+    fn dead_timers_are_swept_when_they_outnumber_what_may_be_awaited() {
         let mut pair = Pair::open();
         // EchoRequest with a delay of 20 s, and of as long with a deadline before.
         let slow = [0x18, 0xa0, 0x9c, 0x01];
@@ -578,16 +579,16 @@ mod tests {
             Timer::connection(open),
             Timer::connection(other),
         ];
-        let most = 2 * (2 * ids.len() + 1) + limits::DEAD_ALARMS;
+        let most = 2 * (2 * ids.len() + 1) + limits::DEAD_TIMERS;
         let mut dead = dead.iter().cycle();
-        for (alarms, left) in [(most, most), (most + 1, 4)] {
-            while pair.worker.alarms() < alarms {
-                let alarm = *dead.next().expect("it has no end");
-                pair.worker.state.timers.set(far_ns, alarm);
+        for (timers, left) in [(most, most), (most + 1, 4)] {
+            while pair.worker.timers() < timers {
+                let timer = *dead.next().expect("it has no end");
+                pair.worker.state.timers.set(far_ns, timer);
             }
             pair.turn();
-            // Two wakes, a deadline, and the alarm of the connection.
-            assert_eq!(pair.worker.alarms(), left);
+            // Two wakes, a deadline, and the timer of the connection.
+            assert_eq!(pair.worker.timers(), left);
         }
         for (now_ns, ended, code) in [
             (15_000_000_000, late, Code::DeadlineExceeded),
@@ -603,17 +604,17 @@ mod tests {
         }
     }
 
-    /// Each leaves the alarm for its first bytes behind.
+    /// Each leaves the timer for its first bytes behind.
     #[test]
-    fn connections_that_come_and_go_leave_few_alarms() {
+    fn connections_that_come_and_go_leave_few_timers() {
         let mut pair = Pair::accepted(false);
-        for _ in 0..3 * limits::DEAD_ALARMS {
+        for _ in 0..3 * limits::DEAD_TIMERS {
             pair.close();
             pair.accept(false);
             pair.now_ns += 1;
             pair.turn();
         }
-        assert!(pair.worker.alarms() <= limits::DEAD_ALARMS + 2);
+        assert!(pair.worker.timers() <= limits::DEAD_TIMERS + 2);
     }
 
     /// The peer's window is shut, and it falls silent: what waits for it was put there after its

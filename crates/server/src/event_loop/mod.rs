@@ -264,8 +264,8 @@ impl LoopState {
         );
     }
 
-    /// The alarm of a connection rings.
-    fn connection_alarm(
+    /// The timer of a connection has expired.
+    fn connection_timer(
         &mut self,
         mut state: ConnectionState,
         io: &mut Io,

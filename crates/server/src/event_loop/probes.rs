@@ -13,7 +13,7 @@ use crate::turn_queue::TurnQueue;
 use crate::unpack_queue::UnpackQueue;
 
 impl LoopHandler {
-    pub fn alarms(&self) -> usize {
+    pub fn timers(&self) -> usize {
         self.state.timers.len()
     }
 

@@ -136,7 +136,7 @@ impl LoopState {
     }
 
     /// What every visit to a connection ends with: waiting output, the end if it has come,
-    /// counting, the next alarm.
+    /// counting, the next timer.
     pub(super) fn after_walk(
         &mut self,
         rpc: &mut RpcState,
@@ -317,7 +317,7 @@ impl LoopState {
         self.arm(link, at_ns);
     }
 
-    /// Sets the connection's alarm, unless one rings before.
+    /// Sets the connection's timer, unless one expires before.
     pub(super) fn arm(&mut self, link: &mut Link, at_ns: u64) {
         if at_ns < link.armed_ns {
             link.armed_ns = at_ns;

@@ -514,7 +514,7 @@ fn writes_stay_bounded_while_the_committer_stands_still() {
         for _ in 0..20 {
             assert!(!bench.pair.io.is_unfinished(), "there is nothing to do");
             bench.pair.tick_without_input();
-            // An alarm, or more input.
+            // A timer, or more input.
             bench.pair.receive(&[]);
             assert!(waiting(&bench) <= 4 * VALUE, "{}", waiting(&bench));
         }
@@ -526,7 +526,7 @@ fn writes_stay_bounded_while_the_committer_stands_still() {
     }
 }
 
-/// Where the callers of all writes that wait have left, nobody need wake the loop: an alarm has the
+/// Where the callers of all writes that wait have left, nobody need wake the loop: a timer has the
 /// connection visited again.
 #[test]
 fn a_connection_is_taken_up_again_when_all_writes_that_wait_were_given_up() {
@@ -555,10 +555,10 @@ fn a_connection_is_taken_up_again_when_all_writes_that_wait_were_given_up() {
         }
         while bench.rounds.round(&mut bench.clock) {}
         assert!(bench.pair.worker.has_held_back());
-        let alarm_ns = bench.pair.worker.next_deadline_ns().expect("it is set");
+        let timer_ns = bench.pair.worker.next_deadline_ns().expect("it is set");
         let retry_ns = limits::HELD_BACK_RETRY_MS * 1_000_000;
-        assert!(alarm_ns <= bench.pair.now_ns + retry_ns, "{alarm_ns}");
-        bench.pair.now_ns = alarm_ns;
+        assert!(timer_ns <= bench.pair.now_ns + retry_ns, "{timer_ns}");
+        bench.pair.now_ns = timer_ns;
         for _ in 0..2 {
             bench.pair.tick_without_input();
         }

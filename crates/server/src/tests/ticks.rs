@@ -88,7 +88,7 @@ fn a_drain_ticks_when_its_idle_timeout_ends_and_when_its_last_calls_do() {
     const TIMEOUT_NS: u64 = limits::DRAIN_IDLE_MS * MILLISECOND_NS;
     for has_call in [false, true] {
         let mut pair = Pair::open();
-        // The alarm for the first bytes of the connection is over.
+        // The timer for the first bytes of the connection is over.
         pair.now_ns = 20_000 * MILLISECOND_NS;
         pair.turn();
         if has_call {
@@ -174,7 +174,7 @@ fn a_drain_waits_for_a_peer_as_long_as_it_takes_its_answer() {
     }
 }
 
-/// While others use up the memory, nothing but its alarm brings a connection on that waits for
+/// While others use up the memory, nothing but its timer brings a connection on that waits for
 /// some.
 #[test]
 fn a_connection_that_waits_for_memory_looks_for_it_again() {

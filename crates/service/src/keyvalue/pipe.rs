@@ -51,7 +51,7 @@ pub(super) struct Pipe {
     /// The caller broke the rules: nothing more is taken.
     is_broken: bool,
     is_held: bool,
-    has_alarm: bool,
+    has_timer: bool,
 }
 
 struct PipeTarget {
@@ -149,7 +149,7 @@ impl Pipe {
     }
 
     pub(super) fn woken(&mut self, actions: &mut (impl Responses + SendRoom)) {
-        self.has_alarm = false;
+        self.has_timer = false;
         // Without room the acknowledgement goes out with `writable`.
         if actions.can_send() {
             self.acknowledge(actions);
@@ -379,8 +379,8 @@ impl Pipe {
         let unreported = self.done - self.reported;
         if unreported >= PIPE_ACKNOWLEDGE_BATCHES && actions.can_send() {
             self.send_done(actions);
-        } else if unreported > 0 && !self.has_alarm {
-            self.has_alarm = true;
+        } else if unreported > 0 && !self.has_timer {
+            self.has_timer = true;
             actions.wake_at_ns(actions.now_ns() + PIPE_ACKNOWLEDGE_MS * 1_000_000);
         }
     }

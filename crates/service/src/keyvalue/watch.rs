@@ -53,7 +53,7 @@ pub(super) struct Watch {
     /// When the caller is told at the latest where it stands; 0: it has not been told anything.
     heartbeat_ns: u64,
     /// When it is woken next, whatever happens: not later than that.
-    alarm_ns: u64,
+    timer_ns: u64,
     /// Held as long as the call lives.
     _place: WaitingPlace,
 }
@@ -145,7 +145,7 @@ impl Watch {
             max_bytes: usize::try_from(max_bytes).unwrap_or(usize::MAX),
             sent_changes: 0,
             heartbeat_ns: 0,
-            alarm_ns: 0,
+            timer_ns: 0,
             _place: place,
         }))
     }
@@ -210,8 +210,8 @@ impl Watch {
             Ok(read) => self.tell_all(read, shared, actions),
             Err(LogReadError::Failed(error)) => actions.finish(refusal(error)),
             Err(LogReadError::Busy | LogReadError::Needs(_)) => {
-                self.alarm_ns = actions.now_ns() + WATCH_LOG_RETRY_MS * 1_000_000;
-                actions.wake_at_ns(self.alarm_ns);
+                self.timer_ns = actions.now_ns() + WATCH_LOG_RETRY_MS * 1_000_000;
+                actions.wake_at_ns(self.timer_ns);
             }
         }
     }
@@ -302,11 +302,11 @@ impl Watch {
         Some(bytes)
     }
 
-    /// Sees to it that there is a heartbeat. An alarm that is set stays, though it may ring early.
+    /// Sees to it that there is a heartbeat. A timer that is set stays, though it may expire early.
     fn rest(&mut self, actions: &mut (impl Wakeups + CallClock)) {
-        if self.alarm_ns <= actions.now_ns() {
-            self.alarm_ns = self.heartbeat_ns;
-            actions.wake_at_ns(self.alarm_ns);
+        if self.timer_ns <= actions.now_ns() {
+            self.timer_ns = self.heartbeat_ns;
+            actions.wake_at_ns(self.timer_ns);
         }
     }
 

@@ -21,7 +21,7 @@ pub struct AcknowledgeCall {
     /// Something was said since the last response.
     owes_response: bool,
     /// When it is woken next, whatever happens.
-    alarm_ns: u64,
+    timer_ns: u64,
     /// Held as long as the call lives.
     _place: WaitingPlace,
 }
@@ -69,7 +69,7 @@ impl AcknowledgeCall {
         Ok(Box::new(AcknowledgeCall {
             session: store.begin_follower_session(replica_id, request.sequence),
             owes_response: true,
-            alarm_ns: 0,
+            timer_ns: 0,
             _place: place,
         }))
     }
@@ -113,9 +113,9 @@ impl AcknowledgeCall {
         }
         // At times it looks whether the server stops, or it does not count any more.
         let now_ns = actions.now_ns();
-        if self.alarm_ns <= now_ns {
-            self.alarm_ns = now_ns + FOLLOW_HEARTBEAT_MS * 1_000_000;
-            actions.wake_at_ns(self.alarm_ns);
+        if self.timer_ns <= now_ns {
+            self.timer_ns = now_ns + FOLLOW_HEARTBEAT_MS * 1_000_000;
+            actions.wake_at_ns(self.timer_ns);
         }
         if !self.owes_response || !actions.can_send() {
             return;

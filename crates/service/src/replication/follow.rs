@@ -33,7 +33,7 @@ pub struct FollowCall {
     /// When the caller is told at the latest where this server stands; 0: it was not told anything.
     heartbeat_ns: u64,
     /// When it is woken next, whatever happens: not later than that.
-    alarm_ns: u64,
+    timer_ns: u64,
     /// When it may read again, where too many others read.
     retry_ns: u64,
     /// Held as long as the call lives.
@@ -101,7 +101,7 @@ impl FollowCall {
             sent_bytes: 0,
             crc32c: 0,
             heartbeat_ns: 0,
-            alarm_ns: 0,
+            timer_ns: 0,
             retry_ns: 0,
             _place: place,
         }))
@@ -207,16 +207,16 @@ impl FollowCall {
         }
     }
 
-    /// Sees to it that there is a heartbeat. An alarm that is set stays, though it may ring early.
+    /// Sees to it that there is a heartbeat. A timer that is set stays, though it may expire early.
     fn rest(&mut self, actions: &mut (impl Wakeups + CallClock)) {
         let now_ns = actions.now_ns();
         let due_ns = match self.retry_ns > now_ns {
             true => self.retry_ns,
             false => self.heartbeat_ns,
         };
-        if self.alarm_ns <= now_ns || due_ns < self.alarm_ns {
-            self.alarm_ns = due_ns;
-            actions.wake_at_ns(self.alarm_ns);
+        if self.timer_ns <= now_ns || due_ns < self.timer_ns {
+            self.timer_ns = due_ns;
+            actions.wake_at_ns(self.timer_ns);
         }
     }
 

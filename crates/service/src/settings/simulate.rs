@@ -1,10 +1,10 @@
 //! Delays of `pelton serve --simulate`: how long the key-value example of the gRPC project pretends
 //! to work.
 //!
-//! A delay is an alarm of the call, so no thread is held. With [`Delays::serial`] calls have their
+//! A delay is a timer of the call, so no thread is held. With [`Delays::serial`] calls have their
 //! delays one after the other: each is told when its own ends, as soon as it comes, and that is
 //! after all that came before it. So nothing needs to wake the next one, loops share one number,
-//! and a late alarm makes nobody after it later. A call that goes before its turn leaves its time
+//! and a late timer makes nobody after it later. A call that goes before its turn leaves its time
 //! unused, as in a server in which a thread sleeps for it.
 //!
 //! The bytes of requests that wait, and the time that is given out ahead, are shared out among

@@ -208,7 +208,7 @@ fn write_blob_quota(page: &mut MetricsPage, quota_bytes: u64) {
     }
 }
 
-/// Those that failed are worth an alarm.
+/// Those that failed are worth an alert.
 fn write_lost_uploads(page: &mut MetricsPage, statistics: &BlobStatistics) {
     page.single(
         "pelton_blob_uploads_failed_total",

@@ -40,7 +40,7 @@ pub(super) struct Pop {
     walk: Walk,
     /// All that the walk has passed was claimed by others.
     has_skipped: bool,
-    /// The walk begins anew when the alarm rings.
+    /// The walk begins anew when the timer expires.
     is_pausing: bool,
     claim: Option<Claim>,
     tries: u32,

@@ -138,7 +138,7 @@ pub(crate) struct Ended {
     pub(crate) status: Status,
     /// Ticks in which the call was waited for.
     ticks: usize,
-    /// How long it waited for alarms.
+    /// How long it waited for timers.
     pub(crate) waited_ns: u64,
     /// What it said that it holds, each time.
     held: Vec<usize>,
@@ -654,7 +654,7 @@ impl Wakeups for Room<'_> {
         unreachable!("nothing here waits for a topic");
     }
 
-    /// Those who are woken so have tests of their own: here only their alarms ring.
+    /// Those who are woken so have tests of their own: here only their timers expire.
     fn watch(&mut self, _news: ChangeNews) {}
 
     fn read_log(&mut self, _reading: LogReading, _bytes: usize) {

@@ -459,13 +459,13 @@ fn what_the_server_allows_bounds_a_response_too() {
     }
 }
 
-/// An alarm that is set stays: whoever is woken by others' changes sets no further ones.
+/// A timer that is set stays: whoever is woken by others' changes sets no further ones.
 #[test]
-fn a_watcher_has_one_alarm_at_a_time() {
+fn a_watcher_has_one_timer_at_a_time() {
     let mut watched = Watched::new(WATCH);
     watched.go_on();
-    let alarm_ns = watched.fake.actions.wake_at_ns.take();
-    assert!(alarm_ns.is_some());
+    let timer_ns = watched.fake.actions.wake_at_ns.take();
+    assert!(timer_ns.is_some());
     for n in 0..5 {
         watched.fake.actions.now_ns += 1_000_000;
         if n % 2 == 0 {
@@ -474,8 +474,8 @@ fn a_watcher_has_one_alarm_at_a_time() {
         watched.wake();
         assert_eq!(watched.fake.actions.wake_at_ns, None);
     }
-    // It rings early: the last word was later.
-    watched.fake.actions.now_ns = alarm_ns.expect("it was set");
+    // It expires early: the last word was later.
+    watched.fake.actions.now_ns = timer_ns.expect("it was set");
     assert_eq!(watched.wake(), []);
     let next_ns = watched.fake.actions.wake_at_ns.expect("it is set anew");
     assert!(next_ns > watched.fake.actions.now_ns);

@@ -607,7 +607,7 @@ fn a_large_message_has_its_turn_only_while_it_comes() {
         assert_eq!(echo.connection.held_bytes(), 0);
         let mut sent = head + PROBE - 1;
         for lapsed in 0..3 {
-            let due_ns = echo.connection.next_deadline_ns().expect("an alarm");
+            let due_ns = echo.connection.next_deadline_ns().expect("a timer");
             assert!(due_ns > echo.now_ns + limits::TURN_LAPSE_MS * NS_PER_MS);
             echo.receive(&long[sent..sent + PROBE]);
             sent += PROBE;
@@ -615,7 +615,7 @@ fn a_large_message_has_its_turn_only_while_it_comes() {
             assert!(connection.has_turn(), "{lapsed} times before");
             assert_eq!(connection.expected_bytes(), long.len() - sent);
             assert_eq!(connection.held_bytes(), BYTES);
-            let due_ns = connection.next_deadline_ns().expect("an alarm");
+            let due_ns = connection.next_deadline_ns().expect("a timer");
             assert_eq!(due_ns, echo.now_ns + limits::TURN_LAPSE_MS * NS_PER_MS);
             // What is less than a frame is no progress.
             echo.now_ns += 1_000;
@@ -893,7 +893,7 @@ fn the_rest_of_a_frame_has_its_time() {
             echo.now_ns += 1_000;
         }
         echo.receive(&request[..part]);
-        let due_ns = echo.connection.next_deadline_ns().expect("an alarm");
+        let due_ns = echo.connection.next_deadline_ns().expect("a timer");
         echo.connection.deadline_passed(due_ns);
         assert!(echo.connection.close_reason().is_some());
     }

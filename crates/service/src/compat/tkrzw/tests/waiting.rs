@@ -269,7 +269,7 @@ impl Sleeper {
         assert_eq!(self.waiter.sleep(shared, &mut self.fake.actions), Ok(true));
     }
 
-    /// How long its alarm takes from now, in nanoseconds.
+    /// How long its timer takes from now, in nanoseconds.
     fn rings_after_ns(&self) -> u64 {
         let actions = &self.fake.actions;
         actions.wake_at_ns.expect("it has one") - actions.now_ns()

@@ -79,7 +79,7 @@ impl Open<'_> {
     }
 
     fn wake(&mut self) {
-        let at_ns = self.room.wake_at_ns.take().expect("an alarm is set");
+        let at_ns = self.room.wake_at_ns.take().expect("a timer is set");
         assert!(at_ns > self.room.now_ns);
         self.room.now_ns = at_ns;
         self.call.woken(self.shared, &mut self.room);

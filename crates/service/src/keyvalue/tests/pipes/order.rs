@@ -220,7 +220,7 @@ fn what_is_done_is_said_when_asked_now_and_then_and_in_time() {
         open.commit();
     }
     assert_eq!(open.take_done(), [2 + PIPE_ACKNOWLEDGE_BATCHES]);
-    // The alarm was set by the first of these, so that nothing waits for longer than it takes.
+    // The timer was set by the first of these, so that nothing waits for longer than it takes.
     let at_ns = open.room.wake_at_ns.expect("something is not said yet");
     assert_eq!(at_ns, open.room.now_ns + PIPE_ACKNOWLEDGE_MS * 1_000_000);
     open.room.room = 0;
@@ -232,10 +232,10 @@ fn what_is_done_is_said_when_asked_now_and_then_and_in_time() {
     assert!(open.take().is_empty(), "all is known");
 }
 
-/// The first batch that is not said to be done sets the alarm, and those behind it do not put it
+/// The first batch that is not said to be done sets the timer, and those behind it do not put it
 /// off.
 #[test]
-fn an_alarm_is_set_once_and_only_for_what_is_not_said() {
+fn a_timer_is_set_once_and_only_for_what_is_not_said() {
     let mut bench = Bench::new();
     let mut open = bench.open();
     for round in 1..3 {

@@ -9,7 +9,7 @@ fn with_waiting_response(protocol: Protocol) -> Echo {
     echo.connection.config.output_bound_bytes = 10_000;
     echo.receive(&long_request(protocol));
     echo.connection.drain(echo.now_ns);
-    echo.now_ns = echo.connection.next_deadline_ns().expect("an alarm");
+    echo.now_ns = echo.connection.next_deadline_ns().expect("a timer");
     echo.connection.deadline_passed(echo.now_ns);
     assert_eq!(echo.take().len(), 10_000);
     assert_eq!(
@@ -36,7 +36,7 @@ fn a_connection_that_drains_ends_when_no_call_runs_and_its_time_is_over() {
     echo.receive(&frame(&format!("{META} 2001"), HELLO));
     let (stream, _) = echo.open[0];
     echo.connection.drain(0);
-    let due_ns = echo.connection.next_deadline_ns().expect("an alarm");
+    let due_ns = echo.connection.next_deadline_ns().expect("a timer");
     echo.connection.deadline_passed(due_ns);
     assert_eq!(echo.connection.close_reason(), None);
     echo.connection.finish(stream, &mut echo.out, &stopping);
@@ -108,7 +108,7 @@ fn a_connection_that_drains_ends_when_its_last_refusal_has_gone_out() {
     let no_call = frame("2001", HELLO);
     echo.receive(&no_call.repeat(3));
     echo.connection.drain(0);
-    let due_ns = echo.connection.next_deadline_ns().expect("an alarm");
+    let due_ns = echo.connection.next_deadline_ns().expect("a timer");
     echo.connection.deadline_passed(due_ns);
     assert_eq!(echo.connection.running(), 0);
     let all = echo.take_all();
