@@ -1,24 +1,16 @@
 //! TLS between a socket that does not block and what a connection carries.
 
-use std::fmt;
-
 use net::tls::{TlsFailure, TlsPipe};
 
 use crate::line::{check_agreed, in_words};
 
 /// Why a socket is of no further use.
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum SocketEnd {
+    #[error("{0}")]
     Said(&'static str),
+    #[error("{0}")]
     Tls(TlsFailure),
-}
-
-impl fmt::Display for SocketEnd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SocketEnd::Said(reason) => f.write_str(reason),
-            SocketEnd::Tls(failure) => failure.fmt(f),
-        }
-    }
 }
 
 /// Seals all of `plain`, unless the two sides have yet to agree, or something that was sealed waits

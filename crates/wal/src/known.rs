@@ -1,8 +1,6 @@
 //! What is known of a log from what goes with it: the newest snapshot, databases on disk, the
 //! folder's own file.
 
-use std::fmt;
-
 use super::scan::LogScan;
 use super::segment::segment_name;
 
@@ -20,9 +18,14 @@ pub struct KnownLog {
 }
 
 /// Why a log does not go with the newest snapshot, or cannot stand alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Misfit {
     /// It begins too late.
+    #[error(
+        "the log begins with sequence {first_sequence}, and {}: a file is missing; put it back, or \
+         restore a backup",
+        snapshot_before(*.base_sequence)
+    )]
     Hole {
         /// The first sequence in the log.
         first_sequence: u64,
@@ -30,8 +33,16 @@ pub enum Misfit {
         base_sequence: u64,
     },
     /// The snapshot goes with another log.
+    #[error(
+        "the newest snapshot goes with another log: files of several data folders are mixed; put \
+         the right ones back, or restore a backup"
+    )]
     OtherHistory,
     /// It ends too early.
+    #[error(
+        "the log ends with sequence {last_sequence}, though everything up to {durable_sequence} is \
+         known to have been durable"
+    )]
     End {
         /// The last sequence in the log.
         last_sequence: u64,
@@ -39,6 +50,12 @@ pub enum Misfit {
         durable_sequence: u64,
     },
     /// Its newest files are missing.
+    #[error(
+        "the log ends with sequence {last_sequence}, and its newest files are missing, {} to {}: \
+         put them back",
+        segment_name(*.missing_segment),
+        segment_name(*.newest_segment)
+    )]
     NewestGone {
         /// The last sequence in the log.
         last_sequence: u64,
@@ -47,6 +64,13 @@ pub enum Misfit {
         /// The newest one.
         newest_segment: u64,
     },
+}
+
+fn snapshot_before(base_sequence: u64) -> String {
+    match base_sequence {
+        0 => "there is no snapshot of what was before it".to_owned(),
+        _ => format!("the newest snapshot ends with {base_sequence}"),
+    }
 }
 
 impl KnownLog {
@@ -85,56 +109,5 @@ impl KnownLog {
             missing_segment: newest + 1,
             newest_segment: self.newest_segment,
         })
-    }
-}
-
-impl fmt::Display for Misfit {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Misfit::Hole {
-                first_sequence,
-                base_sequence: 0,
-            } => write!(
-                formatter,
-                "the log begins with sequence {first_sequence}, and there is no snapshot of what \
-                 was before it: a file \
-                 is missing; put it back, or restore a backup"
-            ),
-            Misfit::Hole {
-                first_sequence,
-                base_sequence,
-            } => write!(
-                formatter,
-                "the log begins with sequence {first_sequence}, and the newest snapshot ends with \
-                 {base_sequence}: a \
-                 file is missing; put it back, or restore a backup"
-            ),
-            Misfit::OtherHistory => write!(
-                formatter,
-                "the newest snapshot goes with another log: files of several data folders are \
-                 mixed; put the right ones \
-                 back, or restore a backup"
-            ),
-            Misfit::End {
-                last_sequence,
-                durable_sequence,
-            } => write!(
-                formatter,
-                "the log ends with sequence {last_sequence}, though everything up to \
-                 {durable_sequence} is known to have \
-                 been durable"
-            ),
-            Misfit::NewestGone {
-                last_sequence,
-                missing_segment,
-                newest_segment,
-            } => write!(
-                formatter,
-                "the log ends with sequence {last_sequence}, and its newest files are missing, {} \
-                 to {}: put them back",
-                segment_name(*missing_segment),
-                segment_name(*newest_segment)
-            ),
-        }
     }
 }

@@ -5,27 +5,24 @@ use prost_reflect::{
 };
 use prost_reflect::{Value, prost::bytes::Bytes};
 
-/// A seeded generator (xorshift64*), which prints its seed when a test fails.
+/// A seeded generator of messages, which prints its seed when a test fails.
 pub struct Random {
-    state: u64,
+    numbers: testkit::Random,
     seed: u64,
 }
 
 impl Random {
     pub fn new(seed: u64) -> Random {
-        let state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        Random { state, seed }
+        let numbers = testkit::Random::new(seed);
+        Random { numbers, seed }
     }
 
     pub fn next(&mut self) -> u64 {
-        self.state ^= self.state >> 12;
-        self.state ^= self.state << 25;
-        self.state ^= self.state >> 27;
-        self.state.wrapping_mul(0x2545_f491_4f6c_dd1d)
+        self.numbers.number()
     }
 
     pub fn below(&mut self, bound: u64) -> u64 {
-        (self.next() >> 16) % bound
+        self.numbers.below(bound)
     }
 
     /// Numbers of all lengths, 0 and the largest among them.

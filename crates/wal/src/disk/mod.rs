@@ -34,13 +34,19 @@ pub fn is_full(error: &io::Error) -> bool {
 }
 
 /// What has no room, and so what is to be done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoRoom {
     /// The disk has no space left, or no inodes: the operating system says the same of both.
+    #[error("no space or no inodes are left on the disk (`df` and `df -i` say which); free some")]
     Disk,
     /// The user's quota of it is used up.
+    #[error("what this user may have of the disk is used up; free some space, or raise the quota")]
     Quota,
     /// The file would be larger than this process may make one.
+    #[error(
+        "the file would be larger than this process may make one; raise that limit (`ulimit -f`, \
+         `LimitFSIZE=` of systemd) and restart"
+    )]
     FileSize,
 }
 
@@ -53,25 +59,6 @@ impl NoRoom {
             io::ErrorKind::FileTooLarge => Some(NoRoom::FileSize),
             _ => None,
         }
-    }
-}
-
-impl fmt::Display for NoRoom {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            NoRoom::Disk => {
-                "no space or no inodes are left on the disk (`df` and `df -i` say which); free some"
-            }
-            NoRoom::Quota => {
-                "what this user may have of the disk is used up; free some space, or raise the \
-                 quota"
-            }
-            NoRoom::FileSize => {
-                "the file would be larger than this process may make one; raise that limit \
-                 (`ulimit -f`, `LimitFSIZE=` of \
-                 systemd) and restart"
-            }
-        })
     }
 }
 

@@ -1,7 +1,5 @@
 //! Error codes, and the ways in which streams and connections end.
 
-use std::fmt;
-
 use crate::grpc::Code;
 
 /// Why a stream or connection ends, as the protocol numbers it. RFC 9113 section 7.
@@ -116,13 +114,16 @@ impl Cause {
 
 /// Why a connection has ended. Once there is one, the output is to be written and the socket
 /// closed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CloseReason {
     /// All streams have ended after [`super::Connection::drain`], or after the peer's GOAWAY.
+    #[error("drained")]
     Drained,
     /// The peer closed its side, or the transport broke.
+    #[error("the peer closed the connection")]
     PeerGone,
     /// The server ended it with a GOAWAY that names an error. Client only.
+    #[error("the server ended it{} ({code:?})", said(.text))]
     Refused {
         /// The error.
         code: ErrorCode,
@@ -130,6 +131,7 @@ pub enum CloseReason {
         text: Box<str>,
     },
     /// The peer did something that ends the connection; it was told by GOAWAY.
+    #[error("{why} ({code:?})")]
     Error {
         /// What the GOAWAY says.
         code: ErrorCode,
@@ -138,19 +140,10 @@ pub enum CloseReason {
     },
 }
 
-impl fmt::Display for CloseReason {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CloseReason::Drained => formatter.write_str("drained"),
-            CloseReason::PeerGone => formatter.write_str("the peer closed the connection"),
-            CloseReason::Refused { code, text } if text.is_empty() => {
-                write!(formatter, "the server ended it ({code:?})")
-            }
-            CloseReason::Refused { code, text } => {
-                write!(formatter, "the server ended it: {text} ({code:?})")
-            }
-            CloseReason::Error { code, why } => write!(formatter, "{why} ({code:?})"),
-        }
+fn said(text: &str) -> String {
+    match text {
+        "" => String::new(),
+        text => format!(": {text}"),
     }
 }
 
