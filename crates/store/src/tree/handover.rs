@@ -45,7 +45,7 @@ impl SharedTree {
             last,
         });
         // Under the lock, so that a view that knows of the memtable knows of this too.
-        let known = self.visible.load(Ordering::Acquire);
+        let known = self.visible.last();
         self.ahead_of.store(known + 1, Ordering::Release);
         Some(next)
     }
@@ -112,7 +112,7 @@ impl SharedTree {
     /// of one moment: the sequence may have gone on.
     pub(super) fn drawn_numbers(&self) -> u64 {
         let known = match self.ahead_of.load(Ordering::Acquire) {
-            0 => self.visible.load(Ordering::Acquire),
+            0 => self.visible.last(),
             behind => behind - 1,
         };
         self.counters.numbers.get().saturating_sub(reads_at(known))
@@ -131,7 +131,7 @@ impl SharedTree {
 
     /// The numbers that the engine draws from now on are later than all that is visible.
     pub(super) fn raise_numbers(&self) {
-        let visible = self.visible.load(Ordering::Acquire);
+        let visible = self.visible.last();
         self.counters.numbers.fetch_max(reads_at(visible));
     }
 
@@ -165,21 +165,7 @@ impl SharedTree {
         let gone = first_kept.unwrap_or(memtables.flushed.len());
         let gone = memtables.flushed.drain(..gone);
         let gone = gone.map(|sealed| sealed.memtable);
-        let mut leaving = self.leaving.lock();
-        let had = leaving.len();
-        leaving.extend(gone);
-        self.has_leaving
-            .store(!leaving.is_empty(), Ordering::Release);
-        leaving.len() > had
-    }
-
-    /// Bytes of the memtables that have left and are not free.
-    #[cfg(test)]
-    pub(super) fn leaving_bytes(&self) -> u64 {
-        match self.has_leaving.load(Ordering::Acquire) {
-            true => (self.leaving.lock().iter().map(|memtable| memtable.size())).sum(),
-            false => 0,
-        }
+        self.leaving.add(gone)
     }
 
     /// Has the engine forget the versions that nobody reads in, and frees the memtables that were
@@ -188,11 +174,11 @@ impl SharedTree {
     /// in before the next commit: memtables would stay till the flush behind that, and a merge can
     /// take minutes.
     pub(super) fn release_memtables(&self, tree: &Tree) -> bool {
-        if !self.has_leaving.load(Ordering::Acquire) {
+        if !self.leaving.has_some() {
             return false;
         }
         let watermark = self.watermark();
-        self.released_through.store(watermark, Ordering::Release);
+        self.leaving.note_try(watermark);
         // A list of tables that cannot be removed stays, with its version, for the next time.
         let _ = (tree.get_version_history_lock()).maintenance(&self.folder, watermark);
         self.free_memtables()
@@ -202,12 +188,6 @@ impl SharedTree {
     /// a lock; returns whether there were such. Older versions of the engine have them too for a
     /// time: were these the last, they would be freed while a new version is installed.
     pub(super) fn free_memtables(&self) -> bool {
-        let is_free = |memtable: &mut Arc<Memtable>| Arc::strong_count(memtable) == 1;
-        let mut leaving = self.leaving.lock();
-        let free: Vec<_> = leaving.extract_if(.., is_free).collect();
-        self.has_leaving
-            .store(!leaving.is_empty(), Ordering::Release);
-        drop(leaving);
-        !free.is_empty()
+        self.leaving.free()
     }
 }

@@ -1,9 +1,8 @@
 //! A tree as all its users see it: readers, the writer, and those who flush and compact.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use lsm_tree::compaction::Leveled;
@@ -17,12 +16,15 @@ use super::folder::{TreeConfig, Trees};
 use super::generation::Generation;
 use super::known::KnownTables;
 use super::largest_blocks::LargestBlocks;
+use super::leaving::LeavingMemtables;
 use super::limits;
 use super::numbers::{Counters, reads_at, sequence_of};
 use super::opening;
 use super::pace::Pressure;
 use super::rows::TreeRows;
+use super::table_figures::TableFigures;
 use super::tickets::Tickets;
+use super::visible_views::VisibleViews;
 
 /// One generation of one database on the device. A handle: clones are the same tree.
 #[derive(Clone)]
@@ -46,10 +48,7 @@ pub(super) struct SharedTree {
     /// What was read lately.
     pub(super) rows: TreeRows,
     pub(super) counters: Counters,
-    /// The last commit that views show.
-    pub(super) visible: AtomicU64,
-    /// How many views there are of each sequence.
-    views: Mutex<BTreeMap<u64, usize>>,
+    pub(super) visible: VisibleViews,
     pub(super) memtables: RwLock<Memtables>,
     /// Not 0: the engine does not know yet that the last sealed memtable is sealed, and does not
     /// know the active one. This is the sequence behind the last commit before that.
@@ -61,23 +60,10 @@ pub(super) struct SharedTree {
     pub(super) sealed_through: AtomicU64,
     /// Held by the one who tells it.
     pub(super) handing_over: Mutex<()>,
-    /// Memtables that are to be freed when the engine has forgotten them too.
-    pub(super) leaving: Mutex<Vec<Arc<Memtable>>>,
-    /// Whether there are such, and up to which number it was tried to free them.
-    pub(super) has_leaving: AtomicBool,
-    pub(super) released_through: AtomicU64,
+    pub(super) leaving: LeavingMemtables,
     /// Held by the one who compacts.
     pub(super) compacting: Mutex<()>,
-    /// As it was after the last flush or compaction. To ask the engine would wait while it installs
-    /// tables, and writers ask for each group.
-    pub(super) first_level_runs: AtomicUsize,
-    /// The same.
-    disk_bytes: AtomicU64,
-    /// The same, of tables.
-    table_entries: AtomicU64,
-    /// The number of the list of tables, as it was then or before. The folder names this list, or a
-    /// later one.
-    list: AtomicU64,
+    pub(super) tables: TableFigures,
     /// Of all generations of the database.
     pub(super) tickets: Arc<Tickets>,
     /// What the folder has noted of its tables.
@@ -141,7 +127,7 @@ impl TreeIndex {
 
     /// The last commit that views show.
     pub fn sequence(&self) -> u64 {
-        self.shared.visible.load(Ordering::Acquire)
+        self.shared.visible.last()
     }
 
     /// Up to here everything is in tables on the device: a replay begins behind it, and must give
@@ -157,7 +143,7 @@ impl TreeIndex {
     /// The number of a list of tables that the folder names, unless it names a later one. What was
     /// flushed before this is asked is in it. Never waits for the device.
     pub fn list(&self) -> u64 {
-        self.shared.list.load(Ordering::Relaxed)
+        self.shared.tables.list()
     }
 
     /// An error if the list of tables has a lower number than a snapshot of this base knows: what
@@ -279,9 +265,7 @@ impl TreeIndex {
 
     /// Whether memtables can be freed by a flush that were still in use when the last one ended.
     pub fn wants_release(&self) -> bool {
-        let shared = &self.shared;
-        shared.has_leaving.load(Ordering::Acquire)
-            && shared.watermark() > shared.released_through.load(Ordering::Acquire)
+        self.shared.leaving.may_be_free(|| self.shared.watermark())
     }
 
     /// Bytes of memtables, with those that are kept although they are on the device too.
@@ -294,12 +278,12 @@ impl TreeIndex {
     #[cfg(test)]
     pub(crate) fn held_bytes(&self) -> u64 {
         let memtables = self.shared.memtables.read();
-        memtables.bytes() + self.shared.leaving_bytes()
+        memtables.bytes() + self.shared.leaving.bytes()
     }
 
     /// Bytes of tables, as they were after the last flush or compaction.
     pub fn disk_bytes(&self) -> u64 {
-        self.shared.disk_bytes.load(Ordering::Relaxed)
+        self.shared.tables.disk_bytes()
     }
 
     /// About how many entries there are: those in memtables, and those in tables as they were after
@@ -311,7 +295,7 @@ impl TreeIndex {
             let sealed = memtables.sealed.iter().map(|sealed| sealed.memtable.len());
             memtables.active.len() + sealed.sum::<usize>()
         };
-        in_memory as u64 + self.shared.table_entries.load(Ordering::Relaxed)
+        in_memory as u64 + self.shared.tables.entries()
     }
 
     /// Merges some tables, if that is due. `false`: it was not. Call it on a thread that may wait
@@ -403,7 +387,7 @@ impl TreeIndex {
         if self.shared.engine.get().is_none() {
             return Pressure::of_unmade(active_share);
         }
-        let first_level_runs = self.shared.first_level_runs.load(Ordering::Relaxed);
+        let first_level_runs = self.shared.tables.first_level_runs();
         Pressure::of(sealed, active_share, first_level_runs)
     }
 
@@ -469,22 +453,6 @@ pub struct TreeFile {
     pub is_table: bool,
 }
 
-/// Entries in tables, without those that say that a key is gone.
-fn table_entries(tree: &Tree) -> u64 {
-    let version = tree.current_version();
-    let live = version.iter_tables().map(|table| {
-        let meta = &table.metadata;
-        meta.item_count.saturating_sub(meta.tombstone_count)
-    });
-    live.sum()
-}
-
-/// The number of the list of tables. Each change of the set of tables writes a list of its own,
-/// with a higher number, and it is on the device before the engine has it.
-fn list(tree: &Tree) -> u64 {
-    tree.current_version().id()
-}
-
 impl SharedTree {
     /// A tree of the engine that is open; `None`: one that is not made, with nothing in it.
     pub(super) fn new(
@@ -503,10 +471,7 @@ impl SharedTree {
         let active = tree.map_or_else(|| Arc::new(Memtable::new(0)), Tree::active_memtable);
         SharedTree {
             folder,
-            first_level_runs: AtomicUsize::new(tree.map_or(0, Tree::l0_run_count)),
-            disk_bytes: AtomicU64::new(tree.map_or(0, Tree::disk_space)),
-            table_entries: AtomicU64::new(tree.map_or(0, table_entries)),
-            list: AtomicU64::new(tree.map_or(0, list)),
+            tables: TableFigures::of(tree),
             engine,
             making: Mutex::default(),
             begins_anew: OnceLock::new(),
@@ -516,8 +481,7 @@ impl SharedTree {
             rows: trees.rows(),
             trees: trees.clone(),
             counters,
-            visible: AtomicU64::new(0),
-            views: Mutex::default(),
+            visible: VisibleViews::default(),
             memtables: RwLock::new(Memtables {
                 active,
                 sealed: Vec::new(),
@@ -527,9 +491,7 @@ impl SharedTree {
             largest_blocks: LargestBlocks::default(),
             sealed_through: AtomicU64::new(0),
             handing_over: Mutex::default(),
-            leaving: Mutex::default(),
-            has_leaving: AtomicBool::new(false),
-            released_through: AtomicU64::new(0),
+            leaving: LeavingMemtables::default(),
             tickets,
             lineage,
             compacting: Mutex::default(),
@@ -553,13 +515,7 @@ impl SharedTree {
     }
 
     fn note_tables(&self, tree: &Tree) {
-        let runs = tree.l0_run_count();
-        self.first_level_runs.store(runs, Ordering::Relaxed);
-        self.disk_bytes.store(tree.disk_space(), Ordering::Relaxed);
-        self.table_entries
-            .store(table_entries(tree), Ordering::Relaxed);
-        // One that flushes and one that compacts may come here in another order than to the engine.
-        self.list.fetch_max(list(tree), Ordering::Relaxed);
+        self.tables.note(tree);
         self.note_known_tables(tree);
     }
 
@@ -574,7 +530,7 @@ impl SharedTree {
 
     /// A commit is in the memtable as a whole: from now on views show it.
     pub(super) fn show(&self, sequence: u64) {
-        self.visible.fetch_max(sequence, Ordering::AcqRel);
+        self.visible.show(sequence);
         // Versions that come from now on are later than views of this commit, if they have what it
         // is in.
         if !self.is_ahead() {
@@ -584,28 +540,16 @@ impl SharedTree {
 
     /// Notes a view of what is visible now.
     pub(super) fn enter(&self) -> u64 {
-        let mut views = self.views.lock();
-        // Under the lock, so that the watermark is never above a view.
-        let sequence = self.visible.load(Ordering::Acquire);
-        *views.entry(sequence).or_default() += 1;
-        sequence
+        self.visible.enter()
     }
 
     pub(super) fn leave(&self, sequence: u64) {
-        let mut views = self.views.lock();
-        if let Some(count) = views.get_mut(&sequence) {
-            *count -= 1;
-            if *count == 0 {
-                views.remove(&sequence);
-            }
-        }
+        self.visible.leave(sequence);
     }
 
     /// The number below which nobody reads any more.
     pub(super) fn watermark(&self) -> u64 {
-        let views = self.views.lock();
-        let oldest = views.keys().next().copied();
-        reads_at(oldest.unwrap_or_else(|| self.visible.load(Ordering::Acquire)))
+        reads_at(self.visible.oldest())
     }
 
     /// Removes what a failed flush has left: without it, each attempt on a full disk would leave

@@ -318,8 +318,8 @@ fn numbers_between_commits_do_not_run_out() {
         assert_eq!(all_of(&writer.index().view()), content(&log));
     }
     let statistics = writer.index().statistics();
-    let known = &writer.index().shared.first_level_runs;
-    assert_eq!(known.load(Ordering::Relaxed), statistics.first_level_runs);
+    let known = writer.index().shared.tables.first_level_runs();
+    assert_eq!(known, statistics.first_level_runs);
     // As if so many versions had come between two commits.
     let numbers = &writer.index().shared.counters.numbers;
     numbers.fetch_max(numbers.get() + crate::tree::limits::CHANGES_PER_COMMIT);
