@@ -3,7 +3,6 @@
 use super::{FramedSendNeed, ServerConnection};
 use crate::http2::outbound::BodyCharge;
 use crate::http2::{Event, Pause, StreamKey};
-use crate::limits;
 
 impl ServerConnection {
     /// Returns whether calls may produce something for the peer: less than
@@ -30,25 +29,20 @@ impl ServerConnection {
     /// full.
     #[inline]
     pub fn unsent_bytes(&self) -> usize {
-        self.unsent_bytes + self.queue_bytes() + self.streams.claims.reserved
-    }
-
-    /// Returns what the responses that wait take beside their bytes.
-    #[inline]
-    pub(super) fn queue_bytes(&self) -> usize {
-        self.queue.len() * limits::QUEUED_RESPONSE_BYTES
+        let queue_bytes = self.queue.unsent_bytes() + self.queue.beside_bytes();
+        queue_bytes + self.streams.claims.reserved
     }
 
     /// Returns the bytes that wait for the peer to take them.
     #[inline]
     pub fn queued_bytes(&self) -> usize {
-        self.unsent_bytes
+        self.queue.unsent_bytes()
     }
 
     /// Returns how many bytes have waited to be sent and have gone out, since the connection began.
     #[inline]
     pub fn sent_bytes(&self) -> u64 {
-        self.sent_bytes
+        self.queue.sent_bytes()
     }
 
     /// Returns whether the response of a call waits for the peer to take it.
@@ -65,7 +59,7 @@ impl ServerConnection {
     /// Returns the bytes of memory that the connection keeps, or has set aside, for its calls, as
     /// far as it is not shared with others.
     pub fn buffered_bytes(&self) -> usize {
-        self.held_bytes() - self.shared_bytes + self.streams.claims.reserved
+        self.held_bytes() - self.queue.shared_bytes() + self.streams.claims.reserved
     }
 
     /// Returns the bytes that the connection holds for its peer, or waits for from it, with what is
@@ -76,8 +70,8 @@ impl ServerConnection {
         self.incoming.bytes()
             + put_back.sum::<usize>()
             + self.streams.attachment_bytes
-            + self.unsent_bytes
-            + self.queue_bytes()
+            + self.queue.unsent_bytes()
+            + self.queue.beside_bytes()
             + self.out_bytes()
             + self.streams.claims.ready
             + self.streams.claims.kept

@@ -1,7 +1,8 @@
 //! The server's side of a connection that carries baidu_std or SRPC.
 //!
 //! `receive` walks frames and makes calls of them, `head` what the layer above sees of a request,
-//! `body` gathers and decompresses messages, `send` makes responses, `streams` has the calls.
+//! `body` gathers and decompresses messages, `send` makes responses, which wait in `response_queue`,
+//! `streams` has the calls.
 
 mod body;
 mod claims;
@@ -9,6 +10,7 @@ mod head;
 mod known_meta;
 mod last_message;
 mod receive;
+mod response_queue;
 mod send;
 mod streams;
 #[cfg(test)]
@@ -27,7 +29,7 @@ use body::IncomingRequest;
 use head::FramedHead;
 use known_meta::KnownMeta;
 use last_message::FramedLastMessage;
-use send::QueuedResponse;
+use response_queue::ResponseQueue;
 use streams::{FramedSendNeed, FramedStreams};
 
 const NS_PER_MS: u64 = 1_000_000;
@@ -72,12 +74,7 @@ pub struct ServerConnection {
     has_forced_turn: bool,
 
     // Sending.
-    queue: VecDeque<QueuedResponse>,
-    unsent_bytes: usize,
-    /// How many of those that wait have no stream.
-    queued_refusals: usize,
-    shared_bytes: usize,
-    sent_bytes: u64,
+    queue: ResponseQueue,
     pause: Pause,
     /// A call may be owed a Writable event.
     has_waiting: bool,
@@ -128,11 +125,7 @@ impl ServerConnection {
             unpack_allowance: usize::MAX,
             are_windows_shut: false,
             has_forced_turn: false,
-            queue: VecDeque::new(),
-            unsent_bytes: 0,
-            queued_refusals: 0,
-            shared_bytes: 0,
-            sent_bytes: 0,
+            queue: ResponseQueue::default(),
             pause: Pause::No,
             has_waiting: false,
         }
@@ -394,12 +387,12 @@ impl ServerConnection {
             + self.pool.memory_bytes()
             + self.message.memory_bytes()
             + self.incoming.bytes()
-            + self.unsent_bytes
-            + self.queue_bytes()
-            + self.out_bytes()
+            + self.queue.unsent_bytes()
+            + self.queue.beside_bytes()
+            + self.queue.out_bytes()
             + put_back.map(|one| one.message.capacity()).sum::<usize>()
             + self.events.capacity() * size_of::<Event>()
-            + self.queue.capacity() * size_of::<QueuedResponse>()
+            + self.queue.memory_bytes()
     }
 }
 

@@ -346,7 +346,7 @@ impl ServerConnection {
         let runs = |stream| (self.streams.get(stream)).is_some_and(|found| !found.is_work_done);
         self.has_capacity()
             && self.streams.len() < self.config.max_streams as usize
-            && self.queued_refusals < limits::MAX_PENDING_REFUSALS
+            && self.queue.refusals() < limits::MAX_PENDING_REFUSALS
             && !self.alone.is_some_and(runs)
     }
 

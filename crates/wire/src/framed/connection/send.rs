@@ -4,21 +4,13 @@
 use std::borrow::Cow;
 
 use super::ServerConnection;
+use super::response_queue::Replaced;
 use super::streams::ResponseStart;
 use crate::framed::{FrameHeader, Protocol, baidu_std, codes, srpc};
 use crate::grpc::Status;
 use crate::http2::outbound::Outbound;
 use crate::http2::{ErrorCode, SentPart, SharedBytes, StreamKey};
 use crate::limits;
-
-/// A response that waits.
-#[derive(Debug)]
-pub(super) struct QueuedResponse {
-    /// The call; `None` of a request that was refused before one began.
-    stream: Option<StreamKey>,
-    frame: Outbound,
-    has_begun: bool,
-}
 
 /// Why a request is refused, for the peer.
 #[derive(Debug)]
@@ -149,7 +141,7 @@ impl ServerConnection {
         let whole = std::mem::replace(out, before);
         let mut frame = Outbound::default();
         frame.own(whole, start);
-        self.enqueue(Some(stream), frame, out);
+        self.enqueue(Some(stream), (frame, 0), out);
     }
 
     /// Makes the response of a call, which [`ServerConnection::finish`] sends.
@@ -237,9 +229,8 @@ impl ServerConnection {
         };
         let (reply, response) = (found.reply, found.response.take());
         match (status.code(), response) {
-            (crate::grpc::Code::Ok, Some((frame, shared_bytes))) => {
-                self.shared_bytes += shared_bytes;
-                self.enqueue(Some(stream), frame, out);
+            (crate::grpc::Code::Ok, Some(response)) => {
+                self.enqueue(Some(stream), response, out);
             }
             (crate::grpc::Code::Ok, None) => {
                 let frame = |out: &mut Vec<u8>| {
@@ -320,20 +311,20 @@ impl ServerConnection {
         }
         let mut frame = Outbound::default();
         frame.write(&mut self.pool, write);
-        self.enqueue(stream, frame, out);
+        self.enqueue(stream, (frame, 0), out);
     }
 
-    fn enqueue(&mut self, stream: Option<StreamKey>, frame: Outbound, out: &mut Vec<u8>) {
+    /// Adds a response to those that wait, with the number of its bytes that are shared.
+    fn enqueue(
+        &mut self,
+        stream: Option<StreamKey>,
+        (frame, shared_bytes): (Outbound, usize),
+        out: &mut Vec<u8>,
+    ) {
         if let Some(found) = stream.and_then(|stream| self.streams.get_mut(stream)) {
             found.is_unsent = true;
         }
-        self.queued_refusals += usize::from(stream.is_none());
-        self.unsent_bytes += frame.bytes();
-        self.queue.push_back(QueuedResponse {
-            stream,
-            frame,
-            has_begun: false,
-        });
+        self.queue.push(stream, frame, shared_bytes);
         self.pump(out);
     }
 
@@ -351,45 +342,22 @@ impl ServerConnection {
     }
 
     fn pump(&mut self, out: &mut Vec<u8>) {
-        while let Some(response) = self.queue.front_mut() {
-            let room = self.config.output_bound_bytes.saturating_sub(out.len());
-            if room == 0 {
-                return;
-            }
-            let part = room.min(response.frame.bytes());
-            let shared_bytes = response.frame.take(part, out, &mut self.pool);
-            response.has_begun = true;
-            self.unsent_bytes -= part;
-            self.shared_bytes -= shared_bytes;
-            self.sent_bytes += part as u64;
-            if response.frame.bytes() > 0 {
-                return;
-            }
-            let stream = response.stream;
-            self.queue.pop_front();
-            match stream {
-                Some(stream) => self.streams.end_unsent(stream),
-                None => self.queued_refusals -= 1,
-            }
-        }
+        let (bound_bytes, streams) = (self.config.output_bound_bytes, &mut self.streams);
+        let is_out = |stream| streams.end_unsent(stream);
+        (self.queue).pump(bound_bytes, out, &mut self.pool, is_out);
     }
 
     /// Returns the bytes that have gone out and take memory all the same, as what follows them in
     /// their response has not.
     #[inline]
     pub fn out_bytes(&self) -> usize {
-        (self.queue.front()).map_or(0, |response| response.frame.sent_bytes())
+        self.queue.out_bytes()
     }
 
     /// The connection is over: nothing of what waits goes out.
     pub(super) fn drop_queue(&mut self) {
-        self.unsent_bytes = 0;
-        self.shared_bytes = 0;
-        self.queued_refusals = 0;
-        for response in std::mem::take(&mut self.queue) {
-            if let Some(stream) = response.stream {
-                self.streams.end_unsent(stream);
-            }
+        for stream in self.queue.drop_all() {
+            self.streams.end_unsent(stream);
         }
     }
 
@@ -405,23 +373,16 @@ impl ServerConnection {
     #[cold]
     pub fn cut_off(&mut self, stream: StreamKey, status: &Status) {
         let is_stopping = self.is_draining();
-        let of_it = |response: &&mut QueuedResponse| response.stream == Some(stream);
-        let (Some(response), Some(found)) =
-            (self.queue.iter_mut().find(of_it), self.streams.get(stream))
-        else {
+        let Some(found) = self.streams.get(stream) else {
             return;
         };
-        if response.has_begun {
-            const WHY: &str = "a response was cut off";
-            return self.fail(ErrorCode::Cancel, WHY);
-        }
         let code = codes::error_code(status.code(), is_stopping);
         let refusal = RequestRefusal::new(code, status.message().to_owned());
-        self.unsent_bytes -= response.frame.bytes();
-        self.shared_bytes -= response.frame.clear(&mut self.pool);
-        let reply = found.reply;
-        (response.frame).write(&mut self.pool, |out| refusal.write(reply, out));
-        self.unsent_bytes += response.frame.bytes();
+        let write = |out: &mut Vec<u8>| refusal.write(found.reply, out);
+        if self.queue.replace(stream, &mut self.pool, write) == Replaced::HasBegun {
+            const WHY: &str = "a response was cut off";
+            self.fail(ErrorCode::Cancel, WHY);
+        }
     }
 
     /// Ends a call with an error of its own.
