@@ -96,7 +96,7 @@ pub struct MethodEntry {
     pub database: DatabaseName,
     /// What a line of the audit trail is about; `None`: it does not administrate.
     pub act: Option<AuditedAct>,
-    /// A replica serves it too, although it administrates: it changes nothing that the leader keeps.
+    /// A replica serves it too, although it administrates: it changes nothing of the leader.
     is_on_replica: bool,
     has_many_operations: bool,
     service: ServiceEntry,

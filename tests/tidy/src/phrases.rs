@@ -258,7 +258,7 @@ mod tests {
             "script/rows.py",
             "script/interop/run",
         ] {
-            assert_eq!(lines(path, "# the room above"), [1], "{path}");
+            assert_eq!(lines(path, "// the room above"), [1], "{path}");
         }
     }
 }

@@ -43,7 +43,7 @@ pub(super) struct ResumableScan<'a> {
 }
 
 /// Why a connection has brought no more.
-enum ScanConnectionEnd {
+enum ScanBreak {
     /// It was lost: another one may do better.
     Lost(Failure),
     /// The server, or what came from it, ends the scan.
@@ -78,13 +78,13 @@ impl<'a> ResumableScan<'a> {
             let before = self.entries;
             let failure = match self.attempt(&mut caller, sink) {
                 Ok(()) => return Ok(self.entries),
-                Err(ScanConnectionEnd::Given(failure)) => return Err(failure),
-                Err(ScanConnectionEnd::Refused(failure)) => failure,
-                Err(ScanConnectionEnd::Lost(_)) if self.is_limit_reached() => {
+                Err(ScanBreak::Given(failure)) => return Err(failure),
+                Err(ScanBreak::Refused(failure)) => failure,
+                Err(ScanBreak::Lost(_)) if self.is_limit_reached() => {
                     return Ok(self.entries);
                 }
-                Err(ScanConnectionEnd::Lost(failure)) if self.entries == before => failure,
-                Err(ScanConnectionEnd::Lost(failure)) => match Caller::connect(self.connection) {
+                Err(ScanBreak::Lost(failure)) if self.entries == before => failure,
+                Err(ScanBreak::Lost(failure)) => match Caller::connect(self.connection) {
                     Ok(next) => {
                         caller = next;
                         continue;
@@ -118,11 +118,7 @@ impl<'a> ResumableScan<'a> {
 
     /// Scans on one connection, as far as that brings it. The time of `--timeout` begins anew with
     /// each page, since a scan may be long.
-    fn attempt(
-        &mut self,
-        caller: &mut Caller,
-        sink: &mut impl EntrySink,
-    ) -> Result<(), ScanConnectionEnd> {
+    fn attempt(&mut self, caller: &mut Caller, sink: &mut impl EntrySink) -> Result<(), ScanBreak> {
         let Caller {
             channel,
             address,
@@ -133,9 +129,9 @@ impl<'a> ResumableScan<'a> {
             let failure = late_failure(address, timeout, Scan::METHOD.path, &error);
             match error {
                 CallError::ConnectionLost { .. } | CallError::NotBegun(_) => {
-                    ScanConnectionEnd::Lost(failure)
+                    ScanBreak::Lost(failure)
                 }
-                _ => ScanConnectionEnd::Refused(failure),
+                _ => ScanBreak::Refused(failure),
             }
         };
         let scan = channel.call_streaming::<Scan>(&CallOptions::default());
@@ -145,7 +141,7 @@ impl<'a> ResumableScan<'a> {
         let (mut is_complete, mut last_page) = (false, Instant::now());
         loop {
             sink.check_interrupt(self.entries)
-                .map_err(ScanConnectionEnd::Given)?;
+                .map_err(ScanBreak::Given)?;
             let step = scan.poll_with(LOOK.min(timeout), |page| self.take(page, sink));
             match step.map_err(ended)? {
                 StreamStep::Message(is_last) => {
@@ -155,7 +151,7 @@ impl<'a> ResumableScan<'a> {
                 StreamStep::Ended if is_complete => return Ok(()),
                 StreamStep::Ended => {
                     let failure = unreadable("the last page of the scan is missing");
-                    return Err(ScanConnectionEnd::Refused(failure));
+                    return Err(ScanBreak::Refused(failure));
                 }
                 StreamStep::Nothing if last_page.elapsed() >= timeout => {
                     return Err(ended(CallError::DeadlineExceeded));
@@ -170,20 +166,20 @@ impl<'a> ResumableScan<'a> {
         &mut self,
         page: Result<ScanPage<'_>, DecodeError>,
         sink: &mut impl EntrySink,
-    ) -> Result<bool, ScanConnectionEnd> {
-        let refused = |error| ScanConnectionEnd::Refused(unreadable(error));
+    ) -> Result<bool, ScanBreak> {
+        let refused = |error| ScanBreak::Refused(unreadable(error));
         let page = page.map_err(refused)?;
         let mut last_key = None;
         for entry in &page.entries {
             let entry = entry.map_err(refused)?;
-            sink.entry(&entry).map_err(ScanConnectionEnd::Given)?;
+            sink.entry(&entry).map_err(ScanBreak::Given)?;
             self.entries += 1;
             last_key = Some(entry.key);
         }
         if let Some(key) = last_key {
             self.last_key = Some(key.to_vec());
         }
-        sink.page(self.entries).map_err(ScanConnectionEnd::Given)?;
+        sink.page(self.entries).map_err(ScanBreak::Given)?;
         Ok(page.last)
     }
 }

@@ -89,7 +89,7 @@ struct UnfinishedCommit {
 }
 
 /// Why a connection has brought no more.
-enum WatchConnectionEnd {
+enum WatchBreak {
     /// It was lost, or the server stops: another one may do better.
     Lost(Failure),
     /// The server, or what came from it, ends the watch.
@@ -98,9 +98,9 @@ enum WatchConnectionEnd {
     Given(Failure),
 }
 
-impl WatchConnectionEnd {
+impl WatchBreak {
     /// What the failure of a call that was waited for so long means for another connection.
-    fn of_call(address: &str, waited: Duration, error: &CallError) -> WatchConnectionEnd {
+    fn of_call(address: &str, waited: Duration, error: &CallError) -> WatchBreak {
         let failure = late_failure(address, waited, Watch::METHOD.path, error);
         let may_pass = match error {
             CallError::Status(status) => {
@@ -112,8 +112,8 @@ impl WatchConnectionEnd {
             CallError::BadAnswer { .. } | CallError::BadRequest { .. } => false,
         };
         match may_pass {
-            true => WatchConnectionEnd::Lost(failure),
-            false => WatchConnectionEnd::Refused(failure),
+            true => WatchBreak::Lost(failure),
+            false => WatchBreak::Refused(failure),
         }
     }
 }
@@ -147,15 +147,15 @@ impl<'a> ResumableWatch<'a> {
             let mut until = "until the server is there";
             let failure = match self.attempt(in_row > 0, sink) {
                 Ok(()) => return Ok(()),
-                Err(WatchConnectionEnd::Lost(failure)) if self.progress.responses > 0 => failure,
-                Err(WatchConnectionEnd::Refused(failure)) if self.has_other_token(&failure) => {
+                Err(WatchBreak::Lost(failure)) if self.progress.responses > 0 => failure,
+                Err(WatchBreak::Refused(failure)) if self.has_other_token(&failure) => {
                     until = "with the token that is in --token-file now";
                     failure
                 }
                 Err(
-                    WatchConnectionEnd::Lost(failure)
-                    | WatchConnectionEnd::Refused(failure)
-                    | WatchConnectionEnd::Given(failure),
+                    WatchBreak::Lost(failure)
+                    | WatchBreak::Refused(failure)
+                    | WatchBreak::Given(failure),
                 ) => {
                     return Err(self.with_point(failure));
                 }
@@ -206,11 +206,7 @@ impl<'a> ResumableWatch<'a> {
     }
 
     /// Watches on one connection, as far as that brings it.
-    fn attempt(
-        &mut self,
-        is_repeated: bool,
-        sink: &mut impl ChangeSink,
-    ) -> Result<(), WatchConnectionEnd> {
+    fn attempt(&mut self, is_repeated: bool, sink: &mut impl ChangeSink) -> Result<(), WatchBreak> {
         let caller = token(&self.connection.credentials).and_then(|token| {
             self.token = token;
             let token = self.token.as_ref().map(|token| token.as_str());
@@ -222,11 +218,10 @@ impl<'a> ResumableWatch<'a> {
             address,
             timeout,
         } = caller.map_err(|failure| match failure.may_pass() {
-            true => WatchConnectionEnd::Lost(failure),
-            false => WatchConnectionEnd::Refused(failure),
+            true => WatchBreak::Lost(failure),
+            false => WatchBreak::Refused(failure),
         })?;
-        let ended =
-            |error: CallError, waited| WatchConnectionEnd::of_call(&address, waited, &error);
+        let ended = |error: CallError, waited| WatchBreak::of_call(&address, waited, &error);
         let watch = channel.call_streaming::<Watch>(&CallOptions::default());
         let mut watch = watch.map_err(|error| ended(error, timeout))?;
         let from = self.progress.point;
@@ -247,10 +242,9 @@ impl<'a> ResumableWatch<'a> {
         let (mut last_response, mut longest) = (Instant::now(), timeout);
         let mut is_resumed = false;
         loop {
-            sink.check_end().map_err(WatchConnectionEnd::Given)?;
+            sink.check_end().map_err(WatchBreak::Given)?;
             let step = watch.poll_with(LOOK.min(timeout), |response| {
-                let response =
-                    response.map_err(|error| WatchConnectionEnd::Refused(unreadable(error)))?;
+                let response = response.map_err(|error| WatchBreak::Refused(unreadable(error)))?;
                 progress.take(&response, sink)
             });
             match step.map_err(|error| ended(error, longest))? {
@@ -268,7 +262,7 @@ impl<'a> ResumableWatch<'a> {
                     longest = timeout + Duration::from_millis(WATCH_HEARTBEAT_MS);
                 }
                 StreamStep::Ended => {
-                    return Err(WatchConnectionEnd::Lost(unreadable(
+                    return Err(WatchBreak::Lost(unreadable(
                         "the watch has ended by itself",
                     )));
                 }
@@ -287,10 +281,10 @@ impl Progress {
         &mut self,
         response: &WatchResponse<'_>,
         sink: &mut impl ChangeSink,
-    ) -> Result<(), WatchConnectionEnd> {
-        let broken = |error: DecodeError| WatchConnectionEnd::Refused(unreadable(error));
+    ) -> Result<(), WatchBreak> {
+        let broken = |error: DecodeError| WatchBreak::Refused(unreadable(error));
         let Some(resume) = response.resume else {
-            return Err(WatchConnectionEnd::Refused(unreadable(
+            return Err(WatchBreak::Refused(unreadable(
                 "a response without a point",
             )));
         };
@@ -302,12 +296,12 @@ impl Progress {
             self.take_commit(&commit.map_err(broken)?, point, sink)?;
             if sink.is_done() {
                 // What else has come is left for another run.
-                return sink.flush().map_err(WatchConnectionEnd::Given);
+                return sink.flush().map_err(WatchBreak::Given);
             }
         }
         self.point = Some(point);
         self.responses += 1;
-        sink.response(point).map_err(WatchConnectionEnd::Given)
+        sink.response(point).map_err(WatchBreak::Given)
     }
 
     fn take_commit(
@@ -315,14 +309,14 @@ impl Progress {
         commit: &Commit<'_>,
         point: Point,
         sink: &mut impl ChangeSink,
-    ) -> Result<(), WatchConnectionEnd> {
+    ) -> Result<(), WatchBreak> {
         let unfinished = self.unfinished.filter(|it| it.sequence == commit.sequence);
         let known = unfinished.map_or(0, |it| it.changes);
         if unfinished.is_none() {
             self.received_changes = 0;
         }
         let changes: Result<Vec<Change<'_>>, DecodeError> = commit.changes.iter().collect();
-        let changes = changes.map_err(|error| WatchConnectionEnd::Refused(unreadable(error)))?;
+        let changes = changes.map_err(|error| WatchBreak::Refused(unreadable(error)))?;
         // All parts of a commit come again on a further connection, in the same order.
         let skipped = known.saturating_sub(self.received_changes);
         let changes_left = changes.get(skipped..).unwrap_or_default();
@@ -341,7 +335,7 @@ impl Progress {
                     },
                 },
             };
-            sink.commit(&part).map_err(WatchConnectionEnd::Given)?;
+            sink.commit(&part).map_err(WatchBreak::Given)?;
         }
         self.unfinished = commit.continued.then(|| UnfinishedCommit {
             sequence: commit.sequence,

@@ -2,7 +2,7 @@
 //! for.
 
 /// The claims of a stream's call. The sums over all streams are in
-/// [`Capacity`](super::capacity::Capacity) and [`SendRoom`](super::room::WindowRoom).
+/// [`Capacity`](super::capacity::Capacity) and [`WindowRoom`](super::room::WindowRoom).
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct SendClaims {
     /// Bytes that are set aside for what the call is about to send.

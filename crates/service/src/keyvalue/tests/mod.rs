@@ -290,12 +290,7 @@ impl Bench {
             {
                 let last = room.messages_to_come.is_empty();
                 room.bring(&mut call, &message, last, shared);
-            } else if let Some((database, kept)) = room.read.take() {
-                let hash = shared.store.hasher().hash(&kept);
-                assert!(
-                    kept.is_empty() || hash == room.read_hash,
-                    "a key has its hash"
-                );
+            } else if let Some((database, kept)) = room.take_read(shared) {
                 fetched::read(&mut call, (database, &kept), shared, &mut room, copy);
                 if std::mem::take(&mut room.waits_to_read) {
                     assert!(room.status.is_none() && room.read.is_none());
@@ -427,6 +422,18 @@ impl<'a> Room<'a> {
             default_is_last: false,
             others: VecDeque::new(),
         }
+    }
+
+    fn take_read(&mut self, shared: &Shared) -> Option<(DatabaseId, Vec<u8>)> {
+        let read = self.read.take();
+        if let Some((_, key)) = &read {
+            let hash = shared.store.hasher().hash(key);
+            assert!(
+                key.is_empty() || hash == self.read_hash,
+                "a key has its hash"
+            );
+        }
+        read
     }
 
     /// Has others write before the next commit is decided, or before the call is woken; each time

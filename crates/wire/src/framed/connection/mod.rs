@@ -1,8 +1,8 @@
 //! The server's side of a connection that carries baidu_std or SRPC.
 //!
 //! `receive` walks frames and makes calls of them, `head` what the layer above sees of a request,
-//! `body` gathers and decompresses messages, `send` makes responses, which wait in `response_queue`,
-//! `streams` has the calls.
+//! `body` gathers and decompresses messages, `send` makes responses, which wait in
+//! `response_queue`, `streams` has the calls.
 
 mod body;
 mod claims;

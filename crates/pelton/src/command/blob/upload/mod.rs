@@ -95,14 +95,17 @@ impl Uploading<'_> {
             return match self.pipe(source, &mut summed) {
                 Ok(stored) => Ok(stored),
                 // That an input is wrong has nothing to do with how far it came.
-                Err(FailedAttempt::Again(failure) | FailedAttempt::Final(failure)) if summed.bytes == 0 => {
+                Err(FailedAttempt::Again(failure) | FailedAttempt::Final(failure))
+                    if summed.bytes == 0 =>
+                {
                     Err(failure.with("nothing was stored"))
                 }
-                Err(FailedAttempt::Again(failure) | FailedAttempt::Final(failure)) => Err(failure.with(&format!(
-                    "{} were sent, and nothing is kept of what comes from standard input; from a \
-                     file an upload can be resumed",
-                    bytes(summed.bytes)
-                ))),
+                Err(FailedAttempt::Again(failure) | FailedAttempt::Final(failure)) => Err(failure
+                    .with(&format!(
+                        "{} were sent, and nothing is kept of what comes from standard input; from \
+                         a file an upload can be resumed",
+                        bytes(summed.bytes)
+                    ))),
             };
         }
         let file = File::open(&source.path).map_err(|error| unread(&source.path, &error))?;
@@ -275,10 +278,8 @@ impl Uploading<'_> {
                 };
                 if data.is_empty() && source.size_bytes.is_none() && summed.bytes == 0 {
                     let instead = "A file that is empty can be uploaded by its name";
-                    return Err(FailedAttempt::Final(input::empty(
-                        "standard input",
-                        instead,
-                    )));
+                    let failure = input::empty("standard input", instead);
+                    return Err(FailedAttempt::Final(failure));
                 }
                 if data.is_empty() {
                     is_over = true;
