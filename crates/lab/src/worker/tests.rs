@@ -315,6 +315,14 @@ fn simulate_workload(
     panic!("the run does not end");
 }
 
+fn ended(tag: u64, channel: ChannelKey, ending: Ending<'_>) -> Happened<'_> {
+    Happened::Ended {
+        tag,
+        channel,
+        ending,
+    }
+}
+
 fn deliver<W: Workload>(worker: &mut LoadWorker<W, Fake>, fake: &mut Fake, now_ns: u64) {
     while let Some(entry) = fake.events.first_entry()
         && entry.key().0 <= now_ns
@@ -330,31 +338,16 @@ fn deliver<W: Workload>(worker: &mut LoadWorker<W, Fake>, fake: &mut Fake, now_n
                 worker.happened(&Happened::Message { tag, bytes }, now_ns);
                 let (status, messages) = (&Status::OK, 1);
                 let ending = Ending::Status { status, messages };
-                let ended = Happened::Ended {
-                    tag,
-                    channel,
-                    ending,
-                };
-                worker.happened(&ended, now_ns);
+                worker.happened(&ended(tag, channel, ending), now_ns);
             }
             Next::Refused(tag, channel) => {
                 let calls = fake.begun.get_mut(&channel).expect("it is open");
                 calls.0 -= 1;
-                let ended = Happened::Ended {
-                    tag,
-                    channel,
-                    ending: Ending::NotBegun,
-                };
-                worker.happened(&ended, now_ns);
+                worker.happened(&ended(tag, channel, Ending::NotBegun), now_ns);
             }
             Next::Lost(tag, channel) => {
                 let ending = Ending::ConnectionLost { reason: "cut" };
-                let ended = Happened::Ended {
-                    tag,
-                    channel,
-                    ending,
-                };
-                worker.happened(&ended, now_ns);
+                worker.happened(&ended(tag, channel, ending), now_ns);
             }
             Next::Message(tag, channel) => {
                 if !fake.begun.contains_key(&channel) {
@@ -377,12 +370,7 @@ fn deliver<W: Workload>(worker: &mut LoadWorker<W, Fake>, fake: &mut Fake, now_n
                     status,
                     messages: 0,
                 };
-                let ended = Happened::Ended {
-                    tag,
-                    channel,
-                    ending,
-                };
-                worker.happened(&ended, now_ns);
+                worker.happened(&ended(tag, channel, ending), now_ns);
             }
             Next::Gone(channel) => {
                 let address: Address = "127.0.0.1:1".parse().expect("an address");
