@@ -13,6 +13,7 @@ use crate::database::{CreateError, DatabaseConfig, DatabaseLimits, Durability, K
 use crate::database_id::DatabaseId;
 use crate::hash::KeyHasher;
 use crate::limits;
+use crate::log::ORIGIN;
 use crate::operation::{List, Mode, Operation};
 use crate::operations::{Operations, OperationsEnd};
 use crate::push_error::{Limit, PushError};
@@ -40,6 +41,8 @@ pub struct WriteBatch {
     before: ReadBefore,
     /// Who asks for the commits to come.
     source: Source,
+    /// The server on which the commits to come were made; 0: this one.
+    origin: u32,
     /// What it held when it was submitted: commits that are done are taken out of it one by one.
     submitted_bytes: usize,
 }
@@ -63,6 +66,7 @@ impl WriteBatch {
             wants_reads: false,
             before: ReadBefore::default(),
             source: Source::default(),
+            origin: ORIGIN,
             submitted_bytes: 0,
         }
     }
@@ -84,6 +88,12 @@ impl WriteBatch {
         self.source = source;
     }
 
+    /// Says on which server the commits that begin from now on were made, by the number that their
+    /// records in the log name; 0, and whenever the batch was submitted or cleared: on this one.
+    pub fn set_origin(&mut self, origin: u32) {
+        self.origin = origin;
+    }
+
     /// Begins a commit. `tag` comes back with its outcome and means nothing here.
     pub fn begin(&mut self, tag: u64, database: DatabaseId, mode: Mode) -> Commit<'_> {
         let known = self.know(database);
@@ -100,6 +110,7 @@ impl WriteBatch {
                 .saturating_add(limits::COMMIT_BYTES_BESIDE_LARGEST)
                 .max(limits::ANSWER_BYTES),
             source: self.source,
+            origin: self.origin,
             rewrites: false,
             wants_reads: false,
             is_abandoned: false,
@@ -174,6 +185,7 @@ impl WriteBatch {
             whole: Some(whole),
             answer_bytes: limits::ANSWER_BYTES,
             source: self.source,
+            origin: self.origin,
             rewrites: false,
             wants_reads,
             is_abandoned: false,
@@ -323,6 +335,7 @@ impl WriteBatch {
     /// Forgets all commits.
     pub fn clear(&mut self) {
         self.wants_reads = false;
+        self.origin = ORIGIN;
         self.before.begin_anew();
         self.submitted_bytes = 0;
         self.commits.clear();
